@@ -1,0 +1,174 @@
+"""The command line: reads arguments, calls what does the work, turns errors into a message and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from typing import Any, Callable, Sequence
+
+from mpijoin import __version__
+from mpijoin.errors import EXIT_DONE, EXIT_FAILED, EXIT_SIGINT, JobError, MpijoinError
+
+DESCRIPTION = """\
+Join two streams over a sliding time window, as an ordinary MPI job:
+every pair (l, r) with equal keys and l.time - right.window <= r.time <= l.time + left.window."""
+
+EXIT_CODES = """\
+exit codes:
+  0    done
+  2    bad job or input: the message names the field or file, what was found and what is wanted
+  3    the run failed, or verify found a difference
+  130  stopped by Ctrl-C      143  stopped by SIGTERM"""
+
+JOB_FILES = """\
+a small job file (relative paths, the output's too, are taken from the job file's folder):
+  [left]
+  path = "picks_p.parquet"     # file, folder or glob; Parquet, Arrow IPC or CSV
+  time = "ts"
+  key = "station"
+  window = "20 s"              # how long a left tuple waits for right ones
+  [right]
+  path = "picks_s.parquet"
+  time = "ts"
+  key = "station"
+  [output]
+  path = "runs/picks\""""
+
+MAIN_EPILOG = f"""\
+examples:
+  mpijoin check job.toml                     every fault of the job at once, before any cluster time is spent
+  mpijoin run job.toml                       on this machine alone, without mpirun
+  mpirun -n 5 mpijoin run job.toml           one master and four slaves
+  srun mpijoin run job.toml                  inside a Slurm allocation
+  mpijoin verify runs/picks                  join again with DuckDB and compare
+
+{JOB_FILES}
+
+{EXIT_CODES}"""
+
+RUN_EPILOG = f"""\
+examples:
+  mpijoin run job.toml
+  mpijoin run job.toml --ranks 3 --overwrite
+  mpirun -n 5 mpijoin run job.toml --set cluster.partitions=120 --set "left.window=5 min"
+  mpijoin run job.toml --set output.results=count --set 'left.key=["a", "b"]'
+
+{EXIT_CODES}"""
+
+CHECK_EPILOG = f"""\
+Reads only the headers of the inputs, so it takes no time on large ones.
+
+examples:
+  mpijoin check job.toml
+  mpijoin check job.toml --set left.lateness=2s
+
+{JOB_FILES}
+
+{EXIT_CODES}"""
+
+VERIFY_EPILOG = f"""\
+Compares count, certificate, rows, columns and the late set; shows the first ten differences of each side.
+Needs DuckDB: pip install "mpijoin[verify]"
+
+example:
+  mpijoin verify runs/picks
+
+{EXIT_CODES}"""
+
+_KEEP_LINES = argparse.RawDescriptionHelpFormatter
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; `argv` defaults to those of the process."""
+    options = _parser().parse_args(argv)
+    try:
+        return options.command(options)
+    except KeyboardInterrupt:
+        return _report("stopped by Ctrl-C", EXIT_SIGINT, options.debug)
+    except JobError as error:
+        return _report(_faults_text(error), error.exit_code, options.debug)
+    except MpijoinError as error:
+        return _report(str(error), error.exit_code, options.debug)
+    except Exception as error:  # the last line of defence: a defect still ends in one message and a code
+        text = f"internal error: {type(error).__name__}: {error} (--debug shows where)"
+        return _report(text, EXIT_FAILED, options.debug)
+
+
+def _report(text: str, exit_code: int, debug: bool) -> int:
+    if debug:
+        traceback.print_exc()
+    print(f"mpijoin: {text}", file=sys.stderr)
+    return exit_code
+
+
+def _faults_text(error: JobError) -> str:
+    if len(error.faults) == 1:
+        return error.faults[0]
+    return "\n  ".join([f"{len(error.faults)} faults", *error.faults])
+
+
+def _check(options: argparse.Namespace) -> int:
+    from mpijoin.config.check import resolve
+    from mpijoin.config.describe import describe
+    from mpijoin.config.load import load_job
+
+    job = load_job(options.job, options.set)
+    print(describe(job, resolve(job)))
+    return EXIT_DONE
+
+
+def _run(options: argparse.Namespace) -> int:
+    from mpijoin.launch import main_run
+
+    return main_run(options.job, options.set, options.ranks, options.overwrite, options.debug)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from mpijoin import verify
+
+    return verify.main(options.run)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        "mpijoin", description=DESCRIPTION, epilog=MAIN_EPILOG, formatter_class=_KEEP_LINES
+    )
+    parser.add_argument("--version", action="version", version=f"mpijoin {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    run = _command(commands, "run", _run, "run a job", RUN_EPILOG)
+    _job_arguments(run)
+    slaves = "without mpirun: so many local slaves (default: min(cores, 4))"
+    run.add_argument("--ranks", type=_ranks, metavar="N", help=slaves)
+    run.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to the output path")
+    _job_arguments(_command(commands, "check", _check, "say everything that is wrong with a job", CHECK_EPILOG))
+    verify = _command(commands, "verify", _verify, "join a finished run's inputs again, and compare", VERIFY_EPILOG)
+    verify.add_argument("run", metavar="RUN", help="the folder that a run wrote")
+    return parser
+
+
+def _command(commands: Any, name: str, action: Callable, summary: str, epilog: str) -> argparse.ArgumentParser:
+    text = summary[0].upper() + summary[1:] + "."
+    command = commands.add_parser(
+        name, help=summary, description=text, epilog=epilog, formatter_class=_KEEP_LINES
+    )
+    command.add_argument("--debug", action="store_true", help="show a traceback with an error")
+    command.set_defaults(command=action)
+    return command
+
+
+def _job_arguments(command: argparse.ArgumentParser) -> None:
+    command.add_argument("job", metavar="JOB.toml", help="the job file")
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="section.field=value",
+        help='set one field of the job, as often as needed; lists as in TOML: left.key=["a", "b"]',
+    )
+
+
+def _ranks(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, wanted a whole number of slaves, at least 1")
+    return int(text)

@@ -1,0 +1,45 @@
+"""What `mpijoin check` says of a sound job."""
+
+from __future__ import annotations
+
+from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.units import format_duration
+from mpijoin.data.files import count_rows, expand_files, file_format
+from mpijoin.data.results import result_columns
+from mpijoin.data.schema import Column, JoinSchema
+
+
+def describe(job: Job, schema: JoinSchema) -> str:
+    """A few lines: both streams with rows where their footers tell, key, unit, partitions and result columns."""
+    names = [column.name for column in result_columns(job, schema)]
+    lines = [
+        *(_stream_line(stream) for stream in job.streams),
+        f"key     {_columns(schema.left.keys)} = {_columns(schema.right.keys)}",
+        f"time    {_columns((schema.left.time,))} and {_columns((schema.right.time,))}, joined in {schema.unit}",
+        f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}",
+        f"output  {job.output.results}{': ' if names else ''}{', '.join(names)}",
+        "ok",
+    ]
+    return "\n".join(lines)
+
+
+def _stream_line(stream: StreamJob) -> str:
+    waits = f"window {format_duration(stream.window_ns)}, lateness {format_duration(stream.lateness_ns)}"
+    return f"{stream.name:<7} {_source(stream)}; {waits}"
+
+
+def _source(stream: StreamJob) -> str:
+    source = stream.source
+    if isinstance(source, SyntheticSource):
+        end = f"{source.tuples:,} rows" if source.tuples is not None else format_duration(source.duration_ns)
+        return f"synthetic, {end}"
+    if not isinstance(source, FileSource):
+        return f"table, {source.table.num_rows:,} rows"
+    files = expand_files(source.path)
+    rows = count_rows(files)
+    counted = f"{len(files)} {file_format(files[0])} file{'s' if len(files) > 1 else ''}"
+    return f"{source.path}: {counted}" + (f", {rows:,} rows" if rows is not None else "")
+
+
+def _columns(columns: tuple[Column, ...]) -> str:
+    return ", ".join(f"{column.name} ({column.type})" for column in columns)

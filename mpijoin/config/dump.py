@@ -1,0 +1,47 @@
+"""A `Job` written out as a job file, every default visible."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field, quote
+from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource, TableSource
+
+
+def dump_job(job: Job) -> str:
+    """The job as TOML, values with their units; `load_job` reads it back to an equal Job.
+
+    A stream that came as a table is named in a comment only: a file cannot hold it.
+    """
+    parts = [_stream_text(stream) for stream in job.streams]
+    for name, (_, fields) in SECTIONS.items():
+        parts.append(_fields_text([f"[{name}]"], getattr(job, name), fields))
+    return "\n".join(parts)
+
+
+def _stream_text(stream: StreamJob) -> str:
+    source = stream.source
+    text = _fields_text([f"[{stream.name}]", _source_text(source)], stream, STREAM_FIELDS)
+    if isinstance(source, SyntheticSource):
+        text += _fields_text([], source, SYNTHETIC_FIELDS)
+    return text
+
+
+def _source_text(source: FileSource | TableSource | SyntheticSource) -> str:
+    if isinstance(source, SyntheticSource):
+        return 'kind = "synthetic"'
+    if isinstance(source, TableSource):
+        return '# kind = "table"'
+    return f"path = {quote(os.path.abspath(source.path))}"
+
+
+def _fields_text(head: list[str], values: Any, fields: tuple[Field, ...]) -> str:
+    lines = [_field_line(field, getattr(values, field.attribute)) for field in fields]
+    return "\n".join(head + lines) + "\n"
+
+
+def _field_line(field: Field, value: Any) -> str:
+    if value == "" or (value is None and not field.kind.none_has_word):
+        return f"# {field.name} is not set"
+    return f"{field.name} = {field.kind.write(value)}"

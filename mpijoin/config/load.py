@@ -1,0 +1,206 @@
+"""A job file (TOML) or a dict, plus `--set` overrides, made into one frozen `Job`."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import tomllib
+from typing import Any, Mapping, Sequence
+
+from mpijoin.config.dump import dump_job
+from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, TEXT, Field
+from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.config.rules import Fault, fault, job_faults
+from mpijoin.config.units import show
+from mpijoin.errors import JobError
+
+__all__ = ["dump_job", "load_job"]
+
+STREAMS = ("left", "right")
+SOURCE_FIELDS = ("path", "kind", "table")
+# Parts of the job format that this version knows of but cannot do yet.
+NOT_YET = (
+    ("cluster", "slaves_min"),
+    ("cluster", "load_buffer"),
+    ("balance", "supplier_threshold"),
+    ("balance", "consumer_threshold"),
+    ("balance", "growth"),
+    ("run", "warmup"),
+)
+
+
+def load_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str] = ()) -> Job:
+    """The job in a TOML file, or in a dict of the same form, with each "section.field=value" of `overrides` set in it.
+
+    Relative paths, the output's too, are taken from the job file's folder (for a dict: the current one) and made
+    absolute. In a dict, `left = {"table": <pyarrow.Table>, ...}` hands over a table instead of a path.
+    Raises JobError with every fault there is.
+    """
+    document, folder = _document(job)
+    faults: list[Fault] = []
+    for override in overrides:
+        _override(document, override, faults)
+    value = _build(document, folder, faults)
+    if not isinstance(job, Mapping) and not value.output.path:
+        faults.append(fault("output", "path", "missing: wanted the folder that the run writes"))
+    known = {field for one in faults for field in one.fields}
+    faults += [one for one in job_faults(value) if known.isdisjoint(one.fields)]
+    if faults:
+        raise JobError([one.text for one in faults])
+    return value
+
+
+def _document(job: str | os.PathLike | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The raw sections and the folder that paths are relative to."""
+    if isinstance(job, Mapping):
+        copy = {name: dict(section) if isinstance(section, Mapping) else section for name, section in job.items()}
+        return copy, os.getcwd()
+    try:
+        with open(job, "rb") as file:
+            document = tomllib.load(file)
+    except OSError as error:
+        raise JobError([f"{os.fspath(job)}: cannot be read: {error.strerror}"]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise JobError([f"{os.fspath(job)}: is not TOML: {error}"]) from error
+    return document, os.path.dirname(os.path.abspath(job))
+
+
+def _override(document: dict[str, Any], override: str, faults: list[Fault]) -> None:
+    """Set one "section.field=value" in the document; deeper names ("inject.slow.2=0.5") reach into tables."""
+    path, equals, text = override.partition("=")
+    names = path.strip().split(".")
+    if not equals or len(names) < 2 or not all(names):
+        faults.append(Fault((), f"--set {override}: wanted section.field=value"))
+        return
+    try:
+        value = _override_value(text.strip())
+    except tomllib.TOMLDecodeError as error:
+        faults.append(Fault((path.strip(),), f"--set {override}: the value is not TOML: {error}"))
+        return
+    table = document
+    for name in names[:-1]:
+        if not isinstance(table.setdefault(name, {}), dict):
+            faults.append(Fault((), f"--set {override}: {name} is not a table"))
+            return
+        table[name] = dict(table[name])  # a caller's own dict stays as it is
+        table = table[name]
+    table[names[-1]] = value
+
+
+def _override_value(text: str) -> Any:
+    """The text as a TOML value; what is none, such as `20 s` or `a.parquet`, as a plain string."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        if text[:1] in ("[", "{", '"', "'"):
+            raise
+        return text
+    return parsed["value"] if len(parsed) == 1 else text
+
+
+def _build(document: dict[str, Any], folder: str, faults: list[Fault]) -> Job:
+    """A Job of all that could be read; what could not is at its default and in `faults`."""
+    sections = (*STREAMS, *SECTIONS)
+    for name in document:
+        if name not in sections:
+            hint = _did_you_mean(name, sections)
+            faults.append(Fault((), f"[{name}]: no such section{hint}, there are {' '.join(sections)}"))
+    streams = {name: _stream(name, document, folder, faults) for name in STREAMS}
+    others = {}
+    for name, (make, fields) in SECTIONS.items():
+        values = _values(name, _section(document, name, faults), fields, faults)
+        if name == "output" and "path" in values:
+            values["path"] = os.path.abspath(os.path.join(folder, os.path.expanduser(values["path"])))
+        others[name] = make(**values)
+    return Job(**streams, **others)
+
+
+def _section(document: dict[str, Any], name: str, faults: list[Fault]) -> dict[str, Any]:
+    section = document.get(name, {})
+    if isinstance(section, dict):
+        return section
+    faults.append(Fault((f"{name}.path",), f"[{name}]: got {show(section)}, wanted a table of fields"))
+    return {}
+
+
+def _values(
+    section: str, given: dict[str, Any], fields: tuple[Field, ...], faults: list[Fault], others: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """The given fields by attribute name; `others` are fields that the caller reads itself."""
+    known = {field.name: field for field in fields}
+    values = {}
+    for name, value in given.items():
+        if name in known:
+            try:
+                values[known[name].attribute] = known[name].kind.parse(value)
+            except ValueError as error:
+                faults.append(fault(section, name, str(error)))
+        elif name not in others:
+            faults.append(_unknown_field(section, name, (*known, *others)))
+    return values
+
+
+def _unknown_field(section: str, name: str, known: Sequence[str]) -> Fault:
+    if (section, name) in NOT_YET:
+        return fault(section, name, "is not available in this version; leave it out")
+    if section in STREAMS and name in {field.name for field in SYNTHETIC_FIELDS}:
+        return fault(section, name, 'is for kind = "synthetic" only')
+    homes = [other for other, (_, fields) in SECTIONS.items() if name in {field.name for field in fields}]
+    hint = f", did you mean [{homes[0]}] {name}?" if homes else _did_you_mean(name, known)
+    return fault(section, name, f"no such field{hint}")
+
+
+def _did_you_mean(name: str, known: Sequence[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f", did you mean {close[0]}?" if close else ""
+
+
+def _stream(name: str, document: dict[str, Any], folder: str, faults: list[Fault]) -> StreamJob:
+    if name not in document:
+        text = f"[{name}]: missing section, wanted one with at least a path"
+        faults.append(Fault((f"{name}.path", f"{name}.key"), text))
+    given = _section(document, name, faults)
+    synthetic = given.get("kind") == "synthetic"
+    fields = STREAM_FIELDS + (SYNTHETIC_FIELDS if synthetic else ())
+    values = _values(name, given, fields, faults, others=SOURCE_FIELDS)
+    own = {field.attribute: values[field.attribute] for field in STREAM_FIELDS if field.attribute in values}
+    generated = {key: value for key, value in values.items() if key not in own}
+    return StreamJob(name, _source(name, given, generated, folder, faults), **own)
+
+
+def _source(
+    name: str, given: dict[str, Any], generated: dict[str, Any], folder: str, faults: list[Fault]
+) -> FileSource | TableSource | SyntheticSource:
+    present = [field for field in SOURCE_FIELDS if field in given]
+    if len(present) > 1:
+        fields = tuple(f"{name}.{field}" for field in present)
+        faults.append(Fault(fields, f"[{name}] {', '.join(present)}: got {len(present)} of them, wanted one"))
+    if given.get("kind", "synthetic") != "synthetic":
+        text = f'[{name}] kind: got {show(given["kind"])}, wanted "synthetic", or a path instead'
+        faults.append(Fault((f"{name}.kind", f"{name}.path"), text))
+    if given.get("kind") == "synthetic":
+        return SyntheticSource(**generated)
+    if "table" in given:
+        return _table(name, given["table"], faults)
+    try:
+        path = TEXT.parse(given["path"]) if "path" in given else ""
+    except ValueError as error:
+        faults.append(fault(name, "path", str(error)))
+        path = ""
+    return FileSource(_input_path(folder, path) if path else "")
+
+
+def _table(name: str, table: Any, faults: list[Fault]) -> TableSource:
+    # Told by what it can do, so that reading a job file does not import pyarrow.
+    if not hasattr(table, "schema") or not hasattr(table, "num_rows"):
+        faults.append(fault(name, "table", f"got {show(table)}, wanted a pyarrow.Table"))
+    return TableSource(table)
+
+
+def _input_path(folder: str, path: str) -> str:
+    """The absolute path; in a glob, the folder's own name is not part of the pattern."""
+    path = os.path.expanduser(path)
+    if glob.has_magic(path):
+        folder = glob.escape(folder)
+    return os.path.abspath(os.path.join(folder, path))

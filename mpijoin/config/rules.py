@@ -1,0 +1,132 @@
+"""The rules that a job's values keep among themselves; nothing here looks at files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import Any, Iterator, NamedTuple
+
+from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
+from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.units import is_integer, show
+
+# What a synthetic stream calls its columns.
+SYNTHETIC_TIME, SYNTHETIC_KEY, SYNTHETIC_PAYLOAD = "ts", "key", "payload"
+
+
+class Fault(NamedTuple):
+    """One thing wrong: `fields` are those involved, as "section.field"; `text` is the sentence for the user."""
+
+    fields: tuple[str, ...]
+    text: str
+
+
+def fault(section: str, name: str, problem: str) -> Fault:
+    """The usual fault, of one field.
+
+    >>> fault("cluster", "partitions", "got 0, wanted at least 1").text
+    '[cluster] partitions: got 0, wanted at least 1'
+    """
+    return Fault((f"{section}.{name}",), f"[{section}] {name}: {problem}")
+
+
+def job_faults(job: Job) -> list[Fault]:
+    """Every fault that can be told from the job alone; empty when there is none. Alters nothing."""
+    faults: list[Fault] = []
+    for stream in job.streams:
+        faults += _stream_faults(stream)
+    faults += _key_pair_faults(job)
+    for section, (_, fields) in SECTIONS.items():
+        faults += _bound_faults(section, getattr(job, section), fields)
+    faults += _run_faults(job)
+    faults += _output_faults(job)
+    faults += _slow_faults(job)
+    return faults
+
+
+def _bound_faults(section: str, values: Any, fields: tuple[Field, ...]) -> Iterator[Fault]:
+    for field in fields:
+        value = getattr(values, field.attribute)
+        if field.choices and value is not None and value not in field.choices:
+            wanted = " or ".join(map(show, field.choices))
+            yield fault(section, field.name, f"got {show(value)}, wanted {wanted}")
+        elif field.low is not None and is_integer(value) and not field.low <= value <= field.high:
+            low, high = field.kind.write(field.low), field.kind.write(field.high)
+            yield fault(section, field.name, f"got {field.kind.write(value)}, wanted {low} to {high}")
+
+
+def _stream_faults(stream: StreamJob) -> Iterator[Fault]:
+    name = stream.name
+    yield from _bound_faults(name, stream, STREAM_FIELDS)
+    yield from _repeated(name, "key", stream.key)
+    if not stream.key:
+        yield fault(name, "key", "got no column, wanted at least one")
+    if stream.time in stream.key:
+        yield fault(name, "key", f"got {show(stream.time)}, which is the time column, wanted another column")
+    if stream.columns is not None:
+        yield from _repeated(name, "columns", stream.columns)
+        for column in stream.columns:
+            if column in (stream.time, *stream.key):
+                yield fault(
+                    name, "columns", f"got {show(column)}, which results have anyway as time or key; leave it out"
+                )
+    if isinstance(stream.source, SyntheticSource):
+        yield from _synthetic_faults(stream, stream.source)
+    if isinstance(stream.source, FileSource) and not stream.source.path:
+        yield fault(name, "path", 'missing: wanted a file, folder or glob, or kind = "synthetic"')
+
+
+def _repeated(section: str, field: str, names: tuple[str, ...]) -> Iterator[Fault]:
+    for name, times in Counter(names).items():
+        if times > 1:
+            yield fault(section, field, f"got {show(name)} {times} times, wanted each column once")
+
+
+def _synthetic_faults(stream: StreamJob, source: SyntheticSource) -> Iterator[Fault]:
+    name = stream.name
+    yield from _bound_faults(name, source, SYNTHETIC_FIELDS)
+    if not 0 < source.rate < inf:
+        yield fault(name, "rate", f"got {source.rate}, wanted more than 0 tuples per second")
+    if not 0.5 <= source.bias < 1:
+        yield fault(name, "bias", f"got {source.bias}, wanted at least 0.5 and less than 1")
+    if (source.tuples is None) == (source.duration_ns is None):
+        got = "neither" if source.tuples is None else "both"
+        fields = (f"{name}.tuples", f"{name}.duration")
+        yield Fault(fields, f"[{name}] tuples, duration: got {got}, wanted exactly one of them")
+    fixed = {"time": SYNTHETIC_TIME, "key": (SYNTHETIC_KEY,), "time_unit": None}
+    for field, wanted in fixed.items():
+        if getattr(stream, field) != wanted:
+            yield fault(name, field, "a synthetic stream has its own time and key columns; leave it out")
+    payload = (SYNTHETIC_PAYLOAD,) if source.payload_bytes else ()
+    if any(column not in payload for column in stream.columns or ()):
+        yield fault(name, "columns", f"got {show(list(stream.columns))}, a synthetic stream has {list(payload)}")
+
+
+def _key_pair_faults(job: Job) -> Iterator[Fault]:
+    left, right = (len(stream.key) for stream in job.streams)
+    if left != right:
+        yield Fault(
+            ("left.key", "right.key"),
+            f"[left] key, [right] key: got {left} and {right} columns, wanted as many on both sides",
+        )
+
+
+def _run_faults(job: Job) -> Iterator[Fault]:
+    if not isinstance(job.run.speed, str):
+        yield fault("run", "speed", f'got {job.run.speed}, wanted "max": paced runs are not available in this version')
+
+
+def _output_faults(job: Job) -> Iterator[Fault]:
+    columns = job.output.columns
+    if columns is not None:
+        yield from _repeated("output", "columns", columns)
+        if not columns:
+            yield fault("output", "columns", 'got an empty list, wanted column names or "all"')
+
+
+def _slow_faults(job: Job) -> Iterator[Fault]:
+    for rank, share in job.inject.slow.items():
+        if rank < 1:
+            yield fault("inject", "slow", f"got rank {rank}, wanted a slave: 1 or more")
+        if not 0 < share <= 1:
+            yield fault("inject", "slow", f"got {share} for rank {rank}, wanted more than 0 and at most 1")

@@ -1,0 +1,101 @@
+"""Arrow arrays as plain numpy arrays and back: the only module that knows Arrow's buffer layouts.
+
+An array may be sliced, have no validity bitmap, or be dictionary-encoded; what comes out never is.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from mpijoin.data.types import decoded, is_binary, is_string
+
+NO_BYTES = np.empty(0, np.uint8)
+ARROW_OFFSET_MAX = 2**31 - 1
+
+
+def is_variable(kind: pa.DataType) -> bool:
+    """Whether values of this type (dictionaries decoded) have variable size."""
+    plain = decoded(kind)
+    return is_string(plain) or (is_binary(plain) and not types.is_fixed_size_binary(plain))
+
+
+def width_bytes(kind: pa.DataType) -> int:
+    """Bytes of one value of a fixed-size type; a boolean takes a byte of its own."""
+    return 1 if types.is_boolean(kind) else kind.bit_width // 8
+
+
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The column in one piece and without dictionary; string and binary views, which Arrow cannot filter, made large."""
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if isinstance(column, pa.ChunkedArray):  # what is too long for one array of 32-bit offsets
+        raise pa.ArrowCapacityError(f"{column.nbytes} bytes of one column in one batch")
+    if types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if types.is_string_view(column.type) or types.is_binary_view(column.type):
+        return column.cast(pa.large_string() if is_string(column.type) else pa.large_binary())
+    return column
+
+
+def null_mask(array: pa.Array) -> np.ndarray | None:
+    """bool[n], true where null; None when nothing is."""
+    return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+
+
+def item_dtype(width: int) -> np.dtype:
+    """How numpy sees items of `width` bytes: unsigned integers where there are such, else opaque."""
+    return np.dtype(f"u{width}" if width in (1, 2, 4, 8) else f"V{width}")
+
+
+def fixed_values(array: pa.Array) -> np.ndarray:
+    """The values' bits, one item of the type's width each, zero where null (what Arrow holds there is arbitrary)."""
+    if types.is_boolean(array.type):
+        array = array.cast(pa.uint8())
+    width = width_bytes(array.type)
+    if width == 0 or len(array) == 0:
+        return np.zeros(len(array), item_dtype(width))
+    values = np.frombuffer(array.buffers()[1], item_dtype(width), len(array), array.offset * width)
+    nulls = null_mask(array)
+    if nulls is not None:
+        values = values.copy()
+        values[nulls] = np.zeros((), values.dtype)
+    return values
+
+
+def byte_values(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets int64[n + 1], data uint8[]): value i is data[offsets[i]:offsets[i + 1]]; below a null lies anything."""
+    array = array.cast(pa.large_binary())
+    _, offsets, data = array.buffers()
+    if offsets is None or len(array) == 0:
+        return np.zeros(1, np.int64), NO_BYTES
+    offsets = np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
+    return offsets, NO_BYTES if data is None else np.frombuffer(data, np.uint8)
+
+
+def validity(nulls: np.ndarray | None) -> pa.Buffer | None:
+    """Arrow's bitmap of bool[n]; None where nothing is null."""
+    if nulls is None or not nulls.any():
+        return None
+    return pa.py_buffer(np.packbits(~nulls, bitorder="little"))
+
+
+def fixed_array(kind: pa.DataType, values: np.ndarray, nulls: np.ndarray | None) -> pa.Array:
+    """Array of `kind` from items of its width, as `fixed_values` gives them."""
+    items = np.ascontiguousarray(values)
+    if types.is_boolean(kind):
+        items = np.packbits(items.view(np.uint8), bitorder="little")
+    return pa.Array.from_buffers(kind, len(values), [validity(nulls), pa.py_buffer(items.tobytes() if kind.bit_width == 0 else items)])
+
+
+def byte_array(kind: pa.DataType, offsets: np.ndarray, data: np.ndarray, nulls: np.ndarray | None) -> pa.Array:
+    """Array of a string or binary `kind` from offsets int64[n + 1] and bytes; ArrowCapacityError above 2 GiB of 32-bit kinds."""
+    narrow = types.is_string(kind) or types.is_binary(kind)
+    if narrow and offsets[-1] > ARROW_OFFSET_MAX:
+        raise pa.ArrowCapacityError(f"{offsets[-1]} bytes of {kind} in one array, at most {ARROW_OFFSET_MAX} fit")
+    wide = pa.large_string() if is_string(kind) else pa.large_binary()
+    stored = offsets.astype(np.int32) if narrow else offsets
+    buffers = [validity(nulls), pa.py_buffer(stored), pa.py_buffer(data)]
+    array = pa.Array.from_buffers(kind if narrow else wide, len(offsets) - 1, buffers)
+    return array if array.type == kind else array.cast(kind)

@@ -1,0 +1,33 @@
+"""Columns of tuples: the form in which tuples move between sources, scatter, codec and operator."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Batch(NamedTuple):
+    """n tuples of one stream (schema.py says what each column means).
+
+    key, time, row: int64[n] · record: int64[n, record_words] · size: int64[n] bytes of each tuple's blob, or int64[0]
+    when the stream has no variable-size column · blob: uint8[sum(size)], the tuples' blobs one after the other.
+    """
+
+    key: np.ndarray
+    time: np.ndarray
+    row: np.ndarray
+    record: np.ndarray
+    size: np.ndarray
+    blob: np.ndarray
+
+    @property
+    def rows(self) -> int:
+        return len(self.key)
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view that cannot be written: kernels compile once if their inputs always look the same."""
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,120 @@
+"""Which files a path means, what format each has, and what columns it holds, without reading its rows.
+
+Errors are `InputError`s that name the path, what was found and what was wanted.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+from typing import Iterable
+
+import pyarrow as pa
+
+from mpijoin.errors import InputError
+
+PARQUET, IPC, CSV = "Parquet", "Arrow IPC", "CSV"
+FORMATS = {".parquet": PARQUET, ".arrow": IPC, ".ipc": IPC, ".feather": IPC, ".csv": CSV}
+IPC_FILE_MAGIC = b"ARROW1"
+
+
+def file_format(path: str) -> str:
+    """`PARQUET`, `IPC` or `CSV`, told by the extension alone.
+
+    >>> file_format("picks.feather")
+    'Arrow IPC'
+    """
+    extension = os.path.splitext(path)[1].lower()
+    if extension not in FORMATS:
+        raise InputError(f"{path}: got extension {extension!r}, wanted one of {' '.join(FORMATS)}")
+    return FORMATS[extension]
+
+
+def expand_files(path: str) -> list[str]:
+    """The files that a file name, a folder or a glob stands for, sorted by path.
+
+    A folder means the data files directly inside, hidden and `_`-prefixed ones left out. Raises InputError when
+    there is none or when they are of more than one format.
+    """
+    if os.path.isfile(path):
+        file_format(path)
+        return [path]
+    if os.path.isdir(path):
+        return _one_format(path, _folder_files(path))
+    if not glob.has_magic(path):
+        raise InputError(f"{path}: no such file or folder")
+    return _one_format(path, filter(os.path.isfile, glob.iglob(path, recursive=True)))
+
+
+def _folder_files(folder: str) -> list[str]:
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be listed: {error.strerror}") from error
+    paths = (os.path.join(folder, name) for name in names if not name.startswith((".", "_")))
+    return [path for path in paths if os.path.isfile(path)]
+
+
+def _one_format(path: str, candidates: Iterable[str]) -> list[str]:
+    files = sorted(file for file in candidates if os.path.splitext(file)[1].lower() in FORMATS)
+    if not files:
+        raise InputError(f"{path}: no data files there, wanted at least one of {' '.join(FORMATS)}")
+    first_of: dict[str, str] = {}
+    for file in files:
+        first_of.setdefault(file_format(file), file)
+    if len(first_of) > 1:
+        found = ", ".join(f"{name} ({os.path.basename(file)})" for name, file in first_of.items())
+        raise InputError(f"{path}: got files of several formats, {found}, wanted one format")
+    return files
+
+
+def file_schema(path: str) -> pa.Schema:
+    """The columns of one file: Parquet footer, IPC header, or what a CSV file's first block suggests.
+
+    Of a stream of several CSV files the first one's answer counts, and the reader must force it on all blocks of
+    all files: inference looks at one block only.
+    """
+    reader = {PARQUET: _parquet_schema, IPC: _ipc_schema, CSV: _csv_schema}[file_format(path)]
+    try:
+        return reader(path)
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as {file_format(path)}: {first_line(error)}") from error
+
+
+def first_line(error: Exception) -> str:
+    """What an exception says, without the library's own trace below it."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _parquet_schema(path: str) -> pa.Schema:
+    import pyarrow.parquet
+
+    return pyarrow.parquet.read_schema(path)
+
+
+def _csv_schema(path: str) -> pa.Schema:
+    import pyarrow.csv
+
+    with pyarrow.csv.open_csv(path) as reader:
+        return reader.schema
+
+
+def _ipc_schema(path: str) -> pa.Schema:
+    with pa.OSFile(path) as file, open_ipc(file) as reader:
+        return reader.schema
+
+
+def open_ipc(file: pa.NativeFile) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
+    """A reader for an opened Arrow IPC file, whichever of its two layouts (file, stream) it has."""
+    magic = file.read(len(IPC_FILE_MAGIC))
+    file.seek(0)
+    return pa.ipc.open_file(file) if magic == IPC_FILE_MAGIC else pa.ipc.open_stream(file)
+
+
+def count_rows(files: list[str]) -> int | None:
+    """Rows of all files together, where their footers tell (Parquet); else None: counting would mean reading."""
+    if any(file_format(file) != PARQUET for file in files):
+        return None
+    import pyarrow.parquet
+
+    return sum(pyarrow.parquet.read_metadata(file).num_rows for file in files)

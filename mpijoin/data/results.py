@@ -1,0 +1,72 @@
+"""The columns of the results: their names, where each comes from, and its type."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from mpijoin.config.job import Job
+from mpijoin.data.schema import Column, JoinSchema
+from mpijoin.data.types import decoded
+
+KEY, TIME, ROW, PAYLOAD = "key", "time", "row", "payload"
+
+
+class ResultColumn(NamedTuple):
+    """One result column. `index` counts within `keys` (kind "key") or `payload` (kind "payload"); else it is 0."""
+
+    name: str
+    stream: int | None  # 0 left, 1 right; None for keys, which both sides agree on
+    kind: str  # "key", "time", "row" or "payload"
+    index: int
+
+
+def all_columns(schema: JoinSchema) -> list[ResultColumn]:
+    """Every column that results of this join could have, in their order; names may clash."""
+    columns = _key_columns(schema.left.keys)
+    for kind in (TIME, ROW):
+        columns += [ResultColumn(f"{stream.name}_{kind}", side, kind, 0) for side, stream in enumerate(schema.streams)]
+    for side, stream in enumerate(schema.streams):
+        columns += [
+            ResultColumn(f"{stream.name}_{column.name}", side, PAYLOAD, index)
+            for index, column in enumerate(stream.payload)
+        ]
+    return columns
+
+
+def _key_columns(keys: tuple[Column, ...]) -> list[ResultColumn]:
+    if len(keys) == 1:
+        return [ResultColumn("key", None, KEY, 0)]
+    return [ResultColumn(f"key_{column.name}", None, KEY, index) for index, column in enumerate(keys)]
+
+
+def result_columns(job: Job, schema: JoinSchema) -> list[ResultColumn]:
+    """The columns that this job's results have, in the order the user asked for; none when it only counts.
+
+    `[output] columns` must name columns of `all_columns(schema)`, which `resolve` sees to.
+    """
+    if job.output.results == "count":
+        return []
+    columns = all_columns(schema)
+    if job.output.columns is None:
+        return columns
+    by_name = {column.name: column for column in columns}
+    return [by_name[name] for name in job.output.columns]
+
+
+def result_schema(job: Job, schema: JoinSchema) -> pa.Schema:
+    """Names and types of the results: keys, times and payload in the source's own types (keys: the left's), rows int64.
+
+    Dictionaries are given back as their values.
+    """
+    return pa.schema([(column.name, _type(column, schema)) for column in result_columns(job, schema)])
+
+
+def _type(column: ResultColumn, schema: JoinSchema) -> pa.DataType:
+    if column.kind == KEY:
+        return decoded(schema.left.keys[column.index].type)
+    if column.kind == ROW:
+        return pa.int64()
+    stream = schema.streams[column.stream]
+    return stream.time.type if column.kind == TIME else decoded(stream.payload[column.index].type)

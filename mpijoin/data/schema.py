@@ -1,0 +1,65 @@
+"""What a stream's tuples consist of, resolved once from the job and the files' own schemas.
+
+Inside the engine a tuple is `(key, time, row, record, blob)`:
+
+- key    int64: the key itself (one integer, date, boolean or timestamp column) or, when `hashed`, its 64-bit hash
+- time   int64 in the join's common `unit`
+- row    int64: file index * 2**40 + position in the file
+- record `record_words` int64 words: everything of fixed size (key columns when hashed, payload, lengths, null bits)
+- blob   bytes of variable-size values, key columns first; absent when no stored column has variable size
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as the user knows it: `type` is the source's own, which results are given back in."""
+
+    name: str
+    type: pa.DataType
+
+
+@dataclass(frozen=True)
+class StreamSchema:
+    """One stream's columns. `scale` = join time units per unit of the time column (>= 1)."""
+
+    name: str
+    time: Column
+    scale: int
+    keys: tuple[Column, ...]
+    hashed: bool
+    payload: tuple[Column, ...]
+
+    @property
+    def stored(self) -> tuple[Column, ...]:
+        """Columns whose values travel with the tuple: the key's own bytes only where `key` is but a hash."""
+        return (self.keys if self.hashed else ()) + self.payload
+
+
+@dataclass(frozen=True)
+class JoinSchema:
+    """Both streams; `unit` ("s", "ms", "us" or "ns") is the common unit of all times, windows and lateness inside."""
+
+    left: StreamSchema
+    right: StreamSchema
+    unit: str
+
+    @property
+    def streams(self) -> tuple[StreamSchema, StreamSchema]:
+        return (self.left, self.right)
+
+    def ticks(self, duration_ns: int) -> int:
+        """A duration in the common unit.
+
+        >>> JoinSchema(None, None, "us").ticks(20_000_000_000)
+        20000000
+        """
+        return duration_ns // UNIT_NS[self.unit]
+
+
+UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}

@@ -1,0 +1,76 @@
+"""Every error a user can meet, named by whose fault it is, with the exit code it ends in."""
+
+from __future__ import annotations
+
+EXIT_DONE = 0
+EXIT_BAD_JOB = 2
+EXIT_FAILED = 3
+EXIT_CHECKPOINTED = 75
+EXIT_SIGINT = 130
+EXIT_SIGTERM = 143
+
+
+class MpijoinError(Exception):
+    """Base of all errors that mpijoin raises on purpose; `exit_code` is what the process leaves with."""
+
+    exit_code = EXIT_FAILED
+
+
+class JobError(MpijoinError):
+    """The job is wrong: `faults` lists every one, each a sentence with field, value and rule."""
+
+    exit_code = EXIT_BAD_JOB
+
+    def __init__(self, faults: list[str]):
+        super().__init__("\n".join(faults))
+        self.faults = list(faults)
+
+
+class InputError(MpijoinError):
+    """An input file cannot be read as the job says: names file, column, what was found and wanted."""
+
+    exit_code = EXIT_BAD_JOB
+
+
+class LaunchError(MpijoinError):
+    """The launcher and the MPI library do not know each other, or one is missing: says how to start instead."""
+
+    exit_code = EXIT_BAD_JOB
+
+
+class OutputError(MpijoinError):
+    """The output path refuses: exists already, not writable, or full."""
+
+    exit_code = EXIT_FAILED
+
+
+class MemoryBudgetError(MpijoinError):
+    """A slave reached `[cluster] memory`: names budget, held bytes and the largest groups."""
+
+
+class LedgerError(MpijoinError):
+    """The run's own counts do not balance: a defect of mpijoin, never of the input."""
+
+
+class CodecError(MpijoinError):
+    """Bytes that should be an encoded frame are not: truncated, damaged or of another version."""
+
+
+class ProtocolError(MpijoinError):
+    """An event that is illegal in the present state: names role, state and event."""
+
+
+class PeerError(MpijoinError):
+    """Another rank failed or fell silent; carries that rank's own exit code."""
+
+    def __init__(self, message: str, exit_code: int = EXIT_FAILED):
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Interrupted(MpijoinError):
+    """A signal asked the run to stop."""
+
+    def __init__(self, signal_name: str, exit_code: int):
+        super().__init__(f"stopped by {signal_name}")
+        self.exit_code = exit_code

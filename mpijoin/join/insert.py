@@ -1,0 +1,258 @@
+"""Kernels that append a batch of one stream to the groups' chains as fresh tuples."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpijoin.join.blocks import append_blob, free_pages, kernel, note_tuples, open_block, slot_id, tags_of
+from mpijoin.join.directory import bucket_bytes, local_depth, split_bucket, within_limits
+from mpijoin.join.simd import prefetch
+from mpijoin.join.state import (
+    ADDRESS,
+    COUNT,
+    DEPTH,
+    DIRECTORY,
+    DIRECTORY_DEPTH_MAX,
+    EXPIRES_FROM,
+    FIRST_TIME_MAX,
+    FRESH,
+    FRESH_PAGE,
+    FRESH_SLOT,
+    GROUP_BYTES,
+    GROUP_TUPLES,
+    HAS_BLOB,
+    INSERTED,
+    INSERTED_BYTES,
+    KEY,
+    LAST,
+    NEXT_FRESH,
+    NONE,
+    PAGE_WORDS,
+    SIZE,
+    SLOTS,
+    STREAM_WORDS,
+    THETA,
+    TIME,
+    TIME_MAX_VALUE,
+    TIME_MIN_VALUE,
+    TUPLE_BYTES,
+    TUPLE_WORDS,
+    UNLISTED,
+)
+from mpijoin.partitioning.hashing import hash64
+
+TAG_SHIFT = DIRECTORY_DEPTH_MAX  # tags are the 16 bits above those that the directory uses
+
+
+class Fresh(NamedTuple):
+    """One stream's part of a message, rows contiguous by partition: tuples int64[n, tuple_words], blob uint8[].
+
+    The words of a tuple are as in a block (state.py), but that its blob address is an index of `blob`.
+    """
+
+    tuples: np.ndarray
+    blob: np.ndarray
+
+
+class Scratch(NamedTuple):
+    """Memory that one insert call needs per row of a group: reused from call to call, grown by the operator.
+
+    bucket, order: int32[rows] · tag: uint16[rows] · incoming, start: int32[buckets], all 0 between calls · touched:
+    int32[buckets].
+    """
+
+    bucket: np.ndarray
+    order: np.ndarray
+    tag: np.ndarray
+    incoming: np.ndarray
+    start: np.ndarray
+    touched: np.ndarray
+
+
+@kernel
+def insert_groups(s, stream, groups, bounds, fresh, scratch, first):
+    """Appends rows bounds[i, 0]:bounds[i, 1] of `fresh` to group groups[i], for i from `first` on.
+
+    groups: int64[m] · bounds: int64[m, 2]. Returns how many groups are in: m, or fewer where pages for the next are lacking.
+    """
+    for i in range(first, len(groups)):
+        low, high = bounds[i, 0], bounds[i, 1]
+        if low == high:
+            continue
+        touched = assign_buckets(s, groups[i], low, high, fresh, scratch)
+        while split_ahead(s, stream, groups[i], touched, low, high, scratch):
+            clear_incoming(touched, scratch)
+            touched = assign_buckets(s, groups[i], low, high, fresh, scratch)
+        if free_pages(s) < pages_needed(s, stream, low, high, touched, fresh, scratch):
+            clear_incoming(touched, scratch)
+            return i
+        append_group(s, stream, groups[i], low, high, fresh, scratch)
+    return len(groups)
+
+
+@kernel
+def clear_incoming(touched, scratch):
+    for i in range(touched):
+        scratch.incoming[scratch.touched[i]] = 0
+
+
+@kernel
+def assign_buckets(s, group, low, high, fresh, scratch):
+    """Fills scratch.bucket and scratch.tag for the rows, and per bucket how many rows come; returns the buckets touched."""
+    region, mask = s.groups[group, DIRECTORY], (1 << s.groups[group, DEPTH]) - 1
+    touched = 0
+    for i in range(high - low):
+        code = hash64(fresh.tuples[low + i, KEY])
+        bucket = s.directory[region + np.int64(code & np.uint64(mask))]
+        scratch.bucket[i] = bucket
+        scratch.tag[i] = np.uint16(code >> np.uint64(TAG_SHIFT) & np.uint64(0xFFFF))
+        if scratch.incoming[bucket] == 0:
+            scratch.touched[touched] = bucket
+            touched += 1
+        scratch.incoming[bucket] += 1
+    return touched
+
+
+@kernel
+def split_ahead(s, stream, group, touched, low, high, scratch):
+    """Splits each small bucket that would come to hold more than 4 theta; returns whether any was split.
+
+    It keeps a first or very long epoch from building one huge bucket that is joined before it can be split. The margin above
+    the usual 2 theta keeps a steady stream from splitting now what its next expiry would merge again. A bucket that is large
+    already is left to `tune_group`, which knows whether a split would separate anything.
+    """
+    changed = False
+    if s.groups[group, FRESH] != NONE:  # a group is only split while it holds no fresh tuple
+        return changed
+    deepest = depth_of_rows(high - low)
+    for i in range(touched):
+        bucket = np.int64(scratch.touched[i])
+        held = bucket_bytes(s, bucket)
+        coming = np.int64(scratch.incoming[bucket]) * s.layout[stream, TUPLE_BYTES]
+        if held <= s.counters[THETA] and held + coming > 4 * s.counters[THETA] and local_depth(s, bucket) < deepest:
+            changed |= within_limits(s, group, bucket) and split_bucket(s, group, bucket)
+    return changed
+
+
+@kernel
+def depth_of_rows(rows):
+    """A depth beyond which splitting ahead for so many rows cannot pay: equal keys would stay together at any depth."""
+    depth = 0
+    while 1 << depth < rows:
+        depth += 1
+    return min(depth, DIRECTORY_DEPTH_MAX - 8)
+
+
+@kernel
+def pages_needed(s, stream, low, high, touched, fresh, scratch):
+    """Pages that appending the rows can take at most."""
+    slots, pages = s.layout[stream, SLOTS], 0
+    for i in range(touched):
+        bucket = np.int64(scratch.touched[i])
+        last = s.buckets[bucket, stream * STREAM_WORDS + LAST]
+        room = 0 if last == NONE else slots - s.heads[last, COUNT]
+        pages += (max(0, np.int64(scratch.incoming[bucket]) - room) + slots - 1) // slots
+    if s.layout[stream, HAS_BLOB]:
+        pages += pages + touched + blob_bytes(low, high, fresh) // (s.counters[PAGE_WORDS] * 8)
+    return pages
+
+
+@kernel
+def blob_bytes(low, high, fresh):
+    octets = 0
+    for i in range(low, high):
+        octets += fresh.tuples[i, SIZE]
+    return octets
+
+
+@kernel
+def append_group(s, stream, group, low, high, fresh, scratch):
+    """Appends the rows bucket by bucket (a stable counting sort by bucket), and marks them fresh."""
+    place, touched = np.int64(0), 0
+    while place < high - low:
+        bucket = np.int64(scratch.touched[touched])
+        scratch.start[bucket] = place
+        place += scratch.incoming[bucket]
+        touched += 1
+    for i in range(high - low):
+        bucket = np.int64(scratch.bucket[i])
+        scratch.order[scratch.start[bucket]] = i
+        scratch.start[bucket] += 1
+    place = np.int64(0)
+    for i in range(touched):
+        bucket = np.int64(scratch.touched[i])
+        if i + 1 < touched:
+            prefetch_bucket(s, stream, np.int64(scratch.touched[i + 1]))
+        count = np.int64(scratch.incoming[bucket])
+        append_bucket(s, stream, group, bucket, place, count, low, fresh, scratch)
+        place += count
+        scratch.incoming[bucket] = 0
+    octets = blob_bytes(low, high, fresh) if s.layout[stream, HAS_BLOB] else 0
+    s.groups[group, GROUP_TUPLES + stream] += high - low
+    s.groups[group, GROUP_BYTES + stream] += (high - low) * s.layout[stream, TUPLE_BYTES] + octets
+    s.counters[INSERTED + stream] += high - low
+    s.counters[INSERTED_BYTES + stream] += (high - low) * s.layout[stream, TUPLE_BYTES] + octets
+
+
+@kernel
+def prefetch_bucket(s, stream, bucket):
+    """Small batches touch each bucket for a tuple or two: asking ahead for the next hides most of the cache misses."""
+    page = s.buckets[bucket, stream * STREAM_WORDS + LAST]
+    if page != NONE:
+        slot = s.heads[page, COUNT]
+        prefetch(s.halves, tags_of(s, page) + slot)
+        prefetch(s.words, slot_id(s, stream, page, slot))
+
+
+@kernel
+def append_bucket(s, stream, group, bucket, place, count, low, fresh, scratch):
+    """Appends rows order[place : place + count] to one bucket."""
+    mark_fresh(s, stream, group, bucket)
+    end = place + count
+    while place < end:
+        page = open_block(s, bucket, stream, group)
+        part = min(end - place, s.layout[stream, SLOTS] - s.heads[page, COUNT])
+        fill_block(s, stream, group, bucket, page, place, part, low, fresh, scratch)
+        if s.buckets[bucket, stream * STREAM_WORDS + FRESH_PAGE] == NONE:
+            s.buckets[bucket, stream * STREAM_WORDS + FRESH_PAGE] = page
+        place += part
+    first = s.buckets[bucket, stream * STREAM_WORDS + FIRST_TIME_MAX]
+    s.groups[group, EXPIRES_FROM + stream] = min(first, s.groups[group, EXPIRES_FROM + stream])
+
+
+@kernel
+def mark_fresh(s, stream, group, bucket):
+    """Sets the mark from which on this stream's tuples are fresh, and lists the bucket for the next probe."""
+    buckets, base = s.buckets, stream * STREAM_WORDS
+    if buckets[bucket, NEXT_FRESH] == UNLISTED:
+        buckets[bucket, NEXT_FRESH] = s.groups[group, FRESH]
+        s.groups[group, FRESH] = bucket
+    page = buckets[bucket, base + LAST]
+    if buckets[bucket, base + FRESH_PAGE] == NONE and page != NONE and s.heads[page, COUNT] < s.layout[stream, SLOTS]:
+        buckets[bucket, base + FRESH_PAGE] = page
+        buckets[bucket, base + FRESH_SLOT] = s.heads[page, COUNT]
+
+
+@kernel
+def fill_block(s, stream, group, bucket, page, place, part, low, fresh, scratch):
+    """Copies `part` rows into the open block in `page`."""
+    words, tuples = s.words, fresh.tuples
+    slot, width = s.heads[page, COUNT], s.layout[stream, TUPLE_WORDS]
+    tags, target = tags_of(s, page) + slot, slot_id(s, stream, page, slot)
+    earliest, latest = TIME_MAX_VALUE, TIME_MIN_VALUE
+    octets = np.int64(0)
+    for i in range(part):
+        row = np.int64(scratch.order[place + i])
+        s.halves[tags + i] = scratch.tag[row]
+        for word in range(width):
+            words[target + word] = tuples[low + row, word]
+        time = words[target + TIME]
+        earliest, latest = min(earliest, time), max(latest, time)
+        if s.layout[stream, HAS_BLOB]:
+            size = words[target + SIZE]
+            words[target + ADDRESS] = append_blob(s, page, group, stream, fresh.blob, words[target + ADDRESS], size)
+            octets += size
+        target += width
+    note_tuples(s, bucket, stream, page, part, earliest, latest, octets)

@@ -1,0 +1,125 @@
+"""The operator: a sliding-window join of two streams over the groups of one slave."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import numpy as np
+
+from mpijoin.errors import MemoryBudgetError
+from mpijoin.join.directory import start_group
+from mpijoin.join.expire import expire_groups
+from mpijoin.join.insert import Fresh, Scratch, insert_groups
+from mpijoin.join.pool import new_state, reserve_words
+from mpijoin.join.probe import CURSOR_WORDS, FRESH_AT, OPPOSITE_AT, probe_groups
+from mpijoin.join.state import (
+    BLOCKS,
+    BUCKETS,
+    COMPARISONS,
+    DEPTH,
+    DONE,
+    GROUP_BYTES,
+    GROUP_TUPLES,
+    JoinState,
+    MERGES,
+    NONE,
+    OUT_COUNT,
+    PAGES,
+    PAGES_HELD,
+    PAGE_WORDS,
+    RESULTS,
+    SPLITS,
+    WATERMARK,
+)
+from mpijoin.operators.base import GroupInfo, Progress, Results
+
+
+class WindowJoin:
+    """Joins left and right; `state` is read by the consumers of results and by nobody else."""
+
+    def __init__(
+        self,
+        partitions: int,
+        memory_bytes: int,
+        block_bytes: int,
+        theta: int,
+        streams: list[tuple[int, bool, int]],
+        result_buffer: int,
+    ):
+        """streams: (record_words, has_blob, window in time units) of left and right · theta, memory and block in bytes ·
+        result_buffer: pairs that may be found before they must be consumed."""
+        self.state = new_state(partitions, memory_bytes, block_bytes, theta, streams)
+        self._out = np.zeros((2, result_buffer), np.int64)
+        self._cursor = np.zeros(CURSOR_WORDS, np.int64)
+        self._probed: np.ndarray | None = None  # the groups of an unfinished probe
+        self._scratch = _new_scratch(0, len(self.state.buckets))
+        self._started = np.zeros(partitions, bool)
+
+    def insert(self, groups: np.ndarray, stream: int, fresh: Fresh, bounds: np.ndarray) -> int:
+        self._start(groups)
+        rows = int((bounds[:, 1] - bounds[:, 0]).max(initial=0))
+        if rows > len(self._scratch.bucket):
+            self._scratch = _new_scratch(2 * rows, len(self.state.buckets))
+        return insert_groups(self.state, stream, groups, bounds, fresh, self._scratch, 0)
+
+    def probe(self, groups: np.ndarray, budget: int) -> Progress:
+        if self._probed is None:
+            self._cursor[:] = 0
+            self._cursor[[FRESH_AT, OPPOSITE_AT]] = NONE
+            self._probed = groups
+        progress = Progress(probe_groups(self.state, groups, self._cursor, budget, self._out))
+        if progress is Progress.DONE:
+            self._probed = None
+        return progress
+
+    def results(self) -> Results:
+        count = self.state.counters[OUT_COUNT]
+        return Results(self._out[0, :count], self._out[1, :count])
+
+    def clear_results(self) -> None:
+        self.state.counters[OUT_COUNT] = 0
+
+    def expire(self, groups: np.ndarray, watermarks: Sequence[int]) -> Progress:
+        self._start(groups)
+        expire_groups(self.state, groups, np.asarray(watermarks, np.int64))
+        return Progress.DONE
+
+    def info(self, groups: np.ndarray) -> GroupInfo:
+        rows = self.state.groups[groups]
+        single = (BLOCKS, BUCKETS, DEPTH, COMPARISONS, RESULTS, SPLITS, MERGES)
+        pairs = (rows[:, first : first + 2] for first in (GROUP_TUPLES, GROUP_BYTES, WATERMARK))
+        return GroupInfo(*pairs, *(rows[:, column] for column in single))
+
+    @property
+    def page_bytes(self) -> int:
+        return 8 * int(self.state.counters[PAGE_WORDS])
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory account: bytes of the pages in use."""
+        return int(self.state.counters[PAGES_HELD]) * self.page_bytes
+
+    def out_of_memory(self) -> MemoryBudgetError:
+        """What to raise when `insert` stopped short: names the budget, what is held, and the largest groups."""
+        sizes = self.state.groups[:, BLOCKS] * self.page_bytes
+        largest = np.argsort(-sizes)[:3]
+        listed = ", ".join(f"partition {group} ({sizes[group] / 1e6:.1f} MB)" for group in largest if sizes[group])
+        budget = int(self.state.counters[PAGES]) * self.page_bytes
+        return MemoryBudgetError(
+            f"the window state needs more than [cluster] memory allows: budget {budget / 1e6:.1f} MB, held "
+            f"{self.held_bytes / 1e6:.1f} MB, largest groups: {listed or 'none'}; give each slave more memory, use more "
+            "slaves, or shorten the windows"
+        )
+
+    def _start(self, groups: np.ndarray) -> None:
+        for group in groups[~self._started[groups]]:
+            start_group(self.state, group)
+            self._started[group] = True
+
+
+def _new_scratch(rows: int, buckets: int) -> Scratch:
+    per_row = (np.empty(rows, np.int32), np.empty(rows, np.int32), np.empty(rows, np.uint16))
+    return Scratch(*per_row, *(reserve_words(-(-buckets // 2)).view(np.int32) for _ in range(3)))
+
+
+__all__ = ["JoinState", "WindowJoin"]

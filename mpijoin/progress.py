@@ -1,0 +1,248 @@
+"""What rank 0 shows while a run goes on: a panel on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Callable, NamedTuple, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+PANEL_INTERVAL_S = 0.25  # four pictures a second are smooth enough and cost less than 1 % of a core
+LINE_INTERVAL_S = 2.0
+LINE_FIRST_S = 1.0  # a run of a second needs no progress report
+SLAVES_SHOWN = 12
+BAR_CELLS = 24
+
+
+class SlaveView(NamedTuple):
+    """One slave: `load` = 1 - idle share, 0 to 1; its joined state in bytes."""
+
+    rank: int
+    load: float
+    state_bytes: int
+
+
+class ProgressView(NamedTuple):
+    """One moment of a run. `fraction` of the input read, 0 to 1; `late_rows` of both streams; `eta_s` None: unknown."""
+
+    fraction: float
+    tuples: int
+    tuples_per_s: float
+    results: int
+    state_bytes: int
+    slaves: tuple[SlaveView, ...]
+    late_rows: int
+    elapsed_s: float
+    eta_s: float | None = None
+
+
+class Progress:
+    """Shows views on `stream`; `update` may be called at any rate and draws at most every `interval_s`.
+
+    A terminal gets a panel that is redrawn in place, anything else a line every 2 s, the first after 1 s. A stream
+    that refuses (closed pipe, lost terminal) ends the display, never the run: no method raises for that.
+    """
+
+    def __init__(
+        self, stream: TextIO | None = None, interval_s: float | None = None, clock: Callable[[], float] = time.monotonic
+    ):
+        self._stream = stream if stream is not None else sys.stderr
+        self._clock = clock
+        self._live = None
+        terminal = _is_terminal(self._stream)
+        self._interval_s = interval_s if interval_s is not None else PANEL_INTERVAL_S if terminal else LINE_INTERVAL_S
+        self._next_s = clock() + (0.0 if terminal else min(LINE_FIRST_S, self._interval_s))
+        self._draw = self._draw_panel if terminal else self._draw_line
+        self._broken = False
+
+    def update(self, view: ProgressView) -> None:
+        """Show `view` if the last one is old enough."""
+        now = self._clock()
+        if now < self._next_s or self._broken:
+            return
+        self._next_s = now + self._interval_s
+        self._attempt(lambda: self._draw(view))
+
+    def close(self, final_line: str = "") -> None:
+        """Take the panel away and leave `final_line` (may be several lines) in its place."""
+        self._attempt(self._stop_panel)
+        self._broken = True
+        if final_line:
+            # Tried even when the panel broke: the cause may have been the panel's own characters.
+            with suppress(OSError, ValueError):
+                print(final_line, file=self._stream, flush=True)
+
+    def _attempt(self, act: Callable[[], None]) -> None:
+        # ValueError is what Python raises on a stream that was closed.
+        try:
+            if not self._broken:
+                act()
+        except (OSError, ValueError):
+            self._broken = True
+            with suppress(OSError, ValueError):
+                self._stop_panel()
+
+    def _draw_line(self, view: ProgressView) -> None:
+        print(plain_line(view), file=self._stream, flush=True)
+
+    def _draw_panel(self, view: ProgressView) -> None:
+        if self._live is None:
+            self._live = _live_display(self._stream)
+            self._live.start()
+        self._live.update(panel(view), refresh=True)
+
+    def _stop_panel(self) -> None:
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+
+
+def plain_line(view: ProgressView) -> str:
+    """A view as one line without control characters.
+
+    >>> plain_line(ProgressView(0.5, 1_000_000, 250_000.0, 42, 3_200_000, (SlaveView(1, 0.9, 3_200_000),), 7, 4.0, 4.0))
+    'mpijoin:  50 %  1.00 M tuples  250 k/s  42 results  3.2 MB state  load 90 %  7 late  4 s, about 4 s left'
+    """
+    loads = [slave.load for slave in view.slaves]
+    parts = [
+        f"mpijoin: {_percent(view.fraction)}",
+        f"{amount(view.tuples)} tuples",
+        f"{amount(view.tuples_per_s)}/s",
+        f"{amount(view.results)} results",
+        f"{size(view.state_bytes)} state",
+    ]
+    if loads:
+        span = _percent(max(loads)) if len(loads) == 1 else f"{_percent(min(loads))} to {_percent(max(loads))}"
+        parts.append(f"load {' '.join(span.split())}")
+    if view.late_rows:
+        parts.append(f"{amount(view.late_rows)} late")
+    return "  ".join([*parts, _times(view)])
+
+
+def panel(view: ProgressView) -> RenderableType:
+    """A view as the panel that terminals show."""
+    from rich import box
+    from rich.console import Group
+    from rich.panel import Panel
+    from rich.table import Table
+
+    head = Table.grid(padding=(0, 2))
+    head.add_row(_bar(view.fraction, "cyan"), f"[bold]{_percent(view.fraction)}[/]", f"[dim]{_times(view)}[/]")
+    facts = Table.grid(padding=(0, 1, 0, 0))
+    for _ in range(4):
+        facts.add_column(justify="right")
+        facts.add_column(min_width=10)
+    facts.add_row(
+        f"[bold]{amount(view.tuples)}[/]", "tuples", f"[bold]{amount(view.tuples_per_s)}[/]", "tuples/s",
+        f"[bold]{amount(view.results)}[/]", "results", f"[bold]{size(view.state_bytes)}[/]", "state",
+    )  # fmt: skip
+    rows = [head, facts, _slave_table(view.slaves)]
+    if view.late_rows:
+        rows.append(
+            f"[bold yellow]{amount(view.late_rows)} late rows[/] [yellow]left out of the join, kept in late/[/]"
+        )
+    return Panel(Group(*rows), title="mpijoin", title_align="left", box=box.ROUNDED, border_style="dim", expand=False)
+
+
+def _slave_table(slaves: tuple[SlaveView, ...]) -> RenderableType:
+    """The slaves in rank order; of many the busiest, since they set the pace."""
+    from rich.table import Table
+
+    shown = sorted(sorted(slaves, key=lambda slave: -slave.load)[:SLAVES_SHOWN])
+    table = Table.grid(padding=(0, 2))
+    for slave in shown:
+        color = "green" if slave.load < 0.9 else "magenta"
+        table.add_row(
+            f"slave {slave.rank}", _bar(slave.load, color), f"{_percent(slave.load)} load", size(slave.state_bytes)
+        )
+    if len(shown) < len(slaves):
+        table.add_row(f"[dim]+ {len(slaves) - len(shown)} less busy[/]")
+    return table
+
+
+def _bar(fraction: float, color: str) -> str:
+    filled = round(min(1.0, max(0.0, fraction)) * BAR_CELLS)
+    return f"[{color}]{'━' * filled}[/][dim]{'─' * (BAR_CELLS - filled)}[/]"
+
+
+def _live_display(stream: TextIO):
+    from rich.console import Console
+    from rich.live import Live
+
+    class PatientConsole(Console):
+        """Rich leaves the process when its pipe breaks; here the run goes on without a display."""
+
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError("the progress display's stream is gone")
+
+    # Transient: the final line takes the panel's place. Redrawn by `update` alone: no thread beside the kernels.
+    return Live(
+        console=PatientConsole(file=stream),
+        auto_refresh=False,
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    """A terminal that can show the panel's bars."""
+    try:
+        return stream.isatty() and (stream.encoding or "").lower().startswith("utf")
+    except (OSError, ValueError):
+        return False
+
+
+def _percent(fraction: float) -> str:
+    # Cut, not rounded: 100 % stands for all of it.
+    return f"{int(min(1.0, max(0.0, fraction)) * 100 + 1e-9):3d} %"
+
+
+def _times(view: ProgressView) -> str:
+    left = f", about {seconds(view.eta_s)} left" if view.eta_s is not None else ""
+    return f"{seconds(view.elapsed_s)}{left}"
+
+
+def seconds(span_s: float) -> str:
+    """A span in the words of a clock.
+
+    >>> seconds(4.2), seconds(75), seconds(7322)
+    ('4 s', '1 min 15 s', '2 h 02 min')
+    """
+    whole = int(span_s)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def amount(count: float) -> str:
+    """A count in three digits.
+
+    >>> amount(42), amount(5_880_000), amount(999_999)
+    ('42', '5.88 M', '1.00 M')
+    """
+    return _scaled(count, ("", " k", " M", " G", " T"))
+
+
+def size(size_bytes: float) -> str:
+    """A size in three digits, in powers of 1000.
+
+    >>> size(0), size(3_200_000)
+    ('0 B', '3.2 MB')
+    """
+    return _scaled(size_bytes, (" B", " KB", " MB", " GB", " TB"), digits=2)
+
+
+def _scaled(value: float, units: tuple[str, ...], digits: int = 3) -> str:
+    step = 0
+    while value >= 999.5 and step < len(units) - 1:
+        value, step = value / 1000, step + 1
+    if not step:
+        return f"{value:.0f}{units[0]}"
+    decimals = max(0, digits - len(str(int(value))))
+    return f"{value:.{decimals}f}{units[step]}"

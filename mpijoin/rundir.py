@@ -1,0 +1,274 @@
+"""The run directory: what lies where, and that nothing in it looks whole before it is.
+
+```
+job.toml                 the job as resolved; its first line marks the folder as made by mpijoin
+results/.open/*.parquet  parts while the run goes on      -> results/*.parquet at the commit
+late/.open/*.parquet     late files while the run goes on -> late/*.parquet at the commit
+metrics/ logs/           readable at any time
+summary.json             written last, by a successful run only; failed.json otherwise, never both
+```
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, Iterator, Sequence
+
+from mpijoin.errors import InputError, JobError, OutputError
+
+# A folder is overwritten only if its job.toml starts with this: a user's own job.toml never does.
+RUN_MARK = "# mpijoin run directory: the job as resolved\n"
+
+# Everything a run makes, as patterns of paths below the run directory; any other file is foreign.
+RUN_FILES = (
+    "job.toml",
+    "summary.json",
+    "failed.json",
+    "*.json.new",
+    "results/*-[0-9][0-9][0-9][0-9][0-9].parquet",
+    "results/.open/*-[0-9][0-9][0-9][0-9][0-9].parquet",
+    "results/.open/manifest.json",
+    "results/.open/manifest.json.new",
+    "late/left.parquet",
+    "late/right.parquet",
+    "late/.open/left.parquet",
+    "late/.open/right.parquet",
+    "metrics/*.parquet",
+    "metrics/*.parquet.open",
+    "logs/rank-*.log",
+)
+RUN_FOLDERS = ("results", "results/.open", "late", "late/.open", "metrics", "logs")
+NAMED_MAX = 5  # a message names this many files and counts the rest
+
+
+@dataclass(frozen=True)
+class RunDirectory:
+    """Paths of one run directory. Any rank may make one with `RunDirectory(Path(path))`; only rank 0 calls `create`."""
+
+    path: Path
+
+    @classmethod
+    def create(
+        cls, path: str | os.PathLike, job_text: str, overwrite: bool = False, inputs: Sequence[str] = ()
+    ) -> RunDirectory:
+        """Make the folders and write job.toml.
+
+        `inputs` are the files the job reads: with `overwrite` they must not lie among what would be removed.
+        JobError (exit 2): the path is a file, is not empty and `overwrite` is off, or holds what no run made.
+        OutputError (exit 3): the file system refuses.
+        """
+        run = cls(Path(path))
+        with _refusals(run.path):
+            if run.path.exists():
+                _make_room(run.path, overwrite, inputs)
+            run.path.mkdir(parents=True, exist_ok=True)
+            # job.toml first: a run killed in the next line still leaves a folder that --overwrite accepts.
+            (run.path / "job.toml").write_text(RUN_MARK + job_text, encoding="utf-8")
+            for name in RUN_FOLDERS:
+                (run.path / name).mkdir(exist_ok=True)
+        return run
+
+    @property
+    def job(self) -> Path:
+        return self.path / "job.toml"
+
+    @property
+    def results(self) -> Path:
+        return self.path / "results"
+
+    @property
+    def open_results(self) -> Path:
+        """Where sinks write their parts until the commit."""
+        return self.results / ".open"
+
+    @property
+    def late(self) -> Path:
+        return self.path / "late"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics"
+
+    def open_late(self, stream: str) -> Path:
+        """The late file of a stream until the commit."""
+        return self.late / ".open" / f"{stream}.parquet"
+
+    def log(self, rank: int) -> Path:
+        return self.path / "logs" / f"rank-{rank}.log"
+
+    def commit(self, files: Sequence[str]) -> None:
+        """Turn the parts named in `files` (names in results/.open) and all late files into results.
+
+        The manifest is on disk before the first rename, so that an interrupted commit can be told from a finished one.
+        OutputError: a part is missing or unknown, or the file system refuses.
+        """
+        with _refusals(self.path):
+            found = {item.name for item in self.open_results.iterdir()} - {"manifest.json"}
+            if found != set(files):
+                wrong = [f"{name} is missing" for name in set(files) - found] + [
+                    f"{name} is in no list" for name in found - set(files)
+                ]
+                raise OutputError(f"{self.open_results}: {_some(sorted(wrong))}")
+            late_files = sorted(item.name for item in (self.late / ".open").iterdir())
+            manifest = self.open_results / "manifest.json"
+            _write_json(manifest, {"results": sorted(files), "late": late_files})
+            _move_all(self.late / ".open", self.late, late_files)
+            _move_all(self.open_results, self.results, sorted(files))
+            manifest.unlink()
+            self.open_results.rmdir()
+            (self.late / ".open").rmdir()
+
+    def write_summary(self, summary: dict[str, Any]) -> None:
+        """Write summary.json, the last act of a run that succeeds. OutputError: refused, or marked as failed."""
+        with _refusals(self.path):
+            if (self.path / "failed.json").exists():
+                raise OutputError(f"{self.path}: failed.json is there already, so summary.json is not written")
+            _write_json(self.path / "summary.json", summary)
+
+    def write_failed(self, failure: dict[str, Any]) -> bool:
+        """Withdraw what was committed and write failed.json; False if the file system refuses.
+
+        Never raises for that: the error being recorded matters more than the record.
+        """
+        try:
+            (self.path / "summary.json").unlink(missing_ok=True)
+            self._withdraw()
+            _write_json(self.path / "failed.json", failure)
+        except OSError:
+            return False
+        return True
+
+    def _withdraw(self) -> None:
+        for folder in (self.results, self.late):
+            names = [item.name for item in folder.glob("*.parquet")]
+            if names:
+                (folder / ".open").mkdir(exist_ok=True)
+                _move_all(folder, folder / ".open", names)
+
+
+def read_summary(path: str | os.PathLike) -> dict[str, Any]:
+    """summary.json of a run directory. InputError: no run, a failed run, an unfinished run, or damaged text."""
+    folder = Path(path)
+    if not (folder / "job.toml").is_file():
+        raise InputError(f"{folder} is no run directory: it holds no job.toml")
+    if (folder / "failed.json").exists():
+        reason = _read_json(folder / "failed.json").get("reason", "no reason recorded")
+        raise InputError(f"{folder} holds a failed run: {reason}")
+    if not (folder / "summary.json").exists():
+        raise InputError(f"{folder} holds no summary.json: the run is still going on or was killed")
+    return _read_json(folder / "summary.json")
+
+
+class _refusals:
+    """Turns an OSError inside the block into an OutputError that names the file and the reason."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, OSError):
+            raise OutputError(f"{error.filename or self.path}: cannot be written: {error.strerror or error}") from error
+
+
+def _make_room(path: Path, overwrite: bool, inputs: Sequence[str]) -> None:
+    if not path.is_dir():
+        raise JobError([f"output.path {path} is a file: wanted a folder that is new or empty"])
+    if not any(path.iterdir()):
+        return
+    if not overwrite:
+        raise JobError([f"output.path {path} is not empty: choose another, or replace the run in it with --overwrite"])
+    files = list(_walk(path, path))
+    foreign = [name for name in files if not _made_by_run(name)]
+    if not _is_run(path) and "job.toml" not in foreign:
+        foreign.append("job.toml" if "job.toml" in files else "(no job.toml of a run)")
+    if foreign:
+        raise JobError(
+            [f"output.path {path} is not removed by --overwrite, it holds what no run made: {_some(sorted(foreign))}"]
+        )
+    _spare_inputs(path, inputs)
+    for name in RUN_FOLDERS:
+        if (path / name).exists():
+            shutil.rmtree(path / name)
+    for item in sorted(path.iterdir(), key=lambda item: item.name == "job.toml"):
+        item.unlink()  # job.toml last: what an interrupted removal leaves is still known as a run
+
+
+def _spare_inputs(path: Path, inputs: Sequence[str]) -> None:
+    folder = path.resolve()
+    inside = [name for name in inputs if folder in Path(name).resolve().parents]
+    if inside:
+        raise JobError([f"output.path {path} is not removed by --overwrite, the job reads from it: {_some(inside)}"])
+
+
+def _walk(folder: Path, root: Path) -> Iterator[str]:
+    """Paths below `root` of everything in `folder` but the run's own folders; links are not followed."""
+    for item in sorted(folder.iterdir()):
+        name = item.relative_to(root).as_posix()
+        if item.is_dir() and not item.is_symlink() and name in RUN_FOLDERS:
+            yield from _walk(item, root)
+        else:
+            yield name
+
+
+def _made_by_run(name: str) -> bool:
+    # fnmatch's * crosses slashes, so the depth must agree as well.
+    return any(name.count("/") == pattern.count("/") and fnmatch(name, pattern) for pattern in RUN_FILES)
+
+
+def _is_run(path: Path) -> bool:
+    job = path / "job.toml"
+    return job.is_file() and job.read_bytes().startswith(RUN_MARK.encode())
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
+    return ", ".join(names[:NAMED_MAX]) + more
+
+
+def _move_all(source: Path, target: Path, names: Sequence[str]) -> None:
+    for name in names:
+        os.rename(source / name, target / name)
+    _sync_folder(target)
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write under another name, flush to disk, rename: a reader finds the whole text or none."""
+    fresh = path.with_name(path.name + ".new")
+    with open(fresh, "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=2, default=_plain)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(fresh, path)
+    _sync_folder(path.parent)
+
+
+def _plain(value: Any) -> Any:
+    """numpy scalars and paths as JSON knows them."""
+    return value.item() if hasattr(value, "item") else str(value)
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path} cannot be read: found {type(value).__name__}, wanted an object")
+    return value

@@ -1,0 +1,46 @@
+"""Where tuples come from: files, Arrow tables and synthetic streams, all read through one contract (base.py)."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mpijoin.config.job import FileSource, Job, SyntheticSource
+from mpijoin.data.files import expand_files
+from mpijoin.data.schema import JoinSchema
+
+if TYPE_CHECKING:
+    from mpijoin.sources.base import LateSink, Source
+    from mpijoin.sources.merge import Part
+
+
+def open_source(job: Job, stream_index: int, schema: JoinSchema, late_sink: LateSink) -> Source:
+    """The source of one stream of the job; `late_sink` gets tables of late tuples (late.py) as they are met.
+
+    Raises InputError when a file is not what the schema says.
+    """
+    from mpijoin.sources.base import BLOCK_ROWS
+    from mpijoin.sources.merge import MergedFiles
+    from mpijoin.sources.screen import StreamRules
+
+    lateness = schema.ticks(job.streams[stream_index].lateness_ns)
+    rules = StreamRules(schema.streams[stream_index], lateness, late_sink, job.inject.hash_bits)
+    return MergedFiles(rules, stream_parts(job, stream_index), BLOCK_ROWS)
+
+
+def stream_parts(job: Job, stream_index: int) -> list[Part]:
+    """The stream's files in their order, or the one table or generator that stands for a file."""
+    from mpijoin.sources.files import open_file
+    from mpijoin.sources.merge import Part
+    from mpijoin.sources.synthetic import SyntheticReader
+    from mpijoin.sources.table import TableReader
+
+    stream = job.streams[stream_index]
+    source = stream.source
+    if isinstance(source, FileSource):
+        return [Part(path, os.path.getsize(path), partial(open_file, path)) for path in expand_files(source.path)]
+    if isinstance(source, SyntheticSource):
+        seed = job.run.seed if source.seed is None else source.seed
+        return [Part(f"[{stream.name}]", 1, partial(SyntheticReader, source, seed, stream_index))]
+    return [Part(f"[{stream.name}] table", 1, partial(TableReader, f"[{stream.name}] table", source.table))]

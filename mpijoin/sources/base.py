@@ -1,0 +1,82 @@
+"""The contract of a source: one stream's joinable tuples, in merge order, with how far the stream has come."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from mpijoin.data.batch import Batch
+from mpijoin.data.rows import split_batch
+
+TIME_MIN = int(np.iinfo(np.int64).min)
+TIME_MAX = int(np.iinfo(np.int64).max)
+BLOCK_ROWS = 1 << 16  # rows decoded at a time: large enough to hide the cost per block, small enough for the caches
+
+LateSink = Callable[[pa.Table], None]
+
+
+class Chunk(NamedTuple):
+    """Some consecutive tuples of a stream; all arrays writable and contiguous, the reader's own from now on.
+
+    batch: joinable tuples only, in merge order (late and null-key rows are gone) · running_max int64[n]: the stream's
+    running maximum at each of them, in the join's unit, never falling · horizon: no later chunk's running_max is
+    below this; TIME_MAX once the stream has ended. A chunk may be empty and still move the horizon.
+    """
+
+    batch: Batch
+    running_max: np.ndarray
+    horizon: int
+
+
+@dataclass
+class SourceCounts:
+    """Rows so far, of what has been decoded: it may run a few blocks ahead of what has been read.
+
+    read = joinable + late + null_key · late includes null times · disorder_max: how far, in the join's unit, the
+    latest row lay below the running maximum; the lateness that would have covered all.
+    """
+
+    read: int = 0
+    late: int = 0
+    null_key: int = 0
+    disorder_max: int = 0
+
+
+class Source(Protocol):
+    """One stream. Memory is bounded by a few blocks per file open at once, whatever the files' size."""
+
+    counts: SourceCounts
+
+    def read(self, rows: int) -> Chunk | None:
+        """The next 1 to `rows` tuples, or an empty chunk that moved the horizon; None after the end.
+
+        May block on files. Raises InputError when a file is not what the job says, and whatever the late sink raises;
+        after an error only `close` may follow.
+        """
+
+    def progress(self) -> float:
+        """Share of the input decoded so far, 0 to 1."""
+
+    def close(self) -> None:
+        """Lets go of files and threads; may be called at any time, also twice."""
+
+
+class Pieces:
+    """A source that has chunks of its own size to give (`_next`), cut to what the reader asks for."""
+
+    counts: SourceCounts
+    _rest: Chunk | None = None
+
+    def _next(self) -> Chunk | None:
+        raise NotImplementedError
+
+    def read(self, rows: int) -> Chunk | None:
+        chunk, self._rest = self._rest or self._next(), None
+        if chunk is None or chunk.batch.rows <= rows:
+            return chunk
+        head, tail = split_batch(chunk.batch, rows)
+        self._rest = Chunk(tail, chunk.running_max[rows:], chunk.horizon)
+        return Chunk(head, chunk.running_max[:rows], int(chunk.running_max[rows]))

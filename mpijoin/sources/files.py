@@ -1,0 +1,173 @@
+"""Files as blocks of rows: Parquet, Arrow IPC and CSV, only the columns asked for, a bounded piece at a time."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from contextlib import contextmanager
+from typing import Iterator, Protocol, Sequence
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from mpijoin.data.files import CSV, IPC, PARQUET, file_format, first_line, open_ipc
+from mpijoin.data.schema import Column
+from mpijoin.errors import InputError
+from mpijoin.sources.base import BLOCK_ROWS
+
+# Without a buffer, or with pre-buffering, the reader loads whole column chunks: one giant row group is the whole file.
+PARQUET_BUFFER_BYTES = 1 << 18
+CSV_BLOCK_BYTES = 1 << 20
+IPC_RELEASE_BLOCKS = 16
+
+
+class Reader(Protocol):
+    """One opened file: its rows in order, in blocks of at most `block_rows`."""
+
+    def blocks(self) -> Iterator[pa.RecordBatch]:
+        """Blocks that have the asked columns among theirs. Raises InputError naming the file."""
+
+    def fraction(self) -> float:
+        """Share of the file read so far, 0 to 1."""
+
+    def close(self) -> None:
+        """Lets go of the file."""
+
+
+@contextmanager
+def naming(path: str) -> Iterator[None]:
+    """Turns the library's errors into one InputError that names the file."""
+    try:
+        yield
+    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read as {file_format(path)}: {first_line(error)}") from error
+
+
+def check_columns(path: str, found: pa.Schema, wanted: Sequence[Column]) -> None:
+    """Raises InputError unless the file has each wanted column once and of the wanted type."""
+    for column in wanted:
+        count = found.names.count(column.name)
+        if count != 1:
+            has = ", ".join(found.names)
+            raise InputError(f"{path}: got {count or 'no'} column {column.name!r}, wanted one; the file has {has}")
+        kind = found.field(column.name).type
+        if kind != column.type:
+            raise InputError(f"{path}: column {column.name!r} is {kind}, wanted {column.type} as resolved for the stream")
+
+
+def slices(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    """Consecutive views of at most `rows` rows."""
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+class ParquetReader:
+    """Decodes page by page: memory does not depend on the size of row groups."""
+
+    def __init__(self, path: str, columns: Sequence[Column], block_rows: int):
+        self._path, self._names, self._block_rows = path, [column.name for column in columns], block_rows
+        self._rows = 0
+        with naming(path):
+            self._file = pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False)
+            try:
+                check_columns(path, self._file.schema_arrow, columns)
+            except InputError:
+                self._file.close()
+                raise
+
+    def blocks(self) -> Iterator[pa.RecordBatch]:
+        with naming(self._path):
+            for batch in self._file.iter_batches(self._block_rows, columns=self._names, use_threads=False):
+                self._rows += batch.num_rows
+                yield batch
+
+    def fraction(self) -> float:
+        return self._rows / max(1, self._file.metadata.num_rows)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class IpcReader:
+    """Maps the file, so that even one giant batch is paged in bit by bit, and gives the pages back as it goes on."""
+
+    def __init__(self, path: str, columns: Sequence[Column], block_rows: int):
+        self._path, self._block_rows = path, block_rows
+        self._done, self._size = 0, 1
+        with naming(path):
+            with pa.OSFile(path) as file, open_ipc(file) as reader:
+                schema, is_stream = reader.schema, not isinstance(reader, pa.RecordBatchFileReader)
+            check_columns(path, schema, columns)
+            with open(path, "rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._file = pa.BufferReader(pa.py_buffer(self._map))
+            included = sorted(schema.get_field_index(column.name) for column in columns)
+            options = pa.ipc.IpcReadOptions(included_fields=included, use_threads=False)
+            self._reader = (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(self._file, options=options)
+        self._batches = self._stream_batches if is_stream else self._file_batches
+
+    def blocks(self) -> Iterator[pa.RecordBatch]:
+        with naming(self._path):
+            for batch in self._batches():
+                for number, block in enumerate(slices(batch, self._block_rows)):
+                    yield block
+                    if number % IPC_RELEASE_BLOCKS == 0:
+                        # Pages still needed come back from the page cache; the others no longer count as ours.
+                        self._map.madvise(mmap.MADV_DONTNEED)
+
+    def _file_batches(self) -> Iterator[pa.RecordBatch]:
+        self._size = self._reader.num_record_batches
+        for index in range(self._size):
+            self._done = index
+            yield self._reader.get_batch(index)
+
+    def _stream_batches(self) -> Iterator[pa.RecordBatch]:
+        self._size = len(self._map)
+        for batch in self._reader:
+            self._done = self._file.tell()
+            yield batch
+
+    def fraction(self) -> float:
+        return self._done / max(1, self._size)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class CsvReader:
+    """Every column is asked for by type, so that no block can be inferred to be something else."""
+
+    def __init__(self, path: str, columns: Sequence[Column], block_rows: int):
+        self._path, self._block_rows = path, block_rows
+        self._at_bytes = 0
+        with naming(path):
+            self._size_bytes = max(1, os.path.getsize(path))
+            self._reader = pa.csv.open_csv(
+                path,
+                read_options=pa.csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK_BYTES),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types={column.name: column.type for column in columns},
+                    include_columns=[column.name for column in columns],
+                ),
+            )
+
+    def blocks(self) -> Iterator[pa.RecordBatch]:
+        with naming(self._path):
+            for batch in self._reader:
+                self._at_bytes += CSV_BLOCK_BYTES
+                yield from slices(batch, self._block_rows)
+
+    def fraction(self) -> float:
+        return min(1.0, self._at_bytes / self._size_bytes)
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+READERS = {PARQUET: ParquetReader, IPC: IpcReader, CSV: CsvReader}
+
+
+def open_file(path: str, columns: Sequence[Column], block_rows: int = BLOCK_ROWS) -> Reader:
+    """A reader of these columns of one file. Raises InputError when it cannot be read or has other columns."""
+    return READERS[file_format(path)](path, columns, block_rows)

@@ -1,0 +1,163 @@
+"""Several files as one stream: row-wise merge by the time of each file's next row, ties by file order.
+
+Taking the file whose next row is earliest, row after row, gives the rows in the order of (running maximum in their own
+file, file order, position): a row below its file's maximum follows its predecessor at once, since no other file's next
+row is that early. So whole blocks merge by a stable sort, and the stream's running maximum is that sort key. Dropped
+rows have done their part once they count in it.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Iterator, NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.data.arrow import null_mask, one_array
+from mpijoin.data.rows import concat_batches, empty_batch, split_batch, take_rows
+from mpijoin.data.schema import Column
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, Pieces, SourceCounts
+from mpijoin.sources.files import Reader
+from mpijoin.sources.late import late_columns
+from mpijoin.sources.screen import FileScreen, Screened, StreamRules, times_int64
+
+PEEK_ROWS = 1024
+
+
+class Part(NamedTuple):
+    """One file of a stream: `open(columns, block_rows)` gives a reader; `size` weighs its progress."""
+
+    name: str
+    size: int
+    open: Callable[[Sequence[Column], int], Reader]
+
+
+class Cursor:
+    """One open file: the joinable rows of its present block not yet taken, and where its later rows can lie.
+
+    Invariant: every row behind the present block that can be taken has a running maximum of at least `bound`: the
+    file's so far, or its first time (`first`) while only rows without a time have been read.
+    """
+
+    def __init__(self, rules: StreamRules, counts: SourceCounts, part: Part, index: int, first: int, block_rows: int):
+        self.index = index
+        self._first = first
+        self._screen = FileScreen(rules, counts, part.name, index)
+        columns = {column.name: column for column in late_columns(rules.schema)}
+        self._reader = part.open(tuple(columns.values()), block_rows)
+        self._blocks: Iterator = self._reader.blocks()
+        self._block = Screened(empty_batch(rules.layout.record_words), np.empty(0, np.int64))
+
+    @property
+    def bound(self) -> int:
+        return max(self._first, self._screen.running_max)
+
+    def fraction(self) -> float:
+        return self._reader.fraction()
+
+    def advance(self) -> bool:
+        """Makes sure that there is a row to take, or reads one more block; False when the file has ended."""
+        if len(self._block.running_max):
+            return True
+        block = next(self._blocks, None)
+        if block is None:
+            return False
+        self._block = self._screen.screen(block)
+        return True
+
+    def take(self, bound: tuple[int, int]) -> Screened:
+        """The rows at or before `bound` = (running maximum, file index) in merge order."""
+        side = "right" if self.index <= bound[1] else "left"
+        rows = int(np.searchsorted(self._block.running_max, bound[0], side))
+        head, tail = split_batch(self._block.batch, rows)
+        running_max = self._block.running_max
+        self._block = Screened(tail, running_max[rows:])
+        return Screened(head, running_max[:rows])
+
+    def close(self) -> None:
+        self._blocks = iter(())
+        self._reader.close()
+
+
+class MergedFiles(Pieces):
+    """The files of one stream, each opened when the merge reaches its first time and closed at its end."""
+
+    def __init__(self, rules: StreamRules, parts: Sequence[Part], block_rows: int):
+        self.counts = SourceCounts()
+        self._rules, self._parts, self._block_rows = rules, parts, block_rows
+        self._open: list[Cursor] = []  # by file order
+        self._finished = 0  # size of files read to the end
+        self._ended = False
+        first = [TIME_MIN] if len(parts) == 1 else [first_time(rules, part) for part in parts]
+        self._waiting = sorted((time, index) for index, time in enumerate(first))
+
+    def _next(self) -> Chunk | None:
+        if self._ended:
+            return None
+        self._open = [cursor for cursor in self._open if self._advanced(cursor)]
+        self._open_due()
+        if not self._open:
+            self._ended = True
+            none = empty_batch(self._rules.layout.record_words)
+            return Chunk(none, np.empty(0, np.int64), TIME_MAX)
+        bound = min((cursor.bound, cursor.index) for cursor in self._open)
+        pieces = [cursor.take(bound) for cursor in self._open]
+        return Chunk(*merge([piece for piece in pieces if len(piece.running_max)] or pieces[:1]), bound[0])
+
+    def _advanced(self, cursor: Cursor) -> bool:
+        if cursor.advance():
+            return True
+        self._finished += self._parts[cursor.index].size
+        cursor.close()
+        return False
+
+    def _open_due(self) -> None:
+        """Opens the next file while none that is open lies before its first row."""
+        while self._waiting and self._waiting[0] < min(((c.bound, c.index) for c in self._open), default=(TIME_MAX + 1, 0)):
+            first, index = self._waiting.pop(0)
+            cursor = Cursor(self._rules, self.counts, self._parts[index], index, first, self._block_rows)
+            self._open.append(cursor)
+            if not self._advanced(cursor):
+                self._open.pop()
+        self._open.sort(key=lambda cursor: cursor.index)
+
+    def progress(self) -> float:
+        total = sum(part.size for part in self._parts)
+        if self._ended or total == 0:
+            return float(self._ended)
+        return (self._finished + sum(c.fraction() * self._parts[c.index].size for c in self._open)) / total
+
+    def close(self) -> None:
+        for cursor in self._open:
+            cursor.close()
+        self._open, self._waiting, self._ended = [], [], True
+
+
+def merge(pieces: list[Screened]) -> Screened:
+    """Rows of several files, given by file order, in merge order."""
+    if len(pieces) == 1:
+        return pieces[0]
+    running_max = np.concatenate([piece.running_max for piece in pieces])
+    order = np.argsort(running_max, kind="stable")
+    return Screened(take_rows(concat_batches([piece.batch for piece in pieces]), order), running_max[order])
+
+
+def first_time(rules: StreamRules, part: Part) -> int:
+    """Time of the file's first row that has one, in the join's unit; TIME_MIN if the first rows have none.
+
+    Rows without a time take no part in the merge, so that they need not open the file. A file without rows may as
+    well be opened at once.
+    """
+    time = rules.schema.time
+    reader = part.open((time,), PEEK_ROWS)
+    try:
+        block = next(reader.blocks(), None)
+    finally:
+        reader.close()
+    if block is None:
+        return TIME_MIN
+    column = one_array(block.column(time.name))
+    nulls = null_mask(column)
+    values, unfit = times_int64(column, rules.schema.scale)
+    valid = values if nulls is None else values[~nulls]
+    # What does not fit is told, with its row, when the file is read.
+    return TIME_MIN if unfit is not None or len(valid) == 0 else int(valid[0]) * rules.schema.scale

@@ -1,0 +1,215 @@
+"""The row-by-row rule of one file: running maximum, late, null key; what passes becomes a batch.
+
+Decided here once and for all, from the rows of the same file before it and nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numba import njit
+from pyarrow import types
+
+from mpijoin.data.arrow import fixed_values, null_mask, one_array
+from mpijoin.data.batch import Batch, read_only
+from mpijoin.data.record import RecordLayout
+from mpijoin.data.schema import StreamSchema
+from mpijoin.errors import InputError
+from mpijoin.partitioning.keys import key_codes, key_nulls
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, LateSink, SourceCounts
+from mpijoin.sources.late import late_columns, late_table
+
+FILE_ROWS = 1 << 40  # rows are numbered file index * FILE_ROWS + position
+KEPT, NULL_KEY, LATE = 0, 1, 2
+NO_NULLS = read_only(np.empty(0, np.bool_))
+
+
+class Rows(NamedTuple):
+    """Rows as read: time int64[n] in the file's unit, key int64[n]; null masks bool[n], or bool[0] where nothing is null."""
+
+    time: np.ndarray
+    time_null: np.ndarray
+    key: np.ndarray
+    key_null: np.ndarray
+
+
+class Kept(NamedTuple):
+    """Room for the rows that pass, int64[n] each; time and running maximum in the join's unit."""
+
+    key: np.ndarray
+    time: np.ndarray
+    row: np.ndarray
+    running_max: np.ndarray
+
+
+class Tally(NamedTuple):
+    """What a block came to: rows kept, with null key, late; running maximum after it; largest disorder of a late row."""
+
+    kept: int
+    null_key: int
+    late: int
+    running_max: int
+    disorder_max: int
+
+
+@njit(cache=True, nogil=True)
+def _watermark(running_max, lateness):
+    return running_max - lateness if running_max >= TIME_MIN + lateness else TIME_MIN
+
+
+@njit(cache=True, nogil=True)
+def _distance(high, low):
+    """high - low >= 0, at most TIME_MAX."""
+    return high - low if low >= 0 or high <= TIME_MAX + low else TIME_MAX
+
+
+@njit(cache=True, nogil=True)
+def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_max):
+    """Sorts rows into kept (copied to `kept`), null key and late; see `Tally` for what it returns.
+
+    kind uint8[n]: each row's fate · late_max int64[n]: for the i-th late row the running maximum before it.
+    """
+    watermark = _watermark(running_max, lateness)
+    count, null_keys, lates, disorder_max = 0, 0, 0, 0
+    for i in range(len(rows.time)):
+        has_time = len(rows.time_null) == 0 or not rows.time_null[i]
+        time = rows.time[i] * scale if has_time else TIME_MIN
+        if len(rows.key_null) > 0 and rows.key_null[i]:
+            kind[i] = NULL_KEY
+            null_keys += 1
+        elif not has_time or time < watermark:
+            kind[i] = LATE
+            late_max[lates] = running_max
+            lates += 1
+            if has_time:
+                disorder_max = max(disorder_max, _distance(running_max, time))
+        else:
+            kind[i] = KEPT
+            kept.key[count] = rows.key[i]
+            kept.time[count] = time
+            kept.row[count] = first_row + i
+            kept.running_max[count] = max(running_max, time)
+            count += 1
+        if time > running_max:
+            running_max = time
+            watermark = _watermark(running_max, lateness)
+    return count, null_keys, lates, running_max, disorder_max
+
+
+@dataclass(frozen=True)
+class StreamRules:
+    """What is the same for all files of a stream: lateness in the join's unit, and whom late rows go to."""
+
+    schema: StreamSchema
+    lateness: int
+    late_sink: LateSink
+    hash_bits: int = 64
+
+    @cached_property
+    def layout(self) -> RecordLayout:
+        return RecordLayout(self.schema)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Columns to read, each once."""
+        return tuple(dict.fromkeys(column.name for column in late_columns(self.schema)))
+
+
+class Screened(NamedTuple):
+    """A block's joinable rows, and the file's running maximum at each, int64[n]."""
+
+    batch: Batch
+    running_max: np.ndarray
+
+
+class FileScreen:
+    """Applies the rule to the blocks of one file, in order.
+
+    `running_max` is the file's so far, TIME_MIN before the first time.
+    """
+
+    def __init__(self, rules: StreamRules, counts: SourceCounts, name: str, file_index: int):
+        self.running_max = TIME_MIN
+        self._rules = rules
+        self._counts = counts
+        self._name = name
+        self._first_row = file_index * FILE_ROWS
+        self._position = 0
+
+    def screen(self, block: pa.RecordBatch) -> Screened:
+        """The block's joinable rows; counts the others, hands the late ones to the late sink."""
+        rules, schema = self._rules, self._rules.schema
+        columns = {name: one_array(block.column(name)) for name in rules.names}
+        keys = [columns[column.name] for column in schema.keys]
+        time, time_null = self._times(columns[schema.time.name])
+        key_null = key_nulls(keys)
+        rows = Rows(
+            read_only(time),
+            NO_NULLS if time_null is None else read_only(time_null),
+            read_only(key_codes(schema, keys, rules.hash_bits)),
+            NO_NULLS if key_null is None else read_only(key_null),
+        )
+        screened = self._apply(rows, columns)
+        self._position += block.num_rows
+        return screened
+
+    def _apply(self, rows: Rows, columns: dict[str, pa.Array]) -> Screened:
+        count, rules = len(rows.time), self._rules
+        kept = Kept(*(np.empty(count, np.int64) for _ in Kept._fields))
+        kind, late_max = np.empty(count, np.uint8), np.empty(count, np.int64)
+        first_row = self._first_row + self._position
+        tally = Tally(
+            *screen_rows(rows, first_row, rules.schema.scale, rules.lateness, self.running_max, kept, kind, late_max)
+        )
+        self._note(count, tally)
+        if tally.late:
+            self._give_late(columns, np.flatnonzero(kind == LATE), first_row, late_max[: tally.late])
+        stored = [columns[column.name] for column in rules.schema.stored]
+        if tally.kept < count:
+            passed = pa.array(kind == KEPT)
+            stored = [column.filter(passed) for column in stored]
+            kept = Kept(*(column[: tally.kept] for column in kept))
+        batch = Batch(kept.key, kept.time, kept.row, *rules.layout.pack(stored, tally.kept))
+        return Screened(batch, kept.running_max)
+
+    def _note(self, rows: int, tally: Tally) -> None:
+        self.running_max = int(tally.running_max)
+        self._counts.read += rows
+        self._counts.null_key += int(tally.null_key)
+        self._counts.late += int(tally.late)
+        self._counts.disorder_max = max(self._counts.disorder_max, int(tally.disorder_max))
+
+    def _give_late(self, columns: dict[str, pa.Array], index: np.ndarray, first_row: int, late_max: np.ndarray) -> None:
+        schema = self._rules.schema
+        chosen = pa.array(index)
+        late = [columns[column.name].take(chosen) for column in late_columns(schema)]
+        self._rules.late_sink(late_table(schema, late, first_row + index, late_max, self._rules.lateness))
+
+    def _times(self, column: pa.Array) -> tuple[np.ndarray, np.ndarray | None]:
+        """The time column as int64[n] in its own unit, and where it is null; all fit the join's unit."""
+        nulls = null_mask(column)
+        time, too_large = times_int64(column, self._rules.schema.scale)
+        if too_large is not None:
+            value = column[too_large].cast(pa.int64() if types.is_timestamp(column.type) else column.type).as_py()
+            raise InputError(
+                f"{self._name}: row {self._position + too_large}: column {self._rules.schema.time.name!r}: got "
+                f"{value}, wanted a time that times {self._rules.schema.scale} fits 64 bits (the join's unit is finer)"
+            )
+        return time, nulls
+
+
+def times_int64(column: pa.Array, scale: int) -> tuple[np.ndarray, int | None]:
+    """Times as int64[n] in their own unit, 0 where null, and the first index whose time, scaled, does not fit, if any."""
+    bits = fixed_values(column)
+    if types.is_signed_integer(column.type) or types.is_timestamp(column.type):
+        bits = bits.view(f"i{bits.itemsize}")
+    if scale > 1 or bits.dtype == np.uint64:
+        limit = TIME_MAX // scale
+        unfit = bits > np.uint64(limit) if bits.dtype.kind == "u" else (bits > limit) | (bits < -limit)
+        if unfit.any():
+            return bits, int(np.argmax(unfit))
+    return bits.astype(np.int64, copy=False), None

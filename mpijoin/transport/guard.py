@@ -1,0 +1,47 @@
+"""How this process was launched, told from the environment alone, so that it works where mpi4py is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Mapping
+
+from mpijoin.errors import LaunchError
+
+# mpirun of Open MPI; mpirun of MPICH and Intel MPI, and srun --mpi=pmi2
+_MPIRUN_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+
+
+def launched_size(environ: Mapping[str, str]) -> int:
+    """How many processes the launcher says it started, 1 if there is none.
+
+    >>> launched_size({"PMI_SIZE": "4", "PMI_RANK": "0"})
+    4
+    """
+    names = [name for name in _MPIRUN_SIZES if name in environ]
+    if not names and "SLURM_STEP_ID" in environ:
+        # Only then: an mpirun inside a job may have started its own daemons by srun.
+        names = ["SLURM_STEP_NUM_TASKS"]
+    sizes = [environ.get(name, "") for name in names]
+    return max((int(size) for size in sizes if size.isdecimal()), default=1)
+
+
+def launched_by_mpi(environ: Mapping[str, str]) -> bool:
+    """Whether this is one of several processes that must meet through MPI.
+
+    LaunchError if so and mpi4py is not installed.
+    """
+    size = launched_size(environ)
+    if size > 1 and importlib.util.find_spec("mpi4py") is None:
+        raise LaunchError(f"the launcher started {size} processes, but there is no mpi4py: pip install mpijoin[mpi]")
+    return size > 1
+
+
+def check_launch(world_size: int, environ: Mapping[str, str]) -> None:
+    """LaunchError where every process believes to be rank 0 of 1 although several were started."""
+    size = launched_size(environ)
+    if world_size == 1 and size > 1:
+        raise LaunchError(
+            f"MPI world of 1 rank, but the launcher started {size} processes, each of which would run the whole job: "
+            "use the mpirun that belongs to the MPI library mpi4py loads (python -m mpi4py --mpi-lib-version), "
+            "or srun --mpi=pmi2 (MPICH, Intel MPI) or srun --mpi=pmix (Open MPI)"
+        )

@@ -1,0 +1,300 @@
+"""Transport between processes over MPI: buffers only, never pickle, nothing blocks but sleeps.
+
+Each channel has its own communicator. A message is one synchronous send; above `piece_bytes` it is its length and then
+pieces, which the receiver puts straight into one buffer. Synchronous sends complete when the receiver has matched them:
+so `unsent_bytes` is what the peer has really not taken, and `close` can tell that nothing is under way.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from typing import Callable, Collection
+
+import mpi4py
+import numpy as np
+
+from mpijoin.data.codec import aligned_empty
+from mpijoin.errors import PeerError
+from mpijoin.transport.base import Channel, Message, TransportStats, check_message
+
+# One thread at a time calls MPI: that level spares MPI's locks and, unlike "funneled", does not bind it to the thread
+# that imported this module. Not finalising at exit: MPI_Finalize waits spinning for all ranks, for ever if one died;
+# `close` does it, and a process that leaves without closing takes the others down instead.
+mpi4py.rc(thread_level="serialized", finalize=False)
+
+from mpi4py import MPI
+
+PIECE_BYTES = 8 << 20  # MPI copies a piece inside one call, some ms: a poll must not take much longer than that
+POSTED_MAX = 64  # sends in MPI's hands per (rank, channel): bounds the receiver's memory for unmatched small ones
+MATCHED_MAX = 64  # sends taken per channel and step, and the bytes after which a step stops: likewise
+MATCHED_BYTES_MAX = 8 << 20
+SPIN_S = 100e-6  # a few times what a large message needs to show its next sign of life
+SPIN_MAX_S = 2e-3  # bounds a poll however much arrives
+PAUSE_MIN_S = 20e-6
+PAUSE_SHORT_S = 2e-3  # reached after some 10 ms of quiet
+PAUSE_MAX_S = 4e-3  # reached after some 200 ms: each waking costs about 50 us of a core
+
+_CHANNELS = tuple(Channel)
+_WHOLE, _LENGTH, _PIECE = 0, 1, 2  # tags
+
+
+class _Outgoing:
+    """Sends to one (rank, channel), in order: those MPI has, then those that wait."""
+
+    def __init__(self, comm: MPI.Comm, to: int):
+        self.comm = comm
+        self.to = to
+        self.waiting: deque[tuple[np.ndarray, int]] = deque()  # (buffer, tag)
+        self.posted: deque[tuple[MPI.Request, np.ndarray, int]] = deque()  # the buffer must live until completion
+
+    def post(self) -> None:
+        while self.waiting and len(self.posted) < POSTED_MAX:
+            buffer, tag = self.waiting.popleft()
+            self.posted.append((self.comm.Issend([buffer, MPI.BYTE], self.to, tag), buffer, tag))
+
+    def completed_bytes(self) -> int | None:
+        """Drop the sends that completed; their bytes, or None when there were none."""
+        total_bytes = None
+        while self.posted and self.posted[0][0].Test():
+            _, buffer, tag = self.posted.popleft()
+            total_bytes = (total_bytes or 0) + (0 if tag == _LENGTH else buffer.nbytes)
+        if total_bytes is not None:
+            self.post()
+        return total_bytes
+
+
+class _Incoming:
+    """One message being received into `buffer`; whole when `filled_bytes` are asked for and every request is done."""
+
+    def __init__(self, size_bytes: int):
+        self.buffer = aligned_empty(size_bytes)
+        self.filled_bytes = 0
+        self.requests: deque[MPI.Request] = deque()
+
+    def receive(self, matched: MPI.Message, size_bytes: int) -> None:
+        end = self.filled_bytes + size_bytes
+        self.requests.append(matched.Irecv([self.buffer[self.filled_bytes : end], MPI.BYTE]))
+        self.filled_bytes = end
+
+    def is_whole(self) -> bool:
+        while self.requests and self.requests[0].Test():
+            self.requests.popleft()
+        return not self.requests and self.filled_bytes == self.buffer.nbytes
+
+
+class MpiTransport:
+    """This process's endpoint. The contract is in base.py."""
+
+    def __init__(self, comm: MPI.Comm | None = None, piece_bytes: int = PIECE_BYTES):
+        """Collective. Without `comm` the endpoint spans MPI.COMM_WORLD and `close` ends MPI for this process."""
+        self._finalizes = comm is None
+        self._world = comm or MPI.COMM_WORLD
+        self._comms = [self._world.Dup() for _ in Channel]
+        self._piece_bytes = piece_bytes
+        self.rank: int = self._world.rank
+        self.size: int = self._world.size
+        self.stats = TransportStats()
+        self._status = MPI.Status()
+        self._outgoing: dict[tuple[int, Channel], _Outgoing] = {}  # lanes that have something under way
+        self._incoming: dict[tuple[int, Channel], deque[_Incoming]] = {}  # likewise
+        self._unsent_bytes = [0] * self.size
+        self._arrived: list[Message] = []
+        self._refuse: Collection[int] = ()
+        self._pause_s = PAUSE_MIN_S
+        self._barrier: MPI.Request | None = None  # entered and not left
+
+    def send(self, to: int, channel: Channel, data: np.ndarray) -> None:
+        start_s = time.perf_counter()
+        check_message(to, self.size, data)
+        lane = self._outgoing.get((to, channel))
+        if lane is None:
+            lane = self._outgoing[to, channel] = _Outgoing(self._comms[channel], to)
+        lane.waiting.extend(self._pieces(data))
+        self._unsent_bytes[to] += data.nbytes
+        self._guarded(lane.post)
+        self.stats.sent_messages += 1
+        self.stats.sent_bytes += data.nbytes
+        self.stats.send_s += time.perf_counter() - start_s
+
+    def poll(self, refuse: Collection[int] = ()) -> list[Message]:
+        start_s = time.perf_counter()
+        self._refuse = refuse
+        self._guarded(self._advance)
+        messages, self._arrived = self._arrived, []
+        self.stats.poll_s += time.perf_counter() - start_s
+        return messages
+
+    def unsent_bytes(self, to: int | None = None) -> int:
+        return sum(self._unsent_bytes) if to is None else self._unsent_bytes[to]
+
+    def wait(self, timeout_s: float) -> None:
+        if not self._arrived:
+            self._sleep_until(lambda moved: moved, timeout_s)
+
+    def flush(self, timeout_s: float) -> bool:
+        return self._sleep_until(lambda moved: not self._outgoing, timeout_s)
+
+    def barrier(self, timeout_s: float) -> None:
+        if self._barrier is None:
+            self._barrier = self._comms[Channel.CONTROL].Ibarrier()
+        if not self._sleep_until(lambda moved: self._barrier.Test(), timeout_s):
+            raise PeerError(f"rank {self.rank}: not all {self.size} ranks reached the barrier in {timeout_s} s")
+        self._barrier = None
+
+    def close(self, timeout_s: float = 60.0) -> None:
+        """As the contract says. Nobody enters the barrier before its own sends were taken, so none can be cut off."""
+        self._refuse = ()
+        if not self._sleep_until(self._all_closed, timeout_s):
+            raise PeerError(
+                f"rank {self.rank}: not all {self.size} ranks closed in {timeout_s} s; "
+                f"{self.unsent_bytes()} bytes from here were not taken"
+            )
+        for comm in self._comms:
+            comm.Free()
+        if self._finalizes:
+            MPI.Finalize()
+
+    def abort(self, code: int) -> None:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self._world.Abort(code)
+        os._exit(code)  # MPICH returns from MPI_Abort and lets the launcher kill: nothing may run until then
+
+    def _pieces(self, data: np.ndarray) -> list[tuple[np.ndarray, int]]:
+        """What to send for one message: (buffer, tag) in order."""
+        if data.nbytes <= self._piece_bytes:
+            return [(data, _WHOLE)]
+        length = np.array([data.nbytes], dtype="<i8").view(np.uint8)
+        starts = range(0, data.nbytes, self._piece_bytes)
+        return [(length, _LENGTH)] + [(data[start : start + self._piece_bytes], _PIECE) for start in starts]
+
+    def _guarded(self, step: Callable[[], bool | None]) -> bool | None:
+        try:
+            return step()
+        except MPI.Exception as error:
+            raise PeerError(f"rank {self.rank}: MPI failed: {error}") from error
+
+    def _advance(self) -> bool:
+        """Progress until nothing moves any more; whether anything did.
+
+        MPI takes in little per call and large messages need both sides awake, so one on its way gets a short spin.
+        """
+        moved = self._progress()
+        if not moved and not self._incoming:
+            return False
+        start_s = now_s = last_moved_s = time.perf_counter()
+        while now_s - last_moved_s < SPIN_S and now_s - start_s < SPIN_MAX_S:
+            moved_again = self._progress()
+            now_s = time.perf_counter()
+            if moved_again:
+                moved, last_moved_s = True, now_s
+            elif not self._incoming:
+                break
+        return moved
+
+    def _progress(self) -> bool:
+        """Move sends and receives on by one step; whether anything moved."""
+        moved = self._complete_sends() if self._outgoing else False
+        for channel in _CHANNELS:
+            moved |= self._match(channel)
+        if self._incoming:
+            moved |= self._complete_receives()
+        return moved
+
+    def _complete_sends(self) -> bool:
+        moved = False
+        for (to, channel), lane in list(self._outgoing.items()):
+            completed_bytes = lane.completed_bytes()
+            if completed_bytes is not None:
+                moved = True
+                self._unsent_bytes[to] -= completed_bytes
+                if not lane.posted:
+                    del self._outgoing[to, channel]
+        return moved
+
+    def _match(self, channel: Channel) -> bool:
+        """Begin to receive what MPI has for us."""
+        if channel == Channel.RESULT and self._refuse:
+            return self._match_accepted()
+        return self._match_from(MPI.ANY_SOURCE, channel)
+
+    def _match_accepted(self) -> bool:
+        """RESULTs where some ranks are refused; a message of which a part was taken is taken whole all the same."""
+        moved = False
+        for source in range(self.size):
+            if source not in self._refuse:
+                moved |= self._match_from(source, Channel.RESULT)
+            elif self._is_partial(source):
+                moved |= self._match_from(source, Channel.RESULT, count_max=1)
+        return moved
+
+    def _match_from(self, source: int, channel: Channel, count_max: int = MATCHED_MAX) -> bool:
+        improbe, begun_bytes, begun = self._comms[channel].Improbe, 0, 0
+        while begun < count_max and begun_bytes < MATCHED_BYTES_MAX:
+            matched = improbe(source, MPI.ANY_TAG, self._status)
+            if matched is None:
+                break
+            begun += 1
+            begun_bytes += self._begin_receive(matched, channel)
+        return begun > 0
+
+    def _is_partial(self, source: int) -> bool:
+        lane = self._incoming.get((source, Channel.RESULT))
+        return lane is not None and lane[-1].filled_bytes < lane[-1].buffer.nbytes
+
+    def _begin_receive(self, matched: MPI.Message, channel: Channel) -> int:
+        """Ask for what was matched, into its place; its bytes."""
+        status = self._status
+        tag, size_bytes = status.Get_tag(), status.Get_count(MPI.BYTE)
+        lane = self._incoming.setdefault((status.Get_source(), channel), deque())
+        if tag == _LENGTH:
+            length = np.empty(1, dtype="<i8")
+            matched.Recv([length, MPI.BYTE])  # eight bytes that are here already
+            lane.append(_Incoming(int(length[0])))
+            return size_bytes
+        if tag == _WHOLE:
+            lane.append(_Incoming(size_bytes))
+        lane[-1].receive(matched, size_bytes)
+        return size_bytes
+
+    def _complete_receives(self) -> bool:
+        """Hand over what is whole, in the order of its lane: a later one waits for an earlier one."""
+        moved = False
+        for (source, channel), lane in list(self._incoming.items()):
+            while lane and lane[0].is_whole():
+                self._arrived.append(Message(source, channel, lane[0].buffer))
+                self.stats.received_messages += 1
+                self.stats.received_bytes += lane.popleft().buffer.nbytes
+                moved = True
+            if not lane:
+                del self._incoming[source, channel]
+        return moved
+
+    def _all_closed(self, moved: bool) -> bool:
+        self._arrived.clear()
+        if self._outgoing:
+            return False
+        if self._barrier is None:
+            self._barrier = self._comms[Channel.CONTROL].Ibarrier()
+        return self._barrier.Test() and not self._incoming
+
+    def _sleep_until(self, done: Callable[[bool], bool], timeout_s: float) -> bool:
+        """Progress, asleep in between, until `done(moved)`; the pauses grow over quiet calls too, to stay cheap."""
+        deadline_s = time.monotonic() + timeout_s
+        while True:
+            moved = self._guarded(self._advance)
+            if done(moved):
+                self._pause_s = PAUSE_MIN_S
+                return True
+            remaining_s = deadline_s - time.monotonic()
+            if remaining_s <= 0:
+                return False
+            self._pause_s = PAUSE_MIN_S if moved else _longer(self._pause_s)
+            time.sleep(min(self._pause_s, remaining_s))
+
+
+def _longer(pause_s: float) -> float:
+    return min(pause_s * (1.5 if pause_s < PAUSE_SHORT_S else 1.01), PAUSE_MAX_S)

@@ -1,0 +1,91 @@
+"""A run's files and summary against the join of its inputs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from mpijoin.config.job import Job
+from mpijoin.config.load import load_job
+from mpijoin.rundir import read_summary
+from mpijoin.verify.inputs import (
+    JOINS,
+    LATE,
+    NULL_KEY,
+    NULL_TIME,
+    Stream,
+    common_clock,
+    describe_stream,
+    inputs_newer_than,
+    load_stream,
+)
+from mpijoin.verify.late import compare_late
+from mpijoin.verify.pairs import Totals, pairs_sql, totals_of
+from mpijoin.verify.report import Difference, Report
+from mpijoin.verify.results import compare_results
+
+
+def compare_run(run_path: str, database: Any) -> Report:
+    """Everything verify compares, in one report. Errors: see `mpijoin.verify.verify`."""
+    summary = read_summary(run_path)
+    job_path = os.path.join(run_path, "job.toml")
+    job = load_job(job_path)
+    streams = tuple(describe_stream(stream, job.output) for stream in job.streams)
+    clock = common_clock(streams)
+    for side, stream in enumerate(streams):
+        load_stream(database, job, side, stream, clock)
+    differences = _stream_differences(database, summary, streams)
+    keeps_pairs = job.output.results != "count"
+    if keeps_pairs:
+        database.execute(f"CREATE TABLE expected AS {pairs_sql(streams)}")
+    totals = totals_of(database, "FROM expected" if keeps_pairs else pairs_sql(streams))
+    differences += _total_differences(summary, totals)
+    if keeps_pairs:
+        differences += compare_results(database, run_path, job, streams)
+    for side, stream in enumerate(streams):
+        differences += compare_late(database, run_path, stream, clock.tick_ns)
+    notes = [f"{path} was changed after the run began" for path in inputs_newer_than(streams, job_path)]
+    return Report(
+        run_path, totals.results, f"{totals.certificate:016x}", _facts(database, job), tuple(notes), tuple(differences)
+    )
+
+
+def _fates(database: Any, name: str) -> dict[str, int]:
+    """A stream's rows by what becomes of them, under the names of summary.json."""
+    counts = dict(database.execute(f"SELECT fate, count(*) FROM {name}_in GROUP BY fate").fetchall())
+    joined, null_key = counts.get(JOINS, 0), counts.get(NULL_KEY, 0)
+    return {
+        "read": sum(counts.values()),
+        "joined": joined,
+        "late": counts.get(LATE, 0) + counts.get(NULL_TIME, 0),
+        "null_key": null_key,
+    }
+
+
+def _facts(database: Any, job: Job) -> tuple[str, ...]:
+    streams = []
+    for name in ("left", "right"):
+        fates = _fates(database, name)
+        streams.append(f"{name}: {fates['read']:,} rows, {fates['late']:,} late, {fates['null_key']:,} with a null key")
+    compared = "count and certificate alone" if job.output.results == "count" else "every row and column of the results"
+    return (*streams, f"compared: {compared}, the counts of each stream, the late files")
+
+
+def _stream_differences(database: Any, summary: dict[str, Any], streams: tuple[Stream, Stream]) -> list[Difference]:
+    lines = []
+    for stream in streams:
+        told = summary.get(stream.name, {})
+        for field, wanted in _fates(database, stream.name).items():
+            if told.get(field) != wanted:
+                lines.append(f"{stream.name}.{field}: got {told.get(field)}, wanted {wanted}")
+    return [Difference("summary.json: counts of the streams", tuple(lines))] if lines else []
+
+
+def _total_differences(summary: dict[str, Any], totals: Totals) -> list[Difference]:
+    wanted = {"results": totals.results, "certificate": f"{totals.certificate:016x}"}
+    lines = [
+        f"{field}: got {summary.get(field)}, wanted {value}"
+        for field, value in wanted.items()
+        if summary.get(field) != value
+    ]
+    return [Difference("summary.json: the results", tuple(lines))] if lines else []

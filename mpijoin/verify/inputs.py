@@ -1,0 +1,273 @@
+"""The input streams as DuckDB tables: one row per input row, with its time, key, payload and whether it joins."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from mpijoin.config.job import FileSource, Job, Output, StreamJob, SyntheticSource
+from mpijoin.data.files import CSV, IPC, expand_files, file_format, file_schema, first_line, open_ipc
+from mpijoin.data.schema import UNIT_NS
+from mpijoin.errors import InputError
+from mpijoin.verify.values import canonical, decoded, sql_type, stored_type
+
+JOINS, LATE, NULL_TIME, NULL_KEY = 0, 1, 2, 3  # what becomes of a row: the column `fate`
+FILE_STRIDE = 1 << 40  # row = file index * 2^40 + position
+BATCH_ROWS = 1 << 16
+INSERT_ROWS = 1 << 19  # one statement per half a million rows: its cost vanishes and memory stays small
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+# Wider than this, buckets of the windows' width could overflow: such windows cover all of history anyhow.
+SPAN_MAX = 2**62
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One input stream as verify reads it.
+
+    `fields` maps the columns read to their types; `time_ns` nanoseconds of one unit of the time column.
+    """
+
+    job: StreamJob
+    files: tuple[str, ...]  # () for a synthetic stream
+    fields: dict[str, pa.DataType]
+    time_ns: int
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    @property
+    def payload(self) -> tuple[str, ...]:
+        """The payload columns read, in the job's order."""
+        if self.job.columns is not None:
+            return tuple(name for name in self.job.columns if name in self.fields)
+        return tuple(name for name in self.fields if name != self.job.time and name not in self.job.key)
+
+    def column(self, name: str) -> str:
+        """The name of an input column's values in the DuckDB table."""
+        return f"c{list(self.fields).index(name)}"
+
+
+@dataclass(frozen=True)
+class Clock:
+    """The common unit of both streams: everything below is in ticks of it."""
+
+    tick_ns: int
+    window: tuple[int, int]
+    lateness: tuple[int, int]
+
+
+def describe_stream(job: StreamJob, output: Output) -> Stream:
+    """Find the files of a stream and the columns that its results show. InputError: gone or unreadable."""
+    if isinstance(job.source, SyntheticSource):
+        fields = {"ts": pa.timestamp("ns"), "key": pa.int64()}
+        if job.source.payload_bytes and _is_shown(f"{job.name}_payload", output):
+            fields["payload"] = pa.binary(job.source.payload_bytes)
+        return Stream(job, (), fields, 1)
+    if not isinstance(job.source, FileSource):
+        raise InputError(f"the {job.name} stream was a table in memory: there is no input left to verify against")
+    files = tuple(expand_files(job.source.path))
+    found = file_schema(files[0])
+    keys_and_time = {job.time, *job.key}
+    payload = job.columns if job.columns is not None else [name for name in found.names if name not in keys_and_time]
+    wanted = keys_and_time | {name for name in payload if _is_shown(f"{job.name}_{name}", output)}
+    fields = {field.name: field.type for field in found if field.name in wanted}
+    lost = sorted(wanted - fields.keys())
+    if lost:
+        raise InputError(f"{files[0]} has no column {', '.join(lost)}: the input has changed since the run")
+    kind = fields[job.time]
+    unit = kind.unit if pa.types.is_timestamp(kind) else job.time_unit
+    return Stream(job, files, fields, UNIT_NS[unit])
+
+
+def _is_shown(result_column: str, output: Output) -> bool:
+    if output.results == "count":
+        return False
+    return output.columns is None or result_column in output.columns
+
+
+def common_clock(streams: tuple[Stream, Stream]) -> Clock:
+    """The coarsest unit in which both time columns, both windows and both latenesses are whole numbers."""
+    windows = [stream.job.window_ns for stream in streams]
+    latenesses = [stream.job.lateness_ns for stream in streams]
+    spans_ns = [stream.time_ns for stream in streams] + windows + latenesses
+    tick_ns = max(unit_ns for unit_ns in UNIT_NS.values() if all(span_ns % unit_ns == 0 for span_ns in spans_ns))
+    return Clock(tick_ns, tuple(span // tick_ns for span in windows), tuple(span // tick_ns for span in latenesses))
+
+
+def load_stream(database: Any, job: Job, side: int, stream: Stream, clock: Clock) -> None:
+    """Fill the table `left_in` or `right_in`: row, time (ticks), fate, mark (watermark in ticks, or null), the ends of
+    the time span in which partners lie (`low`, `high`) and the buckets that this span touches, and the columns c0 …
+    """
+    head = (
+        "row BIGINT, time BIGINT, fate TINYINT, mark BIGINT, low BIGINT, high BIGINT, bucket BIGINT, bucket_high BIGINT"
+    )
+    columns = "".join(f", {stream.column(name)} {sql_type(stored_type(kind))}" for name, kind in stream.fields.items())
+    database.execute(f"CREATE TABLE {stream.name}_in ({head}{columns})")
+    insert(database, f"{stream.name}_in", _rows(job, side, stream, clock))
+
+
+def insert(database: Any, table: str, batches: Iterator[pa.RecordBatch]) -> None:
+    """Append batches to a table of the same columns, in bounded pieces and one transaction."""
+    database.execute("BEGIN")
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= INSERT_ROWS:
+            _insert_now(database, table, waiting)
+            waiting = []
+    if waiting:
+        _insert_now(database, table, waiting)
+    database.execute("COMMIT")
+
+
+def _insert_now(database: Any, table: str, batches: list[pa.RecordBatch]) -> None:
+    database.register("incoming", pa.Table.from_batches(batches))
+    database.execute(f"INSERT INTO {table} SELECT * FROM incoming")
+    database.unregister("incoming")
+
+
+def _rows(job: Job, side: int, stream: Stream, clock: Clock) -> Iterator[pa.RecordBatch]:
+    kinds = {name: stored_type(kind) for name, kind in stream.fields.items()}
+    for index, batches in enumerate(_each_file(job, side, stream)):
+        marker = _Marker(clock.lateness[side])
+        position = index * FILE_STRIDE
+        for batch in batches:
+            row = np.arange(position, position + batch.num_rows)
+            position += batch.num_rows
+            time, no_time = _ticks(batch[stream.job.time], stream.time_ns // clock.tick_ns, stream)
+            no_key = np.zeros(batch.num_rows, bool)
+            for name in stream.job.key:
+                no_key |= np.asarray(batch[name].is_null())
+            fate, mark = marker.judge(time, no_time, no_key)
+            head = [row, pa.array(time, mask=no_time), fate, mark, *_reach(time, side, clock)]
+            columns = [canonical(batch[name], kind) for name, kind in kinds.items()]
+            names = ["row", "time", "fate", "mark", "low", "high", "bucket", "bucket_high", *map(stream.column, kinds)]
+            yield pa.RecordBatch.from_arrays([pa.array(array) for array in head] + columns, names)
+
+
+def _ticks(column: pa.Array, scale: int, stream: Stream) -> tuple[np.ndarray, np.ndarray]:
+    """Times in ticks (0 where null) and the mask of nulls. InputError: a time that the common unit cannot hold."""
+    no_time = np.asarray(column.is_null())
+    time = np.asarray(column.cast(pa.int64()).fill_null(0))
+    if scale > 1 and len(time) and max(abs(int(time.min())), abs(int(time.max()))) > INT64_MAX // scale:
+        raise InputError(
+            f"the {stream.name} stream holds a time that overflows the common unit: the input has changed since the run"
+        )
+    return time * scale, no_time
+
+
+class _Marker:
+    """The late rule of one file: a row's watermark is the largest time of the rows before it, less the lateness."""
+
+    def __init__(self, lateness: int):
+        self._lateness = lateness
+        self._highest: int | None = None
+
+    def judge(self, time: np.ndarray, no_time: np.ndarray, no_key: np.ndarray) -> tuple[np.ndarray, pa.Array]:
+        """The fate of each row and its watermark, null before the file's first time."""
+        start = INT64_MIN if self._highest is None else self._highest
+        running = np.maximum.accumulate(np.concatenate([[start], np.where(no_time, INT64_MIN, time)]))
+        begun = np.logical_or.accumulate(np.concatenate([[self._highest is not None], ~no_time]))
+        if begun[-1]:
+            self._highest = int(running[-1])
+        before, begun = running[:-1], begun[:-1]
+        mark = np.maximum(before, INT64_MIN + self._lateness) - self._lateness
+        late = begun & ~no_time & (time < mark)
+        fate = np.where(no_key, NULL_KEY, np.where(no_time, NULL_TIME, np.where(late, LATE, JOINS)))
+        return fate.astype(np.int8), pa.array(mark, mask=~begun)
+
+
+def _reach(time: np.ndarray, side: int, clock: Clock) -> list[np.ndarray]:
+    """Left: the span in which partners lie and the buckets of its two ends; right: the row's own time and bucket.
+
+    A bucket is as wide as the span, so a span touches at most two, and a right row lies in exactly one.
+    """
+    left_window, right_window = clock.window
+    span = left_window + right_window
+    if side == 1:
+        low = high = time
+    else:
+        low = np.maximum(time, INT64_MIN + right_window) - right_window
+        high = np.minimum(time, INT64_MAX - left_window) + left_window
+    if span >= SPAN_MAX:
+        return [low, high, np.zeros_like(low), np.zeros_like(low)]
+    return [low, high, low // max(span, 1), high // max(span, 1)]
+
+
+def _each_file(job: Job, side: int, stream: Stream) -> Iterator[Iterator[pa.RecordBatch]]:
+    if not stream.files:
+        yield _synthetic_batches(job, side)
+    for path in stream.files:
+        yield _file_batches(path, stream)
+
+
+def _file_batches(path: str, stream: Stream) -> Iterator[pa.RecordBatch]:
+    """The needed columns of one file in bounded pieces, in the types of the stream's first file."""
+    read = {IPC: _ipc_batches, CSV: _csv_batches}.get(file_format(path), _parquet_batches)
+    wanted = pa.schema(list(stream.fields.items()))
+    try:
+        for batch in read(path, wanted):
+            for field in wanted:
+                if decoded(batch.schema.field(field.name).type) != decoded(field.type):
+                    raise InputError(
+                        f"{path}: column {field.name} is {batch.schema.field(field.name).type}, wanted {field.type}"
+                    )
+            yield batch
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise InputError(f"{path} cannot be read again: {first_line(error)}") from error
+
+
+def _parquet_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    import pyarrow.parquet as pq
+
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=wanted.names):
+            yield batch.select(wanted.names)
+
+
+def _ipc_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    with pa.memory_map(path) as file, open_ipc(file) as reader:
+        is_file = isinstance(reader, pa.ipc.RecordBatchFileReader)
+        batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
+        for batch in batches:
+            for start in range(0, batch.num_rows, BATCH_ROWS):
+                yield batch.slice(start, BATCH_ROWS).select(wanted.names)
+
+
+def _csv_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
+    from pyarrow import csv
+
+    options = csv.ConvertOptions(column_types=wanted, include_columns=wanted.names)
+    with csv.open_csv(path, convert_options=options) as reader:
+        yield from reader
+
+
+def _synthetic_batches(job: Job, side: int) -> Iterator[pa.RecordBatch]:
+    """A synthetic stream made once more. Its generator is the engine's: what it makes is the input."""
+    from mpijoin.config.check import resolve
+    from mpijoin.data.record import RecordLayout
+    from mpijoin.sources import open_source
+
+    schema = resolve(job)
+    stream = schema.streams[side]
+    layout = RecordLayout(stream)
+    source = open_source(job, side, schema, lambda table: None)
+    while (chunk := source.read(BATCH_ROWS)) is not None:
+        batch = chunk.batch
+        columns = {"ts": pa.array(batch.time // stream.scale, pa.timestamp("ns")), "key": pa.array(batch.key)}
+        columns |= dict(
+            zip((column.name for column in stream.payload), layout.unpack(batch.record, batch.size, batch.blob))
+        )
+        yield pa.RecordBatch.from_pydict(columns)
+    source.close()
+
+
+def inputs_newer_than(streams: tuple[Stream, Stream], path: str) -> list[str]:
+    """Input files that were changed after the file at `path` was."""
+    since = os.stat(path).st_mtime
+    return [file for stream in streams for file in stream.files if os.stat(file).st_mtime > since]

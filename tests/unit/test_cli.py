@@ -1,0 +1,180 @@
+"""The command line: what it prints, where, and with which exit code."""
+
+import os
+import subprocess
+import sys
+import types
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mpijoin
+from mpijoin.cli import main
+from mpijoin.errors import InputError
+
+JOB = """
+[left]
+path = "left.parquet"
+window = "20 s"
+[right]
+path = "left.parquet"
+[output]
+path = "out"
+"""
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    pq.write_table(pa.table({"ts": pa.array([1], pa.timestamp("us")), "key": [1]}), tmp_path / "left.parquet")
+    path = tmp_path / "job.toml"
+    path.write_text(JOB)
+    return str(path)
+
+
+@pytest.fixture
+def engine(monkeypatch):
+    """Stands in for a module that a command calls; keeps what it was called with."""
+
+    def install(name, function, result):
+        calls = []
+
+        def called(*arguments):
+            calls.append(arguments)
+            if isinstance(result, BaseException):
+                raise result
+            return result
+
+        module = types.SimpleNamespace(**{function: called})
+        monkeypatch.setitem(sys.modules, f"mpijoin.{name}", module)
+        monkeypatch.setattr(mpijoin, name, module, raising=False)
+        return calls
+
+    return install
+
+
+def test_check_describes_a_sound_job_on_stdout(job_file, capsys):
+    assert main(["check", job_file]) == 0
+    out, err = capsys.readouterr()
+    assert out.endswith("ok\n") and "1 Parquet file, 1 rows; window 20 s" in out
+    assert err == ""
+
+
+def test_check_lists_every_fault_on_stderr(job_file, capsys):
+    assert main(["check", job_file, "--set", "left.window=long", "--set", "cluster.partitions=0"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "mpijoin: 2 faults",
+        '  [left] window: got "long", wanted a duration such as "20 s" (units: ns us ms s min h d)',
+        "  [cluster] partitions: got 0, wanted 1 to 65535",
+    ]
+
+
+def test_a_single_fault_is_a_single_line(job_file, capsys):
+    assert main(["check", job_file, "--set", "left.time=when"]) == 2
+    assert capsys.readouterr().err == 'mpijoin: [left] time: no column "when", the input has ts, key\n'
+
+
+def test_run_hands_its_arguments_to_the_launcher(engine):
+    calls = engine("launch", "main_run", 75)
+    assert main(["run", "j.toml", "--set", "a.b=1", "--set", "c.d=2", "--ranks", "3", "--overwrite"]) == 75
+    assert main(["run", "j.toml", "--debug"]) == 75
+    assert calls == [("j.toml", ["a.b=1", "c.d=2"], 3, True, False), ("j.toml", [], None, False, True)]
+
+
+def test_verify_hands_over_the_folder(engine):
+    calls = engine("verify", "main", 3)
+    assert main(["verify", "runs/x"]) == 3
+    assert calls == [("runs/x",)]
+
+
+@pytest.mark.parametrize(
+    "error, code, message",
+    [
+        (InputError("a.csv: column x"), 2, "mpijoin: a.csv: column x\n"),
+        (KeyboardInterrupt(), 130, "mpijoin: stopped by Ctrl-C\n"),
+        (ZeroDivisionError("oh"), 3, "mpijoin: internal error: ZeroDivisionError: oh (--debug shows where)\n"),
+    ],
+)
+def test_an_error_is_one_line_and_an_exit_code(engine, capsys, error, code, message):
+    engine("launch", "main_run", error)
+    assert main(["run", "j.toml"]) == code
+    assert capsys.readouterr().err == message
+
+
+def test_a_traceback_comes_only_with_debug(engine, capsys):
+    engine("launch", "main_run", InputError("broken"))
+    assert main(["run", "j.toml", "--debug"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ([], "required: COMMAND"),
+        (["joyn"], "invalid choice"),
+        (["run"], "JOB.toml"),
+        (["run", "j.toml", "--ranks", "0"], "wanted a whole number of slaves"),
+        (["run", "j.toml", "--ranks", "x"], "wanted a whole number of slaves"),
+    ],
+)
+def test_wrong_usage_exits_with_2(capsys, arguments, message):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["run", "--help"], ["check", "--help"], ["verify", "--help"]])
+def test_help_teaches_by_example_and_tells_exit_codes(capsys, arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    assert "example" in text and "exit codes:" in text
+
+
+def test_the_module_runs_as_a_program(job_file):
+    done = subprocess.run(
+        [sys.executable, "-m", "mpijoin", "check", job_file], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stdout.splitlines()[-1], done.stderr) == (0, "ok", "")
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"mpijoin {mpijoin.__version__}\n"
+
+
+LOADED = "import sys; from mpijoin.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+
+
+def test_check_loads_no_engine_and_takes_half_a_second_at_most(job_file):
+    command = [sys.executable, "-c", LOADED, "check", job_file]
+    # Processor time, and the best of some tries: what wall time is on an idle machine, told on a busy one.
+    cpu_s = []
+    for _ in range(3):
+        before = os.times()
+        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+        after = os.times()
+        cpu_s.append(after.children_user + after.children_system - before.children_user - before.children_system)
+    assert min(cpu_s) < 0.5
+    assert not {"numba", "duckdb", "rich", "mpi4py", "pyarrow.dataset"} & set(done.stderr.split())
+
+
+def test_importing_the_package_loads_nothing_heavy():
+    code = "import sys, mpijoin; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
+    assert not {"numpy", "pyarrow", "numba"} & set(done.stdout.split())
+
+
+def test_run_is_fetched_from_the_api_on_first_use(monkeypatch):
+    api = types.SimpleNamespace(run=object(), Run=object())
+    monkeypatch.setitem(sys.modules, "mpijoin.api", api)
+    monkeypatch.setattr(mpijoin, "api", api, raising=False)
+    fetch = mpijoin.__getattr__
+    assert (fetch("run"), fetch("Run")) == (api.run, api.Run)
+    with pytest.raises(AttributeError, match="no attribute 'walk'"):
+        fetch("walk")

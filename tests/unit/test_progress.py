@@ -1,0 +1,187 @@
+"""The progress display: a panel on a terminal, lines elsewhere, and never an error for the run."""
+
+import io
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from mpijoin.progress import Progress, ProgressView, SlaveView, amount, panel, plain_line, seconds, size
+
+
+def view(fraction=0.5, late_rows=0, slaves=2, eta_s=2.0):
+    slave_views = tuple(SlaveView(rank + 1, 0.9 - 0.1 * rank, 10_000_000) for rank in range(slaves))
+    return ProgressView(fraction, 1_000_000, 500_000.0, 1234, 20_000_000, slave_views, late_rows, 2.0, eta_s)
+
+
+class Clock:
+    def __init__(self):
+        self.now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+class Terminal(io.StringIO):
+    encoding = "utf-8"
+
+    def isatty(self):
+        return True
+
+
+class Broken(Terminal):
+    def write(self, text):
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_lines_come_after_one_second_and_then_every_two():
+    stream, clock = io.StringIO(), Clock()
+    progress = Progress(stream, clock=clock)
+    shown_at = []
+    for tenth in range(80):
+        clock.now = 100 + tenth / 10
+        before = len(stream.getvalue())
+        progress.update(view())
+        if len(stream.getvalue()) > before:
+            shown_at.append(tenth / 10)
+    assert shown_at == [1.0, 3.0, 5.0, 7.0]
+    progress.close("done")
+    progress.update(view())
+    assert stream.getvalue().splitlines() == [plain_line(view())] * 4 + ["done"]
+
+
+def test_a_line_tells_all_and_late_rows_only_when_there_are_some():
+    assert (
+        plain_line(view())
+        == "mpijoin:  50 %  1.00 M tuples  500 k/s  1.23 k results  20 MB state  load 80 % to 90 %  2 s, about 2 s left"
+    )
+    assert "  77 late  " in plain_line(view(late_rows=77))
+    assert "left" not in plain_line(view(eta_s=None)) and "load" not in plain_line(view(slaves=0))
+
+
+def rendered(shown, width=80):
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=width, record=True)
+    console.print(panel(shown))
+    return console.export_text(clear=False), console.export_text(styles=True)
+
+
+def test_the_panel_fits_eighty_columns_and_shows_each_slave():
+    text, _ = rendered(view(slaves=4))
+    for wanted in (
+        "50 %",
+        "1.00 M",
+        "500 k",
+        "1.23 k",
+        "20 MB",
+        "slave 1",
+        "slave 4",
+        "60 % load",
+        "2 s, about 2 s left",
+    ):
+        assert wanted in text
+    assert "late" not in text and "…" not in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
+def test_late_rows_are_amber():
+    text, styled = rendered(view(late_rows=1500))
+    assert "1.50 k late rows" in text
+    assert "\x1b[1;33m1.50 k late rows" in styled
+
+
+def test_of_many_slaves_the_busiest_are_shown_in_rank_order():
+    slaves = tuple(SlaveView(rank, rank / 100, 0) for rank in range(1, 41))
+    text, _ = rendered(view()._replace(slaves=slaves))
+    assert "slave 29" in text and "slave 40" in text and "slave 28" not in text and "+ 28 less busy" in text
+    assert text.index("slave 29") < text.index("slave 40")
+
+
+def test_the_panel_is_drawn_at_most_every_interval_and_gives_way_to_the_last_line():
+    stream, clock = Terminal(), Clock()
+    progress = Progress(stream, interval_s=0.25, clock=clock)
+    drawn = 0
+    for hundredth in range(100):
+        clock.now = 100 + hundredth / 100
+        before = len(stream.getvalue())
+        progress.update(view(fraction=hundredth / 100))
+        drawn += len(stream.getvalue()) > before
+    assert drawn == 4
+    progress.close("done")
+    assert stream.getvalue().endswith("done\n")
+
+
+@pytest.mark.parametrize("stream", [Broken(), io.StringIO()])
+def test_a_stream_that_is_gone_never_raises(stream):
+    if not isinstance(stream, Broken):
+        stream.close()
+    clock = Clock()
+    progress = Progress(stream, clock=clock)
+    for _ in range(3):
+        clock.now += 5
+        progress.update(view())
+    progress.close("done")
+
+
+def test_a_pipe_that_breaks_in_the_middle_of_a_panel_never_raises():
+    stream, clock = Terminal(), Clock()
+    progress = Progress(stream, clock=clock)
+    progress.update(view())
+    stream.close()
+    clock.now += 5
+    progress.update(view())
+    progress.close("done")
+
+
+def test_a_terminal_that_knows_no_bars_gets_lines():
+    class Plain(Terminal):
+        encoding = "ascii"
+
+    stream, clock = Plain(), Clock()
+    progress = Progress(stream, clock=clock)
+    clock.now += 2
+    progress.update(view())
+    assert stream.getvalue() == plain_line(view()) + "\n"
+
+
+SCRIPT = """
+import sys
+from mpijoin.progress import Progress, ProgressView
+progress = Progress(interval_s=0)
+progress.update(ProgressView(0.5, 10, 5.0, 3, 100, (), 0, 2.0))
+progress.close("the end")
+print("rich" in sys.modules)
+"""
+
+
+def test_rich_is_loaded_for_a_real_terminal_only():
+    plain = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60)
+    assert (
+        plain.stdout == "False\n" and plain.stderr.endswith("the end\n") and plain.stderr.startswith("mpijoin:  50 %")
+    )
+    master, slave = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "PYTHONIOENCODING": "utf-8"}
+    shown = subprocess.run(
+        [sys.executable, "-c", SCRIPT], stdout=subprocess.PIPE, stderr=slave, text=True, timeout=60, env=environment
+    )
+    os.close(slave)
+    text = os.read(master, 1 << 16).decode()
+    os.close(master)
+    assert shown.stdout == "True\n" and "━" in text and text.endswith("the end\r\n")
+
+
+def test_figures_keep_three_digits_or_two():
+    assert [amount(n) for n in (0, 999, 1000, 9_994, 99_950, 1e12, 1e16)] == [
+        "0",
+        "999",
+        "1.00 k",
+        "9.99 k",
+        "100.0 k",
+        "1.00 T",
+        "10000 T",
+    ]
+    assert [size(n) for n in (999, 1_000, 99_600, 5e8)] == ["999 B", "1.0 KB", "100 KB", "500 MB"]
+    assert [seconds(n) for n in (0, 59.9, 60, 3600)] == ["0 s", "59 s", "1 min 00 s", "1 h 00 min"]

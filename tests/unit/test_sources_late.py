@@ -1,0 +1,151 @@
+"""Late, null and out-of-range rows: decided row by row, told in full."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mpijoin.data.schema import Column, StreamSchema
+from mpijoin.errors import InputError, OutputError
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, SourceCounts
+from mpijoin.sources.late import LateWriter, late_schema, watermarks
+from mpijoin.sources.screen import FILE_ROWS, FileScreen, StreamRules
+
+KEY = Column("key", pa.int64())
+
+
+def stream(time=pa.int64(), scale=1, keys=(KEY,), payload=()) -> StreamSchema:
+    return StreamSchema("left", Column("ts", time), scale, tuple(keys), len(keys) > 1, tuple(payload))
+
+
+def screen(schema, lateness, *columns, name="picks.parquet", index=0):
+    """(rows kept, running maxima, late rows as dicts, counts) of one block."""
+    late, counts = [], SourceCounts()
+    rules = StreamRules(schema, lateness, late.append)
+    one = FileScreen(rules, counts, name, index).screen(pa.RecordBatch.from_arrays(list(columns), list(rules.names)))
+    return one.batch.row.tolist(), one.running_max.tolist(), [row for table in late for row in table.to_pylist()], counts
+
+
+def ints(*values):
+    return pa.array(values, pa.int64())
+
+
+def test_a_row_is_late_only_strictly_below_the_watermark():
+    rows, running, late, counts = screen(stream(), 5, ints(10, 20, 15, 14, 20, 3), ints(1, 1, 1, 1, 1, 1))
+    assert rows == [0, 1, 2, 4] and running == [10, 20, 20, 20]
+    assert [(row["row"], row["ts"], row["watermark"], row["reason"]) for row in late] == [(3, 14, 15, "late"), (5, 3, 15, "late")]
+    assert counts == SourceCounts(read=6, late=2, null_key=0, disorder_max=17)
+
+
+def test_a_null_key_is_counted_before_lateness_and_raises_the_maximum():
+    rows, running, late, counts = screen(stream(), 0, ints(10, 50, 40, None, 50), ints(1, None, 2, None, 3))
+    assert rows == [0, 4] and running == [10, 50] and [row["row"] for row in late] == [2]
+    assert counts == SourceCounts(read=5, late=1, null_key=2, disorder_max=10)
+
+
+def test_a_late_row_does_not_lower_and_a_null_time_does_not_move_the_maximum():
+    rows, running, late, _ = screen(stream(), 0, ints(None, 7, None, 3, 7), ints(1, 1, 1, 1, 1), index=2)
+    assert [row - 2 * FILE_ROWS for row in rows] == [1, 4] and running == [7, 7]
+    told = [(row["row"] - 2 * FILE_ROWS, row["ts"], row["watermark"], row["reason"]) for row in late]
+    assert told == [(0, None, None, "null_time"), (2, None, 7, "null_time"), (3, 3, 7, "late")]
+
+
+def test_any_null_among_several_key_columns_is_a_null_key():
+    schema = stream(keys=(KEY, Column("name", pa.string())))
+    rows, _, _, counts = screen(schema, 0, ints(1, 2, 3), ints(1, None, 3), pa.array(["a", "b", None]))
+    assert rows == [0] and counts.null_key == 2
+
+
+def test_arithmetic_saturates_at_both_ends_of_time():
+    low, high = TIME_MIN + 1, TIME_MAX
+    rows, running, late, counts = screen(stream(), 10, ints(low, high, low), ints(1, 1, 1))
+    assert rows == [0, 1] and running == [low, high] and counts.disorder_max == TIME_MAX
+    assert late[0]["watermark"] == high - 10
+    rows, _, late, _ = screen(stream(), TIME_MAX, ints(low + 5, low), ints(1, 1))
+    assert rows == [0, 1] and late == []
+
+
+def test_the_rule_goes_on_over_blocks():
+    late = []
+    rules = StreamRules(stream(), 0, late.append)
+    one = FileScreen(rules, SourceCounts(), "picks.parquet", 1)
+    for time in ([5, 9], [8], [9, 10]):
+        screened = one.screen(pa.RecordBatch.from_arrays([ints(*time), ints(*time)], ["ts", "key"]))
+    assert screened.batch.row.tolist() == [FILE_ROWS + 3, FILE_ROWS + 4] and screened.running_max.tolist() == [9, 10]
+    assert late[0]["row"].to_pylist() == [FILE_ROWS + 2] and one.running_max == 10
+
+
+def test_payload_keeps_step_with_the_rows_that_pass():
+    payload = (Column("name", pa.string_view()), Column("flag", pa.bool_()))
+    schema = stream(payload=payload)
+    late = []
+    rules = StreamRules(schema, 0, late.append)
+    columns = [ints(5, 1, 6), ints(1, 2, 3), pa.array(["a", "late", None]).cast(pa.string_view()), pa.array([True, None, False])]
+    one = FileScreen(rules, SourceCounts(), "x", 0).screen(pa.RecordBatch.from_arrays(columns, list(rules.names)))
+    name, flag = rules.layout.unpack(one.batch.record, one.batch.size, one.batch.blob)
+    assert name.to_pylist() == ["a", None] and flag.to_pylist() == [True, False] and one.batch.key.tolist() == [1, 3]
+    assert late[0].schema.field("name").type == pa.string_view() and late[0]["name"].to_pylist() == ["late"]
+
+
+@pytest.mark.parametrize(
+    "kind, scale, value",
+    [(pa.timestamp("s"), 10**9, 2**40), (pa.int64(), 1000, -(2**60)), (pa.uint64(), 1, 2**63), (pa.uint64(), 1000, 2**60)],
+)
+def test_a_time_that_does_not_fit_the_common_unit_is_refused_by_row_and_value(kind, scale, value):
+    time = pa.array([1, None, value], pa.uint64() if kind == pa.uint64() else pa.int64()).cast(kind)
+    with pytest.raises(InputError, match=rf"picks.parquet: row 2: column 'ts': got {value}, wanted"):
+        screen(stream(kind, scale), 0, time, ints(1, 1, 1))
+
+
+@pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.uint64(), pa.timestamp("ms", "UTC")], ids=str)
+def test_times_of_any_width_come_out_in_the_common_unit(kind):
+    rows, running, late, _ = screen(stream(kind, 1000), 1500, pa.array([3, 9, 7], pa.int64()).cast(kind), ints(1, 1, 1))
+    assert rows == [0, 1] and running == [3000, 9000]
+    # 9000 - 1500 = 7500, told as 8: exactly the whole units below 8 are late.
+    assert pa.array([late[0]["watermark"]], kind).cast(pa.int64()).to_pylist() == [8]
+
+
+def test_watermarks_saturate_at_the_range_of_the_time_column():
+    assert watermarks(stream(pa.uint8()), np.array([3, TIME_MIN]), 10).to_pylist() == [0, None]
+    assert watermarks(stream(pa.int8(), 2), np.array([-120 * 2]), 100).to_pylist() == [-128]
+    assert watermarks(stream(), np.array([TIME_MIN + 3]), 10).to_pylist() == [TIME_MIN + 1]
+
+
+def test_columns_named_like_what_is_told_step_aside():
+    schema = stream(keys=(Column("row", pa.int64()),), payload=(Column("reason", pa.dictionary(pa.int8(), pa.string())),))
+    assert late_schema(schema).names == ["ts", "row_", "reason_", "row", "watermark", "reason"]
+    assert late_schema(schema).field("reason_").type == pa.string()
+    assert late_schema(stream()).field("watermark").type == pa.int64()
+
+
+def test_the_late_file_is_there_even_when_empty(tmp_path):
+    path = str(tmp_path / "left.parquet")
+    writer = LateWriter(path, stream())
+    writer.close()
+    writer.close()
+    assert pq.read_table(path).schema.names == ["ts", "key", "row", "watermark", "reason"]
+
+
+def test_the_late_file_holds_what_the_screen_told(tmp_path):
+    path, schema = str(tmp_path / "left.parquet"), stream(pa.timestamp("ms"), payload=(Column("name", pa.string()),))
+    writer = LateWriter(path, schema)
+    one = FileScreen(StreamRules(schema, 0, writer.write), SourceCounts(), "x", 0)
+    time = ints(9, 1, None).cast(pa.timestamp("ms"))
+    one.screen(pa.RecordBatch.from_arrays([time, ints(1, 2, 3), pa.array(["a", "b", None])], ["ts", "key", "name"]))
+    writer.close()
+    table = pq.read_table(path)
+    assert table.schema.equals(late_schema(schema)) and table["row"].to_pylist() == [1, 2]
+    assert table["name"].to_pylist() == ["b", None] and table["reason"].to_pylist() == ["late", "null_time"]
+
+
+def test_an_unwritable_late_file_is_an_output_error(tmp_path):
+    with pytest.raises(OutputError, match="nowhere/left.parquet: cannot be written"):
+        LateWriter(str(tmp_path / "nowhere/left.parquet"), stream())
+
+
+def test_a_full_device_is_an_output_error():
+    with pytest.raises(OutputError, match="/dev/full: cannot be written"):
+        writer = LateWriter("/dev/full", stream())
+        for _ in range(50):
+            writer.write(late_schema(stream()).empty_table())
+        writer.close()
