@@ -27,7 +27,7 @@ def width_bytes(kind: pa.DataType) -> int:
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The column in one piece and without dictionary; string and binary views, which Arrow cannot filter, made large."""
+    """The column in one piece, without dictionary; string and binary views, which Arrow cannot filter, made large."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # what is too long for one array of 32-bit offsets
@@ -86,11 +86,15 @@ def fixed_array(kind: pa.DataType, values: np.ndarray, nulls: np.ndarray | None)
     items = np.ascontiguousarray(values)
     if types.is_boolean(kind):
         items = np.packbits(items.view(np.uint8), bitorder="little")
-    return pa.Array.from_buffers(kind, len(values), [validity(nulls), pa.py_buffer(items.tobytes() if kind.bit_width == 0 else items)])
+    buffer = pa.py_buffer(items if kind.bit_width else b"")
+    return pa.Array.from_buffers(kind, len(values), [validity(nulls), buffer])
 
 
 def byte_array(kind: pa.DataType, offsets: np.ndarray, data: np.ndarray, nulls: np.ndarray | None) -> pa.Array:
-    """Array of a string or binary `kind` from offsets int64[n + 1] and bytes; ArrowCapacityError above 2 GiB of 32-bit kinds."""
+    """Array of a string or binary `kind` from offsets int64[n + 1] and bytes.
+
+    Raises ArrowCapacityError when they are more than the kind's 32-bit offsets can say.
+    """
     narrow = types.is_string(kind) or types.is_binary(kind)
     if narrow and offsets[-1] > ARROW_OFFSET_MAX:
         raise pa.ArrowCapacityError(f"{offsets[-1]} bytes of {kind} in one array, at most {ARROW_OFFSET_MAX} fit")

@@ -37,7 +37,6 @@ from mpijoin.data.types import decoded
 from mpijoin.errors import InputError
 
 WORD_BYTES = 8
-LENGTH_BYTES = 4
 LENGTH_MAX = 2**31 - 1
 NULL_LENGTH = -1
 DAY_MS = 86_400_000
@@ -87,7 +86,7 @@ def _get_bytes(blob, length, at, offsets, data):
 
 @njit(cache=True, nogil=True)
 def same_key(left, left_blob, left_at, right, right_blob, right_at, key_words, key_fixed_words, key_count_var):
-    """Whether two tuples' keys are equal, given each one's record (int64[words]), blob and where in it the tuple's starts."""
+    """Whether two tuples' keys are equal: each given by its record, int64[words], a blob and where its own part starts."""
     for word in range(key_words):
         if left[word] != right[word]:
             return False
@@ -111,8 +110,8 @@ def key_blob_bytes(record, key_fixed_words, key_count_var):
 def key_word(array: pa.Array) -> np.ndarray:
     """int64[n]: a fixed-size key column so that equal values of one logical type are equal words; 0 where null."""
     if types.is_date(array.type):
-        days = types.is_date32(array.type)
-        return fixed_values(array).view(np.int32).astype(np.int64) * DAY_MS if days else fixed_values(array).view(np.int64)
+        values = fixed_values(array)
+        return values.view(np.int32).astype(np.int64) * DAY_MS if types.is_date32(array.type) else values.view(np.int64)
     if types.is_timestamp(array.type) or types.is_uint64(array.type):
         return fixed_values(array).view(np.int64)
     signed = types.is_signed_integer(array.type)
@@ -141,7 +140,8 @@ class RecordLayout:
         schema = self.schema
         keys = _place(schema.keys, True, 0) if schema.hashed else {}
         payload = _place(schema.payload, False, self.key_words * WORD_BYTES)
-        return (*(keys[column.name] for column in schema.keys if schema.hashed), *(payload[c.name] for c in schema.payload))
+        places = {**keys, **payload}
+        return tuple(places[column.name] for column in schema.stored)
 
     @cached_property
     def variable(self) -> tuple[Field, ...]:
@@ -192,7 +192,7 @@ class RecordLayout:
         )
 
     def pack(self, columns: list[pa.Array], rows: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(record int64[n, record_words], size int64[n], blob uint8[sum(size)]) of the stored columns, in `fields`' order.
+        """(record int64[n, record_words], size int64[n], blob uint8[sum(size)]) of the columns, given as `fields` are.
 
         Without variable-size columns size and blob are empty. `rows` = n is needed only where no column is stored.
         Keys must not be null. Raises InputError when a value is longer than a 32-bit length can say.
@@ -248,7 +248,9 @@ class RecordLayout:
         data = self._unpack_blob(view, size, blob)
         return [self._unpack_field(index, view, data) for index in range(len(self.fields))]
 
-    def _unpack_blob(self, view: np.ndarray, size: np.ndarray, blob: np.ndarray) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    def _unpack_blob(
+        self, view: np.ndarray, size: np.ndarray, blob: np.ndarray
+    ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """Offsets and bytes of each variable field, by its index in `fields`."""
         columns = {}
         at = np.cumsum(size) - size
@@ -264,8 +266,10 @@ class RecordLayout:
 
     def _unpack_field(self, index: int, view: np.ndarray, data: dict[int, tuple[np.ndarray, np.ndarray]]) -> pa.Array:
         field = self.fields[index]
+        if field.is_key and not field.is_variable:
+            return key_column(field.kind, view[str(index)])
         if field.is_key:
-            return byte_array(field.kind, *data[index], None) if field.is_variable else key_column(field.kind, view[str(index)])
+            return byte_array(field.kind, *data[index], None)
         name, bit = self._null_bit(index)
         nulls = (view[name] >> np.uint8(bit)) & np.uint8(1) == 1
         if field.is_variable:

@@ -6,28 +6,37 @@ from typing import Sequence
 
 import numpy as np
 
+from mpijoin.data.batch import read_only
+from mpijoin.data.record import RecordLayout
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.directory import start_group
 from mpijoin.join.expire import expire_groups
+from mpijoin.join.gather import keep_equal_keys
 from mpijoin.join.insert import Fresh, Scratch, insert_groups
 from mpijoin.join.pool import new_state, reserve_words
 from mpijoin.join.probe import CURSOR_WORDS, FRESH_AT, OPPOSITE_AT, probe_groups
 from mpijoin.join.state import (
+    ADDRESS,
     BLOCKS,
     BUCKETS,
+    COMPARED,
     COMPARISONS,
     DEPTH,
     DONE,
+    EXPIRED,
     GROUP_BYTES,
     GROUP_TUPLES,
+    INSERTED,
     JoinState,
     MERGES,
     NONE,
     OUT_COUNT,
     PAGES,
     PAGES_HELD,
+    PAGES_HELD_MAX,
     PAGE_WORDS,
     RESULTS,
+    SIZE,
     SPLITS,
     WATERMARK,
 )
@@ -56,7 +65,7 @@ class WindowJoin:
         self._started = np.zeros(partitions, bool)
 
     def insert(self, groups: np.ndarray, stream: int, fresh: Fresh, bounds: np.ndarray) -> int:
-        self._start(groups)
+        groups = self._start(groups)
         rows = int((bounds[:, 1] - bounds[:, 0]).max(initial=0))
         if rows > len(self._scratch.bucket):
             self._scratch = _new_scratch(2 * rows, len(self.state.buckets))
@@ -67,7 +76,7 @@ class WindowJoin:
             self._cursor[:] = 0
             self._cursor[[FRESH_AT, OPPOSITE_AT]] = NONE
             self._probed = groups
-        progress = Progress(probe_groups(self.state, groups, self._cursor, budget, self._out))
+        progress = Progress(probe_groups(self.state, read_only(groups), self._cursor, budget, self._out))
         if progress is Progress.DONE:
             self._probed = None
         return progress
@@ -79,8 +88,16 @@ class WindowJoin:
     def clear_results(self) -> None:
         self.state.counters[OUT_COUNT] = 0
 
+    def keep_equal_keys(self, layout: RecordLayout) -> None:
+        """Drops the results found whose keys are not equal though their hashes are; layout: of either stream's keys."""
+        record = SIZE + 1 if layout.has_blob else ADDRESS
+        count = keep_equal_keys(
+            self.state, self._out, self.state.counters[OUT_COUNT], record, layout.key_words, layout.key_fixed_words, layout.key_count_var
+        )
+        self.state.counters[OUT_COUNT] = count
+
     def expire(self, groups: np.ndarray, watermarks: Sequence[int]) -> Progress:
-        self._start(groups)
+        groups = self._start(groups)
         expire_groups(self.state, groups, np.asarray(watermarks, np.int64))
         return Progress.DONE
 
@@ -93,6 +110,26 @@ class WindowJoin:
     @property
     def page_bytes(self) -> int:
         return 8 * int(self.state.counters[PAGE_WORDS])
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """Of all groups: what a run reports of its join."""
+        groups, counters = self.state.groups, self.state.counters
+        tuples = groups[:, GROUP_TUPLES : GROUP_TUPLES + 2].sum(axis=0)
+        return {
+            "comparisons": int(counters[COMPARED]),
+            "splits": int(groups[:, SPLITS].sum()),
+            "merges": int(groups[:, MERGES].sum()),
+            "live_bytes": int(groups[:, GROUP_BYTES : GROUP_BYTES + 2].sum()),
+            "blocks": int(counters[PAGES_HELD]),
+            "blocks_max": int(counters[PAGES_HELD_MAX]),
+            "joined_left": int(counters[INSERTED]),
+            "joined_right": int(counters[INSERTED + 1]),
+            "expired_left": int(counters[EXPIRED]),
+            "expired_right": int(counters[EXPIRED + 1]),
+            "held_left": int(tuples[0]),
+            "held_right": int(tuples[1]),
+        }
 
     @property
     def held_bytes(self) -> int:
@@ -111,10 +148,12 @@ class WindowJoin:
             "slaves, or shorten the windows"
         )
 
-    def _start(self, groups: np.ndarray) -> None:
+    def _start(self, groups: np.ndarray) -> np.ndarray:
+        """Makes those of the groups that do not exist yet; returns them all in the one form that kernels compile for."""
         for group in groups[~self._started[groups]]:
             start_group(self.state, group)
             self._started[group] = True
+        return read_only(groups)
 
 
 def _new_scratch(rows: int, buckets: int) -> Scratch:

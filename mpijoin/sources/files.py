@@ -20,6 +20,7 @@ from mpijoin.sources.base import BLOCK_ROWS
 PARQUET_BUFFER_BYTES = 1 << 18
 CSV_BLOCK_BYTES = 1 << 20
 IPC_RELEASE_BLOCKS = 16
+IPC_MAGIC_BYTES = 8  # with padding
 
 
 class Reader(Protocol):
@@ -90,46 +91,46 @@ class ParquetReader:
 
 
 class IpcReader:
-    """Maps the file, so that even one giant batch is paged in bit by bit, and gives the pages back as it goes on."""
+    """Maps the file, so that even one giant batch is paged in bit by bit, and gives the pages back as it goes on.
+
+    The file layout is a stream between a magic and a footer, and is read as one: by its footer the library would load
+    whole batches as soon as columns are chosen. The footer still tells whether the file is whole.
+    """
 
     def __init__(self, path: str, columns: Sequence[Column], block_rows: int):
         self._path, self._block_rows = path, block_rows
-        self._done, self._size = 0, 1
+        self._at_bytes = 0
         with naming(path):
             with pa.OSFile(path) as file, open_ipc(file) as reader:
-                schema, is_stream = reader.schema, not isinstance(reader, pa.RecordBatchFileReader)
+                schema, is_file = reader.schema, isinstance(reader, pa.RecordBatchFileReader)
+                self._batches = reader.num_record_batches if is_file else None
             check_columns(path, schema, columns)
             with open(path, "rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self._file = pa.BufferReader(pa.py_buffer(self._map))
+            self._file.seek(IPC_MAGIC_BYTES if is_file else 0)
             included = sorted(schema.get_field_index(column.name) for column in columns)
             options = pa.ipc.IpcReadOptions(included_fields=included, use_threads=False)
-            self._reader = (pa.ipc.open_stream if is_stream else pa.ipc.open_file)(self._file, options=options)
-        self._batches = self._stream_batches if is_stream else self._file_batches
+            self._reader = pa.ipc.open_stream(self._file, options=options)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
+        count = 0
         with naming(self._path):
-            for batch in self._batches():
-                for number, block in enumerate(slices(batch, self._block_rows)):
-                    yield block
-                    if number % IPC_RELEASE_BLOCKS == 0:
-                        # Pages still needed come back from the page cache; the others no longer count as ours.
-                        self._map.madvise(mmap.MADV_DONTNEED)
+            for count, batch in enumerate(self._reader, 1):
+                self._at_bytes = self._file.tell()
+                yield from self._pieces(batch)
+        if self._batches is not None and count != self._batches:
+            raise InputError(f"{self._path}: got {count} record batches, wanted the {self._batches} that its footer names")
 
-    def _file_batches(self) -> Iterator[pa.RecordBatch]:
-        self._size = self._reader.num_record_batches
-        for index in range(self._size):
-            self._done = index
-            yield self._reader.get_batch(index)
-
-    def _stream_batches(self) -> Iterator[pa.RecordBatch]:
-        self._size = len(self._map)
-        for batch in self._reader:
-            self._done = self._file.tell()
-            yield batch
+    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        for number, block in enumerate(slices(batch, self._block_rows)):
+            yield block
+            if number % IPC_RELEASE_BLOCKS == 0:
+                # Pages still needed come back from the page cache; the others no longer count as ours.
+                self._map.madvise(mmap.MADV_DONTNEED)
 
     def fraction(self) -> float:
-        return self._done / max(1, self._size)
+        return self._at_bytes / len(self._map)
 
     def close(self) -> None:
         self._file.close()

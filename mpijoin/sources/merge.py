@@ -112,7 +112,7 @@ class MergedFiles(Pieces):
 
     def _open_due(self) -> None:
         """Opens the next file while none that is open lies before its first row."""
-        while self._waiting and self._waiting[0] < min(((c.bound, c.index) for c in self._open), default=(TIME_MAX + 1, 0)):
+        while self._waiting and all(self._waiting[0] < (cursor.bound, cursor.index) for cursor in self._open):
             first, index = self._waiting.pop(0)
             cursor = Cursor(self._rules, self.counts, self._parts[index], index, first, self._block_rows)
             self._open.append(cursor)

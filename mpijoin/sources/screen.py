@@ -29,7 +29,7 @@ NO_NULLS = read_only(np.empty(0, np.bool_))
 
 
 class Rows(NamedTuple):
-    """Rows as read: time int64[n] in the file's unit, key int64[n]; null masks bool[n], or bool[0] where nothing is null."""
+    """Rows as read: time int64[n] in the file's unit, key int64[n]; null masks bool[n], or bool[0] if nothing is null."""
 
     time: np.ndarray
     time_null: np.ndarray

@@ -53,7 +53,7 @@ def fill_times(base, first, mean_ns, start_ns, out):
 
 @njit(cache=True, nogil=True)
 def fill_keys(base, first, threshold, bits, domain, out):
-    """out[i] = b-model key of tuple first + i, int64[n]: each of `bits` bits is 1 where 32 random bits are >= threshold."""
+    """out[i] = b-model key of tuple first + i, int64[n]: a bit is 1 where 32 random bits are >= threshold."""
     words = np.uint64((bits + 1) // 2)
     for i in range(len(out)):
         number = np.uint64(first + i) * words
@@ -138,7 +138,8 @@ class SyntheticReader:
         inside = filled if end is None else int(np.searchsorted(time, end, "left"))
         if filled < rows and inside == filled and end is None:
             raise InputError(
-                f"synthetic stream: tuple {self._count + filled} lies beyond {TIME_MAX} ns; wanted a higher rate or fewer tuples"
+                f"synthetic stream: tuple {self._count + filled} lies beyond {TIME_MAX} ns; "
+                f"wanted a higher rate or fewer tuples"
             )
         return time[:inside]
 

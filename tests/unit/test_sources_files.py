@@ -233,3 +233,22 @@ def test_closing_early_is_allowed_twice(tmp_path):
     source.read(10)
     source.close()
     source.close()
+
+
+def test_an_ipc_file_with_dictionaries_and_compression_is_read_whole(tmp_path):
+    table = TABLE.set_column(2, "station", TABLE["station"].dictionary_encode())
+    path = str(tmp_path / "picks.feather")
+    pa.feather.write_feather(table, path, compression="zstd", chunksize=64)
+    schema = StreamSchema("left", Column("ts", pa.timestamp("us")), 1, (Column("station", table["station"].type),), True, ())
+    station = values(read_all(open_job(path, schema)), schema)[0]
+    assert station.type == pa.string() and station.to_pylist() == TABLE["station"].to_pylist()
+
+
+def test_an_ipc_file_whose_batches_end_before_its_footer_says_is_refused(tmp_path):
+    path = tmp_path / "picks.feather"
+    pa.feather.write_feather(TABLE, path, compression="uncompressed", chunksize=500)
+    content = path.read_bytes()
+    second = content.index(b"\xff\xff\xff\xff", content.index(b"\xff\xff\xff\xff", content.index(b"\xff\xff\xff\xff") + 4) + 4)
+    path.write_bytes(content[:second] + b"\xff\xff\xff\xff\0\0\0\0" + content[second + 8 :])
+    with pytest.raises(InputError, match="got 1 record batches, wanted the 2 that its footer names"):
+        read_all(open_job(path, schema_of(TABLE)))

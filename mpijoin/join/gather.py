@@ -1,0 +1,75 @@
+"""Kernels that read matched tuples out of the blocks: their rows, times, keys, records and blobs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijoin.join.blocks import copy_blob, kernel
+from mpijoin.join.state import ADDRESS, NEXT, PAGE_WORDS, ROW, SIZE
+from mpijoin.partitioning.hashing import pair_hash
+
+
+@kernel
+def certify(words, left, right):
+    """Sum of the pair hashes of results (DESIGN, section 1), uint64 modulo 2**64. left, right: int64[n] slot ids."""
+    total = np.uint64(0)
+    for i in range(len(left)):
+        total += pair_hash(words[left[i] + ROW], words[right[i] + ROW])
+    return total
+
+
+@kernel
+def gather_words(words, slots, first, out):
+    """out[i] = the words of tuple slots[i] from `first` on; out: int64[n, width]."""
+    for i in range(len(slots)):
+        for word in range(out.shape[1]):
+            out[i, word] = words[slots[i] + first + word]
+
+
+@kernel
+def gather_blobs(s, slots, starts, out):
+    """Copies the blobs of tuples slots[i] to out[starts[i]:]; out: uint8[]."""
+    for i in range(len(slots)):
+        copy_blob(s, s.words[slots[i] + ADDRESS], s.words[slots[i] + SIZE], out, starts[i])
+
+
+@kernel
+def keep_equal_keys(s, out, count, record, key_words, fixed_words, variable):
+    """Keeps those of the first `count` results whose key bytes are equal, in their order; returns how many they are.
+
+    Where the key is but a hash, equal hashes may belong to different keys. out: int64[2, capacity] slot ids · record: the
+    word of a tuple at which its record begins · key_words: leading record words of the key, of which `fixed_words` are
+    values; lengths of `variable` columns, whose bytes lead the blob, follow two to a word.
+    """
+    words, kept = s.words, 0
+    for i in range(count):
+        left, right = out[0, i] + record, out[1, i] + record
+        equal, octets = True, 0
+        for word in range(key_words):
+            equal &= words[left + word] == words[right + word]
+        for column in range(variable):
+            octets += words[left + fixed_words + column // 2] >> (32 * (column % 2)) & 0x7FFFFFFF
+        if equal and octets > 0:
+            equal = same_octets(s, words[out[0, i] + ADDRESS], words[out[1, i] + ADDRESS], octets)
+        out[0, kept], out[1, kept] = out[0, i], out[1, i]
+        kept += equal
+    return kept
+
+
+@kernel
+def same_octets(s, a, b, count):
+    """Whether two stored blobs begin with the same `count` bytes, across the pages they lie in."""
+    page_bytes = s.counters[PAGE_WORDS] * 8
+    a_page, b_page = a // page_bytes, b // page_bytes
+    for _ in range(count):
+        if a == (a_page + 1) * page_bytes:
+            a_page = s.heads[a_page, NEXT]
+            a = a_page * page_bytes
+        if b == (b_page + 1) * page_bytes:
+            b_page = s.heads[b_page, NEXT]
+            b = b_page * page_bytes
+        if s.octets[a] != s.octets[b]:
+            return False
+        a += 1
+        b += 1
+    return True

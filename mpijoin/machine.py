@@ -1,0 +1,34 @@
+"""What this machine gives a rank: memory and cores. Read once, at launch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Mapping
+
+CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
+USABLE_SHARE = 0.8  # of a node's memory; the rest is Python, libraries, messages under way and the page cache
+
+
+def node_memory_bytes(environ: Mapping[str, str]) -> int:
+    """The least of: what the machine has, the cgroup's limit, Slurm's limit for this job on a node."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    for path in CGROUP_LIMITS:
+        text = Path(path).read_text().strip() if Path(path).is_file() else "max"
+        limits += [int(text)] if text.isdecimal() else []
+    slurm_mib = environ.get("SLURM_MEM_PER_NODE", "")
+    limits += [int(slurm_mib) << 20] if slurm_mib.isdecimal() and int(slurm_mib) else []
+    return min(limits)
+
+
+def slave_memory_bytes(environ: Mapping[str, str], ranks: int) -> int:
+    """`[cluster] memory = "auto"`: a node's usable memory over the ranks on it (all ranks, if the launcher does not say)."""
+    sizes = [environ[name] for name in LOCAL_SIZES if environ.get(name, "").isdecimal()]
+    on_node = max(1, int(sizes[0])) if sizes else ranks
+    return int(node_memory_bytes(environ) * USABLE_SHARE) // on_node
+
+
+def core_count() -> int:
+    """Cores this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,166 @@
+"""Cuts both streams into ticks: the rows of one slot of a distribution epoch, as prefix cuts by running maximum.
+
+Tick [B, B') of a stream = its rows whose running maximum lies in it (DESIGN, section 1). Both streams share the borders; a
+tick without rows does not exist, so a timestamp years ahead costs nothing. A tick too large for the master's buffer comes in
+several parts, of which only the last completes it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+
+from mpijoin.data.batch import Batch
+from mpijoin.data.rows import split_batch
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, Source
+
+AUTO_ROWS = 1 << 17  # of both streams in an epoch of automatic length (DESIGN, section 5)
+WINDOW_SHARE = 6  # ... which is at most this part of a window, so that an epoch adds little to the state,
+LEAST_ROWS = 1 << 14  # but not cut below so many rows, which are no state to speak of: sparse streams would crawl
+READ_ROWS = 1 << 16
+PART_ROWS = 1 << 18
+
+
+class Tick(NamedTuple):
+    """A part of a tick. batches: of left and right, in order · watermarks: of both, None unless this part completes it."""
+
+    batches: tuple[list[Batch], list[Batch]]
+    watermarks: tuple[int, int] | None
+
+
+class Pace(NamedTuple):
+    """How long a tick is, in the join's time unit. Fixed: `length` · automatic (length None): about `rows` rows, and at most
+    `length_max` unless it has fewer than `rows_min`."""
+
+    length: int | None
+    rows: int
+    rows_min: int
+    length_max: int
+
+
+def pace_of(epoch: int | None, windows: tuple[int, int], subgroups: int) -> Pace:
+    """The pace of slots for distribution epochs of length `epoch` (None: automatic), all in the join's time unit.
+
+    >>> pace_of(100, (600, 600), 4)
+    Pace(length=25, rows=32768, rows_min=4096, length_max=25)
+    """
+    length = None if epoch is None else max(1, epoch // subgroups)
+    longest = max(1, max(windows) // WINDOW_SHARE // subgroups) if max(windows) else TIME_MAX
+    return Pace(length, max(1, AUTO_ROWS // subgroups), max(1, LEAST_ROWS // subgroups), longest)
+
+
+class Buffered:
+    """What has been read of one stream and not yet handed out."""
+
+    def __init__(self, source: Source):
+        self._source = source
+        self._chunks: deque[Chunk] = deque()
+        self.rows = 0
+        self.horizon = TIME_MIN
+        self.ended = False
+
+    def read(self) -> None:
+        chunk = self._source.read(READ_ROWS)
+        if chunk is None:
+            self.ended, self.horizon = True, TIME_MAX
+            return
+        self.horizon = chunk.horizon
+        if chunk.batch.rows:
+            self._chunks.append(chunk)
+            self.rows += chunk.batch.rows
+
+    def fill(self, rows: int) -> None:
+        """Reads on until so many rows are buffered, or the stream ends."""
+        while self.rows < rows and not self.ended:
+            self.read()
+
+    def first(self) -> int:
+        """Running maximum of the next row; TIME_MAX if the stream has ended."""
+        self.fill(1)
+        return int(self._chunks[0].running_max[0]) if self._chunks else TIME_MAX
+
+    def at(self, row: int) -> int:
+        """Running maximum of the buffered row `row` (0: the next), of the last one if there are fewer."""
+        for chunk in self._chunks:
+            if row < chunk.batch.rows:
+                return int(chunk.running_max[row])
+            row -= chunk.batch.rows
+        return int(self._chunks[-1].running_max[-1])
+
+    def take(self, border: int, rows: int) -> tuple[list[Batch], bool]:
+        """Rows with a running maximum below `border`, at most about `rows`; and whether those are all there are."""
+        taken: list[Batch] = []
+        while rows > 0:
+            while not self._chunks and self.horizon < border and not self.ended:
+                self.read()
+            if not self._chunks or _rows_below(self._chunks[0], border) == 0:
+                return taken, True
+            batch = self._take_chunk(border)
+            rows -= batch.rows
+            taken.append(batch)
+        return taken, False
+
+    def _take_chunk(self, border: int) -> Batch:
+        chunk = self._chunks.popleft()
+        cut = _rows_below(chunk, border)
+        self.rows -= cut
+        if cut == chunk.batch.rows:
+            return chunk.batch
+        head, tail = split_batch(chunk.batch, cut)
+        self._chunks.appendleft(Chunk(tail, chunk.running_max[cut:], chunk.horizon))
+        return head
+
+
+def _rows_below(chunk: Chunk, border: int) -> int:
+    """Rows of a chunk with a running maximum below the border; nothing lies beyond the last instant there is."""
+    return chunk.batch.rows if border == TIME_MAX else int(np.searchsorted(chunk.running_max, border))
+
+
+class TickReader:
+    """Reads both sources side by side. `next` returns None once both have ended."""
+
+    def __init__(self, sources: tuple[Source, Source], latenesses: tuple[int, int], pace: Pace, part_rows: int = PART_ROWS):
+        self._streams = tuple(Buffered(source) for source in sources)
+        self._latenesses = latenesses
+        self._pace = pace
+        self._part_rows = part_rows
+        self._border: int | None = None  # of the tick under way
+
+    def next(self) -> Tick | None:
+        if self._border is None:
+            start = min(stream.first() for stream in self._streams)
+            if start == TIME_MAX and all(stream.ended and not stream.rows for stream in self._streams):
+                return None
+            self._border = self._border_after(start)
+        batches, complete = [], True
+        for stream in self._streams:
+            taken, done = stream.take(self._border, self._part_rows)
+            batches.append(taken)
+            complete &= done
+        if not complete:
+            return Tick(tuple(batches), None)
+        watermarks = tuple(self._watermark(stream) for stream in range(2))
+        self._border = None
+        return Tick(tuple(batches), watermarks)
+
+    def _border_after(self, start: int) -> int:
+        """End of the tick that begins with a row at `start`: always beyond it, but for the last instant there is."""
+        if self._pace.length is not None:
+            return min(TIME_MAX, (start // self._pace.length + 1) * self._pace.length)
+        most, least = max(1, self._pace.rows // 2), max(1, self._pace.rows_min // 2)
+        for stream in self._streams:
+            stream.fill(most + 1)
+        border = max(min(TIME_MAX, start + self._pace.length_max), self._border_of(least))
+        return max(start + 1, min(border, self._border_of(most)))
+
+    def _border_of(self, share: int) -> int:
+        """The running maximum before which one of the streams has `share` rows to give; both have been read so far."""
+        return min((stream.at(share) for stream in self._streams if stream.rows > share), default=TIME_MAX)
+
+    def _watermark(self, index: int) -> int:
+        stream = self._streams[index]
+        if stream.ended and not stream.rows:
+            return TIME_MAX
+        return max(TIME_MIN, self._border - self._latenesses[index])

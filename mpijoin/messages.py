@@ -1,0 +1,180 @@
+"""Every message between ranks: what it says, who may send it, and its frame on the wire.
+
+| message  | from → to          | channel | says |
+|----------|--------------------|---------|------|
+| Slot     | master → slave     | DATA    | rows of the slave's partitions and how far each stream is complete; `last` ends the input |
+| Rows     | slave → collector  | RESULT  | result rows of one epoch, as an Arrow record batch |
+| EpochEnd | slave → collector  | RESULT  | all results up to this epoch have been sent; `last` ends them |
+| Report   | slave → master     | CONTROL | what was consumed (credit) and how the slave is doing; also the heartbeat |
+| Finished | slave, collector → master | CONTROL | the rank has done its part: counts and files |
+| Failed   | any → master       | CONTROL | the rank cannot go on |
+| Stop     | master → all       | CONTROL | leave with this exit code |
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mpijoin.data.codec import Frame, decode, encode
+from mpijoin.errors import ProtocolError
+
+
+class Columns(NamedTuple):
+    """Tuples of one stream, contiguous by partition: tuples int64[n, tuple_words] · blob uint8[]."""
+
+    tuples: np.ndarray
+    blob: np.ndarray
+
+
+class Piece(NamedTuple):
+    """What one slave gets of one ingested part of a tick. counts: int64[2, m] rows per stream and group of the slave."""
+
+    counts: np.ndarray
+    columns: tuple[Columns, Columns]
+
+    @property
+    def octets(self) -> int:
+        return sum(one.tuples.nbytes + one.blob.nbytes for one in self.columns)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """groups: int64[m], the partitions this slave has · watermarks: of left and right, after these pieces."""
+
+    producer: int
+    epoch: int
+    watermarks: tuple[int, int]
+    groups: np.ndarray
+    pieces: tuple[Piece, ...]
+    last: bool = False
+
+    kind = 1
+
+    def encode(self) -> np.ndarray:
+        meta = {"producer": self.producer, "epoch": self.epoch, "watermarks": list(self.watermarks), "last": self.last}
+        buffers: list[Any] = [self.groups]
+        for piece in self.pieces:
+            buffers += [piece.counts, *(array for columns in piece.columns for array in columns)]
+        return encode(self.kind, meta, buffers)
+
+    @classmethod
+    def of(cls, frame: Frame) -> Slot:
+        groups, *rest = frame.buffers
+        pieces = [
+            Piece(rest[i], (Columns(*rest[i + 1 : i + 3]), Columns(*rest[i + 3 : i + 5]))) for i in range(0, len(rest), 5)
+        ]
+        meta = frame.meta
+        return cls(meta["producer"], meta["epoch"], tuple(meta["watermarks"]), groups, tuple(pieces), meta["last"])
+
+    @property
+    def octets(self) -> int:
+        return sum(piece.octets for piece in self.pieces)
+
+    @property
+    def rows(self) -> np.ndarray:
+        """int64[m]: rows of both streams per group."""
+        total = np.zeros(len(self.groups), np.int64)
+        for piece in self.pieces:
+            total += piece.counts[0] + piece.counts[1]
+        return total
+
+
+@dataclass(frozen=True)
+class Rows:
+    """batch: uint8[], an Arrow record batch in IPC form."""
+
+    slave: int
+    epoch: int
+    batch: np.ndarray
+
+    kind = 2
+
+    def encode(self) -> np.ndarray:
+        return encode(self.kind, {"slave": self.slave, "epoch": self.epoch}, [self.batch])
+
+    @classmethod
+    def of(cls, frame: Frame) -> Rows:
+        return cls(frame.meta["slave"], frame.meta["epoch"], frame.buffers[0])
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A message of a few plain values, which travel as the frame's meta."""
+
+    kind = 0
+
+    def encode(self) -> np.ndarray:
+        return encode(self.kind, {one.name: getattr(self, one.name) for one in fields(self)}, [])
+
+    @classmethod
+    def of(cls, frame: Frame) -> Plain:
+        return cls(**frame.meta)
+
+
+@dataclass(frozen=True)
+class EpochEnd(Plain):
+    slave: int
+    epoch: int
+    last: bool = False
+
+    kind = 3
+
+
+@dataclass(frozen=True)
+class Report(Plain):
+    """consumed_bytes since the last report; the others are as of now. busy_s: joining, since the clock started."""
+
+    rank: int
+    consumed_bytes: int = 0
+    epoch: int = -1
+    results: int = 0
+    busy_s: float = 0.0
+    state_bytes: int = 0
+
+    kind = 4
+
+
+@dataclass(frozen=True)
+class Finished(Plain):
+    """counts: the rank's side of the ledger and its figures for the summary · files: its part files."""
+
+    rank: int
+    counts: dict[str, Any] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+
+    kind = 5
+
+
+@dataclass(frozen=True)
+class Failed(Plain):
+    rank: int
+    exit_code: int
+    reason: str
+    trace: str = ""
+
+    kind = 6
+
+
+@dataclass(frozen=True)
+class Stop(Plain):
+    exit_code: int
+    reason: str = ""
+
+    kind = 7
+
+
+MESSAGES = {message.kind: message for message in (Slot, Rows, EpochEnd, Report, Finished, Failed, Stop)}
+
+
+def parse(data: np.ndarray):
+    """The message in a received buffer. Raises CodecError on damage, ProtocolError on an unknown kind."""
+    frame = decode(data)
+    if frame.kind not in MESSAGES:
+        raise ProtocolError(f"got a message of kind {frame.kind}, wanted one of {sorted(MESSAGES)}")
+    return MESSAGES[frame.kind].of(frame)
+
+
+__all__ = [*(message.__name__ for message in MESSAGES.values()), "Columns", "Piece", "parse"]

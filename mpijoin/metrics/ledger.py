@@ -1,0 +1,33 @@
+"""The ledger: every rank counts what it did, and at the end the counts must agree (DESIGN, section 1)."""
+
+from __future__ import annotations
+
+from typing import Mapping, Sequence
+
+from mpijoin.errors import LedgerError
+
+STREAMS = ("left", "right")
+
+
+def check_ledger(master: Mapping[str, Mapping[str, int]], slaves: Sequence[Mapping[str, int]], written: int | None) -> None:
+    """Raises LedgerError naming every balance that does not hold.
+
+    master: per stream read, late, null_key and sent · slaves: received_left, joined_left, expired_left, held_left (and of
+    right), results · written: rows in the output, None where results are only counted.
+    """
+    faults = []
+    for stream in STREAMS:
+        own = master[stream]
+        total = {name: sum(slave[f"{name}_{stream}"] for slave in slaves) for name in ("received", "joined", "expired", "held")}
+        faults += _unequal(f"{stream}: read = sent + late + null_key", own["read"], own["sent"] + own["late"] + own["null_key"])
+        faults += _unequal(f"{stream}: sent = received", own["sent"], total["received"])
+        faults += _unequal(f"{stream}: received = joined", total["received"], total["joined"])
+        faults += _unequal(f"{stream}: joined = expired + held", total["joined"], total["expired"] + total["held"])
+    if written is not None:
+        faults += _unequal("pairs produced = pairs written", sum(slave["results"] for slave in slaves), written)
+    if faults:
+        raise LedgerError("the ledger does not balance (a defect of mpijoin): " + "; ".join(faults))
+
+
+def _unequal(rule: str, left: int, right: int) -> list[str]:
+    return [] if left == right else [f"{rule}: {left} != {right}"]

@@ -1,0 +1,77 @@
+"""The master's one stable scatter: columns of a tick into tuples that lie contiguous by (owner, partition)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Sequence
+
+import numpy as np
+from numba import njit
+
+from mpijoin.data.batch import Batch, read_only
+from mpijoin.partitioning.hashing import hash64, partition_of
+
+FIXED_WORDS = 3  # key, time, row
+BLOB_WORDS = 2  # blob address, blob size
+
+
+class Scattered(NamedTuple):
+    """Rows of one stream in the table's layout: tuples int64[n, tuple_words] · blob uint8[] · starts int64[P + 1], first
+    row of each place · blob_starts int64[P + 1], first byte. Blob addresses count from the start of `blob`."""
+
+    tuples: np.ndarray
+    blob: np.ndarray
+    starts: np.ndarray
+    blob_starts: np.ndarray
+
+
+def scatter(batches: Sequence[Batch], place: np.ndarray, record_words: int, has_blob: bool) -> Scattered:
+    """Lays the rows of all batches, in their order, out by place[partition of the key], place: int64[P]."""
+    partitions = len(place)
+    counts, octets = np.zeros(partitions + 1, np.int64), np.zeros(partitions + 1, np.int64)
+    places = []
+    for batch in batches:
+        places.append(np.empty(batch.rows, np.uint16))
+        _count(read_only(batch.key), read_only(batch.size), place, places[-1], counts, octets)
+    starts, blob_starts = np.cumsum(counts), np.cumsum(octets)
+    words = FIXED_WORDS + (BLOB_WORDS if has_blob else 0) + record_words
+    tuples, blob = np.empty((starts[-1], words), np.int64), np.empty(blob_starts[-1], np.uint8)
+    at, blob_at = starts[:-1].copy(), blob_starts[:-1].copy()
+    for batch, own in zip(batches, places):
+        _lay_out(*(read_only(np.ascontiguousarray(column)) for column in batch), own, at, blob_at, tuples, blob)
+    return Scattered(tuples, blob, starts, blob_starts)
+
+
+@njit(cache=True, nogil=True)
+def _count(key, size, place, places, counts, octets):
+    """Fills places uint16[n] and adds rows and blob bytes per place, one entry further on."""
+    partitions = len(place)
+    for i in range(len(key)):
+        own = place[partition_of(hash64(key[i]), partitions)]
+        places[i] = own
+        counts[own + 1] += 1
+    for i in range(len(size)):
+        octets[np.int64(places[i]) + 1] += size[i]
+
+
+@njit(cache=True, nogil=True)
+def _lay_out(key, time, row, record, size, blob, places, at, blob_at, tuples, blob_out):
+    """Copies each row to the next free position of its place, and its blob behind the place's blobs."""
+    width, first = record.shape[1], tuples.shape[1] - record.shape[1]
+    source = 0
+    for i in range(len(key)):
+        own = np.int64(places[i])
+        target = at[own]
+        at[own] = target + 1
+        tuples[target, 0] = key[i]
+        tuples[target, 1] = time[i]
+        tuples[target, 2] = row[i]
+        for word in range(width):
+            tuples[target, first + word] = record[i, word]
+        if len(size) > 0:
+            start = blob_at[own]
+            tuples[target, 3] = start
+            tuples[target, 4] = size[i]
+            for octet in range(size[i]):
+                blob_out[start + octet] = blob[source + octet]
+            source += size[i]
+            blob_at[own] = start + size[i]

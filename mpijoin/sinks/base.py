@@ -1,0 +1,23 @@
+"""The contract of a sink: where a slave's results go."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from mpijoin.operators.base import Results
+
+
+class Sink(Protocol):
+    """Takes results in the order they are found. May block on files, never on another rank."""
+
+    def consume(self, results: Results, epoch: int) -> None:
+        """Takes some results of this epoch; the slot ids are good only until it returns. Raises OutputError."""
+
+    def end_epoch(self, epoch: int, last: bool) -> None:
+        """All results up to this epoch have been consumed; `last`: there will be none after."""
+
+    def close(self) -> list[str]:
+        """Ends the output; returns the names of the part files it made. Raises OutputError."""
+
+    def abandon(self) -> None:
+        """Lets go of everything: the run has failed."""

@@ -1,0 +1,104 @@
+"""Results merged at one rank: slaves send theirs, the collector writes them epoch by epoch."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Callable, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from mpijoin.errors import ProtocolError
+from mpijoin.messages import EpochEnd, Rows
+from mpijoin.operators.base import Results
+from mpijoin.sinks.table import TableBuilder
+
+HELD_BYTES_MAX = 64 << 20  # rows of epochs that are not open yet; beyond it, slaves that are ahead must wait
+
+
+class SendSink:
+    """The slave's side: every batch of results is sent at once, with its epoch."""
+
+    def __init__(self, builder: TableBuilder, rank: int, send: Callable[[np.ndarray], None]):
+        self._builder = builder
+        self._rank = rank
+        self._send = send
+
+    def consume(self, results: Results, epoch: int) -> None:
+        batch = self._builder.table(results).combine_chunks().to_batches()[0]
+        octets = np.frombuffer(batch.serialize(), np.uint8)
+        self._send(Rows(self._rank, epoch, octets).encode())
+
+    def end_epoch(self, epoch: int, last: bool) -> None:
+        self._send(EpochEnd(self._rank, epoch, last).encode())
+
+    def close(self) -> list[str]:
+        return []
+
+    def abandon(self) -> None:
+        pass
+
+
+class Writer(Protocol):
+    def write(self, table: pa.Table) -> None: ...
+
+
+class Collector:
+    """Merges the slaves' results by epoch.
+
+    The oldest open epoch is the first that some slave has not ended. Its rows are written as they come; later ones wait, up
+    to `held_bytes_max`. Then `refuse` names the slaves that are ahead. One that is not is never refused, so the oldest epoch
+    always ends, and no slave waits for ever.
+    """
+
+    def __init__(self, slaves: tuple[int, ...], schema: pa.Schema, writer: Writer, held_bytes_max: int = HELD_BYTES_MAX):
+        self._ended = dict.fromkeys(slaves, -1)  # slave -> last epoch it has ended
+        self._unfinished = set(slaves)
+        self._held: dict[int, deque[Rows]] = {slave: deque() for slave in slaves}
+        self._held_bytes = 0
+        self._held_bytes_max = held_bytes_max
+        self._schema = schema
+        self._writer = writer
+        self.rows = 0
+
+    @property
+    def finished(self) -> bool:
+        return not self._unfinished
+
+    @property
+    def refuse(self) -> set[int]:
+        """Slaves whose messages should wait where they are."""
+        if self._held_bytes <= self._held_bytes_max:
+            return set()
+        oldest = self._oldest_ended()
+        return {slave for slave in self._unfinished if self._ended[slave] > oldest}
+
+    def take(self, message: Rows | EpochEnd) -> None:
+        """Takes one message of a slave. Raises ProtocolError when it contradicts an earlier one, OutputError."""
+        slave = message.slave
+        if slave not in self._unfinished or message.epoch < self._ended[slave]:
+            raise ProtocolError(f"collector got {type(message).__name__} of epoch {message.epoch} from slave {slave} late")
+        if isinstance(message, Rows):
+            self._held[slave].append(message)
+            self._held_bytes += message.batch.nbytes
+        else:
+            self._ended[slave] = message.epoch
+            if message.last:
+                self._unfinished.discard(slave)
+        self._write_open()
+
+    def _oldest_ended(self) -> int:
+        return min((self._ended[slave] for slave in self._unfinished), default=1 << 62)
+
+    def _write_open(self) -> None:
+        """Writes what belongs to the oldest open epoch or one before it."""
+        oldest = self._oldest_ended()
+        for held in self._held.values():
+            while held and held[0].epoch <= oldest + 1:
+                self._write(held.popleft())
+
+    def _write(self, message: Rows) -> None:
+        self._held_bytes -= message.batch.nbytes
+        batch = pa.ipc.read_record_batch(pa.py_buffer(message.batch), self._schema)
+        self.rows += batch.num_rows
+        self._writer.write(pa.Table.from_batches([batch]))

@@ -1,0 +1,29 @@
+"""Each slave writes its own results as Parquet part files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mpijoin.operators.base import Results
+from mpijoin.sinks.parts import PartWriter
+from mpijoin.sinks.table import TableBuilder
+
+
+class ParquetSink:
+    """Part files `rank-R-NNNNN.parquet` in `folder`, each of about `part_bytes`."""
+
+    def __init__(self, builder: TableBuilder, folder: Path, rank: int, part_bytes: int):
+        self._builder = builder
+        self._writer = PartWriter(folder, f"rank-{rank}", builder.schema, part_bytes)
+
+    def consume(self, results: Results, epoch: int) -> None:
+        self._writer.write(self._builder.table(results))
+
+    def end_epoch(self, epoch: int, last: bool) -> None:
+        pass
+
+    def close(self) -> list[str]:
+        return [part.name for part in self._writer.close()]
+
+    def abandon(self) -> None:
+        self._writer.abandon()

@@ -1,0 +1,115 @@
+"""The end of a run: the ledger is checked, the files are committed, and what happened is told to people and programs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from mpijoin.errors import EXIT_DONE
+from mpijoin.metrics.ledger import check_ledger
+
+STREAMS = ("left", "right")
+MODULUS = 1 << 64
+SLAVE_FIGURES = ("cpu_s", "comm_s", "idle_s", "busy_s", "window_bytes_max", "blocks_max", "comparisons", "results")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended: `summary` of a good one, `reason` and `error` of a bad one."""
+
+    exit_code: int
+    summary: dict[str, Any]
+    reason: str = ""
+    error: BaseException | None = None
+
+
+def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str]) -> Outcome:
+    """Checks, commits and writes; the clock stops when the last file has its name. Raises LedgerError, OutputError."""
+    slaves = [master.finished[slave].counts for slave in plan.roles.slaves]
+    streams = _streams(plan, master)
+    collector = plan.roles.collector
+    written = None
+    if collector is not None:
+        written = master.collector.rows if master.collector else master.finished[collector].counts["rows"]
+    check_ledger(streams, slaves, written)
+    if plan.directory:
+        plan.directory.commit(own_files + [name for finished in master.finished.values() for name in finished.files])
+    summary = _summary(plan, master, compile_s, streams, slaves)
+    if plan.directory:
+        plan.directory.write_summary(summary)
+    return Outcome(EXIT_DONE, summary)
+
+
+def _streams(plan: Any, master: Any) -> dict[str, dict[str, int]]:
+    """What the master counted, per stream."""
+    streams = {}
+    for index, (name, source) in enumerate(zip(STREAMS, master.intake.sources)):
+        counts, sent = source.counts, int(master.sent[index].sum())
+        streams[name] = {
+            "read": counts.read,
+            "joined": sent,
+            "sent": sent,
+            "late": counts.late,
+            "null_key": counts.null_key,
+            "lateness_needed": counts.disorder_max,
+        }
+    return streams
+
+
+def _summary(plan: Any, master: Any, compile_s: float, streams: dict, slaves: list[dict]) -> dict[str, Any]:
+    wall_s = master.rank.clock.wall_s
+    tuples = sum(one["read"] for one in streams.values())
+    count = len(slaves)
+    certificate = sum(int(slave["certificate"], 16) for slave in slaves) % MODULUS
+    return {
+        "results": sum(slave["results"] for slave in slaves),
+        "certificate": f"{certificate:016x}",
+        **streams,
+        "time_unit": plan.schema.unit,
+        "ranks": plan.roles.size,
+        "slaves": count,
+        "wall_s": round(wall_s, 4),
+        "compile_s": round(compile_s, 4),
+        "tuples_per_s": round(tuples / wall_s, 1),
+        "delay_s": None,
+        "moves": 0,
+        "splits": sum(slave["splits"] for slave in slaves),
+        "merges": sum(slave["merges"] for slave in slaves),
+        "declustering": {"min": count, "mean": float(count), "max": count},
+        "epochs": master.epochs,
+        "peak_master_buffer_bytes": master.buffers.held_bytes_max,
+        "held_back_by": {str(slave): times for slave, times in master.core.held_back_by.items() if times},
+        "master": {"cpu_s": master.rank.clock.cpu_s, "comm_s": master.rank.comm_s, "idle_s": master.rank.idle_s},
+        "per_slave": {
+            str(rank): {name: slave[name] for name in SLAVE_FIGURES} for rank, slave in zip(plan.roles.slaves, slaves)
+        },
+    }
+
+
+def summary_text(outcome: Outcome) -> str:
+    """What rank 0 prints at the end."""
+    if outcome.exit_code != EXIT_DONE:
+        return f"mpijoin: {outcome.reason}"
+    summary = outcome.summary
+    tuples = summary["left"]["read"] + summary["right"]["read"]
+    lines = [
+        f"{summary['results']:,} results from {summary['left']['read']:,} left and {summary['right']['read']:,} right tuples",
+        f"in {summary['wall_s']:.2f} s ({summary['tuples_per_s'] / 1e6:.2f} M tuples/s) on {summary['slaves']} slaves; "
+        f"certificate {summary['certificate']}",
+    ]
+    for name in STREAMS:
+        lines += _warnings(name, summary[name], summary["time_unit"])
+    if summary["held_back_by"]:
+        slowest = max(summary["held_back_by"], key=summary["held_back_by"].get)
+        lines.append(f"the source had to pause for slave {slowest}: it joins slower than the input is read")
+    return "\n".join(lines) if tuples else "\n".join(["the input holds no rows", *lines])
+
+
+def _warnings(name: str, stream: dict[str, int], unit: str) -> list[str]:
+    lines = []
+    if stream["late"]:
+        needed = f'; lateness = "{stream["lateness_needed"]} {unit}" would have covered them' if stream["lateness_needed"] else ""
+        lines.append(f"warning: {stream['late']:,} late rows of {name} did not join, see late/{name}.parquet{needed}")
+    if stream["null_key"]:
+        lines.append(f"{stream['null_key']:,} rows of {name} have no key and match nothing")
+    return lines

@@ -1,0 +1,259 @@
+"""What the operator's tests share: tuples as plain Python values, a driver of WindowJoin, and a walk over its state."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+import oracle
+from mpijoin.data.batch import read_only
+from mpijoin.join import state as st
+from mpijoin.join.directory import PREFIX_SHIFT, UNSPLITTABLE
+from mpijoin.join.insert import Fresh
+from mpijoin.join.window_join import WindowJoin
+from mpijoin.operators.base import Progress
+
+NEVER, EVER = st.TIME_MIN_VALUE, st.TIME_MAX_VALUE
+SIGN = 1 << 63
+
+
+class Stored(NamedTuple):
+    """A tuple as the operator stores it; record: tuple of ints."""
+
+    time: int
+    key: int
+    row: int
+    record: tuple = ()
+    blob: bytes = b""
+
+
+class Stream(NamedTuple):
+    window: int = 0
+    record_words: int = 0
+    has_blob: bool = False
+
+
+def signed(word):
+    return (word & oracle.MASK ^ SIGN) - SIGN
+
+
+def clamp(time):
+    return min(max(time, NEVER), EVER)
+
+
+def numbered(times_and_keys, stream=Stream(), sizes=(0,), first_row=0):
+    """Tuples with rows 0, 1, ...: record and blob follow from the row, so that a wrong one is noticed."""
+    return [
+        Stored(clamp(time), key, row, record_of(row, stream), blob_of(row, stream, sizes))
+        for row, (time, key) in enumerate(times_and_keys, first_row)
+    ]
+
+
+def record_of(row, stream):
+    return tuple(signed(oracle.mix(row * 7 + word + 1)) for word in range(stream.record_words))
+
+
+def blob_of(row, stream, sizes):
+    if not stream.has_blob:
+        return b""
+    return bytes((row * 31 + i) & 0xFF for i in range(sizes[row % len(sizes)]))
+
+
+def encode(groups, rows, stream, partitions):
+    """(Fresh, bounds) of the rows of `groups`, in their order within each, as a message would bring them."""
+    by_group = {int(group): [] for group in groups}
+    for row in rows:
+        by_group.get(oracle.partition(row.key, partitions), []).append(row)
+    counts = [len(some) for some in by_group.values()]
+    ends = np.cumsum(counts, dtype=np.int64)
+    return pack([row for some in by_group.values() for row in some], stream), np.stack([ends - counts, ends], axis=1)
+
+
+def pack(rows, stream):
+    words, address = [], 0
+    for row in rows:
+        words.append([row.key, row.time, row.row, *([address, len(row.blob)] if stream.has_blob else []), *row.record])
+        address += len(row.blob)
+    width = (5 if stream.has_blob else 3) + stream.record_words
+    tuples = np.array(words, np.int64).reshape(len(rows), width)
+    return Fresh(read_only(tuples), read_only(np.frombuffer(b"".join(row.blob for row in rows), np.uint8)))
+
+
+def groups_of(*numbers):
+    return read_only(np.array(numbers, np.int64))
+
+
+class Harness:
+    """One operator, and the pairs it has found so far: each is checked to be of the tuples that were given to it."""
+
+    def __init__(self, streams, partitions=1, memory=1 << 23, block=4096, theta=st.THETA_OFF, result_buffer=1000):
+        layout = [(stream.record_words, stream.has_blob, stream.window) for stream in streams]
+        self.streams, self.partitions = streams, partitions
+        self.operator = WindowJoin(partitions, memory, block, theta, layout, result_buffer)
+        self.pairs = []
+
+    @property
+    def state(self):
+        return self.operator.state
+
+    def insert(self, groups, stream, rows):
+        fresh, bounds = encode(groups, rows, self.streams[stream], self.partitions)
+        return self.operator.insert(groups, stream, fresh, bounds)
+
+    def probe(self, groups, budget=1 << 40):
+        """Probes until done; returns how many calls it took."""
+        calls, progress = 0, None
+        while progress is not Progress.DONE:
+            progress = self.operator.probe(groups, budget)
+            self.consume()
+            calls += 1
+        return calls
+
+    def consume(self):
+        results = self.operator.results()
+        self.pairs += list(zip(*([self.read(i, slot) for slot in side.tolist()] for i, side in enumerate(results))))
+        self.operator.clear_results()
+
+    def round(self, groups, left, right, watermarks, budget=1 << 40, pieces=1):
+        """Inserts both streams' rows, each in so many pieces, then probes and expires."""
+        for piece in range(pieces):
+            for stream, rows in enumerate((left, right)):
+                part = rows[len(rows) * piece // pieces : len(rows) * (piece + 1) // pieces]
+                assert self.insert(groups, stream, part) == len(groups)
+        self.probe(groups, budget)
+        self.operator.expire(groups, watermarks)
+
+    def read(self, stream, slot):
+        return read_tuple(self.state, self.streams[stream], slot)
+
+    def row_pairs(self):
+        return Counter((left.row, right.row) for left, right in self.pairs)
+
+
+def read_tuple(state, stream, slot):
+    """The tuple with that slot id, read word by word."""
+    words = state.words[slot : slot + (5 if stream.has_blob else 3) + stream.record_words].tolist()
+    blob, at = b"", 3
+    if stream.has_blob:
+        blob, at = read_blob(state, words[st.ADDRESS], words[st.SIZE]), 5
+    return Stored(words[st.TIME], words[st.KEY], words[st.ROW], tuple(words[at:]), blob)
+
+
+def read_blob(state, address, size):
+    page_bytes, found = 8 * int(state.counters[st.PAGE_WORDS]), b""
+    page = address // page_bytes
+    while len(found) < size:
+        found += state.octets[address : min((page + 1) * page_bytes, address + size - len(found))].tobytes()
+        page = int(state.heads[page, st.NEXT])
+        address = page * page_bytes
+    return found
+
+
+def chain(state, bucket, stream):
+    """The pages of a bucket's chain, in order."""
+    pages, page = [], int(state.buckets[bucket, stream * st.STREAM_WORDS + st.FIRST])
+    while page != st.NONE:
+        pages.append(page)
+        page = int(state.heads[page, st.NEXT])
+    assert (pages or [st.NONE])[-1] == state.buckets[bucket, stream * st.STREAM_WORDS + st.LAST]
+    return pages
+
+
+def blob_pages(state, page):
+    pages, page = [], int(state.heads[page, st.BLOB_FIRST])
+    while page != st.NONE:
+        pages.append(page)
+        page = int(state.heads[page, st.NEXT])
+    return pages
+
+
+def slots(state, stream, page):
+    first = page * int(state.counters[st.PAGE_WORDS]) + int(state.layout[stream, st.TUPLES_AT])
+    width = int(state.layout[stream, st.TUPLE_WORDS])
+    return [first + slot * width for slot in range(int(state.heads[page, st.COUNT]))]
+
+
+class Bucket(NamedTuple):
+    number: int
+    depth: int
+    prefix: int
+    unsplittable: bool
+    octets: int
+
+
+class Walked(NamedTuple):
+    """A group as found by walking it: its tuples per stream in chain order, its buckets, its pages with blobs."""
+
+    tuples: tuple
+    buckets: list
+    depth: int
+    pages: list
+
+
+def walk(state, group, streams):
+    """Walks a group and checks on the way all that must hold of it at any time without fresh tuples."""
+    row = state.groups[group].tolist()
+    entries = state.directory[row[st.DIRECTORY] :][: 1 << row[st.DEPTH]].tolist()
+    buckets, tuples, pages = [], ([], []), []
+    for number in dict.fromkeys(entries):
+        bucket = check_bucket(state, number, entries, row[st.DEPTH])
+        octets = sum(check_chain(state, group, bucket, i, stream, tuples[i], pages) for i, stream in enumerate(streams))
+        buckets.append(bucket._replace(octets=octets))
+    assert row[st.BUCKETS] == len(buckets)
+    assert row[st.DEEPEST] == sum(bucket.depth == row[st.DEPTH] for bucket in buckets)
+    assert row[st.GROUP_TUPLES : st.GROUP_TUPLES + 2] == [len(some) for some in tuples]
+    assert sum(row[st.GROUP_BYTES : st.GROUP_BYTES + 2]) == sum(bucket.octets for bucket in buckets)
+    assert row[st.BLOCKS] == len(pages) == len(set(pages))
+    assert row[st.FRESH] == st.NONE
+    return Walked(tuples, buckets, row[st.DEPTH], pages)
+
+
+def check_bucket(state, number, entries, depth):
+    shape = int(state.buckets[number, st.SHAPE])
+    bucket = Bucket(number, shape & 0xFF, shape >> PREFIX_SHIFT, bool(shape & UNSPLITTABLE), 0)
+    own = [entry for entry, other in enumerate(entries) if other == number]
+    assert own == list(range(bucket.prefix, 1 << depth, 1 << bucket.depth))
+    assert len(own) == 1 << (depth - bucket.depth)
+    return bucket
+
+
+def check_chain(state, group, bucket, stream, layout, tuples, pages):
+    """Checks one chain and appends its tuples and pages; returns its live tuple bytes."""
+    octets, base, before = 0, stream * st.STREAM_WORDS, len(tuples)
+    blocks = chain(state, bucket.number, stream)
+    for page in blocks:
+        head = state.heads[page].tolist()
+        found = [read_tuple(state, layout, slot) for slot in slots(state, stream, page)]
+        assert head[st.OWNER] == group * 2 + stream and found
+        assert [head[st.TIME_MIN], head[st.TIME_MAX]] == [f(row.time for row in found) for f in (min, max)]
+        assert all(oracle.hash64(row.key) & ((1 << bucket.depth) - 1) == bucket.prefix for row in found)
+        tags = state.halves[4 * page * int(state.counters[st.PAGE_WORDS]) :][: len(found)].tolist()
+        assert tags == [oracle.hash64(row.key) >> 24 & 0xFFFF for row in found]
+        octets += len(found) * int(state.layout[stream, st.TUPLE_BYTES]) + sum(len(row.blob) for row in found)
+        tuples += found
+        pages += [page, *blob_pages(state, page)]
+    assert all(state.heads[page, st.COUNT] == state.layout[stream, st.SLOTS] for page in blocks[:-1])
+    counted, live = state.buckets[bucket.number, [base + st.COUNTED, base + st.BYTES]].tolist()
+    assert (counted, live) == (len(tuples) - before, octets)
+    first_max = state.heads[blocks[0], st.TIME_MAX] if blocks else EVER
+    assert state.buckets[bucket.number, base + st.FIRST_TIME_MAX] == first_max
+    assert state.groups[group, st.EXPIRES_FROM + stream] <= first_max
+    return octets
+
+
+def check_accounts(harness, groups):
+    """Checks all groups and that the operator's own counts are those of the walk; returns {group: Walked}."""
+    state, walked = harness.state, {group: walk(harness.state, group, harness.streams) for group in groups}
+    pages = [page for one in walked.values() for page in one.pages]
+    assert len(pages) == len(set(pages)) == state.counters[st.PAGES_HELD]
+    free = free_list(state)
+    assert not set(free) & set(pages) and len(free) + len(pages) == state.counters[st.UNUSED_PAGE]
+    return walked
+
+
+def free_list(state):
+    pages, page = [], int(state.counters[st.FREE_PAGE])
+    while page != st.NONE:
+        pages.append(page)
+        page = int(state.heads[page, st.NEXT])
+    return pages

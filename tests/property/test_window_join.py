@@ -1,0 +1,202 @@
+"""WindowJoin finds what the oracle finds, whatever the batches, partitions, theta, block size, budget and result buffer."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+import oracle
+from join_harness import EVER, NEVER, Harness, Stream, check_accounts, clamp, groups_of, numbered
+from mpijoin.errors import MemoryBudgetError
+from mpijoin.join import state as st
+
+KEYS = [
+    some.just(7),
+    some.integers(0, 3),
+    some.integers(0, 200),
+    some.integers(NEVER, EVER),
+    some.one_of(some.just(1), some.integers(0, 40)),  # skewed
+]
+
+
+class Setup(NamedTuple):
+    """All that must not change the result."""
+
+    partitions: int = 1
+    block: int = 64
+    theta: int = 200
+    result_buffer: int = 1000
+    budget: int = 1 << 40
+    slice_groups: int = 7
+    pieces: int = 1
+
+
+SETUPS = some.builds(
+    Setup,
+    partitions=some.integers(1, 7),
+    block=some.sampled_from([8, 64, 100, 256, 1024, 4096]),
+    theta=some.sampled_from([1, 60, 200, 1000, 20_000, st.THETA_OFF]),
+    result_buffer=some.one_of(some.integers(1, 5), some.integers(1, 1000)),
+    budget=some.one_of(some.integers(1, 40), some.integers(1, 10**6)),
+    slice_groups=some.integers(1, 7),
+    pieces=some.integers(1, 3),
+)
+STREAMS = some.builds(
+    Stream,
+    window=some.one_of(some.integers(0, 12), some.sampled_from([0, 10**6, EVER])),
+    record_words=some.integers(0, 3),
+    has_blob=some.booleans(),
+)
+SIZES = some.lists(some.one_of(some.integers(0, 12), some.integers(0, 300)), min_size=1, max_size=5)
+STARTS = some.sampled_from([0, 0, -50, NEVER, NEVER + 20, EVER - 120, EVER])
+# How much of each stream is still to come when a round ends, and how far its watermark stays below what it could be.
+CUTS = some.lists(some.tuples(some.integers(0, 90), some.integers(0, 90), some.integers(0, 5)), max_size=8)
+
+
+@some.composite
+def histories(draw):
+    """Left's and right's (time, key), not in order of time: gaps below 0 are disorder, 0 are ties."""
+    start, keys = draw(STARTS), draw(some.sampled_from(KEYS))
+    sides = draw(some.tuples(*[some.lists(some.tuples(some.integers(-4, 8), keys), max_size=90)] * 2))
+    return [
+        list(zip((clamp(start + time) for time in np.cumsum([gap for gap, _ in side]).tolist()), (key for _, key in side)))
+        for side in sides
+    ]
+
+
+def rounds(left, right, cuts):
+    """Cuts both streams into rounds: (left's rows, right's, a watermark of each that is valid for what follows)."""
+    lows, remaining = [0, 0], []
+    for *rests, slack in [*sorted(cuts, reverse=True), (0, 0, 0)]:
+        parts, marks = [], []
+        for side, (rows, rest) in enumerate(zip((left, right), rests)):
+            low, lows[side] = lows[side], max(lows[side], len(rows) - rest)
+            parts.append(rows[low : lows[side]])
+            marks.append(clamp(min((row.time for row in rows[lows[side] :]), default=EVER + slack) - slack))
+        remaining.append((*parts, marks))
+    return remaining
+
+
+def run(setup, streams, left, right, cuts):
+    harness = Harness(streams, setup.partitions, 1 << 23, setup.block, setup.theta, setup.result_buffer)
+    for left_part, right_part, watermarks in rounds(left, right, cuts):
+        for first in range(0, setup.partitions, setup.slice_groups):
+            groups = groups_of(*range(first, min(first + setup.slice_groups, setup.partitions)))
+            harness.round(groups, left_part, right_part, watermarks, setup.budget, setup.pieces)
+    return harness
+
+
+def expected(left, right, streams):
+    sides = [[(row.time, row.key, row.row) for row in side] for side in (left, right)]
+    return Counter(oracle.join(*sides, *(stream.window for stream in streams)))
+
+
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(SETUPS, some.tuples(STREAMS, STREAMS), SIZES, histories(), CUTS)
+def test_the_result_is_the_oracles_and_every_tuple_expires(setup, streams, sizes, sides, cuts):
+    left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
+    harness = run(setup, streams, left, right, cuts)
+    assert harness.row_pairs() == expected(left, right, streams)
+    assert all(a == left[a.row] and b == right[b.row] for a, b in harness.pairs)
+    counters, walked = harness.state.counters, check_accounts(harness, range(setup.partitions))
+    for stream, rows in enumerate((left, right)):
+        held = [row for one in walked.values() for row in one.tuples[stream]]
+        assert counters[st.INSERTED + stream] == len(rows) == counters[st.EXPIRED + stream] + len(held)
+        # Only what is too near the end of time to be ever out of reach may be left, or shares a block with such a tuple.
+        assert not held or max(row.time for row in rows) >= EVER - streams[stream].window
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(SETUPS, SETUPS, some.tuples(STREAMS, STREAMS), SIZES, histories(), CUTS, CUTS)
+def test_no_setting_and_no_cut_changes_the_result(one, other, streams, sizes, sides, cuts, other_cuts):
+    left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
+    found = [run(*setup, left, right, some_cuts) for setup, some_cuts in (((one, streams), cuts), ((other, streams), other_cuts))]
+    assert found[0].row_pairs() == found[1].row_pairs()
+    assert oracle.certificate(found[0].row_pairs().elements()) == oracle.certificate(found[1].row_pairs().elements())
+
+
+@pytest.mark.parametrize("windows", [(0, 0), (0, 5), (5, 0), (3, 9)])
+def test_both_ends_of_the_windows_are_closed(windows):
+    streams = [Stream(window) for window in windows]
+    left = numbered([(100, 1)])
+    right = numbered([(time, 1) for time in range(80, 120)])
+    found = run(Setup(), streams, left, right, [])
+    times = sorted(b.time for _, b in found.pairs)
+    assert times == list(range(100 - windows[1], 100 + windows[0] + 1))
+
+
+@pytest.mark.parametrize("size", [64, 65, 300, 5000])
+def test_a_blob_may_run_over_several_pages_and_moves_whole(size):
+    stream = Stream(1000, 1, True)
+    rows = numbered([(time, time % 16) for time in range(64)], stream, [size, 0, 3])
+    harness = Harness([stream, stream], block=64, theta=500)
+    for low in range(0, 64, 16):
+        harness.round(groups_of(0), rows[low : low + 16], [], (NEVER, NEVER))
+    info = harness.operator.info(groups_of(0))
+    assert info.splits[0] > 2
+    assert sorted(check_accounts(harness, [0])[0].tuples[0]) == rows
+    harness.round(groups_of(0), [], rows, (NEVER, NEVER))
+    assert harness.row_pairs() == expected(rows, rows, [stream, stream])
+    assert all(a == b for a, b in harness.pairs if a.row == b.row)
+
+
+def test_a_probe_that_is_interrupted_anywhere_goes_on_where_it_stopped():
+    stream = Stream(EVER)
+    rows = numbered([(0, 1)] * 40)
+    for capacity in (1, 3, 1600):
+        harness = Harness([stream, stream], block=256, result_buffer=capacity)
+        for side in range(2):
+            assert harness.insert(groups_of(0), side, rows) == 1
+        calls = harness.probe(groups_of(0), 1)
+        assert harness.row_pairs() == expected(rows, rows, [stream, stream])
+        assert calls >= 1600 // capacity
+
+
+def test_a_watermark_never_goes_back():
+    harness = Harness([Stream(1), Stream(1)])
+    harness.operator.expire(groups_of(0), (10, 20))
+    harness.operator.expire(groups_of(0), (5, 30))
+    assert harness.operator.info(groups_of(0)).watermarks.tolist() == [[10, 30]]
+
+
+def test_a_group_is_inserted_whole_or_not_at_all_and_later_when_there_is_room():
+    stream = Stream(5)
+    rows = numbered([(time, key) for key in range(60) for time in range(10)])
+    harness = Harness([stream, stream], partitions=6, memory=64 * 130, block=64, theta=500)
+    groups = groups_of(*range(6))
+    done = harness.insert(groups, 0, rows)
+    assert 0 < done < 6
+    assert "budget 0.0 MB, held 0.0 MB, largest groups: partition" in str(harness.operator.out_of_memory())
+    assert isinstance(harness.operator.out_of_memory(), MemoryBudgetError)
+    harness.probe(groups)
+    walked = check_accounts(harness, range(done))
+    wanted = Counter(row for row in rows if oracle.partition(row.key, 6) < done)
+    assert Counter(row for one in walked.values() for row in one.tuples[0]) == wanted
+    harness.operator.expire(groups, (0, EVER))
+    assert harness.operator.held_bytes == 0
+    assert harness.insert(groups[done:], 0, rows) > 0
+
+
+def test_a_hot_key_with_100_000_partners_takes_no_more_memory_than_its_tuples():
+    stream = Stream(EVER)
+    harness = Harness([stream, stream], memory=1 << 24, theta=4096, result_buffer=512)
+    partners = numbered([(0, 1)] * 100_000)
+    assert harness.insert(groups_of(0), 1, partners) == 1
+    harness.operator.probe(groups_of(0), 1 << 40)
+    harness.operator.expire(groups_of(0), (NEVER, NEVER))
+    info = harness.operator.info(groups_of(0))
+    held = harness.operator.held_bytes
+    assert (info.buckets[0], info.splits[0], info.depth[0]) <= (16, 15, 24)
+    assert held <= 1.1 * info.live_bytes.sum()
+    harness.insert(groups_of(0), 0, numbered([(0, 1)]))
+    found = 0
+    while harness.operator.probe(groups_of(0), 1 << 40) != 0:
+        results = harness.operator.results()
+        found += len(results.left)
+        assert len(results.left) == 512
+        harness.operator.clear_results()
+    assert found + len(harness.operator.results().left) == 100_000
+    assert harness.operator.held_bytes <= held + harness.operator.page_bytes
