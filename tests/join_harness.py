@@ -257,3 +257,51 @@ def free_list(state):
         pages.append(page)
         page = int(state.heads[page, st.NEXT])
     return pages
+
+
+def key_of(hashed):
+    """The key whose 64-bit hash this is: the hash is a bijection, so keys can be made to collide where a test wants it."""
+    for shift, factor in ((31, oracle.SECOND), (27, oracle.FIRST), (30, 1)):
+        hashed = unshift(hashed, shift) * pow(factor, -1, 1 << 64) & oracle.MASK
+    return signed(hashed - oracle.GOLDEN)
+
+
+def unshift(x, shift):
+    """y such that y ^ y >> shift == x."""
+    y = x
+    for _ in range(64 // shift):
+        y = x ^ y >> shift
+    return y
+
+
+def settle(harness, groups, watermarks=(NEVER, NEVER)):
+    """Tunes until nothing changes any more; fails if that takes long."""
+    before = None
+    for _ in range(40):
+        harness.operator.expire(groups, watermarks)
+        info = harness.operator.info(groups)
+        if before == (before := (info.splits.tolist(), info.merges.tolist())):
+            return info
+    raise AssertionError(f"still splitting or merging after 40 rounds: {before}")
+
+
+def untuned(walked, theta):
+    """What a tuned group must not have: buckets above 2 theta that may be split, or buddies that must be merged."""
+    by_place = {(bucket.depth, bucket.prefix): bucket for bucket in walked.buckets}
+    found = [bucket for bucket in walked.buckets if bucket.octets > 2 * theta and may_split(walked, bucket)]
+    for bucket in walked.buckets:
+        buddy = by_place.get((bucket.depth, bucket.prefix ^ 1 << bucket.depth >> 1)) if bucket.depth else None
+        if buddy and bucket.octets < theta and bucket.octets + buddy.octets < 2 * theta:
+            found.append((bucket, buddy))
+    return found
+
+
+def may_split(walked, bucket):
+    """Whether the tuples' hashes differ in a bit that is left of the low 24, and the directory may grow for it.
+
+    A bucket that was found unsplittable keeps that mark until it shrinks below theta, whatever comes to it.
+    """
+    codes = {oracle.hash64(row.key) & 0xFFFFFF for row in walked.tuples[0] + walked.tuples[1]}
+    own = {code for code in codes if code & ((1 << bucket.depth) - 1) == bucket.prefix}
+    doubled_too_far = bucket.depth == walked.depth and 2 << bucket.depth > 16 * (len(walked.buckets) + 1)
+    return len(own) > 1 and not doubled_too_far and not bucket.unsplittable

@@ -26,7 +26,7 @@ class SourceEnded(NamedTuple):
 
 
 class Consumed(NamedTuple):
-    """A slave has joined so many bytes of what it was sent."""
+    """A slave has joined one message, of so many bytes."""
 
     slave: int
     octets: int
@@ -56,6 +56,13 @@ class Complete(NamedTuple):
 Action = Serve | Complete
 
 
+# How far the source is read ahead of each slave: enough to overlap reading and sending with joining, and no more, since
+# what is read ahead only takes memory.
+AHEAD_SLOTS = 2
+AHEAD_SLOTS_MAX = 64
+AHEAD_BYTES = 8 << 20
+
+
 class Waiting(NamedTuple):
     """A piece in a slave's mini-buffers. watermarks: those it completes, None within a tick."""
 
@@ -69,17 +76,19 @@ class SlaveView:
 
     subgroup: int
     waiting: deque[Waiting] = field(default_factory=deque)
-    unconsumed_bytes: int = 0  # sent and not yet reported as joined; at most the slave's buffer, or one piece
+    waiting_bytes: int = 0
+    unconsumed_slots: int = 0  # messages sent and not yet reported as joined
+    unconsumed_bytes: int = 0  # theirs; at most the slave's buffer, or one piece
     watermarks: tuple[int, int] | None = None  # of its last message
-    ended: bool = False
 
 
 class MasterCore:
     """Distribution epochs of n_g slots: slot i serves sub-group i mod n_g (WSJ, section V-B).
 
     A slot's message carries at most the slave's credit = its stream buffer less what it has not yet consumed; what is over
-    waits in its mini-buffers. A slave with nothing unconsumed always gets one piece, so no size can block it for ever. While
-    the master's buffer is full (the source pauses) or the source has ended, every sub-group's turn comes at once.
+    waits in its mini-buffers. A slave with nothing unconsumed always gets one piece, so no size can block it for ever. The
+    source is read while any slave is hungry: one that is slow holds back its own partitions, and the source only when they
+    fill the master's buffer. While the source pauses, or has ended, every sub-group's turn comes at once.
     """
 
     def __init__(
@@ -104,7 +113,16 @@ class MasterCore:
     @property
     def wants_input(self) -> bool:
         """Whether the source may be read; False pauses it for all."""
-        return not self._ended and self._held_bytes < self._master_buffer_bytes
+        return not (self._ended or self._full) and any(self._hungry(view) for view in self.slaves.values())
+
+    def _hungry(self, view: SlaveView) -> bool:
+        """Whether a slave may run out of work: it was not sent a message to join and one to follow, or only small ones."""
+        few_bytes = view.unconsumed_bytes < min(AHEAD_BYTES, self._buffer_bytes // 2)
+        return view.unconsumed_slots < AHEAD_SLOTS or (few_bytes and view.unconsumed_slots < AHEAD_SLOTS_MAX)
+
+    @property
+    def _full(self) -> bool:
+        return self._held_bytes >= self._master_buffer_bytes
 
     def step(self, event: Event) -> list[Action]:
         match event:
@@ -122,9 +140,10 @@ class MasterCore:
             raise ProtocolError("master got input after the source had ended")
         for slave, view in self.slaves.items():
             view.waiting.append(Waiting(event.octets[slave], event.watermarks))
+            view.waiting_bytes += event.octets[slave]
         self._held_bytes += sum(event.octets.values())
-        if not self.wants_input:
-            largest = max(self.slaves, key=lambda slave: sum(piece.octets for piece in self.slaves[slave].waiting))
+        if self._full:
+            largest = max(self.slaves, key=lambda slave: self.slaves[slave].waiting_bytes)
             self.held_back_by[largest] += 1
             return self._serve_all()
         if event.watermarks is None:
@@ -145,11 +164,13 @@ class MasterCore:
 
     def _consumed(self, event: Consumed) -> list[Action]:
         view = self.slaves[event.slave]
-        if event.octets > view.unconsumed_bytes:
+        if event.octets > view.unconsumed_bytes or view.unconsumed_slots == 0:
             raise ProtocolError(
-                f"slave {event.slave} reports {event.octets} bytes consumed, but only {view.unconsumed_bytes} were sent"
+                f"slave {event.slave} reports {event.octets} bytes consumed, but it was sent {view.unconsumed_bytes} in "
+                f"{view.unconsumed_slots} messages"
             )
         view.unconsumed_bytes -= event.octets
+        view.unconsumed_slots -= 1
         return [] if self.wants_input else self._serve(event.slave, self._slot)
 
     def _rank_finished(self, event: RankFinished) -> list[Action]:
@@ -172,14 +193,16 @@ class MasterCore:
                 break
             view.waiting.popleft()
             self._held_bytes -= piece.octets
+            view.waiting_bytes -= piece.octets
             view.unconsumed_bytes += piece.octets
             watermarks = piece.watermarks or watermarks
             pieces += 1
         if pieces == 0:
             return []
         view.watermarks = watermarks
-        view.ended = self._ended and not view.waiting
-        return [Serve(slave, pieces, slot // self._subgroups, watermarks or NEVER, view.ended)]
+        view.unconsumed_slots += 1
+        last = self._ended and not view.waiting
+        return [Serve(slave, pieces, slot // self._subgroups, watermarks or NEVER, last)]
 
 
 NEVER = (-(1 << 63), -(1 << 63))  # watermarks of streams of which nothing is complete yet

@@ -149,9 +149,9 @@ class Master:
                 raise ProtocolError(f"master got {type(message).__name__} from rank {source}")
 
     def _note(self, slave: int, report: Report) -> None:
-        if report.epoch >= 0:
+        if report.epoch >= 0:  # else it is but a heartbeat
             self._reports[slave] = report
-        self._do(core.Consumed(slave, report.consumed_bytes))
+            self._do(core.Consumed(slave, report.consumed_bytes))
 
     def _ingest(self) -> None:
         tick = self.intake.next()

@@ -98,15 +98,11 @@ class SlaveCore:
         self._slices: deque[tuple[int, int]] = deque()
         self._awaits: type | None = None  # the event that the action under way will bring
         self._ended = False
+        self.backlog_bytes = 0  # of the stream buffer: messages not yet joined
 
     @property
     def busy(self) -> bool:
         return self._awaits is not None
-
-    @property
-    def backlog_bytes(self) -> int:
-        """Bytes of the stream buffer: messages not yet joined."""
-        return sum(message.octets for message in self._messages)
 
     def step(self, event: Event) -> list[Action]:
         if isinstance(event, Arrived):
@@ -128,6 +124,7 @@ class SlaveCore:
             raise ProtocolError("slave got a message after the last one")
         self._ended = event.last
         self._messages.append(event)
+        self.backlog_bytes += event.octets
         return [] if self.busy else self._start_message()
 
     def _start_message(self) -> list[Action]:
@@ -138,6 +135,7 @@ class SlaveCore:
         if self._slices:
             return [self._work(Insert(*self._slices[0]), Inserted)]
         message = self._messages.popleft()
+        self.backlog_bytes -= message.octets
         self._awaits = None
         actions: list[Action] = [EndMessage(message.epoch, message.octets)]
         if self._messages:

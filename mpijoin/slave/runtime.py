@@ -82,7 +82,7 @@ class Slave:
         self._debt_s = 0.0  # what a slave made slow on purpose has still to sleep
         self._busy_s = 0.0
         self._window_bytes_max = 0
-        self._last = self._snapshot()
+        self._last = self._snapshot(self._operator.totals)
 
     def _output(self, job: Job, schema: JoinSchema, directory: RunDirectory | None) -> list[Sink]:
         if job.output.results == "count":
@@ -182,9 +182,9 @@ class Slave:
         held = self._operator.held_bytes
         self._rank.send(MASTER, Report(self._rank.number, octets, epoch, self._count.results, self._busy_s, held))
 
-    def _snapshot(self) -> dict[str, int]:
+    def _snapshot(self, totals: dict[str, int]) -> dict[str, int]:
         """Running totals of which the metrics give the differences per epoch."""
-        rank, totals, stats = self._rank, self._operator.totals, self._rank.transport.stats
+        rank, stats = self._rank, self._rank.transport.stats
         return {
             "wall_us": int(rank.clock.wall_s * 1e6),
             "cpu_us": int(rank.clock.cpu_s * 1e6),
@@ -206,7 +206,7 @@ class Slave:
         self._window_bytes_max = max(self._window_bytes_max, totals["live_bytes"])
         if self._metrics is None:
             return
-        now = self._snapshot()
+        now = self._snapshot(totals)
         change = {name: now[name] - self._last[name] for name in now}
         self._last = now
         self._metrics.add(

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 
 from mpijoin.data.batch import Batch
-from mpijoin.data.rows import split_batch
 
 TIME_MIN = int(np.iinfo(np.int64).min)
 TIME_MAX = int(np.iinfo(np.int64).max)
@@ -62,21 +61,3 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Lets go of files and threads; may be called at any time, also twice."""
-
-
-class Pieces:
-    """A source that has chunks of its own size to give (`_next`), cut to what the reader asks for."""
-
-    counts: SourceCounts
-    _rest: Chunk | None = None
-
-    def _next(self) -> Chunk | None:
-        raise NotImplementedError
-
-    def read(self, rows: int) -> Chunk | None:
-        chunk, self._rest = self._rest or self._next(), None
-        if chunk is None or chunk.batch.rows <= rows:
-            return chunk
-        head, tail = split_batch(chunk.batch, rows)
-        self._rest = Chunk(tail, chunk.running_max[rows:], chunk.horizon)
-        return Chunk(head, chunk.running_max[:rows], int(chunk.running_max[rows]))

@@ -15,7 +15,7 @@ import numpy as np
 from mpijoin.data.arrow import null_mask, one_array
 from mpijoin.data.rows import concat_batches, empty_batch, split_batch, take_rows
 from mpijoin.data.schema import Column
-from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, Pieces, SourceCounts
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, SourceCounts
 from mpijoin.sources.files import Reader
 from mpijoin.sources.late import late_columns
 from mpijoin.sources.screen import FileScreen, Screened, StreamRules, times_int64
@@ -78,7 +78,7 @@ class Cursor:
         self._reader.close()
 
 
-class MergedFiles(Pieces):
+class MergedFiles:
     """The files of one stream, each opened when the merge reaches its first time and closed at its end."""
 
     def __init__(self, rules: StreamRules, parts: Sequence[Part], block_rows: int):
@@ -87,8 +87,17 @@ class MergedFiles(Pieces):
         self._open: list[Cursor] = []  # by file order
         self._finished = 0  # size of files read to the end
         self._ended = False
+        self._rest: Chunk | None = None  # of the last chunk, what the reader had not asked for
         first = [TIME_MIN] if len(parts) == 1 else [first_time(rules, part) for part in parts]
         self._waiting = sorted((time, index) for index, time in enumerate(first))
+
+    def read(self, rows: int) -> Chunk | None:
+        chunk, self._rest = self._rest or self._next(), None
+        if chunk is None or chunk.batch.rows <= rows:
+            return chunk
+        head, tail = split_batch(chunk.batch, rows)
+        self._rest = Chunk(tail, chunk.running_max[rows:], chunk.horizon)
+        return Chunk(head, chunk.running_max[:rows], int(chunk.running_max[rows]))
 
     def _next(self) -> Chunk | None:
         if self._ended:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.sources.base import TIME_MAX, TIME_MIN
 from mpijoin.sources.merge import MergedFiles, Part
-from mpijoin.sources.readahead import ReadAhead
 from mpijoin.sources.screen import FILE_ROWS, StreamRules
 from mpijoin.sources.table import TableReader
 
@@ -86,15 +85,12 @@ def read_all(source, rules, rows):
     lateness=st.integers(0, 40),
     block_rows=st.integers(1, 8),
     rows=st.integers(1, 10),
-    ahead=st.booleans(),
 )
-def test_blocks_merge_as_rows_do(files, lateness, block_rows, rows, ahead):
+def test_blocks_merge_as_rows_do(files, lateness, block_rows, rows):
     late = []
     rules = StreamRules(SCHEMA, lateness, late.append)
     parts = table_parts(files)
     source = MergedFiles(rules, parts, block_rows)
-    if ahead:
-        source = ReadAhead(source, rows=3, depth=2)
     kept = read_all(source, rules, rows)
     wanted, wanted_late, wanted_null_keys = row_wise(files, lateness)
     assert kept == wanted

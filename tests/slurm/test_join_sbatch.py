@@ -1,0 +1,59 @@
+"""slurm/join.sbatch on a Slurm that runs here; skipped where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def slurm_answers() -> bool:
+    if shutil.which("sbatch") is None or shutil.which("sinfo") is None:
+        return False
+    return subprocess.run(["sinfo", "--noheader"], capture_output=True, timeout=60).returncode == 0
+
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not slurm_answers(), reason="no running Slurm here (sbatch, and a controller that answers)"),
+]
+
+
+def submit(folder: Path, *arguments: str) -> tuple[int, str]:
+    """Submits join.sbatch from `folder` with four ranks and waits; returns the exit code and the job's log."""
+    environment = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix}
+    command = ["sbatch", "--wait", "-n", "4", "-t", "5", "-o", "job.log", str(ROOT / "slurm/join.sbatch"), *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    log = folder / "job.log"
+    return done.returncode, log.read_text() if log.exists() else done.stderr
+
+
+def test_join_sbatch_runs_a_job_on_all_ranks(tmp_path):
+    job = tmp_path / "job.toml"
+    data = ROOT / "tests/data/italy_picks"
+    text = (ROOT / "scripts/jobs/seismic.toml").read_text()
+    job.write_text(text.replace("../../tests/data/italy_picks", str(data)).replace("../../runs/seismic", "out"))
+    exit_code, log = submit(tmp_path, "job.toml", "--set", "cluster.partitions=12")
+    assert exit_code == 0, log
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert (summary["ranks"], summary["slaves"], summary["results"]) == (4, 3, 32_799)
+    assert "4 ranks on" in log and "32,799 results" in log
+
+
+def test_join_sbatch_hands_on_the_exit_code(tmp_path):
+    (tmp_path / "job.toml").write_text('[left]\npath = "nowhere.parquet"\n')
+    exit_code, log = submit(tmp_path, "job.toml")
+    assert exit_code == 2, log
+    assert "nowhere.parquet" in log
+
+
+def test_join_sbatch_without_a_job_file(tmp_path):
+    exit_code, log = submit(tmp_path)
+    assert exit_code == 2 and "no job file" in log
