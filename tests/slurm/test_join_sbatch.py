@@ -35,11 +35,15 @@ def submit(folder: Path, *arguments: str) -> tuple[int, str]:
     return done.returncode, log.read_text() if log.exists() else done.stderr
 
 
-def test_join_sbatch_runs_a_job_on_all_ranks(tmp_path):
-    job = tmp_path / "job.toml"
-    data = ROOT / "tests/data/italy_picks"
+def write_job(folder: Path, data: str) -> None:
+    """The quickstart's job as job.toml, its inputs in the folder `data`, its output in `out`."""
     text = (ROOT / "scripts/jobs/seismic.toml").read_text()
-    job.write_text(text.replace("../../tests/data/italy_picks", str(data)).replace("../../runs/seismic", "out"))
+    text = text.replace("../../tests/data/italy_picks", data).replace("../../runs/seismic", "out")
+    (folder / "job.toml").write_text(text)
+
+
+def test_join_sbatch_runs_a_job_on_all_ranks(tmp_path):
+    write_job(tmp_path, str(ROOT / "tests/data/italy_picks"))
     exit_code, log = submit(tmp_path, "job.toml", "--set", "cluster.partitions=12")
     assert exit_code == 0, log
     summary = json.loads((tmp_path / "out/summary.json").read_text())
@@ -48,10 +52,10 @@ def test_join_sbatch_runs_a_job_on_all_ranks(tmp_path):
 
 
 def test_join_sbatch_hands_on_the_exit_code(tmp_path):
-    (tmp_path / "job.toml").write_text('[left]\npath = "nowhere.parquet"\n')
+    write_job(tmp_path, "nowhere")
     exit_code, log = submit(tmp_path, "job.toml")
     assert exit_code == 2, log
-    assert "nowhere.parquet" in log
+    assert "nowhere/left.parquet" in log
 
 
 def test_join_sbatch_without_a_job_file(tmp_path):

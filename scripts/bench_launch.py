@@ -1,0 +1,132 @@
+"""Starts `mpijoin run` the ways a user would, and watches it from outside: its summary, memory and time to the first epoch."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import pyarrow.parquet as pq
+
+ROOT = Path(__file__).resolve().parents[1]
+TIMEOUT_S = 1200
+SAMPLE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A finished run. wall_s: of the whole command · first_epoch_s: from the command to the first joined epoch of any slave ·
+    pss_bytes: the greatest sum over all ranks, 0 if it was not sampled."""
+
+    summary: Mapping[str, Any]
+    wall_s: float
+    first_epoch_s: float
+    pss_bytes: int
+
+
+def pin(cores: Sequence[int]) -> Any:
+    """For subprocess's preexec_fn: the process and its children run on these cores only."""
+    return lambda: os.sched_setaffinity(0, cores)
+
+
+def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(ROOT)} | extra
+
+
+def command(ranks: int, *arguments: str) -> list[str]:
+    """mpijoin with these arguments under mpirun, or without it for ranks = 0."""
+    mpijoin = [sys.executable, "-m", "mpijoin", *arguments]
+    own = Path(sysconfig.get_path("scripts"), "mpirun")
+    return [str(own) if own.exists() else shutil.which("mpirun") or "mpirun", "-n", str(ranks), *mpijoin] if ranks else mpijoin
+
+
+def launch(
+    job: Path, output: Path, ranks: int, cores: Sequence[int], settings: Sequence[str] = (), extra: Mapping[str, str] = {},
+    sample: bool = False,
+) -> Launched:
+    """Runs a job into `output`, which is replaced. ranks: 0 means local, without mpirun · extra: of the environment."""
+    shutil.rmtree(output, ignore_errors=True)
+    options = [part for setting in (f"output.path={json.dumps(str(output))}", *settings) for part in ("--set", setting)]
+    started = datetime.now()
+    with subprocess.Popen(
+        command(ranks, "run", str(job), *options), env=environment(extra), preexec_fn=pin(cores),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    ) as process:
+        sampler = MemorySampler(process.pid) if sample else None
+        try:
+            text, _ = process.communicate(timeout=TIMEOUT_S)
+        except BaseException:
+            process.kill()  # mpirun takes its ranks along
+            raise
+    wall_s = (datetime.now() - started).total_seconds()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(process.args)} ended with {process.returncode}:\n{text}")
+    summary = json.loads((output / "summary.json").read_text())
+    return Launched(summary, wall_s, _first_epoch_s(output, started), sampler.stop() if sampler else 0)
+
+
+def _first_epoch_s(output: Path, started: datetime) -> float:
+    """A rank's first log line, written as its clock starts, plus the end of its first epoch; the soonest slave counts."""
+    found = []
+    for metrics in (output / "metrics").glob("rank-*.parquet"):
+        table = pq.read_table(metrics, columns=["role", "end_us"])
+        if table.num_rows and table["role"][0].as_py() == "slave":
+            log = output / "logs" / f"{metrics.stem}.log"
+            clock_start = datetime.strptime(log.read_text()[:23], "%Y-%m-%d %H:%M:%S,%f")
+            found.append((clock_start - started).total_seconds() + table["end_us"][0].as_py() / 1e6)
+    return min(found)
+
+
+class MemorySampler:
+    """Adds up the proportional set sizes of a command's Python processes every 50 ms and keeps the greatest sum."""
+
+    def __init__(self, parent: int):
+        self._parent = parent
+        self._most_bytes = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> int:
+        self._done.set()
+        self._thread.join()
+        return self._most_bytes
+
+    def _run(self) -> None:
+        while not self._done.wait(SAMPLE_S):
+            self._most_bytes = max(self._most_bytes, sum(map(pss_bytes, family(self._parent))))
+
+
+def family(parent: int) -> list[int]:
+    """A process and all below it."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and (stat := _read(entry / "stat")):
+            children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
+    found = [parent]
+    for process in found:  # grows while it is walked
+        found += children.get(process, [])
+    return found
+
+
+def pss_bytes(process: int) -> int:
+    """Proportional set size of a Python process; 0 for others (mpirun and its helpers) and for those that are gone."""
+    if not _read(Path(f"/proc/{process}/comm")).startswith("python"):
+        return 0
+    lines = _read(Path(f"/proc/{process}/smaps_rollup")).splitlines()
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""

@@ -1,0 +1,132 @@
+"""A slave alone: how fast it joins encoded messages that lie in memory, with no master, network or file beside it.
+
+    python scripts/bench_slave.py EPOCH LEFT RIGHT
+
+Encodes both streams as the master would send them in epochs of EPOCH ("100 s"), then runs the slave's own loop on them.
+Prints one line of JSON: seconds from the first message to the final report, results, certificate.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import deque
+from typing import Any, Collection
+
+import numpy as np
+from bench_data import WINDOW_US
+
+from mpijoin.clock import RunClock
+from mpijoin.config.check import resolve
+from mpijoin.config.job import Job
+from mpijoin.config.load import load_job
+from mpijoin.data.record import RecordLayout
+from mpijoin.data.rows import empty_batch
+from mpijoin.data.schema import JoinSchema
+from mpijoin.errors import EXIT_DONE
+from mpijoin.master.runtime import Intake
+from mpijoin.messages import Finished, Piece, Report, Slot, Stop, parse
+from mpijoin.partitioning.buffers import MiniBuffers
+from mpijoin.partitioning.scatter import scatter
+from mpijoin.partitioning.table import PartitionTable
+from mpijoin.rank import MASTER, Rank, Stopped
+from mpijoin.signals import SignalFlag
+from mpijoin.slave.runtime import Slave
+from mpijoin.sources.base import TIME_MAX
+from mpijoin.transport.base import Channel, Message, TransportStats
+from mpijoin.warmup import warm_up
+
+SLAVE = 1
+MEMORY_BYTES = 4 << 30  # address space for the state; only what is used is taken
+MESSAGES_AHEAD = 2  # handed over and not yet joined: one to join, one that waits, as in a real run
+
+
+def bench_job(left: str, right: str, epoch: str) -> Job:
+    stream = {"time": "ts", "time_unit": "us", "key": "key", "window": f"{WINDOW_US} us"}
+    return load_job(
+        {
+            "left": {"path": left, **stream},
+            "right": {"path": right, **stream},
+            "cluster": {"distribution_epoch": epoch},
+            "output": {"results": "count"},
+        }
+    )
+
+
+def encoded_messages(job: Job, schema: JoinSchema) -> deque[np.ndarray]:
+    """What the master of a run with one slave sends it: one message per epoch, and the end."""
+    intake, layouts = Intake(job, schema, None), [RecordLayout(stream) for stream in schema.streams]
+    table = PartitionTable.even(job.cluster.partitions, (SLAVE,))
+    buffers, groups = MiniBuffers(table, (SLAVE,)), table.groups_of(SLAVE)
+    messages: deque[np.ndarray] = deque()
+    pieces: list[Piece] = []
+    while (tick := intake.next()) is not None:
+        scattered = (
+            scatter(batches or [empty_batch(layout.record_words)], table.place, layout.record_words, layout.has_blob)
+            for batches, layout in zip(tick.batches, layouts)
+        )
+        buffers.add(tuple(scattered))
+        pieces += buffers.take(SLAVE, 1)
+        if tick.watermarks is not None:
+            messages.append(Slot(MASTER, len(messages), tick.watermarks, groups, tuple(pieces)).encode())
+            pieces = []
+    intake.close()
+    messages.append(Slot(MASTER, len(messages), (TIME_MAX, TIME_MAX), groups, (), True).encode())
+    return messages
+
+
+class MemoryTransport:
+    """Stands in for the network: hands a slave the next message as soon as it has joined one."""
+
+    rank, size = SLAVE, 2
+
+    def __init__(self, messages: deque[np.ndarray]):
+        self.stats = TransportStats()
+        self.finished: Finished | None = None
+        self._messages = messages
+        self._ahead = 0
+
+    def send(self, to: int, channel: Channel, data: np.ndarray) -> None:
+        message = parse(data)
+        if isinstance(message, Finished):
+            self.finished = message
+            self._messages.append(Stop(EXIT_DONE).encode())
+        self._ahead -= isinstance(message, Report) and message.epoch >= 0  # the others are heartbeats
+
+    def poll(self, refuse: Collection[int] = ()) -> list[Message]:
+        if not self._messages or self._ahead == MESSAGES_AHEAD:
+            return []
+        self._ahead += 1
+        return [Message(MASTER, Channel.DATA, self._messages.popleft())]
+
+    def unsent_bytes(self, to: int | None = None) -> int:
+        return 0
+
+    def wait(self, timeout_s: float) -> None:
+        raise RuntimeError("the slave waits, though all of its input lies in memory")
+
+
+def run_slave(job: Job, schema: JoinSchema) -> dict[str, Any]:
+    """Encodes the input, then times the slave's loop."""
+    transport = MemoryTransport(encoded_messages(job, schema))
+    rank = Rank(transport, RunClock(), SignalFlag())
+    slave = Slave(job, schema, rank, None, MEMORY_BYTES, None)
+    start = time.perf_counter()
+    try:
+        slave.run()
+    except Stopped:
+        seconds = time.perf_counter() - start
+    counts = transport.finished.counts
+    return {"seconds": seconds, "results": counts["results"], "certificate": counts["certificate"]}
+
+
+def main(epoch: str, left: str, right: str) -> None:
+    warm_up("master")
+    warm_up("slave")
+    job = bench_job(left, right, epoch)
+    print(json.dumps(run_slave(job, resolve(job))))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,174 @@
+"""The README, the scripts and the jobs they come with: nothing here measures time or installs anything."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import mpijoin
+from mpijoin.config.check import resolve
+from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS
+from mpijoin.config.load import load_job
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "scripts"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+QUICKSTART_RESULTS = 32_799  # DuckDB: r.ts BETWEEN l.ts AND l.ts + 20 s
+
+
+@pytest.fixture(autouse=True)
+def _import_scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+
+
+@pytest.mark.parametrize("script", sorted([*SCRIPTS.glob("*.sh"), ROOT / "slurm/join.sbatch", ROOT / ".ci/run"]), ids=lambda path: path.name)
+def test_shell_scripts_parse_and_stop_at_the_first_error(script):
+    assert subprocess.run(["bash", "-n", str(script)], timeout=60).returncode == 0
+    if script.name != "environment.sh":  # sourced: its caller has said so
+        assert "set -euo pipefail" in script.read_text()
+
+
+def test_find_python_refuses_what_is_too_old(tmp_path):
+    old = tmp_path / "python"
+    old.write_text("#!/bin/sh\nexit 1\n")
+    old.chmod(0o755)
+    functions = (SCRIPTS / "environment.sh").read_text().partition("\nmake_environment\n")[0]
+    text = functions.replace('cd "$(dirname "${BASH_SOURCE[0]}")/.."', "") + "\nfind_python"
+    for python, exit_code in ((str(old), 1), (sys.executable, 0)):
+        done = subprocess.run(["bash", "-c", text], env={"PATH": "/usr/bin:/bin", "PYTHON": python}, capture_output=True, text=True, timeout=60)
+        assert done.returncode == exit_code
+        assert (done.stdout.strip() == python) if exit_code == 0 else ("no Python 3.11" in done.stderr)
+
+
+@pytest.mark.parametrize("path", sorted((SCRIPTS / "jobs").glob("*.toml")), ids=lambda path: path.name)
+def test_jobs_have_no_fault(path):
+    resolve(load_job(path))
+
+
+def test_quickstart_job_and_its_report(tmp_path, capsys):
+    from seismic_report import main
+
+    run = mpijoin.run(SCRIPTS / "jobs/seismic.toml", [f"output.path={tmp_path}/out"], slaves=2)
+    assert run.results == QUICKSTART_RESULTS
+    main(str(tmp_path / "out"))
+    text = capsys.readouterr().out
+    assert "IV.T1202  00:00:06.850  00:00:13.890      7.04    56.3" in text
+    assert "22,333 of 35,435 P picks found at least one of the 49,854 S picks." in text
+    assert "  0-1    11,310  ##################################################\n  1-2     3,042  #############\n" in text
+    for line in text.splitlines()[:5]:
+        assert line in README, "the README shows what the quickstart prints"
+
+
+def test_report_of_a_run_without_pairs(tmp_path, capsys):
+    from seismic_report import main
+
+    mpijoin.run(SCRIPTS / "jobs/seismic.toml", [f"output.path={tmp_path}/out", "left.window=0s"], slaves=1)
+    (tmp_path / "out/summary.json").write_text(json.dumps({"left": {"read": 0}, "right": {"read": 0}}))
+    for part in (tmp_path / "out/results").glob("*.parquet"):
+        pq.write_table(pq.read_table(part).slice(0, 0), part)
+    main(str(tmp_path / "out"))
+    assert "0 of 0 P picks" in capsys.readouterr().out
+
+
+def test_bench_data_is_the_same_everywhere():
+    from bench_data import tables
+
+    left, right = tables(1000)
+    assert (left["ts"][:3].to_pylist(), left["key"][:3].to_pylist()) == ([471, 1155, 1534], [5008021, 947948, 6045532])
+    assert (right["ts"][:3].to_pylist(), right["key"][:3].to_pylist()) == ([762, 891, 2211], [1562509, 159416, 1250067])
+    assert left["id"].to_pylist() == list(range(1000))
+
+
+def test_bench_data_certificate_matches_the_contract():
+    from bench_data import mix
+
+    pairs = {(0, 0): "48218226ff3cd4bf", (1, 2): "081a5c1377856b73", (2, 1): "f2826f98653e9e57"}
+    for (left, right), wanted in pairs.items():
+        inner = mix(np.array([left], np.uint64) + np.uint64(0x9E3779B97F4A7C15))
+        assert f"{int(mix(inner + np.uint64(right))[0]):016x}" == wanted
+
+
+def test_bench_slave_and_duckdb_agree(tmp_path):
+    """The benchmark's own path through the engine, as processes, on little data."""
+    from bench_data import WINDOW_US, make_data
+
+    data = make_data(tmp_path, 20_000)
+    assert make_data(tmp_path, 20_000) == data
+    files = [str(data.left), str(data.right)]
+    assert worker("bench_slave.py", "2 s", *files) == {"results": data.answer.results, "certificate": data.answer.certificate}
+    for form in ("plain", "bucketed"):
+        said = worker("bench_duckdb.py", form, "1", str(WINDOW_US), *files, "--in-memory")
+        assert said == {"results": data.answer.results, "sum": data.answer.sum}
+
+
+def worker(script: str, *arguments: str) -> dict:
+    line = [sys.executable, str(SCRIPTS / script), *arguments]
+    environment = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said.pop("seconds") > 0
+    return said
+
+
+def test_bench_engine_counts_whole_runs_and_refuses_wrong_answers(tmp_path):
+    from bench_engine import Bench, Section, check, section_text
+
+    bench = Bench(tmp_path, tuples=20_000, scale=2, rounds=2)
+    section = bench.measure(Section("Local runs", 40_000), {"local": lambda: bench.engine(bench.data(), 0)})
+    section.at_most("best", section.best_s("local"), 0.0, "s")
+    assert len(section.times_s["local"]) == 2
+    assert "MISSED  best" in section_text(section)
+    wrong = {"results": bench.data().answer.results + 1}
+    with pytest.raises(SystemExit, match="wrong answer"):
+        check(wrong, bench.data(), "nobody")
+
+
+@pytest.mark.mpi
+def test_bench_launch_watches_a_run_from_outside(tmp_path):
+    from bench_launch import launch
+
+    done = launch(SCRIPTS / "jobs/seismic.toml", tmp_path / "out", 3, [0], sample=True)
+    assert done.summary["results"] == QUICKSTART_RESULTS and done.summary["ranks"] == 3
+    assert 0 < done.first_epoch_s <= done.wall_s
+    assert 50e6 < done.pss_bytes < 3e9
+
+
+def toml_blocks() -> list[dict]:
+    return [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", README, re.DOTALL)]
+
+
+def test_readme_explains_every_field_with_its_default():
+    job, synthetic = toml_blocks()
+    assert set(job["left"]) == {"path", *(field.name for field in STREAM_FIELDS)}
+    assert {field.name for field in SYNTHETIC_FIELDS} - {"duration"} <= set(synthetic["left"])
+    shown = load_job(job | {"output": {name: value for name, value in job["output"].items() if name != "path"}})
+    for section, (kind, fields) in SECTIONS.items():
+        assert set(job[section]) == {field.name for field in fields}, section
+        assert getattr(shown, section) == kind(), f"[{section}] of the README shows other values than the defaults"
+
+
+def test_readme_synthetic_stream_is_sound():
+    _, synthetic = toml_blocks()
+    resolve(load_job({"left": synthetic["left"], "right": synthetic["left"], "output": {"results": "count"}}))
+
+
+def test_readme_python_example_runs(capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    exec(compile(example, "README.md", "exec"), {})
+    assert capsys.readouterr().out.startswith("1 [{'key': 'NRCA', 'left_time': 1000, 'right_time': 3500")
+
+
+def test_readme_links_lead_somewhere():
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
+    assert len(links) >= 8
+    for link in links:
+        assert (ROOT / link).exists(), link
