@@ -13,7 +13,8 @@ import pyarrow.parquet
 from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
 from mpijoin.errors import MpijoinError, OutputError
-from mpijoin.launch import local_size, merged_schema, prepare, run_local
+from mpijoin.embedded import local_size, run_local
+from mpijoin.plan import merged_schema, prepare
 from mpijoin.signals import SignalFlag
 
 

@@ -81,18 +81,20 @@ _KEEP_LINES = argparse.RawDescriptionHelpFormatter
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `argv` defaults to those of the process."""
-    options = _parser().parse_args(argv)
+    debug = False
     try:
+        options = _parser().parse_args(argv)
+        debug = options.debug
         return options.command(options)
     except KeyboardInterrupt:
-        return _report("stopped by Ctrl-C", EXIT_SIGINT, options.debug)
+        return _report("stopped by Ctrl-C", EXIT_SIGINT, debug)
     except JobError as error:
-        return _report(_faults_text(error), error.exit_code, options.debug)
+        return _report(_faults_text(error), error.exit_code, debug)
     except MpijoinError as error:
-        return _report(str(error), error.exit_code, options.debug)
+        return _report(str(error), error.exit_code, debug)
     except Exception as error:  # the last line of defence: a defect still ends in one message and a code
         text = f"internal error: {type(error).__name__}: {error} (--debug shows where)"
-        return _report(text, EXIT_FAILED, options.debug)
+        return _report(text, EXIT_FAILED, debug)
 
 
 def _report(text: str, exit_code: int, debug: bool) -> int:

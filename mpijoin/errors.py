@@ -61,11 +61,12 @@ class ProtocolError(MpijoinError):
 
 
 class PeerError(MpijoinError):
-    """Another rank failed or fell silent; carries that rank's own exit code."""
+    """Another rank failed or fell silent; carries that rank's own exit code, and its traceback if it could tell."""
 
-    def __init__(self, message: str, exit_code: int = EXIT_FAILED):
+    def __init__(self, message: str, exit_code: int = EXIT_FAILED, trace: str = ""):
         super().__init__(message)
         self.exit_code = exit_code
+        self.trace = trace
 
 
 class Interrupted(MpijoinError):

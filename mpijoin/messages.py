@@ -5,10 +5,12 @@
 | Slot     | master → slave     | DATA    | rows of the slave's partitions and how far each stream is complete; `last` ends the input |
 | Rows     | slave → collector  | RESULT  | result rows of one epoch, as an Arrow record batch |
 | EpochEnd | slave → collector  | RESULT  | all results up to this epoch have been sent; `last` ends them |
+| Ready    | all → master → all | CONTROL | the rank's kernels are loaded; from the master: those of all ranks are |
 | Report   | slave → master     | CONTROL | what was consumed (credit) and how the slave is doing; also the heartbeat |
 | Finished | slave, collector → master | CONTROL | the rank has done its part: counts and files |
 | Failed   | any → master       | CONTROL | the rank cannot go on |
 | Stop     | master → all       | CONTROL | leave with this exit code |
+| Begin    | master → all       | CONTROL | the plan of the run, where ranks are processes |
 """
 
 from __future__ import annotations
@@ -124,6 +126,13 @@ class EpochEnd(Plain):
 
 
 @dataclass(frozen=True)
+class Ready(Plain):
+    rank: int
+
+    kind = 9
+
+
+@dataclass(frozen=True)
 class Report(Plain):
     """consumed_bytes since the last report; the others are as of now. busy_s: joining, since the clock started."""
 
@@ -166,7 +175,23 @@ class Stop(Plain):
     kind = 7
 
 
-MESSAGES = {message.kind: message for message in (Slot, Rows, EpochEnd, Report, Finished, Failed, Stop)}
+@dataclass(frozen=True)
+class Begin:
+    """plan: uint8[], a pickled `Plan`."""
+
+    plan: np.ndarray
+
+    kind = 8
+
+    def encode(self) -> np.ndarray:
+        return encode(self.kind, {}, [self.plan])
+
+    @classmethod
+    def of(cls, frame: Frame) -> Begin:
+        return cls(frame.buffers[0])
+
+
+MESSAGES = {message.kind: message for message in (Slot, Rows, EpochEnd, Report, Finished, Failed, Stop, Begin, Ready)}
 
 
 def parse(data: np.ndarray):

@@ -42,7 +42,8 @@ class ProgressView(NamedTuple):
 class Progress:
     """Shows views on `stream`; `update` may be called at any rate and draws at most every `interval_s`.
 
-    A terminal gets a panel that is redrawn in place, anything else a line every 2 s, the first after 1 s. A stream
+    A terminal gets a panel that is redrawn in place, anything else a line every 2 s, the first 1 s after the first
+    view. A stream
     that refuses (closed pipe, lost terminal) ends the display, never the run: no method raises for that.
     """
 
@@ -54,13 +55,16 @@ class Progress:
         self._live = None
         terminal = _is_terminal(self._stream)
         self._interval_s = interval_s if interval_s is not None else PANEL_INTERVAL_S if terminal else LINE_INTERVAL_S
-        self._next_s = clock() + (0.0 if terminal else min(LINE_FIRST_S, self._interval_s))
+        self._delay_s = 0.0 if terminal else min(LINE_FIRST_S, self._interval_s)
+        self._next_s: float | None = None
         self._draw = self._draw_panel if terminal else self._draw_line
         self._broken = False
 
     def update(self, view: ProgressView) -> None:
         """Show `view` if the last one is old enough."""
         now = self._clock()
+        if self._next_s is None:
+            self._next_s = now + self._delay_s
         if now < self._next_s or self._broken:
             return
         self._next_s = now + self._interval_s

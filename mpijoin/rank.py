@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
+from contextlib import suppress
 from typing import Any, Collection, Iterator
 
 from mpijoin.clock import RunClock
-from mpijoin.errors import MpijoinError, PeerError
-from mpijoin.messages import EpochEnd, Failed, Report, Rows, Slot, Stop, parse
+from mpijoin.errors import EXIT_FAILED, EXIT_SIGINT, MpijoinError, PeerError
+from mpijoin.messages import EpochEnd, Failed, Ready, Report, Rows, Slot, Stop, parse
 from mpijoin.signals import SignalFlag
 from mpijoin.transport.base import Channel, Transport
 
 MASTER = 0
 HEARTBEAT_S = 1.0  # every rank says at least so often that it is alive
 SILENCE_S = 60.0  # a peer silent for longer is lost: longer than any write to a slow disk should take
+START_S = 600.0  # the same before ranks have met: the first of a node may have to compile everything
 LEAVE_S = 5.0  # how long a failing run waits for its peers before it takes them down (DESIGN, section 5)
+LEAVE_DONE_S = 60.0  # the same at the end of a good run
 
 CHANNELS = {Slot: Channel.DATA, Rows: Channel.RESULT, EpochEnd: Channel.RESULT}
 
@@ -31,9 +35,14 @@ class Stopped(MpijoinError):
 class Rank:
     """One rank's end of the run. Not a role: master, slave and collector each hold one."""
 
-    def __init__(self, transport: Transport, clock: RunClock, signals: SignalFlag, log: logging.Logger):
-        self.transport, self.clock, self.signals, self.log = transport, clock, signals, log
+    def __init__(self, transport: Transport, clock: RunClock, signals: SignalFlag):
+        self.transport, self.clock, self.signals = transport, clock, signals
+        self.log = logging.Logger("mpijoin")  # until there is a plan: to nowhere
+        self.log.addHandler(logging.NullHandler())
         self.idle_s = 0.0
+        self.fail_epoch: int | None = None  # of `[inject] fail`: a message of this epoch or a later one is an error
+        self._early: list[tuple[int, Any]] = []  # received before this rank knew that all are ready
+        self._silence_s = START_S
         self._sent_s = time.monotonic()
         peers = range(1, transport.size) if transport.rank == MASTER else (MASTER,)
         self._heard_s = dict.fromkeys(peers, time.monotonic())
@@ -53,13 +62,17 @@ class Rank:
     def receive(self, refuse: Collection[int] = ()) -> Iterator[tuple[int, Any]]:
         """Messages that have arrived. Raises Stopped, PeerError (a rank failed or is lost) and Interrupted."""
         self.signals.check()
+        early, self._early = self._early, []
+        yield from early
         for source, _, data in self.transport.poll(refuse):
             message = parse(data)
             self._heard_s[source] = time.monotonic()
             if isinstance(message, Stop):
                 raise Stopped(message)
             if isinstance(message, Failed):
-                raise PeerError(f"rank {message.rank}: {message.reason}", message.exit_code)
+                raise PeerError(f"rank {message.rank}: {message.reason}", message.exit_code, message.trace)
+            if self.fail_epoch is not None and getattr(message, "epoch", -1) >= self.fail_epoch:
+                raise RuntimeError(f"[inject] fail: epoch {message.epoch} has come")
             yield source, message
         self._beat()
 
@@ -69,6 +82,28 @@ class Rank:
         self.transport.wait(timeout_s)
         self.idle_s += time.perf_counter() - start
 
+    def meet(self) -> None:
+        """Waits, asleep, until all ranks are ready. Raises what `receive` does.
+
+        Not by a barrier: one that a failing rank does not enter would be taken for the one at the end.
+        """
+        waiting = set(self._heard_s)
+        if self.number != MASTER:
+            self.send(MASTER, Ready(self.number))
+        while waiting:
+            for source, message in self.receive():
+                if isinstance(message, Ready):
+                    waiting.discard(source)
+                else:
+                    self._early.append((source, message))
+            if waiting:
+                self.wait()
+        if self.number == MASTER:
+            self._send_all(Ready(MASTER))
+        self.idle_s = 0.0
+        self._silence_s = SILENCE_S
+        self._heard_s = dict.fromkeys(self._heard_s, time.monotonic())
+
     def _beat(self) -> None:
         now = time.monotonic()
         if now - self._sent_s < HEARTBEAT_S:
@@ -77,48 +112,69 @@ class Rank:
         self._sent_s = now
         for peer, heard_s in self._heard_s.items():
             self.send(peer, Report(self.number))
-            if now - heard_s > SILENCE_S + silence_s:
+            if now - heard_s > self._silence_s + silence_s:
                 raise PeerError(f"rank {peer} has been silent for {now - heard_s:.0f} s")
 
     def report_failure(self, error: BaseException, trace: str) -> int:
         """A rank that is not the master cannot go on: tells the master and waits for its word; returns the exit code."""
         if isinstance(error, Stopped):
             return error.exit_code
-        exit_code = getattr(error, "exit_code", 3)
-        self.send(MASTER, Failed(self.number, exit_code, describe(error), trace))
-        return self._await_stop(exit_code)
+        self.log.error("%s", trace)
+        exit_code = exit_code_of(error)
+        with suppress(PeerError):  # others may have taken the run down already
+            self.send(MASTER, Failed(self.number, exit_code, describe(error), trace))
+            stop = self._await_stop()
+            if stop is not None:
+                return stop.exit_code
+            print(f"mpijoin: rank {self.number}: {describe(error)} (no answer from the master)", file=sys.stderr)
+            self.transport.abort(exit_code)
+        return exit_code
 
-    def _await_stop(self, exit_code: int) -> int:
-        deadline = time.monotonic() + LEAVE_S
-        while time.monotonic() < deadline:
+    def _await_stop(self) -> Stop | None:
+        deadline_s = time.monotonic() + LEAVE_S
+        while time.monotonic() < deadline_s:
             for _, _, data in self.transport.poll():
                 message = parse(data)
                 if isinstance(message, Stop):
-                    return message.exit_code
+                    return message
             self.transport.wait(0.05)
-        self.transport.abort(exit_code)
-        return exit_code
+        return None
 
     def stop_all(self, stop: Stop) -> None:
         """The master's last word to everybody."""
+        with suppress(PeerError):  # the run was taken down: nobody listens
+            self._send_all(stop)
+
+    def _send_all(self, message: Any) -> None:
         for peer in range(1, self.transport.size):
-            self.send(peer, stop)
+            self.send(peer, message)
 
     def leave(self, exit_code: int) -> int:
         """Leaves together with the others; takes them down if they do not come."""
         try:
-            self.transport.close(LEAVE_S if exit_code else 60.0)
+            self.transport.close(LEAVE_S if exit_code else LEAVE_DONE_S)
         except PeerError:
-            self.transport.abort(exit_code or 3)
+            self.transport.abort(exit_code or EXIT_FAILED)
+        for handler in self.log.handlers:
+            handler.close()
         return exit_code
 
 
+def exit_code_of(error: BaseException) -> int:
+    """What a run that ends in this error leaves with."""
+    if isinstance(error, KeyboardInterrupt):
+        return EXIT_SIGINT
+    return error.exit_code if isinstance(error, MpijoinError) else EXIT_FAILED
+
+
 def describe(error: BaseException) -> str:
-    """One line for users: mpijoin's own errors speak for themselves, others are named by type."""
+    """One line for users: mpijoin's own errors speak for themselves, others are named by type.
+
+    >>> describe(ZeroDivisionError("oh"))
+    'internal error: ZeroDivisionError: oh (--debug shows where)'
+    """
     if isinstance(error, MpijoinError):
         return str(error)
     if isinstance(error, KeyboardInterrupt):
         return "stopped by Ctrl-C"
-    return f"{type(error).__name__}: {error}"
-
-
+    return f"internal error: {type(error).__name__}: {error} (--debug shows where)"

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import signal
+import sys
 import threading
+import time
+from contextlib import contextmanager
+from typing import Iterator
 
 from mpijoin.errors import EXIT_SIGINT, EXIT_SIGTERM, Interrupted
 
 HANDLED = {signal.SIGINT: ("Ctrl-C", EXIT_SIGINT), signal.SIGTERM: ("SIGTERM", EXIT_SIGTERM)}
+REPEAT_S = 1.0  # one key press may arrive twice: from the terminal and from the launcher
 
 
 class SignalFlag:
     """Remembers the first signal. `install` only works in the main thread; elsewhere the flag just stays down.
 
-    A second Ctrl-C raises KeyboardInterrupt at once, for whoever cannot wait.
+    A second Ctrl-C, a second or more after the first signal, raises KeyboardInterrupt at once, for whoever cannot wait.
     """
 
     def __init__(self) -> None:
         self._received: signal.Signals | None = None
+        self._received_s = 0.0
+        self._at_once = False
         self._before: dict[signal.Signals, object] = {}
 
     def install(self) -> None:
@@ -30,9 +37,24 @@ class SignalFlag:
         self._before = {}
 
     def _handle(self, number: int, frame: object) -> None:
-        if self._received is signal.SIGINT and number == signal.SIGINT:
+        if self._received is None:
+            self._received, self._received_s = signal.Signals(number), time.monotonic()
+            if self._at_once:
+                self.check()
+        elif number == signal.SIGINT and time.monotonic() - self._received_s >= REPEAT_S:
             raise KeyboardInterrupt
-        self._received = signal.Signals(number)
+
+    @contextmanager
+    def at_once(self) -> Iterator[None]:
+        """Inside, a signal raises Interrupted where it finds the thread: for long work that nobody else waits for."""
+        self._at_once, told_before = True, sys.unraisablehook
+        # Raised inside a callback of C code it is lost, with a complaint; then the next `check` raises it.
+        sys.unraisablehook = lambda told: None if isinstance(told.exc_value, Interrupted) else told_before(told)
+        try:
+            self.check()
+            yield
+        finally:
+            self._at_once, sys.unraisablehook = False, told_before
 
     def check(self) -> None:
         """Raises Interrupted if a signal has come."""

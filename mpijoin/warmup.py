@@ -7,57 +7,71 @@ this, N ranks of a first run would all compile the same code at once.
 from __future__ import annotations
 
 import fcntl
-import hashlib
-import os
-import tempfile
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Callable
+from typing import IO, Callable
 
-import llvmlite
-import numba
 import numpy as np
 import pyarrow as pa
 
-import mpijoin
+from mpijoin.compiled import cache_folder
 from mpijoin.config.job import Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.data.batch import read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
+from mpijoin.join.gather import certify, gather_blobs, gather_words
+from mpijoin.join.insert import Fresh
+from mpijoin.join.state import ROW, SIZE
+from mpijoin.join.window_join import WindowJoin
+
+LOCK_S = 120.0  # longer than one process compiles, also on a busy machine
+LOCK_STEP_S = 0.05
 
 
-def warm_up(role: str) -> float:
-    """Makes the kernels of a role ("master", "slave" or "collector") ready; returns the seconds it took."""
-    tasks = {"master": _read_and_scatter, "slave": _join, "collector": lambda: None}
-    return compiled_once(role, tasks[role])
+def warm_up(role: str, number: int = 0) -> float:
+    """Makes the kernels of a role ("master", "slave" or "collector") ready; returns the seconds it took.
+
+    Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start.
+    """
+    tasks = {"master": [_read_and_scatter], "slave": [_insert, _probe_and_expire], "collector": []}[role]
+    ordered = tasks[::-1] if number % 2 else tasks
+    return sum(compiled_once(task.__name__.strip("_"), task) for task in ordered)
 
 
 def compiled_once(name: str, compile_all: Callable[[], None]) -> float:
     """Runs `compile_all`, alone on this machine if that has never been done; returns the seconds it took.
 
-    `name` tells one set of kernels from another. A stamp in the temporary directory remembers that the cache is warm; where
-    it is wrong (the cache was removed), ranks compile side by side: slower, not wrong.
+    `name` tells one set of kernels from another. A stamp in the cache folder remembers that it is there; where the folder
+    cannot be written, ranks compile side by side: slower, not wrong.
     """
     start = time.perf_counter()
-    folder = Path(tempfile.gettempdir()) / f"mpijoin-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    stamp = folder / f"{name}-{_fingerprint()}"
-    if stamp.exists():
+    folder = cache_folder()
+    stamp = folder / f"{name}.done"
+    with ExitStack() as held:
+        if not stamp.exists():
+            _lock(folder / f"{name}.lock", held)
         compile_all()
-        return time.perf_counter() - start
-    with open(folder / f"{name}.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        compile_all()
+    with suppress(OSError):
         stamp.touch()
     return time.perf_counter() - start
 
 
-def _fingerprint() -> str:
-    """Changes with anything that makes cached code useless: the sources, the compiler, the processor, the cache's place."""
-    root = Path(mpijoin.__file__).parent
-    sources = sorted((str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in root.rglob("*.py"))
-    facts = (sources, numba.__version__, llvmlite.__version__, llvmlite.binding.get_host_cpu_name(), numba.config.CACHE_DIR)
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+def _lock(path: Path, held: ExitStack) -> None:
+    """Waits, at most for LOCK_S, until no other process has the lock; it is this one's as long as `held` is open."""
+    with suppress(OSError):
+        file = held.enter_context(open(path, "w"))
+        deadline_s = time.monotonic() + LOCK_S
+        while not _locked(file) and time.monotonic() < deadline_s:
+            time.sleep(LOCK_STEP_S)
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _tiny_stream(name: str) -> StreamSchema:
@@ -87,28 +101,38 @@ def _read_and_scatter() -> None:
     open_source(synthetic, 0, JoinSchema(integers, integers, "ns"), lambda table: None).read(2)
 
 
-def _join() -> None:
-    from mpijoin.join.gather import certify, gather_blobs, gather_words
-    from mpijoin.join.insert import Fresh
-    from mpijoin.join.state import ROW, SIZE
-    from mpijoin.join.window_join import WindowJoin
-
+def _one_tuple() -> tuple[RecordLayout, np.ndarray, Fresh]:
+    """Layout, payload bytes and rows of a message of one tuple of `_tiny_stream`."""
     layout = RecordLayout(_tiny_stream("left"))
     record, size, blob = layout.pack([pa.array(["a"]), pa.array(["x"])])
     tuples = np.zeros((1, SIZE + 1 + layout.record_words), np.int64)
     tuples[0, SIZE], tuples[:, SIZE + 1 :] = size[0], record
-    operator = WindowJoin(1, 1 << 20, 4096, 64, [(layout.record_words, True, 1)] * 2, 16)
-    groups, bounds = np.zeros(1, np.int64), np.array([[0, 1]])
+    return layout, size, Fresh(read_only(tuples), read_only(blob))
+
+
+def _new_operator(layout: RecordLayout) -> WindowJoin:
+    return WindowJoin(1, 1 << 20, 4096, 64, [(layout.record_words, True, 1)] * 2, 16)
+
+
+def _insert() -> None:
+    layout, _, fresh = _one_tuple()
+    operator = _new_operator(layout)
     for stream in range(2):
-        operator.insert(groups, stream, Fresh(read_only(tuples), read_only(blob)), bounds)
+        operator.insert(np.zeros(1, np.int64), stream, fresh, np.array([[0, 1]]))
+
+
+def _probe_and_expire() -> None:
+    """Of no groups: what is compiled depends on types alone."""
+    layout, size, _ = _one_tuple()
+    operator, groups = _new_operator(layout), np.zeros(0, np.int64)
     operator.probe(groups, 1 << 20)
     operator.keep_equal_keys(layout)
     results = operator.results()
     certify(operator.state.words, *results)
-    gather_words(operator.state.words, results.left, ROW, np.empty((len(results.left), 1), np.int64))
-    stored = np.empty((len(results.left), layout.record_words), np.int64)
+    gather_words(operator.state.words, results.left, ROW, np.empty((0, 1), np.int64))
+    stored = np.empty((0, layout.record_words), np.int64)
     gather_words(operator.state.words, results.left, SIZE + 1, stored)
-    octets = np.empty(int(size.sum()), np.uint8)
-    gather_blobs(operator.state, results.left, np.zeros(1, np.int64), octets)
-    layout.unpack(stored, size, octets)
+    octets = np.empty(0, np.uint8)
+    gather_blobs(operator.state, results.left, np.zeros(0, np.int64), octets)
+    layout.unpack(stored, size[:0], octets)
     operator.expire(groups, (10, 10))

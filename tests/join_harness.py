@@ -123,6 +123,10 @@ class Harness:
         self.probe(groups, budget)
         self.operator.expire(groups, watermarks)
 
+    def started(self):
+        """The groups that have a directory here."""
+        return np.flatnonzero(self.state.groups[:, st.BUCKETS]).tolist()
+
     def read(self, stream, slot):
         return read_tuple(self.state, self.streams[stream], slot)
 

@@ -79,12 +79,26 @@ def _parse_slow(value: Any) -> dict[int, float]:
     return {int(rank): float(share) for rank, share in value.items()}
 
 
+def _parse_fail(value: Any) -> dict[int, int]:
+    wanted = "a table of rank = epoch, such as {2 = 5}"
+    if not isinstance(value, dict):
+        raise ValueError(f"got {show(value)}, wanted {wanted}")
+    for rank, epoch in value.items():
+        if not str(rank).isdecimal() or not str(rank).isascii() or not is_integer(epoch):
+            raise ValueError(f"got {show(rank)} = {show(epoch)}, wanted {wanted}")
+    return {int(rank): epoch for rank, epoch in value.items()}
+
+
 def _write_list(names: tuple[str, ...]) -> str:
     return "[" + ", ".join(map(quote, names)) + "]"
 
 
 def _write_slow(slow: Any) -> str:
     return "{" + ", ".join(f"{rank} = {float(share)!r}" for rank, share in sorted(slow.items())) + "}"
+
+
+def _write_fail(fail: Any) -> str:
+    return "{" + ", ".join(f"{rank} = {epoch}" for rank, epoch in sorted(fail.items())) + "}"
 
 
 def quote(text: str) -> str:
@@ -121,6 +135,7 @@ KEY = Kind(_parse_key, lambda names: quote(names[0]) if len(names) == 1 else _wr
 ALL_OR_NAMES = _or_word(NAMES, {"all": None})
 SPEED = Kind(_parse_speed, lambda speed: quote(speed) if isinstance(speed, str) else repr(float(speed)))
 SLOW = Kind(_parse_slow, _write_slow)
+FAIL = Kind(_parse_fail, _write_fail)
 
 TIME_UNITS = ("s", "ms", "us", "ns")
 POLICIES = ("none",)
@@ -188,6 +203,7 @@ SECTIONS = {
         (
             Field("slow", "slow", SLOW),
             Field("hash_bits", "hash_bits", INTEGER, 1, 64),
+            Field("fail", "fail", FAIL),
         ),
     ),
 }

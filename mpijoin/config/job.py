@@ -99,6 +99,7 @@ class Inject:
 
     slow: Mapping[int, float] = field(default_factory=dict)  # rank -> share of its speed, 0 < share <= 1
     hash_bits: int = 64  # key hashes keep this many bits: few of them force collisions
+    fail: Mapping[int, int] = field(default_factory=dict)  # rank -> first epoch whose message makes it raise an error
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ def job_faults(job: Job) -> list[Fault]:
         faults += _bound_faults(section, getattr(job, section), fields)
     faults += _run_faults(job)
     faults += _output_faults(job)
-    faults += _slow_faults(job)
+    faults += _inject_faults(job)
     return faults
 
 
@@ -124,9 +124,12 @@ def _output_faults(job: Job) -> Iterator[Fault]:
             yield fault("output", "columns", 'got an empty list, wanted column names or "all"')
 
 
-def _slow_faults(job: Job) -> Iterator[Fault]:
+def _inject_faults(job: Job) -> Iterator[Fault]:
     for rank, share in job.inject.slow.items():
         if rank < 1:
             yield fault("inject", "slow", f"got rank {rank}, wanted a slave: 1 or more")
         if not 0 < share <= 1:
             yield fault("inject", "slow", f"got {share} for rank {rank}, wanted more than 0 and at most 1")
+    for rank, epoch in job.inject.fail.items():
+        if epoch < 0:
+            yield fault("inject", "fail", f"got epoch {epoch} for rank {rank}, wanted 0 or more")

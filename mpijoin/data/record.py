@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from pyarrow import types
 
+from mpijoin.compiled import compiled
 from mpijoin.data.arrow import (
     NO_BYTES,
     byte_array,
@@ -64,7 +64,7 @@ class Field(NamedTuple):
         return np.dtype("i8") if self.is_key else item_dtype(width_bytes(self.kind))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _put_bytes(offsets, data, length, at, blob):
     """Copies value i, length[i] bytes of it (none if negative), to blob[at[i]:] and moves at[i] behind it."""
     for index in range(len(at)):
@@ -74,7 +74,7 @@ def _put_bytes(offsets, data, length, at, blob):
         at[index] = target + max(length[index], 0)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _get_bytes(blob, length, at, offsets, data):
     """Copies length[i] bytes from blob[at[i]:] to data[offsets[i]:] and moves at[i] behind them."""
     for index in range(len(at)):
@@ -82,29 +82,6 @@ def _get_bytes(blob, length, at, offsets, data):
         for offset in range(length[index]):
             data[start + offset] = blob[source + offset]
         at[index] = source + max(length[index], 0)
-
-
-@njit(cache=True, nogil=True)
-def same_key(left, left_blob, left_at, right, right_blob, right_at, key_words, key_fixed_words, key_count_var):
-    """Whether two tuples' keys are equal: each given by its record, int64[words], a blob and where its own part starts."""
-    for word in range(key_words):
-        if left[word] != right[word]:
-            return False
-    octets = key_blob_bytes(left, key_fixed_words, key_count_var)
-    for offset in range(octets):
-        if left_blob[left_at + offset] != right_blob[right_at + offset]:
-            return False
-    return True
-
-
-@njit(cache=True, nogil=True)
-def key_blob_bytes(record, key_fixed_words, key_count_var):
-    """Bytes at the front of a tuple's blob that belong to its key; record int64[words]."""
-    octets = 0
-    for column in range(key_count_var):
-        word = record[key_fixed_words + column // 2]
-        octets += (word >> (32 * (column % 2))) & 0x7FFFFFFF
-    return octets
 
 
 def key_word(array: pa.Array) -> np.ndarray:

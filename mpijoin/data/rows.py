@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from mpijoin.compiled import compiled
 from mpijoin.data.batch import Batch, read_only
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _gather_blobs(blob, starts, size, out):
     """Copies size[i] bytes from blob[starts[i]:], one tuple after the other, to out."""
     at = 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from mpijoin.compiled import compiled
 from mpijoin.join.state import (
     ADDRESS,
     BLOB_FIRST,
@@ -42,7 +42,7 @@ from mpijoin.join.state import (
 )
 
 # Kernels allocate nothing, so they need no reference counts: counting cost two thirds of the time (an atomic per array touched).
-kernel = njit(cache=True, nogil=True, _nrt=False, forceinline=True)
+kernel = compiled(_nrt=False, forceinline=True)
 
 
 @kernel

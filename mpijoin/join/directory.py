@@ -236,6 +236,13 @@ def can_separate(s, bucket):
 
 
 @kernel
+def note_first(s, group, stream, bucket):
+    """Keeps EXPIRES_FROM true of a bucket whose first block is new: it may end earlier than any first block before."""
+    first = s.buckets[bucket, stream * STREAM_WORDS + FIRST_TIME_MAX]
+    s.groups[group, EXPIRES_FROM + stream] = min(first, s.groups[group, EXPIRES_FROM + stream])
+
+
+@kernel
 def split_bucket(s, group, bucket):
     """Splits a bucket, of which `within_limits` is true, by the next bit of its tuples' hashes; False if it cannot be."""
     groups, depth, prefix = s.groups, local_depth(s, bucket), prefix_of(s, bucket)
@@ -245,6 +252,8 @@ def split_bucket(s, group, bucket):
     high = take_bucket(s, depth + 1, prefix | 1 << depth)
     for stream in range(2):
         divide_chain(s, group, bucket, stream, low, high, depth)
+        note_first(s, group, stream, low)
+        note_first(s, group, stream, high)
     for entry in range(prefix, 1 << groups[group, DEPTH], 1 << depth):
         s.directory[groups[group, DIRECTORY] + entry] = high if entry >> depth & 1 else low
     return_bucket(s, bucket)
@@ -287,6 +296,7 @@ def merge_buckets(s, group, bucket, buddy):
     merged = take_bucket(s, depth, prefix)
     for stream in range(2):
         interleave_chains(s, group, bucket, buddy, stream, merged)
+        note_first(s, group, stream, merged)
     for entry in range(prefix, 1 << groups[group, DEPTH], 1 << depth):
         s.directory[groups[group, DIRECTORY] + entry] = merged
     return_bucket(s, bucket)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijoin.join.blocks import copy_blob, kernel
-from mpijoin.join.state import ADDRESS, NEXT, PAGE_WORDS, ROW, SIZE
+from mpijoin.join.state import ADDRESS, HAS_BLOB, NEXT, PAGE_WORDS, ROW, SIZE
 from mpijoin.partitioning.hashing import pair_hash
 
 
@@ -34,16 +34,18 @@ def gather_blobs(s, slots, starts, out):
 
 
 @kernel
-def keep_equal_keys(s, out, count, record, key_words, fixed_words, variable):
+def keep_equal_keys(s, out, count, key_words, fixed_words, variable):
     """Keeps those of the first `count` results whose key bytes are equal, in their order; returns how many they are.
 
-    Where the key is but a hash, equal hashes may belong to different keys. out: int64[2, capacity] slot ids · record: the
-    word of a tuple at which its record begins · key_words: leading record words of the key, of which `fixed_words` are
-    values; lengths of `variable` columns, whose bytes lead the blob, follow two to a word.
+    Where the key is but a hash, equal hashes may belong to different keys. out: int64[2, capacity] slot ids · key_words:
+    leading record words of the key, of which `fixed_words` are values; lengths of `variable` columns, whose bytes lead the
+    blob, follow two to a word.
     """
     words, kept = s.words, 0
+    # Payload may give a blob, and with it a record that begins later, to one of the streams only.
+    left_record, right_record = ADDRESS + 2 * s.layout[0, HAS_BLOB], ADDRESS + 2 * s.layout[1, HAS_BLOB]
     for i in range(count):
-        left, right = out[0, i] + record, out[1, i] + record
+        left, right = out[0, i] + left_record, out[1, i] + right_record
         equal, octets = True, 0
         for word in range(key_words):
             equal &= words[left + word] == words[right + word]

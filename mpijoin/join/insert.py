@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpijoin.join.blocks import append_blob, free_pages, kernel, note_tuples, open_block, slot_id, tags_of
-from mpijoin.join.directory import bucket_bytes, local_depth, split_bucket, within_limits
+from mpijoin.join.directory import bucket_bytes, local_depth, note_first, split_bucket, within_limits
 from mpijoin.join.simd import prefetch
 from mpijoin.join.state import (
     ADDRESS,
@@ -15,8 +15,6 @@ from mpijoin.join.state import (
     DEPTH,
     DIRECTORY,
     DIRECTORY_DEPTH_MAX,
-    EXPIRES_FROM,
-    FIRST_TIME_MAX,
     FRESH,
     FRESH_PAGE,
     FRESH_SLOT,
@@ -218,8 +216,7 @@ def append_bucket(s, stream, group, bucket, place, count, low, fresh, scratch):
         if s.buckets[bucket, stream * STREAM_WORDS + FRESH_PAGE] == NONE:
             s.buckets[bucket, stream * STREAM_WORDS + FRESH_PAGE] = page
         place += part
-    first = s.buckets[bucket, stream * STREAM_WORDS + FIRST_TIME_MAX]
-    s.groups[group, EXPIRES_FROM + stream] = min(first, s.groups[group, EXPIRES_FROM + stream])
+    note_first(s, group, stream, bucket)
 
 
 @kernel

@@ -6,12 +6,13 @@ import mmap
 
 import numpy as np
 
-from mpijoin.join.simd import LANES
+from mpijoin.join.simd import LINE_TAGS
 from mpijoin.join.state import (
     BUCKET_WORDS,
-    CANDIDATES,
+    CHAINS,
     COUNTERS,
     ENTRIES_PER_BUCKET_MAX,
+    FETCHED_BUCKETS,
     FREE_BUCKET,
     FREE_PAGE,
     FREE_REGIONS,
@@ -42,8 +43,8 @@ def tuple_words(record_words: int, has_blob: bool) -> int:
 
 
 def tag_words(slots: int) -> int:
-    """Words of the tags of so many slots: whole cache lines, since they are read 32 at a time."""
-    return -(-slots // LANES) * LANES // 4
+    """Words of the tags of so many slots: whole cache lines, since they are read by lines."""
+    return -(-slots // LINE_TAGS) * LINE_TAGS // 4
 
 
 def slots_in(page_words: int, words: int) -> int:
@@ -104,5 +105,5 @@ def new_state(
         directory=reserve_words(2 * ENTRIES_PER_BUCKET_MAX * buckets),
         layout=np.stack([stream_layout(page_words, width, *s[1:]) for width, s in zip(widths, streams)]),
         counters=counters,
-        candidates=np.zeros((2, CANDIDATES), np.int64),
+        candidates=np.zeros(CHAINS + FETCHED_BUCKETS, np.int64),
     )

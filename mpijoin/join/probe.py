@@ -1,25 +1,33 @@
 """Kernels of the block-nested-loop join: every fresh tuple against every block of the opposite chain (WSJ, section IV-D).
 
-Left's fresh tuples meet right's old ones, then right's fresh tuples meet all of left's: no pair twice, none lost. The
-join stops between two candidate slots when its budget is spent or the result buffer is full, and goes on from its cursor.
+In each group left's fresh tuples meet right's old ones, then right's fresh tuples meet all of left's: no pair twice, none
+lost. Tags are compared first, and the masks of candidates kept; then the candidates' keys and times are looked at. Neither
+loop branches on the data, which a processor could not predict, and between the two there is time to fetch the tuples.
 """
 
 from __future__ import annotations
 
 from mpijoin.join.blocks import kernel, slot_id, tags_of
-from mpijoin.join.simd import LANES, lowest_bit, match_tags
+from mpijoin.join.simd import LANES, LINE_TAGS, lowest_bit, match_tags, prefetch, unsigned
 from mpijoin.join.state import (
     BUDGET,
     CANDIDATES,
+    CANDIDATES_AHEAD,
+    CANDIDATE_WORDS,
+    CHAINS,
     COMPARED,
     COMPARISONS,
     COUNT,
     DONE,
+    FETCHED_BUCKETS,
     FIRST,
     FRESH,
     FRESH_PAGE,
     FRESH_SLOT,
+    HEAD_WORDS,
     KEY,
+    MASK,
+    MINE,
     NEXT,
     NEXT_FRESH,
     NONE,
@@ -28,6 +36,7 @@ from mpijoin.join.state import (
     RESULTS,
     SPENT,
     STREAM_WORDS,
+    THEIRS,
     TIME,
     TIME_MAX,
     TIME_MAX_VALUE,
@@ -38,12 +47,15 @@ from mpijoin.join.state import (
     WINDOW,
 )
 
-# The cursor: where a probe that stopped goes on. PHASE 0: left's fresh tuples, 1: right's.
-GROUP_INDEX, PHASE, FRESH_AT, FRESH_FROM, FRESH_NEXT, OPPOSITE_AT, OPPOSITE_FROM, CURSOR_WORDS = range(8)
+# The cursor: where a probe that stopped goes on. PHASE 0: left's fresh tuples, 1: right's. BUCKET: NONE between phases.
+# FOUND words of candidates are filled, those before CONFIRMED are done with; AHEAD buckets from BUCKET on were asked for.
+(
+    GROUP_INDEX, PHASE, BUCKET, FRESH_AT, FRESH_FROM, OPPOSITE_AT, OPPOSITE_FROM, FOUND, CONFIRMED, AHEAD, CURSOR_WORDS,
+) = range(11)  # fmt: skip
 
-PANEL = 8 * LANES  # slots whose tags (512 bytes) stay in the innermost cache while a block's fresh tuples pass over them
-SLOT_BITS = 32
-SLOT_MASK = (1 << SLOT_BITS) - 1
+PANEL = 64 * LANES  # slots whose tags (8 KiB) stay in the innermost cache while a block's fresh tuples pass over them
+AHEAD_WORDS = CANDIDATES_AHEAD * CANDIDATE_WORDS
+FETCHED_BLOCKS = 8  # per chain; of FETCHED_BUCKETS, a small part of the second-level cache
 
 
 @kernel
@@ -56,56 +68,118 @@ def saturating_add(a, b):
     return a + b
 
 
+def start_probe(cursor):
+    """Sets a cursor before the first group."""
+    cursor[:] = 0
+    cursor[GROUP_INDEX], cursor[PHASE] = -1, 1
+    for column in (BUCKET, FRESH_AT, OPPOSITE_AT):
+        cursor[column] = NONE
+
+
 @kernel
 def probe_groups(s, groups, cursor, budget, out):
-    """Joins the fresh tuples of the groups. groups: int64[m] · budget: comparisons before it returns BUDGET · out:
+    """Joins the fresh tuples of the groups. groups: int64[m] · budget: comparisons after which it returns BUDGET · out:
     int64[2, capacity], left and right slot ids of results; counters[OUT_COUNT] of them are filled.
 
     Returns DONE, BUDGET or OUT_FULL; after the latter two it is called again with the same arguments, the cursor as left.
     """
     s.counters[SPENT] = 0
-    while cursor[GROUP_INDEX] < len(groups):
-        group = groups[cursor[GROUP_INDEX]]
-        bucket = s.groups[group, FRESH]
-        while bucket != NONE:
-            results = s.counters[OUT_COUNT]
-            compared = s.counters[COMPARED]
-            status = probe_bucket(s, bucket, cursor, budget, out)
-            s.groups[group, RESULTS] += s.counters[OUT_COUNT] - results
-            s.groups[group, COMPARISONS] += s.counters[COMPARED] - compared
-            if status != DONE:
-                return status
-            s.groups[group, FRESH] = s.buckets[bucket, NEXT_FRESH]
-            s.buckets[bucket, NEXT_FRESH] = UNLISTED
-            bucket = s.groups[group, FRESH]
+    status = DONE
+    while True:
+        if confirm(s, groups, cursor, out) == OUT_FULL:
+            return OUT_FULL
+        if status == BUDGET:
+            return BUDGET
+        if cursor[BUCKET] == NONE and not next_phase(s, groups, cursor):
+            return DONE
+        status = scan_buckets(s, groups[cursor[GROUP_INDEX]], cursor, budget)
+
+
+@kernel
+def next_phase(s, groups, cursor):
+    """Goes on to right's fresh tuples of the group, then to the next group that has fresh tuples; False if there is none."""
+    cursor[PHASE] = 1 - cursor[PHASE]
+    if cursor[PHASE] == 0:
         cursor[GROUP_INDEX] += 1
+        while cursor[GROUP_INDEX] < len(groups) and s.groups[groups[cursor[GROUP_INDEX]], FRESH] == NONE:
+            cursor[GROUP_INDEX] += 1
+        if cursor[GROUP_INDEX] == len(groups):
+            return False
+    cursor[BUCKET] = s.groups[groups[cursor[GROUP_INDEX]], FRESH]
+    return True
+
+
+@kernel
+def scan_buckets(s, group, cursor, budget):
+    """Collects the candidates of the phase's fresh tuples, bucket by bucket; OUT_FULL: `candidates` has no room."""
+    stream = cursor[PHASE]
+    compared, status = s.counters[COMPARED], DONE
+    while cursor[BUCKET] != NONE and status == DONE:
+        bucket = cursor[BUCKET]
+        if cursor[AHEAD] == 0:
+            cursor[AHEAD] = fetch_buckets(s, bucket, stream)
+        status = scan_bucket(s, bucket, cursor, budget)
+        if status == DONE:
+            following = s.buckets[bucket, NEXT_FRESH]
+            s.buckets[bucket, stream * STREAM_WORDS + FRESH_PAGE] = NONE
+            s.buckets[bucket, stream * STREAM_WORDS + FRESH_SLOT] = 0
+            if stream == 1:
+                s.buckets[bucket, NEXT_FRESH] = UNLISTED
+                s.groups[group, FRESH] = following
+            cursor[BUCKET] = following
+            cursor[AHEAD] -= 1
+    s.groups[group, COMPARISONS] += s.counters[COMPARED] - compared
+    return status
+
+
+@kernel
+def fetch_buckets(s, bucket, stream):
+    """Asks for the heads and tags that the next buckets' fresh tuples will be compared with; returns how many buckets.
+
+    All chains are followed in step, so that the cache misses of many overlap: those of one are a chain themselves.
+    """
+    chains, base = s.candidates, (1 - stream) * STREAM_WORDS
+    count = 0
+    while bucket != NONE and count < FETCHED_BUCKETS:
+        page = NONE
+        if s.buckets[bucket, stream * STREAM_WORDS + FRESH_PAGE] != NONE:
+            page = s.buckets[bucket, base + FIRST]
+        chains[CHAINS + count] = page
+        prefetch(s.heads, max(page, 0) * HEAD_WORDS)
+        bucket = s.buckets[bucket, NEXT_FRESH]
+        count += 1
+    for _ in range(FETCHED_BLOCKS):
+        for i in range(count):
+            page = chains[CHAINS + i]
+            if page != NONE:
+                tags = tags_of(s, page)
+                for slot in range(0, max(s.heads[page, COUNT], LANES), LINE_TAGS):
+                    prefetch(s.halves, tags + slot)
+                following = s.heads[page, NEXT]
+                chains[CHAINS + i] = following
+                prefetch(s.heads, max(following, 0) * HEAD_WORDS)
+    return count
+
+
+@kernel
+def scan_bucket(s, bucket, cursor, budget):
+    stream = cursor[PHASE]
+    base = stream * STREAM_WORDS
+    if cursor[FRESH_AT] == NONE:
+        cursor[FRESH_AT] = s.buckets[bucket, base + FRESH_PAGE]
+        cursor[FRESH_FROM] = s.buckets[bucket, base + FRESH_SLOT]
+    while cursor[FRESH_AT] != NONE:
+        status = scan_block(s, bucket, stream, cursor, budget)
+        if status != DONE:
+            return status
+        cursor[FRESH_AT] = s.heads[cursor[FRESH_AT], NEXT]
+        cursor[FRESH_FROM] = 0
     return DONE
 
 
 @kernel
-def probe_bucket(s, bucket, cursor, budget, out):
-    while cursor[PHASE] < 2:
-        stream = cursor[PHASE]
-        base = stream * STREAM_WORDS
-        if cursor[FRESH_AT] == NONE:
-            cursor[FRESH_AT] = s.buckets[bucket, base + FRESH_PAGE]
-            cursor[FRESH_FROM] = s.buckets[bucket, base + FRESH_SLOT]
-        while cursor[FRESH_AT] != NONE:
-            status = probe_block(s, bucket, stream, cursor, budget, out)
-            if status != DONE:
-                return status
-            cursor[FRESH_AT] = s.heads[cursor[FRESH_AT], NEXT]
-            cursor[FRESH_FROM] = 0
-        s.buckets[bucket, base + FRESH_PAGE] = NONE
-        s.buckets[bucket, base + FRESH_SLOT] = 0
-        cursor[PHASE] += 1
-    cursor[PHASE] = 0
-    return DONE
-
-
-@kernel
-def probe_block(s, bucket, stream, cursor, budget, out):
-    """Joins the fresh tuples of one block (from slot FRESH_FROM on) with the opposite chain, block by block."""
+def scan_block(s, bucket, stream, cursor, budget):
+    """Compares the fresh tuples of one block (from slot FRESH_FROM on) with the opposite chain, block by block."""
     opposite = 1 - stream
     buckets, base = s.buckets, opposite * STREAM_WORDS
     fresh_page = cursor[FRESH_AT]
@@ -119,7 +193,7 @@ def probe_block(s, bucket, stream, cursor, budget, out):
         at_mark = page == buckets[bucket, base + FRESH_PAGE]
         end = buckets[bucket, base + FRESH_SLOT] if at_mark else s.heads[page, COUNT]
         if s.heads[page, TIME_MAX] >= earliest and s.heads[page, TIME_MIN] <= latest:
-            status = probe_pair(s, bucket, stream, end, cursor, budget, out)
+            status = scan_pair(s, bucket, stream, end, cursor, budget)
             if status != DONE:
                 return status
         cursor[OPPOSITE_AT] = NONE if at_mark else s.heads[page, NEXT]
@@ -134,90 +208,105 @@ def first_fresh_slot(s, bucket, stream, page):
 
 
 @kernel
-def probe_pair(s, bucket, stream, end, cursor, budget, out):
-    """Joins fresh tuples of block FRESH_AT with slots 0..end of block OPPOSITE_AT, from the cursor on, panel by panel.
-
-    First the tags of a panel are compared and the masks of candidates kept, then the candidates' keys and times are looked
-    at. Neither loop branches on the data, which a processor could not predict: that halves the time per result.
-    """
-    first = first_fresh_slot(s, bucket, stream, cursor[FRESH_AT])
+def scan_pair(s, bucket, stream, end, cursor, budget):
+    """Compares fresh tuples of block FRESH_AT with slots 0..end of block OPPOSITE_AT, from the cursor on, panel by panel."""
     fresh_end = s.heads[cursor[FRESH_AT], COUNT]
     while cursor[OPPOSITE_FROM] < end:
-        if s.counters[SPENT] >= budget:
-            return BUDGET
-        panel = cursor[OPPOSITE_FROM] & -PANEL
-        panel_end = min(end, panel + PANEL)
+        panel_end = min(end, cursor[OPPOSITE_FROM] + PANEL)
+        panel = panel_end - cursor[OPPOSITE_FROM]
+        masks = (panel + LANES - 1) // LANES
         while cursor[FRESH_FROM] < fresh_end:
-            found = compare_tags(s, stream, panel, panel_end, fresh_end, cursor)
-            if confirm(s, stream, found, cursor, out) == OUT_FULL:
+            rows, room = fresh_end - cursor[FRESH_FROM], CANDIDATES - cursor[FOUND] // CANDIDATE_WORDS
+            if rows * masks > room:
+                rows = room // masks
+            if rows == 0:
                 return OUT_FULL
-            cursor[FRESH_FROM] = cursor[FRESH_NEXT]
-            cursor[OPPOSITE_FROM] = panel
-        compared = (fresh_end - first) * (panel_end - panel)
-        s.counters[COMPARED] += compared
-        s.counters[SPENT] += compared
-        cursor[FRESH_FROM] = first
+            if s.counters[SPENT] >= budget:
+                return BUDGET
+            compare_tags(s, stream, panel_end, rows, cursor)
+            s.counters[COMPARED] += rows * panel
+            s.counters[SPENT] += rows * panel
+            cursor[FRESH_FROM] += rows
+        cursor[FRESH_FROM] = first_fresh_slot(s, bucket, stream, cursor[FRESH_AT])
         cursor[OPPOSITE_FROM] = panel_end
     cursor[OPPOSITE_FROM] = 0
     return DONE
 
 
 @kernel
-def compare_tags(s, stream, panel, panel_end, fresh_end, cursor):
-    """Compares tags of fresh tuples with those of the panel while `candidates` has room; returns how many masks are in it.
-
-    Starts at fresh slot FRESH_FROM, of which only slots from OPPOSITE_FROM on are wanted, and sets FRESH_NEXT.
-    """
-    halves, candidates = s.halves, s.candidates
-    fresh_tags, tags = tags_of(s, cursor[FRESH_AT]), tags_of(s, cursor[OPPOSITE_AT])
-    found, fresh = 0, cursor[FRESH_FROM]
-    skipped = cursor[OPPOSITE_FROM]
-    last = panel + ((panel_end - 1 - panel) & -LANES)
-    tail = (1 << (panel_end - last)) - 1
-    while fresh < fresh_end and found <= CANDIDATES - PANEL // LANES:
-        tag = halves[fresh_tags + fresh]
-        start = skipped & -LANES
-        keep = -1 << (skipped - start)
-        for chunk in range(start, last, LANES):
-            mask = match_tags(halves, tags + chunk, tag) & keep
-            candidates[0, found] = mask
-            candidates[1, found] = fresh << SLOT_BITS | chunk
-            found += mask != 0
-            keep = -1
-        mask = match_tags(halves, tags + last, tag) & tail & keep
-        candidates[0, found] = mask
-        candidates[1, found] = fresh << SLOT_BITS | last
-        found += mask != 0
-        fresh += 1
-        skipped = panel
-    cursor[FRESH_NEXT] = fresh
-    return found
+def low_bits(count):
+    """A mask of the lowest `count` bits, 1 to 64."""
+    return (1 << count) - 1 if count < LANES else -1
 
 
 @kernel
-def confirm(s, stream, found, cursor, out):
+def compare_tags(s, stream, panel_end, rows, cursor):
+    """Compares the tags of `rows` fresh tuples with those of a panel; `candidates` has room for all their masks."""
+    halves, candidates = s.halves, s.candidates
+    fresh, panel, found = cursor[FRESH_FROM], cursor[OPPOSITE_FROM], cursor[FOUND]
+    fresh_tags, tags = tags_of(s, cursor[FRESH_AT]), tags_of(s, cursor[OPPOSITE_AT])
+    mine, mine_words = slot_id(s, stream, cursor[FRESH_AT], fresh), s.layout[stream, TUPLE_WORDS]
+    theirs, chunk_words = slot_id(s, 1 - stream, cursor[OPPOSITE_AT], panel), s.layout[1 - stream, TUPLE_WORDS] * LANES
+    last = panel + ((panel_end - 1 - panel) & -LANES)
+    again = LINE_TAGS if 0 < last and panel_end - last <= LINE_TAGS else 0  # a line compared before, rather than one beyond
+    tail = low_bits(panel_end - last + again) & -1 << again
+    last_theirs = slot_id(s, 1 - stream, cursor[OPPOSITE_AT], last - again)
+    for row in range(fresh, fresh + rows):
+        tag = halves[unsigned(fresh_tags + row)]
+        base = theirs
+        for chunk in range(tags + panel, tags + last, LANES):
+            mask = match_tags(halves, chunk, tag)
+            candidates[unsigned(found + MASK)] = mask
+            candidates[unsigned(found + MINE)] = mine
+            candidates[unsigned(found + THEIRS)] = base
+            found += CANDIDATE_WORDS * (mask != 0)
+            base += chunk_words
+        mask = match_tags(halves, tags + last - again, tag) & tail
+        candidates[unsigned(found + MASK)] = mask
+        candidates[unsigned(found + MINE)] = mine
+        candidates[unsigned(found + THEIRS)] = last_theirs
+        found += CANDIDATE_WORDS * (mask != 0)
+        mine += mine_words
+    cursor[FOUND] = found
+
+
+@kernel
+def prefetch_candidate(s, at, theirs_words):
+    first = lowest_bit(s.candidates[unsigned(at + MASK)])
+    prefetch(s.words, s.candidates[unsigned(at + THEIRS)] + first * theirs_words)
+
+
+@kernel
+def confirm(s, groups, cursor, out):
     """Writes the candidates whose keys are equal and whose times lie in the windows to `out`; DONE or OUT_FULL."""
+    stream, at, end = cursor[PHASE], cursor[CONFIRMED], cursor[FOUND]
+    if at == end:
+        return DONE
     words, candidates = s.words, s.candidates
-    opposite = 1 - stream
-    before, after = -s.layout[opposite, WINDOW], s.layout[stream, WINDOW]
-    mine_at, mine_words = slot_id(s, stream, cursor[FRESH_AT], 0), s.layout[stream, TUPLE_WORDS]
-    theirs_at, theirs_words = slot_id(s, opposite, cursor[OPPOSITE_AT], 0), s.layout[opposite, TUPLE_WORDS]
-    count, capacity, at = s.counters[OUT_COUNT], out.shape[1], 0
-    while at < found:
-        mask, place = candidates[0, at], candidates[1, at]
-        fresh, slot = place >> SLOT_BITS, (place & SLOT_MASK) + lowest_bit(mask)
-        if count == capacity:
-            cursor[FRESH_FROM], cursor[OPPOSITE_FROM] = fresh, slot
-            s.counters[OUT_COUNT] = count
-            return OUT_FULL
-        mine, theirs = mine_at + fresh * mine_words, theirs_at + slot * theirs_words
-        out[stream, count] = mine
-        out[opposite, count] = theirs
-        time, other = words[mine + TIME], words[theirs + TIME]
+    before, after = -s.layout[1 - stream, WINDOW], s.layout[stream, WINDOW]
+    theirs_words = s.layout[1 - stream, TUPLE_WORDS]
+    results = count = s.counters[OUT_COUNT]
+    capacity = out.shape[1]
+    if at == 0:
+        for early in range(0, min(end, AHEAD_WORDS), CANDIDATE_WORDS):
+            prefetch_candidate(s, early, theirs_words)
+    while at < end and count < capacity:
+        prefetch_candidate(s, at + AHEAD_WORDS, theirs_words)
+        mask = candidates[unsigned(at + MASK)]
+        mine = candidates[unsigned(at + MINE)]
+        theirs = candidates[unsigned(at + THEIRS)] + lowest_bit(mask) * theirs_words
+        out[unsigned(stream), unsigned(count)] = mine
+        out[unsigned(1 - stream), unsigned(count)] = theirs
+        time, other = words[unsigned(mine + TIME)], words[unsigned(theirs + TIME)]
         within = (saturating_add(time, before) <= other) & (other <= saturating_add(time, after))
-        count += (words[mine + KEY] == words[theirs + KEY]) & within
+        count += (words[unsigned(mine + KEY)] == words[unsigned(theirs + KEY)]) & within
         mask &= mask - 1
-        candidates[0, at] = mask
-        at += mask == 0
+        candidates[unsigned(at + MASK)] = mask
+        at += CANDIDATE_WORDS * (mask == 0)
     s.counters[OUT_COUNT] = count
+    s.groups[groups[cursor[GROUP_INDEX]], RESULTS] += count - results
+    cursor[CONFIRMED] = at
+    if at < end:
+        return OUT_FULL
+    cursor[CONFIRMED] = cursor[FOUND] = 0
     return DONE

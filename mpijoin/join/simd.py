@@ -7,24 +7,30 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-LANES = 32  # tags compared at once: 32 of 16 bits fill one 64-byte cache line
+LINE_TAGS = 32  # tags of 16 bits in a cache line
+LANES = 2 * LINE_TAGS  # tags compared at once: their results fill a 64-bit mask
 
 
 def match_tags(tags, start, tag):
-    """Bit i of the result is set iff tags[start + i] == tag, for i in 0..31. tags: uint16[], start: int64, tag: uint16."""
+    """Bit i of the result is set iff tags[start + i] == tag, for i in 0..63. tags: uint16[], start: int64, tag: uint16."""
     mask = 0
     for lane in range(LANES):
         mask |= int(tags[start + lane] == tag) << lane
-    return mask
+    return mask - (mask >> (LANES - 1) << LANES)  # as an int64
 
 
 def lowest_bit(mask):
-    """Index of the lowest set bit of a mask that is not 0."""
-    return (int(mask) & -int(mask)).bit_length() - 1
+    """Index of the lowest set bit of a mask; of 0 it is 64."""
+    return (int(mask) & -int(mask)).bit_length() - 1 if mask else LANES
+
+
+def unsigned(index):
+    """An index known not to be negative, as a type for which no test for that is compiled."""
+    return index
 
 
 def prefetch(array, index):
-    """Asks for the cache line of array[index] before it is needed; no effect on results."""
+    """Asks for the cache line of array[index] before it is needed; no effect on results, whatever the index."""
 
 
 @intrinsic
@@ -37,8 +43,7 @@ def _match_tags(typing_context, tags, start, tag):
         one = builder.insert_element(ir.Constant(lanes, ir.Undefined), arguments[2], ir.Constant(ir.IntType(32), 0))
         broadcast = ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
         wanted = builder.shuffle_vector(one, ir.Constant(lanes, ir.Undefined), broadcast)
-        mask = builder.bitcast(builder.icmp_unsigned("==", found, wanted), ir.IntType(LANES))
-        return builder.zext(mask, ir.IntType(64))
+        return builder.bitcast(builder.icmp_unsigned("==", found, wanted), ir.IntType(LANES))
 
     return types.int64(tags, types.int64, types.uint16), build
 
@@ -46,9 +51,17 @@ def _match_tags(typing_context, tags, start, tag):
 @intrinsic
 def _lowest_bit(typing_context, mask):
     def build(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 1))
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
 
     return types.int64(types.int64), build
+
+
+@intrinsic
+def _unsigned(typing_context, index):
+    def build(context, builder, signature, arguments):
+        return arguments[0]
+
+    return types.uint64(types.int64), build
 
 
 @intrinsic
@@ -73,6 +86,11 @@ def _overload_match_tags(tags, start, tag):
 @overload(lowest_bit)
 def _overload_lowest_bit(mask):
     return lambda mask: _lowest_bit(mask)
+
+
+@overload(unsigned)
+def _overload_unsigned(index):
+    return lambda index: _unsigned(index)
 
 
 @overload(prefetch)

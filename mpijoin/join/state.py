@@ -21,12 +21,12 @@ import numpy as np
 NONE = -1  # no page, no bucket, no slot
 
 # Columns of `heads`, one row per page.
-NEXT, COUNT, TIME_MIN, TIME_MAX, BLOCK_ID, OWNER, BLOB_FIRST, BLOB_LAST = range(8)
+NEXT, COUNT, TIME_MIN, TIME_MAX, BLOCK_ID, OWNER, BLOB_FIRST, BLOB_LAST, HEAD_WORDS = range(9)
 
-# Columns of `buckets`, one row per mini-partition-group: seven words per stream, then two of its own.
-FIRST, LAST, COUNTED, BYTES, FRESH_PAGE, FRESH_SLOT, FIRST_TIME_MAX, STREAM_WORDS = range(8)
-NEXT_FRESH, SHAPE = 14, 15
-BUCKET_WORDS = 16
+# Columns of `buckets`, one row per mini-partition-group: per stream a cache line of seven words and one of the bucket's own.
+FIRST, LAST, COUNTED, BYTES, FRESH_PAGE, FRESH_SLOT, FIRST_TIME_MAX, NEXT_FRESH, STREAM_WORDS = range(9)
+SHAPE = STREAM_WORDS + NEXT_FRESH
+BUCKET_WORDS = 2 * STREAM_WORDS
 UNLISTED = -2  # NEXT_FRESH of a bucket that is not on its group's list of buckets with fresh tuples
 
 # Columns of `groups`, one row per partition: its directory, then statistics.
@@ -55,7 +55,12 @@ COUNTERS = FREE_REGIONS + 26
 # What a kernel returns.
 DONE, BUDGET, OUT_FULL, NEED_BLOCKS = range(4)
 
-CANDIDATES = 256  # masks that a probe collects before it looks at keys and times
+# A probe collects masks of candidates before it looks at keys and times: three words each, in a cache of 16 KB.
+MASK, MINE, THEIRS, CANDIDATE_WORDS = range(4)
+CANDIDATES = 640
+CANDIDATES_AHEAD = 32  # so many candidates before its turn, a tuple's cache line is asked for
+FETCHED_BUCKETS = 32  # whose chains are asked for together, from `candidates[CHAINS:]`
+CHAINS = (CANDIDATES + CANDIDATES_AHEAD) * CANDIDATE_WORDS
 
 TIME_MIN_VALUE = np.iinfo(np.int64).min
 TIME_MAX_VALUE = np.iinfo(np.int64).max
@@ -67,7 +72,7 @@ THETA_OFF = TIME_MAX_VALUE >> 2
 class JoinState(NamedTuple):
     """words: int64[], halves: uint16[] and octets: uint8[] are views of one memory, the pages. heads: int64[pages, 8] ·
     buckets: int64[n, 16] · groups: int64[partitions, 24] · directory: int64[], the regions of all groups · layout:
-    int64[2, 6] · counters: int64[] · candidates: int64[2, 256], a probe's scratch. Free pages are linked by NEXT, free buckets by NEXT_FRESH. Nothing ever grows: all is
+    int64[2, 6] · counters: int64[] · candidates: int64[], a probe's scratch. Free pages are linked by NEXT, free buckets by NEXT_FRESH. Nothing ever grows: all is
     address space reserved once, of which only what was used takes memory."""
 
     words: np.ndarray

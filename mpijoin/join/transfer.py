@@ -1,108 +1,138 @@
 """A group leaves one window join and enters another: its blocks as frames of bounded size, then what still changes.
 
-    get     sealed blocks, about 1 MiB a frame ... | tail: unsealed blocks, directory, order of all blocks, watermarks
-    install any number of `get`s of one holder, the last of them with its tail
+    get      sealed blocks, about 1 MiB a frame ... | tail: unsealed blocks, directory, order of all blocks, watermarks
+    install  the frames of any number of `get`s from one holder, in their order; the last one's tail is what counts
 
-A block that is full is *sealed*: nobody writes to it again, so it is shipped once. It is full at some time after it was
-begun, hence `get` gives each block that it finds full for the first time a new id: ids of sealed blocks rise in the order in
-which `get` met them, and "newer than `since`" misses none and repeats none, though blocks fill in any order. The tail names
-every block that still counts, so blocks that expired, split or merged after they were shipped are simply not named.
+A block that is full is *sealed*: nobody writes to it again, so it is shipped once. It is full some time after it was begun,
+hence `get` gives each block that it finds full for the first time a new id: ids of sealed blocks rise in the order in which
+`get` met them, and "newer than `since`" misses none and repeats none, though blocks fill in any order. The tail names every
+block that still counts, so blocks that expired, split or merged after they were shipped are simply not named.
 
-Ids are of one holder: the receiver numbers the blocks anew, and whoever reads the group from it begins with since = 0.
-A tuple's tag is not shipped, its blob's address is an index of the frame's blobs.
+Ids are of one holder: the receiver numbers the blocks anew, and whoever reads the group from there begins with since = 0.
+Tags are not shipped, and a tuple's blob address is an index of its frame's blobs.
 """
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 
-from mpijoin.data.batch import read_only
-from mpijoin.data.codec import Frame, decode, encode
+from mpijoin.data.codec import decode, encode
 from mpijoin.errors import MemoryBudgetError, ProtocolError
+from mpijoin.join.shipment import BLOCKS_KIND, CARRIED, Blocks, Shipment, TAIL_KIND, checked, expect, meta_of
 from mpijoin.join.state import (
+    BLOCKS,
     BUCKETS,
-    COMPARISONS,
     DEPTH,
-    DIRECTORY_DEPTH_MAX,
     FRESH,
     GROUP_TUPLES,
     HAS_BLOB,
     JoinState,
-    MERGES,
     NEXT_BLOCK_ID,
     NONE,
     PAGES,
     PAGES_HELD,
     PAGE_WORDS,
-    RESULTS,
     SIZE,
     SLOTS,
-    SPLITS,
     TUPLE_WORDS,
-    WATERMARK,
 )
 from mpijoin.join.transfer_kernels import (
-    BLOB_BYTES,
     BLOCK_COLUMNS,
-    COUNT_OF,
     ID,
-    PAGE,
+    OCTETS,
     STREAM,
+    TUPLES,
     copy_blocks,
-    drop_group,
     link_group,
     list_blocks,
     open_group,
     place_blocks,
 )
 
-BLOCKS_KIND, TAIL_KIND = 16, 17  # of frames; messages between ranks have smaller ones
-FRAME_BYTES = 1 << 20  # a frame of blocks is closed when it has grown to this: it must fit a slot, and move in few pieces
-CARRIED = [WATERMARK, WATERMARK + 1, COMPARISONS, RESULTS, SPLITS, MERGES]  # words of a group's row that go with it
-DEPTH_MASK, PREFIX_SHIFT = 0xFF, 16  # of a bucket's SHAPE
-
-
-class Blocks(NamedTuple):
-    """Some blocks of one stream: ids, counts int64[b] · tuples int64[sum(counts), tuple_words] · blob uint8[]."""
-
-    ids: np.ndarray
-    counts: np.ndarray
-    tuples: np.ndarray
-    blob: np.ndarray
-
-
-class Tail(NamedTuple):
-    """shapes int64[k]: SHAPE per bucket · ends int64[2 k]: where in `order` its left and its right chain end · order
-    int64[n]: ids of all blocks · carried int64[6] · depth of the directory · blocks: of left and right, the unsealed."""
-
-    shapes: np.ndarray
-    ends: np.ndarray
-    order: np.ndarray
-    carried: np.ndarray
-    depth: int
-    blocks: tuple[Blocks, Blocks]
+FRAME_BYTES = 1 << 20  # frames of blocks are cut where they have grown to this, so that they fit a slot
 
 
 def get(s: JoinState, group: int, since: int, checksum: bool = False) -> list[np.ndarray]:
     """The state of a started group as frames: sealed blocks with an id above `since` (0: all), then the tail.
 
-    The tail's `newest` is the `since` of the next call. ProtocolError while the group holds fresh tuples.
+    ProtocolError while the group holds fresh tuples.
     """
-    refuse_fresh(s, group, "read out")
+    refuse_fresh(s, group)
     shapes = np.empty(s.groups[group, BUCKETS], np.int64)
     ends = np.empty(2 * len(shapes), np.int64)
-    listed = np.empty((int(s.groups[group, BLOCKS_HELD]), BLOCK_COLUMNS), np.int64)
+    listed = np.empty((s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
     listed = listed[: list_blocks(s, group, shapes, ends, listed)]
-    sealed = listed[:, COUNT_OF] == s.layout[listed[:, STREAM], SLOTS]
-    newer = listed[sealed & (listed[:, ID] > since)]
+    sealed = listed[:, TUPLES] == s.layout[listed[:, STREAM], SLOTS]
     frames = []
     for stream in range(2):
-        for part in _cut(s, newer[newer[:, STREAM] == stream]):
-            meta = {"group": group, "stream": stream}
-            frames.append(encode(BLOCKS_KIND, meta, _copy(s, part, stream), checksum))
-    still_open = [_copy(s, listed[~sealed & (listed[:, STREAM] == stream)], stream) for stream in range(2)]
-    meta = {"group": group, "depth": int(s.groups[group, DEPTH]), "newest": int(s.counters[NEXT_BLOCK_ID]) - 1}
-    buffers = [shapes, ends, listed[:, ID].copy(), s.groups[group, CARRIED], *still_open[0], *still_open[1]]
+        for part in _cut(s, listed[sealed & (listed[:, ID] > since) & (listed[:, STREAM] == stream)]):
+            meta = {"group": int(group), "stream": stream}
+            frames.append(encode(BLOCKS_KIND, meta, _copied(s, stream, part), checksum))
+    unsealed = [_copied(s, stream, listed[~sealed & (listed[:, STREAM] == stream)]) for stream in range(2)]
+    meta = {"group": int(group), "depth": int(s.groups[group, DEPTH]), "newest": int(s.counters[NEXT_BLOCK_ID]) - 1}
+    buffers = [shapes, ends, listed[:, ID], s.groups[group, CARRIED], *unsealed[0], *unsealed[1]]
     return [*frames, encode(TAIL_KIND, meta, buffers, checksum)]
+
+
+def newest(frame: np.ndarray) -> int:
+    """The `since` with which the next `get` goes on after the one whose last frame this is."""
+    return meta_of(expect(decode(frame), TAIL_KIND), "newest")
+
+
+def refuse_fresh(s: JoinState, group: int) -> None:
+    if s.groups[group, FRESH] != NONE:
+        raise ProtocolError(f"partition {group} holds fresh tuples: wanted it probed to the end before it is read or dropped")
+
+
+def install(s: JoinState, parts: Sequence[np.ndarray], started: np.ndarray) -> int:
+    """Takes over a group from the frames of `get`; returns it. started: bool[partitions], which groups have a directory.
+
+    CodecError for damaged frames, ProtocolError for frames that do not belong together, lack a block or bring a group that is
+    held here, MemoryBudgetError where memory is short: then nothing has changed.
+    """
+    shipment = checked(s, [decode(part) for part in parts])
+    group, tail = shipment.group, shipment.tail
+    if started[group] and (s.groups[group, GROUP_TUPLES : GROUP_TUPLES + 2].any() or s.groups[group, FRESH] != NONE):
+        raise ProtocolError(f"partition {group} came, but tuples of it are held here: wanted it dropped first")
+    _check_memory(s, shipment)
+    if not open_group(s, group, bool(started[group]), shipment.depth, len(tail.shapes)):
+        raise MemoryBudgetError(f"partition {group}: no room for a directory of {len(tail.shapes)} mini-partition-groups")
+    pages = [np.full(len(blocks.ids), NONE) for _, blocks in shipment.blocks]
+    with np.errstate(over="ignore"):
+        for (stream, blocks), wanted, own in zip(shipment.blocks, shipment.wanted, pages):
+            place_blocks(s, group, stream, blocks.counts, blocks.tuples, blocks.blob, wanted, own)
+    link_group(s, group, tail.shapes, tail.ends, np.concatenate(pages)[shipment.places])
+    s.groups[group, CARRIED] = tail.carried
+    return group
+
+
+def _cut(s: JoinState, listed: np.ndarray) -> Iterator[np.ndarray]:
+    """The listed blocks of one stream in parts of about FRAME_BYTES."""
+    if len(listed):
+        octets = np.cumsum(listed[:, TUPLES] * 8 * s.layout[listed[0, STREAM], TUPLE_WORDS] + listed[:, OCTETS])
+        yield from np.split(listed, np.flatnonzero(np.diff(octets // FRAME_BYTES)) + 1)
+
+
+def _copied(s: JoinState, stream: int, listed: np.ndarray) -> Blocks:
+    counts = listed[:, TUPLES]
+    tuples = np.empty((counts.sum(), s.layout[stream, TUPLE_WORDS]), np.int64)
+    blob = np.empty(listed[:, OCTETS].sum(), np.uint8)
+    copy_blocks(s, stream, listed, tuples, blob)
+    return Blocks(listed[:, ID], counts, tuples, blob)
+
+
+def _check_memory(s: JoinState, shipment: Shipment) -> None:
+    page_bytes = 8 * int(s.counters[PAGE_WORDS])
+    needed = len(shipment.places)
+    for (stream, blocks), wanted in zip(shipment.blocks, shipment.wanted):
+        if s.layout[stream, HAS_BLOB] and len(blocks.counts):
+            octets = np.add.reduceat(blocks.tuples[:, SIZE], np.cumsum(blocks.counts) - blocks.counts)
+            needed += int((-(-octets // page_bytes))[wanted].sum())
+    free = int(s.counters[PAGES] - s.counters[PAGES_HELD])
+    if needed > free:
+        raise MemoryBudgetError(
+            f"partition {shipment.group} needs {needed * page_bytes} bytes here, and {free * page_bytes} of the "
+            f"{int(s.counters[PAGES]) * page_bytes} that [cluster] memory allows are free"
+        )

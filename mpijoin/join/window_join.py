@@ -9,14 +9,14 @@ import numpy as np
 from mpijoin.data.batch import read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.errors import MemoryBudgetError
+from mpijoin.join import transfer
 from mpijoin.join.directory import start_group
 from mpijoin.join.expire import expire_groups
 from mpijoin.join.gather import keep_equal_keys
 from mpijoin.join.insert import Fresh, Scratch, insert_groups
 from mpijoin.join.pool import new_state, reserve_words
-from mpijoin.join.probe import CURSOR_WORDS, FRESH_AT, OPPOSITE_AT, probe_groups
+from mpijoin.join.probe import CURSOR_WORDS, probe_groups, start_probe
 from mpijoin.join.state import (
-    ADDRESS,
     BLOCKS,
     BUCKETS,
     COMPARED,
@@ -29,17 +29,16 @@ from mpijoin.join.state import (
     INSERTED,
     JoinState,
     MERGES,
-    NONE,
     OUT_COUNT,
     PAGES,
     PAGES_HELD,
     PAGES_HELD_MAX,
     PAGE_WORDS,
     RESULTS,
-    SIZE,
     SPLITS,
     WATERMARK,
 )
+from mpijoin.join.transfer_kernels import drop_group
 from mpijoin.operators.base import GroupInfo, Progress, Results
 
 
@@ -63,6 +62,8 @@ class WindowJoin:
         self._probed: np.ndarray | None = None  # the groups of an unfinished probe
         self._scratch = _new_scratch(0, len(self.state.buckets))
         self._started = np.zeros(partitions, bool)
+        self.moved_in = np.zeros(2, np.int64)  # tuples per stream that came with groups, and that left with them: ledger
+        self.moved_out = np.zeros(2, np.int64)
 
     def insert(self, groups: np.ndarray, stream: int, fresh: Fresh, bounds: np.ndarray) -> int:
         groups = self._start(groups)
@@ -73,8 +74,7 @@ class WindowJoin:
 
     def probe(self, groups: np.ndarray, budget: int) -> Progress:
         if self._probed is None:
-            self._cursor[:] = 0
-            self._cursor[[FRESH_AT, OPPOSITE_AT]] = NONE
+            start_probe(self._cursor)
             self._probed = groups
         progress = Progress(probe_groups(self.state, read_only(groups), self._cursor, budget, self._out))
         if progress is Progress.DONE:
@@ -90,16 +90,31 @@ class WindowJoin:
 
     def keep_equal_keys(self, layout: RecordLayout) -> None:
         """Drops the results found whose keys are not equal though their hashes are; layout: of either stream's keys."""
-        record = SIZE + 1 if layout.has_blob else ADDRESS
-        count = keep_equal_keys(
-            self.state, self._out, self.state.counters[OUT_COUNT], record, layout.key_words, layout.key_fixed_words, layout.key_count_var
-        )
-        self.state.counters[OUT_COUNT] = count
+        key = (layout.key_words, layout.key_fixed_words, layout.key_count_var)
+        self.state.counters[OUT_COUNT] = keep_equal_keys(self.state, self._out, self.state.counters[OUT_COUNT], *key)
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int]) -> Progress:
         groups = self._start(groups)
         expire_groups(self.state, groups, np.asarray(watermarks, np.int64))
         return Progress.DONE
+
+    def get(self, group: int, since: int) -> list[np.ndarray]:
+        self._start(np.array([group]))
+        return transfer.get(self.state, group, since)
+
+    def install(self, parts: Sequence[np.ndarray]) -> int:
+        group = transfer.install(self.state, parts, self._started)
+        self._started[group] = True
+        self.moved_in += self.state.groups[group, GROUP_TUPLES : GROUP_TUPLES + 2]
+        return group
+
+    def drop(self, group: int) -> None:
+        if not self._started[group]:
+            return
+        transfer.refuse_fresh(self.state, group)
+        self.moved_out += self.state.groups[group, GROUP_TUPLES : GROUP_TUPLES + 2]
+        drop_group(self.state, group)
+        self._started[group] = False
 
     def info(self, groups: np.ndarray) -> GroupInfo:
         rows = self.state.groups[groups]

@@ -143,9 +143,11 @@ class MasterCore:
             view.waiting_bytes += event.octets[slave]
         self._held_bytes += sum(event.octets.values())
         if self._full:
-            largest = max(self.slaves, key=lambda slave: self.slaves[slave].waiting_bytes)
-            self.held_back_by[largest] += 1
-            return self._serve_all()
+            actions = self._serve_all()
+            if self._full:
+                largest = max(self.slaves, key=lambda slave: self.slaves[slave].waiting_bytes)
+                self.held_back_by[largest] += 1
+            return actions
         if event.watermarks is None:
             return []
         slot, self._slot = self._slot, self._slot + 1
@@ -157,6 +159,8 @@ class MasterCore:
         ]
 
     def _source_ended(self, event: SourceEnded) -> list[Action]:
+        if self._ended:
+            raise ProtocolError("master got the end of the source twice")
         self._ended = True
         for view in self.slaves.values():
             view.waiting.append(Waiting(0, event.watermarks))
@@ -176,6 +180,9 @@ class MasterCore:
     def _rank_finished(self, event: RankFinished) -> list[Action]:
         if event.rank not in self._unfinished:
             raise ProtocolError(f"rank {event.rank} finished twice, or takes no part")
+        view = self.slaves.get(event.rank)
+        if view and (not self._ended or view.waiting or view.unconsumed_slots):
+            raise ProtocolError(f"slave {event.rank} finished before it had joined all its input")
         self._unfinished.discard(event.rank)
         return [] if self._unfinished else [Complete()]
 

@@ -69,8 +69,11 @@ class Intake:
     def next(self) -> Tick | None:
         return self._reader.next()
 
-    def progress(self) -> float:
-        return sum(source.progress() for source in self.sources) / len(self.sources)
+    def progress(self, taken: int) -> float:
+        """Share of the input of which the `taken` tuples are the joinable ones, 0 to 1."""
+        decoded = sum(source.progress() for source in self.sources) / len(self.sources)
+        joinable = sum(one.read - one.late - one.null_key for one in (source.counts for source in self.sources))
+        return decoded * taken / joinable if joinable else decoded
 
     def close(self) -> None:
         for closing in (*self.sources, *self._writers):
@@ -211,7 +214,7 @@ class Master:
     def view(self) -> ProgressView:
         elapsed = self._rank.clock.wall_s
         tuples = int(self.sent.sum())
-        fraction = self.intake.progress()
+        fraction = self.intake.progress(tuples)
         slaves = tuple(
             SlaveView(slave, min(1.0, report.busy_s / elapsed), report.state_bytes) for slave, report in self._reports.items()
         )

@@ -153,7 +153,7 @@ class TickReader:
         for stream in self._streams:
             stream.fill(most + 1)
         border = max(min(TIME_MAX, start + self._pace.length_max), self._border_of(least))
-        return max(start + 1, min(border, self._border_of(most)))
+        return max(min(TIME_MAX, start + 1), min(border, self._border_of(most)))
 
     def _border_of(self, share: int) -> int:
         """The running maximum before which one of the streams has `share` rows to give; both have been read so far."""

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 from pyarrow import types
 
+from mpijoin.compiled import compiled
 from mpijoin.data.arrow import fixed_values, null_mask, one_array
 from mpijoin.data.batch import Batch, read_only
 from mpijoin.data.record import RecordLayout
@@ -56,18 +56,18 @@ class Tally(NamedTuple):
     disorder_max: int
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _watermark(running_max, lateness):
     return running_max - lateness if running_max >= TIME_MIN + lateness else TIME_MIN
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _distance(high, low):
     """high - low >= 0, at most TIME_MAX."""
     return high - low if low >= 0 or high <= TIME_MAX + low else TIME_MAX
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_max):
     """Sorts rows into kept (copied to `kept`), null key and late; see `Tally` for what it returns.
 

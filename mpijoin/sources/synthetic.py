@@ -9,8 +9,8 @@ from typing import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from numba import njit
 
+from mpijoin.compiled import compiled
 from mpijoin.config.job import SyntheticSource
 from mpijoin.config.rules import SYNTHETIC_KEY, SYNTHETIC_PAYLOAD, SYNTHETIC_TIME
 from mpijoin.data.arrow import fixed_array
@@ -27,13 +27,13 @@ _LOW = np.uint64(0xFFFFFFFF)
 _ALL = (1 << 64) - 1
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def draw(base, index):
     """64 random bits: the uint64 `index`-th of the sequence that `base`, uint64, stands for."""
     return mix(base + (index + _ONE) * GOLDEN)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def fill_times(base, first, mean_ns, start_ns, out):
     """out[i] = time of tuple first + i in ns, int64[n], given that of the one before; gaps are exponential, rounded.
 
@@ -51,7 +51,7 @@ def fill_times(base, first, mean_ns, start_ns, out):
     return len(out)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def fill_keys(base, first, threshold, bits, domain, out):
     """out[i] = b-model key of tuple first + i, int64[n]: a bit is 1 where 32 random bits are >= threshold."""
     words = np.uint64((bits + 1) // 2)
@@ -68,7 +68,7 @@ def fill_keys(base, first, threshold, bits, domain, out):
         out[i] = np.int64(scaled(key, domain, np.uint64(bits)))
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def scaled(key, domain, bits):
     """(key * domain) >> bits for uint64 of up to 63 bits each, 0 <= bits < 64: the product has up to 126 bits."""
     if bits == np.uint64(0):
@@ -83,7 +83,7 @@ def scaled(key, domain, bits):
     return (high << (np.uint64(64) - bits)) | (low >> bits)
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def fill_payload(base, first, out):
     """out[i] = random bytes of tuple first + i, uint8[n, width]."""
     rows, width = out.shape

@@ -9,6 +9,7 @@ from mpijoin.errors import LaunchError
 
 # mpirun of Open MPI; mpirun of MPICH and Intel MPI, and srun --mpi=pmi2
 _MPIRUN_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
+_RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
 def launched_size(environ: Mapping[str, str]) -> int:
@@ -23,6 +24,16 @@ def launched_size(environ: Mapping[str, str]) -> int:
         names = ["SLURM_STEP_NUM_TASKS"]
     sizes = [environ.get(name, "") for name in names]
     return max((int(size) for size in sizes if size.isdecimal()), default=1)
+
+
+def launched_rank(environ: Mapping[str, str]) -> int:
+    """Which of the processes that the launcher started this one is, 0 if it does not say.
+
+    >>> launched_rank({"PMI_SIZE": "4", "PMI_RANK": "3"})
+    3
+    """
+    ranks = [environ[name] for name in _RANKS if environ.get(name, "").isdecimal()]
+    return int(ranks[0]) if ranks else 0
 
 
 def launched_by_mpi(environ: Mapping[str, str]) -> bool:

@@ -82,16 +82,13 @@ class Directories(RuleBasedStateMachine):
     def every_count_is_right_and_no_wanted_tuple_is_lost(self):
         if not hasattr(self, "harness"):
             return
-        walked = check_accounts(self.harness, self.groups.tolist()) if self.started() else {}
+        walked = check_accounts(self.harness, self.harness.started())
         for side in range(2):
             held = Counter(row for one in walked.values() for row in one.tuples[side])
             assert held <= Counter(self.rows[side])
             assert Counter(row for row in self.rows[side] if row.time >= self.watermark - WINDOW) <= held
             counters = self.harness.state.counters
             assert counters[st.INSERTED + side] == len(self.rows[side]) == counters[st.EXPIRED + side] + held.total()
-
-    def started(self):
-        return self.harness.state.groups[:, st.BUCKETS].all()
 
     def teardown(self):
         if hasattr(self, "harness"):

@@ -103,7 +103,7 @@ def test_every_field_of_the_format_is_read():
             "balance": {"policy": "none"},
             "run": {"speed": "max", "seed": 5, "late": "fail"},
             "output": {"path": "/o", "results": "collect", "columns": ["left_row"], "part": "1 MB"},
-            "inject": {"slow": {"2": 0.5}, "hash_bits": 3},
+            "inject": {"slow": {"2": 0.5}, "hash_bits": 3, "fail": {"1": 4}},
         },
         ["right.key=key", "left.key=[\"a\"]"],
     )
@@ -115,7 +115,7 @@ def test_every_field_of_the_format_is_read():
         balance=Balance("none"),
         run=Run("max", 5, "fail"),
         output=Output("/o", "collect", ("left_row",), 1_000_000),
-        inject=Inject({2: 0.5}, 3),
+        inject=Inject({2: 0.5}, 3, {1: 4}),
     )
 
 
@@ -139,6 +139,7 @@ def test_the_field_tables_cover_every_attribute_of_the_dataclasses():
         ("tuning.theta=off", "tuning", "theta", "off"),
         ("inject.slow={2=0.5}", "inject", "slow", {2: 0.5}),
         ("inject.slow.3=1", "inject", "slow", {3: 1.0}),
+        ("inject.fail={0=5}", "inject", "fail", {0: 5}),
         ("run.late=keep", "run", "late", "keep"),
     ],
 )
@@ -268,6 +269,9 @@ SYNTHETIC = {"kind": "synthetic", "tuples": 10}
         (small(inject__slow={"0": 0.5}), ["[inject] slow: got rank 0"]),
         (small(inject__slow={"1": 0}), ["[inject] slow: got 0.0 for rank 1"]),
         (small(inject__slow={"1": 1.5}), ["[inject] slow: got 1.5 for rank 1"]),
+        (small(inject__fail=3), ["[inject] fail: got 3, wanted a table of rank = epoch, such as {2 = 5}"]),
+        (small(inject__fail={"2": 0.5}), ['[inject] fail: got "2" = 0.5']),
+        (small(inject__fail={"2": -1}), ["[inject] fail: got epoch -1 for rank 2, wanted 0 or more"]),
         (small(inject__hash_bits=65), ["[inject] hash_bits: got 65"]),
     ],
 )

@@ -1,0 +1,36 @@
+"""The loop of a rank that only merges results."""
+
+from __future__ import annotations
+
+from typing import NoReturn, Sequence
+
+from mpijoin.messages import EpochEnd, Finished, Rows
+from mpijoin.rank import MASTER, Rank
+from mpijoin.sinks.collector import Collector
+
+
+class CollectorRank:
+    def __init__(self, rank: Rank, collector: Collector, writer):
+        """writer: what the collector writes to; `close` gives the part files."""
+        self._rank, self._collector, self._writer = rank, collector, writer
+        self._said = False
+
+    def run(self) -> NoReturn:
+        """Until the master says stop (rank.Stopped). Raises whatever goes wrong."""
+        while True:
+            received = 0
+            for _, message in self._rank.receive(self._collector.refuse):
+                received += 1
+                if isinstance(message, (Rows, EpochEnd)):
+                    self._collector.take(message)
+            if self._collector.finished and not self._said:
+                self._said = True
+                self._rank.send(MASTER, Finished(self._rank.number, {"rows": self._collector.rows}, self._close()))
+            if not received:
+                self._rank.wait()
+
+    def _close(self) -> Sequence[str]:
+        return [part.name for part in self._writer.close()]
+
+    def abandon(self) -> None:
+        self._writer.abandon()

@@ -1,0 +1,67 @@
+"""Compiled functions, and where their machine code is kept between runs.
+
+Numba's own cache looks at the file of a function only, not at those of the functions it calls: after an update it may go on
+running old code. So the code of each state of the package lies in a folder of its own, named by a hash of all its sources,
+the compiler and the processor; and it may lie where the package itself cannot be written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, Callable
+
+import llvmlite.binding
+import numba
+
+UNUSED_DAYS = 30  # folders of other states of the package are removed when they are older
+
+
+def compiled(**options: Any) -> Callable[[Callable], Callable]:
+    """`numba.njit` with our cache folder, without the interpreter's lock. options: further ones of njit."""
+
+    def decorate(function: Callable) -> Callable:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(cache_folder())  # read while a function is decorated; other users of Numba keep theirs
+        try:
+            return numba.njit(cache=True, nogil=True, **options)(function)
+        finally:
+            numba.config.CACHE_DIR = before
+
+    return decorate
+
+
+@cache
+def cache_folder() -> Path:
+    """The folder of this state of the package: in $NUMBA_CACHE_DIR, else in the user's cache, else in the temporary folder."""
+    usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpijoin"
+    named = os.environ.get("NUMBA_CACHE_DIR")
+    for base in (Path(named) if named else usual, Path(tempfile.gettempdir()) / f"mpijoin-{os.getuid()}"):
+        folder = base / _fingerprint()
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            os.utime(folder)
+            _remove_unused(base, folder)
+            return folder
+    return folder  # nowhere to write: everything is compiled anew each time
+
+
+def _remove_unused(base: Path, own: Path) -> None:
+    oldest = time.time() - UNUSED_DAYS * 86400
+    for folder in base.iterdir():
+        if folder != own and len(folder.name) == len(own.name) and folder.stat().st_mtime < oldest:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _fingerprint() -> str:
+    """Changes with anything that makes compiled code useless: the sources, the compiler, the processor."""
+    root = Path(__file__).parent
+    sources = [(str(path), path.stat().st_mtime_ns, path.stat().st_size) for path in sorted(root.rglob("*.py"))]
+    facts = (sources, numba.__version__, llvmlite.__version__, llvmlite.binding.get_host_cpu_name())
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

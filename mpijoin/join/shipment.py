@@ -1,0 +1,176 @@
+"""What frames of a group hold, and the checks that they are one whole group of this join before anything is taken over."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpijoin.data.codec import Frame
+from mpijoin.errors import CodecError, ProtocolError
+from mpijoin.join.directory import PREFIX_SHIFT
+from mpijoin.join.state import (
+    COMPARISONS,
+    DIRECTORY_DEPTH_MAX,
+    HAS_BLOB,
+    JoinState,
+    MERGES,
+    RESULTS,
+    SIZE,
+    SLOTS,
+    SPLITS,
+    TUPLE_WORDS,
+    WATERMARK,
+)
+
+BLOCKS_KIND, TAIL_KIND = 16, 17  # of frames; messages between ranks have smaller ones
+CARRIED = [WATERMARK, WATERMARK + 1, COMPARISONS, RESULTS, SPLITS, MERGES]  # words of a group's row that go with it
+
+
+class Blocks(NamedTuple):
+    """Some blocks of one stream: ids, counts int64[b] · tuples int64[sum(counts), tuple_words] · blob uint8[]."""
+
+    ids: np.ndarray
+    counts: np.ndarray
+    tuples: np.ndarray
+    blob: np.ndarray
+
+
+class Tail(NamedTuple):
+    """shapes int64[k]: SHAPE per bucket · ends int64[2 k]: where in `order` each one's left and right chain end · order
+    int64[n]: ids of all blocks · carried int64[6] · left, right: the unsealed blocks."""
+
+    shapes: np.ndarray
+    ends: np.ndarray
+    order: np.ndarray
+    carried: np.ndarray
+    left: Blocks
+    right: Blocks
+
+
+class Shipment(NamedTuple):
+    """What `install` was given, decoded and checked: blocks of a stream, and which of them the tail names."""
+
+    group: int
+    depth: int
+    tail: Tail
+    blocks: list[tuple[int, Blocks]]
+    wanted: list[np.ndarray]
+    places: np.ndarray  # int64[n]: where each block of `tail.order` is in all blocks one after the other
+
+
+def expect(frame: Frame, kind: int) -> Frame:
+    if frame.kind != kind:
+        raise ProtocolError(f"frame of a group is of kind {frame.kind}, wanted {kind}")
+    return frame
+
+
+def meta_of(frame: Frame, name: str) -> int:
+    value = frame.meta.get(name)
+    if type(value) is not int:
+        raise CodecError(f"frame of a group: {name} is {value!r}, wanted an integer")
+    return value
+
+
+def checked(s: JoinState, frames: list[Frame]) -> Shipment:
+    """Decoded frames, found to be one whole group of this join."""
+    if not frames:
+        raise ProtocolError("a group came without a frame, wanted at least its tail")
+    group, depth = (meta_of(expect(frames[-1], TAIL_KIND), name) for name in ("group", "depth"))
+    if not 0 <= group < len(s.groups):
+        raise ProtocolError(f"partition {group} came, wanted one of 0 to {len(s.groups) - 1}")
+    tail, blocks = _tail(s, frames[-1], depth), []
+    for frame in frames[:-1]:
+        if meta_of(frame, "group") != group:
+            raise ProtocolError(f"a frame of partition {meta_of(frame, 'group')} came among those of {group}")
+        if frame.kind != TAIL_KIND:  # a tail that is not the last is out of date
+            blocks.append(_sealed(s, expect(frame, BLOCKS_KIND)))
+    blocks += [(0, tail.left), (1, tail.right)]
+    wanted, places = _named(s, group, tail, blocks)
+    return Shipment(group, depth, tail, blocks, wanted, places)
+
+
+def _tail(s: JoinState, frame: Frame, depth: int) -> Tail:
+    _check_buffers(frame, ["int64"] * 4 + ["int64", "int64", "int64", "uint8"] * 2)
+    tail = Tail(*frame.buffers[:4], Blocks(*frame.buffers[4:8]), Blocks(*frame.buffers[8:12]))
+    ends = tail.ends
+    if len(ends) != 2 * len(tail.shapes) or len(tail.carried) != len(CARRIED):
+        raise CodecError(f"tail: {len(ends)} chains of {len(tail.shapes)} buckets, {len(tail.carried)} statistics")
+    if not _covers(tail.shapes, depth):
+        raise ProtocolError(f"tail: {len(tail.shapes)} buckets do not fill a directory of depth {depth} exactly")
+    if ends[-1] != len(tail.order) or ends[0] < 0 or (np.diff(ends) < 0).any():
+        raise ProtocolError(f"tail: chains end at {ends.tolist()[-4:]}, wanted rising numbers up to {len(tail.order)}")
+    for stream, blocks in enumerate((tail.left, tail.right)):
+        _check_blocks(s, stream, blocks, 1)
+    return tail
+
+
+def _covers(shapes: np.ndarray, depth: int) -> bool:
+    """Whether each entry of a directory of this depth belongs to exactly one bucket."""
+    own, prefixes = shapes & 0xFF, shapes >> PREFIX_SHIFT
+    if not 0 <= depth <= DIRECTORY_DEPTH_MAX or len(shapes) == 0 or own.max() > depth:
+        return False
+    # Read from its lowest bit on, a prefix is the start of an interval of 2 ** (depth - own) entries.
+    starts = sum((prefixes >> bit & 1) << (depth - 1 - bit) for bit in range(depth)) + np.zeros_like(shapes)
+    by_start = np.argsort(starts)
+    ends = (starts + (1 << (depth - own)))[by_start]
+    in_a_row = np.array_equal(starts[by_start], np.concatenate([[0], ends[:-1]]))
+    return bool(in_a_row and ends[-1] == 1 << depth and (prefixes >> own == 0).all())
+
+
+def _sealed(s: JoinState, frame: Frame) -> tuple[int, Blocks]:
+    _check_buffers(frame, ["int64", "int64", "int64", "uint8"])
+    stream, blocks = meta_of(frame, "stream"), Blocks(*frame.buffers)
+    if stream not in (0, 1):
+        raise ProtocolError(f"blocks of stream {stream}, wanted 0 or 1")
+    _check_blocks(s, stream, blocks, int(s.layout[stream, SLOTS]))
+    return stream, blocks
+
+
+def _check_buffers(frame: Frame, dtypes: list[str]) -> None:
+    found = [str(buffer.dtype) for buffer in frame.buffers]
+    if found != dtypes:
+        raise CodecError(f"frame of a group holds {found}, wanted {dtypes}")
+
+
+def _check_blocks(s: JoinState, stream: int, blocks: Blocks, least: int) -> None:
+    """Whether the parts of `blocks` fit each other and this join's blocks, of at least so many tuples."""
+    words, slots = s.layout[stream, [TUPLE_WORDS, SLOTS]].tolist()
+    tuples, counts = blocks.tuples, blocks.counts
+    if tuples.ndim != 2 or tuples.shape[1] != words:
+        raise ProtocolError(f"stream {stream}: tuples {list(tuples.shape)} came, wanted {words} words each")
+    if len(blocks.ids) != len(counts) or counts.sum() != len(tuples):
+        raise CodecError(f"stream {stream}: {len(blocks.ids)} blocks, {len(counts)} counts and {len(tuples)} tuples differ")
+    if len(counts) and not (least <= counts.min() and counts.max() <= slots):
+        raise ProtocolError(f"stream {stream}: blocks of {counts.min()} to {counts.max()} tuples, wanted {least} to {slots}")
+    sizes = tuples[:, SIZE] if s.layout[stream, HAS_BLOB] else np.zeros(1, np.int64)
+    if (sizes < 0).any() or (sizes > len(blocks.blob)).any() or sizes.sum() != len(blocks.blob):
+        raise CodecError(f"stream {stream}: blobs of {sizes.sum()} bytes in all, {len(blocks.blob)} came")
+
+
+def _named(s: JoinState, group: int, tail: Tail, blocks: list[tuple[int, Blocks]]) -> tuple[list[np.ndarray], np.ndarray]:
+    """(which blocks the tail names, bool per block; where the blocks of its order are among all)."""
+    ids = np.concatenate([own.ids for _, own in blocks])
+    by_id = np.argsort(ids, kind="stable")
+    at = np.searchsorted(ids, tail.order, sorter=by_id)
+    missing = (at == len(ids)) | (ids[by_id[np.minimum(at, len(ids) - 1)]] != tail.order) if len(ids) else at >= 0
+    if missing.any():
+        raise ProtocolError(f"partition {group}: {missing.sum()} of {len(at)} blocks did not come: {tail.order[missing][:3]} ...")
+    places = by_id[at]
+    wanted = np.zeros(len(ids), bool)
+    wanted[places] = True
+    twice = wanted.sum() < len(places) or np.isin(ids[~wanted], tail.order).any()
+    if twice or not _in_order(s, tail, blocks, places):
+        raise ProtocolError(f"partition {group}: blocks came twice, or are not in chains of their stream")
+    return np.split(wanted, np.cumsum([len(own.ids) for _, own in blocks])[:-1]), places
+
+
+def _in_order(s: JoinState, tail: Tail, blocks: list[tuple[int, Blocks]], places: np.ndarray) -> bool:
+    """Whether all blocks stand in chains of their own stream, and none but the last of a chain has room."""
+    streams = np.concatenate([np.full(len(own.ids), stream) for stream, own in blocks])[places]
+    counts = np.concatenate([own.counts for _, own in blocks])[places]
+    lengths = np.diff(tail.ends, prepend=0)
+    last = np.zeros(len(places), bool)
+    last[tail.ends[lengths > 0] - 1] = True
+    full = counts == s.layout[streams, SLOTS]
+    return bool((streams == np.repeat(np.arange(len(lengths)) % 2, lengths)).all() and (full | last).all())

@@ -1,0 +1,236 @@
+"""Kernels that read a group's blocks out, put blocks into a group, and let a whole group go."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijoin.join.blocks import append_blob, copy_blob, kernel, return_block, slot_id, tags_of, take_page
+from mpijoin.join.directory import PREFIX_SHIFT, buckets_left, prefix_of, return_bucket, return_region, take_bucket, take_region
+from mpijoin.join.insert import TAG_SHIFT
+from mpijoin.join.state import (
+    ADDRESS,
+    BLOB_FIRST,
+    BLOCK_ID,
+    BUCKETS,
+    BYTES,
+    COUNT,
+    COUNTED,
+    DEEPEST,
+    DEPTH,
+    DIRECTORY,
+    DIRECTORY_CLASS,
+    EXPIRES_FROM,
+    FIRST,
+    FIRST_TIME_MAX,
+    FREE_BUCKET,
+    FRESH,
+    GROUP_BYTES,
+    GROUP_TUPLES,
+    HAS_BLOB,
+    KEY,
+    LAST,
+    NEXT,
+    NEXT_BLOCK_ID,
+    NEXT_FRESH,
+    NONE,
+    SHAPE,
+    SIZE,
+    SLOTS,
+    STREAM_WORDS,
+    TIME,
+    TIME_MAX,
+    TIME_MAX_VALUE,
+    TIME_MIN,
+    TUPLE_BYTES,
+    TUPLE_WORDS,
+)
+from mpijoin.partitioning.hashing import hash64
+
+# Columns of a list of blocks.
+ID, PAGE, STREAM, TUPLES, OCTETS, BLOCK_COLUMNS = range(6)
+
+
+@kernel
+def block_id(s, stream, page):
+    """A block's id; a block that is found full gets its last one, which its head keeps as a negative number."""
+    heads = s.heads
+    if heads[page, BLOCK_ID] >= 0 and heads[page, COUNT] == s.layout[stream, SLOTS]:
+        heads[page, BLOCK_ID] = -s.counters[NEXT_BLOCK_ID]
+        s.counters[NEXT_BLOCK_ID] += 1
+    return abs(heads[page, BLOCK_ID])
+
+
+@kernel
+def blob_octets(s, page):
+    """Bytes of all blobs of the block in `page`."""
+    octets, page = 0, s.heads[page, BLOB_FIRST]
+    while page != NONE:
+        octets += s.heads[page, COUNT]
+        page = s.heads[page, NEXT]
+    return octets
+
+
+@kernel
+def list_blocks(s, group, shapes, ends, listed):
+    """Fills what a group consists of: shapes int64[buckets], ends int64[2 * buckets] of the chains in `listed`.
+
+    listed: int64[n, 5], id, page, stream, tuples and bytes of blobs per block, chain by chain in order. Returns the blocks.
+    """
+    found, index, region = 0, 0, s.groups[group, DIRECTORY]
+    for entry in range(1 << s.groups[group, DEPTH]):
+        bucket = s.directory[region + entry]
+        if prefix_of(s, bucket) == entry:
+            shapes[index >> 1] = s.buckets[bucket, SHAPE]
+            for stream in range(2):
+                page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
+                while page != NONE:
+                    listed[found, ID] = block_id(s, stream, page)
+                    listed[found, PAGE] = page
+                    listed[found, STREAM] = stream
+                    listed[found, TUPLES] = s.heads[page, COUNT]
+                    listed[found, OCTETS] = blob_octets(s, page)
+                    found += 1
+                    page = s.heads[page, NEXT]
+                ends[index] = found
+                index += 1
+    return found
+
+
+@kernel
+def copy_blocks(s, stream, listed, tuples, blob):
+    """Copies the tuples of listed blocks, all of one stream, and their blobs, to which they then point."""
+    row, octets, width = 0, np.int64(0), s.layout[stream, TUPLE_WORDS]
+    for i in range(len(listed)):
+        source = slot_id(s, stream, listed[i, PAGE], 0)
+        for _ in range(listed[i, TUPLES]):
+            for word in range(width):
+                tuples[row, word] = s.words[source + word]
+            if s.layout[stream, HAS_BLOB]:
+                copy_blob(s, tuples[row, ADDRESS], tuples[row, SIZE], blob, octets)
+                tuples[row, ADDRESS] = octets
+                octets += tuples[row, SIZE]
+            source += width
+            row += 1
+
+
+@kernel
+def buckets_free(s, wanted):
+    """How many buckets can be taken; counting ends at `wanted`."""
+    free, bucket = buckets_left(s), s.counters[FREE_BUCKET]
+    while free < wanted and bucket != NONE:
+        free += 1
+        bucket = s.buckets[bucket, NEXT_FRESH]
+    return free
+
+
+@kernel
+def open_group(s, group, started, depth, buckets):
+    """Makes a group, which holds no tuple, one without buckets and of this depth; False, and nothing done, if it cannot."""
+    if buckets_free(s, buckets) < buckets:
+        return False
+    region = take_region(s, depth)
+    if region == NONE:
+        return False
+    if started:
+        drop_group(s, group)
+    groups = s.groups
+    groups[group, DIRECTORY] = region
+    groups[group, DIRECTORY_CLASS] = depth
+    groups[group, DEPTH] = depth
+    groups[group, BUCKETS] = buckets
+    groups[group, FRESH] = NONE
+    for stream in range(2):
+        groups[group, EXPIRES_FROM + stream] = TIME_MAX_VALUE
+    return True
+
+
+@kernel
+def place_blocks(s, group, stream, counts, tuples, blob, wanted, pages):
+    """Puts the wanted ones of the blocks, counts[i] tuples each, into pages of the group; pages[i] says where."""
+    row, start = np.int64(0), np.int64(0)
+    for i in range(len(counts)):
+        end = row + counts[i]
+        if wanted[i]:
+            pages[i] = place_block(s, group, stream, row, end, start, tuples, blob)
+        if s.layout[stream, HAS_BLOB]:
+            for j in range(row, end):
+                start += tuples[j, SIZE]
+        row = end
+
+
+@kernel
+def place_block(s, group, stream, row, end, start, tuples, blob):
+    """Puts tuples[row:end] into a page of their own; their blobs follow one another in `blob` from `start` on."""
+    page, heads, width = take_page(s, group, stream), s.heads, s.layout[stream, TUPLE_WORDS]
+    tags, target = tags_of(s, page), slot_id(s, stream, page, 0)
+    heads[page, COUNT] = end - row
+    for i in range(row, end):
+        for word in range(width):
+            s.words[target + word] = tuples[i, word]
+        s.halves[tags + i - row] = np.uint16(hash64(tuples[i, KEY]) >> np.uint64(TAG_SHIFT) & np.uint64(0xFFFF))
+        heads[page, TIME_MIN] = min(heads[page, TIME_MIN], tuples[i, TIME])
+        heads[page, TIME_MAX] = max(heads[page, TIME_MAX], tuples[i, TIME])
+        if s.layout[stream, HAS_BLOB]:
+            size = tuples[i, SIZE]
+            s.words[target + ADDRESS] = append_blob(s, page, group, stream, blob, start, size)
+            start += size
+        target += width
+    return page
+
+
+@kernel
+def link_group(s, group, shapes, ends, pages):
+    """Gives an opened group its buckets: shapes, and ends of their chains in `pages`, as `list_blocks` fills them."""
+    groups, depth, low = s.groups, s.groups[group, DEPTH], np.int64(0)
+    for index in range(len(shapes)):
+        own, prefix = shapes[index] & 0xFF, shapes[index] >> PREFIX_SHIFT
+        bucket = take_bucket(s, own, prefix)
+        s.buckets[bucket, SHAPE] = shapes[index]
+        groups[group, DEEPEST] += own == depth
+        for entry in range(prefix, 1 << depth, 1 << own):
+            s.directory[groups[group, DIRECTORY] + entry] = bucket
+        for stream in range(2):
+            high = ends[2 * index + stream]
+            link_chain(s, group, bucket, stream, pages, low, high)
+            low = high
+
+
+@kernel
+def link_chain(s, group, bucket, stream, pages, low, high):
+    """Makes pages[low:high] the chain of an empty bucket, and counts what they hold."""
+    buckets, groups, base = s.buckets, s.groups, stream * STREAM_WORDS
+    for i in range(low, high):
+        page = pages[i]
+        if i == low:
+            buckets[bucket, base + FIRST] = page
+            buckets[bucket, base + FIRST_TIME_MAX] = s.heads[page, TIME_MAX]
+        else:
+            s.heads[pages[i - 1], NEXT] = page
+        buckets[bucket, base + LAST] = page
+        octets = s.heads[page, COUNT] * s.layout[stream, TUPLE_BYTES] + blob_octets(s, page)
+        buckets[bucket, base + COUNTED] += s.heads[page, COUNT]
+        buckets[bucket, base + BYTES] += octets
+        groups[group, GROUP_TUPLES + stream] += s.heads[page, COUNT]
+        groups[group, GROUP_BYTES + stream] += octets
+    first = buckets[bucket, base + FIRST_TIME_MAX]
+    groups[group, EXPIRES_FROM + stream] = min(first, groups[group, EXPIRES_FROM + stream])
+
+
+@kernel
+def drop_group(s, group):
+    """Returns a group's pages, buckets and region; its row is then as if it had never been started."""
+    groups = s.groups
+    region = groups[group, DIRECTORY]
+    for entry in range(1 << groups[group, DEPTH]):
+        bucket = s.directory[region + entry]
+        if prefix_of(s, bucket) == entry:
+            for stream in range(2):
+                page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
+                while page != NONE:
+                    following = s.heads[page, NEXT]
+                    return_block(s, page)
+                    page = following
+            return_bucket(s, bucket)
+    return_region(s, region, groups[group, DIRECTORY_CLASS])
+    for word in range(groups.shape[1]):
+        groups[group, word] = 0

@@ -1,0 +1,87 @@
+"""What every rank must know to begin: the job, the schema, who is master, slave and collector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from mpijoin.config.check import resolve
+from mpijoin.config.dump import dump_job
+from mpijoin.config.job import FileSource, Job
+from mpijoin.data.files import expand_files
+from mpijoin.data.results import result_schema
+from mpijoin.data.schema import JoinSchema
+from mpijoin.errors import JobError
+from mpijoin.rank import MASTER
+from mpijoin.rundir import RunDirectory
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which rank is what. With "collect" the last rank merges the results, rank 0 if there are only two (DESIGN, section 5).
+
+    >>> Roles(4, True).slaves, Roles(4, True).name(3)
+    ((1, 2), 'collector')
+    """
+
+    size: int
+    collects: bool
+
+    @property
+    def collector(self) -> int | None:
+        if not self.collects:
+            return None
+        return self.size - 1 if self.size > 2 else MASTER
+
+    @property
+    def slaves(self) -> tuple[int, ...]:
+        return tuple(rank for rank in range(1, self.size) if rank != self.collector)
+
+    def name(self, rank: int) -> str:
+        if rank == MASTER:
+            return "master"
+        return "collector" if rank == self.collector else "slave"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """directory: None where a run writes no files."""
+
+    job: Job
+    schema: JoinSchema
+    roles: Roles
+    directory: RunDirectory | None
+
+
+def prepare(job: Job, size: int, overwrite: bool) -> Plan:
+    """Checks everything that can be checked before any rank works, and makes the run directory.
+
+    Raises JobError with every fault found, OutputError where the run directory cannot be made.
+    """
+    schema = resolve(job)
+    roles = Roles(size, job.output.results == "collect")
+    faults = _role_faults(job, roles)
+    if faults:
+        raise JobError(faults)
+    directory = None
+    if job.output.path:
+        inputs = [path for one in job.streams if isinstance(one.source, FileSource) for path in expand_files(one.source.path)]
+        directory = RunDirectory.create(job.output.path, dump_job(job), overwrite, inputs)
+    return Plan(job, schema, roles, directory)
+
+
+def _role_faults(job: Job, roles: Roles) -> list[str]:
+    if not roles.slaves:
+        return [f"{roles.size} rank: a run needs a master and at least one slave: use mpirun -n 2 or more"]
+    slaves = f"the slaves are ranks {roles.slaves[0]} to {roles.slaves[-1]}"
+    faults = [f"[inject] slow: got rank {rank}, but {slaves}" for rank in job.inject.slow if rank not in roles.slaves]
+    last = f"the ranks are 0 to {roles.size - 1}"
+    return faults + [f"[inject] fail: got rank {rank}, but {last}" for rank in job.inject.fail if rank >= roles.size]
+
+
+def merged_schema(plan: Plan) -> pa.Schema:
+    """The result columns as a collector writes them."""
+    from mpijoin.sinks.table import nullable_fields
+
+    return nullable_fields(result_schema(plan.job, plan.schema))

@@ -1,0 +1,76 @@
+"""One rank of a run whose ranks are MPI processes."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from functools import partial
+from typing import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from mpijoin.clock import RunClock
+from mpijoin.errors import LaunchError
+from mpijoin.life import run_master, run_other
+from mpijoin.messages import Begin, Stop
+from mpijoin.plan import Plan
+from mpijoin.progress import Progress
+from mpijoin.rank import MASTER, Rank, exit_code_of
+from mpijoin.signals import SignalFlag
+from mpijoin.transport.base import Transport
+from mpijoin.transport.guard import check_launch
+
+
+def run_mpi(make_plan: Callable[[int], Plan], signals: SignalFlag, debug: bool) -> int:
+    """This process's part in the run; returns the exit code, having said on rank 0 what happened.
+
+    make_plan: from the number of ranks; called on rank 0 only, whatever it raises is raised there again, once all ranks
+    have left. LaunchError where MPI does not connect the ranks.
+    """
+    transport = open_transport()
+    pa.set_cpu_count(1)  # one core per rank: Arrow's own threads would take those of other ranks
+    rank = Rank(transport, RunClock(), signals)
+    if rank.number != MASTER:
+        return run_other(rank, partial(_receive_plan, rank))
+    try:
+        signals.check()
+        plan = make_plan(transport.size)
+    except BaseException as error:
+        exit_code = exit_code_of(error)
+        rank.stop_all(Stop(exit_code, "there is no plan"))
+        rank.leave(exit_code)
+        raise
+    _send_plan(rank, plan)
+    return run_master(plan, rank, Progress(), debug).exit_code
+
+
+def open_transport() -> Transport:
+    """The endpoint of this process. LaunchError when MPI is not there or knows nothing of the other processes."""
+    try:
+        from mpijoin.transport.mpi import MpiTransport
+    except (ImportError, RuntimeError) as error:
+        raise LaunchError(f"MPI cannot be loaded: {error}; install one: pip install mpijoin[mpi]") from error
+    transport = MpiTransport()
+    try:
+        check_launch(transport.size, os.environ)
+    except LaunchError:
+        transport.close()
+        raise
+    return transport
+
+
+def _send_plan(rank: Rank, plan: Plan) -> None:
+    # Pickled: once, between processes of one user, before the clock starts; never on the data path.
+    begin = Begin(np.frombuffer(pickle.dumps(plan), np.uint8))
+    for peer in range(1, rank.transport.size):
+        rank.send(peer, begin)
+
+
+def _receive_plan(rank: Rank) -> Plan:
+    """Raises Stopped if there will be no run."""
+    while True:
+        for _, message in rank.receive():
+            if isinstance(message, Begin):
+                return pickle.loads(message.plan.tobytes())
+        rank.wait()

@@ -1,0 +1,163 @@
+"""What the tests of the whole engine share: streams as plain Python rows, written as files, and what a run must give."""
+
+import csv
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import oracle
+
+UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
+FORMATS = {"parquet": ".parquet", "ipc": ".arrow", "csv": ".csv"}
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One stream. files: lists of rows (time in its own unit or None, key values, payload values)."""
+
+    name: str
+    files: tuple
+    unit: str
+    time_type: pa.DataType
+    key_types: tuple
+    payload_types: tuple = ()
+    window_ns: int = 0
+    lateness_ns: int = 0
+    form: str = "parquet"  # "parquet", "ipc", "csv", or "table": handed over in memory, only if there is one file
+
+    @property
+    def names(self):
+        keys = [f"k{i}" for i in range(len(self.key_types))]
+        return ["ts", *keys, *(f"p{i}" for i in range(len(self.payload_types)))]
+
+    @property
+    def rows(self):
+        """{row number: (time, key, payload)} of all files."""
+        return {index * oracle.FILE_ROWS + at: row for index, rows in enumerate(self.files) for at, row in enumerate(rows)}
+
+
+def table_of(stream, rows):
+    columns = list(zip(*((time, *key, *payload) for time, key, payload in rows))) or [()] * len(stream.names)
+    types = (stream.time_type, *stream.key_types, *stream.payload_types)
+    return pa.table([pa.array(list(column), kind) for column, kind in zip(columns, types)], names=stream.names)
+
+
+def write_file(stream, rows, folder, index):
+    path = folder / f"part-{index:02d}{FORMATS[stream.form]}"
+    table = table_of(stream, rows)
+    if stream.form == "parquet":
+        pq.write_table(table, path, row_group_size=7)
+    elif stream.form == "ipc":
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table, max_chunksize=5)
+    else:
+        with open(path, "w", newline="") as file:
+            csv.writer(file).writerows([stream.names, *((time, *key, *payload) for time, key, payload in rows)])
+
+
+def section(stream, folder):
+    """The stream's section of the job; its files lie in `folder` afterwards."""
+    keys = stream.names[1 : 1 + len(stream.key_types)]
+    common = {"time": "ts", "key": keys, "window": f"{stream.window_ns} ns", "lateness": f"{stream.lateness_ns} ns"}
+    if pa.types.is_integer(stream.time_type):
+        common["time_unit"] = stream.unit
+    if stream.form == "table":
+        return {**common, "table": table_of(stream, stream.files[0])}
+    own = Path(folder) / stream.name
+    own.mkdir()
+    for index, rows in enumerate(stream.files):
+        write_file(stream, rows, own, index)
+    return {**common, "path": str(own)}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """pairs: Counter of (left row, right row) · counts and late: per stream, late as {row: (reason, watermark)}."""
+
+    pairs: Counter
+    counts: dict
+    late: dict
+
+    @property
+    def certificate(self):
+        return oracle.certificate(self.pairs.elements())
+
+
+def expect(left, right):
+    """What the definition says, in nanoseconds and without end of integers."""
+    kept, counts, late = [], {}, {}
+    for stream in (left, right):
+        sides = [screen(stream, index, rows) for index, rows in enumerate(stream.files)]
+        kept.append([row for side in sides for row in side[0]])
+        late[stream.name] = {row: fate for side in sides for row, fate in side[1].items()}
+        nulls = sum(side[2] for side in sides)
+        read = len(kept[-1]) + len(late[stream.name]) + nulls
+        counts[stream.name] = {"read": read, "joined": len(kept[-1]), "late": len(late[stream.name]), "null_key": nulls}
+    pairs = oracle.join(*kept, left.window_ns, right.window_ns)
+    return Expected(Counter(pairs), counts, late)
+
+
+def screen(stream, index, rows):
+    """One file's rows by the late rule: (kept as (ns, key, row), {late row: (reason, watermark in its unit)}, null keys)."""
+    unit_ns = UNIT_NS[stream.unit]
+    numbered = [
+        (None if time is None else time * unit_ns, None if None in key else key, index * oracle.FILE_ROWS + at)
+        for at, (time, key, _) in enumerate(rows)
+    ]
+    kept, lost, null_keys = oracle.late(numbered, stream.lateness_ns)
+    marks, latest = {}, None
+    for time, _, row in numbered:
+        marks[row] = None if latest is None else -((stream.lateness_ns - latest) // unit_ns)
+        latest = max((one for one in (latest, time) if one is not None), default=None)
+    return kept, {row: (reason, marks[row]) for row, reason in lost}, null_keys
+
+
+def expected_rows(left, right, pairs):
+    """Counter of whole result rows: keys, times, rows, payload of left, of right."""
+    rows, found = (left.rows, right.rows), Counter()
+    for (one, other), times in pairs.items():
+        (left_time, key, left_payload), (right_time, _, right_payload) = rows[0][one], rows[1][other]
+        found[(*key, left_time, right_time, one, other, *left_payload, *right_payload)] += times
+    return found
+
+
+def expected_schema(left, right):
+    def plain(kind):
+        return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+    one_key = len(left.key_types) == 1
+    named = [("key" if one_key else f"key_k{i}", plain(kind)) for i, kind in enumerate(left.key_types)]
+    named += [("left_time", left.time_type), ("right_time", right.time_type), ("left_row", pa.int64()), ("right_row", pa.int64())]
+    for stream in (left, right):
+        named += [(f"{stream.name}_p{i}", plain(kind)) for i, kind in enumerate(stream.payload_types)]
+    return named
+
+
+def values(column):
+    """Plain Python values; timestamps as integers of their unit, since Python's own have no nanoseconds."""
+    return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+
+
+def table_rows(table):
+    columns = [values(column) for column in table.columns]
+    return Counter(zip(*columns)) if columns else Counter()
+
+
+def check_counts(summary, wanted):
+    """Results, certificate and ledger of a summary."""
+    assert summary["results"] == wanted.pairs.total()
+    for name, counts in wanted.counts.items():
+        assert {field: summary[name][field] for field in counts} == counts
+    assert summary["certificate"] == wanted.certificate
+    assert sum(slave["results"] for slave in summary["per_slave"].values()) == wanted.pairs.total()
+
+
+def check_late(path, stream, wanted):
+    """The late file: which rows, why, below which watermark."""
+    table = pq.read_table(Path(path) / "late" / f"{stream.name}.parquet")
+    found = zip(*(values(table[name]) for name in ("row", "reason", "watermark")))
+    assert {row: (reason, mark) for row, reason, mark in found} == wanted.late[stream.name]
+    assert table.num_rows == len(wanted.late[stream.name])

@@ -1,0 +1,137 @@
+"""What goes wrong in a run under mpirun, for real: one message from rank 0, the documented exit code, no hang, no orphan."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from launching import ENDED_S, LONG_JOB, Run
+
+pytestmark = pytest.mark.mpi
+
+RANKS = 4
+COLLECT = LONG_JOB + 'results = "collect"\n'
+
+
+@pytest.mark.parametrize("rank, named, text", [(0, "", LONG_JOB), (2, "rank 2: ", LONG_JOB), (3, "rank 3: ", COLLECT)])
+def test_an_exception_on_any_rank_ends_all(tmp_path, rank, named, text):
+    """Rank 3 of the last case is the collector."""
+    with Run(tmp_path, text, RANKS, ["--set", f"inject.fail={{{rank}=5}}"]) as run:
+        run.finish()
+    told = f"{named}internal error: RuntimeError: [inject] fail: epoch 5 has come (--debug shows where)"
+    assert (run.code, run.messages, run.failed["reason"]) == (3, [f"mpijoin: {told}"], told)
+    assert "Traceback" not in run.err + run.output and "Abort" not in run.err + run.output
+    assert "Traceback" in (tmp_path / f"out/logs/rank-{rank}.log").read_text()
+
+
+def test_debug_shows_where_the_other_rank_failed(tmp_path):
+    with Run(tmp_path, LONG_JOB, 3, ["--debug", "--set", "inject.fail={2=5}"]) as run:
+        run.finish()
+    assert run.code == 3 and run.err.count("Traceback") == 1 and "slave/runtime.py" in run.err
+
+
+@pytest.mark.parametrize("rank, text", [(0, LONG_JOB), (1, LONG_JOB), (3, COLLECT)])
+def test_a_killed_rank_takes_the_others_along(tmp_path, rank, text):
+    with Run(tmp_path, text, RANKS) as run:
+        run.wait_until_joining()
+        os.kill(run.pid_of(rank), signal.SIGKILL)
+        run.finish(ENDED_S)
+    assert run.code != 0 and not (run.out / "summary.json").exists() and not list(run.out.glob("results/*.parquet"))
+
+
+def test_a_killed_launcher_leaves_no_orphan(tmp_path):
+    with Run(tmp_path, LONG_JOB, 3) as run:
+        run.wait_until_joining()
+        run.process.kill()
+        run.finish(ENDED_S)
+    assert not (run.out / "summary.json").exists()
+
+
+@pytest.mark.parametrize("number, code, name", [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")])
+def test_a_signal_to_the_launcher_stops_all(tmp_path, number, code, name):
+    with Run(tmp_path, LONG_JOB, RANKS) as run:
+        run.wait_until_joining()
+        run.process.send_signal(number)
+        run.finish(ENDED_S)
+    assert (run.code, run.messages, run.failed["exit_code"]) == (code, [f"mpijoin: stopped by {name}"], code)
+    assert "Traceback" not in run.err + run.output
+
+
+def test_a_signal_to_one_rank_stops_all(tmp_path):
+    with Run(tmp_path, LONG_JOB, 3) as run:
+        run.wait_until_joining()
+        os.kill(run.pid_of(2), signal.SIGTERM)
+        run.finish(ENDED_S)
+    assert (run.code, run.messages) == (143, ["mpijoin: rank 2: stopped by SIGTERM"])
+    assert run.failed["exit_code"] == 143
+
+
+def handles(pid, number):
+    """Whether the process has a handler of its own for this signal."""
+    with open(f"/proc/{pid}/status") as status:
+        caught = next(line.split()[1] for line in status if line.startswith("SigCgt:"))
+    return bool(int(caught, 16) >> (number - 1) & 1)
+
+
+@pytest.mark.parametrize("number, code, name", [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")])
+def test_a_signal_while_ranks_start_stops_all(tmp_path, number, code, name):
+    """Handled from the moment that every rank listens for SIGTERM: they still load the engine, and have not met."""
+    with Run(tmp_path, LONG_JOB, 3) as run:
+        run.wait_for(lambda: [handles(pid, signal.SIGTERM) for pid in run.pids()] == [True] * 3, "signal handlers")
+        run.process.send_signal(number)
+        run.finish(ENDED_S)
+    assert (run.code, run.messages) == (code, [f"mpijoin: stopped by {name}"])
+    assert not run.out.exists() or run.failed["exit_code"] == code
+
+
+def test_a_rank_that_dies_before_all_have_met_ends_the_launch(tmp_path):
+    with Run(tmp_path, LONG_JOB, 3) as run:
+        run.wait_for(lambda: len(run.pids()) == 3, "three processes")
+        os.kill(run.pid_of(2), signal.SIGKILL)
+        run.finish(ENDED_S)
+    assert run.code != 0 and not (run.out / "summary.json").exists()
+
+
+def test_a_rank_that_does_not_answer_is_taken_down_after_five_seconds(tmp_path):
+    with Run(tmp_path, LONG_JOB, 3) as run:
+        run.wait_until_joining()
+        os.kill(run.pid_of(1), signal.SIGSTOP)
+        run.process.send_signal(signal.SIGTERM)
+        run.finish(ENDED_S)
+    assert run.code != 0 and run.messages == ["mpijoin: stopped by SIGTERM"]
+    assert run.failed["exit_code"] == 143
+
+
+def test_a_rank_may_pause(tmp_path):
+    """Silence shorter than a minute is no failure."""
+    text = LONG_JOB.replace("100_000_000", "200_000") + 'results = "count"\n'
+    with Run(tmp_path, text, 3) as run:
+        run.wait_for(lambda: (run.out / "logs/rank-1.log").exists(), "the slave's log")
+        pid = run.pid_of(1)
+        os.kill(pid, signal.SIGSTOP)
+        threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)).start()
+        run.finish()
+    assert run.code == 0 and (run.out / "summary.json").exists()
+
+
+def test_a_wrong_job_is_told_once_and_nothing_is_made(tmp_path):
+    with Run(tmp_path, LONG_JOB, 3, ["--set", "cluster.partitions=0", "--set", "left.bias=2"]) as run:
+        run.finish()
+    assert run.code == 2 and run.messages == ["mpijoin: 2 faults"] and not run.out.exists()
+
+
+def test_an_output_that_is_not_empty_is_refused_once(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/precious").write_text("")
+    with Run(tmp_path, LONG_JOB, 3) as run:
+        run.finish()
+    assert run.code == 2 and len(run.messages) == 1 and "is not empty" in run.messages[0]
+    assert [path.name for path in run.out.iterdir()] == ["precious"]
+
+
+def test_the_memory_budget_of_a_slave_ends_all(tmp_path):
+    options = ["--set", "left.window=1 d", "--set", "right.window=1 d", "--set", "cluster.memory=1 MB"]
+    with Run(tmp_path, LONG_JOB, 3, options) as run:
+        run.finish()
+    assert run.code == 3 and len(run.messages) == 1 and "[cluster] memory" in run.messages[0] and run.failed["exit_code"] == 3

@@ -1,0 +1,100 @@
+"""Real streams, whose counts an independent program has found: they stand in the ABOUT.md beside the data."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import duckdb
+import pytest
+
+import mpijoin
+from mpijoin.cli import main
+
+ROOT = Path(__file__).parents[2]
+MPIRUN = Path(sysconfig.get_path("scripts")) / "mpirun"
+FOLDERS = (ROOT / "tests" / "data", ROOT.parent / "shared" / "data")
+COUNTS = {
+    ("italy_picks", "20 s"): 53_869,
+    ("italy_picks", "5 s"): 32_798,
+    ("nycflights13_jan", "1 h"): 58_770,
+    ("nycflights13_jan", "30 min"): 29_298,
+    ("mooncake_kv", "10 s"): 220_727,
+    ("mooncake_kv", "1 s"): 33_828,
+    ("mooncake_kv", "60 s"): 1_253_900,
+}
+
+pytestmark = [pytest.mark.slow, pytest.mark.mpi]
+
+
+def data(name: str) -> Path:
+    for folder in FOLDERS:
+        if (folder / name / "left.parquet").exists():
+            return folder / name
+    pytest.skip(f"{name} is not shipped with the sources")
+
+
+def document(name: str, windows: tuple[str, str], **output) -> dict:
+    def stream(side: str, window: str) -> dict:
+        return {"path": str(data(name) / f"{side}.parquet"), "time": "ts", "time_unit": "us", "key": "key", "window": window}
+
+    return {"left": stream("left", windows[0]), "right": stream("right", windows[1]), "output": output}
+
+
+@pytest.mark.parametrize("name, window", COUNTS)
+def test_counts_are_those_of_the_data_s_own_page(name, window, tmp_path):
+    about = (data(name) / "ABOUT.md").read_text()
+    assert re.search(rf"\b{COUNTS[name, window]:,}\b", about)
+    settings = [f'output.path="{tmp_path / "run"}"', 'output.results="count"', 'cluster.memory="512 MiB"']
+    summary = mpijoin.run(document(name, (window, window)), settings, slaves=2).summary
+    assert summary["results"] == COUNTS[name, window]
+    for side in ("left", "right"):
+        assert summary[side]["late"] == summary[side]["null_key"] == 0
+        assert summary[side]["joined"] == summary[side]["read"]
+
+
+@pytest.mark.parametrize("name", ["italy_picks", "nycflights13_jan", "mooncake_kv"])
+def test_settings_that_must_not_matter_do_not(name, tmp_path):
+    window = next(own for data_set, own in COUNTS if data_set == name)
+    plain = ['output.results="count"', 'cluster.memory="512 MiB"']
+    other = [*plain, 'tuning.theta="4 KB"', 'tuning.block="512 B"', "cluster.subgroups=3", "cluster.partitions=11"]
+    runs = [
+        mpijoin.run(document(name, (window, window), path=str(tmp_path / f"run-{index}")), settings, slaves=slaves)
+        for index, (settings, slaves) in enumerate([(plain, 1), (other, 3)])
+    ]
+    assert runs[0].summary["certificate"] == runs[1].summary["certificate"]
+
+
+@pytest.mark.parametrize("results", ["parquet", "collect", "count"])
+@pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside this Python")
+def test_the_quickstart_join_on_four_ranks_is_verified(results, tmp_path, capsys):
+    """P picks wait 20 s for S picks, S picks do not wait."""
+    from mpijoin.config.dump import dump_job
+    from mpijoin.config.load import load_job
+
+    out = tmp_path / "run"
+    job = load_job(document("italy_picks", ("20 s", "0 s"), path=str(out), results=results))
+    (tmp_path / "job.toml").write_text(dump_job(job))
+    environ = dict(os.environ, PYTHONPATH=str(ROOT))
+    command = [str(MPIRUN), "-n", "4", sys.executable, "-m", "mpijoin", "run", str(tmp_path / "job.toml")]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    left, right = (str(data("italy_picks") / f"{side}.parquet") for side in ("left", "right"))
+    found = duckdb.sql(
+        f"SELECT count(*) FROM '{left}' l JOIN '{right}' r ON l.key = r.key AND r.ts BETWEEN l.ts AND l.ts + 20000000"
+    ).fetchall()
+    wanted = found[0][0]
+    assert json.loads((out / "summary.json").read_text())["results"] == wanted
+    assert main(["verify", str(out)]) == 0
+    assert f"{wanted:,}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name, window", [("nycflights13_jan", "1 h"), ("mooncake_kv", "10 s")])
+def test_verify_agrees_on_rows_and_payload(name, window, tmp_path):
+    mpijoin.run(document(name, (window, window), path=str(tmp_path / "run")), ['cluster.memory="512 MiB"'], slaves=2)
+    assert main(["verify", str(tmp_path / "run")]) == 0

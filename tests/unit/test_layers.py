@@ -1,0 +1,118 @@
+"""House rules: imports go downward, functions and files stay small, the quick commands load nothing heavy."""
+
+import ast
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "mpijoin"
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
+
+# From the bottom up; a module may import from its own level and from those before it. A folder stands for all in it.
+LEVELS = (
+    ("errors", "clock", "compiled", "machine", "signals"),
+    ("config", "data"),
+    ("partitioning", "policy", "operators", "join"),
+    ("messages",),
+    ("metrics", "rundir", "progress"),
+    ("sources", "sinks", "transport", "verify", "rank"),
+    ("master", "slave", "collector", "warmup"),
+    ("plan", "summary"),
+    ("life", "simulate"),
+    ("embedded", "processes", "launch", "api"),
+    ("cli", "__init__"),
+    ("__main__",),
+)
+LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
+# What is only loaded where it is used, so that `mpijoin check` stays quick.
+HEAVY = ("numba", "duckdb", "rich", "mpi4py", "pyarrow.dataset")
+# The mini-buffers are made of the pieces that messages carry; the kernels know the record and the hash, no more.
+EXCEPTIONS = {
+    ("partitioning/buffers.py", "messages"),
+}
+
+
+def name_of(path):
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports(path):
+    """Dotted names of mpijoin that a file imports, inside functions too, but not those that only types need."""
+    tree = ast.parse(path.read_text())
+    typing_only = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in typing_only:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "mpijoin")
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").split(".")[0] == "mpijoin":
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: a relative import"
+
+
+def functions(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield node.name, node.end_lineno - node.lineno + 1
+
+
+def test_every_module_has_its_level():
+    assert {name_of(path) for path in FILES} <= set(LEVEL)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_imports_go_downward(path):
+    own = name_of(path)
+    for name in imports(path):
+        other = name.split(".")[1] if name.count(".") else "__init__"
+        if other not in LEVEL:
+            other = "__init__"  # a name of the package itself
+        allowed = LEVEL[other] <= LEVEL[own] or other == "__init__"
+        assert allowed or (str(path.relative_to(PACKAGE)), other) in EXCEPTIONS, f"{path.name} imports {name}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.name == "core.py"], ids=lambda path: path.parent.name)
+def test_cores_know_no_outside(path):
+    """No message, file, clock, thread or random source."""
+    tree = ast.parse(path.read_text())
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    allowed = {"__future__", "collections", "dataclasses", "typing", "numpy", "mpijoin.errors", "mpijoin.operators.base"}
+    assert names <= allowed
+
+
+def test_functions_are_short():
+    lengths = {(path.name, name): length for path in FILES for name, length in functions(path)}
+    assert {name: length for name, length in lengths.items() if length > 60} == {}
+    assert statistics.median(lengths.values()) <= 10
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_files_are_short(path):
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_error_is_caught_unnamed_and_nothing_is_left_to_do(path):
+    text = path.read_text()
+    handlers = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ExceptHandler)]
+    assert all(handler.type is not None for handler in handlers)
+    assert not [word for word in ("TODO", "FIXME", "XXX", "noqa") if word in text]
+
+
+@pytest.mark.parametrize("module", ["mpijoin.cli", "mpijoin.config.check", "mpijoin.config.load", "mpijoin"])
+def test_what_check_needs_is_light(module):
+    code = f"import sys, {module}; print([name for name in {HEAVY} if name in sys.modules])"
+    environ = dict(os.environ, PYTHONPATH=str(ROOT))
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

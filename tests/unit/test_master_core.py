@@ -1,0 +1,185 @@
+"""The master's decisions: turns, credits, when the source pauses, and what it refuses to believe."""
+
+from copy import deepcopy
+
+import pytest
+
+from mpijoin.errors import ProtocolError
+from mpijoin.master.core import (
+    AHEAD_BYTES,
+    AHEAD_SLOTS,
+    AHEAD_SLOTS_MAX,
+    NEVER,
+    Complete,
+    Consumed,
+    Ingested,
+    MasterCore,
+    RankFinished,
+    Serve,
+    SourceEnded,
+)
+
+END = (99, 99)
+
+
+def new_core(slaves=(1, 2), subgroups=1, buffer=1000, master_buffer=10_000, finishing=()):
+    return MasterCore(slaves, subgroups, buffer, master_buffer, finishing)
+
+
+def even(core, octets, watermarks):
+    return Ingested(dict.fromkeys(core.slaves, octets), watermarks)
+
+
+def test_with_one_subgroup_every_slot_serves_every_slave():
+    core = new_core()
+    assert core.step(even(core, 10, (5, 6))) == [Serve(1, 1, 0, (5, 6), False), Serve(2, 1, 0, (5, 6), False)]
+    assert core.step(even(core, 10, (7, 8))) == [Serve(1, 1, 1, (7, 8), False), Serve(2, 1, 1, (7, 8), False)]
+
+
+def test_with_two_subgroups_slots_take_turns_and_bring_all_that_waits():
+    core = new_core(slaves=(1, 2, 3), subgroups=2)
+    served = [core.step(even(core, 10, (time, time))) for time in range(4)]
+    assert served == [
+        [Serve(1, 1, 0, (0, 0), False), Serve(3, 1, 0, (0, 0), False)],
+        [Serve(2, 2, 0, (1, 1), False)],
+        [Serve(1, 2, 1, (2, 2), False), Serve(3, 2, 1, (2, 2), False)],
+        [Serve(2, 2, 1, (3, 3), False)],
+    ]
+
+
+def test_a_part_within_a_tick_waits_and_gives_no_watermark():
+    core = new_core(slaves=(1,))
+    assert core.step(even(core, 10, None)) == []
+    assert core.step(even(core, 10, (1, 2))) == [Serve(1, 2, 0, (1, 2), False)]
+
+
+def test_parts_that_fill_the_buffer_are_sent_with_the_watermarks_that_held_before():
+    core = new_core(slaves=(1,), master_buffer=100)
+    assert core.step(even(core, 100, None)) == [Serve(1, 1, 0, NEVER, False)]
+    core.step(Consumed(1, 100))
+    assert core.step(even(core, 10, (1, 2))) == [Serve(1, 1, 0, (1, 2), False)]
+    assert core.step(even(core, 100, None)) == [Serve(1, 1, 1, (1, 2), False)]
+
+
+def test_a_message_is_at_most_the_credit_but_never_nothing_for_an_idle_slave():
+    core = new_core(slaves=(1,), buffer=100)
+    core.step(even(core, 60, None))
+    core.step(even(core, 60, None))
+    assert core.step(even(core, 60, (1, 1))) == [Serve(1, 1, 0, NEVER, False)]
+    assert core.step(Consumed(1, 60)) == []  # it is hungry: the source is read, and its turn comes with the next slot
+    assert core.wants_input
+    assert core.step(even(core, 500, (2, 2))) == [Serve(1, 1, 1, NEVER, False)]
+    core.step(Consumed(1, 60))
+    assert core.step(SourceEnded(END)) == [Serve(1, 1, 2, (1, 1), False)]
+    assert core.step(Consumed(1, 60)) == [Serve(1, 1, 2, (2, 2), False)]  # 500 bytes, five times its buffer
+    assert core.step(Consumed(1, 500)) == [Serve(1, 1, 2, END, True)]
+
+
+def test_the_source_is_read_while_any_slave_is_hungry():
+    core = new_core(buffer=AHEAD_BYTES * 4, master_buffer=AHEAD_BYTES * 1000)
+    for _ in range(AHEAD_SLOTS):
+        assert core.wants_input
+        core.step(even(core, AHEAD_BYTES, (1, 1)))
+    assert not core.wants_input
+    core.step(Consumed(2, AHEAD_BYTES))
+    assert core.wants_input
+
+
+def test_small_messages_may_be_more_but_not_without_end():
+    core = new_core(slaves=(1,))
+    for slot in range(AHEAD_SLOTS_MAX):
+        assert core.wants_input, slot
+        core.step(even(core, 0, (slot, slot)))
+    assert not core.wants_input
+
+
+def test_a_full_buffer_pauses_the_source_and_names_the_slave_that_holds_most():
+    core = new_core(buffer=10, master_buffer=100)
+    core.step(Ingested({1: 5, 2: 10}, (1, 1)))
+    assert core.step(Ingested({1: 5, 2: 60}, (2, 2))) == [Serve(1, 1, 1, (2, 2), False)]
+    assert core.wants_input and core.held_back_by == {1: 0, 2: 0}
+    core.step(Consumed(1, 5))
+    assert core.step(Ingested({1: 5, 2: 60}, (3, 3))) == [Serve(1, 1, 2, (3, 3), False)]
+    assert not core.wants_input and core.held_back_by == {1: 0, 2: 1}
+    assert core.step(Consumed(2, 10)) == [Serve(2, 1, 2, (2, 2), False)]
+    assert core.wants_input
+
+
+def test_a_full_buffer_gives_every_subgroup_its_turn_at_once():
+    core = new_core(slaves=(1, 2, 3), subgroups=3, master_buffer=30)
+    actions = core.step(even(core, 10, None))
+    assert [action.slave for action in actions] == [1, 2, 3]
+
+
+def test_what_a_slave_consumes_while_the_source_pauses_is_followed_at_once():
+    core = new_core(slaves=(1, 2), subgroups=2, buffer=10, master_buffer=40)
+    core.step(even(core, 10, (1, 1)))  # slot 0: slave 1
+    core.step(even(core, 10, (2, 2)))  # slot 1: slave 2 gets one piece, its buffer's worth
+    core.step(even(core, 10, (3, 3)))
+    assert not core.wants_input
+    assert core.step(Consumed(2, 10)) == [Serve(2, 1, 1, (2, 2), False)]
+
+
+def test_the_end_comes_to_every_slave_once():
+    core = new_core(slaves=(1, 2, 3), subgroups=3)
+    core.step(even(core, 10, (1, 1)))
+    ends = core.step(SourceEnded(END))
+    assert ends == [Serve(1, 1, 0, END, True), Serve(2, 2, 0, END, True), Serve(3, 2, 0, END, True)]
+    assert not core.wants_input
+    assert [core.step(Consumed(*one)) for one in ((1, 10), (1, 0), (2, 10), (3, 10))] == [[]] * 4
+
+
+def test_an_input_without_rows_still_ends():
+    core = new_core()
+    assert core.step(SourceEnded(END)) == [Serve(1, 1, 0, END, True), Serve(2, 1, 0, END, True)]
+
+
+def finished_core():
+    core = new_core(finishing=(3,))
+    core.step(SourceEnded(END))
+    for slave in (1, 2):
+        core.step(Consumed(slave, 0))
+    return core
+
+
+def test_the_run_is_complete_when_slaves_and_collector_have_finished_in_any_order():
+    for order in ((1, 2, 3), (2, 3, 1)):
+        core = finished_core()
+        assert [core.step(RankFinished(rank)) for rank in order] == [[], [], [Complete()]]
+
+
+def ended(core):
+    core.step(SourceEnded(END))
+    return core
+
+
+def busy(core):
+    core.step(even(core, 10, (1, 1)))
+    return core
+
+
+def half_finished():
+    core = finished_core()
+    core.step(RankFinished(1))
+    return core
+
+
+@pytest.mark.parametrize(
+    "core, event, message",
+    [
+        (ended(new_core()), Ingested({1: 1, 2: 1}, None), "master got input after the source had ended"),
+        (ended(new_core()), SourceEnded(END), "master got the end of the source twice"),
+        (busy(new_core()), Consumed(1, 11), "slave 1 reports 11 bytes consumed, but it was sent 10 in 1 messages"),
+        (new_core(), Consumed(2, 0), "slave 2 reports 0 bytes consumed, but it was sent 0 in 0 messages"),
+        (new_core(), RankFinished(1), "slave 1 finished before it had joined all its input"),
+        (ended(busy(new_core())), RankFinished(2), "slave 2 finished before it had joined all its input"),
+        (half_finished(), RankFinished(1), "rank 1 finished twice, or takes no part"),
+        (new_core(), RankFinished(7), "rank 7 finished twice, or takes no part"),
+    ],
+)
+def test_an_illegal_event_is_refused_by_name_and_changes_nothing(core, event, message):
+    before = deepcopy(vars(core))
+    with pytest.raises(ProtocolError) as error:
+        core.step(event)
+    assert message in str(error.value)
+    assert vars(core) == before

@@ -1,0 +1,64 @@
+"""Messages: what is sent is what arrives, and what is none of them is refused."""
+
+import numpy as np
+import pytest
+
+from mpijoin.data.codec import encode
+from mpijoin.errors import CodecError, ProtocolError
+from mpijoin.messages import MESSAGES, Columns, EpochEnd, Failed, Finished, Piece, Report, Rows, Slot, Stop, parse
+
+
+def columns(rows, words, blob=b""):
+    return Columns(np.arange(rows * words).reshape(rows, words), np.frombuffer(blob, np.uint8))
+
+
+def slot(pieces=2, last=False):
+    made = [Piece(np.array([[1, 0, 2], [0, 0, 1]]), (columns(3, 5, b"abc" * i), columns(1, 3))) for i in range(pieces)]
+    return Slot(0, 7, (-(1 << 63), (1 << 63) - 1), np.array([2, 5, 9]), tuple(made), last)
+
+
+@pytest.mark.parametrize("pieces, last", [(0, True), (1, False), (3, False)])
+def test_a_slot_arrives_as_it_was_sent(pieces, last):
+    sent = slot(pieces, last)
+    found = parse(sent.encode())
+    assert (found.producer, found.epoch, found.watermarks, found.last) == (sent.producer, sent.epoch, sent.watermarks, last)
+    assert found.groups.tolist() == [2, 5, 9]
+    assert len(found.pieces) == pieces
+    for own, other in zip(sent.pieces, found.pieces):
+        assert np.array_equal(own.counts, other.counts)
+        for one, two in zip(own.columns, other.columns):
+            assert np.array_equal(one.tuples, two.tuples) and np.array_equal(one.blob, two.blob)
+    assert found.octets == sent.octets == sum(3 * 5 * 8 + 3 * i + 3 * 8 for i in range(pieces))
+    assert found.rows.tolist() == [pieces, 0, 3 * pieces]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        EpochEnd(3, 8, last=True),
+        Report(2, 100, 5, 7, 0.25, 4096),
+        Report(1),
+        Finished(4, {"results": 3, "certificate": "00ff"}, ["rank-4-00000.parquet"]),
+        Failed(1, 2, "left.parquet: no such file", "Traceback"),
+        Stop(143, "stopped by SIGTERM"),
+    ],
+)
+def test_plain_messages_arrive_as_they_were_sent(message):
+    assert parse(message.encode()) == message
+
+
+def test_rows_arrive_as_they_were_sent():
+    found = parse(Rows(3, 9, np.arange(5, dtype=np.uint8)).encode())
+    assert (found.slave, found.epoch, found.batch.tolist()) == (3, 9, [0, 1, 2, 3, 4])
+
+
+def test_every_message_has_a_kind_of_its_own():
+    assert [message.kind for message in MESSAGES.values()] == list(MESSAGES)
+    assert len({message.__name__ for message in MESSAGES.values()}) == len(MESSAGES)
+
+
+def test_an_unknown_kind_and_damaged_bytes_are_refused():
+    with pytest.raises(ProtocolError, match="kind 4242, wanted one of"):
+        parse(encode(4242, {}))
+    with pytest.raises(CodecError):
+        parse(Stop(0).encode()[:-1])
