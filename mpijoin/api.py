@@ -10,6 +10,7 @@ from typing import Any, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.parquet
 
+from mpijoin.config.check import resolve
 from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
 from mpijoin.errors import MpijoinError, OutputError
@@ -95,7 +96,7 @@ def run(
     in_memory = not job.output.path and job.output.results != "count"
     if in_memory:
         job = replace(job, output=replace(job.output, results="collect"))
-    plan = prepare(job, local_size(job, slaves), overwrite)
+    plan = prepare(job, resolve(job), local_size(job, slaves), overwrite)
     writer = TableWriter(merged_schema(plan)) if in_memory else None
     signals = SignalFlag()
     signals.install()

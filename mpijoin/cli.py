@@ -111,12 +111,10 @@ def _faults_text(error: JobError) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from mpijoin.config.check import resolve
+    from mpijoin.config.check import load_and_resolve
     from mpijoin.config.describe import describe
-    from mpijoin.config.load import load_job
 
-    job = load_job(options.job, options.set)
-    print(describe(job, resolve(job)))
+    print(describe(*load_and_resolve(options.job, options.set)))
     return EXIT_DONE
 
 

@@ -30,24 +30,24 @@ def main_run(job_path: str, overrides: Sequence[str], ranks: int | None, overwri
 
 def _run_under_mpi(job_path: str, overrides: Sequence[str], overwrite: bool, debug: bool, signals: SignalFlag) -> int:
     # Loaded before MPI starts: its first steps wait spinning for the other ranks.
-    from mpijoin.config.load import load_job
+    from mpijoin.config.check import load_and_resolve
     from mpijoin.plan import prepare
     from mpijoin.processes import run_mpi
 
-    return run_mpi(lambda size: prepare(load_job(job_path, overrides), size, overwrite), signals, debug)
+    return run_mpi(lambda size: prepare(*load_and_resolve(job_path, overrides), size, overwrite), signals, debug)
 
 
 def _run_here(
     job_path: str, overrides: Sequence[str], ranks: int | None, overwrite: bool, debug: bool, signals: SignalFlag
 ) -> int:
-    from mpijoin.config.load import load_job
+    from mpijoin.config.check import load_and_resolve
     from mpijoin.embedded import local_size, run_local
     from mpijoin.plan import prepare
     from mpijoin.progress import Progress
 
-    job = load_job(job_path, overrides)
+    job, schema = load_and_resolve(job_path, overrides)
     signals.check()
-    plan = prepare(job, local_size(job, ranks), overwrite)
+    plan = prepare(job, schema, local_size(job, ranks), overwrite)
     exit_code = run_local(plan, signals, Progress(), debug).exit_code
     if threading.active_count() > 1:
         # A rank of a failed run still compiles, which nothing but the end of the process stops.

@@ -24,7 +24,6 @@ from mpijoin.slave.runtime import Slave
 from mpijoin.summary import Outcome, summarize, summary_text
 
 
-
 class LogFile(logging.FileHandler):
     """A rank's log. It never ends a run: what a full disk refuses is dropped."""
 

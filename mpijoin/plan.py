@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from mpijoin.config.check import resolve
 from mpijoin.config.dump import dump_job
 from mpijoin.config.job import FileSource, Job
 from mpijoin.data.files import expand_files
@@ -54,12 +53,11 @@ class Plan:
     directory: RunDirectory | None
 
 
-def prepare(job: Job, size: int, overwrite: bool) -> Plan:
-    """Checks everything that can be checked before any rank works, and makes the run directory.
+def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool) -> Plan:
+    """Makes the run directory of a checked job.
 
-    Raises JobError with every fault found, OutputError where the run directory cannot be made.
+    Raises JobError where job and ranks do not fit or the path is taken, OutputError where nothing can be written there.
     """
-    schema = resolve(job)
     roles = Roles(size, job.output.results == "collect")
     faults = _role_faults(job, roles)
     if faults:

@@ -5,14 +5,17 @@ Reads the schemas of the inputs (footers, headers, a CSV file's first block), ne
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from dataclasses import replace
-from typing import Iterator
+from typing import Iterator, Sequence
 
 import pyarrow as pa
 
+from mpijoin.config.fields import STREAM_FIELDS, SYNTHETIC_FIELDS
 from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
-from mpijoin.config.rules import SYNTHETIC_KEY, SYNTHETIC_PAYLOAD, SYNTHETIC_TIME, job_faults
+from mpijoin.config.load import read_job
+from mpijoin.config.rules import SYNTHETIC_KEY, SYNTHETIC_PAYLOAD, SYNTHETIC_TIME, Fault, job_faults
 from mpijoin.config.units import show
 from mpijoin.data.files import CSV, expand_files, file_format, file_schema
 from mpijoin.data.results import all_columns
@@ -21,21 +24,25 @@ from mpijoin.data.types import WORD_KINDS, decoded, is_payload, key_advice, key_
 from mpijoin.errors import InputError, JobError
 
 # Without sound values of these there are no columns to look for.
-SHAPING_FIELDS = ("path", "key", "payload_bytes")
+SHAPING_FIELDS = {"path", "time", "key", "payload_bytes"}
 
 
-def resolve(job: Job) -> JoinSchema:
+def load_and_resolve(path: str | os.PathLike, overrides: Sequence[str] = ()) -> tuple[Job, JoinSchema]:
+    """The job in a file, and what `resolve` makes of it; JobError lists the faults of its text, values and inputs."""
+    job, faults = read_job(path, overrides)
+    return job, resolve(job, faults)
+
+
+def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
     """The columns of both streams, as the engine will hold them; payload only as far as the results need it.
 
-    Raises JobError with every fault of the job's values and of its inputs' schemas.
+    known: the faults of the job's own values, found here if not given. Raises JobError with them and with every fault of
+    the inputs' schemas.
     """
-    value_faults = job_faults(job)
+    value_faults = job_faults(job) if known is None else known
     involved = {field for one in value_faults for field in one.fields}
     faults = [one.text for one in value_faults]
-    streams = [
-        None if involved & {f"{stream.name}.{field}" for field in SHAPING_FIELDS} else _stream_schema(stream, faults)
-        for stream in job.streams
-    ]
+    streams = [None if _is_unclear(stream, involved) else _stream_schema(stream, faults) for stream in job.streams]
     projected = [schema and _project(job, schema) for schema in streams]
     for stream, schema in zip(job.streams, projected):
         if schema is not None:
@@ -48,6 +55,12 @@ def resolve(job: Job) -> JoinSchema:
     if faults:
         raise JobError(faults)
     return _common_unit(job, *projected)
+
+
+def _is_unclear(stream: StreamJob, involved: set[str]) -> bool:
+    """Whether faults leave open which columns the stream should have; a field of unknown name may be any of them."""
+    own = {field.partition(".")[2] for field in involved if field.startswith(f"{stream.name}.")}
+    return bool(own & SHAPING_FIELDS or own - {field.name for field in STREAM_FIELDS + SYNTHETIC_FIELDS})
 
 
 def _stream_schema(stream: StreamJob, faults: list[str]) -> StreamSchema | None:

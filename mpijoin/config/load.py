@@ -35,8 +35,16 @@ def load_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str
 
     Relative paths, the output's too, are taken from the job file's folder (for a dict: the current one) and made
     absolute. In a dict, `left = {"table": <pyarrow.Table>, ...}` hands over a table instead of a path.
-    Raises JobError with every fault there is.
+    Raises JobError with every fault of its text and values.
     """
+    value, faults = read_job(job, overrides)
+    if faults:
+        raise JobError([one.text for one in faults])
+    return value
+
+
+def read_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
+    """As `load_job`: what could be read, with defaults for the rest, and the faults. JobError: nothing could be read."""
     document, folder = _document(job)
     faults: list[Fault] = []
     for override in overrides:
@@ -45,10 +53,7 @@ def load_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str
     if not isinstance(job, Mapping) and not value.output.path:
         faults.append(fault("output", "path", "missing: wanted the folder that the run writes"))
     known = {field for one in faults for field in one.fields}
-    faults += [one for one in job_faults(value) if known.isdisjoint(one.fields)]
-    if faults:
-        raise JobError([one.text for one in faults])
-    return value
+    return value, faults + [one for one in job_faults(value) if known.isdisjoint(one.fields)]
 
 
 def _document(job: str | os.PathLike | Mapping[str, Any]) -> tuple[dict[str, Any], str]:

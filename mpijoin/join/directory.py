@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.join.blocks import free_pages, kernel, move_tuple, return_block, slot_id, tags_of
+from mpijoin.join.blocks import free_pages, kernel, move_tuple, part, return_block, slot_id, tags_of
 from mpijoin.join.state import (
     BUCKETS,
     BYTES,
@@ -44,6 +44,7 @@ from mpijoin.join.state import (
     TIME,
     TIME_MAX_VALUE,
     TIME_MIN_VALUE,
+    TUNED,
     UNLISTED,
     UNUSED_BUCKET,
     UNUSED_ENTRY,
@@ -55,23 +56,23 @@ UNSPLITTABLE = 1 << 8
 PREFIX_SHIFT = 16
 
 
-@kernel
+@part
 def local_depth(s, bucket):
     return s.buckets[bucket, SHAPE] & 0xFF
 
 
-@kernel
+@part
 def prefix_of(s, bucket):
     return s.buckets[bucket, SHAPE] >> PREFIX_SHIFT
 
 
-@kernel
+@part
 def bucket_bytes(s, bucket):
     """Size of a mini-partition-group: live tuple bytes of both streams."""
     return s.buckets[bucket, BYTES] + s.buckets[bucket, STREAM_WORDS + BYTES]
 
 
-@kernel
+@part
 def take_bucket(s, depth, prefix):
     """An empty bucket. The caller has checked `buckets_left`."""
     counters = s.counters
@@ -81,20 +82,20 @@ def take_bucket(s, depth, prefix):
     else:
         bucket = counters[UNUSED_BUCKET]
         counters[UNUSED_BUCKET] += 1
-    clear_chain(s, bucket, 0)
-    clear_chain(s, bucket, 1)
+    for stream in range(2):
+        clear_chain(s, bucket, stream)
     s.buckets[bucket, NEXT_FRESH] = UNLISTED
     s.buckets[bucket, SHAPE] = depth | prefix << PREFIX_SHIFT
     return bucket
 
 
-@kernel
+@part
 def buckets_left(s):
     """Buckets that were never used."""
     return len(s.buckets) - s.counters[UNUSED_BUCKET]
 
 
-@kernel
+@part
 def clear_chain(s, bucket, stream):
     buckets, base = s.buckets, stream * STREAM_WORDS
     buckets[bucket, base + FIRST] = NONE
@@ -106,13 +107,13 @@ def clear_chain(s, bucket, stream):
     buckets[bucket, base + FIRST_TIME_MAX] = TIME_MAX_VALUE
 
 
-@kernel
+@part
 def return_bucket(s, bucket):
     s.buckets[bucket, NEXT_FRESH] = s.counters[FREE_BUCKET]
     s.counters[FREE_BUCKET] = bucket
 
 
-@kernel
+@part
 def take_region(s, size_class):
     """Start of a region of 2**size_class entries, or NONE if none is left."""
     start = s.counters[FREE_REGIONS + size_class]
@@ -126,7 +127,7 @@ def take_region(s, size_class):
     return start
 
 
-@kernel
+@part
 def return_region(s, start, size_class):
     s.directory[start] = s.counters[FREE_REGIONS + size_class]
     s.counters[FREE_REGIONS + size_class] = start
@@ -135,20 +136,20 @@ def return_region(s, start, size_class):
 @kernel
 def start_group(s, group):
     """Gives a group its first bucket and a directory of one entry."""
-    groups = s.groups
-    groups[group, DIRECTORY] = take_region(s, 0)
+    groups, none = s.groups, np.int64(0)  # of one type with what others pass: literals are compiled for separately
+    groups[group, DIRECTORY] = take_region(s, none)
     groups[group, DIRECTORY_CLASS] = 0
     groups[group, DEPTH] = 0
     groups[group, BUCKETS] = 1
     groups[group, DEEPEST] = 1
     groups[group, FRESH] = NONE
-    s.directory[groups[group, DIRECTORY]] = take_bucket(s, 0, 0)
+    s.directory[groups[group, DIRECTORY]] = take_bucket(s, none, none)
     for stream in range(2):
         groups[group, WATERMARK + stream] = TIME_MIN_VALUE
         groups[group, EXPIRES_FROM + stream] = TIME_MAX_VALUE
 
 
-@kernel
+@part
 def double_directory(s, group):
     """Global depth + 1: every entry twice; False if no room for it is left."""
     groups, directory = s.groups, s.directory
@@ -170,7 +171,7 @@ def double_directory(s, group):
     return True
 
 
-@kernel
+@part
 def halve_directory(s, group):
     """Global depth - 1 for as long as no bucket needs the last bit. The region keeps its size for the next doubling."""
     groups = s.groups
@@ -183,13 +184,13 @@ def halve_directory(s, group):
         groups[group, DEEPEST] = deepest
 
 
-@kernel
+@part
 def directory_code(key):
     """The bits of a key's hash that a directory may use."""
     return np.int64(hash64(key) & np.uint64((1 << DIRECTORY_DEPTH_MAX) - 1))
 
 
-@kernel
+@part
 def hash_difference(s, bucket):
     """Bits in which the hashes of a bucket's tuples differ, of the low 24."""
     difference, first, seen = 0, 0, False
@@ -205,7 +206,7 @@ def hash_difference(s, bucket):
     return difference
 
 
-@kernel
+@part
 def within_limits(s, group, bucket):
     """Whether the directory may grow as much as a split of the bucket needs, and pages and buckets suffice for it."""
     depth, groups = local_depth(s, bucket), s.groups
@@ -213,7 +214,7 @@ def within_limits(s, group, bucket):
     return depth < DIRECTORY_DEPTH_MAX and not doubled_too_far and can_rewrite(s, bucket)
 
 
-@kernel
+@part
 def can_rewrite(s, bucket):
     """Whether there are pages to copy a bucket's tuples to before its own are returned (blobs may pack worse: twice)."""
     pages = 4
@@ -224,7 +225,7 @@ def can_rewrite(s, bucket):
     return free_pages(s) >= pages and buckets_left(s) >= 2
 
 
-@kernel
+@part
 def can_separate(s, bucket):
     """Whether splits would separate a bucket's tuples one day; a hot key's bucket is marked, not looked at again."""
     if s.buckets[bucket, SHAPE] & UNSPLITTABLE:
@@ -235,14 +236,14 @@ def can_separate(s, bucket):
     return True
 
 
-@kernel
+@part
 def note_first(s, group, stream, bucket):
     """Keeps EXPIRES_FROM true of a bucket whose first block is new: it may end earlier than any first block before."""
     first = s.buckets[bucket, stream * STREAM_WORDS + FIRST_TIME_MAX]
     s.groups[group, EXPIRES_FROM + stream] = min(first, s.groups[group, EXPIRES_FROM + stream])
 
 
-@kernel
+@part
 def split_bucket(s, group, bucket):
     """Splits a bucket, of which `within_limits` is true, by the next bit of its tuples' hashes; False if it cannot be."""
     groups, depth, prefix = s.groups, local_depth(s, bucket), prefix_of(s, bucket)
@@ -259,12 +260,13 @@ def split_bucket(s, group, bucket):
     return_bucket(s, bucket)
     groups[group, BUCKETS] += 1
     groups[group, SPLITS] += 1
+    groups[group, TUNED] = 0
     if depth + 1 == groups[group, DEPTH]:
         groups[group, DEEPEST] += 2
     return True
 
 
-@kernel
+@part
 def divide_chain(s, group, bucket, stream, low, high, depth):
     """Moves a chain's tuples to `low` or `high` by bit `depth` of their hash, in their order, and returns its blocks."""
     page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
@@ -278,7 +280,7 @@ def divide_chain(s, group, bucket, stream, low, high, depth):
         page = following
 
 
-@kernel
+@part
 def buddy_of(s, group, bucket):
     """The bucket whose prefix differs in bit d'-1 only, if it has the same local depth; else NONE (WSJ, section IV-D)."""
     depth = local_depth(s, bucket)
@@ -288,7 +290,7 @@ def buddy_of(s, group, bucket):
     return buddy if local_depth(s, buddy) == depth else NONE
 
 
-@kernel
+@part
 def merge_buckets(s, group, bucket, buddy):
     """Merges two buddies of which `can_rewrite` is true; returns the new bucket."""
     groups, depth = s.groups, local_depth(s, bucket) - 1
@@ -309,7 +311,7 @@ def merge_buckets(s, group, bucket, buddy):
     return merged
 
 
-@kernel
+@part
 def interleave_chains(s, group, bucket, buddy, stream, merged):
     """Moves two chains' tuples into one, by time, so that the merged chain expires from its front."""
     first, second = s.buckets[bucket, stream * STREAM_WORDS + FIRST], s.buckets[buddy, stream * STREAM_WORDS + FIRST]
@@ -331,32 +333,61 @@ def interleave_chains(s, group, bucket, buddy, stream, merged):
             second, j = page, slot
 
 
-@kernel
+@part
+def shrunk_too_far(s, group, bucket):
+    """Whether a bucket that has lost tuples is to be merged, or is to lose its mark."""
+    theta, size = s.counters[THETA], bucket_bytes(s, bucket)
+    if size < theta and s.buckets[bucket, SHAPE] & UNSPLITTABLE:
+        return True
+    buddy = buddy_of(s, group, bucket)
+    if buddy == NONE:
+        return False
+    other = bucket_bytes(s, buddy)
+    return min(size, other) < theta and size + other < 2 * theta
+
+
+@part
 def tune_bucket(s, group, bucket):
-    """Brings one mini-partition-group back into [theta, 2 theta] if it can be: splits it once, or merges it upward."""
+    """Brings one mini-partition-group back into [theta, 2 theta] if it can be: splits it once, or merges it upward.
+
+    Returns whether it was at rest: nothing was changed, and nothing left for want of pages or entries.
+    """
     theta = s.counters[THETA]
     if bucket_bytes(s, bucket) > 2 * theta:
-        if within_limits(s, group, bucket) and can_separate(s, bucket):
-            split_bucket(s, group, bucket)
-        return
+        if not within_limits(s, group, bucket):
+            return False
+        if not can_separate(s, bucket):
+            return True
+        split_bucket(s, group, bucket)
+        return False
     if bucket_bytes(s, bucket) < theta:
         s.buckets[bucket, SHAPE] &= ~UNSPLITTABLE
+    rest = True
     while bucket_bytes(s, bucket) < theta:
         buddy = buddy_of(s, group, bucket)
         if buddy == NONE or bucket_bytes(s, bucket) + bucket_bytes(s, buddy) >= 2 * theta:
             break
+        rest = False
         if not (can_rewrite(s, bucket) and can_rewrite(s, buddy)):
             break
         bucket = merge_buckets(s, group, bucket, buddy)
+    return rest
 
 
-@kernel
+@part
 def tune_group(s, group):
-    """Tunes every mini-partition-group of a group that holds no fresh tuple; what comes of a split is tuned as well."""
-    entry = 0
+    """Tunes every mini-partition-group of a group that holds no fresh tuple; what comes of a split is tuned as well.
+
+    A group found at rest is not looked at again before an insert or an expiry gives cause to: with short epochs, looking
+    took longer than expiring.
+    """
+    if s.groups[group, TUNED]:
+        return
+    entry, rest = 0, True
     while entry < 1 << s.groups[group, DEPTH]:
         bucket = s.directory[s.groups[group, DIRECTORY] + entry]
         if prefix_of(s, bucket) == entry:
-            tune_bucket(s, group, bucket)
+            rest &= tune_bucket(s, group, bucket)
         if s.directory[s.groups[group, DIRECTORY] + entry] == bucket:
             entry += 1
+    s.groups[group, TUNED] = rest

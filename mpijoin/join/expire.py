@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mpijoin.join.blocks import kernel, return_block, slot_id
-from mpijoin.join.directory import clear_chain, prefix_of, tune_group
+from mpijoin.join.blocks import kernel, part, return_block, slot_id
+from mpijoin.join.directory import clear_chain, prefix_of, shrunk_too_far, tune_group
 from mpijoin.join.probe import saturating_add
 from mpijoin.join.state import (
     BYTES,
@@ -24,6 +24,7 @@ from mpijoin.join.state import (
     STREAM_WORDS,
     TIME_MAX,
     TIME_MAX_VALUE,
+    TUNED,
     TUPLE_BYTES,
     WATERMARK,
     WINDOW,
@@ -47,7 +48,7 @@ def expire_groups(s, groups, watermarks):
         tune_group(s, group)
 
 
-@kernel
+@part
 def expire_stream(s, group, stream, bound):
     """Lets go, from the front of each chain, the blocks whose maximum time is below `bound`."""
     earliest = TIME_MAX_VALUE
@@ -61,7 +62,7 @@ def expire_stream(s, group, stream, bound):
     s.groups[group, EXPIRES_FROM + stream] = earliest
 
 
-@kernel
+@part
 def expire_chain(s, group, bucket, stream, bound):
     buckets, base = s.buckets, stream * STREAM_WORDS
     page = buckets[bucket, base + FIRST]
@@ -81,9 +82,11 @@ def expire_chain(s, group, bucket, stream, bound):
     else:
         buckets[bucket, base + FIRST] = page
         buckets[bucket, base + FIRST_TIME_MAX] = s.heads[page, TIME_MAX]
+    if shrunk_too_far(s, group, bucket):
+        s.groups[group, TUNED] = 0
 
 
-@kernel
+@part
 def blob_bytes(s, stream, page):
     """Bytes of all blobs of the block in `page`."""
     octets = 0

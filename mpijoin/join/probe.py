@@ -7,7 +7,7 @@ loop branches on the data, which a processor could not predict, and between the 
 
 from __future__ import annotations
 
-from mpijoin.join.blocks import kernel, slot_id, tags_of
+from mpijoin.join.blocks import kernel, part, slot_id, tags_of
 from mpijoin.join.simd import LANES, LINE_TAGS, lowest_bit, match_tags, prefetch, unsigned
 from mpijoin.join.state import (
     BUDGET,
@@ -58,7 +58,7 @@ AHEAD_WORDS = CANDIDATES_AHEAD * CANDIDATE_WORDS
 FETCHED_BLOCKS = 8  # per chain; of FETCHED_BUCKETS, a small part of the second-level cache
 
 
-@kernel
+@part
 def saturating_add(a, b):
     """a + b for b of any sign, held to the int64 range."""
     if b > 0 and a > TIME_MAX_VALUE - b:
@@ -95,7 +95,7 @@ def probe_groups(s, groups, cursor, budget, out):
         status = scan_buckets(s, groups[cursor[GROUP_INDEX]], cursor, budget)
 
 
-@kernel
+@part
 def next_phase(s, groups, cursor):
     """Goes on to right's fresh tuples of the group, then to the next group that has fresh tuples; False if there is none."""
     cursor[PHASE] = 1 - cursor[PHASE]
@@ -109,7 +109,7 @@ def next_phase(s, groups, cursor):
     return True
 
 
-@kernel
+@part
 def scan_buckets(s, group, cursor, budget):
     """Collects the candidates of the phase's fresh tuples, bucket by bucket; OUT_FULL: `candidates` has no room."""
     stream = cursor[PHASE]
@@ -132,7 +132,7 @@ def scan_buckets(s, group, cursor, budget):
     return status
 
 
-@kernel
+@part
 def fetch_buckets(s, bucket, stream):
     """Asks for the heads and tags that the next buckets' fresh tuples will be compared with; returns how many buckets.
 
@@ -161,7 +161,7 @@ def fetch_buckets(s, bucket, stream):
     return count
 
 
-@kernel
+@part
 def scan_bucket(s, bucket, cursor, budget):
     stream = cursor[PHASE]
     base = stream * STREAM_WORDS
@@ -177,7 +177,7 @@ def scan_bucket(s, bucket, cursor, budget):
     return DONE
 
 
-@kernel
+@part
 def scan_block(s, bucket, stream, cursor, budget):
     """Compares the fresh tuples of one block (from slot FRESH_FROM on) with the opposite chain, block by block."""
     opposite = 1 - stream
@@ -200,14 +200,14 @@ def scan_block(s, bucket, stream, cursor, budget):
     return DONE
 
 
-@kernel
+@part
 def first_fresh_slot(s, bucket, stream, page):
     """Where the fresh tuples of a block begin: at the mark in the block that holds it, at 0 in later ones."""
     base = stream * STREAM_WORDS
     return s.buckets[bucket, base + FRESH_SLOT] if page == s.buckets[bucket, base + FRESH_PAGE] else 0
 
 
-@kernel
+@part
 def scan_pair(s, bucket, stream, end, cursor, budget):
     """Compares fresh tuples of block FRESH_AT with slots 0..end of block OPPOSITE_AT, from the cursor on, panel by panel."""
     fresh_end = s.heads[cursor[FRESH_AT], COUNT]
@@ -233,13 +233,13 @@ def scan_pair(s, bucket, stream, end, cursor, budget):
     return DONE
 
 
-@kernel
+@part
 def low_bits(count):
     """A mask of the lowest `count` bits, 1 to 64."""
     return (1 << count) - 1 if count < LANES else -1
 
 
-@kernel
+@part
 def compare_tags(s, stream, panel_end, rows, cursor):
     """Compares the tags of `rows` fresh tuples with those of a panel; `candidates` has room for all their masks."""
     halves, candidates = s.halves, s.candidates
@@ -270,13 +270,13 @@ def compare_tags(s, stream, panel_end, rows, cursor):
     cursor[FOUND] = found
 
 
-@kernel
+@part
 def prefetch_candidate(s, at, theirs_words):
     first = lowest_bit(s.candidates[unsigned(at + MASK)])
     prefetch(s.words, s.candidates[unsigned(at + THEIRS)] + first * theirs_words)
 
 
-@kernel
+@part
 def confirm(s, groups, cursor, out):
     """Writes the candidates whose keys are equal and whose times lie in the windows to `out`; DONE or OUT_FULL."""
     stream, at, end = cursor[PHASE], cursor[CONFIRMED], cursor[FOUND]
@@ -298,7 +298,8 @@ def confirm(s, groups, cursor, out):
         out[unsigned(stream), unsigned(count)] = mine
         out[unsigned(1 - stream), unsigned(count)] = theirs
         time, other = words[unsigned(mine + TIME)], words[unsigned(theirs + TIME)]
-        within = (saturating_add(time, before) <= other) & (other <= saturating_add(time, after))
+        later = other - time  # of the wrong sign where it leaves the range of int64, and with it every window
+        within = (before <= later) & (later <= after) & ((later < 0) == (other < time))
         count += (words[unsigned(mine + KEY)] == words[unsigned(theirs + KEY)]) & within
         mask &= mask - 1
         candidates[unsigned(at + MASK)] = mask

@@ -35,6 +35,7 @@ WATERMARK = 12  # and 13: how far each stream has been joined completely
 GROUP_TUPLES = 14  # and 15: held, per stream
 GROUP_BYTES = 16  # and 17: live tuple bytes, per stream
 EXPIRES_FROM = 18  # and 19: no first block of this stream has a smaller maximum time
+TUNED = 20  # 1: there is nothing to split or merge
 GROUP_WORDS = 24
 
 # Words of a tuple. Without blobs the record begins at ADDRESS.

@@ -43,7 +43,7 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int) -> WindowJoin:
     ]
     block = job.tuning.block_bytes
     tuple_bytes = 4 * sum(tuple_words(words, has_blob) for words, has_blob, _ in streams)  # the mean of both
-    theta = {OFF: THETA_OFF, AUTO: auto_theta(tuple_bytes)}.get(job.tuning.theta, job.tuning.theta)
+    theta = {OFF: THETA_OFF, AUTO: auto_theta(tuple_bytes, block)}.get(job.tuning.theta, job.tuning.theta)
     return WindowJoin(job.cluster.partitions, memory_bytes, block, theta, streams, job.tuning.result_buffer)
 
 

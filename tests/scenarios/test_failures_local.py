@@ -99,10 +99,11 @@ def test_a_cut_input_is_named_before_anything_is_made(tmp_path):
 
 def test_wrong_columns_are_told_all_at_once_before_anything_is_made(tmp_path):
     write_inputs(tmp_path, rows=10)
-    pq.write_table(pa.table({"when": [1], "key": [0.5]}), tmp_path / "right.parquet")
+    pq.write_table(pa.table({"ts": pa.array([1], pa.timestamp("us")), "key": [0.5]}), tmp_path / "left.parquet")
+    pq.write_table(pa.table({"when": [1], "key": [1]}), tmp_path / "right.parquet")
     run = ended(tmp_path, FILES, "--set", "cluster.partitions=0")
     assert run.code == 2 and run.messages[0].startswith("mpijoin: ") and "faults" in run.messages[0]
-    for told in ("[cluster] partitions", '"ts"', "float"):
+    for told in ("3 faults", "[cluster] partitions: got 0", '[right] time: no column "ts"', "double"):
         assert told in run.err
     assert not run.out.exists()
 

@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from mpijoin.errors import LaunchError
-from mpijoin.transport.guard import check_launch, launched_by_mpi, launched_size
+from mpijoin.transport.guard import check_launch, launched_by_mpi, launched_rank, launched_size
 
 SRUN = {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}
 
@@ -47,3 +47,8 @@ def test_missing_mpi4py_is_named_only_where_it_is_needed(monkeypatch):
     assert not launched_by_mpi({})
     with pytest.raises(LaunchError, match=r"pip install mpijoin\[mpi\]"):
         launched_by_mpi({"PMI_SIZE": "2"})
+
+
+def test_rank_as_the_launcher_says():
+    ranks = [{}, {"PMI_RANK": "3"}, {"OMPI_COMM_WORLD_RANK": "2"}, {"SLURM_PROCID": "1"}, {"PMI_RANK": ""}]
+    assert [launched_rank(environ) for environ in ranks] == [0, 3, 2, 1, 0]

@@ -142,6 +142,7 @@ def test_a_terminal_that_knows_no_bars_gets_lines():
 
     stream, clock = Plain(), Clock()
     progress = Progress(stream, clock=clock)
+    progress.update(view())
     clock.now += 2
     progress.update(view())
     assert stream.getvalue() == plain_line(view()) + "\n"

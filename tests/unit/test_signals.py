@@ -1,0 +1,59 @@
+"""Signals as a flag, or raised at once where nobody else waits."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from mpijoin.errors import Interrupted
+from mpijoin.signals import REPEAT_S, SignalFlag
+
+
+@pytest.fixture
+def flag():
+    flag = SignalFlag()
+    flag.install()
+    yield flag
+    flag.restore()
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_is_told_at_the_next_check(flag, number, code):
+    flag.check()
+    os.kill(os.getpid(), number)
+    with pytest.raises(Interrupted) as caught:
+        flag.check()
+    assert caught.value.exit_code == code
+
+
+def test_the_first_signal_counts_and_one_key_press_may_come_twice(flag):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGINT):
+        os.kill(os.getpid(), number)
+    with pytest.raises(Interrupted, match="SIGTERM"):
+        flag.check()
+
+
+def test_a_second_ctrl_c_later_cannot_wait(flag):
+    os.kill(os.getpid(), signal.SIGINT)
+    flag._received_s -= REPEAT_S
+    with pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_inside_at_once_it_is_raised_where_it_comes(flag):
+    with pytest.raises(Interrupted), flag.at_once():
+        os.kill(os.getpid(), signal.SIGINT)
+        pytest.fail("went on")
+    with pytest.raises(Interrupted), flag.at_once():
+        pytest.fail("a signal that came before is told as well")
+
+
+def test_the_handlers_before_come_back_and_other_threads_install_none(flag):
+    assert signal.getsignal(signal.SIGTERM) == flag._handle
+    flag.restore()
+    other = SignalFlag()
+    thread = threading.Thread(target=other.install)
+    thread.start()
+    thread.join()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
