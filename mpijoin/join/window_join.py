@@ -75,8 +75,8 @@ class WindowJoin:
     def probe(self, groups: np.ndarray, budget: int) -> Progress:
         if self._probed is None:
             start_probe(self._cursor)
-            self._probed = groups
-        progress = Progress(probe_groups(self.state, read_only(groups), self._cursor, budget, self._out))
+            self._probed = self._start(groups)
+        progress = Progress(probe_groups(self.state, self._probed, self._cursor, budget, self._out))
         if progress is Progress.DONE:
             self._probed = None
         return progress

@@ -12,6 +12,8 @@ import oracle
 from join_harness import EVER, NEVER, Harness, Stream, check_accounts, clamp, groups_of, numbered
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join import state as st
+from mpijoin.join.window_join import WindowJoin
+from mpijoin.operators.base import Progress
 
 KEYS = [
     some.just(7),
@@ -153,6 +155,12 @@ def test_a_probe_that_is_interrupted_anywhere_goes_on_where_it_stopped():
         calls = harness.probe(groups_of(0), 1)
         assert harness.row_pairs() == expected(rows, rows, [stream, stream])
         assert calls >= 1600 // capacity
+
+
+def test_a_group_of_which_nothing_is_known_yet_has_nothing_to_join():
+    operator = WindowJoin(2, 1 << 20, 4096, 64, [(0, False, 1)] * 2, 8)
+    assert operator.probe(np.array([1]), 100) is Progress.DONE
+    assert len(operator.results().left) == 0
 
 
 def test_a_watermark_never_goes_back():
