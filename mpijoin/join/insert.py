@@ -30,7 +30,6 @@ from mpijoin.join.state import (
     NEXT_FRESH,
     NONE,
     PAGE_WORDS,
-    ROW,
     SHAPE,
     SIZE,
     SLOTS,
@@ -261,10 +260,7 @@ def fill_block(s, stream, group, bucket, page, place, count, low, fresh, scratch
         s.halves[unsigned(tags + i)] = scratch.tag[unsigned(row)]
         row = unsigned(low + row)
         time = tuples[row, TIME]
-        words[unsigned(target + KEY)] = tuples[row, KEY]  # these three, which every tuple has, without a loop: a quarter faster
-        words[unsigned(target + TIME)] = time
-        words[unsigned(target + ROW)] = tuples[row, ROW]
-        for word in range(ROW + 1, width):
+        for word in range(width):
             words[unsigned(target + word)] = tuples[row, word]
         earliest, latest = min(earliest, time), max(latest, time)
         if blobs:

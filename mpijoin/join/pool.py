@@ -51,7 +51,7 @@ def slots_in(page_words: int, words: int) -> int:
     """Tuples of so many words that fit a block: max(1, block / tuple bytes), less what their tags take.
 
     >>> slots_in(512, 3)
-    156
+    157
     """
     slots = max(1, page_words // words)
     while slots > 1 and tag_words(slots) + slots * words > page_words:

@@ -73,8 +73,11 @@ THETA_OFF = TIME_MAX_VALUE >> 2
 class JoinState(NamedTuple):
     """words: int64[], halves: uint16[] and octets: uint8[] are views of one memory, the pages. heads: int64[pages, 8] ·
     buckets: int64[n, 16] · groups: int64[partitions, 24] · directory: int64[], the regions of all groups · layout:
-    int64[2, 6] · counters: int64[] · candidates: int64[], a probe's scratch. Free pages are linked by NEXT, free buckets by NEXT_FRESH. Nothing ever grows: all is
-    address space reserved once, of which only what was used takes memory."""
+    int64[2, 6] · counters: int64[] · candidates: int64[], a probe's scratch.
+
+    Free pages are linked by NEXT, free buckets by NEXT_FRESH. Nothing ever grows: all is address space reserved once, of
+    which only what was used takes memory.
+    """
 
     words: np.ndarray
     halves: np.ndarray

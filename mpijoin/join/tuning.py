@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# Of both streams. With a third fewer, epochs of 20 s and 2 s take a fifth longer (more buckets to visit), with twice as many
-# those of 100 s (more tags to compare). About two blocks of a bucket are half empty: pages stay below 1.6 times the tuples.
+# Of both streams. With a third fewer, epochs of 20 s and less take a fifth longer (more buckets to visit); with twice as many,
+# twice the tags are compared for nothing. About two blocks of a bucket are half empty: pages are 1.6 times their tuples.
 GROUP_TUPLES = 680
 GROUP_BLOCKS = 4
 

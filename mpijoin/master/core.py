@@ -134,6 +134,8 @@ class MasterCore:
                 return self._consumed(event)
             case RankFinished():
                 return self._rank_finished(event)
+            case _:
+                raise ProtocolError(f"master got {type(event).__name__}, which is no event of its own")
 
     def _ingested(self, event: Ingested) -> list[Action]:
         if self._ended:

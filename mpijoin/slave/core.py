@@ -110,14 +110,12 @@ class SlaveCore:
         if self._awaits is not type(event):
             wanted = self._awaits.__name__ if self._awaits else "a message"
             raise ProtocolError(f"slave got {type(event).__name__} while it waits for {wanted}")
-        match event:
-            case Inserted():
-                return [self._work(Probe(*self._slices[0], self._budget), Probed)]
-            case Probed():
-                return self._probed(event)
-            case Expired():
-                self._slices.popleft()
-                return self._next_slice()
+        if isinstance(event, Inserted):
+            return [self._work(Probe(*self._slices[0], self._budget), Probed)]
+        if isinstance(event, Probed):
+            return self._probed(event)
+        self._slices.popleft()  # Expired
+        return self._next_slice()
 
     def _arrived(self, event: Arrived) -> list[Action]:
         if self._ended:

@@ -174,6 +174,7 @@ def half_finished():
         (new_core(), RankFinished(1), "slave 1 finished before it had joined all its input"),
         (ended(busy(new_core())), RankFinished(2), "slave 2 finished before it had joined all its input"),
         (half_finished(), RankFinished(1), "rank 1 finished twice, or takes no part"),
+        (new_core(), Complete(), "master got Complete, which is no event of its own"),
         (new_core(), RankFinished(7), "rank 7 finished twice, or takes no part"),
     ],
 )

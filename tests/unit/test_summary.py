@@ -1,0 +1,68 @@
+"""What a run says at its end: to people in a few lines, to programs in summary.json."""
+
+import json
+
+import pyarrow as pa
+import pytest
+
+import mpijoin
+from mpijoin.errors import InputError
+from mpijoin.summary import Outcome, summary_text
+
+FIELDS = {
+    "results", "certificate", "left", "right", "ranks", "slaves", "wall_s", "compile_s", "tuples_per_s", "delay_s", "moves",
+    "splits", "merges", "declustering", "peak_master_buffer_bytes", "per_slave",
+}
+SLAVE_FIELDS = {"cpu_s", "comm_s", "idle_s", "window_bytes_max", "blocks_max", "results"}
+
+
+def run(left, right, path, **stream):
+    common = {"time": "ts", "time_unit": "s", "key": "key", "window": "5 s", **stream}
+    sides = {
+        name: {"table": pa.table({"ts": pa.array(times, pa.int64()), "key": pa.array(keys, pa.string())}), **common}
+        for name, (times, keys) in (("left", left), ("right", right))
+    }
+    return mpijoin.run({**sides, "cluster": {"memory": "16 MiB"}, "output": {"path": str(path)}}, slaves=2)
+
+
+def test_the_file_has_what_is_promised_and_is_what_python_gets(tmp_path):
+    done = run(([1, 2], "ab"), ([1, 9], "aa"), tmp_path / "run")
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary == done.summary
+    assert FIELDS <= set(summary)
+    assert set(summary["per_slave"]) == {"1", "2"}
+    assert all(SLAVE_FIELDS <= set(slave) for slave in summary["per_slave"].values())
+    assert (summary["ranks"], summary["slaves"], summary["delay_s"]) == (3, 2, None)
+    assert summary["declustering"] == {"min": 2, "mean": 2.0, "max": 2}
+    assert summary["tuples_per_s"] == pytest.approx(4 / summary["wall_s"], rel=0.05)
+
+
+def test_the_lateness_that_is_named_covers_exactly_all_late_rows(tmp_path):
+    left, right = ([10, 7, 3], "aaa"), ([10], "a")
+    done = run(left, right, tmp_path / "run")
+    text = summary_text(Outcome(0, done.summary))
+    assert 'warning: 2 late rows of left did not join, see late/left.parquet; lateness = "7 s" would have covered them' in text
+    assert run(left, right, tmp_path / "more", lateness="7 s").summary["left"]["late"] == 0
+    assert run(left, right, tmp_path / "less", lateness="6 s").summary["left"]["late"] == 1
+
+
+def test_no_lateness_covers_a_row_without_time(tmp_path):
+    text = summary_text(Outcome(0, run(([10, None], "aa"), ([10], "a"), tmp_path / "run").summary))
+    assert "warning: 1 late rows of left did not join, see late/left.parquet\n" in text + "\n"
+
+
+def test_null_keys_and_empty_inputs_are_told(tmp_path):
+    text = summary_text(Outcome(0, run(([1, 2], ["a", None]), ([], []), tmp_path / "one").summary))
+    assert "1 rows of left have no key and match nothing" in text and text.startswith("0 results from 2 left and 0 right")
+    assert summary_text(Outcome(0, run(([], []), ([], []), tmp_path / "none").summary)).startswith("the input holds no rows\n")
+
+
+def test_the_slave_that_paused_the_source_is_told(tmp_path):
+    summary = run(([1], "a"), ([1], "a"), tmp_path / "run").summary
+    assert "had to pause" not in summary_text(Outcome(0, summary))
+    held = {**summary, "held_back_by": {"1": 2, "2": 9}}
+    assert "the source had to pause for slave 2" in summary_text(Outcome(0, held))
+
+
+def test_a_failed_run_says_why():
+    assert summary_text(Outcome(2, {}, "left.csv: no rows", InputError("x"))) == "mpijoin: left.csv: no rows"
