@@ -1,0 +1,46 @@
+"""A directory that has no room left for a split or a merge leaves its buckets as they are, and joins on exactly."""
+
+from collections import Counter
+
+import oracle
+from join_harness import NEVER, Harness, Stream, check_accounts, groups_of, numbered
+from mpijoin.join import state as st
+
+STREAM = Stream(window=1000)
+
+
+def harness(**settings):
+    return Harness([STREAM, STREAM], block=64, **settings)
+
+
+def expected(rows):
+    side = [(row.time, row.key, row.row) for row in rows]
+    return Counter(oracle.join(side, side, STREAM.window, STREAM.window))
+
+
+def test_without_entries_for_a_larger_directory_a_bucket_stays_whole():
+    crowded = harness(theta=300)
+    crowded.operator.info(groups_of(0))
+    rows = numbered([(time, time) for time in range(40)])
+    crowded.round(groups_of(0), rows[:1], rows[:1], (NEVER, NEVER))
+    crowded.state.counters[st.UNUSED_ENTRY] = len(crowded.state.directory)
+    crowded.round(groups_of(0), rows[1:], rows[1:], (NEVER, NEVER))
+    assert len(check_accounts(crowded, [0])[0].buckets) < 3  # with room there are some ten
+    assert crowded.row_pairs() == expected(rows)
+
+
+def test_without_pages_to_copy_to_buckets_are_not_merged_until_there_are_some():
+    crowded = harness(theta=300)
+    rows = numbered([(time, time) for time in range(40)])
+    crowded.round(groups_of(0), rows, rows, (NEVER, NEVER))
+    counters = crowded.state.counters
+    buckets, merges = len(check_accounts(crowded, [0])[0].buckets), crowded.operator.info(groups_of(0)).merges[0]
+    assert buckets > 3
+    pages, counters[st.PAGES] = int(counters[st.PAGES]), 0
+    crowded.operator.expire(groups_of(0), (30 + STREAM.window, 30 + STREAM.window))
+    assert crowded.operator.info(groups_of(0)).merges[0] == merges
+    counters[st.PAGES] = pages
+    crowded.operator.expire(groups_of(0), (39 + STREAM.window, 39 + STREAM.window))
+    assert crowded.operator.info(groups_of(0)).merges[0] > merges
+    assert len(check_accounts(crowded, [0])[0].buckets) < buckets
+    assert crowded.row_pairs() == expected(rows)
