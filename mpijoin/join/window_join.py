@@ -155,11 +155,11 @@ class WindowJoin:
         """What to raise when `insert` stopped short: names the budget, what is held, and the largest groups."""
         sizes = self.state.groups[:, BLOCKS] * self.page_bytes
         largest = np.argsort(-sizes)[:3]
-        listed = ", ".join(f"partition {group} ({sizes[group] / 1e6:.1f} MB)" for group in largest if sizes[group])
+        listed = ", ".join(f"partition {group} ({sizes[group] / 1e6:.3g} MB)" for group in largest if sizes[group])
         budget = int(self.state.counters[PAGES]) * self.page_bytes
         return MemoryBudgetError(
-            f"the window state needs more than [cluster] memory allows: budget {budget / 1e6:.1f} MB, held "
-            f"{self.held_bytes / 1e6:.1f} MB, largest groups: {listed or 'none'}; give each slave more memory, use more "
+            f"the window state needs more than [cluster] memory allows: budget {budget / 1e6:.3g} MB, held "
+            f"{self.held_bytes / 1e6:.3g} MB, largest groups: {listed or 'none'}; give each slave more memory, use more "
             "slaves, or shorten the windows"
         )
 
