@@ -27,17 +27,21 @@ def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str]) ->
     """Checks, commits and writes; the clock stops when the last file has its name. Raises LedgerError, OutputError."""
     slaves = [master.finished[slave].counts for slave in plan.roles.slaves]
     streams = _streams(plan, master)
-    collector = plan.roles.collector
-    written = None
-    if collector is not None:
-        written = master.collector.rows if master.collector else master.finished[collector].counts["rows"]
-    check_ledger(streams, slaves, written)
+    check_ledger(streams, slaves, _written(plan, master, slaves))
     if plan.directory:
         plan.directory.commit(own_files + [name for finished in master.finished.values() for name in finished.files])
     summary = _summary(plan, master, compile_s, streams, slaves)
     if plan.directory:
         plan.directory.write_summary(summary)
     return Outcome(EXIT_DONE, summary)
+
+
+def _written(plan: Any, master: Any, slaves: list[dict]) -> int | None:
+    """Rows in the output, None where results are only counted."""
+    collector = plan.roles.collector
+    if collector is not None:
+        return master.collector.rows if master.collector else master.finished[collector].counts["rows"]
+    return sum(slave["written"] for slave in slaves) if plan.job.output.results == "parquet" else None
 
 
 def _streams(plan: Any, master: Any) -> dict[str, dict[str, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from mpijoin.operators.base import Results
+from mpijoin.sinks.parts import PartInfo
 
 
 class Sink(Protocol):
@@ -16,8 +17,8 @@ class Sink(Protocol):
     def end_epoch(self, epoch: int, last: bool) -> None:
         """All results up to this epoch have been consumed; `last`: there will be none after."""
 
-    def close(self) -> list[str]:
-        """Ends the output; returns the names of the part files it made. Raises OutputError."""
+    def close(self) -> list[PartInfo]:
+        """Ends the output; returns the part files it made. Raises OutputError."""
 
     def abandon(self) -> None:
         """Lets go of everything: the run has failed."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 from mpijoin.errors import ProtocolError
 from mpijoin.messages import EpochEnd, Rows
 from mpijoin.operators.base import Results
+from mpijoin.sinks.parts import PartInfo
 from mpijoin.sinks.table import TableBuilder
 
 HELD_BYTES_MAX = 64 << 20  # rows of epochs that are not open yet; beyond it, slaves that are ahead must wait
@@ -32,7 +33,7 @@ class SendSink:
     def end_epoch(self, epoch: int, last: bool) -> None:
         self._send(EpochEnd(self._rank, epoch, last).encode())
 
-    def close(self) -> list[str]:
+    def close(self) -> list[PartInfo]:
         return []
 
     def abandon(self) -> None:

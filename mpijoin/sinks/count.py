@@ -5,6 +5,7 @@ from __future__ import annotations
 from mpijoin.join.gather import certify
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Results
+from mpijoin.sinks.parts import PartInfo
 
 MODULUS = 1 << 64
 
@@ -24,7 +25,7 @@ class CountSink:
     def end_epoch(self, epoch: int, last: bool) -> None:
         pass
 
-    def close(self) -> list[str]:
+    def close(self) -> list[PartInfo]:
         return []
 
     def abandon(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mpijoin.operators.base import Results
-from mpijoin.sinks.parts import PartWriter
+from mpijoin.sinks.parts import PartInfo, PartWriter
 from mpijoin.sinks.table import TableBuilder
 
 
@@ -22,8 +22,8 @@ class ParquetSink:
     def end_epoch(self, epoch: int, last: bool) -> None:
         pass
 
-    def close(self) -> list[str]:
-        return [part.name for part in self._writer.close()]
+    def close(self) -> list[PartInfo]:
+        return self._writer.close()
 
     def abandon(self) -> None:
         self._writer.abandon()

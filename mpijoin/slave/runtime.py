@@ -26,6 +26,7 @@ from mpijoin.sinks.base import Sink
 from mpijoin.sinks.collector import SendSink
 from mpijoin.sinks.count import CountSink
 from mpijoin.sinks.parquet import ParquetSink
+from mpijoin.sinks.parts import PartInfo
 from mpijoin.sinks.table import TableBuilder
 from mpijoin.slave import core
 from mpijoin.transport.base import Channel
@@ -221,15 +222,16 @@ class Slave:
         )
 
     def _finish(self) -> None:
-        files = [name for sink in self._sinks for name in sink.close()]
+        parts = [part for sink in self._sinks for part in sink.close()]
         if self._metrics:
             self._metrics.close()
-        self._rank.send(MASTER, Finished(self._rank.number, self._counts(), files))
-        self._rank.log.info("slave finished: %d results, %d part files", self._count.results, len(files))
+        self._rank.send(MASTER, Finished(self._rank.number, self._counts(parts), [part.name for part in parts]))
+        self._rank.log.info("slave finished: %d results, %d part files", self._count.results, len(parts))
 
-    def _counts(self) -> dict[str, Any]:
+    def _counts(self, parts: list[PartInfo]) -> dict[str, Any]:
         return {
             "results": self._count.results,
+            "written": sum(part.rows for part in parts),
             "certificate": f"{self._count.certificate:016x}",
             "cpu_s": self._rank.clock.cpu_s,
             "comm_s": self._rank.comm_s,
