@@ -11,8 +11,12 @@ class RunClock:
     def __init__(self) -> None:
         self.start()
 
-    def start(self) -> None:
-        self._wall_s, self._cpu_s = time.perf_counter(), time.thread_time()
+    def start(self, started_s: float | None = None) -> None:
+        """Counts from now, or from `started_s`, seconds since 1970: ranks that share it agree as well as their nodes'
+        clocks do, and delays may be measured across ranks."""
+        ago_s = 0.0 if started_s is None else time.time() - started_s
+        self.started_s = time.time() - ago_s
+        self._wall_s, self._cpu_s = time.perf_counter() - ago_s, time.thread_time()
 
     @property
     def wall_s(self) -> float:
@@ -22,3 +26,6 @@ class RunClock:
     def cpu_s(self) -> float:
         """CPU seconds of the calling thread, which must be the one that called `start`."""
         return time.thread_time() - self._cpu_s
+
+    def sleep(self, seconds: float) -> None:
+        time.sleep(seconds)

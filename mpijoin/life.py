@@ -95,7 +95,7 @@ def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, write
 def _begin(rank: Rank, plan: Plan) -> float:
     """Opens the log, readies the role's kernels, meets the others, starts the clock; returns the seconds of compiling."""
     rank.log = rank_log(plan, rank.number)
-    rank.fail_epoch = plan.job.inject.fail.get(rank.number)
+    rank.inject(plan.job.inject)
     role = plan.roles.name(rank.number)
     with rank.signals.at_once():
         compile_s = warmup.warm_up(role, rank.number)
@@ -104,7 +104,6 @@ def _begin(rank: Rank, plan: Plan) -> float:
     if not gc.isenabled():  # the command line has put it off (launch.main_run)
         gc.freeze()
         gc.enable()
-    rank.clock.start()
     return compile_s
 
 

@@ -3,10 +3,15 @@
 | message  | from → to          | channel | says |
 |----------|--------------------|---------|------|
 | Slot     | master → slave     | DATA    | rows of the slave's partitions and how far each stream is complete; `last` ends the input |
+| Order    | master → slave     | DATA    | the next step of a group's hand-over, in order with the slots |
+| State    | slave → slave      | STATE   | a part of a group on its way from supplier to consumer |
 | Rows     | slave → collector  | RESULT  | result rows of one epoch, as an Arrow record batch |
 | EpochEnd | slave → collector  | RESULT  | all results up to this epoch have been sent; `last` ends them |
 | Ready    | all → master → all | CONTROL | the rank's kernels are loaded; from the master: those of all ranks are |
 | Report   | slave → master     | CONTROL | what was consumed (credit) and how the slave is doing; also the heartbeat |
+| Ask      | master → slave     | CONTROL | a reorganization epoch ends: how loaded are you? |
+| Loads    | slave → master     | CONTROL | the answer: backlog, shares of time, and what each group cost |
+| Step     | slave → master     | CONTROL | a step of a hand-over is done, or refused |
 | Finished | slave, collector → master | CONTROL | the rank has done its part: counts and files |
 | Failed   | any → master       | CONTROL | the rank cannot go on |
 | Stop     | master → all       | CONTROL | leave with this exit code |
@@ -44,7 +49,8 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Slot:
-    """groups: int64[m], the partitions this slave has · watermarks: of left and right, after these pieces."""
+    """groups: int64[m], the partitions that the pieces are of · watermarks: of left and right, after these pieces · origin:
+    of a paced run, (event time, second of the run) at which event time began to pass; None at speed "max"."""
 
     producer: int
     epoch: int
@@ -52,11 +58,18 @@ class Slot:
     groups: np.ndarray
     pieces: tuple[Piece, ...]
     last: bool = False
+    origin: tuple[int, float] | None = None
 
     kind = 1
 
     def encode(self) -> np.ndarray:
-        meta = {"producer": self.producer, "epoch": self.epoch, "watermarks": list(self.watermarks), "last": self.last}
+        meta = {
+            "producer": self.producer,
+            "epoch": self.epoch,
+            "watermarks": list(self.watermarks),
+            "last": self.last,
+            "origin": self.origin and list(self.origin),
+        }
         buffers: list[Any] = [self.groups]
         for piece in self.pieces:
             buffers += [piece.counts, *(array for columns in piece.columns for array in columns)]
@@ -69,7 +82,8 @@ class Slot:
             Piece(rest[i], (Columns(*rest[i + 1 : i + 3]), Columns(*rest[i + 3 : i + 5]))) for i in range(0, len(rest), 5)
         ]
         meta = frame.meta
-        return cls(meta["producer"], meta["epoch"], tuple(meta["watermarks"]), groups, tuple(pieces), meta["last"])
+        origin = meta["origin"] and tuple(meta["origin"])
+        return cls(meta["producer"], meta["epoch"], tuple(meta["watermarks"]), groups, tuple(pieces), meta["last"], origin)
 
     @property
     def octets(self) -> int:
@@ -127,9 +141,99 @@ class EpochEnd(Plain):
 
 @dataclass(frozen=True)
 class Ready(Plain):
+    """started_s: from the master, when its clock started (seconds since 1970), so that all count from one moment."""
+
     rank: int
+    started_s: float = 0.0
 
     kind = 9
+
+
+@dataclass(frozen=True)
+class Order(Plain):
+    """step: "ship", "freeze", "drop" or "restore", all to the supplier · peer: the consumer."""
+
+    move: int
+    step: str
+    group: int
+    peer: int
+
+    kind = 10
+
+
+@dataclass(frozen=True)
+class Ask(Plain):
+    """period: the number of the reorganization epoch that ends."""
+
+    period: int
+
+    kind = 11
+
+
+@dataclass(frozen=True)
+class Loads:
+    """Of the time since the last answer. backlog_bytes: mean, over its distribution epochs, of what was left in the stream
+    buffer at their end · busy, communication: shares of its wall time · groups, comparisons (of this time), live_bytes
+    (now): int64[m]."""
+
+    rank: int
+    period: int
+    backlog_bytes: float
+    busy: float
+    communication: float
+    groups: np.ndarray
+    comparisons: np.ndarray
+    live_bytes: np.ndarray
+
+    kind = 12
+
+    def encode(self) -> np.ndarray:
+        meta = {name: getattr(self, name) for name in ("rank", "period", "backlog_bytes", "busy", "communication")}
+        return encode(self.kind, meta, [self.groups, self.comparisons, self.live_bytes])
+
+    @classmethod
+    def of(cls, frame: Frame) -> Loads:
+        return cls(**frame.meta, **dict(zip(("groups", "comparisons", "live_bytes"), frame.buffers)))
+
+
+@dataclass(frozen=True)
+class State:
+    """frames: uint8[] each, of `Operator.get` · input: the last message of a move has the group's rows that the supplier
+    had received and not joined, as a Slot of this one group; None before · cancelled: there will be no more, forget it."""
+
+    move: int
+    supplier: int
+    group: int
+    frames: tuple[np.ndarray, ...]
+    input: Slot | None = None
+    cancelled: bool = False
+
+    kind = 13
+
+    def encode(self) -> np.ndarray:
+        final = [] if self.input is None else [self.input.encode()]
+        meta = {"move": self.move, "supplier": self.supplier, "group": self.group, "cancelled": self.cancelled}
+        return encode(self.kind, {**meta, "final": bool(final)}, [*self.frames, *final])
+
+    @classmethod
+    def of(cls, frame: Frame) -> State:
+        meta, frames = dict(frame.meta), list(frame.buffers)
+        final = Slot.of(decode(frames.pop())) if meta.pop("final") else None
+        return cls(frames=tuple(frames), input=final, **meta)
+
+
+@dataclass(frozen=True)
+class Step(Plain):
+    """step: "shipped" (the rest fits one slot), "dropped" or "restored" by the supplier; "installed" or "refused" by the
+    consumer · figures: of the transfer, as the slave measured it."""
+
+    move: int
+    slave: int
+    step: str
+    reason: str = ""
+    figures: dict[str, float] = field(default_factory=dict)
+
+    kind = 14
 
 
 @dataclass(frozen=True)
@@ -191,7 +295,10 @@ class Begin:
         return cls(frame.buffers[0])
 
 
-MESSAGES = {message.kind: message for message in (Slot, Rows, EpochEnd, Report, Finished, Failed, Stop, Begin, Ready)}
+MESSAGES = {
+    message.kind: message
+    for message in (Slot, Rows, EpochEnd, Report, Finished, Failed, Stop, Begin, Ready, Order, Ask, Loads, State, Step)
+}
 
 
 def parse(data: np.ndarray):

@@ -73,9 +73,14 @@ def _role_faults(job: Job, roles: Roles) -> list[str]:
     if not roles.slaves:
         return [f"{roles.size} rank: a run needs a master and at least one slave: use mpirun -n 2 or more"]
     slaves = f"the slaves are ranks {roles.slaves[0]} to {roles.slaves[-1]}"
-    faults = [f"[inject] slow: got rank {rank}, but {slaves}" for rank in job.inject.slow if rank not in roles.slaves]
+    faults = [f"[inject] slow: got rank {one.rank}, but {slaves}" for one in job.inject.slow if one.rank not in roles.slaves]
+    least = job.cluster.slaves_min
+    if least is not None and least > len(roles.slaves):
+        faults.append(f"[cluster] slaves_min: got {least}, but there are {len(roles.slaves)} slaves")
     last = f"the ranks are 0 to {roles.size - 1}"
-    return faults + [f"[inject] fail: got rank {rank}, but {last}" for rank in job.inject.fail if rank >= roles.size]
+    named = [("delay", one.rank) for one in job.inject.delay]
+    named += [(field, rank) for field in ("fail", "kill") for rank in getattr(job.inject, field)]
+    return faults + [f"[inject] {field}: got rank {rank}, but {last}" for field, rank in named if rank >= roles.size]
 
 
 def merged_schema(plan: Plan) -> pa.Schema:

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import sys
 import time
+from collections import deque
 from contextlib import suppress
 from typing import Any, Collection, Iterator
 
 from mpijoin.clock import RunClock
+from mpijoin.config.job import Inject
 from mpijoin.errors import EXIT_FAILED, EXIT_SIGINT, MpijoinError, PeerError
-from mpijoin.messages import EpochEnd, Failed, Ready, Report, Rows, Slot, Stop, parse
+from mpijoin.messages import EpochEnd, Failed, Order, Ready, Report, Rows, Slot, State, Stop, parse
 from mpijoin.signals import SignalFlag
 from mpijoin.transport.base import Channel, Transport
 
 MASTER = 0
+WAIT_S = 0.1  # how long a rank sleeps at most before it looks at signals and heartbeats
 HEARTBEAT_S = 1.0  # every rank says at least so often that it is alive
 SILENCE_S = 60.0  # a peer silent for longer is lost: longer than any write to a slow disk should take
 START_S = 600.0  # the same before ranks have met: the first of a node may have to compile everything
 LEAVE_S = 5.0  # how long a failing run waits for its peers before it takes them down (DESIGN, section 5)
 LEAVE_DONE_S = 60.0  # the same at the end of a good run
 
-CHANNELS = {Slot: Channel.DATA, Rows: Channel.RESULT, EpochEnd: Channel.RESULT}
+CHANNELS = {
+    Slot: Channel.DATA,
+    Order: Channel.DATA,
+    State: Channel.STATE,
+    Rows: Channel.RESULT,
+    EpochEnd: Channel.RESULT,
+}
 
 
 class Stopped(MpijoinError):
@@ -40,8 +51,9 @@ class Rank:
         self.log = logging.Logger("mpijoin")  # until there is a plan: to nowhere
         self.log.addHandler(logging.NullHandler())
         self.idle_s = 0.0
-        self.fail_epoch: int | None = None  # of `[inject] fail`: a message of this epoch or a later one is an error
+        self._inject = Inject()
         self._early: list[tuple[int, Any]] = []  # received before this rank knew that all are ready
+        self._late: deque[tuple[float, int, Any]] = deque()  # received, and held back on purpose: until when
         self._silence_s = START_S
         self._sent_s = time.monotonic()
         peers = range(1, transport.size) if transport.rank == MASTER else (MASTER,)
@@ -59,6 +71,10 @@ class Rank:
     def send(self, to: int, message: Any) -> None:
         self.transport.send(to, CHANNELS.get(type(message), Channel.CONTROL), message.encode())
 
+    def inject(self, faults: Inject) -> None:
+        """From now on suffers what the job injects here."""
+        self._inject = faults
+
     def receive(self, refuse: Collection[int] = ()) -> Iterator[tuple[int, Any]]:
         """Messages that have arrived. Raises Stopped, PeerError (a rank failed or is lost) and Interrupted."""
         self.signals.check()
@@ -66,24 +82,44 @@ class Rank:
         yield from early
         for source, _, data in self.transport.poll(refuse):
             message = parse(data)
-            self._heard_s[source] = time.monotonic()
+            if source in self._heard_s:
+                self._heard_s[source] = time.monotonic()
             if isinstance(message, Stop):
                 raise Stopped(message)
             if isinstance(message, Failed):
                 raise PeerError(f"rank {message.rank}: {message.reason}", message.exit_code, message.trace)
-            if self.fail_epoch is not None and getattr(message, "epoch", -1) >= self.fail_epoch:
-                raise RuntimeError(f"[inject] fail: epoch {message.epoch} has come")
-            yield source, message
+            self._suffer(getattr(message, "epoch", -1))
+            if self._inject.delay:
+                self._late.append((self.clock.wall_s + self._delay_s(), source, message))
+            else:
+                yield source, message
+        while self._late and self._late[0][0] <= self.clock.wall_s:
+            yield self._late.popleft()[1:]
         self._beat()
 
-    def wait(self, timeout_s: float = 0.1) -> None:
-        """Sleeps until something may have arrived; counted as idle."""
-        start = time.perf_counter()
+    def _suffer(self, epoch: int) -> None:
+        """Fails or dies on purpose, if the job wants that of this rank at this epoch."""
+        never = epoch + 1
+        if epoch >= self._inject.fail.get(self.number, never):
+            raise RuntimeError(f"[inject] fail: epoch {epoch} has come")
+        if epoch >= self._inject.kill.get(self.number, never):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _delay_s(self) -> float:
+        now_ns = int(self.clock.wall_s * 1e9)
+        own = (one for one in self._inject.delay if one.rank == self.number)
+        return sum(one.by_ns for one in own if one.start_ns <= now_ns and (one.end_ns is None or now_ns < one.end_ns)) / 1e9
+
+    def wait(self, timeout_s: float = WAIT_S) -> None:
+        """Sleeps until something may have arrived; counted as idle. Of no time it does nothing."""
+        if timeout_s <= 0:
+            return
+        start = self.clock.wall_s
         self.transport.wait(timeout_s)
-        self.idle_s += time.perf_counter() - start
+        self.idle_s += self.clock.wall_s - start
 
     def meet(self) -> None:
-        """Waits, asleep, until all ranks are ready. Raises what `receive` does.
+        """Waits, asleep, until all ranks are ready, and starts the clock. Raises what `receive` does.
 
         Not by a barrier: one that a failing rank does not enter would be taken for the one at the end.
         """
@@ -94,12 +130,16 @@ class Rank:
             for source, message in self.receive():
                 if isinstance(message, Ready):
                     waiting.discard(source)
+                    started_s = message.started_s
                 else:
                     self._early.append((source, message))
             if waiting:
                 self.wait()
         if self.number == MASTER:
-            self._send_all(Ready(MASTER))
+            self.clock.start()
+            self._send_all(Ready(MASTER, self.clock.started_s))
+        else:
+            self.clock.start(started_s)
         self.idle_s = 0.0
         self._silence_s = SILENCE_S
         self._heard_s = dict.fromkeys(self._heard_s, time.monotonic())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn, Sequence
 
 from mpijoin.messages import EpochEnd, Finished, Rows
-from mpijoin.rank import MASTER, Rank
+from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.sinks.collector import Collector
 
 
@@ -18,16 +18,19 @@ class CollectorRank:
     def run(self) -> NoReturn:
         """Until the master says stop (rank.Stopped). Raises whatever goes wrong."""
         while True:
-            received = 0
-            for _, message in self._rank.receive(self._collector.refuse):
-                received += 1
-                if isinstance(message, (Rows, EpochEnd)):
-                    self._collector.take(message)
-            if self._collector.finished and not self._said:
-                self._said = True
-                self._rank.send(MASTER, Finished(self._rank.number, {"rows": self._collector.rows}, self._close()))
-            if not received:
-                self._rank.wait()
+            self._rank.wait(self.turn())
+
+    def turn(self) -> float:
+        """Takes what has arrived; returns for how many seconds there is nothing else to do."""
+        received = 0
+        for _, message in self._rank.receive(self._collector.refuse):
+            received += 1
+            if isinstance(message, (Rows, EpochEnd)):
+                self._collector.take(message)
+        if self._collector.finished and not self._said:
+            self._said = True
+            self._rank.send(MASTER, Finished(self._rank.number, {"rows": self._collector.rows}, self._close()))
+        return 0.0 if received else WAIT_S
 
     def _close(self) -> Sequence[str]:
         return [part.name for part in self._writer.close()]

@@ -64,6 +64,7 @@ class Cluster:
     buffer_bytes: int = 64 << 20  # stream buffer of a slave: bounds what is sent and not yet joined
     master_buffer_bytes: int = 256 << 20
     memory_bytes: int | None = None  # bounds each slave; None: "auto"
+    slaves_min: int | None = None  # the degree of declustering follows the load from here up; None: all slaves, always
 
 
 @dataclass(frozen=True)
@@ -71,16 +72,24 @@ class Tuning:
     theta: int | str = AUTO  # bytes, "auto" or "off"
     block_bytes: int = 4096
     result_buffer: int = 8192  # pairs the kernels may produce before they are consumed
+    communication: float = 0.1  # share of a slave's time that an automatic paced epoch may spend on communication
 
 
 @dataclass(frozen=True)
 class Balance:
-    policy: str = "none"
+    """Policy and its parameters, named as in WSJ, sections IV-C and V-A (table 2)."""
+
+    policy: str = "none"  # "threshold" (WSJ's), "balance"
+    supplier_threshold: float = 0.5  # Th_sup
+    consumer_threshold: float = 0.01  # Th_con
+    growth: float = 0.5  # beta: one slave more when suppliers > beta * consumers
+    load_buffer_bytes: int | None = None  # the buffer whose occupancy is f_i; None: the bytes of two epochs
 
 
 @dataclass(frozen=True)
 class Run:
-    speed: float | str = MAX
+    speed: float | str = MAX  # event seconds per second of the wall clock, or as fast as the slaves take it
+    warmup_ns: int = 0  # the first of a run, in wall time, which the metrics leave out
     seed: int = 0
     late: str = "keep"  # or "fail"
 
@@ -94,12 +103,34 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Slowdown:
+    """A slave joins at `share` of its speed, 0 < share <= 1, from `start_ns` to `end_ns` (None: the end) of the run."""
+
+    rank: int
+    share: float
+    start_ns: int = 0
+    end_ns: int | None = None
+
+
+@dataclass(frozen=True)
+class Delay:
+    """What a rank receives reaches it `by_ns` late, from `start_ns` to `end_ns` (None: the end) of the run."""
+
+    rank: int
+    by_ns: int
+    start_ns: int = 0
+    end_ns: int | None = None
+
+
+@dataclass(frozen=True)
 class Inject:
     """Faults on purpose, to see the system cope."""
 
-    slow: Mapping[int, float] = field(default_factory=dict)  # rank -> share of its speed, 0 < share <= 1
+    slow: tuple[Slowdown, ...] = ()
+    delay: tuple[Delay, ...] = ()
     hash_bits: int = 64  # key hashes keep this many bits: few of them force collisions
     fail: Mapping[int, int] = field(default_factory=dict)  # rank -> first epoch whose message makes it raise an error
+    kill: Mapping[int, int] = field(default_factory=dict)  # the same, but it is killed (SIGKILL) instead
 
 
 @dataclass(frozen=True)

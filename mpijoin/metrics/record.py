@@ -41,6 +41,15 @@ class EpochRecord:
     expired: int = 0
     late: int = 0
     null_key: int = 0
+    active: int = 0  # master: slaves that have groups
+    lag_us: int = 0  # master of a paced run: how long after its time the epoch was sent
+    occupancy_bytes: int = 0  # slave: left in the stream buffer when the next epoch's message came (WSJ, section IV-C)
+    delay_count: int = 0  # production delays of a paced run: of how many results, their sum, quantiles and maximum
+    delay_sum_us: int = 0
+    delay_p50_us: int = 0
+    delay_p95_us: int = 0
+    delay_p99_us: int = 0
+    delay_max_us: int = 0
 
 
 FIELDS = tuple(field.name for field in fields(EpochRecord))

@@ -31,6 +31,7 @@ class Channel(IntEnum):
     DATA = 0
     CONTROL = 1
     RESULT = 2
+    STATE = 3
 
 
 class Message(NamedTuple):
