@@ -65,7 +65,7 @@ class TableWriter:
 class Silent:
     """No progress display."""
 
-    def update(self, view: Any) -> None:
+    def update(self, make_view: Any) -> None:
         pass
 
     def close(self, final_line: str = "") -> None:

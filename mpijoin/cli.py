@@ -42,6 +42,7 @@ examples:
   mpirun -n 5 mpijoin run job.toml           one master and four slaves
   srun mpijoin run job.toml                  inside a Slurm allocation
   mpijoin verify runs/picks                  join again with DuckDB and compare
+  mpijoin simulate job.toml --slaves 100     how would a synthetic job do on 100 slaves? no tuple is made
 
 {JOB_FILES}
 
@@ -73,6 +74,18 @@ Needs DuckDB: pip install "mpijoin[verify]"
 
 example:
   mpijoin verify runs/picks
+
+{EXIT_CODES}"""
+
+SIMULATE_EPILOG = f"""\
+The master, the slaves and the policies are those of a real run, in virtual time; the join is a model that counts what it would
+compare and find. Streams must be synthetic, results are counted. One seed ([run] seed) gives one run. The output path gets
+metrics and summary as from a real run.
+
+examples:
+  mpijoin simulate job.toml --slaves 5
+  mpijoin simulate job.toml --slaves 4 --costs wsj_2005 --set left.rate=4000 --set right.rate=4000
+  mpijoin simulate job.toml --slaves 1000 --costs my_machine.toml --delays "20 ms" --stalls "500 ms"
 
 {EXIT_CODES}"""
 
@@ -130,6 +143,14 @@ def _verify(options: argparse.Namespace) -> int:
     return verify.main(options.run)
 
 
+def _simulate(options: argparse.Namespace) -> int:
+    from mpijoin.simulate.command import main_simulate
+
+    return main_simulate(
+        options.job, options.set, options.slaves, options.costs, options.overwrite, options.delays, options.stalls
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "mpijoin", description=DESCRIPTION, epilog=MAIN_EPILOG, formatter_class=_KEEP_LINES
@@ -142,6 +163,16 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--ranks", type=_ranks, metavar="N", help=slaves)
     run.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to the output path")
     _job_arguments(_command(commands, "check", _check, "say everything that is wrong with a job", CHECK_EPILOG))
+    simulate = _command(commands, "simulate", _simulate, "run a synthetic job on simulated slaves", SIMULATE_EPILOG)
+    _job_arguments(simulate)
+    simulate.add_argument("--slaves", type=_ranks, metavar="N", default=4, help="so many slaves (default: 4)")
+    costs = "this_machine (default), wsj_2005 (the cluster of the paper), or a file from scripts/calibrate_costs.py"
+    simulate.add_argument("--costs", metavar="FILE", default="this_machine", help=costs)
+    simulate.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to the output path")
+    delays = "every message takes longer, by so much in the mean; those of different ranks overtake each other"
+    simulate.add_argument("--delays", metavar="DURATION", default="0 s", help=delays)
+    stalls = "every rank and link stands still now and then, for so long in the mean"
+    simulate.add_argument("--stalls", metavar="DURATION", default="0 s", help=stalls)
     verify = _command(commands, "verify", _verify, "join a finished run's inputs again, and compare", VERIFY_EPILOG)
     verify.add_argument("run", metavar="RUN", help="the folder that a run wrote")
     return parser

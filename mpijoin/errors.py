@@ -60,6 +60,10 @@ class ProtocolError(MpijoinError):
     """An event that is illegal in the present state: names role, state and event."""
 
 
+class SimulationError(MpijoinError):
+    """A simulated run cannot go on: nothing would ever happen again, or its virtual time is used up."""
+
+
 class PeerError(MpijoinError):
     """Another rank failed or fell silent; carries that rank's own exit code, and its traceback if it could tell."""
 

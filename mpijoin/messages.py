@@ -238,7 +238,8 @@ class Step(Plain):
 
 @dataclass(frozen=True)
 class Report(Plain):
-    """consumed_bytes since the last report; the others are as of now. busy_s: joining, since the clock started."""
+    """consumed_bytes since the last report; the others are as of now. busy_s, comm_s: joining and communicating, since the
+    clock started."""
 
     rank: int
     consumed_bytes: int = 0
@@ -246,6 +247,7 @@ class Report(Plain):
     results: int = 0
     busy_s: float = 0.0
     state_bytes: int = 0
+    comm_s: float = 0.0
 
     kind = 4
 

@@ -26,7 +26,8 @@ class SlaveView(NamedTuple):
 
 
 class ProgressView(NamedTuple):
-    """One moment of a run. `fraction` of the input read, 0 to 1; `late_rows` of both streams; `eta_s` None: unknown."""
+    """One moment of a run. `fraction` of the input read, 0 to 1; `late_rows` of both streams; `eta_s` None: unknown; `moves`
+    of groups so far; `behind_s`: how far an overloaded paced run is behind its time, else 0."""
 
     fraction: float
     tuples: int
@@ -37,6 +38,8 @@ class ProgressView(NamedTuple):
     late_rows: int
     elapsed_s: float
     eta_s: float | None = None
+    moves: int = 0
+    behind_s: float = 0.0
 
 
 class Progress:
@@ -60,15 +63,15 @@ class Progress:
         self._draw = self._draw_panel if terminal else self._draw_line
         self._broken = False
 
-    def update(self, view: ProgressView) -> None:
-        """Show `view` if the last one is old enough."""
+    def update(self, make_view: Callable[[], ProgressView]) -> None:
+        """Show what `make_view` gives if the last view is old enough."""
         now = self._clock()
         if self._next_s is None:
             self._next_s = now + self._delay_s
         if now < self._next_s or self._broken:
             return
         self._next_s = now + self._interval_s
-        self._attempt(lambda: self._draw(view))
+        self._attempt(lambda: self._draw(make_view()))
 
     def close(self, final_line: str = "") -> None:
         """Take the panel away and leave `final_line` (may be several lines) in its place."""
@@ -121,8 +124,12 @@ def plain_line(view: ProgressView) -> str:
     if loads:
         span = _percent(max(loads)) if len(loads) == 1 else f"{_percent(min(loads))} to {_percent(max(loads))}"
         parts.append(f"load {' '.join(span.split())}")
+    if view.moves:
+        parts.append(f"{amount(view.moves)} moves")
     if view.late_rows:
         parts.append(f"{amount(view.late_rows)} late")
+    if view.behind_s:
+        parts.append(f"overloaded, {seconds(view.behind_s)} behind")
     return "  ".join([*parts, _times(view)])
 
 
@@ -143,11 +150,15 @@ def panel(view: ProgressView) -> RenderableType:
         f"[bold]{amount(view.tuples)}[/]", "tuples", f"[bold]{amount(view.tuples_per_s)}[/]", "tuples/s",
         f"[bold]{amount(view.results)}[/]", "results", f"[bold]{size(view.state_bytes)}[/]", "state",
     )  # fmt: skip
+    if view.moves:
+        facts.add_row(f"[bold]{amount(view.moves)}[/]", "moves of groups")
     rows = [head, facts, _slave_table(view.slaves)]
     if view.late_rows:
         rows.append(
             f"[bold yellow]{amount(view.late_rows)} late rows[/] [yellow]left out of the join, kept in late/[/]"
         )
+    if view.behind_s:
+        rows.append(f"[bold yellow]overloaded[/] [yellow]{seconds(view.behind_s)} behind the clock[/]")
     return Panel(Group(*rows), title="mpijoin", title_align="left", box=box.ROUNDED, border_style="dim", expand=False)
 
 

@@ -67,7 +67,7 @@ def encoded_messages(job: Job, schema: JoinSchema) -> deque[np.ndarray]:
             for batches, layout in zip(tick.batches, layouts)
         )
         buffers.add(tuple(scattered))
-        pieces += buffers.take(SLAVE, 1)
+        pieces += buffers.take(SLAVE, 1)[1]
         if tick.watermarks is not None:
             messages.append(Slot(MASTER, len(messages), tick.watermarks, groups, tuple(pieces)).encode())
             pieces = []

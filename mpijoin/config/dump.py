@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field, quote
+from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.config.kinds import quote
 
 
 def dump_job(job: Job) -> str:

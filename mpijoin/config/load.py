@@ -9,8 +9,9 @@ import tomllib
 from typing import Any, Mapping, Sequence
 
 from mpijoin.config.dump import dump_job
-from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, TEXT, Field
+from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.config.kinds import TEXT
 from mpijoin.config.rules import Fault, fault, job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
@@ -19,15 +20,6 @@ __all__ = ["dump_job", "load_job"]
 
 STREAMS = ("left", "right")
 SOURCE_FIELDS = ("path", "kind", "table")
-# Parts of the job format that this version knows of but cannot do yet.
-NOT_YET = (
-    ("cluster", "slaves_min"),
-    ("cluster", "load_buffer"),
-    ("balance", "supplier_threshold"),
-    ("balance", "consumer_threshold"),
-    ("balance", "growth"),
-    ("run", "warmup"),
-)
 
 
 def load_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str] = ()) -> Job:
@@ -147,8 +139,6 @@ def _values(
 
 
 def _unknown_field(section: str, name: str, known: Sequence[str]) -> Fault:
-    if (section, name) in NOT_YET:
-        return fault(section, name, "is not available in this version; leave it out")
     if section in STREAMS and name in {field.name for field in SYNTHETIC_FIELDS}:
         return fault(section, name, 'is for kind = "synthetic" only')
     homes = [other for other, (_, fields) in SECTIONS.items() if name in {field.name for field in fields}]

@@ -7,8 +7,8 @@ from math import inf
 from typing import Any, Iterator, NamedTuple
 
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
-from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
-from mpijoin.config.units import is_integer, show
+from mpijoin.config.job import MAX, Delay, FileSource, Job, Slowdown, StreamJob, SyntheticSource
+from mpijoin.config.units import format_duration, is_integer, show
 
 # What a synthetic stream calls its columns.
 SYNTHETIC_TIME, SYNTHETIC_KEY, SYNTHETIC_PAYLOAD = "ts", "key", "payload"
@@ -38,6 +38,8 @@ def job_faults(job: Job) -> list[Fault]:
     faults += _key_pair_faults(job)
     for section, (_, fields) in SECTIONS.items():
         faults += _bound_faults(section, getattr(job, section), fields)
+    faults += _tuning_faults(job)
+    faults += _balance_faults(job)
     faults += _run_faults(job)
     faults += _output_faults(job)
     faults += _inject_faults(job)
@@ -111,9 +113,40 @@ def _key_pair_faults(job: Job) -> Iterator[Fault]:
         )
 
 
+def _tuning_faults(job: Job) -> Iterator[Fault]:
+    share = job.tuning.communication
+    if not 0 < share < 1:
+        yield fault("tuning", "communication", f"got {share}, wanted more than 0 and less than 1")
+
+
 def _run_faults(job: Job) -> Iterator[Fault]:
-    if not isinstance(job.run.speed, str):
-        yield fault("run", "speed", f'got {job.run.speed}, wanted "max": paced runs are not available in this version')
+    speed = job.run.speed
+    if speed != MAX and not 0 < speed < inf:
+        yield fault("run", "speed", f"got {speed}, wanted more than 0 seconds of event time per second, or {show(MAX)}")
+
+
+def _balance_faults(job: Job) -> Iterator[Fault]:
+    balance = job.balance
+    sound = []
+    for name in ("supplier_threshold", "consumer_threshold", "growth"):
+        sound.append(0 < getattr(balance, name) < inf)
+        if not sound[-1]:
+            yield fault("balance", name, f"got {getattr(balance, name)}, wanted a number above 0")
+    if all(sound[:2]) and balance.consumer_threshold >= balance.supplier_threshold:
+        got = f"got {balance.consumer_threshold} and {balance.supplier_threshold}"
+        fields = ("balance.consumer_threshold", "balance.supplier_threshold")
+        wanted = "wanted the consumer's below the supplier's"
+        yield Fault(fields, f"[balance] consumer_threshold, supplier_threshold: {got}, {wanted}")
+    yield from _epoch_faults(job)
+
+
+def _epoch_faults(job: Job) -> Iterator[Fault]:
+    epoch_ns, reorganization_ns = job.cluster.distribution_epoch_ns, job.cluster.reorganization_epoch_ns
+    if job.balance.policy != "none" and epoch_ns is not None and reorganization_ns < epoch_ns:
+        got = f"got {show(format_duration(epoch_ns))} and {show(format_duration(reorganization_ns))}"
+        wanted = f"the second at least as long as the first for policy {show(job.balance.policy)}"
+        fields = ("cluster.distribution_epoch", "cluster.reorganization_epoch", "balance.policy")
+        yield Fault(fields, f"[cluster] distribution_epoch, reorganization_epoch: {got}, wanted {wanted}")
 
 
 def _output_faults(job: Job) -> Iterator[Fault]:
@@ -125,11 +158,24 @@ def _output_faults(job: Job) -> Iterator[Fault]:
 
 
 def _inject_faults(job: Job) -> Iterator[Fault]:
-    for rank, share in job.inject.slow.items():
-        if rank < 1:
-            yield fault("inject", "slow", f"got rank {rank}, wanted a slave: 1 or more")
-        if not 0 < share <= 1:
-            yield fault("inject", "slow", f"got {share} for rank {rank}, wanted more than 0 and at most 1")
-    for rank, epoch in job.inject.fail.items():
-        if epoch < 0:
-            yield fault("inject", "fail", f"got epoch {epoch} for rank {rank}, wanted 0 or more")
+    for one in job.inject.slow:
+        if one.rank < 1:
+            yield fault("inject", "slow", f"got rank {one.rank}, wanted a slave: 1 or more")
+        if not 0 < one.share <= 1:
+            yield fault("inject", "slow", f"got {one.share} for rank {one.rank}, wanted more than 0 and at most 1")
+    for one in job.inject.delay:
+        if one.rank < 0:
+            yield fault("inject", "delay", f"got rank {one.rank}, wanted 0 or more")
+    for name in ("slow", "delay"):
+        yield from _schedule_faults(name, getattr(job.inject, name))
+    for name in ("fail", "kill"):
+        for rank, epoch in getattr(job.inject, name).items():
+            if epoch < 0:
+                yield fault("inject", name, f"got epoch {epoch} for rank {rank}, wanted 0 or more")
+
+
+def _schedule_faults(name: str, schedule: tuple[Slowdown, ...] | tuple[Delay, ...]) -> Iterator[Fault]:
+    for one in schedule:
+        if one.end_ns is not None and one.end_ns <= one.start_ns:
+            span = f"from {show(format_duration(one.start_ns))} to {show(format_duration(one.end_ns))}"
+            yield fault("inject", name, f"got {span} for rank {one.rank}, wanted from before to")

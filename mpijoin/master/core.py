@@ -1,4 +1,5 @@
-"""What the master decides: which slave is served when and with how much, when the source must pause, when all is done.
+"""What the master decides: which slave is served when and with how much, which groups move, when the source must pause, when
+all is done.
 
 `MasterCore.step(event) -> actions` knows counts and bytes only: no message, file, clock or random source.
 """
@@ -7,54 +8,34 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from mpijoin.errors import ProtocolError
-
-
-class Ingested(NamedTuple):
-    """A part of a tick is in the mini-buffers. octets: bytes per slave · watermarks: of both streams, if it ends the tick."""
-
-    octets: dict[int, int]
-    watermarks: tuple[int, int] | None
-
-
-class SourceEnded(NamedTuple):
-    """No row is left; everything may expire."""
-
-    watermarks: tuple[int, int]
-
-
-class Consumed(NamedTuple):
-    """A slave has joined one message, of so many bytes."""
-
-    slave: int
-    octets: int
-
-
-class RankFinished(NamedTuple):
-    rank: int
-
-
-Event = Ingested | SourceEnded | Consumed | RankFinished
-
-
-class Serve(NamedTuple):
-    """Send a slave its oldest `pieces`, with the watermarks that hold once it has joined them."""
-
-    slave: int
-    pieces: int
-    epoch: int
-    watermarks: tuple[int, int]
-    last: bool
-
-
-class Complete(NamedTuple):
-    """Every rank has finished."""
-
-
-Action = Serve | Complete
-
+from mpijoin.master.events import (
+    Action,
+    Ask,
+    CloseInput,
+    Command,
+    Complete,
+    Consumed,
+    Decided,
+    Deliver,
+    Event,
+    Held,
+    Hold,
+    Ingested,
+    Moved,
+    RankFinished,
+    Serve,
+    SourceEnded,
+    Stepped,
+    Watermarks,
+)
+from mpijoin.master.reorganization import Loaded, Reorganization
+from mpijoin.moving import handover
+from mpijoin.partitioning.table import PartitionTable
+from mpijoin.policy import plan
 
 # How far the source is read ahead of each slave: enough to overlap reading and sending with joining, and no more, since
 # what is read ahead only takes memory.
@@ -64,58 +45,109 @@ AHEAD_BYTES = 8 << 20
 
 
 class Waiting(NamedTuple):
-    """A piece in a slave's mini-buffers. watermarks: those it completes, None within a tick."""
+    """An item in a slave's mini-buffers. watermarks: those it completes, None within a tick · layout: items of one layout are
+    of the same groups, and may go in one message."""
 
     octets: int
-    watermarks: tuple[int, int] | None
+    watermarks: Watermarks | None
+    layout: int
 
 
 @dataclass
-class SlaveView:
+class SlaveState:
     """What the master believes of a slave."""
 
     subgroup: int
     waiting: deque[Waiting] = field(default_factory=deque)
     waiting_bytes: int = 0
+    due: int = 0  # of the waiting items: those whose slot has come, and that only lack credit
     unconsumed_slots: int = 0  # messages sent and not yet reported as joined
     unconsumed_bytes: int = 0  # theirs; at most the slave's buffer, or one piece
-    watermarks: tuple[int, int] | None = None  # of its last message
+    watermarks: Watermarks | None = None  # of its last message, but for delivered groups
+    layout: int = 0  # of the items to come
+    delivered: int = 0  # so many items had a layout of their own
+
+
+@dataclass
+class Move:
+    """A move under way. frozen: its group has been held back."""
+
+    group: int
+    supplier: int
+    consumer: int
+    gain: float
+    state: str = handover.SHIPPING
+    frozen: bool = False
+    cancelled: bool = False
 
 
 class MasterCore:
     """Distribution epochs of n_g slots: slot i serves sub-group i mod n_g (WSJ, section V-B).
 
     A slot's message carries at most the slave's credit = its stream buffer less what it has not yet consumed; what is over
-    waits in its mini-buffers. A slave with nothing unconsumed always gets one piece, so no size can block it for ever. The
-    source is read while any slave is hungry: one that is slow holds back its own partitions, and the source only when they
-    fill the master's buffer. While the source pauses, or has ended, every sub-group's turn comes at once.
+    waits in its mini-buffers. A slave with nothing unconsumed always gets one piece, so no size can block it for ever.
+
+    As fast as possible, the source is read while any slave is hungry: one that is slow holds back its own partitions, and the
+    source only when they fill the master's buffer. While the source pauses, or has ended, every sub-group's turn comes at
+    once. In a paced run the clock decides, and what was due and lacked credit is sent as soon as there is some.
+
+    Moves of groups change `table`; everybody else is served without waiting for them (WSJ, section IV-C). Slaves without
+    groups are idle: they get nothing but the end.
     """
 
     def __init__(
         self,
+        table: PartitionTable,
         slaves: tuple[int, ...],
         subgroups: int,
         buffer_bytes: int,
         master_buffer_bytes: int,
         finishing: tuple[int, ...] = (),
+        paced: bool = False,
+        reorganization: Reorganization | None = None,
     ):
-        """finishing: the ranks beside the slaves that report when they have finished (a collector of its own)."""
-        self.slaves = {slave: SlaveView(index % subgroups) for index, slave in enumerate(slaves)}
+        """finishing: the ranks beside the slaves that report when they have finished (a collector of its own) ·
+        reorganization: None: nothing ever moves."""
+        self.table = table
+        self.reorganization = reorganization
+        self.slaves = {slave: SlaveState(index % subgroups) for index, slave in enumerate(slaves)}
         self.held_back_by: dict[int, int] = dict.fromkeys(slaves, 0)  # slave -> times it made the source pause
         self._subgroups = subgroups
         self._buffer_bytes = buffer_bytes
         self._master_buffer_bytes = master_buffer_bytes
-        self._held_bytes = 0  # of all waiting pieces
+        self._paced = paced
+        self._held_bytes = 0  # of all waiting items and held groups
+        self._held: dict[int, int] = {}  # group -> bytes
+        self._complete = NEVER  # watermarks of the last whole tick
         self._slot = 0
-        self._ended = False
+        self._ending: Watermarks | None = None  # the source has ended, with these
+        self._closed = False  # ... and the slaves' queues have their end
+        self._moves: dict[int, Move] = {}
+        self._moves_begun = 0
         self._unfinished = {*slaves, *finishing}
 
     @property
     def wants_input(self) -> bool:
-        """Whether the source may be read; False pauses it for all."""
-        return not (self._ended or self._full) and any(self._hungry(view) for view in self.slaves.values())
+        """Whether the source may be read (paced: handed out when it is due); False pauses it for all."""
+        if self.ended or self._full:
+            return False
+        return self._paced or not self.active or any(self._hungry(self.slaves[slave]) for slave in self.active)
 
-    def _hungry(self, view: SlaveView) -> bool:
+    @property
+    def ended(self) -> bool:
+        """Whether the source has ended."""
+        return self._ending is not None
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """Slaves that have groups."""
+        return self.table.owners
+
+    @property
+    def open_moves(self) -> int:
+        return len(self._moves)
+
+    def _hungry(self, view: SlaveState) -> bool:
         """Whether a slave may run out of work: it was not sent a message to join and one to follow, or only small ones."""
         few_bytes = view.unconsumed_bytes < min(AHEAD_BYTES, self._buffer_bytes // 2)
         return view.unconsumed_slots < AHEAD_SLOTS or (few_bytes and view.unconsumed_slots < AHEAD_SLOTS_MAX)
@@ -132,41 +164,74 @@ class MasterCore:
                 return self._source_ended(event)
             case Consumed():
                 return self._consumed(event)
+            case Held():
+                return self._note_held(event)
+            case Loaded():
+                return self._loaded(event)
+            case Stepped():
+                return self._stepped(event)
             case RankFinished():
                 return self._rank_finished(event)
             case _:
                 raise ProtocolError(f"master got {type(event).__name__}, which is no event of its own")
 
     def _ingested(self, event: Ingested) -> list[Action]:
-        if self._ended:
+        if self.ended:
             raise ProtocolError("master got input after the source had ended")
-        for slave, view in self.slaves.items():
-            view.waiting.append(Waiting(event.octets[slave], event.watermarks))
-            view.waiting_bytes += event.octets[slave]
-        self._held_bytes += sum(event.octets.values())
+        for slave, octets in event.octets.items():
+            self._queue(slave, Waiting(octets, event.watermarks, self.slaves[slave].layout))
+        for group, octets in event.held.items():
+            self._held[group] += octets
+        self._held_bytes += sum(event.octets.values()) + sum(event.held.values())
+        self._complete = event.watermarks or self._complete
+        if self.reorganization:
+            self.reorganization.came(event.octets)
+        actions = self._serve_all() if self._full else []
         if self._full:
-            actions = self._serve_all()
-            if self._full:
-                largest = max(self.slaves, key=lambda slave: self.slaves[slave].waiting_bytes)
-                self.held_back_by[largest] += 1
-            return actions
+            largest = max(self.slaves, key=lambda slave: self.slaves[slave].waiting_bytes)
+            self.held_back_by[largest] += 1
         if event.watermarks is None:
+            return actions
+        if not actions:
+            due = (slave for slave in event.octets if self.slaves[slave].subgroup == self._slot % self._subgroups)
+            actions = [action for slave in due for action in self._serve(slave)]
+        self._slot += 1
+        return actions + self._end_slot()
+
+    def _end_slot(self) -> list[Action]:
+        """After a slot: at the end of a reorganization epoch the active slaves are asked for their loads."""
+        own = self.reorganization
+        if own is None:
             return []
-        slot, self._slot = self._slot, self._slot + 1
-        return [
-            action
-            for slave, view in self.slaves.items()
-            if view.subgroup == slot % self._subgroups
-            for action in self._serve(slave, slot)
-        ]
+        overdue = {slave: self._due_bytes(self.slaves[slave]) for slave in self.active} if self._paced else {}
+        if not own.slot_ended(overdue) or own.asking:
+            return []
+        if self._moves:
+            own.skip()
+            return []
+        period = own.ask(self.active)
+        return [Ask(slave, period) for slave in self.active]
+
+    def _due_bytes(self, view: SlaveState) -> int:
+        if view.due == len(view.waiting):
+            return view.waiting_bytes
+        return sum(item.octets for item in islice(view.waiting, view.due))
 
     def _source_ended(self, event: SourceEnded) -> list[Action]:
-        if self._ended:
+        if self.ended:
             raise ProtocolError("master got the end of the source twice")
-        self._ended = True
-        for view in self.slaves.values():
-            view.waiting.append(Waiting(0, event.watermarks))
-        return self._serve_all()
+        self._ending = event.watermarks
+        shipping = [number for number, move in self._moves.items() if move.state == handover.SHIPPING]
+        return [action for number in shipping for action in self._advance(number, handover.CANCEL)] + self._close_input()
+
+    def _close_input(self) -> list[Action]:
+        """The end goes out once no group is on its way."""
+        if not self.ended or self._moves:
+            return []
+        self._closed = True
+        for slave, view in self.slaves.items():
+            self._queue(slave, Waiting(0, self._ending, view.layout))
+        return [CloseInput(), *self._serve_all()]
 
     def _consumed(self, event: Consumed) -> list[Action]:
         view = self.slaves[event.slave]
@@ -177,41 +242,141 @@ class MasterCore:
             )
         view.unconsumed_bytes -= event.octets
         view.unconsumed_slots -= 1
-        return [] if self.wants_input else self._serve(event.slave, self._slot)
+        if self.reorganization:
+            self.reorganization.joined(event.slave, event.octets)
+        return self._send_due(event.slave) if self.wants_input else self._serve(event.slave)
 
     def _rank_finished(self, event: RankFinished) -> list[Action]:
         if event.rank not in self._unfinished:
             raise ProtocolError(f"rank {event.rank} finished twice, or takes no part")
         view = self.slaves.get(event.rank)
-        if view and (not self._ended or view.waiting or view.unconsumed_slots):
+        if view and (not self._closed or view.waiting or view.unconsumed_slots):
             raise ProtocolError(f"slave {event.rank} finished before it had joined all its input")
         self._unfinished.discard(event.rank)
         return [] if self._unfinished else [Complete()]
 
-    def _serve_all(self) -> list[Action]:
-        return [action for slave in self.slaves for action in self._serve(slave, self._slot)]
+    def _loaded(self, event: Loaded) -> list[Action]:
+        if self.reorganization is None:
+            raise ProtocolError(f"slave {event.slave} told its load, but nobody asked")
+        if not self.reorganization.answered(event):
+            return []
+        if self.ended:
+            self.reorganization.skip()
+            return []
+        view, wanted = self.reorganization.decide(self.slaves, self.table, self._subgroups, self._paced)
+        return [Decided(view, wanted), *(self._begin(move) for move in wanted.moves)]
 
-    def _serve(self, slave: int, slot: int) -> list[Action]:
-        """A message for the slave, if there is anything to tell it and its credit allows."""
+    def _begin(self, wanted: plan.Move) -> Action:
+        number, self._moves_begun = self._moves_begun, self._moves_begun + 1
+        self._moves[number] = Move(wanted.group, wanted.supplier, wanted.consumer, wanted.gain)
+        return Command(number, handover.SHIP, wanted.supplier, wanted.group, wanted.consumer)
+
+    def _stepped(self, event: Stepped) -> list[Action]:
+        move = self._moves.get(event.move)
+        if move is None:
+            raise ProtocolError(f"slave {event.slave} says {event.step!r} of move {event.move}, which is not under way")
+        by = move.consumer if event.step in handover.BY_CONSUMER else move.supplier
+        if event.slave != by:
+            raise ProtocolError(f"slave {event.slave} says {event.step!r} of move {event.move}, wanted that of slave {by}")
+        return self._advance(event.move, event.step)
+
+    def _advance(self, number: int, event: str) -> list[Action]:
+        move = self._moves[number]
+        transition = handover.advance(number, move.state, event)
+        move.state = transition.state
+        move.cancelled |= event == handover.CANCEL
+        actions = [action for act in transition.acts for action in self._act(number, move, act)]
+        if move.state not in handover.CLOSED:
+            return actions
+        del self._moves[number]
+        self.reorganization.closed(move.group)
+        outcome = "moved" if move.state == handover.MOVED else "cancelled" if move.cancelled else "refused"
+        closed = Moved(number, move.group, move.supplier, move.consumer, outcome, move.gain)
+        return [*actions, closed, *self._close_input()]
+
+    def _act(self, number: int, move: Move, act: str) -> list[Action]:
+        if act == handover.HOLD:
+            move.frozen = True
+            self.table.route(move.group, None)
+            self._held[move.group] = 0
+            return [Hold(number, move.group, move.supplier)]
+        if act == handover.DELIVER:
+            owner = move.consumer if move.state == handover.DROPPING else move.supplier
+            return self._deliver(number, move.group, owner) if move.frozen else []
+        return [Command(number, act, move.supplier, move.group, move.consumer)]
+
+    def _note_held(self, event: Held) -> list[Action]:
+        frozen = [move for move in self._moves.values() if move.group == event.group and move.state == handover.FROZEN]
+        if not frozen or len(event.octets) != len(self.slaves[frozen[0].supplier].waiting):
+            raise ProtocolError(f"master was told of rows of group {event.group}, wanted those of a group that is just frozen")
+        view = self.slaves[frozen[0].supplier]
+        for index, octets in enumerate(event.octets):
+            view.waiting[index] = view.waiting[index]._replace(octets=view.waiting[index].octets - octets)
+        self._held[event.group] += sum(event.octets)
+        view.waiting_bytes -= sum(event.octets)
+        return []
+
+    def _deliver(self, number: int, group: int, slave: int) -> list[Action]:
+        """The group is this slave's from now on. What was held back goes before all that waits, in a message of its own: it was
+        held for long enough. All rows up to the last whole tick are in it, or were sent before."""
         view = self.slaves[slave]
-        pieces = 0
-        watermarks = view.watermarks
-        while view.waiting:
-            piece = view.waiting[0]
-            if view.unconsumed_bytes and view.unconsumed_bytes + piece.octets > self._buffer_bytes:
+        self.table.route(group, slave)
+        view.layout += 1
+        view.delivered += 1
+        octets = self._held.pop(group)
+        view.waiting.appendleft(Waiting(octets, self._complete, -view.delivered))
+        view.waiting_bytes += octets
+        view.due += 1
+        if self.reorganization:
+            self.reorganization.came({slave: octets})
+        return [Deliver(number, group, slave), *self._send_due(slave)]
+
+    def _queue(self, slave: int, item: Waiting) -> None:
+        view = self.slaves[slave]
+        view.waiting.append(item)
+        view.waiting_bytes += item.octets
+
+    def _serve_all(self) -> list[Action]:
+        return [action for slave in self.slaves for action in self._serve(slave)]
+
+    def _serve(self, slave: int) -> list[Action]:
+        """The slave's slot has come: all that waits is due."""
+        self.slaves[slave].due = len(self.slaves[slave].waiting)
+        return self._send_due(slave)
+
+    def _send_due(self, slave: int) -> list[Action]:
+        """Messages with what is due, as far as credit goes."""
+        view, actions = self.slaves[slave], []
+        while view.due and (message := self._message(slave, view)):
+            actions.append(message)
+        return actions
+
+    def _message(self, slave: int, view: SlaveState) -> Serve | None:
+        items, layout, watermarks = 0, view.waiting[0].layout, view.watermarks
+        while view.due and view.waiting[0].layout == layout:
+            item = view.waiting[0]
+            if view.unconsumed_bytes and view.unconsumed_bytes + item.octets > self._buffer_bytes:
                 break
             view.waiting.popleft()
-            self._held_bytes -= piece.octets
-            view.waiting_bytes -= piece.octets
-            view.unconsumed_bytes += piece.octets
-            watermarks = piece.watermarks or watermarks
-            pieces += 1
-        if pieces == 0:
-            return []
-        view.watermarks = watermarks
+            view.due -= 1
+            self._held_bytes -= item.octets
+            view.waiting_bytes -= item.octets
+            view.unconsumed_bytes += item.octets
+            watermarks = item.watermarks or watermarks
+            items += 1
+        if items == 0:
+            return None
+        if layout >= 0:
+            view.watermarks = watermarks
         view.unconsumed_slots += 1
-        last = self._ended and not view.waiting
-        return [Serve(slave, pieces, slot // self._subgroups, watermarks or NEVER, last)]
+        last = self._closed and not view.waiting
+        return Serve(slave, items, self._epoch, watermarks or NEVER, last)
+
+    @property
+    def _epoch(self) -> int:
+        return self._slot // self._subgroups
 
 
 NEVER = (-(1 << 63), -(1 << 63))  # watermarks of streams of which nothing is complete yet
+
+__all__ = ["Loaded", "MasterCore", "NEVER", *(one.__name__ for one in (*Event.__args__, *Action.__args__))]

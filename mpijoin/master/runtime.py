@@ -2,82 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections import deque
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from mpijoin.config.job import Job
-from mpijoin.data.batch import Batch
-from mpijoin.data.record import RecordLayout
-from mpijoin.data.rows import empty_batch
 from mpijoin.data.schema import JoinSchema
-from mpijoin.errors import InputError, ProtocolError
+from mpijoin.errors import ProtocolError
 from mpijoin.master import core
-from mpijoin.master.ticks import Tick, TickReader, pace_of
-from mpijoin.messages import EpochEnd, Finished, Report, Rows, Slot
+from mpijoin.master.backlog import Backlog
+from mpijoin.master.intake import Intake
+from mpijoin.master.movelog import MoveLog
+from mpijoin.master.pacing import Pacing
+from mpijoin.master.reorganization import Reorganization
+from mpijoin.master.ticks import Tick
+from mpijoin.messages import Ask, EpochEnd, Finished, Loads, Order, Report, Rows, Slot, Step
+from mpijoin.metrics.moves import MovesFile
 from mpijoin.metrics.write import MetricsFile
 from mpijoin.partitioning.buffers import MiniBuffers
-from mpijoin.partitioning.scatter import Scattered, scatter
+from mpijoin.partitioning.scatter import Scattered
 from mpijoin.partitioning.table import PartitionTable
+from mpijoin.policy import make_policy
+from mpijoin.policy.view import GroupView
 from mpijoin.progress import Progress, ProgressView, SlaveView
-from mpijoin.rank import MASTER, Rank
+from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.collector import Collector
-from mpijoin.sources import open_source
-from mpijoin.sources.base import TIME_MAX, Source
-from mpijoin.sources.late import LateWriter
-
-STREAMS = ("left", "right")
+from mpijoin.sources.base import TIME_MAX
 
 
-class Intake:
-    """Both sources with their late files, read tick by tick."""
+class Prepared(NamedTuple):
+    """A part of a tick of a paced run, ready before it is due. place: the layout for which it was scattered."""
 
-    def __init__(self, job: Job, schema: JoinSchema, directory: RunDirectory | None):
-        self._fail_late = job.run.late == "fail"
-        self._writers: list[LateWriter] = []
-        self.sources: list[Source] = []
-        try:
-            for index, stream in enumerate(schema.streams):
-                if directory:
-                    self._writers.append(LateWriter(str(directory.open_late(stream.name)), stream))
-                self.sources.append(open_source(job, index, schema, self._late_sink(stream.name)))
-        except BaseException:
-            self.close()
-            raise
-        latenesses = tuple(schema.ticks(stream.lateness_ns) for stream in job.streams)
-        windows = tuple(schema.ticks(stream.window_ns) for stream in job.streams)
-        epoch_ns = job.cluster.distribution_epoch_ns
-        epoch = None if epoch_ns is None else max(1, schema.ticks(epoch_ns))
-        self._reader = TickReader(tuple(self.sources), latenesses, pace_of(epoch, windows, job.cluster.subgroups))
-
-    def _late_sink(self, name: str):
-        writer = self._writers[-1] if self._writers else None
-
-        def sink(table) -> None:
-            if self._fail_late:
-                first = table.slice(0, 1).to_pylist()[0]
-                raise InputError(
-                    f'[{name}] has late rows and [run] late = "fail": row {first["row"]} ({first["reason"]}), time '
-                    f"{first[table.column_names[0]]}, watermark {first['watermark']}"
-                )
-            if writer:
-                writer.write(table)
-
-        return sink
-
-    def next(self) -> Tick | None:
-        return self._reader.next()
-
-    def progress(self, taken: int) -> float:
-        """Share of the input of which the `taken` tuples are the joinable ones, 0 to 1."""
-        decoded = sum(source.progress() for source in self.sources) / len(self.sources)
-        joinable = sum(one.read - one.late - one.null_key for one in (source.counts for source in self.sources))
-        return decoded * taken / joinable if joinable else decoded
-
-    def close(self) -> None:
-        for closing in (*self.sources, *self._writers):
-            closing.close()
+    tick: Tick
+    scattered: tuple[Scattered, Scattered]
+    place: np.ndarray
 
 
 class Master:
@@ -91,38 +51,58 @@ class Master:
         progress: Progress,
         collector: Collector | None,
         finishing: tuple[int, ...],
+        intake: Intake | None = None,
     ):
-        """collector: if this rank merges the results itself · finishing: ranks beside the slaves that report their end."""
-        self._rank, self._directory, self._progress, self.collector = rank, directory, progress, collector
-        self._layouts = [RecordLayout(stream) for stream in schema.streams]
-        self._table = PartitionTable.even(job.cluster.partitions, slaves)
-        self._groups = {slave: self._table.groups_of(slave) for slave in slaves}
-        self.buffers = MiniBuffers(self._table, slaves)
-        cluster = job.cluster
-        self.core = core.MasterCore(slaves, cluster.subgroups, cluster.buffer_bytes, cluster.master_buffer_bytes, finishing)
+        """collector: if this rank merges the results itself · finishing: ranks beside the slaves that report their end ·
+        intake: what to read instead of the job's sources."""
+        self._rank, self._progress, self.collector = rank, progress, collector
+        self.pacing = Pacing(job, schema)
+        self.core = new_core(job, slaves, finishing, self.pacing)
+        self.buffers = MiniBuffers(self.core.table, slaves)
+        self.backlog = Backlog(slaves)
         self._metrics = MetricsFile(directory.metrics, MASTER) if directory else None
-        self.intake = Intake(job, schema, directory)
-        self.sent = np.zeros((2, job.cluster.partitions), np.int64)  # rows per stream and place
+        self.moves = MoveLog(MovesFile(directory.metrics) if directory else None, rank.clock)
+        self.intake = intake or Intake(job, schema, directory, self.pacing.pace)
+        self.sent = np.zeros(2, np.int64)  # rows per stream
         self.finished: dict[int, Finished] = {}
+        self.declustering = Declustering()
+        self._warmup_s = job.run.warmup_ns / 1e9
+        self._subgroups = job.cluster.subgroups
+        self._master_buffer_bytes = job.cluster.master_buffer_bytes
         self._reports = {slave: Report(slave) for slave in slaves}
+        self._prepared: deque[Prepared] = deque()
+        self._prepared_bytes = 0
+        self._read_all = False
+        self._due_s = 0.0  # of the tick that was sent last
         self._complete = False
-        self._subgroups = cluster.subgroups
         self._ticks = 0
-        self._last, self._sent_bytes = (0.0, 0.0, 0.0, 0.0), 0
+        self._last, self._sent_bytes = self._times(), 0
+        self._warm = self._last if self._warmup_s == 0 else None  # times at the end of the warm-up
 
     def run(self) -> None:
         """Until every rank has finished. Raises whatever goes wrong, on any rank."""
-        while not self._complete or (self.collector and not self.collector.finished):
-            received = 0
-            for source, message in self._rank.receive(self.collector.refuse if self.collector else ()):
-                received += 1
-                self._take(source, message)
-            if self.core.wants_input:
-                self._ingest()
-            elif not received:
-                self._rank.wait()
-            self._progress.update(self.view())
+        while not self.done:
+            self._rank.wait(self.turn())
+        self.close()
+
+    @property
+    def done(self) -> bool:
+        return self._complete and (self.collector is None or self.collector.finished)
+
+    def turn(self) -> float:
+        """Takes what has arrived and hands out at most one part of a tick; returns for how many seconds there is nothing
+        else to do."""
+        received = 0
+        for source, message in self._rank.receive(self.collector.refuse if self.collector else ()):
+            received += 1
+            self._take(source, message)
+        pause_s = self._keep_pace() if self.pacing.paced else self._keep_up()
+        self._progress.update(self.view)
+        return 0.0 if received else pause_s
+
+    def close(self) -> None:
         self.intake.close()
+        self.moves.close()
         if self._metrics:
             self._metrics.close()
 
@@ -138,11 +118,22 @@ class Master:
         """Distribution epochs that brought rows."""
         return -(-self._ticks // self._subgroups)
 
+    def times_after_warmup(self) -> dict[str, float]:
+        """CPU, communication and idle seconds of this rank since the warm-up."""
+        start = self._warm or self._times()
+        return dict(zip(("cpu_s", "comm_s", "idle_s"), (now - then for now, then in zip(self._times()[1:], start[1:]))))
+
     def _take(self, source: int, message: Any) -> None:
         match message:
             case Report():
-                if source in self._reports:
-                    self._note(source, message)
+                self._note(source, message)
+            case Loads():
+                self._do(loaded(message))
+            case Step():
+                self.moves.stepped(message)
+                self._do(core.Stepped(message.move, message.slave, message.step))
+                if message.reason:
+                    self._rank.log.warning("move %d: slave %d %s: %s", message.move, source, message.step, message.reason)
             case Finished():
                 self.finished[source] = message
                 self._do(core.RankFinished(source))
@@ -152,50 +143,140 @@ class Master:
                 raise ProtocolError(f"master got {type(message).__name__} from rank {source}")
 
     def _note(self, slave: int, report: Report) -> None:
-        if report.epoch >= 0:  # else it is but a heartbeat
-            self._reports[slave] = report
-            self._do(core.Consumed(slave, report.consumed_bytes))
+        if report.epoch < 0 or slave not in self._reports:
+            return  # but a heartbeat
+        self._reports[slave] = report
+        if self.pacing.paced:
+            self.backlog.joined(slave, self._rank.clock.wall_s)
+        self._do(core.Consumed(slave, report.consumed_bytes))
 
-    def _ingest(self) -> None:
+    def _keep_up(self) -> float:
+        """As fast as the slaves take it: reads while one of them is hungry."""
+        if not self.core.wants_input:
+            return WAIT_S
         tick = self.intake.next()
-        scattered = tuple(self._scatter(stream, tick.batches[stream] if tick else []) for stream in range(2))
         if tick is None:
-            self.buffers.add(scattered)  # an empty piece, which carries the end to every slave
             self._do(core.SourceEnded((TIME_MAX, TIME_MAX)))
-            return
+        else:
+            self._ingest(tick, self.intake.scatter(tick, self.core.table))
+        return 0.0
+
+    def _keep_pace(self) -> float:
+        """By the clock: hands a tick over when it is due, and prepares the next one in idle time."""
+        if not self.pacing.paced or self.core.ended:
+            return WAIT_S
+        if self._prepared:
+            due_s = self.pacing.due_s(self._prepared[0].tick.border)
+            wait_s = due_s - self._rank.clock.wall_s
+            if wait_s <= 0 and self.core.wants_input:
+                self._hand_over(due_s)
+                return 0.0
+            if self._prepared[-1].tick.watermarks is None and self._prepared_bytes < self._master_buffer_bytes:
+                return self._prepare()
+            return min(WAIT_S, wait_s) if wait_s > 0 else WAIT_S
+        if self._read_all:
+            self._do(core.SourceEnded((TIME_MAX, TIME_MAX)))
+            return 0.0
+        return self._prepare()
+
+    def _prepare(self) -> float:
+        """Reads and scatters one part of the next tick (WSJ, VI-A: streams are generated "during idle period")."""
+        tick = self.intake.next()
+        if tick is None:
+            self._read_all = True
+            return 0.0
+        if self.pacing.origin is None:
+            self.pacing.begin(tick.border, self._rank.clock.wall_s)
+        table = self.core.table
+        scattered = self.intake.scatter(tick, table)
+        self._prepared.append(Prepared(tick, scattered, table.place))
+        self._prepared_bytes += sum(one.tuples.nbytes + one.blob.nbytes for one in scattered)
+        return 0.0
+
+    def _hand_over(self, due_s: float) -> None:
+        """The oldest prepared part to the buffers. If groups have moved since, it is scattered once more."""
+        tick, scattered, place = self._prepared.popleft()
+        self._prepared_bytes -= sum(one.tuples.nbytes + one.blob.nbytes for one in scattered)
+        self._due_s = due_s
+        if tick.watermarks is not None:
+            self.backlog.lagged(max(0.0, self._rank.clock.wall_s - due_s))
+        if place is not self.core.table.place:
+            scattered = self.intake.scatter(tick, self.core.table)
+        self._ingest(tick, scattered)
+
+    def _ingest(self, tick: Tick, scattered: tuple[Scattered, Scattered]) -> None:
         for stream, one in enumerate(scattered):
-            self.sent[stream] += np.diff(one.starts)
-        self._do(core.Ingested(self.buffers.add(scattered), tick.watermarks))
+            self.sent[stream] += one.starts[-1]
+        added = self.buffers.add(scattered)
+        self._do(core.Ingested(added.octets, added.held, tick.watermarks))
         self.buffers.settle()
         self._record(scattered)
-        self._ticks += tick.watermarks is not None
-
-    def _scatter(self, stream: int, batches: list[Batch]) -> Scattered:
-        layout = self._layouts[stream]
-        return scatter(batches or [empty_batch(layout.record_words)], self._table.place, layout.record_words, layout.has_blob)
+        if tick.watermarks is None:
+            return
+        self._ticks += 1
+        spent_s = {slave: report.comm_s for slave, report in self._reports.items()}
+        if self.pacing.advise(spent_s, self._rank.clock.wall_s):
+            self._rank.log.info("distribution epochs are %.3f s from now on", self.pacing.epoch_ns / 1e9)
+            self.intake.set_pace(self.pacing.pace)
+            if self.core.reorganization:
+                self.core.reorganization.slots = self.pacing.slots
 
     def _do(self, event: core.Event) -> None:
         for action in self.core.step(event):
             match action:
                 case core.Serve():
                     self._serve(action)
+                case core.Ask(slave, period):
+                    self._rank.send(slave, Ask(period))
+                case core.Command(move, step, slave, group, peer):
+                    self.moves.ordered(action)
+                    self._rank.send(slave, Order(move, step, group, peer))
+                case core.Hold(move, group, slave):
+                    self.moves.held(move)
+                    self._do(core.Held(group, self.buffers.hold(group, slave)))
+                case core.Deliver(move, group, slave):
+                    self.moves.delivered(move)
+                    self.buffers.deliver(group, slave)
+                case core.CloseInput():
+                    self.buffers.close()
+                case core.Decided(view, plan):
+                    self._decided(view, plan)
+                case core.Moved():
+                    self.moves.closed(action)
                 case core.Complete():
                     self._complete = True
 
     def _serve(self, action: core.Serve) -> None:
-        pieces = tuple(self.buffers.take(action.slave, action.pieces))
-        groups = self._groups[action.slave]
-        slot = Slot(MASTER, action.epoch, action.watermarks, groups, pieces, action.last)
+        groups, pieces = self.buffers.take(action.slave, action.items)
+        if self.pacing.paced:
+            self.backlog.sent(action.slave, self._due_s)
+        slot = Slot(MASTER, action.epoch, action.watermarks, groups, tuple(pieces), action.last, self.pacing.origin)
         self._rank.send(action.slave, slot)
 
-    def _record(self, scattered: tuple[Scattered, ...]) -> None:
-        if self._metrics is None:
-            return
+    def _decided(self, view: Any, plan: Any) -> None:
+        self.moves.decided(view)
+        loads = " ".join(f"{one.slave}:{one.load:.2f}/{one.occupancy:.2f}" for one in view.active)
+        asked = " ".join(f"{one.group}:{one.supplier}>{one.consumer}" for one in plan.moves)
+        active = "" if plan.active is None else f", active {' '.join(map(str, plan.active))}"
+        self._rank.log.info("reorganization %d: load/occupancy %s; moves %s%s", view.period, loads, asked or "none", active)
+
+    def _times(self) -> tuple[float, float, float, float]:
         rank = self._rank
-        now = (rank.clock.wall_s, rank.clock.cpu_s, rank.comm_s, rank.idle_s)
+        return (rank.clock.wall_s, rank.clock.cpu_s, rank.comm_s, rank.idle_s)
+
+    def _record(self, scattered: tuple[Scattered, ...]) -> None:
+        now = self._times()
+        if self._warm is None and now[0] >= self._warmup_s:
+            self._warm = now
+            self.backlog.start_over()
+        active = self.core.active
+        if self._warm is not None:
+            self.declustering.add(len(active))
+        if self._metrics is None or self._warm is None:
+            return
         wall, cpu, comm, idle = (int(1e6 * (a - b)) for a, b in zip(now, self._last))
         self._last = now
-        self._sent_bytes, sent_bytes = rank.transport.stats.sent_bytes, self._sent_bytes
+        self._sent_bytes, sent_bytes = self._rank.transport.stats.sent_bytes, self._sent_bytes
         self._metrics.add(
             rank=MASTER,
             role="master",
@@ -205,10 +286,12 @@ class Master:
             cpu_us=cpu,
             comm_us=comm,
             idle_us=idle,
-            tuples_left=len(scattered[0].tuples),
-            tuples_right=len(scattered[1].tuples),
+            tuples_left=int(scattered[0].starts[-1]),
+            tuples_right=int(scattered[1].starts[-1]),
             sent_bytes=self._sent_bytes - sent_bytes,
             buffer_bytes=self.buffers.held_bytes,
+            active=len(active),
+            lag_us=int(1e6 * self.backlog.lag_s),
         )
 
     def view(self) -> ProgressView:
@@ -228,4 +311,59 @@ class Master:
             late_rows=sum(source.counts.late for source in self.intake.sources),
             elapsed_s=elapsed,
             eta_s=elapsed / fraction - elapsed if 0 < fraction < 1 else None,
+            moves=self.moves.outcomes["moved"],
+            behind_s=self.backlog.overload_s(self.pacing.epoch_ns) if self.pacing.paced else 0.0,
         )
+
+
+class Declustering:
+    """How many slaves were active: least, mean and most over the slots."""
+
+    def __init__(self) -> None:
+        self._slots = self._sum = self._most = 0
+        self._least: int | None = None
+
+    def add(self, active: int) -> None:
+        self._slots += 1
+        self._sum += active
+        self._most = max(self._most, active)
+        self._least = active if self._least is None else min(self._least, active)
+
+    def figures(self, otherwise: int) -> dict[str, float]:
+        """otherwise: where nothing was recorded."""
+        if self._slots == 0:
+            return {"min": otherwise, "mean": float(otherwise), "max": otherwise}
+        return {"min": self._least, "mean": round(self._sum / self._slots, 3), "max": self._most}
+
+
+def new_core(job: Job, slaves: tuple[int, ...], finishing: tuple[int, ...], pacing: Pacing) -> core.MasterCore:
+    """The decisions of this job's master."""
+    cluster, policy = job.cluster, make_policy(job.balance)
+    slaves_min = cluster.slaves_min or len(slaves)
+    active = slaves[:slaves_min] if policy else slaves
+    reorganization = None
+    if policy:
+        load_buffer_bytes = job.balance.load_buffer_bytes
+        reorganization = Reorganization(
+            policy, pacing.slots, slaves_min, job.run.seed, load_buffer_bytes, cluster.memory_bytes
+        )
+    return core.MasterCore(
+        PartitionTable.even(cluster.partitions, active),
+        slaves,
+        cluster.subgroups,
+        cluster.buffer_bytes,
+        cluster.master_buffer_bytes,
+        finishing,
+        pacing.paced,
+        reorganization,
+    )
+
+
+def loaded(loads: Loads) -> core.Loaded:
+    """What a slave answered, as the core takes it: a group's load is its part of the slave's comparisons."""
+    total = max(1, int(loads.comparisons.sum()))
+    groups = tuple(
+        GroupView(group, loads.busy * compared / total, state_bytes, float(compared))
+        for group, compared, state_bytes in zip(loads.groups.tolist(), loads.comparisons.tolist(), loads.live_bytes.tolist())
+    )
+    return core.Loaded(loads.rank, loads.period, loads.backlog_bytes, loads.busy, loads.communication, groups)

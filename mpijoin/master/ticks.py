@@ -24,10 +24,12 @@ PART_ROWS = 1 << 18
 
 
 class Tick(NamedTuple):
-    """A part of a tick. batches: of left and right, in order · watermarks: of both, None unless this part completes it."""
+    """A part of a tick. batches: of left and right, in order · watermarks: of both, None unless this part completes it ·
+    border: where the tick ends."""
 
     batches: tuple[list[Batch], list[Batch]]
     watermarks: tuple[int, int] | None
+    border: int
 
 
 class Pace(NamedTuple):
@@ -124,7 +126,7 @@ class TickReader:
     def __init__(self, sources: tuple[Source, Source], latenesses: tuple[int, int], pace: Pace, part_rows: int = PART_ROWS):
         self._streams = tuple(Buffered(source) for source in sources)
         self._latenesses = latenesses
-        self._pace = pace
+        self.pace = pace  # of the ticks to come; may be changed at any time
         self._part_rows = part_rows
         self._border: int | None = None  # of the tick under way
 
@@ -139,20 +141,21 @@ class TickReader:
             taken, done = stream.take(self._border, self._part_rows)
             batches.append(taken)
             complete &= done
+        border = self._border
         if not complete:
-            return Tick(tuple(batches), None)
+            return Tick(tuple(batches), None, border)
         watermarks = tuple(self._watermark(stream) for stream in range(2))
         self._border = None
-        return Tick(tuple(batches), watermarks)
+        return Tick(tuple(batches), watermarks, border)
 
     def _border_after(self, start: int) -> int:
         """End of the tick that begins with a row at `start`: always beyond it, but for the last instant there is."""
-        if self._pace.length is not None:
-            return min(TIME_MAX, (start // self._pace.length + 1) * self._pace.length)
-        most, least = max(1, self._pace.rows // 2), max(1, self._pace.rows_min // 2)
+        if self.pace.length is not None:
+            return min(TIME_MAX, (start // self.pace.length + 1) * self.pace.length)
+        most, least = max(1, self.pace.rows // 2), max(1, self.pace.rows_min // 2)
         for stream in self._streams:
             stream.fill(most + 1)
-        border = max(min(TIME_MAX, start + self._pace.length_max), self._border_of(least))
+        border = max(min(TIME_MAX, start + self.pace.length_max), self._border_of(least))
         return max(min(TIME_MAX, start + 1), min(border, self._border_of(most)))
 
     def _border_of(self, share: int) -> int:

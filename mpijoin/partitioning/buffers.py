@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import Iterable, NamedTuple
 
 import numpy as np
 
 from mpijoin.messages import Columns, Piece
 from mpijoin.partitioning.scatter import FIXED_WORDS, Scattered
-from mpijoin.partitioning.table import PartitionTable
+from mpijoin.partitioning.table import HELD, PartitionTable
 
-ADDRESS = FIXED_WORDS
+ADDRESS, SIZE = FIXED_WORDS, FIXED_WORDS + 1
+
+
+class Added(NamedTuple):
+    """Bytes that one part brought: per slave that has partitions, and per partition that is held back."""
+
+    octets: dict[int, int]
+    held: dict[int, int]
+
+
+class Item(NamedTuple):
+    """What waits for a slave as one. groups: int64[m], the partitions that all its pieces are of."""
+
+    groups: np.ndarray
+    pieces: list[Piece]
 
 
 class MiniBuffers:
@@ -20,30 +35,65 @@ class MiniBuffers:
         self.table = table
         self.held_bytes = 0
         self.held_bytes_max = 0
-        self._waiting: dict[int, deque[Piece]] = {slave: deque() for slave in slaves}
+        self._waiting: dict[int, deque[Item]] = {slave: deque() for slave in slaves}
+        self._held: dict[int, list[Piece]] = {}
 
-    def add(self, scattered: tuple[Scattered, Scattered]) -> dict[int, int]:
-        """Takes one scattered part of both streams; returns bytes per slave."""
-        octets = {}
-        for slave, waiting in self._waiting.items():
+    def add(self, scattered: tuple[Scattered, Scattered]) -> Added:
+        """Takes one scattered part of both streams: a piece for each slave that has partitions."""
+        added = Added({}, {})
+        for slave in self.table.owners:
             piece = _piece_of(scattered, self.table.places_of(slave))
-            waiting.append(piece)
-            octets[slave] = piece.octets
-        self.held_bytes += sum(octets.values())
+            self._waiting[slave].append(Item(self.table.groups_of(slave), [piece]))
+            added.octets[slave] = piece.octets
+        first = self.table.places_of(HELD).start
+        for at, group in enumerate(self.table.groups_of(HELD).tolist(), first):
+            piece = _copied(_piece_of(scattered, slice(at, at + 1)))
+            self._held.setdefault(group, []).append(piece)
+            added.held[group] = piece.octets
+        self.held_bytes += sum(added.octets.values()) + sum(added.held.values())
         self.held_bytes_max = max(self.held_bytes_max, self.held_bytes)
-        return octets
+        return added
 
-    def take(self, slave: int, pieces: int) -> list[Piece]:
-        """The slave's oldest pieces."""
-        taken = [self._waiting[slave].popleft() for _ in range(pieces)]
-        self.held_bytes -= sum(piece.octets for piece in taken)
-        return taken
+    def take(self, slave: int, items: int) -> tuple[np.ndarray, list[Piece]]:
+        """The slave's oldest items, all of the same groups: those groups, and the pieces."""
+        taken = [self._waiting[slave].popleft() for _ in range(items)]
+        pieces = [piece for item in taken for piece in item.pieces]
+        self.held_bytes -= _octets(pieces)
+        return taken[0].groups, pieces
 
     def settle(self) -> None:
         """Copies the last part's pieces that were not taken at once, so that none keeps the others' memory alive."""
         for waiting in self._waiting.values():
-            if waiting and waiting[-1].columns[0].tuples.base is not None:
-                waiting[-1] = _copied(waiting[-1])
+            if waiting and waiting[-1].pieces and waiting[-1].pieces[-1].columns[0].tuples.base is not None:
+                waiting[-1].pieces[-1] = _copied(waiting[-1].pieces[-1])
+
+    def hold(self, group: int, slave: int) -> tuple[int, ...]:
+        """Takes the group's rows out of all that waits for the slave and holds them back; bytes per item, the oldest first."""
+        waiting, octets = self._waiting[slave], []
+        held = self._held.setdefault(group, [])
+        for index, item in enumerate(waiting):
+            at = np.flatnonzero(item.groups == group)
+            if len(at) == 0:
+                octets.append(0)
+                continue
+            split = [_without(piece, int(at[0])) for piece in item.pieces]
+            waiting[index] = Item(np.delete(item.groups, at[0]), [rest for rest, _ in split])
+            held += [own for _, own in split]
+            octets.append(_octets(own for _, own in split))
+        return tuple(octets)
+
+    def deliver(self, group: int, slave: int) -> None:
+        """What was held back of the group is the slave's next item, of this one group."""
+        self._waiting[slave].appendleft(Item(np.array([group]), self._held.pop(group, [])))
+
+    def close(self) -> None:
+        """An item without rows for every slave, also for those without partitions: it carries the end."""
+        for slave, waiting in self._waiting.items():
+            waiting.append(Item(self.table.groups_of(slave), []))
+
+
+def _octets(pieces: Iterable[Piece]) -> int:
+    return sum(piece.octets for piece in pieces)
 
 
 def _piece_of(scattered: tuple[Scattered, Scattered], places: slice) -> Piece:
@@ -62,3 +112,25 @@ def _columns_of(scattered: Scattered, places: slice) -> Columns:
 
 def _copied(piece: Piece) -> Piece:
     return Piece(piece.counts, tuple(Columns(one.tuples.copy(), one.blob.copy()) for one in piece.columns))
+
+
+def _without(piece: Piece, at: int) -> tuple[Piece, Piece]:
+    """A piece without its group number `at`, and a piece of this group alone."""
+    split = [_cut_out(columns, counts, at) for columns, counts in zip(piece.columns, piece.counts)]
+    rest = Piece(np.delete(piece.counts, at, axis=1), tuple(one for one, _ in split))
+    return rest, Piece(piece.counts[:, at : at + 1].copy(), tuple(own for _, own in split))
+
+
+def _cut_out(columns: Columns, counts: np.ndarray, at: int) -> tuple[Columns, Columns]:
+    """The same for the columns of one stream; blobs lie in the order of the rows."""
+    tuples, blob = columns
+    low = int(counts[:at].sum())
+    high = low + int(counts[at])
+    own, rest = tuples[low:high].copy(), np.concatenate([tuples[:low], tuples[high:]])
+    if len(blob) == 0:
+        return Columns(rest, blob), Columns(own, blob)
+    blob_low = int(tuples[:low, SIZE].sum())
+    blob_high = blob_low + int(own[:, SIZE].sum())
+    own[:, ADDRESS] -= blob_low
+    rest[low:, ADDRESS] -= blob_high - blob_low
+    return Columns(rest, np.concatenate([blob[:blob_low], blob[blob_high:]])), Columns(own, blob[blob_low:blob_high].copy())

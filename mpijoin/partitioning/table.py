@@ -16,6 +16,7 @@ class Hop(NamedTuple):
 
 Route = tuple[Hop, ...]  # () = held back at the master
 JOIN = "join"
+HELD = -1  # stands for the owner of partitions that are held back
 
 
 class PartitionTable:
@@ -26,26 +27,47 @@ class PartitionTable:
     (array([0, 2, 4]), array([1, 3]))
     >>> table.place
     array([0, 3, 1, 4, 2])
+    >>> table.route(4, None)
+    >>> table.groups_of(1), table.groups_of(HELD), table.owners
+    (array([0, 2]), array([4]), (1, 2))
     """
 
     def __init__(self, routes: list[Route]):
         self.routes = routes
-        owners = np.array([route[0].slave if route else -1 for route in routes], np.int64)
-        self._order = np.argsort(owners, kind="stable")
-        self._owners = owners
-        self.place = np.empty(len(routes), np.int64)  # partition -> position in the scatter's layout
-        self.place[self._order] = np.arange(len(routes))
+        self._lay_out()
 
     @classmethod
     def even(cls, partitions: int, slaves: tuple[int, ...]) -> PartitionTable:
         """Partitions dealt out in turn: the start of every run, and all of it under policy "none"."""
         return cls([(Hop(slaves[partition % len(slaves)], JOIN),) for partition in range(partitions)])
 
+    def route(self, group: int, slave: int | None) -> None:
+        """From now on the group is joined by this slave, or held back (None). `place` becomes another array."""
+        self.routes[group] = () if slave is None else (Hop(slave, JOIN),)
+        self._lay_out()
+
+    def _lay_out(self) -> None:
+        owners = np.array([route[0].slave if route else HELD for route in self.routes], np.int64)
+        order = np.argsort(owners, kind="stable")
+        self.place = np.empty(len(owners), np.int64)  # partition -> position in the scatter's layout
+        self.place[order] = np.arange(len(owners))
+        slaves, starts = np.unique(owners[order], return_index=True)
+        ends = [*starts[1:].tolist(), len(owners)]
+        self._places = {slave: slice(*ends) for slave, *ends in zip(slaves.tolist(), starts.tolist(), ends)}
+        self._groups = {slave: order[places] for slave, places in self._places.items()}
+        self.owners = tuple(slave for slave in self._places if slave != HELD)  # slaves that have partitions, ascending
+
+    def owner_of(self, group: int) -> int:
+        route = self.routes[group]
+        return route[0].slave if route else HELD
+
     def groups_of(self, slave: int) -> np.ndarray:
-        """int64[m]: the partitions of one slave, ascending."""
-        return np.flatnonzero(self._owners == slave)
+        """int64[m]: the partitions of one slave (or those that are HELD), ascending."""
+        return self._groups.get(slave, NO_GROUPS)
 
     def places_of(self, slave: int) -> slice:
         """Where they lie in the scatter's layout."""
-        own = np.flatnonzero(self._owners[self._order] == slave)
-        return slice(int(own[0]), int(own[-1]) + 1) if len(own) else slice(0, 0)
+        return self._places.get(slave, slice(0, 0))
+
+
+NO_GROUPS = np.empty(0, np.int64)

@@ -1,0 +1,17 @@
+"""Policies: pure functions from what the master knows of the cluster to what shall be moved."""
+
+from __future__ import annotations
+
+from mpijoin.config.job import Balance
+from mpijoin.errors import JobError
+from mpijoin.policy.balance import balance as balance_loads
+from mpijoin.policy.plan import Policy
+from mpijoin.policy.threshold import threshold as threshold_of
+
+
+def make_policy(settings: Balance) -> Policy | None:
+    """The policy that the job names; None: nothing ever moves. Raises JobError on a name that is none of them."""
+    policies = {"none": None, "threshold": threshold_of(settings), "balance": balance_loads}
+    if settings.policy not in policies:
+        raise JobError([f"[balance] policy: got {settings.policy!r}, wanted one of {', '.join(policies)}"])
+    return policies[settings.policy]

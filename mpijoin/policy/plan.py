@@ -19,8 +19,8 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """active: the slaves that shall be active from now on, None: those that are. Moves must leave no group with one that is
-    not. A slave counts as active while it has groups, whatever the plan says."""
+    """active: the slaves that shall be active from now on, None: those that are. Moves must leave no group with one that
+    is not. A slave counts as active while it has groups, whatever the plan says."""
 
     moves: tuple[Move, ...] = ()
     active: tuple[int, ...] | None = None

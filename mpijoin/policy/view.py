@@ -17,9 +17,11 @@ class GroupView(NamedTuple):
 
 
 class SlaveView(NamedTuple):
-    """One slave. active: it may have groups; others wait idle · occupancy: f_i of WSJ, section IV-C: mean over the epoch's
-    distribution epochs of what was left in the buffer / buffer memory; may exceed 1 where the master holds the rest; in a run
-    as fast as possible it is `load` · load: share of wall time spent joining, 0 to 1 · communication: likewise."""
+    """One slave. active: it may have groups; others wait idle · occupancy: f_i of WSJ, section IV-C: mean over the
+    epoch's distribution epochs of what was left in the buffer / buffer memory; may exceed 1 where the master holds the
+    rest; in a run as fast as possible it is `load` · load: share of wall time spent joining, 0 to 1 · communication:
+    likewise · inflow: bytes that came for its groups over the epoch / bytes that it joined; above 1 its backlog grew,
+    below 1 it shrank."""
 
     slave: int
     active: bool
@@ -27,6 +29,7 @@ class SlaveView(NamedTuple):
     load: float
     communication: float
     groups: tuple[GroupView, ...]
+    inflow: float = 1.0
 
     @property
     def state_bytes(self) -> int:
@@ -35,10 +38,10 @@ class SlaveView(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterView:
-    """period: number of the reorganization epoch that ended · slaves: all there are, by rank · slaves_min: as many must stay
-    active · seed: of the run: "random" choices are hashes of (seed, period, slave) · moved: group -> period in which it last
-    changed hands or was refused · resized: period of the last change of the degree of declustering, -1: none yet ·
-    memory_bytes: budget of a slave's state, None: unknown."""
+    """period: number of the reorganization epoch that ended · slaves: all there are, by rank · slaves_min: as many must
+    stay active · seed: of the run: "random" choices are hashes of (seed, period, slave) · moved: group -> period in which
+    it last changed hands or was refused · resized: period of the last change of the degree of declustering, -1: none yet
+    · memory_bytes: budget of a slave's state, None: unknown."""
 
     period: int
     slaves: tuple[SlaveView, ...]

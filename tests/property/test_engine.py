@@ -16,11 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import mpijoin
+import mpijoin.master.intake
+import mpijoin.master.pacing
 import mpijoin.master.runtime
 import mpijoin.slave.runtime
 from engine_harness import Stream, check_counts, check_late, expect, expected_rows, expected_schema, section, table_rows
 from mpijoin.master.ticks import TickReader
 from mpijoin.slave.core import SlaveCore
+from random_policy import random_policy
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 LONG = "more than eight letters"
@@ -134,9 +137,11 @@ def settings_of_runs(draw):
     """Everything that must not matter."""
     epoch = draw(some.one_of(some.just("auto"), some.sampled_from(["1 ns", "3 ns", "1 us", "700 us", "5 ms", "4 s", "9 h"])))
     return {
+        "balance": {"policy": draw(some.sampled_from(["none", "balance"]))},  # which stands for random moves here
         "cluster": {
             "partitions": draw(some.integers(1, 8)),
             "distribution_epoch": epoch,
+            "reorganization_epoch": "20 s" if epoch == "auto" else epoch,
             "subgroups": draw(some.integers(1, 4)),
             "buffer": draw(some.sampled_from(["64 KiB", "64 MiB"])),
             "master_buffer": draw(some.sampled_from(["64 KiB", "256 MiB"])),
@@ -152,13 +157,20 @@ def settings_of_runs(draw):
 
 
 @contextmanager
-def inner_sizes(rows):
-    """Cuts everything the engine cuts by size after so few rows, that tests need no millions; None: as it is."""
+def inner_sizes(rows, seed=0):
+    """Cuts everything the engine cuts by size after so few rows, that tests need no millions; None: as it is. Policies other
+    than "none" move groups at random at every epoch."""
+
+    def policies(balance):
+        return None if balance.policy == "none" else random_policy(seed)
+
     with ExitStack() as stack:
+        stack.enter_context(mock.patch.object(mpijoin.master.runtime, "make_policy", policies))
+        stack.enter_context(mock.patch.object(mpijoin.master.pacing, "EPOCHS_PER_REORGANIZATION", 1))
         if rows:
             reader, core = partial(TickReader, part_rows=rows), partial(SlaveCore, slice_rows=rows, budget=rows)
             for target, name, value in (
-                (mpijoin.master.runtime, "TickReader", reader),
+                (mpijoin.master.intake, "TickReader", reader),
                 (mpijoin.master.ticks, "READ_ROWS", rows),
                 (mpijoin.slave.runtime.core, "SlaveCore", core),
                 (mpijoin.sources.base, "BLOCK_ROWS", rows),
@@ -179,15 +191,15 @@ def run(job, sides, slaves, folder):
     return mpijoin.run({**sections, **job}, slaves=slaves)
 
 
-SLAVES, INNER_SIZES = some.integers(1, 4), some.sampled_from([None, 1, 3, 10])
+SLAVES, INNER_SIZES, SEEDS = some.integers(1, 4), some.sampled_from([None, 1, 3, 10]), some.integers(0, 99)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(some.data(), shapes(), settings_of_runs(), SLAVES, INNER_SIZES, some.sampled_from(["memory", "parquet", "collect"]))
-def test_rows_payload_late_set_and_counts_are_the_oracles(data, shape, job, slaves, rows, output):
+@given(some.data(), shapes(), settings_of_runs(), SLAVES, INNER_SIZES, SEEDS, some.sampled_from(["memory", "parquet", "collect"]))
+def test_rows_payload_late_set_and_counts_are_the_oracles(data, shape, job, slaves, rows, seed, output):
     sides = [data.draw(streams(shape, side)) for side in range(2)]
     wanted = expect(*sides)
-    with tempfile.TemporaryDirectory() as folder, inner_sizes(rows):
+    with tempfile.TemporaryDirectory() as folder, inner_sizes(rows, seed):
         path = Path(folder) / "run"
         if shape.timestamps and "s" in shape.units:
             output = "memory"  # Parquet has no timestamps in seconds: it gives back milliseconds
@@ -205,10 +217,10 @@ def test_rows_payload_late_set_and_counts_are_the_oracles(data, shape, job, slav
 
 
 @settings(max_examples=50, deadline=None, derandomize=True)
-@given(some.data(), shapes(), settings_of_runs(), SLAVES, INNER_SIZES)
-def test_counting_needs_no_payload_and_counts_the_same(data, shape, job, slaves, rows):
+@given(some.data(), shapes(), settings_of_runs(), SLAVES, INNER_SIZES, SEEDS)
+def test_counting_needs_no_payload_and_counts_the_same(data, shape, job, slaves, rows, seed):
     sides = [data.draw(streams(shape, side)) for side in range(2)]
-    with tempfile.TemporaryDirectory() as folder, inner_sizes(rows):
+    with tempfile.TemporaryDirectory() as folder, inner_sizes(rows, seed):
         job["output"] = {"path": str(Path(folder) / "run"), "results": "count"}
         done = run(job, sides, slaves, folder)
         check_counts(done.summary, expect(*sides))
@@ -222,7 +234,7 @@ def test_chosen_columns_come_in_the_order_asked_for(data, shape, job, slaves):
     names = [name for name, _ in expected_schema(*sides)]
     chosen = data.draw(some.lists(some.sampled_from(names), min_size=1, unique=True))
     job["output"] = {"columns": chosen}
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, inner_sizes(None):
         table = run(job, sides, slaves, folder).table()
     wanted = Counter()
     for row, times in expected_rows(*sides, expect(*sides).pairs).items():

@@ -2,6 +2,7 @@
 
 import os
 import tomllib
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -12,11 +13,13 @@ from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS
 from mpijoin.config.job import (
     Balance,
     Cluster,
+    Delay,
     FileSource,
     Inject,
     Job,
     Output,
     Run,
+    Slowdown,
     StreamJob,
     SyntheticSource,
     TableSource,
@@ -98,24 +101,37 @@ def test_every_field_of_the_format_is_read():
                 "buffer": "1 MiB",
                 "master_buffer": "2 MiB",
                 "memory": "1 GiB",
+                "slaves_min": 2,
             },
-            "tuning": {"theta": "1.5 MB", "block": 64, "result_buffer": 16},
-            "balance": {"policy": "none"},
-            "run": {"speed": "max", "seed": 5, "late": "fail"},
+            "tuning": {"theta": "1.5 MB", "block": 64, "result_buffer": 16, "communication": 0.2},
+            "balance": {
+                "policy": "threshold",
+                "supplier_threshold": 1,
+                "consumer_threshold": 0.02,
+                "growth": 0.75,
+                "load_buffer": "1 MB",
+            },
+            "run": {"speed": 2, "warmup": "10 s", "seed": 5, "late": "fail"},
             "output": {"path": "/o", "results": "collect", "columns": ["left_row"], "part": "1 MB"},
-            "inject": {"slow": {"2": 0.5}, "hash_bits": 3, "fail": {"1": 4}},
+            "inject": {
+                "slow": {"2": 0.5},
+                "delay": [{"rank": 1, "by": "50 ms", "to": "1 min"}],
+                "hash_bits": 3,
+                "fail": {"1": 4},
+                "kill": {"2": 6},
+            },
         },
         ["right.key=key", "left.key=[\"a\"]"],
     )
     assert job == Job(
         left=StreamJob("left", FileSource("/l"), "t", "us", ("a",), 20_000_000_000, 2_000_000, ("prob",)),
         right=StreamJob("right", SyntheticSource(10.0, 0.5, 7, None, 60_000_000_000, 3, 40)),
-        cluster=Cluster(7, 2_000_000_000, 60_000_000_000, 2, 1 << 20, 2 << 20, 1 << 30),
-        tuning=Tuning(1_500_000, 64, 16),
-        balance=Balance("none"),
-        run=Run("max", 5, "fail"),
+        cluster=Cluster(7, 2_000_000_000, 60_000_000_000, 2, 1 << 20, 2 << 20, 1 << 30, 2),
+        tuning=Tuning(1_500_000, 64, 16, 0.2),
+        balance=Balance("threshold", 1.0, 0.02, 0.75, 1_000_000),
+        run=Run(2.0, 10_000_000_000, 5, "fail"),
         output=Output("/o", "collect", ("left_row",), 1_000_000),
-        inject=Inject({2: 0.5}, 3, {1: 4}),
+        inject=Inject((Slowdown(2, 0.5),), (Delay(1, 50_000_000, 0, 60_000_000_000),), 3, {1: 4}, {2: 6}),
     )
 
 
@@ -137,9 +153,18 @@ def test_the_field_tables_cover_every_attribute_of_the_dataclasses():
         ("cluster.partitions = 120", "cluster", "partitions", 120),
         ("cluster.memory=2 GiB", "cluster", "memory_bytes", 2 << 30),
         ("tuning.theta=off", "tuning", "theta", "off"),
-        ("inject.slow={2=0.5}", "inject", "slow", {2: 0.5}),
-        ("inject.slow.3=1", "inject", "slow", {3: 1.0}),
+        ("cluster.slaves_min=2", "cluster", "slaves_min", 2),
+        ("cluster.slaves_min=all", "cluster", "slaves_min", None),
+        ("balance.load_buffer=1 MB", "balance", "load_buffer_bytes", 1_000_000),
+        ("balance.load_buffer=auto", "balance", "load_buffer_bytes", None),
+        ("run.speed=0.5", "run", "speed", 0.5),
+        ("run.speed=max", "run", "speed", "max"),
+        ("inject.slow={2=0.5}", "inject", "slow", (Slowdown(2, 0.5),)),
+        ("inject.slow.3=1", "inject", "slow", (Slowdown(3, 1.0),)),
+        ('inject.slow=[{rank=2, share=0.3, from="1 s"}]', "inject", "slow", (Slowdown(2, 0.3, 1_000_000_000),)),
+        ("inject.delay.0=50 ms", "inject", "delay", (Delay(0, 50_000_000),)),
         ("inject.fail={0=5}", "inject", "fail", {0: 5}),
+        ("inject.kill.1=5", "inject", "kill", {1: 5}),
         ("run.late=keep", "run", "late", "keep"),
     ],
 )
@@ -190,10 +215,10 @@ buffer = "1 KiB"
 [tuning]
 theta = "some"
 [balance]
-policy = "threshold"
+policy = "greedy"
 [run]
-speed = 2.0
-warmup = "0 s"
+speed = -2.0
+warmup = 3
 partitions = 4
 [output]
 results = "csv"
@@ -210,9 +235,9 @@ results = "csv"
             '[cluster] buffer: got "1 KiB", wanted "64 KiB" to "9223372036854775807 B"',
             '[tuning] theta: got "some", wanted a size such as "64 MiB" (units: B KB KiB MB MiB GB GiB),'
             ' or "auto" or "off"',
-            '[balance] policy: got "threshold", wanted "none"',
-            '[run] speed: got 2.0, wanted "max": paced runs are not available in this version',
-            "[run] warmup: is not available in this version; leave it out",
+            '[balance] policy: got "greedy", wanted "none" or "threshold" or "balance"',
+            '[run] speed: got -2.0, wanted more than 0 seconds of event time per second, or "max"',
+            '[run] warmup: got 3, wanted a duration such as "20 s" (units: ns us ms s min h d)',
             "[run] partitions: no such field, did you mean [cluster] partitions?",
             "[output] path: missing: wanted the folder that the run writes",
             '[output] results: got "csv", wanted "parquet" or "collect" or "count"',
@@ -260,7 +285,29 @@ SYNTHETIC = {"kind": "synthetic", "tuples": 10}
         (small(cluster__distribution_epoch="0 s"), ["[cluster] distribution_epoch: got \"0 s\""]),
         (small(tuning__block="63 B"), ['[tuning] block: got "63 B", wanted "64 B" to "16 MiB"']),
         (small(tuning__block="17 MiB"), ['[tuning] block: got "17 MiB"']),
-        (small(run__speed="fast"), ['[run] speed: got "fast", wanted "max"']),
+        (small(cluster__slaves_min=0), ['[cluster] slaves_min: got 0, wanted 1 to 65535']),
+        (small(cluster__slaves_min="none"), ['[cluster] slaves_min: got "none", wanted a whole number, or "all"']),
+        (small(tuning__communication=0), ["[tuning] communication: got 0.0, wanted more than 0 and less than 1"]),
+        (small(tuning__communication=1), ["[tuning] communication: got 1.0"]),
+        (small(tuning__communication=float("nan")), ["[tuning] communication: got nan"]),
+        (small(balance__supplier_threshold=0), ["[balance] supplier_threshold: got 0.0, wanted a number above 0"]),
+        (small(balance__consumer_threshold=-1), ["[balance] consumer_threshold: got -1.0"]),
+        (small(balance__growth=float("inf")), ["[balance] growth: got inf"]),
+        (small(balance__growth="fast"), ['[balance] growth: got "fast", wanted a number']),
+        (small(balance__growth=10**400), ["[balance] growth: got 1000"]),
+        (small(balance__consumer_threshold=0.5), ["consumer_threshold, supplier_threshold: got 0.5 and 0.5, wanted the"]),
+        (small(balance__load_buffer=0), ['[balance] load_buffer: got "0 B", wanted "1 B" to']),
+        (small(balance__load_buffer="some"), ['wanted a size such as "64 MiB"']),
+        (
+            small(balance__policy="balance", cluster__distribution_epoch="2 s", cluster__reorganization_epoch="1 s"),
+            ['epoch: got "2 s" and "1 s", wanted the second at least as long as the first for policy "balance"'],
+        ),
+        (small(run__speed="fast"), ['[run] speed: got "fast", wanted a number, or "max"']),
+        (small(run__speed=0), ["[run] speed: got 0.0, wanted more than 0"]),
+        (small(run__speed=float("inf")), ["[run] speed: got inf"]),
+        (small(run__speed=float("nan")), ["[run] speed: got nan"]),
+        (small(run__speed=True), ["[run] speed: got true"]),
+        (small(run__warmup="-1 s"), ['[run] warmup: got "-1 s"']),
         (small(run__late="drop"), ['[run] late: got "drop", wanted "keep" or "fail"']),
         (small(output__columns=[]), ["[output] columns: got an empty list"]),
         (small(output__columns=["key", "key"]), ['[output] columns: got "key" 2 times']),
@@ -269,8 +316,25 @@ SYNTHETIC = {"kind": "synthetic", "tuples": 10}
         (small(inject__slow={"0": 0.5}), ["[inject] slow: got rank 0"]),
         (small(inject__slow={"1": 0}), ["[inject] slow: got 0.0 for rank 1"]),
         (small(inject__slow={"1": 1.5}), ["[inject] slow: got 1.5 for rank 1"]),
+        (small(inject__slow=[3]), ["[inject] slow: got 3, wanted a table of rank = share, such as {2 = 0.5}, or a list"]),
+        (small(inject__slow=[{"rank": 2}]), ["[inject] slow: got {'rank': 2}, wanted"]),
+        (small(inject__slow=[{"rank": "2", "share": 1}]), ["[inject] slow: got {'rank': '2', 'share': 1}, wanted"]),
+        (small(inject__slow=[{"rank": 2, "share": 1, "till": 3}]), ["[inject] slow: got {'rank': 2, 'share': 1, 't"]),
+        (small(inject__slow=[{"rank": 2, "share": 1, "to": 3}]), ["[inject] slow: got to = 3, wanted a table"]),
+        (small(inject__slow=[{"rank": 0, "share": 1}]), ["[inject] slow: got rank 0, wanted a slave: 1 or more"]),
+        (
+            small(inject__slow=[{"rank": 2, "share": 1, "from": "3 s", "to": "3 s"}]),
+            ['[inject] slow: got from "3 s" to "3 s" for rank 2, wanted from before to'],
+        ),
+        (small(inject__delay={"1": 50}), ["[inject] delay: got 1 = 50, wanted a table of rank = by, such as {2 = "]),
+        (small(inject__delay=[{"rank": -1, "by": "1 s"}]), ["[inject] delay: got rank -1, wanted 0 or more"]),
+        (
+            small(inject__delay=[{"rank": 1, "by": "1 s", "from": "3 s", "to": 0}]),
+            ['[inject] delay: got from "3 s" to "0 s" for rank 1'],
+        ),
+        (small(inject__kill={"2": -1}), ["[inject] kill: got epoch -1 for rank 2, wanted 0 or more"]),
         (small(inject__fail=3), ["[inject] fail: got 3, wanted a table of rank = epoch, such as {2 = 5}"]),
-        (small(inject__fail={"2": 0.5}), ['[inject] fail: got "2" = 0.5']),
+        (small(inject__fail={"2": 0.5}), ["[inject] fail: got 2 = 0.5"]),
         (small(inject__fail={"2": -1}), ["[inject] fail: got epoch -1 for rank 2, wanted 0 or more"]),
         (small(inject__hash_bits=65), ["[inject] hash_bits: got 65"]),
     ],
@@ -327,7 +391,24 @@ def test_every_default_is_visible_in_a_dump():
     for line in ('key = "key"', 'window = "0 s"', 'columns = "all"', 'memory = "auto"', 'theta = "auto"', "slow = {}"):
         assert line + "\n" in text
     assert "# time_unit is not set\n" in text
+    for line in ('slaves_min = "all"', 'load_buffer = "auto"', 'speed = "max"', 'warmup = "0 s"', "delay = {}", "kill = {}"):
+        assert line + "\n" in text
     assert 'distribution_epoch = "auto"' in text and 'block = "4 KiB"' in text
+
+
+def test_an_injection_for_all_of_the_run_is_dumped_as_a_table_and_others_as_a_list():
+    slow = (Slowdown(2, 0.5), Slowdown(1, 0.25))
+    job = load_job(small())
+    text = dump_job(replace(job, inject=Inject(slow, (Delay(0, 1_000_000, 0, 2_000_000_000),))))
+    assert "slow = {2 = 0.5, 1 = 0.25}\n" in text
+    assert 'delay = [{rank = 0, by = "1 ms", from = "0 s", to = "2 s"}]\n' in text
+    again = dump_job(replace(job, inject=Inject((Slowdown(2, 0.5), Slowdown(2, 0.25)))))
+    assert 'slow = [{rank = 2, share = 0.5, from = "0 s"}, {rank = 2, share = 0.25, from = "0 s"}]\n' in again
+
+
+def test_epochs_of_any_length_do_without_a_policy():
+    job = load_job(small(cluster__distribution_epoch="2 s", cluster__reorganization_epoch="1 s"))
+    assert job.cluster.reorganization_epoch_ns < job.cluster.distribution_epoch_ns
 
 
 NAMES = st.text(min_size=1, max_size=8)
@@ -354,6 +435,15 @@ def stream_jobs(draw, name):
     return StreamJob(name, source, time, unit, (key,), draw(DURATIONS), draw(DURATIONS), payload)
 
 
+SPANS = st.tuples(st.integers(0, 2**30), st.none() | st.integers(2**30 + 1, 2**62))
+SLOWDOWNS = st.builds(lambda rank, share, span: Slowdown(rank, share, *span), st.integers(1, 9), st.floats(0.01, 1), SPANS)
+DELAYS = st.builds(lambda rank, by_ns, span: Delay(rank, by_ns, *span), st.integers(0, 9), st.integers(0, 2**62), SPANS)
+ALWAYS_SLOW = st.dictionaries(st.integers(1, 99), st.floats(0.01, 1.0), max_size=3).map(
+    lambda shares: tuple(Slowdown(rank, share) for rank, share in shares.items())
+)
+EPOCHS = st.dictionaries(st.integers(0, 99), st.integers(0, 99), max_size=3)
+LONG_DURATIONS = st.integers(2**61, 2**62)
+
 JOBS = st.builds(
     Job,
     left=stream_jobs("left"),
@@ -361,15 +451,36 @@ JOBS = st.builds(
     cluster=st.builds(
         Cluster,
         st.integers(1, 65535),
-        st.none() | DURATIONS,
-        DURATIONS,
+        st.none() | st.integers(1, 2**61),
+        LONG_DURATIONS,
         st.integers(1, 9),
         SIZES,
         SIZES,
         st.none() | SIZES,
+        st.none() | st.integers(1, 99),
     ),
-    tuning=st.builds(Tuning, st.sampled_from(["auto", "off"]) | SIZES, st.integers(64, 16 << 20), st.integers(1, 99)),
-    run=st.builds(Run, seed=st.integers(0, 2**62), late=st.sampled_from(["keep", "fail"])),
+    tuning=st.builds(
+        Tuning,
+        st.sampled_from(["auto", "off"]) | SIZES,
+        st.integers(64, 16 << 20),
+        st.integers(1, 99),
+        st.floats(0.001, 0.999),
+    ),
+    balance=st.builds(
+        Balance,
+        st.sampled_from(["none", "threshold", "balance"]),
+        st.floats(1.0, 9.0),
+        st.floats(0.001, 0.9),
+        st.floats(0.01, 9.0),
+        st.none() | SIZES,
+    ),
+    run=st.builds(
+        Run,
+        st.just("max") | st.floats(1e-9, 1e9),
+        st.just(0) | DURATIONS,
+        st.integers(0, 2**62),
+        st.sampled_from(["keep", "fail"]),
+    ),
     output=st.builds(
         Output,
         st.just("/out/π \"x\""),
@@ -378,7 +489,12 @@ JOBS = st.builds(
         SIZES,
     ),
     inject=st.builds(
-        Inject, st.dictionaries(st.integers(1, 99), st.floats(0.01, 1.0), max_size=3), st.integers(1, 64)
+        Inject,
+        ALWAYS_SLOW | st.lists(SLOWDOWNS, max_size=3).map(tuple),
+        st.lists(DELAYS, max_size=3).map(tuple),
+        st.integers(1, 64),
+        EPOCHS,
+        EPOCHS,
     ),
 )
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mpijoin.config import fields, rules, units
+from mpijoin.config import fields, injections, kinds, rules, units
 from mpijoin.config.units import DURATION_NS, INT64_MAX, SIZE_BYTES
 from mpijoin.config.units import duration_ns, format_duration, format_size, size_bytes
 from mpijoin.data import files, types
@@ -89,6 +89,6 @@ def test_formats_use_the_largest_whole_unit():
     assert [format_size(size) for size in (0, 64 << 20, 3_000_000)] == ["0 B", "64 MiB", "3 MB"]
 
 
-@pytest.mark.parametrize("module", [units, fields, rules, files, types])
+@pytest.mark.parametrize("module", [units, kinds, injections, fields, rules, files, types])
 def test_the_examples_in_the_docstrings_hold(module):
     assert doctest.testmod(module).failed == 0

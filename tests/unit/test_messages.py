@@ -5,7 +5,8 @@ import pytest
 
 from mpijoin.data.codec import encode
 from mpijoin.errors import CodecError, ProtocolError
-from mpijoin.messages import MESSAGES, Columns, EpochEnd, Failed, Finished, Piece, Report, Rows, Slot, Stop, parse
+from mpijoin.messages import MESSAGES, Ask, Columns, EpochEnd, Failed, Finished, Loads, Order, Piece, Ready, Report, Rows, Slot
+from mpijoin.messages import State, Step, Stop, parse
 
 
 def columns(rows, words, blob=b""):
@@ -41,6 +42,10 @@ def test_a_slot_arrives_as_it_was_sent(pieces, last):
         Finished(4, {"results": 3, "certificate": "00ff"}, ["rank-4-00000.parquet"]),
         Failed(1, 2, "left.parquet: no such file", "Traceback"),
         Stop(143, "stopped by SIGTERM"),
+        Ready(0, 1.5),
+        Order(3, "freeze", 17, 2),
+        Ask(9),
+        Step(3, 2, "refused", "no room", {"octets": 5.0}),
     ],
 )
 def test_plain_messages_arrive_as_they_were_sent(message):
@@ -50,6 +55,29 @@ def test_plain_messages_arrive_as_they_were_sent(message):
 def test_rows_arrive_as_they_were_sent():
     found = parse(Rows(3, 9, np.arange(5, dtype=np.uint8)).encode())
     assert (found.slave, found.epoch, found.batch.tolist()) == (3, 9, [0, 1, 2, 3, 4])
+
+
+def test_a_slot_of_a_paced_run_says_when_event_time_began_to_pass():
+    sent = Slot(0, 1, (5, 5), np.array([1]), (), origin=(1_000_000, 0.25))
+    assert parse(sent.encode()).origin == (1_000_000, 0.25)
+    assert parse(slot().encode()).origin is None
+
+
+def test_loads_arrive_as_they_were_sent():
+    found = parse(Loads(2, 5, 1.5, 0.25, 0.125, np.array([3, 9]), np.array([100, 0]), np.array([4096, 64])).encode())
+    assert (found.rank, found.period, found.backlog_bytes, found.busy, found.communication) == (2, 5, 1.5, 0.25, 0.125)
+    assert [found.groups.tolist(), found.comparisons.tolist(), found.live_bytes.tolist()] == [[3, 9], [100, 0], [4096, 64]]
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_a_part_of_a_group_arrives_as_it_was_sent(final):
+    frames = (np.arange(7, dtype=np.uint8), np.arange(1, dtype=np.uint8))
+    found = parse(State(4, 1, 17, frames, slot() if final else None).encode())
+    assert (found.move, found.supplier, found.group, found.cancelled) == (4, 1, 17, False)
+    assert [frame.tolist() for frame in found.frames] == [frame.tolist() for frame in frames]
+    assert (found.input is not None) is final
+    if final:
+        assert found.input.octets == slot().octets and found.input.groups.tolist() == [2, 5, 9]
 
 
 def test_every_message_has_a_kind_of_its_own():

@@ -43,12 +43,12 @@ def test_lines_come_after_one_second_and_then_every_two():
     for tenth in range(80):
         clock.now = 100 + tenth / 10
         before = len(stream.getvalue())
-        progress.update(view())
+        progress.update(view)
         if len(stream.getvalue()) > before:
             shown_at.append(tenth / 10)
     assert shown_at == [1.0, 3.0, 5.0, 7.0]
     progress.close("done")
-    progress.update(view())
+    progress.update(view)
     assert stream.getvalue().splitlines() == [plain_line(view())] * 4 + ["done"]
 
 
@@ -107,7 +107,7 @@ def test_the_panel_is_drawn_at_most_every_interval_and_gives_way_to_the_last_lin
     for hundredth in range(100):
         clock.now = 100 + hundredth / 100
         before = len(stream.getvalue())
-        progress.update(view(fraction=hundredth / 100))
+        progress.update(lambda: view(fraction=hundredth / 100))
         drawn += len(stream.getvalue()) > before
     assert drawn == 4
     progress.close("done")
@@ -122,17 +122,17 @@ def test_a_stream_that_is_gone_never_raises(stream):
     progress = Progress(stream, clock=clock)
     for _ in range(3):
         clock.now += 5
-        progress.update(view())
+        progress.update(view)
     progress.close("done")
 
 
 def test_a_pipe_that_breaks_in_the_middle_of_a_panel_never_raises():
     stream, clock = Terminal(), Clock()
     progress = Progress(stream, clock=clock)
-    progress.update(view())
+    progress.update(view)
     stream.close()
     clock.now += 5
-    progress.update(view())
+    progress.update(view)
     progress.close("done")
 
 
@@ -142,9 +142,9 @@ def test_a_terminal_that_knows_no_bars_gets_lines():
 
     stream, clock = Plain(), Clock()
     progress = Progress(stream, clock=clock)
-    progress.update(view())
+    progress.update(view)
     clock.now += 2
-    progress.update(view())
+    progress.update(view)
     assert stream.getvalue() == plain_line(view()) + "\n"
 
 
@@ -152,7 +152,7 @@ SCRIPT = """
 import sys
 from mpijoin.progress import Progress, ProgressView
 progress = Progress(interval_s=0)
-progress.update(ProgressView(0.5, 10, 5.0, 3, 100, (), 0, 2.0))
+progress.update(lambda: ProgressView(0.5, 10, 5.0, 3, 100, (), 0, 2.0))
 progress.close("the end")
 print("rich" in sys.modules)
 """

@@ -1,0 +1,72 @@
+"""Kinds of values of [inject]: what happens to which rank, for all of the run or by a schedule."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping
+
+from mpijoin.config.job import Delay, Slowdown
+from mpijoin.config.kinds import DURATION, INTEGER, NUMBER, Kind
+from mpijoin.config.units import is_integer, show
+
+SCHEDULE = {"from": ("start_ns", DURATION), "to": ("end_ns", DURATION)}
+
+
+def _is_rank(name: Any) -> bool:
+    return str(name).isascii() and str(name).isdecimal()
+
+
+def _per_rank(value: Any, kind: Kind, wanted: str) -> dict[int, Any]:
+    """The values of a table of rank = value."""
+    if not isinstance(value, dict):
+        raise ValueError(f"got {show(value)}, wanted {wanted}")
+    for rank, own in value.items():
+        if not _is_rank(rank):
+            raise ValueError(f"got {show(rank)} = {show(own)}, wanted {wanted}")
+    return {int(rank): _value(kind, own, f"{rank} = {show(own)}", wanted) for rank, own in value.items()}
+
+
+def _value(kind: Kind, value: Any, got: str, wanted: str) -> Any:
+    try:
+        return kind.parse(value)
+    except ValueError as error:
+        raise ValueError(f"got {got}, wanted {wanted}") from error
+
+
+def _scheduled(make: Callable, name: str, attribute: str, kind: Kind, example: str) -> Kind:
+    """A list of tables with rank, `name`, from and to; or a table of rank = value, for all of the run."""
+    fields = {"rank": ("rank", INTEGER), name: (attribute, kind), **SCHEDULE}
+    table = f"a table of rank = {name}, such as {{2 = {example}}}"
+    wanted = f'{table}, or a list of tables such as {{rank = 2, {name} = {example}, from = "20 s", to = "40 s"}}'
+
+    def parse(value: Any) -> tuple:
+        if isinstance(value, list):
+            return tuple(parse_one(one) for one in value)
+        return tuple(make(rank, own) for rank, own in _per_rank(value, kind, wanted).items())
+
+    def parse_one(one: Any) -> Any:
+        if not isinstance(one, dict) or not {"rank", name} <= set(one) <= set(fields) or not is_integer(one["rank"]):
+            raise ValueError(f"got {show(one)}, wanted {wanted}")
+        values = {fields[key][0]: _value(fields[key][1], own, f"{key} = {show(own)}", wanted) for key, own in one.items()}
+        return make(**values)
+
+    def write_one(one: Any) -> str:
+        values = [(key, form, getattr(one, field)) for key, (field, form) in fields.items()]
+        written = [f"{key} = {form.write(own)}" for key, form, own in values if own is not None]
+        return "{" + ", ".join(written) + "}"
+
+    def write(every: tuple) -> str:
+        always = all(one == make(one.rank, getattr(one, attribute)) for one in every)
+        if always and len({one.rank for one in every}) == len(every):
+            return _write_table({one.rank: kind.write(getattr(one, attribute)) for one in every})
+        return "[" + ", ".join(map(write_one, every)) + "]"
+
+    return Kind(parse, write)
+
+
+def _write_table(values: Mapping[int, Any]) -> str:
+    return "{" + ", ".join(f"{rank} = {value}" for rank, value in values.items()) + "}"
+
+
+SLOW = _scheduled(Slowdown, "share", "share", NUMBER, "0.5")
+DELAY = _scheduled(Delay, "by", "by_ns", DURATION, '"50 ms"')
+EPOCHS = Kind(lambda value: _per_rank(value, INTEGER, "a table of rank = epoch, such as {2 = 5}"), _write_table)

@@ -1,0 +1,90 @@
+"""Kinds of values in a job file: how each is taken from TOML and written as TOML."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Callable, NamedTuple
+
+from mpijoin.config.job import MAX
+from mpijoin.config.units import duration_ns, format_duration, format_size, is_integer, show, size_bytes
+
+
+class Kind(NamedTuple):
+    """A kind of value: `parse` takes it from TOML or raises ValueError("got ..., wanted ..."), `write` gives TOML."""
+
+    parse: Callable[[Any], Any]
+    write: Callable[[Any], str]
+    none_has_word: bool = False  # whether None can be written, as "auto" or "all"
+
+
+def quote(text: str) -> str:
+    """A TOML basic string. JSON's escapes are a part of TOML's; DEL alone is legal in the one and not in the other."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def or_word(kind: Kind, words: dict[str, Any]) -> Kind:
+    """`kind`, or one of `words`, each of which stands for a value of its own."""
+    written = {value: quote(word) for word, value in words.items()}
+    either = " or ".join(show(word) for word in words)
+
+    def parse(value: Any) -> Any:
+        if isinstance(value, str) and value in words:
+            return words[value]
+        try:
+            return kind.parse(value)
+        except ValueError as error:
+            raise ValueError(f"{error}, or {either}") from error
+
+    def write(value: Any) -> str:
+        return written[value] if value in written else kind.write(value)
+
+    return Kind(parse, write, none_has_word=None in written)
+
+
+def _parse_text(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"got {show(value)}, wanted a non-empty string")
+    return value
+
+
+def _parse_integer(value: Any) -> int:
+    if not is_integer(value):
+        raise ValueError(f"got {show(value)}, wanted a whole number")
+    return value
+
+
+def _parse_number(value: Any) -> float:
+    if not is_integer(value) and not isinstance(value, float):
+        raise ValueError(f"got {show(value)}, wanted a number")
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise ValueError(f"got {show(value)}, wanted a number below 1.8e308") from error
+
+
+def _parse_name_list(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
+        raise ValueError(f"got {show(value)}, wanted a list of column names")
+    return tuple(value)
+
+
+def _parse_key(value: Any) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) and value else _parse_name_list(value)
+    if not names:
+        raise ValueError("got an empty list, wanted at least one column name")
+    return names
+
+
+def _write_list(names: tuple[str, ...]) -> str:
+    return "[" + ", ".join(map(quote, names)) + "]"
+
+
+TEXT = Kind(_parse_text, quote)
+INTEGER = Kind(_parse_integer, str)
+NUMBER = Kind(_parse_number, lambda value: repr(float(value)))
+DURATION = Kind(duration_ns, lambda ns: quote(format_duration(ns)))
+SIZE = Kind(size_bytes, lambda size: quote(format_size(size)))
+NAMES = Kind(_parse_name_list, _write_list)
+KEY = Kind(_parse_key, lambda names: quote(names[0]) if len(names) == 1 else _write_list(names))
+ALL_OR_NAMES = or_word(NAMES, {"all": None})
+SPEED = or_word(NUMBER, {MAX: MAX})

@@ -1,0 +1,77 @@
+"""What moves of groups cost and brought: watched from the master, one row each in metrics/moves.parquet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpijoin.clock import RunClock
+from mpijoin.master import core
+from mpijoin.messages import Step
+from mpijoin.metrics.moves import MovesFile
+
+
+class MoveLog:
+    """Follows each move from the order to ship to its end, and one decision further, to see its gain."""
+
+    def __init__(self, file: MovesFile | None, clock: RunClock):
+        self._file, self._clock = file, clock
+        self._open: dict[int, dict[str, Any]] = {}
+        self._ended: list[dict[str, Any]] = []  # whose gain is not known yet
+        self._period = 0
+        self._loads: dict[int, float] = {}  # slave -> load at the last decision
+        self.outcomes = dict.fromkeys(("moved", "refused", "cancelled"), 0)
+        self.moved_bytes = 0
+        self.pause_us_max = 0
+
+    def decided(self, view: Any) -> None:
+        """The policy has looked at the cluster: what the moves since its last look have brought."""
+        loads = {slave.slave: slave.load for slave in view.slaves}
+        for row in self._ended:
+            row["gain_realised"] = row.pop("load") - loads[row["supplier"]]
+            self._write(row)
+        self._ended, self._loads, self._period = [], loads, view.period
+
+    def ordered(self, action: core.Command) -> None:
+        if action.step == "ship":
+            figures = dict.fromkeys(("bytes", "blocks", "frozen_us", "delivered_us", "transfer_us"), 0)
+            self._open[action.move] = {"begun_us": self._now_us(), "period": self._period, **figures}
+
+    def held(self, move: int) -> None:
+        self._open[move]["frozen_us"] = self._now_us()
+
+    def delivered(self, move: int) -> None:
+        row = self._open[move]
+        row["delivered_us"] = self._now_us()
+        self.pause_us_max = max(self.pause_us_max, row["delivered_us"] - row["frozen_us"])
+
+    def stepped(self, step: Step) -> None:
+        row = self._open.get(step.move)
+        if row is not None:
+            names = {"octets": "bytes", "blocks": "blocks"}
+            row.update({name: int(step.figures[own]) for own, name in names.items() if own in step.figures})
+            if "transfer_s" in step.figures:
+                row["transfer_us"] = int(1e6 * step.figures["transfer_s"])
+
+    def closed(self, action: core.Moved) -> None:
+        row = self._open.pop(action.move)
+        who = {"move": action.move, "group": action.group, "supplier": action.supplier, "consumer": action.consumer}
+        row.update(who, outcome=action.outcome, closed_us=self._now_us(), gain_predicted=action.gain)
+        row["load"] = self._loads.get(action.supplier, 0.0)
+        self.outcomes[action.outcome] += 1
+        self.moved_bytes += row["bytes"] if action.outcome == "moved" else 0
+        self._ended.append(row)
+
+    def close(self) -> None:
+        for row in self._ended:
+            row.pop("load")
+            self._write({**row, "gain_realised": None})
+        self._ended = []
+        if self._file:
+            self._file.close()
+
+    def _write(self, row: dict[str, Any]) -> None:
+        if self._file:
+            self._file.add(row)
+
+    def _now_us(self) -> int:
+        return int(1e6 * self._clock.wall_s)

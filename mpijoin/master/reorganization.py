@@ -1,0 +1,157 @@
+"""Reorganization epochs: when the slaves are asked for their loads, what becomes of the answers, and what the policy makes of it.
+
+f_i, the occupancy of a slave, is the mean, over the distribution epochs of the reorganization epoch, of what was left in its
+buffer at their end / the buffer memory (WSJ, section IV-C). What the master held back for want of credit is part of it.
+"""
+
+from __future__ import annotations
+
+from typing import Iterable, Mapping, NamedTuple
+
+from mpijoin.errors import ProtocolError
+from mpijoin.partitioning.table import PartitionTable
+from mpijoin.policy.plan import Plan, Policy
+from mpijoin.policy.view import ClusterView, GroupView, SlaveView
+
+BUFFER_EPOCHS = 2  # a buffer of no stated size holds the bytes of two distribution epochs (DESIGN, section 2)
+INFLOW_MAX = 8.0  # more than that is a slave that joined next to nothing
+
+
+class Loaded(NamedTuple):
+    """A slave's answer: means and shares since its last one."""
+
+    slave: int
+    period: int
+    backlog_bytes: float
+    busy: float
+    communication: float
+    groups: tuple[GroupView, ...]
+
+
+class Traffic:
+    """Bytes per slave in one reorganization epoch."""
+
+    def __init__(self) -> None:
+        self.came: dict[int, int] = {}
+        self.joined: dict[int, int] = {}
+        self.overdue: dict[int, int] = {}  # sum over the slots of what was due and not sent
+        self.slots = 0
+
+    def inflow(self, slave: int) -> float:
+        """What came for the slave / what it joined."""
+        came = self.came.get(slave, 0)
+        return min(INFLOW_MAX, came / max(1, self.joined.get(slave, 0))) if came else 1.0
+
+
+class Reorganization:
+    """`slots`: ticks of a reorganization epoch; may be changed at any time."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        slots: int,
+        slaves_min: int,
+        seed: int = 0,
+        load_buffer_bytes: int | None = None,
+        memory_bytes: int | None = None,
+    ):
+        """load_buffer_bytes: None: of two epochs · memory_bytes: budget of a slave's state, None: unknown."""
+        self.slots = slots
+        self.period = 0
+        self._policy = policy
+        self._slaves_min, self._seed = slaves_min, seed
+        self._load_buffer_bytes, self._memory_bytes = load_buffer_bytes, memory_bytes
+        self._moved: dict[int, int] = {}
+        self._resized = -1
+        self._traffic = Traffic()
+        self._asked: set[int] = set()
+        self._answers: dict[int, Loaded] = {}
+
+    @property
+    def asking(self) -> bool:
+        """Whether answers are outstanding."""
+        return bool(self._asked)
+
+    def came(self, octets: Mapping[int, int]) -> None:
+        for slave, count in octets.items():
+            self._traffic.came[slave] = self._traffic.came.get(slave, 0) + count
+
+    def joined(self, slave: int, octets: int) -> None:
+        self._traffic.joined[slave] = self._traffic.joined.get(slave, 0) + octets
+
+    def slot_ended(self, overdue: Mapping[int, int]) -> bool:
+        """overdue: bytes per slave that were due and not sent. Whether the reorganization epoch has ended."""
+        traffic = self._traffic
+        traffic.slots += 1
+        for slave, count in overdue.items():
+            traffic.overdue[slave] = traffic.overdue.get(slave, 0) + count
+        return traffic.slots >= self.slots
+
+    def skip(self) -> None:
+        """This epoch brings no decision."""
+        self.period += 1
+        self._traffic = Traffic()
+
+    def ask(self, slaves: Iterable[int]) -> int:
+        """These shall answer; returns the number of the epoch."""
+        self._asked, self._answers = set(slaves), {}
+        return self.period
+
+    def answered(self, answer: Loaded) -> bool:
+        """Whether all have answered. ProtocolError for an answer that was not asked for."""
+        if answer.slave not in self._asked or answer.period != self.period:
+            asked = " ".join(map(str, sorted(self._asked))) or "nobody"
+            raise ProtocolError(
+                f"slave {answer.slave} answered for period {answer.period}, wanted slaves {asked} and period {self.period}"
+            )
+        self._asked.discard(answer.slave)
+        self._answers[answer.slave] = answer
+        return not self._asked
+
+    def decide(self, slaves: Iterable[int], table: PartitionTable, subgroups: int, paced: bool) -> tuple[ClusterView, Plan]:
+        """What the policy was shown and what it wants. ProtocolError where its plan cannot be carried out."""
+        buffer_bytes = self._load_buffer_bytes or max(1, self._epoch_bytes(subgroups) * BUFFER_EPOCHS)
+        views = tuple(self._slave_view(slave, table, buffer_bytes, paced) for slave in sorted(slaves))
+        view = ClusterView(
+            self.period, views, self._slaves_min, self._seed, dict(self._moved), self._resized, self._memory_bytes
+        )
+        plan = self._policy(view)
+        check_plan(plan, table, {one.slave for one in views})
+        if plan.active is not None and set(plan.active) != {one.slave for one in view.active}:
+            self._resized = self.period
+        self.skip()
+        return view, plan
+
+    def closed(self, group: int) -> None:
+        """A move of this group has ended, well or not."""
+        self._moved[group] = self.period
+
+    def _epoch_bytes(self, subgroups: int) -> float:
+        """Mean bytes that came for a slave in a distribution epoch."""
+        traffic = self._traffic
+        return sum(traffic.came.values()) * subgroups / max(1, traffic.slots) / max(1, len(traffic.came))
+
+    def _slave_view(self, slave: int, table: PartitionTable, buffer_bytes: float, paced: bool) -> SlaveView:
+        answer = self._answers.get(slave)
+        if answer is None:
+            return SlaveView(slave, False, 0.0, 0.0, 0.0, ())
+        own = set(table.groups_of(slave).tolist())
+        groups = tuple(group for group in answer.groups if group.group in own)
+        traffic = self._traffic
+        waiting_bytes = answer.backlog_bytes + traffic.overdue.get(slave, 0) / max(1, traffic.slots)
+        occupancy = waiting_bytes / buffer_bytes if paced else answer.busy
+        inflow = traffic.inflow(slave) if paced else 1.0
+        return SlaveView(slave, bool(own), occupancy, answer.busy, answer.communication, groups, inflow)
+
+
+def check_plan(plan: Plan, table: PartitionTable, slaves: set[int]) -> None:
+    """Whether each move takes a group of its supplier's to another slave, and none twice."""
+    seen: set[int] = set()
+    for move in plan.moves:
+        owner = table.owner_of(move.group) if 0 <= move.group < len(table.routes) else None
+        if owner != move.supplier or move.consumer not in slaves - {move.supplier} or move.group in seen:
+            raise ProtocolError(
+                f"the policy wants group {move.group} moved from {move.supplier} to {move.consumer}: wanted a group of the "
+                f"supplier's (it is {owner}'s), moved once, and another slave"
+            )
+        seen.add(move.group)

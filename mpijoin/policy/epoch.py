@@ -1,0 +1,34 @@
+"""How long distribution epochs should be (WSJ, section VIII: tuning "distribution epoch" at run time is future work).
+
+A shorter epoch means less delay and more communication (WSJ, figures 13 and 14). Of an epoch of t seconds a slave spends
+about c(t) = a / t + b on communication: a seconds per epoch for its messages, whatever they carry, and b for the bytes,
+which depends on the rate alone. Wanted is the shortest t with c(t) <= bound.
+
+One measured share does not tell a from b. The advice takes all of it for a, so that t * c / aim is the epoch at which the
+share would be `aim`. Where b > 0 this errs to the safe side when epochs get shorter (the share ends below the aim, and
+the next advice goes on) and falls short when they get longer (likewise); in both cases the advice converges to a share
+from ENOUGH to 1 of the bound. If most of that is b, an epoch that is longer than need be stays: its delay is the price
+for no ping-pong. Where b alone exceeds the bound no epoch will do, and it grows to the longest.
+"""
+
+from __future__ import annotations
+
+SHORTEST_NS = 20_000_000
+LONGEST_NS = 10_000_000_000
+AIM = 0.8  # of the bound: what a new epoch is to cost
+ENOUGH = 0.6  # of the bound: an epoch that costs between this and the bound stays, so that noise moves nothing
+STEP_MAX = 2.0  # damping: an epoch gets at most so many times longer or shorter at once
+
+
+def next_epoch_ns(current_ns: int, communication: float, bound: float) -> int:
+    """The next distribution epoch, from `communication`, the measured share of the wall time that the slave with the most
+    of it spent on communication at epochs of `current_ns`, and from `bound`, what it may spend, 0 < bound < 1.
+
+    >>> [next_epoch_ns(1_000_000_000, share, bound=0.1) for share in (0.08, 0.12, 0.01)]
+    [1000000000, 1500000000, 500000000]
+    """
+    if ENOUGH * bound <= communication <= bound:
+        factor = 1.0
+    else:
+        factor = min(STEP_MAX, max(1 / STEP_MAX, communication / (AIM * bound)))
+    return min(LONGEST_NS, max(SHORTEST_NS, round(current_ns * factor)))

@@ -1,0 +1,193 @@
+"""A whole run in virtual time: the master, slaves and collector of a real one, on simulated clocks and links."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Callable
+
+from mpijoin.collector.runtime import CollectorRank
+from mpijoin.config.job import AUTO, OFF, Job, SyntheticSource
+from mpijoin.data.record import RecordLayout
+from mpijoin.data.schema import JoinSchema
+from mpijoin.errors import JobError
+from mpijoin.join.state import THETA_OFF
+from mpijoin.join.tuning import auto_theta
+from mpijoin.life import rank_log
+from mpijoin.master.intake import Intake
+from mpijoin.master.pacing import Pacing
+from mpijoin.master.runtime import Master
+from mpijoin.plan import Plan, merged_schema, prepare
+from mpijoin.rank import MASTER, WAIT_S, describe, exit_code_of
+from mpijoin.simulate.costed import Costed, WindowMeter
+from mpijoin.simulate.costs import Costs
+from mpijoin.simulate.engine import Engine, Process, SimulatedClock
+from mpijoin.simulate.intake import CostedIntake, ModelledIntake, tuple_words_of
+from mpijoin.simulate.keys import match_model
+from mpijoin.simulate.modelled import ModelledJoin, Shape
+from mpijoin.simulate.rank import SimulatedRank
+from mpijoin.sinks.collector import Collector
+from mpijoin.slave.runtime import Slave, new_operator
+from mpijoin.summary import Outcome, summarize
+from mpijoin.transport.simulated import Disturbance, Network, Stalls
+
+MEMORY_BYTES = 1 << 50  # of a slave, where the job does not say: "each processing node has enough memory" (WSJ, VI-A)
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a run is simulated. modelled: a join that counts, instead of the real one with its tuples · encodes: messages are
+    encoded and parsed as on a wire · limit_s: virtual time after which it is given up."""
+
+    costs: Costs = Costs()
+    modelled: bool = True
+    encodes: bool = False
+    disturbance: Disturbance = Disturbance()
+    limit_s: float = math.inf
+
+
+class Quiet:
+    """A progress display that shows nothing."""
+
+    def update(self, make_view: Callable[[], Any]) -> None:
+        """Shows nothing."""
+
+    def close(self, final_line: str = "") -> None:
+        """Shows nothing."""
+
+
+def simulate(
+    job: Job,
+    schema: JoinSchema,
+    slaves: int,
+    manner: Manner = Manner(),
+    overwrite: bool = False,
+    progress: Any = None,
+    writer: Any = None,
+) -> Outcome:
+    """Runs the job on so many simulated slaves; `summary` is that of a real run, with "simulated" true.
+
+    progress: as `progress.Progress`, None: shown nowhere · writer: where a collector writes instead of into part files.
+    JobError where the job cannot be simulated; whatever ends a run raises.
+    """
+    job = simulated_job(job, manner)
+    plan = prepare(job, schema, 1 + slaves + (job.output.results == "collect"), overwrite)
+    cluster = SimulatedCluster(plan, manner, progress or Quiet(), writer)
+    try:
+        return cluster.run()
+    except BaseException as error:
+        cluster.abandon()
+        if plan.directory:
+            now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+            plan.directory.write_failed({"reason": describe(error), "exit_code": exit_code_of(error), "time": now})
+        raise
+
+
+def simulated_job(job: Job, manner: Manner) -> Job:
+    """The job as it is simulated: a modelled join has no results to write, only their number."""
+    if not manner.modelled:
+        return job
+    faults = [
+        f'[{stream.name}]: wanted kind = "synthetic": a modelled join knows its tuples only by their distribution'
+        for stream in job.streams
+        if not isinstance(stream.source, SyntheticSource)
+    ]
+    if faults:
+        raise JobError(faults)
+    return replace(job, output=replace(job.output, results="count"))
+
+
+class SimulatedCluster:
+    """The ranks of one run, on one engine."""
+
+    def __init__(self, plan: Plan, manner: Manner, progress: Any, writer: Any = None):
+        job, size = plan.job, plan.roles.size
+        self._plan, self._manner = plan, manner
+        self.engine = Engine()
+        disturbance = manner.disturbance
+        self.network = Network(size, self.engine, manner.costs.link, disturbance, partial(late_s, job))
+        self._stalls = [Stalls(disturbance, size + 1 + rank) for rank in range(size)]
+        self._matches = None
+        if manner.modelled:
+            self._matches = match_model(job.left.source, job.right.source, job.cluster.partitions)
+        self.roles = [self._add(rank, progress, writer) for rank in range(size)]
+        self.master: Master = self.roles[MASTER]
+
+    def run(self) -> Outcome:
+        self.engine.run(lambda: self.master.done, self._manner.limit_s)
+        self.master.close()
+        figures = {"simulated": True, "events": self.engine.events, "trace": f"{self.network.trace & (1 << 64) - 1:016x}"}
+        return summarize(self._plan, self.master, 0.0, self._own_files(), figures)
+
+    def abandon(self) -> None:
+        for role in self.roles:
+            role.abandon()
+
+    def _own_files(self) -> list[str]:
+        return [part.name for part in self._writer.close()] if self.master.collector else []
+
+    def _add(self, number: int, progress: Any, writer: Any) -> Any:
+        """Makes one rank with its role, whose turns begin at once."""
+        endpoint, clock = self.network.endpoints[number], SimulatedClock()
+        rank = SimulatedRank(endpoint, clock, self._plan.job.inject, self._manner.encodes)
+        process = Process(clock, endpoint, self._stalls[number], lambda: role.turn(), WAIT_S)
+        rank.process = process
+        self.engine.processes[number] = process
+        name = self._plan.roles.name(number)
+        if name == "master":
+            role = self._master(rank, progress, writer)
+            process.rest_s = math.inf  # it may sleep for a moment that is due
+        elif name == "slave":
+            role = self._slave(rank)
+        else:
+            role = self._collector(rank, writer)
+        self.engine.add(number, process)
+        return role
+
+    def _master(self, rank: SimulatedRank, progress: Any, writer: Any) -> Master:
+        plan, job, costs = self._plan, self._plan.job, self._manner.costs
+        rank.log = rank_log(plan, MASTER)
+        pace = Pacing(job, plan.schema).pace
+        if self._manner.modelled:
+            intake = ModelledIntake(job, plan.schema, self._matches, pace, rank.clock, costs)
+        else:
+            intake = CostedIntake(Intake(job, plan.schema, plan.directory, pace), rank.clock, costs)
+        collector = None
+        if plan.roles.collector == MASTER:
+            self._writer = writer
+            collector = Collector(plan.roles.slaves, merged_schema(plan), writer)
+        finishing = (plan.roles.collector,) if plan.roles.collector else ()
+        return Master(job, plan.schema, rank, plan.roles.slaves, plan.directory, progress, collector, finishing, intake)
+
+    def _slave(self, rank: SimulatedRank) -> Slave:
+        plan, job = self._plan, self._plan.job
+        memory_bytes = job.cluster.memory_bytes or MEMORY_BYTES
+        if self._manner.modelled:
+            join = ModelledJoin(modelled_shape(job, plan.schema, memory_bytes), self._matches)
+            meter = join.meter
+        else:
+            join = new_operator(job, plan.schema, memory_bytes)
+            meter = WindowMeter(join)
+        operator = Costed(join, meter, rank.clock, self._manner.costs)
+        return Slave(job, plan.schema, rank, plan.directory, memory_bytes, plan.roles.collector, operator)
+
+    def _collector(self, rank: SimulatedRank, writer: Any) -> CollectorRank:
+        return CollectorRank(rank, Collector(self._plan.roles.slaves, merged_schema(self._plan), writer), writer)
+
+
+def modelled_shape(job: Job, schema: JoinSchema, memory_bytes: int) -> Shape:
+    """The sizes of the job's join."""
+    tuple_bytes = tuple(8 * tuple_words_of(RecordLayout(stream)) for stream in schema.streams)
+    block, theta = job.tuning.block_bytes, job.tuning.theta
+    theta = {OFF: THETA_OFF, AUTO: auto_theta(sum(tuple_bytes) // 2, block)}.get(theta, theta)
+    windows = tuple(schema.ticks(stream.window_ns) for stream in job.streams)
+    return Shape(job.cluster.partitions, memory_bytes, block, theta, tuple_bytes, windows)
+
+
+def late_s(job: Job, rank: int, time_s: float) -> float:
+    """By how much `[inject] delay` holds back what reaches this rank now."""
+    now_ns = int(time_s * 1e9)
+    own = (one for one in job.inject.delay if one.rank == rank)
+    return sum(one.by_ns for one in own if one.start_ns <= now_ns and (one.end_ns is None or now_ns < one.end_ns)) / 1e9

@@ -1,0 +1,46 @@
+"""`mpijoin simulate`: a job on simulated slaves, with the messages and the exit codes of a run."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from mpijoin.config.check import load_and_resolve
+from mpijoin.config.units import duration_ns
+from mpijoin.errors import JobError
+from mpijoin.progress import Progress
+from mpijoin.simulate.cluster import Manner, simulate
+from mpijoin.simulate.costs import load_costs
+from mpijoin.summary import summary_text
+from mpijoin.transport.simulated import Disturbance
+
+STALL_SHARE = 20  # stalls of a mean length of L come every 20 L in the mean
+
+
+def main_simulate(
+    job_path: str, overrides: Sequence[str], slaves: int, costs: str, overwrite: bool, delays: str, stalls: str
+) -> int:
+    """Simulates the job; returns the exit code, having said what happened. delays, stalls: durations, as text."""
+    job, schema = load_and_resolve(job_path, overrides)
+    manner = Manner(load_costs(costs), disturbance=disturbance(job.run.seed, delays, stalls))
+    progress = Progress()
+    try:
+        outcome = simulate(job, schema, slaves, manner, overwrite, progress)
+    except BaseException:
+        progress.close()
+        raise
+    progress.close(summary_text(outcome))
+    return outcome.exit_code
+
+
+def disturbance(seed: int, delays: str, stalls: str) -> Disturbance:
+    """From the command line. JobError names what is no duration."""
+    lengths_s, faults = [], []
+    for name, text in (("--delays", delays), ("--stalls", stalls)):
+        try:
+            lengths_s.append(duration_ns(text) / 1e9)
+        except ValueError as error:
+            faults.append(f"{name}: {error}")
+    if faults:
+        raise JobError(faults)
+    delay_s, stall_s = lengths_s
+    return Disturbance(seed, delay_s, stall_s, STALL_SHARE * stall_s)

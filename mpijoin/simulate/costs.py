@@ -1,0 +1,81 @@
+"""What a machine takes for each thing that a run does, read from a TOML file."""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from dataclasses import dataclass, fields
+from importlib import resources
+from pathlib import Path
+
+from mpijoin.errors import JobError
+from mpijoin.transport.simulated import LinkCosts
+
+FOLDER = "costs"
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Processor time in nanoseconds, on one core, but for latency and bandwidth, which are of each rank's link.
+
+    A field is the cost of: comparing two tuples · taking in one tuple (insert, and expire later) · a result, with its sinks ·
+    moving one tuple in a split or merge · one byte of a group's state, read out or installed · one call of the operator · a
+    message and each of its bytes, at either end · making one tuple, and scattering it, at the master.
+    """
+
+    comparison_ns: float = 0.0
+    tuple_ns: float = 0.0
+    result_ns: float = 0.0
+    split_tuple_ns: float = 0.0
+    state_byte_ns: float = 0.0
+    call_ns: float = 0.0
+    message_ns: float = 0.0
+    byte_ns: float = 0.0
+    generated_ns: float = 0.0
+    scattered_ns: float = 0.0
+    latency_ns: float = 0.0
+    bandwidth_bytes_per_s: float = math.inf
+
+    @property
+    def link(self) -> LinkCosts:
+        return LinkCosts(self.message_ns / 1e9, self.byte_ns / 1e9, self.latency_ns / 1e9, self.bandwidth_bytes_per_s)
+
+
+NAMES = tuple(field.name for field in fields(Costs))
+
+
+def named_costs() -> list[str]:
+    """The files that come with mpijoin, by the names that `load_costs` takes."""
+    return sorted(one.name.removesuffix(".toml") for one in _folder().iterdir() if one.name.endswith(".toml"))
+
+
+def load_costs(name: str) -> Costs:
+    """Of a file that comes with mpijoin, by its name, or of any file by its path. JobError says what is wrong with it."""
+    known = named_costs()
+    try:
+        text = (_folder() / f"{name}.toml" if name in known else Path(name)).read_text(encoding="utf-8")
+    except OSError as error:
+        raise JobError([f"costs: {name}: {error.strerror}; wanted a file, or one of {', '.join(known)}"]) from error
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise JobError([f"costs: {name}: {error}"]) from error
+    faults = [f"costs: {name}: {fault}" for fault in _faults(values)]
+    if faults:
+        raise JobError(faults)
+    return Costs(**{field: float(value) for field, value in values.items()})
+
+
+def _faults(values: dict) -> list[str]:
+    faults = [f"there is no field {field}: wanted some of {', '.join(NAMES)}" for field in values if field not in NAMES]
+    for field, value in values.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if field in NAMES and not (number and value >= 0):
+            faults.append(f"{field}: got {value!r}, wanted a number, at least 0")
+    if values.get("bandwidth_bytes_per_s") == 0:
+        faults.append("bandwidth_bytes_per_s: got 0, wanted more")
+    return faults
+
+
+def _folder():
+    return resources.files("mpijoin.simulate") / FOLDER

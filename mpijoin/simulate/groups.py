@@ -1,0 +1,93 @@
+"""The groups of a modelled join as columns: one row per group that is here."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import numpy as np
+
+from mpijoin.join.state import TIME_MIN_VALUE
+from mpijoin.simulate.directory import Directory
+from mpijoin.simulate.keys import Matches
+from mpijoin.simulate.windows import Windows
+
+PAIRS = ("fresh", "gone", "inserted", "marks")
+SINGLES = ("compared", "results", "buckets", "carry", "cross", "chance", "split_above", "merge_below")
+REALS = ("carry", "cross", "chance", "split_above", "merge_below")
+
+
+class Groups:
+    """Per stream, int64[2, rows]: fresh, not joined yet · gone, expired · inserted, ever · marks, watermarks. Per group,
+    [rows]: compared, results · buckets · carry, of a result · cross, the chance that a left and a right tuple share a bucket ·
+    chance, that they match · split_above, merge_below, bytes at which the directory is looked at."""
+
+    def __init__(self, partitions: int, theta: int, matches: Matches):
+        self._theta, self._matches = theta, matches
+        self._row = np.full(partitions, -1)  # of each group; -1: not here
+        self.windows = Windows()
+        self.directories: list[Directory | None] = [None] * self.windows.rows
+        self._free = list(range(self.windows.rows))[::-1]
+        for name in PAIRS + SINGLES:
+            setattr(self, name, self._blank(name))
+
+    def _blank(self, name: str) -> np.ndarray:
+        rows = self.windows.rows
+        shape = (2, rows) if name in PAIRS else (rows,)
+        return np.full(shape, TIME_MIN_VALUE if name == "marks" else 0, float if name in REALS else np.int64)
+
+    def row(self, group: int) -> int:
+        """Where a group is, -1: not here."""
+        return int(self._row[group])
+
+    def rows(self, groups: np.ndarray) -> np.ndarray:
+        """int64[m]: their rows; those that were not here are started."""
+        rows = self._row[groups]
+        if (rows < 0).any():
+            for group in groups[rows < 0].tolist():
+                self.start(group, Directory(self._shares(group), self._theta))
+            rows = self._row[groups]
+        return rows
+
+    def start(self, group: int, directory: Directory) -> int:
+        """Takes a row for a group that is not here."""
+        if not self._free:
+            self._grow()
+        row = self._free.pop()
+        self._row[group] = row
+        self.directories[row] = directory
+        self.chance[row] = self._matches.chance[group]
+        self.note(row)
+        return row
+
+    def note(self, row: int) -> None:
+        """A directory has changed."""
+        directory = self.directories[row]
+        self.cross[row], self.buckets[row] = directory.cross, len(directory.buckets)
+        self.split_above[row], self.merge_below[row] = directory.split_above, directory.merge_below
+
+    def forget(self, group: int) -> None:
+        row = self.row(group)
+        if row < 0:
+            return
+        self._row[group] = -1
+        self.windows.clear(row)
+        self.directories[row] = None
+        for name in PAIRS + SINGLES:
+            getattr(self, name)[..., row] = TIME_MIN_VALUE if name == "marks" else 0
+        self._free.append(row)
+
+    def _grow(self) -> None:
+        used = self.windows.rows
+        self.windows.grow()
+        self.directories += [None] * used
+        for name in PAIRS + SINGLES:
+            column = self._blank(name)
+            column[..., :used] = getattr(self, name)
+            setattr(self, name, column)
+        self._free = list(range(used, 2 * used))[::-1]
+
+    def _shares(self, group: int) -> Callable[[int, int], tuple[float, float]]:
+        left, right = self._matches.left, self._matches.right
+        if left is right:
+            return lambda prefix, depth: (left.share(group, prefix, depth),) * 2
+        return lambda prefix, depth: (left.share(group, prefix, depth), right.share(group, prefix, depth))

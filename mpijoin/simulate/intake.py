@@ -1,0 +1,152 @@
+"""What a simulated master takes in: how many tuples of each partition arrive in each tick, but not which."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpijoin.config.job import Job, SyntheticSource
+from mpijoin.data.record import RecordLayout
+from mpijoin.data.schema import UNIT_NS, JoinSchema
+from mpijoin.master.intake import Intake
+from mpijoin.master.ticks import Pace, Tick
+from mpijoin.partitioning.scatter import BLOB_WORDS, FIXED_WORDS, Scattered
+from mpijoin.partitioning.table import PartitionTable
+from mpijoin.simulate.costs import Costs
+from mpijoin.simulate.engine import SimulatedClock
+from mpijoin.simulate.hollow import hollow_tuples
+from mpijoin.simulate.keys import Matches
+from mpijoin.sources.base import TIME_MAX, SourceCounts
+
+NO_BLOB = np.zeros(0, np.uint8)
+
+
+class ModelledTick(NamedTuple):
+    """A tick, as in master/ticks.py. counts: int64[partitions] of left and right · start: where it begins."""
+
+    counts: tuple[np.ndarray, np.ndarray]
+    watermarks: tuple[int, int]
+    border: int
+    start: int
+
+
+class ModelledStream:
+    """One synthetic stream: its arrivals are Poisson, its keys those of the key model."""
+
+    def __init__(self, source: SyntheticSource, stream: int, seed: int, weights: np.ndarray, unit_ns: int):
+        self.source, self.counts = source, SourceCounts()
+        self._weights = weights
+        self._key = [seed if source.seed is None else source.seed, stream]
+        self._per_unit = source.rate * unit_ns / 1e9
+        self._end = TIME_MAX if source.duration_ns is None else source.duration_ns // unit_ns
+
+    @property
+    def left(self) -> int:
+        """Tuples still to come, as far as that is known."""
+        return TIME_MAX if self.source.tuples is None else self.source.tuples - self.counts.read
+
+    def ended(self, time: int) -> bool:
+        return self.left <= 0 or time >= self._end
+
+    def arrivals(self, number: int, start: int, border: int) -> np.ndarray:
+        """int64[partitions]: tuples of [start, border), the `number`-th tick."""
+        length = max(0, min(border, self._end) - start)
+        random = np.random.Generator(np.random.Philox(np.random.SeedSequence([*self._key, number])))
+        total = min(int(random.poisson(length * self._per_unit)), self.left)
+        self.counts.read += total
+        return random.multinomial(total, self._weights)
+
+    def progress(self, time: int) -> float:
+        if self.source.tuples is not None:
+            return self.counts.read / max(1, self.source.tuples)
+        return min(1.0, time / self._end)
+
+    def rate_per_unit(self) -> float:
+        return self._per_unit
+
+
+class ModelledIntake:
+    """In place of master/intake.py: the same ticks, as counts. Time is charged for making and scattering the tuples."""
+
+    def __init__(self, job: Job, schema: JoinSchema, matches: Matches, pace: Pace, clock: SimulatedClock, costs: Costs):
+        unit_ns = UNIT_NS[schema.unit]
+        models = (matches.left, matches.right)
+        self.sources = [
+            ModelledStream(stream.source, index, job.run.seed, model.weights, unit_ns)
+            for index, (stream, model) in enumerate(zip(job.streams, models))
+        ]
+        self._words = [tuple_words_of(RecordLayout(stream)) for stream in schema.streams]
+        self._latenesses = tuple(schema.ticks(stream.lateness_ns) for stream in job.streams)
+        self._pace, self._clock, self._costs = pace, clock, costs
+        self._time = self._ticks = 0
+
+    def next(self) -> ModelledTick | None:
+        """The next tick that brings tuples, None at the end."""
+        while not all(one.ended(self._time) for one in self.sources):
+            start, border = self._time, self._border()
+            counts = tuple(one.arrivals(self._ticks, start, border) for one in self.sources)
+            self._time, self._ticks = border, self._ticks + 1
+            tuples = int(counts[0].sum() + counts[1].sum())
+            if tuples:
+                self._clock.charge(tuples * self._costs.generated_ns / 1e9)
+                return ModelledTick(counts, tuple(map(self._watermark, range(2))), border, start)
+        return None
+
+    def _border(self) -> int:
+        pace = self._pace
+        length = pace.length
+        if length is None:
+            fastest = max(one.rate_per_unit() for one in self.sources)
+            length = max(1, min(pace.length_max, round(pace.rows / 2 / fastest)))
+        return (self._time // length + 1) * length
+
+    def _watermark(self, stream: int) -> int:
+        ended = self.sources[stream].ended(self._time)
+        return TIME_MAX if ended else self._time - self._latenesses[stream]
+
+    def set_pace(self, pace: Pace) -> None:
+        self._pace = pace
+
+    def scatter(self, tick: ModelledTick, table: PartitionTable) -> tuple[Scattered, Scattered]:
+        tuples = int(tick.counts[0].sum() + tick.counts[1].sum())
+        self._clock.charge(tuples * self._costs.scattered_ns / 1e9)
+        return tuple(self._scattered(stream, tick, table.place) for stream in range(2))
+
+    def _scattered(self, stream: int, tick: ModelledTick, place: np.ndarray) -> Scattered:
+        placed = np.zeros(len(place) + 1, np.int64)
+        placed[place + 1] = tick.counts[stream]
+        starts = np.cumsum(placed)
+        tuples = hollow_tuples(int(starts[-1]), self._words[stream], tick.start, tick.border - 1)
+        return Scattered(tuples, NO_BLOB, starts, np.zeros_like(starts))
+
+    def progress(self, taken: int) -> float:
+        """Share of the input that was taken, 0 to 1."""
+        return sum(one.progress(self._time) for one in self.sources) / len(self.sources)
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+class CostedIntake:
+    """The real intake of a simulated master, with its clock charged."""
+
+    def __init__(self, intake: Intake, clock: SimulatedClock, costs: Costs):
+        self._intake, self._clock, self._costs = intake, clock, costs
+        self.sources = intake.sources
+        self.set_pace, self.progress, self.close = intake.set_pace, intake.progress, intake.close
+
+    def next(self) -> Tick | None:
+        tick = self._intake.next()
+        if tick is not None:
+            self._clock.charge(sum(batch.rows for one in tick.batches for batch in one) * self._costs.generated_ns / 1e9)
+        return tick
+
+    def scatter(self, tick: Tick, table: PartitionTable) -> tuple[Scattered, Scattered]:
+        self._clock.charge(sum(batch.rows for one in tick.batches for batch in one) * self._costs.scattered_ns / 1e9)
+        return self._intake.scatter(tick, table)
+
+
+def tuple_words_of(layout: RecordLayout) -> int:
+    """Words of a tuple of this stream."""
+    return FIXED_WORDS + (BLOB_WORDS if layout.has_blob else 0) + layout.record_words

@@ -1,0 +1,120 @@
+"""The keys of a b-model as probabilities: how many tuples each partition and directory entry gets, and how many match."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from mpijoin.config.job import SyntheticSource
+from mpijoin.partitioning.hashing import GOLDEN
+
+BITS_MAX = 26  # keys of larger domains are drawn instead of counted
+DRAWN = 1 << 22
+ENTRIES_MAX = 1 << 22  # of all partitions
+DEPTH_LEAST, DEPTH_MOST = 4, 12
+CHUNK = 1 << 20
+
+
+class KeyModel(NamedTuple):
+    """Of one stream. weights: float64[partitions], shares of the tuples · entries: float64[partitions, 2**depth], shares of
+    the partition's tuples by the low `depth` bits of the key's hash · depth."""
+
+    weights: np.ndarray
+    entries: np.ndarray
+    depth: int
+
+    def share(self, partition: int, prefix: int, depth: int) -> float:
+        """Of a partition's tuples, those whose hash ends in the `depth` bits of `prefix`; beyond what was counted, halves."""
+        if depth <= self.depth:
+            return float(self.entries[partition, prefix :: 1 << depth].sum())
+        return float(self.entries[partition, prefix & ((1 << self.depth) - 1)]) / (1 << (depth - self.depth))
+
+
+class Matches(NamedTuple):
+    """left, right: key models · chance: float64[partitions], that a left and a right tuple of a partition have equal keys."""
+
+    left: KeyModel
+    right: KeyModel
+    chance: np.ndarray
+
+
+def match_model(left: SyntheticSource, right: SyntheticSource, partitions: int) -> Matches:
+    """Exact where both domains can be counted; where not, keys are drawn, and the chance is that of the b-model itself."""
+    depth = min(DEPTH_MOST, max(DEPTH_LEAST, (ENTRIES_MAX // partitions).bit_length() - 1))
+    models = [_key_model(one.bias, one.domain, partitions, depth) for one in (left, right)]
+    return Matches(*models, _chances(left, right, models, partitions))
+
+
+def _chances(left: SyntheticSource, right: SyntheticSource, models: list[KeyModel], partitions: int) -> np.ndarray:
+    if _bits(left.domain) > BITS_MAX or _bits(right.domain) > BITS_MAX:
+        both = left.bias * right.bias + (1 - left.bias) * (1 - right.bias)
+        return np.full(partitions, partitions * both ** _bits(max(left.domain, right.domain)))
+    probabilities = [_probabilities(one.bias, one.domain) for one in (left, right)]
+    shared = min(map(len, probabilities))
+    equal = np.zeros(partitions)
+    for start in range(0, shared, CHUNK):
+        own = slice(start, min(start + CHUNK, shared))
+        hashed = _hashes(np.arange(own.start, own.stop, dtype=np.uint64))
+        equal += np.bincount(_partitions(hashed, partitions), probabilities[0][own] * probabilities[1][own], partitions)
+    product = models[0].weights * models[1].weights
+    return np.divide(equal, product, out=np.zeros(partitions), where=product > 0)
+
+
+@cache
+def _key_model(bias: float, domain: int, partitions: int, depth: int) -> KeyModel:
+    counted = np.zeros(partitions << depth)
+    counts = _bits(domain) <= BITS_MAX
+    probabilities = _probabilities(bias, domain) if counts else np.full(DRAWN, 1 / DRAWN)
+    keys = None if counts else _drawn_keys(bias, domain)
+    for start in range(0, len(probabilities), CHUNK):
+        stop = min(start + CHUNK, len(probabilities))
+        hashed = _hashes(np.arange(start, stop, dtype=np.uint64) if counts else keys[start:stop])
+        entry = _partitions(hashed, partitions) << depth | (hashed & np.uint64((1 << depth) - 1)).astype(np.int64)
+        counted += np.bincount(entry, probabilities[start:stop], len(counted))
+    entries = counted.reshape(partitions, 1 << depth)
+    weights = entries.sum(axis=1)
+    shares = np.divide(entries, weights[:, None], out=np.zeros_like(entries), where=weights[:, None] > 0)
+    return KeyModel(weights / weights.sum(), shares, depth)
+
+
+@cache
+def _probabilities(bias: float, domain: int) -> np.ndarray:
+    """float64[domain]: of each key. A key is the integer of `bits` bits, each 0 with probability `bias`, scaled to the domain."""
+    bits = _bits(domain)
+    powers = bias ** np.arange(bits, -1, -1.0) * (1 - bias) ** np.arange(bits + 1)  # by the number of ones
+    found = np.zeros(domain)
+    for start in range(0, 1 << bits, CHUNK):
+        drawn = np.arange(start, min(start + CHUNK, 1 << bits), dtype=np.uint64)
+        keys = (drawn * np.uint64(domain) >> np.uint64(bits)).astype(np.int64)
+        first = int(keys[0])
+        counted = np.bincount(keys - first, powers[np.bitwise_count(drawn)])
+        found[first : first + len(counted)] += counted
+    return found
+
+
+def _drawn_keys(bias: float, domain: int) -> np.ndarray:
+    """uint64[DRAWN]: keys of a domain too large to count, drawn."""
+    random = np.random.default_rng(domain)
+    bits = _bits(domain)
+    share = np.zeros(DRAWN)  # of the domain: the key's leading bits, as many as a double has
+    for bit in range(min(bits, 52)):
+        share += (random.random(DRAWN) >= bias) * 0.5 ** (bit + 1)
+    return (share * domain).astype(np.uint64)
+
+
+def _bits(domain: int) -> int:
+    return (domain - 1).bit_length()
+
+
+def _hashes(keys: np.ndarray) -> np.ndarray:
+    """`hash64` of partitioning/hashing.py, over an array and without its compiler."""
+    x = keys + GOLDEN
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
+def _partitions(hashed: np.ndarray, partitions: int) -> np.ndarray:
+    return ((hashed >> np.uint64(32)) * np.uint64(partitions) >> np.uint64(32)).astype(np.int64)

@@ -1,0 +1,277 @@
+"""A join without tuples: it keeps counts and directories, and says what the join would have compared, found and moved."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.errors import MemoryBudgetError, ProtocolError
+from mpijoin.join.state import TIME_MIN_VALUE
+from mpijoin.operators.base import GroupInfo, Progress, Results
+from mpijoin.simulate.groups import Groups
+from mpijoin.simulate.hollow import ticks_of
+from mpijoin.simulate.keys import Matches
+from mpijoin.simulate.travel import Snapshot, read_out, take_in
+
+NO_RESULTS = Results(np.zeros(0, np.int64), np.zeros(0, np.int64))
+DELAY_STEPS = 8  # results are spread over this many moments of the tick in which their later tuples arrived
+
+
+class Shape(NamedTuple):
+    """Sizes that left and right share or have each. windows: in time units."""
+
+    partitions: int
+    memory_bytes: int
+    block_bytes: int
+    theta: int
+    tuple_bytes: tuple[int, int]
+    windows: tuple[int, int]
+
+    @property
+    def slots(self) -> np.ndarray:
+        """int64[2]: tuples of a block."""
+        return np.array([max(1, self.block_bytes // octets) for octets in self.tuple_bytes])
+
+
+class Fresh(NamedTuple):
+    """Tuples of one stream and tick that have not joined yet. rows, counts: int64[m]."""
+
+    stream: int
+    first: int
+    last: int
+    rows: np.ndarray
+    counts: np.ndarray
+
+
+class Probe(NamedTuple):
+    """A probe under way: per row the comparisons and results it will take."""
+
+    rows: np.ndarray
+    comparisons: np.ndarray
+    results: np.ndarray
+    total: int
+    found: int
+
+
+class Meter:
+    """What was done so far; whoever charges for it takes differences. rewritten: tuples moved by splits and merges."""
+
+    def __init__(self) -> None:
+        self.inserted = self.comparisons = self.results = 0
+        self.rewritten = 0.0
+
+
+class ModelledJoin:
+    """Implements `Operator` of hollow tuples. Fresh tuples are spread over buckets, and found to match, as the key model says.
+
+    A block expires as a whole, so each chain also holds about half a block of tuples that no longer count: they are compared
+    with and take memory, but give no results.
+    """
+
+    def __init__(self, shape: Shape, matches: Matches):
+        self._shape = shape
+        self.meter = Meter()
+        self.found = 0  # results not yet consumed
+        self.moved_in, self.moved_out = np.zeros(2, np.int64), np.zeros(2, np.int64)
+        self._groups = Groups(shape.partitions, shape.theta, matches)
+        self._tuple_bytes = np.array(shape.tuple_bytes)
+        self._dead = (shape.slots - 1) / 2  # tuples per chain that no longer count, once tuples expire
+        self._dead_bytes = float((self._dead * self._tuple_bytes).sum())
+        self._pending: list[Fresh] = []
+        self._probe: Probe | None = None
+        self._done = self._given = 0  # of the probe: comparisons made, results found
+        self._later: list[tuple[np.ndarray, np.ndarray]] = []
+        self._splits = self._merges = 0
+        self._expired = np.zeros(2, np.int64)
+        self._joined = np.zeros(2, np.int64)
+        self._blocks_max = 0
+
+    def insert(self, groups: np.ndarray, stream: int, fresh: Any, bounds: np.ndarray) -> int:
+        rows = self._groups.rows(groups)
+        if self._needs_more(stream, bounds):
+            return 0
+        for first, last, counts in ticks_of(fresh.tuples, bounds):
+            self._groups.windows.add(stream, rows, last, counts)
+            self._groups.fresh[stream, rows] += counts
+            self._groups.inserted[stream, rows] += counts
+            total = int(counts.sum())
+            self._joined[stream] += total
+            self.meter.inserted += total
+            self._pending.append(Fresh(stream, first, last, rows, counts))
+        return len(groups)
+
+    def _needs_more(self, stream: int, bounds: np.ndarray) -> bool:
+        coming = int((bounds[:, 1] - bounds[:, 0]).sum()) * self._shape.tuple_bytes[stream]
+        self._blocks_max = max(self._blocks_max, self.held_bytes // self._shape.block_bytes)
+        return self.held_bytes + coming > self._shape.memory_bytes
+
+    def probe(self, groups: np.ndarray, budget: int) -> Progress:
+        if self._probe is None:
+            self._probe = self._begin(self._groups.rows(groups))
+        probe = self._probe
+        step = min(max(1, budget), probe.total - self._done)
+        self._done += step
+        self.meter.comparisons += step
+        found = probe.found * self._done // probe.total if probe.total else probe.found
+        self._give(found - self._given)
+        self._given = found
+        if self._done < probe.total:
+            return Progress.BUDGET
+        self._groups.compared[probe.rows] += probe.comparisons
+        self._groups.results[probe.rows] += probe.results
+        self._groups.fresh[:, probe.rows] = 0
+        self._pending.clear()
+        self._probe = None
+        return Progress.DONE
+
+    def _begin(self, rows: np.ndarray) -> Probe:
+        """What the rows' fresh tuples are compared with: left's with the old right ones, then right's with all left ones."""
+        self._done = self._given = 0
+        fresh, cross, chance = self._groups.fresh[:, rows], self._groups.cross[rows], self._groups.chance[rows]
+        old = self._groups.windows.live[:, rows] - fresh
+        dead = self._dead[:, None] * (self._groups.gone[:, rows] > 0)
+        compared = fresh[0] * (old[1] * cross + dead[1]) + fresh[1] * ((old[0] + fresh[0]) * cross + dead[0])
+        within = [old[one] - np.where(self._groups.gone[one, rows] > 0, self._groups.windows.oldest(one, rows) / 2, 0) for one in range(2)]
+        pairs = fresh[0] * within[1] + fresh[1] * within[0] + fresh[0] * fresh[1]
+        expected = np.maximum(0, pairs) * chance + self._groups.carry[rows]
+        results = np.floor(expected).astype(np.int64)
+        self._groups.carry[rows] = expected - results
+        comparisons = np.rint(compared).astype(np.int64)
+        return Probe(rows, comparisons, results, int(comparisons.sum()), int(results.sum()))
+
+    def _give(self, results: int) -> None:
+        """So many results were found; their later tuples lie evenly over the ticks that are joined."""
+        if results <= 0:
+            return
+        self.found += results
+        self.meter.results += results
+        ticks = {}
+        for one in self._pending:
+            ticks[one.first, one.last] = ticks.get((one.first, one.last), 0) + int(one.counts.sum())
+        total = sum(ticks.values())
+        for (first, last), tuples in ticks.items():
+            steps = np.arange(DELAY_STEPS + 1) * results * tuples // (DELAY_STEPS * total)
+            times = first + (2 * np.arange(DELAY_STEPS) + 1) * (last + 1 - first) // (2 * DELAY_STEPS)
+            self._later.append((times, np.diff(steps)))
+
+    def later_times(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of the results not yet consumed: times int64[k] of their later tuples, and how many have each, int64[k]."""
+        if not self._later:
+            return NO_RESULTS
+        return tuple(np.concatenate(columns) for columns in zip(*self._later))
+
+    def results(self) -> Results:
+        """None that could be looked at: `found` says how many there are."""
+        return NO_RESULTS
+
+    def clear_results(self) -> None:
+        self.found = 0
+        self._later.clear()
+
+    def certify(self, results: Results) -> int:
+        """Nobody knows which pairs they are."""
+        return 0
+
+    def expire(self, groups: np.ndarray, watermarks: Sequence[int]) -> Progress:
+        rows = self._groups.rows(groups)
+        for stream in range(2):
+            self._groups.marks[stream, rows] = np.maximum(self._groups.marks[stream, rows], watermarks[stream])
+        for stream in range(2):
+            window = self._shape.windows[stream]
+            bounds = np.maximum(self._groups.marks[1 - stream, rows], TIME_MIN_VALUE + window) - window
+            gone = self._groups.windows.expire(stream, rows, bounds)
+            self._groups.gone[stream, rows] += gone
+            self._expired[stream] += gone.sum()
+        self._tune(rows)
+        return Progress.DONE
+
+    def _tune(self, rows: np.ndarray) -> None:
+        octets = self._live_bytes(rows)
+        for at in np.flatnonzero((octets > self._groups.split_above[rows]) | (octets < self._groups.merge_below[rows])):
+            row = int(rows[at])
+            tuned = self._groups.directories[row].tune(float(octets[at]), self._dead_bytes if self._groups.gone[:, row].any() else 0.0)
+            self._splits += tuned.splits
+            self._merges += tuned.merges
+            self.meter.rewritten += tuned.moved * float(self._groups.windows.live[:, row].sum())
+            self._groups.note(row)
+
+    def _live_bytes(self, rows: np.ndarray) -> np.ndarray:
+        return self._tuple_bytes @ self._groups.windows.live[:, rows]
+
+    def _dead_tuples(self, rows: np.ndarray) -> np.ndarray:
+        """float64[2, m]: those that no longer count, of all chains of a group."""
+        return self._dead[:, None] * self._groups.buckets[rows] * (self._groups.gone[:, rows] > 0)
+
+    def info(self, groups: np.ndarray) -> GroupInfo:
+        rows = self._groups.rows(groups)
+        live = self._groups.windows.live[:, rows].T
+        directories = [self._groups.directories[row] for row in rows]
+        depth, splits, merges = (np.array([getattr(one, name) for one in directories]) for name in ("depth", "splits", "merges"))
+        blocks = (live // self._shape.slots).sum(axis=1) + 2 * self._groups.buckets[rows]
+        figures = (self._groups.compared[rows], self._groups.results[rows], splits, merges)
+        octets = ((live + self._dead_tuples(rows).T) * self._tuple_bytes).astype(np.int64)
+        return GroupInfo(live, octets, self._groups.marks[:, rows].T, blocks, self._groups.buckets[rows], depth, *figures)
+
+    def get(self, group: int, since: int, octets_max: int | None = None) -> list[np.ndarray]:
+        self._groups.rows(np.array([group]))
+        self._refuse_fresh(group)
+        slots, tuple_bytes = int(self._shape.slots.sum()), float(self._tuple_bytes.mean())
+        return read_out(self._groups, group, since, octets_max, slots, tuple_bytes)
+
+    def install(self, parts: Sequence[np.ndarray]) -> int:
+        snapshot: Snapshot = parts[-1].content[1]
+        group, octets = snapshot.group, int(snapshot.kept.counts.sum(axis=1) @ self._tuple_bytes)
+        row = self._groups.row(group)
+        if row >= 0 and self._groups.windows.live[:, row].any():
+            raise ProtocolError(f"partition {group} came, but tuples of it are held here: wanted it dropped first")
+        if self.held_bytes + octets > self._shape.memory_bytes:
+            raise MemoryBudgetError(f"partition {group} needs {octets} bytes here, more than [cluster] memory leaves free")
+        self.moved_in += self._groups.windows.live[:, take_in(self._groups, snapshot)]
+        return group
+
+    def drop(self, group: int) -> None:
+        row = self._groups.row(group)
+        if row >= 0:
+            self._refuse_fresh(group)
+            self.moved_out += self._groups.windows.live[:, row]
+            self._groups.forget(group)
+
+    def _refuse_fresh(self, group: int) -> None:
+        if self._groups.fresh[:, self._groups.row(group)].any():
+            raise ProtocolError(f"partition {group} holds fresh tuples: wanted it probed before it is read or dropped")
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the blocks: live tuples, those that no longer count, and what is empty, about half a block a chain."""
+        blocks = self._shape.block_bytes * 2 * int(self._groups.buckets.sum())
+        return int(self._tuple_bytes @ self._groups.windows.live.sum(axis=1)) + blocks
+
+    @property
+    def totals(self) -> dict[str, int]:
+        held = self._groups.windows.live.sum(axis=1)
+        every = slice(None)
+        live_bytes = int((self._live_bytes(every) + self._tuple_bytes @ self._dead_tuples(every)).sum())
+        blocks = self.held_bytes // self._shape.block_bytes
+        self._blocks_max = max(self._blocks_max, blocks)
+        return {
+            "comparisons": self.meter.comparisons,
+            "splits": self._splits,
+            "merges": self._merges,
+            "live_bytes": live_bytes,
+            "blocks": blocks,
+            "blocks_max": self._blocks_max,
+            "joined_left": int(self._joined[0]),
+            "joined_right": int(self._joined[1]),
+            "expired_left": int(self._expired[0]),
+            "expired_right": int(self._expired[1]),
+            "held_left": int(held[0]),
+            "held_right": int(held[1]),
+        }
+
+    def out_of_memory(self) -> MemoryBudgetError:
+        return MemoryBudgetError(
+            f"the window state needs more than [cluster] memory allows: budget {self._shape.memory_bytes / 1e6:.3g} MB, held "
+            f"{self.held_bytes / 1e6:.3g} MB; give each slave more memory, use more slaves, or shorten the windows"
+        )
+

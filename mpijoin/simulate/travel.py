@@ -1,0 +1,66 @@
+"""A modelled group leaves one join and enters another, in hollow frames as large as the real ones."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpijoin.simulate.directory import Directory
+from mpijoin.simulate.groups import Groups
+from mpijoin.simulate.hollow import Hollow, hollow_frame
+from mpijoin.simulate.windows import Kept
+
+FRAME_BYTES = 1 << 20
+BUCKET_BYTES, HEAD_BYTES = 24, 64  # of a tail
+TRAVELS = ("marks", "inserted", "gone", "compared", "results", "carry")
+
+
+class Snapshot(NamedTuple):
+    """A group as it travels. columns: its values of TRAVELS."""
+
+    group: int
+    kept: Kept
+    directory: Directory
+    columns: tuple
+
+
+def read_out(groups: Groups, group: int, since: int, octets_max: int | None, slots: int, tuple_bytes: float) -> list[Hollow]:
+    """As `Operator.get`. A block's id is the number of tuples that the group had taken in when it was sealed.
+
+    slots: tuples of a left and a right block · tuple_bytes: the mean of both streams."""
+    row = groups.row(group)
+    directory = groups.directories[row]
+    upto, live = int(groups.inserted[:, row].sum()), int(groups.windows.live[:, row].sum())
+    unsealed = min(live, len(directory.buckets) * slots // 2)
+    oldest = max(since, upto - live)
+    sealed = max(0, upto - unsealed - oldest)
+    taken = sealed if octets_max is None else min(sealed, max(1, int(octets_max / tuple_bytes)))
+    frames = _frames(int(taken * tuple_bytes), oldest + taken)
+    if taken < sealed:
+        return frames
+    tail_bytes = int(unsealed * tuple_bytes) + BUCKET_BYTES * len(directory.buckets) + HEAD_BYTES
+    columns = tuple(getattr(groups, name)[..., row].copy() for name in TRAVELS)
+    snapshot = Snapshot(group, groups.windows.take(row), directory.copy(), columns)
+    return [*frames, hollow_frame(tail_bytes, (max(since, upto - unsealed), snapshot))]
+
+
+def take_in(groups: Groups, snapshot: Snapshot) -> int:
+    """Gives the group a row here; returns it."""
+    groups.forget(snapshot.group)
+    row = groups.start(snapshot.group, snapshot.directory.copy())
+    groups.windows.put(row, snapshot.kept)
+    for name, value in zip(TRAVELS, snapshot.columns):
+        getattr(groups, name)[..., row] = value
+    return row
+
+
+def newest(frame: np.ndarray) -> int:
+    """The `since` with which the next `get` goes on after the one whose last frame this is."""
+    return frame.content[0]
+
+
+def _frames(octets: int, upto: int) -> list[Hollow]:
+    """Frames of blocks: each tells the id up to which all of them reach."""
+    sizes = [FRAME_BYTES] * (octets // FRAME_BYTES) + [octets % FRAME_BYTES] * (octets % FRAME_BYTES > 0)
+    return [hollow_frame(size, (upto, None)) for size in sizes]

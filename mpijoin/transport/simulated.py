@@ -1,0 +1,281 @@
+"""Transport in virtual time: links with latency and bandwidth, messages that cost their ranks time, disturbances by a seed.
+
+A message leaves when its sender's clock says so, waits for the sender's link (so n messages of one rank leave one after the
+other), travels, waits for the receiver's link, and arrives. Order is kept per (source, destination, channel) and nowhere
+else. What is sent may be an object instead of bytes: then its size is given, and it is handed over as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from random import Random
+from typing import Any, Callable, Collection, NamedTuple, Protocol
+
+import numpy as np
+
+from mpijoin.errors import PeerError
+from mpijoin.transport.base import Channel, Message, TransportStats, check_message
+
+
+class Scheduler(Protocol):
+    """Virtual time, as whoever runs the ranks keeps it."""
+
+    def at(self, time_s: float, act: Callable[[], None]) -> None:
+        """Calls `act` when the time has come; of equal times, in the order of these calls."""
+
+    def now_s(self, rank: int) -> float:
+        """The rank's own clock."""
+
+    def charge(self, rank: int, seconds: float) -> None:
+        """The rank's processor worked so long."""
+
+    def notify(self, rank: int, time_s: float) -> None:
+        """Something has changed for the rank: if it sleeps, it wakes."""
+
+    def sleep(self, rank: int, timeout_s: float) -> None:
+        """Called by the rank itself: returns when it was notified, or so much later."""
+
+
+class LinkCosts(NamedTuple):
+    """message_s, byte_s: processor time at either end · latency_s, bytes_per_s: of each rank's link."""
+
+    message_s: float = 0.0
+    byte_s: float = 0.0
+    latency_s: float = 0.0
+    bytes_per_s: float = math.inf
+
+
+class Disturbance(NamedTuple):
+    """Random trouble. delay_s: mean of what each message takes longer · stall_s: mean length of the stalls of each rank
+    and each link, which come every `stall_every_s` in the mean (0: never)."""
+
+    seed: int = 0
+    delay_s: float = 0.0
+    stall_s: float = 0.0
+    stall_every_s: float = 0.0
+
+
+class Stalls:
+    """When one thing stands still: drawn one after the other as time passes, so equal seeds give equal stalls."""
+
+    def __init__(self, disturbance: Disturbance, name: int):
+        self._random = Random((disturbance.seed << 20) + name)
+        self._length_s, self._every_s = disturbance.stall_s, disturbance.stall_every_s
+        self._start_s = self._end_s = -1.0
+        if not self._every_s:
+            self._start_s = self._end_s = math.inf
+
+    def over_s(self, time_s: float) -> float:
+        """The first moment from `time_s` on at which it does not stand still."""
+        while self._end_s <= time_s:
+            self._start_s = max(0.0, self._end_s) + self._random.expovariate(1 / self._every_s)
+            self._end_s = self._start_s + self._random.expovariate(1 / self._length_s)
+        return self._end_s if self._start_s <= time_s else time_s
+
+
+class Parcel(NamedTuple):
+    """A message on its way. sent_s: when its sender handed it over."""
+
+    source: int
+    to: int
+    channel: Channel
+    data: Any
+    octets: int
+    sent_s: float
+
+
+class Network:
+    """All links. `trace` is a number made of every arrival: two runs with one trace were the same run."""
+
+    def __init__(
+        self,
+        size: int,
+        scheduler: Scheduler,
+        costs: LinkCosts = LinkCosts(),
+        disturbance: Disturbance = Disturbance(),
+        late_s: Callable[[int, float], float] = lambda rank, time_s: 0.0,
+    ):
+        """late_s: by how much longer a message to this rank takes at this time."""
+        self.size, self.scheduler, self.costs = size, scheduler, costs
+        self.endpoints = [SimulatedTransport(self, rank) for rank in range(size)]
+        self.trace = 0
+        self.parcels = 0
+        self.aborted: int | None = None
+        self.barrier_number = self.barrier_arrived = 0
+        self._late_s, self._delay_s = late_s, disturbance.delay_s
+        self._random = Random(disturbance.seed)
+        self._stalls = [Stalls(disturbance, 1 + link) for link in range(size)]
+        self._out_free_s, self._in_free_s = [0.0] * size, [0.0] * size
+        self._last_s: dict[tuple[int, int, int], float] = {}  # arrival of a lane's last message
+
+    def post(self, parcel: Parcel) -> None:
+        self.endpoints[parcel.to].announce(parcel)
+        self.scheduler.at(parcel.sent_s, lambda: self._depart(parcel))
+
+    def _depart(self, parcel: Parcel) -> None:
+        source, to, costs = parcel.source, parcel.to, self.costs
+        takes_s = parcel.octets / costs.bytes_per_s
+        start_s = self._stalls[source].over_s(max(parcel.sent_s, self._out_free_s[source]))
+        self._out_free_s[source] = start_s + takes_s
+        there_s = start_s + costs.latency_s + self._late_s(to, start_s)
+        if self._delay_s:
+            there_s += self._random.expovariate(1 / self._delay_s)
+        if source != to:
+            there_s = max(there_s, self._in_free_s[to]) + takes_s
+            self._in_free_s[to] = max(self._in_free_s[to], start_s + costs.latency_s) + takes_s
+        lane = (source, to, parcel.channel)
+        there_s = max(there_s, self._last_s.get(lane, 0.0))
+        self._last_s[lane] = there_s
+        self.scheduler.at(there_s, lambda: self._arrive(parcel, there_s))
+
+    def _arrive(self, parcel: Parcel, time_s: float) -> None:
+        kind = getattr(parcel.data, "kind", 0)
+        self.trace = hash((self.trace, time_s, parcel.source, parcel.to, int(parcel.channel), kind, parcel.octets))
+        self.parcels += 1
+        endpoint = self.endpoints[parcel.to]
+        endpoint.arrived(parcel)
+        self.scheduler.notify(parcel.to, time_s)
+
+    def wake_all(self, time_s: float) -> None:
+        for rank in range(self.size):
+            self.scheduler.notify(rank, time_s)
+
+
+class SimulatedTransport:
+    """One endpoint. The contract is in base.py; what blocks needs a scheduler whose ranks can sleep within a call."""
+
+    def __init__(self, network: Network, rank: int):
+        self.rank, self.size = rank, network.size
+        self.stats = TransportStats()
+        self._under_way: list[float] = []  # when each message that is on its way to this rank was sent
+        self._awaited_s = math.inf  # the least such time of those that have arrived since `awaited_since`
+        self._network = network
+        self._inbox: deque[Parcel] = deque()  # arrived; still counted as the sender's
+        self._taken: list[Message] = []  # for the next poll
+        self._refuse: Collection[int] = ()
+        self._unsent_bytes = [0] * network.size
+        self._unsent = 0
+        self._barrier: int | None = None  # the one that this rank has entered and not left
+
+    def send(self, to: int, channel: Channel, data: np.ndarray) -> None:
+        check_message(to, self.size, data)
+        self.hand_over(to, channel, data, data.nbytes)
+
+    def hand_over(self, to: int, channel: Channel, thing: Any, octets: int) -> None:
+        """Sends an object that stands for a message of so many bytes."""
+        self._check_alive()
+        network, scheduler = self._network, self._network.scheduler
+        self.stats.send_s += self._charge(octets)
+        self.stats.sent_messages += 1
+        self.stats.sent_bytes += octets
+        self._unsent_bytes[to] += octets
+        self._unsent += 1
+        network.post(Parcel(self.rank, to, channel, thing, octets, scheduler.now_s(self.rank)))
+
+    def poll(self, refuse: Collection[int] = ()) -> list[Message]:
+        self._check_alive()
+        self._refuse = refuse
+        self._take()
+        messages, self._taken = self._taken, []
+        return messages
+
+    def _take(self) -> None:
+        """Takes what has arrived and is not refused, for the next poll."""
+        if not self._inbox:
+            return
+        refused: deque[Parcel] = deque()
+        for parcel in self._inbox:
+            if parcel.channel == Channel.RESULT and parcel.source in self._refuse:
+                refused.append(parcel)
+            else:
+                self._taken.append(self._received(parcel))
+        self._inbox = refused
+
+    def _received(self, parcel: Parcel) -> Message:
+        network, stats = self._network, self.stats
+        stats.poll_s += self._charge(parcel.octets)
+        stats.received_messages += 1
+        stats.received_bytes += parcel.octets
+        sender = network.endpoints[parcel.source]
+        sender._unsent_bytes[self.rank] -= parcel.octets
+        sender._unsent -= 1
+        network.scheduler.notify(parcel.source, network.scheduler.now_s(self.rank))
+        return Message(parcel.source, parcel.channel, parcel.data)
+
+    def _charge(self, octets: int) -> float:
+        """Processor time for a message at this end."""
+        costs = self._network.costs
+        spent_s = costs.message_s + octets * costs.byte_s
+        self._network.scheduler.charge(self.rank, spent_s)
+        return spent_s
+
+    def announce(self, parcel: Parcel) -> None:
+        """A message for this rank was sent."""
+        self._under_way.append(parcel.sent_s)
+
+    def arrived(self, parcel: Parcel) -> None:
+        self._under_way.remove(parcel.sent_s)
+        self._awaited_s = min(self._awaited_s, parcel.sent_s)
+        self._inbox.append(parcel)
+
+    def awaited_since(self) -> float:
+        """Since when anything was on its way to this rank, of what has arrived since the last call or is still under way."""
+        since_s, self._awaited_s = min(self._awaited_s, *self._under_way, math.inf), math.inf
+        return since_s
+
+    def unsent_bytes(self, to: int | None = None) -> int:
+        self._check_alive()
+        return sum(self._unsent_bytes) if to is None else self._unsent_bytes[to]
+
+    def wait(self, timeout_s: float) -> None:
+        self._check_alive()
+        self._take()
+        if not self._taken:
+            self._network.scheduler.sleep(self.rank, timeout_s)
+            self._check_alive()
+            self._take()
+
+    def flush(self, timeout_s: float) -> bool:
+        return self._sleep_until(lambda: self._unsent == 0, timeout_s)
+
+    def barrier(self, timeout_s: float) -> None:
+        network = self._network
+        if self._barrier is None:
+            self._barrier = network.barrier_number
+            network.barrier_arrived += 1
+            if network.barrier_arrived == self.size:
+                network.barrier_arrived, network.barrier_number = 0, network.barrier_number + 1
+                network.wake_all(network.scheduler.now_s(self.rank))
+        if not self._sleep_until(lambda: network.barrier_number != self._barrier, timeout_s):
+            raise PeerError(
+                f"rank {self.rank}: {network.barrier_arrived} of {self.size} ranks reached the barrier in {timeout_s} s"
+            )
+        self._barrier = None
+
+    def close(self, timeout_s: float = 60.0) -> None:
+        self.barrier(timeout_s)
+        self._inbox.clear()
+        self._taken.clear()
+
+    def abort(self, code: int) -> None:
+        """Every further call of any endpoint raises PeerError with this exit code."""
+        self._network.aborted = code
+        self._network.wake_all(self._network.scheduler.now_s(self.rank))
+
+    def _check_alive(self) -> None:
+        if self._network.aborted is not None:
+            raise PeerError(f"rank {self.rank}: the run was aborted", self._network.aborted)
+
+    def _sleep_until(self, done: Callable[[], bool], timeout_s: float) -> bool:
+        scheduler = self._network.scheduler
+        end_s = scheduler.now_s(self.rank) + timeout_s
+        while True:
+            self._check_alive()
+            self._take()
+            if done():
+                return True
+            left_s = end_s - scheduler.now_s(self.rank)
+            if left_s <= 0:
+                return False
+            scheduler.sleep(self.rank, left_s)

@@ -1,0 +1,119 @@
+"""What a move of a partition group costs: its transfer against raw MPI between the same two ranks, and the pause of its input.
+
+    mpirun -n 3 python scripts/bench_moves.py [--rate N] [--seconds N] [-o FILE.json]
+
+A paced run (64-byte tuples, epochs of 1 s, reorganization every 4 s) in which a policy made for this measurement moves two
+groups at each reorganization, to and fro. Raw bandwidth is measured between ranks 1 and 2 just before, in messages as large
+as a State message, with the plain blocking calls of mpi4py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+from mpi4py import MPI
+
+import mpijoin.master.runtime
+from mpijoin.config.check import resolve
+from mpijoin.config.load import load_job
+from mpijoin.plan import prepare
+from mpijoin.policy.plan import Move, Plan
+from mpijoin.policy.view import ClusterView
+from mpijoin.processes import run_mpi
+from mpijoin.signals import SignalFlag
+
+MESSAGE_BYTES = 4 << 20
+RAW_MESSAGES = 64
+RAW_ROUNDS = 3
+EPOCH_S = 1
+MOVES = 2  # per reorganization
+
+
+def raw_bandwidth(world: MPI.Comm) -> float:
+    """Bytes per second from rank 1 to rank 2; on other ranks 0."""
+    world.Barrier()
+    buffer = np.zeros(MESSAGE_BYTES, np.uint8)
+    if world.rank not in (1, 2):
+        return 0.0
+    start_s = time.perf_counter()
+    for _ in range(RAW_MESSAGES):
+        if world.rank == 1:
+            world.Send(buffer, 2)
+        else:
+            world.Recv(buffer, 1)
+    if world.rank == 1:
+        world.Recv(buffer[:1], 2)
+    else:
+        world.Send(buffer[:1], 1)
+    return RAW_MESSAGES * MESSAGE_BYTES / (time.perf_counter() - start_s)
+
+
+def to_and_fro(view: ClusterView) -> Plan:
+    """Some groups of the slave that has more of them to the other one."""
+    supplier, consumer = sorted(view.active, key=lambda slave: -len(slave.groups))
+    largest = sorted(supplier.groups, key=lambda group: (view.moved.get(group.group, -1), -group.state_bytes))[:MOVES]
+    return Plan(tuple(Move(group.group, supplier.slave, consumer.slave) for group in largest))
+
+
+def job_of(rate: int, seconds: int, path: str) -> dict:
+    window_s = seconds // 3
+    stream = {"kind": "synthetic", "rate": rate, "bias": 0.5, "duration": f"{seconds} s", "payload_bytes": 40}
+    return {
+        "left": {**stream, "window": f"{window_s} s", "seed": 1},
+        "right": {**stream, "window": f"{window_s} s", "seed": 2},
+        "cluster": {"partitions": 12, "distribution_epoch": f"{EPOCH_S} s", "reorganization_epoch": f"{4 * EPOCH_S} s"},
+        "balance": {"policy": "balance"},
+        "run": {"speed": 1},
+        "output": {"path": path, "results": "count"},
+    }
+
+
+def figures(path: Path, raw: list[float]) -> dict:
+    moves = [one for one in pq.read_table(path / "metrics" / "moves.parquet").to_pylist() if one["outcome"] == "moved"]
+    large = [one for one in moves if one["bytes"] >= MESSAGE_BYTES]
+    rates = [one["bytes"] / (one["transfer_us"] / 1e6) for one in large]
+    pauses_s = [(one["delivered_us"] - one["frozen_us"]) / 1e6 for one in moves]
+    return {
+        "moves": len(moves),
+        "moved_mb": round(sum(one["bytes"] for one in moves) / 1e6, 1),
+        "group_mb_max": round(max(one["bytes"] for one in moves) / 1e6, 1),
+        "raw_mb_per_s": [round(rate / 1e6) for rate in raw],
+        "transfer_mb_per_s_median": round(statistics.median(rates) / 1e6),
+        "share_of_raw": round(statistics.median(rates) / statistics.mean(raw), 2),
+        "share_of_raw_wanted": 0.5,
+        "pause_epochs_median": round(statistics.median(pauses_s) / EPOCH_S, 3),
+        "pause_epochs_max": round(max(pauses_s) / EPOCH_S, 3),
+        "pause_epochs_wanted": 2,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rate", type=int, default=60_000, help="tuples per second and stream")
+    parser.add_argument("--seconds", type=int, default=45)
+    parser.add_argument("-o", "--output", help="where to write the figures as JSON")
+    arguments = parser.parse_args()
+    world, rank = MPI.COMM_WORLD, MPI.COMM_WORLD.rank
+    raw = world.bcast([raw_bandwidth(world) for _ in range(RAW_ROUNDS)], 1)
+    mpijoin.master.runtime.make_policy = lambda balance: to_and_fro
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        job = load_job(job_of(arguments.rate, arguments.seconds, str(path)), [])
+        exit_code = run_mpi(lambda size: prepare(job, resolve(job), size, False), SignalFlag(), False)
+        if rank == 0 and exit_code == 0:
+            found = json.dumps(figures(path, raw), indent=1)
+            print(found)
+            if arguments.output:
+                Path(arguments.output).write_text(found + "\n")
+    return exit_code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,111 @@
+"""A cluster as policies see it, in a few lines: slaves with speeds, groups with work, a backlog that integrates the
+excess."""
+
+import random
+
+from mpijoin.policy.view import ClusterView, GroupView, SlaveView
+
+EPOCHS = 10  # distribution epochs of a reorganization epoch
+BUFFER_EPOCHS = 2  # the load buffer holds the bytes of so many (DESIGN, section 2)
+
+
+class ClusterModel:
+    """works: per group the work that comes for it in one period; a slave of speed s gets s of work done in a period."""
+
+    def __init__(self, works, slaves, owners=None, slaves_min=None, noise=0.0, seed=0):
+        self.works = list(works)
+        self.speeds = dict.fromkeys(range(1, slaves + 1), 1.0)
+        self.owners = owners or [1 + group % slaves for group in range(len(works))]
+        self.backlog = [0.0] * len(works)
+        self.slaves_min = slaves_min or slaves
+        self.period, self.moved, self.resized = 0, {}, -1
+        self.moves, self.degrees = [], []  # per period: how many groups moved, how many slaves are active
+        self._noise, self._seed, self._random = noise, seed, random.Random(seed)
+
+    def groups_of(self, slave):
+        return [group for group, owner in enumerate(self.owners) if owner == slave]
+
+    @property
+    def active(self):
+        return sorted(set(self.owners))
+
+    def level(self, slave):
+        """What its groups ask for / what it can do."""
+        return sum(self.works[group] for group in self.groups_of(slave)) / self.speeds[slave]
+
+    @property
+    def ideal(self):
+        """The level of the active slaves if work could be divided at will."""
+        return sum(self.works) / sum(self.speeds[slave] for slave in self.active)
+
+    @property
+    def worst(self):
+        return max(self.level(slave) for slave in self.active)
+
+    def delay(self):
+        """The longest time, in periods, that newly arrived work would wait."""
+        return max(
+            sum(self.backlog[group] for group in self.groups_of(slave)) / self.speeds[slave] for slave in self.active
+        )
+
+    def run(self, policy, periods=1):
+        for _ in range(periods):
+            view = ClusterView(
+                self.period,
+                tuple(self._pass(slave) for slave in self.speeds),
+                self.slaves_min,
+                self._seed,
+                dict(self.moved),
+                self.resized,
+            )
+            self._carry_out(policy(view))
+            self.period += 1
+        return self
+
+    def _pass(self, slave):
+        """One period passes on one slave: what it reports at its end."""
+        groups, speed = self.groups_of(slave), self.speeds[slave]
+        if not groups:
+            return SlaveView(slave, False, 0.0, 0.0, 0.0, ())
+        came = sum(self.works[group] for group in groups)
+        before = sum(self.backlog[group] for group in groups)
+        share = min(1.0, speed / max(1e-12, came + before))  # of what is there, so much gets done
+        blur = max(0.0, 1 + self._noise * self._random.gauss(0, 1))
+        views, after = [], 0.0
+        for group in groups:
+            done = (self.works[group] + self.backlog[group]) * share
+            self.backlog[group] += self.works[group] - done
+            after += self.backlog[group]
+            views.append(GroupView(group, done / speed * blur, 1 << 20, 1e9 * done))
+        load = min(1.0, sum(view.load for view in views))
+        buffer = BUFFER_EPOCHS / EPOCHS * sum(self.works) / len(self.active)
+        occupancy = (before + after) / 2 / buffer
+        return SlaveView(slave, True, occupancy, load, 0.0, tuple(views), came / max(1e-12, came + before - after))
+
+    def _carry_out(self, plan):
+        before = len(self.active)
+        for move in plan.moves:
+            assert self.owners[move.group] == move.supplier != move.consumer
+            self.owners[move.group] = move.consumer
+            self.moved[move.group] = self.period
+        assert len({move.group for move in plan.moves}) == len(plan.moves)
+        if plan.active is not None:
+            assert set(self.active) <= set(plan.active)
+            self.resized = self.period
+        assert min(before, self.slaves_min) <= len(self.active)
+        self.moves.append(len(plan.moves))
+        self.degrees.append(len(self.active))
+
+def slave_view(slave, occupancy=0.0, load=0.0, groups=(), inflow=1.0, communication=0.0, speed=1.0, state_bytes=1 << 20):
+    """An active slave; groups: ids, which share its load evenly · speed: of its work per busy second."""
+    views = tuple(GroupView(group, load / len(groups), state_bytes, 1e9 * load * speed / len(groups)) for group in groups)
+    return SlaveView(slave, True, occupancy, load, communication, views, inflow)
+
+
+def idle_view(slave):
+    return SlaveView(slave, False, 0.0, 0.0, 0.0, ())
+
+
+def changes(degrees):
+    """How often the degree of declustering changed."""
+    return sum(one != other for one, other in zip(degrees, degrees[1:]))

@@ -1,0 +1,215 @@
+"""The modelled join against the real one: what it compares, finds, splits and merges, and how its groups travel."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from mpijoin.config.job import SyntheticSource
+from mpijoin.errors import MemoryBudgetError, ProtocolError
+from mpijoin.join.insert import Fresh
+from mpijoin.join.state import THETA_OFF
+from mpijoin.join.window_join import WindowJoin
+from mpijoin.operators.base import Progress
+from mpijoin.partitioning.hashing import hash_keys
+from mpijoin.simulate.hollow import hollow_tuples
+from mpijoin.simulate.keys import _probabilities, match_model
+from mpijoin.simulate.modelled import ModelledJoin, Shape
+from mpijoin.simulate.travel import newest
+
+PARTITIONS, WINDOW, TICK, TUPLE_WORDS = 4, 600, 20, 8
+GROUPS = np.arange(PARTITIONS)
+NO_BLOB = np.zeros(0, np.uint8)
+
+
+def source(bias):
+    return SyntheticSource(bias=bias, domain=200_000)
+
+
+def new_model(bias=0.5, theta=32_640, memory_bytes=1 << 40, window=WINDOW):
+    shape = Shape(PARTITIONS, memory_bytes, 4096, theta, (8 * TUPLE_WORDS,) * 2, (window, window))
+    return ModelledJoin(shape, match_model(source(bias), source(bias), PARTITIONS))
+
+
+def new_real(theta):
+    return WindowJoin(PARTITIONS, 1 << 30, 4096, theta, [(TUPLE_WORDS - 3, False, WINDOW)] * 2, 1 << 14)
+
+
+def drawn(random, bias, rows, tick):
+    """Tuples of the real kind, contiguous by partition, and the bounds of each."""
+    cumulated = np.cumsum(_probabilities(bias, 200_000))
+    keys = np.minimum(np.searchsorted(cumulated, random.random(rows) * cumulated[-1]), 199_999)
+    partition = (hash_keys(keys) >> np.uint64(32)) * np.uint64(PARTITIONS) >> np.uint64(32)
+    order = np.argsort(partition, kind="stable")
+    tuples = np.zeros((rows, TUPLE_WORDS), np.int64)
+    tuples[:, 0] = keys[order]
+    tuples[:, 1] = np.sort(random.integers(tick * TICK, (tick + 1) * TICK, rows))[order]
+    starts = np.searchsorted(partition[order], np.arange(PARTITIONS + 1))
+    return tuples, np.stack([starts[:-1], starts[1:]], axis=1)
+
+
+def join_all(operator, groups=GROUPS, budget=1 << 40):
+    found = 0
+    while True:
+        progress = operator.probe(groups, budget)
+        found += operator.found if isinstance(operator, ModelledJoin) else len(operator.results().left)
+        operator.clear_results()
+        if progress is Progress.DONE:
+            return found
+
+
+def feed_model(model, tick, rows=(50, 50), groups=GROUPS):
+    """So many tuples of each stream to each group, joined and expired; returns the results."""
+    for stream, count in enumerate(rows):
+        ends = np.cumsum(np.full(len(groups), count))
+        tuples = hollow_tuples(int(ends[-1]), TUPLE_WORDS, tick * TICK, tick * TICK + TICK - 1)
+        model.insert(groups, stream, SimpleNamespace(tuples=tuples), np.stack([ends - count, ends], axis=1))
+    found = join_all(model, groups)
+    model.expire(groups, ((tick + 1) * TICK,) * 2)
+    return found
+
+
+@pytest.mark.parametrize("bias, theta", [(0.5, 32_640), (0.5, 100_000), (0.5, THETA_OFF), (0.7, 32_640)])
+def test_the_model_counts_what_the_join_does(bias, theta):
+    """A rate that rises to its double and falls to nothing again: the directory grows and shrinks."""
+    random, real, model = np.random.default_rng(7), new_real(theta), new_model(bias, theta)
+    results = np.zeros(2, np.int64)
+    depths = []
+    for tick in range(120):
+        rate = 10 if tick < 45 else 20 if tick < 80 else 2
+        for stream in range(2):
+            tuples, bounds = drawn(random, bias, random.poisson(rate * TICK), tick)
+            real.insert(GROUPS, stream, Fresh(tuples, NO_BLOB), bounds)
+            hollow = hollow_tuples(len(tuples), TUPLE_WORDS, tick * TICK, (tick + 1) * TICK - 1)
+            model.insert(GROUPS, stream, SimpleNamespace(tuples=hollow), bounds)
+        results += (join_all(real), join_all(model))
+        for operator in (real, model):
+            operator.expire(GROUPS, ((tick + 1) * TICK,) * 2)
+        depths.append((real.info(GROUPS).buckets.sum(), model.info(GROUPS).buckets.sum()))
+    wanted, got = real.totals, model.totals
+    assert got["comparisons"] == pytest.approx(wanted["comparisons"], rel=0.05)
+    assert got["joined_left"] == wanted["joined_left"] and got["joined_right"] == wanted["joined_right"]
+    assert results[1] == pytest.approx(results[0], rel=0.05, abs=40)
+    depths = np.array(depths)
+    assert (np.abs(depths[:, 0] - depths[:, 1]) <= 2 + depths[:, 0] // 4).mean() > 0.9
+    if theta < THETA_OFF:
+        assert got["splits"] == pytest.approx(wanted["splits"], rel=0.25)
+        assert got["merges"] == pytest.approx(wanted["merges"], rel=0.35, abs=3) and got["merges"] > 0
+
+
+def test_live_bytes_and_blocks_are_about_those_of_the_join():
+    random, real, model = np.random.default_rng(3), new_real(32_640), new_model()
+    for tick in range(60):
+        for stream in range(2):
+            tuples, bounds = drawn(random, 0.5, random.poisson(200), tick)
+            real.insert(GROUPS, stream, Fresh(tuples, NO_BLOB), bounds)
+            hollow = hollow_tuples(len(tuples), TUPLE_WORDS, tick * TICK, (tick + 1) * TICK - 1)
+            model.insert(GROUPS, stream, SimpleNamespace(tuples=hollow), bounds)
+        for operator in (real, model):
+            join_all(operator)
+            operator.expire(GROUPS, ((tick + 1) * TICK,) * 2)
+    assert model.totals["live_bytes"] == pytest.approx(real.totals["live_bytes"], rel=0.05)
+    assert model.totals["blocks"] == pytest.approx(real.totals["blocks"], rel=0.1)
+    assert model.info(GROUPS).live_bytes.sum() == pytest.approx(real.info(GROUPS).live_bytes.sum(), rel=0.05)
+
+
+def test_a_probe_keeps_to_its_budget_and_gives_all_results_in_the_end():
+    whole, pieces = new_model(), new_model()
+    for tick in range(20):
+        feed_model(whole, tick), feed_model(pieces, tick)
+    for stream in range(2):
+        for model in (whole, pieces):
+            tuples = hollow_tuples(400, TUPLE_WORDS, 400, 419)
+            ends = np.cumsum(np.full(PARTITIONS, 100))
+            model.insert(GROUPS, stream, SimpleNamespace(tuples=tuples), np.stack([ends - 100, ends], axis=1))
+    before, calls, found = pieces.meter.comparisons, 0, 0
+    while True:
+        spent = pieces.meter.comparisons
+        progress = pieces.probe(GROUPS, 5_000)
+        assert 0 < pieces.meter.comparisons - spent <= 5_000
+        times, counts = pieces.later_times()
+        assert counts.sum() == pieces.found and ((times >= 400) & (times < 420)).all()
+        found, calls = found + pieces.found, calls + 1
+        pieces.clear_results()
+        if progress is Progress.DONE:
+            break
+        assert progress is Progress.BUDGET
+    assert found == join_all(whole) > 0
+    assert calls == -(-(pieces.meter.comparisons - before) // 5_000) > 10
+
+
+def test_what_is_expired_is_held_no_more_and_nothing_is_lost():
+    model = new_model()
+    for tick in range(100):
+        feed_model(model, tick, (50, 20))
+    totals = model.totals
+    assert totals["held_left"] == PARTITIONS * 50 * WINDOW // TICK and totals["held_right"] == PARTITIONS * 20 * WINDOW // TICK
+    assert totals["joined_left"] == totals["held_left"] + totals["expired_left"] == 100 * 50 * PARTITIONS
+    model.expire(GROUPS, (1 << 62, 1 << 62))
+    assert model.totals["held_left"] == model.totals["held_right"] == 0
+    assert model.info(GROUPS).buckets.tolist() == [1] * PARTITIONS
+
+
+@pytest.mark.parametrize("octets_max", [None, 10_000, 100_000])
+def test_a_group_travels_whole_in_portions(octets_max):
+    left, there, stayed = new_model(), new_model(), new_model()
+    for tick in range(50):
+        feed_model(left, tick), feed_model(stayed, tick)
+    frames, since = [], 0
+    while not frames or frames[-1].content[1] is None:
+        portion = left.get(2, since, octets_max)
+        assert octets_max is None or sum(frame.nbytes for frame in portion[:-1]) <= octets_max
+        frames, since = frames + portion, newest(portion[-1])
+    info = left.info(np.array([2]))
+    assert sum(frame.nbytes for frame in frames) == pytest.approx(info.live_bytes.sum(), rel=0.15)
+    assert there.install(frames) == 2
+    assert all(np.array_equal(one, other) for one, other in zip(there.info(np.array([2])), info))
+    left.drop(2)
+    assert left.moved_out.tolist() == there.moved_in.tolist() == (info.tuples[0]).tolist()
+    assert left.totals["held_left"] + there.totals["held_left"] == stayed.totals["held_left"]
+    others = np.array([0, 1, 3])
+    for tick in range(50, 60):
+        found = feed_model(left, tick, groups=others) + feed_model(there, tick, groups=np.array([2]))
+        assert found == feed_model(stayed, tick)
+    assert left.meter.comparisons + there.meter.comparisons == stayed.meter.comparisons
+
+
+def test_only_what_is_new_follows_a_first_portion():
+    model = new_model(theta=THETA_OFF)
+    for tick in range(20):
+        feed_model(model, tick)
+    first = model.get(0, 0)
+    feed_model(model, 20)
+    again = model.get(0, newest(first[-1]))
+    assert sum(frame.nbytes for frame in again) < sum(frame.nbytes for frame in first) / 5
+
+
+def test_what_must_not_be_is_refused():
+    model, other = new_model(), new_model()
+    feed_model(model, 0), feed_model(other, 0)
+    with pytest.raises(ProtocolError, match="partition 1 came, but tuples of it are held here"):
+        other.install(model.get(1, 0))
+    tuples = SimpleNamespace(tuples=hollow_tuples(4, TUPLE_WORDS, 20, 39))
+    model.insert(np.array([1]), 0, tuples, np.array([[0, 4]]))
+    for act in (lambda: model.get(1, 0), lambda: model.drop(1)):
+        with pytest.raises(ProtocolError, match="partition 1 holds fresh tuples"):
+            act()
+    tight = new_model(memory_bytes=1000)
+    with pytest.raises(MemoryBudgetError, match="partition 3 needs 6400 bytes here"):
+        tight.install(other.get(3, 0))
+    assert tight.insert(np.array([1]), 0, SimpleNamespace(tuples=hollow_tuples(40, 8, 0, 1)), np.array([[0, 40]])) == 0
+    assert "budget 0.001 MB" in str(tight.out_of_memory())
+
+
+def test_an_empty_group_travels_and_rows_are_reused():
+    here, there = new_model(), new_model()
+    for group in range(PARTITIONS):
+        assert there.install(here.get(group, 0)) == group
+        here.drop(group)
+    assert here.totals["held_left"] == there.totals["held_left"] == 0
+    for tick in range(3):
+        assert feed_model(there, tick) >= 0
+    for group in range(PARTITIONS):
+        here.install(there.get(group, 0))
+        there.drop(group)
+    assert here.totals["held_left"] == 600 and there.totals["held_left"] == 0

@@ -1,0 +1,105 @@
+"""Simulated links: when messages arrive, in which order, and what a seed changes."""
+
+import numpy as np
+import pytest
+
+from mpijoin.transport.base import Channel
+from mpijoin.transport.simulated import Disturbance, LinkCosts
+from simulated_ranks import Ranks, once, run_simulated
+
+SLAVES = 4
+
+
+def arrival_times(costs, octets, send):
+    """When each of the slaves 1 to SLAVES gets its message from rank 0."""
+    times = {}
+
+    def slave(endpoint, clock):
+        for _ in endpoint.poll():
+            times.setdefault(endpoint.rank, clock.wall_s)
+        return 0.1
+
+    def master(endpoint, clock):
+        for to in range(1, SLAVES + 1):
+            send(endpoint, to, octets)
+
+    ranks = Ranks([once(master)] + [slave] * SLAVES, costs)
+    ranks.engine.run(lambda: len(times) == SLAVES)
+    return [times[slave] for slave in sorted(times)], ranks
+
+
+def test_messages_of_one_rank_leave_one_after_the_other():
+    """WSJ, VI-B: "The communication time is not uniform across the slaves, as the tuples are distributed to the slaves,
+    during a distribution epoch, in a serial order."
+    """
+    costs = LinkCosts(latency_s=0.5, bytes_per_s=1000.0)
+    times, ranks = arrival_times(costs, 1000, lambda endpoint, to, octets: endpoint.hand_over(to, Channel.DATA, "", octets))
+    assert times == pytest.approx([1.5 + place for place in range(SLAVES)])
+    waited = [process.waited_s for process in ranks.processes[1:]]
+    assert waited == pytest.approx(times)
+
+
+def test_both_ends_work_for_a_message():
+    costs = LinkCosts(message_s=0.25, byte_s=0.001)
+    times, ranks = arrival_times(costs, 250, lambda endpoint, to, octets: endpoint.hand_over(to, Channel.DATA, "", octets))
+    assert ranks.processes[0].clock.cpu_s == pytest.approx(SLAVES * 0.5)
+    assert [process.clock.cpu_s for process in ranks.processes[1:]] == pytest.approx([0.5] * SLAVES)
+    assert times == pytest.approx([0.5 * place + 0.5 for place in range(1, SLAVES + 1)])
+    assert ranks.network.endpoints[0].stats.send_s == pytest.approx(2.0)
+    assert ranks.network.endpoints[1].stats.poll_s == pytest.approx(0.5)
+
+
+def test_messages_to_one_rank_share_its_link():
+    costs = LinkCosts(bytes_per_s=1000.0)
+    times = []
+
+    def receiver(endpoint, clock):
+        times.extend(clock.wall_s for _ in endpoint.poll())
+        return 0.1
+
+    def sender(endpoint, clock):
+        endpoint.hand_over(0, Channel.STATE, "", 1000)
+
+    ranks = Ranks([receiver, *(once(sender) for _ in range(3))], costs)
+    ranks.engine.run(lambda: len(times) == 3)
+    assert times == pytest.approx([1.0, 2.0, 3.0])
+
+
+def chatter(seed, delay_s=0.01, stall_s=0.0, stall_every_s=0.0):
+    """Three ranks send numbered messages on all channels: (arrivals of rank 0, the run's trace)."""
+    arrivals = []
+
+    def story(endpoint):
+        for number in range(30):
+            for channel in Channel:
+                endpoint.send(0, channel, bytes_of(number))
+            endpoint.wait(0.001)
+        while endpoint.rank == 0 and len(arrivals) < 3 * 30 * len(Channel):
+            arrivals.extend((message.source, message.channel, int(message.data[0])) for message in endpoint.poll())
+            endpoint.wait(0.05)
+
+    network = run_simulated(story, 3, LinkCosts(latency_s=1e-4), 60.0, Disturbance(seed, delay_s, stall_s, stall_every_s))
+    return arrivals, network.trace
+
+
+def bytes_of(number):
+    return np.full(8, number, np.uint8)
+
+
+@pytest.mark.parametrize("trouble", [{"delay_s": 0.0}, {}, {"stall_s": 0.02, "stall_every_s": 0.05}])
+def test_order_is_kept_in_a_lane_and_only_there(trouble):
+    arrivals, _ = chatter(5, **trouble)
+    lanes = {}
+    for source, channel, number in arrivals:
+        lanes.setdefault((source, channel), []).append(number)
+    assert lanes == {(source, channel): list(range(30)) for source in range(3) for channel in Channel}
+    if trouble.get("delay_s") != 0.0:
+        numbers = [number for _, _, number in arrivals]
+        overtaken = sum(later < sooner for sooner, later in zip(numbers, numbers[1:]))
+        assert overtaken > 15, "delays reorder across lanes"
+
+
+def test_one_seed_one_trace():
+    first, again, other = chatter(1), chatter(1), chatter(2)
+    assert first == again
+    assert first[1] != other[1] and first[0] != other[0]
