@@ -17,6 +17,7 @@ from mpijoin.machine import slave_memory_bytes
 from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
 from mpijoin.plan import Plan, merged_schema
+from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
 from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
@@ -76,7 +77,7 @@ def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, write
         collector = None
         if plan.roles.collector == MASTER:
             own_writer = writer or _part_writer(plan, MASTER)
-            collector = Collector(plan.roles.slaves, merged_schema(plan), own_writer)
+            collector = _new_collector(plan, own_writer)
         finishing = (plan.roles.collector,) if plan.roles.collector else ()
         master = Master(plan.job, plan.schema, rank, plan.roles.slaves, plan.directory, progress, collector, finishing)
         master.run()
@@ -115,7 +116,12 @@ def _slave(plan: Plan, rank: Rank, writer: Any) -> Slave:
 
 def _collector(plan: Plan, rank: Rank, writer: Any) -> CollectorRank:
     writer = writer or _part_writer(plan, rank.number)
-    return CollectorRank(rank, Collector(plan.roles.slaves, merged_schema(plan), writer), writer)
+    return CollectorRank(rank, _new_collector(plan, writer), writer)
+
+
+def _new_collector(plan: Plan, writer: Any) -> Collector:
+    idle = set(plan.roles.slaves) - set(first_active(plan.job.balance, plan.job.cluster.slaves_min, plan.roles.slaves))
+    return Collector(plan.roles.slaves, merged_schema(plan), writer, idle=idle)
 
 
 def _part_writer(plan: Plan, rank: int) -> PartWriter:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import platform
+from contextlib import suppress
 from pathlib import Path
 from typing import Mapping
 
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
+PROCESSORS = "/proc/cpuinfo"
 USABLE_SHARE = 0.8  # of a node's memory; the rest is Python, libraries, messages under way and the page cache
 
 
@@ -32,3 +35,13 @@ def slave_memory_bytes(environ: Mapping[str, str], ranks: int) -> int:
 def core_count() -> int:
     """Cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor_model() -> str:
+    """What the system calls its processor; its architecture where it does not say."""
+    with suppress(OSError):
+        for line in Path(PROCESSORS).read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.machine()

@@ -132,9 +132,12 @@ class Plain:
 
 @dataclass(frozen=True)
 class EpochEnd(Plain):
+    """idle: the slave has no groups: nobody should wait for it until it sends again."""
+
     slave: int
     epoch: int
     last: bool = False
+    idle: bool = False
 
     kind = 3
 
@@ -173,8 +176,8 @@ class Ask(Plain):
 @dataclass(frozen=True)
 class Loads:
     """Of the time since the last answer. backlog_bytes: mean, over its distribution epochs, of what was left in the stream
-    buffer at their end · busy, communication: shares of its wall time · groups, comparisons (of this time), live_bytes
-    (now): int64[m]."""
+    buffer at their end · busy, communication: shares of its wall time · groups, work (in comparisons, of this time),
+    live_bytes (now): int64[m]."""
 
     rank: int
     period: int
@@ -182,18 +185,18 @@ class Loads:
     busy: float
     communication: float
     groups: np.ndarray
-    comparisons: np.ndarray
+    work: np.ndarray
     live_bytes: np.ndarray
 
     kind = 12
 
     def encode(self) -> np.ndarray:
         meta = {name: getattr(self, name) for name in ("rank", "period", "backlog_bytes", "busy", "communication")}
-        return encode(self.kind, meta, [self.groups, self.comparisons, self.live_bytes])
+        return encode(self.kind, meta, [self.groups, self.work, self.live_bytes])
 
     @classmethod
     def of(cls, frame: Frame) -> Loads:
-        return cls(**frame.meta, **dict(zip(("groups", "comparisons", "live_bytes"), frame.buffers)))
+        return cls(**frame.meta, **dict(zip(("groups", "work", "live_bytes"), frame.buffers)))
 
 
 @dataclass(frozen=True)

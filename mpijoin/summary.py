@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mpijoin.errors import EXIT_DONE
+from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import check_ledger
 
 STREAMS = ("left", "right")
@@ -23,14 +24,16 @@ class Outcome:
     error: BaseException | None = None
 
 
-def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str]) -> Outcome:
-    """Checks, commits and writes; the clock stops when the last file has its name. Raises LedgerError, OutputError."""
+def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str], further: dict | None = None) -> Outcome:
+    """Checks, commits and writes; the clock stops when the last file has its name. Raises LedgerError, OutputError.
+
+    further: entries of the summary beside those that all runs have."""
     slaves = [master.finished[slave].counts for slave in plan.roles.slaves]
     streams = _streams(plan, master)
     check_ledger(streams, slaves, _written(plan, master, slaves))
     if plan.directory:
         plan.directory.commit(own_files + [name for finished in master.finished.values() for name in finished.files])
-    summary = _summary(plan, master, compile_s, streams, slaves)
+    summary = {**_summary(plan, master, compile_s, streams, slaves), **(further or {})}
     if plan.directory:
         plan.directory.write_summary(summary)
     return Outcome(EXIT_DONE, summary)
@@ -75,18 +78,37 @@ def _summary(plan: Any, master: Any, compile_s: float, streams: dict, slaves: li
         "wall_s": round(wall_s, 4),
         "compile_s": round(compile_s, 4),
         "tuples_per_s": round(tuples / wall_s, 1),
-        "delay_s": None,
-        "moves": 0,
+        "delay_s": DelayHistogram.of(slave["delays"] for slave in slaves).figures_s(),
+        "overload": _overload(master),
+        "moves": master.moves.outcomes["moved"],
+        "moved_bytes": master.moves.moved_bytes,
+        "moves_refused": master.moves.outcomes["refused"],
+        "move_pause_s_max": master.moves.pause_us_max / 1e6,
         "splits": sum(slave["splits"] for slave in slaves),
         "merges": sum(slave["merges"] for slave in slaves),
-        "declustering": {"min": count, "mean": float(count), "max": count},
+        "declustering": master.declustering.figures(count),
         "epochs": master.epochs,
         "peak_master_buffer_bytes": master.buffers.held_bytes_max,
         "held_back_by": {str(slave): times for slave, times in master.core.held_back_by.items() if times},
-        "master": {"cpu_s": master.rank.clock.cpu_s, "comm_s": master.rank.comm_s, "idle_s": master.rank.idle_s},
+        "master": master.times_after_warmup(),
         "per_slave": {
             str(rank): {name: slave[name] for name in SLAVE_FIGURES} for rank, slave in zip(plan.roles.slaves, slaves)
         },
+    }
+
+
+def _overload(master: Any) -> dict[str, Any] | None:
+    """How far a paced run fell behind its time; None at speed "max"."""
+    if not master.pacing.paced:
+        return None
+    backlog, epoch_ns = master.backlog, master.pacing.epoch_ns
+    return {
+        "overloaded": backlog.is_overloaded(epoch_ns),
+        "behind_s_max": round(max(backlog.behind_s_max.values()), 4),
+        "behind_s_end": round(max(backlog.behind_s.values()), 4),
+        "slowest_slave": max(backlog.behind_s_max, key=backlog.behind_s_max.get),
+        "lag_s_max": round(backlog.lag_s_max, 4),
+        "epoch_s": epoch_ns / 1e9,
     }
 
 
@@ -101,12 +123,28 @@ def summary_text(outcome: Outcome) -> str:
         f"in {summary['wall_s']:.2f} s ({summary['tuples_per_s'] / 1e6:.2f} M tuples/s) on {summary['slaves']} slaves; "
         f"certificate {summary['certificate']}",
     ]
+    if summary["delay_s"]:
+        lines.append("production delay: " + ", ".join(f"{name} {value:.3f} s" for name, value in summary["delay_s"].items()))
+    if summary["moves"]:
+        lines.append(f"{summary['moves']:,} moves of groups, {summary['moved_bytes'] / 1e6:.3g} MB")
+    if summary["overload"] and summary["overload"]["overloaded"]:
+        lines.append(_overload_text(summary["overload"]))
     for name in STREAMS:
         lines += _warnings(name, summary[name], summary["time_unit"])
     if summary["held_back_by"]:
         slowest = max(summary["held_back_by"], key=summary["held_back_by"].get)
         lines.append(f"the source had to pause for slave {slowest}: it joins slower than the input is read")
     return "\n".join(lines) if tuples else "\n".join(["the input holds no rows", *lines])
+
+
+def _overload_text(overload: dict[str, Any]) -> str:
+    by = f"slave {overload['slowest_slave']} by up to {overload['behind_s_max']:.1f} s"
+    if overload["lag_s_max"] > overload["behind_s_max"] / 2:
+        by += f", the master by {overload['lag_s_max']:.1f} s"
+    return (
+        f"warning: overloaded: {by} behind the clock (at the end {overload['behind_s_end']:.1f} s); use more slaves, a policy "
+        "that moves groups, or a lower speed"
+    )
 
 
 def _warnings(name: str, stream: dict[str, int], unit: str) -> list[str]:

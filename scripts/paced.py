@@ -1,39 +1,41 @@
-"""Paced runs of synthetic streams under mpirun, for the benchmarks: one run, and the highest rate that can be sustained."""
+"""Paced runs of synthetic streams under mpirun, for the benchmarks: one run, and what its metrics say."""
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Sequence
+
+import pyarrow.parquet as pq
 
 from bench_launch import Launched, launch
 
 STREAM = """\
 [{name}]
 kind = "synthetic"
-rate = 1000
 bias = 0.5
 domain = 10_000_000
-duration = "10 s"
 window = "{window_s} s"
 seed = {seed}
+rate = {rate:.0f}
+duration = "{seconds} s"
 """
 REST = """\
 [cluster]
 partitions = 60
 memory = "1 GB"
+distribution_epoch = "{epoch_us} us"
 [run]
 speed = 1
+warmup = "{warmup_s} s"
 [output]
 results = "count"
 """
-RATE_STEP = 1.08  # bisection ends when the highest rate that held and the lowest that did not are so close
 
 
 @dataclass(frozen=True)
 class Load:
-    """A uniform load. epoch_s: distribution epoch · seconds: of the run, after `warmup_s`."""
+    """Uniform keys. epoch_s: distribution epoch · seconds: of the run, after `warmup_s` · settings: others, as for --set."""
 
     slaves: int
     epoch_s: float
@@ -46,34 +48,21 @@ class Load:
 def run(load: Load, rate: float, folder: Path, cores: Sequence[int]) -> Launched:
     """One paced run at `rate` tuples per second and stream; its run directory is folder/run."""
     job = folder / "job.toml"
-    streams = [STREAM.format(name=name, window_s=load.window_s, seed=seed) for name, seed in (("left", 1), ("right", 2))]
-    job.write_text("".join(streams) + REST)
-    settings = [f"{side}.{field}" for side in ("left", "right") for field in (f"rate={rate:.0f}", f'duration="{load.warmup_s + load.seconds} s"')]
-    settings += [f'cluster.distribution_epoch="{load.epoch_s * 1000:.0f} ms"', f'run.warmup="{load.warmup_s} s"', *load.settings]
-    return launch(job, folder / "run", load.slaves + 1, cores, settings)
+    job.write_text(job_text(load, rate))
+    return launch(job, folder / "run", load.slaves + 1, cores, load.settings)
 
 
-def is_sustained(summary: dict[str, Any]) -> bool:
-    """Bounded backlog: no slave, and not the master, was ever behind by more than two epochs."""
-    return not summary["overload"]["overloaded"]
+def job_text(load: Load, rate: float) -> str:
+    seconds = load.warmup_s + load.seconds
+    streams = [
+        STREAM.format(name=name, window_s=load.window_s, seed=seed, rate=rate, seconds=seconds)
+        for name, seed in (("left", 1), ("right", 2))
+    ]
+    return "".join(streams) + REST.format(epoch_us=round(load.epoch_s * 1e6), warmup_s=load.warmup_s)
 
 
-def capacity(load: Load, folder: Path, cores: Sequence[int], low: float, high: float) -> float:
-    """The highest sustained rate per stream, by bisection on a logarithmic scale (WSJ, VI-A: "capacity of the system").
-
-    low: a rate that is sustained, tried first; below it the search goes down · high: where the search ends.
-    """
-    while not is_sustained(run(load, low, folder, cores).summary):
-        low, high = low / 2, low
-    while high / low > RATE_STEP:
-        middle = (low * high) ** 0.5
-        if is_sustained(run(load, middle, folder, cores).summary):
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-def clear(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+def records(path: Path, *names: str) -> list[dict[str, Any]]:
+    """One row per rank and epoch of a run directory, with its rank, role and these fields of EpochRecord."""
+    columns = ["rank", "role", *names]
+    files = sorted((path / "metrics").glob("rank-*.parquet"))
+    return [row for file in files for row in pq.read_table(file, columns=columns).to_pylist()]

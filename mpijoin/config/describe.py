@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
+from typing import Iterator
+
+from mpijoin.config.job import MAX, NO_POLICY, FileSource, Job, StreamJob, SyntheticSource
 from mpijoin.config.units import format_duration
 from mpijoin.data.files import count_rows, expand_files, file_format
 from mpijoin.data.results import result_columns
@@ -16,11 +18,38 @@ def describe(job: Job, schema: JoinSchema) -> str:
         *(_stream_line(stream) for stream in job.streams),
         f"key     {_columns(schema.left.keys)} = {_columns(schema.right.keys)}",
         f"time    {_columns((schema.left.time,))} and {_columns((schema.right.time,))}, joined in {schema.unit}",
-        f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}",
+        f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}{_declustering(job)}",
+        *_pace(job),
+        *_injections(job),
         f"output  {job.output.results}{': ' if names else ''}{', '.join(names)}",
         "ok",
     ]
     return "\n".join(lines)
+
+
+def _declustering(job: Job) -> str:
+    least = job.cluster.slaves_min
+    return f", {least} slaves or more as the load asks for" if least is not None and job.balance.policy != NO_POLICY else ""
+
+
+def _pace(job: Job) -> Iterator[str]:
+    if job.run.speed == MAX:
+        return
+    epoch_ns = job.cluster.distribution_epoch_ns
+    share = f"as short as communication stays under {job.tuning.communication:.0%}"
+    epoch = share if epoch_ns is None else format_duration(epoch_ns)
+    yield f"pace    {job.run.speed:g} s of event time per second, distribution epochs {epoch}"
+
+
+def _injections(job: Job) -> Iterator[str]:
+    inject = job.inject
+    ranks = {name: sorted({one.rank for one in getattr(inject, name)}) for name in ("slow", "delay")}
+    ranks |= {name: sorted(getattr(inject, name)) for name in ("fail", "kill")}
+    faults = [f"{name} {', '.join(map(str, numbers))}" for name, numbers in ranks.items() if numbers]
+    if inject.hash_bits != 64:
+        faults.append(f"hash_bits {inject.hash_bits}")
+    if faults:
+        yield f"inject  on purpose: {'; '.join(faults)}"
 
 
 def _stream_line(stream: StreamJob) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpijoin.config.injections import DELAY, EPOCHS, SLOW
-from mpijoin.config.job import AUTO, OFF, Balance, Cluster, Inject, Output, Run, Tuning
+from mpijoin.config.job import AUTO, NO_POLICY, OFF, Balance, Cluster, Inject, Output, Run, Tuning
 from mpijoin.config.kinds import ALL_OR_NAMES, DURATION, INTEGER, KEY, NUMBER, SIZE, SPEED, TEXT, Kind, or_word
 from mpijoin.config.units import INT64_MAX
 
@@ -22,7 +22,7 @@ class Field(NamedTuple):
 
 
 TIME_UNITS = ("s", "ms", "us", "ns")
-POLICIES = ("none", "threshold", "balance")
+POLICIES = (NO_POLICY, "threshold", "balance")
 
 STREAM_FIELDS = (
     Field("time", "time", TEXT),

@@ -12,6 +12,7 @@ from typing import Any, Mapping
 AUTO = "auto"
 OFF = "off"
 MAX = "max"
+NO_POLICY = "none"
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Tuning:
 class Balance:
     """Policy and its parameters, named as in WSJ, sections IV-C and V-A (table 2)."""
 
-    policy: str = "none"  # "threshold" (WSJ's), "balance"
+    policy: str = NO_POLICY  # "threshold" (WSJ's), "balance"
     supplier_threshold: float = 0.5  # Th_sup
     consumer_threshold: float = 0.01  # Th_con
     growth: float = 0.5  # beta: one slave more when suppliers > beta * consumers

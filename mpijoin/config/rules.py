@@ -7,7 +7,7 @@ from math import inf
 from typing import Any, Iterator, NamedTuple
 
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
-from mpijoin.config.job import MAX, Delay, FileSource, Job, Slowdown, StreamJob, SyntheticSource
+from mpijoin.config.job import MAX, NO_POLICY, Delay, FileSource, Job, Slowdown, StreamJob, SyntheticSource
 from mpijoin.config.units import format_duration, is_integer, show
 
 # What a synthetic stream calls its columns.
@@ -142,7 +142,7 @@ def _balance_faults(job: Job) -> Iterator[Fault]:
 
 def _epoch_faults(job: Job) -> Iterator[Fault]:
     epoch_ns, reorganization_ns = job.cluster.distribution_epoch_ns, job.cluster.reorganization_epoch_ns
-    if job.balance.policy != "none" and epoch_ns is not None and reorganization_ns < epoch_ns:
+    if job.balance.policy != NO_POLICY and epoch_ns is not None and reorganization_ns < epoch_ns:
         got = f"got {show(format_duration(epoch_ns))} and {show(format_duration(reorganization_ns))}"
         wanted = f"the second at least as long as the first for policy {show(job.balance.policy)}"
         fields = ("cluster.distribution_epoch", "cluster.reorganization_epoch", "balance.policy")

@@ -1,6 +1,7 @@
 """A group leaves one window join and enters another: its blocks as frames of bounded size, then what still changes.
 
     get      sealed blocks, about 1 MiB a frame ... | tail: unsealed blocks, directory, order of all blocks, watermarks
+             (`octets_max` leaves out the newer ones, and then the tail)
     install  the frames of any number of `get`s from one holder, in their order; the last one's tail is what counts
 
 A block that is full is *sealed*: nobody writes to it again, so it is shipped once. It is full some time after it was begun,
@@ -20,7 +21,7 @@ import numpy as np
 
 from mpijoin.data.codec import decode, encode
 from mpijoin.errors import MemoryBudgetError, ProtocolError
-from mpijoin.join.shipment import BLOCKS_KIND, CARRIED, Blocks, Shipment, TAIL_KIND, checked, expect, meta_of
+from mpijoin.join.shipment import BLOCKS_KIND, CARRIED, Blocks, Shipment, TAIL_KIND, checked, meta_of
 from mpijoin.join.state import (
     BLOCKS,
     BUCKETS,
@@ -54,9 +55,12 @@ from mpijoin.join.transfer_kernels import (
 FRAME_BYTES = 1 << 20  # frames of blocks are cut where they have grown to this, so that they fit a slot
 
 
-def get(s: JoinState, group: int, since: int, checksum: bool = False) -> list[np.ndarray]:
+def get(
+    s: JoinState, group: int, since: int, octets_max: int | None = None, checksum: bool = False
+) -> list[np.ndarray]:
     """The state of a started group as frames: sealed blocks with an id above `since` (0: all), then the tail.
 
+    octets_max: about as many bytes of sealed blocks, the oldest first, at least one; the tail only if none is left out.
     ProtocolError while the group holds fresh tuples.
     """
     refuse_fresh(s, group)
@@ -65,11 +69,15 @@ def get(s: JoinState, group: int, since: int, checksum: bool = False) -> list[np
     listed = np.empty((s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
     listed = listed[: list_blocks(s, group, shapes, ends, listed)]
     sealed = listed[:, TUPLES] == s.layout[listed[:, STREAM], SLOTS]
-    frames = []
+    wanted = listed[sealed & (listed[:, ID] > since)]
+    taken = wanted if octets_max is None else _oldest(s, wanted, octets_max)
+    frames, newest_id = [], int(taken[:, ID].max(initial=since))
     for stream in range(2):
-        for part in _cut(s, listed[sealed & (listed[:, ID] > since) & (listed[:, STREAM] == stream)]):
-            meta = {"group": int(group), "stream": stream}
+        for part in _cut(s, taken[taken[:, STREAM] == stream]):
+            meta = {"group": int(group), "stream": stream, "newest": newest_id}
             frames.append(encode(BLOCKS_KIND, meta, _copied(s, stream, part), checksum))
+    if len(taken) < len(wanted):
+        return frames
     unsealed = [_copied(s, stream, listed[~sealed & (listed[:, STREAM] == stream)]) for stream in range(2)]
     meta = {"group": int(group), "depth": int(s.groups[group, DEPTH]), "newest": int(s.counters[NEXT_BLOCK_ID]) - 1}
     buffers = [shapes, ends, listed[:, ID], s.groups[group, CARRIED], *unsealed[0], *unsealed[1]]
@@ -78,7 +86,12 @@ def get(s: JoinState, group: int, since: int, checksum: bool = False) -> list[np
 
 def newest(frame: np.ndarray) -> int:
     """The `since` with which the next `get` goes on after the one whose last frame this is."""
-    return meta_of(expect(decode(frame), TAIL_KIND), "newest")
+    return meta_of(decode(frame), "newest")
+
+
+def is_tail(frame: np.ndarray) -> bool:
+    """Whether this last frame of a `get` leaves nothing out."""
+    return decode(frame).kind == TAIL_KIND
 
 
 def refuse_fresh(s: JoinState, group: int) -> None:
@@ -108,10 +121,22 @@ def install(s: JoinState, parts: Sequence[np.ndarray], started: np.ndarray) -> i
     return group
 
 
+def _oldest(s: JoinState, listed: np.ndarray, octets_max: int) -> np.ndarray:
+    """Those of the listed blocks that were sealed first and have so many bytes together, at least one."""
+    oldest = np.argsort(listed[:, ID])
+    within = np.cumsum(_octets_of(s, listed[oldest])) <= octets_max
+    within[:1] = True
+    return listed[np.sort(oldest[within])]
+
+
+def _octets_of(s: JoinState, listed: np.ndarray) -> np.ndarray:
+    return listed[:, TUPLES] * 8 * s.layout[listed[:, STREAM], TUPLE_WORDS] + listed[:, OCTETS]
+
+
 def _cut(s: JoinState, listed: np.ndarray) -> Iterator[np.ndarray]:
     """The listed blocks of one stream in parts of about FRAME_BYTES."""
     if len(listed):
-        octets = np.cumsum(listed[:, TUPLES] * 8 * s.layout[listed[0, STREAM], TUPLE_WORDS] + listed[:, OCTETS])
+        octets = np.cumsum(_octets_of(s, listed))
         yield from np.split(listed, np.flatnonzero(np.diff(octets // FRAME_BYTES)) + 1)
 
 

@@ -12,7 +12,7 @@ from mpijoin.errors import MemoryBudgetError
 from mpijoin.join import transfer
 from mpijoin.join.directory import start_group
 from mpijoin.join.expire import expire_groups
-from mpijoin.join.gather import keep_equal_keys
+from mpijoin.join.gather import certify, gather_words, keep_equal_keys
 from mpijoin.join.insert import Fresh, Scratch, insert_groups
 from mpijoin.join.pool import new_state, reserve_words
 from mpijoin.join.probe import CURSOR_WORDS, probe_groups, start_probe
@@ -36,6 +36,7 @@ from mpijoin.join.state import (
     PAGE_WORDS,
     RESULTS,
     SPLITS,
+    TIME,
     WATERMARK,
 )
 from mpijoin.join.transfer_kernels import drop_group
@@ -98,9 +99,12 @@ class WindowJoin:
         expire_groups(self.state, groups, np.asarray(watermarks, np.int64))
         return Progress.DONE
 
-    def get(self, group: int, since: int) -> list[np.ndarray]:
+    def get(self, group: int, since: int, octets_max: int | None = None) -> list[np.ndarray]:
         self._start(np.array([group]))
-        return transfer.get(self.state, group, since)
+        return transfer.get(self.state, group, since, octets_max)
+
+    def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
+        return transfer.newest(frames[-1]), transfer.is_tail(frames[-1])
 
     def install(self, parts: Sequence[np.ndarray]) -> int:
         group = transfer.install(self.state, parts, self._started)
@@ -115,6 +119,19 @@ class WindowJoin:
         self.moved_out += self.state.groups[group, GROUP_TUPLES : GROUP_TUPLES + 2]
         drop_group(self.state, group)
         self._started[group] = False
+
+    @property
+    def found(self) -> int:
+        return int(self.state.counters[OUT_COUNT])
+
+    def certify(self, results: Results) -> int:
+        return int(certify(self.state.words, *results))
+
+    def later_times(self) -> tuple[np.ndarray, np.ndarray]:
+        left, right = (np.empty((self.found, 1), np.int64) for _ in range(2))
+        for slots, times in zip(self.results(), (left, right)):
+            gather_words(self.state.words, slots, TIME, times)
+        return np.maximum(left, right)[:, 0], np.ones(self.found, np.int64)
 
     def info(self, groups: np.ndarray) -> GroupInfo:
         rows = self.state.groups[groups]
@@ -144,12 +161,20 @@ class WindowJoin:
             "expired_right": int(counters[EXPIRED + 1]),
             "held_left": int(tuples[0]),
             "held_right": int(tuples[1]),
+            "moved_in_left": int(self.moved_in[0]),
+            "moved_in_right": int(self.moved_in[1]),
+            "moved_out_left": int(self.moved_out[0]),
+            "moved_out_right": int(self.moved_out[1]),
         }
 
     @property
     def held_bytes(self) -> int:
         """The memory account: bytes of the pages in use."""
         return int(self.state.counters[PAGES_HELD]) * self.page_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        return int(self.state.counters[PAGES]) * self.page_bytes - self.held_bytes
 
     def out_of_memory(self) -> MemoryBudgetError:
         """What to raise when `insert` stopped short: names the budget, what is held, and the largest groups."""

@@ -38,6 +38,10 @@ class Backlog:
         behind_s = max(self.lag_s, *self.behind_s.values())
         return behind_s if behind_s > EPOCHS_BEHIND * epoch_ns / 1e9 else 0.0
 
+    def is_overloaded(self, epoch_ns: int) -> bool:
+        """Whether some slave, or the master, ever was."""
+        return max(self.lag_s_max, *self.behind_s_max.values()) > EPOCHS_BEHIND * epoch_ns / 1e9
+
     def start_over(self) -> None:
         """Forgets the maxima: the warm-up has ended."""
         self.behind_s_max = dict.fromkeys(self.behind_s_max, 0.0)

@@ -70,15 +70,13 @@ class SlaveState:
 
 @dataclass
 class Move:
-    """A move under way. frozen: its group has been held back."""
+    """A move under way."""
 
     group: int
     supplier: int
     consumer: int
     gain: float
     state: str = handover.SHIPPING
-    frozen: bool = False
-    cancelled: bool = False
 
 
 class MasterCore:
@@ -123,6 +121,7 @@ class MasterCore:
         self._ending: Watermarks | None = None  # the source has ended, with these
         self._closed = False  # ... and the slaves' queues have their end
         self._moves: dict[int, Move] = {}
+        self._cancelled: dict[int, Move] = {}  # whose consumer may have refused and not been heard
         self._moves_begun = 0
         self._unfinished = {*slaves, *finishing}
 
@@ -221,8 +220,8 @@ class MasterCore:
         if self.ended:
             raise ProtocolError("master got the end of the source twice")
         self._ending = event.watermarks
-        shipping = [number for number, move in self._moves.items() if move.state == handover.SHIPPING]
-        return [action for number in shipping for action in self._advance(number, handover.CANCEL)] + self._close_input()
+        shipping = [(number, move) for number, move in self._moves.items() if move.state == handover.SHIPPING]
+        return [action for one in shipping for action in self._advance(*one, handover.CANCEL)] + self._close_input()
 
     def _close_input(self) -> list[Action]:
         """The end goes out once no group is on its way."""
@@ -272,38 +271,40 @@ class MasterCore:
         return Command(number, handover.SHIP, wanted.supplier, wanted.group, wanted.consumer)
 
     def _stepped(self, event: Stepped) -> list[Action]:
-        move = self._moves.get(event.move)
+        move = self._moves.get(event.move) or self._cancelled.get(event.move)
         if move is None:
             raise ProtocolError(f"slave {event.slave} says {event.step!r} of move {event.move}, which is not under way")
-        by = move.consumer if event.step in handover.BY_CONSUMER else move.supplier
-        if event.slave != by:
-            raise ProtocolError(f"slave {event.slave} says {event.step!r} of move {event.move}, wanted that of slave {by}")
-        return self._advance(event.move, event.step)
+        by = {**dict.fromkeys(handover.BY_SUPPLIER, move.supplier), **dict.fromkeys(handover.BY_CONSUMER, move.consumer)}
+        if event.slave != by.get(event.step):
+            wanted = f"that of slave {by[event.step]}" if event.step in by else f"one of {', '.join(by)}"
+            raise ProtocolError(f"slave {event.slave} says {event.step!r} of move {event.move}, wanted {wanted}")
+        return self._advance(event.move, move, event.step)
 
-    def _advance(self, number: int, event: str) -> list[Action]:
-        move = self._moves[number]
-        transition = handover.advance(number, move.state, event)
-        move.state = transition.state
-        move.cancelled |= event == handover.CANCEL
-        actions = [action for act in transition.acts for action in self._act(number, move, act)]
-        if move.state not in handover.CLOSED:
-            return actions
-        del self._moves[number]
-        self.reorganization.closed(move.group)
-        outcome = "moved" if move.state == handover.MOVED else "cancelled" if move.cancelled else "refused"
-        closed = Moved(number, move.group, move.supplier, move.consumer, outcome, move.gain)
-        return [*actions, closed, *self._close_input()]
+    def _advance(self, number: int, move: Move, event: str) -> list[Action]:
+        move.state, acts = handover.advance(number, move.state, event)
+        return [action for act in acts for action in self._act(number, move, act)]
 
     def _act(self, number: int, move: Move, act: str) -> list[Action]:
-        if act == handover.HOLD:
-            move.frozen = True
-            self.table.route(move.group, None)
-            self._held[move.group] = 0
-            return [Hold(number, move.group, move.supplier)]
-        if act == handover.DELIVER:
-            owner = move.consumer if move.state == handover.DROPPING else move.supplier
-            return self._deliver(number, move.group, owner) if move.frozen else []
-        return [Command(number, act, move.supplier, move.group, move.consumer)]
+        match act:
+            case handover.HOLD:
+                self.table.route(move.group, None)
+                self._held[move.group] = 0
+                return [Hold(number, move.group, move.supplier)]
+            case handover.TO_CONSUMER:
+                return self._deliver(number, move.group, move.consumer)
+            case handover.TO_SUPPLIER:
+                return self._deliver(number, move.group, move.supplier)
+            case handover.CLOSE:
+                return self._close(number, move)
+            case _:
+                return [Command(number, act, move.supplier, move.group, move.consumer)]
+
+    def _close(self, number: int, move: Move) -> list[Action]:
+        del self._moves[number]
+        if move.state == handover.CANCELLED:
+            self._cancelled[number] = move
+        self.reorganization.closed(move.group)
+        return [Moved(number, move.group, move.supplier, move.consumer, move.state, move.gain), *self._close_input()]
 
     def _note_held(self, event: Held) -> list[Action]:
         frozen = [move for move in self._moves.values() if move.group == event.group and move.state == handover.FROZEN]

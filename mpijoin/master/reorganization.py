@@ -135,8 +135,8 @@ class Reorganization:
         answer = self._answers.get(slave)
         if answer is None:
             return SlaveView(slave, False, 0.0, 0.0, 0.0, ())
-        own = set(table.groups_of(slave).tolist())
-        groups = tuple(group for group in answer.groups if group.group in own)
+        own, known = table.groups_of(slave).tolist(), {group.group: group for group in answer.groups}
+        groups = tuple(known.get(group) or GroupView(group, 0.0, 0) for group in own)
         traffic = self._traffic
         waiting_bytes = answer.backlog_bytes + traffic.overdue.get(slave, 0) / max(1, traffic.slots)
         occupancy = waiting_bytes / buffer_bytes if paced else answer.busy

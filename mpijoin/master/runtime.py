@@ -23,7 +23,7 @@ from mpijoin.metrics.write import MetricsFile
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import Scattered
 from mpijoin.partitioning.table import PartitionTable
-from mpijoin.policy import make_policy
+from mpijoin.policy import first_active, make_policy
 from mpijoin.policy.view import GroupView
 from mpijoin.progress import Progress, ProgressView, SlaveView
 from mpijoin.rank import MASTER, WAIT_S, Rank
@@ -338,17 +338,14 @@ class Declustering:
 
 def new_core(job: Job, slaves: tuple[int, ...], finishing: tuple[int, ...], pacing: Pacing) -> core.MasterCore:
     """The decisions of this job's master."""
-    cluster, policy = job.cluster, make_policy(job.balance)
-    slaves_min = cluster.slaves_min or len(slaves)
-    active = slaves[:slaves_min] if policy else slaves
-    reorganization = None
+    cluster, policy, reorganization = job.cluster, make_policy(job.balance), None
     if policy:
-        load_buffer_bytes = job.balance.load_buffer_bytes
+        slaves_min, load_buffer_bytes = cluster.slaves_min or len(slaves), job.balance.load_buffer_bytes
         reorganization = Reorganization(
             policy, pacing.slots, slaves_min, job.run.seed, load_buffer_bytes, cluster.memory_bytes
         )
     return core.MasterCore(
-        PartitionTable.even(cluster.partitions, active),
+        PartitionTable.even(cluster.partitions, first_active(job.balance, cluster.slaves_min, slaves)),
         slaves,
         cluster.subgroups,
         cluster.buffer_bytes,
@@ -360,10 +357,10 @@ def new_core(job: Job, slaves: tuple[int, ...], finishing: tuple[int, ...], paci
 
 
 def loaded(loads: Loads) -> core.Loaded:
-    """What a slave answered, as the core takes it: a group's load is its part of the slave's comparisons."""
-    total = max(1, int(loads.comparisons.sum()))
+    """What a slave answered, as the core takes it: a group's load is its part of the slave's work."""
+    total = max(1, int(loads.work.sum()))
     groups = tuple(
-        GroupView(group, loads.busy * compared / total, state_bytes, float(compared))
-        for group, compared, state_bytes in zip(loads.groups.tolist(), loads.comparisons.tolist(), loads.live_bytes.tolist())
+        GroupView(group, loads.busy * work / total, state_bytes, float(work))
+        for group, work, state_bytes in zip(loads.groups.tolist(), loads.work.tolist(), loads.live_bytes.tolist())
     )
     return core.Loaded(loads.rank, loads.period, loads.backlog_bytes, loads.busy, loads.communication, groups)

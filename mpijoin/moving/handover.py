@@ -3,9 +3,12 @@
     SHIPPING   the supplier joins the group and ships what no longer changes; the consumer stages it
     FROZEN     neither joins it; its input is held back; the consumer gets the rest and installs
     DROPPING   the consumer joins it; the supplier still has its copy
-    RESTORING  the supplier shall take it back: the consumer had no room, or the move was cancelled
+    RESTORING  the consumer refused what was frozen: the supplier shall take it back
+    REFUSING   the consumer refused before: the supplier shall stop shipping
+    CANCELLING the source has ended, and nothing was frozen yet: likewise
 
-Exactly one side joins the group at any time (DESIGN, section 4; WSJ, section IV-C).
+Exactly one side joins the group at any time (DESIGN, section 4; WSJ, section IV-C). Slaves are heard in any order: what one said
+may cross an order, or arrive after what another said later. It is taken where that can be, and refused by name elsewhere.
 """
 
 from __future__ import annotations
@@ -14,16 +17,17 @@ from typing import NamedTuple
 
 from mpijoin.errors import ProtocolError
 
-SHIPPING, FROZEN, DROPPING, RESTORING, MOVED, RETURNED = "shipping", "frozen", "dropping", "restoring", "moved", "returned"
-CLOSED = (MOVED, RETURNED)
+SHIPPING, FROZEN, DROPPING = "shipping", "frozen", "dropping"
+RESTORING, REFUSING, CANCELLING = "restoring", "refusing", "cancelling"
+MOVED, REFUSED, CANCELLED = CLOSED = ("moved", "refused", "cancelled")
 
-# What the slaves report, and by whom; "cancel" is the master's own.
-SHIPPED, INSTALLED, REFUSED, DROPPED, RESTORED, CANCEL = "shipped", "installed", "refused", "dropped", "restored", "cancel"
-BY_CONSUMER = (INSTALLED, REFUSED)
+# What the slaves report, and by whom; "cancel" is the master's own. "refused" is a report and then the state of the move.
+SHIPPED, INSTALLED, DROPPED, RESTORED, CANCEL = "shipped", "installed", "dropped", "restored", "cancel"
+BY_SUPPLIER, BY_CONSUMER = (SHIPPED, DROPPED, RESTORED), (INSTALLED, REFUSED)
 
 # What the master orders the supplier to do, and what it does itself.
 SHIP, FREEZE, DROP, RESTORE = "ship", "freeze", "drop", "restore"
-HOLD, DELIVER = "hold", "deliver"
+HOLD, TO_CONSUMER, TO_SUPPLIER, CLOSE = "hold", "deliver to consumer", "deliver to supplier", "close"
 
 
 class Transition(NamedTuple):
@@ -33,14 +37,18 @@ class Transition(NamedTuple):
 
 TRANSITIONS = {
     (SHIPPING, SHIPPED): Transition(FROZEN, (HOLD, FREEZE)),
-    (SHIPPING, REFUSED): Transition(RESTORING, (RESTORE,)),
-    (SHIPPING, CANCEL): Transition(RESTORING, (RESTORE,)),
-    (FROZEN, INSTALLED): Transition(DROPPING, (DELIVER, DROP)),
+    (SHIPPING, REFUSED): Transition(REFUSING, (RESTORE,)),
+    (SHIPPING, CANCEL): Transition(CANCELLING, (RESTORE,)),
+    (FROZEN, INSTALLED): Transition(DROPPING, (TO_CONSUMER, DROP)),
     (FROZEN, REFUSED): Transition(RESTORING, (RESTORE,)),
-    (DROPPING, DROPPED): Transition(MOVED),
-    (RESTORING, SHIPPED): Transition(RESTORING),  # was said before the order to restore arrived
-    (RESTORING, REFUSED): Transition(RESTORING),  # was said before a cancel was heard of
-    (RESTORING, RESTORED): Transition(RETURNED, (DELIVER,)),
+    (DROPPING, DROPPED): Transition(MOVED, (CLOSE,)),
+    (RESTORING, RESTORED): Transition(REFUSED, (TO_SUPPLIER, CLOSE)),
+    (REFUSING, SHIPPED): Transition(REFUSING),  # was said before the order to restore arrived
+    (REFUSING, RESTORED): Transition(REFUSED, (CLOSE,)),
+    (CANCELLING, SHIPPED): Transition(CANCELLING),  # likewise
+    (CANCELLING, REFUSED): Transition(CANCELLING),  # was said before the consumer heard that nothing more will come
+    (CANCELLING, RESTORED): Transition(CANCELLED, (CLOSE,)),
+    (CANCELLED, REFUSED): Transition(CANCELLED),  # ... and heard after what the supplier said
 }
 
 

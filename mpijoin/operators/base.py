@@ -62,16 +62,36 @@ class Operator(Protocol):
 
     def clear_results(self) -> None: ...
 
+    @property
+    def found(self) -> int:
+        """How many pairs `results` has."""
+
+    def certify(self, results: Results) -> int:
+        """Their part of the run's certificate (DESIGN, section 1)."""
+
+    def later_times(self) -> tuple[np.ndarray, np.ndarray]:
+        """The later times of the pairs found, in the join's unit, and how many pairs have each: int64[k] both."""
+
     def expire(self, groups: np.ndarray, watermarks: Sequence[int]) -> Progress:
         """Advances each group's watermark per stream and lets go of what no tuple to come can join."""
 
     def info(self, groups: np.ndarray) -> GroupInfo: ...
 
-    def get(self, group: int, since: int) -> list[np.ndarray]:
-        """The group's state as encoded frames: sealed blocks with an id above `since`, then what still changes."""
+    def get(self, group: int, since: int, octets_max: int | None = None) -> list[np.ndarray]:
+        """The group's state as encoded frames: sealed blocks with an id above `since`, then what still changes.
+
+        octets_max: of about so many bytes of sealed blocks, the oldest first; what still changes only if none is left out.
+        """
+
+    def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
+        """Of the frames of a `get`: the id with which the next one goes on, and whether nothing was left out."""
 
     def install(self, parts: Sequence[np.ndarray]) -> int:
         """Takes over a group from the frames of `get`, all in one; returns the group."""
+
+    @property
+    def free_bytes(self) -> int:
+        """What is left of the memory account."""
 
     def drop(self, group: int) -> None:
         """Forgets a group and returns its memory."""

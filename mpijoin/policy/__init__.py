@@ -15,3 +15,12 @@ def make_policy(settings: Balance) -> Policy | None:
     if settings.policy not in policies:
         raise JobError([f"[balance] policy: got {settings.policy!r}, wanted one of {', '.join(policies)}"])
     return policies[settings.policy]
+
+
+def first_active(settings: Balance, slaves_min: int | None, slaves: tuple[int, ...]) -> tuple[int, ...]:
+    """The slaves that have groups when a run begins: as few as there may be, where a policy can add to them.
+
+    >>> first_active(Balance("balance"), 2, (1, 2, 3)), first_active(Balance("none"), 2, (1, 2, 3))
+    ((1, 2), (1, 2, 3))
+    """
+    return slaves if settings.policy == "none" else slaves[: slaves_min or len(slaves)]

@@ -5,9 +5,9 @@ each slave is (work per busy second: a node that has other things to do is slow)
 took, times what came / what was joined where a slave is saturated); so it knows what a group will take of any slave, and
 evens out the predicted levels (`evening.py`).
 
-It does not oscillate: moves begin only at differences that noise of 5 % does not make (1.2 times the ideal level or 0.7
-of it), and then go on until levels are within a tenth; a group that moved, or was refused, stays for two periods; a slave
-gives or takes in one period, never both.
+It does not oscillate: moves begin only at differences that noise of 5 % does not make (a level that is off the ideal by
+more than 15 % and what noise may add to the extremes of so many slaves), and then go on until levels are within a tenth;
+a group that moved, or was refused, stays for two periods; a slave gives or takes in one period, never both.
 
 Degree of declustering, between slaves_min and all: one slave fewer if those who stay are predicted to stay below 0.7 and
 nobody falls behind, at the earliest three periods after the last change; as many more as it takes when even the best

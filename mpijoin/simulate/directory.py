@@ -54,7 +54,14 @@ class Directory:
     def tune(self, live_bytes: float, slack_bytes: float) -> Tuned:
         """Splits and merges until all is at rest. slack_bytes: what each bucket holds of tuples that no longer count."""
         before, moved = (self.splits, self.merges), 0.0
-        waiting = sorted(self.buckets, reverse=True)
+        while step := self._tune_once(live_bytes, slack_bytes):
+            moved += step
+        self._note(slack_bytes)
+        return Tuned(self.splits - before[0], self.merges - before[1], moved)
+
+    def _tune_once(self, live_bytes: float, slack_bytes: float) -> float:
+        """Looks at every bucket; returns the share of the tuples that changed theirs."""
+        moved, waiting = 0.0, sorted(self.buckets, reverse=True)
         while waiting:
             bucket = self.buckets.get(waiting.pop())
             if bucket is None:
@@ -65,8 +72,7 @@ class Directory:
                 waiting += self._split(bucket)
             elif octets < self._theta:
                 moved += self._merge_upward(bucket, live_bytes, slack_bytes)
-        self._note(slack_bytes)
-        return Tuned(self.splits - before[0], self.merges - before[1], moved)
+        return moved
 
     def copy(self) -> Directory:
         """With buckets of its own."""

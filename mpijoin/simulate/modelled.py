@@ -219,6 +219,10 @@ class ModelledJoin:
         slots, tuple_bytes = int(self._shape.slots.sum()), float(self._tuple_bytes.mean())
         return read_out(self._groups, group, since, octets_max, slots, tuple_bytes)
 
+    def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
+        newest, snapshot = frames[-1].content
+        return newest, snapshot is not None
+
     def install(self, parts: Sequence[np.ndarray]) -> int:
         snapshot: Snapshot = parts[-1].content[1]
         group, octets = snapshot.group, int(snapshot.kept.counts.sum(axis=1) @ self._tuple_bytes)
@@ -248,6 +252,10 @@ class ModelledJoin:
         return int(self._tuple_bytes @ self._groups.windows.live.sum(axis=1)) + blocks
 
     @property
+    def free_bytes(self) -> int:
+        return self._shape.memory_bytes - self.held_bytes
+
+    @property
     def totals(self) -> dict[str, int]:
         held = self._groups.windows.live.sum(axis=1)
         every = slice(None)
@@ -267,6 +275,10 @@ class ModelledJoin:
             "expired_right": int(self._expired[1]),
             "held_left": int(held[0]),
             "held_right": int(held[1]),
+            "moved_in_left": int(self.moved_in[0]),
+            "moved_in_right": int(self.moved_in[1]),
+            "moved_out_left": int(self.moved_out[0]),
+            "moved_out_right": int(self.moved_out[1]),
         }
 
     def out_of_memory(self) -> MemoryBudgetError:

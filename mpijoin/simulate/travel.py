@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from mpijoin.simulate.directory import Directory
 from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import Hollow, hollow_frame
@@ -53,11 +51,6 @@ def take_in(groups: Groups, snapshot: Snapshot) -> int:
     for name, value in zip(TRAVELS, snapshot.columns):
         getattr(groups, name)[..., row] = value
     return row
-
-
-def newest(frame: np.ndarray) -> int:
-    """The `since` with which the next `get` goes on after the one whose last frame this is."""
-    return frame.content[0]
 
 
 def _frames(octets: int, upto: int) -> list[Hollow]:

@@ -17,6 +17,9 @@ class Sink(Protocol):
     def end_epoch(self, epoch: int, last: bool) -> None:
         """All results up to this epoch have been consumed; `last`: there will be none after."""
 
+    def rest(self, epoch: int) -> None:
+        """The slave has nothing to join; there will be no results until it is given groups again."""
+
     def close(self) -> list[PartInfo]:
         """Ends the output; returns the part files it made. Raises OutputError."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Callable, Protocol
+from typing import Callable, Collection, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,9 @@ class SendSink:
     def end_epoch(self, epoch: int, last: bool) -> None:
         self._send(EpochEnd(self._rank, epoch, last).encode())
 
+    def rest(self, epoch: int) -> None:
+        self._send(EpochEnd(self._rank, epoch, idle=True).encode())
+
     def close(self) -> list[PartInfo]:
         return []
 
@@ -49,11 +52,20 @@ class Collector:
 
     The oldest open epoch is the first that some slave has not ended. Its rows are written as they come; later ones wait, up
     to `held_bytes_max`. Then `refuse` names the slaves that are ahead. One that is not is never refused, so the oldest epoch
-    always ends, and no slave waits for ever.
+    always ends, and no slave waits for ever. Slaves without groups are not waited for.
     """
 
-    def __init__(self, slaves: tuple[int, ...], schema: pa.Schema, writer: Writer, held_bytes_max: int = HELD_BYTES_MAX):
+    def __init__(
+        self,
+        slaves: tuple[int, ...],
+        schema: pa.Schema,
+        writer: Writer,
+        held_bytes_max: int = HELD_BYTES_MAX,
+        idle: Collection[int] = (),
+    ):
+        """idle: slaves that begin without groups."""
         self._ended = dict.fromkeys(slaves, -1)  # slave -> last epoch it has ended
+        self._idle = set(idle)
         self._unfinished = set(slaves)
         self._held: dict[int, deque[Rows]] = {slave: deque() for slave in slaves}
         self._held_bytes = 0
@@ -72,11 +84,14 @@ class Collector:
         if self._held_bytes <= self._held_bytes_max:
             return set()
         oldest = self._oldest_ended()
-        return {slave for slave in self._unfinished if self._ended[slave] > oldest}
+        return {slave for slave in self._unfinished - self._idle if self._ended[slave] > oldest}
 
     def take(self, message: Rows | EpochEnd) -> None:
         """Takes one message of a slave. Raises ProtocolError when it contradicts an earlier one, OutputError."""
         slave = message.slave
+        if slave in self._idle:
+            self._idle.discard(slave)
+            self._ended[slave] = max(self._ended[slave], message.epoch - 1)
         if slave not in self._unfinished or message.epoch < self._ended[slave]:
             raise ProtocolError(f"collector got {type(message).__name__} of epoch {message.epoch} from slave {slave} late")
         if isinstance(message, Rows):
@@ -86,10 +101,12 @@ class Collector:
             self._ended[slave] = message.epoch
             if message.last:
                 self._unfinished.discard(slave)
+            elif message.idle:
+                self._idle.add(slave)
         self._write_open()
 
     def _oldest_ended(self) -> int:
-        return min((self._ended[slave] for slave in self._unfinished), default=1 << 62)
+        return min((self._ended[slave] for slave in self._unfinished - self._idle), default=1 << 62)
 
     def _write_open(self) -> None:
         """Writes what belongs to the oldest open epoch or one before it."""

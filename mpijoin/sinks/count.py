@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from mpijoin.join.gather import certify
-from mpijoin.join.window_join import WindowJoin
-from mpijoin.operators.base import Results
+from mpijoin.operators.base import Operator, Results
 from mpijoin.sinks.parts import PartInfo
 
 MODULUS = 1 << 64
@@ -13,16 +11,19 @@ MODULUS = 1 << 64
 class CountSink:
     """`results` pairs so far, and their `certificate` modulo 2**64."""
 
-    def __init__(self, operator: WindowJoin):
+    def __init__(self, operator: Operator):
         self._operator = operator
         self.results = 0
         self.certificate = 0
 
     def consume(self, results: Results, epoch: int) -> None:
-        self.results += len(results.left)
-        self.certificate = (self.certificate + int(certify(self._operator.state.words, *results))) % MODULUS
+        self.results += self._operator.found
+        self.certificate = (self.certificate + self._operator.certify(results)) % MODULUS
 
     def end_epoch(self, epoch: int, last: bool) -> None:
+        pass
+
+    def rest(self, epoch: int) -> None:
         pass
 
     def close(self) -> list[PartInfo]:

@@ -22,6 +22,9 @@ class ParquetSink:
     def end_epoch(self, epoch: int, last: bool) -> None:
         pass
 
+    def rest(self, epoch: int) -> None:
+        pass
+
     def close(self) -> list[PartInfo]:
         return self._writer.close()
 

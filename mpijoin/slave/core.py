@@ -1,4 +1,4 @@
-"""What a slave decides: the order of its work, in pieces short enough to be interrupted, and when it reports.
+"""What a slave decides: the order of its work, in pieces short enough to be interrupted, and when groups come and go.
 
 `SlaveCore.step(event) -> actions` holds counts only. One work action is under way at a time; its outcome is the next event.
 """
@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,17 +16,23 @@ from mpijoin.operators.base import Progress
 
 # A slice of groups is inserted, probed and expired before the next: its state (a few MB) stays in the processor's cache.
 SLICE_ROWS = 1 << 15
+# In a paced run results leave slice by slice: a message is cut into about so many, but none is smaller than some rows.
+PACED_SLICES = 8
+PACED_SLICE_ROWS_MIN = 256
 # Comparisons between two looks at the network: 32 a nanosecond or two, so a few milliseconds (DESIGN: at most 10 ms).
 PROBE_BUDGET = 1 << 26
 
 
 class Arrived(NamedTuple):
-    """A slot's message. rows: int64[m] of both streams per group of the message."""
+    """A message with input. groups int64[m], rows int64[m]: of both streams per group · own: not the master's, who waits for
+    no report of it."""
 
     epoch: int
     octets: int
+    groups: np.ndarray
     rows: np.ndarray
     last: bool
+    own: bool = False
 
 
 class Inserted(NamedTuple):
@@ -40,7 +47,21 @@ class Expired(NamedTuple):
     pass
 
 
-Event = Arrived | Inserted | Probed | Expired
+class Ordered(NamedTuple):
+    """The next step of a hand-over that this slave supplies; "freeze" takes the group out of all that is not joined yet."""
+
+    move: int
+    step: str
+    group: int
+
+
+class Staged(NamedTuple):
+    """A group has come whole."""
+
+    move: int
+
+
+Event = Arrived | Inserted | Probed | Expired | Ordered | Staged
 
 
 class Insert(NamedTuple):
@@ -70,43 +91,94 @@ class Expire(NamedTuple):
 
 
 class EndMessage(NamedTuple):
-    """The oldest message is joined: forget it, tell the master (credit) and the collector."""
+    """The oldest message is joined: forget it, tell the master (credit) and the collector. own: the master knows nothing of it."""
 
     epoch: int
     octets: int
+    own: bool
+
+
+class Carry(NamedTuple):
+    """Carry out an order, now that no group holds fresh tuples. places: for each message whose rows of the group are not joined
+    yet (0: the oldest), where in its groups it is; from now on it is not one of them."""
+
+    move: int
+    step: str
+    group: int
+    places: tuple[tuple[int, int], ...]
+
+
+class Install(NamedTuple):
+    """Take over a group that has come whole."""
+
+    move: int
 
 
 class Finish(NamedTuple):
     """All input is joined: close the sinks and report."""
 
 
-Action = Insert | Probe | Consume | Expire | EndMessage | Finish
+Action = Insert | Probe | Consume | Expire | EndMessage | Carry | Install | Finish
+
+
+@dataclass
+class Message:
+    """One not yet joined. rows_joined of the `rows_all` that it came with."""
+
+    epoch: int
+    octets: int
+    groups: np.ndarray
+    rows: np.ndarray
+    own: bool
+    rows_all: int
+    rows_joined: int = 0
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Its part of the stream buffer: what is not joined yet."""
+        left = int(self.rows.sum()) - self.rows_joined
+        return self.octets * left // self.rows_all if self.rows_all else 0
 
 
 class SlaveCore:
-    """Joins messages in the order of arrival, slice by slice of their groups.
+    """Joins messages in the order of arrival, slice by slice of their groups. Groups come and go between slices.
 
     >>> core = SlaveCore()
-    >>> core.step(Arrived(epoch=0, octets=24, rows=np.array([1]), last=True))
+    >>> core.step(Arrived(epoch=0, octets=24, groups=np.array([5]), rows=np.array([1]), last=True))
     [Insert(low=0, high=1)]
     """
 
-    def __init__(self, slice_rows: int = SLICE_ROWS, budget: int = PROBE_BUDGET):
+    def __init__(self, slice_rows: int = SLICE_ROWS, budget: int = PROBE_BUDGET, paced: bool = False):
         self._slice_rows = slice_rows
         self._budget = budget
-        self._messages: deque[Arrived] = deque()
+        self._paced = paced
+        self._messages: deque[Message] = deque()
         self._slices: deque[tuple[int, int]] = deque()
+        self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
         self._awaits: type | None = None  # the event that the action under way will bring
         self._ended = False
-        self.backlog_bytes = 0  # of the stream buffer: messages not yet joined
+        self.newest_epoch = -1
 
     @property
     def busy(self) -> bool:
         return self._awaits is not None
 
+    @property
+    def between_slices(self) -> bool:
+        """Whether no group holds fresh tuples."""
+        return self._awaits in (None, Inserted)
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Of the stream buffer: what is not yet joined."""
+        return sum(message.backlog_bytes for message in self._messages)
+
     def step(self, event: Event) -> list[Action]:
         if isinstance(event, Arrived):
             return self._arrived(event)
+        if isinstance(event, (Ordered, Staged)):
+            self._changes.append(event)
+            return [] if self.busy else self._change()
         if self._awaits is not type(event):
             wanted = self._awaits.__name__ if self._awaits else "a message"
             raise ProtocolError(f"slave got {type(event).__name__} while it waits for {wanted}")
@@ -114,38 +186,74 @@ class SlaveCore:
             return [self._work(Probe(*self._slices[0], self._budget), Probed)]
         if isinstance(event, Probed):
             return self._probed(event)
-        self._slices.popleft()  # Expired
-        return self._next_slice()
+        low, high = self._slices.popleft()  # Expired
+        self._messages[0].rows_joined += int(self._messages[0].rows[low:high].sum())
+        return self._change() + self._next_slice()
 
     def _arrived(self, event: Arrived) -> list[Action]:
         if self._ended:
             raise ProtocolError("slave got a message after the last one")
         self._ended = event.last
-        self._messages.append(event)
-        self.backlog_bytes += event.octets
+        self.newest_epoch = max(self.newest_epoch, event.epoch)
+        rows_all = int(event.rows.sum())
+        self._messages.append(Message(event.epoch, event.octets, event.groups, event.rows, event.own, rows_all))
         return [] if self.busy else self._start_message()
 
     def _start_message(self) -> list[Action]:
-        self._slices = deque(cut_slices(self._messages[0].rows, self._slice_rows))
+        rows = self._messages[0].rows
+        self._slices = deque(cut_slices(rows, self._rows_of_slice(int(rows.sum()))))
         return self._next_slice()
+
+    def _rows_of_slice(self, rows: int) -> int:
+        if not self._paced:
+            return self._slice_rows
+        return min(self._slice_rows, max(PACED_SLICE_ROWS_MIN, rows // PACED_SLICES))
 
     def _next_slice(self) -> list[Action]:
         if self._slices:
             return [self._work(Insert(*self._slices[0]), Inserted)]
         message = self._messages.popleft()
-        self.backlog_bytes -= message.octets
         self._awaits = None
-        actions: list[Action] = [EndMessage(message.epoch, message.octets)]
+        actions: list[Action] = [EndMessage(message.epoch, message.octets, message.own)]
         if self._messages:
             return actions + self._start_message()
         return actions + [Finish()] if self._ended else actions
 
     def _probed(self, event: Probed) -> list[Action]:
-        if event.progress is Progress.BUDGET:
-            return [self._work(Probe(*self._slices[0], self._budget), Probed)]
-        if event.progress is Progress.OUT_FULL:
-            return [Consume(), self._work(Probe(*self._slices[0], self._budget), Probed)]
-        return [Consume(), self._work(Expire(*self._slices[0]), Expired)]
+        if event.progress is Progress.DONE:
+            return [Consume(), self._work(Expire(*self._slices[0]), Expired)]
+        again = self._work(Probe(*self._slices[0], self._budget), Probed)
+        results_wait = event.progress is Progress.BUDGET and not self._paced
+        return [again] if results_wait else [Consume(), again]
+
+    def _change(self) -> list[Action]:
+        """What was to be carried out between two slices."""
+        actions = []
+        while self._changes:
+            change = self._changes.popleft()
+            if isinstance(change, Staged):
+                actions.append(Install(change.move))
+            else:
+                places = self._take_out(change.group) if change.step == "freeze" else ()
+                actions.append(Carry(change.move, change.step, change.group, places))
+        return actions
+
+    def _take_out(self, group: int) -> tuple[tuple[int, int], ...]:
+        """Forgets the group in all that is not joined yet; where it was."""
+        places = []
+        for index, message in enumerate(self._messages):
+            at = np.flatnonzero(message.groups == group)
+            if len(at) == 0 or (index == 0 and not self._is_to_come(int(at[0]))):
+                continue
+            places.append((index, int(at[0])))
+            message.groups, message.rows = np.delete(message.groups, at), np.delete(message.rows, at)
+        if places and places[0][0] == 0:
+            self._slices = deque(without(self._slices, places[0][1]))
+        return tuple(places)
+
+    def _is_to_come(self, at: int) -> bool:
+        """Whether a group of the oldest message is in a slice that is still to be joined."""
+        return bool(self._slices) and at >= self._slices[0][0]
 
     def _work(self, action: Action, outcome: type) -> Action:
         self._awaits = outcome
@@ -166,3 +274,13 @@ def cut_slices(rows: np.ndarray, slice_rows: int) -> list[tuple[int, int]]:
         total += count
     bounds = [0, *ends, len(rows)] if len(rows) else [0]
     return list(zip(bounds[:-1], bounds[1:]))
+
+
+def without(slices: deque[tuple[int, int]], at: int) -> list[tuple[int, int]]:
+    """The slices when the group at `at` is one of them no more.
+
+    >>> without(deque([(0, 2), (2, 3), (3, 5)]), 2)
+    [(0, 2), (2, 4)]
+    """
+    moved = [(low - (low > at), high - (high > at)) for low, high in slices]
+    return [(low, high) for low, high in moved if low < high]

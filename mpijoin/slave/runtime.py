@@ -1,26 +1,24 @@
-"""A slave's loop: receives slots, carries out what SlaveCore decides, sends results and reports."""
+"""A slave's loop: receives slots, carries out what SlaveCore decides, sends results, reports and groups."""
 
 from __future__ import annotations
 
-import time
 from collections import deque
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from mpijoin.config.job import AUTO, OFF, Job
+from mpijoin.config.job import AUTO, MAX, OFF, Job
 from mpijoin.data.record import RecordLayout
-from mpijoin.data.schema import JoinSchema
+from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.errors import ProtocolError
-from mpijoin.join.insert import Fresh
 from mpijoin.join.pool import tuple_words
 from mpijoin.join.state import THETA_OFF
 from mpijoin.join.tuning import auto_theta
 from mpijoin.join.window_join import WindowJoin
-from mpijoin.messages import Finished, Report, Slot
-from mpijoin.metrics.write import MetricsFile
-from mpijoin.operators.base import Progress
-from mpijoin.rank import MASTER, Rank
+from mpijoin.messages import Ask, Finished, Order, Report, Slot, State
+from mpijoin.operators.base import Operator
+from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.base import Sink
 from mpijoin.sinks.collector import SendSink
@@ -29,6 +27,9 @@ from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sinks.parts import PartInfo
 from mpijoin.sinks.table import TableBuilder
 from mpijoin.slave import core
+from mpijoin.slave.message import Message
+from mpijoin.slave.moving import Mover
+from mpijoin.slave.report import EpochMeter, LoadMeter
 from mpijoin.transport.base import Channel
 
 UNSENT_BYTES_MAX = 16 << 20  # results on their way to the collector; with more, joining waits
@@ -48,42 +49,37 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int) -> WindowJoin:
     return WindowJoin(job.cluster.partitions, memory_bytes, block, theta, streams, job.tuning.result_buffer)
 
 
-class Message:
-    """A slot's message on its way through the join: its mini-buffers as kernels take them."""
-
-    def __init__(self, slot: Slot):
-        self.slot = slot
-        self.parts: list[tuple[int, Fresh, np.ndarray]] = []  # stream, rows, bounds int64[m, 2]
-        for piece in slot.pieces:
-            for stream, columns in enumerate(piece.columns):
-                ends = np.cumsum(piece.counts[stream])
-                self.parts.append((stream, Fresh(*columns), np.stack([ends - piece.counts[stream], ends], axis=1)))
-
-    def rows(self, stream: int) -> int:
-        return sum(len(fresh.tuples) for own, fresh, _ in self.parts if own == stream)
-
-
 class Slave:
     def __init__(
-        self, job: Job, schema: JoinSchema, rank: Rank, directory: RunDirectory | None, memory_bytes: int, collector: int | None
+        self,
+        job: Job,
+        schema: JoinSchema,
+        rank: Rank,
+        directory: RunDirectory | None,
+        memory_bytes: int,
+        collector: int | None,
+        operator: Operator | None = None,
     ):
-        """collector: the rank to which results go, None where the slave keeps them."""
+        """collector: the rank to which results go, None where the slave keeps them · operator: instead of the job's join."""
         self._rank = rank
         self._collector = collector
-        self._core = core.SlaveCore()
-        self._operator = new_operator(job, schema, memory_bytes)
+        paced = job.run.speed != MAX
+        self._core = core.SlaveCore(paced=paced)
+        self._operator = operator or new_operator(job, schema, memory_bytes)
         self._hashed = RecordLayout(schema.left) if schema.left.hashed else None
-        self._slow = job.inject.slow.get(rank.number, 1.0)
+        self._slow = [one for one in job.inject.slow if one.rank == rank.number]
+        self._unit_s = UNIT_NS[schema.unit] / 1e9 / job.run.speed if paced else None  # wall seconds of one unit of event time
         self._count = CountSink(self._operator)
         self._sinks: list[Sink] = [self._count, *self._output(job, schema, directory)]
-        self._metrics = MetricsFile(directory.metrics, rank.number) if directory else None
+        self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
+        self._epochs = EpochMeter(rank, self._operator, directory, job.run.warmup_ns / 1e9, paced)
+        self._mover = Mover(rank, self._operator)
+        self._groups: set[int] = set()  # those it joins
         self._messages: deque[Message] = deque()
         self._actions: deque[core.Action] = deque()
         self._received = [0, 0]
         self._debt_s = 0.0  # what a slave made slow on purpose has still to sleep
         self._busy_s = 0.0
-        self._window_bytes_max = 0
-        self._last = self._snapshot(self._operator.totals)
 
     def _output(self, job: Job, schema: JoinSchema, directory: RunDirectory | None) -> list[Sink]:
         if job.output.results == "count":
@@ -96,16 +92,22 @@ class Slave:
     def run(self) -> None:
         """Until the master says stop (rank.Stopped). Raises whatever goes wrong."""
         while True:
-            received = 0
-            for _, message in self._rank.receive():
-                received += 1
-                self._take(message)
-            if self._debt_s > 0:
-                self._pay_debt()
-            elif self._actions and not self._blocked():
-                self._act(self._actions.popleft())
-            elif not received:
-                self._rank.wait()
+            self._rank.wait(self.turn())
+
+    def turn(self) -> float:
+        """Takes what has arrived and does one bounded piece of work; returns for how many seconds there is nothing to do."""
+        received = 0
+        for _, message in self._rank.receive():
+            received += 1
+            self._take(message)
+        if self._debt_s > 0:
+            self._pay_debt()
+            return 0.0
+        shipped = self._core.between_slices and self._mover.ship(nothing_to_join=not self._actions)
+        if self._actions and not self._blocked():
+            self._act(self._actions.popleft())
+            return 0.0
+        return 0.0 if received or shipped else WAIT_S
 
     def abandon(self) -> None:
         for sink in self._sinks:
@@ -115,49 +117,87 @@ class Slave:
         return self._collector is not None and self._rank.transport.unsent_bytes(self._collector) > UNSENT_BYTES_MAX
 
     def _take(self, message: Any) -> None:
-        if isinstance(message, Report):
-            return  # the master's heartbeat
-        if not isinstance(message, Slot):
-            raise ProtocolError(f"slave got {type(message).__name__}, wanted a Slot")
-        self._messages.append(Message(message))
-        for stream in range(2):
-            self._received[stream] += self._messages[-1].rows(stream)
-        self._do(core.Arrived(message.epoch, message.octets, message.rows, message.last))
+        match message:
+            case Slot():
+                self._load.epoch_ended(self._core.backlog_bytes)
+                self._mover.slot_came()
+                self._groups.update(message.groups.tolist())
+                self._arrived(message, own=False)
+                for stream in range(2):
+                    self._received[stream] += self._messages[-1].rows(stream)
+            case Ask(period):
+                self._answer(period)
+            case Order(move, step, group):
+                self._mover.expects(message)
+                self._do(core.Ordered(move, step, group))
+            case State():
+                if self._mover.take(message):
+                    self._do(core.Staged(message.move))
+            case Report():
+                pass  # the master's heartbeat
+            case _:
+                raise ProtocolError(f"slave got {type(message).__name__}, wanted a Slot, an Ask, an Order or a State")
+
+    def _arrived(self, slot: Slot, own: bool) -> None:
+        """Input from the master, or that of a group that came or came back: of no epoch before one that has come here."""
+        if own:
+            slot = replace(slot, epoch=max(slot.epoch, self._core.newest_epoch))
+        self._messages.append(Message(slot))
+        rows = slot.rows
+        self._load.arrived(slot.groups, rows)
+        self._do(core.Arrived(slot.epoch, slot.octets, slot.groups, rows, slot.last, own))
+
+    def _answer(self, period: int) -> None:
+        groups = np.array(sorted(self._groups), np.int64)
+        self._rank.send(MASTER, self._load.answer(period, groups, self._core.backlog_bytes, self._busy_s))
 
     def _do(self, event: core.Event) -> None:
         self._actions.extend(self._core.step(event))
 
     def _act(self, action: core.Action) -> None:
-        start = time.perf_counter()
+        start_s = self._rank.clock.wall_s
         match action:
             case core.Insert(low, high):
                 self._insert(low, high)
                 self._do(core.Inserted())
             case core.Probe(low, high, budget):
-                groups = self._messages[0].slot.groups[low:high]
+                groups = self._messages[0].groups[low:high]
                 self._do(core.Probed(self._operator.probe(groups, budget)))
             case core.Consume():
                 self._consume()
             case core.Expire(low, high):
-                slot = self._messages[0].slot
-                self._operator.expire(slot.groups[low:high], slot.watermarks)
+                message = self._messages[0]
+                self._operator.expire(message.groups[low:high], message.slot.watermarks)
                 self._do(core.Expired())
-            case core.EndMessage(epoch, octets):
-                self._end_message(epoch, octets)
+            case core.EndMessage(epoch, octets, own):
+                self._end_message(epoch, octets, own)
+            case core.Carry():
+                self._carry_out(action)
+            case core.Install(move):
+                self._install(move)
             case core.Finish():
                 self._finish()
-        spent = time.perf_counter() - start
-        self._busy_s += spent / self._slow
-        self._debt_s += spent * (1 / self._slow - 1)
+        spent_s = self._rank.clock.wall_s - start_s
+        share = self._share()
+        self._busy_s += spent_s / share
+        self._debt_s += spent_s * (1 / share - 1)
+
+    def _share(self) -> float:
+        """Of its speed that the job lets this slave have now."""
+        share, now_ns = 1.0, self._rank.clock.wall_s * 1e9
+        for one in self._slow:
+            if one.start_ns <= now_ns and (one.end_ns is None or now_ns < one.end_ns):
+                share *= one.share
+        return share
 
     def _pay_debt(self) -> None:
-        start = time.perf_counter()
-        time.sleep(min(self._debt_s, SLEEP_S))
-        self._debt_s -= time.perf_counter() - start
+        start_s = self._rank.clock.wall_s
+        self._rank.clock.sleep(min(self._debt_s, SLEEP_S))
+        self._debt_s -= self._rank.clock.wall_s - start_s
 
     def _insert(self, low: int, high: int) -> None:
         message = self._messages[0]
-        groups = message.slot.groups[low:high]
+        groups = message.groups[low:high]
         for stream, fresh, bounds in message.parts:
             if self._operator.insert(groups, stream, fresh, bounds[low:high]) < len(groups):
                 raise self._operator.out_of_memory()
@@ -166,65 +206,66 @@ class Slave:
         operator = self._operator
         if self._hashed:
             operator.keep_equal_keys(self._hashed)
-        results = operator.results()
-        if len(results.left):
-            for sink in self._sinks:
-                sink.consume(results, self._messages[0].slot.epoch)
-            operator.clear_results()
+        if not operator.found:
+            return
+        slot, results = self._messages[0].slot, operator.results()
+        for sink in self._sinks:
+            sink.consume(results, slot.epoch)
+        if self._unit_s is not None:
+            self._delayed(slot.origin)
+        operator.clear_results()
+
+    def _delayed(self, origin: tuple[int, float]) -> None:
+        """Production delay: from the moment at which the later tuple was due until now (WSJ, section VI-A)."""
+        times, counts = self._operator.later_times()
+        due_s = origin[1] + (times - origin[0]) * self._unit_s
+        delays_us = np.maximum(0, (self._rank.clock.wall_s - due_s) * 1e6).astype(np.int64)
+        self._epochs.delayed(delays_us, counts)
 
     def _send_results(self, data: np.ndarray) -> None:
         self._rank.transport.send(self._collector, Channel.RESULT, data)
 
-    def _end_message(self, epoch: int, octets: int) -> None:
+    def _end_message(self, epoch: int, octets: int, own: bool) -> None:
         slot = self._messages.popleft().slot
         for sink in self._sinks:
             sink.end_epoch(epoch, slot.last)
-        self._record(epoch)
-        held = self._operator.held_bytes
-        self._rank.send(MASTER, Report(self._rank.number, octets, epoch, self._count.results, self._busy_s, held))
-
-    def _snapshot(self, totals: dict[str, int]) -> dict[str, int]:
-        """Running totals of which the metrics give the differences per epoch."""
-        rank, stats = self._rank, self._rank.transport.stats
-        return {
-            "wall_us": int(rank.clock.wall_s * 1e6),
-            "cpu_us": int(rank.clock.cpu_s * 1e6),
-            "comm_us": int(rank.comm_s * 1e6),
-            "idle_us": int(rank.idle_s * 1e6),
-            "tuples_left": totals["joined_left"],
-            "tuples_right": totals["joined_right"],
-            "results": self._count.results,
-            "comparisons": totals["comparisons"],
-            "sent_bytes": stats.sent_bytes,
-            "received_bytes": stats.received_bytes,
-            "splits": totals["splits"],
-            "merges": totals["merges"],
-            "expired": totals["expired_left"] + totals["expired_right"],
-        }
-
-    def _record(self, epoch: int) -> None:
-        totals = self._operator.totals
-        self._window_bytes_max = max(self._window_bytes_max, totals["live_bytes"])
-        if self._metrics is None:
-            return
-        now = self._snapshot(totals)
-        change = {name: now[name] - self._last[name] for name in now}
-        self._last = now
-        self._metrics.add(
-            rank=self._rank.number,
-            role="slave",
-            epoch=epoch,
-            end_us=now["wall_us"],
-            window_bytes=totals["live_bytes"],
-            blocks=totals["blocks"],
-            buffer_bytes=self._core.backlog_bytes,
-            **change,
+        self._epochs.epoch_ended(
+            epoch, self._count.results, self._core.backlog_bytes, self._load.occupancy_bytes, self._busy_s
         )
+        if not own:
+            held, comm_s = self._operator.held_bytes, self._rank.comm_s
+            self._rank.send(MASTER, Report(self._rank.number, octets, epoch, self._count.results, self._busy_s, held, comm_s))
+        self._rest_without_groups(slot.last)
+
+    def _carry_out(self, action: core.Carry) -> None:
+        taken = [(self._messages[index], self._messages[index].take_out(at)) for index, at in action.places]
+        kept = self._mover.carry_out(action.move, action.step, action.group, taken)
+        if action.step == "freeze":
+            self._groups.discard(action.group)
+        if action.step == "drop":
+            self._rest_without_groups(False)
+        if kept is not None:
+            self._groups.add(action.group)
+            self._arrived(kept, own=True)
+
+    def _install(self, move: int) -> None:
+        given = self._mover.install(move)
+        if given is None:
+            return
+        group = int(given.groups[0])
+        self._groups.add(group)
+        self._load.installed(group)
+        self._arrived(given, own=True)
+
+    def _rest_without_groups(self, last: bool) -> None:
+        """Nobody should wait for a slave that has nothing to join."""
+        if not self._groups and not self._messages and not last:
+            for sink in self._sinks:
+                sink.rest(self._core.newest_epoch)
 
     def _finish(self) -> None:
         parts = [part for sink in self._sinks for part in sink.close()]
-        if self._metrics:
-            self._metrics.close()
+        self._epochs.close()
         self._rank.send(MASTER, Finished(self._rank.number, self._counts(parts), [part.name for part in parts]))
         self._rank.log.info("slave finished: %d results, %d part files", self._count.results, len(parts))
 
@@ -233,12 +274,10 @@ class Slave:
             "results": self._count.results,
             "written": sum(part.rows for part in parts),
             "certificate": f"{self._count.certificate:016x}",
-            "cpu_s": self._rank.clock.cpu_s,
-            "comm_s": self._rank.comm_s,
-            "idle_s": self._rank.idle_s,
-            "busy_s": self._busy_s,
-            "window_bytes_max": self._window_bytes_max,
+            **self._epochs.times_after_warmup(self._busy_s),
+            "window_bytes_max": self._epochs.window_bytes_max,
             "received_left": self._received[0],
             "received_right": self._received[1],
+            "delays": self._epochs.delays.compact(),
             **self._operator.totals,
         }

@@ -3,6 +3,7 @@
 When a core is changed on purpose, print the new story with `python tests/scenarios/test_scenarios.py FILE` and read it.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -11,19 +12,43 @@ import pytest
 
 from mpijoin.errors import ProtocolError
 from mpijoin.master import core as master
+from mpijoin.master.reorganization import Reorganization
 from mpijoin.operators.base import Progress
+from mpijoin.partitioning.table import PartitionTable
+from mpijoin.policy.plan import Move, Plan
 from mpijoin.slave import core as slave
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 
 
 class MasterStory:
-    """> master slaves=2 subgroups=1 buffer=100 master_buffer=1000 [collector=3]"""
+    """> master slaves=2 subgroups=1 buffer=100 master_buffer=1000 [collector=3] [active=1 groups=4 slots=2 paced=yes]
 
-    def __init__(self, slaves, subgroups, buffer, master_buffer, collector=None):
-        self.slaves = range(1, int(slaves) + 1)
+    Octets of a tick are those of the slaves that have groups, by rank, and then, as g7=octets, of groups that are held. slots:
+    of a reorganization epoch; `> plan 0:1>2 …` is what the policy will ask for next. What waits for a slave is spread evenly over
+    its groups, when one of them is held.
+    """
+
+    def __init__(
+        self, slaves, subgroups, buffer, master_buffer, collector=None, active=None, groups=8, slots=None, paced="no"
+    ):
+        slaves = tuple(range(1, int(slaves) + 1))
         finishing = (int(collector),) if collector else ()
-        self.core = master.MasterCore(tuple(self.slaves), int(subgroups), int(buffer), int(master_buffer), finishing)
+        self.wanted = Plan()
+        own = Reorganization(lambda view: self.wanted, int(slots), 1) if slots else None
+        table = PartitionTable.even(int(groups), slaves[: int(active)] if active else slaves)
+        sizes = int(subgroups), int(buffer), int(master_buffer)
+        self.core = master.MasterCore(table, slaves, *sizes, finishing, paced == "yes", own)
+
+    def do(self, event):
+        told = []
+        for action in self.core.step(event):
+            told.append(action)
+            if isinstance(action, master.Hold):
+                groups = len(self.core.table.groups_of(action.slave)) + 1
+                waiting = self.core.slaves[action.slave].waiting
+                told += self.do(master.Held(action.group, tuple(one.octets // groups for one in waiting)))
+        return told
 
     def tick(self, time, *octets):
         return self._ingest((int(time), int(time)), octets)
@@ -31,30 +56,74 @@ class MasterStory:
     def part(self, *octets):
         return self._ingest(None, octets)
 
-    def _ingest(self, watermarks, octets):
-        return self.core.step(master.Ingested(dict(zip(self.slaves, map(int, octets), strict=True)), watermarks))
+    def _ingest(self, watermarks, words):
+        held = [word[1:].split("=") for word in words if word.startswith("g")]
+        octets = [int(word) for word in words if not word.startswith("g")]
+        active = self.core.active
+        return self.do(
+            master.Ingested(
+                dict(zip(active, octets, strict=len(octets) <= len(active))),
+                {int(group): int(own) for group, own in held},
+                watermarks,
+            )
+        )
 
     def end(self):
-        return self.core.step(master.SourceEnded((99, 99)))
+        return self.do(master.SourceEnded((99, 99)))
 
     def consumed(self, rank, octets):
-        return self.core.step(master.Consumed(int(rank), int(octets)))
+        return self.do(master.Consumed(int(rank), int(octets)))
 
     def finished(self, rank):
-        return self.core.step(master.RankFinished(int(rank)))
+        return self.do(master.RankFinished(int(rank)))
+
+    def plan(self, *moves):
+        numbers = [re.fullmatch(r"(\d+):(\d+)>(\d+)", move).groups() for move in moves]
+        self.wanted = Plan(tuple(Move(*map(int, own)) for own in numbers))
+        return []
+
+    def loaded(self, rank, period, backlog, busy):
+        return self.do(master.Loaded(int(rank), int(period), float(backlog), float(busy), 0.0, ()))
+
+    def says(self, rank, step, move):
+        return self.do(master.Stepped(int(move), int(rank), step))
 
     def tell(self, action):
-        if isinstance(action, master.Complete):
-            return "complete"
-        known = "nothing" if action.watermarks == master.NEVER else f"all before {action.watermarks[0]}"
-        last = ", the last" if action.last else ""
-        return f"to {action.slave}: {action.pieces} pieces in epoch {action.epoch}, complete: {known}{last}"
+        match action:
+            case master.Serve():
+                known = "nothing" if action.watermarks == master.NEVER else f"all before {action.watermarks[0]}"
+                last = ", the last" if action.last else ""
+                return f"to {action.slave}: {action.items} pieces in epoch {action.epoch}, complete: {known}{last}"
+            case master.Ask(slave, period):
+                return f"ask {slave} about reorganization epoch {period}"
+            case master.Decided(view, _):
+                return "decide on f = " + " ".join(f"{one.slave}:{one.occupancy:.2f}" for one in view.active)
+            case master.Command(move, step, slave, group, peer):
+                return f"order {slave}: {step} group {group}, move {move} to {peer}"
+            case master.Hold(move, group, slave):
+                return f"hold group {group} of {slave}"
+            case master.Deliver(move, group, slave):
+                return f"deliver group {group} to {slave}"
+            case master.Moved():
+                return f"move {action.move} of group {action.group}, {action.supplier} to {action.consumer}: {action.outcome}"
+            case master.CloseInput():
+                return "close the input"
+            case master.Complete():
+                return "complete"
 
     def state(self):
         held = " ".join(f"{rank}:{sum(one.octets for one in view.waiting)}" for rank, view in self.core.slaves.items())
         paused = [f"{rank}" for rank, times in self.core.held_back_by.items() if times]
         by = f", has been held back by {' '.join(paused)}" if paused else ""
-        return f"[waiting {held}; source {'is read' if self.core.wants_input else 'rests'}{by}]"
+        return f"[waiting {held}; source {'is read' if self.core.wants_input else 'rests'}{by}{self._groups()}]"
+
+    def _groups(self):
+        if self.core.reorganization is None:
+            return ""
+        table = self.core.table
+        own = " ".join(f"{rank}:{','.join(map(str, table.groups_of(rank).tolist())) or '-'}" for rank in self.core.slaves)
+        held = " ".join(f"{group}:{octets}" for group, octets in self.core._held.items())
+        return f"; groups {own}" + (f"; held {held}" if held else "")
 
 
 class SlaveStory:

@@ -1,4 +1,4 @@
-"""Mini-buffers: first in, first out for each slave, every byte counted; and how much of the input they hold."""
+"""Mini-buffers: first in, first out for each slave, every byte counted; groups that are held; how much of the input they hold."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def test_each_slave_gets_its_rows_once_and_in_order():
         buffers.settle()
     rows = []
     for slave in (1, 2, 3):
-        pieces = buffers.take(slave, 1) + buffers.take(slave, 1)
+        pieces = [piece for _ in range(2) for piece in buffers.take(slave, 1)[1]]
         for piece, low in zip(pieces, (0, 50)):
             own = piece.columns[0].tuples[:, 2].tolist()
             assert all(low <= row < low + 50 for row in own)
@@ -45,8 +45,8 @@ def test_each_slave_gets_its_rows_once_and_in_order():
 def test_bytes_held_and_their_peak_are_those_of_tuples_and_blobs():
     table = PartitionTable.even(4, (1, 2))
     buffers = MiniBuffers(table, (1, 2))
-    octets = buffers.add((scattered(table, range(10), 0, [b"abc"] * 10), scattered(table, range(5))))
-    assert sum(octets.values()) == buffers.held_bytes == 10 * (5 * 8 + 3) + 5 * 3 * 8
+    octets, held = buffers.add((scattered(table, range(10), 0, [b"abc"] * 10), scattered(table, range(5))))
+    assert held == {} and sum(octets.values()) == buffers.held_bytes == 10 * (5 * 8 + 3) + 5 * 3 * 8
     buffers.take(1, 1)
     assert buffers.held_bytes == octets[2]
     buffers.take(2, 1)
@@ -58,15 +58,110 @@ def test_blob_addresses_count_from_the_piece_s_own_blob_also_after_settling():
     buffers = MiniBuffers(table, (1, 2, 3))
     blobs = [bytes([65 + key]) * (key + 1) for key in range(20)]
     buffers.add((scattered(table, range(20), 0, blobs), scattered(table, range(0))))
-    taken = {1: buffers.take(1, 1)}
+    taken = {1: buffers.take(1, 1)[1]}
     buffers.settle()
     for slave in (2, 3):
-        taken[slave] = buffers.take(slave, 1)
+        taken[slave] = buffers.take(slave, 1)[1]
         assert taken[slave][0].columns[0].tuples.base is None  # it keeps nobody else's memory alive
     for (piece,) in taken.values():
         tuples, blob = piece.columns[0]
         for key, _, _, address, size in tuples.tolist():
             assert blob[address : address + size].tobytes() == blobs[key]
+
+
+def rows_by_group(groups, pieces):
+    """group -> row numbers of the left stream in order, of pieces that all are of these groups."""
+    found = {group: [] for group in groups.tolist()}
+    for piece in pieces:
+        tuples, blob = piece.columns[0]
+        ends = np.cumsum(piece.counts[0])
+        assert piece.counts.shape == (2, len(groups)) and len(tuples) == (ends[-1] if len(ends) else 0)
+        for group, low, high in zip(groups.tolist(), ends - piece.counts[0], ends):
+            for _, _, row, address, size in tuples[low:high].tolist():
+                assert blob[address : address + size].tobytes() == b"%d" % row * (row % 3)
+                found[group].append(row)
+    return found
+
+
+def add_rows(buffers, first, count):
+    """Some rows with payloads, of no bytes every third time; returns what was added."""
+    blobs = [b"%d" % row * (row % 3) for row in range(first, first + count)]
+    return buffers.add((scattered(buffers.table, range(first, first + count), first, blobs), scattered(buffers.table, [])))
+
+
+@pytest.fixture
+def held():
+    """Six groups of slaves 1 and 2. Two parts wait for slave 1 when group 2 is taken from it, a third comes after."""
+    table = PartitionTable.even(6, (1, 2))
+    buffers = MiniBuffers(table, (1, 2, 3))
+    before = [add_rows(buffers, 0, 40), add_rows(buffers, 40, 0)]
+    buffers.settle()
+    table.route(2, None)
+    octets = buffers.hold(2, 1)
+    return buffers, before, octets, add_rows(buffers, 100, 40)
+
+
+def partition(row):
+    return int(np.flatnonzero(np.diff(scattered(PartitionTable.even(6, (1, 2)), [row]).starts))[0])
+
+
+def test_what_is_held_is_taken_out_of_all_that_waits_and_bytes_stay_counted(held):
+    buffers, before, octets, after = held
+    assert len(octets) == 2 and octets[0] > 0 and octets[1] == 0
+    assert set(after.octets) == {1, 2} and set(after.held) == {2} and after.held[2] > 0
+    total = sum(sum(added.octets.values()) for added in (*before, after)) + after.held[2]
+    assert buffers.held_bytes == buffers.held_bytes_max == total
+    groups, pieces = buffers.take(1, 3)
+    assert groups.tolist() == [0, 4] and len(pieces) == 3
+    assert sum(piece.octets for piece in pieces) == sum(added.octets[1] for added in (*before, after)) - sum(octets)
+    place = PartitionTable.even(6, (1, 2)).place
+    for group, rows in rows_by_group(groups, pieces).items():
+        assert rows == [row for row in (*range(40), *range(100, 140)) if partition(row) == place[group]]
+    assert buffers.held_bytes == total - sum(piece.octets for piece in pieces)
+
+
+def test_what_was_held_is_delivered_as_one_item_before_all_that_waits(held):
+    buffers, _, octets, after = held
+    buffers.table.route(2, 2)
+    buffers.deliver(2, 2)
+    groups, pieces = buffers.take(2, 1)
+    assert groups.tolist() == [2] and sum(piece.octets for piece in pieces) == sum(octets) + after.held[2]
+    place = PartitionTable.even(6, (1, 2)).place
+    wanted = [row for row in (*range(40), *range(100, 140)) if partition(row) == place[2]]
+    assert rows_by_group(groups, pieces) == {2: wanted}
+    later = add_rows(buffers, 200, 10)
+    assert later.held == {}
+    assert [buffers.take(2, 1)[0].tolist() for _ in range(4)] == [[1, 3, 5], [1, 3, 5], [1, 3, 5], [1, 2, 3, 5]]
+
+
+def test_held_pieces_keep_no_other_memory_alive(held):
+    buffers = held[0]
+    buffers.deliver(2, 3)
+    assert all(one.tuples.base is None and one.blob.base is None for one in buffers.take(3, 1)[1][-1].columns)
+
+
+def test_a_group_goes_round_while_nothing_of_it_is_sent(held):
+    """From 1 to 2, from 2 to 3 and back to 1: what waited for each is taken out again."""
+    buffers, _, octets, after = held
+    wanted = sum(octets) + after.held[2]
+    for slave in (2, 3):
+        buffers.table.route(2, slave)
+        buffers.deliver(2, slave)
+        add_rows(buffers, 300, 0)
+        buffers.table.route(2, None)
+        assert sum(buffers.hold(2, slave)) == wanted
+    buffers.table.route(2, 1)
+    buffers.deliver(2, 1)
+    groups, pieces = buffers.take(1, 1)
+    assert groups.tolist() == [2] and sum(piece.octets for piece in pieces) == wanted
+
+
+def test_a_slave_without_groups_gets_nothing_but_the_end(held):
+    buffers = held[0]
+    buffers.close()
+    groups, pieces = buffers.take(3, 1)
+    assert groups.tolist() == [] and pieces == []
+    assert buffers.take(1, 4)[0].tolist() == [0, 4]
 
 
 class Uniform:
@@ -91,14 +186,14 @@ def test_peak_of_the_master_s_buffer_is_half_an_epoch_and_a_share_of_the_other_h
     epoch, slaves = 4000, (1, 2, 3, 4)
     table = PartitionTable.even(60, slaves)
     buffers = MiniBuffers(table, slaves)
-    core = MasterCore(slaves, subgroups, 1 << 40, 1 << 40)
+    core = MasterCore(table, slaves, subgroups, 1 << 40, 1 << 40)
     reader = TickReader((Uniform(40_000), Uniform(40_000)), (0, 0), pace_of(epoch, (9, 9), subgroups))
     while (tick := reader.next()) is not None:
         parts = tuple(scatter(side, table.place, 0, False) for side in tick.batches)
-        octets = buffers.add(parts)
-        for action in core.step(Ingested(octets, tick.watermarks)):
+        added = buffers.add(parts)
+        for action in core.step(Ingested(added.octets, added.held, tick.watermarks)):
             assert isinstance(action, Serve)
-            taken = buffers.take(action.slave, action.pieces)
+            _, taken = buffers.take(action.slave, action.items)
             core.step(Consumed(action.slave, sum(piece.octets for piece in taken)))
     epoch_bytes = 2 * epoch * 24
     assert buffers.held_bytes_max == pytest.approx(epoch_bytes / 2 * (1 + 1 / subgroups), rel=0.1)

@@ -316,6 +316,25 @@ def test_tables_and_synthetic_streams_are_described_too():
     assert lines[-2] == "output  count"
 
 
+def test_pace_declustering_and_injections_are_described_where_there_are_any():
+    sections = {
+        "cluster": {"slaves_min": 2, "distribution_epoch": "500 ms"},
+        "balance": {"policy": "balance"},
+        "run": {"speed": 2},
+        "inject": {"slow": {"3": 0.5, "2": 1}, "kill": {"1": 5}, "hash_bits": 8},
+    }
+    the_job = job(table(), **sections)
+    assert describe(the_job, resolve(the_job)).splitlines()[4:7] == [
+        "cluster 60 partitions, policy balance, 2 slaves or more as the load asks for",
+        "pace    2 s of event time per second, distribution epochs 500 ms",
+        "inject  on purpose: slow 2, 3; kill 1; hash_bits 8",
+    ]
+    automatic = job(table(), run={"speed": 0.5}, tuning={"communication": 0.2})
+    assert describe(automatic, resolve(automatic)).splitlines()[5] == (
+        "pace    0.5 s of event time per second, distribution epochs as short as communication stays under 20%"
+    )
+
+
 @pytest.mark.parametrize(
     "kind",
     [

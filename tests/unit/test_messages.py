@@ -66,7 +66,7 @@ def test_a_slot_of_a_paced_run_says_when_event_time_began_to_pass():
 def test_loads_arrive_as_they_were_sent():
     found = parse(Loads(2, 5, 1.5, 0.25, 0.125, np.array([3, 9]), np.array([100, 0]), np.array([4096, 64])).encode())
     assert (found.rank, found.period, found.backlog_bytes, found.busy, found.communication) == (2, 5, 1.5, 0.25, 0.125)
-    assert [found.groups.tolist(), found.comparisons.tolist(), found.live_bytes.tolist()] == [[3, 9], [100, 0], [4096, 64]]
+    assert [found.groups.tolist(), found.work.tolist(), found.live_bytes.tolist()] == [[3, 9], [100, 0], [4096, 64]]
 
 
 @pytest.mark.parametrize("final", [False, True])

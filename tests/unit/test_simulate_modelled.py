@@ -15,7 +15,6 @@ from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.simulate.hollow import hollow_tuples
 from mpijoin.simulate.keys import _probabilities, match_model
 from mpijoin.simulate.modelled import ModelledJoin, Shape
-from mpijoin.simulate.travel import newest
 
 PARTITIONS, WINDOW, TICK, TUPLE_WORDS = 4, 600, 20, 8
 GROUPS = np.arange(PARTITIONS)
@@ -156,10 +155,12 @@ def test_a_group_travels_whole_in_portions(octets_max):
     for tick in range(50):
         feed_model(left, tick), feed_model(stayed, tick)
     frames, since = [], 0
-    while not frames or frames[-1].content[1] is None:
+    whole = False
+    while not whole:
         portion = left.get(2, since, octets_max)
         assert octets_max is None or sum(frame.nbytes for frame in portion[:-1]) <= octets_max
-        frames, since = frames + portion, newest(portion[-1])
+        frames += portion
+        since, whole = left.reached(portion)
     info = left.info(np.array([2]))
     assert sum(frame.nbytes for frame in frames) == pytest.approx(info.live_bytes.sum(), rel=0.15)
     assert there.install(frames) == 2
@@ -180,7 +181,7 @@ def test_only_what_is_new_follows_a_first_portion():
         feed_model(model, tick)
     first = model.get(0, 0)
     feed_model(model, 20)
-    again = model.get(0, newest(first[-1]))
+    again = model.get(0, model.reached(first)[0])
     assert sum(frame.nbytes for frame in again) < sum(frame.nbytes for frame in first) / 5
 
 

@@ -1,0 +1,83 @@
+"""A short join of made-up tuples, to see which size of mini-partition-groups suits this processor."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.data.batch import read_only
+from mpijoin.join.insert import Fresh
+from mpijoin.join.window_join import WindowJoin
+from mpijoin.operators.base import Progress
+
+GROUPS = 12
+HELD_TUPLES = 60_000  # of both streams, in the windows: more than the caches next to a core hold
+WINDOW = 600_000
+FILLING = [WINDOW // 4] * 4
+# Epochs and how many of each are timed: as of 100, 20 and 3 s in a window of 600 s. Long ones scan, short ones visit buckets.
+TIMED = ((WINDOW // 6, 1), (WINDOW // 30, 3), (WINDOW // 200, 10))
+KEYS_PER_TUPLE = 4  # keys are so many times as many as tuples: results are few, and cost nothing of note
+MEMORY_BYTES = 256 << 20  # address space; the widest tuples take a fifth of it
+BLOCK_BYTES = 4096
+BUDGET = 1 << 22
+SEED = 1
+
+
+class Epoch(NamedTuple):
+    """Tuples of both streams, each with its bounds int64[GROUPS, 2], and the time at which the epoch ends."""
+
+    streams: tuple[tuple[Fresh, np.ndarray], ...]
+    end: int
+
+
+class Trial:
+    """The same tuples for every theta. Groups are of sizes 1 to 2, evenly on a scale of logarithms: bucket sizes are then
+    spread over theta to 2 theta for any theta, as they are over many jobs, and none is favoured by chance."""
+
+    def __init__(self, words: int):
+        """words: of a tuple."""
+        self._words = words
+        generator = np.random.default_rng(SEED)
+        starts = np.cumsum([0, *FILLING, *(length for length, count in TIMED for _ in range(count))])
+        spans = zip(starts[:-1].tolist(), starts[1:].tolist())
+        self._epochs = [Epoch(tuple(_tuples(generator, *span, words) for _ in range(2)), span[1]) for span in spans]
+
+    def run(self, theta: int) -> np.ndarray:
+        """Nanoseconds per tuple, float64[3], one for each length of epochs; theta in bytes."""
+        operator = WindowJoin(GROUPS, MEMORY_BYTES, BLOCK_BYTES, theta, [(self._words - 3, False, WINDOW)] * 2, 8192)
+        remaining = iter(self._epochs)
+        for _ in FILLING:
+            _join(operator, next(remaining))
+        return np.array([_timed(operator, [next(remaining) for _ in range(count)]) for _, count in TIMED])
+
+
+def _tuples(generator: np.random.Generator, start: int, end: int, words: int) -> tuple[Fresh, np.ndarray]:
+    rows = HELD_TUPLES // 2 * (end - start) // WINDOW
+    shares = 2.0 ** (np.arange(GROUPS) / GROUPS)
+    counts = generator.multinomial(rows, shares / shares.sum())
+    tuples = np.zeros((rows, words), np.int64)
+    tuples[:, 0] = generator.integers(0, KEYS_PER_TUPLE * HELD_TUPLES, rows)
+    tuples[:, 1] = generator.integers(start, end, rows)
+    ends = np.cumsum(counts)
+    fresh = Fresh(read_only(tuples), read_only(np.empty(0, np.uint8)))
+    return fresh, np.stack([ends - counts, ends], axis=1)
+
+
+def _timed(operator: WindowJoin, epochs: Sequence[Epoch]) -> float:
+    start = time.thread_time_ns()
+    for epoch in epochs:
+        _join(operator, epoch)
+    spent_ns = time.thread_time_ns() - start
+    return spent_ns / sum(len(fresh.tuples) for epoch in epochs for fresh, _ in epoch.streams)
+
+
+def _join(operator: WindowJoin, epoch: Epoch) -> None:
+    groups = np.arange(GROUPS)
+    for stream, (fresh, bounds) in enumerate(epoch.streams):
+        operator.insert(groups, stream, fresh, bounds)
+    while operator.probe(groups, BUDGET) is not Progress.DONE:
+        operator.clear_results()
+    operator.clear_results()
+    operator.expire(groups, (epoch.end, epoch.end))

@@ -1,0 +1,137 @@
+"""Production delays of a paced run: a histogram of bounded size and error, and metrics/delay-N.parquet.
+
+Buckets are one us wide up to 128 us, and above that 64 to a doubling: no value is off by more than a 64th.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from mpijoin.metrics.file import TableFile
+
+STEPS_BITS = 6
+EXACT = 2 << STEPS_BITS
+LONGEST_US = (1 << 40) - 1  # 12 days; what took longer counts as that
+BUCKETS = (40 - STEPS_BITS << STEPS_BITS) + (1 << STEPS_BITS)
+ROWS_HELD = 1 << 14
+
+SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("rank", "epoch", "bucket_us", "count")])
+
+
+def bucket_of(values_us: np.ndarray) -> np.ndarray:
+    """The bucket of each value, int64[n] of at least 0.
+
+    >>> bucket_of(np.array([0, 127, 128, 129, 130]))
+    array([  0, 127, 128, 128, 129])
+    """
+    values_us = np.minimum(values_us, LONGEST_US)
+    shift = np.maximum(0, np.frexp(values_us.astype(np.float64))[1].astype(np.int64) - 1 - STEPS_BITS)
+    return (shift << STEPS_BITS) + (values_us >> shift)
+
+
+def bucket_starts() -> np.ndarray:
+    """int64[BUCKETS + 1]: least value of each bucket, in us, and the end of the last."""
+    index = np.arange(BUCKETS + 1)
+    shift = np.maximum(0, (index >> STEPS_BITS) - 1)
+    return (index - (shift << STEPS_BITS)) << shift
+
+
+STARTS_US = bucket_starts()
+
+
+class DelayHistogram:
+    """Delays in us: `counts` per bucket, and exactly how many, their sum and the longest.
+
+    >>> delays = DelayHistogram()
+    >>> delays.add(np.array([1000, 3000]), np.array([3, 1]))
+    >>> delays.count, delays.figures_s()["mean"], delays.figures_s()["max"]
+    (4, 0.0015, 0.003)
+    """
+
+    def __init__(self) -> None:
+        self.counts = np.zeros(BUCKETS, np.int64)
+        self.count = self.sum_us = self.max_us = 0
+
+    def add(self, delays_us: np.ndarray, counts: np.ndarray) -> None:
+        """counts[i] results had delays_us[i], int64[n] of at least 0."""
+        if not counts.any():
+            return
+        found = np.bincount(bucket_of(delays_us), weights=counts, minlength=BUCKETS)
+        self.counts += found.astype(np.int64)
+        self.count += int(counts.sum())
+        self.sum_us += int((delays_us * counts).sum())
+        self.max_us = max(self.max_us, int(delays_us[counts > 0].max()))
+
+    def merge(self, other: DelayHistogram) -> None:
+        self.counts += other.counts
+        self.count += other.count
+        self.sum_us += other.sum_us
+        self.max_us = max(self.max_us, other.max_us)
+
+    def quantile_us(self, share: float) -> int:
+        """The delay that this share of the results does not exceed; 0 where there are none."""
+        if self.count == 0:
+            return 0
+        upto = np.cumsum(self.counts)
+        wanted = max(1.0, share * self.count)
+        bucket = int(np.searchsorted(upto, wanted))
+        inside = (wanted - (upto[bucket] - self.counts[bucket])) / self.counts[bucket]
+        low, high = STARTS_US[bucket], STARTS_US[bucket + 1] - 1
+        return min(self.max_us, int(low + inside * (high - low)))
+
+    def figures_s(self) -> dict[str, float] | None:
+        """Mean, quantiles and maximum in seconds; None without results."""
+        if self.count == 0:
+            return None
+        quantiles = {name: self.quantile_us(share) / 1e6 for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))}
+        return {"mean": self.sum_us / self.count / 1e6, **quantiles, "max": self.max_us / 1e6}
+
+    def compact(self) -> dict[str, list]:
+        """As plain values, for a message."""
+        filled = np.flatnonzero(self.counts)
+        totals = [self.count, self.sum_us, self.max_us]
+        return {"buckets": filled.tolist(), "counts": self.counts[filled].tolist(), "totals": totals}
+
+    @classmethod
+    def of(cls, compacts: Iterable[dict[str, list]]) -> DelayHistogram:
+        """All of them together."""
+        whole = cls()
+        for compact in compacts:
+            part = cls()
+            part.counts[compact["buckets"]] = compact["counts"]
+            part.count, part.sum_us, part.max_us = compact["totals"]
+            whole.merge(part)
+        return whole
+
+
+class DelaysFile:
+    """metrics/delay-N.parquet: the filled buckets of each epoch. Memory is bounded; OutputError as in `TableFile`."""
+
+    def __init__(self, folder: str | os.PathLike, rank: int):
+        self._file = TableFile(Path(folder) / f"delay-{rank}.parquet", SCHEMA)
+        self._rank = rank
+        self._held: list[np.ndarray] = []
+        self._rows = 0
+
+    def add(self, epoch: int, delays: DelayHistogram) -> None:
+        filled = np.flatnonzero(delays.counts)
+        same = np.ones(len(filled), np.int64)
+        self._held.append(np.stack([same * self._rank, same * epoch, STARTS_US[filled], delays.counts[filled]]))
+        self._rows += len(filled)
+        if self._rows >= ROWS_HELD:
+            self._flush()
+
+    def close(self) -> None:
+        if self._rows:
+            self._flush()
+        self._file.close()
+
+    def _flush(self) -> None:
+        columns = np.concatenate(self._held, axis=1)
+        self._held, self._rows = [], 0
+        self._file.append(pa.table([pa.array(column) for column in columns], schema=SCHEMA))

@@ -1,0 +1,71 @@
+"""A Parquet file that grows row group by row group and has its name only when it is whole."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mpijoin.errors import OutputError
+
+
+class TableFile:
+    """`append` tables of `schema`, `close` once. The folder must exist.
+
+    OutputError: the file system refuses; the file is then given up, later tables are dropped and `close` does nothing.
+    """
+
+    def __init__(self, path: str | os.PathLike, schema: pa.Schema):
+        self.path = Path(path)
+        self._schema = schema
+        self._open_path = self.path.with_name(self.path.name + ".open")
+        self._writer: pq.ParquetWriter | None = None
+        self._failed = False
+
+    def append(self, table: pa.Table) -> None:
+        if not self._failed:
+            self._guard(lambda: self._write(table))
+
+    def close(self) -> None:
+        """Finishes the file and gives it its name, unless there is none."""
+        if self._writer is not None:
+            self._guard(self._finish)
+
+    @property
+    def is_there(self) -> bool:
+        """Whether anything was written, or the attempt was given up."""
+        return self._writer is not None or self._failed or self.path.exists()
+
+    def _write(self, table: pa.Table) -> None:
+        if self._writer is None:
+            self._writer = pq.ParquetWriter(pa.OSFile(str(self._open_path), "wb"), self._schema, compression="snappy")
+        self._writer.write_table(table)
+
+    def _finish(self) -> None:
+        self._writer.close()
+        self._writer.where.close()
+        self._writer = None
+        os.replace(self._open_path, self.path)
+
+    def _guard(self, act: Any) -> None:
+        try:
+            act()
+        except OSError as error:
+            self._give_up()
+            raise OutputError(
+                f"{self.path}: cannot be written: {os.strerror(error.errno) if error.errno else error}"
+            ) from error
+
+    def _give_up(self) -> None:
+        self._failed = True
+        if self._writer is not None:
+            with suppress(OSError):
+                self._writer.close()
+            self._writer.is_open = False  # else its destructor tries once more and prints the same error
+            self._writer = None
+        with suppress(OSError):
+            self._open_path.unlink()

@@ -1,0 +1,186 @@
+"""Groups on their way: what this slave supplies, what it consumes, and how much of that goes out at once.
+
+A supplier goes on joining a group while it ships the blocks that no longer change; only the rest, which fits one portion,
+goes out while nobody joins it. A consumer keeps what has come aside until it is whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from mpijoin.errors import MemoryBudgetError, ProtocolError
+from mpijoin.messages import Order, Piece, Slot, State, Step
+from mpijoin.moving import parties
+from mpijoin.rank import MASTER, Rank
+from mpijoin.slave.message import Message
+
+PORTION_BYTES = 4 << 20  # of state read out at once: a few milliseconds
+SLOT_BYTES = 16 << 20  # shipped per slot while there is something to join; without, as fast as the consumer takes it
+UNSENT_BYTES_MAX = 32 << 20
+
+
+@dataclass
+class Supply:
+    """A group that goes away. since: newest block that was shipped · input: what was taken out of the messages, for the case
+    that the group comes back."""
+
+    group: int
+    consumer: int
+    state: str = parties.UNKNOWN
+    since: int = 0
+    octets: int = 0
+    sent_s: float | None = None  # when what is under way was handed to the transport
+    transfer_s: float = 0.0
+    input: Slot | None = None
+
+
+@dataclass
+class Staging:
+    """A group that is coming."""
+
+    group: int
+    frames: list[np.ndarray] = field(default_factory=list)
+    octets: int = 0
+    input: Slot | None = None
+
+
+class Mover:
+    """All moves that this slave takes part in. Times are those of the rank's clock."""
+
+    def __init__(self, rank: Rank, operator: Any):
+        self._rank, self._operator = rank, operator
+        self._supplies: dict[int, Supply] = {}
+        self._stagings: dict[int, Staging] = {}
+        self._refused: set[int] = set()  # moves of which more may come, to be ignored
+        self._allowance_bytes = SLOT_BYTES
+
+    @property
+    def staged_bytes(self) -> int:
+        return sum(staging.octets for staging in self._stagings.values())
+
+    def slot_came(self) -> None:
+        self._allowance_bytes = SLOT_BYTES
+
+    def expects(self, order: Order) -> None:
+        """An order has come, to be carried out between two slices. Raises ProtocolError where no such move is known."""
+        if order.step == parties.SHIP and order.move not in self._supplies:
+            self._supplies[order.move] = Supply(order.group, order.peer)
+        supply = self._supplies.get(order.move)
+        if supply is None or (supply.group, supply.consumer) != (order.group, order.peer):
+            raise ProtocolError(
+                f"slave {self._rank.number} was ordered to {order.step} group {order.group} to {order.peer} in move "
+                f"{order.move}, which it knows nothing of"
+            )
+
+    def ship(self, nothing_to_join: bool) -> bool:
+        """Ships a portion of some group, if one is to go and there is leave; whether it did."""
+        self._watch()
+        for move, supply in self._supplies.items():
+            if supply.state != parties.SHIPPING:
+                continue
+            unsent_bytes = self._rank.transport.unsent_bytes(supply.consumer)
+            if unsent_bytes < UNSENT_BYTES_MAX and (nothing_to_join or self._allowance_bytes > 0):
+                self._ship(move, supply)
+                return True
+        return False
+
+    def carry_out(self, move: int, step: str, group: int, taken: list[tuple[Message, list[Piece]]]) -> Slot | None:
+        """An order, while the group holds no fresh tuples. taken: what was taken out of the messages, the oldest first.
+
+        Returns the input to be joined after all, where the group stays. Raises ProtocolError for an illegal step.
+        """
+        supply = self._supplies[move]
+        state, supply.state = supply.state, parties.advance(move, supply.state, step)
+        if step == parties.FREEZE:
+            self._freeze(move, supply, taken)
+        elif step == parties.DROP:
+            self._watch()
+            del self._supplies[move]
+            self._operator.drop(group)
+            transfer_s = supply.transfer_s or (0.0 if supply.sent_s is None else self._rank.clock.wall_s - supply.sent_s)
+            self._say(move, "dropped", octets=float(supply.octets), transfer_s=transfer_s)
+        elif step == parties.RESTORE:
+            del self._supplies[move]
+            self._rank.send(supply.consumer, State(move, self._rank.number, group, (), cancelled=True))
+            self._say(move, "restored")
+            return supply.input if state == parties.FROZEN else None
+        return None
+
+    def take(self, state: State) -> bool:
+        """A part of a group has come; whether it is whole now."""
+        if state.move in self._refused or state.cancelled:
+            self._stagings.pop(state.move, None)
+            if state.cancelled:
+                self._refused.discard(state.move)
+            return False
+        staging = self._stagings.setdefault(state.move, Staging(state.group))
+        if staging.group != state.group or staging.input is not None:
+            raise ProtocolError(f"slave {self._rank.number} got state of group {state.group} in move {state.move} out of turn")
+        staging.frames += state.frames
+        staging.octets += sum(frame.nbytes for frame in state.frames)
+        staging.input = state.input
+        if self.staged_bytes > self._operator.free_bytes:
+            self._refuse(state.move, f"it has no room for group {state.group}: {staging.octets} bytes have come so far")
+            return False
+        return staging.input is not None
+
+    def install(self, move: int) -> Slot | None:
+        """Takes over a group that has come whole; returns the input that came with it, or None if there is no room."""
+        staging = self._stagings.get(move)
+        if staging is None:
+            return None  # cancelled since
+        try:
+            self._operator.install(staging.frames)
+        except MemoryBudgetError as error:
+            self._refuse(move, str(error))
+            return None
+        del self._stagings[move]
+        self._say(move, "installed", blocks=float(self._operator.info(np.array([staging.group])).blocks[0]))
+        return staging.input
+
+    def _ship(self, move: int, supply: Supply) -> None:
+        frames = self._operator.get(supply.group, supply.since, PORTION_BYTES)
+        newest, whole = self._operator.reached(frames)
+        if whole:
+            supply.state = parties.advance(move, supply.state, parties.READY)
+            self._say(move, "shipped")
+            return
+        supply.since = newest
+        self._send(move, supply, frames, None)
+
+    def _freeze(self, move: int, supply: Supply, taken: list[tuple[Message, list[Piece]]]) -> None:
+        """The rest of the group, and its input that is not joined: up to where its newest message reached."""
+        frames = self._operator.get(supply.group, supply.since)
+        info = self._operator.info(np.array([supply.group]))
+        watermarks = taken[-1][0].slot.watermarks if taken else tuple(info.watermarks[0].tolist())
+        newest_slot = taken[-1][0].slot if taken else None
+        epoch, origin = (newest_slot.epoch, newest_slot.origin) if newest_slot else (0, None)
+        pieces = tuple(piece for _, own in taken for piece in own)
+        supply.input = Slot(self._rank.number, epoch, watermarks, np.array([supply.group]), pieces, origin=origin)
+        self._send(move, supply, frames, supply.input)
+
+    def _send(self, move: int, supply: Supply, frames: list[np.ndarray], final: Slot | None) -> None:
+        octets = sum(frame.nbytes for frame in frames)
+        supply.octets += octets
+        self._allowance_bytes -= octets
+        if supply.sent_s is None:
+            supply.sent_s = self._rank.clock.wall_s
+        self._rank.send(supply.consumer, State(move, self._rank.number, supply.group, tuple(frames), final))
+
+    def _watch(self) -> None:
+        """Adds up the time during which state was under way."""
+        for supply in self._supplies.values():
+            if supply.sent_s is not None and self._rank.transport.unsent_bytes(supply.consumer) == 0:
+                supply.transfer_s += self._rank.clock.wall_s - supply.sent_s
+                supply.sent_s = None
+
+    def _refuse(self, move: int, reason: str) -> None:
+        del self._stagings[move]
+        self._refused.add(move)
+        self._say(move, "refused", reason)
+
+    def _say(self, move: int, step: str, reason: str = "", **figures: float) -> None:
+        self._rank.send(MASTER, Step(move, self._rank.number, step, reason, figures))
