@@ -100,6 +100,8 @@ def _begin(rank: Rank, plan: Plan) -> float:
     role = plan.roles.name(rank.number)
     with rank.signals.at_once():
         compile_s = warmup.warm_up(role, rank.number)
+        if rank.number in plan.roles.slaves:
+            compile_s += warmup.measure_theta(plan.job, plan.schema)
     rank.log.info("rank %d of %d is %s, kernels ready in %.2f s", rank.number, plan.roles.size, role, compile_s)
     rank.meet()
     if not gc.isenabled():  # the command line has put it off (launch.main_run)
@@ -111,7 +113,9 @@ def _begin(rank: Rank, plan: Plan) -> float:
 def _slave(plan: Plan, rank: Rank, writer: Any) -> Slave:
     ranks = len(plan.roles.slaves) + 1
     memory_bytes = plan.job.cluster.memory_bytes or slave_memory_bytes(os.environ, ranks)
-    return Slave(plan.job, plan.schema, rank, plan.directory, memory_bytes, plan.roles.collector)
+    job = warmup.with_theta(plan.job, plan.schema)
+    rank.log.info("theta is %s", job.tuning.theta)
+    return Slave(job, plan.schema, rank, plan.directory, memory_bytes, plan.roles.collector)
 
 
 def _collector(plan: Plan, rank: Rank, writer: Any) -> CollectorRank:

@@ -41,8 +41,12 @@ RUN_FILES = (
     "metrics/*.parquet",
     "metrics/*.parquet.open",
     "logs/rank-*.log",
+    "report/report.html",
+    "report/*.png",
+    "report/*.csv",
 )
 RUN_FOLDERS = ("results", "results/.open", "late", "late/.open", "metrics", "logs")
+MADE_FOLDERS = (*RUN_FOLDERS, "report")  # with that of `mpijoin report`
 NAMED_MAX = 5  # a message names this many files and counts the rest
 
 
@@ -154,14 +158,20 @@ class RunDirectory:
 def read_summary(path: str | os.PathLike) -> dict[str, Any]:
     """summary.json of a run directory. InputError: no run, a failed run, an unfinished run, or damaged text."""
     folder = Path(path)
-    if not (folder / "job.toml").is_file():
-        raise InputError(f"{folder} is no run directory: it holds no job.toml")
-    if (folder / "failed.json").exists():
-        reason = _read_json(folder / "failed.json").get("reason", "no reason recorded")
-        raise InputError(f"{folder} holds a failed run: {reason}")
+    failure = read_failure(folder)
+    if failure is not None:
+        raise InputError(f"{folder} holds a failed run: {failure.get('reason', 'no reason recorded')}")
     if not (folder / "summary.json").exists():
         raise InputError(f"{folder} holds no summary.json: the run is still going on or was killed")
     return _read_json(folder / "summary.json")
+
+
+def read_failure(path: str | os.PathLike) -> dict[str, Any] | None:
+    """failed.json of a run directory, None if there is none. InputError: no run, or damaged text."""
+    folder = Path(path)
+    if not (folder / "job.toml").is_file():
+        raise InputError(f"{folder} is no run directory: it holds no job.toml")
+    return _read_json(folder / "failed.json") if (folder / "failed.json").exists() else None
 
 
 class _refusals:
@@ -194,7 +204,7 @@ def _make_room(path: Path, overwrite: bool, inputs: Sequence[str]) -> None:
             [f"output.path {path} is not removed by --overwrite, it holds what no run made: {_some(sorted(foreign))}"]
         )
     _spare_inputs(path, inputs)
-    for name in RUN_FOLDERS:
+    for name in MADE_FOLDERS:
         if (path / name).exists():
             shutil.rmtree(path / name)
     for item in sorted(path.iterdir(), key=lambda item: item.name == "job.toml"):
@@ -212,7 +222,7 @@ def _walk(folder: Path, root: Path) -> Iterator[str]:
     """Paths below `root` of everything in `folder` but the run's own folders; links are not followed."""
     for item in sorted(folder.iterdir()):
         name = item.relative_to(root).as_posix()
-        if item.is_dir() and not item.is_symlink() and name in RUN_FOLDERS:
+        if item.is_dir() and not item.is_symlink() and name in MADE_FOLDERS:
             yield from _walk(item, root)
         else:
             yield name

@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import time
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Callable
 
@@ -16,13 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from mpijoin.compiled import cache_folder
-from mpijoin.config.job import Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.config.job import AUTO, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.data.batch import read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.join.gather import certify, gather_blobs, gather_words
 from mpijoin.join.insert import Fresh
+from mpijoin.join.pool import tuple_words
 from mpijoin.join.state import ROW, SIZE
+from mpijoin.join.tuning import auto_theta, remember, remembered, width_of
 from mpijoin.join.window_join import WindowJoin
 
 LOCK_S = 120.0  # longer than one process compiles, also on a busy machine
@@ -37,6 +40,30 @@ def warm_up(role: str, number: int = 0) -> float:
     tasks = {"master": [_read_and_scatter], "slave": [_insert, _probe_and_expire], "collector": []}[role]
     ordered = tasks[::-1] if number % 2 else tasks
     return sum(compiled_once(task.__name__.strip("_"), task) for task in ordered)
+
+
+def measure_theta(job: Job, schema: JoinSchema) -> float:
+    """Sees to it that this machine knows which theta suits the job's tuples, if it is to choose; returns the seconds it took."""
+    if job.tuning.theta != AUTO:
+        return 0.0
+    width = width_of(mean_tuple_bytes(schema))
+    return compiled_once(f"theta_{width}", lambda: remember(width))
+
+
+def with_theta(job: Job, schema: JoinSchema) -> Job:
+    """The job with `theta` as it was measured for this machine in place of "auto"."""
+    tuple_bytes = mean_tuple_bytes(schema)
+    group_tuples = remembered(width_of(tuple_bytes)) if job.tuning.theta == AUTO else None
+    if group_tuples is None:
+        return job
+    theta = auto_theta(tuple_bytes, job.tuning.block_bytes, group_tuples)
+    return replace(job, tuning=replace(job.tuning, theta=theta))
+
+
+def mean_tuple_bytes(schema: JoinSchema) -> int:
+    """Of a tuple as the join stores it, mean of both streams."""
+    layouts = [RecordLayout(stream) for stream in schema.streams]
+    return 4 * sum(tuple_words(layout.record_words, layout.has_blob) for layout in layouts)
 
 
 def compiled_once(name: str, compile_all: Callable[[], None]) -> float:

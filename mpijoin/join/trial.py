@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from statistics import geometric_mean
 from typing import NamedTuple, Sequence
 
 import numpy as np
@@ -12,12 +13,12 @@ from mpijoin.join.insert import Fresh
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
 
-GROUPS = 12
-HELD_TUPLES = 60_000  # of both streams, in the windows: more than the caches next to a core hold
+GROUPS = 16
+HELD_TUPLES = 40_000  # of both streams, in the windows: about what the caches next to a core hold
 WINDOW = 600_000
-FILLING = [WINDOW // 4] * 4
-# Epochs and how many of each are timed: as of 100, 20 and 3 s in a window of 600 s. Long ones scan, short ones visit buckets.
-TIMED = ((WINDOW // 6, 1), (WINDOW // 30, 3), (WINDOW // 200, 10))
+FILLING = [WINDOW // 4] * 6  # until blocks leave: a block spans a good part of a window
+# Epochs and how many of each are timed: as of 100, 20 and 6 s in a window of 600 s. Long ones scan, short ones visit buckets.
+TIMED = ((WINDOW // 6, 1), (WINDOW // 30, 3), (WINDOW // 100, 5))
 KEYS_PER_TUPLE = 4  # keys are so many times as many as tuples: results are few, and cost nothing of note
 MEMORY_BYTES = 256 << 20  # address space; the widest tuples take a fifth of it
 BLOCK_BYTES = 4096
@@ -44,13 +45,13 @@ class Trial:
         spans = zip(starts[:-1].tolist(), starts[1:].tolist())
         self._epochs = [Epoch(tuple(_tuples(generator, *span, words) for _ in range(2)), span[1]) for span in spans]
 
-    def run(self, theta: int) -> np.ndarray:
-        """Nanoseconds per tuple, float64[3], one for each length of epochs; theta in bytes."""
+    def run(self, theta: int) -> float:
+        """Nanoseconds of this thread's time per tuple, the geometric mean over long and short epochs; theta in bytes."""
         operator = WindowJoin(GROUPS, MEMORY_BYTES, BLOCK_BYTES, theta, [(self._words - 3, False, WINDOW)] * 2, 8192)
         remaining = iter(self._epochs)
         for _ in FILLING:
             _join(operator, next(remaining))
-        return np.array([_timed(operator, [next(remaining) for _ in range(count)]) for _, count in TIMED])
+        return geometric_mean([_timed(operator, [next(remaining) for _ in range(count)]) for _, count in TIMED])
 
 
 def _tuples(generator: np.random.Generator, start: int, end: int, words: int) -> tuple[Fresh, np.ndarray]:

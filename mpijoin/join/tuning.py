@@ -9,8 +9,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
-
 from mpijoin.compiled import cache_folder
 from mpijoin.machine import processor_model
 
@@ -22,8 +20,10 @@ GROUP_BLOCKS = 4
 
 CANDIDATES = (340, 480, 680, 960, 1360)
 WIDTHS = (4, 8, 16, 32)  # words of the tuples that are measured; those of others count as the next wider
-BUDGET_S = 0.28  # a round over the candidates is begun while it is likely to end within this
-TOLERANCE = 1.05  # the largest candidate within this of the best is taken: it needs the least memory
+BUDGET_S = 0.28  # of a core: a round over the candidates is begun while it is likely to end within this,
+WAIT_S = 0.45  # ... and within this of the wall clock, where others use the core too
+TOLERANCE = 1.08  # the largest candidate within this of the best is taken: it needs the least memory
+TRUST = 1.15  # how far the second best round of a candidate may be from its best on a machine quiet enough to measure
 
 
 def auto_theta(tuple_bytes: int, block_bytes: int, group_tuples: int = GROUP_TUPLES) -> int:
@@ -61,36 +61,40 @@ def remember(width: int) -> None:
     aside = file.with_name(f"{file.name}.{os.getpid()}")
     with suppress(OSError):
         aside.touch()
-        scores = measure(width)
-        facts = {"processor": processor_model(), "tuple_words": width, "group_tuples": choose(scores), "ns_per_tuple": scores}
+        rounds = measure(width)
+        facts = {"processor": processor_model(), "tuple_words": width, "group_tuples": choose(rounds), "rounds_ns": rounds}
         aside.write_text(json.dumps(facts))
         aside.replace(file)
 
 
-def measure(width: int) -> dict[int, float]:
-    """Nanoseconds per tuple for each candidate: the mean (geometric) over long and short epochs, of the best of the rounds."""
+def measure(width: int) -> list[list[float]]:
+    """Rounds over the candidates, as many as fit the time there is: nanoseconds per tuple with each."""
     from mpijoin.join.trial import Trial
 
-    start = time.perf_counter()
+    clocks = ((time.thread_time, BUDGET_S), (time.perf_counter, WAIT_S))
+    starts = [clock() for clock, _ in clocks]
     trial = Trial(width)
-    best = dict.fromkeys(CANDIDATES, np.inf)
-    longest_s = 0.0
-    while time.perf_counter() - start + longest_s < BUDGET_S or longest_s == 0:
-        round_start = time.perf_counter()
-        for tuples in CANDIDATES:
-            best[tuples] = np.minimum(best[tuples], trial.run(8 * width * tuples))
-        longest_s = max(longest_s, time.perf_counter() - round_start)
-    return {tuples: round(float(np.exp(np.log(times).mean())), 1) for tuples, times in best.items()}
+    rounds: list[list[float]] = []
+    # The first round includes what making the trial took: it stands for the longest to come.
+    while all((clock() - start) * (1 + 1 / max(1, len(rounds))) < limit for (clock, limit), start in zip(clocks, starts)):
+        rounds.append([round(trial.run(8 * width * tuples), 1) for tuples in CANDIDATES])
+    return rounds
 
 
-def choose(scores: dict[int, float]) -> int:
-    """The largest group size whose score is within a few percent of the best.
+def choose(rounds: list[list[float]]) -> int:
+    """The largest of CANDIDATES whose best round is within a few percent of the best of all; GROUP_TUPLES where rounds
+    differ so much that they measure something else.
 
-    >>> choose({340: 100.0, 480: 98.0, 680: 102.0, 960: 120.0})
+    >>> choose([[100, 98, 102, 120, 150], [101, 99, 101, 125, 150]])
+    680
+    >>> choose([[80, 98, 102, 120, 150], [180, 99, 101, 125, 150]])
     680
     """
-    limit = min(scores.values()) * TOLERANCE
-    return max(tuples for tuples, score in scores.items() if score <= limit)
+    ordered = [sorted(times) for times in zip(*rounds)]
+    if not ordered or any(len(times) < 2 or times[1] > TRUST * times[0] for times in ordered):
+        return GROUP_TUPLES
+    limit = TOLERANCE * min(times[0] for times in ordered)
+    return max(tuples for tuples, times in zip(CANDIDATES, ordered) if times[0] <= limit)
 
 
 def _file(width: int) -> Path:

@@ -1,7 +1,9 @@
 """What a rank gets of its machine, told from the environment and the system."""
 
+import platform
+
 from mpijoin import machine
-from mpijoin.machine import core_count, node_memory_bytes, slave_memory_bytes
+from mpijoin.machine import core_count, node_memory_bytes, processor_model, slave_memory_bytes
 
 
 def test_a_nodes_memory_is_shared_by_the_ranks_on_it():
@@ -26,3 +28,12 @@ def test_a_container_limit_counts(tmp_path, monkeypatch):
 
 def test_there_is_a_core():
     assert core_count() >= 1
+
+
+def test_a_processor_has_a_name(tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: other\n")
+    monkeypatch.setattr(machine, "PROCESSORS", str(tmp_path / "cpuinfo"))
+    assert processor_model() == "Some CPU @ 2 GHz"
+    for text in (tmp_path / "empty", tmp_path / "missing"):
+        monkeypatch.setattr(machine, "PROCESSORS", str(text))
+        assert processor_model() == platform.machine()

@@ -10,15 +10,22 @@ from mpijoin.master.core import (
     AHEAD_SLOTS_MAX,
     NEVER,
     CloseInput,
+    Command,
     Complete,
     Consumed,
+    Deliver,
+    Held,
     Ingested,
+    Loaded,
     MasterCore,
     RankFinished,
     Serve,
     SourceEnded,
+    Stepped,
 )
+from mpijoin.master.reorganization import Reorganization
 from mpijoin.partitioning.table import PartitionTable
+from mpijoin.policy.plan import Move, Plan
 
 END = (99, 99)
 
@@ -92,6 +99,78 @@ def test_small_messages_may_be_more_but_not_without_end():
         assert core.wants_input, slot
         core.step(even(core, 0, (slot, slot)))
     assert not core.wants_input
+
+
+def test_idle_slaves_are_not_hungry_and_get_nothing_but_the_end():
+    core = new_core(slaves=(1, 2, 3), active=(2,), buffer=AHEAD_BYTES * 4, master_buffer=AHEAD_BYTES * 1000)
+    for _ in range(AHEAD_SLOTS):
+        assert [action.slave for action in core.step(even(core, AHEAD_BYTES, (1, 1)))] == [2]
+    assert core.active == (2,) and not core.wants_input
+    assert [action.slave for action in core.step(SourceEnded(END))[1:]] == [1, 2, 3]
+
+
+def moving_core(paced=False, **settings):
+    """Group 0 of slave 1, its only one, is being handed to slave 2."""
+    reorganization = Reorganization(lambda view: Plan((Move(0, 1, 2),)), 1, 1)
+    settings = {"subgroups": 1, "buffer_bytes": 1000, "master_buffer_bytes": 10_000, **settings}
+    core = MasterCore(PartitionTable.even(1, (1,)), (1, 2), paced=paced, reorganization=reorganization, **settings)
+    core.step(even(core, 900, (1, 1)))
+    core.step(Loaded(1, 0, 0.0, 0.5, 0.0, ()))
+    return core
+
+
+def test_the_source_is_read_on_while_all_groups_are_held_until_the_buffer_is_full():
+    core = moving_core()
+    core.step(even(core, 0, (2, 2)))
+    assert not core.wants_input  # slave 1 has two messages to join
+    core.step(Stepped(0, 1, "shipped"))
+    core.step(Held(0, ()))
+    assert core.active == () and core.wants_input
+    assert core.step(Ingested({}, {0: 9_999}, (3, 3))) == [] and core.wants_input
+    assert core.step(Ingested({}, {0: 1}, None)) == [] and not core.wants_input
+
+
+def test_what_was_held_is_sent_before_what_waits_and_alone():
+    core = moving_core()
+    core.step(Stepped(0, 1, "shipped"))
+    core.step(Held(0, ()))
+    core.step(Ingested({}, {0: 30}, (7, 8)))
+    core.step(Ingested({}, {0: 40}, None))
+    assert core.step(Stepped(0, 2, "installed")) == [
+        Deliver(0, 0, 2),
+        Serve(2, 1, 2, (7, 8), False),
+        Command(0, "drop", 1, 0, 2),
+    ]
+    assert core.slaves[2].unconsumed_bytes == 70
+
+
+@pytest.mark.parametrize("paced", [False, True])
+def test_after_the_end_nobody_waits_for_a_turn_although_a_move_is_open(paced):
+    core = moving_core(paced, subgroups=2, master_buffer_bytes=100_000)
+    core.step(Stepped(0, 1, "shipped"))
+    core.step(Held(0, ()))
+    core.step(Stepped(0, 2, "installed"))
+    core.step(Consumed(2, 0))
+    core.step(Ingested({2: 50}, {}, (2, 2)))  # slot 1 is slave 2's, slot 2 is not
+    assert core.step(Ingested({2: 60}, {}, (3, 3))) == []
+    core.step(SourceEnded(END))
+    assert core.step(Consumed(2, 50)) == [Serve(2, 1, 1, (3, 3), False)]
+
+
+def test_paced_the_source_is_read_as_time_passes_however_much_the_slaves_have_to_join():
+    core = new_core(paced=True)
+    for slot in range(AHEAD_SLOTS_MAX + 1):
+        core.step(even(core, 0, (slot, slot)))
+        assert core.wants_input
+
+
+def test_paced_what_lacked_credit_follows_and_what_is_not_due_waits_for_its_slot():
+    core = new_core(paced=True, subgroups=2, buffer=100)
+    assert core.step(even(core, 80, (1, 1))) == [Serve(1, 1, 0, (1, 1), False)]
+    assert core.step(even(core, 80, (2, 2))) == [Serve(2, 1, 0, (1, 1), False)]  # two wait, one fits
+    assert core.step(Consumed(1, 80)) == []  # the second is due in slot 2
+    assert core.step(Consumed(2, 80)) == [Serve(2, 1, 1, (2, 2), False)]
+    assert core.step(even(core, 80, (3, 3))) == [Serve(1, 1, 1, (2, 2), False)]
 
 
 def test_a_full_buffer_pauses_the_source_and_names_the_slave_that_holds_most():

@@ -1,0 +1,183 @@
+"""Which figures there are of one run, which of them it has data for, and what each shows, in a sentence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator
+
+import numpy as np
+
+from mpijoin.report import draw, series
+from mpijoin.report.runs import RunData
+from mpijoin.report.series import Table
+from mpijoin.report.style import byte_unit, count_unit
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure with its data. name: of its files."""
+
+    name: str
+    title: str
+    caption: str
+    table: Table
+    figure: Any  # matplotlib.figure.Figure
+
+
+def charts_of(run: RunData) -> Iterator[Chart]:
+    """The figures of a run that has metrics, one after the other, so that only one needs memory at a time."""
+    for make in (_delay, _delay_map, _throughput, _shares, _shares_by_slave, _occupancy, _state, _declustering, _moves, _master):
+        chart = make(run)
+        if chart is not None:
+            yield chart
+
+
+def left_out(run: RunData) -> list[str]:
+    """Why some figures are missing, in sentences."""
+    reasons = []
+    if not run.paced:
+        reasons.append("No production delays: the run was not paced (speed “max”), so no result had a time at which it was due.")
+    elif not _has_delays(run):
+        reasons.append("No production delays: no result came after the warm-up.")
+    if not run.moves:
+        reasons.append("No moves: every group of partitions stayed where it began.")
+    return reasons
+
+
+def amount(value: float, unit_of: Callable[[float], tuple[float, str]] = count_unit) -> str:
+    """A number for people.
+
+    >>> amount(2_512_000), amount(300, byte_unit)
+    ('2.51 million', '300 bytes')
+    """
+    divisor, unit = unit_of(abs(value))
+    digits = f"{value / divisor:.3g}" if divisor > 1 or value != int(value) else f"{value:,.0f}"
+    return f"{digits} {unit}".strip()
+
+
+def seconds(value: float) -> str:
+    """
+    >>> seconds(0.0421), seconds(48.2)
+    ('42.1 ms', '48.2 s')
+    """
+    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
+
+
+def _has_delays(run: RunData) -> bool:
+    return bool(run.epochs["delay_count"].any())
+
+
+def _delay(run: RunData) -> Chart | None:
+    if not _has_delays(run):
+        return None
+    table = series.delay_over_time(run)
+    worst = int(np.nanargmax(table["mean_s"]))
+    caption = (
+        f"From the moment the later of a pair's two tuples arrived to the moment the pair was put out, in seconds: the mean was "
+        f"longest, {seconds(table['mean_s'][worst])}, around second {table['end_s'][worst]:.3g}."
+    )
+    return Chart("delay", "Production delay over time", caption, table, draw.delay(table))
+
+
+def _delay_map(run: RunData) -> Chart | None:
+    if not run.delays or not _has_delays(run):
+        return None
+    table = series.delay_heat(run)
+    middle = np.sqrt(table["delay_from_s"] * table["delay_to_s"])
+    order = np.argsort(middle)
+    upto = np.cumsum(table["results"][order])
+    half = middle[order][np.searchsorted(upto, upto[-1] / 2)]
+    caption = (
+        "How many results, by shade, had which delay, in seconds on a scale of powers of ten: half of all had less than "
+        f"about {seconds(half)}."
+    )
+    return Chart("delay-map", "How delays were spread", caption, table, draw.delay_map(table))
+
+
+def _throughput(run: RunData) -> Chart:
+    table = series.throughput(run)
+    tuples = table["left_tuples_per_s"] + table["right_tuples_per_s"]
+    caption = (
+        f"Tuples of both streams that were joined, and results found, per second of the run: {amount(np.median(tuples))} tuples and "
+        f"{amount(np.median(table['results_per_s']))} results each second in the median."
+    )
+    return Chart("throughput", "Throughput", caption, table, draw.throughput(table))
+
+
+def _shares(run: RunData) -> Chart:
+    table = series.shares_over_time(run)
+    caption = (
+        "How the slaves spent their wall time, all together: CPU is joining, communication sending and receiving, idle waiting for "
+        f"input, other what they did not get or slept on purpose; they were idle for {np.nanmean(table['idle']):.0%} of it."
+    )
+    return Chart("shares", "What the slaves did", caption, table, draw.shares(table))
+
+
+def _shares_by_slave(run: RunData) -> Chart:
+    table = series.shares_by_slave(run)
+    most, least = int(np.argmax(table["cpu"])), int(np.argmin(table["cpu"]))
+    caption = (
+        f"The same for each slave over the whole run: CPU took between {table['cpu'][least]:.0%} (slave {table['slave'][least]}) and "
+        f"{table['cpu'][most]:.0%} (slave {table['slave'][most]}) of its wall time."
+    )
+    return Chart("shares-by-slave", "What each slave did", caption, table, draw.shares_by_slave(table))
+
+
+def _occupancy(run: RunData) -> Chart:
+    table = series.occupancy(run)
+    when = "when the next epoch's message came" if run.paced else "at the end of an epoch"
+    caption = f"Bytes received and not yet joined, {when}: {_largest(table)}."
+    return Chart("occupancy", "Stream buffers", caption, table, draw.slaves_bytes(table, "in the stream buffer"))
+
+
+def _state(run: RunData) -> Chart:
+    table = series.state(run)
+    caption = f"Bytes of tuples that the slaves hold in their windows: {_largest(table)}."
+    return Chart("state", "State of the join", caption, table, draw.slaves_bytes(table, "in the windows"))
+
+
+def _largest(table: Table) -> str:
+    peaks = {column: np.nanmax(table[column], initial=0.0) for column in table if column != "end_s"}
+    column = max(peaks, key=peaks.get)
+    if peaks[column] == 0:
+        return "there never were any"
+    return f"at most {amount(peaks[column], byte_unit)}, at slave {column.split('_')[1]}"
+
+
+def _declustering(run: RunData) -> Chart | None:
+    table = series.declustering(run)
+    active = table["active_slaves"]
+    if np.nanmax(active, initial=0) == 0 or np.nanmin(active) == np.nanmax(active):
+        return None
+    caption = (
+        f"Slaves that hold groups and join them: between {np.nanmin(active):.0f} and {np.nanmax(active):.0f}, "
+        f"{np.nanmean(active):.2f} in the mean."
+    )
+    return Chart("declustering", "Degree of declustering", caption, table, draw.declustering(table))
+
+
+def _moves(run: RunData) -> Chart | None:
+    if not run.moves:
+        return None
+    table = series.moves(run)
+    moved = table["outcome"] == "moved"
+    caption = (
+        f"Groups of partitions that changed hands: above, a line from the slave that gave one away to the one that took it, with a mark "
+        f"at the end; below, for how many milliseconds the group's input was held, marks as large as its bytes. {moved.sum():,} of "
+        f"{len(moved):,} moves were carried out, with {amount(table['bytes'][moved].sum(), byte_unit)}; the longest pause was "
+        f"{seconds(table['pause_s'].max())}."
+    )
+    return Chart("moves", "Moves of groups", caption, table, draw.moves(table))
+
+
+def _master(run: RunData) -> Chart | None:
+    if len(run.of_role("master")["rank"]) == 0:
+        return None
+    table = series.master(run)
+    lag = f"; epochs left up to {seconds(np.nanmax(table['lag_s']))} after they were due" if run.paced else ""
+    late = f"; {table['late_rows'][-1]:,.0f} rows came too late" if table["late_rows"][-1] else ""
+    caption = (
+        "Bytes of tuples that were read and not yet sent: at most "
+        f"{amount(np.nanmax(table['buffer_bytes'], initial=0.0), byte_unit)}{lag}{late}."
+    )
+    return Chart("master", "At the master", caption, table, draw.master(table))

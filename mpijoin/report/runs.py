@@ -1,0 +1,135 @@
+"""A run directory as the report reads it: job, outcome, and the metrics as columns."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mpijoin.config.job import MAX, Job
+from mpijoin.config.load import read_job
+from mpijoin.errors import InputError
+from mpijoin.metrics.record import FIELDS
+from mpijoin.rundir import read_failure, read_summary
+
+DONE, FAILED, UNFINISHED = "done", "failed", "unfinished"
+
+Columns = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class RunData:
+    """One run. summary: of a run that is done, else empty · reason: why there is none · epochs: the columns of EpochRecord, of
+    all ranks, in order of rank and time · delays: rank, epoch, bucket_us, count, int64[n] each · moves: as in moves.parquet."""
+
+    name: str
+    path: Path
+    job: Job
+    job_text: str
+    state: str
+    summary: dict[str, Any]
+    reason: str
+    epochs: Columns
+    delays: Columns
+    moves: Columns
+
+    @property
+    def has_metrics(self) -> bool:
+        return len(self.epochs["rank"]) > 0
+
+    @property
+    def paced(self) -> bool:
+        return self.job.run.speed != MAX
+
+    @property
+    def slaves(self) -> list[int]:
+        """Ranks of the slaves that left metrics."""
+        return sorted(set(self.epochs["rank"][self.epochs["role"] == "slave"].tolist()))
+
+    def of_rank(self, rank: int) -> Columns:
+        """The epoch records of one rank."""
+        own = self.epochs["rank"] == rank
+        return {name: column[own] for name, column in self.epochs.items()}
+
+    def of_role(self, role: str) -> Columns:
+        """The epoch records of the ranks with this role, rank after rank."""
+        own = self.epochs["role"] == role
+        return {name: column[own] for name, column in self.epochs.items()}
+
+
+def load_runs(paths: Sequence[str | os.PathLike]) -> list[RunData]:
+    """The runs in these folders, in this order, each with a name of its own. InputError: as in `load_run`."""
+    folders = [Path(path) for path in paths]
+    twice = sorted({str(folder) for folder in folders if folders.count(folder) > 1})
+    if twice:
+        raise InputError(f"{', '.join(twice)}: given more than once")
+    return [load_run(folder, name) for folder, name in zip(folders, distinct_names(folders))]
+
+
+def load_run(folder: Path, name: str) -> RunData:
+    """InputError: the folder holds no run, or metrics that cannot be read, or a finished run without metrics."""
+    state, summary, reason = _outcome(folder)
+    text = (folder / "job.toml").read_text(encoding="utf-8")
+    job, _ = read_job(folder / "job.toml", ())  # a table that came from Python is not in the file, which is no fault here
+    metrics = folder / "metrics"
+    epochs = _epochs(metrics)
+    if state == DONE and len(epochs["rank"]) == 0:
+        raise InputError(f"{metrics}: found no rows in rank-*.parquet, wanted those of a run: there is nothing to draw")
+    return RunData(
+        name, folder, job, text, state, summary, reason, epochs, _table(metrics, "delay-*"), _table(metrics, "moves")
+    )
+
+
+def distinct_names(folders: Sequence[Path]) -> list[str]:
+    """As few of the last parts of each path as tell them apart.
+
+    >>> distinct_names([Path("a/run"), Path("b/run")])
+    ['a/run', 'b/run']
+    """
+    resolved = [folder.resolve() for folder in folders]
+    longest = max(len(folder.parts) for folder in resolved)
+    for length in range(1, longest + 1):
+        names = ["/".join(folder.parts[-length:]) for folder in resolved]
+        if len(set(names)) == len(names):
+            break
+    return names
+
+
+def _outcome(folder: Path) -> tuple[str, dict[str, Any], str]:
+    """State, summary and, where there is none, the reason."""
+    failure = read_failure(folder)
+    if failure is not None:
+        return FAILED, {}, str(failure.get("reason", "no reason recorded"))
+    if not (folder / "summary.json").exists():
+        return UNFINISHED, {}, "it holds no summary.json: the run is still going on or was killed"
+    return DONE, read_summary(folder), ""
+
+
+def _epochs(metrics: Path) -> Columns:
+    columns = _table(metrics, "rank-*")
+    if not columns:
+        return {name: np.zeros(0, str if name == "role" else np.int64) for name in FIELDS}
+    missing = [name for name in FIELDS if name not in columns]
+    if missing:
+        raise InputError(f"{metrics}: found no column {', '.join(missing)}: another version of mpijoin made this run")
+    columns["role"] = columns["role"].astype(str)
+    order = np.lexsort((columns["end_us"], columns["rank"]))
+    return {name: columns[name][order] for name in FIELDS}
+
+
+def _table(metrics: Path, pattern: str) -> Columns:
+    """The files of that name, one after the other, as columns; empty where there are none."""
+    files = sorted(metrics.glob(f"{pattern}.parquet"))
+    try:
+        tables = [pq.read_table(file) for file in files]
+    except (OSError, pa.ArrowInvalid) as error:
+        raise InputError(f"{metrics}: cannot be read: {error}") from error
+    if not tables:
+        return {}
+    whole = pa.concat_tables(tables)
+    return {name: whole[name].to_numpy(zero_copy_only=False) for name in whole.column_names}

@@ -1,0 +1,160 @@
+"""How every figure looks: colours that the colour-blind tell apart, marked by line and hatch too, so that grey print works.
+
+The four inks are also the names under which the page's style sheet, which knows light and dark, finds them in an SVG.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+from typing import Any, Sequence
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+INK, FAINT, GRID, QUIET, PAPER = "#1c2127", "#5a636e", "#dcdfe4", "#e9ebef", "#fefefe"
+VARIABLES = {INK: "--ink", FAINT: "--faint", GRID: "--grid", QUIET: "--quiet", PAPER: "--paper"}
+
+# Okabe and Ito's, without the yellow, which white paper swallows.
+BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"
+COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK)
+DASHES = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), "-", (0, (3, 1.5)), (0, (1, 2.5)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LINES_MAX = len(COLOURS)  # more lines than these nobody tells apart
+
+WIDTH_IN, HEIGHT_IN = 7.2, 2.7
+PNG_DPI = 160
+FONT = "'DejaVu Sans'"
+FONTS = f"{FONT}, Verdana, sans-serif"  # DejaVu Sans and Verdana are as wide
+
+STYLE = {
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.labelsize": 9,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.7,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "text.color": INK,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "hatch.linewidth": 0.6,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "svg.fonttype": "none",
+}
+
+
+def new_figure(rows: int = 1, columns: int = 1, height_in: float | None = None, **subplots: Any) -> tuple[Figure, Any]:
+    """An empty figure and its axes, as `Figure.subplots` gives them."""
+    with rc_context(STYLE):
+        figure = Figure(figsize=(WIDTH_IN, height_in or HEIGHT_IN * (0.35 + 0.65 * rows)), layout="constrained")
+        return figure, figure.subplots(rows, columns, **subplots)
+
+
+def line_style(index: int, points: int) -> dict[str, Any]:
+    """Colour, dashes and marker of the line with this number; some twelve markers on it, not at the same places as others'."""
+    kind = index % LINES_MAX
+    every = max(1, points // 12)
+    return {
+        "color": COLOURS[kind],
+        "linestyle": DASHES[kind],
+        "marker": MARKERS[kind],
+        "markevery": (index * every // LINES_MAX, every),
+        "markeredgewidth": 0,
+    }
+
+
+def legend(figure: Figure, axes: Axes, columns: int = LINES_MAX) -> None:
+    """Above the figure, in one row as long as that is wide enough."""
+    handles, labels = axes.get_legend_handles_labels()
+    with rc_context(STYLE):
+        figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderpad=0, handlelength=2.6)
+
+
+def time_axis(axes: Axes, end_s: Sequence[float], start_s: float | None = None) -> None:
+    axes.set_xlabel("second of the run")
+    axes.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10]))
+    axes.set_xlim(0 if start_s is None else start_s, max(end_s))
+
+
+def byte_axis(axes: Axes, largest: float, name: str) -> None:
+    """The y axis in the unit that suits the largest value."""
+    divisor, unit = byte_unit(largest)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / divisor:g}"))
+    axes.yaxis.set_major_locator(_Multiples(divisor))
+    axes.set_ylabel(f"{name}, {unit}")
+
+
+def count_axis(axes: Axes, largest: float, name: str) -> None:
+    """The y axis in ones, thousands or millions."""
+    divisor, unit = count_unit(largest)
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / divisor:g}"))
+    axes.yaxis.set_major_locator(_Multiples(divisor))
+    axes.set_ylabel(f"{unit} {name}".strip())
+
+
+def byte_unit(largest: float) -> tuple[float, str]:
+    for exponent, unit in ((9, "GB"), (6, "MB"), (3, "KB")):
+        if largest >= 10**exponent:
+            return 10.0**exponent, unit
+    return 1.0, "bytes"
+
+
+def count_unit(largest: float) -> tuple[float, str]:
+    """
+    >>> count_unit(2_500_000)
+    (1000000.0, 'million')
+    """
+    for exponent, unit in ((6, "million"), (3, "thousand")):
+        if largest >= 10**exponent:
+            return 10.0**exponent, unit
+    return 1.0, ""
+
+
+class _Multiples(MaxNLocator):
+    """Ticks at round numbers of a unit."""
+
+    def __init__(self, divisor: float):
+        super().__init__(nbins=6, steps=[1, 2, 2.5, 5, 10])
+        self._divisor = divisor
+
+    def tick_values(self, low: float, high: float) -> Any:
+        return super().tick_values(low / self._divisor, high / self._divisor) * self._divisor
+
+
+def save_png(figure: Figure, path: Path) -> None:
+    """On white paper."""
+    with rc_context(STYLE):
+        figure.savefig(path, dpi=PNG_DPI, facecolor="white")
+
+
+def svg_text(figure: Figure, name: str) -> str:
+    """The figure as SVG to stand in a page: no frame of its own, inks as variables of the page, ids that begin with `name`."""
+    file = io.StringIO()
+    with rc_context({**STYLE, "svg.hashsalt": name, "svg.id": name}):
+        figure.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+    text = file.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)
+    text = re.sub(r'(<svg [^>]*?)width="[^"]*" height="[^"]*"', r"\1", text)
+    for ink, variable in VARIABLES.items():
+        text = text.replace(ink, f"var({variable})")
+    text = text.replace(FONT, FONTS)
+    return re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{name}-", text)

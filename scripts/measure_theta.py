@@ -1,0 +1,126 @@
+"""Which theta is best for a full join on this processor, and how good the one is that a short trial at start-up chooses.
+
+    python scripts/measure_theta.py [--words 6] [--rounds 3] [--quick]
+
+Two synthetic streams of 1500 rows/s, keys by the b-model (bias 0.7), windows of 600 s, tuples of so many words. For every
+theta (in tuples of both streams) it prints the nanoseconds of a core per tuple in epochs of 100, 20 and 2 s, their geometric
+mean, and the memory of the windows; then what `theta = "auto"` chooses, eight times. Rounds alternate; the best of them counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from statistics import geometric_mean
+from typing import Iterator
+
+import numpy as np
+
+from mpijoin.config.check import resolve
+from mpijoin.config.load import load_job
+from mpijoin.data.batch import Batch
+from mpijoin.join.insert import Fresh
+from mpijoin.join.tuning import GROUP_TUPLES, choose, measure, width_of
+from mpijoin.join.window_join import WindowJoin
+from mpijoin.operators.base import Progress
+from mpijoin.partitioning.scatter import scatter
+from mpijoin.sources import open_source
+
+THETAS = (240, 340, 480, 680, 960, 1360, 1920)
+PARTITIONS = 60
+WINDOW_S = 600
+FILLING = [(100, 15)]
+TIMED = [(100, 2), (20, 10), (2, 50)]  # seconds of an epoch, how many
+MEMORY_BYTES = 8 << 30  # address space
+TRIALS = 8
+
+Stream = tuple[Fresh, np.ndarray]
+Epoch = tuple[tuple[Stream, Stream], int]
+
+
+def epochs_of(rate: float, words: int) -> Iterator[Epoch]:
+    """Epoch by epoch both streams, laid out by partition, with the time at which it ends."""
+    stream = {"kind": "synthetic", "rate": rate, "bias": 0.7, "duration": "1 h", "window": f"{WINDOW_S} s"}
+    job = load_job({"left": {**stream, "seed": 1}, "right": {**stream, "seed": 2}, "output": {"results": "count"}})
+    schema = resolve(job)
+    second = schema.ticks(1_000_000_000)
+    sources = [open_source(job, index, schema, lambda table: None) for index in range(2)]
+    rests = [source.read(1 << 16) for source in sources]
+    start = int(min(rest.time[0] for rest in rests))
+    elapsed_s = 0
+    for epoch_s, count in FILLING + TIMED:
+        for _ in range(count):
+            elapsed_s += epoch_s
+            end = start + elapsed_s * second
+            streams = []
+            for index, source in enumerate(sources):
+                while len(rests[index].time) == 0 or rests[index].time[-1] < end:
+                    more = source.read(1 << 16)
+                    rests[index] = Batch(*(np.concatenate(pair) for pair in zip(rests[index], more)))
+                rows = int(np.searchsorted(rests[index].time, end))
+                streams.append(laid_out(Batch(*(column[:rows] for column in rests[index])), words))
+                rests[index] = Batch(*(column[rows:] for column in rests[index]))
+            yield tuple(streams), end
+
+
+def laid_out(batch: Batch, words: int) -> Stream:
+    wide = batch._replace(record=np.zeros((batch.rows, words - 3), np.int64))
+    scattered = scatter([wide], np.arange(PARTITIONS), words - 3, False)
+    bounds = np.stack([scattered.starts[:-1], scattered.starts[1:]], axis=1)
+    return Fresh(scattered.tuples, scattered.blob), bounds
+
+
+def run(epochs: list[Epoch], words: int, theta_tuples: int, window: int) -> tuple[list[float], int]:
+    """Nanoseconds per tuple for each length of epochs, and bytes of the windows at the end."""
+    operator = WindowJoin(PARTITIONS, MEMORY_BYTES, 4096, 8 * words * theta_tuples, [(words - 3, False, window)] * 2, 8192)
+    remaining = iter(epochs)
+    for _ in range(sum(count for _, count in FILLING)):
+        join(operator, *next(remaining))
+    times = []
+    for _, count in TIMED:
+        timed = [next(remaining) for _ in range(count)]
+        start = time.thread_time_ns()
+        for streams, end in timed:
+            join(operator, streams, end)
+        rows = sum(len(fresh.tuples) for streams, _ in timed for fresh, _ in streams)
+        times.append((time.thread_time_ns() - start) / rows)
+    return times, operator.held_bytes
+
+
+def join(operator: WindowJoin, streams: tuple[Stream, Stream], end: int) -> None:
+    groups = np.arange(PARTITIONS)
+    for stream, (fresh, bounds) in enumerate(streams):
+        operator.insert(groups, stream, fresh, bounds)
+    while operator.probe(groups, 1 << 22) is not Progress.DONE:
+        operator.clear_results()
+    operator.clear_results()
+    operator.expire(groups, (end, end))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--words", type=int, default=6, help="of a tuple, 3 or more")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one round")
+    arguments = parser.parse_args()
+    words, rounds = arguments.words, 1 if arguments.quick else arguments.rounds
+    epochs = list(epochs_of(150 if arguments.quick else 1500, words))
+    window = (epochs[1][1] - epochs[0][1]) * WINDOW_S // FILLING[0][0]
+    run(epochs[: len(epochs)], words, GROUP_TUPLES, window)  # kernels are loaded, memory was touched
+    best, held = {theta: [np.inf] * len(TIMED) for theta in THETAS}, {}
+    for _ in range(rounds):
+        for theta in THETAS:
+            times, held[theta] = run(epochs, words, theta, window)
+            best[theta] = list(map(min, times, best[theta]))
+    means = {theta: geometric_mean(times) for theta, times in best.items()}
+    print("theta   100 s    20 s     2 s    mean   to best   MB")
+    for theta, times in best.items():
+        columns = "  ".join(f"{value:6.0f}" for value in (*times, means[theta]))
+        print(f"{theta:5}  {columns}   {means[theta] / min(means.values()):6.2f}  {held[theta] / 1e6:5.0f}")
+    for theta, count in Counter(choose(measure(width_of(8 * words))) for _ in range(TRIALS)).most_common():
+        print(f"chosen {count} of {TRIALS} times: {theta}, {means[theta] / min(means.values()):.2f} of the best")
+
+
+if __name__ == "__main__":
+    main()

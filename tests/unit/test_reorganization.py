@@ -1,0 +1,190 @@
+"""What the policy is shown: f_i, inflow, what moved when; and when nobody is asked."""
+
+import pytest
+
+from mpijoin.errors import ProtocolError
+from mpijoin.master.core import Ask, Consumed, Decided, Held, Ingested, Loaded, MasterCore, SourceEnded, Stepped
+from mpijoin.master.reorganization import INFLOW_MAX, Reorganization
+from mpijoin.partitioning.table import PartitionTable
+from mpijoin.policy.plan import Move, Plan
+from mpijoin.policy.view import GroupView
+
+
+class Asked:
+    """A policy that keeps what it was shown and answers with what is next."""
+
+    def __init__(self, *plans):
+        self.views, self._plans = [], list(plans)
+
+    def __call__(self, view):
+        self.views.append(view)
+        return self._plans.pop(0) if self._plans else Plan()
+
+
+def new_core(policy, slots=2, slaves=(1, 2), active=None, subgroups=1, paced=True, buffer=1000, load_buffer=None):
+    own = Reorganization(policy, slots, len(slaves), 5, load_buffer, 1 << 20)
+    table = PartitionTable.even(4, active or slaves)
+    return MasterCore(table, slaves, subgroups, buffer, 1 << 30, (), paced, own)
+
+
+def ticks(core, *octets, first=0):
+    """Ticks that bring so many bytes for each active slave; the actions of the last."""
+    for time, own in enumerate(octets, first):
+        actions = core.step(Ingested(dict.fromkeys(core.active, own), {}, (time, time)))
+    return actions
+
+
+def answer(core, period=0, backlog=0.0, busy=0.5, groups=()):
+    return [core.step(Loaded(slave, period, backlog, busy, 0.1, groups)) for slave in core.active][-1]
+
+
+def shown(paced=True, octets=(100, 100), backlog=30.0, **settings):
+    policy = Asked()
+    core = new_core(policy, paced=paced, **settings)
+    ticks(core, *octets)
+    answer(core, backlog=backlog, busy=0.8)
+    return policy.views[0]
+
+
+def test_the_active_slaves_are_asked_when_the_reorganization_epoch_ends():
+    core = new_core(Asked(), slots=3, slaves=(1, 2, 3), active=(1, 2))
+    assert not any(isinstance(action, Ask) for action in ticks(core, 10, 10))
+    assert ticks(core, 10)[-2:] == [Ask(1, 0), Ask(2, 0)]
+
+
+def test_a_part_within_a_tick_is_no_slot():
+    core = new_core(Asked(), slots=1)
+    assert core.step(Ingested({1: 10, 2: 10}, {}, None)) == []
+    assert ticks(core, 10)[-1] == Ask(2, 0)
+
+
+def test_the_number_of_slots_may_change_while_it_runs():
+    core = new_core(Asked(), slots=100)
+    ticks(core, 1, 1, 1)
+    core.reorganization.slots = 4
+    assert ticks(core, 1)[-1] == Ask(2, 0)
+
+
+def test_occupancy_is_the_mean_backlog_by_the_load_buffer():
+    assert [slave.occupancy for slave in shown(load_buffer=60).slaves] == [0.5, 0.5]
+
+
+def test_without_a_load_buffer_it_is_the_bytes_of_two_distribution_epochs_of_a_slave():
+    # 200 bytes a slave in 2 slots: with one sub-group 100 an epoch; with two sub-groups it is one epoch of 200.
+    assert [slave.occupancy for slave in shown().slaves] == [30 / 200] * 2
+    assert [slave.occupancy for slave in shown(subgroups=2).slaves][0] == 30 / 400
+
+
+def test_what_is_due_and_lacks_credit_counts_as_backlog():
+    # The second and the third message do not fit: 0, 100 and 200 bytes are overdue after the slots.
+    view = shown(octets=(100, 100, 100), slots=3, buffer=150)
+    assert [slave.occupancy for slave in view.slaves] == [(30 + 100) / 200] * 2
+
+
+def test_what_is_not_yet_due_is_no_backlog():
+    # Slave 2's slot is every second one; what it is sent then had only waited for its turn.
+    view = shown(octets=(100, 100), subgroups=2, backlog=0.0)
+    assert [slave.occupancy for slave in view.slaves] == [0.0, 0.0]
+
+
+def test_as_fast_as_possible_the_load_tells():
+    assert [slave.occupancy for slave in shown(paced=False).slaves] == [0.8, 0.8]
+
+
+def test_idle_slaves_are_in_the_view_and_not_active():
+    view = shown(slaves=(1, 2, 3), active=(2,))
+    assert [(slave.slave, slave.active, slave.occupancy, slave.groups) for slave in view.slaves[::2]] == [
+        (1, False, 0.0, ()),
+        (3, False, 0.0, ()),
+    ]
+    assert [slave.slave for slave in view.active] == [2]
+
+
+def test_the_view_has_what_the_run_is_about():
+    view = shown()
+    assert (view.period, view.slaves_min, view.seed, dict(view.moved), view.resized, view.memory_bytes) == (
+        0, 2, 5, {}, -1, 1 << 20,
+    )  # fmt: skip
+
+
+def test_a_slave_s_groups_are_those_of_the_table_whatever_it_tells():
+    policy = Asked()
+    core = new_core(policy)
+    ticks(core, 1, 1)
+    answer(core, groups=(GroupView(2, 0.4, 70, 9.0), GroupView(3, 0.1, 80, 2.0)))
+    assert [slave.groups for slave in policy.views[0].slaves] == [
+        (GroupView(0, 0.0, 0), GroupView(2, 0.4, 70, 9.0)),
+        (GroupView(1, 0.0, 0), GroupView(3, 0.1, 80, 2.0)),
+    ]
+
+
+def test_inflow_is_what_came_by_what_was_joined():
+    policy = Asked()
+    core = new_core(policy)
+    ticks(core, 60)
+    core.step(Consumed(1, 60))
+    ticks(core, 90, first=1)
+    answer(core)
+    assert [slave.inflow for slave in policy.views[0].slaves] == [150 / 60, INFLOW_MAX]
+
+
+def test_nobody_is_asked_while_an_answer_or_a_move_is_open_or_after_the_end():
+    core = new_core(Asked(Plan((Move(0, 1, 2),))), slots=1)
+    assert ticks(core, 1)[-1] == Ask(2, 0)
+    core.step(Loaded(1, 0, 0.0, 0.5, 0.0, ()))
+    assert not any(isinstance(action, Ask) for action in ticks(core, 1, 1))
+    core.step(Loaded(2, 0, 0.0, 0.5, 0.0, ()))
+    assert not any(isinstance(action, Ask) for action in ticks(core, 1, 1))
+    core.step(Stepped(0, 2, "refused"))
+    core.step(Stepped(0, 1, "restored"))
+    assert ticks(core, 1)[-1] == Ask(2, 3)
+    core.step(Loaded(1, 3, 0.0, 0.5, 0.0, ()))
+    core.step(SourceEnded((99, 99)))
+    assert core.step(Loaded(2, 3, 0.0, 0.5, 0.0, ())) == []
+
+
+def moved(core, move, group, supplier, consumer):
+    """Goes through a hand-over of a group of which nothing waits."""
+    core.step(Stepped(move, supplier, "shipped"))
+    core.step(Held(group, (0,) * len(core.slaves[supplier].waiting)))
+    core.step(Stepped(move, consumer, "installed"))
+    core.step(Stepped(move, supplier, "dropped"))
+
+
+def test_the_policy_learns_which_groups_changed_hands_or_were_refused_and_when():
+    policy = Asked(Plan((Move(0, 1, 2), Move(1, 2, 1))))
+    core = new_core(policy, slots=1)
+    ticks(core, 1)
+    assert isinstance(answer(core)[0], Decided)
+    moved(core, 0, 0, 1, 2)
+    core.step(Stepped(1, 1, "refused"))
+    ticks(core, 1)
+    core.step(Stepped(1, 2, "restored"))
+    ticks(core, 1)
+    answer(core, period=2)
+    assert policy.views[1].moved == {0: 1, 1: 2}
+    assert [group.group for group in policy.views[1].slaves[1].groups] == [0, 1, 3]
+
+
+def test_the_policy_learns_when_it_last_changed_the_degree_of_declustering():
+    plans = Plan(), Plan((Move(0, 1, 2), Move(2, 1, 2)), (2,)), Plan((), (2,)), Plan()
+    policy = Asked(*plans)
+    core = new_core(policy, slots=1)
+    for period in range(4):
+        ticks(core, 1)
+        answer(core, period)
+        if period == 1:
+            moved(core, 0, 0, 1, 2)
+            moved(core, 1, 2, 1, 2)
+    assert [view.resized for view in policy.views] == [-1, -1, 1, 1]
+    assert [len(view.active) for view in policy.views] == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "move, owner", [(Move(9, 1, 2), "None"), (Move(0, 2, 1), "1"), (Move(0, 1, 1), "1"), (Move(0, 1, 7), "1")]
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused_by_name(move, owner):
+    core = new_core(Asked(Plan((move,))), slots=1)
+    ticks(core, 1)
+    with pytest.raises(ProtocolError, match=rf"group {move.group} moved from {move.supplier} to .*\(it is {owner}'s\)"):
+        answer(core)
