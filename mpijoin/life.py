@@ -99,7 +99,7 @@ def _begin(rank: Rank, plan: Plan) -> float:
     rank.inject(plan.job.inject)
     role = plan.roles.name(rank.number)
     with rank.signals.at_once():
-        compile_s = warmup.warm_up(role, rank.number)
+        compile_s = warmup.warm_up(role, rank.number, plan.job.balance.policy != "none")
         if rank.number in plan.roles.slaves:
             compile_s += warmup.measure_theta(plan.job, plan.schema)
     rank.log.info("rank %d of %d is %s, kernels ready in %.2f s", rank.number, plan.roles.size, role, compile_s)

@@ -32,12 +32,15 @@ LOCK_S = 120.0  # longer than one process compiles, also on a busy machine
 LOCK_STEP_S = 0.05
 
 
-def warm_up(role: str, number: int = 0) -> float:
+def warm_up(role: str, number: int = 0, moves: bool = False) -> float:
     """Makes the kernels of a role ("master", "slave" or "collector") ready; returns the seconds it took.
 
-    Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start.
+    Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start. moves:
+    groups may change hands.
     """
     tasks = {"master": [_read_and_scatter], "slave": [_insert, _probe_and_expire], "collector": []}[role]
+    if moves and role == "slave":
+        tasks.insert(1, _hand_over)
     ordered = tasks[::-1] if number % 2 else tasks
     return sum(compiled_once(task.__name__.strip("_"), task) for task in ordered)
 
@@ -146,6 +149,15 @@ def _insert() -> None:
     operator = _new_operator(layout)
     for stream in range(2):
         operator.insert(np.zeros(1, np.int64), stream, fresh, np.array([[0, 1]]))
+
+
+def _hand_over() -> None:
+    layout, _, fresh = _one_tuple()
+    supplier, consumer, groups = (*(_new_operator(layout) for _ in range(2)), np.zeros(1, np.int64))
+    supplier.insert(groups, 0, fresh, np.array([[0, 1]]))
+    supplier.probe(groups, 1 << 20)
+    consumer.install(supplier.get(0, 0))
+    supplier.drop(0)
 
 
 def _probe_and_expire() -> None:

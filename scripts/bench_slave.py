@@ -21,14 +21,12 @@ from mpijoin.clock import RunClock
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
-from mpijoin.data.record import RecordLayout
-from mpijoin.data.rows import empty_batch
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import EXIT_DONE
-from mpijoin.master.runtime import Intake
+from mpijoin.master.intake import Intake
+from mpijoin.master.pacing import Pacing
 from mpijoin.messages import Finished, Piece, Report, Slot, Stop, parse
 from mpijoin.partitioning.buffers import MiniBuffers
-from mpijoin.partitioning.scatter import scatter
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.rank import MASTER, Rank, Stopped
 from mpijoin.signals import SignalFlag
@@ -56,17 +54,13 @@ def bench_job(left: str, right: str, epoch: str) -> Job:
 
 def encoded_messages(job: Job, schema: JoinSchema) -> deque[np.ndarray]:
     """What the master of a run with one slave sends it: one message per epoch, and the end."""
-    intake, layouts = Intake(job, schema, None), [RecordLayout(stream) for stream in schema.streams]
+    intake = Intake(job, schema, None, Pacing(job, schema).pace)
     table = PartitionTable.even(job.cluster.partitions, (SLAVE,))
     buffers, groups = MiniBuffers(table, (SLAVE,)), table.groups_of(SLAVE)
     messages: deque[np.ndarray] = deque()
     pieces: list[Piece] = []
     while (tick := intake.next()) is not None:
-        scattered = (
-            scatter(batches or [empty_batch(layout.record_words)], table.place, layout.record_words, layout.has_blob)
-            for batches, layout in zip(tick.batches, layouts)
-        )
-        buffers.add(tuple(scattered))
+        buffers.add(intake.scatter(tick, table))
         pieces += buffers.take(SLAVE, 1)[1]
         if tick.watermarks is not None:
             messages.append(Slot(MASTER, len(messages), tick.watermarks, groups, tuple(pieces)).encode())

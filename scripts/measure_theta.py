@@ -18,57 +18,64 @@ from typing import Iterator
 import numpy as np
 
 from mpijoin.config.check import resolve
+from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
-from mpijoin.data.batch import Batch
+from mpijoin.data.batch import Batch, read_only
+from mpijoin.data.schema import JoinSchema
 from mpijoin.join.insert import Fresh
 from mpijoin.join.tuning import GROUP_TUPLES, choose, measure, width_of
 from mpijoin.join.window_join import WindowJoin
+from mpijoin.master.intake import Intake
+from mpijoin.master.pacing import Pacing
 from mpijoin.operators.base import Progress
 from mpijoin.partitioning.scatter import scatter
-from mpijoin.sources import open_source
 
 THETAS = (240, 340, 480, 680, 960, 1360, 1920)
 PARTITIONS = 60
 WINDOW_S = 600
+TICK_S = 2
 FILLING = [(100, 15)]
 TIMED = [(100, 2), (20, 10), (2, 50)]  # seconds of an epoch, how many
 MEMORY_BYTES = 8 << 30  # address space
 TRIALS = 8
 
 Stream = tuple[Fresh, np.ndarray]
-Epoch = tuple[tuple[Stream, Stream], int]
+Epoch = tuple[tuple[Stream, Stream], tuple[int, int]]
 
 
-def epochs_of(rate: float, words: int) -> Iterator[Epoch]:
-    """Epoch by epoch both streams, laid out by partition, with the time at which it ends."""
+def bench_job(rate: float) -> Job:
     stream = {"kind": "synthetic", "rate": rate, "bias": 0.7, "duration": "1 h", "window": f"{WINDOW_S} s"}
-    job = load_job({"left": {**stream, "seed": 1}, "right": {**stream, "seed": 2}, "output": {"results": "count"}})
-    schema = resolve(job)
-    second = schema.ticks(1_000_000_000)
-    sources = [open_source(job, index, schema, lambda table: None) for index in range(2)]
-    rests = [source.read(1 << 16) for source in sources]
-    start = int(min(rest.time[0] for rest in rests))
-    elapsed_s = 0
+    return load_job(
+        {
+            "left": {**stream, "seed": 1},
+            "right": {**stream, "seed": 2},
+            "cluster": {"distribution_epoch": f"{TICK_S} s"},
+            "output": {"results": "count"},
+        }
+    )
+
+
+def epochs_of(job: Job, schema: JoinSchema, words: int) -> Iterator[Epoch]:
+    """Epoch by epoch both streams, laid out by partition, with their watermarks."""
+    intake = Intake(job, schema, None, Pacing(job, schema).pace)
     for epoch_s, count in FILLING + TIMED:
         for _ in range(count):
-            elapsed_s += epoch_s
-            end = start + elapsed_s * second
-            streams = []
-            for index, source in enumerate(sources):
-                while len(rests[index].time) == 0 or rests[index].time[-1] < end:
-                    more = source.read(1 << 16)
-                    rests[index] = Batch(*(np.concatenate(pair) for pair in zip(rests[index], more)))
-                rows = int(np.searchsorted(rests[index].time, end))
-                streams.append(laid_out(Batch(*(column[:rows] for column in rests[index])), words))
-                rests[index] = Batch(*(column[rows:] for column in rests[index]))
-            yield tuple(streams), end
+            ticks = 0
+            batches: tuple[list[Batch], list[Batch]] = ([], [])
+            while ticks < epoch_s // TICK_S:
+                tick = intake.next()
+                ticks += tick.watermarks is not None
+                for own, more in zip(batches, tick.batches):
+                    own += more
+            yield tuple(laid_out(own, words) for own in batches), tick.watermarks
+    intake.close()
 
 
-def laid_out(batch: Batch, words: int) -> Stream:
-    wide = batch._replace(record=np.zeros((batch.rows, words - 3), np.int64))
-    scattered = scatter([wide], np.arange(PARTITIONS), words - 3, False)
+def laid_out(batches: list[Batch], words: int) -> Stream:
+    wide = [batch._replace(record=np.zeros((batch.rows, words - 3), np.int64)) for batch in batches]
+    scattered = scatter(wide, np.arange(PARTITIONS), words - 3, False)
     bounds = np.stack([scattered.starts[:-1], scattered.starts[1:]], axis=1)
-    return Fresh(scattered.tuples, scattered.blob), bounds
+    return Fresh(read_only(scattered.tuples), read_only(scattered.blob)), bounds
 
 
 def run(epochs: list[Epoch], words: int, theta_tuples: int, window: int) -> tuple[list[float], int]:
@@ -81,21 +88,21 @@ def run(epochs: list[Epoch], words: int, theta_tuples: int, window: int) -> tupl
     for _, count in TIMED:
         timed = [next(remaining) for _ in range(count)]
         start = time.thread_time_ns()
-        for streams, end in timed:
-            join(operator, streams, end)
+        for epoch in timed:
+            join(operator, *epoch)
         rows = sum(len(fresh.tuples) for streams, _ in timed for fresh, _ in streams)
         times.append((time.thread_time_ns() - start) / rows)
     return times, operator.held_bytes
 
 
-def join(operator: WindowJoin, streams: tuple[Stream, Stream], end: int) -> None:
+def join(operator: WindowJoin, streams: tuple[Stream, Stream], watermarks: tuple[int, int]) -> None:
     groups = np.arange(PARTITIONS)
     for stream, (fresh, bounds) in enumerate(streams):
         operator.insert(groups, stream, fresh, bounds)
     while operator.probe(groups, 1 << 22) is not Progress.DONE:
         operator.clear_results()
     operator.clear_results()
-    operator.expire(groups, (end, end))
+    operator.expire(groups, watermarks)
 
 
 def main() -> None:
@@ -105,9 +112,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="a tenth of the rows, one round")
     arguments = parser.parse_args()
     words, rounds = arguments.words, 1 if arguments.quick else arguments.rounds
-    epochs = list(epochs_of(150 if arguments.quick else 1500, words))
-    window = (epochs[1][1] - epochs[0][1]) * WINDOW_S // FILLING[0][0]
-    run(epochs[: len(epochs)], words, GROUP_TUPLES, window)  # kernels are loaded, memory was touched
+    job = bench_job(150 if arguments.quick else 1500)
+    schema = resolve(job)
+    epochs, window = list(epochs_of(job, schema, words)), schema.ticks(job.left.window_ns)
+    run(epochs, words, GROUP_TUPLES, window)  # kernels are loaded, memory was touched
     best, held = {theta: [np.inf] * len(TIMED) for theta in THETAS}, {}
     for _ in range(rounds):
         for theta in THETAS:

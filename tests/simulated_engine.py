@@ -189,29 +189,37 @@ def run_scenario(made, folder):
     if writer:
         assert table_rows(writer.table()) == expected_rows(*made.sides, wanted.pairs)
     course = Course(summary, watched.backlog_bytes_max, simulated.network.trace, watched.piece_bytes_max)
-    assert course.backlog_bytes_max <= made.buffer_bytes + course.piece_bytes_max, "the slave's buffer is bounded"
+    assert course.backlog_bytes_max <= made.buffer_bytes + course.piece_bytes_max, "what the master sends is bounded"
     peak_bytes = summary["peak_master_buffer_bytes"]
     assert peak_bytes <= made.master_buffer_bytes + course.piece_bytes_max * made.slaves, "the master's buffer is bounded"
     return course
 
 
 class Watch:
-    """Looks at every slave after each of its turns, and at every part that enters the master's buffers."""
+    """Looks at every slave after each of its turns, and at all that is sent as one piece."""
 
     def __init__(self, simulated, plan):
         self.backlog_bytes_max = self.piece_bytes_max = 0
         for rank in plan.roles.slaves:
             slave, process = simulated.roles[rank], simulated.engine.processes[rank]
             process.turn = partial(self._turn, slave)
-        self._buffers = simulated.master.buffers
-        self._add, self._buffers.add = self._buffers.add, self._added
+        buffers = simulated.master.buffers
+        self._add, buffers.add = buffers.add, self._added
+        self._take, buffers.take = buffers.take, self._taken
 
     def _turn(self, slave):
         pause_s = slave.turn()
-        self.backlog_bytes_max = max(self.backlog_bytes_max, slave._core.backlog_bytes)
+        from_master = sum(message.backlog_bytes for message in slave._core._messages if not message.own)
+        self.backlog_bytes_max = max(self.backlog_bytes_max, from_master)
         return pause_s
 
     def _added(self, scattered):
         added = self._add(scattered)
         self.piece_bytes_max = max(self.piece_bytes_max, sum(added.octets.values()) + sum(added.held.values()))
         return added
+
+    def _taken(self, slave, items):
+        groups, pieces = self._take(slave, items)
+        if items == 1:
+            self.piece_bytes_max = max(self.piece_bytes_max, sum(piece.octets for piece in pieces))
+        return groups, pieces

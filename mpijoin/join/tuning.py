@@ -12,7 +12,7 @@ from pathlib import Path
 from mpijoin.compiled import cache_folder
 from mpijoin.machine import processor_model
 
-# Of both streams, where nothing was measured. Small groups are many buckets to visit in short epochs, and much memory in blocks
+# Of both streams, where nothing better was measured. Small groups are many buckets to visit in short epochs, and much memory in blocks
 # that are half empty (pages are 1.6 times their tuples, twice as much for half the size); large ones are long scans. The floor
 # in blocks is for tuples so wide that a block holds few of them.
 GROUP_TUPLES = 680
@@ -22,7 +22,7 @@ CANDIDATES = (340, 480, 680, 960, 1360)
 WIDTHS = (4, 8, 16, 32)  # words of the tuples that are measured; those of others count as the next wider
 BUDGET_S = 0.28  # of a core: a round over the candidates is begun while it is likely to end within this,
 WAIT_S = 0.45  # ... and within this of the wall clock, where others use the core too
-TOLERANCE = 1.08  # the largest candidate within this of the best is taken: it needs the least memory
+TOLERANCE = 1.1  # what is usual is kept unless the best is better by more than this
 TRUST = 1.15  # how far the second best round of a candidate may be from its best on a machine quiet enough to measure
 
 
@@ -82,19 +82,19 @@ def measure(width: int) -> list[list[float]]:
 
 
 def choose(rounds: list[list[float]]) -> int:
-    """The largest of CANDIDATES whose best round is within a few percent of the best of all; GROUP_TUPLES where rounds
-    differ so much that they measure something else.
+    """Of CANDIDATES the one with the best round, if it clearly beats GROUP_TUPLES; GROUP_TUPLES too where rounds differ so
+    much that they measure something else.
 
-    >>> choose([[100, 98, 102, 120, 150], [101, 99, 101, 125, 150]])
-    680
-    >>> choose([[80, 98, 102, 120, 150], [180, 99, 101, 125, 150]])
+    >>> choose([[100, 98, 109, 120, 150], [101, 99, 110, 125, 150]])
+    480
+    >>> choose([[100, 98, 105, 120, 150], [101, 99, 105, 125, 150]])
     680
     """
-    ordered = [sorted(times) for times in zip(*rounds)]
-    if not ordered or any(len(times) < 2 or times[1] > TRUST * times[0] for times in ordered):
+    ordered = {tuples: sorted(times) for tuples, times in zip(CANDIDATES, zip(*rounds))}
+    if len(rounds) < 2 or any(times[1] > TRUST * times[0] for times in ordered.values()):
         return GROUP_TUPLES
-    limit = TOLERANCE * min(times[0] for times in ordered)
-    return max(tuples for tuples, times in zip(CANDIDATES, ordered) if times[0] <= limit)
+    best = min(ordered, key=ordered.__getitem__)
+    return best if ordered[GROUP_TUPLES][0] > TOLERANCE * ordered[best][0] else GROUP_TUPLES
 
 
 def _file(width: int) -> Path:

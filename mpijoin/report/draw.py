@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,11 +13,8 @@ from matplotlib.ticker import PercentFormatter
 from mpijoin.report.series import DECADE_STEPS, SHARES, Table
 from mpijoin.report.style import (
     BLUE,
-    COLOURS,
-    FAINT,
     GREEN,
     HEIGHT_IN,
-    INK,
     LINES_MAX,
     ORANGE,
     PAPER,
@@ -26,33 +23,33 @@ from mpijoin.report.style import (
     SKY,
     VERMILLION,
     byte_axis,
-    byte_unit,
     count_axis,
     legend,
     line_style,
     new_figure,
     time_axis,
 )
+from mpijoin.report.words import byte_unit
 
 MAP = "cividis"  # dark to light in grey print too, and the same to the colour-blind
 SHARE_LOOKS = {"cpu": (BLUE, ""), "communication": (ORANGE, "////"), "idle": (QUIET, ""), "other": (PURPLE, "....")}
 SHARE_NAMES = {"cpu": "CPU", "communication": "communication", "idle": "idle", "other": "other"}
 OUTCOME_LOOKS = {"moved": (BLUE, "-", "o"), "refused": (VERMILLION, ":", "X"), "cancelled": (ORANGE, "--", "D")}
+OTHER_SEEN = 0.005
 BARS_NAMED_MAX = 32  # more bars than these have no room for names
 
 
 def delay(table: Table) -> Figure:
     figure, axes = new_figure()
-    end_s, start_s = table["end_s"], start_of(table)
+    end_s = table["end_s"]
     if "p50_s" in table:
         band = "median to 99th percentile"
         axes.fill_between(end_s, table["p50_s"], table["p99_s"], color=SKY, alpha=0.45, linewidth=0, label=band)
-        axes.plot(end_s, table["p99_s"], color=BLUE, linewidth=0.8, linestyle=(0, (4, 2)))
     axes.plot(end_s, table["mean_s"], color=BLUE, label="mean", **dots_if_few(end_s))
     axes.plot(end_s, table["max_s"], color=VERMILLION, linewidth=0.9, linestyle=(0, (1, 1.5)), label="longest")
     axes.set_ylabel("production delay, s")
     axes.set_ylim(bottom=0)
-    time_axis(axes, end_s, start_s)
+    over_time(axes, table)
     legend(figure, axes)
     return figure
 
@@ -60,23 +57,20 @@ def delay(table: Table) -> Figure:
 def delay_map(table: Table) -> Figure:
     """Time to the right, delay upwards in steps of its logarithm, shade by the number of results."""
     figure, axes = new_figure()
-    width_s = table["end_s"][0] - table["start_s"][0]
-    first_s, step = table["start_s"].min(), np.rint(np.log10(table["delay_from_s"]) * DECADE_STEPS).astype(int)
-    column = np.rint((table["start_s"] - first_s) / width_s).astype(int)
-    field = np.full((step.max() - step.min() + 1, column.max() + 1), np.nan)
-    field[step - step.min(), column] = table["results"]
-    low, high = step.min() / DECADE_STEPS, (step.max() + 1) / DECADE_STEPS
-    extent = (first_s, table["end_s"].max(), low, high)
-    norm = LogNorm(1, max(2, np.nanmax(field)))
-    image = axes.imshow(field, MAP, norm, origin="lower", aspect="auto", extent=extent, interpolation="nearest")
-    ticks = [exponent + part for exponent in range(-4, 5) for part in np.log10([1, 2, 5]) if low <= exponent + part <= high]
+    step = np.rint(np.log10(table["delay_from_s"]) * DECADE_STEPS).astype(int)
+    lowest, steps = step.min(), np.ptp(step) + 1
+    starts_s, column = np.unique(table["start_s"], return_inverse=True)
+    edges_s = np.append(starts_s, table["end_s"].max())
+    field = np.full((steps, len(starts_s)), np.nan)
+    field[step - lowest, column] = table["results"]
+    edges = (lowest + np.arange(steps + 1)) / DECADE_STEPS
+    shades = LogNorm(1, max(2, table["results"].max()))
+    shade(figure, axes, edges_s, edges, field, "results", norm=shades)
+    ticks = [exponent + part for exponent in range(-4, 5) for part in np.log10([1, 2, 5])]
+    ticks = [tick for tick in ticks if edges[0] <= tick <= edges[-1]]
     axes.set_yticks(ticks, [f"{10**tick:.4g}" for tick in ticks])
     axes.set_ylabel("production delay, s")
-    axes.grid(False)
-    time_axis(axes, table["end_s"], first_s)
-    bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=18)
-    bar.set_label("results")
-    bar.outline.set_visible(False)
+    over_time(axes, table)
     return figure
 
 
@@ -89,7 +83,7 @@ def throughput(table: Table) -> Figure:
     count_axis(below, table["results_per_s"].max(), "results/s")
     for axes in (above, below):
         axes.set_ylim(bottom=0)
-    time_axis(below, table["end_s"], start_of(table))
+    over_time(below, table)
     return figure
 
 
@@ -97,8 +91,8 @@ def shares(table: Table) -> Figure:
     """Stacked areas over time."""
     figure, axes = new_figure()
     bottom = np.zeros(len(table["end_s"]))
-    edges = np.concatenate([[start_of(table)], table["end_s"]])
-    for name in SHARES:
+    edges = edges_s(table)
+    for name in shown_shares(table):
         colour, hatch = SHARE_LOOKS[name]
         top = bottom + np.nan_to_num(table[name])
         axes.stairs(
@@ -107,7 +101,7 @@ def shares(table: Table) -> Figure:
         )  # fmt: skip
         bottom = top
     share_axis(axes)
-    time_axis(axes, table["end_s"], start_of(table))
+    over_time(axes, table)
     legend(figure, axes)
     return figure
 
@@ -118,7 +112,7 @@ def shares_by_slave(table: Table) -> Figure:
     figure, axes = new_figure()
     place, bottom = np.arange(len(slaves)), np.zeros(len(slaves))
     few = len(slaves) <= BARS_NAMED_MAX
-    for name in SHARES:
+    for name in shown_shares(table):
         colour, hatch = SHARE_LOOKS[name]
         values = np.nan_to_num(table[name])
         axes.bar(
@@ -138,7 +132,7 @@ def shares_by_slave(table: Table) -> Figure:
 
 def slaves_bytes(table: Table, name: str) -> Figure:
     """A line for each slave; of more slaves than lines can be told apart, a map of slaves by time."""
-    columns = [column for column in table if column != "end_s"]
+    columns = [column for column in table if column.startswith("slave_") and not np.isnan(table[column]).all()]
     if len(columns) > LINES_MAX:
         return slaves_map(table, columns, name)
     figure, axes = new_figure()
@@ -149,42 +143,35 @@ def slaves_bytes(table: Table, name: str) -> Figure:
         largest = max(largest, np.nanmax(table[column], initial=0.0))
     axes.set_ylim(0, 1.05 * largest or 1)
     byte_axis(axes, largest, name)
-    time_axis(axes, table["end_s"], start_of(table))
+    over_time(axes, table)
     legend(figure, axes)
     return figure
 
 
 def slaves_map(table: Table, columns: Sequence[str], name: str) -> Figure:
-    figure, axes = new_figure(height_in=HEIGHT_IN * 1.2)
+    figure, axes = new_figure(height_in=1.2 * HEIGHT_IN)
     field = np.stack([table[column] for column in columns])
     divisor, unit = byte_unit(np.nanmax(field, initial=0.0))
-    ranks = [int(column.split("_")[1]) for column in columns]
-    extent = (start_of(table), table["end_s"][-1], ranks[0] - 0.5, ranks[-1] + 0.5)
-    image = axes.imshow(
-        field / divisor, MAP, origin="lower", aspect="auto", extent=extent, interpolation="nearest", vmin=0
-    )  # fmt: skip
-    axes.grid(False)
+    ranks = np.array([int(column.split("_")[1]) for column in columns])
+    shade(figure, axes, edges_s(table), np.append(ranks - 0.5, ranks[-1] + 0.5), field / divisor, f"{name}, {unit}", vmin=0)
     axes.set_ylabel("slave (rank)")
-    time_axis(axes, table["end_s"], start_of(table))
-    bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=22)
-    bar.set_label(f"{name}, {unit}")
-    bar.outline.set_visible(False)
+    over_time(axes, table)
     return figure
 
 
 def declustering(table: Table) -> Figure:
     figure, axes = new_figure(height_in=2.0)
-    active = np.concatenate([table["active_slaves"][:1], table["active_slaves"]])
-    axes.step(np.concatenate([[start_of(table)], table["end_s"]]), active, where="pre", color=BLUE, linewidth=2)
+    active = table["active_slaves"]
+    axes.stairs(active, edges_s(table), baseline=None, color=BLUE, linewidth=2)
     axes.set_ylim(0, np.nanmax(active, initial=1) + 0.5)
     axes.yaxis.get_major_locator().set_params(integer=True)
     axes.set_ylabel("slaves with groups")
-    time_axis(axes, table["end_s"], start_of(table))
+    over_time(axes, table)
     return figure
 
 
-def moves(table: Table) -> Figure:
-    """Above, an arrow from supplier to consumer for each move; below, its pause, as large as its bytes."""
+def moves(table: Table, end_s: float) -> Figure:
+    """Above, a line from supplier to consumer for each move; below, its pause, as large as its bytes. end_s: of the run."""
     figure, (above, below) = new_figure(2, sharex=True, height_ratios=(1.5, 1))
     lines = len(table["move"]) <= 400
     for outcome, (colour, dashes, marker) in OUTCOME_LOOKS.items():
@@ -199,15 +186,15 @@ def moves(table: Table) -> Figure:
         )  # fmt: skip
         area = 12 + 120 * table["bytes"][own] / max(1, table["bytes"].max())
         below.scatter(
-            table["frozen_s"][own], 1e3 * table["pause_s"][own], area, colour, marker, alpha=0.7, linewidth=0, label=outcome
+            table["frozen_s"][own], 1e3 * table["pause_s"][own], area, colour, marker, alpha=0.7, linewidth=0
         )  # fmt: skip
     ranks = sorted({*table["supplier"].tolist(), *table["consumer"].tolist()})
     above.set_yticks(ranks if len(ranks) <= 12 else np.linspace(ranks[0], ranks[-1], 8).round())
     above.set_ylim(ranks[0] - 0.5, ranks[-1] + 0.5)
     above.set_ylabel("from slave, to slave")
     below.set_ylabel("input held, ms")
-    below.set_ylim(bottom=0)
-    time_axis(below, table["closed_s"] * 1.02)
+    below.set_ylim(0, 1.15e3 * table["pause_s"].max() or 1)
+    time_axis(below, 0.0, end_s)
     legend(figure, above)
     return figure
 
@@ -219,21 +206,40 @@ def master(table: Table) -> Figure:
     first, *others = panels[:, 0]
     buffer_bytes = table["buffer_bytes"]
     first.plot(table["end_s"], buffer_bytes, color=BLUE, **dots_if_few(buffer_bytes))
-    byte_axis(first, np.nanmax(buffer_bytes, initial=0.0), "waits, at most")
+    byte_axis(first, np.nanmax(buffer_bytes, initial=0.0), "waiting")
     for axes, name in zip(others, more):
         colour, label = {"lag_s": (VERMILLION, "sent late by, s"), "late_rows": (ORANGE, "late rows")}[name]
         axes.plot(table["end_s"], table[name], color=colour, **dots_if_few(buffer_bytes))
         axes.set_ylabel(label)
     for axes in panels[:, 0]:
         axes.set_ylim(bottom=0)
-    time_axis(panels[-1, 0], table["end_s"], start_of(table))
+    over_time(panels[-1, 0], table)
     return figure
 
 
-def start_of(table: Table) -> float:
-    """Where the first bin begins."""
-    end_s = table["end_s"]
-    return 0.0 if len(end_s) < 2 else float(2 * end_s[0] - end_s[1])
+def shade(
+    figure: Figure, axes: Axes, edges_s: np.ndarray, edges: np.ndarray, field: np.ndarray, name: str, **shades: Any
+) -> None:
+    """A map of field[row, bin of time] with its scale."""
+    image = axes.pcolormesh(edges_s, edges, field, cmap=MAP, rasterized=True, **shades)
+    axes.grid(False)
+    bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=20)
+    bar.set_label(name)
+    bar.outline.set_visible(False)
+
+
+def edges_s(table: Table) -> np.ndarray:
+    """float64[bins + 1]."""
+    return np.append(table["start_s"][:1], table["end_s"])
+
+
+def over_time(axes: Axes, table: Table) -> None:
+    time_axis(axes, table["start_s"][0], table["end_s"][-1])
+
+
+def shown_shares(table: Table) -> list[str]:
+    """`other` only where there is something to see of it."""
+    return [name for name in SHARES if name != "other" or np.nanmax(table[name], initial=0.0) > OTHER_SEEN]
 
 
 def share_axis(axes: Axes) -> None:

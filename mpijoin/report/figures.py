@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator
+from typing import Any, Iterator
 
 import numpy as np
 
 from mpijoin.report import draw, series
 from mpijoin.report.runs import RunData
 from mpijoin.report.series import Table
-from mpijoin.report.style import byte_unit, count_unit
+from mpijoin.report.style import styled
+from mpijoin.report.words import amount, bytes_amount, seconds
 
 
 @dataclass(frozen=True)
@@ -25,15 +26,20 @@ class Chart:
 
 
 def charts_of(run: RunData) -> Iterator[Chart]:
-    """The figures of a run that has metrics, one after the other, so that only one needs memory at a time."""
+    """The figures of a run, one after the other, so that only one needs memory at a time; none where no slave left metrics."""
+    if not run.slaves:
+        return
     for make in (_delay, _delay_map, _throughput, _shares, _shares_by_slave, _occupancy, _state, _declustering, _moves, _master):
-        chart = make(run)
+        with styled():
+            chart = make(run)
         if chart is not None:
             yield chart
 
 
 def left_out(run: RunData) -> list[str]:
     """Why some figures are missing, in sentences."""
+    if not run.slaves:
+        return ["No figures: the run ended before any slave wrote its metrics."]
     reasons = []
     if not run.paced:
         reasons.append("No production delays: the run was not paced (speed “max”), so no result had a time at which it was due.")
@@ -41,30 +47,25 @@ def left_out(run: RunData) -> list[str]:
         reasons.append("No production delays: no result came after the warm-up.")
     if not run.moves:
         reasons.append("No moves: every group of partitions stayed where it began.")
+    if not _declusters(run):
+        reasons.append("No degree of declustering: the same slaves had groups all the time.")
+    if not _waited(run):
+        reasons.append("Nothing about the master: no tuple had to wait there, and none came late.")
     return reasons
-
-
-def amount(value: float, unit_of: Callable[[float], tuple[float, str]] = count_unit) -> str:
-    """A number for people.
-
-    >>> amount(2_512_000), amount(300, byte_unit)
-    ('2.51 million', '300 bytes')
-    """
-    divisor, unit = unit_of(abs(value))
-    digits = f"{value / divisor:.3g}" if divisor > 1 or value != int(value) else f"{value:,.0f}"
-    return f"{digits} {unit}".strip()
-
-
-def seconds(value: float) -> str:
-    """
-    >>> seconds(0.0421), seconds(48.2)
-    ('42.1 ms', '48.2 s')
-    """
-    return f"{value * 1e3:.3g} ms" if value < 1 else f"{value:.3g} s"
 
 
 def _has_delays(run: RunData) -> bool:
     return bool(run.epochs["delay_count"].any())
+
+
+def _declusters(run: RunData) -> bool:
+    return len(np.unique(run.of_role("master")["active"])) > 1
+
+
+def _waited(run: RunData) -> bool:
+    """Whether tuples ever waited at the master, or did not get past it."""
+    own = run.of_role("master")
+    return any(own[name].any() for name in ("buffer_bytes", "lag_us", "late"))
 
 
 def _delay(run: RunData) -> Chart | None:
@@ -82,7 +83,7 @@ def _delay(run: RunData) -> Chart | None:
 def _delay_map(run: RunData) -> Chart | None:
     if not run.delays or not _has_delays(run):
         return None
-    table = series.delay_heat(run)
+    table = series.delay_map(run)
     middle = np.sqrt(table["delay_from_s"] * table["delay_to_s"])
     order = np.argsort(middle)
     upto = np.cumsum(table["results"][order])
@@ -137,18 +138,18 @@ def _state(run: RunData) -> Chart:
 
 
 def _largest(table: Table) -> str:
-    peaks = {column: np.nanmax(table[column], initial=0.0) for column in table if column != "end_s"}
+    peaks = {column: np.nanmax(table[column], initial=0.0) for column in table if column.startswith("slave_")}
     column = max(peaks, key=peaks.get)
     if peaks[column] == 0:
         return "there never were any"
-    return f"at most {amount(peaks[column], byte_unit)}, at slave {column.split('_')[1]}"
+    return f"at most {bytes_amount(peaks[column])}, at slave {column.split('_')[1]}"
 
 
 def _declustering(run: RunData) -> Chart | None:
+    if not _declusters(run):
+        return None
     table = series.declustering(run)
     active = table["active_slaves"]
-    if np.nanmax(active, initial=0) == 0 or np.nanmin(active) == np.nanmax(active):
-        return None
     caption = (
         f"Slaves that hold groups and join them: between {np.nanmin(active):.0f} and {np.nanmax(active):.0f}, "
         f"{np.nanmean(active):.2f} in the mean."
@@ -164,20 +165,20 @@ def _moves(run: RunData) -> Chart | None:
     caption = (
         f"Groups of partitions that changed hands: above, a line from the slave that gave one away to the one that took it, with a mark "
         f"at the end; below, for how many milliseconds the group's input was held, marks as large as its bytes. {moved.sum():,} of "
-        f"{len(moved):,} moves were carried out, with {amount(table['bytes'][moved].sum(), byte_unit)}; the longest pause was "
+        f"{len(moved):,} moves were carried out, with {bytes_amount(table['bytes'][moved].sum())}; the longest pause was "
         f"{seconds(table['pause_s'].max())}."
     )
-    return Chart("moves", "Moves of groups", caption, table, draw.moves(table))
+    return Chart("moves", "Moves of groups", caption, table, draw.moves(table, series.edges_us(run)[-1] / 1e6))
 
 
 def _master(run: RunData) -> Chart | None:
-    if len(run.of_role("master")["rank"]) == 0:
+    if not _waited(run):
         return None
     table = series.master(run)
     lag = f"; epochs left up to {seconds(np.nanmax(table['lag_s']))} after they were due" if run.paced else ""
     late = f"; {table['late_rows'][-1]:,.0f} rows came too late" if table["late_rows"][-1] else ""
     caption = (
         "Bytes of tuples that were read and not yet sent: at most "
-        f"{amount(np.nanmax(table['buffer_bytes'], initial=0.0), byte_unit)}{lag}{late}."
+        f"{bytes_amount(np.nanmax(table['buffer_bytes'], initial=0.0))}{lag}{late}."
     )
     return Chart("master", "At the master", caption, table, draw.master(table))

@@ -39,10 +39,6 @@ class RunData:
     moves: Columns
 
     @property
-    def has_metrics(self) -> bool:
-        return len(self.epochs["rank"]) > 0
-
-    @property
     def paced(self) -> bool:
         return self.job.run.speed != MAX
 

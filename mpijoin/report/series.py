@@ -1,6 +1,6 @@
 """The data of each figure of one run: columns of equal length, units in their names, as they go into its CSV.
 
-Moments are seconds of the run's clock; a row of a table over time is a bin, and `end_s` its end.
+Moments are seconds of the run's clock; a row of a table over time is a bin, from start_s to end_s.
 """
 
 from __future__ import annotations
@@ -10,33 +10,30 @@ from typing import Callable
 import numpy as np
 
 from mpijoin.metrics.delay import DelayHistogram
-from mpijoin.report.bins import bin_of, edges_of, flow, peak
-from mpijoin.report.runs import RunData
+from mpijoin.report.bins import Records, bin_of, edges_of, flow, peak
+from mpijoin.report.runs import DONE, RunData
 
 Table = dict[str, np.ndarray]
 
-DECADE_STEPS = 10  # bins of the heat map to a factor of ten in delay
+DECADE_STEPS = 10  # fields of the map of delays to a factor of ten
+SHORTEST_US = 1_000  # what is shorter has the lowest field of the map
 QUANTILES = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}
 SHARES = ("cpu", "communication", "idle", "other")
+SPENT = ("cpu_us", "comm_us", "idle_us", "wall_us")
 
 
 def edges_us(run: RunData) -> np.ndarray:
-    """int64[bins + 1]: of all figures over time of this run."""
+    """int64[bins + 1]: of all figures over time of this run, which has records of slaves."""
     slaves = run.of_role("slave")
-    busy = slaves["wall_us"] > 0
-    return edges_of(slaves["end_us"][busy], slaves["wall_us"][busy]) if busy.any() else np.array([0, 1_000_000])
-
-
-def end_s(edges: np.ndarray) -> np.ndarray:
-    return edges[1:] / 1e6
+    return edges_of(slaves["end_us"], slaves["wall_us"])
 
 
 def throughput(run: RunData) -> Table:
     """Tuples joined and results found by all slaves, per second."""
     edges = edges_us(run)
     seconds = np.diff(edges) / 1e6
-    names = {"left_tuples_per_s": "tuples_left", "right_tuples_per_s": "tuples_right", "results_per_s": "results"}
-    return {"end_s": end_s(edges), **{name: _flows(run, edges, field).sum(axis=0) / seconds for name, field in names.items()}}
+    fields = {"left_tuples_per_s": "tuples_left", "right_tuples_per_s": "tuples_right", "results_per_s": "results"}
+    return {**_times(edges), **{name: _flow_of_all(run, edges, field) / seconds for name, field in fields.items()}}
 
 
 def delay_over_time(run: RunData) -> Table:
@@ -44,52 +41,51 @@ def delay_over_time(run: RunData) -> Table:
     where no result came."""
     edges = edges_us(run)
     slaves = run.of_role("slave")
-    place = bin_of(edges, slaves["end_us"])
-    bins = len(edges) - 1
+    place, bins = bin_of(edges, slaves["end_us"]), len(edges) - 1
     count = np.bincount(place, slaves["delay_count"], bins)
-    longest = np.zeros(bins)
-    np.maximum.at(longest, place, slaves["delay_max_us"])
-    filled = count > 0
-    mean_us = np.bincount(place, slaves["delay_sum_us"], bins) / np.where(filled, count, 1)
-    table = {"end_s": end_s(edges), "results": count, "mean_s": np.where(filled, mean_us / 1e6, np.nan)}
-    table.update(_quantiles(run, edges))
-    return {**table, "max_s": np.where(filled, longest / 1e6, np.nan)}
+    sum_us = np.bincount(place, slaves["delay_sum_us"], bins)
+    max_us = np.zeros(bins)
+    np.maximum.at(max_us, place, slaves["delay_max_us"])
+    mean_s = np.divide(sum_us, 1e6 * count, where=count > 0, out=np.full(bins, np.nan))
+    longest = {"max_s": np.where(count > 0, max_us / 1e6, np.nan)}
+    return {**_times(edges), "results": count.astype(np.int64), "mean_s": mean_s, **_quantiles(run, edges), **longest}
 
 
-def delay_heat(run: RunData) -> Table:
+def delay_map(run: RunData) -> Table:
     """Results by bin of time and, in equal steps of the logarithm, delay: a row for each field of the map that has any."""
     edges = edges_us(run)
     place, delay_us, count = _placed_delays(run, edges)
-    step = np.floor(np.log10(np.maximum(delay_us, 1_000)) * DECADE_STEPS).astype(np.int64)
-    key = place * 1_000 + step
-    fields, inverse = np.unique(key, return_inverse=True)
-    place, step = fields // 1_000, fields % 1_000
+    step = np.floor(np.log10(np.maximum(delay_us, SHORTEST_US)) * DECADE_STEPS).astype(np.int64)
+    steps = 1 + step.max()
+    fields, inverse = np.unique(place * steps + step, return_inverse=True)
+    place, step = np.divmod(fields, steps)
     return {
         "start_s": edges[place] / 1e6,
         "end_s": edges[place + 1] / 1e6,
         "delay_from_s": 10 ** (step / DECADE_STEPS) / 1e6,
         "delay_to_s": 10 ** ((step + 1) / DECADE_STEPS) / 1e6,
-        "results": np.bincount(inverse, count, len(fields)),
+        "results": np.bincount(inverse, count, len(fields)).astype(np.int64),
     }
 
 
 def shares_over_time(run: RunData) -> Table:
     """How the slaves spent their wall time, in shares of it, all slaves together."""
     edges = edges_us(run)
-    names = ("cpu_us", "comm_us", "idle_us", "wall_us")
-    return {"end_s": end_s(edges), **_shares(*(_flows(run, edges, name).sum(axis=0) for name in names))}
+    return {**_times(edges), **_shares(*(_flow_of_all(run, edges, field) for field in SPENT))}
 
 
 def shares_by_slave(run: RunData) -> Table:
     """The same of each slave over the whole run."""
-    records = [run.of_rank(slave) for slave in run.slaves]
-    spent = (np.array([own[name].sum() for own in records], float) for name in ("cpu_us", "comm_us", "idle_us", "wall_us"))
-    return {"slave": np.array(run.slaves), **_shares(*spent)}
+    spent = _each_slave(run, lambda records: [records[field].sum() for field in SPENT]).astype(np.float64)
+    return {"slave": np.array(run.slaves), **_shares(*spent.T)}
 
 
 def occupancy(run: RunData) -> Table:
-    """Bytes in each slave's stream buffer: at the end of an epoch, of a paced run when the next one's message came."""
-    return _per_slave(run, "occupancy_bytes" if run.paced else "buffer_bytes")
+    """Bytes in each slave's stream buffer: at the end of an epoch; of a paced run, where that is the moment when the next
+    epoch's message came, without the last two: the message that ends the input comes right behind the one before it."""
+    if not run.paced:
+        return _per_slave(run, "buffer_bytes")
+    return _per_slave(run, "occupancy_bytes", slice(None, -2 if run.state == DONE else None))
 
 
 def state(run: RunData) -> Table:
@@ -99,52 +95,57 @@ def state(run: RunData) -> Table:
 
 def declustering(run: RunData) -> Table:
     """Slaves that have groups."""
-    edges, master = edges_us(run), run.of_role("master")
-    return {"end_s": end_s(edges), "active_slaves": peak(edges, master["end_us"], master["wall_us"], master["active"])}
+    edges = edges_us(run)
+    return {**_times(edges), "active_slaves": peak(edges, run.of_role("master"), "active")}
 
 
 def moves(run: RunData) -> Table:
     """A row for each move of a group; pause: how long its input was held."""
     own = run.moves
     seconds = {f"{name}_s": own[f"{name}_us"] / 1e6 for name in ("begun", "frozen", "delivered", "closed", "transfer")}
-    held = own["frozen_us"] > 0
-    pause = {"pause_s": np.where(held, np.maximum(0, own["delivered_us"] - own["frozen_us"]) / 1e6, 0.0)}
+    pause_us = np.where(own["frozen_us"] > 0, np.maximum(0, own["delivered_us"] - own["frozen_us"]), 0)
     plain = ("move", "period", "group", "supplier", "consumer", "outcome", "bytes", "blocks", "gain_predicted", "gain_realised")
-    return {**{name: own[name] for name in plain}, **seconds, **pause}
+    return {**{name: own[name] for name in plain}, **seconds, "pause_s": pause_us / 1e6}
 
 
 def master(run: RunData) -> Table:
-    """What waited at the master, how late it sent its epochs (paced), and late rows that it kept out, so far."""
-    edges, own = edges_us(run), run.of_role("master")
-    states = {name: peak(edges, own["end_us"], own["wall_us"], own[name]) for name in ("buffer_bytes", "lag_us")}
-    late = np.cumsum(flow(edges, own["end_us"], own["wall_us"], own["late"]))
-    return {"end_s": end_s(edges), "buffer_bytes": states["buffer_bytes"], "lag_s": states["lag_us"] / 1e6, "late_rows": late}
+    """What waited at the master, how late it sent its epochs (paced), and the late rows that it has kept out so far."""
+    edges, records = edges_us(run), run.of_role("master")
+    return {
+        **_times(edges),
+        "buffer_bytes": peak(edges, records, "buffer_bytes"),
+        "lag_s": peak(edges, records, "lag_us") / 1e6,
+        "late_rows": np.cumsum(flow(edges, records, "late")),
+    }
+
+
+def _times(edges: np.ndarray) -> Table:
+    return {"start_s": edges[:-1] / 1e6, "end_s": edges[1:] / 1e6}
 
 
 def _shares(cpu: np.ndarray, communication: np.ndarray, idle: np.ndarray, wall: np.ndarray) -> Table:
     """Shares of the wall time; `other`: what other processes took, or a slave made slow on purpose slept."""
     known = cpu + communication + idle
-    whole = np.maximum(wall, known)
-    parts = dict(zip(SHARES, (cpu, communication, idle, whole - known)))
-    return {name: np.where(whole > 0, part / np.where(whole > 0, whole, 1), np.nan) for name, part in parts.items()}
+    whole = np.maximum(np.maximum(wall, known), 1)
+    return {name: part / whole for name, part in zip(SHARES, (cpu, communication, idle, whole - known))}
 
 
-def _flows(run: RunData, edges: np.ndarray, field: str) -> np.ndarray:
-    """float64[slaves, bins]."""
-    return _each_slave(run, field, lambda end_us, wall_us, values: flow(edges, end_us, wall_us, values))
+def _flow_of_all(run: RunData, edges: np.ndarray, field: str) -> np.ndarray:
+    return _each_slave(run, lambda records: flow(edges, records, field)).sum(axis=0)
 
 
-def _per_slave(run: RunData, field: str) -> Table:
+def _per_slave(run: RunData, field: str, some: slice = slice(None)) -> Table:
+    """A column for each slave; some: which of its records count."""
     edges = edges_us(run)
-    rows = _each_slave(run, field, lambda end_us, wall_us, values: peak(edges, end_us, wall_us, values))
-    return {"end_s": end_s(edges), **{f"slave_{slave}_bytes": row for slave, row in zip(run.slaves, rows)}}
+    rows = _each_slave(run, lambda records: peak(edges, {name: own[some] for name, own in records.items()}, field))
+    return {**_times(edges), **{f"slave_{slave}_bytes": row for slave, row in zip(run.slaves, rows)}}
 
 
-def _each_slave(run: RunData, field: str, bring: Callable[..., np.ndarray]) -> np.ndarray:
-    records = run.of_role("slave")
-    bounds = np.searchsorted(records["rank"], [run.slaves, np.array(run.slaves) + 1])
-    columns = [records[name] for name in ("end_us", "wall_us", field)]
-    return np.array([bring(*(column[low:high] for column in columns)) for low, high in bounds.T])
+def _each_slave(run: RunData, figure_of: Callable[[Records], np.ndarray]) -> np.ndarray:
+    """[slaves, ...]: one slave's records after the other's."""
+    records, slaves = run.of_role("slave"), np.array(run.slaves)
+    bounds = np.searchsorted(records["rank"], [slaves, slaves + 1]).T
+    return np.array([figure_of({name: column[low:high] for name, column in records.items()}) for low, high in bounds])
 
 
 def _quantiles(run: RunData, edges: np.ndarray) -> Table:

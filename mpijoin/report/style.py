@@ -8,12 +8,14 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from mpijoin.report.words import byte_unit, count_unit
 
 INK, FAINT, GRID, QUIET, PAPER = "#1c2127", "#5a636e", "#dcdfe4", "#e9ebef", "#fefefe"
 VARIABLES = {INK: "--ink", FAINT: "--faint", GRID: "--grid", QUIET: "--quiet", PAPER: "--paper"}
@@ -61,11 +63,15 @@ STYLE = {
 }
 
 
+def styled() -> Any:
+    """A context in which figures are drawn."""
+    return rc_context(STYLE)
+
+
 def new_figure(rows: int = 1, columns: int = 1, height_in: float | None = None, **subplots: Any) -> tuple[Figure, Any]:
-    """An empty figure and its axes, as `Figure.subplots` gives them."""
-    with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH_IN, height_in or HEIGHT_IN * (0.35 + 0.65 * rows)), layout="constrained")
-        return figure, figure.subplots(rows, columns, **subplots)
+    """An empty figure and its axes, as `Figure.subplots` gives them; to be called and filled within `styled()`."""
+    figure = Figure(figsize=(WIDTH_IN, height_in or HEIGHT_IN * (0.35 + 0.65 * rows)), layout="constrained")
+    return figure, figure.subplots(rows, columns, **subplots)
 
 
 def line_style(index: int, points: int) -> dict[str, Any]:
@@ -84,14 +90,13 @@ def line_style(index: int, points: int) -> dict[str, Any]:
 def legend(figure: Figure, axes: Axes, columns: int = LINES_MAX) -> None:
     """Above the figure, in one row as long as that is wide enough."""
     handles, labels = axes.get_legend_handles_labels()
-    with rc_context(STYLE):
-        figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderpad=0, handlelength=2.6)
+    figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderpad=0, handlelength=2.6)
 
 
-def time_axis(axes: Axes, end_s: Sequence[float], start_s: float | None = None) -> None:
+def time_axis(axes: Axes, start_s: float, end_s: float) -> None:
     axes.set_xlabel("second of the run")
     axes.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10]))
-    axes.set_xlim(0 if start_s is None else start_s, max(end_s))
+    axes.set_xlim(start_s, end_s)
 
 
 def byte_axis(axes: Axes, largest: float, name: str) -> None:
@@ -110,24 +115,6 @@ def count_axis(axes: Axes, largest: float, name: str) -> None:
     axes.set_ylabel(f"{unit} {name}".strip())
 
 
-def byte_unit(largest: float) -> tuple[float, str]:
-    for exponent, unit in ((9, "GB"), (6, "MB"), (3, "KB")):
-        if largest >= 10**exponent:
-            return 10.0**exponent, unit
-    return 1.0, "bytes"
-
-
-def count_unit(largest: float) -> tuple[float, str]:
-    """
-    >>> count_unit(2_500_000)
-    (1000000.0, 'million')
-    """
-    for exponent, unit in ((6, "million"), (3, "thousand")):
-        if largest >= 10**exponent:
-            return 10.0**exponent, unit
-    return 1.0, ""
-
-
 class _Multiples(MaxNLocator):
     """Ticks at round numbers of a unit."""
 
@@ -141,7 +128,7 @@ class _Multiples(MaxNLocator):
 
 def save_png(figure: Figure, path: Path) -> None:
     """On white paper."""
-    with rc_context(STYLE):
+    with styled():
         figure.savefig(path, dpi=PNG_DPI, facecolor="white")
 
 
@@ -149,7 +136,7 @@ def svg_text(figure: Figure, name: str) -> str:
     """The figure as SVG to stand in a page: no frame of its own, inks as variables of the page, ids that begin with `name`."""
     file = io.StringIO()
     with rc_context({**STYLE, "svg.hashsalt": name, "svg.id": name}):
-        figure.savefig(file, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
+        figure.savefig(file, format="svg", dpi=PNG_DPI, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = file.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text)

@@ -9,6 +9,8 @@ from typing import Callable
 from mpijoin.errors import SimulationError
 from mpijoin.transport.simulated import SimulatedTransport, Stalls
 
+STILL_MAX = 1 << 22  # events at one moment, after which ranks are taken to spin: at least a few thousand per rank
+
 
 class SimulatedClock:
     """A rank's own time, with the interface of `RunClock`. It moves when the rank works, sleeps or is woken."""
@@ -28,7 +30,7 @@ class SimulatedClock:
         self.cpu_s += seconds
 
     def sleep(self, seconds: float) -> None:
-        self.wall_s += seconds
+        self.wall_s = max(self.wall_s + seconds, math.nextafter(self.wall_s, math.inf))  # a sleep takes time, however short
 
 
 class Process:
@@ -70,7 +72,7 @@ class Engine:
         self.events = 0
         self.processes: dict[int, Process] = {}
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._number = 0
+        self._number = self._still = 0  # events so far, and those at the present moment
 
     def at(self, time_s: float, act: Callable[[], None]) -> None:
         self._number += 1
@@ -97,14 +99,17 @@ class Engine:
         self._schedule(process, process.clock.wall_s)
 
     def run(self, done: Callable[[], bool], limit_s: float = math.inf) -> None:
-        """Until `done`. Raises what turns raise, and SimulationError when nothing would ever happen again, or `limit_s`
-        of virtual time have passed."""
+        """Until `done`. Raises what turns raise, and SimulationError when nothing would ever happen again, time stands still,
+        or `limit_s` of virtual time have passed."""
         while not done():
             if not self._heap:
                 raise SimulationError(f"at {self.time_s:.3f} s all {len(self.processes)} ranks sleep, and nothing is on its way")
-            self.time_s, _, act = heapq.heappop(self._heap)
-            if self.time_s > limit_s:
-                raise SimulationError(f"the run had not ended after {limit_s:g} virtual seconds")
+            time_s, _, act = heapq.heappop(self._heap)
+            self._still = self._still + 1 if time_s == self.time_s else 0
+            self.time_s = time_s
+            if time_s > limit_s or self._still > STILL_MAX:
+                spins = f"{STILL_MAX} events at one moment, {time_s} s"
+                raise SimulationError(spins if time_s <= limit_s else f"the run had not ended after {limit_s:g} virtual seconds")
             self.events += 1
             act()
 

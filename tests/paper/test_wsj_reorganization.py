@@ -50,8 +50,8 @@ def kinds(actions, kind):
 
 
 def test_the_protocol_starts_at_the_end_of_every_reorganization_epoch():
-    """ "The processing nodes in the system (master and the slaves) start the repartitioning protocol periodically at the end of an
-    interval called reorganization epoch, which is a order of magnitude larger than the distribution epoch" """
+    """ "The processing nodes in the system (master and the slaves) start the repartitioning protocol periodically at the end of
+    an interval called reorganization epoch, which is a order of magnitude larger than the distribution epoch" """
     cluster = new_cluster()
     for period in range(3):
         assert kinds(ticks(cluster, SLOTS - 1), Ask) == []

@@ -24,9 +24,9 @@ STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 class MasterStory:
     """> master slaves=2 subgroups=1 buffer=100 master_buffer=1000 [collector=3] [active=1 groups=4 slots=2 paced=yes]
 
-    Octets of a tick are those of the slaves that have groups, by rank, and then, as g7=octets, of groups that are held. slots:
-    of a reorganization epoch; `> plan 0:1>2 …` is what the policy will ask for next. What waits for a slave is spread evenly over
-    its groups, when one of them is held.
+    Octets of a tick are those of the slaves that have groups, by rank, and then, as g7=octets, of groups that are held.
+    slots: of a reorganization epoch; `> plan 0:1>2 …` is what the policy will ask for next. When a group is held, it has an
+    equal share of what waits for its slave.
     """
 
     def __init__(
@@ -127,15 +127,26 @@ class MasterStory:
 
 
 class SlaveStory:
-    """> slave slice_rows=10 budget=5"""
+    """> slave slice_rows=10 budget=5; groups of a message are 0, 1, ..., those that were frozen left out"""
 
     def __init__(self, slice_rows, budget):
         self.core = slave.SlaveCore(int(slice_rows), int(budget))
 
     def arrived(self, epoch, octets, *rows):
         last = rows[-1:] == ("last",)
-        groups = np.array(rows[: len(rows) - last], np.int64)
-        return self.core.step(slave.Arrived(int(epoch), int(octets), groups, last))
+        counts = [int(word) for word in rows[: len(rows) - last] if word != "-"]
+        groups = [group for group, word in enumerate(rows) if word.isdecimal()]
+        return self.core.step(slave.Arrived(int(epoch), int(octets), np.array(groups, np.int64), np.array(counts, np.int64), last))
+
+    def order(self, move, step, group):
+        return self.core.step(slave.Ordered(int(move), step, int(group)))
+
+    def staged(self, move):
+        return self.core.step(slave.Staged(int(move)))
+
+    def own_input(self, group, rows):
+        rows = np.array([int(rows)])
+        return self.core.step(slave.Arrived(self.core.newest_epoch, 24, np.array([int(group)]), rows, False, True))
 
     def inserted(self):
         return self.core.step(slave.Inserted())

@@ -89,7 +89,7 @@ def test_a_disk_that_fills_later_leaves_no_file(tmp_path, monkeypatch):
     def refuse(table):
         raise OSError("disk on fire")
 
-    monkeypatch.setattr(file._writer, "write_table", refuse)
+    monkeypatch.setattr(file._file._writer, "write_table", refuse)
     with pytest.raises(OutputError, match="disk on fire"):
         file.add(rank=1, role="slave", epoch=1)
     file.close()

@@ -6,7 +6,10 @@ import pytest
 from mpijoin.errors import ProtocolError
 from mpijoin.operators.base import Progress
 from mpijoin.slave.core import (
+    PACED_SLICE_ROWS_MIN,
+    PACED_SLICES,
     Arrived,
+    Carry,
     Consume,
     EndMessage,
     Expire,
@@ -14,15 +17,19 @@ from mpijoin.slave.core import (
     Finish,
     Insert,
     Inserted,
+    Install,
+    Ordered,
     Probe,
     Probed,
     SlaveCore,
+    Staged,
     cut_slices,
 )
 
 
-def message(*rows, epoch=0, octets=24, last=False):
-    return Arrived(epoch, octets, np.array(rows, np.int64), last)
+def message(*rows, epoch=0, octets=24, last=False, own=False):
+    """Of groups 10, 11, ..."""
+    return Arrived(epoch, octets, np.arange(10, 10 + len(rows)), np.array(rows, np.int64), last, own)
 
 
 def core_of(*messages, slice_rows=10, budget=5):
@@ -38,7 +45,7 @@ def test_a_slice_is_inserted_probed_consumed_and_expired():
     assert core.busy and core.backlog_bytes == 100
     assert core.step(Inserted()) == [Probe(0, 2, 5)]
     assert core.step(Probed(Progress.DONE)) == [Consume(), Expire(0, 2)]
-    assert core.step(Expired()) == [EndMessage(7, 100)]
+    assert core.step(Expired()) == [EndMessage(7, 100, False)]
     assert not core.busy and core.backlog_bytes == 0
 
 
@@ -55,7 +62,7 @@ def test_slices_of_a_message_follow_each_other():
     done = [Inserted(), Probed(Progress.DONE), Expired()]
     found = [action for event in done * 2 for action in core.step(event)]
     probes_and_expiries = [Probe(0, 1, 5), Consume(), Expire(0, 1), Insert(1, 3), Probe(1, 3, 5), Consume(), Expire(1, 3)]
-    assert found == [*probes_and_expiries, EndMessage(0, 24)]
+    assert found == [*probes_and_expiries, EndMessage(0, 24, False)]
 
 
 def test_a_message_that_arrives_meanwhile_waits_for_its_turn():
@@ -64,20 +71,97 @@ def test_a_message_that_arrives_meanwhile_waits_for_its_turn():
     assert core.backlog_bytes == 74
     core.step(Inserted())
     core.step(Probed(Progress.DONE))
-    assert core.step(Expired()) == [EndMessage(0, 24), Insert(0, 1)]
+    assert core.step(Expired()) == [EndMessage(0, 24, False), Insert(0, 1)]
     assert core.backlog_bytes == 50
 
 
 def test_a_message_without_groups_ends_at_once_and_the_last_one_ends_the_run():
-    assert SlaveCore().step(message(epoch=3, octets=0)) == [EndMessage(3, 0)]
-    assert SlaveCore().step(message(epoch=3, octets=0, last=True)) == [EndMessage(3, 0), Finish()]
+    assert SlaveCore().step(message(epoch=3, octets=0)) == [EndMessage(3, 0, False)]
+    assert SlaveCore().step(message(epoch=3, octets=0, last=True)) == [EndMessage(3, 0, False), Finish()]
 
 
 def test_finish_waits_for_the_messages_before_it():
     core = core_of(message(1), message(epoch=1, octets=0, last=True))
     core.step(Inserted())
     core.step(Probed(Progress.DONE))
-    assert core.step(Expired()) == [EndMessage(0, 24), EndMessage(1, 0), Finish()]
+    assert core.step(Expired()) == [EndMessage(0, 24, False), EndMessage(1, 0, False), Finish()]
+
+
+DONE = [Inserted(), Probed(Progress.DONE), Expired()]
+
+
+def joined(core, slices):
+    """What the core answers while it joins so many slices."""
+    return [action for event in DONE * slices for action in core.step(event)]
+
+
+def test_backlog_is_what_is_not_joined_yet_slice_by_slice():
+    core = core_of(message(10, 10, 20, octets=400), message(1, octets=10))
+    assert core.backlog_bytes == 410
+    joined(core, 1)
+    assert core.backlog_bytes == 310
+    joined(core, 1)
+    assert core.backlog_bytes == 210
+
+
+def test_input_that_came_with_a_group_is_marked_as_its_own():
+    core = core_of(message(1, own=True))
+    assert joined(core, 1)[-1] == EndMessage(0, 24, True)
+
+
+@pytest.mark.parametrize("step", ["ship", "drop", "restore"])
+def test_an_order_is_carried_out_at_once_by_an_idle_slave_and_else_after_the_slice(step):
+    assert SlaveCore().step(Ordered(4, step, 11)) == [Carry(4, step, 11, ())]
+    core = core_of(message(6, 6))
+    assert core.step(Ordered(4, step, 11)) == []
+    assert joined(core, 1)[-2:] == [Carry(4, step, 11, ()), Insert(1, 2)]
+
+
+def test_a_frozen_group_is_taken_out_of_all_that_is_not_joined():
+    core = core_of(message(6, 6, 3, 6), message(1, 1, 1, 1, epoch=1))
+    core.step(Ordered(4, "freeze", 12))
+    found = joined(core, 3)
+    assert Carry(4, "freeze", 12, ((0, 2), (1, 2))) in found
+    assert [action for action in found if isinstance(action, Insert)] == [Insert(1, 2), Insert(2, 3), Insert(0, 3)]
+    assert core.backlog_bytes == 24 * 3 // 4
+
+
+def test_a_frozen_group_that_the_oldest_message_has_joined_stays_in_it():
+    core = core_of(message(6, 6, 6), message(1, 1, 1, epoch=1))
+    joined(core, 1)
+    core.step(Ordered(4, "freeze", 10))
+    assert joined(core, 1)[-2:] == [Carry(4, "freeze", 10, ((1, 0),)), Insert(2, 3)]
+
+
+def test_a_message_of_nothing_but_the_frozen_group_ends():
+    core = core_of(message(6, 6), message(1, epoch=1))
+    core.step(Ordered(4, "freeze", 10))
+    found = joined(core, 2)
+    assert found[2:4] == [Expire(0, 1), Carry(4, "freeze", 10, ((1, 0),))]
+    assert found[-2:] == [EndMessage(0, 24, False), EndMessage(1, 24, False)]
+    assert not core.busy
+
+
+def test_a_group_that_has_come_whole_is_installed_between_slices():
+    assert SlaveCore().step(Staged(3)) == [Install(3)]
+    core = core_of(message(1))
+    assert core.step(Staged(3)) == []
+    assert core.between_slices
+    core.step(Inserted())
+    assert not core.between_slices
+    core.step(Probed(Progress.DONE))
+    assert core.step(Expired()) == [Install(3), EndMessage(0, 24, False)]
+
+
+def test_in_a_paced_run_results_leave_with_every_probe_and_slices_are_small():
+    core = SlaveCore(budget=5, paced=True)
+    rows = PACED_SLICES * PACED_SLICE_ROWS_MIN
+    assert core.step(message(*[1] * 2 * rows)) == [Insert(0, 2 * PACED_SLICE_ROWS_MIN)]
+    core.step(Inserted())
+    assert core.step(Probed(Progress.BUDGET)) == [Consume(), Probe(0, 2 * PACED_SLICE_ROWS_MIN, 5)]
+    few = SlaveCore(paced=True)
+    assert few.step(message(*[1] * rows)) == [Insert(0, PACED_SLICE_ROWS_MIN)]
+    assert SlaveCore(paced=True).step(message(*[1] * 10)) == [Insert(0, 10)]
 
 
 def after(*events):

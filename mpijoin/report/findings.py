@@ -1,0 +1,122 @@
+"""What a reader wants to know first: the numbers of a run, and whether anything about it asks for a second look."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpijoin.report import series
+from mpijoin.report.runs import DONE, FAILED, RunData
+from mpijoin.report.words import amount, bytes_amount, seconds
+
+GOOD, LOOK, BAD = "good", "look", "bad"
+
+UNEVEN = 1.25  # the busiest slave's CPU share over the mean: beyond the 5 % of noise and what one group of sixty weighs
+HUNGRY_IDLE, FULL_IDLE = 0.5, 0.05  # shares of the slaves' time: more than the first and fewer would do, less than the second ...
+
+
+class Verdict(NamedTuple):
+    """level: GOOD, LOOK or BAD."""
+
+    level: str
+    text: str
+
+
+class Headline(NamedTuple):
+    value: str
+    name: str
+
+
+def headlines(run: RunData) -> list[Headline]:
+    """The large numbers at the top; without a summary, what the metrics tell."""
+    summary = run.summary
+    if not summary:
+        slaves = run.of_role("slave")
+        tuples = int(slaves["tuples_left"].sum() + slaves["tuples_right"].sum())
+        return [Headline(amount(slaves["results"].sum()), "results so far"), Headline(amount(tuples), "tuples joined so far")]
+    found = [
+        Headline(amount(summary["results"]), "results"),
+        Headline(amount(summary["tuples_per_s"]), "tuples/s"),
+        Headline(seconds(summary["wall_s"]), "simulated time" if summary.get("simulated") else "wall time"),
+        Headline(str(summary["slaves"]), "slaves"),
+    ]
+    if summary["delay_s"]:
+        found += [Headline(seconds(summary["delay_s"][name]), f"delay, {text}") for name, text in DELAYS.items()]
+    if summary["moves"]:
+        found.append(Headline(amount(summary["moves"]), f"groups moved, {bytes_amount(summary['moved_bytes'])}"))
+    return found
+
+
+DELAYS = {"mean": "mean", "p99": "99th percentile"}
+
+
+def verdicts(run: RunData) -> list[Verdict]:
+    """One sentence each on: outcome, overload, late rows, balance, use of the slaves."""
+    found = [_outcome(run), *_overload(run), *_late(run)]
+    if run.slaves:
+        found += [*_balance(run), *_use(run)]
+    return found
+
+
+def busiest(run: RunData) -> tuple[int, float]:
+    """The slave with the largest share of CPU, and by how much that exceeds the mean of all slaves that joined anything."""
+    table = series.shares_by_slave(run)
+    joined = np.array([run.of_rank(slave)["comparisons"].any() for slave in run.slaves])
+    if not joined.any() or not table["cpu"][joined].sum():
+        return run.slaves[0], 1.0
+    shares = np.where(joined, table["cpu"], 0.0)
+    return int(table["slave"][shares.argmax()]), float(shares.max() / shares[joined].mean())
+
+
+def _outcome(run: RunData) -> Verdict:
+    if run.state == DONE:
+        return Verdict(GOOD, f"Done: the ledger balances, certificate {run.summary['certificate']}.")
+    return Verdict(BAD, f"{'Failed' if run.state == FAILED else 'Unfinished'}: {run.reason}")
+
+
+def _overload(run: RunData) -> list[Verdict]:
+    overload = run.summary.get("overload")
+    if overload is None:
+        times = run.summary.get("held_back_by")
+        if not times:
+            return []
+        slowest = max(times, key=times.get)
+        return [Verdict(LOOK, f"Reading had to pause {times[slowest]:,} times for slave {slowest}, which joined more slowly.")]
+    behind = f"slave {overload['slowest_slave']} was up to {seconds(overload['behind_s_max'])} behind the clock"
+    if overload["overloaded"]:
+        end = seconds(overload["behind_s_end"])
+        return [Verdict(BAD, f"Overloaded: {behind} (at the end {end}), the master up to {seconds(overload['lag_s_max'])}.")]
+    return [Verdict(GOOD, f"Not overloaded: {behind}, with epochs of {seconds(overload['epoch_s'])}.")]
+
+
+def _late(run: RunData) -> list[Verdict]:
+    if run.state != DONE:
+        return []
+    unit = run.summary["time_unit"]
+    counts = {name: run.summary[name] for name in ("left", "right")}
+    texts = [
+        f"{one['late']:,} late rows of {name} did not join (lateness of {one['lateness_needed']:,} {unit} would cover them)"
+        for name, one in counts.items()
+        if one["late"]
+    ]
+    return [Verdict(LOOK, "; ".join(texts) + ".")] if texts else [Verdict(GOOD, "No row came too late.")]
+
+
+def _balance(run: RunData) -> list[Verdict]:
+    if len(run.slaves) < 2:
+        return []
+    slave, excess = busiest(run)
+    text = f"slave {slave} used {excess:.2f} times the CPU time that slaves used in the mean"
+    if excess > UNEVEN:
+        return [Verdict(LOOK, f"Uneven: {text}.")]
+    return [Verdict(GOOD, f"Balanced: the busiest, {text}.")]
+
+
+def _use(run: RunData) -> list[Verdict]:
+    idle = 1 - float(np.mean(1 - series.shares_by_slave(run)["idle"]))
+    if idle > HUNGRY_IDLE:
+        return [Verdict(GOOD, f"Slaves were idle for {idle:.0%} of their time: fewer of them would do.")]
+    if idle < FULL_IDLE:
+        return [Verdict(LOOK, f"Slaves were idle for only {idle:.0%} of their time: more of them would help.")]
+    return []

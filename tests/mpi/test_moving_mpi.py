@@ -1,0 +1,92 @@
+"""Groups that move between MPI processes, as fast as possible and paced: the answer is that of one slave that keeps them all."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import mpijoin
+
+ROOT = Path(__file__).parents[2]
+MPIRUN = Path(sys.executable).with_name("mpirun")
+STREAM = """
+[{name}]
+kind = "synthetic"
+rate = 20000
+bias = 0.6
+domain = 50000
+duration = "12 s"
+window = "1500 ms"
+payload_bytes = 24
+seed = {seed}
+"""
+REST = """
+[cluster]
+partitions = 13
+distribution_epoch = "50 ms"
+reorganization_epoch = "100 ms"
+memory = "256 MiB"
+[balance]
+policy = "balance"
+[output]
+columns = ["left_row", "right_row"]
+"""
+
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.slow,
+    pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside this Python"),
+]
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("job") / "job.toml"
+    path.write_text("".join(STREAM.format(name=name, seed=seed) for name, seed in (("left", 1), ("right", 2))) + REST)
+    return path
+
+
+@pytest.fixture(scope="module")
+def wanted(job, tmp_path_factory) -> dict:
+    out = tmp_path_factory.mktemp("local") / "run"
+    return mpijoin.run(job, [f'output.path="{out}"', 'balance.policy="none"', 'output.results="count"'], slaves=1).summary
+
+
+def mpi_run(job: Path, out: Path, seed: int, ranks: int, *settings: str) -> dict:
+    command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", "mpi4py", str(ROOT / "tests/run_with_random_moves.py")]
+    command += [str(seed), "run", str(job), "--set", f'output.path="{out}"']
+    command += [word for setting in settings for word in ("--set", setting)]
+    done = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=150)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return json.loads((out / "summary.json").read_text())
+
+
+def check(summary: dict, wanted: dict, out: Path) -> None:
+    assert (summary["results"], summary["certificate"]) == (wanted["results"], wanted["certificate"])
+    moves = pq.read_table(out / "metrics" / "moves.parquet").to_pylist()
+    assert sum(move["outcome"] == "moved" for move in moves) == summary["moves"] > 3
+    for move in moves:
+        if move["outcome"] == "moved":
+            assert move["begun_us"] <= move["frozen_us"] <= move["delivered_us"] <= move["closed_us"]
+            assert move["bytes"] > 0 and move["supplier"] != move["consumer"]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("results", ["parquet", "collect"])
+def test_random_moves_change_nothing(job, wanted, tmp_path, seed, results):
+    summary = mpi_run(job, tmp_path / "run", seed, 5, f'output.results="{results}"', "cluster.subgroups=2")
+    check(summary, wanted, tmp_path / "run")
+    assert pq.read_table(tmp_path / "run" / "results").num_rows == wanted["results"]
+
+
+def test_random_moves_in_a_paced_run_change_nothing(job, wanted, tmp_path):
+    slow = "inject.slow=[{rank = 2, share = 0.3, from = '1 s', to = '2 s'}]"
+    late = "inject.delay=[{rank = 3, by = '30 ms'}]"
+    summary = mpi_run(job, tmp_path / "run", 3, 4, 'output.results="count"', "run.speed=4", "cluster.slaves_min=1", slow, late)
+    check(summary, wanted, tmp_path / "run")
+    assert summary["declustering"]["max"] == 3
+    assert 0 < summary["delay_s"]["p50"] <= summary["delay_s"]["p99"] <= summary["delay_s"]["max"]
