@@ -43,6 +43,7 @@ examples:
   srun mpijoin run job.toml                  inside a Slurm allocation
   mpijoin verify runs/picks                  join again with DuckDB and compare
   mpijoin simulate job.toml --slaves 100     how would a synthetic job do on 100 slaves? no tuple is made
+  mpijoin report runs/picks                  figures of a run, and a page that holds them
 
 {JOB_FILES}
 
@@ -86,6 +87,17 @@ examples:
   mpijoin simulate job.toml --slaves 5
   mpijoin simulate job.toml --slaves 4 --costs wsj_2005 --set left.rate=4000 --set right.rate=4000
   mpijoin simulate job.toml --slaves 1000 --costs my_machine.toml --delays "20 ms" --stalls "500 ms"
+
+{EXIT_CODES}"""
+
+REPORT_EPILOG = f"""\
+One run: figures over time and by slave. Several: what differs between their jobs, one table, and figures that compare them.
+The folder gets report.html, which needs no other file, and each figure as PNG and its data as CSV.
+Needs matplotlib: pip install "mpijoin[report]"
+
+examples:
+  mpijoin report runs/picks
+  mpijoin report runs/sweep-* -o sweep
 
 {EXIT_CODES}"""
 
@@ -143,6 +155,12 @@ def _verify(options: argparse.Namespace) -> int:
     return verify.main(options.run)
 
 
+def _report_of(options: argparse.Namespace) -> int:
+    from mpijoin import report
+
+    return report.main(options.run, options.folder)
+
+
 def _simulate(options: argparse.Namespace) -> int:
     from mpijoin.simulate.command import main_simulate
 
@@ -175,6 +193,10 @@ def _parser() -> argparse.ArgumentParser:
     simulate.add_argument("--stalls", metavar="DURATION", default="0 s", help=stalls)
     verify = _command(commands, "verify", _verify, "join a finished run's inputs again, and compare", VERIFY_EPILOG)
     verify.add_argument("run", metavar="RUN", help="the folder that a run wrote")
+    report = _command(commands, "report", _report_of, "draw what runs did", REPORT_EPILOG)
+    report.add_argument("run", metavar="RUN", nargs="+", help="a folder that a run wrote")
+    folder = "where the report goes (default: RUN/report; of several runs, report in the current folder)"
+    report.add_argument("-o", dest="folder", metavar="FOLDER", help=folder)
     return parser
 
 

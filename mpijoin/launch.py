@@ -9,6 +9,7 @@ import threading
 from typing import Sequence
 
 from mpijoin.errors import LaunchError
+from mpijoin.machine import keep_freed_memory
 from mpijoin.signals import SignalFlag
 from mpijoin.transport.guard import launched_by_mpi, launched_rank
 
@@ -17,6 +18,7 @@ def main_run(job_path: str, overrides: Sequence[str], ranks: int | None, overwri
     """Runs the job; returns the exit code, having said on rank 0 what happened. Raises what is wrong before it begins."""
     signals = SignalFlag()
     signals.install()  # first: to load the engine takes a while
+    keep_freed_memory()
     gc.disable()  # what is loaded stays: looking for garbage in it costs a tenth of the start; life.py turns it on again
     if not launched_by_mpi(os.environ):
         return _run_here(job_path, overrides, ranks, overwrite, debug, signals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from contextlib import suppress
@@ -11,6 +12,9 @@ from typing import Mapping
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
 PROCESSORS = "/proc/cpuinfo"
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc
+KEPT_BYTES = 128 << 20  # free memory at the end of the heap that is kept
+HEAP_BYTES_MAX = 32 << 20  # what is larger is never kept
 USABLE_SHARE = 0.8  # of a node's memory; the rest is Python, libraries, messages under way and the page cache
 
 
@@ -45,3 +49,16 @@ def processor_model() -> str:
             if name.strip() == "model name":
                 return value.strip()
     return platform.machine()
+
+
+def keep_freed_memory() -> None:
+    """Lets the allocator keep what is freed for what is allocated next, instead of giving it back to the system at once.
+
+    Messages and parts of ticks come and go, megabytes each: to get fresh pages for them takes longer than to fill them (a
+    third to a half of the master's time, and of a move's). Where the C library has no such setting, nothing is lost but speed.
+    """
+    with suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+        mallopt(M_MMAP_THRESHOLD, HEAP_BYTES_MAX)
+

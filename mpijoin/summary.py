@@ -11,7 +11,7 @@ from mpijoin.metrics.ledger import check_ledger
 
 STREAMS = ("left", "right")
 MODULUS = 1 << 64
-SLAVE_FIGURES = ("cpu_s", "comm_s", "idle_s", "busy_s", "window_bytes_max", "blocks_max", "comparisons", "results")
+SLAVE_FIGURES = ("cpu_s", "comm_s", "idle_s", "busy_s", "window_bytes_max", "blocks_max", "comparisons", "results", "theta_bytes")
 
 
 @dataclass(frozen=True)

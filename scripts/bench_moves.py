@@ -2,8 +2,8 @@
 
     mpirun -n 3 python scripts/bench_moves.py [--rate N] [--seconds N] [-o FILE.json]
 
-A paced run (64-byte tuples, epochs of 1 s, reorganization every 4 s) in which a policy made for this measurement moves two
-groups at each reorganization, to and fro. Raw bandwidth is measured between ranks 1 and 2 just before, in messages as large
+A paced run (64-byte tuples, epochs of 1 s, reorganization every 4 s) in which a policy made for this measurement moves a
+group at each reorganization, to and fro. Raw bandwidth is measured between ranks 1 and 2 just before, in messages as large
 as a State message, with the plain blocking calls of mpi4py.
 """
 
@@ -33,7 +33,7 @@ MESSAGE_BYTES = 4 << 20
 RAW_MESSAGES = 64
 RAW_ROUNDS = 3
 EPOCH_S = 1
-MOVES = 2  # per reorganization
+MOVES = 1  # per reorganization
 
 
 def raw_bandwidth(world: MPI.Comm) -> float:
@@ -68,10 +68,10 @@ def job_of(rate: int, seconds: int, path: str) -> dict:
     return {
         "left": {**stream, "window": f"{window_s} s", "seed": 1},
         "right": {**stream, "window": f"{window_s} s", "seed": 2},
-        "cluster": {"partitions": 12, "distribution_epoch": f"{EPOCH_S} s", "reorganization_epoch": f"{4 * EPOCH_S} s"},
+        "cluster": {"partitions": 4, "distribution_epoch": f"{EPOCH_S} s", "reorganization_epoch": f"{4 * EPOCH_S} s"},
         "balance": {"policy": "balance"},
         "run": {"speed": 1},
-        "output": {"path": path, "results": "count"},
+        "output": {"path": path, "columns": ["left_row", "left_payload", "right_row", "right_payload"]},
     }
 
 

@@ -20,6 +20,7 @@ from mpijoin.api import TableWriter
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Delay, Inject, Slowdown
 from mpijoin.config.load import load_job
+from mpijoin.join.window_join import WindowJoin
 from mpijoin.master.ticks import TickReader
 from mpijoin.plan import Plan, Roles, merged_schema
 from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
@@ -48,6 +49,7 @@ class Scenario:
     buffer_bytes: int
     master_buffer_bytes: int
     portion_bytes: int
+    refusals: float  # share of the looks at its free memory at which a consumer finds none
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,9 @@ def scenario(seed):
     chance = random.Random(seed)
     key, payload = chance.choice(KEYS), chance.choice(PAYLOADS)
     sides = tuple(stream(chance, name, key, payload) for name in ("left", "right"))
-    slaves = chance.randint(1, 4)
+    slaves = chance.choice([1, 2, 3, 3, 4, 4])
     paced = chance.random() < 0.4
-    epoch = chance.choice([5, 20, 100, 1000])
+    epoch = chance.choice([2, 5, 20, 100])
     sections = {
         "balance": {"policy": "none" if chance.random() < 0.15 else "balance"},  # which stands for random moves
         "cluster": {
@@ -96,6 +98,7 @@ def scenario(seed):
         chance.choice([300, 2_000, 1 << 26]),
         chance.choice([500, 5_000, 1 << 28]),
         chance.choice([1, 300, 4 << 20]),
+        chance.choice([0.0, 0.0, 0.3]),
     )
 
 
@@ -103,7 +106,7 @@ def stream(chance, name, key, payload):
     files = []
     for _ in range(chance.randint(1, 1 if chance.random() < 0.8 else 2)):
         at, rows = chance.choice([0, -300, 10**6]), []
-        for _ in range(chance.choice([0, 5, 40, 120])):
+        for _ in range(chance.choice([0, 20, 100, 200])):
             at += chance.choice([0, 1, 3, 10, -8, 60])
             rows.append((at, (None if chance.random() < 0.05 else chance.choice(key[1]),), (chance.choice(payload[1]),)))
         files.append(rows)
@@ -113,8 +116,10 @@ def stream(chance, name, key, payload):
 
 
 def costs(chance):
+    slow = chance.choice([1.0, 0.1, 0.001])
+
     def some(most):
-        return chance.choice([0.0, chance.random() * most])
+        return chance.choice([0.0, chance.random() * most * slow])
 
     return Costs(
         comparison_ns=some(1e6),
@@ -127,7 +132,7 @@ def costs(chance):
         generated_ns=some(1e5),
         scattered_ns=some(1e5),
         latency_ns=some(1e7),
-        bandwidth_bytes_per_s=chance.choice([1e4, 1e6, 1e9]),
+        bandwidth_bytes_per_s=chance.choice([1e4, 1e6, 1e9, 1e9]),
     )
 
 
@@ -159,6 +164,8 @@ def inner_sizes(made):
             stack.enter_context(mock.patch.object(target, name, value))
 
         patch(mpijoin.master.runtime, "make_policy", policies)
+        moods = random.Random(made.seed)
+        patch(WindowJoin, "free_bytes", property(lambda join: -1 if moods.random() < made.refusals else 1 << 24))
         patch(mpijoin.slave.moving, "PORTION_BYTES", made.portion_bytes)
         patch(mpijoin.slave.moving, "SLOT_BYTES", 3 * made.portion_bytes)
         patch(mpijoin.slave.moving, "UNSENT_BYTES_MAX", 4 * made.portion_bytes)

@@ -36,6 +36,7 @@ from mpijoin.join.state import (
     PAGE_WORDS,
     RESULTS,
     SPLITS,
+    THETA,
     TIME,
     WATERMARK,
 )
@@ -171,6 +172,10 @@ class WindowJoin:
     def held_bytes(self) -> int:
         """The memory account: bytes of the pages in use."""
         return int(self.state.counters[PAGES_HELD]) * self.page_bytes
+
+    @property
+    def theta_bytes(self) -> int:
+        return int(self.state.counters[THETA])
 
     @property
     def free_bytes(self) -> int:

@@ -93,5 +93,9 @@ class Operator(Protocol):
     def free_bytes(self) -> int:
         """What is left of the memory account."""
 
+    @property
+    def theta_bytes(self) -> int:
+        """Groups above twice this are split, below it merged."""
+
     def drop(self, group: int) -> None:
         """Forgets a group and returns its memory."""

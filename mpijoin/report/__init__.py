@@ -7,9 +7,12 @@ series.py    the data of each figure, as tables (CSV)
 style.py     colours, sizes and lines that all figures share
 draw.py      tables -> figures
 figures.py   which figures there are of one run, and what their captions say
-sets.py      several runs: what differs between them, and figures that compare them
 findings.py  the numbers and verdicts at the top
+compare.py   several runs: what differs between their jobs, and what came out, as one table
+sets.py      figures that compare them
 page.py      the page; page.css how it looks
+write.py     all of it, into a folder
+words.py     numbers for people
 ```
 """
 

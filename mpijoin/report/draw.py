@@ -15,6 +15,7 @@ from mpijoin.report.style import (
     BLUE,
     GREEN,
     HEIGHT_IN,
+    INK,
     LINES_MAX,
     ORANGE,
     PAPER,
@@ -32,7 +33,7 @@ from mpijoin.report.style import (
 from mpijoin.report.words import byte_unit
 
 MAP = "cividis"  # dark to light in grey print too, and the same to the colour-blind
-SHARE_LOOKS = {"cpu": (BLUE, ""), "communication": (ORANGE, "////"), "idle": (QUIET, ""), "other": (PURPLE, "....")}
+SHARE_LOOKS = {"cpu": (BLUE, ""), "communication": (ORANGE, "///"), "idle": (QUIET, ""), "other": (PURPLE, "xxx")}
 SHARE_NAMES = {"cpu": "CPU", "communication": "communication", "idle": "idle", "other": "other"}
 OUTCOME_LOOKS = {"moved": (BLUE, "-", "o"), "refused": (VERMILLION, ":", "X"), "cancelled": (ORANGE, "--", "D")}
 OTHER_SEEN = 0.005
@@ -45,7 +46,7 @@ def delay(table: Table) -> Figure:
     if "p50_s" in table:
         band = "median to 99th percentile"
         axes.fill_between(end_s, table["p50_s"], table["p99_s"], color=SKY, alpha=0.45, linewidth=0, label=band)
-    axes.plot(end_s, table["mean_s"], color=BLUE, label="mean", **dots_if_few(end_s))
+    axes.plot(end_s, table["mean_s"], color=INK, label="mean", **dots_if_few(end_s))
     axes.plot(end_s, table["max_s"], color=VERMILLION, linewidth=0.9, linestyle=(0, (1, 1.5)), label="longest")
     axes.set_ylabel("production delay, s")
     axes.set_ylim(bottom=0)
@@ -242,10 +243,9 @@ def shown_shares(table: Table) -> list[str]:
     return [name for name in SHARES if name != "other" or np.nanmax(table[name], initial=0.0) > OTHER_SEEN]
 
 
-def share_axis(axes: Axes) -> None:
-    axes.set_ylim(0, 1)
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_ylabel("of the slaves' wall time")
+def share_axis(axes: Axes, letter: str = "y") -> None:
+    axes.set(**{f"{letter}lim": (0, 1), f"{letter}label": "of the slaves' wall time"})
+    getattr(axes, f"{letter}axis").set_major_formatter(PercentFormatter(1.0))
 
 
 def dots_if_few(points: Sequence[float]) -> dict[str, str]:

@@ -31,6 +31,8 @@ class Headline(NamedTuple):
 def headlines(run: RunData) -> list[Headline]:
     """The large numbers at the top; without a summary, what the metrics tell."""
     summary = run.summary
+    if not summary and not run.slaves:
+        return []
     if not summary:
         slaves = run.of_role("slave")
         tuples = int(slaves["tuples_left"].sum() + slaves["tuples_right"].sum())
@@ -60,13 +62,17 @@ def verdicts(run: RunData) -> list[Verdict]:
 
 
 def busiest(run: RunData) -> tuple[int, float]:
-    """The slave with the largest share of CPU, and by how much that exceeds the mean of all slaves that joined anything."""
-    table = series.shares_by_slave(run)
-    joined = np.array([run.of_rank(slave)["comparisons"].any() for slave in run.slaves])
-    if not joined.any() or not table["cpu"][joined].sum():
+    """The slave with the largest share of CPU, and how many times the mean of all slaves that joined anything that is."""
+    table, joined = series.shares_by_slave(run), _joined(run)
+    if not table["cpu"][joined].sum():
         return run.slaves[0], 1.0
     shares = np.where(joined, table["cpu"], 0.0)
     return int(table["slave"][shares.argmax()]), float(shares.max() / shares[joined].mean())
+
+
+def _joined(run: RunData) -> np.ndarray:
+    """bool[slaves]: which ever had a group."""
+    return np.array([bool(run.of_rank(slave)["comparisons"].any()) for slave in run.slaves])
 
 
 def _outcome(run: RunData) -> Verdict:
@@ -114,9 +120,12 @@ def _balance(run: RunData) -> list[Verdict]:
 
 
 def _use(run: RunData) -> list[Verdict]:
-    idle = 1 - float(np.mean(1 - series.shares_by_slave(run)["idle"]))
+    joined = _joined(run)
+    if not joined.any():
+        return []
+    idle = float(series.shares_by_slave(run)["idle"][joined].mean())
     if idle > HUNGRY_IDLE:
-        return [Verdict(GOOD, f"Slaves were idle for {idle:.0%} of their time: fewer of them would do.")]
+        return [Verdict(GOOD, f"Slaves with groups were idle for {idle:.0%} of their time: fewer of them would do.")]
     if idle < FULL_IDLE:
-        return [Verdict(LOOK, f"Slaves were idle for only {idle:.0%} of their time: more of them would help.")]
+        return [Verdict(LOOK, f"Slaves with groups were idle for only {idle:.0%} of their time: more of them would help.")]
     return []

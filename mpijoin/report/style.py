@@ -1,6 +1,6 @@
 """How every figure looks: colours that the colour-blind tell apart, marked by line and hatch too, so that grey print works.
 
-The four inks are also the names under which the page's style sheet, which knows light and dark, finds them in an SVG.
+The colours in VARIABLES are other ones in the dark: in a page they are variables of its style sheet.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from mpijoin.report.words import byte_unit, count_unit
 
 INK, FAINT, GRID, QUIET, PAPER = "#1c2127", "#5a636e", "#dcdfe4", "#e9ebef", "#fefefe"
-VARIABLES = {INK: "--ink", FAINT: "--faint", GRID: "--grid", QUIET: "--quiet", PAPER: "--paper"}
 
 # Okabe and Ito's, without the yellow, which white paper swallows.
 BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK)
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), "-", (0, (3, 1.5)), (0, (1, 2.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+VARIABLES = {INK: "--ink", FAINT: "--faint", GRID: "--grid", QUIET: "--quiet", PAPER: "--paper", BLUE: "--blue"}
 LINES_MAX = len(COLOURS)  # more lines than these nobody tells apart
 
 WIDTH_IN, HEIGHT_IN = 7.2, 2.7
@@ -87,10 +87,11 @@ def line_style(index: int, points: int) -> dict[str, Any]:
     }
 
 
-def legend(figure: Figure, axes: Axes, columns: int = LINES_MAX) -> None:
-    """Above the figure, in one row as long as that is wide enough."""
+def legend(figure: Figure, axes: Axes, columns: int = LINES_MAX, title: str | None = None) -> None:
+    """Above the figure, in so many columns."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=columns, borderpad=0, handlelength=2.6)
+    place = {"loc": "outside upper left", "alignment": "left", "borderpad": 0}
+    figure.legend(handles, labels, ncols=columns, handlelength=2.6, title=title, **place)
 
 
 def time_axis(axes: Axes, start_s: float, end_s: float) -> None:
@@ -104,7 +105,7 @@ def byte_axis(axes: Axes, largest: float, name: str) -> None:
     divisor, unit = byte_unit(largest)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / divisor:g}"))
     axes.yaxis.set_major_locator(_Multiples(divisor))
-    axes.set_ylabel(f"{name}, {unit}")
+    axes.set_ylabel(f"{name}, {unit}".removeprefix(", "))
 
 
 def count_axis(axes: Axes, largest: float, name: str) -> None:

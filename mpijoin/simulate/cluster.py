@@ -148,7 +148,8 @@ class SimulatedCluster:
 
     def _master(self, rank: SimulatedRank, progress: Any, writer: Any) -> Master:
         plan, job, costs = self._plan, self._plan.job, self._manner.costs
-        rank.log = rank_log(plan, MASTER)
+        if plan.directory:
+            rank.log = rank_log(plan, MASTER)  # those of many slaves would be too many open files
         pace = Pacing(job, plan.schema).pace
         if self._manner.modelled:
             intake = ModelledIntake(job, plan.schema, self._matches, pace, rank.clock, costs)

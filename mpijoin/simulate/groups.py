@@ -26,6 +26,7 @@ class Groups:
         self._row = np.full(partitions, -1)  # of each group; -1: not here
         self.windows = Windows()
         self.directories: list[Directory | None] = [None] * self.windows.rows
+        self.bucket_count = 0  # of all groups
         self._free = list(range(self.windows.rows))[::-1]
         for name in PAIRS + SINGLES:
             setattr(self, name, self._blank(name))
@@ -62,6 +63,7 @@ class Groups:
     def note(self, row: int) -> None:
         """A directory has changed."""
         directory = self.directories[row]
+        self.bucket_count += len(directory.buckets) - int(self.buckets[row])
         self.cross[row], self.buckets[row] = directory.cross, len(directory.buckets)
         self.split_above[row], self.merge_below[row] = directory.split_above, directory.merge_below
 
@@ -72,6 +74,7 @@ class Groups:
         self._row[group] = -1
         self.windows.clear(row)
         self.directories[row] = None
+        self.bucket_count -= int(self.buckets[row])
         for name in PAIRS + SINGLES:
             getattr(self, name)[..., row] = TIME_MIN_VALUE if name == "marks" else 0
         self._free.append(row)

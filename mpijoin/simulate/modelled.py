@@ -16,6 +16,7 @@ from mpijoin.simulate.travel import Snapshot, read_out, take_in
 
 NO_RESULTS = Results(np.zeros(0, np.int64), np.zeros(0, np.int64))
 DELAY_STEPS = 8  # results are spread over this many moments of the tick in which their later tuples arrived
+STEPS, MIDDLES = np.arange(DELAY_STEPS + 1), 2 * np.arange(DELAY_STEPS) + 1
 
 
 class Shape(NamedTuple):
@@ -32,16 +33,6 @@ class Shape(NamedTuple):
     def slots(self) -> np.ndarray:
         """int64[2]: tuples of a block."""
         return np.array([max(1, self.block_bytes // octets) for octets in self.tuple_bytes])
-
-
-class Fresh(NamedTuple):
-    """Tuples of one stream and tick that have not joined yet. rows, counts: int64[m]."""
-
-    stream: int
-    first: int
-    last: int
-    rows: np.ndarray
-    counts: np.ndarray
 
 
 class Probe(NamedTuple):
@@ -76,20 +67,21 @@ class ModelledJoin:
         self.moved_in, self.moved_out = np.zeros(2, np.int64), np.zeros(2, np.int64)
         self._groups = Groups(shape.partitions, shape.theta, matches)
         self._tuple_bytes = np.array(shape.tuple_bytes)
+        self._window = np.array(shape.windows)[:, None]
         self._dead = (shape.slots - 1) / 2  # tuples per chain that no longer count, once tuples expire
         self._dead_bytes = float((self._dead * self._tuple_bytes).sum())
-        self._pending: list[Fresh] = []
+        self._pending: dict[tuple[int, int], int] = {}  # first and last instant of a tick -> its fresh tuples
         self._probe: Probe | None = None
         self._done = self._given = 0  # of the probe: comparisons made, results found
         self._later: list[tuple[np.ndarray, np.ndarray]] = []
         self._splits = self._merges = 0
         self._expired = np.zeros(2, np.int64)
         self._joined = np.zeros(2, np.int64)
-        self._blocks_max = 0
+        self._held_bytes_max = 0
 
     def insert(self, groups: np.ndarray, stream: int, fresh: Any, bounds: np.ndarray) -> int:
         rows = self._groups.rows(groups)
-        if self._needs_more(stream, bounds):
+        if self._lacks_memory(len(fresh.tuples), stream):
             return 0
         for first, last, counts in ticks_of(fresh.tuples, bounds):
             self._groups.windows.add(stream, rows, last, counts)
@@ -98,13 +90,13 @@ class ModelledJoin:
             total = int(counts.sum())
             self._joined[stream] += total
             self.meter.inserted += total
-            self._pending.append(Fresh(stream, first, last, rows, counts))
+            self._pending[first, last] = self._pending.get((first, last), 0) + total
         return len(groups)
 
-    def _needs_more(self, stream: int, bounds: np.ndarray) -> bool:
-        coming = int((bounds[:, 1] - bounds[:, 0]).sum()) * self._shape.tuple_bytes[stream]
-        self._blocks_max = max(self._blocks_max, self.held_bytes // self._shape.block_bytes)
-        return self.held_bytes + coming > self._shape.memory_bytes
+    def _lacks_memory(self, coming: int, stream: int) -> bool:
+        held_bytes = self.held_bytes
+        self._held_bytes_max = max(self._held_bytes_max, held_bytes)
+        return held_bytes + coming * self._shape.tuple_bytes[stream] > self._shape.memory_bytes
 
     def probe(self, groups: np.ndarray, budget: int) -> Progress:
         if self._probe is None:
@@ -130,9 +122,10 @@ class ModelledJoin:
         self._done = self._given = 0
         fresh, cross, chance = self._groups.fresh[:, rows], self._groups.cross[rows], self._groups.chance[rows]
         old = self._groups.windows.live[:, rows] - fresh
-        dead = self._dead[:, None] * (self._groups.gone[:, rows] > 0)
+        expires = self._groups.gone[:, rows] > 0
+        dead = self._dead[:, None] * expires
         compared = fresh[0] * (old[1] * cross + dead[1]) + fresh[1] * ((old[0] + fresh[0]) * cross + dead[0])
-        within = [old[one] - np.where(self._groups.gone[one, rows] > 0, self._groups.windows.oldest(one, rows) / 2, 0) for one in range(2)]
+        within = old - self._groups.windows.oldest(rows) / 2 * expires
         pairs = fresh[0] * within[1] + fresh[1] * within[0] + fresh[0] * fresh[1]
         expected = np.maximum(0, pairs) * chance + self._groups.carry[rows]
         results = np.floor(expected).astype(np.int64)
@@ -146,14 +139,11 @@ class ModelledJoin:
             return
         self.found += results
         self.meter.results += results
-        ticks = {}
-        for one in self._pending:
-            ticks[one.first, one.last] = ticks.get((one.first, one.last), 0) + int(one.counts.sum())
-        total = sum(ticks.values())
-        for (first, last), tuples in ticks.items():
-            steps = np.arange(DELAY_STEPS + 1) * results * tuples // (DELAY_STEPS * total)
-            times = first + (2 * np.arange(DELAY_STEPS) + 1) * (last + 1 - first) // (2 * DELAY_STEPS)
-            self._later.append((times, np.diff(steps)))
+        total = sum(self._pending.values())
+        for (first, last), tuples in self._pending.items():
+            steps = STEPS * (results * tuples) // (DELAY_STEPS * total)
+            times = first + MIDDLES * (last + 1 - first) // (2 * DELAY_STEPS)
+            self._later.append((times, steps[1:] - steps[:-1]))
 
     def later_times(self) -> tuple[np.ndarray, np.ndarray]:
         """Of the results not yet consumed: times int64[k] of their later tuples, and how many have each, int64[k]."""
@@ -175,14 +165,13 @@ class ModelledJoin:
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int]) -> Progress:
         rows = self._groups.rows(groups)
-        for stream in range(2):
-            self._groups.marks[stream, rows] = np.maximum(self._groups.marks[stream, rows], watermarks[stream])
-        for stream in range(2):
-            window = self._shape.windows[stream]
-            bounds = np.maximum(self._groups.marks[1 - stream, rows], TIME_MIN_VALUE + window) - window
-            gone = self._groups.windows.expire(stream, rows, bounds)
-            self._groups.gone[stream, rows] += gone
-            self._expired[stream] += gone.sum()
+        marks = np.maximum(self._groups.marks[:, rows], np.array(watermarks)[:, None])
+        self._groups.marks[:, rows] = marks
+        bounds = np.maximum(marks[::-1], TIME_MIN_VALUE + self._window) - self._window
+        gone = self._groups.windows.expire(rows, bounds)
+        if gone.any():
+            self._groups.gone[:, rows] += gone
+            self._expired += gone.sum(axis=1)
         self._tune(rows)
         return Progress.DONE
 
@@ -231,7 +220,8 @@ class ModelledJoin:
             raise ProtocolError(f"partition {group} came, but tuples of it are held here: wanted it dropped first")
         if self.held_bytes + octets > self._shape.memory_bytes:
             raise MemoryBudgetError(f"partition {group} needs {octets} bytes here, more than [cluster] memory leaves free")
-        self.moved_in += self._groups.windows.live[:, take_in(self._groups, snapshot)]
+        row = take_in(self._groups, snapshot)  # which may make room: the arrays are others then
+        self.moved_in += self._groups.windows.live[:, row]
         return group
 
     def drop(self, group: int) -> None:
@@ -248,12 +238,16 @@ class ModelledJoin:
     @property
     def held_bytes(self) -> int:
         """Of the blocks: live tuples, those that no longer count, and what is empty, about half a block a chain."""
-        blocks = self._shape.block_bytes * 2 * int(self._groups.buckets.sum())
-        return int(self._tuple_bytes @ self._groups.windows.live.sum(axis=1)) + blocks
+        held = self._joined - self._expired + self.moved_in - self.moved_out
+        return int(self._tuple_bytes @ held) + 2 * self._shape.block_bytes * self._groups.bucket_count
 
     @property
     def free_bytes(self) -> int:
         return self._shape.memory_bytes - self.held_bytes
+
+    @property
+    def theta_bytes(self) -> int:
+        return self._shape.theta
 
     @property
     def totals(self) -> dict[str, int]:
@@ -261,14 +255,14 @@ class ModelledJoin:
         every = slice(None)
         live_bytes = int((self._live_bytes(every) + self._tuple_bytes @ self._dead_tuples(every)).sum())
         blocks = self.held_bytes // self._shape.block_bytes
-        self._blocks_max = max(self._blocks_max, blocks)
+        self._held_bytes_max = max(self._held_bytes_max, self.held_bytes)
         return {
             "comparisons": self.meter.comparisons,
             "splits": self._splits,
             "merges": self._merges,
             "live_bytes": live_bytes,
             "blocks": blocks,
-            "blocks_max": self._blocks_max,
+            "blocks_max": self._held_bytes_max // self._shape.block_bytes,
             "joined_left": int(self._joined[0]),
             "joined_right": int(self._joined[1]),
             "expired_left": int(self._expired[0]),

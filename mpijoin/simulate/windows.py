@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 ROWS, COLUMNS = 8, 64  # to begin with
+STREAMS = np.arange(2)[:, None]
 
 
 class Kept(NamedTuple):
@@ -22,7 +23,7 @@ class Windows:
     >>> windows = Windows()
     >>> for end in (9, 19, 29):
     ...     windows.add(0, np.array([0, 1]), end, np.array([5, end]))
-    >>> windows.expire(0, np.array([0, 1]), np.array([20, 10])), windows.live[0, :2]
+    >>> windows.expire(np.array([0, 1]), np.array([[20, 10], [20, 10]]))[0], windows.live[0, :2]
     (array([10,  9]), array([ 5, 48]))
     >>> windows.take(1)
     Kept(ends=array([19, 29]), counts=array([[19, 29],
@@ -52,23 +53,27 @@ class Windows:
         self._counts[stream, rows, column] += counts.astype(np.int32)
         self.live[stream, rows] += counts
 
-    def expire(self, stream: int, rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """Lets go of ticks that end before bounds int64[m]; int64[m]: how many tuples per row."""
-        limits = np.searchsorted(self._ends[: self._columns], bounds)
-        before = self.live[stream, rows].copy()
-        first = self._first[stream]
-        while len(behind := np.flatnonzero(first[rows] < limits)):
-            own = rows[behind]
-            gone = self._counts[stream, own, first[own]]
-            self.live[stream, own] -= gone
-            self._counts[stream, own, first[own]] = 0
-            first[own] += 1
-        return before - self.live[stream, rows]
+    def expire(self, rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
+        """Lets go of ticks that end before bounds int64[2, m]; int64[2, m]: how many tuples per stream and row."""
+        limits = self._ends[: self._columns].searchsorted(bounds)
+        gone = np.zeros_like(limits)
+        behind = self._first[:, rows] < limits
+        while behind.any():
+            streams, places = behind.nonzero()
+            own = rows[places]
+            first = self._first[streams, own]
+            counts = self._counts[streams, own, first]
+            self.live[streams, own] -= counts
+            gone[streams, places] += counts
+            self._counts[streams, own, first] = 0
+            self._first[streams, own] += 1
+            behind = self._first[:, rows] < limits
+        return gone
 
-    def oldest(self, stream: int, rows: np.ndarray) -> np.ndarray:
-        """int64[m]: tuples of the oldest tick that is held."""
-        at = np.minimum(self._first[stream, rows], max(0, self._columns - 1))
-        return self._counts[stream, rows, at].astype(np.int64)
+    def oldest(self, rows: np.ndarray) -> np.ndarray:
+        """int32[2, m]: tuples of the oldest tick that is held."""
+        at = np.minimum(self._first[:, rows], max(0, self._columns - 1))
+        return self._counts[STREAMS, rows, at]
 
     def take(self, row: int) -> Kept:
         """What one row holds."""
@@ -86,10 +91,10 @@ class Windows:
     def clear(self, row: int) -> None:
         self._counts[:, row] = 0
         self.live[:, row] = 0
-        self._first[:, row] = self._columns
+        self._first[:, row] = 0
 
     def _column(self, end: int) -> int:
-        at = int(np.searchsorted(self._ends[: self._columns], end))
+        at = int(self._ends[: self._columns].searchsorted(end))
         if at < self._columns and self._ends[at] == end:
             return at
         if self._columns == len(self._ends):

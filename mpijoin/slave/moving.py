@@ -1,7 +1,7 @@
 """Groups on their way: what this slave supplies, what it consumes, and how much of that goes out at once.
 
-A supplier goes on joining a group while it ships the blocks that no longer change; only the rest, which fits one portion,
-goes out while nobody joins it. A consumer keeps what has come aside until it is whole.
+A supplier goes on joining a group while it ships the blocks that no longer change, portion by portion; only the rest, which
+fits one portion, goes out while nobody joins it. A consumer keeps what has come aside until it is whole.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from mpijoin.moving import parties
 from mpijoin.rank import MASTER, Rank
 from mpijoin.slave.message import Message
 
-PORTION_BYTES = 4 << 20  # of state read out at once: a few milliseconds
-SLOT_BYTES = 16 << 20  # shipped per slot while there is something to join; without, as fast as the consumer takes it
-UNSENT_BYTES_MAX = 32 << 20
+PORTION_BYTES = 8 << 20  # of state read out at once, some 10 ms; the next one when it was taken
+SLOT_BYTES = 32 << 20  # shipped per slot while there is something to join; without, as fast as the consumer takes it
+ALERT_S = 0.02  # for so long after a portion, whoever sent or got it looks out for the next step without sleeping
 
 
 @dataclass
@@ -56,6 +56,12 @@ class Mover:
         self._stagings: dict[int, Staging] = {}
         self._refused: set[int] = set()  # moves of which more may come, to be ignored
         self._allowance_bytes = SLOT_BYTES
+        self._alert_until_s = 0.0
+
+    @property
+    def is_alert(self) -> bool:
+        """Whether state is changing hands just now."""
+        return (bool(self._supplies) or bool(self._stagings)) and self._rank.clock.wall_s < self._alert_until_s
 
     @property
     def staged_bytes(self) -> int:
@@ -81,8 +87,7 @@ class Mover:
         for move, supply in self._supplies.items():
             if supply.state != parties.SHIPPING:
                 continue
-            unsent_bytes = self._rank.transport.unsent_bytes(supply.consumer)
-            if unsent_bytes < UNSENT_BYTES_MAX and (nothing_to_join or self._allowance_bytes > 0):
+            if supply.sent_s is None and (nothing_to_join or self._allowance_bytes > 0):
                 self._ship(move, supply)
                 return True
         return False
@@ -116,6 +121,7 @@ class Mover:
             if state.cancelled:
                 self._refused.discard(state.move)
             return False
+        self._alert_until_s = self._rank.clock.wall_s + ALERT_S
         staging = self._stagings.setdefault(state.move, Staging(state.group))
         if staging.group != state.group or staging.input is not None:
             raise ProtocolError(f"slave {self._rank.number} got state of group {state.group} in move {state.move} out of turn")
@@ -166,9 +172,11 @@ class Mover:
         octets = sum(frame.nbytes for frame in frames)
         supply.octets += octets
         self._allowance_bytes -= octets
-        if supply.sent_s is None:
-            supply.sent_s = self._rank.clock.wall_s
-        self._rank.send(supply.consumer, State(move, self._rank.number, supply.group, tuple(frames), final))
+        state = State(move, self._rank.number, supply.group, tuple(frames), final)
+        now_s = self._rank.clock.wall_s
+        supply.sent_s = now_s if supply.sent_s is None else supply.sent_s
+        self._alert_until_s = now_s + ALERT_S
+        self._rank.send(supply.consumer, state)
 
     def _watch(self) -> None:
         """Adds up the time during which state was under way."""

@@ -107,7 +107,7 @@ class Slave:
         if self._actions and not self._blocked():
             self._act(self._actions.popleft())
             return 0.0
-        return 0.0 if received or shipped else WAIT_S
+        return 0.0 if received or shipped or self._mover.is_alert else WAIT_S
 
     def abandon(self) -> None:
         for sink in self._sinks:
@@ -279,5 +279,6 @@ class Slave:
             "received_left": self._received[0],
             "received_right": self._received[1],
             "delays": self._epochs.delays.compact(),
+            "theta_bytes": self._operator.theta_bytes,
             **self._operator.totals,
         }

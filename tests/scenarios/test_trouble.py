@@ -80,9 +80,9 @@ def test_the_other_slaves_go_on_while_one_is_slow():
     order = []
     receive = Slave._end_message
 
-    def noted(slave, epoch, octets):
+    def noted(slave, epoch, octets, own):
         order.append((slave._rank.number, epoch))
-        receive(slave, epoch, octets)
+        receive(slave, epoch, octets, own)
 
     with mock.patch.object(Slave, "_end_message", noted):
         done = run(job(inject={"slow": {"2": 0.05}}, cluster={"master_buffer": "512 KiB"}), slaves=2)

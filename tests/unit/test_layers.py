@@ -20,7 +20,7 @@ LEVELS = (
     ("partitioning", "policy", "operators", "join", "moving"),
     ("messages",),
     ("metrics", "rundir", "progress"),
-    ("sources", "sinks", "transport", "verify", "rank"),
+    ("sources", "sinks", "transport", "verify", "rank", "report"),
     ("master", "slave", "collector", "warmup"),
     ("plan", "summary"),
     ("life", "simulate"),
@@ -30,7 +30,7 @@ LEVELS = (
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 # What is only loaded where it is used, so that `mpijoin check` stays quick.
-HEAVY = ("numba", "duckdb", "rich", "mpi4py", "pyarrow.dataset")
+HEAVY = ("numba", "duckdb", "rich", "mpi4py", "matplotlib", "pyarrow.dataset")
 # The mini-buffers are made of the pieces that messages carry; the kernels know the record and the hash, no more.
 EXCEPTIONS = {
     ("partitioning/buffers.py", "messages"),

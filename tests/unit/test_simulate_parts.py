@@ -32,7 +32,7 @@ def test_windows_are_counters_by_tick(steps):
             own[number % 2] += number
         elif action == "expire":
             gone = sum(counts[0] for end, counts in wanted[row].items() if end < number)
-            assert windows.expire(0, np.array([row]), np.array([number])).tolist() == [gone]
+            assert windows.expire(np.array([row]), np.array([[number], [-1]])).tolist() == [[gone], [0]]
             wanted[row] = {end: [0 if end < number else counts[0], counts[1]] for end, counts in wanted[row].items()}
         elif action == "clear":
             windows.clear(row)

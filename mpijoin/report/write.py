@@ -1,0 +1,120 @@
+"""The report of one or several runs, written into a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Iterable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from mpijoin.errors import OutputError
+from mpijoin.report import compare, series
+from mpijoin.report.figures import Chart, charts_of, left_out
+from mpijoin.report.findings import BAD, LOOK, Headline, Verdict, headlines, verdicts
+from mpijoin.report.page import Page, Picture, html_of
+from mpijoin.report.runs import DONE, RunData, load_runs
+from mpijoin.report.series import Table
+from mpijoin.report.sets import charts_of_set, left_out_of_set
+from mpijoin.report.style import save_png, svg_text
+
+PAGE = "report.html"
+VERDICTS_MAX = 40  # of a set: the table tells the rest
+
+
+def write(paths: Sequence[str | os.PathLike], folder: Path | None) -> Path:
+    """As `mpijoin.report.write_report`."""
+    runs = load_runs(paths)
+    folder = folder or (runs[0].path / "report" if len(runs) == 1 else Path("report"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        page = page_of_run(runs[0], folder) if len(runs) == 1 else page_of_set(runs, folder)
+        (folder / PAGE).write_text(html_of(page), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
+    return folder / PAGE
+
+
+def page_of_run(run: RunData, folder: Path) -> Page:
+    pictures = write_charts(charts_of(run), folder)
+    table = slaves_table(run)
+    tables = {"Each slave": table} if table else {}
+    if table:
+        write_csv(table, folder / "slaves.csv")
+    return Page(
+        run.name, subtitle_of(run), headlines(run), verdicts(run), pictures, left_out(run), tables, {"The job": run.job_text}
+    )
+
+
+def page_of_set(runs: Sequence[RunData], folder: Path) -> Page:
+    table = compare.comparison(runs)
+    write_csv(table, folder / "runs.csv")
+    pictures = write_charts(charts_of_set(runs, table), folder)
+    done = sum(run.state == DONE for run in runs)
+    numbers = [Headline(str(len(runs)), "runs"), Headline(str(done), "done"), Headline(str(len(runs) - done), "not done")]
+    differing = ", ".join(compare.differing(runs)) or "nothing"
+    subtitle = f"{runs[0].name} to {runs[-1].name}; their jobs differ in: {differing}"
+    return Page(
+        f"{len(runs)} runs", subtitle, numbers, verdicts_of_set(runs), pictures, left_out_of_set(runs), {"The runs": table}, {}
+    )
+
+
+def verdicts_of_set(runs: Sequence[RunData]) -> list[Verdict]:
+    """What asks for a second look, run by run, the bad ones first."""
+    found = [Verdict(one.level, f"{run.name}: {one.text}") for run in runs for one in verdicts(run)]
+    found = [one for level in (BAD, LOOK) for one in found if one.level == level]
+    if len(found) > VERDICTS_MAX:
+        more = Verdict(LOOK, f"and {len(found) - VERDICTS_MAX} more: a report of one run names those of that run.")
+        return [*found[:VERDICTS_MAX], more]
+    return found
+
+
+def subtitle_of(run: RunData) -> str:
+    speed = f"paced, {run.job.run.speed:g} seconds of event time in one" if run.paced else "as fast as the slaves joined"
+    simulated = "simulated; " if run.summary.get("simulated") else ""
+    return f"{simulated}{speed}; policy {run.job.balance.policy}; {run.path.resolve()}"
+
+
+def slaves_table(run: RunData) -> Table:
+    """A row for each slave; empty where none left metrics."""
+    if not run.slaves:
+        return {}
+    records = [run.of_rank(slave) for slave in run.slaves]
+    shares = series.shares_by_slave(run)
+
+    def total(name: str) -> np.ndarray:
+        return np.array([int(own[name].sum()) for own in records])
+
+    def largest(name: str) -> np.ndarray:
+        return np.array([int(own[name].max()) for own in records]) / 1e6
+
+    return {
+        "slave": shares["slave"],
+        **{f"{name}_%": 100 * shares[name] for name in series.SHARES},
+        "tuples": total("tuples_left") + total("tuples_right"),
+        "results": total("results"),
+        "comparisons": total("comparisons"),
+        "largest_state_MB": largest("window_bytes"),
+        "largest_buffer_MB": largest("buffer_bytes"),
+        "received_MB": total("received_bytes") / 1e6,
+        "splits": total("splits"),
+        "merges": total("merges"),
+    }
+
+
+def write_charts(charts: Iterable[Chart], folder: Path) -> list[Picture]:
+    """PNG and CSV of each into the folder; the figures for the page."""
+    pictures = []
+    for chart in charts:
+        save_png(chart.figure, folder / f"{chart.name}.png")
+        write_csv(chart.table, folder / f"{chart.name}.csv")
+        pictures.append(Picture(chart.name, chart.title, chart.caption, svg_text(chart.figure, chart.name)))
+    return pictures
+
+
+def write_csv(table: Table, path: Path) -> None:
+    """nan and null become empty fields."""
+    columns = {name: pa.array(column.tolist(), from_pandas=True) for name, column in table.items()}
+    pyarrow.csv.write_csv(pa.table(columns), path)
