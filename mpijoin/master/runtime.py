@@ -77,6 +77,7 @@ class Master:
         self._complete = False
         self._ticks = 0
         self._last, self._sent_bytes = self._times(), 0
+        self._kept_out = (0, 0)  # late rows, and those without a key
         self._warm = self._last if self._warmup_s == 0 else None  # times at the end of the warm-up
 
     def run(self) -> None:
@@ -277,6 +278,8 @@ class Master:
         wall, cpu, comm, idle = (int(1e6 * (a - b)) for a, b in zip(now, self._last))
         self._last = now
         self._sent_bytes, sent_bytes = self._rank.transport.stats.sent_bytes, self._sent_bytes
+        counts = [source.counts for source in self.intake.sources]
+        kept_out, self._kept_out = self._kept_out, (sum(one.late for one in counts), sum(one.null_key for one in counts))
         self._metrics.add(
             rank=MASTER,
             role="master",
@@ -289,6 +292,8 @@ class Master:
             tuples_left=int(scattered[0].starts[-1]),
             tuples_right=int(scattered[1].starts[-1]),
             sent_bytes=self._sent_bytes - sent_bytes,
+            late=self._kept_out[0] - kept_out[0],
+            null_key=self._kept_out[1] - kept_out[1],
             buffer_bytes=self.buffers.held_bytes,
             active=len(active),
             lag_us=int(1e6 * self.backlog.lag_s),

@@ -182,13 +182,10 @@ def moves(table: Table, end_s: float) -> Figure:
         columns = (table[name][own] for name in ("begun_s", "closed_s", "supplier", "consumer"))
         for begun_s, closed_s, supplier, consumer in zip(*columns):
             above.plot([begun_s, closed_s], [supplier, consumer], color=colour, linestyle=dashes, linewidth=1.1 if lines else 0.5)
-        above.scatter(
-            table["closed_s"][own], table["consumer"][own], 26 if lines else 6, colour, marker, label=outcome, zorder=3, linewidth=0
-        )  # fmt: skip
+        dots = {"c": colour, "marker": marker, "linewidth": 0}
+        above.scatter(table["closed_s"][own], table["consumer"][own], 26 if lines else 6, label=outcome, zorder=3, **dots)
         area = 12 + 120 * table["bytes"][own] / max(1, table["bytes"].max())
-        below.scatter(
-            table["frozen_s"][own], 1e3 * table["pause_s"][own], area, colour, marker, alpha=0.7, linewidth=0
-        )  # fmt: skip
+        below.scatter(table["frozen_s"][own], 1e3 * table["pause_s"][own], area, alpha=0.7, **dots)
     ranks = sorted({*table["supplier"].tolist(), *table["consumer"].tolist()})
     above.set_yticks(ranks if len(ranks) <= 12 else np.linspace(ranks[0], ranks[-1], 8).round())
     above.set_ylim(ranks[0] - 0.5, ranks[-1] + 0.5)

@@ -61,6 +61,7 @@ class Collector:
         schema: pa.Schema,
         writer: Writer,
         held_bytes_max: int = HELD_BYTES_MAX,
+        *,
         idle: Collection[int] = (),
     ):
         """idle: slaves that begin without groups."""

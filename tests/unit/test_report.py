@@ -1,0 +1,339 @@
+"""The report of one run: its figures' data equal what is computed by hand, its page needs nothing else, faults are named."""
+
+import csv
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import mpijoin
+from mpijoin.cli import main
+from mpijoin.errors import OutputError
+from mpijoin.report import write_report
+from mpijoin.report.bins import bin_width_us, edges_of, flow, peak
+from mpijoin.report.findings import verdicts
+from mpijoin.report.runs import distinct_names, load_runs
+from mpijoin.report.series import occupancy, shares_by_slave, state
+from tests.report_runs import SECOND, make_run
+
+PAGED = {"delay", "delay-map", "throughput", "shares", "shares-by-slave", "occupancy", "state", "declustering", "moves", "master"}
+VOID = {"meta", "br", "path", "use", "image", "rect", "line", "circle"}
+
+
+class Checker(HTMLParser):
+    """Every tag is closed; collects ids and what tags refer to."""
+
+    def __init__(self):
+        super().__init__(convert_charrefs=True)
+        self.open, self.ids, self.links, self.tags = [], [], [], []
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        for name, value in attributes:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("href", "xlink:href", "src", "srcset", "action", "data"):
+                self.links.append(value)
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        if tag not in VOID:
+            assert self.open.pop() == tag
+
+
+def rows_of(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def column(rows, name):
+    return [float(row[name]) if row[name] else float("nan") for row in rows]
+
+
+def check_page(text):
+    checker = Checker()
+    checker.feed(text)
+    checker.close()
+    assert checker.open == []
+    assert len(set(checker.ids)) == len(checker.ids)
+    assert all(link.startswith(("#", "data:")) for link in checker.links), checker.links
+    assert {link[1:] for link in checker.links if link.startswith("#")} <= set(checker.ids)
+    assert set(re.findall(r"url\(#([^)]*)\)", text)) <= set(checker.ids)
+    assert not re.search(r"https?://|@import|<script|<link|url\((?!#)", text)
+    return checker
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    path = make_run(tmp_path_factory.mktemp("runs") / "run", summary={})
+    assert main(["report", str(path)]) == 0
+    return path / "report"
+
+
+def test_one_run_gets_a_page_and_each_figure_as_png_and_csv(report):
+    names = {path.name for path in report.iterdir()}
+    assert names == {"report.html", "slaves.csv"} | {f"{name}{ending}" for name in PAGED for ending in (".png", ".csv")}
+    assert all(path.read_bytes().startswith(b"\x89PNG") and path.stat().st_size > 5000 for path in report.glob("*.png"))
+
+
+def test_the_page_stands_alone(report):
+    text = (report / "report.html").read_text()
+    checker = check_page(text)
+    assert checker.tags.count("figure") == len(PAGED) and checker.tags.count("svg") == len(PAGED)
+    assert "1,234" in text and "Not overloaded" in text and "No row came too late" in text
+    assert "prefers-color-scheme: dark" in text and "@media print" in text and "var(--ink)" in text
+    assert "&lt;" not in text and "nan" not in text.lower().replace("nano", "")
+
+
+def test_throughput_is_what_flowed_in_each_second(report):
+    rows = rows_of(report / "throughput.csv")
+    assert column(rows, "end_s") == [1, 2, 3, 4, 5, 6]
+    assert column(rows, "left_tuples_per_s") == pytest.approx([300, 320, 340, 360, 380, 0])
+    assert column(rows, "right_tuples_per_s") == pytest.approx([300, 320, 340, 360, 380, 0])
+    assert column(rows, "results_per_s") == pytest.approx([900, 960, 1020, 1080, 1140, 0])
+
+
+def test_delays_are_those_of_both_slaves_together(report):
+    rows = rows_of(report / "delay.csv")
+    assert column(rows, "results") == [8] * 5 + [0]
+    assert column(rows, "mean_s")[:5] == pytest.approx([0.65] * 5)
+    assert column(rows, "max_s")[:5] == [2.0] * 5
+    # sorted, two each: 0.1 0.2 0.3 2.0 s
+    assert column(rows, "p50_s")[:5] == pytest.approx([0.2] * 5, rel=1 / 32)
+    assert column(rows, "p99_s")[:5] == pytest.approx([2.0] * 5, rel=1 / 32)
+    assert all(row["mean_s"] == "" and row["p50_s"] == "" for row in rows[5:])
+
+
+def test_the_map_of_delays_holds_every_result_once(report):
+    rows = rows_of(report / "delay-map.csv")
+    assert sum(column(rows, "results")) == 40
+    first = [row for row in rows if float(row["start_s"]) == 0]
+    found = {float(row["delay_from_s"]): (float(row["delay_to_s"]), float(row["results"])) for row in first}
+    # ten fields to a factor of ten; a bucket is known by its least value, so that 0.1 s lies just below 0.1 s
+    assert sorted(found) == pytest.approx([10**-1.1, 10**-0.8, 10**-0.6, 10**0.3])
+    assert all(high == pytest.approx(low * 10**0.1) and count == 2 for low, (high, count) in found.items())
+
+
+def test_shares_of_time(report):
+    rows = rows_of(report / "shares-by-slave.csv")
+    assert column(rows, "cpu") == pytest.approx([0.2, 0.4])
+    assert column(rows, "communication") == pytest.approx([0.1, 0.1])
+    assert column(rows, "idle") == pytest.approx([0.7, 0.45])
+    assert column(rows, "other") == pytest.approx([0.0, 0.05])
+    over_time = rows_of(report / "shares.csv")
+    assert column(over_time, "cpu") == pytest.approx([0.3] * 6)
+    assert column(over_time, "idle") == pytest.approx([0.575] * 6)
+
+
+def test_buffers_and_state_of_each_slave(report):
+    rows = rows_of(report / "occupancy.csv")
+    # the last two records are of the end of the input
+    assert column(rows, "slave_1_bytes") == [500, 501, 502, 503, 503, 503]
+    assert column(rows, "slave_2_bytes") == [1000, 1001, 1002, 1003, 1003, 1003]
+    assert column(rows_of(report / "state.csv"), "slave_2_bytes") == [2000, 4000, 6000, 8000, 10000, 10000]
+
+
+def test_master_moves_and_declustering(report):
+    rows = rows_of(report / "master.csv")
+    assert column(rows, "buffer_bytes") == [0, 10000, 20000, 30000, 40000, 50000]
+    assert column(rows, "lag_s") == pytest.approx([0, 0.001, 0.002, 0.003, 0.004, 0.005])
+    assert column(rows, "late_rows") == pytest.approx([0, 1, 3, 6, 10, 15])
+    assert column(rows_of(report / "declustering.csv"), "active_slaves") == [1, 1, 2, 2, 2, 2]
+    (move,) = rows_of(report / "moves.csv")
+    assert (move["supplier"], move["consumer"], move["outcome"], move["bytes"]) == ("2", "1", "moved", "5000000")
+    assert float(move["pause_s"]) == 0.25 and float(move["begun_s"]) == 2.0 and float(move["gain_realised"]) == 0.1
+
+
+def test_a_run_at_full_speed_has_no_delays_and_says_so(tmp_path):
+    path = make_run(tmp_path / "run", speed="max", summary={"held_back_by": {"2": 5}}, moves=())
+    page = write_report([path])
+    names = {one.stem for one in page.parent.glob("*.png")}
+    assert not names & {"delay", "delay-map", "moves"} and "throughput" in names
+    text = page.read_text()
+    assert "No production delays: the run was not paced" in text and "No moves" in text
+    assert "Reading had to pause 5 times for slave 2" in text
+    check_page(text)
+    (run,) = load_runs([path])
+    assert occupancy(run)["slave_1_bytes"].tolist() == [700, 701, 702, 703, 704, 705]
+
+
+def test_many_slaves_are_shown_as_maps_of_slaves_by_time(tmp_path):
+    page = write_report([make_run(tmp_path / "run", slaves=40, summary={})])
+    assert len(rows_of(page.parent / "state.csv")[0]) == 42
+    assert len(rows_of(page.parent / "slaves.csv")) == 40
+    checker = check_page(page.read_text())
+    assert "image" in checker.tags
+
+
+def test_a_failed_run_is_reported_with_its_reason(tmp_path, capsys):
+    path = make_run(tmp_path / "run", metrics=False)
+    (path / "failed.json").write_text('{"reason": "rank 2 was <lost>", "exit_code": 3}')
+    assert main(["report", str(path), "-o", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out == f"report: {tmp_path / 'out' / 'report.html'}\n"
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "Failed: rank 2 was &lt;lost&gt;" in text and "No figures" in text and "rate = 1000" in text
+    check_page(text)
+    assert [one.name for one in (tmp_path / "out").iterdir()] == ["report.html"]
+
+
+def test_an_unfinished_run_shows_what_it_has_left_so_far(tmp_path):
+    page = write_report([make_run(tmp_path / "run")])
+    text = page.read_text()
+    assert "Unfinished" in text and "results so far" in text and (page.parent / "throughput.png").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments, said",
+    [
+        (["no-such-folder"], "is no run directory: it holds no job.toml"),
+        (["empty"], "is no run directory"),
+        (["bare"], "found no rows in rank-*.parquet"),
+        (["old"], "found no column delay_max_us: another version of mpijoin"),
+        (["damaged"], "cannot be read"),
+        (["good", "good"], "given more than once"),
+    ],
+)
+def test_what_is_no_run_ends_with_2_and_says_why(arguments, said, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    make_run(tmp_path / "good", summary={})
+    make_run(tmp_path / "bare", summary={}, metrics=False)
+    make_run(tmp_path / "damaged", summary={})
+    (tmp_path / "damaged" / "metrics" / "rank-1.parquet").write_bytes(b"PAR1 not really")
+    make_old(tmp_path / "old")
+    assert main(["report", *(str(tmp_path / name) for name in arguments)]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and captured.out == ""
+
+
+def make_old(path):
+    import pyarrow.parquet as pq
+
+    make_run(path, summary={})
+    for file in (path / "metrics").glob("rank-*.parquet"):
+        pq.write_table(pq.read_table(file).drop_columns(["delay_max_us"]), file)
+
+
+def test_without_matplotlib_the_message_says_what_to_install(tmp_path):
+    path = make_run(tmp_path / "run", summary={})
+    code = f"import sys; sys.modules['matplotlib'] = None; from mpijoin.cli import main; sys.exit(main(['report', {str(path)!r}]))"
+    environ = dict(os.environ, PYTHONPATH=str(Path(mpijoin.__file__).parents[1]))
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == "mpijoin: report needs matplotlib: pip install 'mpijoin[report]'\n"
+
+
+def test_a_folder_that_cannot_be_made_ends_with_3(tmp_path):
+    path = make_run(tmp_path / "run", summary={})
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="cannot be written"):
+        write_report([path], tmp_path / "file" / "report")
+
+
+def test_overwriting_a_run_removes_its_report(tmp_path):
+    path = make_run(tmp_path / "run", summary={})
+    write_report([path])
+    stream = {"kind": "synthetic", "rate": 100, "duration": "5 s", "window": "1 s"}
+    job = {"left": stream, "right": stream, "output": {"path": str(path), "results": "count"}}
+    mpijoin.run(job, slaves=2, overwrite=True)
+    assert not (path / "report").exists()
+
+
+def test_a_real_run_has_a_report(tmp_path):
+    stream = {"kind": "synthetic", "rate": 2000, "duration": "60 s", "window": "5 s", "domain": 1000}
+    job = {"left": stream, "right": {**stream, "seed": 5}, "output": {"path": str(tmp_path / "run"), "results": "count"}}
+    done = mpijoin.run(job, slaves=2)
+    page = write_report([tmp_path / "run"])
+    rows = rows_of(page.parent / "throughput.csv")
+    seconds = np.array(column(rows, "end_s")) - np.array(column(rows, "start_s"))
+    assert np.dot(seconds, column(rows, "results_per_s")) == pytest.approx(done.results)
+    assert np.dot(seconds, column(rows, "left_tuples_per_s")) == pytest.approx(done.summary["left"]["joined"])
+    assert sum(column(rows_of(page.parent / "slaves.csv"), "results")) == done.results
+    check_page(page.read_text())
+
+
+def test_late_rows_are_seen_when_they_came(tmp_path):
+    times = list(range(0, 20_000, 10))
+    times[1500:1510] = range(10)
+    left = pa.table({"ts": times, "key": [1] * len(times)})
+    stream = {"table": left, "time": "ts", "time_unit": "ms", "key": "key", "window": "10 ms"}
+    cluster = {"distribution_epoch": "1 s"}
+    job = {"left": stream, "right": stream, "cluster": cluster, "output": {"path": str(tmp_path / "run"), "results": "count"}}
+    mpijoin.run(job, slaves=1)
+    (run,) = load_runs([tmp_path / "run"])
+    assert run.of_role("master")["late"].sum() == 20
+    write_report([tmp_path / "run"])
+    assert column(rows_of(tmp_path / "run" / "report" / "master.csv"), "late_rows")[-1] == pytest.approx(20)
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"overload": {"overloaded": True, "behind_s_max": 7.3, "behind_s_end": 4.6, "slowest_slave": 3, "lag_s_max": 0.1,
+                       "epoch_s": 1.0}}, "Overloaded: slave 3 was up to 7.3 s behind the clock (at the end 4.6 s)"),
+        ({"left": {"late": 12, "lateness_needed": 900}}, "12 late rows of left did not join (lateness of 900 us would cover them)"),
+    ],
+)  # fmt: skip
+def test_what_asks_for_a_second_look_is_said(changes, said, tmp_path):
+    (run,) = load_runs([make_run(tmp_path / "run", summary=changes)])
+    assert said in " ".join(one.text for one in verdicts(run) if one.level != "good")
+
+
+def test_uneven_slaves_are_named(tmp_path):
+    (run,) = load_runs([make_run(tmp_path / "run", summary={})])
+    # 0.2 and 0.4 of the wall time: the mean is 0.3
+    assert "Uneven: slave 2 used 1.33 times the CPU time" in " ".join(one.text for one in verdicts(run))
+
+
+def test_bins_are_round_hold_an_epoch_and_cover_the_run():
+    assert bin_width_us(1200 * SECOND, 2 * SECOND) == 10 * SECOND
+    assert bin_width_us(10 * SECOND, 3 * SECOND) == 5 * SECOND
+    end_us = np.array([1_000_100, 2_000_100, 3_100_000])
+    assert edges_of(end_us, np.diff(end_us, prepend=100)).tolist() == [100, 1_000_000, 2_000_000, 3_100_000]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_flows_is_neither_lost_nor_doubled(seed):
+    random = np.random.default_rng(seed)
+    wall_us = random.integers(1, 3 * SECOND, 50)
+    records = {"end_us": np.cumsum(wall_us) + 5 * SECOND, "wall_us": wall_us, "results": random.integers(0, 1000, 50)}
+    edges = edges_of(records["end_us"], wall_us)
+    assert flow(edges, records, "results").sum() == pytest.approx(records["results"].sum())
+    # bins half as long, two by two
+    finer = np.sort(np.concatenate([edges, (edges[1:] + edges[:-1]) / 2]))
+    assert flow(finer, records, "results").reshape(-1, 2).sum(axis=1) == pytest.approx(flow(edges, records, "results"))
+
+
+def test_a_state_is_carried_on_but_not_through_long_idleness():
+    records = {
+        "end_us": np.array([1, 2, 3, 20, 21, 40]),
+        "wall_us": np.array([1, 1, 1, 17, 1, 19]),
+        "idle_us": np.array([0, 0, 0, 17, 0, 0]),
+        "bytes": np.array([5, 6, 7, 8, 9, 10]),
+    }
+    edges = np.arange(0, 41, 4)
+    found = peak(edges, records, "bytes")
+    assert found[[0, 4, 5, 6, 9]].tolist() == [7, 8, 9, 9, 10] and np.isnan(found[1:4]).all()
+
+
+def test_names_of_runs_are_as_short_as_they_can_be():
+    assert distinct_names([Path("/a/x/run"), Path("/a/y/run")]) == ["x/run", "y/run"]
+    assert distinct_names([Path("/a/x/one"), Path("/a/y/two")]) == ["one", "two"]
+
+
+def test_every_slave_has_its_column(tmp_path):
+    path = make_run(tmp_path / "run", summary={})
+    (run,) = load_runs([path])
+    assert shares_by_slave(run)["slave"].tolist() == [1, 2]
+    assert list(state(run)) == ["start_s", "end_s", "slave_1_bytes", "slave_2_bytes"]
