@@ -147,7 +147,7 @@ def toml_blocks() -> list[dict]:
 
 
 def test_readme_explains_every_field_with_its_default():
-    job, synthetic = toml_blocks()
+    job, synthetic, _ = toml_blocks()
     assert set(job["left"]) == {"path", *(field.name for field in STREAM_FIELDS)}
     assert {field.name for field in SYNTHETIC_FIELDS} - {"duration"} <= set(synthetic["left"])
     shown = load_job(job | {"output": {name: value for name, value in job["output"].items() if name != "path"}})
@@ -157,8 +157,15 @@ def test_readme_explains_every_field_with_its_default():
 
 
 def test_readme_synthetic_stream_is_sound():
-    _, synthetic = toml_blocks()
+    _, synthetic, _ = toml_blocks()
     resolve(load_job({"left": synthetic["left"], "right": synthetic["left"], "output": {"results": "count"}}))
+
+
+def test_readme_paced_example_is_sound():
+    _, synthetic, paced = toml_blocks()
+    job = load_job({"left": synthetic["left"], "right": synthetic["left"], "output": {"results": "count"}} | paced)
+    resolve(job)
+    assert job.run.speed == 1 and job.balance.policy == "balance" and job.inject.slow[0].rank == 2
 
 
 def test_readme_python_example_runs(capsys):
