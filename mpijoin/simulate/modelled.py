@@ -77,7 +77,7 @@ class ModelledJoin:
         self._splits = self._merges = 0
         self._expired = np.zeros(2, np.int64)
         self._joined = np.zeros(2, np.int64)
-        self._held_bytes_max = 0
+        self._tuples_bytes = self._held_bytes_max = 0
 
     def insert(self, groups: np.ndarray, stream: int, fresh: Any, bounds: np.ndarray) -> int:
         rows = self._groups.rows(groups)
@@ -89,6 +89,7 @@ class ModelledJoin:
             self._groups.inserted[stream, rows] += counts
             total = int(counts.sum())
             self._joined[stream] += total
+            self._tuples_bytes += total * self._shape.tuple_bytes[stream]
             self.meter.inserted += total
             self._pending[first, last] = self._pending.get((first, last), 0) + total
         return len(groups)
@@ -171,7 +172,9 @@ class ModelledJoin:
         gone = self._groups.windows.expire(rows, bounds)
         if gone.any():
             self._groups.gone[:, rows] += gone
-            self._expired += gone.sum(axis=1)
+            expired = gone.sum(axis=1)
+            self._expired += expired
+            self._tuples_bytes -= int(self._tuple_bytes @ expired)
         self._tune(rows)
         return Progress.DONE
 
@@ -222,6 +225,7 @@ class ModelledJoin:
             raise MemoryBudgetError(f"partition {group} needs {octets} bytes here, more than [cluster] memory leaves free")
         row = take_in(self._groups, snapshot)  # which may make room: the arrays are others then
         self.moved_in += self._groups.windows.live[:, row]
+        self._tuples_bytes += octets
         return group
 
     def drop(self, group: int) -> None:
@@ -229,6 +233,7 @@ class ModelledJoin:
         if row >= 0:
             self._refuse_fresh(group)
             self.moved_out += self._groups.windows.live[:, row]
+            self._tuples_bytes -= int(self._tuple_bytes @ self._groups.windows.live[:, row])
             self._groups.forget(group)
 
     def _refuse_fresh(self, group: int) -> None:
@@ -238,8 +243,7 @@ class ModelledJoin:
     @property
     def held_bytes(self) -> int:
         """Of the blocks: live tuples, those that no longer count, and what is empty, about half a block a chain."""
-        held = self._joined - self._expired + self.moved_in - self.moved_out
-        return int(self._tuple_bytes @ held) + 2 * self._shape.block_bytes * self._groups.bucket_count
+        return self._tuples_bytes + 2 * self._shape.block_bytes * self._groups.bucket_count
 
     @property
     def free_bytes(self) -> int:
