@@ -77,7 +77,7 @@ def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, write
         collector = None
         if plan.roles.collector == MASTER:
             own_writer = writer or _part_writer(plan, MASTER)
-            collector = _new_collector(plan, own_writer)
+            collector = new_collector(plan, own_writer)
         finishing = (plan.roles.collector,) if plan.roles.collector else ()
         master = Master(plan.job, plan.schema, rank, plan.roles.slaves, plan.directory, progress, collector, finishing)
         master.run()
@@ -120,10 +120,11 @@ def _slave(plan: Plan, rank: Rank, writer: Any) -> Slave:
 
 def _collector(plan: Plan, rank: Rank, writer: Any) -> CollectorRank:
     writer = writer or _part_writer(plan, rank.number)
-    return CollectorRank(rank, _new_collector(plan, writer), writer)
+    return CollectorRank(rank, new_collector(plan, writer), writer)
 
 
-def _new_collector(plan: Plan, writer: Any) -> Collector:
+def new_collector(plan: Plan, writer: Any) -> Collector:
+    """Of the run's slaves, those that begin without groups not waited for."""
     idle = set(plan.roles.slaves) - set(first_active(plan.job.balance, plan.job.cluster.slaves_min, plan.roles.slaves))
     return Collector(plan.roles.slaves, merged_schema(plan), writer, idle=idle)
 

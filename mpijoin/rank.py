@@ -46,6 +46,8 @@ class Stopped(MpijoinError):
 class Rank:
     """One rank's end of the run. Not a role: master, slave and collector each hold one."""
 
+    wakes_late = True  # a sleep lasts longer than until something arrives: whoever expects it soon had better stay awake
+
     def __init__(self, transport: Transport, clock: RunClock, signals: SignalFlag):
         self.transport, self.clock, self.signals = transport, clock, signals
         self.log = logging.Logger("mpijoin")  # until there is a plan: to nowhere

@@ -2,7 +2,8 @@
 
     python scripts/bench_recovery.py [--rate N] [--policies none threshold balance] [--back] [--quick] [-o FILE.json]
 
-Capacity is measured first, unless the rate is given. Prints, per policy, after how many reorganization epochs the mean delay
+Each slave is a node with a quarter of a core, so that it is the slow slave that falls behind and not this machine. Capacity is
+measured first, with such nodes, unless the rate is given. Prints, per policy, after how many reorganization epochs the mean delay
 is back within 1.5 times of what it was before, and how many groups moved in each; with --back the slave is fast again later,
 and its load comes back. For "threshold" a small model says what to expect.
 """
@@ -24,7 +25,7 @@ from paced import Load, records, run
 
 SLAVES, SLOW, PARTITIONS = 4, 2, 60
 EPOCH_S, REORGANIZATION_S, WINDOW_S = 0.2, 2.0, 2.0
-SHARE, HALF = 1 / 3, 0.5
+NODE, SHARE, HALF = 0.25, 1 / 3, 0.5  # of a core: a node · of a node: the slow slave · of capacity: the load
 WARMUP_S, BEFORE_S, SLOW_S, BACK_S = 4.0, 12.0, 24.0, 16.0
 NORMAL = 1.5  # times the mean delay before: that is "back"
 WANTED = {"balance": 5}  # reorganization epochs
@@ -37,10 +38,15 @@ def load_of(policy: str, back: bool) -> Load:
     settings = (
         f'balance.policy="{policy}"',
         f'cluster.reorganization_epoch="{REORGANIZATION_S} s"',
-        f'inject.slow=[{{rank = {SLOW}, share = {SHARE:.3f}, from = "{BEFORE_S} s"{end}}}]',
+        nodes(f'{{rank = {SLOW}, share = {SHARE:.3f}, from = "{BEFORE_S} s"{end}}}'),
     )
     seconds = BEFORE_S + SLOW_S + (BACK_S if back else 0.0)
     return Load(SLAVES, EPOCH_S, WINDOW_S, WARMUP_S, seconds - WARMUP_S, settings)
+
+
+def nodes(*slower: str) -> str:
+    """The setting that makes each slave a part of a core; slower: further entries of [inject] slow."""
+    return f"inject.slow=[{', '.join([*(f'{{rank = {slave}, share = {NODE}}}' for slave in range(1, SLAVES + 1)), *slower])}]"
 
 
 def mean_delays(path: Path) -> dict[int, float]:
@@ -118,7 +124,7 @@ def main() -> None:
         arguments.policies, arguments.rate = ["balance"], arguments.rate or 20_000
     cores, found = sorted(os.sched_getaffinity(0))[:2], []
     with tempfile.TemporaryDirectory() as name:
-        rate = arguments.rate or HALF * capacity(Load(SLAVES, EPOCH_S, WINDOW_S), Path(name), cores)
+        rate = arguments.rate or HALF * capacity(Load(SLAVES, EPOCH_S, WINDOW_S, settings=(nodes(),)), Path(name), cores)
         print(f"{rate:,.0f} tuples/s/stream; slave {SLOW} at a third of its speed from {BEFORE_S:g} s on")
         print(f'by the model "threshold" needs {expected()} reorganization epochs')
         print(HEAD)

@@ -1,56 +1,100 @@
 """Thousands of small runs of the whole engine in virtual time, each from one seed, each compared with the oracle.
 
-    python scripts/soak_simulated.py                      seeds 0 to 2000: about 15 minutes on one core
-    python scripts/soak_simulated.py 5000 6000            others
-    python scripts/soak_simulated.py 1234 1235 --debug    one, with a traceback
+    python scripts/soak_simulated.py                             seeds 0 to 1999: about 10 minutes on one core
+    python scripts/soak_simulated.py --seeds 2000:9000 --processes 4
+    python scripts/soak_simulated.py --seeds 1234:1235           one; a failure comes with its traceback
 
-The jobs, clusters, costs, policies and troubles are those of tests/simulated_engine.py. Ends with 1 if any seed fails.
+The jobs, clusters, costs, policies and troubles are those of tests/simulated_engine.py; every fiftieth seed runs twice, and
+both must have been the same course of events. Ends with 1 at the first seed that fails, having said how to repeat it, and
+when many seeds together have missed something that they are for.
 """
 
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 import tempfile
 import time
 import traceback
+from collections import Counter
 from pathlib import Path
+from typing import Iterator, NamedTuple
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests")]
 
-from simulated_engine import run_scenario, scenario
+from simulated_engine import THINGS, Course, run_scenario, scenario
 
 LINE_EVERY_S = 10.0
+TWICE_EVERY = 50
+ENOUGH_SEEDS = 200  # in so many, everything should have happened
 
 
-def soak(first: int, end: int, debug: bool) -> int:
-    """Runs the seeds; returns how many failed."""
-    failed = moves = refused = 0
+class Outcome(NamedTuple):
+    """fault: a traceback, empty where all is well."""
+
+    seed: int
+    seen: Counter
+    fault: str
+
+
+def run(seed: int) -> Course:
+    with tempfile.TemporaryDirectory() as folder:
+        return run_scenario(scenario(seed), folder)
+
+
+def attempt(seed: int) -> Outcome:
+    try:
+        course = run(seed)
+        if seed % TWICE_EVERY == 0 and run(seed).trace != course.trace:
+            raise AssertionError("the seed's two runs took different courses")
+        return Outcome(seed, course.seen, "")
+    except Exception:  # of whatever kind, it is what the soak is for
+        return Outcome(seed, Counter(), traceback.format_exc())
+
+
+def attempts(seeds: range, processes: int) -> Iterator[Outcome]:
+    if processes == 1:
+        yield from map(attempt, seeds)
+        return
+    with multiprocessing.get_context("spawn").Pool(processes) as pool:
+        yield from pool.imap(attempt, seeds)
+
+
+def soak(seeds: range, processes: int) -> int:
+    """Runs the seeds; the exit code."""
+    seen: Counter = Counter()
     start_s = shown_s = time.monotonic()
-    for seed in range(first, end):
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                summary = run_scenario(scenario(seed), folder).summary
-            moves, refused = moves + summary["moves"], refused + summary["moves_refused"]
-        except Exception as error:
-            failed += 1
-            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)
-            if debug:
-                traceback.print_exc()
-        if time.monotonic() - shown_s > LINE_EVERY_S or seed == end - 1:
+    for done, outcome in enumerate(attempts(seeds, processes), 1):
+        if outcome.fault:
+            print(f"{outcome.fault}\nseed {outcome.seed} failed, the first of {done}. Again:")
+            print(f"python scripts/soak_simulated.py --seeds {outcome.seed}:{outcome.seed + 1}")
+            return 1
+        seen += outcome.seen
+        if time.monotonic() - shown_s > LINE_EVERY_S or done == len(seeds):
             shown_s = time.monotonic()
-            spent = f"{moves} moves, {refused} refused, {failed} seeds failed, {shown_s - start_s:.0f} s"
-            print(f"{seed + 1 - first} of {end - first} seeds: {spent}", flush=True)
-    return failed
+            print(f"{done} of {len(seeds)} seeds, {seen['moved']} moves, {shown_s - start_s:.0f} s", flush=True)
+    print(", ".join(f"{name} {seen[name]}" for name in THINGS))
+    missed = [name for name in THINGS if not seen[name]]
+    if missed and len(seeds) >= ENOUGH_SEEDS:
+        print(f"these proved nothing, for they never happened: {', '.join(missed)}")
+        return 1
+    return 0
+
+
+def seeds_of(text: str) -> range:
+    first, _, end = text.partition(":")
+    if not (first.isdecimal() and end.isdecimal() and int(first) < int(end)):
+        raise argparse.ArgumentTypeError(f"got {text!r}, wanted FIRST:LAST, as in 0:2000, without the last")
+    return range(int(first), int(end))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("first", type=int, nargs="?", default=0)
-    parser.add_argument("end", type=int, nargs="?", default=2000, help="the seed after the last")
-    parser.add_argument("--debug", action="store_true", help="show a traceback with each failure")
+    parser.add_argument("--seeds", type=seeds_of, metavar="FIRST:LAST", default=range(2000), help="default: 0:2000")
+    parser.add_argument("--processes", type=int, metavar="N", default=1, help="default: 1")
     options = parser.parse_args()
-    return 1 if soak(options.first, options.end, options.debug) else 0
+    return soak(options.seeds, options.processes)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The real join on simulated ranks: one seed is one job, one cluster, one course of events; the answer is the oracle's."""
 
 import random
+from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,9 +21,11 @@ from mpijoin.api import TableWriter
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Delay, Inject, Slowdown
 from mpijoin.config.load import load_job
+from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.master.ticks import TickReader
 from mpijoin.plan import Plan, Roles, merged_schema
+from mpijoin.policy import make_policy
 from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
 from mpijoin.simulate.costs import Costs
 from mpijoin.slave.core import SlaveCore
@@ -30,6 +33,9 @@ from mpijoin.transport.simulated import Disturbance
 from random_policy import random_policy
 
 LIMIT_S = 100_000.0  # of virtual time: what takes longer hangs
+ENOUGH_BYTES = 16 << 20  # of memory: with less, a run may end for want of it
+RANDOM_SHARE = 0.85  # of the seeds with a policy, those in which it moves groups for no reason
+FRAME_EXTRA_BYTES = 4096  # at most, of what a portion's frames have beside tuples and blobs
 KEYS = ((pa.int64(), (0, 1, -1, 7, 1 << 40)), (pa.string(), ("", "a", "b", "a longer one")))
 PAYLOADS = ((pa.int64(), (1, -5)), (pa.string(), ("x", "y" * 90, None)))
 
@@ -46,38 +52,39 @@ class Scenario:
     manner: Manner
     rows: int | None
     collects: bool
+    memory_bytes: int
     buffer_bytes: int
     master_buffer_bytes: int
     portion_bytes: int
-    refusals: float  # share of the looks at its free memory at which a consumer finds none
+    refusals: float  # share of the looks at its free memory at which a consumer finds none, and of the late refusals
+    moves_randomly: bool
 
 
 @dataclass(frozen=True)
 class Course:
-    """How a scenario went."""
+    """How a scenario went. summary: empty where it ran out of memory · seen: how often each thing happened that the seeds
+    are for."""
 
     summary: dict
-    backlog_bytes_max: int
     trace: int
-    piece_bytes_max: int
+    seen: Counter
 
 
 def scenario(seed):
     chance = random.Random(seed)
     key, payload = chance.choice(KEYS), chance.choice(PAYLOADS)
     sides = tuple(stream(chance, name, key, payload) for name in ("left", "right"))
-    slaves = chance.choice([1, 2, 3, 3, 4, 4])
+    slaves = chance.choice([1, 2, 3, 3, 4, 5])
     paced = chance.random() < 0.4
-    epoch = chance.choice([2, 5, 20, 100])
+    epoch = chance.choice([2, 5, 5, 20, 100])
     sections = {
-        "balance": {"policy": "none" if chance.random() < 0.15 else "balance"},  # which stands for random moves
+        "balance": {"policy": chance.choice(["none", *["threshold", "balance"] * 3])},
         "cluster": {
             "partitions": chance.randint(1, 8),
             "distribution_epoch": f"{epoch} ms",
             "reorganization_epoch": f"{epoch * chance.choice([1, 1, 3])} ms",
             "subgroups": chance.randint(1, 3),
             "slaves_min": chance.randint(1, slaves),
-            "memory": "16 MiB",
         },
         "tuning": {
             "theta": chance.choice(["auto", "off", "1 B", "100 B", "1 KB"]),
@@ -94,11 +101,13 @@ def scenario(seed):
         slaves,
         Manner(costs(chance), False, chance.random() < 0.3, disturbance(chance, seed), LIMIT_S),
         chance.choice([None, 1, 3, 10]),
-        chance.random() < 0.3,
+        chance.random() < 0.5,
+        chance.choice([ENOUGH_BYTES] * 6 + [1 << 14]),
         chance.choice([300, 2_000, 1 << 26]),
         chance.choice([500, 5_000, 1 << 28]),
         chance.choice([1, 300, 4 << 20]),
-        chance.choice([0.0, 0.0, 0.3]),
+        chance.choice([0.0, 0.2, 0.4]),
+        chance.random() < RANDOM_SHARE,
     )
 
 
@@ -106,7 +115,7 @@ def stream(chance, name, key, payload):
     files = []
     for _ in range(chance.randint(1, 1 if chance.random() < 0.8 else 2)):
         at, rows = chance.choice([0, -300, 10**6]), []
-        for _ in range(chance.choice([0, 20, 100, 200])):
+        for _ in range(chance.choice([0, 20, 100, 200, 200, 300])):
             at += chance.choice([0, 1, 3, 10, -8, 60])
             rows.append((at, (None if chance.random() < 0.05 else chance.choice(key[1]),), (chance.choice(payload[1]),)))
         files.append(rows)
@@ -153,10 +162,20 @@ def faults(chance, slaves):
 
 @contextmanager
 def inner_sizes(made):
-    """Cuts everything early, and lets a random policy move groups."""
+    """Cuts everything early, lets a random policy move groups, and memory be short now and then where groups come."""
+    moods, free_bytes, install = random.Random(made.seed), WindowJoin.free_bytes.fget, WindowJoin.install
 
     def policies(balance):
-        return None if balance.policy == "none" else random_policy(made.seed)
+        asked = make_policy(balance)
+        return random_policy(made.seed) if asked and made.moves_randomly else asked
+
+    def some_free_bytes(join):
+        return -1 if moods.random() < made.refusals else free_bytes(join)
+
+    def install_or_not(join, parts):
+        if moods.random() < made.refusals:
+            raise MemoryBudgetError("no room for this group")
+        return install(join, parts)
 
     with ExitStack() as stack:
 
@@ -164,11 +183,10 @@ def inner_sizes(made):
             stack.enter_context(mock.patch.object(target, name, value))
 
         patch(mpijoin.master.runtime, "make_policy", policies)
-        moods = random.Random(made.seed)
-        patch(WindowJoin, "free_bytes", property(lambda join: -1 if moods.random() < made.refusals else 1 << 24))
+        patch(WindowJoin, "free_bytes", property(some_free_bytes))
+        patch(WindowJoin, "install", install_or_not)
         patch(mpijoin.slave.moving, "PORTION_BYTES", made.portion_bytes)
         patch(mpijoin.slave.moving, "SLOT_BYTES", 3 * made.portion_bytes)
-        patch(mpijoin.slave.moving, "UNSENT_BYTES_MAX", 4 * made.portion_bytes)
         if made.rows:
             patch(mpijoin.master.intake, "TickReader", partial(TickReader, part_rows=made.rows))
             patch(mpijoin.master.ticks, "READ_ROWS", made.rows)
@@ -178,55 +196,149 @@ def inner_sizes(made):
 
 
 def run_scenario(made, folder):
-    """Runs it, and compares results, counts and ledger with the oracle; AssertionError and whatever the run raises."""
-    job = load_job({**{side.name: section(side, folder) for side in made.sides}, **made.sections})
-    schema = resolve(replace(job, output=replace(job.output, path="none")))
-    # Smaller than any job may ask for, so that a few rows fill them.
-    cluster = replace(job.cluster, buffer_bytes=made.buffer_bytes, master_buffer_bytes=made.master_buffer_bytes)
-    results = "collect" if made.collects else "count"
-    job = replace(job, inject=made.inject, cluster=cluster, output=replace(job.output, results=results))
-    plan = Plan(job, schema, Roles(1 + made.slaves + made.collects, made.collects), None)
+    """Runs it, and compares pairs, counts and ledger with the oracle; AssertionError and whatever the run raises."""
+    plan = plan_of(made, folder)
     writer = TableWriter(merged_schema(plan)) if made.collects else None
     with inner_sizes(made):
         simulated = SimulatedCluster(plan, made.manner, Quiet(), writer)
-        watched = Watch(simulated, plan)
-        summary = simulated.run().summary
+        watch = Watch(simulated, plan, made)
+        try:
+            summary = simulated.run().summary
+        except MemoryBudgetError:
+            assert made.memory_bytes < ENOUGH_BYTES
+            watch.check_bounds()
+            return Course({}, simulated.network.trace, watch.seen + Counter({"out of memory": 1}))
     wanted = expect(*made.sides)
     check_counts(summary, wanted)
     if writer:
         assert table_rows(writer.table()) == expected_rows(*made.sides, wanted.pairs)
-    course = Course(summary, watched.backlog_bytes_max, simulated.network.trace, watched.piece_bytes_max)
-    assert course.backlog_bytes_max <= made.buffer_bytes + course.piece_bytes_max, "what the master sends is bounded"
-    peak_bytes = summary["peak_master_buffer_bytes"]
-    assert peak_bytes <= made.master_buffer_bytes + course.piece_bytes_max * made.slaves, "the master's buffer is bounded"
-    return course
+    watch.check_end(summary)
+    return Course(summary, simulated.network.trace, watch.seen + seen_in(made, summary))
+
+
+def plan_of(made, folder):
+    """The plan of the run; its inputs lie in `folder` afterwards."""
+    job = load_job({**{side.name: section(side, folder) for side in made.sides}, **made.sections})
+    schema = resolve(replace(job, output=replace(job.output, path="none")))
+    # Smaller than any job may ask for, so that a few rows fill them.
+    sizes = {name: getattr(made, name) for name in ("memory_bytes", "buffer_bytes", "master_buffer_bytes")}
+    cluster = replace(job.cluster, **sizes)
+    results = "collect" if made.collects else "count"
+    job = replace(job, inject=made.inject, cluster=cluster, output=replace(job.output, results=results))
+    return Plan(job, schema, Roles(1 + made.slaves + made.collects, made.collects), None)
+
+
+THINGS = (
+    "moved", "refused", "cancelled", "shrinks", "grows", "idle slaves", "rank stalls", "link stalls", "overtakings",
+    "slow slaves", "paced", "delays", "paused", "late", "null keys", "empty streams", "results", "collected", "splits",
+    "random moves", "sub-groups", "out of memory",
+)  # fmt: skip
+
+
+def seen_in(made, summary):
+    """What of THINGS the summary tells of, and the scenario itself."""
+    sides = [summary["left"], summary["right"]]
+    return Counter({
+        "idle slaves": summary["declustering"]["min"] < summary["slaves"],
+        "slow slaves": len(made.inject.slow),
+        "paced": summary["overload"] is not None,
+        "delays": summary["delay_s"] is not None,
+        "paused": bool(summary["held_back_by"]),
+        "late": sum(side["late"] for side in sides),
+        "null keys": sum(side["null_key"] for side in sides),
+        "empty streams": sum(side["read"] == 0 for side in sides),
+        "results": summary["results"],
+        "collected": made.collects,
+        "splits": summary["splits"],
+        "random moves": made.moves_randomly and summary["moves"] > 0,
+        "sub-groups": made.sections["cluster"]["subgroups"] > 1,
+    })  # fmt: skip
 
 
 class Watch:
-    """Looks at every slave after each of its turns, and at all that is sent as one piece."""
+    """Looks at every slave after each of its turns, at all that is sent as one piece, and at what happens on the way."""
 
-    def __init__(self, simulated, plan):
-        self.backlog_bytes_max = self.piece_bytes_max = 0
-        for rank in plan.roles.slaves:
-            slave, process = simulated.roles[rank], simulated.engine.processes[rank]
-            process.turn = partial(self._turn, slave)
-        buffers = simulated.master.buffers
-        self._add, buffers.add = buffers.add, self._added
-        self._take, buffers.take = buffers.take, self._taken
+    def __init__(self, simulated, plan, made):
+        self.seen = Counter()
+        self._made, self._cluster = made, simulated
+        self._slaves = [simulated.roles[rank] for rank in plan.roles.slaves]
+        self._backlog_bytes_max = self._staged_bytes_max = self._piece_bytes_max = 0
+        self._active = len(simulated.master.core.active)
+        self._newest_s = {}
+        for rank, slave in zip(plan.roles.slaves, self._slaves):
+            self._replace(simulated.engine.processes[rank], "turn", partial(self._turn, slave))
+            self._replace(slave._mover, "_send", self._shipped)
+        self._replace(simulated.master.buffers, "add", self._added)
+        self._replace(simulated.master.buffers, "take", self._taken)
+        self._replace(simulated.master.moves, "closed", self._closed)
+        self._replace(simulated.network, "_arrive", self._arrived)
+        for name, stalls in (("rank stalls", simulated._stalls), ("link stalls", simulated.network._stalls)):
+            for one in stalls:
+                self._replace(one, "over_s", partial(self._stalled, name))
 
-    def _turn(self, slave):
-        pause_s = slave.turn()
+    def _replace(self, thing, name, watched):
+        """From now on `watched` is called in place of the method, which it gets first."""
+        setattr(thing, name, partial(watched, getattr(thing, name)))
+
+    def _turn(self, slave, turn):
+        pause_s = turn()
         from_master = sum(message.backlog_bytes for message in slave._core._messages if not message.own)
-        self.backlog_bytes_max = max(self.backlog_bytes_max, from_master)
+        self._backlog_bytes_max = max(self._backlog_bytes_max, from_master)
+        self._staged_bytes_max = max(self._staged_bytes_max, slave._mover.staged_bytes)
         return pause_s
 
-    def _added(self, scattered):
-        added = self._add(scattered)
-        self.piece_bytes_max = max(self.piece_bytes_max, sum(added.octets.values()) + sum(added.held.values()))
+    def _shipped(self, send, move, supply, frames, final):
+        octets = sum(frame.nbytes for frame in frames)
+        block_bytes = self._slaves[0]._operator.page_bytes
+        bound_bytes = 2 * max(self._made.portion_bytes, block_bytes) + FRAME_EXTRA_BYTES
+        assert final or octets <= bound_bytes, f"a portion of {octets} bytes, wanted at most {bound_bytes}"
+        send(move, supply, frames, final)
+
+    def _added(self, add, scattered):
+        added = add(scattered)
+        self._piece_bytes_max = max(self._piece_bytes_max, sum(added.octets.values()) + sum(added.held.values()))
         return added
 
-    def _taken(self, slave, items):
-        groups, pieces = self._take(slave, items)
+    def _taken(self, take, slave, items):
+        groups, pieces = take(slave, items)
         if items == 1:
-            self.piece_bytes_max = max(self.piece_bytes_max, sum(piece.octets for piece in pieces))
+            self._piece_bytes_max = max(self._piece_bytes_max, sum(piece.octets for piece in pieces))
         return groups, pieces
+
+    def _closed(self, closed, action):
+        closed(action)
+        self.seen[action.outcome] += 1
+        active = len(self._cluster.master.core.active)
+        self.seen["shrinks"] += active < self._active
+        self.seen["grows"] += active > self._active
+        self._active = active
+
+    def _arrived(self, arrive, parcel, time_s):
+        newest_s = self._newest_s.get(parcel.to, 0.0)
+        self.seen["overtakings"] += parcel.sent_s < newest_s
+        self._newest_s[parcel.to] = max(newest_s, parcel.sent_s)
+        arrive(parcel, time_s)
+
+    def _stalled(self, name, over_s, time_s):
+        end_s = over_s(time_s)
+        self.seen[name] += end_s > time_s
+        return end_s
+
+    def check_end(self, summary):
+        """No move is left open, nothing is left at the master, and memory kept to its bounds."""
+        master = self._cluster.master
+        assert master.core.open_moves == 0 and master.core._moves_begun == sum(master.moves.outcomes.values())
+        assert not any(slave._mover._supplies for slave in self._slaves), "no slave still supplies a group"
+        assert master.buffers.held_bytes == 0, "nothing is left at the master"
+        assert self._active == len(master.core.active)
+        self.check_bounds()
+
+    def check_bounds(self):
+        made, memory_bytes = self._made, self._made.memory_bytes
+        assert self._backlog_bytes_max <= made.buffer_bytes + self._piece_bytes_max, "what the master sends is bounded"
+        most_bytes = made.master_buffer_bytes + self._piece_bytes_max * made.slaves
+        assert self._cluster.master.buffers.held_bytes_max <= most_bytes, "the master's buffer is bounded"
+        for slave in self._slaves:
+            blocks_bytes = slave._operator.totals["blocks_max"] * slave._operator.page_bytes
+            assert blocks_bytes <= memory_bytes, "the state is bounded"
+        assert self._staged_bytes_max <= memory_bytes, "what is staged is bounded"

@@ -15,11 +15,11 @@ from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import JobError
 from mpijoin.join.state import THETA_OFF
 from mpijoin.join.tuning import auto_theta
-from mpijoin.life import rank_log
+from mpijoin.life import new_collector, rank_log
 from mpijoin.master.intake import Intake
 from mpijoin.master.pacing import Pacing
 from mpijoin.master.runtime import Master
-from mpijoin.plan import Plan, merged_schema, prepare
+from mpijoin.plan import Plan, prepare
 from mpijoin.rank import MASTER, WAIT_S, describe, exit_code_of
 from mpijoin.simulate.costed import Costed, WindowMeter
 from mpijoin.simulate.costs import Costs
@@ -28,7 +28,6 @@ from mpijoin.simulate.intake import CostedIntake, ModelledIntake, tuple_words_of
 from mpijoin.simulate.keys import match_model
 from mpijoin.simulate.modelled import ModelledJoin, Shape
 from mpijoin.simulate.rank import SimulatedRank
-from mpijoin.sinks.collector import Collector
 from mpijoin.slave.runtime import Slave, new_operator
 from mpijoin.summary import Outcome, summarize
 from mpijoin.transport.simulated import Disturbance, Network, Stalls
@@ -158,7 +157,7 @@ class SimulatedCluster:
         collector = None
         if plan.roles.collector == MASTER:
             self._writer = writer
-            collector = Collector(plan.roles.slaves, merged_schema(plan), writer)
+            collector = new_collector(plan, writer)
         finishing = (plan.roles.collector,) if plan.roles.collector else ()
         return Master(job, plan.schema, rank, plan.roles.slaves, plan.directory, progress, collector, finishing, intake)
 
@@ -175,7 +174,7 @@ class SimulatedCluster:
         return Slave(job, plan.schema, rank, plan.directory, memory_bytes, plan.roles.collector, operator)
 
     def _collector(self, rank: SimulatedRank, writer: Any) -> CollectorRank:
-        return CollectorRank(rank, Collector(self._plan.roles.slaves, merged_schema(self._plan), writer), writer)
+        return CollectorRank(rank, new_collector(self._plan, writer), writer)
 
 
 def modelled_shape(job: Job, schema: JoinSchema, memory_bytes: int) -> Shape:

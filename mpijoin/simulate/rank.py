@@ -21,6 +21,8 @@ HEAD_BYTES = 128  # of a message beside its buffers: header and meta
 class SimulatedRank:
     """encodes: messages travel as the bytes of the wire and are parsed; else the objects themselves change hands."""
 
+    wakes_late = False  # and to stay awake would make no time pass
+
     def __init__(self, transport: SimulatedTransport, clock: SimulatedClock, inject: Inject, encodes: bool):
         self.transport, self.clock = transport, clock
         self.log = logging.Logger("mpijoin")

@@ -52,6 +52,7 @@ class Windows:
         column = self._column(end)  # first: it may make the counts anew
         self._counts[stream, rows, column] += counts.astype(np.int32)
         self.live[stream, rows] += counts
+        self._first[stream, rows] = np.minimum(self._first[stream, rows], column)
 
     def expire(self, rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
         """Lets go of ticks that end before bounds int64[2, m]; int64[2, m]: how many tuples per stream and row."""

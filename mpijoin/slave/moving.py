@@ -60,8 +60,9 @@ class Mover:
 
     @property
     def is_alert(self) -> bool:
-        """Whether state is changing hands just now."""
-        return (bool(self._supplies) or bool(self._stagings)) and self._rank.clock.wall_s < self._alert_until_s
+        """Whether state is changing hands just now, and a sleep would hold it up."""
+        takes_part = bool(self._supplies) or bool(self._stagings)
+        return self._rank.wakes_late and takes_part and self._rank.clock.wall_s < self._alert_until_s
 
     @property
     def staged_bytes(self) -> int:
@@ -169,14 +170,16 @@ class Mover:
         self._send(move, supply, frames, supply.input)
 
     def _send(self, move: int, supply: Supply, frames: list[np.ndarray], final: Slot | None) -> None:
+        """A message per frame: the consumer takes one while the next is made."""
         octets = sum(frame.nbytes for frame in frames)
         supply.octets += octets
         self._allowance_bytes -= octets
-        state = State(move, self._rank.number, supply.group, tuple(frames), final)
         now_s = self._rank.clock.wall_s
         supply.sent_s = now_s if supply.sent_s is None else supply.sent_s
         self._alert_until_s = now_s + ALERT_S
-        self._rank.send(supply.consumer, state)
+        for frame in frames[:-1]:
+            self._rank.send(supply.consumer, State(move, self._rank.number, supply.group, (frame,)))
+        self._rank.send(supply.consumer, State(move, self._rank.number, supply.group, (frames[-1],), final))
 
     def _watch(self) -> None:
         """Adds up the time during which state was under way."""

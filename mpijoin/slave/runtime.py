@@ -139,9 +139,14 @@ class Slave:
                 raise ProtocolError(f"slave got {type(message).__name__}, wanted a Slot, an Ask, an Order or a State")
 
     def _arrived(self, slot: Slot, own: bool) -> None:
-        """Input from the master, or that of a group that came or came back: of no epoch before one that has come here."""
-        if own:
-            slot = replace(slot, epoch=max(slot.epoch, self._core.newest_epoch))
+        """Input from the master, or that of a group that came or came back.
+
+        Epochs never fall here, or the collector would get results of one that has ended. What came with a group may be of a
+        later epoch than what the master sent here before, and is still on its way: then it counts as of the newest known.
+        """
+        newest_epoch = self._core.newest_epoch
+        epoch = newest_epoch if own and self._groups else max(slot.epoch, newest_epoch)
+        slot = slot if slot.epoch == epoch else replace(slot, epoch=epoch)
         self._messages.append(Message(slot))
         rows = slot.rows
         self._load.arrived(slot.groups, rows)
@@ -253,9 +258,9 @@ class Slave:
         if given is None:
             return
         group = int(given.groups[0])
-        self._groups.add(group)
         self._load.installed(group)
         self._arrived(given, own=True)
+        self._groups.add(group)
 
     def _rest_without_groups(self, last: bool) -> None:
         """Nobody should wait for a slave that has nothing to join."""

@@ -41,7 +41,7 @@ def run_directory(path, lags_us=(0,) * 20, left_bytes=(100,) * 20, delays_us=(),
 
 @pytest.mark.parametrize("policy, back", [("none", False), ("threshold", False), ("balance", True)])
 def test_the_jobs_have_no_fault(tmp_path, policy, back):
-    from bench_recovery import BEFORE_S, SLOW, SLOW_S, load_of
+    from bench_recovery import BEFORE_S, NODE, SLAVES, SLOW, SLOW_S, load_of
     from paced import job_text
 
     load = load_of(policy, back)
@@ -50,7 +50,9 @@ def test_the_jobs_have_no_fault(tmp_path, policy, back):
     resolve(job)
     assert (job.run.speed, job.balance.policy, job.left.source.rate) == (1, policy, 20_000)
     end_ns = (BEFORE_S + SLOW_S) * 1e9 if back else None
-    assert job.inject.slow == (Slowdown(SLOW, 0.333, int(BEFORE_S * 1e9), end_ns),)
+    *equal, slower = job.inject.slow
+    assert equal == [Slowdown(slave, NODE, 0, None) for slave in range(1, SLAVES + 1)]
+    assert slower == Slowdown(SLOW, 0.333, int(BEFORE_S * 1e9), end_ns)
 
 
 def test_capacity_is_found_from_below_and_from_above():

@@ -1,13 +1,20 @@
 """Simulated links: when messages arrive, in which order, and what a seed changes."""
 
+import json
+
 import numpy as np
 import pytest
 
+from mpijoin.cli import main
+from mpijoin.errors import JobError
+from mpijoin.simulate.command import STALL_SHARE, disturbance
 from mpijoin.transport.base import Channel
 from mpijoin.transport.simulated import Disturbance, LinkCosts
 from simulated_ranks import Ranks, once, run_simulated
 
 SLAVES = 4
+SIDES = ("left", "right")
+TROUBLE = ("--delays", "100 ms", "--stalls", "500 ms")
 
 
 def arrival_times(costs, octets, send):
@@ -103,3 +110,32 @@ def test_one_seed_one_trace():
     first, again, other = chatter(1), chatter(1), chatter(2)
     assert first == again
     assert first[1] != other[1] and first[0] != other[0]
+
+
+def simulated(path, *options):
+    """`summary.json` of `mpijoin simulate` on a small paced job, in which one slave is slow and groups move."""
+    stream = {"kind": "synthetic", "rate": 500, "duration": "30 s", "window": "5 s"}
+    slow = '[{rank = 2, share = 0.003, from = "5 s", to = "20 s"}]'
+    sections = [f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in stream.items()) for name in SIDES]
+    sections += ['[run]\nspeed = 1\n[balance]\npolicy = "balance"\n']
+    sections += ['[cluster]\ndistribution_epoch = "500 ms"\nreorganization_epoch = "3 s"\n']
+    sections += [f'[inject]\nslow = {slow}\n[output]\npath = "out"\n']
+    (path / "job.toml").write_text("".join(sections))
+    arguments = ["simulate", str(path / "job.toml"), "--slaves", "3", "--costs", "wsj_2005", "--overwrite", *options]
+    assert main(arguments) == 0
+    return json.loads((path / "out" / "summary.json").read_text())
+
+
+def test_a_user_can_disturb_a_simulation_and_repeat_it(tmp_path):
+    plain, first, again = (simulated(tmp_path, *trouble) for trouble in ((), TROUBLE, TROUBLE))
+    assert first["trace"] == again["trace"] != plain["trace"]
+    assert first["moves"] > 0 and plain["moves"] > 0, "groups move, and the run ends"
+    assert first["delay_s"]["mean"] > plain["delay_s"]["mean"] + 0.05, "every message takes so much longer"
+    assert first["overload"]["behind_s_max"] > 0.5, "links and ranks stood still"
+
+
+def test_faults_of_delays_and_stalls_are_named_together():
+    with pytest.raises(JobError) as raised:
+        disturbance(1, "soon", "-3 s")
+    assert [fault.split(":")[0] for fault in raised.value.faults] == ["--delays", "--stalls"]
+    assert disturbance(7, "20 ms", "0.5 s") == Disturbance(7, 0.02, 0.5, STALL_SHARE * 0.5)

@@ -1,0 +1,80 @@
+"""The epochs under which a slave's results go out never fall, whatever overtakes what: else the collector refuses them."""
+
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from engine_harness import Stream, section
+from mpijoin.config.check import resolve
+from mpijoin.config.load import load_job
+from mpijoin.messages import EpochEnd, Slot, State, Step, parse
+from mpijoin.rank import MASTER
+from mpijoin.simulate.engine import SimulatedClock
+from mpijoin.slave.runtime import Slave, new_operator
+from mpijoin.transport.base import TransportStats
+
+CONSUMER, SUPPLIER, COLLECTOR = 1, 2, 3
+
+
+class Desk:
+    """A rank without a network: `inbox` is what it receives next, `sent` all it sends."""
+
+    number, wakes_late, idle_s, comm_s = CONSUMER, False, 0.0, 0.0
+
+    def __init__(self):
+        self.inbox, self.sent, self.clock, self.log = [], [], SimulatedClock(), logging.Logger("test")
+        self.transport = SimpleNamespace(stats=TransportStats(), send=self._send_frame, unsent_bytes=lambda to=None: 0)
+
+    def _send_frame(self, to, channel, data):
+        self.sent.append(parse(data))
+
+    def send(self, to, message):
+        self.sent.append(message)
+
+    def receive(self, refuse=()):
+        inbox, self.inbox = self.inbox, []
+        return iter(inbox)
+
+
+@pytest.fixture
+def consumer():
+    sides = [Stream(name, ([],), "ms", pa.int64(), (pa.int64(),), form="table") for name in ("left", "right")]
+    job = load_job({**{side.name: section(side, None) for side in sides}, "output": {"path": "none", "results": "collect"}})
+    schema = resolve(job)
+    desk = Desk()
+    slave = Slave(job, schema, desk, None, 1 << 24, COLLECTOR)
+    supplier = new_operator(job, schema, 1 << 24)
+
+    def takes(*messages):
+        """The epochs that the slave ends when it has joined these, each before the next one comes."""
+        before = len(desk.sent)
+        for message in messages:
+            desk.inbox.append((MASTER, message))
+            while slave.turn() == 0.0:
+                pass
+        return [one.epoch for one in desk.sent[before:] if isinstance(one, EpochEnd)]
+
+    def group(number, epoch):
+        return State(number, SUPPLIER, number, tuple(supplier.get(number, 0)), slot(epoch, number))
+
+    return SimpleNamespace(takes=takes, group=group, sent=desk.sent)
+
+
+def slot(epoch, *groups):
+    return Slot(MASTER, epoch, (0, 0), np.array(groups, np.int64), ())
+
+
+def test_a_group_of_a_later_epoch_does_not_end_what_is_still_to_come(consumer):
+    assert consumer.takes(slot(3, 0), consumer.group(1, 9), slot(4, 0), slot(9, 0, 1)) == [3, 3, 4, 9]
+    assert [one.step for one in consumer.sent if isinstance(one, Step)] == ["installed"]
+
+
+def test_the_first_group_of_an_idle_slave_keeps_its_epoch(consumer):
+    assert consumer.takes(consumer.group(1, 9), consumer.group(2, 11), slot(10, 1, 2)) == [9, 9, 10]
+
+
+def test_a_group_that_overtakes_the_first_slots_makes_them_of_its_epoch(consumer):
+    assert consumer.takes(consumer.group(1, 9), slot(3, 0), slot(10, 0, 1)) == [9, 9, 10]
