@@ -19,7 +19,7 @@ from paced import Load, records, run
 RATE_STEP = 1.08  # bisection ends when the highest rate that was sustained and the lowest that was not are so close
 RATE_MIN = 100.0  # tuples per second and stream; if not even this is sustained something is broken
 BEHIND_MAX = 2.0  # epochs: as much as the load buffer holds
-LOW, HIGH = 100_000.0, 3_000_000.0
+LOW, HIGH = 100_000.0, 10_000_000.0
 SUSTAINED = 0.9  # of the epochs must be in time: one that a busy neighbour spoils says nothing of capacity
 
 

@@ -20,6 +20,11 @@ class Backlog:
         self.lag_s = 0.0  # of the last epoch that was sent: how long after its time
         self.lag_s_max = 0.0
 
+    @property
+    def joining(self) -> bool:
+        """Whether some slave has not yet joined all that it was sent."""
+        return any(self._due_s.values())
+
     def sent(self, slave: int, due_s: float) -> None:
         self._due_s[slave].append(due_s)
 

@@ -31,6 +31,8 @@ from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.collector import Collector
 from mpijoin.sources.base import TIME_MAX
 
+PREPARE_AHEAD = 3.0  # a tick is begun at the latest so many times before it is due as the last one took to prepare
+
 
 class Prepared(NamedTuple):
     """A part of a tick of a paced run, ready before it is due. place: the layout for which it was scattered."""
@@ -72,6 +74,8 @@ class Master:
         self._reports = {slave: Report(slave) for slave in slaves}
         self._prepared: deque[Prepared] = deque()
         self._prepared_bytes = 0
+        self._border = 0  # of the tick that was handed over last
+        self._preparing_s = self._prepare_s = 0.0  # of the tick under way, of the last whole one
         self._read_all = False
         self._due_s = 0.0  # of the tick that was sent last
         self._complete = False
@@ -178,10 +182,19 @@ class Master:
         if self._read_all:
             self._do(core.SourceEnded((TIME_MAX, TIME_MAX)))
             return 0.0
-        return self._prepare()
+        return self._leave_to_slaves_s() or self._prepare()
+
+    def _leave_to_slaves_s(self) -> float:
+        """So long the next tick can wait to be prepared: slaves that join may share this core, and results wait for them."""
+        if self.pacing.origin is None or not self.backlog.joining:
+            return 0.0
+        due_s = self.pacing.due_s(self._border + self.pacing.pace.length)
+        spare_s = due_s - PREPARE_AHEAD * self._prepare_s - self._rank.clock.wall_s
+        return min(WAIT_S, max(0.0, spare_s))
 
     def _prepare(self) -> float:
         """Reads and scatters one part of the next tick (WSJ, VI-A: streams are generated "during idle period")."""
+        start_s = self._rank.clock.wall_s
         tick = self.intake.next()
         if tick is None:
             self._read_all = True
@@ -192,6 +205,9 @@ class Master:
         scattered = self.intake.scatter(tick, table)
         self._prepared.append(Prepared(tick, scattered, table.place))
         self._prepared_bytes += sum(one.tuples.nbytes + one.blob.nbytes for one in scattered)
+        self._preparing_s += self._rank.clock.wall_s - start_s
+        if tick.watermarks is not None:
+            self._prepare_s, self._preparing_s = self._preparing_s, 0.0
         return 0.0
 
     def _hand_over(self, due_s: float) -> None:
@@ -200,6 +216,7 @@ class Master:
         self._prepared_bytes -= sum(one.tuples.nbytes + one.blob.nbytes for one in scattered)
         self._due_s = due_s
         if tick.watermarks is not None:
+            self._border = tick.border
             self.backlog.lagged(max(0.0, self._rank.clock.wall_s - due_s))
         if place is not self.core.table.place:
             scattered = self.intake.scatter(tick, self.core.table)

@@ -99,3 +99,13 @@ def test_a_run_is_overloaded_when_it_is_behind_by_more_than_two_epochs():
     assert backlog.overload_s(2 * S) == pytest.approx(4.5)
     backlog.lagged(9.0)
     assert backlog.overload_s(2 * S) == pytest.approx(9.0)
+
+
+def test_some_slave_is_joining_until_all_have_reported():
+    backlog = Backlog((1, 2))
+    backlog.sent(1, 2.0)
+    backlog.sent(2, 2.0)
+    backlog.joined(2, 2.1)
+    assert backlog.joining
+    backlog.joined(1, 2.2)
+    assert not backlog.joining
