@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 EPOCHS_BEHIND = 2  # the default load buffer holds the bytes of two epochs (DESIGN, section 2): one behind by more is overloaded
+BEHIND_S = 0.5  # ... unless epochs are short: so long a busy neighbour or the system may hold up a rank, which says nothing of load
 
 
 class Backlog:
@@ -39,15 +40,19 @@ class Backlog:
         self.lag_s_max = max(self.lag_s_max, lag_s)
 
     def overload_s(self, epoch_ns: int) -> float:
-        """How far the slowest slave, or the master, is behind; 0 as long as it is less than the load buffer's two epochs."""
+        """How far the slowest slave, or the master, is behind; 0 as long as it is less than two epochs, or `BEHIND_S`."""
         behind_s = max(self.lag_s, *self.behind_s.values())
-        return behind_s if behind_s > EPOCHS_BEHIND * epoch_ns / 1e9 else 0.0
+        return behind_s if behind_s > _allowed_s(epoch_ns) else 0.0
 
     def is_overloaded(self, epoch_ns: int) -> bool:
         """Whether some slave, or the master, ever was."""
-        return max(self.lag_s_max, *self.behind_s_max.values()) > EPOCHS_BEHIND * epoch_ns / 1e9
+        return max(self.lag_s_max, *self.behind_s_max.values()) > _allowed_s(epoch_ns)
 
     def start_over(self) -> None:
         """Forgets the maxima: the warm-up has ended."""
         self.behind_s_max = dict.fromkeys(self.behind_s_max, 0.0)
         self.lag_s_max = 0.0
+
+
+def _allowed_s(epoch_ns: int) -> float:
+    return max(BEHIND_S, EPOCHS_BEHIND * epoch_ns / 1e9)

@@ -109,3 +109,11 @@ def test_some_slave_is_joining_until_all_have_reported():
     assert backlog.joining
     backlog.joined(1, 2.2)
     assert not backlog.joining
+
+
+def test_a_short_stall_is_no_overload_however_short_the_epochs():
+    backlog = Backlog((1,))
+    backlog.lagged(0.5)
+    assert backlog.overload_s(S // 50) == 0 and not backlog.is_overloaded(S // 50)
+    backlog.lagged(0.75)
+    assert backlog.overload_s(S // 50) == 0.75 and backlog.is_overloaded(S // 50)
