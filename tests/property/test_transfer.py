@@ -137,6 +137,65 @@ def test_later_reads_bring_only_blocks_that_were_sealed_since():
     assert walk(consumer.state, 1, consumer.streams).tuples == walk(supplier.state, 1, supplier.streams).tuples
 
 
+def blocks_in(frames):
+    """(ids, bytes) of the sealed blocks in frames of a `get`."""
+    blocks = [decode(frame).buffers for frame in frames if decode(frame).kind == BLOCKS_KIND]
+    numbers = [number for ids, *_ in blocks for number in ids.tolist()]
+    return numbers, sum(tuples.nbytes + blob.nbytes for _, _, tuples, blob in blocks)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    data=some.data(),
+    block=some.sampled_from([64, 128, 1024]),
+    theta=some.sampled_from([60, 300, 2000, st.THETA_OFF]),
+    layout=some.tuples(some.integers(0, 2), some.booleans()),
+    tuples=some.integers(0, 300),
+    is_joined=some.booleans(),
+)
+def test_any_portions_bring_what_one_get_brings(data, block, theta, layout, tuples, is_joined):
+    stream = Stream(1 << 20, *layout)
+    supplier, _ = filled(tuples, 40, theta, block, stream)
+    frames, since, whole, joined = [], 0, False, 0
+    while not whole:
+        octets_max = data.draw(some.one_of(some.integers(0, 3000), some.just(1 << 20)))
+        portion = supplier.operator.get(1, since, octets_max)
+        ids, octets = blocks_in(portion)
+        assert octets <= octets_max or len(ids) == 1
+        assert all(number > since for number in ids) and len(ids) == len(set(ids))
+        since, whole = supplier.operator.reached(portion)
+        assert whole == (decode(portion[-1]).kind == TAIL_KIND) and (whole or since == max(ids))
+        frames += portion
+        if is_joined and not whole and joined < 10:
+            joined += 1
+            more = numbered([(500 + joined, key) for key in range(12)], stream, (3, 50), 1000 * joined)
+            supplier.round(groups_of(1), more, more[::3], (NEVER, NEVER))
+    at_once, in_portions = (empty_like(supplier, block=block) for _ in range(2))
+    at_once.operator.install(supplier.operator.get(1, 0))
+    in_portions.operator.install(frames)
+    wanted, found = (check_accounts(holder, [1])[1] for holder in (at_once, in_portions))
+    assert found.tuples == wanted.tuples and found.depth == wanted.depth
+    assert [one._replace(number=0) for one in found.buckets] == [one._replace(number=0) for one in wanted.buckets]
+    infos = [holder.operator.info(groups_of(1)) for holder in (at_once, in_portions)]
+    assert [column.tolist() for column in infos[0]] == [column.tolist() for column in infos[1]]
+
+
+def test_portions_take_the_oldest_blocks_first_and_the_tail_comes_with_the_last():
+    supplier, _ = filled(theta=st.THETA_OFF)
+    everything, whole_bytes = blocks_in(supplier.operator.get(1, 0))
+    ids, since, portions = [], 0, 0
+    while True:
+        portion = supplier.operator.get(1, since, 1500)
+        ids += sorted(blocks_in(portion)[0])
+        since, whole = supplier.operator.reached(portion)
+        portions += 1
+        if whole:
+            break
+    assert ids == sorted(everything) and portions > 1
+    largest = max(blocks_in(supplier.operator.get(1, number - 1, 1))[1] for number in ids)
+    assert whole_bytes / 1500 <= portions <= 1 + whole_bytes / (1500 - largest)
+
+
 def test_blocks_that_expired_after_they_were_shipped_stay_away():
     supplier, rows = filled(theta=st.THETA_OFF)
     shipped = supplier.operator.get(1, 0)

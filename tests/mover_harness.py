@@ -1,0 +1,121 @@
+"""What the tests of moving groups share: slaves of which there is only the operator and the mover, on a wire of their own."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+import oracle
+from join_harness import NEVER, Harness, Stream, encode, groups_of, numbered, walk
+from mpijoin.data.codec import decode
+from mpijoin.join.shipment import BLOCKS_KIND
+from mpijoin.messages import Columns, Order, Piece, Slot, State, Step, parse
+from mpijoin.moving import parties
+from mpijoin.rank import MASTER
+from mpijoin.simulate.engine import SimulatedClock
+from mpijoin.slave.moving import Mover
+
+SUPPLIER, CONSUMER = 1, 2
+STREAM = Stream(1000, 1, True)
+BLOCK = 256
+PORTION, ALLOWANCE = 2000, 6000  # instead of MiB: groups of a few hundred rows then take many portions
+
+
+class Desk:
+    """A rank with a wire of its own: `sent` has messages as they arrive, `unsent` is what a peer has not taken."""
+
+    wakes_late = True
+
+    def __init__(self, number):
+        self.number, self.clock, self.sent, self.unsent = number, SimulatedClock(), [], {}
+        self.transport = SimpleNamespace(unsent_bytes=lambda to: self.unsent.get(to, 0))
+
+    def send(self, to, message):
+        data = message.encode()
+        self.unsent[to] = self.unsent.get(to, 0) + data.nbytes
+        self.sent.append((to, parse(data.copy())))
+
+    def taken(self):
+        """All that was sent has been taken; what it was."""
+        sent, self.sent, self.unsent = self.sent, [], {}
+        return sent
+
+
+class Side:
+    """A slave of which there is only the operator and the mover."""
+
+    def __init__(self, number, streams=(STREAM, STREAM), partitions=2, memory=1 << 22, theta=600, block=BLOCK):
+        self.harness = Harness(list(streams), partitions, memory, block, theta)
+        self.desk = Desk(number)
+        self.mover = Mover(self.desk, self.harness.operator)
+
+    def order(self, step, move=7, group=1, peer=CONSUMER, taken=()):
+        self.mover.expects(Order(move, step, group, peer))
+        return self.mover.carry_out(move, step, group, list(taken))
+
+    def walk(self, group=1):
+        return walk(self.harness.state, group, self.harness.streams).tuples
+
+    def add(self, rows, first, group=1, watermarks=(NEVER, NEVER)):
+        """Joins that many new rows of the group, on each side."""
+        found = rows_of(group, self.harness.streams[0], first, rows)
+        self.harness.round(groups_of(group), found, rows_of(group, self.harness.streams[1], first, rows), watermarks)
+
+
+def rows_of(group, stream, first, count, partitions=2):
+    """So many rows of this group, numbered from `first`."""
+    keys = [key for key in range(8 * count + 40) if oracle.partition(key, partitions) == group][:count]
+    return numbered([(first + at, key) for at, key in enumerate(keys)], stream, (0, 7, 90), first)
+
+
+def supplier_of(rows=300, group=1, **settings):
+    side = Side(SUPPLIER, **settings)
+    side.add(rows, 0, group, (30, 40))
+    return side
+
+
+def states(sent):
+    return [message for _, message in sent if isinstance(message, State)]
+
+
+def steps(sent):
+    return [(to, message.step) for to, message in sent if isinstance(message, Step)]
+
+
+def sealed_bytes(frames):
+    """Tuples and payloads of sealed blocks in them."""
+    blocks = [decode(frame) for frame in frames]
+    return sum(one.buffers[2].nbytes + one.buffers[3].nbytes for one in blocks if one.kind == BLOCKS_KIND)
+
+
+def whole_bytes(frames):
+    return sum(frame.nbytes for frame in frames)
+
+
+def blocks_in(frames):
+    return sum(len(decode(frame).buffers[0]) for frame in frames if decode(frame).kind == BLOCKS_KIND)
+
+
+def ship_all(side, nothing_to_join=True):
+    """Ships until there is nothing more to ship, each portion taken before the next; [messages of each portion]."""
+    portions = []
+    while side.mover.ship(nothing_to_join):
+        portions.append(side.desk.taken())
+        assert len(portions) < 1000, "it ships for ever"
+    return portions
+
+
+def slot_of(group, rows, watermarks, epoch, streams=(STREAM, STREAM), origin=None):
+    """A master's message of both groups that has these rows of one, on the left."""
+    both = [encode(groups_of(0, 1), own, stream, 2) for own, stream in zip((rows, []), streams)]
+    counts = np.stack([bounds[:, 1] - bounds[:, 0] for _, bounds in both])
+    piece = Piece(counts, tuple(Columns(*one) for one, _ in both))
+    return Slot(MASTER, epoch, watermarks, groups_of(0, 1), (piece,), origin=origin)
+
+
+def frozen_states(rows=300, **settings):
+    """All that a consumer gets of a move, in order."""
+    supplier = supplier_of(rows, **settings)
+    supplier.order(parties.SHIP)
+    arrived = [state for portion in ship_all(supplier) for state in states(portion)]
+    supplier.order(parties.FREEZE)
+    return arrived + states(supplier.desk.taken())

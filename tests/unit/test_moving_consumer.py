@@ -1,0 +1,139 @@
+"""Groups that a slave is given: staged until they are whole, refused without room, and nothing damaged is installed."""
+
+import numpy as np
+import pytest
+
+from join_harness import check_accounts
+from mover_harness import (
+    ALLOWANCE,
+    BLOCK,
+    CONSUMER,
+    PORTION,
+    SUPPLIER,
+    Side,
+    frozen_states,
+    ship_all,
+    states,
+    supplier_of,
+    whole_bytes,
+)
+from mpijoin.errors import CodecError, ProtocolError
+from mpijoin.messages import State
+from mpijoin.moving import parties
+from mpijoin.rank import MASTER
+from mpijoin.slave import moving
+
+
+@pytest.fixture(autouse=True)
+def small_portions(monkeypatch):
+    monkeypatch.setattr(moving, "PORTION_BYTES", PORTION)
+    monkeypatch.setattr(moving, "SLOT_BYTES", ALLOWANCE)
+
+
+def test_what_is_staged_is_counted_and_not_joined():
+    consumer, octets = Side(CONSUMER), 0
+    for state in frozen_states()[:-1]:
+        octets += whole_bytes(state.frames)
+        assert not consumer.mover.take(state)
+        assert consumer.mover.staged_bytes == octets
+    assert consumer.harness.operator.held_bytes == 0 and consumer.desk.sent == []
+
+
+@pytest.mark.parametrize("at", [0, 3, -1])
+def test_what_is_cancelled_is_forgotten(at):
+    consumer, arrived = Side(CONSUMER), frozen_states()
+    for state in arrived[:at] if at >= 0 else arrived:
+        consumer.mover.take(state)
+    assert not consumer.mover.take(State(7, SUPPLIER, 1, (), cancelled=True))
+    assert consumer.mover.staged_bytes == 0
+    assert consumer.mover.install(7) is None and consumer.desk.sent == []
+    assert [consumer.mover.take(state) for state in arrived][-1] and consumer.mover.install(7) is not None
+
+
+def test_state_of_another_group_or_after_the_whole_is_refused():
+    consumer, arrived = Side(CONSUMER), frozen_states()
+    consumer.mover.take(arrived[0])
+    other = State(7, SUPPLIER, 0, arrived[1].frames)
+    with pytest.raises(ProtocolError, match="slave 2 got state of group 0 in move 7 out of turn"):
+        consumer.mover.take(other)
+    for state in arrived[1:]:
+        consumer.mover.take(state)
+    with pytest.raises(ProtocolError, match="slave 2 got state of group 1 in move 7 out of turn"):
+        consumer.mover.take(arrived[-1])
+
+
+def test_damaged_state_is_noticed_when_it_is_installed():
+    consumer, arrived = Side(CONSUMER), frozen_states()
+    for state in arrived:
+        cut = tuple(frame[:-8] for frame in state.frames)
+        consumer.mover.take(state if state is not arrived[2] else State(7, SUPPLIER, 1, cut))
+    with pytest.raises(CodecError, match="but it says"):
+        consumer.mover.install(7)
+
+
+def test_a_portion_that_did_not_come_is_noticed_when_it_is_installed():
+    consumer, arrived = Side(CONSUMER), frozen_states()
+    for state in arrived[:1] + arrived[2:]:
+        consumer.mover.take(state)
+    with pytest.raises(ProtocolError, match="partition 1: .* blocks did not come"):
+        consumer.mover.install(7)
+
+
+def test_a_group_that_was_never_announced_is_not_installed():
+    assert Side(CONSUMER).mover.install(3) is None
+
+
+def test_without_room_it_is_refused_at_once_and_what_still_comes_is_ignored_until_it_is_cancelled():
+    consumer, arrived = Side(CONSUMER, memory=BLOCK * 20), frozen_states()
+    came = 0
+    while not consumer.desk.sent:
+        assert not consumer.mover.take(arrived[came])
+        came += 1
+    (to, refused), octets = consumer.desk.taken()[0], sum(whole_bytes(state.frames) for state in arrived[:came])
+    assert (to, refused.step, refused.move) == (MASTER, "refused", 7)
+    assert refused.reason == f"it has no room for group 1: {octets} bytes have come so far" and octets > BLOCK * 20
+    for state in arrived[came:]:
+        assert not consumer.mover.take(state)
+    assert consumer.mover.staged_bytes == 0 and consumer.mover.install(7) is None and consumer.desk.sent == []
+    assert not consumer.mover.take(State(7, SUPPLIER, 1, (), cancelled=True))
+    assert not consumer.mover.take(State(7, SUPPLIER, 1, arrived[0].frames)) and consumer.mover.staged_bytes > 0
+
+
+def test_room_counts_all_that_is_staged():
+    consumer = Side(CONSUMER, memory=BLOCK * 60)
+    first = frozen_states()[:4]
+    for state in first:
+        consumer.mover.take(state)
+    room = consumer.harness.operator.free_bytes - consumer.mover.staged_bytes
+    frame = np.zeros(room + 1, np.uint8)
+    consumer.mover.take(State(8, SUPPLIER, 0, (frame,)))
+    assert [(message.step, message.move) for _, message in consumer.desk.sent] == [("refused", 8)]
+    assert consumer.mover.staged_bytes == sum(whole_bytes(state.frames) for state in first)
+
+
+def test_a_group_for_which_there_is_no_room_any_more_is_refused_when_it_is_installed():
+    one_group_bytes = supplier_of(group=0).harness.operator.held_bytes
+    consumer, arrived = Side(CONSUMER, memory=one_group_bytes * 3 // 2), frozen_states()
+    assert [consumer.mover.take(state) for state in arrived][-1]
+    consumer.add(300, 0, group=0)  # it goes on joining meanwhile
+    own, held_bytes = consumer.walk(0), consumer.harness.operator.held_bytes
+    assert consumer.mover.install(7) is None
+    ((to, refused),) = consumer.desk.taken()
+    assert (to, refused.step) == (MASTER, "refused") and "partition 1 needs" in refused.reason
+    assert consumer.mover.staged_bytes == 0 and consumer.harness.operator.held_bytes == held_bytes
+    assert consumer.walk(0) == own and not consumer.mover.take(State(7, SUPPLIER, 1, (), cancelled=True))
+
+
+def test_two_groups_are_staged_side_by_side():
+    consumer = Side(CONSUMER)
+    other = supplier_of(group=0)
+    other.order(parties.SHIP, move=9, group=0)
+    arrived = [state for portion in ship_all(other) for state in states(portion)]
+    other.order(parties.FREEZE, move=9, group=0)
+    arrived += states(other.desk.taken())
+    own = frozen_states()
+    for at in range(max(len(own), len(arrived))):
+        whole = [consumer.mover.take(state) for some in (own, arrived) for state in some[at : at + 1]]
+    assert any(whole)
+    assert consumer.mover.install(9).groups.tolist() == [0] and consumer.mover.install(7).groups.tolist() == [1]
+    assert check_accounts(consumer.harness, [0, 1])[0].tuples == other.walk(0)

@@ -1,0 +1,112 @@
+"""Production delays as a slave of a paced run counts them: from the moment the later tuple was due to the moment it is joined."""
+
+import logging
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import oracle
+from engine_harness import Stream, section
+from mpijoin.config.check import resolve
+from mpijoin.config.load import load_job
+from mpijoin.data.record import RecordLayout
+from mpijoin.messages import Columns, Finished, Piece, Slot
+from mpijoin.metrics.delay import DelayHistogram
+from mpijoin.rank import MASTER
+from mpijoin.simulate.engine import SimulatedClock
+from mpijoin.slave.runtime import Slave
+from mpijoin.transport.base import TransportStats
+
+
+class Desk:
+    """A rank without a network, whose clock stands where the test puts it."""
+
+    number, wakes_late, idle_s, comm_s = 1, False, 0.0, 0.0
+
+    def __init__(self):
+        self.inbox, self.sent, self.clock, self.log = [], [], SimulatedClock(), logging.Logger("test")
+        self.transport = SimpleNamespace(stats=TransportStats(), unsent_bytes=lambda to=None: 0)
+
+    def send(self, to, message):
+        self.sent.append(message)
+
+    def receive(self, refuse=()):
+        inbox, self.inbox = self.inbox, []
+        return iter(inbox)
+
+
+class Run:
+    """One slave of a paced run with times in ms."""
+
+    def __init__(self, speed, window_ms=1000, warmup="0 s"):
+        window_ns = window_ms * 10**6
+        sides = [Stream(name, ([],), "ms", pa.int64(), (pa.int64(),), (), window_ns, form="table") for name in ("left", "right")]
+        output = {"path": "none", "results": "count"}
+        sections = {side.name: section(side, None) for side in sides}
+        self.job = load_job({**sections, "output": output, "run": {"speed": speed, "warmup": warmup}})
+        schema = resolve(self.job)
+        self.words = 3 + RecordLayout(schema.left).record_words
+        self.desk = Desk()
+        self.slave = Slave(self.job, schema, self.desk, None, 1 << 24, None)
+
+    def joins(self, left_ms, right_ms, origin, now_s, last=False):
+        """A message of tuples of one key at these times, joined at this second."""
+        self.desk.clock.wall_s = now_s
+        group = oracle.partition(5, self.job.cluster.partitions)
+        columns = [Columns(self.tuples(times), np.empty(0, np.uint8)) for times in (left_ms, right_ms)]
+        piece = Piece(np.array([[len(left_ms)], [len(right_ms)]]), tuple(columns))
+        slot = Slot(MASTER, 0, (0, 0), np.array([group]), (piece,), last, origin)
+        self.desk.inbox.append((MASTER, slot))
+        while self.slave.turn() == 0.0:
+            pass
+
+    def tuples(self, times):
+        words = np.zeros((len(times), self.words), np.int64)
+        words[:, 0], words[:, 1], words[:, 2] = 5, times, np.arange(len(times))
+        return words
+
+    @property
+    def delays(self):
+        self.joins([], [], (0, 0.0), self.desk.clock.wall_s, last=True)
+        (finished,) = (one for one in self.desk.sent if isinstance(one, Finished))
+        return DelayHistogram.of([finished.counts["delays"]])
+
+
+def test_a_delay_counts_from_when_the_later_tuple_was_due():
+    """WSJ, section VI-A: "We measure the production delay of an output tuple as the interval elapsed since the arrival of the
+    joining tuple with the more recent timestamp." """
+    run = Run(speed=1.0)
+    run.joins([100], [40, 300], (0, 2.0), now_s=2.5)  # due at 2.1 and, with the later one, at 2.3
+    delays = run.delays
+    assert (delays.count, delays.max_us, delays.sum_us) == (2, pytest.approx(400_000, abs=1), pytest.approx(600_000, abs=2))
+
+
+@pytest.mark.parametrize("speed", [0.5, 2.0, 10.0])
+def test_at_another_speed_event_time_passes_faster_or_slower(speed):
+    run = Run(speed=speed)
+    run.joins([1500], [1500], (500, 1.0), now_s=4.0)
+    assert run.delays.max_us == pytest.approx((4.0 - 1.0 - 1.0 / speed) * 1e6, abs=2)
+
+
+def test_what_is_joined_before_its_time_is_not_late():
+    """Clocks of nodes differ a little, and a tick is handed over at its end: a delay is never negative."""
+    run = Run(speed=1.0)
+    run.joins([100, 200], [200], (0, 9.0), now_s=1.0)
+    delays = run.delays
+    assert (delays.count, delays.sum_us, delays.max_us) == (2, 0, 0) and delays.counts[0] == 2
+
+
+def test_what_is_joined_before_the_warm_up_has_ended_does_not_count():
+    run = Run(speed=1.0, warmup="3 s")
+    run.joins([100], [100], (0, 0.0), now_s=2.0)
+    run.joins([100], [], (0, 0.0), now_s=4.0)
+    delays = run.delays
+    assert (delays.count, delays.max_us) == (1, pytest.approx(3_900_000, abs=1))
+
+
+def test_as_fast_as_possible_nothing_is_late():
+    run = Run(speed="max")
+    run.joins([100], [100], None, now_s=2.0)
+    assert run.delays.count == 0
