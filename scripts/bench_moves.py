@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -103,6 +104,8 @@ def main() -> int:
     parser.add_argument("-o", "--output", help="where to write the figures as JSON")
     arguments = parser.parse_args()
     world, rank = MPI.COMM_WORLD, MPI.COMM_WORLD.rank
+    if world.size != 3:
+        parser.error(f"got {world.size} ranks, wanted a master and two slaves: mpirun -n 3 python {sys.argv[0]}")
     raw, cached = (
         world.bcast([raw_bandwidth(world, buffers) for _ in range(RAW_ROUNDS)], 1) for buffers in (RAW_MESSAGES, 1)
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Callable, Mapping, Sequence
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, PercentFormatter
+from matplotlib.ticker import LogFormatter, PercentFormatter
 
 from mpijoin.report.style import line_style, new_figure, save_png, styled
 from wsj_figures.plan import EPOCH, RATE, SLAVES, Figure, Line
@@ -26,6 +26,13 @@ TITLES = {SIMULATED: "The paper's cluster, simulated", REAL: "Two cores, for rea
 COLUMNS = ("figure", "side", "line", "x", "metric", "value")
 
 Figures = Callable[[Point], Mapping[str, float]]
+
+
+class PlainLogFormatter(LogFormatter):
+    """0.2 instead of 2e-01, at the ticks that would have a label anyway."""
+
+    def __call__(self, value: float, position: int | None = None) -> str:
+        return f"{value:g}" if super().__call__(value, position) else ""
 
 
 def x_of(figure: Figure, point: Point) -> float:
@@ -73,11 +80,14 @@ def _label(axes: Axes, figure: Figure, side: str) -> None:
     axes.set_xlabel(X_LABELS[figure.x])
     if figure.log:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.yaxis.set_major_formatter(PlainLogFormatter())
+        axes.yaxis.set_minor_formatter(PlainLogFormatter())
     else:
         axes.set_ylim(bottom=0)
     if figure.y != "delay_s":
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     if figure.x == SLAVES:
         axes.set_xticks(sorted({x_of(figure, point) for line in figure.lines[side] for point in line.points}))
+    else:
+        axes.locator_params(axis="x", nbins=6)
     axes.legend(loc="best")
