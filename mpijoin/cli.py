@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 import traceback
+from importlib import import_module
 from typing import Any, Callable, Sequence
 
 from mpijoin import __version__
@@ -44,6 +45,7 @@ examples:
   mpijoin verify runs/picks                  join again with DuckDB and compare
   mpijoin simulate job.toml --slaves 100     how would a synthetic job do on 100 slaves? no tuple is made
   mpijoin report runs/picks                  figures of a run, and a page that holds them
+  mpijoin generate job.toml -o streams       the job's synthetic streams as Parquet files, made by Spark
 
 {JOB_FILES}
 
@@ -101,6 +103,12 @@ examples:
 
 {EXIT_CODES}"""
 
+PIPELINE = {
+    "generate": "make a job's synthetic streams as Parquet files (Spark)",
+    "prepare": "make typed, sorted Parquet files of raw CSV, JSON lines or Parquet (Spark)",
+    "profile": "tell rate, bursts, key skew and expected results of two streams, and which job suits them (Spark)",
+}
+
 _KEEP_LINES = argparse.RawDescriptionHelpFormatter
 
 
@@ -108,7 +116,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `argv` defaults to those of the process."""
     debug = False
     try:
-        options = _parser().parse_args(argv)
+        arguments = sys.argv[1:] if argv is None else argv
+        options = _parser(arguments).parse_args(arguments)
         debug = options.debug
         return options.command(options)
     except KeyboardInterrupt:
@@ -169,7 +178,7 @@ def _simulate(options: argparse.Namespace) -> int:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "mpijoin", description=DESCRIPTION, epilog=MAIN_EPILOG, formatter_class=_KEEP_LINES
     )
@@ -197,7 +206,19 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("run", metavar="RUN", nargs="+", help="a folder that a run wrote")
     folder = "where the report goes (default: RUN/report; of several runs, report in the current folder)"
     report.add_argument("-o", dest="folder", metavar="FOLDER", help=folder)
+    for name, summary in PIPELINE.items():
+        _pipeline_command(commands, name, summary, is_wanted=name in argv)
     return parser
+
+
+def _pipeline_command(commands: Any, name: str, summary: str, is_wanted: bool) -> None:
+    """Says what its arguments are itself, and is imported only if it is meant: it needs more than the others do."""
+    command = _command(commands, name, lambda options: EXIT_DONE, summary, "")
+    if is_wanted:
+        module = import_module(f"mpijoin.pipeline.{name}.command")
+        module.add_arguments(command)
+        command.epilog = f"{module.EPILOG}\n\n{EXIT_CODES}"
+        command.set_defaults(command=getattr(module, f"main_{name}"))
 
 
 def _command(commands: Any, name: str, action: Callable, summary: str, epilog: str) -> argparse.ArgumentParser:

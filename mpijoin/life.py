@@ -102,6 +102,8 @@ def _begin(rank: Rank, plan: Plan) -> float:
         compile_s = warmup.warm_up(role, rank.number, plan.job.balance.policy != "none")
         if rank.number in plan.roles.slaves:
             compile_s += warmup.measure_theta(plan.job, plan.schema)
+        if rank.number == MASTER:
+            compile_s += warmup.warm_up_sources(plan.job)
     rank.log.info("rank %d of %d is %s, kernels ready in %.2f s", rank.number, plan.roles.size, role, compile_s)
     rank.meet()
     if not gc.isenabled():  # the command line has put it off (launch.main_run)

@@ -11,12 +11,13 @@ import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Callable
+from typing import IO, Callable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from mpijoin.compiled import cache_folder
+from mpijoin.config.check import synthetic_schema
 from mpijoin.config.job import AUTO, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.data.batch import read_only
 from mpijoin.data.record import RecordLayout
@@ -43,6 +44,30 @@ def warm_up(role: str, number: int = 0, moves: bool = False) -> float:
         tasks.insert(1, _hand_over)
     ordered = tasks[::-1] if number % 2 else tasks
     return sum(compiled_once(task.__name__.strip("_"), task) for task in ordered)
+
+
+def warm_up_sources(job: Job) -> float:
+    """Makes ready what the job's synthetic streams are made with; returns the seconds it took."""
+    sources = [stream.source for stream in job.streams if isinstance(stream.source, SyntheticSource)]
+    if not sources:
+        return 0.0
+    kinds = sorted({_kernels_of(source) for source in sources})
+    return compiled_once("_".join(["synthetic", *kinds]), lambda: _make_two(sources))
+
+
+def _kernels_of(source: SyntheticSource) -> str:
+    """Names all that decides which kernels make the stream."""
+    parts = {"payload": source.payload_bytes > 0, "disorder": source.disorder_ns > 0}
+    return "-".join([source.arrivals, source.keys, *(name for name, used in parts.items() if used)])
+
+
+def _make_two(sources: Sequence[SyntheticSource]) -> None:
+    from mpijoin.sources.synthetic import SyntheticReader
+
+    for source in sources:
+        few = replace(source, tuples=2, duration_ns=None, permute=0)
+        columns = [Column(field.name, field.type) for field in synthetic_schema(few)]
+        list(SyntheticReader(few, 0, 0, columns).blocks())
 
 
 def measure_theta(job: Job, schema: JoinSchema) -> float:

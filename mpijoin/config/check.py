@@ -90,10 +90,15 @@ def _source_schema(stream: StreamJob) -> pa.Schema:
     if isinstance(source, FileSource):
         return file_schema(expand_files(source.path)[0])
     if isinstance(source, SyntheticSource):
-        fields = [(SYNTHETIC_TIME, pa.timestamp("ns")), (SYNTHETIC_KEY, pa.int64())]
-        payload = [(SYNTHETIC_PAYLOAD, pa.binary(source.payload_bytes))] if source.payload_bytes > 0 else []
-        return pa.schema(fields + payload)
+        return synthetic_schema(source)
     return source.table.schema
+
+
+def synthetic_schema(source: SyntheticSource) -> pa.Schema:
+    """ts timestamp[ns], key int64, and payload if there is any."""
+    fields = [(SYNTHETIC_TIME, pa.timestamp("ns")), (SYNTHETIC_KEY, pa.int64())]
+    payload = [(SYNTHETIC_PAYLOAD, pa.binary(source.payload_bytes))] if source.payload_bytes > 0 else []
+    return pa.schema(fields + payload)
 
 
 def _other_names(stream: StreamJob, schema: pa.Schema) -> tuple[str, ...]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpijoin.config.changes import CHANGES
 from mpijoin.config.injections import DELAY, EPOCHS, SLOW
-from mpijoin.config.job import AUTO, NO_POLICY, OFF, Balance, Cluster, Inject, Output, Run, Tuning
+from mpijoin.config.job import AUTO, B_MODEL, NO_POLICY, OFF, POISSON, ZIPF, Balance, Cluster, Inject, Output, Run, Tuning
 from mpijoin.config.kinds import ALL_OR_NAMES, DURATION, INTEGER, KEY, NUMBER, SIZE, SPEED, TEXT, Kind, or_word
 from mpijoin.config.units import INT64_MAX
 
@@ -42,6 +43,13 @@ SYNTHETIC_FIELDS = (
     Field("duration", "duration_ns", DURATION, 0, INT64_MAX),
     Field("seed", "seed", INTEGER, 0, INT64_MAX),
     Field("payload_bytes", "payload_bytes", INTEGER, 0, 2**20),
+    Field("arrivals", "arrivals", TEXT, choices=(POISSON, B_MODEL)),
+    Field("burst", "burst", NUMBER),
+    Field("keys", "keys", TEXT, choices=(B_MODEL, ZIPF)),
+    Field("exponent", "exponent", NUMBER),
+    Field("permute", "permute", INTEGER),
+    Field("changes", "changes", CHANGES),
+    Field("disorder", "disorder_ns", DURATION, 0, INT64_MAX),
 )
 SECTIONS = {
     "cluster": (

@@ -13,6 +13,7 @@ AUTO = "auto"
 OFF = "off"
 MAX = "max"
 NO_POLICY = "none"
+POISSON, B_MODEL, ZIPF = "poisson", "b-model", "zipf"
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,34 @@ class TableSource:
 
 
 @dataclass(frozen=True)
+class Change:
+    """From `start_ns` of a synthetic stream these values hold; None: as before. Named as in `SyntheticSource`."""
+
+    start_ns: int
+    rate: float | None = None
+    bias: float | None = None
+    exponent: float | None = None
+    permute: int | None = None
+
+
+@dataclass(frozen=True)
 class SyntheticSource:
-    """Poisson arrivals with b-model keys (WSJ, section VI-A; table 2)."""
+    """Poisson arrivals with b-model keys (WSJ, section VI-A; table 2), and what else experiments ask for."""
 
     rate: float = 1500.0  # tuples per second
-    bias: float = 0.7  # b of the b-model, 0.5 (uniform) <= b < 1
+    bias: float = 0.7  # b of the b-model of the keys, 0.5 (uniform) <= b < 1
     domain: int = 10_000_000  # keys are integers in [0, domain)
     tuples: int | None = None  # either this
     duration_ns: int | None = None  # or this ends the stream
     seed: int | None = None  # None: [run] seed
     payload_bytes: int = 0
+    arrivals: str = POISSON  # or B_MODEL: bursts
+    burst: float = 0.7  # b of the b-model over time
+    keys: str = B_MODEL  # or ZIPF
+    exponent: float = 1.0  # of Zipf's law
+    permute: int | None = None  # keys change places: streams of one number have the same hot keys; None: hot keys are small
+    changes: tuple[Change, ...] = ()  # in order of time
+    disorder_ns: int = 0  # tuples come up to so much after their time
 
 
 @dataclass(frozen=True)

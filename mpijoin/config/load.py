@@ -12,7 +12,7 @@ from mpijoin.config.dump import dump_job
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.config.kinds import TEXT
-from mpijoin.config.rules import Fault, fault, job_faults
+from mpijoin.config.rules import Fault, fault, job_faults, stream_faults
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 
@@ -37,15 +37,47 @@ def load_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str
 
 def read_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
     """As `load_job`: what could be read, with defaults for the rest, and the faults. JobError: nothing could be read."""
+    document, folder, faults = _overridden(job, overrides)
+    value = _build(document, folder, faults)
+    if not isinstance(job, Mapping) and not value.output.path:
+        faults.append(fault("output", "path", "missing: wanted the folder that the run writes"))
+    return value, faults + _unknown_yet(faults, job_faults(value))
+
+
+def load_with_further_streams(path: str | os.PathLike, overrides: Sequence[str] = ()) -> tuple[Job, list[StreamJob]]:
+    """The job, and what further synthetic streams its file has: sections of other names with kind = "synthetic".
+
+    The job needs no output path. Raises JobError as `load_job` does.
+    """
+    document, folder, faults = _overridden(path, overrides)
+    sections = (*STREAMS, *SECTIONS)
+    further = {
+        name: document.pop(name)
+        for name, section in list(document.items())
+        if name not in sections and isinstance(section, dict) and section.get("kind") == "synthetic"
+    }
+    value = _build(document, folder, faults)
+    streams = [_stream(name, further, folder, faults) for name in further]
+    own = [*job_faults(value), *(one for stream in streams for one in stream_faults(stream))]
+    faults += _unknown_yet(faults, own)
+    if faults:
+        raise JobError([one.text for one in faults])
+    return value, streams
+
+
+def _overridden(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], str, list[Fault]]:
+    """The raw sections with the overrides in them, the folder that paths are relative to, and the overrides' faults."""
     document, folder = _document(job)
     faults: list[Fault] = []
     for override in overrides:
         _override(document, override, faults)
-    value = _build(document, folder, faults)
-    if not isinstance(job, Mapping) and not value.output.path:
-        faults.append(fault("output", "path", "missing: wanted the folder that the run writes"))
-    known = {field for one in faults for field in one.fields}
-    return value, faults + [one for one in job_faults(value) if known.isdisjoint(one.fields)]
+    return document, folder, faults
+
+
+def _unknown_yet(known: Sequence[Fault], found: Sequence[Fault]) -> list[Fault]:
+    """Without those of fields that are known to be wrong already."""
+    fields = {field for one in known for field in one.fields}
+    return [one for one in found if fields.isdisjoint(one.fields)]
 
 
 def _document(job: str | os.PathLike | Mapping[str, Any]) -> tuple[dict[str, Any], str]:

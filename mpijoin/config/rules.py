@@ -7,11 +7,21 @@ from math import inf
 from typing import Any, Iterator, NamedTuple
 
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
-from mpijoin.config.job import MAX, NO_POLICY, Delay, FileSource, Job, Slowdown, StreamJob, SyntheticSource
-from mpijoin.config.units import format_duration, is_integer, show
+from mpijoin.config.job import MAX, NO_POLICY, POISSON, Delay, FileSource, Job, Slowdown, StreamJob, SyntheticSource
+from mpijoin.config.units import INT64_MAX, format_duration, is_integer, show
 
 # What a synthetic stream calls its columns.
 SYNTHETIC_TIME, SYNTHETIC_KEY, SYNTHETIC_PAYLOAD = "ts", "key", "payload"
+
+
+# Of a synthetic stream and of its changes: what is sound, and what is wanted.
+SYNTHETIC_BOUNDS = {
+    "rate": (lambda rate: 0 < rate < inf, "wanted more than 0 tuples per second"),
+    "bias": (lambda bias: 0.5 <= bias < 1, "wanted at least 0.5 and less than 1"),
+    "burst": (lambda burst: 0.5 <= burst < 1, "wanted at least 0.5 and less than 1"),
+    "exponent": (lambda exponent: 0 < exponent <= 20, "wanted more than 0 and at most 20"),
+    "permute": (lambda number: number is None or 0 <= number <= INT64_MAX, f"wanted 0 to {INT64_MAX}"),
+}
 
 
 class Fault(NamedTuple):
@@ -34,7 +44,7 @@ def job_faults(job: Job) -> list[Fault]:
     """Every fault that can be told from the job alone; empty when there is none. Alters nothing."""
     faults: list[Fault] = []
     for stream in job.streams:
-        faults += _stream_faults(stream)
+        faults += stream_faults(stream)
     faults += _key_pair_faults(job)
     for section, (_, fields) in SECTIONS.items():
         faults += _bound_faults(section, getattr(job, section), fields)
@@ -57,7 +67,8 @@ def _bound_faults(section: str, values: Any, fields: tuple[Field, ...]) -> Itera
             yield fault(section, field.name, f"got {field.kind.write(value)}, wanted {low} to {high}")
 
 
-def _stream_faults(stream: StreamJob) -> Iterator[Fault]:
+def stream_faults(stream: StreamJob) -> Iterator[Fault]:
+    """Those of one stream alone."""
     name = stream.name
     yield from _bound_faults(name, stream, STREAM_FIELDS)
     yield from _repeated(name, "key", stream.key)
@@ -87,10 +98,11 @@ def _repeated(section: str, field: str, names: tuple[str, ...]) -> Iterator[Faul
 def _synthetic_faults(stream: StreamJob, source: SyntheticSource) -> Iterator[Fault]:
     name = stream.name
     yield from _bound_faults(name, source, SYNTHETIC_FIELDS)
-    if not 0 < source.rate < inf:
-        yield fault(name, "rate", f"got {source.rate}, wanted more than 0 tuples per second")
-    if not 0.5 <= source.bias < 1:
-        yield fault(name, "bias", f"got {source.bias}, wanted at least 0.5 and less than 1")
+    for field, (sound, wanted) in SYNTHETIC_BOUNDS.items():
+        value = getattr(source, field)
+        if not sound(value):
+            yield fault(name, field, f"got {value}, {wanted}")
+    yield from _change_faults(name, source)
     if (source.tuples is None) == (source.duration_ns is None):
         got = "neither" if source.tuples is None else "both"
         fields = (f"{name}.tuples", f"{name}.duration")
@@ -102,6 +114,19 @@ def _synthetic_faults(stream: StreamJob, source: SyntheticSource) -> Iterator[Fa
     payload = (SYNTHETIC_PAYLOAD,) if source.payload_bytes else ()
     if any(column not in payload for column in stream.columns or ()):
         yield fault(name, "columns", f"got {show(list(stream.columns))}, a synthetic stream has {list(payload)}")
+
+
+def _change_faults(name: str, source: SyntheticSource) -> Iterator[Fault]:
+    for before, change in zip((None, *source.changes), source.changes):
+        start = show(format_duration(change.start_ns))
+        if change.start_ns <= (before.start_ns if before else 0):
+            yield fault(name, "changes", f"got from = {start}, wanted each after the one before, and after 0")
+        for field, (sound, wanted) in SYNTHETIC_BOUNDS.items():
+            value = getattr(change, field, None)
+            if value is not None and not sound(value):
+                yield fault(name, "changes", f"from {start}: got {field} = {value}, {wanted}")
+        if change.rate is not None and source.arrivals != POISSON:
+            yield fault(name, "changes", f"from {start}: a rate changes only with arrivals = {show(POISSON)}")
 
 
 def _key_pair_faults(job: Job) -> Iterator[Fault]:

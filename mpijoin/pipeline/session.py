@@ -13,6 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Iterator, Mapping
 
+from mpijoin import errors
 from mpijoin.errors import LaunchError
 
 JAVA_MIN = 17
@@ -145,6 +146,26 @@ def java_version(home: Path) -> int | None:
         return None
     found = re.search(r'version "(?:1\.)?(\d+)', run.stderr + run.stdout)
     return int(found[1]) if found and run.returncode == 0 else None
+
+
+@contextmanager
+def plain_errors() -> Iterator[None]:
+    """What fails in Spark ends as one of our errors: the one that our own code raised there, if it was that."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError) as error:
+        raise _plain(error) from error
+
+
+def _plain(error: Exception) -> errors.MpijoinError:
+    found = re.search(r"mpijoin\.errors\.(\w+): (.*)", str(error))
+    kind = getattr(errors, found[1], None) if found else None
+    if kind is not None and issubclass(kind, errors.MpijoinError):
+        return kind([found[2]]) if kind is errors.JobError else kind(found[2])
+    return errors.MpijoinError(f"Spark failed: {_first_line(error)}")
 
 
 def _first_line(error: Exception) -> str:

@@ -6,10 +6,10 @@ import math
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import AUTO, OFF, Job, SyntheticSource
+from mpijoin.config.job import AUTO, OFF, Change, Job, StreamJob, SyntheticSource
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import JobError
@@ -32,6 +32,7 @@ from mpijoin.slave.runtime import Slave, new_operator
 from mpijoin.summary import Outcome, summarize
 from mpijoin.transport.simulated import Disturbance, Network, Stalls
 
+NOT_MODELLED = {"arrivals": "arrivals", "keys": "keys", "permute": "permute", "disorder": "disorder_ns"}
 MEMORY_BYTES = 1 << 50  # of a slave, where the job does not say: "each processing node has enough memory" (WSJ, VI-A)
 
 
@@ -93,9 +94,22 @@ def simulated_job(job: Job, manner: Manner) -> Job:
         for stream in job.streams
         if not isinstance(stream.source, SyntheticSource)
     ]
+    faults += [text for stream in job.streams for text in _not_modelled(stream)]
     if faults:
         raise JobError(faults)
     return replace(job, output=replace(job.output, results="count"))
+
+
+def _not_modelled(stream: StreamJob) -> Iterator[str]:
+    """What a synthetic stream has that the model of arrivals and keys has not."""
+    source, usual = stream.source, SyntheticSource()
+    if not isinstance(source, SyntheticSource):
+        return
+    for name, attribute in NOT_MODELLED.items():
+        if getattr(source, attribute) != getattr(usual, attribute):
+            yield f"[{stream.name}] {name}: is not simulated: leave it out, or run the job for real"
+    if any(change != Change(change.start_ns, change.rate) for change in source.changes):
+        yield f"[{stream.name}] changes: only those of the rate are simulated: leave the others out, or run the job for real"
 
 
 class SimulatedCluster:

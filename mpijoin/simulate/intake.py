@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from mpijoin.config.job import Job, SyntheticSource
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
+from mpijoin.generators.schedule import segments_of
 from mpijoin.master.intake import Intake
 from mpijoin.master.ticks import Pace, Tick
 from mpijoin.partitioning.scatter import BLOB_WORDS, FIXED_WORDS, Scattered
@@ -38,7 +40,10 @@ class ModelledStream:
         self.source, self.counts = source, SourceCounts()
         self._weights = weights
         self._key = [seed if source.seed is None else source.seed, stream]
-        self._per_unit = source.rate * unit_ns / 1e9
+        segments = segments_of(source)
+        self._per_unit = np.array([segment.rate for segment in segments]) * unit_ns / 1e9
+        self._starts = np.array([segment.start_ns / unit_ns for segment in segments])
+        self._ends = np.append(self._starts[1:], math.inf)
         self._end = TIME_MAX if source.duration_ns is None else source.duration_ns // unit_ns
 
     @property
@@ -51,11 +56,15 @@ class ModelledStream:
 
     def arrivals(self, number: int, start: int, border: int) -> np.ndarray:
         """int64[partitions]: tuples of [start, border), the `number`-th tick."""
-        length = max(0, min(border, self._end) - start)
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([*self._key, number])))
-        total = min(int(random.poisson(length * self._per_unit)), self.left)
+        total = min(int(random.poisson(self._expected(start, min(border, self._end)))), self.left)
         self.counts.read += total
         return random.multinomial(total, self._weights)
+
+    def _expected(self, start: int, end: int) -> float:
+        """Tuples of [start, end), on average."""
+        spans = np.minimum(self._ends, end) - np.maximum(self._starts, start)
+        return float(np.maximum(0, spans) @ self._per_unit)
 
     def progress(self, time: int) -> float:
         if self.source.tuples is not None:
@@ -63,7 +72,8 @@ class ModelledStream:
         return min(1.0, time / self._end)
 
     def rate_per_unit(self) -> float:
-        return self._per_unit
+        """The highest there will be."""
+        return float(self._per_unit.max())
 
 
 class ModelledIntake:

@@ -7,7 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijoin.config.job import (
+    B_MODEL,
+    POISSON,
+    ZIPF,
     Balance,
+    Change,
     Cluster,
     Delay,
     FileSource,
@@ -27,6 +31,11 @@ SIZES = st.integers(64 << 10, 2**62)
 DURATIONS = st.integers(1, 2**62)
 
 
+CHANGES = st.lists(st.builds(Change, DURATIONS, bias=st.floats(0.5, 0.99), permute=st.integers(0, 9)), max_size=3).map(
+    lambda changes: tuple(sorted({change.start_ns: change for change in changes}.values(), key=lambda change: change.start_ns))
+)
+
+
 @st.composite
 def stream_jobs(draw, name):
     if draw(st.booleans()):
@@ -37,6 +46,13 @@ def stream_jobs(draw, name):
             *draw(st.sampled_from([(5, None), (None, 7)])),
             draw(st.none() | st.integers(0, 99)),
             draw(st.integers(0, 99)),
+            draw(st.sampled_from([POISSON, B_MODEL])),
+            draw(st.floats(0.5, 0.99)),
+            draw(st.sampled_from([B_MODEL, ZIPF])),
+            draw(st.floats(0.1, 9)),
+            draw(st.none() | st.integers(0, 99)),
+            draw(CHANGES),
+            draw(st.integers(0, 2**62)),
         )
         return StreamJob(name, source, window_ns=draw(DURATIONS), lateness_ns=draw(DURATIONS))
     time, key, *columns = draw(st.lists(NAMES, min_size=2, max_size=5, unique=True))

@@ -17,20 +17,20 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.
 LEVELS = (
     ("errors", "clock", "compiled", "machine", "signals"),
     ("config", "data"),
-    ("partitioning", "policy", "operators", "join", "moving"),
+    ("partitioning", "policy", "operators", "join", "moving", "generators"),
     ("messages",),
     ("metrics", "rundir", "progress"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),
     ("master", "slave", "collector", "warmup"),
     ("plan", "summary"),
     ("life", "simulate"),
-    ("embedded", "processes", "launch", "api"),
+    ("embedded", "processes", "launch", "api", "pipeline"),
     ("cli", "__init__"),
     ("__main__",),
 )
 LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
 # What is only loaded where it is used, so that `mpijoin check` stays quick.
-HEAVY = ("numba", "duckdb", "rich", "mpi4py", "matplotlib", "pyarrow.dataset")
+HEAVY = ("numba", "duckdb", "rich", "mpi4py", "matplotlib", "pyarrow.dataset", "pyspark")
 # The mini-buffers are made of the pieces that messages carry; the kernels know the record and the hash, no more.
 EXCEPTIONS = {
     ("partitioning/buffers.py", "messages"),

@@ -9,11 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import oracle
-from mpijoin.config.job import SyntheticSource
+from mpijoin.config.job import Change, Job, StreamJob, SyntheticSource
 from mpijoin.errors import JobError
+from mpijoin.simulate.cluster import Manner, simulated_job
 from mpijoin.simulate.costs import Costs, load_costs, named_costs
 from mpijoin.simulate.directory import Directory
 from mpijoin.simulate.hollow import hollow_frame, hollow_tuples, ticks_of
+from mpijoin.simulate.intake import ModelledStream
 from mpijoin.simulate.keys import _probabilities, match_model
 from mpijoin.simulate.windows import Windows
 
@@ -117,6 +119,25 @@ def test_keys_of_a_domain_too_large_to_count_are_drawn():
 def test_two_streams_match_where_both_have_a_key():
     model = match_model(SyntheticSource(bias=0.5, domain=8), SyntheticSource(bias=0.5, domain=16), 1)
     assert model.chance == pytest.approx([8 * (1 / 8) * (1 / 16)])
+
+
+def test_a_modelled_stream_follows_the_changes_of_its_rate():
+    source = SyntheticSource(rate=1000.0, duration_ns=30 * 10**9, changes=(Change(10 * 10**9, rate=4000.0), Change(15 * 10**9, rate=100.0)))
+    stream = ModelledStream(source, 0, 1, np.array([0.25, 0.75]), 10**6)
+    counts = [stream.arrivals(second, 1000 * second, 1000 * second + 1000).sum() for second in range(30)]
+    for low, high, rate in ((0, 10, 1000), (10, 15, 4000), (15, 30, 100)):
+        assert abs(np.mean(counts[low:high]) - rate) < 5 * np.sqrt(rate / (high - low))
+    assert stream.rate_per_unit() == 4.0 and stream.ended(30_000) and not stream.ended(29_999)
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [("arrivals", "b-model"), ("keys", "zipf"), ("permute", 3), ("disorder_ns", 1), ("changes", (Change(9, bias=0.9),))],
+)
+def test_what_is_not_modelled_is_refused_by_name(field, value):
+    stream = StreamJob("left", SyntheticSource(tuples=1, **{field: value}))
+    with pytest.raises(JobError, match=rf"\[left\] {field.removesuffix('_ns')}: .*simulated"):
+        simulated_job(Job(stream, stream), Manner(load_costs("wsj_2005")))
 
 
 def test_hollow_arrays_have_a_size_and_no_memory():

@@ -9,7 +9,8 @@ from mpijoin.config.check import resolve
 from mpijoin.errors import InputError
 from mpijoin.data.schema import Column
 from mpijoin.sources import open_source
-from mpijoin.sources.synthetic import SyntheticReader, scaled
+from mpijoin.generators.keys import scaled
+from mpijoin.sources.synthetic import SyntheticReader
 
 COLUMNS = (Column("ts", pa.timestamp("ns")), Column("key", pa.int64()))
 PAYLOAD = (*COLUMNS, Column("payload", pa.binary(11)))

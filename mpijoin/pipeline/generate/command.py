@@ -1,0 +1,143 @@
+"""`mpijoin generate`: plans the streams, lets Spark write them, and leaves a manifest and a job that reads them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Sequence
+
+from mpijoin.config.dump import dump_job
+from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.load import load_with_further_streams
+from mpijoin.errors import EXIT_DONE, JobError, OutputError
+from mpijoin.pipeline.generate.pieces import pieces_of
+from mpijoin.pipeline.generate.plan import StreamPlan, file_plans, rows_per_file
+from mpijoin.pipeline.generate.write import Written, write_files
+from mpijoin.pipeline.session import LOCAL, plain_errors, spark_session
+
+MANIFEST, JOB = "manifest.json", "job.toml"
+EPILOG = """\
+Makes the streams of a job that have kind = "synthetic": the same rows as `mpijoin run` would make of the same job, whatever
+the number of executors. FOLDER gets a folder of Parquet files per stream, manifest.json (schema, seed, and per file rows, time
+span and checksum) and job.toml, the same job reading these files. Further sections with kind = "synthetic" become streams too.
+
+examples:
+  mpijoin generate job.toml -o streams
+  mpijoin generate job.toml -o streams --set left.tuples=100_000_000 --set left.arrivals=b-model
+  mpijoin generate job.toml -o /scratch/streams --master spark://node1:7077
+  mpijoin run streams/job.toml --set output.path=run"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("job", metavar="JOB.toml", help="the job whose synthetic streams are made")
+    parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="where to; every executor must see it")
+    parser.add_argument("--set", metavar="SECTION.FIELD=VALUE", action="append", default=[], help="change one field of the job")
+    parser.add_argument("--rows-per-file", metavar="N", type=int, help="default: about 128 MiB of tuples")
+    parser.add_argument("--master", metavar="URL", default=LOCAL, help="of Spark (default: %(default)s, this machine)")
+    parser.add_argument("--overwrite", action="store_true", help="replace what an earlier call left in FOLDER")
+
+
+def main_generate(options: argparse.Namespace) -> int:
+    """The whole command; returns the exit code. Raises JobError, OutputError, LaunchError."""
+    if options.rows_per_file is not None and options.rows_per_file < 1:
+        raise JobError([f"--rows-per-file: got {options.rows_per_file}, wanted at least 1"])
+    job, further = load_with_further_streams(options.job, options.set)
+    plans = stream_plans(job, further, options.rows_per_file)
+    if not plans:
+        raise JobError([f'{options.job}: no stream has kind = "synthetic", so there is nothing to make'])
+    folder = Path(options.output).absolute()
+    make_room(folder, plans, options.overwrite)
+    start_s = time.monotonic()
+    with spark_session("generate", options.master) as spark, plain_errors():
+        made = {plan.name: _make(spark, plan, folder) for plan in plans}
+    (folder / JOB).write_text(dump_job(reading_job(job, made, folder)), encoding="utf-8")
+    write_manifest(folder / MANIFEST, plans, made)
+    rows = sum(file.rows for files in made.values() for file in files)
+    path = "" if job.output.path else " --set output.path=..."
+    print(f"{rows:,} rows in {time.monotonic() - start_s:.1f} s; join them: mpijoin run {folder / JOB}{path}")
+    return EXIT_DONE
+
+
+def stream_plans(job: Job, further: Sequence[StreamJob], rows: int | None) -> list[StreamPlan]:
+    """What is to be made; streams that are read from files are left as they are."""
+    found = []
+    for index, stream in enumerate((*job.streams, *further)):
+        source = stream.source
+        if isinstance(source, SyntheticSource):
+            seed = job.run.seed if source.seed is None else source.seed
+            found.append(StreamPlan(stream.name, source, seed, index, rows or rows_per_file(source)))
+    return found
+
+
+def make_room(folder: Path, plans: Sequence[StreamPlan], overwrite: bool) -> None:
+    """A folder per stream, empty. OutputError: there is something already, or it cannot be written."""
+    try:
+        if folder.exists() and any(folder.iterdir()):
+            if not overwrite:
+                raise JobError([f"-o {folder}: is not empty: choose another, or replace what is in it with --overwrite"])
+            # Only what this command writes: --overwrite with a wrong folder must not cost anyone's files.
+            (folder / MANIFEST).unlink(missing_ok=True)
+            for plan in plans:
+                shutil.rmtree(folder / plan.name, ignore_errors=True)
+        for plan in plans:
+            (folder / plan.name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: cannot be written: {error.strerror}") from error
+
+
+def _make(spark: Any, plan: StreamPlan, folder: Path) -> list[Written]:
+    _say(f"{plan.name}: planning")
+    files = file_plans(plan, pieces_of(spark, plan))
+    _say(f"{plan.name}: writing {len(files)} files")
+    made = write_files(spark, plan, files, folder / plan.name)
+    span_ns = max((file.last_ns for file in made if file.rows), default=0)
+    _say(f"{plan.name}: {sum(file.rows for file in made):,} rows over {span_ns / 1e9:,.1f} s")
+    return made
+
+
+def _say(text: str) -> None:
+    print(f"mpijoin generate: {text}", file=sys.stderr, flush=True)
+
+
+def reading_job(job: Job, made: dict[str, list[Written]], folder: Path) -> Job:
+    """The job with files in place of what was made, and a lateness that covers the disorder put in."""
+    streams = {}
+    for stream in job.streams:
+        if stream.name in made:
+            lateness_ns = max(stream.lateness_ns, stream.source.disorder_ns)
+            stream = replace(stream, source=FileSource(str(folder / stream.name)), lateness_ns=lateness_ns)
+        streams[stream.name] = stream
+    return replace(job, **streams)
+
+
+def write_manifest(path: Path, plans: Sequence[StreamPlan], made: dict[str, list[Written]]) -> None:
+    """Last of all, by rename: where it is, everything is."""
+    text = json.dumps({"streams": {plan.name: _described(plan, made[plan.name]) for plan in plans}}, indent=1)
+    aside = path.with_suffix(".open")
+    aside.write_text(text + "\n", encoding="utf-8")
+    os.replace(aside, path)
+
+
+def _described(plan: StreamPlan, files: list[Written]) -> dict[str, Any]:
+    full = [file for file in files if file.rows]
+    return {
+        "schema": {"ts": "timestamp[ns]", "key": "int64"} | ({"payload": "binary"} if plan.source.payload_bytes else {}),
+        "seed": plan.seed,
+        "stream": plan.index,
+        "rows": sum(file.rows for file in files),
+        "first_ns": min((file.first_ns for file in full), default=None),
+        "last_ns": max((file.last_ns for file in full), default=None),
+        "lag_ns": max((file.lag_ns for file in full), default=0),
+        "checksum": f"{sum(int(file.checksum, 16) for file in files) % 2**64:016x}",
+        "files": [{"file": f"{plan.name}/{file.file}", **_numbers(file)} for file in files],
+    }
+
+
+def _numbers(file: Written) -> dict[str, Any]:
+    return {name: value for name, value in file._asdict().items() if name not in ("number", "file")}

@@ -1,0 +1,135 @@
+"""`mpijoin generate` on a real Spark: the rows of the engine's own source, whatever the partitions and executors."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mpijoin
+from mpijoin.cli import main
+from mpijoin.config.check import synthetic_schema
+from mpijoin.config.job import B_MODEL, ZIPF, Change, SyntheticSource
+from mpijoin.data.schema import Column
+from mpijoin.errors import InputError, JobError, OutputError
+from mpijoin.pipeline.generate.command import make_room
+from mpijoin.pipeline.generate.pieces import pieces_of
+from mpijoin.pipeline.generate.plan import StreamPlan, file_plans
+from mpijoin.pipeline.generate.write import write_files
+from mpijoin.pipeline.session import plain_errors
+from mpijoin.sources.synthetic import SyntheticReader
+
+S = 10**9
+SOURCES = {
+    "poisson": SyntheticSource(tuples=5000),
+    "changes": SyntheticSource(duration_ns=5 * S, payload_bytes=9, changes=(Change(2 * S, rate=300.0, bias=0.9), Change(3 * S, rate=900.0))),
+    "disorder": SyntheticSource(duration_ns=4 * S, disorder_ns=S, keys=ZIPF, permute=3),
+    "disorder of all": SyntheticSource(tuples=3000, disorder_ns=100 * S, payload_bytes=3),
+    "bursts": SyntheticSource(tuples=5000, arrivals=B_MODEL, burst=0.8),
+    "bursts in disorder": SyntheticSource(duration_ns=3 * S, arrivals=B_MODEL, disorder_ns=S // 3),
+    "none": SyntheticSource(tuples=0),
+    "one": SyntheticSource(tuples=1, disorder_ns=S),
+    "too short": SyntheticSource(duration_ns=1),
+}
+
+
+def read_by_the_engine(source, seed=4, stream=1):
+    schema = synthetic_schema(source)
+    columns = [Column(field.name, field.type) for field in schema]
+    return pa.Table.from_batches(list(SyntheticReader(source, seed, stream, columns, 700).blocks()), schema).combine_chunks()
+
+
+def made_by_spark(spark, folder, source, rows):
+    folder.mkdir()
+    plan = StreamPlan("one", source, 4, 1, rows)
+    files = write_files(spark, plan, file_plans(plan, pieces_of(spark, plan)), folder)
+    assert [path.name for path in sorted(folder.iterdir())] == [file.file for file in files]
+    tables = [pq.read_table(folder / file.file) for file in files]
+    assert [table.num_rows for table in tables] == [file.rows for file in files]
+    return pa.concat_tables([synthetic_schema(source).empty_table(), *tables]).combine_chunks(), files
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_the_rows_are_those_of_the_engine(spark, tmp_path, name):
+    source = SOURCES[name]
+    wanted = read_by_the_engine(source)
+    sums = set()
+    for rows in (701, 100_000) if wanted.num_rows else (10,):
+        found, files = made_by_spark(spark, tmp_path / str(rows), source, rows)
+        assert found.equals(wanted)
+        sums.add(sum(int(file.checksum, 16) for file in files) % 2**64)
+        time = found["ts"].cast(pa.int64()).to_numpy()
+        if len(time):
+            lag = np.maximum.accumulate(time) - time
+            assert max(file.lag_ns for file in files) <= lag.max() <= source.disorder_ns
+            assert min(f.first_ns for f in files if f.rows) == time.min() and max(f.last_ns for f in files if f.rows) == time.max()
+    assert len(sums) == 1
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7])
+def test_partitions_of_spark_change_nothing(spark, tmp_path, partitions, monkeypatch):
+    source, plain = SOURCES["disorder"], type(spark).range
+    monkeypatch.setattr(type(spark), "range", lambda self, start, stop, numPartitions: plain(self, start, stop, 1, partitions))
+    assert made_by_spark(spark, tmp_path / "out", source, 500)[0].equals(read_by_the_engine(source))
+
+
+JOB = """
+[left]
+kind = "synthetic"
+tuples = 4000
+domain = 500
+window = "300 ms"
+[right]
+kind = "synthetic"
+duration = "3 s"
+domain = 500
+disorder = "200 ms"
+window = "100 ms"
+lateness = "200 ms"
+"""
+THIRD = """
+[third]
+kind = "synthetic"
+tuples = 10
+"""
+
+
+def test_the_command_leaves_streams_manifest_and_a_job_that_gives_the_same_pairs(spark, tmp_path, capsys):
+    job, folder = tmp_path / "job.toml", tmp_path / "streams"
+    job.write_text(JOB + THIRD)
+    assert main(["generate", str(job), "-o", str(folder), "--set", "run.seed=5"]) == 0
+    manifest = json.loads((folder / "manifest.json").read_text())["streams"]
+    assert list(manifest) == ["left", "right", "third"] and manifest["left"]["rows"] == 4000 and manifest["third"]["rows"] == 10
+    assert [manifest[name]["stream"] for name in manifest] == [0, 1, 2] and manifest["right"]["seed"] == 5
+    assert 0 < manifest["right"]["lag_ns"] <= 2e8 and manifest["left"]["lag_ns"] == 0
+    job.write_text(JOB)
+    direct = mpijoin.run(str(job), overrides=["run.seed=5", f"output.path={tmp_path / 'direct'}"])
+    read = mpijoin.run(str(folder / "job.toml"), overrides=[f"output.path={tmp_path / 'read'}"])
+    # One file a stream: even the row numbers, and so the certificates, are the same.
+    assert read.summary["certificate"] == direct.summary["certificate"] and read.results == direct.results > 1000
+    assert main(["generate", str(job), "-o", str(folder)]) == 2 and "--overwrite" in capsys.readouterr().err
+    assert main(["generate", str(job), "-o", str(folder), "--overwrite", "--rows-per-file", "1000"]) == 0
+    assert len(list((folder / "left").iterdir())) == 4
+
+
+def test_files_of_others_survive_overwrite(tmp_path):
+    (tmp_path / "mine.txt").write_text("x")
+    plans = [StreamPlan("left", SOURCES["one"], 1, 0, 10)]
+    with pytest.raises(JobError, match="is not empty"):
+        make_room(tmp_path, plans, False)
+    make_room(tmp_path, plans, True)
+    assert (tmp_path / "mine.txt").exists() and (tmp_path / "left").is_dir()
+
+
+def test_what_goes_wrong_is_said_plainly(spark, tmp_path, capsys):
+    plan = StreamPlan("left", SyntheticSource(tuples=5000, rate=1e-7), 1, 0, 1000)
+    with pytest.raises(InputError, match=r"\[left\] rate: times leave 64-bit"):
+        pieces_of(spark, plan)
+    plan = StreamPlan("left", SOURCES["poisson"], 1, 0, 1000)
+    with pytest.raises(OutputError, match="gone/left-00000.*cannot be written"), plain_errors():
+        write_files(spark, plan, file_plans(plan, pieces_of(spark, plan)), tmp_path / "gone")
+    job = tmp_path / "job.toml"
+    job.write_text(JOB.replace('"3 s"', '"3 x"'))
+    assert main(["generate", str(job), "-o", str(tmp_path / "out")]) == 2
+    assert "[right] duration" in capsys.readouterr().err and not (tmp_path / "out").exists()
