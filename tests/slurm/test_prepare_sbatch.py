@@ -1,0 +1,53 @@
+"""slurm/prepare.sbatch: a standalone Spark inside a real Slurm allocation."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).parents[2]
+JOB = """
+[left]
+kind = "synthetic"
+tuples = 5000
+window = "1 s"
+[right]
+kind = "synthetic"
+tuples = 3000
+"""
+
+pytestmark = pytest.mark.slow
+
+
+def submit(folder, nodes, *arguments):
+    """Submits prepare.sbatch from `folder` and waits; returns the exit code and the job's log."""
+    command = ["sbatch", "--wait", "-N", str(nodes), "-t", "5", "-o", "job.log", str(ROOT / "slurm/prepare.sbatch"), *arguments]
+    environment = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
+    log = folder / "job.log"
+    return done.returncode, log.read_text() if log.exists() else done.stderr
+
+
+def test_streams_are_made_on_all_nodes(tmp_path):
+    (tmp_path / "job.toml").write_text(JOB)
+    exit_code, log = submit(tmp_path, 2, "generate", "job.toml", "-o", "streams", "--rows-per-file", "1000")
+    assert exit_code == 0, log
+    assert len(list((tmp_path / "streams/left").iterdir())) == 5 and "8,000 rows" in log
+    assert pq.read_table(tmp_path / "streams/left").num_rows == 5000
+    spark_log = next(tmp_path.glob("mpijoin-prepare-*-spark.log")).read_text()
+    assert spark_log.count("Registering worker") == 2
+    assert not list(tmp_path.glob(".mpijoin-spark-*"))  # the secret is gone
+
+
+def test_exit_code_and_message_are_handed_on(tmp_path):
+    (tmp_path / "job.toml").write_text(JOB.replace("5000", "-5"))
+    exit_code, log = submit(tmp_path, 1, "generate", "job.toml", "-o", "streams")
+    assert exit_code == 2 and "[left] tuples" in log, log
+
+
+def test_without_a_command(tmp_path):
+    exit_code, log = submit(tmp_path, 1)
+    assert exit_code == 2 and "no command" in log
