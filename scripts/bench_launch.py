@@ -86,10 +86,13 @@ def _first_epoch_s(output: Path, started: datetime) -> float:
 
 
 class MemorySampler:
-    """Adds up the proportional set sizes of a command's Python processes every 50 ms and keeps the greatest sum."""
+    """Adds up the proportional set sizes of a command's Python processes every 50 ms and keeps the greatest sum.
 
-    def __init__(self, parent: int):
-        self._parent = parent
+    programs: how the processes that count are called, from the start of their names.
+    """
+
+    def __init__(self, parent: int, programs: tuple[str, ...] = ("python",)):
+        self._parent, self._programs = parent, programs
         self._most_bytes = 0
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -102,7 +105,7 @@ class MemorySampler:
 
     def _run(self) -> None:
         while not self._done.wait(SAMPLE_S):
-            self._most_bytes = max(self._most_bytes, sum(map(pss_bytes, family(self._parent))))
+            self._most_bytes = max(self._most_bytes, sum(pss_bytes(one, self._programs) for one in family(self._parent)))
 
 
 def family(parent: int) -> list[int]:
@@ -117,9 +120,9 @@ def family(parent: int) -> list[int]:
     return found
 
 
-def pss_bytes(process: int) -> int:
-    """Proportional set size of a Python process; 0 for others (mpirun and its helpers) and for those that are gone."""
-    if not _read(Path(f"/proc/{process}/comm")).startswith("python"):
+def pss_bytes(process: int, programs: tuple[str, ...]) -> int:
+    """Proportional set size of a process; 0 for those of other programs (mpirun and its helpers) and those that are gone."""
+    if not _read(Path(f"/proc/{process}/comm")).startswith(programs):
         return 0
     lines = _read(Path(f"/proc/{process}/smaps_rollup")).splitlines()
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))

@@ -31,7 +31,7 @@ examples:
   mpijoin generate job.toml -o streams
   mpijoin generate job.toml -o streams --set left.tuples=100_000_000 --set left.arrivals=b-model
   mpijoin generate job.toml -o /scratch/streams --master spark://node1:7077
-  mpijoin run streams/job.toml --set output.path=run"""
+  mpijoin run streams/job.toml"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -59,8 +59,7 @@ def main_generate(options: argparse.Namespace) -> int:
     (folder / JOB).write_text(dump_job(reading_job(job, made, folder)), encoding="utf-8")
     write_manifest(folder / MANIFEST, plans, made)
     rows = sum(file.rows for files in made.values() for file in files)
-    path = "" if job.output.path else " --set output.path=..."
-    print(f"{rows:,} rows in {time.monotonic() - start_s:.1f} s; join them: mpijoin run {folder / JOB}{path}")
+    print(f"{rows:,} rows in {time.monotonic() - start_s:.1f} s; join them: mpijoin run {folder / JOB}")
     return EXIT_DONE
 
 
@@ -106,14 +105,15 @@ def _say(text: str) -> None:
 
 
 def reading_job(job: Job, made: dict[str, list[Written]], folder: Path) -> Job:
-    """The job with files in place of what was made, and a lateness that covers the disorder put in."""
+    """The job with files in place of what was made, a lateness that covers the disorder put in, and somewhere to write."""
     streams = {}
     for stream in job.streams:
         if stream.name in made:
             lateness_ns = max(stream.lateness_ns, stream.source.disorder_ns)
             stream = replace(stream, source=FileSource(str(folder / stream.name)), lateness_ns=lateness_ns)
         streams[stream.name] = stream
-    return replace(job, **streams)
+    output = job.output if job.output.path else replace(job.output, path=str(folder / "run"))
+    return replace(job, output=output, **streams)
 
 
 def write_manifest(path: Path, plans: Sequence[StreamPlan], made: dict[str, list[Written]]) -> None:

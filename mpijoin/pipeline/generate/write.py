@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.compiled import compiled
+from mpijoin.config.check import synthetic_schema
+from mpijoin.config.rules import SYNTHETIC_TIME
 from mpijoin.errors import OutputError
 from mpijoin.generators.stream import SyntheticStream
 from mpijoin.partitioning.hashing import pair_hash
@@ -19,6 +21,13 @@ from mpijoin.pipeline.generate.plan import FilePlan, Piece, StreamPlan
 
 BLOCK_ROWS = 1 << 18  # made and written at a time, where order allows it
 ROW_GROUP_ROWS = 1 << 17
+# Dictionaries of distinct times cost three quarters of the time and twice the bytes; all readers know these encodings.
+PARQUET = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": False,
+    "column_encoding": {SYNTHETIC_TIME: "DELTA_BINARY_PACKED"},
+}
 WRITTEN = "number long, file string, rows long, first_ns long, last_ns long, lag_ns long, checksum string"
 
 
@@ -78,7 +87,7 @@ def _write(plan: StreamPlan, stream: SyntheticStream, file: FilePlan, folder: Pa
     aside = folder / f".{name}.{os.getpid()}"
     meter = _Meter()
     try:
-        with pq.ParquetWriter(aside, _schema(plan), compression="zstd", compression_level=1) as writer:
+        with pq.ParquetWriter(aside, synthetic_schema(plan.source), **PARQUET) as writer:
             for batch in _blocks(plan, stream, file):
                 meter.add(batch)
                 writer.write_batch(batch, ROW_GROUP_ROWS)
@@ -88,15 +97,9 @@ def _write(plan: StreamPlan, stream: SyntheticStream, file: FilePlan, folder: Pa
     return Written(file.number, name, meter.rows, meter.first_ns, meter.last_ns, meter.lag_ns, f"{meter.checksum:016x}")
 
 
-def _schema(plan: StreamPlan) -> pa.Schema:
-    from mpijoin.config.check import synthetic_schema
-
-    return synthetic_schema(plan.source)
-
-
 def _blocks(plan: StreamPlan, stream: SyntheticStream, file: FilePlan) -> Iterator[pa.RecordBatch]:
     """The file's tuples in order of when they come, those that come at once by their numbers."""
-    names = _schema(plan).names
+    names = synthetic_schema(plan.source).names
     parts, emitted = [], []
     for piece in file.pieces:
         for first, time in _times(stream, piece):

@@ -1,0 +1,24 @@
+"""Compares what `mpijoin profile` expected with what a run found:  python scripts/compare_with_profile.py PROFILE RUN"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+
+def main(profile: str, run: str) -> int:
+    """Prints the comparison; returns 1 where the count lies outside what was expected."""
+    expected = json.loads((Path(profile) / "profile.json").read_text())["expected"]
+    summary = json.loads((Path(run) / "summary.json").read_text())
+    predicted, found = expected["results"], summary["results"]
+    error = 0 if expected["exact"] else expected["error_95"]
+    state = sum(slave["window_bytes_max"] for slave in summary["per_slave"].values())
+    how = "exact" if expected["exact"] else f"estimated, +- {error:,.0f}"
+    print(f"results: {predicted:,.0f} expected ({how}), {found:,} found")
+    print(f"bytes in the windows: {expected['state_bytes_max'] / 1e6:.1f} MB expected at most, {state / 1e6:.1f} MB held in blocks")
+    return int(abs(predicted - found) > error)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

