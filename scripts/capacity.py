@@ -38,8 +38,8 @@ def is_sustained(path: Path, epoch_s: float) -> bool:
     return bool(in_time) and ends_in_time and sum(in_time) >= SUSTAINED * len(in_time)
 
 
-def highest(sustained: Callable[[float], bool], low: float, high: float) -> float:
-    """The highest rate that is sustained, within RATE_STEP, by bisection on a logarithmic scale.
+def highest(sustained: Callable[[float], bool], low: float, high: float, step: float = RATE_STEP) -> float:
+    """The highest rate that is sustained, within the factor `step`, by bisection on a logarithmic scale.
 
     low: where the search begins; if it is too much already the search goes down · high: where it ends.
     """
@@ -47,7 +47,7 @@ def highest(sustained: Callable[[float], bool], low: float, high: float) -> floa
         low, high = low / 2, low
         if low < RATE_MIN:
             raise SystemExit(f"not even {2 * low:,.0f} tuples/s/stream are sustained")
-    while high / low > RATE_STEP:
+    while high / low > step:
         middle = (low * high) ** 0.5
         if sustained(middle):
             low = middle

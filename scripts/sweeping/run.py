@@ -1,0 +1,136 @@
+"""Runs points, each in a folder of its own; what is done stays done, what fails is recorded and does not stop the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Sequence
+
+from capacity import highest, is_sustained
+from sweeping.spec import Capacity, Point, Sweep
+
+DONE, FAILED, MISSING = "done", "failed", "missing"
+RESULT, REASON = "point.json", "failed.json"
+STOP_S = 20.0  # for a run to leave after it was asked to
+
+
+def state_of(folder: Path) -> str:
+    if (folder / RESULT).exists():
+        return DONE
+    return FAILED if (folder / REASON).exists() else MISSING
+
+
+def run_points(sweep: Sweep, points: Sequence[Point], launcher: Sequence[str], again: bool) -> int:
+    """Those that are not done, and failed ones only if `again`; returns how many failed now."""
+    wanted = [point for point in points if state_of(sweep.folder_of(point)) in ((MISSING, FAILED) if again else (MISSING,))]
+    print(f"{len(wanted)} of {len(points)} points to run", file=sys.stderr, flush=True)
+    started_s, failed = time.monotonic(), 0
+    for number, point in enumerate(wanted, 1):
+        reason = run_point(sweep, point, launcher)
+        failed += reason is not None
+        left_s = (time.monotonic() - started_s) / number * (len(wanted) - number)
+        outcome = "done" if reason is None else f"failed: {reason}"
+        print(f"{number:4} of {len(wanted)} {point.name}: {outcome}; {left_s:.0f} s left", file=sys.stderr, flush=True)
+    return failed
+
+
+def run_point(sweep: Sweep, point: Point, launcher: Sequence[str]) -> str | None:
+    """Runs one; None, or why it failed, which its folder then says too. KeyboardInterrupt leaves it as if never begun."""
+    folder = sweep.folder_of(point)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    start_s = time.monotonic()
+    try:
+        found = _search(sweep, point, launcher, sweep.capacity) if sweep.capacity else _run(sweep, point, launcher, folder / "run")
+    except RunFailed as error:
+        _write(folder / REASON, {"reason": str(error), "values": dict(point.values), "repeat": point.repeat})
+        return str(error)
+    _write(folder / RESULT, {"values": dict(point.values), "repeat": point.repeat, "took_s": time.monotonic() - start_s, **found})
+    return None
+
+
+class RunFailed(Exception):
+    """With the last of what it said."""
+
+
+def _run(sweep: Sweep, point: Point, launcher: Sequence[str], output: Path, more: Sequence[str] = ()) -> dict[str, str]:
+    settings = [*point.settings, *more, f"output.path={json.dumps(str(output.absolute()))}"]
+    options = [part for setting in settings for part in ("--set", setting)]
+    command = [*launcher, sys.executable, "-m", "mpijoin", "run", str(sweep.job), "--overwrite", *options]
+    with open(output.parent / "log.txt", "a+", encoding="utf-8") as log:
+        log.write(f"$ {shlex.join(command)}\n")
+        log.flush()
+        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=os.environ)
+        try:
+            code = process.wait(sweep.timeout_s)
+        except subprocess.TimeoutExpired:
+            _stop(process)
+            raise RunFailed(f"not done after {sweep.timeout_s:g} s") from None
+        except KeyboardInterrupt:
+            _stop(process)
+            shutil.rmtree(output.parent, ignore_errors=True)
+            raise
+    if code or not (output / "summary.json").exists():
+        raise RunFailed(_reason(output, code))
+    return {"run": output.name}
+
+
+def _stop(process: subprocess.Popen) -> None:
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _reason(output: Path, code: int) -> str:
+    """The run's own word, else the last line of its log."""
+    if (output / "failed.json").exists():
+        return json.loads((output / "failed.json").read_text())["reason"]
+    lines = (output.parent / "log.txt").read_text(errors="replace").strip().splitlines()
+    return f"exit code {code}: {lines[-1] if lines else 'no word'}"
+
+
+def _search(sweep: Sweep, point: Point, launcher: Sequence[str], search: Capacity) -> dict[str, float | str]:
+    """The highest sustained rate and the run at it: the paper's "capacity" (WSJ, section VI-A)."""
+    folder, sustained_runs = sweep.folder_of(point), {}
+
+    def sustained(rate: float) -> bool:
+        output = folder / f"rate-{rate:.0f}"
+        _run(sweep, point, launcher, output, [f"{field}={rate}" for field in search.rates])
+        summary = json.loads((output / "summary.json").read_text())
+        if summary["delay_s"] is None:
+            raise RunFailed('a capacity wants a paced run: [run] speed = a number, or "max" has no delays')
+        in_time = search.delay_s is None or summary["delay_s"]["p99"] <= search.delay_s
+        held = in_time and is_sustained(output, _epoch_s(output))
+        if held:
+            sustained_runs[rate] = output.name
+        return held
+
+    try:
+        rate = highest(sustained, search.low, search.high, search.step)
+    except SystemExit as error:
+        raise RunFailed(str(error)) from error
+    return {"run": sustained_runs[rate], "capacity": rate}
+
+
+def _epoch_s(run: Path) -> float:
+    """The mean distribution epoch: an automatic one changes while it runs."""
+    from paced import records
+
+    ends_us = sorted(row["end_us"] for row in records(run, "end_us") if row["role"] == "master")
+    return max(1e-3, (ends_us[-1] - ends_us[0]) / 1e6 / max(1, len(ends_us) - 1))
+
+
+def _write(path: Path, values: dict) -> None:
+    aside = path.with_suffix(".open")
+    aside.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+    os.replace(aside, path)

@@ -1,0 +1,154 @@
+"""What a sweep is: its TOML file read, checked, and laid out as points."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from mpijoin.config.load import dump_job, load_job
+from mpijoin.config.units import duration_ns, is_integer
+from mpijoin.errors import JobError
+
+FIELDS = ("job", "output", "ranks", "repeats", "seeds", "timeout", "grid", "capacity")
+CAPACITY_FIELDS = ("rates", "low", "high", "step", "delay")
+NAME_LENGTH = 80
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """A search instead of one run. rates: the fields that get the rate tried · low, high: where it begins and ends, in tuples
+    per second and stream · step: it ends when the highest that was sustained and the lowest that was not differ by this factor ·
+    delay_s: the 99th percentile of the production delay may not be above this; None: only buffers are looked at."""
+
+    rates: tuple[str, ...]
+    low: float
+    high: float
+    step: float
+    delay_s: float | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """A combination of values. settings: as for --set · name: of its folder; another job, combination or repeat has another."""
+
+    values: Mapping[str, Any]
+    repeat: int
+    settings: tuple[str, ...]
+    name: str
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """ranks: under mpirun or srun, 0: local slaves, without MPI · timeout_s: of one run."""
+
+    job: Path
+    folder: Path
+    ranks: int
+    timeout_s: float
+    points: tuple[Point, ...]
+    capacity: Capacity | None
+
+    def folder_of(self, point: Point) -> Path:
+        return self.folder / "points" / point.name
+
+
+def load_sweep(path: str | Path) -> Sweep:
+    """Reads a sweep file; relative paths are taken from its folder. Raises JobError with every fault, those of each point's job
+    too."""
+    path = Path(path)
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise JobError([f"{path}: {error}"]) from error
+    faults = [f"{path}: {name}: no such field, there are {', '.join(FIELDS)}" for name in given if name not in FIELDS]
+    faults += [f"{path}: {text}" for text in _faults(given)]
+    if faults:
+        raise JobError(faults)
+    capacity = _capacity(given["capacity"]) if "capacity" in given else None
+    job, folder = path.parent / given["job"], path.parent / given["output"]
+    points = _points(job, given, capacity)
+    return Sweep(job, folder, given.get("ranks", 0), duration_ns(given.get("timeout", "1 h")) / 1e9, points, capacity)
+
+
+def _faults(given: Mapping[str, Any]) -> list[str]:
+    faults = [f"{name}: missing" for name in ("job", "output", "grid") if name not in given]
+    grid = given.get("grid", {})
+    if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
+        faults.append('[grid]: wanted lists of values, such as "left.rate" = [1000, 2000]')
+    for name, least in (("ranks", 0), ("repeats", 1)):
+        if not is_integer(given.get(name, least)) or given.get(name, least) < least or given.get(name) == 1 and name == "ranks":
+            faults.append(f"{name}: got {given[name]!r}, wanted {'0 (local), or 2 or more' if name == 'ranks' else '1 or more'}")
+    if not all(map(is_integer, given.get("seeds", []))):
+        faults.append(f"seeds: got {given['seeds']!r}, wanted whole numbers")
+    faults += _duration_faults("timeout", given.get("timeout", "1 h"))
+    return faults + (_capacity_faults(given["capacity"]) if "capacity" in given else [])
+
+
+def _duration_faults(name: str, value: Any) -> list[str]:
+    try:
+        duration_ns(value)
+    except ValueError as error:
+        return [f"{name}: {error}"]
+    return []
+
+
+def _capacity_faults(given: Mapping[str, Any]) -> list[str]:
+    faults = [f"[capacity] {name}: no such field, there are {', '.join(CAPACITY_FIELDS)}" for name in given if name not in CAPACITY_FIELDS]
+    faults += [f"[capacity] {name}: missing" for name in ("low", "high") if name not in given]
+    if not faults and not 0 < given["low"] < given["high"]:
+        faults.append(f"[capacity] low, high: got {given['low']} and {given['high']}, wanted 0 < low < high")
+    if not given.get("step", 1.08) > 1:
+        faults.append(f"[capacity] step: got {given['step']}, wanted more than 1")
+    return faults + (_duration_faults("[capacity] delay", given["delay"]) if "delay" in given else [])
+
+
+def _capacity(given: Mapping[str, Any]) -> Capacity:
+    delay_s = duration_ns(given["delay"]) / 1e9 if "delay" in given else None
+    rates = tuple(given.get("rates", ("left.rate", "right.rate")))
+    return Capacity(rates, float(given["low"]), float(given["high"]), float(given.get("step", 1.08)), delay_s)
+
+
+def _points(job: Path, given: Mapping[str, Any], capacity: Capacity | None) -> tuple[Point, ...]:
+    """The grid's combinations, its last field changing first, each for every seed and repeat."""
+    grid = dict(given["grid"]) | ({"run.seed": given["seeds"]} if given.get("seeds") else {})
+    found, faults = [], []
+    for values in itertools.product(*grid.values()):
+        combination = dict(zip(grid, values))
+        settings = tuple(f"{name}={_toml(value)}" for name, value in combination.items())
+        try:
+            text = dump_job(load_job(job, settings))
+        except JobError as error:
+            faults += [f"{', '.join(settings) or job}: {fault}" for fault in error.faults]
+            continue
+        for repeat in range(given.get("repeats", 1)):
+            known = json.dumps([text, given.get("ranks", 0), repeat, repr(capacity)])
+            found.append(Point(combination, repeat, settings, _name(settings, repeat, known)))
+    if faults:
+        raise JobError(faults)
+    return tuple(found)
+
+
+def _toml(value: Any) -> str:
+    """As --set takes it.
+
+    >>> _toml([1, {"a": "20 s"}]), _toml(True)
+    ('[1, {"a" = "20 s"}]', 'true')
+    """
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{json.dumps(name)} = {_toml(own)}" for name, own in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value)
+
+
+def _name(settings: Sequence[str], repeat: int, known: str) -> str:
+    """Readable, and different wherever `known` is."""
+    words = ",".join(settings) + (f",{repeat}" if repeat else "")
+    plain = re.sub(r"[^A-Za-z0-9_.=,-]+", "", words)[:NAME_LENGTH]
+    return f"{plain}-{hashlib.sha256(known.encode()).hexdigest()[:8]}".lstrip("-")

@@ -1,0 +1,48 @@
+"""One table of all points of a sweep, and the report over those that are done."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from mpijoin.report import write_report
+from mpijoin.report.compare import figures_of
+from mpijoin.report.runs import load_run
+from sweeping.run import DONE, FAILED, REASON, RESULT, state_of
+from sweeping.spec import Point, Sweep
+
+
+def write_table(sweep: Sweep) -> pa.Table:
+    """table.parquet and table.csv in the sweep's folder, a row per point: its values, repeat, state, reason, and figures."""
+    rows = [_row(sweep, point) for point in sweep.points]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
+    sweep.folder.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table, sweep.folder / "table.parquet")
+    pa.csv.write_csv(table, sweep.folder / "table.csv")
+    return table
+
+
+def _row(sweep: Sweep, point: Point) -> dict[str, Any]:
+    folder = sweep.folder_of(point)
+    state = state_of(folder)
+    values = {name: value if isinstance(value, (int, float, str)) else json.dumps(value) for name, value in point.values.items()}
+    row = values | {"repeat": point.repeat, "state": state, "reason": None}
+    if state == FAILED:
+        row["reason"] = json.loads((folder / REASON).read_text())["reason"]
+    if state == DONE:
+        result = json.loads((folder / RESULT).read_text())
+        row |= {"capacity": result["capacity"]} if "capacity" in result else {}
+        row |= figures_of(load_run(folder / result["run"], point.name))
+    return row
+
+
+def write_figures(sweep: Sweep) -> str | None:
+    """The report of all runs that are done, if there are any; where its page is."""
+    folders = [sweep.folder_of(point) for point in sweep.points]
+    runs = [folder / json.loads((folder / RESULT).read_text())["run"] for folder in folders if state_of(folder) == DONE]
+    return str(write_report(runs, sweep.folder / "report")) if runs else None

@@ -1,0 +1,69 @@
+"""slurm/sweep.sbatch on a real Slurm: a sweep as a job array."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+ROOT = Path(__file__).parents[2]
+JOB = """
+[left]
+kind = "synthetic"
+tuples = 3000
+domain = 50
+window = "1 s"
+[right]
+kind = "synthetic"
+tuples = 3000
+domain = 50
+[output]
+path = "out"
+results = "count"
+"""
+SWEEP = """
+job = "job.toml"
+output = "sweep"
+ranks = 3
+[grid]
+"cluster.partitions" = [5, 50]
+"inject.fail" = [{}, {"1" = 0}]
+"""
+WAIT_S = 240
+
+pytestmark = pytest.mark.slow
+
+
+def sweep(folder, *arguments):
+    environment = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(ROOT / "scripts/sweep.py"), *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def wait_until_done():
+    deadline_s = time.monotonic() + WAIT_S
+    while subprocess.run(["squeue", "-h"], capture_output=True, text=True, timeout=60).stdout.strip():
+        assert time.monotonic() < deadline_s, "the array does not end"
+        time.sleep(0.5)
+
+
+def test_an_array_runs_the_points_and_a_second_one_those_that_failed(tmp_path):
+    (tmp_path / "job.toml").write_text(JOB)
+    (tmp_path / "sweep.toml").write_text(SWEEP)
+    submitted = sweep(tmp_path, "submit", "sweep.toml", "--throttle", "2", "--", "-t", "5")
+    assert submitted.returncode == 0 and "--array=0,1,2,3%2" in submitted.stdout, submitted.stderr
+    wait_until_done()
+    assert sweep(tmp_path, "table", "sweep.toml").returncode == 0
+    logs = "".join(path.read_text() for path in tmp_path.glob("mpijoin-sweep-*.log"))
+    rows = pq.read_table(tmp_path / "sweep/table.parquet").to_pylist()
+    assert [row["state"] for row in rows] == ["done", "failed", "done", "failed"], logs
+    assert rows[0]["results"] == rows[2]["results"] > 0 and "epoch 0 has come" in rows[1]["reason"]
+    done = next((tmp_path / "sweep/points").glob("*/run/summary.json"))
+    assert json.loads(done.read_text())["ranks"] == 3
+    again = sweep(tmp_path, "submit", "sweep.toml")
+    assert "--array=1,3%8" in again.stdout
+    wait_until_done()

@@ -1,0 +1,183 @@
+"""scripts/sweep.py: points, what is done stays done, failures are recorded, capacity is searched."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from mpijoin.errors import JobError
+
+ROOT = Path(__file__).parents[2]
+SCRIPTS = ROOT / "scripts"
+JOB = """
+[left]
+kind = "synthetic"
+tuples = 2000
+domain = 50
+window = "100 ms"
+[right]
+kind = "synthetic"
+tuples = 2000
+domain = 50
+window = "50 ms"
+[output]
+path = "out"
+results = "count"
+"""
+PACED = JOB.replace("tuples = 2000", 'duration = "1500 ms"\nrate = 100') + '[run]\nspeed = 1\n[cluster]\ndistribution_epoch = "100 ms"\n'
+SWEEP = """
+job = "job.toml"
+output = "sweep"
+repeats = 2
+[grid]
+"left.tuples" = [500, 1000]
+"tuning.theta" = ["auto", "off"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def _scripts(monkeypatch):
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+
+
+@pytest.fixture
+def sweep_file(tmp_path):
+    (tmp_path / "job.toml").write_text(JOB)
+    path = tmp_path / "sweep.toml"
+    path.write_text(SWEEP)
+    return path
+
+
+def call(*arguments, timeout=240):
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, str(SCRIPTS / "sweep.py"), *map(str, arguments)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+
+
+def test_points_are_the_grid_times_seeds_and_repeats(sweep_file):
+    from sweeping.spec import load_sweep
+
+    points = load_sweep(sweep_file).points
+    assert [(point.values["left.tuples"], point.values["tuning.theta"], point.repeat) for point in points] == [
+        (tuples, theta, repeat) for tuples in (500, 1000) for theta in ("auto", "off") for repeat in (0, 1)
+    ]
+    assert points[2].settings == ("left.tuples=500", 'tuning.theta="off"')
+    assert points[3].name.startswith("left.tuples=500,tuning.theta=off,1-")
+    sweep_file.write_text("seeds = [4, 5]\n" + SWEEP)
+    assert [point.values["run.seed"] for point in load_sweep(sweep_file).points][:4] == [4, 4, 5, 5]
+
+
+def test_another_job_or_number_of_ranks_are_other_points(sweep_file):
+    from sweeping.spec import load_sweep
+
+    def names():
+        return {point.name for point in load_sweep(sweep_file).points}
+
+    first = names()
+    (sweep_file.parent / "job.toml").write_text(JOB + "\n# only a comment\n")
+    assert names() == first and len(first) == 8
+    (sweep_file.parent / "job.toml").write_text(JOB.replace("domain = 50", "domain = 51"))
+    other = names()
+    sweep_file.write_text("ranks = 3\n" + SWEEP)
+    assert not first & other and not names() & (first | other)
+
+
+@pytest.mark.parametrize(
+    "text, problem",
+    [
+        ("", "job: missing"),
+        (SWEEP + "\n[more]", "more: no such field, there are job, output"),
+        (SWEEP.replace("[500, 1000]", "500"), "[grid]: wanted lists of values"),
+        ("ranks = 1\n" + SWEEP, "ranks: got 1, wanted 0 (local), or 2 or more"),
+        ("timeout = \"x\"\n" + SWEEP, 'timeout: got "x"'),
+        ("seeds = [1.5]\n" + SWEEP, "seeds: got [1.5]"),
+        (SWEEP.replace('"off"]', '"of"]'), "left.tuples=500, tuning.theta=\"of\": [tuning] theta: got \"of\""),
+        (SWEEP + "[capacity]\nlow = 3\nhigh = 2", "[capacity] low, high: got 3 and 2"),
+        (SWEEP + "[capacity]\nlow = 3", "[capacity] high: missing"),
+        (SWEEP + "[capacity]\nlow = 3\nhigh = 4\nstep = 1", "[capacity] step: got 1"),
+        ("not toml", "sweep.toml:"),
+    ],
+)
+def test_faults_are_told_before_anything_runs(sweep_file, text, problem):
+    from sweeping.spec import load_sweep
+
+    sweep_file.write_text(text)
+    with pytest.raises(JobError) as error:
+        load_sweep(sweep_file)
+    assert any(problem in fault for fault in error.value.faults), error.value.faults
+
+
+def test_a_sweep_runs_goes_on_and_leaves_a_table_and_a_report(sweep_file):
+    folder, text = sweep_file.parent / "sweep", SWEEP.replace("repeats = 2", "")
+    sweep_file.write_text(text)
+    first = call("run", sweep_file)
+    assert first.returncode == 0 and "4 of 4 points to run" in first.stderr, first.stderr
+    table = pq.read_table(folder / "table.parquet").to_pylist()
+    assert [row["state"] for row in table] == ["done"] * 4 and (folder / "table.csv").exists()
+    results = {row["left.tuples"]: row["results"] for row in table}
+    assert 0 < results[500] < results[1000] and len({(row["left.tuples"], row["results"]) for row in table}) == 2
+    assert (folder / "report/report.html").exists()
+    sweep_file.write_text(text.replace("[500, 1000]", "[500, 1000, 1500]"))
+    assert "2 of 6 points to run" in call("run", sweep_file).stderr
+    assert "6 done" in call("table", sweep_file).stdout
+
+
+def test_a_failed_point_is_recorded_and_the_rest_runs(sweep_file):
+    sweep_file.write_text(SWEEP.replace("repeats = 2", "").replace('"tuning.theta" = ["auto", "off"]', '"inject.fail" = [{"1" = 0}, {}]'))
+    done = call("run", sweep_file)
+    rows = pq.read_table(sweep_file.parent / "sweep/table.parquet").to_pylist()
+    assert done.returncode == 3 and [row["state"] for row in rows] == ["failed", "done", "failed", "done"], done.stderr
+    assert "epoch 0 has come" in rows[0]["reason"] and rows[1]["reason"] is None
+    assert "0 of 4 points to run" in call("run", sweep_file).stderr
+    assert "2 of 4 points to run" in call("run", sweep_file, "--again").stderr
+
+
+def test_a_run_that_takes_too_long_is_ended(sweep_file):
+    sweep_file.write_text('timeout = "1 s"\n' + SWEEP.replace("repeats = 2", "").replace("[500, 1000]", "[2000]").replace(', "off"', ""))
+    (sweep_file.parent / "job.toml").write_text(JOB + "[run]\nspeed = 0.001\n")
+    done = call("run", sweep_file)
+    assert done.returncode == 3 and "failed: not done after 1 s" in done.stderr
+
+
+def test_ctrl_c_keeps_what_is_done(sweep_file):
+    (sweep_file.parent / "job.toml").write_text(JOB + "[run]\nspeed = 1\n")
+    sweep_file.write_text(SWEEP.replace("[500, 1000]", "[500, 500_000]").replace("repeats = 2", "").replace(', "off"', ""))
+    command = [sys.executable, str(SCRIPTS / "sweep.py"), "run", str(sweep_file)]
+    points = sweep_file.parent / "sweep/points"
+    # A process started in the background may ignore Ctrl-C; one for this test must not.
+    with subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), start_new_session=True,
+    ) as process:
+        deadline_s = time.monotonic() + 120
+        while len(list(points.glob("*/log.txt"))) < 2 and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "the same command goes on" in said, said
+    assert [path.parent.name[:15] for path in points.glob("*/point.json")] == ["left.tuples=500"]
+    assert len(list(points.iterdir())) == 1
+
+
+def test_the_capacity_is_the_highest_rate_that_is_sustained(sweep_file):
+    (sweep_file.parent / "job.toml").write_text(PACED)
+    search = '[capacity]\nlow = 200\nhigh = 1000\nstep = 2\ndelay = "10 s"\n'
+    sweep_file.write_text(SWEEP.replace("repeats = 2", "").replace('"left.tuples" = [500, 1000]', "").replace(', "off"', "") + search)
+    done = call("run", sweep_file)
+    assert done.returncode == 0, done.stderr
+    row = pq.read_table(sweep_file.parent / "sweep/table.parquet").to_pylist()[0]
+    assert row["capacity"] in [pytest.approx(200 * 5**share) for share in (0, 0.5, 0.75)]
+    run = json.loads((next((sweep_file.parent / "sweep/points").iterdir()) / "point.json").read_text())["run"]
+    assert run == f"rate-{row['capacity']:.0f}"
+
+
+def test_a_capacity_of_a_job_without_pace_says_so(sweep_file):
+    sweep_file.write_text(SWEEP.replace("repeats = 2", "").replace(', "off"', "") + "[capacity]\nlow = 200\nhigh = 1000\n")
+    done = call("run", sweep_file)
+    assert done.returncode == 3 and "wants a paced run" in done.stderr
