@@ -178,3 +178,17 @@ def test_run_is_fetched_from_the_api_on_first_use(monkeypatch):
     assert (fetch("run"), fetch("Run")) == (api.run, api.Run)
     with pytest.raises(AttributeError, match="no attribute 'walk'"):
         fetch("walk")
+
+
+@pytest.mark.parametrize("command", ["generate", "prepare", "profile"])
+def test_pipeline_commands_explain_themselves(command, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([command, "--help"])
+    said = capsys.readouterr().out
+    assert end.value.code == 0 and "examples:" in said and said.count("exit codes:") == 1 and "--master" in said
+
+
+def test_pipeline_commands_are_listed_without_being_loaded():
+    code = "import sys, mpijoin.cli as c; c._parser(['run']).format_help().index('prepare'); print('mpijoin.pipeline' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "False", done.stderr

@@ -1,0 +1,168 @@
+"""`mpijoin prepare`: checks what is asked, lets Spark clean and sort, and tells what was found."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from contextlib import contextmanager
+from typing import Any, Iterator
+
+from mpijoin.errors import EXIT_DONE, InputError, JobError, MpijoinError
+from mpijoin.pipeline.prepare.files import Source, damaged_archive, find_source
+from mpijoin.pipeline.prepare.options import FORMATS, UNIT_NS, Wanted, column_faults, kept_names, plural, wanted_of
+from mpijoin.pipeline.session import LOCAL, plain_errors, spark_session
+
+EPILOG = """\
+Makes of raw files one stream that a job can read: FOLDER/data/*.parquet, sorted by time inside and across files. Rows that cannot
+be used go to FOLDER/rejected with file, reason and what they looked like; FOLDER/report.json and the terminal say what was found,
+and which lateness the raw files would have needed. Ends with the part of a job that reads the result. One stream for each call.
+
+Times: ISO 8601 needs no more than --time; other texts --time-format (letters as in Java: yyyy-MM-dd HH:mm:ss.SSS); numbers since
+1970 --unit. Those without an offset are of --zone, or UTC. Written as timestamps of microseconds, or as int64 nanoseconds where
+those would lose something.
+Columns of CSV get a type that all values fit (int, float, bool, else string; leading zeros stay strings) unless --columns names
+one of int, float, string, bool, date. The output's columns are those of --columns, or all. --where sees all columns.
+Files must be UTF-8, where every executor sees them; CSV with a header, the same in all files.
+Needs Spark: pip install "mpijoin[spark]"
+
+examples:
+  mpijoin prepare picks/*.csv.gz -o prepared --time when --key station
+  mpijoin prepare calls.csv -o calls --time Start --time-format "dd/MM/yyyy HH:mm" --zone Europe/Rome --key Cell --trim --lower
+  mpijoin prepare log.jsonl -o log --time ts --unit ms --key user,host --columns ts,user,host,bytes:int --dedup
+  mpijoin prepare raw/ -o clean --time t --key k --where "t >= '2016-10-14' and amp > 0" --master spark://node1:7077"""
+
+SETTINGS = {
+    "spark.sql.ansi.enabled": "false",  # what does not fit becomes null, and then a reason
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.csv.parser.columnPruning.enabled": "false",  # with it, rows of too few fields pass
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Dates before 1582 as the calendar of today counts them, on reading and on writing.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("raw", metavar="RAW", nargs="+", help="files, folders or globs, of one stream and one format")
+    add("-o", "--output", metavar="FOLDER", required=True, help="where to; every executor must see it")
+    add("--time", metavar="COLUMN", required=True, help="the column to sort by")
+    add("--time-format", metavar="FORMAT", help="how times are written, if not as ISO 8601 says")
+    add("--unit", choices=tuple(UNIT_NS), help="times are numbers of these since 1970")
+    add("--zone", metavar="ZONE", help='of times without an offset, such as "Europe/Rome" (default: UTC)')
+    add("--key", metavar="COLUMN[,COLUMN]", help="the columns that will be joined on")
+    add("--columns", metavar="NAME[:TYPE],...", help="further columns to keep, and types (default: all)")
+    add("--format", choices=FORMATS, help="default: by suffix, behind which .gz or .bz2 may stand")
+    add("--delimiter", metavar="C", default=",", help="of CSV (default: a comma; \\t: a tab)")
+    add("--multiline", action="store_true", help="CSV has line breaks between quotes; a file is then read by one core")
+    add("--where", metavar="SQL", help="keep only rows of which this is true")
+    add("--dedup", action="store_true", help="of rows equal in all columns that are kept, keep the first")
+    add("--dedup-on", metavar="COLUMN[,COLUMN]", help="of rows equal in these, keep the first by file and place")
+    add("--trim", action="store_true", help="no blanks around texts; what is empty then is null")
+    add("--lower", action="store_true", help="text keys in lower case")
+    add("--lateness-share", metavar="SHARE", type=float, default=0.999, help="of rows to cover (default: %(default)s)")
+    add("--rows-per-file", metavar="N", type=int, default=4_000_000, help="about so many (default: %(default)s)")
+    add("--overwrite", action="store_true", help="replace what an earlier call left in FOLDER")
+    add("--master", metavar="URL", default=LOCAL, help="of Spark (default: %(default)s, this machine)")
+
+
+def main_prepare(options: argparse.Namespace) -> int:
+    """The whole command; returns the exit code. Raises JobError, InputError, OutputError, LaunchError."""
+    wanted = wanted_of(options)
+    source = find_source(wanted)
+    if source.names:
+        check_columns(wanted, list(source.names))
+    _say(f"{plural(len(source.paths), 'file')} of {source.format}; starting Spark")
+    start_s = time.monotonic()
+    with spark_session("prepare", options.master) as spark, plain_errors(), settings(spark), readable(source):
+        text = prepare(spark, source, wanted)
+    print(text)
+    _say(f"done in {time.monotonic() - start_s:.1f} s")
+    return EXIT_DONE
+
+
+def check_columns(wanted: Wanted, names: list[str]) -> None:
+    """Raises JobError with all columns that are asked for and not there."""
+    faults = list(column_faults(wanted, names))
+    if faults:
+        raise JobError(faults)
+
+
+def prepare(spark: Any, source: Source, wanted: Wanted) -> str:
+    """Read, clean, sort, write; the report in words."""
+    from mpijoin.pipeline.prepare import order, write
+    from mpijoin.pipeline.prepare.clean import cleaned
+    from mpijoin.pipeline.prepare.read import BLOCK, FILE, read_raw
+    from mpijoin.pipeline.prepare.report import Report, as_json, as_text
+    from mpijoin.pipeline.prepare.scan import scan
+    from mpijoin.pipeline.prepare.times import check_pattern
+
+    if wanted.time_format is not None:
+        check_pattern(spark, wanted.time_format)
+    raw = read_raw(spark, source, wanted)
+    check_columns(wanted, raw.names)
+    clean = cleaned(raw, source, wanted)
+    write.check_filter(clean, wanted)
+    with write.aside(wanted, source.paths) as folder, cached(clean.frame):
+        _say("reading")
+        found = scan(clean, wanted)
+        if found.rows and not found.good:
+            raise InputError(f"none of the {found.rows:,} rows can be used, such as {found.example}")
+        _say(f"{found.rows:,} rows, {found.rows - found.good:,} of them rejected; measuring disorder")
+        rows = write.typed_rows(clean, found, wanted)
+        lags = order.disorder(rows.select(FILE, BLOCK, order.TIME), wanted.share)
+        if wanted.dedup or wanted.dedup_on:
+            rows = write.without_duplicates(rows, wanted)
+        _say(f"sorting {lags.rows:,} rows")
+        parts = write.write_sorted(rows, lags.rows, wanted, folder / write.DATA)
+        write.write_rejected(clean, found.rows - found.good, folder / write.REJECTED)
+        kinds = {name: kind for name, kind in rows.dtypes if name in kept_names(wanted, list(clean.names))}
+        report = Report(wanted, source, clean, found, lags, kinds, tuple(parts))
+        (folder / write.REPORT).write_text(as_json(report), encoding="utf-8")
+    return as_text(report)
+
+
+@contextmanager
+def settings(spark: Any) -> Iterator[None]:
+    """SETTINGS hold; afterwards those of before, since the session may be another's."""
+    before = {name: spark.conf.get(name) for name in SETTINGS}
+    for name, value in SETTINGS.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+@contextmanager
+def cached(frame: Any) -> Iterator[None]:
+    """The frame is kept once computed, in memory and what does not fit on disk: reading costs more than all that follows."""
+    frame.persist()
+    try:
+        yield
+    finally:
+        frame.unpersist()
+
+
+@contextmanager
+def readable(source: Source) -> Iterator[None]:
+    """What fails while a packed file is damaged ends as an InputError that names it."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (PySparkException, Py4JError, MpijoinError) as error:
+        damaged = None if isinstance(error, (JobError, InputError)) else damaged_archive(source.paths)
+        if damaged is not None:
+            raise InputError(damaged) from error
+        raise
+
+
+def _say(text: str) -> None:
+    print(f"mpijoin prepare: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,179 @@
+"""Which raw files there are, of which format, and what their heads say; read here, before Spark starts."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import glob
+import gzip
+import io
+import os
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import BinaryIO, Callable, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mpijoin.config.units import show
+from mpijoin.data.files import first_line
+from mpijoin.errors import InputError
+from mpijoin.pipeline.prepare.options import CSV, FORMATS, JSONL, OWN_PREFIX, PARQUET, Wanted
+
+SUFFIXES = {".csv": CSV, ".tsv": CSV, ".jsonl": JSONL, ".ndjson": JSONL, ".json": JSONL, ".parquet": PARQUET, ".pq": PARQUET}
+PACKED: dict[str, Callable[[str], BinaryIO]] = {".gz": gzip.open, ".bz2": bz2.open}
+HEAD_MAX = 16 << 20
+READERS = 16
+
+
+@dataclass(frozen=True)
+class Source:
+    """format: one of FORMATS · paths: files that hold something, sorted · empty: those that hold nothing · names: of the
+    columns; () for JSON lines, whose columns only a look at all rows tells · ns_columns: Parquet's timestamps in ns."""
+
+    format: str
+    paths: tuple[str, ...]
+    empty: tuple[str, ...]
+    bytes: int
+    names: tuple[str, ...] = ()
+    ns_columns: tuple[str, ...] = ()
+    local_columns: tuple[str, ...] = ()
+
+
+def find_source(wanted: Wanted) -> Source:
+    """All files that are meant, their heads read and agreeing. Raises InputError naming the file that is wrong."""
+    paths = sorted({os.path.abspath(path) for raw in wanted.raw for path in _expand(raw, wanted.format)})
+    kind = wanted.format or _one_format(paths)
+    with ThreadPoolExecutor(READERS) as pool:
+        if kind == PARQUET:
+            return _parquet_source(paths, list(pool.map(_schema, paths)))
+        heads = list(pool.map(head_line, paths))
+    full = [path for path, head in zip(paths, heads) if head]
+    empty = tuple(path for path, head in zip(paths, heads) if not head)
+    size = sum(map(os.path.getsize, paths))
+    if not full:
+        raise InputError(f"{_several(paths)}: nothing in them, wanted rows")
+    names = _csv_names(full, [head for head in heads if head], wanted.delimiter) if kind == CSV else ()
+    return Source(kind, tuple(full), empty, size, names)
+
+
+def _expand(raw: str, kind: str | None) -> list[str]:
+    """The files of one argument: a file as it is; of folders and globs those with a known suffix, hidden ones left out."""
+    if os.path.isfile(raw):
+        if os.path.basename(raw).startswith(("_", ".")):
+            raise InputError(f"{raw}: begins with '_' or '.', which means a hidden file to Spark: wanted another name")
+        return [raw]
+    pattern = os.path.join(glob.escape(raw), "*") if os.path.isdir(raw) else raw
+    found = [path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path)]
+    found = [path for path in found if not os.path.basename(path).startswith(("_", "."))]
+    found = [path for path in found if kind is not None or _format(path) is not None]
+    if not found:
+        wanted = "files" if kind else f"files that end with {' '.join(SUFFIXES)} (.gz or .bz2 behind it too), or --format"
+        raise InputError(f"{raw}: no such file, or none of that kind in it, wanted {wanted}")
+    return found
+
+
+def _format(path: str) -> str | None:
+    stem, suffix = os.path.splitext(path.lower())
+    return SUFFIXES.get(os.path.splitext(stem)[1] if suffix in PACKED else suffix)
+
+
+def _one_format(paths: Sequence[str]) -> str:
+    first_of: dict[str | None, str] = {}
+    for path in paths:
+        first_of.setdefault(_format(path), path)
+    if None in first_of:
+        raise InputError(f"{first_of[None]}: its suffix tells no format, wanted --format with one of {' '.join(FORMATS)}")
+    if len(first_of) > 1:
+        found = ", ".join(f"{kind} ({path})" for kind, path in first_of.items())
+        raise InputError(f"got files of several formats, {found}, wanted one")
+    return next(iter(first_of))
+
+
+def _several(paths: Sequence[str]) -> str:
+    return paths[0] if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more"
+
+
+def head_line(path: str) -> str:
+    """The first line that is not blank, without a byte order mark; "" where there is none."""
+    opened = PACKED.get(os.path.splitext(path)[1].lower(), lambda path: open(path, "rb"))
+    try:
+        with opened(path) as file, io.TextIOWrapper(file, "utf-8-sig", "surrogateescape", newline=None) as text:
+            line = "\n"
+            while line and not line.strip():
+                line = text.readline(HEAD_MAX)
+    except (OSError, EOFError, UnicodeError) as error:
+        raise InputError(f"{path}: cannot be read: {first_line(error)}") from error
+    return line.rstrip("\n")
+
+
+def _csv_names(paths: Sequence[str], heads: Sequence[str], delimiter: str) -> tuple[str, ...]:
+    first = _header(paths[0], heads[0], delimiter)
+    for path, head in zip(paths, heads):
+        if head != heads[0] and _header(path, head, delimiter) != first:
+            raise InputError(f"{path}: its header is {show(head)}, wanted the same as in {paths[0]}: {show(heads[0])}")
+    return first
+
+
+def _header(path: str, head: str, delimiter: str) -> tuple[str, ...]:
+    try:
+        head.encode("utf-8")
+        names = tuple(next(csv.reader([head], delimiter=delimiter)))
+    except (UnicodeEncodeError, csv.Error) as error:
+        raise InputError(f"{path}: its first line is no header in UTF-8: {error}, wanted the names of the columns") from error
+    return _checked(path, names)
+
+
+def _checked(path: str, names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if not name.strip() or names.count(name) > 1 or name.startswith(OWN_PREFIX) or "\0" in name:
+            wanted = f"names that are not empty, not twice there and do not begin with {OWN_PREFIX}"
+            raise InputError(f"{path}: its header has a column named {show(name)}, wanted {wanted}")
+    return names
+
+
+def _schema(path: str) -> pa.Schema:
+    try:
+        return pq.read_schema(path)
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: cannot be read as Parquet: {first_line(error)}") from error
+
+
+def _parquet_source(paths: Sequence[str], schemas: Sequence[pa.Schema]) -> Source:
+    first = [(field.name, field.type) for field in schemas[0]]
+    for path, schema in zip(paths, schemas):
+        if differing := set((field.name, field.type) for field in schema) ^ set(first):
+            name, kind = min(differing, key=str)
+            raise InputError(f"{path}: its columns are not those of {paths[0]}: {name} ({kind}) is only in one of them")
+    names = _checked(paths[0], tuple(name for name, _ in first))
+    stamps = [(name, kind) for name, kind in first if pa.types.is_timestamp(kind)]
+    return Source(
+        PARQUET,
+        tuple(paths),
+        (),
+        sum(map(os.path.getsize, paths)),
+        names,
+        ns_columns=tuple(name for name, kind in stamps if kind.unit == "ns"),
+        local_columns=tuple(name for name, kind in stamps if kind.tz is None),
+    )
+
+
+def spark_path(path: str) -> str:
+    """The path with what Spark takes for a glob escaped."""
+    return "".join("\\" + letter if letter in "{}[]*?\\" else letter for letter in path)
+
+
+
+def damaged_archive(paths: Sequence[str]) -> str | None:
+    """The first packed file that does not unpack to its end, and why: Spark says only that there is one."""
+    for path in paths:
+        opened = PACKED.get(os.path.splitext(path)[1].lower())
+        try:
+            if opened is not None:
+                with opened(path) as file:
+                    while file.read(HEAD_MAX):
+                        pass
+        except (OSError, EOFError, zlib.error) as error:
+            return f"{path}: cannot be unpacked: {first_line(error)}"
+    return None

@@ -1,0 +1,198 @@
+"""What was found and written: report.json, and the same in words with the part of a job that reads it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, Iterator
+from urllib.parse import unquote
+
+from mpijoin.config.units import format_duration, format_size
+from mpijoin.pipeline.prepare.clean import Clean
+from mpijoin.pipeline.prepare.files import Source
+from mpijoin.pipeline.prepare.options import Wanted, plural
+from mpijoin.pipeline.prepare.order import Disorder
+from mpijoin.pipeline.prepare.scan import Scan
+from mpijoin.pipeline.prepare.write import DATA, REJECTED, Part
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@dataclass(frozen=True)
+class Report:
+    """All that a call learnt. types: of the columns written, as Spark names them, in order."""
+
+    wanted: Wanted
+    source: Source
+    clean: Clean
+    found: Scan
+    order: Disorder
+    types: dict[str, str]
+    parts: tuple[Part, ...]
+
+    @property
+    def unit_ns(self) -> int:
+        """Nanoseconds in the unit of the output's time."""
+        return 1 if self.found.in_ns(self.clean) else 1000
+
+    @property
+    def written(self) -> int:
+        return sum(part.rows for part in self.parts)
+
+    @property
+    def duplicates(self) -> int:
+        return self.order.rows - self.written
+
+    @property
+    def rejected(self) -> int:
+        return self.found.rows - self.found.good
+
+    def moment(self, time: int | None) -> str | None:
+        """ISO 8601, to the microsecond."""
+        return None if time is None else (EPOCH + timedelta(microseconds=time * self.unit_ns // 1000)).isoformat()
+
+    def lateness(self, lag: int) -> str:
+        return format_duration(lag * self.unit_ns)
+
+
+def as_json(report: Report) -> str:
+    found, order, wanted = report.found, report.order, report.wanted
+    document = {
+        "input": _input(report.source),
+        "rows": {
+            "read": found.rows,
+            "rejected": report.rejected,
+            "filtered": found.good - order.rows,
+            "duplicates": report.duplicates,
+            "written": report.written,
+        },
+        "rejected": found.rejected,
+        "columns": {name: _column(report, name, kind) for name, kind in report.types.items()},
+        "time": {
+            "column": wanted.time,
+            "unit": "ns" if report.unit_ns == 1 else "timestamp in us",
+            "zone": wanted.zone or "UTC",
+            "first": report.moment(report.parts[0].first),
+            "last": report.moment(report.parts[-1].last),
+            "ambiguous": found.twice,
+        },
+        "disorder": {
+            "rows": order.behind,
+            "lateness_ns": {
+                "share": wanted.share,
+                "of_share": order.share_lag * report.unit_ns,
+                "of_all": order.all_lag * report.unit_ns,
+            },
+            "worst_files": [
+                {"file": _path(file), "rows": rows, "lateness_ns": lag * report.unit_ns} for file, rows, lag in order.files
+            ],
+        },
+        "files": [asdict(part) for part in report.parts],
+    }
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _input(source: Source) -> dict[str, Any]:
+    files = len(source.paths) + len(source.empty)
+    return {"format": source.format, "files": files, "empty_files": len(source.empty), "bytes": source.bytes}
+
+
+def _column(report: Report, name: str, kind: str) -> dict[str, Any]:
+    found = report.found
+    return {"type": kind, "nulls": found.nulls.get(name, 0), "found_out": name in found.types}
+
+
+def _path(file: str) -> str:
+    return unquote(file).removeprefix("file:")
+
+
+def as_text(report: Report) -> str:
+    return "\n".join([*_rows_lines(report), *_column_lines(report), *_time_lines(report), "", section(report)])
+
+
+def _rows_lines(report: Report) -> Iterator[str]:
+    source, found = report.source, report.found
+    empty = f" ({len(source.empty):,} of them empty)" if source.empty else ""
+    files = plural(len(source.paths) + len(source.empty), "file") + empty
+    yield f"read       {found.rows:>15,}  rows of {files}, {format_size_about(source.bytes)}"
+    if report.rejected:
+        kinds = ", ".join(f"{kind} {rows:,}" for kind, rows in found.rejected.items() if rows)
+        yield f"rejected   {report.rejected:>15,}  {kinds}; in {report.wanted.folder / REJECTED}, such as"
+        yield f"{'':>28}{found.example}"
+    if report.wanted.where is not None:
+        yield f"filtered   {found.good - report.order.rows:>15,}  by --where"
+    if report.wanted.dedup or report.wanted.dedup_on:
+        yield f"duplicates {report.duplicates:>15,}"
+    files, size = plural(len(report.parts), "file"), format_size_about(sum(part.bytes for part in report.parts))
+    yield f"written    {report.written:>15,}  rows in {files}, {size}"
+
+
+def format_size_about(size: int) -> str:
+    """Three digits are enough for a reader.
+
+    >>> format_size_about(1_234_567), format_size_about(999)
+    ('1.23 MB', '999 B')
+    """
+    for unit, per in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("KB", 10**3)):
+        if size >= per:
+            return f"{size / per:.3g} {unit}"
+    return format_size(size)
+
+
+def _column_lines(report: Report) -> Iterator[str]:
+    yield ""
+    width = max(map(len, report.types))
+    for name, kind in report.types.items():
+        role = "time" if name == report.wanted.time else "key" if name in report.wanted.keys else ""
+        nulls = report.found.nulls.get(name, 0)
+        note = plural(nulls, "null") + (": these rows match nothing" if role == "key" else "") if nulls else ""
+        if name in report.source.ns_columns and not role:
+            note = f"nanoseconds since 1970, which Spark has no timestamps for; {note}".removesuffix("; ")
+        guess = "found out" if name in report.found.types else ""
+        yield f"{name:<{width}}  {kind:<12} {guess:<10} {role:<5} {note}".rstrip()
+
+
+def _time_lines(report: Report) -> Iterator[str]:
+    found, order, wanted = report.found, report.order, report.wanted
+    yield ""
+    if report.written:
+        first, last = report.moment(report.parts[0].first), report.moment(report.parts[-1].last)
+        yield f"time       {first} to {last}; {wanted.zone or 'UTC'} where no offset is with it"
+    if found.finer and not report.clean.is_ns:
+        yield f"           {found.finer:,} times are finer than 1 us: all are written as int64 nanoseconds"
+    if found.twice:
+        yield f"           {found.twice:,} are in an hour that came twice: taken as its first"
+    if not order.behind:
+        yield "disorder   none: each file was in order of time"
+        return
+    yield f"disorder   {plural(order.behind, 'row')} came after a newer one of the file; as it was, the input would have needed"
+    yield f"           lateness = \"{report.lateness(order.share_lag)}\" for {100 * wanted.share:g} % of its rows"
+    yield f"           lateness = \"{report.lateness(order.all_lag)}\" for all, because of {_path(order.files[0][0])}"
+
+
+def section(report: Report) -> str:
+    """The part of a job that reads what was written."""
+    wanted = report.wanted
+    lines = [
+        "[left]                          # or [right]",
+        f"path = {_toml(str(wanted.folder / DATA))}",
+        f"time = {_toml(wanted.time)}",
+        *(['time_unit = "ns"'] if report.unit_ns == 1 else []),
+        f"key = {_key(wanted.keys)}",
+        'window = "20 s"                 # yours to say: how long a row of this stream waits for partners',
+        'lateness = "0 s"                # the files are in order of time',
+    ]
+    return "\n".join(lines)
+
+
+def _key(keys: tuple[str, ...]) -> str:
+    if not keys:
+        return '"..."                     # yours to say: a column or a list of columns'
+    return _toml(keys[0]) if len(keys) == 1 else f"[{', '.join(map(_toml, keys))}]"
+
+
+def _toml(text: str) -> str:
+    # Strings of JSON are strings of TOML.
+    return json.dumps(text, ensure_ascii=False)
+

@@ -1,0 +1,176 @@
+"""What a profile advises: slaves, partitions, theta, buffer and lateness, each with its reason, and a job file of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, floor
+
+import numpy as np
+
+from mpijoin.config.dump import dump_job
+from mpijoin.config.job import AUTO, Cluster, Job
+from mpijoin.config.units import format_duration, format_size
+from mpijoin.pipeline.profile.findings import Profile
+from mpijoin.pipeline.profile.keys import printable
+from mpijoin.report.words import amount, bytes_amount
+
+TUPLE_NS = 450  # of a slave's core per tuple in epochs of two seconds: scripts/bench_engine.py --sections slave, 2.2 M rows/s
+RESULT_NS = 8  # and per result: mpijoin/simulate/costs/this_machine.toml
+BUSY_MAX = 0.5  # of a slave's time at the peak: what is left is for bursts that are shorter than a bin
+SLAVE_BYTES = 4 << 30  # memory that a slave can count on
+PAGES_SHARE = 1.6  # pages are so many times the tuples in them, with theta "auto"
+PARTITIONS_PER_SLAVE = 16
+PARTITIONS_STEP = 60
+PARTITIONS_MAX = 65_535 // PARTITIONS_STEP * PARTITIONS_STEP
+SLAVES_MAX = PARTITIONS_MAX // PARTITIONS_PER_SLAVE
+BUFFER_S = 2.0  # seconds of the peak that a slave's buffer takes, beside what bursts leave behind
+
+
+@dataclass(frozen=True)
+class Hint:
+    """field: of the job file, or "slaves"; value: as the job file writes it; why: a sentence."""
+
+    field: str
+    value: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Advice:
+    """lateness_ns: of left and right; warnings: sentences on what no setting helps against."""
+
+    slaves: int
+    partitions: int
+    buffer_bytes: int
+    lateness_ns: tuple[int, int]
+    hints: tuple[Hint, ...]
+    warnings: tuple[str, ...]
+
+
+def advise(profile: Profile) -> Advice:
+    slaves, slaves_why = advised_slaves(profile)
+    partitions = min(PARTITIONS_MAX, PARTITIONS_STEP * ceil(PARTITIONS_PER_SLAVE * slaves / PARTITIONS_STEP))
+    buffer, buffer_why = advised_buffer(profile, slaves)
+    hints = [
+        Hint("slaves", str(slaves), slaves_why),
+        Hint("cluster.partitions", str(partitions), _partitions_why(profile, slaves, partitions)),
+        Hint("cluster.buffer", format_size(buffer), buffer_why),
+        Hint("tuning.theta", AUTO, "the size that suits the processor is measured by the first run on it"),
+    ]
+    for side in profile.sides:
+        hints.append(Hint(f"{side.name}.lateness", format_duration(side.disorder_ns), _lateness_why(side.disorder_ns)))
+    lateness = (profile.left.disorder_ns, profile.right.disorder_ns)
+    return Advice(slaves, partitions, buffer, lateness, tuple(hints), tuple(warnings_of(profile, slaves)))
+
+
+def load_of(rate: float, results_per_s: float) -> float:
+    """Slaves' cores that are busy with so many tuples and results per second.
+
+    >>> load_of(1_000_000, 0)
+    0.45
+    """
+    return (rate * TUPLE_NS + results_per_s * RESULT_NS) / 1e9
+
+
+def advised_slaves(profile: Profile) -> tuple[int, str]:
+    """How many, and why."""
+    load = load_of(profile.peak_rate, profile.peak_results)
+    by_pace = max(1, ceil(load / BUSY_MAX))
+    memory = profile.state_bytes * PAGES_SHARE
+    by_memory = max(1, ceil(memory / SLAVE_BYTES))
+    slaves = min(SLAVES_MAX, max(by_pace, by_memory))
+    if by_memory > by_pace:
+        return slaves, f"the windows need about {bytes_amount(memory)}, at {format_size(SLAVE_BYTES)} a slave"
+    return slaves, (
+        f"at the peak, {amount(profile.peak_rate)} tuples and {amount(profile.peak_results)} results per second, joining takes "
+        f"{_cores(load)}, and a slave that keeps pace should not be busy more than {BUSY_MAX:.0%} of the time"
+    )
+
+
+def _cores(load: float) -> str:
+    return "less than a tenth of a core" if load < 0.1 else f"{load:.1f} cores"
+
+
+def advised_buffer(profile: Profile, slaves: int) -> tuple[int, str]:
+    """Bytes of each slave's stream buffer, and why: a power of two, the default at least."""
+    behind = backlog(profile, slaves) * profile.tuple_bytes / slaves
+    peak = BUFFER_S * profile.peak_rate * profile.tuple_bytes / slaves
+    needed = ceil(behind + peak)
+    default = Cluster().buffer_bytes
+    buffer = default if needed <= default else 1 << (needed - 1).bit_length()
+    return buffer, (
+        f"a slave gets at most about {bytes_amount(peak)} in {BUFFER_S:g} s, and bursts leave {bytes_amount(behind)} waiting"
+    )
+
+
+def backlog(profile: Profile, slaves: int) -> float:
+    """Most tuples that wait when `slaves` join all the time as fast as they can and tuples come at their own pace."""
+    bins = min(len(side.arrivals.counts) for side in profile.sides)
+    edges_s = np.linspace(profile.start_s, profile.end_s, bins + 1)
+    come = np.diff(sum(side.arrivals.before(edges_s) for side in profile.sides))
+    results_per_tuple = profile.expected.results / profile.rows
+    per_tuple_s = load_of(1.0, results_per_tuple)
+    excess = np.concatenate([[0.0], np.cumsum(come - slaves * np.diff(edges_s) / per_tuple_s)])
+    return float((excess - np.minimum.accumulate(excess)).max())
+
+
+def _partitions_why(profile: Profile, slaves: int, partitions: int) -> str:
+    distinct = max(side.keys.sums.distinct for side in profile.sides)
+    few = f"; the {distinct:,} keys leave some of them empty" if distinct < 2 * partitions else ""
+    return (
+        f"{partitions // slaves:,} for each slave even out what single keys do not: the hottest key has "
+        f"{profile.hottest_share:.2%} of the tuples{few}"
+    )
+
+
+def _lateness_why(disorder_ns: int) -> str:
+    if disorder_ns == 0:
+        return "the rows of each file are in order"
+    return f"no row is more than {format_duration(disorder_ns)} out of order"
+
+
+def warnings_of(profile: Profile, slaves: int) -> list[str]:
+    share, found = profile.hottest_share, []
+    mean_rate = profile.rows / profile.span_s
+    rise = max(1.0, profile.peak_rate / mean_rate)
+    hot = load_of(profile.peak_rate * share, profile.hottest_results_per_s * rise)
+    name = printable(profile.top[0].key) if profile.top else ""
+    if hot > 1:
+        found.append(
+            f"the hottest key, {name}, alone keeps {hot:.3g} cores busy at the peak, and one slave joins all of a key: it will "
+            f"fall behind, however many slaves there are"
+        )
+    elif slaves * share > 1:
+        found.append(
+            f"one slave joins all of a key: the hottest, {name}, has {share:.1%} of the tuples, so no more than "
+            f"{max(1, floor(1 / share))} slaves can share the load evenly"
+        )
+    if profile.common == 0:
+        found.append("no key is in both streams: there are no results; do both mean the same by it?")
+    return found
+
+
+def advised_job(job: Job, advice: Advice) -> Job:
+    """The job with the advice in it; a lateness is never less than the job's own."""
+    cluster = replace(job.cluster, partitions=advice.partitions, buffer_bytes=advice.buffer_bytes)
+    left, right = (
+        replace(stream, lateness_ns=max(stream.lateness_ns, needed)) for stream, needed in zip(job.streams, advice.lateness_ns)
+    )
+    return replace(job, left=left, right=right, cluster=cluster, tuning=replace(job.tuning, theta=AUTO))
+
+
+def job_text(job: Job, advice: Advice) -> str:
+    """The job file: the advice as comments, then every field."""
+    lines = ["# What mpijoin profile advises for these streams:"]
+    lines += [f"#   {hint.field} = {hint.value}: {hint.why}" for hint in advice.hints]
+    lines += [f"# Beware: {warning}" for warning in advice.warnings]
+    return "\n".join([*lines, "", dump_job(advised_job(job, advice))])
+
+
+def run_command(advice: Advice, job_file: str) -> str:
+    """How to start the job.
+
+    >>> run_command(Advice(4, 60, 1, (0, 0), (), ()), "job.toml")
+    'mpirun -n 5 mpijoin run job.toml'
+    """
+    return f"mpirun -n {advice.slaves + 1} mpijoin run {job_file}"

@@ -1,0 +1,189 @@
+"""`mpijoin profile`: what two streams are like, what joining them will give, and a job file that suits them."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Iterator
+
+from mpijoin.errors import EXIT_DONE, InputError, JobError, OutputError
+
+if TYPE_CHECKING:
+    from mpijoin.config.job import Job
+    from mpijoin.data.schema import JoinSchema
+    from mpijoin.pipeline.profile.advice import Advice
+    from mpijoin.pipeline.profile.findings import Profile
+
+FOLDER = "profile"
+BINS, BINS_MAX, TOP, TOP_MAX = 4096, 1 << 16, 20, 1000
+
+EPILOG = """\
+Reads Parquet with Spark, on this machine unless --master names a cluster. Says rates, burstiness, skew of the keys, the number
+of results that the windows will give, and the memory for them; advises slaves, partitions, buffers and lateness. The folder gets
+profile.json, each figure as PNG, its data as CSV, and job.toml, ready to run.
+Needs Spark: pip install "mpijoin[spark,report]"
+
+examples:
+  mpijoin profile job.toml
+  mpijoin profile job.toml -o what-if --set "left.window=5 min"
+  mpijoin profile picks_p.parquet picks_s.parquet --time ts --key station --window "20 s"
+  mpijoin profile 'p/*.parquet' 's/*.parquet' --time ms --time-unit ms --key network,station --window "20 s" --sample 0.01"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Those of `mpijoin profile`."""
+    parser.add_argument("inputs", metavar="JOB.toml | LEFT RIGHT", nargs="+", help="a job file, or the files of both streams")
+    parser.add_argument("-o", dest="folder", metavar="FOLDER", default=FOLDER, help=f"where files go (default: {FOLDER})")
+    parser.add_argument("--overwrite", action="store_true", help="replace what an earlier profile wrote there")
+    parser.add_argument("--set", action="append", default=[], metavar="section.field=value", help="set one field of the job")
+    streams = parser.add_argument_group("instead of a job file")
+    streams.add_argument("--time", metavar="COLUMN", help="of both streams (default: ts)")
+    streams.add_argument("--time-unit", metavar="UNIT", help="s, ms, us or ns: of a column of integers")
+    streams.add_argument("--key", metavar="COLUMN[,COLUMN]", help="of both streams (default: key)")
+    streams.add_argument("--window", metavar="DURATION", help='how long a left tuple waits for right ones, such as "20 s"')
+    streams.add_argument("--right-window", metavar="DURATION", help='and a right tuple for left ones (default: "0 s")')
+    much = parser.add_argument_group("how much")
+    points = f"points of the rate curve, rounded up to a power of two (default: {BINS})"
+    much.add_argument("--bins", type=_count(BINS_MAX), default=BINS, metavar="N", help=points)
+    much.add_argument("--top", type=_count(TOP_MAX), default=TOP, metavar="N", help=f"hottest keys to list (default: {TOP})")
+    sample = "count results exactly, or in so much of the time; auto (default): exactly up to 50 million rows"
+    much.add_argument("--sample", type=_sample, default="auto", metavar="auto|exact|SHARE", help=sample)
+    much.add_argument("--master", default="local[*]", metavar="URL", help="of Spark (default: local[*], all cores of this machine)")
+    much.add_argument("--no-figures", dest="figures", action="store_false", help="no PNG files")
+
+
+def _count(most: int) -> Any:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or not 1 <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"got {text!r}, wanted a whole number from 1 to {most}")
+        return int(text)
+
+    return parse
+
+
+def _sample(text: str) -> str | float:
+    if text in ("auto", "exact"):
+        return text
+    try:
+        share = float(text)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, wanted auto, exact, or a share such as 0.01")
+    return share
+
+
+def main_profile(options: argparse.Namespace) -> int:
+    """Profiles, prints and writes; returns the exit code. Raises JobError, InputError, LaunchError, OutputError."""
+    from mpijoin.config.check import resolve
+    from mpijoin.pipeline.profile.advice import advise, run_command
+    from mpijoin.pipeline.profile.report import JOB, text_of
+
+    folder = Path(options.folder)
+    job = job_of(options)
+    check_sources(job)
+    schema = resolve(job)
+    check_folder(folder, options.overwrite)
+    if options.figures:
+        check_figures()
+    profile = profile_of(job, schema, options)
+    advice = advise(profile)
+    bins = 1 << (options.bins - 1).bit_length()
+    with _writing(folder):
+        write_files(job, profile, advice, bins, folder, options.figures)
+    print(text_of(profile, advice, bins))
+    print(f"\nprofile: {folder}\nto run:  {run_command(advice, str(folder / JOB))}")
+    return EXIT_DONE
+
+
+def job_of(options: argparse.Namespace) -> Job:
+    """From the job file, or from two paths and the options beside them. JobError names what does not fit."""
+    from mpijoin.config.load import load_job
+
+    given = {"--time": options.time, "--key": options.key, "--window": options.window, "--time-unit": options.time_unit}
+    given["--right-window"] = options.right_window
+    named = [name for name, value in given.items() if value is not None]
+    if len(options.inputs) == 1:
+        if named:
+            raise JobError([f"{', '.join(named)}: go with two paths, LEFT and RIGHT; a job file says so itself, or use --set"])
+        return load_job(options.inputs[0], options.set)
+    if len(options.inputs) != 2:
+        raise JobError([f"got {len(options.inputs)} paths, wanted a job file, or two: the left stream's and the right stream's"])
+    if options.window is None:
+        raise JobError(['--window: missing, wanted how long a left tuple waits for right ones, such as "20 s"'])
+    stream = {"time": options.time or "ts", "key": (options.key or "key").split(",")}
+    stream |= {"time_unit": options.time_unit} if options.time_unit else {}
+    windows = (options.window, options.right_window or "0 s")
+    left, right = ({"path": path, "window": window, **stream} for path, window in zip(options.inputs, windows))
+    output = {"path": str(Path(options.folder, "run").absolute())}
+    return load_job({"left": left, "right": right, "output": output}, options.set)
+
+
+def check_sources(job: Job) -> None:
+    """JobError unless both streams are Parquet files."""
+    from mpijoin.config.job import FileSource
+    from mpijoin.data.files import PARQUET, expand_files, file_format
+
+    faults = []
+    for stream in job.streams:
+        if not isinstance(stream.source, FileSource):
+            faults.append(f"[{stream.name}] kind: got a synthetic stream, wanted files; its rate and bias are in the job")
+            continue
+        found = file_format(expand_files(stream.source.path)[0])
+        if found != PARQUET:
+            hint = "`mpijoin prepare` makes it so"
+            faults.append(f"[{stream.name}] path: {stream.source.path} is {found}, wanted Parquet; {hint}")
+    if faults:
+        raise JobError(faults)
+
+
+def check_folder(folder: Path, overwrite: bool) -> None:
+    """OutputError where there is something already."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder}: is a file, wanted a folder")
+    if folder.is_dir() and any(folder.iterdir()) and not overwrite:
+        raise OutputError(f"{folder}: is not empty, wanted a new or empty folder, or --overwrite")
+
+
+def check_figures() -> None:
+    """InputError before any work where figures could not be drawn after it."""
+    from importlib.util import find_spec
+
+    if find_spec("matplotlib") is None:
+        raise InputError('figures need matplotlib: pip install "mpijoin[report]", or --no-figures')
+
+
+def profile_of(job: Job, schema: JoinSchema, options: argparse.Namespace) -> Profile:
+    """Reads the streams with Spark."""
+    from mpijoin.pipeline.session import spark_session
+
+    with spark_session("profile", options.master, {"spark.sql.caseSensitive": "true"}) as spark:
+        from mpijoin.pipeline.profile.scan_all import scan
+
+        return scan(spark, job, schema, options.top, options.sample)
+
+
+def write_files(job: Job, profile: Profile, advice: Advice, bins: int, folder: Path, figures: bool) -> None:
+    """profile.json, job.toml, each table as CSV, and as PNG if `figures`."""
+    from mpijoin.pipeline.profile.advice import job_text
+    from mpijoin.pipeline.profile.report import JOB, JSON, json_text, tables_of, write_table
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tables = tables_of(profile, bins)
+    for name, table in tables.items():
+        write_table(table, folder / f"{name}.csv")
+    if figures:
+        from mpijoin.pipeline.profile.figures import draw_all
+
+        draw_all(profile, tables, folder)
+    (folder / JSON).write_text(json_text(profile, advice, bins), encoding="utf-8")
+    (folder / JOB).write_text(job_text(job, advice), encoding="utf-8")
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,150 @@
+"""All that a profile found of two streams, and what follows from it without reading them again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpijoin.pipeline.profile.arrivals import Arrivals, sliding_sums
+from mpijoin.pipeline.profile.keys import Keys, TopKey
+from mpijoin.pipeline.profile.pairs import Expected
+
+PEAK_S = 1.0  # the busiest second is the peak
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a stream holds. joinable: rows that have time and key, `first` and `last` their ticks · blob_bytes: of values of
+    variable size in a row, in the mean · key_least, key_most: of a key that is one integer column, else None · disorder: the
+    least lateness, in ticks, with which no row is late.
+    """
+
+    rows: int
+    null_time: int
+    null_key: int
+    joinable: int
+    first: int
+    last: int
+    blob_bytes: float
+    key_least: int | None
+    key_most: int | None
+    disorder: int
+
+
+@dataclass(frozen=True)
+class Side:
+    """One stream. words: 8-byte words of a stored tuple without its values of variable size; tick_ns: of the join's unit."""
+
+    name: str
+    path: str
+    window_ns: int
+    words: int
+    tick_ns: int
+    extent: Extent
+    arrivals: Arrivals
+    keys: Keys
+
+    @property
+    def tuple_bytes(self) -> float:
+        """Of a tuple in the windows, in the mean."""
+        return 8 * self.words + self.extent.blob_bytes
+
+    @property
+    def disorder_ns(self) -> int:
+        return self.extent.disorder * self.tick_ns
+
+    @property
+    def window_s(self) -> float:
+        return self.window_ns / 1e9
+
+    @property
+    def state_tuples(self) -> int:
+        """At most so many tuples are in the window at once; no less than a bin of the rate curve holds."""
+        return int(self.arrivals.in_window(self.window_s).max())
+
+    def state_within(self, edges_s: np.ndarray) -> np.ndarray:
+        """At most so many bytes are in the window at once between each edge and the next, float64[len(edges_s) - 1]."""
+        in_window = self.arrivals.in_window(self.window_s)
+        bin_of = np.floor((edges_s - self.arrivals.start_s) / self.arrivals.bin_s).astype(np.int64)
+        first, last = np.clip(bin_of[:-1], 0, None), np.clip(bin_of[1:], -1, len(in_window) - 1)
+        most = [in_window[low : high + 1].max(initial=0) for low, high in zip(first.tolist(), last.tolist())]
+        return np.array(most) * self.tuple_bytes
+
+
+@dataclass(frozen=True)
+class Profile:
+    """common: distinct keys that both streams have; top: keys with the most tuples of both streams, most first."""
+
+    left: Side
+    right: Side
+    common: int
+    top: tuple[TopKey, ...]
+    expected: Expected
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        return (self.left, self.right)
+
+    @property
+    def rows(self) -> int:
+        """That may find partners, of both streams."""
+        return sum(side.extent.joinable for side in self.sides)
+
+    @property
+    def start_s(self) -> float:
+        """Seconds since 1970."""
+        return min(side.arrivals.start_s for side in self.sides)
+
+    @property
+    def end_s(self) -> float:
+        return max(side.arrivals.start_s + side.arrivals.span_s for side in self.sides)
+
+    @property
+    def span_s(self) -> float:
+        return self.end_s - self.start_s
+
+    @property
+    def peak_rate(self) -> float:
+        """Tuples of both streams per second in the busiest second (of each)."""
+        return sum(side.arrivals.peak_rate(PEAK_S) for side in self.sides)
+
+    @property
+    def state_bytes(self) -> float:
+        """At most so many bytes of tuples are in the windows at once."""
+        return sum(side.state_tuples * side.tuple_bytes for side in self.sides)
+
+    @property
+    def tuple_bytes(self) -> float:
+        """In the mean of both streams' tuples."""
+        return sum(side.tuple_bytes * side.extent.joinable for side in self.sides) / self.rows
+
+    @property
+    def hottest_share(self) -> float:
+        """Of all tuples, those with the hottest key."""
+        return (self.top[0].left + self.top[0].right) / self.rows if self.top else 0.0
+
+    @property
+    def hottest_results_per_s(self) -> float:
+        """Of the hottest key, were its tuples spread evenly over time."""
+        if not self.top:
+            return 0.0
+        windows_s = self.left.window_s + self.right.window_s
+        return self.top[0].left * self.top[0].right * min(1.0, windows_s / self.span_s) / self.span_s
+
+    @property
+    def slot_s(self) -> float:
+        """Of a slot in which results were counted."""
+        return self.expected.ranges.slot_length * self.left.tick_ns / 1e9
+
+    @property
+    def peak_results(self) -> float:
+        """Results per second in the busiest second, or slot where that is longer, of those counted."""
+        counted = np.nan_to_num(self.expected.per_slot)
+        slots = int(np.clip(round(PEAK_S / self.slot_s), 1, len(counted)))
+        return float(sliding_sums(counted, slots).max()) / (slots * self.slot_s)
+
+    @property
+    def peak_results_s(self) -> float:
+        """How long the stretch is in which `peak_results` were found."""
+        return max(PEAK_S, self.slot_s)

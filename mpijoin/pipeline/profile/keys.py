@@ -1,0 +1,113 @@
+"""How keys are spread: top keys, distinct keys, and the b of a b-model that is as skewed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mpijoin.pipeline.profile.entropy import EntropyPlot, bias_of_collisions, entropy_of_sums, entropy_plot
+
+CELL_LEVEL = 14  # an integer key's span is cut into at most 2^14 cells
+FIRST_CELLS = 64  # a span begins at 0 if the least key lies in the first of so many cells
+ROUND_SHARE = 0.02  # a span from 0 ends at a round number if that is no farther beyond the greatest key
+
+
+@dataclass(frozen=True)
+class KeySums:
+    """Of one stream, over its distinct keys, n tuples each: their number, and the sums of n, n log2 n and n (n - 1); the most n."""
+
+    distinct: int
+    rows: int
+    n_log2_n: float
+    equal_pairs: float
+    most: int
+
+
+@dataclass(frozen=True)
+class TopKey:
+    """A key, as text, and how many tuples of either stream have it."""
+
+    key: str
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
+class KeySpan:
+    """The whole numbers from `start` on, `length` of them, in 2^level cells."""
+
+    start: int
+    length: int
+
+    @property
+    def level(self) -> int:
+        return min(CELL_LEVEL, self.length.bit_length() - 1)
+
+
+@dataclass(frozen=True)
+class Keys:
+    """One stream's keys; cells: counts over the span of integer keys, int64[2^level], None for other keys."""
+
+    sums: KeySums
+    cells: np.ndarray | None
+
+    @property
+    def entropy_bits(self) -> float:
+        """Of the distribution of single keys; too low where most keys were met but once."""
+        return entropy_of_sums(self.sums.rows, self.sums.n_log2_n, self.sums.distinct)
+
+    @property
+    def equal_share(self) -> float:
+        """How likely two different tuples have one key."""
+        rows = self.sums.rows
+        return self.sums.equal_pairs / (rows * (rows - 1)) if rows > 1 else 0.0
+
+    @property
+    def top_share(self) -> float:
+        return self.sums.most / self.sums.rows if self.sums.rows else 0.0
+
+    @property
+    def plot(self) -> EntropyPlot | None:
+        return None if self.cells is None else entropy_plot(self.cells)
+
+    @property
+    def skew(self) -> Skew:
+        plot = self.plot
+        if plot is not None and plot.is_linear:
+            return Skew(plot.bias, "entropy plot", True)
+        return Skew(bias_of_collisions(self.equal_share, self.sums.distinct), "collisions", False)
+
+
+@dataclass(frozen=True)
+class Skew:
+    """The b that fits the keys, None where nothing does; how it was found; whether it is more than rough."""
+
+    bias: float | None
+    method: str
+    is_trusted: bool
+
+
+def key_span(least: int, most: int) -> KeySpan:
+    """Of integer keys between these. Where they begin at 0, they were most likely meant to end at a round number.
+
+    The greatest keys are rare in a skewed stream, and a span that ends at the greatest one met shifts every cell.
+
+    >>> key_span(3, 9_980_474), key_span(1_000, 1_099)
+    (KeySpan(start=0, length=10000000), KeySpan(start=1000, length=100))
+    """
+    if not 0 <= least <= most // FIRST_CELLS:
+        return KeySpan(least, most - least + 1)
+    digit = 10 ** (len(str(most)) - 1)
+    rounded = [1 << most.bit_length(), -(-(most + 1) // digit) * digit]
+    close = [end for end in rounded if end <= (1 + ROUND_SHARE) * (most + 1)]
+    return KeySpan(0, min(close, default=most + 1))
+
+
+def printable(key: str) -> str:
+    """In one line, whatever signs the key has.
+
+    >>> printable("a\\nb")
+    'a\\\\nb'
+    """
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in key)

@@ -1,0 +1,140 @@
+"""How many results the windows give, counted without making them, or estimated from some stretches of time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+SLOTS_MAX = 1 << 10  # points of the curve of results over time
+SAMPLED_FROM_MAX = 1 << 14  # ranges to draw a sample from
+SAMPLED_MIN = 30  # fewer sampled ranges give no bound to trust
+WINDOWS_PER_RANGE = 8  # a range holds the windows so often: few right tuples lie in reach of two ranges
+GROUP_ROWS = 1_000_000  # tuples that one call counts among
+EXACT_ROWS_MAX = 50_000_000  # of both streams: more are sampled, unless told otherwise
+NORMAL_95 = 1.96
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Equal ranges of time from tick `start`, `count` of `length` ticks; every left tuple lies in one of them.
+
+    Pairs are counted range by range. Each is cut into `slots` equal slots, the points of the curve of results over time.
+    """
+
+    start: int
+    length: int
+    count: int
+    slots: int
+
+    @property
+    def slot_length(self) -> int:
+        return self.length // self.slots
+
+
+def cut_ranges(start: int, end: int, windows: int, most: int) -> Ranges:
+    """Over ticks start to end, both included; windows: that of left and right together, in ticks; most: slots.
+
+    >>> cut_ranges(0, 999, 10, 1000)
+    Ranges(start=0, length=80, count=13, slots=40)
+    """
+    span = end - start + 1
+    length = min(span, max(WINDOWS_PER_RANGE * windows, -(-span // most)))
+    slot = -(-length // (most // -(-span // length)))
+    slots = -(-length // slot)
+    return Ranges(start, slot * slots, -(-span // (slot * slots)), slots)
+
+
+def count_pairs(
+    group: np.ndarray, key: np.ndarray, time: np.ndarray, is_right: np.ndarray, left_window: int, right_window: int
+) -> np.ndarray:
+    """Results of each left tuple, in their order: int64[lefts], of tuples int64[n] each, is_right bool[n].
+
+    A pair has one group and key, and l.time - right_window <= r.time <= l.time + left_window. Time O(n log n), no pair is made.
+    """
+    together = _dense(group, key)
+    left, right = ~is_right, is_right
+    lefts, rights = int(left.sum()), int(right.sum())
+    # The sort is stable: of equal times a window's first end comes before the right tuples, its last end behind them.
+    times = np.concatenate([time[left] - right_window, time[right], time[left] + left_window])
+    order = np.lexsort((times, together[_places(left, right)]))
+    is_tuple = (order >= lefts) & (order < lefts + rights)
+    met = np.empty(len(order), np.int64)
+    met[order] = np.cumsum(is_tuple)
+    return met[lefts + rights :] - met[:lefts]
+
+
+def _dense(group: np.ndarray, key: np.ndarray) -> np.ndarray:
+    """A number for each (group, key), equal where both are: int64[n]."""
+    order = np.lexsort((key, group))
+    differs = (np.diff(group[order]) != 0) | (np.diff(key[order]) != 0)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.concatenate([[0], np.cumsum(differs)])[: len(order)]
+    return number
+
+
+def _places(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    lefts = np.flatnonzero(left)
+    return np.concatenate([lefts, np.flatnonzero(right), lefts])
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Expected results. error: at 95 %, 0 where they were counted; counted: of so many `ranges`.
+
+    per_slot: float64[ranges.count * ranges.slots], nan where not counted.
+    """
+
+    results: float
+    error: float
+    ranges: Ranges
+    counted: int
+    per_slot: np.ndarray
+
+    @property
+    def is_exact(self) -> bool:
+        return self.counted == self.ranges.count
+
+
+def choose(ranges: Ranges, share: float | None, seed: int = 0) -> np.ndarray:
+    """The numbers of the ranges to count, ascending int64[n]: all for a share of None, or where a sample would be too small."""
+    wanted = ranges.count if share is None else int(np.ceil(share * ranges.count))
+    if wanted >= ranges.count or ranges.count < 2 * SAMPLED_MIN:
+        return np.arange(ranges.count)
+    generator = np.random.default_rng(seed)
+    return np.sort(generator.choice(ranges.count, max(wanted, SAMPLED_MIN), replace=False))
+
+
+def extrapolate(ranges: Ranges, chosen: np.ndarray, per_slot: np.ndarray, weight: np.ndarray) -> Expected:
+    """From the results of the chosen ranges to those of all, in proportion to weight, float64[ranges.count].
+
+    per_slot: float64[ranges.count * ranges.slots], of any value where not chosen. The weight is known for every range, and about
+    proportional to its results: the closer, the smaller the error (ratio estimate; Cochran, "Sampling techniques", 6.3).
+    """
+    by_range = per_slot.reshape(ranges.count, ranges.slots)
+    found = by_range[chosen].sum(axis=1)
+    known = np.full_like(by_range, np.nan)
+    known[chosen] = by_range[chosen]
+    if len(chosen) == ranges.count:
+        return Expected(float(found.sum()), 0.0, ranges, ranges.count, known.ravel())
+    own = weight[chosen]
+    if own.sum() <= 0:
+        weight, own = np.ones(ranges.count), np.ones(len(chosen))
+    ratio = found.sum() / own.sum()
+    spread = float(((found - ratio * own) ** 2).sum()) / (len(chosen) - 1)
+    unseen = 1 - len(chosen) / ranges.count
+    error = NORMAL_95 * ranges.count * np.sqrt(unseen * spread / len(chosen))
+    return Expected(float(ratio * weight.sum()), float(error), ranges, len(chosen), known.ravel())
+
+
+def sharing(rows: np.ndarray, group_rows: int = GROUP_ROWS) -> tuple[np.ndarray, np.ndarray]:
+    """Which ranges are counted in one call, and into how many parts, by key, a range is cut that alone has too many rows.
+
+    rows: about so many in each range, float64[n]; gives (block int64[n], parts int64[n]).
+    """
+    parts = np.maximum(1, np.ceil(rows / group_rows)).astype(np.int64)
+    upto = np.cumsum(np.minimum(rows, group_rows))
+    block = (upto // group_rows).astype(np.int64)
+    # A range that is cut shares its call with no other, whose rows the parts would mix with.
+    alone = np.cumsum((parts > 1) | np.concatenate([[False], parts[:-1] > 1]))
+    return block + alone, parts

@@ -1,0 +1,206 @@
+"""A profile as text, as JSON, and as files in a folder."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Iterator
+
+import pyarrow as pa
+import pyarrow.csv
+
+from mpijoin.config.units import format_duration
+from mpijoin.pipeline.profile.advice import Advice
+from mpijoin.pipeline.profile.arrivals import dispersion
+from mpijoin.pipeline.profile.entropy import EntropyPlot
+from mpijoin.pipeline.profile.findings import PEAK_S, Profile, Side
+from mpijoin.pipeline.profile.keys import printable
+from mpijoin.pipeline.profile.tables import (
+    Table,
+    arrivals_table,
+    burstiness_table,
+    entropy_table,
+    expected_table,
+    keys_table,
+)
+from mpijoin.report.words import amount, bytes_amount, seconds
+
+LABEL_WIDTH, COLUMN_WIDTH, TEXT_WIDTH = 26, 24, 120
+TOP_SHOWN = 5  # keys named in the text
+JSON, JOB = "profile.json", "job.toml"
+
+
+def tables_of(profile: Profile, bins: int) -> dict[str, Table]:
+    """Those with anything in them, by the names of their files."""
+    tables = {
+        "arrivals": arrivals_table(profile, bins),
+        "burstiness": burstiness_table(profile),
+        "entropy": entropy_table(profile),
+        "keys": keys_table(profile),
+        "expected": expected_table(profile),
+    }
+    return {name: table for name, table in tables.items() if all(len(column) for column in table.values())}
+
+
+def write_table(table: Table, path: Path) -> None:
+    """As CSV; nan becomes an empty field."""
+    columns = {name: pa.array(column.tolist(), from_pandas=True) for name, column in table.items()}
+    pyarrow.csv.write_csv(pa.table(columns), path)
+
+
+def json_text(profile: Profile, advice: Advice, bins: int) -> str:
+    """Everything but the curves, which the CSV files have."""
+    found = {
+        **{side.name: _side_json(side, bins) for side in profile.sides},
+        "common_keys": profile.common,
+        "top_keys": [{"key": one.key, "left": one.left, "right": one.right} for one in profile.top],
+        "expected": _expected_json(profile),
+        "advice": {
+            **{hint.field: {"value": hint.value, "why": hint.why} for hint in advice.hints},
+            "warnings": list(advice.warnings),
+        },
+    }
+    return json.dumps(found, indent=2, ensure_ascii=False) + "\n"
+
+
+def _side_json(side: Side, bins: int) -> dict[str, Any]:
+    extent, arrivals, keys = side.extent, side.arrivals, side.keys
+    counts = arrivals.binned(bins)
+    return {
+        "path": side.path,
+        "window": format_duration(side.window_ns),
+        "rows": extent.rows,
+        "null_time": extent.null_time,
+        "null_key": extent.null_key,
+        "lateness_needed": format_duration(side.disorder_ns),
+        "first": utc(arrivals.start_s),
+        "last": utc(extent.last * side.tick_ns / 1e9),
+        "span_s": arrivals.span_s,
+        "rate_per_s": arrivals.rate,
+        "peak_rate_per_s": arrivals.peak_rate(PEAK_S),
+        "dispersion": {"bin_s": arrivals.span_s / len(counts), "index": dispersion(counts)},
+        "hurst": arrivals.hurst,
+        "time_entropy": _plot_json(arrivals.entropy),
+        "keys": {
+            "distinct": keys.sums.distinct,
+            "top_share": keys.top_share,
+            "entropy_bits": keys.entropy_bits,
+            "entropy_plot": _plot_json(keys.plot),
+            "b": keys.skew.bias,
+            "b_by": keys.skew.method,
+            "b_is_rough": not keys.skew.is_trusted,
+        },
+        "tuple_bytes": side.tuple_bytes,
+        "window_tuples_max": side.state_tuples,
+    }
+
+
+def _plot_json(plot: EntropyPlot | None) -> dict[str, Any] | None:
+    if plot is None or plot.line is None:
+        return None
+    return {"slope": plot.line.slope, "b": plot.bias, "r2": plot.line.r2, "levels": plot.fitted, "linear": plot.is_linear}
+
+
+def _expected_json(profile: Profile) -> dict[str, Any]:
+    expected = profile.expected
+    return {
+        "results": round(expected.results),
+        "exact": expected.is_exact,
+        "error_95": expected.error,
+        "ranges": expected.ranges.count,
+        "ranges_counted": expected.counted,
+        "state_bytes_max": profile.state_bytes,
+        "peak_results_per_s": profile.peak_results,
+    }
+
+
+def utc(time_s: float) -> str:
+    """Seconds since 1970 as a date, or as they are where no date can be that.
+
+    >>> utc(1476403203.43)
+    '2016-10-14 00:00:03.430'
+    """
+    try:
+        return datetime.fromtimestamp(time_s, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+    except (ValueError, OverflowError, OSError):
+        return f"{time_s:.3f} s"
+
+
+def text_of(profile: Profile, advice: Advice, bins: int) -> str:
+    """For the terminal."""
+    lines = [_row("", *(side.name for side in profile.sides)).rstrip()]
+    lines += [_row(label, *values) for label, values in _compared(profile, bins)]
+    lines += ["", f"hottest keys: {_top_text(profile)}", *_results_lines(profile), "", "advice"]
+    lines += [_wrapped(f"  {hint.field:<20} {hint.value:<9} ", hint.why) for hint in advice.hints]
+    lines += [_wrapped("  beware: ", warning) for warning in advice.warnings]
+    return "\n".join(lines)
+
+
+def _wrapped(head: str, text: str) -> str:
+    return textwrap.fill(text, TEXT_WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
+
+
+def _row(label: str, *values: str) -> str:
+    return f"{label:<{LABEL_WIDTH}}" + "".join(f"{value:>{COLUMN_WIDTH}}" for value in values)
+
+
+def _compared(profile: Profile, bins: int) -> Iterator[tuple[str, list[str]]]:
+    """Label, and the value of either stream."""
+    sides = profile.sides
+    yield "rows", [f"{side.extent.rows:,}" for side in sides]
+    for label, name in (("without a time", "null_time"), ("without a key", "null_key")):
+        if any(getattr(side.extent, name) for side in sides):
+            yield label, [f"{getattr(side.extent, name):,}" for side in sides]
+    yield "first (UTC)", [utc(side.arrivals.start_s) for side in sides]
+    yield "last (UTC)", [utc(side.extent.last * side.tick_ns / 1e9) for side in sides]
+    yield "out of order by", [format_duration(side.disorder_ns) for side in sides]
+    yield "rate, tuples/s", [f"{amount(side.arrivals.rate)}" for side in sides]
+    shortest = max(PEAK_S, *(side.arrivals.bin_s for side in sides))
+    yield f"  in the busiest {seconds(shortest)}", [f"{amount(side.arrivals.peak_rate(PEAK_S))}" for side in sides]
+    length = seconds(sides[0].arrivals.span_s / len(sides[0].arrivals.binned(bins)))
+    yield f"dispersion, {length} bins", [_number(dispersion(side.arrivals.binned(bins)), ".3g") for side in sides]
+    yield "Hurst estimate, rough", [_number(side.arrivals.hurst, ".2f") for side in sides]
+    yield "time: slope, b", [_plot_text(side.arrivals.entropy) for side in sides]
+    yield "distinct keys", [f"{side.keys.sums.distinct:,}" for side in sides]
+    yield "hottest key's share", [f"{side.keys.top_share:.2%}" for side in sides]
+    yield "keys: slope, b", [_skew_text(side) for side in sides]
+    yield "window", [format_duration(side.window_ns) for side in sides]
+    yield "  most tuples in it", [f"{side.state_tuples:,}" for side in sides]
+    yield "bytes of a tuple", [f"{side.tuple_bytes:.3g}" for side in sides]
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _plot_text(plot: EntropyPlot) -> str:
+    if plot.line is None:
+        return "-"
+    return f"{plot.line.slope:.4f}, {plot.bias:.3f}" + ("" if plot.is_linear else " (bent)")
+
+
+def _skew_text(side: Side) -> str:
+    skew = side.keys.skew
+    if skew.bias is None:
+        return "-"
+    return _plot_text(side.keys.plot) if skew.is_trusted else f"-, {skew.bias:.2f} (rough)"
+
+
+def _top_text(profile: Profile) -> str:
+    named = [f"{printable(one.key)} ({(one.left + one.right) / profile.rows:.2%})" for one in profile.top[:TOP_SHOWN]]
+    return f"{', '.join(named)}; keys in both streams: {profile.common:,}"
+
+
+def _results_lines(profile: Profile) -> list[str]:
+    expected = profile.expected
+    if expected.is_exact:
+        how = f"{expected.results:,.0f} (exact if no row is late)"
+    else:
+        part = f"{expected.counted:,} of {expected.ranges.count:,} ranges of time"
+        how = f"about {expected.results:,.0f} +- {expected.error:,.0f} (95 %, from {part})"
+    return [
+        f"results expected: {how}, at most {amount(profile.peak_results)} per second over {seconds(profile.peak_results_s)}",
+        f"in the windows: at most {bytes_amount(profile.state_bytes)}",
+    ]

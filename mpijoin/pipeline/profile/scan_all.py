@@ -1,0 +1,43 @@
+"""A whole profile of the streams of a job, from Spark."""
+
+from __future__ import annotations
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from mpijoin.config.job import Job
+from mpijoin.data.record import RecordLayout
+from mpijoin.data.schema import UNIT_NS, JoinSchema
+from mpijoin.errors import InputError
+from mpijoin.join.pool import tuple_words
+from mpijoin.pipeline.profile.findings import Profile, Side
+from mpijoin.pipeline.profile.scan import arrivals, extent, open_stream
+from mpijoin.pipeline.profile.scan_keys import scan_keys
+from mpijoin.pipeline.profile.scan_pairs import expected_results, sampled_share
+
+
+def scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: str | float) -> Profile:
+    """sample: as `sampled_share` takes it. InputError: Spark cannot read the files, or nothing in them can be joined."""
+    try:
+        return _scan(spark, job, schema, top, sample)
+    except PySparkException as error:
+        told = str(error).strip().splitlines() or [type(error).__name__]
+        raise InputError(f"Spark cannot read {job.left.source.path} and {job.right.source.path}: {told[0]}") from error
+
+
+def _scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: str | float) -> Profile:
+    streams = tuple(open_stream(spark, own, columns, schema.unit) for own, columns in zip(job.streams, schema.streams))
+    extents = tuple(extent(stream) for stream in streams)
+    curves = tuple(arrivals(stream, own) for stream, own in zip(streams, extents))
+    keys = scan_keys(streams, extents, top)
+    windows = tuple(schema.ticks(own.window_ns) for own in job.streams)
+    share = sampled_share(sample, sum(own.joinable for own in extents))
+    expected = expected_results(spark, streams, extents, curves, windows, share)
+    layouts = [RecordLayout(columns) for columns in schema.streams]
+    words = [tuple_words(layout.record_words, layout.has_blob) for layout in layouts]
+    tick_ns = UNIT_NS[schema.unit]
+    sides = [
+        Side(own.name, own.source.path, own.window_ns, size, tick_ns, *found)
+        for own, size, *found in zip(job.streams, words, extents, curves, (keys.left, keys.right))
+    ]
+    return Profile(*sides, keys.common, keys.top, expected)

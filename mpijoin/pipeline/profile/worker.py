@@ -1,0 +1,66 @@
+"""What Spark's Python workers run on batches of rows. Each worker imports this module, so it imports little."""
+
+from __future__ import annotations
+
+from typing import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from mpijoin.pipeline.profile.pairs import Ranges, count_pairs
+
+SEGMENT = ("file", "first", "least", "most", "disorder")
+Segment = list[int]  # by SEGMENT: file, position of its first row in it; least and most time; how far out of order within
+
+
+def segments(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A segment for each run of rows of one file, int64 columns; from batches of (file, place, time), int64 without nulls.
+
+    Rows of one file come in their order.
+    """
+    done: list[Segment] = []
+    for batch in batches:
+        for segment in _pieces(*(np.asarray(column) for column in batch.columns)):
+            if done and done[-1][0] == segment[0] and done[-1][1] < segment[1]:
+                done[-1] = _joined(done[-1], segment)
+            else:
+                done.append(segment)
+    columns = [pa.array([segment[index] for segment in done], pa.int64()) for index in range(len(SEGMENT))]
+    yield pa.RecordBatch.from_arrays(columns, SEGMENT)
+
+
+def _pieces(file: np.ndarray, place: np.ndarray, time: np.ndarray) -> Iterator[Segment]:
+    starts = np.flatnonzero(np.concatenate([[len(file) > 0], file[1:] != file[:-1]])).tolist()
+    for first, end in zip(starts, [*starts[1:], len(file)]):
+        own = time[first:end]
+        behind = np.maximum.accumulate(own) - own
+        yield [int(file[first]), int(place[first]), int(own.min()), int(own.max()), int(behind.max())]
+
+
+def _joined(one: Segment, following: Segment) -> Segment:
+    file, first, least, most, disorder = one
+    _, _, next_least, next_most, next_disorder = following
+    return [file, first, min(least, next_least), max(most, next_most), max(disorder, next_disorder, most - next_least)]
+
+
+def worst_disorder(found: list[Segment]) -> int:
+    """How far a row lies before the newest of those before it in its file, at most; of all segments of all files."""
+    whole: dict[int, Segment] = {}
+    for segment in sorted(found):
+        file = segment[0]
+        whole[file] = _joined(whole[file], segment) if file in whole else segment
+    return max((segment[-1] for segment in whole.values()), default=0)
+
+
+def pair_counter(ranges: Ranges, left_window: int, right_window: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """A function of rows (range, hash, time, is_right) that gives the results of each slot as (slot, pairs)."""
+
+    def counted(rows: pd.DataFrame) -> pd.DataFrame:
+        group, key, time, is_right = (rows[name].to_numpy() for name in ("range", "hash", "time", "is_right"))
+        slots, place = np.unique((time[~is_right] - ranges.start) // ranges.slot_length, return_inverse=True)
+        pairs = np.zeros(len(slots), np.int64)
+        np.add.at(pairs, place, count_pairs(group, key, time, is_right, left_window, right_window))
+        return pd.DataFrame({"slot": slots, "pairs": pairs})
+
+    return counted

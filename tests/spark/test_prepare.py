@@ -1,0 +1,391 @@
+"""`mpijoin prepare` on a real Spark: hostile input, times, order, what is kept aside, and real data through a whole run."""
+
+import bz2
+import gzip
+import json
+from datetime import datetime, timedelta, timezone
+from types import SimpleNamespace
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mpijoin
+from mpijoin.cli import main
+
+DATA = "tests/data/italy_picks"
+BOM = b"\xef\xbb\xbf"
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+@pytest.fixture
+def prepare(spark, tmp_path, capsys):
+    """Calls the command on files given as name=content; what it left, and what it said."""
+
+    def call(files, *arguments, code=0, out="out"):
+        raw = tmp_path / "raw"
+        raw.mkdir(exist_ok=True)
+        for name, content in files.items():
+            (raw / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        paths = [str(raw / name) for name in files]
+        assert main(["prepare", *paths, "-o", str(tmp_path / out), "--time", "ts", *arguments]) == code
+        said = capsys.readouterr()
+        return left_in(tmp_path / out, said) if code == 0 else said.err
+
+    return call
+
+
+def left_in(folder, said=None):
+    rejected = folder / "rejected"
+    return SimpleNamespace(
+        table=pq.read_table(folder / "data"),
+        rows=[tuple(row.values()) for row in pq.read_table(folder / "data").to_pylist()],
+        rejected=pq.read_table(rejected).to_pylist() if rejected.exists() else [],
+        report=json.loads((folder / "report.json").read_text()),
+        said=said,
+        folder=folder,
+    )
+
+
+def at(seconds):
+    return EPOCH + timedelta(seconds=seconds)
+
+
+def test_hostile_csv(prepare):
+    files = {
+        "a.csv": BOM + b'ts,k,v\r\n5,a,"x,""y"""\n4,b\r3,c,d,e\n\n2,"",\xc3\xa9\n1,q,\xe9\n6,"un\n7,\xf0\x9f\x98\x80,1\r\n',
+        "b [1] {+%} \xe9.csv": "ts,k,v\n0.5,two words,-\n-1, a ,\n",
+        "c.csv.gz": gzip.compress(b"ts,k,v\n1e1,z,gz\nx,y,z\n"),
+        "d.csv.bz2": bz2.compress(b'\n"ts",k,v\n10,z,bz2'),
+        "e.csv": b"",
+        "f.csv": BOM + b"\r\n",
+        "g.csv": "ts,k,v\n",
+        "h.csv.gz": gzip.compress(b""),
+    }
+    left = prepare(files, "--unit", "s", "--key", "k")
+    assert left.rows == [
+        (at(-1), " a ", None),
+        (at(0.5), "two words", "-"),
+        (at(2), None, "é"),
+        (at(5), "a", 'x,"y"'),
+        (at(7), "😀", "1"),
+        (at(10), "z", "gz"),
+        (at(10), "z", "bz2"),
+    ]
+    reasons = {row["raw"]: (row["file"].rsplit("/", 1)[1], row["reason"].split(":")[0]) for row in left.rejected}
+    assert reasons == {
+        "4,b": ("a.csv", "line"),
+        "3,c,d,e": ("a.csv", "line"),
+        '6,"un': ("a.csv", "line"),
+        '{"ts":"1","k":"q","v":"é"}': ("a.csv", "encoding"),
+        '{"ts":"x","k":"y","v":"z"}': ("c.csv.gz", "ts"),
+    }
+    assert left.report["rows"] == {"read": 12, "rejected": 5, "filtered": 0, "duplicates": 0, "written": 7}
+    assert left.report["rejected"] == {"line": 3, "time": 1, "time in the gap": 0, "encoding": 1}
+    assert left.report["input"]["files"] == 8 and left.report["input"]["empty_files"] == 3
+    assert left.report["columns"]["k"] == {"type": "string", "nulls": 1, "found_out": True}
+    assert left.table.schema.field("ts").type == pa.timestamp("us", "UTC")
+    assert left.said.out.endswith('lateness = "0 s"                # the files are in order of time\n')
+
+
+def test_lines_of_10_mb(prepare):
+    long = "x" * 10_000_000
+    left = prepare({"a.csv": f'ts,v\n2,"{long}"\n1,y\n0,{long},\n'}, "--unit", "s")
+    assert [(time, len(v)) for time, v in left.rows] == [(at(1), 1), (at(2), 10_000_000)]
+    assert len(left.rejected[0]["raw"]) == 10_000_003
+    left = prepare({"a.jsonl": json.dumps({"ts": 1, "v": long})}, "--unit", "s", out="json")
+    assert left.rows == [(at(1), long)]
+
+
+def test_line_breaks_between_quotes(prepare):
+    left = prepare({"a.csv": BOM + 'ts,v\n2,"é\nb"\n1,\n3\n'.encode() + b"4,\xe9\n"}, "--unit", "s", "--multiline")
+    assert left.rows == [(at(1), None), (at(2), "é\nb")]
+    assert [row["reason"].split(":")[0] for row in left.rejected] == ["line", "encoding"]
+
+
+def local_times():
+    rng = np.random.default_rng(1)
+    hours = rng.integers(-30 * 8766, 60 * 8766, 300)
+    parts = zip(hours.tolist(), rng.integers(0, 10**6, 300).tolist())
+    found = [datetime(1990, 1, 1) + timedelta(hours=hour, microseconds=us) for hour, us in parts]
+    for day in ((2016, 3, 27), (2016, 10, 30), (1970, 5, 31), (1970, 9, 27)):  # the clock is set forward, and back
+        found += [datetime(*day) + timedelta(minutes=minute) for minute in range(0, 240, 30)]
+    found += [datetime(1969, 12, 31, 23, 59, 59, 999999), datetime(1970, 1, 1)]
+    return [time for time in found if time.year <= 2037]  # the years for which both know the same rules
+
+
+def test_local_times_are_those_of_the_zone(prepare):
+    zone = ZoneInfo("Europe/Rome")
+    wanted, gone, twice = [], 0, 0
+    for local in local_times():
+        utc = local.replace(tzinfo=zone).astimezone(timezone.utc)
+        if utc.astimezone(zone).replace(tzinfo=None, fold=0) != local:
+            gone += 1
+            continue
+        twice += local.replace(tzinfo=zone, fold=1).utcoffset() != local.replace(tzinfo=zone).utcoffset()
+        wanted.append(utc)
+    lines = ["ts", *(time.isoformat(" ") for time in local_times())]
+    left = prepare({"a.csv": "\n".join(lines)}, "--zone", "Europe/Rome")
+    assert [time for time, in left.rows] == sorted(wanted)
+    assert left.report["rejected"]["time in the gap"] == gone == len(left.rejected) >= 4
+    assert left.report["time"]["ambiguous"] == twice >= 4
+    assert "never was in Europe/Rome" in left.rejected[0]["reason"]
+
+
+ISO = {
+    "2016-02-29": "2016-02-29T00:00:00",
+    "2000-02-29T23:59": "2000-02-29T23:59:00",
+    "1970-01-01T00:00:00Z": "1970-01-01T00:00:00",
+    "1969-12-31 23:59:59.999999": "1969-12-31T23:59:59.999999",
+    "2016-10-14T00:00:06.85+02:00": "2016-10-13T22:00:06.850000",
+    "2016-10-14 00:00:06 -0130": "2016-10-14T01:30:06",
+    "2016-10-14 00:00:06+02": "2016-10-13T22:00:06",
+    " 2016-10-14 00:00:07 UTC ": "2016-10-14T00:00:07",
+    "0001-01-01": "0001-01-01T00:00:00",
+    "1582-10-10T12:00:00": "1582-10-10T12:00:00",
+    "9999-12-31T23:59:59.999999": "9999-12-31T23:59:59.999999",
+}
+NOT_ISO = [
+    *("2015-02-29", "1900-02-29", "2016-13-01", "2016-10-14T24:00:00", "2016-06-30T23:59:60", "2016", "12:00", "0000-01-01"),
+    *("1476403206", "14/10/2016", "2016-10-14T00:00:06.85 Europe/Rome", "now", "''"),
+]
+
+
+def test_iso_8601(prepare):
+    left = prepare({"a.csv": "\n".join(["ts,v", *(f"{time},1" for time in (*ISO, *NOT_ISO)), ",1", '"",1', " ,1"])})
+    assert sorted(time.replace(tzinfo=None).isoformat() for time, _ in left.rows) == sorted(ISO.values())
+    assert sorted(json.loads(row["raw"]).get("ts") or "" for row in left.rejected) == sorted([*NOT_ISO, "", "", " "])
+    assert "ts: got nothing, wanted a time such as" in " ".join(row["reason"] for row in left.rejected)
+
+
+def test_times_finer_than_microseconds_stay_exact(prepare):
+    left = prepare({"a.csv": "ts\n2016-10-14T00:00:06.123456789\n1969-12-31T23:59:59.9999999\n1970-01-01\n"})
+    assert left.rows == [(-100,), (0,), (1_476_403_206_123_456_789,)]
+    assert left.report["time"]["unit"] == "ns" and 'time_unit = "ns"' in left.said.out and "2 times are finer" in left.said.out
+    numbers = "1476403206123456789 -1 0 -9223372036854775808 9223372036854775807 1.5 9223372036854775808"
+    left = prepare({"a.csv": "\n".join(["ts", *numbers.split()])}, "--unit", "ns", "--overwrite")
+    assert left.rows == [(-(2**63),), (-1,), (0,), (1_476_403_206_123_456_789,), (2**63 - 1,)]
+    assert [json.loads(row["raw"])["ts"] for row in left.rejected] == ["1.5", "9223372036854775808"]
+    error = prepare({"a.csv": "ts\n1600-01-01\n2016-10-14T00:00:06.123456789\n"}, out="both", code=2)
+    assert "finer than 1 us" in error
+
+
+def test_patterns(prepare):
+    arguments = ["--time-format", "dd/MM/yyyy hh:mm a", "--zone", "+01:00"]
+    left = prepare({"a.csv": "ts\n29/02/2016 01:30 PM\n30/02/2016 01:30 PM\n2016-02-29\n01/01/1970 01:00 AM\n"}, *arguments)
+    assert left.rows == [(at(0),), (datetime(2016, 2, 29, 12, 30, tzinfo=timezone.utc),)] and len(left.rejected) == 2
+    arguments = ["--time-format", "yyyyMMdd'T'HHmmssXX", "--zone", "Asia/Tokyo", "--overwrite"]
+    left = prepare({"a.csv": "ts\n20160229T133000+0200\n"}, *arguments)
+    assert left.rows == [(datetime(2016, 2, 29, 11, 30, tzinfo=timezone.utc),)]
+    assert "--time-format" in prepare({"a.csv": "ts\n1\n"}, "--time-format", "yyyy-qq-bb", "--overwrite", code=2)
+    left = left_in(left.folder)
+    assert left.rows == [(datetime(2016, 2, 29, 11, 30, tzinfo=timezone.utc),)]  # what failed replaced nothing
+
+
+def test_json_lines(prepare):
+    lines = [
+        b'{"ts": 1476403206.123457, "k": 7, "v": {"a": [1, 2]}, "w": "007"}',
+        BOM + b'{"ts": -0.5, "k": 9007199254740993, "b": true}\r',
+        b"",
+        b'{"ts": 1, "k": 1}{"ts": 2, "k": 2}',
+        b'{"ts": 1, "k": 1},{"ts": 2, "k": 2}',
+        b"[1, 2]",
+        b"{broken",
+        b'{"ts": 3, "k": 3, "w": "\xe9"}',
+        b'{"ts": null, "k": 3}',
+        b'{"k": 3}',
+        b'{"ts": 0, "k": null, "w": "\\u00e9\\n"}',
+    ]
+    lines[1] = lines[1].removeprefix(BOM)
+    left = prepare({"a.jsonl": BOM + b"\n".join(lines), "b.json": b""}, "--unit", "s", "--key", "k")
+    assert left.table.schema.names == ["b", "k", "ts", "v", "w"] and left.table.schema.field("k").type == pa.int64()
+    assert left.rows == [
+        (True, 9007199254740993, at(-0.5), None, None),
+        (None, None, at(0), None, "é\n"),
+        (None, 7, EPOCH + timedelta(seconds=1476403206, microseconds=123457), '{"a":[1,2]}', "007"),
+    ]
+    assert left.report["rejected"] == {"line": 4, "time": 2, "time in the gap": 0, "encoding": 1}
+    raws = [row["raw"] for row in left.rejected]
+    assert "{broken" in raws and '{"ts": 3, "k": 3, "w": "é"}' in raws
+
+
+def write_parquet(path, **columns):
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.table(columns), path)
+
+
+@pytest.mark.parametrize(
+    "kind,values,wanted,arguments",
+    [
+        (pa.timestamp("us", "UTC"), [5, -5], [(-5, "us"), (5, "us")], ["--zone", "Asia/Tokyo"]),
+        (pa.timestamp("us"), [9 * 3600 * 10**6, 0], [(-9 * 3600 * 10**6, "us"), (0, "us")], ["--zone", "Asia/Tokyo"]),
+        (pa.timestamp("ns"), [9 * 3600 * 10**9 + 1, -7], [(-9 * 3600 * 10**9 - 7, "ns"), (1, "ns")], ["--zone", "Asia/Tokyo"]),
+        (pa.timestamp("ns", "UTC"), [1001, -1001], [(-1001, "ns"), (1001, "ns")], []),
+        (pa.date32(), [1, -1], [(-86400 * 10**6, "us"), (86400 * 10**6, "us")], []),
+        (pa.int32(), [7, -7], [(-7000, "us"), (7000, "us")], ["--unit", "ms"]),
+        (pa.int64(), [20160229, 19700101], [(0, "us"), (1456704000 * 10**6, "us")], ["--time-format", "yyyyMMdd"]),
+        (pa.float64(), [1476403206.85, -0.25], [(-250000, "us"), (1476403206850000, "us")], ["--unit", "s"]),
+    ],
+)
+def test_parquet(prepare, tmp_path, kind, values, wanted, arguments):
+    ts = pa.array([*values, None], pa.int64() if kind != pa.float64() and kind != pa.int32() and kind != pa.date32() else kind)
+    write_parquet(tmp_path / "raw/a.parquet", ts=ts.cast(kind), v=["a", "b", "c"])
+    left = prepare({}, str(tmp_path / "raw"), *arguments)
+    unit = wanted[0][1]
+    assert left.table["ts"].type == (pa.int64() if unit == "ns" else pa.timestamp("us", "UTC"))
+    assert left.table["ts"].cast(pa.int64()).to_pylist() == [time for time, _ in wanted]
+    assert left.table["v"].to_pylist() == ["b", "a"] and left.rejected[0]["raw"] == '{"v":"c"}'
+
+
+def test_types_normal_keys_and_what_does_not_fit(prepare):
+    rows = [
+        "1, A ,007,1,1.5,true,5,2016-02-29",
+        "2,b,12,2,1e3,False,6,2015-02-28",
+        "3,B,1,3,-7,true,x,2015-02-29",
+        "4,   ,1,-4,0.5,true,1.5, ",
+        "5,c,1,5,0.5,true,99999999999999999999,",
+    ]
+    left = prepare(
+        {"a.csv": "\n".join(["ts,k,code,n,x,b,m,day", *rows])},
+        *["--unit", "s", "--key", "k", "--trim", "--lower", "--columns", "k,code,n,x,b,m:int,day:date"],
+    )
+    types = {name: column["type"] for name, column in left.report["columns"].items()}
+    found_out = {"ts": "timestamp", "k": "string", "code": "string", "n": "bigint", "x": "double", "b": "boolean"}
+    assert types == found_out | {"m": "bigint", "day": "date"}
+    assert left.table["k"].to_pylist() == ["a", "b"] and left.table["m"].to_pylist() == [5, 6]
+    assert [row["reason"] for row in left.rejected][0] == "m: got 'x', wanted int; day: got '2015-02-29', wanted date"
+    assert left.report["rejected"]["column m"] == 3 and left.report["rejected"]["column day"] == 1
+
+
+def test_duplicates_filter_and_columns(prepare):
+    rows = ["3,a,1,z", "1,b,2,y", "3,a,1,z", "1,b,3,x", "2,c,4,w", "9,d,0,v"]
+    files = {"a.csv": "\n".join(["ts,k,n,u", *rows])}
+    arguments = ["--unit", "s", "--key", "k", "--columns", "k,n", "--where", "n > 0 and u <> 'w'"]
+    left = prepare(files, *arguments, "--dedup")
+    assert left.rows == [(at(1), "b", 2), (at(1), "b", 3), (at(3), "a", 1)]
+    assert left.report["rows"] == {"read": 6, "rejected": 0, "filtered": 2, "duplicates": 1, "written": 3}
+    left = prepare(files, *arguments, "--dedup-on", "k", "--overwrite")
+    assert left.rows == [(at(1), "b", 2), (at(3), "a", 1)] and left.report["rows"]["duplicates"] == 2
+    assert left.report["time"]["last"] == "1970-01-01T00:00:03+00:00"
+    for condition in ("n >", "z > 0", "n + 1", "n = array(1)"):
+        assert "--where: got" in prepare(files, *arguments[:-1], condition, "--overwrite", code=2)
+
+
+def files_in_disorder(rng, count):
+    times = {name: np.sort(rng.integers(0, 10**6, count)) for name in ("a.csv", "b.csv", "c.csv")}
+    for name in ("a.csv", "b.csv"):
+        times[name] -= (rng.random(count) < 0.1) * rng.integers(0, 10**5, count)
+    return times
+
+
+def test_order_ties_and_disorder_over_pieces_of_files(prepare, spark):
+    times = files_in_disorder(np.random.default_rng(3), 3000)
+    files = {name: "ts,n\n" + "".join(f"{time // 1000 * 1000},{i}\n" for i, time in enumerate(own)) for name, own in times.items()}
+    before = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "9000")  # so that files are read in pieces
+    try:
+        left = prepare(files, "--unit", "us", "--rows-per-file", "2000", "--lateness-share", "0.95")
+    finally:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", before)
+    rows = [(int(time) // 1000 * 1000, name, i) for name, own in times.items() for i, time in enumerate(own)]
+    assert [(int((time - EPOCH) / timedelta(microseconds=1)), n) for time, n in left.rows] == [(t, i) for t, _, i in sorted(rows)]
+    lag = np.concatenate([np.maximum.accumulate(own // 1000) - own // 1000 for own in times.values()]) * 10**6
+    found = left.report["disorder"]
+    assert found["rows"] == (lag > 0).sum() and found["lateness_ns"]["of_all"] == lag.max()
+    exact = np.sort(lag)[int(np.ceil(0.95 * len(lag))) - 1]
+    assert exact <= found["lateness_ns"]["of_share"] <= exact * 1.002
+    assert {file["file"].rsplit("/")[-1] for file in found["worst_files"]} == {"a.csv", "b.csv"}
+    parts = sorted((left.folder / "data").iterdir())
+    assert [part.name for part in parts] == [file["file"] for file in left.report["files"]] and 4 <= len(parts) <= 6
+    spans = [pq.read_table(part)["ts"].cast(pa.int64()).to_numpy() for part in parts]
+    assert [(own[0], own[-1], len(own)) for own in spans] == [(f["first"], f["last"], f["rows"]) for f in left.report["files"]]
+
+
+def test_any_column_names(prepare):
+    left = prepare({"a.csv": "k.1;ts;`x` y;K.1;__;\xe9,=\n1;2;3;4;5;6\n".replace("__", "_")}, "--unit", "s", "--delimiter", ";",
+                   "--key", "k.1", "--columns", "k.1:string,`x` y:int,K.1,_", "--dedup-on", "k.1", "--where", "`é,=` = 6")
+    assert left.table.schema.names == ["k.1", "ts", "`x` y", "K.1", "_"] and left.rows == [("1", at(2), 3, 4, 5)]
+
+
+def test_one_time_for_all_rows_still_makes_several_files(prepare):
+    left = prepare({"a.csv": "ts,n\n" + "".join(f"5,{i}\n" for i in range(1000))}, "--unit", "s", "--rows-per-file", "300")
+    assert left.table["n"].to_pylist() == list(range(1000)) and len(left.report["files"]) >= 3
+
+
+def test_no_rows(prepare):
+    left = prepare({"a.csv": "ts,k\n"}, "--unit", "s")
+    assert left.rows == [] and left.table.schema.names == ["ts", "k"] and left.report["time"]["first"] is None
+    left = prepare({"a.csv": "ts,k\n1,a\n"}, "--unit", "s", "--where", "k = 'b'", "--overwrite")
+    assert left.rows == [] and left.report["rows"]["filtered"] == 1
+
+
+def test_a_broken_call_leaves_nothing_and_replaces_nothing(prepare, tmp_path):
+    rows = b"ts,k\n" + b"".join(b"%d,%d\n" % (i, i * i) for i in range(50000))
+    error = prepare({"a.csv.gz": gzip.compress(rows)[:-100]}, "--unit", "s", code=2)
+    assert "a.csv.gz: cannot be unpacked" in error and not (tmp_path / "out").exists()
+    left = prepare({"b.csv": "ts,k\n1,a\n"}, "--unit", "s")
+    (left.folder / "mine.txt").write_text("x")
+    assert "--overwrite" in prepare({"b.csv": "ts,k\n2,a\n"}, "--unit", "s", code=2)
+    assert "none of the 1 rows can be used" in prepare({"b.csv": "ts,k\nx,a\n"}, "--unit", "s", "--overwrite", code=2)
+    assert left_in(left.folder).rows == [(at(1), "a")]
+    assert prepare({"b.csv": "ts,k\n3,a\n"}, "--unit", "s", "--overwrite").rows == [(at(3), "a")]
+    assert sorted(path.name for path in left.folder.iterdir()) == ["data", "mine.txt", "report.json"]
+    again = str(left.folder / "data")
+    assert main(["prepare", again, "-o", str(left.folder), "--time", "ts", "--overwrite"]) == 2
+    assert left_in(left.folder).rows == [(at(3), "a")]
+
+
+def test_faults_before_spark_starts(tmp_path, capsys):
+    def call(*arguments):
+        assert main(["prepare", *map(str, arguments), "-o", str(tmp_path / "out")]) == 2
+        assert not (tmp_path / "out").exists()
+        return capsys.readouterr().err
+
+    bad = {"--key": "a,,b", "--zone": "Mars", "--time-format": "%Y", "--rows-per-file": 0, "--columns": "a:number"}
+    bad |= {"--lateness-share": 2, "--delimiter": ",,"}
+    error = call("x", "--time", "t", "--unit", "s", "--dedup", "--dedup-on", "a", *[word for pair in bad.items() for word in pair])
+    assert error.startswith("mpijoin: 9 faults") and all(f"\n  {field}" in error for field in bad)
+    (tmp_path / "a.csv").write_text("ts,k\n1,a\n")
+    (tmp_path / "b.csv").write_text("ts,q\n1,a\n")
+    (tmp_path / "c.parquet").write_bytes(b"")
+    (tmp_path / "twice.csv").write_text("ts,ts\n")
+    (tmp_path / "wide.csv").write_bytes("ts,k\n".encode("utf-16"))
+    assert "b.csv: its header is" in call(tmp_path / "a.csv", tmp_path / "b.csv", "--time", "ts")
+    assert "several formats" in call(tmp_path, "--time", "ts")
+    assert "no such file" in call(tmp_path / "gone*", "--time", "ts")
+    assert "cannot be read as Parquet" in call(tmp_path / "c.parquet", "--time", "ts")
+    assert 'named "ts"' in call(tmp_path / "twice.csv", "--time", "ts")
+    assert "UTF-8" in call(tmp_path / "wide.csv", "--time", "ts")
+    error = call(tmp_path / "a.csv", "--time", "t", "--key", "key", "--columns", "v")
+    assert "3 faults" in error and "wanted one of the columns ts, k" in error
+
+
+def shuffled_csv(name, folder, rng):
+    """The real stream as text in random order, over three files, one of them packed."""
+    table = pq.read_table(f"{DATA}/{name}.parquet")
+    order = rng.permutation(table.num_rows)
+    folder.mkdir()
+    columns = [table[column].take(pa.array(order)).to_pylist() for column in table.column_names]
+    columns[0] = [(EPOCH + timedelta(microseconds=ts)).strftime("%Y-%m-%d %H:%M:%S.%f") for ts in columns[0]]
+    columns[1] = [f" {key.lower()} " for key in columns[1]]
+    lines = [",".join(map(str, row)) for row in zip(*columns)]
+    for i, pack in enumerate((str.encode, str.encode, lambda text: gzip.compress(text.encode()))):
+        text = "\r\n".join([",".join(table.column_names), *lines[i::3]])
+        (folder / f"{i}.csv{'.gz' if i == 2 else ''}").write_bytes(pack(text))
+
+
+def test_real_data_from_text_to_a_verified_run(prepare, tmp_path):
+    rng = np.random.default_rng(7)
+    streams = {}
+    for name in ("left", "right"):
+        shuffled_csv(name, tmp_path / f"raw-{name}", rng)
+        left = prepare({}, str(tmp_path / f"raw-{name}"), "--key", "key", "--trim", "--lower", "--rows-per-file", "9000", out=name)
+        original = pq.read_table(f"{DATA}/{name}.parquet")
+        assert left.table["ts"].cast(pa.int64()).equals(original["ts"]) and left.report["disorder"]["rows"] > 30000
+        assert sorted(left.table["weight"].to_pylist()) == sorted(original["weight"].to_pylist()) and not left.rejected
+        streams[name] = {"path": str(left.folder / "data"), "time": "ts", "key": "key", "window": "20 s"}
+    done = mpijoin.run({**streams, "output": {"path": str(tmp_path / "run")}}, slaves=2)
+    assert done.results == 53_869 and done.summary["left"]["late"] == done.summary["right"]["late"] == 0
+    assert main(["verify", str(tmp_path / "run")]) == 0

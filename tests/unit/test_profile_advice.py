@@ -1,0 +1,163 @@
+"""What a profile advises, its job file, its text, JSON and tables."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from mpijoin.config.load import load_job
+from mpijoin.pipeline.profile import advice as advising
+from mpijoin.pipeline.profile.advice import advise, advised_job, backlog, job_text, run_command
+from mpijoin.pipeline.profile.arrivals import Arrivals
+from mpijoin.pipeline.profile.findings import Extent, Profile, Side
+from mpijoin.pipeline.profile.keys import Keys, KeySums, TopKey
+from mpijoin.pipeline.profile.pairs import Expected, Ranges
+from mpijoin.pipeline.profile.report import json_text, tables_of, text_of, write_table
+
+SECONDS = 1024
+
+
+def make_side(name, counts, top, window_s=60, disorder=0):
+    rows = int(counts.sum())
+    last = int(1e6 * SECONDS) - 1
+    extent = Extent(rows, 0, 0, rows, 0, last, 0.0, 0, 99, disorder)
+    sums = KeySums(100, rows, rows * np.log2(max(rows, 2) / 100), rows * rows / 100, top)
+    cells = np.full(64, rows // 64)
+    return Side(name, f"{name}.parquet", int(window_s * 1e9), 4, 1000, extent, Arrivals(0.0, SECONDS, counts), Keys(sums, cells))
+
+
+def make_profile(rate=1000, top_share=0.01, results=None, window_s=60, disorder=0, burst=1, sampled=False):
+    counts = np.full(4096, rate * SECONDS // 4096)
+    counts[100:140] *= burst
+    rows = int(counts.sum())
+    sides = [make_side(name, counts, int(top_share * rows), window_s, disorder) for name in ("left", "right")]
+    per_slot = np.full(128, (rows if results is None else results) / 128)
+    if sampled:
+        per_slot[::2] = np.nan
+    counted = 64 if sampled else 128
+    ranges, error = Ranges(0, 8_000_000, 128, 1), 12.0 if sampled else 0.0
+    expected = Expected(128 * float(np.nanmean(per_slot)), error, ranges, counted, per_slot)
+    top = (TopKey("hot, hot", sides[0].keys.sums.most, sides[1].keys.sums.most), TopKey("é", 1, 2))
+    return Profile(*sides, 100, top, expected)
+
+
+def make_job():
+    stream = {"time": "ts", "time_unit": "us", "key": "k"}
+    left = {"path": "left.parquet", "window": "60 s", **stream}
+    right = {"path": "right.parquet", "lateness": "1 s", **stream}
+    return load_job({"left": left, "right": right, "output": {"path": "run"}})
+
+
+def test_few_tuples_need_one_slave_and_the_defaults():
+    found = advise(make_profile())
+    assert (found.slaves, found.partitions, found.buffer_bytes, found.lateness_ns) == (1, 60, 64 << 20, (0, 0))
+    assert found.warnings == ()
+    assert {hint.field for hint in found.hints} == {
+        "slaves", "cluster.partitions", "cluster.buffer", "tuning.theta", "left.lateness", "right.lateness",
+    }  # fmt: skip
+
+
+def test_slaves_rise_with_the_rate_and_the_results():
+    slaves = [advise(make_profile(rate=rate, top_share=0.001)).slaves for rate in (10_000, 1_000_000, 4_000_000)]
+    assert slaves == [1, 2, 8]  # 0.45 us each of 2 x rate tuples, at half a core a slave; and results
+    assert advise(make_profile(results=SECONDS * 10**9)).slaves == 17
+
+
+def test_slaves_rise_with_the_windows_bytes():
+    profile = make_profile(rate=400_000, window_s=1000, top_share=0.001)
+    found = advise(profile)
+    assert found.slaves == -(-profile.state_bytes * 1.6 // (4 << 30)) > 1
+    assert "windows need" in found.hints[0].why
+
+
+def test_partitions_are_sixteen_a_slave_in_sixties():
+    for rate in (10, 10**6, 4 * 10**6, 10**7):
+        found = advise(make_profile(rate=rate, top_share=0.0001))
+        assert found.partitions % 60 == 0 and found.partitions >= 16 * found.slaves
+
+
+def test_bursts_need_a_larger_buffer():
+    calm, bursty = make_profile(rate=1_000_000), make_profile(rate=1_000_000, burst=30)
+    assert backlog(calm, 2) == 0
+    # 10 s of 60 M tuples/s, less what two slaves join
+    assert backlog(bursty, 2) == pytest.approx(10 * (60e6 - 2 / advising.load_of(1, 0.5)), rel=0.01)
+    assert advise(bursty).buffer_bytes > advise(calm).buffer_bytes
+
+
+def test_lateness_is_the_disorder_and_never_less_than_the_jobs_own():
+    found = advise(make_profile(disorder=250_000))
+    assert found.lateness_ns == (250_000_000, 250_000_000)
+    job = advised_job(make_job(), found)
+    assert (job.left.lateness_ns, job.right.lateness_ns) == (250_000_000, 1_000_000_000)
+
+
+def test_a_hot_key_is_named():
+    assert "no more than 3 slaves" in advise(make_profile(rate=2_000_000, top_share=0.3, window_s=0)).warnings[0]
+    (warning,) = advise(make_profile(rate=10_000_000, top_share=0.9, window_s=0)).warnings
+    assert "hot, hot" in warning and "alone" in warning
+    assert "no key is in both" in advise(replace(make_profile(), common=0)).warnings[-1]
+
+
+def test_the_job_file_is_the_job_with_the_advice(tmp_path):
+    job, found = make_job(), advise(make_profile(rate=4_000_000, top_share=0.4, disorder=7))
+    path = tmp_path / "job.toml"
+    path.write_text(job_text(job, found))
+    assert load_job(path) == advised_job(job, found)
+    assert load_job(path).cluster.partitions == found.partitions
+    assert "# Beware: " in path.read_text()
+    assert run_command(found, "job.toml") == f"mpirun -n {found.slaves + 1} mpijoin run job.toml"
+
+
+def test_the_job_keeps_a_toml_comment_whatever_a_key_is_called(tmp_path):
+    profile = make_profile(rate=4_000_000, top_share=0.4)
+    odd = replace(profile, top=(replace(profile.top[0], key="a\nb\x07"),))
+    path = tmp_path / "job.toml"
+    path.write_text(job_text(make_job(), advise(odd)))
+    load_job(path)
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_text_and_json_say_the_same(sampled):
+    profile = make_profile(sampled=sampled)
+    text, found = text_of(profile, advise(profile), 4096), json.loads(json_text(profile, advise(profile), 4096))
+    assert f"{found['expected']['results']:,}" in text
+    assert ("+- 12" in text) == sampled == (not found["expected"]["exact"])
+    assert found["advice"]["cluster.partitions"]["value"] == "60"
+    assert found["left"]["rate_per_s"] == pytest.approx(1000)
+    assert found["top_keys"][1] == {"key": "é", "left": 1, "right": 2}
+    assert all(len(line) < 260 for line in text.splitlines())
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_tables_are_whole_columns(tmp_path, sampled):
+    profile = make_profile(sampled=sampled)
+    tables = tables_of(profile, 1024)
+    assert list(tables) == ["arrivals", "burstiness", "entropy", "keys", "expected"]
+    for name, table in tables.items():
+        assert len({len(column) for column in table.values()}) == 1
+        write_table(table, tmp_path / f"{name}.csv")
+    assert len(tables["arrivals"]["left_per_s"]) == 1024
+    assert tables["arrivals"]["left_per_s"].mean() == pytest.approx(1000)
+    expected = tables["expected"]
+    total = np.nansum(expected["results_per_s"] * (expected["to_s"] - expected["from_s"]))
+    assert total == pytest.approx(profile.expected.results / (2 if sampled else 1))
+    assert expected["left_state_bytes"].max() == profile.left.state_tuples * profile.left.tuple_bytes
+
+
+def test_stretches_are_merged_for_the_curve():
+    profile = make_profile()
+    many = Expected(3000.0, 0.0, Ranges(0, 3_414_000, 300, 10), 300, np.ones(3000))
+    table = tables_of(replace(profile, expected=many), 64)["expected"]
+    assert len(table["from_s"]) == 1000
+    assert np.allclose(table["results_per_s"][:-1], 3 / 1.0242)
+
+
+def test_figures_are_drawn(tmp_path):
+    from mpijoin.pipeline.profile.figures import draw_all
+
+    for number, profile in enumerate((make_profile(), make_profile(rate=4, sampled=True))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        paths = draw_all(profile, tables_of(profile, 512), folder)
+        assert len(paths) == 5 and all(path.stat().st_size > 5000 for path in paths)
