@@ -1,8 +1,10 @@
 """slurm/prepare.sbatch: a standalone Spark inside a real Slurm allocation."""
 
 import os
+import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -31,15 +33,25 @@ def submit(folder, nodes, *arguments):
     return done.returncode, log.read_text() if log.exists() else done.stderr
 
 
+def processes_with(*words):
+    """Processes of this machine in whose command line these words stand side by side."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # gone meanwhile
+            found.append(path.read_bytes().decode(errors="replace"))
+    return [one for one in found if "\0".join(words) in one]
+
+
 def test_streams_are_made_on_all_nodes(tmp_path):
     (tmp_path / "job.toml").write_text(JOB)
-    exit_code, log = submit(tmp_path, 2, "generate", "job.toml", "-o", "streams", "--rows-per-file", "1000")
+    exit_code, log = submit(tmp_path, 2, "generate", "job.toml", "-o", "streams", "--rows-per-file", "2500")
     assert exit_code == 0, log
-    assert len(list((tmp_path / "streams/left").iterdir())) == 5 and "8,000 rows" in log
+    assert len(list((tmp_path / "streams/left").iterdir())) == 2 and "8,000 rows" in log
     assert pq.read_table(tmp_path / "streams/left").num_rows == 5000
     spark_log = next(tmp_path.glob("mpijoin-prepare-*-spark.log")).read_text()
     assert spark_log.count("Registering worker") == 2
     assert not list(tmp_path.glob(".mpijoin-spark-*"))  # the secret is gone
+    assert not processes_with("--port", re.search(r"spark://[^: ]+:(\d+)", spark_log)[1])  # and so is its Spark
 
 
 def test_exit_code_and_message_are_handed_on(tmp_path):

@@ -1,6 +1,7 @@
 """`mpijoin prepare` on a real Spark: hostile input, times, order, what is kept aside, and real data through a whole run."""
 
 import bz2
+import doctest
 import gzip
 import json
 from datetime import datetime, timedelta, timezone
@@ -14,6 +15,7 @@ import pytest
 
 import mpijoin
 from mpijoin.cli import main
+from mpijoin.pipeline.prepare import options, order, report
 
 DATA = "tests/data/italy_picks"
 BOM = b"\xef\xbb\xbf"
@@ -360,6 +362,17 @@ def test_faults_before_spark_starts(tmp_path, capsys):
     assert "UTF-8" in call(tmp_path / "wide.csv", "--time", "ts")
     error = call(tmp_path / "a.csv", "--time", "t", "--key", "key", "--columns", "v")
     assert "3 faults" in error and "wanted one of the columns ts, k" in error
+
+
+@pytest.mark.parametrize("module", [options, order, report])
+def test_examples(module):
+    found = doctest.testmod(module)
+    assert found.failed == 0 and found.attempted > 0
+
+
+def test_lags_of_centuries_do_not_wrap():
+    newest, times = np.array([2**63 - 1, 5, 5]), np.array([-(2**63), 9, 1])
+    assert order.lags(newest, times).tolist() == [2**63 - 1, 0, 4]
 
 
 def shuffled_csv(name, folder, rng):

@@ -15,7 +15,7 @@ from mpijoin.pipeline.prepare.times import in_zone, parsed
 
 US, SUB = "__us", "__sub"  # microseconds since 1970 UTC; 0 to 999 ns beyond them
 TWICE = "__twice"  # true: the clock showed this time twice that day
-KINDS = "__kinds"  # array of what is wrong, one of `Clean.kinds` each; empty: nothing
+KINDS = "__kinds"  # array of what is wrong, one of `Clean.kinds` each; null: nothing
 REASON = "__reason"  # the same in a sentence for each; null: nothing
 RAW = "__raw"  # what the row looked like; null: nothing is wrong
 CLOCK, LOCAL = "__clock", "__local"
@@ -80,13 +80,13 @@ def _is_bad(checks: list[Check]) -> Column:
 
 
 def _verdict(checks: list[Check]) -> list[Column]:
-    """KINDS and REASON. Of a line that is no row, nothing else is said: what its columns hold means nothing."""
+    """KINDS and REASON of bad rows. Of a line that is no row, nothing else is said: what its columns hold means nothing."""
     kinds = F.array_compact(F.array(*[F.when(check.fails, F.lit(check.kind)) for check in checks]))
     reason = F.concat_ws("; ", *[F.when(check.fails, check.says) for check in checks])
-    whole = col(BROKEN).isNull()
+    broken = col(BROKEN).isNotNull()
     return [
-        F.when(whole, kinds).otherwise(F.array(F.lit(LINE))).alias(KINDS),
-        F.when(whole, F.nullif(reason, F.lit(""))).otherwise(col(BROKEN)).alias(REASON),
+        F.when(broken, F.array(F.lit(LINE))).when(_is_bad(checks), kinds).alias(KINDS),
+        F.when(broken, col(BROKEN)).when(_is_bad(checks), reason).alias(REASON),
     ]
 
 

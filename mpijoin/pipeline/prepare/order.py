@@ -23,7 +23,7 @@ LAGS = "file string, edge bigint, longest bigint, rows bigint"
 @dataclass(frozen=True)
 class Disorder:
     """Lags in the unit of the output's time. share_lag: covers the wanted share of the rows, or at most 0.1 % more than
-    needed · all_lag: covers all, exactly · files: the worst ones, (path as Spark writes it, rows behind, largest lag)."""
+    needed · all_lag: covers all, exactly · files: the worst ones, (URI, rows behind, largest lag)."""
 
     rows: int
     behind: int

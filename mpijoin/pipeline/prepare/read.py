@@ -18,7 +18,7 @@ from mpijoin.pipeline.prepare.files import Source, spark_path
 from mpijoin.pipeline.prepare.options import CSV, JSONL, Wanted
 
 # Columns that live only inside this command; no column of the input begins with these two letters.
-FILE = "__file"  # path as Spark writes it
+FILE = "__file"  # its URI
 BLOCK = "__block"  # byte at which the piece of the file begins that was read in one go
 ROW = "__row"  # int64, rising with the row's place in that piece
 BROKEN = "__broken"  # why the line is no row; null: it is one
@@ -50,6 +50,11 @@ def col(name: str) -> Column:
 
 def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
+
+
+def source_path() -> Column:
+    """The path of a row's file, which Spark writes as a URI; a "+" in it must stay what it is."""
+    return F.regexp_replace(F.url_decode(F.regexp_replace(FILE, r"\+", "%2B")), "^file:(//)?", "")
 
 
 def read_raw(spark: Any, source: Source, wanted: Wanted) -> Raw:
@@ -102,8 +107,8 @@ def _wanted_fields(source: Source, wanted: Wanted) -> str:
 def _decoded(latin: Column) -> tuple[Column, Column]:
     """(text, true where its bytes are not UTF-8) of bytes read as Latin-1."""
     text, foreign = _decoded_bytes(F.encode(latin, LATIN))
-    ascii = F.octet_length(latin) == F.char_length(latin)  # most texts are, and to see it costs next to nothing
-    return F.when(ascii, latin).otherwise(text), F.when(~ascii, foreign).otherwise(False)
+    plain = F.octet_length(latin) == F.char_length(latin)  # most texts are, and to see it costs next to nothing
+    return F.when(plain, latin).otherwise(text), F.when(~plain, foreign).otherwise(False)
 
 
 def _decoded_bytes(data: Column) -> tuple[Column, Column]:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from mpijoin.errors import InputError
 from mpijoin.pipeline.prepare.clean import KINDS, REASON, SUB, TWICE, US, Clean
 from mpijoin.pipeline.prepare.options import Wanted
-from mpijoin.pipeline.prepare.read import FILE, col
+from mpijoin.pipeline.prepare.read import col, source_path
 from mpijoin.pipeline.prepare.times import NS_MAX_US, NS_MIN_US
 
 # What every value must look like for the column to be of the type. Leading zeros mean a code, not a number; so do more digits
@@ -58,7 +58,7 @@ def scan(clean: Clean, wanted: Wanted) -> Scan:
 
 def _figures(clean: Clean, values: list[str], wanted: Wanted) -> list[Column]:
     good = col(REASON).isNull()
-    example = F.concat_ws(": ", F.regexp_replace(col(FILE), "^file:", ""), col(REASON))
+    example = F.concat_ws(": ", source_path(), col(REASON))
     counts = [
         F.count(F.lit(1)),
         _count(good),

@@ -11,14 +11,14 @@ from typing import Iterator, Sequence
 
 import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mpijoin.errors import JobError, OutputError
 from mpijoin.pipeline.prepare.clean import RAW, REASON, SUB, US, Clean
 from mpijoin.pipeline.prepare.options import TYPES, Wanted, kept_names
 from mpijoin.pipeline.prepare.order import TIME
-from mpijoin.pipeline.prepare.read import BLOCK, FILE, ROW, col, quoted
+from mpijoin.pipeline.prepare.read import BLOCK, FILE, ROW, col, quoted, source_path
 from mpijoin.pipeline.prepare.scan import Scan
 
 DATA, REJECTED, REPORT = "data", "rejected", "report.json"
@@ -105,20 +105,15 @@ def write_rejected(clean: Clean, count: int, folder: Path) -> None:
     """The rows put aside, as file, reason, raw; nothing where there are none."""
     if count == 0:
         return
-    rows = clean.rejected.select(source_path(col(FILE)).alias("file"), col(REASON).alias("reason"), col(RAW).alias("raw"))
+    rows = clean.rejected.select(source_path().alias("file"), col(REASON).alias("reason"), col(RAW).alias("raw"))
     _write(rows.coalesce(-(-count // REJECTED_PER_FILE)), folder)
-
-
-def source_path(file: Column) -> Column:
-    """The path in a column of Spark's file names, of which "+" must stay what it is."""
-    return F.regexp_replace(F.url_decode(F.regexp_replace(file, r"\+", "%2B")), "^file:(//)?", "")
 
 
 def _write(rows: DataFrame, folder: Path) -> list[Part]:
     """Spark's files renamed to part-00000.parquet and so on in its own order; empty ones are left out if another is not."""
-    aside = folder.with_name(f"{folder.name}.spark")
-    rows.write.option("compression", "zstd").parquet(f"file://{aside}")
-    parts = sorted(aside.glob("part-*.parquet"))
+    unnamed = folder.with_name(f"{folder.name}.spark")
+    rows.write.option("compression", "zstd").parquet(f"file://{unnamed}")
+    parts = sorted(unnamed.glob("part-*.parquet"))
     counts = [pq.read_metadata(part).num_rows for part in parts]
     full = [(part, rows) for part, rows in zip(parts, counts) if rows] or list(zip(parts, counts))[:1]
     folder.mkdir()
@@ -127,7 +122,7 @@ def _write(rows: DataFrame, folder: Path) -> list[Part]:
         name = f"part-{number:05d}.parquet"
         os.rename(part, folder / name)
         written.append(Part(name, count, (folder / name).stat().st_size))
-    shutil.rmtree(aside)
+    shutil.rmtree(unnamed)
     return written
 
 
@@ -136,7 +131,7 @@ def aside(wanted: Wanted, sources: Sequence[str]) -> Iterator[Path]:
     """A folder to write into. What is there at the end takes the place of what an earlier call left; after an error, nothing
     does. OutputError: it cannot be written."""
     folder, new = wanted.folder, wanted.folder / OPEN
-    inside = [path for path in sources if Path(path).is_relative_to(folder / DATA)]
+    inside = [path for path in sources for own in (DATA, REJECTED, OPEN) if Path(path).is_relative_to(folder / own)]
     if inside:
         raise JobError([f"-o {folder}: {inside[0]} is in it and would be replaced while it is read: wanted another folder"])
     existed = folder.exists()
