@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -69,13 +71,27 @@ def spark_session(name: str, master: str = LOCAL, settings: Mapping[str, str] = 
         for key, value in (_settings(master, logging) | dict(settings)).items():
             builder = builder.config(key, value)
         try:
-            spark = builder.getOrCreate()
+            with _own_interrupt():
+                spark = builder.getOrCreate()
         except (PySparkException, RuntimeError, OSError) as error:
             raise LaunchError(f"Spark does not start with master {master}: {_first_line(error)}") from error
         try:
             yield spark
         finally:
             spark.stop()
+
+
+@contextmanager
+def _own_interrupt() -> Iterator[None]:
+    """Ctrl-C stays what it was: pyspark's own handler would ask a gateway that Ctrl-C may just have broken."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
 
 def _settings(master: str, logging: Path) -> dict[str, str]:
@@ -169,5 +185,7 @@ def _plain(error: Exception) -> errors.MpijoinError:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__
+    """What happened; an error of Java begins with what was called."""
+    lines = [line.removeprefix(": ") for line in str(error).strip().splitlines()]
+    told = [line for line in lines if line and not line.startswith("An error occurred while calling ")]
+    return told[0] if told else type(error).__name__

@@ -1,8 +1,10 @@
 """Starting Spark for real: in a process of its own, since one process has one Spark."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -42,3 +44,22 @@ with spark_session("test", "local[1]") as spark:
 def test_a_master_that_does_not_answer_is_named():
     done = start("from mpijoin.pipeline.session import spark_session\nwith spark_session('test', 'nonsense://x'):\n    pass")
     assert done.returncode != 0 and "LaunchError: Spark does not start with master nonsense://x" in done.stderr
+
+
+def test_ctrl_c_ends_a_command_with_130(tmp_path):
+    job = tmp_path / "job.toml"
+    job.write_text('[left]\nkind = "synthetic"\ntuples = 2_000_000_000\n[right]\nkind = "synthetic"\ntuples = 1\n')
+    command = [sys.executable, "-m", "mpijoin", "generate", str(job), "-o", str(tmp_path / "out")]
+    # A process started in the background may ignore Ctrl-C; one for this test must not.
+    with subprocess.Popen(
+        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), start_new_session=True,
+    ) as process:
+        for line in process.stderr:
+            if "writing" in line or "planning" in line:
+                break
+        time.sleep(2)
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=120)[1]
+    assert process.returncode == 130 and "mpijoin: stopped by Ctrl-C" in said, said
+    assert not (tmp_path / "out/manifest.json").exists()

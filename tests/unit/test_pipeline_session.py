@@ -83,4 +83,6 @@ def test_own_errors_come_back_from_spark_as_themselves():
     found = session._plain(RuntimeError("mpijoin.errors.JobError: one fault"))
     assert isinstance(found, errors.JobError) and found.faults == ["one fault"]
     assert str(session._plain(RuntimeError("\nJob aborted\nat org.apache"))) == "Spark failed: Job aborted"
+    java = "An error occurred while calling o1.x.\n: java.lang.OutOfMemoryError: heap\n\tat a.b"
+    assert str(session._plain(RuntimeError(java))) == "Spark failed: java.lang.OutOfMemoryError: heap"
     assert type(session._plain(RuntimeError("mpijoin.errors.Nothing: x"))) is errors.MpijoinError
