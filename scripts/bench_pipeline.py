@@ -54,7 +54,7 @@ def measure(rows: int, steps: list[str], folder: Path) -> dict[str, dict[str, fl
     if "prepare" in steps:
         raw = folder / "raw"
         write_raw(streams / "left", raw)
-        arguments = ("--time", "ts", "--unit", "ns", "--key", "key", "--columns", "ts:long,key:long")
+        arguments = ("--time", "ts", "--unit", "ns", "--key", "key", "--columns", "ts,key:int")
         done = timed("prepare", str(raw), "-o", str(folder / "prepared"), *arguments)
         check_same(streams / "left", folder / "prepared/data")
         found["prepare"] = figures(rows // 2, done)
