@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -13,6 +14,7 @@ from mpijoin.errors import EXIT_SIGINT, EXIT_SIGTERM, Interrupted
 
 HANDLED = {signal.SIGINT: ("Ctrl-C", EXIT_SIGINT), signal.SIGTERM: ("SIGTERM", EXIT_SIGTERM)}
 REPEAT_S = 1.0  # one key press may arrive twice: from the terminal and from the launcher
+AGAIN_S = 0.5  # after so long an exception that did not get out of foreign code is raised again
 
 
 class SignalFlag:
@@ -39,10 +41,18 @@ class SignalFlag:
     def _handle(self, number: int, frame: object) -> None:
         if self._received is None:
             self._received, self._received_s = signal.Signals(number), time.monotonic()
-            if self._at_once:
-                self.check()
         elif number == signal.SIGINT and time.monotonic() - self._received_s >= REPEAT_S:
             raise KeyboardInterrupt
+        if self._at_once:
+            again = threading.Timer(AGAIN_S, self._remind)
+            again.daemon = True
+            again.start()
+            self.check()
+
+    def _remind(self) -> None:
+        """Foreign code may have caught what was raised in it; then the signal is sent once more."""
+        if self._at_once:
+            os.kill(os.getpid(), self._received)
 
     @contextmanager
     def at_once(self) -> Iterator[None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import os
+import random
 import shutil
 import signal
 import socket
@@ -19,6 +20,7 @@ CPUS = 4  # that a node claims, whatever there are
 START_S, STOP_S = 30.0, 10.0
 CONF = """\
 ClusterName=tests
+FirstJobId={first_job}
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={port}
 SlurmUser={user}
@@ -97,7 +99,9 @@ def _write_conf(folder: Path) -> Path:
         node.format(number=number, host=host, port=ports[1 + number], cpus=CPUS, memory=memory_mb) for number in range(NODES)
     ]
     low = max(ports) + 100 if max(ports) < 60_000 else 20_000
-    values = {"host": host, "user": getpass.getuser(), "port": ports[0], "mpi_low": low, "mpi_high": low + 200}
+    # MPICH names shared memory by the job's number: what a killed job has left behind must not be taken for that of a new one.
+    first_job = random.randrange(1, 1 << 25)
+    values = {"first_job": first_job, "host": host, "user": getpass.getuser(), "port": ports[0], "mpi_low": low, "mpi_high": low + 200}
     conf = folder / "slurm.conf"
     conf.write_text(CONF.format(folder=folder, nodes="\n".join(nodes), **values))
     return conf

@@ -3,6 +3,8 @@
 import os
 import signal
 import threading
+import time
+from contextlib import suppress
 
 import pytest
 
@@ -47,6 +49,13 @@ def test_inside_at_once_it_is_raised_where_it_comes(flag):
         pytest.fail("went on")
     with pytest.raises(Interrupted), flag.at_once():
         pytest.fail("a signal that came before is told as well")
+
+
+def test_inside_at_once_it_is_raised_again_where_foreign_code_has_caught_it(flag):
+    with pytest.raises(Interrupted), flag.at_once():
+        with suppress(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        time.sleep(10)
 
 
 def test_the_handlers_before_come_back_and_other_threads_install_none(flag):
