@@ -20,6 +20,7 @@ exit codes:
   0    done
   2    bad job or input: the message names the field or file, what was found and what is wanted
   3    the run failed, or verify found a difference
+  75   stopped at a checkpoint: run it again with --resume to go on
   130  stopped by Ctrl-C      143  stopped by SIGTERM"""
 
 JOB_FILES = """\
@@ -57,6 +58,8 @@ examples:
   mpijoin run job.toml --ranks 3 --overwrite
   mpirun -n 5 mpijoin run job.toml --set cluster.partitions=120 --set "left.window=5 min"
   mpijoin run job.toml --set output.results=count --set 'left.key=["a", "b"]'
+  mpirun -n 5 mpijoin run job.toml --set "checkpoint.every=10 min"     Ctrl-C, SIGTERM and SIGUSR1 save, then stop (75)
+  mpirun -n 9 mpijoin run job.toml --resume                            go on where it stopped or was killed, on more ranks
 
 {EXIT_CODES}"""
 
@@ -125,7 +128,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except JobError as error:
         return _report(_faults_text(error), error.exit_code, debug)
     except MpijoinError as error:
-        return _report(str(error), error.exit_code, debug)
+        return _report(str(error), error.exit_code, debug and bool(error.exit_code))
     except Exception as error:  # the last line of defence: a defect still ends in one message and a code
         text = f"internal error: {type(error).__name__}: {error} (--debug shows where)"
         return _report(text, EXIT_FAILED, debug)
@@ -155,7 +158,7 @@ def _check(options: argparse.Namespace) -> int:
 def _run(options: argparse.Namespace) -> int:
     from mpijoin.launch import main_run
 
-    return main_run(options.job, options.set, options.ranks, options.overwrite, options.debug)
+    return main_run(options.job, options.set, options.ranks, options.overwrite, options.resume, options.debug)
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -188,7 +191,10 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     _job_arguments(run)
     slaves = "without mpirun: so many local slaves (default: min(cores, 4))"
     run.add_argument("--ranks", type=_ranks, metavar="N", help=slaves)
-    run.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to the output path")
+    what = run.add_mutually_exclusive_group()
+    what.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to the output path")
+    resume = "go on from the newest checkpoint there, on any number of ranks; begin where there is none yet"
+    what.add_argument("--resume", action="store_true", help=resume)
     _job_arguments(_command(commands, "check", _check, "say everything that is wrong with a job", CHECK_EPILOG))
     simulate = _command(commands, "simulate", _simulate, "run a synthetic job on simulated slaves", SIMULATE_EPILOG)
     _job_arguments(simulate)

@@ -5,7 +5,7 @@ from __future__ import annotations
 EXIT_DONE = 0
 EXIT_BAD_JOB = 2
 EXIT_FAILED = 3
-EXIT_CHECKPOINTED = 75
+EXIT_CHECKPOINTED = 75  # EX_TEMPFAIL: run it again
 EXIT_SIGINT = 130
 EXIT_SIGTERM = 143
 
@@ -71,6 +71,22 @@ class PeerError(MpijoinError):
         super().__init__(message)
         self.exit_code = exit_code
         self.trace = trace
+
+
+class CheckpointError(MpijoinError):
+    """A checkpoint cannot be written, or is damaged: names the file and what is wrong with it."""
+
+
+class AlreadyDone(MpijoinError):
+    """The run that was to go on has finished: all is well."""
+
+    exit_code = EXIT_DONE
+
+
+class Checkpointed(MpijoinError):
+    """The run was asked to stop, and has: everything is in a checkpoint."""
+
+    exit_code = EXIT_CHECKPOINTED
 
 
 class Interrupted(MpijoinError):

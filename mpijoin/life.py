@@ -5,13 +5,17 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import sys
 import time
 import traceback
 from contextlib import suppress
+from functools import partial
 from typing import Any, Callable
 
 from mpijoin import warmup
+from mpijoin.checkpoint.restore import Resumption, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
+from mpijoin.config.job import Job
 from mpijoin.errors import PeerError
 from mpijoin.machine import slave_memory_bytes
 from mpijoin.master.runtime import Master
@@ -21,7 +25,7 @@ from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
 from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
-from mpijoin.slave.runtime import Slave
+from mpijoin.slave.runtime import Slave, new_operator
 from mpijoin.summary import Outcome, summarize, summary_text
 
 
@@ -58,9 +62,15 @@ def run_other(rank: Rank, plan_of: Callable[[], Plan], writer: Any = None) -> in
     role = None
     try:
         plan = plan_of()
-        _begin(rank, plan)
-        make = _collector if rank.number == plan.roles.collector else _slave
-        role = make(plan, rank, writer)
+        _ready(rank, plan)
+        if rank.number == plan.roles.collector:
+            rank.meet()
+            role = _collector(plan, rank, writer)
+        else:
+            restored = _restored(plan, rank)
+            rank.meet()
+            role = _slave(plan, rank, *restored)
+        _keep_loaded()
         role.run()
     except BaseException as error:
         exit_code = rank.report_failure(error, traceback.format_exc())
@@ -73,13 +83,15 @@ def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, write
     """The master's whole life: the run, then its end, good or bad."""
     master = own_writer = None
     try:
-        compile_s = _begin(rank, plan)
+        compile_s = _ready(rank, plan)
+        resumption = _resumption(plan, rank) if plan.resumes else None
+        rank.meet(resumption.manifest.elapsed_s if resumption else 0.0)
         collector = None
         if plan.roles.collector == MASTER:
             own_writer = writer or _part_writer(plan, MASTER)
-            collector = new_collector(plan, own_writer)
-        finishing = (plan.roles.collector,) if plan.roles.collector else ()
-        master = Master(plan.job, plan.schema, rank, plan.roles.slaves, plan.directory, progress, collector, finishing)
+            collector = new_collector(plan, own_writer, resumption)
+        master = Master(plan, rank, progress, collector, resumption=resumption)
+        _keep_loaded()
         master.run()
         own_files = [part.name for part in own_writer.close()] if own_writer else []
         outcome = summarize(plan, master, compile_s, own_files)
@@ -93,31 +105,75 @@ def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, write
     return outcome
 
 
-def _begin(rank: Rank, plan: Plan) -> float:
-    """Opens the log, readies the role's kernels, meets the others, starts the clock; returns the seconds of compiling."""
+def _ready(rank: Rank, plan: Plan) -> float:
+    """Opens the log, and readies the role's kernels; returns the seconds of compiling."""
     rank.log = rank_log(plan, rank.number)
     rank.inject(plan.job.inject)
+    if plan.checkpoints:
+        rank.signals.save_at(plan.job.checkpoint.stops_at)
     role = plan.roles.name(rank.number)
     with rank.signals.at_once():
-        compile_s = warmup.warm_up(role, rank.number, plan.job.balance.policy != "none")
+        compile_s = warmup.warm_up(role, rank.number, moves=_groups_travel(plan))
         if rank.number in plan.roles.slaves:
             compile_s += warmup.measure_theta(plan.job, plan.schema)
         if rank.number == MASTER:
             compile_s += warmup.warm_up_sources(plan.job)
-    rank.log.info("rank %d of %d is %s, kernels ready in %.2f s", rank.number, plan.roles.size, role, compile_s)
-    rank.meet()
-    if not gc.isenabled():  # the command line has put it off (launch.main_run)
-        gc.freeze()
-        gc.enable()
+    restarts = os.environ.get("SLURM_RESTART_COUNT")
+    rank.log.info(
+        "rank %d of %d is %s, kernels ready in %.2f s%s",
+        *(rank.number, plan.roles.size, role, compile_s),
+        f", restarted {restarts} times" if restarts else "",
+    )
     return compile_s
 
 
-def _slave(plan: Plan, rank: Rank, writer: Any) -> Slave:
-    ranks = len(plan.roles.slaves) + 1
-    memory_bytes = plan.job.cluster.memory_bytes or slave_memory_bytes(os.environ, ranks)
+def _groups_travel(plan: Plan) -> bool:
+    """Whether groups are read out or taken over: by moves, or by checkpoints."""
+    return plan.job.balance.policy != "none" or plan.job.checkpoint.is_on or plan.resumes
+
+
+def _keep_loaded() -> None:
+    """What is loaded by now stays: no need to look for garbage in it, ever."""
+    if not gc.isenabled():  # the command line has put it off (launch.main_run)
+        gc.freeze()
+        gc.enable()
+
+
+def _resumption(plan: Plan, rank: Rank) -> Resumption:
+    """The master goes on from a checkpoint: what was written after it goes."""
+    start_s = time.perf_counter()
+    found = restore_all(rank, plan.checkpoints, plan.job, plan.roles.slaves, partial(_warn, rank))
+    manifest = found.manifest
+    plan.directory.keep_only(manifest.results, manifest.late, manifest.number)
+    rank.log.info(
+        "goes on from checkpoint %d, %.3f s into the run: %.3g MB in %d groups taken out in %.3f s",
+        *(manifest.number, manifest.elapsed_s, manifest.octets / 1e6, len(manifest.groups), time.perf_counter() - start_s),
+    )
+    return found
+
+
+def _warn(rank: Rank, text: str) -> None:
+    rank.log.warning("%s", text)
+    print(f"mpijoin: {text}", file=sys.stderr, flush=True)
+
+
+def _restored(plan: Plan, rank: Rank) -> tuple[Job, int, Any, list[int], int]:
+    """A slave's job, memory, operator, the groups in it, and the checkpoint that they are of, 0: the run begins."""
+    memory_bytes = plan.job.cluster.memory_bytes or slave_memory_bytes(os.environ, len(plan.roles.slaves) + 1)
     job = warmup.with_theta(plan.job, plan.schema)
     rank.log.info("theta is %s", job.tuning.theta)
-    return Slave(job, plan.schema, rank, plan.directory, memory_bytes, plan.roles.collector)
+    make_operator = partial(new_operator, job, plan.schema, memory_bytes)
+    if not plan.resumes:
+        return job, memory_bytes, make_operator(), [], 0
+    start_s = time.perf_counter()
+    operator, groups, number = restore_own(rank, plan.checkpoints, make_operator)
+    rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
+    return job, memory_bytes, operator, groups, number
+
+
+def _slave(plan: Plan, rank: Rank, job: Job, memory_bytes: int, operator: Any, groups: list[int], resumed: int) -> Slave:
+    own = (plan.roles.collector, operator, groups, plan.checkpoints, resumed)
+    return Slave(job, plan.schema, rank, plan.directory, memory_bytes, *own)
 
 
 def _collector(plan: Plan, rank: Rank, writer: Any) -> CollectorRank:
@@ -125,10 +181,10 @@ def _collector(plan: Plan, rank: Rank, writer: Any) -> CollectorRank:
     return CollectorRank(rank, new_collector(plan, writer), writer)
 
 
-def new_collector(plan: Plan, writer: Any) -> Collector:
+def new_collector(plan: Plan, writer: Any, resumption: Resumption | None = None) -> Collector:
     """Of the run's slaves, those that begin without groups not waited for."""
-    idle = set(plan.roles.slaves) - set(first_active(plan.job.balance, plan.job.cluster.slaves_min, plan.roles.slaves))
-    return Collector(plan.roles.slaves, merged_schema(plan), writer, idle=idle)
+    active = resumption.active if resumption else first_active(plan.job.balance, plan.job.cluster.slaves_min, plan.roles.slaves)
+    return Collector(plan.roles.slaves, merged_schema(plan), writer, idle=set(plan.roles.slaves) - set(active))
 
 
 def _part_writer(plan: Plan, rank: int) -> PartWriter:

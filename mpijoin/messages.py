@@ -14,6 +14,12 @@
 | Step     | slave → master     | CONTROL | a step of a hand-over is done, or refused |
 | Finished | slave, collector → master | CONTROL | the rank has done its part: counts and files |
 | Failed   | any → master       | CONTROL | the rank cannot go on |
+| Marker   | master → slave     | DATA    | a checkpoint cuts the input here: all before it is joined, then the state is saved |
+| ResultMarker | slave → collector | RESULT | likewise for results |
+| Saved    | slave, collector → master | CONTROL | its part of a checkpoint is on disk, or why not |
+| Restore  | master → slave     | CONTROL | take these groups out of a checkpoint, before the run begins |
+| Restored | slave → master → slave | CONTROL | it has, or why not; from the master: all have |
+| Signalled | slave, collector → master | CONTROL | a signal came that asks for a checkpoint |
 | Stop     | master → all       | CONTROL | leave with this exit code |
 | Begin    | master → all       | CONTROL | the plan of the run, where ranks are processes |
 """
@@ -62,7 +68,7 @@ class Slot:
 
     kind = 1
 
-    def encode(self) -> np.ndarray:
+    def encode(self, checksum: bool = False) -> np.ndarray:
         meta = {
             "producer": self.producer,
             "epoch": self.epoch,
@@ -73,7 +79,7 @@ class Slot:
         buffers: list[Any] = [self.groups]
         for piece in self.pieces:
             buffers += [piece.counts, *(array for columns in piece.columns for array in columns)]
-        return encode(self.kind, meta, buffers)
+        return encode(self.kind, meta, buffers, checksum)
 
     @classmethod
     def of(cls, frame: Frame) -> Slot:
@@ -277,6 +283,72 @@ class Failed(Plain):
 
 
 @dataclass(frozen=True)
+class Marker(Plain):
+    """number: of the checkpoint · cuts_metrics: it cuts the metrics, too."""
+
+    number: int
+    cuts_metrics: bool = True
+
+    kind = 15
+
+
+@dataclass(frozen=True)
+class ResultMarker(Plain):
+    slave: int
+    number: int
+
+    kind = 20
+
+
+@dataclass(frozen=True)
+class Saved(Plain):
+    """counts: the rank's side of the ledger at the cut, as in `Finished` · parts: name, rows and bytes of each result file so
+    far · groups: [group, bytes that are alive, spans], a span being
+    [file name, offset, bytes] of a frame · octets, seconds: what was written, and how long joining stood still for it ·
+    fault: why it could not be done."""
+
+    rank: int
+    number: int
+    counts: dict[str, Any] = field(default_factory=dict)
+    parts: list = field(default_factory=list)
+    groups: list = field(default_factory=list)
+    octets: int = 0
+    seconds: float = 0.0
+    fault: str = ""
+
+    kind = 21
+
+
+@dataclass(frozen=True)
+class Restore(Plain):
+    """groups: [group, spans] of the slave's groups, as in `Saved`."""
+
+    number: int
+    groups: list
+
+    kind = 22
+
+
+@dataclass(frozen=True)
+class Restored(Plain):
+    """fault: the file that is damaged, and how."""
+
+    rank: int
+    number: int
+    fault: str = ""
+
+    kind = 23
+
+
+@dataclass(frozen=True)
+class Signalled(Plain):
+    rank: int
+    name: str
+
+    kind = 24
+
+
+@dataclass(frozen=True)
 class Stop(Plain):
     exit_code: int
     reason: str = ""
@@ -302,7 +374,10 @@ class Begin:
 
 MESSAGES = {
     message.kind: message
-    for message in (Slot, Rows, EpochEnd, Report, Finished, Failed, Stop, Begin, Ready, Order, Ask, Loads, State, Step)
+    for message in (
+        *(Slot, Rows, EpochEnd, Report, Finished, Failed, Stop, Begin, Ready, Order, Ask, Loads, State, Step),
+        *(Marker, ResultMarker, Saved, Restore, Restored, Signalled),
+    )
 }
 
 

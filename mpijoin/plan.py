@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pyarrow as pa
 
+from mpijoin.checkpoint.files import refusals
+from mpijoin.checkpoint.manifest import numbers_in, prune
 from mpijoin.config.dump import dump_job
 from mpijoin.config.job import FileSource, Job
 from mpijoin.data.files import expand_files
 from mpijoin.data.results import result_schema
 from mpijoin.data.schema import JoinSchema
-from mpijoin.errors import JobError
+from mpijoin.errors import AlreadyDone, JobError
 from mpijoin.rank import MASTER
 from mpijoin.rundir import RunDirectory
 
@@ -45,28 +48,51 @@ class Roles:
 
 @dataclass(frozen=True)
 class Plan:
-    """directory: None where a run writes no files."""
+    """directory: None where a run writes no files · checkpoints: the folder for them, likewise · resumes: whether the run goes
+    on from one that lies there."""
 
     job: Job
     schema: JoinSchema
     roles: Roles
     directory: RunDirectory | None
+    checkpoints: Path | None = None
+    resumes: bool = False
 
 
-def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool) -> Plan:
-    """Makes the run directory of a checked job.
+def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, resume: bool = False) -> Plan:
+    """Makes the run directory of a checked job, or opens that of a run to go on with.
 
-    Raises JobError where job and ranks do not fit or the path is taken, OutputError where nothing can be written there.
+    resume: from the newest checkpoint there; where there is none, from the start. Raises JobError where job and ranks do not
+    fit or the path is taken, AlreadyDone where the run to go on with is done, OutputError where nothing can be written there.
     """
     roles = Roles(size, job.output.results == "collect")
     faults = _role_faults(job, roles)
     if faults:
         raise JobError(faults)
-    directory = None
-    if job.output.path:
-        inputs = [path for one in job.streams if isinstance(one.source, FileSource) for path in expand_files(one.source.path)]
-        directory = RunDirectory.create(job.output.path, dump_job(job), overwrite, inputs)
-    return Plan(job, schema, roles, directory)
+    if not job.output.path:
+        return Plan(job, schema, roles, None)
+    directory = RunDirectory(Path(job.output.path))
+    checkpoints = Path(job.checkpoint.path) if job.checkpoint.path else directory.checkpoints
+    if resume and directory.is_finished:
+        raise AlreadyDone(f"{directory.path}: this run is done, there is nothing to go on with")
+    if resume and directory.is_run:  # what was killed on purpose is to go on now
+        job = replace(job, inject=replace(job.inject, kill={}, fail={}))
+    if resume and numbers_in(checkpoints):
+        directory.reopen(dump_job(job))
+        return Plan(job, schema, roles, directory, checkpoints, resumes=True)
+    inputs = [path for one in job.streams if isinstance(one.source, FileSource) for path in expand_files(one.source.path)]
+    RunDirectory.create(directory.path, dump_job(job), overwrite or (resume and directory.is_run), inputs)
+    _make_checkpoints(checkpoints, overwrite)
+    return Plan(job, schema, roles, directory, checkpoints)
+
+
+def _make_checkpoints(folder: Path, overwrite: bool) -> None:
+    """An empty folder for the checkpoints of a run that begins."""
+    if numbers_in(folder) and not overwrite:
+        raise JobError([f"[checkpoint] path: {folder} holds another run's checkpoints: choose another, --resume or --overwrite"])
+    with refusals(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    prune(folder, [])
 
 
 def _role_faults(job: Job, roles: Roles) -> list[str]:

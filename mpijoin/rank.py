@@ -14,7 +14,21 @@ from typing import Any, Collection, Iterator
 from mpijoin.clock import RunClock
 from mpijoin.config.job import Inject
 from mpijoin.errors import EXIT_FAILED, EXIT_SIGINT, MpijoinError, PeerError
-from mpijoin.messages import EpochEnd, Failed, Order, Ready, Report, Rows, Slot, State, Stop, parse
+from mpijoin.messages import (
+    EpochEnd,
+    Failed,
+    Marker,
+    Order,
+    Ready,
+    Report,
+    ResultMarker,
+    Rows,
+    Signalled,
+    Slot,
+    State,
+    Stop,
+    parse,
+)
 from mpijoin.signals import SignalFlag
 from mpijoin.transport.base import Channel, Transport
 
@@ -32,6 +46,8 @@ CHANNELS = {
     State: Channel.STATE,
     Rows: Channel.RESULT,
     EpochEnd: Channel.RESULT,
+    Marker: Channel.DATA,
+    ResultMarker: Channel.RESULT,
 }
 
 
@@ -56,6 +72,7 @@ class Rank:
         self._inject = Inject()
         self._early: list[tuple[int, Any]] = []  # received before this rank knew that all are ready
         self._late: deque[tuple[float, int, Any]] = deque()  # received, and held back on purpose: until when
+        self._told = False  # the master of a signal
         self._silence_s = START_S
         self._sent_s = time.monotonic()
         peers = range(1, transport.size) if transport.rank == MASTER else (MASTER,)
@@ -80,6 +97,7 @@ class Rank:
     def receive(self, refuse: Collection[int] = ()) -> Iterator[tuple[int, Any]]:
         """Messages that have arrived. Raises Stopped, PeerError (a rank failed or is lost) and Interrupted."""
         self.signals.check()
+        self._tell_signal()
         early, self._early = self._early, []
         yield from early
         for source, _, data in self.transport.poll(refuse):
@@ -98,6 +116,17 @@ class Rank:
         while self._late and self._late[0][0] <= self.clock.wall_s:
             yield self._late.popleft()[1:]
         self._beat()
+
+    @property
+    def asked(self) -> str:
+        """The signal that has asked this rank for a checkpoint, "" if none has."""
+        return self.signals.asked.name if self.signals.asked else ""
+
+    def _tell_signal(self) -> None:
+        """A signal may reach one rank only: the master is told."""
+        if self.asked and self.number != MASTER and not self._told:
+            self._told = True
+            self.send(MASTER, Signalled(self.number, self.asked))
 
     def _suffer(self, epoch: int) -> None:
         """Fails or dies on purpose, if the job wants that of this rank at this epoch."""
@@ -120,28 +149,32 @@ class Rank:
         self.transport.wait(timeout_s)
         self.idle_s += self.clock.wall_s - start
 
-    def meet(self) -> None:
-        """Waits, asleep, until all ranks are ready, and starts the clock. Raises what `receive` does.
-
-        Not by a barrier: one that a failing rank does not enter would be taken for the one at the end.
-        """
-        waiting = set(self._heard_s)
-        if self.number != MASTER:
-            self.send(MASTER, Ready(self.number))
-        while waiting:
+    def gather(self, kinds: tuple[type, ...], sources: Collection[int]) -> dict[int, Any]:
+        """Waits, asleep, for one message of these kinds from each source; all others are kept for later."""
+        found: dict[int, Any] = {}
+        while len(found) < len(sources):
             for source, message in self.receive():
-                if isinstance(message, Ready):
-                    waiting.discard(source)
-                    started_s = message.started_s
+                if isinstance(message, kinds) and source in sources and source not in found:
+                    found[source] = message
                 else:
                     self._early.append((source, message))
-            if waiting:
+            if len(found) < len(sources):
                 self.wait()
+        return found
+
+    def meet(self, elapsed_s: float = 0.0) -> None:
+        """Waits, asleep, until all ranks are ready, and starts the clock. Raises what `receive` does.
+
+        elapsed_s: that the run has gone on for already, of which the master knows. Not by a barrier: one that a failing rank
+        does not enter would be taken for the one at the end.
+        """
         if self.number == MASTER:
-            self.clock.start()
+            self.gather((Ready,), self._heard_s)
+            self.clock.start(time.time() - elapsed_s if elapsed_s else None)
             self._send_all(Ready(MASTER, self.clock.started_s))
         else:
-            self.clock.start(started_s)
+            self.send(MASTER, Ready(self.number))
+            self.clock.start(self.gather((Ready,), (MASTER,))[MASTER].started_s)
         self.idle_s = 0.0
         self._silence_s = SILENCE_S
         self._heard_s = dict.fromkeys(self._heard_s, time.monotonic())

@@ -3,7 +3,7 @@
 ```
 job.toml                 the job as resolved; its first line marks the folder as made by mpijoin
 results/.open/*.parquet  parts while the run goes on      -> results/*.parquet at the commit
-late/.open/*.parquet     late files while the run goes on -> late/*.parquet at the commit
+late/.open/*.parquet     parts of late files while the run goes on, at the commit the late files -> late/*.parquet
 metrics/ logs/           readable at any time
 summary.json             written last, by a successful run only; failed.json otherwise, never both
 ```
@@ -17,7 +17,7 @@ import shutil
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Any, Collection, Iterator, Sequence
 
 from mpijoin.errors import InputError, JobError, OutputError
 
@@ -38,6 +38,11 @@ RUN_FILES = (
     "late/right.parquet",
     "late/.open/left.parquet",
     "late/.open/right.parquet",
+    "late/.open/*-[0-9][0-9][0-9][0-9][0-9].parquet",
+    "checkpoint/[0-9]*.json",
+    "checkpoint/[0-9]*.json.new",
+    "checkpoint/rank-*.state",
+    "checkpoint/rank-*.state.new",
     "metrics/*.parquet",
     "metrics/*.parquet.open",
     "logs/rank-*.log",
@@ -45,8 +50,9 @@ RUN_FILES = (
     "report/*.png",
     "report/*.csv",
 )
+LATE_FILES = {"left.parquet", "right.parquet"}
 RUN_FOLDERS = ("results", "results/.open", "late", "late/.open", "metrics", "logs")
-MADE_FOLDERS = (*RUN_FOLDERS, "report")  # with that of `mpijoin report`
+MADE_FOLDERS = (*RUN_FOLDERS, "checkpoint", "report")  # with what only some runs have, and `mpijoin report`
 NAMED_MAX = 5  # a message names this many files and counts the rest
 
 
@@ -98,34 +104,75 @@ class RunDirectory:
     def metrics(self) -> Path:
         return self.path / "metrics"
 
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints lie, unless the job wants them elsewhere."""
+        return self.path / "checkpoint"
+
+    @property
+    def is_run(self) -> bool:
+        return _is_run(self.path)
+
+    @property
+    def is_finished(self) -> bool:
+        return (self.path / "summary.json").exists()
+
+    def reopen(self, job_text: str) -> None:
+        """Makes ready what a run has left that was stopped or broken off, for one that goes on. OutputError: refused."""
+        with _refusals(self.path):
+            (self.path / "failed.json").unlink(missing_ok=True)
+            (self.path / "job.toml").write_text(RUN_MARK + job_text, encoding="utf-8")
+            for name in RUN_FOLDERS:
+                (self.path / name).mkdir(exist_ok=True)
+            (self.open_results / "manifest.json").unlink(missing_ok=True)
+            self._withdraw()
+
+    def keep_only(self, results: Collection[str], late: Collection[str], part: int) -> None:
+        """Removes what was written after the checkpoint of number `part`: results and late rows that are in no list, metrics
+        that begin with it or later. OutputError: refused, or something of the lists is missing."""
+        with _refusals(self.path):
+            for folder, kept in ((self.open_results, set(results)), (self.open_late_parts, set(late))):
+                found = {item.name for item in folder.iterdir()}
+                if missing := kept - found:
+                    raise OutputError(f"{folder}: {_some(sorted(missing))} is missing, which the run has written before")
+                for name in found - kept:
+                    (folder / name).unlink()
+            for item in self.metrics.iterdir():
+                if item.name.endswith(".open") or part_of(item.name) >= part:
+                    item.unlink()
+
+    def clean(self) -> None:
+        """After the summary: what was only kept for a run that might have to go on from here. Never raises."""
+        shutil.rmtree(self.open_late_parts, ignore_errors=True)
+
+    @property
+    def open_late_parts(self) -> Path:
+        """Where sources write parts of late files until the commit."""
+        return self.late / ".open"
+
     def open_late(self, stream: str) -> Path:
-        """The late file of a stream until the commit."""
-        return self.late / ".open" / f"{stream}.parquet"
+        """The late file of a stream, made of its parts for the commit."""
+        return self.open_late_parts / f"{stream}.parquet"
 
     def log(self, rank: int) -> Path:
         return self.path / "logs" / f"rank-{rank}.log"
 
-    def commit(self, files: Sequence[str]) -> None:
+    def commit(self, files: Sequence[str], late: Sequence[str] = ()) -> None:
         """Turn the parts named in `files` (names in results/.open) and all late files into results.
 
-        The manifest is on disk before the first rename, so that an interrupted commit can be told from a finished one.
+        late: names in late/.open of the parts that the late files have been made of, which stay until `clean`. The manifest is
+        on disk before anything gets its name, so that an interrupted commit can be told from a finished one.
         OutputError: a part is missing or unknown, or the file system refuses.
         """
         with _refusals(self.path):
-            found = {item.name for item in self.open_results.iterdir()} - {"manifest.json"}
-            if found != set(files):
-                wrong = [f"{name} is missing" for name in set(files) - found] + [
-                    f"{name} is in no list" for name in found - set(files)
-                ]
-                raise OutputError(f"{self.open_results}: {_some(sorted(wrong))}")
-            late_files = sorted(item.name for item in (self.late / ".open").iterdir())
+            _expect(self.open_results, set(files), besides={"manifest.json"})
+            late_files = _expect(self.open_late_parts, set(late), besides=LATE_FILES)
             manifest = self.open_results / "manifest.json"
             _write_json(manifest, {"results": sorted(files), "late": late_files})
-            _move_all(self.late / ".open", self.late, late_files)
+            _move_all(self.open_late_parts, self.late, late_files)
             _move_all(self.open_results, self.results, sorted(files))
             manifest.unlink()
             self.open_results.rmdir()
-            (self.late / ".open").rmdir()
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write summary.json, the last act of a run that succeeds. OutputError: refused, or marked as failed."""
@@ -236,6 +283,26 @@ def _made_by_run(name: str) -> bool:
 def _is_run(path: Path) -> bool:
     job = path / "job.toml"
     return job.is_file() and job.read_bytes().startswith(RUN_MARK.encode())
+
+
+def _expect(folder: Path, parts: set[str], besides: set[str]) -> list[str]:
+    """Which of `besides` are in the folder, sorted. OutputError: other parts than `parts` are there beside them."""
+    found = {item.name for item in folder.iterdir()}
+    missing, unknown = parts - found, found - parts - besides
+    if missing or unknown:
+        wrong = [f"{name} is missing" for name in missing] + [f"{name} is in no list" for name in unknown]
+        raise OutputError(f"{folder}: {_some(sorted(wrong))}")
+    return sorted(found & besides)
+
+
+def part_of(name: str) -> int:
+    """After which checkpoint a file of metrics begins.
+
+    >>> part_of("rank-2.parquet"), part_of("rank-2-00007.parquet")
+    (0, 7)
+    """
+    last = name.partition(".")[0].rpartition("-")[2]
+    return int(last) if len(last) >= 5 and last.isdecimal() else 0
 
 
 def _some(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as something a runtime asks about between two pieces of work."""
+"""Signals as something a runtime asks about between two pieces of work."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import Iterator
+from typing import Collection, Iterator
 
-from mpijoin.errors import EXIT_SIGINT, EXIT_SIGTERM, Interrupted
+from mpijoin.errors import EXIT_CHECKPOINTED, EXIT_SIGINT, EXIT_SIGTERM, Interrupted
 
-HANDLED = {signal.SIGINT: ("Ctrl-C", EXIT_SIGINT), signal.SIGTERM: ("SIGTERM", EXIT_SIGTERM)}
+ENDING = {signal.SIGINT: ("Ctrl-C", EXIT_SIGINT), signal.SIGTERM: ("SIGTERM", EXIT_SIGTERM)}
+HANDLED = (*ENDING, signal.SIGUSR1, signal.SIGUSR2)  # these two do nothing unless they are asked to save
 REPEAT_S = 1.0  # one key press may arrive twice: from the terminal and from the launcher
 AGAIN_S = 0.5  # after so long an exception that did not get out of foreign code is raised again
 
@@ -20,12 +21,15 @@ AGAIN_S = 0.5  # after so long an exception that did not get out of foreign code
 class SignalFlag:
     """Remembers the first signal. `install` only works in the main thread; elsewhere the flag just stays down.
 
-    A second Ctrl-C, a second or more after the first signal, raises KeyboardInterrupt at once, for whoever cannot wait.
+    `asked` is the first of those that do not end the run but ask for a checkpoint (`save_at`). A second Ctrl-C, a second or
+    more after the first signal, raises KeyboardInterrupt at once, for whoever cannot wait.
     """
 
     def __init__(self) -> None:
-        self._received: signal.Signals | None = None
-        self._received_s = 0.0
+        self.asked: signal.Signals | None = None
+        self._saves: frozenset[signal.Signals] = frozenset()
+        self._ended_by: signal.Signals | None = None
+        self._first_s: float | None = None
         self._at_once = False
         self._before: dict[signal.Signals, object] = {}
 
@@ -38,35 +42,50 @@ class SignalFlag:
             signal.signal(number, handler)
         self._before = {}
 
+    def save_at(self, names: Collection[str]) -> None:
+        """From now on these signals ask for a checkpoint. One that has come before ends the run all the same."""
+        self._saves = frozenset(signal.Signals[name] for name in names)
+
     def _handle(self, number: int, frame: object) -> None:
-        if self._received is None:
-            self._received, self._received_s = signal.Signals(number), time.monotonic()
-        elif number == signal.SIGINT and time.monotonic() - self._received_s >= REPEAT_S:
+        known = number in self._saves or number in ENDING
+        if known and self._first_s is None:
+            self._first_s = time.monotonic()
+        elif number == signal.SIGINT and time.monotonic() - self._first_s >= REPEAT_S:
             raise KeyboardInterrupt
-        if self._at_once:
-            again = threading.Timer(AGAIN_S, self._remind)
+        if number in self._saves:
+            self.asked = self.asked or signal.Signals(number)
+        elif number in ENDING:
+            self._ended_by = self._ended_by or signal.Signals(number)
+        if known and self._at_once:
+            again = threading.Timer(AGAIN_S, self._remind, (number,))
             again.daemon = True
             again.start()
-            self.check()
+            self._raise()
 
-    def _remind(self) -> None:
+    def _remind(self, number: int) -> None:
         """Foreign code may have caught what was raised in it; then the signal is sent once more."""
         if self._at_once:
-            os.kill(os.getpid(), self._received)
+            os.kill(os.getpid(), number)
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
         """Inside, a signal raises Interrupted where it finds the thread: for long work that nobody else waits for."""
         self._at_once, told_before = True, sys.unraisablehook
-        # Raised inside a callback of C code it is lost, with a complaint; then the next `check` raises it.
+        # Raised inside a callback of C code it is lost, with a complaint; then it is raised again.
         sys.unraisablehook = lambda told: None if isinstance(told.exc_value, Interrupted) else told_before(told)
         try:
-            self.check()
+            self._raise()
             yield
         finally:
             self._at_once, sys.unraisablehook = False, told_before
 
     def check(self) -> None:
-        """Raises Interrupted if a signal has come."""
-        if self._received is not None:
-            raise Interrupted(*HANDLED[self._received])
+        """Raises Interrupted if a signal has come that ends the run."""
+        if self._ended_by is not None:
+            raise Interrupted(*ENDING[self._ended_by])
+
+    def _raise(self) -> None:
+        """Likewise; and if one has come that asks for a checkpoint where there is nothing yet to save."""
+        self.check()
+        if self.asked is not None:
+            raise Interrupted(self.asked.name, EXIT_CHECKPOINTED)

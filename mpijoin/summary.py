@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from mpijoin.checkpoint.manifest import remove
+from mpijoin.checkpoint.totals import total
 from mpijoin.errors import EXIT_DONE
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import check_ledger
+from mpijoin.sources.late import merge_late
 
 STREAMS = ("left", "right")
-MODULUS = 1 << 64
 SLAVE_FIGURES = ("cpu_s", "comm_s", "idle_s", "busy_s", "window_bytes_max", "blocks_max", "comparisons", "results", "theta_bytes")
 
 
@@ -30,21 +32,33 @@ def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str], fu
     further: entries of the summary beside those that all runs have."""
     slaves = [master.finished[slave].counts for slave in plan.roles.slaves]
     streams = _streams(plan, master)
-    check_ledger(streams, slaves, _written(plan, master, slaves))
+    check_ledger(streams, [*slaves, master.before], _written(plan, master, slaves))
     if plan.directory:
-        plan.directory.commit(own_files + [name for finished in master.finished.values() for name in finished.files])
+        files = [*master.earlier_results, *own_files] + [name for finished in master.finished.values() for name in finished.files]
+        plan.directory.commit(files, _merge_late(plan, master))
     summary = {**_summary(plan, master, compile_s, streams, slaves), **(further or {})}
     if plan.directory:
         plan.directory.write_summary(summary)
+        plan.directory.clean()
+        remove(plan.checkpoints)
     return Outcome(EXIT_DONE, summary)
+
+
+def _merge_late(plan: Any, master: Any) -> list[str]:
+    """Makes the late files; returns the names of the parts that are in them now."""
+    names = [part.name for part in master.intake.late_parts]
+    for stream in plan.schema.streams:
+        own = [plan.directory.open_late_parts / name for name in names if name.startswith(f"{stream.name}-")]
+        merge_late(own, plan.directory.open_late(stream.name), stream)
+    return names
 
 
 def _written(plan: Any, master: Any, slaves: list[dict]) -> int | None:
     """Rows in the output, None where results are only counted."""
-    collector = plan.roles.collector
+    collector, before = plan.roles.collector, master.before["written"]
     if collector is not None:
-        return master.collector.rows if master.collector else master.finished[collector].counts["rows"]
-    return sum(slave["written"] for slave in slaves) if plan.job.output.results == "parquet" else None
+        return before + (master.collector.rows if master.collector else master.finished[collector].counts["rows"])
+    return before + sum(slave["written"] for slave in slaves) if plan.job.output.results == "parquet" else None
 
 
 def _streams(plan: Any, master: Any) -> dict[str, dict[str, int]]:
@@ -66,11 +80,10 @@ def _streams(plan: Any, master: Any) -> dict[str, dict[str, int]]:
 def _summary(plan: Any, master: Any, compile_s: float, streams: dict, slaves: list[dict]) -> dict[str, Any]:
     wall_s = master.rank.clock.wall_s
     tuples = sum(one["read"] for one in streams.values())
-    count = len(slaves)
-    certificate = sum(int(slave["certificate"], 16) for slave in slaves) % MODULUS
+    count, whole = len(slaves), total([master.before, *slaves])
     return {
-        "results": sum(slave["results"] for slave in slaves),
-        "certificate": f"{certificate:016x}",
+        "results": whole["results"],
+        "certificate": whole["certificate"],
         **streams,
         "time_unit": plan.schema.unit,
         "ranks": plan.roles.size,
@@ -78,7 +91,7 @@ def _summary(plan: Any, master: Any, compile_s: float, streams: dict, slaves: li
         "wall_s": round(wall_s, 4),
         "compile_s": round(compile_s, 4),
         "tuples_per_s": round(tuples / wall_s, 1),
-        "delay_s": DelayHistogram.of(slave["delays"] for slave in slaves).figures_s(),
+        "delay_s": DelayHistogram.of([whole["delays"]]).figures_s(),
         "overload": _overload(master),
         "moves": master.moves.outcomes["moved"],
         "moved_bytes": master.moves.moved_bytes,
@@ -86,11 +99,12 @@ def _summary(plan: Any, master: Any, compile_s: float, streams: dict, slaves: li
         "move_pause_s_max": master.moves.pause_us_max / 1e6,
         "splits": sum(slave["splits"] for slave in slaves),
         "merges": sum(slave["merges"] for slave in slaves),
-        "declustering": master.declustering.figures(count),
+        "declustering": master.recorder.declustering.figures(count),
         "epochs": master.epochs,
         "peak_master_buffer_bytes": master.buffers.held_bytes_max,
         "held_back_by": {str(slave): times for slave, times in master.core.held_back_by.items() if times},
-        "master": master.times_after_warmup(),
+        "checkpoints": master.checkpoints(),
+        "master": master.recorder.times_after_warmup(),
         "per_slave": {
             str(rank): {name: slave[name] for name in SLAVE_FIGURES} for rank, slave in zip(plan.roles.slaves, slaves)
         },

@@ -37,7 +37,7 @@ def warm_up(role: str, number: int = 0, moves: bool = False) -> float:
     """Makes the kernels of a role ("master", "slave" or "collector") ready; returns the seconds it took.
 
     Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start. moves:
-    groups may change hands.
+    groups may be read out or taken over.
     """
     tasks = {"master": [_read_and_scatter], "slave": [_insert, _probe_and_expire], "collector": []}[role]
     if moves and role == "slave":

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from typing import NoReturn, Sequence
 
-from mpijoin.messages import EpochEnd, Finished, Rows
+from mpijoin.checkpoint.files import sync_file
+from mpijoin.messages import EpochEnd, Finished, ResultMarker, Rows, Saved
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.sinks.collector import Collector
 
 
 class CollectorRank:
     def __init__(self, rank: Rank, collector: Collector, writer):
-        """writer: what the collector writes to; `close` gives the part files."""
+        """writer: what the collector writes to; `cut` and `close` give the part files."""
         self._rank, self._collector, self._writer = rank, collector, writer
         self._said = False
 
@@ -25,8 +27,10 @@ class CollectorRank:
         received = 0
         for _, message in self._rank.receive(self._collector.refuse):
             received += 1
-            if isinstance(message, (Rows, EpochEnd)):
+            if isinstance(message, (Rows, EpochEnd, ResultMarker)):
                 self._collector.take(message)
+        if self._collector.cut_number is not None:
+            self._rank.send(MASTER, cut_results(self._rank.number, self._collector))
         if self._collector.finished and not self._said:
             self._said = True
             self._rank.send(MASTER, Finished(self._rank.number, {"rows": self._collector.rows}, self._close()))
@@ -37,3 +41,17 @@ class CollectorRank:
 
     def abandon(self) -> None:
         self._writer.abandon()
+
+
+def cut_results(rank: int, collector: Collector) -> Saved:
+    """Closes the part files at a checkpoint's marks and goes on; returns what to tell the master."""
+    start_s, writer, number = time.perf_counter(), collector.writer, collector.cut_number
+    parts, fault = writer.cut(), ""
+    try:
+        for path in writer.unsynced():
+            sync_file(path)
+    except OSError as error:
+        fault = f"{error.filename}: cannot be written: {error.strerror}"
+    counts, listed = {"rows": collector.rows}, [list(part) for part in parts]
+    collector.go_on()
+    return Saved(rank, number, counts, listed, seconds=time.perf_counter() - start_s, fault=fault)

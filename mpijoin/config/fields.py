@@ -6,8 +6,22 @@ from typing import NamedTuple
 
 from mpijoin.config.changes import CHANGES
 from mpijoin.config.injections import DELAY, EPOCHS, SLOW
-from mpijoin.config.job import AUTO, B_MODEL, NO_POLICY, OFF, POISSON, ZIPF, Balance, Cluster, Inject, Output, Run, Tuning
-from mpijoin.config.kinds import ALL_OR_NAMES, DURATION, INTEGER, KEY, NUMBER, SIZE, SPEED, TEXT, Kind, or_word
+from mpijoin.config.job import (
+    AUTO,
+    B_MODEL,
+    NO_POLICY,
+    OFF,
+    POISSON,
+    ZIPF,
+    Balance,
+    Checkpoint,
+    Cluster,
+    Inject,
+    Output,
+    Run,
+    Tuning,
+)
+from mpijoin.config.kinds import ALL_OR_NAMES, DURATION, INTEGER, KEY, NAMES, NUMBER, SIZE, SPEED, TEXT, Kind, or_word
 from mpijoin.config.units import INT64_MAX
 
 
@@ -100,6 +114,18 @@ SECTIONS = {
             Field("results", "results", TEXT, choices=("parquet", "collect", "count")),
             Field("columns", "columns", ALL_OR_NAMES),
             Field("part", "part_bytes", SIZE, 1, INT64_MAX),
+        ),
+    ),
+    "checkpoint": (
+        Checkpoint,
+        (
+            Field("every", "every_ns", or_word(DURATION, {OFF: None}), 1, INT64_MAX),
+            Field("epochs", "epochs", or_word(INTEGER, {OFF: None}), 1, INT64_MAX),
+            Field("margin", "margin_ns", or_word(DURATION, {OFF: None}), 1, INT64_MAX),
+            Field("walltime", "walltime_ns", or_word(DURATION, {AUTO: None}), 1, INT64_MAX),
+            Field("signals", "signals", or_word(NAMES, {AUTO: None})),
+            Field("keep", "keep", INTEGER, 1, 1000),
+            Field("path", "path", TEXT),
         ),
     ),
     "inject": (

@@ -69,4 +69,13 @@ def _write_table(values: Mapping[int, Any]) -> str:
 
 SLOW = _scheduled(Slowdown, "share", "share", NUMBER, "0.5")
 DELAY = _scheduled(Delay, "by", "by_ns", DURATION, '"50 ms"')
-EPOCHS = Kind(lambda value: _per_rank(value, INTEGER, "a table of rank = epoch, such as {2 = 5}"), _write_table)
+
+
+def _parse_epochs(value: Any) -> dict[int, int]:
+    wanted = "a table of rank = epoch, such as {2 = 5}, or one of both, such as {rank = 2, epoch = 5}"
+    if isinstance(value, dict) and set(value) == {"rank", "epoch"}:
+        value = {value["rank"]: value["epoch"]}
+    return _per_rank(value, INTEGER, wanted)
+
+
+EPOCHS = Kind(_parse_epochs, _write_table)

@@ -123,6 +123,31 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """When the state of a run is saved, so that `--resume` can go on from there."""
+
+    every_ns: int | None = None  # of wall time; None: "off"
+    epochs: int | None = None  # or so many reorganization epochs
+    margin_ns: int | None = None  # ... and once so long before the walltime ends, upon which the run stops
+    walltime_ns: int | None = None  # of the allocation, since the run's start; None: "auto", what Slurm says
+    signals: tuple[str, ...] | None = None  # that save and stop; None: "auto"
+    keep: int = 2  # so many checkpoints are kept
+    path: str = ""  # folder; "": checkpoint/ in the run directory
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the job asks for any, but for what a signal does."""
+        return any(value is not None for value in (self.every_ns, self.epochs, self.margin_ns))
+
+    @property
+    def stops_at(self) -> tuple[str, ...]:
+        """Signals that save and stop: by default SIGUSR1, which has no other use, and where checkpoints are on, all three."""
+        if self.signals is not None:
+            return self.signals
+        return ("SIGUSR1", "SIGTERM", "SIGINT") if self.is_on else ("SIGUSR1",)
+
+
+@dataclass(frozen=True)
 class Slowdown:
     """A slave joins at `share` of its speed, 0 < share <= 1, from `start_ns` to `end_ns` (None: the end) of the run."""
 
@@ -150,7 +175,7 @@ class Inject:
     delay: tuple[Delay, ...] = ()
     hash_bits: int = 64  # key hashes keep this many bits: few of them force collisions
     fail: Mapping[int, int] = field(default_factory=dict)  # rank -> first epoch whose message makes it raise an error
-    kill: Mapping[int, int] = field(default_factory=dict)  # the same, but it is killed (SIGKILL) instead
+    kill: Mapping[int, int] = field(default_factory=dict)  # the same, but it is killed (SIGKILL); not in a resumed run
 
 
 @dataclass(frozen=True)
@@ -162,6 +187,7 @@ class Job:
     balance: Balance = Balance()
     run: Run = Run()
     output: Output = Output()
+    checkpoint: Checkpoint = Checkpoint()
     inject: Inject = Inject()
 
     @property

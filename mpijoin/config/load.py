@@ -19,6 +19,7 @@ from mpijoin.errors import JobError
 __all__ = ["dump_job", "load_job"]
 
 STREAMS = ("left", "right")
+FOLDERS = ("output", "checkpoint")  # sections whose path is a folder
 SOURCE_FIELDS = ("path", "kind", "table")
 
 
@@ -139,7 +140,7 @@ def _build(document: dict[str, Any], folder: str, faults: list[Fault]) -> Job:
     others = {}
     for name, (make, fields) in SECTIONS.items():
         values = _values(name, _section(document, name, faults), fields, faults)
-        if name == "output" and "path" in values:
+        if name in FOLDERS and "path" in values:
             values["path"] = os.path.abspath(os.path.join(folder, os.path.expanduser(values["path"])))
         others[name] = make(**values)
     return Job(**streams, **others)

@@ -14,6 +14,8 @@ from mpijoin.config.units import INT64_MAX, format_duration, is_integer, show
 SYNTHETIC_TIME, SYNTHETIC_KEY, SYNTHETIC_PAYLOAD = "ts", "key", "payload"
 
 
+STOP_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT")  # that may ask for a checkpoint
+
 # Of a synthetic stream and of its changes: what is sound, and what is wanted.
 SYNTHETIC_BOUNDS = {
     "rate": (lambda rate: 0 < rate < inf, "wanted more than 0 tuples per second"),
@@ -52,6 +54,7 @@ def job_faults(job: Job) -> list[Fault]:
     faults += _balance_faults(job)
     faults += _run_faults(job)
     faults += _output_faults(job)
+    faults += _checkpoint_faults(job)
     faults += _inject_faults(job)
     return faults
 
@@ -180,6 +183,14 @@ def _output_faults(job: Job) -> Iterator[Fault]:
         yield from _repeated("output", "columns", columns)
         if not columns:
             yield fault("output", "columns", 'got an empty list, wanted column names or "all"')
+
+
+def _checkpoint_faults(job: Job) -> Iterator[Fault]:
+    for name in job.checkpoint.signals or ():
+        if name not in STOP_SIGNALS:
+            yield fault("checkpoint", "signals", f"got {show(name)}, wanted some of {' '.join(STOP_SIGNALS)}")
+    if job.checkpoint.is_on and not job.output.path:
+        yield fault("checkpoint", "every", "needs an output path: results in memory do not outlive the run")
 
 
 def _inject_faults(job: Job) -> Iterator[Fault]:

@@ -52,6 +52,7 @@ from mpijoin.join.transfer_kernels import (
     place_blocks,
 )
 
+ORDER = 2  # the tail's buffer with the ids of all blocks
 FRAME_BYTES = 1 << 20  # frames of blocks are cut where they have grown to this, so that they fit a slot
 
 
@@ -82,6 +83,12 @@ def get(
     meta = {"group": int(group), "depth": int(s.groups[group, DEPTH]), "newest": int(s.counters[NEXT_BLOCK_ID]) - 1}
     buffers = [shapes, ends, listed[:, ID], s.groups[group, CARRIED], *unsealed[0], *unsealed[1]]
     return [*frames, encode(TAIL_KIND, meta, buffers, checksum)]
+
+
+def blocks_of(frame: np.ndarray) -> np.ndarray:
+    """int64[n]: ids of the blocks in a frame of sealed blocks; of a tail: of all blocks that the group consists of."""
+    decoded = decode(frame)
+    return decoded.buffers[ORDER if decoded.kind == TAIL_KIND else 0]
 
 
 def newest(frame: np.ndarray) -> int:

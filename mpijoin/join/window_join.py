@@ -100,9 +100,12 @@ class WindowJoin:
         expire_groups(self.state, groups, np.asarray(watermarks, np.int64))
         return Progress.DONE
 
-    def get(self, group: int, since: int, octets_max: int | None = None) -> list[np.ndarray]:
+    def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
         self._start(np.array([group]))
-        return transfer.get(self.state, group, since, octets_max)
+        return transfer.get(self.state, group, since, octets_max, checksum)
+
+    def blocks_of(self, frame: np.ndarray) -> np.ndarray:
+        return transfer.blocks_of(frame)
 
     def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
         return transfer.newest(frames[-1]), transfer.is_tail(frames[-1])

@@ -6,11 +6,6 @@ all is done.
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import NamedTuple
-
 from mpijoin.errors import ProtocolError
 from mpijoin.master.events import (
     Action,
@@ -19,6 +14,7 @@ from mpijoin.master.events import (
     Command,
     Complete,
     Consumed,
+    Cut,
     Decided,
     Deliver,
     Event,
@@ -27,57 +23,19 @@ from mpijoin.master.events import (
     Ingested,
     Moved,
     RankFinished,
+    Restored,
+    SaveEnded,
+    SaveWanted,
     Serve,
     SourceEnded,
     Stepped,
     Watermarks,
 )
 from mpijoin.master.reorganization import Loaded, Reorganization
+from mpijoin.master.views import NEVER, Move, SlaveState, Waiting
 from mpijoin.moving import handover
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import plan
-
-# How far the source is read ahead of each slave: enough to overlap reading and sending with joining, and no more, since
-# what is read ahead only takes memory.
-AHEAD_SLOTS = 2
-AHEAD_SLOTS_MAX = 64
-AHEAD_BYTES = 8 << 20
-
-
-class Waiting(NamedTuple):
-    """An item in a slave's mini-buffers. watermarks: those it completes, None within a tick · layout: items of one layout are
-    of the same groups, and may go in one message."""
-
-    octets: int
-    watermarks: Watermarks | None
-    layout: int
-
-
-@dataclass
-class SlaveState:
-    """What the master believes of a slave."""
-
-    subgroup: int
-    waiting: deque[Waiting] = field(default_factory=deque)
-    waiting_bytes: int = 0
-    due: int = 0  # of the waiting items: those whose slot has come, and that only lack credit
-    unconsumed_slots: int = 0  # messages sent and not yet reported as joined
-    unconsumed_bytes: int = 0  # theirs; at most the slave's buffer, or one piece
-    watermarks: Watermarks | None = None  # of its last message, but for delivered groups
-    layout: int = 0  # of the items to come
-    delivered: int = 0  # so many items had a layout of their own
-
-
-@dataclass
-class Move:
-    """A move under way."""
-
-    group: int
-    supplier: int
-    consumer: int
-    gain: float
-    state: str = handover.SHIPPING
-
 
 class MasterCore:
     """Distribution epochs of n_g slots: slot i serves sub-group i mod n_g (WSJ, section V-B).
@@ -91,6 +49,9 @@ class MasterCore:
 
     Moves of groups change `table`; everybody else is served without waiting for them (WSJ, section IV-C). Slaves without
     groups are idle: they get nothing but the end.
+
+    A checkpoint that is due is cut after the next whole tick at which no group is on its way, and no move begins until it is
+    whole. One that stops the run cancels moves, and nothing is sent after it.
     """
 
     def __init__(
@@ -103,8 +64,10 @@ class MasterCore:
         finishing: tuple[int, ...] = (),
         paced: bool = False,
         reorganization: Reorganization | None = None,
+        slot: int = 0,
+        complete: Watermarks | None = None,
     ):
-        """finishing: the ranks beside the slaves that report when they have finished (a collector of its own) ·
+        """slot, complete: where a run goes on that was cut there · finishing: the ranks beside the slaves that report when they have finished (a collector of its own) ·
         reorganization: None: nothing ever moves."""
         self.table = table
         self.reorganization = reorganization
@@ -116,21 +79,22 @@ class MasterCore:
         self._paced = paced
         self._held_bytes = 0  # of all waiting items and held groups
         self._held: dict[int, int] = {}  # group -> bytes
-        self._complete = NEVER  # watermarks of the last whole tick
-        self._slot = 0
+        self._complete = complete or NEVER  # watermarks of the last whole tick
+        self._slot = slot
         self._ending: Watermarks | None = None  # the source has ended, with these
         self._closed = False  # ... and the slaves' queues have their end
         self._moves: dict[int, Move] = {}
         self._cancelled: dict[int, Move] = {}  # whose consumer may have refused and not been heard
         self._moves_begun = 0
         self._unfinished = {*slaves, *finishing}
+        self._save_wanted = self._saving = self._stops = self._stopped = False
 
     @property
     def wants_input(self) -> bool:
         """Whether the source may be read (paced: handed out when it is due); False pauses it for all."""
-        if self.ended or self._full:
+        if self.ended or self._full or self._stopped:
             return False
-        return self._paced or not self.active or any(self._hungry(self.slaves[slave]) for slave in self.active)
+        return self._paced or not self.active or any(self.slaves[slave].is_hungry(self._buffer_bytes) for slave in self.active)
 
     @property
     def ended(self) -> bool:
@@ -145,11 +109,6 @@ class MasterCore:
     @property
     def open_moves(self) -> int:
         return len(self._moves)
-
-    def _hungry(self, view: SlaveState) -> bool:
-        """Whether a slave may run out of work: it was not sent a message to join and one to follow, or only small ones."""
-        few_bytes = view.unconsumed_bytes < min(AHEAD_BYTES, self._buffer_bytes // 2)
-        return view.unconsumed_slots < AHEAD_SLOTS or (few_bytes and view.unconsumed_slots < AHEAD_SLOTS_MAX)
 
     @property
     def _full(self) -> bool:
@@ -171,6 +130,13 @@ class MasterCore:
                 return self._stepped(event)
             case RankFinished():
                 return self._rank_finished(event)
+            case Restored():
+                return self._restored(event)
+            case SaveWanted():
+                return self._want_save(event)
+            case SaveEnded():
+                self._saving = False
+                return []
             case _:
                 raise ProtocolError(f"master got {type(event).__name__}, which is no event of its own")
 
@@ -178,7 +144,7 @@ class MasterCore:
         if self.ended:
             raise ProtocolError("master got input after the source had ended")
         for slave, octets in event.octets.items():
-            self._queue(slave, Waiting(octets, event.watermarks, self.slaves[slave].layout))
+            self.slaves[slave].queue(Waiting(octets, event.watermarks, self.slaves[slave].layout))
         for group, octets in event.held.items():
             self._held[group] += octets
         self._held_bytes += sum(event.octets.values()) + sum(event.held.values())
@@ -195,42 +161,68 @@ class MasterCore:
             due = (slave for slave in event.octets if self.slaves[slave].subgroup == self._slot % self._subgroups)
             actions = [action for slave in due for action in self._serve(slave)]
         self._slot += 1
-        return actions + self._end_slot()
+        return actions + self._end_slot() + self._cut()
 
     def _end_slot(self) -> list[Action]:
         """After a slot: at the end of a reorganization epoch the active slaves are asked for their loads."""
         own = self.reorganization
         if own is None:
             return []
-        overdue = {slave: self._due_bytes(self.slaves[slave]) for slave in self.active} if self._paced else {}
+        overdue = {slave: self.slaves[slave].due_bytes for slave in self.active} if self._paced else {}
         if not own.slot_ended(overdue) or own.asking:
             return []
-        if self._moves:
+        if self._moves or self._save_wanted or self._saving:
             own.skip()
             return []
         period = own.ask(self.active)
         return [Ask(slave, period) for slave in self.active]
 
-    def _due_bytes(self, view: SlaveState) -> int:
-        if view.due == len(view.waiting):
-            return view.waiting_bytes
-        return sum(item.octets for item in islice(view.waiting, view.due))
-
     def _source_ended(self, event: SourceEnded) -> list[Action]:
         if self.ended:
             raise ProtocolError("master got the end of the source twice")
         self._ending = event.watermarks
+        return self._cancel_moves() + self._close_input()
+
+    def _cancel_moves(self) -> list[Action]:
+        """Those of which nothing is frozen yet."""
         shipping = [(number, move) for number, move in self._moves.items() if move.state == handover.SHIPPING]
-        return [action for one in shipping for action in self._advance(*one, handover.CANCEL)] + self._close_input()
+        return [action for one in shipping for action in self._advance(*one, handover.CANCEL)]
 
     def _close_input(self) -> list[Action]:
         """The end goes out once no group is on its way."""
-        if not self.ended or self._moves:
+        if not self.ended or self._moves or self._closed:
             return []
+        cut = self._cut()
+        if self._stopped:
+            return cut
         self._closed = True
-        for slave, view in self.slaves.items():
-            self._queue(slave, Waiting(0, self._ending, view.layout))
-        return [CloseInput(), *self._serve_all()]
+        for view in self.slaves.values():
+            view.queue(Waiting(0, self._ending, view.layout))
+        return [*cut, CloseInput(), *self._serve_all()]
+
+    def _restored(self, event: Restored) -> list[Action]:
+        actions = []
+        for group, octets in event.pending.items():
+            self._held[group] = octets
+            self._held_bytes += octets
+            actions += self._deliver(None, group, self.table.owner_of(group))
+        return actions
+
+    def _want_save(self, event: SaveWanted) -> list[Action]:
+        """Too late once the end is on its way to the slaves: then the run itself is over soon."""
+        if self._closed:
+            return []
+        self._save_wanted = True
+        self._stops |= event.stops
+        return self._cancel_moves() if event.stops else []
+
+    def _cut(self) -> list[Action]:
+        """A checkpoint, if one is due and can be cut now, after a whole tick."""
+        if not self._save_wanted or self._saving or self._moves:
+            return []
+        self._save_wanted, self._saving = False, True
+        self._stopped = self._stops  # nothing may follow the last one
+        return [Cut(self._slot, self._complete)]
 
     def _consumed(self, event: Consumed) -> list[Action]:
         view = self.slaves[event.slave]
@@ -259,7 +251,7 @@ class MasterCore:
             raise ProtocolError(f"slave {event.slave} told its load, but nobody asked")
         if not self.reorganization.answered(event):
             return []
-        if self.ended:
+        if self.ended or self._save_wanted or self._saving:
             self.reorganization.skip()
             return []
         view, wanted = self.reorganization.decide(self.slaves, self.table, self._subgroups, self._paced)
@@ -317,7 +309,7 @@ class MasterCore:
         view.waiting_bytes -= sum(event.octets)
         return []
 
-    def _deliver(self, number: int, group: int, slave: int) -> list[Action]:
+    def _deliver(self, number: int | None, group: int, slave: int) -> list[Action]:
         """The group is this slave's from now on. What was held back goes before all that waits, in a message of its own: it was
         held for long enough. All rows up to the last whole tick are in it, or were sent before."""
         view = self.slaves[slave]
@@ -332,11 +324,6 @@ class MasterCore:
             self.reorganization.came({slave: octets})
         return [Deliver(number, group, slave), *self._send_due(slave)]
 
-    def _queue(self, slave: int, item: Waiting) -> None:
-        view = self.slaves[slave]
-        view.waiting.append(item)
-        view.waiting_bytes += item.octets
-
     def _serve_all(self) -> list[Action]:
         return [action for slave in self.slaves for action in self._serve(slave)]
 
@@ -348,7 +335,7 @@ class MasterCore:
     def _send_due(self, slave: int) -> list[Action]:
         """Messages with what is due, as far as credit goes."""
         view, actions = self.slaves[slave], []
-        while view.due and (message := self._message(slave, view)):
+        while view.due and not self._stopped and (message := self._message(slave, view)):
             actions.append(message)
         return actions
 
@@ -377,7 +364,5 @@ class MasterCore:
     def _epoch(self) -> int:
         return self._slot // self._subgroups
 
-
-NEVER = (-(1 << 63), -(1 << 63))  # watermarks of streams of which nothing is complete yet
 
 __all__ = ["Loaded", "MasterCore", "NEVER", *(one.__name__ for one in (*Event.__args__, *Action.__args__))]

@@ -52,7 +52,23 @@ class RankFinished(NamedTuple):
     rank: int
 
 
-Event = Ingested | SourceEnded | Consumed | Held | Loaded | Stepped | RankFinished
+class Restored(NamedTuple):
+    """The run goes on from a checkpoint, in which rows of these groups waited: bytes per group."""
+
+    pending: dict[int, int]
+
+
+class SaveWanted(NamedTuple):
+    """A checkpoint is due. stops: the run ends with it."""
+
+    stops: bool
+
+
+class SaveEnded(NamedTuple):
+    """The checkpoint under way is whole, or given up."""
+
+
+Event = Ingested | SourceEnded | Consumed | Held | Loaded | Stepped | RankFinished | Restored | SaveWanted | SaveEnded
 
 
 class Serve(NamedTuple):
@@ -91,9 +107,9 @@ class Hold(NamedTuple):
 
 
 class Deliver(NamedTuple):
-    """What was held back of the group is the slave's next item."""
+    """What was held back of the group is the slave's next item. move: None where the run goes on from a checkpoint."""
 
-    move: int
+    move: int | None
     group: int
     slave: int
 
@@ -116,6 +132,14 @@ class Decided(NamedTuple):
     plan: Plan
 
 
+class Cut(NamedTuple):
+    """The last tick is whole and no group is on its way: cut a checkpoint here, between what was sent and what waits. slot:
+    how many have ended · complete: watermarks of the last tick."""
+
+    slot: int
+    complete: Watermarks
+
+
 class CloseInput(NamedTuple):
     """Put the end into what waits for each slave."""
 
@@ -124,4 +148,4 @@ class Complete(NamedTuple):
     """Every rank has finished."""
 
 
-Action = Serve | Ask | Command | Hold | Deliver | Moved | Decided | CloseInput | Complete
+Action = Serve | Ask | Command | Hold | Deliver | Moved | Decided | Cut | CloseInput | Complete

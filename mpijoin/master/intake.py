@@ -1,6 +1,8 @@
-"""What the master takes in: both sources, their late files, and the ticks that are cut from them."""
+"""What the master takes in: both sources, their late rows, and the ticks that are cut from them."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from mpijoin.config.job import Job
 from mpijoin.data.batch import Batch
@@ -12,29 +14,50 @@ from mpijoin.master.ticks import Pace, Tick, TickReader
 from mpijoin.partitioning.scatter import Scattered, scatter
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.rundir import RunDirectory
+from mpijoin.sinks.parts import PartInfo
 from mpijoin.sources import open_source
 from mpijoin.sources.base import Source
+from mpijoin.sources.inputs import check_inputs, inputs_of
 from mpijoin.sources.late import LateWriter
+from mpijoin.sources.position import UNREAD, Position, decode_position, encode_position
 
 
 class Intake:
-    """Both sources with their late files, read tick by tick."""
+    """Both sources with the parts of their late files, read tick by tick."""
 
-    def __init__(self, job: Job, schema: JoinSchema, directory: RunDirectory | None, pace: Pace):
+    def __init__(
+        self, job: Job, schema: JoinSchema, directory: RunDirectory | None, pace: Pace, saved: np.ndarray | None = None
+    ):
+        """saved: what `save` gave for this job, in a run that goes on from there in its directory.
+
+        Raises InputError where the inputs are others now, OutputError where late rows written before are gone,
+        CodecError and ProtocolError where `saved` is damaged or something else.
+        """
         self._fail_late = job.run.late == "fail"
         self._layouts = [RecordLayout(stream) for stream in schema.streams]
+        start = self._start(job, saved)
+        self._inputs = start.inputs
         self._writers: list[LateWriter] = []
         self.sources: list[Source] = []
         try:
             for index, stream in enumerate(schema.streams):
                 if directory:
-                    self._writers.append(LateWriter(str(directory.open_late(stream.name)), stream))
-                self.sources.append(open_source(job, index, schema, self._late_sink(stream.name)))
+                    self._writers.append(LateWriter(directory.open_late_parts, stream, start.late[index]))
+                sink = self._late_sink(stream.name)
+                self.sources.append(open_source(job, index, schema, sink, start.streams[index].source))
         except BaseException:
             self.close()
             raise
         latenesses = tuple(schema.ticks(stream.lateness_ns) for stream in job.streams)
-        self._reader = TickReader(tuple(self.sources), latenesses, pace)
+        self._reader = TickReader(tuple(self.sources), latenesses, pace, saved=start.streams)
+
+    def _start(self, job: Job, saved: np.ndarray | None) -> Position:
+        if saved is None:
+            return Position((UNREAD, UNREAD), tuple(map(inputs_of, job.streams)), ((), ()))
+        start = decode_position(saved, tuple(layout.record_words for layout in self._layouts))
+        for stream, wanted in zip(job.streams, start.inputs):
+            check_inputs(stream, wanted)
+        return start
 
     def _late_sink(self, name: str):
         writer = self._writers[-1] if self._writers else None
@@ -65,6 +88,30 @@ class Intake:
     def _scatter(self, stream: int, batches: list[Batch], table: PartitionTable) -> Scattered:
         layout = self._layouts[stream]
         return scatter(batches or [empty_batch(layout.record_words)], table.place, layout.record_words, layout.has_blob)
+
+    @property
+    def late_parts(self) -> list[PartInfo]:
+        """Closed parts of late rows, those of left first; names in the directory's `open_late_parts`."""
+        return [part for writer in self._writers for part in writer.parts]
+
+    def cut_late(self) -> list[PartInfo]:
+        """Closes the open parts of late rows, so that all late rows so far are on disk; returns `late_parts`.
+
+        Raises OutputError.
+        """
+        for writer in self._writers:
+            writer.cut()
+        return self.late_parts
+
+    def save(self) -> np.ndarray:
+        """What another intake of this job needs to go on from here: one frame, of POSITION_KIND.
+
+        Cuts the late parts first, since it names them. Raises ProtocolError inside a tick, and what `cut_late` raises.
+        """
+        streams = self._reader.save()
+        self.cut_late()
+        late = tuple(writer.parts for writer in self._writers) or ((), ())
+        return encode_position(Position(streams, self._inputs, late))
 
     def progress(self, taken: int) -> float:
         """Share of the input of which the `taken` tuples are the joinable ones, 0 to 1."""

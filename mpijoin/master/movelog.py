@@ -61,6 +61,11 @@ class MoveLog:
         self.moved_bytes += row["bytes"] if action.outcome == "moved" else 0
         self._ended.append(row)
 
+    def cut(self, file: MovesFile | None) -> None:
+        """A checkpoint: what is known so far is whole on disk, and `file` is what follows."""
+        self.close()
+        self._file = file
+
     def close(self) -> None:
         for row in self._ended:
             row.pop("load")

@@ -7,27 +7,40 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpijoin.config.job import Job
-from mpijoin.data.schema import JoinSchema
+from mpijoin.checkpoint import totals
+from mpijoin.checkpoint.restore import Resumption
+from mpijoin.collector.runtime import cut_results
 from mpijoin.errors import ProtocolError
 from mpijoin.master import core
 from mpijoin.master.backlog import Backlog
+from mpijoin.master.checkpointing import Checkpointing
 from mpijoin.master.intake import Intake
 from mpijoin.master.movelog import MoveLog
 from mpijoin.master.pacing import Pacing
-from mpijoin.master.reorganization import Reorganization
+from mpijoin.master.recording import SlotRecorder
+from mpijoin.master.start import loaded, new_core
 from mpijoin.master.ticks import Tick
-from mpijoin.messages import Ask, EpochEnd, Finished, Loads, Order, Report, Rows, Slot, Step
+from mpijoin.messages import (
+    Ask,
+    EpochEnd,
+    Finished,
+    Loads,
+    Marker,
+    Order,
+    Report,
+    ResultMarker,
+    Rows,
+    Saved,
+    Signalled,
+    Slot,
+    Step,
+)
 from mpijoin.metrics.moves import MovesFile
-from mpijoin.metrics.write import MetricsFile
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import Scattered
-from mpijoin.partitioning.table import PartitionTable
-from mpijoin.policy import first_active, make_policy
-from mpijoin.policy.view import GroupView
+from mpijoin.plan import Plan
 from mpijoin.progress import Progress, ProgressView, SlaveView
 from mpijoin.rank import MASTER, WAIT_S, Rank
-from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.collector import Collector
 from mpijoin.sources.base import TIME_MAX
 
@@ -45,30 +58,36 @@ class Prepared(NamedTuple):
 class Master:
     def __init__(
         self,
-        job: Job,
-        schema: JoinSchema,
+        plan: Plan,
         rank: Rank,
-        slaves: tuple[int, ...],
-        directory: RunDirectory | None,
         progress: Progress,
         collector: Collector | None,
-        finishing: tuple[int, ...],
         intake: Intake | None = None,
+        resumption: Resumption | None = None,
     ):
-        """collector: if this rank merges the results itself · finishing: ranks beside the slaves that report their end ·
-        intake: what to read instead of the job's sources."""
+        """collector: if this rank merges the results itself · intake: what to read instead of the job's sources · resumption:
+        where the run goes on, None: it begins."""
+        job, schema, slaves, directory = plan.job, plan.schema, plan.roles.slaves, plan.directory
+        finishing = (plan.roles.collector,) if plan.roles.collector else ()
+        manifest = resumption.manifest if resumption else None
         self._rank, self._progress, self.collector = rank, progress, collector
         self.pacing = Pacing(job, schema)
-        self.core = new_core(job, slaves, finishing, self.pacing)
+        self.core = new_core(job, slaves, finishing, self.pacing, resumption)
         self.buffers = MiniBuffers(self.core.table, slaves)
         self.backlog = Backlog(slaves)
-        self._metrics = MetricsFile(directory.metrics, MASTER) if directory else None
-        self.moves = MoveLog(MovesFile(directory.metrics) if directory else None, rank.clock)
-        self.intake = intake or Intake(job, schema, directory, self.pacing.pace)
-        self.sent = np.zeros(2, np.int64)  # rows per stream
+        self._metrics_folder = directory.metrics if directory else None
+        part = manifest.number if manifest else 0
+        self.recorder = SlotRecorder(rank, self._metrics_folder, job.run.warmup_ns / 1e9, part)
+        self.moves = MoveLog(MovesFile(self._metrics_folder, part) if directory else None, rank.clock)
+        position = resumption.position if resumption else None
+        self.intake = intake or Intake(job, schema, directory, self.pacing.pace, position)
+        self.checkpointing = None
+        if plan.checkpoints:
+            saving = (*slaves, *((plan.roles.collector,) if plan.roles.collector is not None else ()))
+            self.checkpointing = Checkpointing(job, rank, plan.checkpoints, self.pacing.slots, saving, manifest)
+        self._signal = ""  # that reached another rank
+        self.sent = np.array(manifest.sent if manifest else (0, 0), np.int64)  # rows per stream
         self.finished: dict[int, Finished] = {}
-        self.declustering = Declustering()
-        self._warmup_s = job.run.warmup_ns / 1e9
         self._subgroups = job.cluster.subgroups
         self._master_buffer_bytes = job.cluster.master_buffer_bytes
         self._reports = {slave: Report(slave) for slave in slaves}
@@ -79,10 +98,16 @@ class Master:
         self._read_all = False
         self._due_s = 0.0  # of the tick that was sent last
         self._complete = False
-        self._ticks = 0
-        self._last, self._sent_bytes = self._times(), 0
-        self._kept_out = (0, 0)  # late rows, and those without a key
-        self._warm = self._last if self._warmup_s == 0 else None  # times at the end of the warm-up
+        self._ticks = manifest.run["ticks"] if manifest else 0
+        self._resumed_s = manifest.elapsed_s if manifest else 0.0
+        if resumption:
+            self._go_on(resumption)
+
+    def _go_on(self, resumption: Resumption) -> None:
+        """What waited for slaves when the checkpoint was cut waits for those that have its groups now."""
+        self.moves.outcomes.update(resumption.manifest.run["moves"])
+        self.moves.moved_bytes = resumption.manifest.run["moved_bytes"]
+        self._do(core.Restored(self.buffers.restore((slot.groups, slot.pieces) for slot in resumption.waiting)))
 
     def run(self) -> None:
         """Until every rank has finished. Raises whatever goes wrong, on any rank."""
@@ -101,6 +126,8 @@ class Master:
         for source, message in self._rank.receive(self.collector.refuse if self.collector else ()):
             received += 1
             self._take(source, message)
+        if self.checkpointing:
+            self._see_to_checkpoints()
         pause_s = self._keep_pace() if self.pacing.paced else self._keep_up()
         self._progress.update(self.view)
         return 0.0 if received else pause_s
@@ -108,11 +135,24 @@ class Master:
     def close(self) -> None:
         self.intake.close()
         self.moves.close()
-        if self._metrics:
-            self._metrics.close()
+        self.recorder.close()
 
     def abandon(self) -> None:
         self.intake.close()
+
+    @property
+    def before(self) -> dict[str, Any]:
+        """What slaves had counted before the run went on from a checkpoint."""
+        return self.checkpointing.before if self.checkpointing else totals.nothing()
+
+    @property
+    def earlier_results(self) -> list[str]:
+        """Part files from before, likewise."""
+        return list(self.checkpointing.results) if self.checkpointing else []
+
+    def checkpoints(self) -> dict[str, Any] | None:
+        """For the summary; None where nothing can be saved."""
+        return self.checkpointing.figures() if self.checkpointing else None
 
     @property
     def rank(self) -> Rank:
@@ -122,11 +162,6 @@ class Master:
     def epochs(self) -> int:
         """Distribution epochs that brought rows."""
         return -(-self._ticks // self._subgroups)
-
-    def times_after_warmup(self) -> dict[str, float]:
-        """CPU, communication and idle seconds of this rank since the warm-up."""
-        start = self._warm or self._times()
-        return dict(zip(("cpu_s", "comm_s", "idle_s"), (now - then for now, then in zip(self._times()[1:], start[1:]))))
 
     def _take(self, source: int, message: Any) -> None:
         match message:
@@ -142,8 +177,12 @@ class Master:
             case Finished():
                 self.finished[source] = message
                 self._do(core.RankFinished(source))
-            case Rows() | EpochEnd() if self.collector:
+            case Rows() | EpochEnd() | ResultMarker() if self.collector:
                 self.collector.take(message)
+            case Saved() if self.checkpointing and self.checkpointing.open:
+                self._saved(message)
+            case Signalled(_, name):
+                self._signal = self._signal or name
             case _:
                 raise ProtocolError(f"master got {type(message).__name__} from rank {source}")
 
@@ -154,6 +193,47 @@ class Master:
         if self.pacing.paced:
             self.backlog.joined(slave, self._rank.clock.wall_s)
         self._do(core.Consumed(slave, report.consumed_bytes))
+
+    def _see_to_checkpoints(self) -> None:
+        """One that ends the run is seen to at once; others at the end of a tick."""
+        if self.collector and self.collector.cut_number is not None:
+            self._saved(cut_results(MASTER, self.collector))
+        if not self.checkpointing.stops and (reason := self.checkpointing.reason_to_stop(self._rank.asked or self._signal)):
+            self._rank.log.info("stops at a checkpoint: %s", reason)
+            self._do(core.SaveWanted(stops=True))
+
+    def _cut(self, action: core.Cut) -> None:
+        """Everything of the master's as it is now goes to disk, and the mark goes out after all that was sent."""
+        manifest = {
+            "late": {part.name: part.rows for part in self.intake.cut_late()},
+            "slot": action.slot,
+            "complete": action.complete,
+            "sent": tuple(self.sent.tolist()),
+            "elapsed_s": self._rank.clock.wall_s,
+            "active": len(self.core.active),
+            "slaves": tuple(self.core.slaves),
+            "run": {"ticks": self._ticks, "moves": self.moves.outcomes, "moved_bytes": self.moves.moved_bytes},
+        }
+        waiting = [
+            Slot(slave, 0, action.complete, item.groups, tuple(item.pieces)).encode(checksum=True)
+            for slave, item in self.buffers.waiting()
+        ]
+        number = self.checkpointing.begin([self.intake.save(), *waiting], manifest)
+        cuts_metrics = self.checkpointing.cuts_metrics()
+        if cuts_metrics:
+            self.recorder.cut(number)
+            self.moves.cut(MovesFile(self._metrics_folder, number))
+        for slave in self.core.slaves:
+            self._rank.send(slave, Marker(number, cuts_metrics))
+
+    def _saved(self, message: Saved) -> None:
+        """Raises Checkpointed where that was the last one."""
+        ended = self.checkpointing.take(message)
+        if ended is None:
+            return
+        self._do(core.SaveEnded())
+        if ended.stops:
+            raise self.checkpointing.ending(ended)
 
     def _keep_up(self) -> float:
         """As fast as the slaves take it: reads while one of them is hungry."""
@@ -225,13 +305,17 @@ class Master:
     def _ingest(self, tick: Tick, scattered: tuple[Scattered, Scattered]) -> None:
         for stream, one in enumerate(scattered):
             self.sent[stream] += one.starts[-1]
+        epoch = self._ticks // self._subgroups
+        self._ticks += tick.watermarks is not None
         added = self.buffers.add(scattered)
         self._do(core.Ingested(added.octets, added.held, tick.watermarks))
         self.buffers.settle()
-        self._record(scattered)
+        counts = [source.counts for source in self.intake.sources]
+        self.recorder.slot_ended(epoch, scattered, counts, len(self.core.active), self.buffers.held_bytes, self.backlog)
         if tick.watermarks is None:
             return
-        self._ticks += 1
+        if self.checkpointing and self.checkpointing.is_due():
+            self._do(core.SaveWanted(stops=False))
         spent_s = {slave: report.comm_s for slave, report in self._reports.items()}
         if self.pacing.advise(spent_s, self._rank.clock.wall_s):
             self._rank.log.info("distribution epochs are %.3f s from now on", self.pacing.epoch_ns / 1e9)
@@ -253,8 +337,11 @@ class Master:
                     self.moves.held(move)
                     self._do(core.Held(group, self.buffers.hold(group, slave)))
                 case core.Deliver(move, group, slave):
-                    self.moves.delivered(move)
+                    if move is not None:
+                        self.moves.delivered(move)
                     self.buffers.deliver(group, slave)
+                case core.Cut():
+                    self._cut(action)
                 case core.CloseInput():
                     self.buffers.close()
                 case core.Decided(view, plan):
@@ -278,50 +365,13 @@ class Master:
         active = "" if plan.active is None else f", active {' '.join(map(str, plan.active))}"
         self._rank.log.info("reorganization %d: load/occupancy %s; moves %s%s", view.period, loads, asked or "none", active)
 
-    def _times(self) -> tuple[float, float, float, float]:
-        rank = self._rank
-        return (rank.clock.wall_s, rank.clock.cpu_s, rank.comm_s, rank.idle_s)
-
-    def _record(self, scattered: tuple[Scattered, ...]) -> None:
-        now = self._times()
-        if self._warm is None and now[0] >= self._warmup_s:
-            self._warm = now
-            self.backlog.start_over()
-        active = self.core.active
-        if self._warm is not None:
-            self.declustering.add(len(active))
-        if self._metrics is None or self._warm is None:
-            return
-        wall, cpu, comm, idle = (int(1e6 * (a - b)) for a, b in zip(now, self._last))
-        self._last = now
-        self._sent_bytes, sent_bytes = self._rank.transport.stats.sent_bytes, self._sent_bytes
-        counts = [source.counts for source in self.intake.sources]
-        kept_out, self._kept_out = self._kept_out, (sum(one.late for one in counts), sum(one.null_key for one in counts))
-        self._metrics.add(
-            rank=MASTER,
-            role="master",
-            epoch=self._ticks // self._subgroups,
-            end_us=int(now[0] * 1e6),
-            wall_us=wall,
-            cpu_us=cpu,
-            comm_us=comm,
-            idle_us=idle,
-            tuples_left=int(scattered[0].starts[-1]),
-            tuples_right=int(scattered[1].starts[-1]),
-            sent_bytes=self._sent_bytes - sent_bytes,
-            late=self._kept_out[0] - kept_out[0],
-            null_key=self._kept_out[1] - kept_out[1],
-            buffer_bytes=self.buffers.held_bytes,
-            active=len(active),
-            lag_us=int(1e6 * self.backlog.lag_s),
-        )
-
     def view(self) -> ProgressView:
         elapsed = self._rank.clock.wall_s
         tuples = int(self.sent.sum())
         fraction = self.intake.progress(tuples)
+        own_s = elapsed - self._resumed_s
         slaves = tuple(
-            SlaveView(slave, min(1.0, report.busy_s / elapsed), report.state_bytes) for slave, report in self._reports.items()
+            SlaveView(slave, min(1.0, report.busy_s / own_s), report.state_bytes) for slave, report in self._reports.items()
         )
         return ProgressView(
             fraction=fraction,
@@ -336,53 +386,3 @@ class Master:
             moves=self.moves.outcomes["moved"],
             behind_s=self.backlog.overload_s(self.pacing.epoch_ns) if self.pacing.paced else 0.0,
         )
-
-
-class Declustering:
-    """How many slaves were active: least, mean and most over the slots."""
-
-    def __init__(self) -> None:
-        self._slots = self._sum = self._most = 0
-        self._least: int | None = None
-
-    def add(self, active: int) -> None:
-        self._slots += 1
-        self._sum += active
-        self._most = max(self._most, active)
-        self._least = active if self._least is None else min(self._least, active)
-
-    def figures(self, otherwise: int) -> dict[str, float]:
-        """otherwise: where nothing was recorded."""
-        if self._slots == 0:
-            return {"min": otherwise, "mean": float(otherwise), "max": otherwise}
-        return {"min": self._least, "mean": round(self._sum / self._slots, 3), "max": self._most}
-
-
-def new_core(job: Job, slaves: tuple[int, ...], finishing: tuple[int, ...], pacing: Pacing) -> core.MasterCore:
-    """The decisions of this job's master."""
-    cluster, policy, reorganization = job.cluster, make_policy(job.balance), None
-    if policy:
-        slaves_min, load_buffer_bytes = cluster.slaves_min or len(slaves), job.balance.load_buffer_bytes
-        reorganization = Reorganization(
-            policy, pacing.slots, slaves_min, job.run.seed, load_buffer_bytes, cluster.memory_bytes
-        )
-    return core.MasterCore(
-        PartitionTable.even(cluster.partitions, first_active(job.balance, cluster.slaves_min, slaves)),
-        slaves,
-        cluster.subgroups,
-        cluster.buffer_bytes,
-        cluster.master_buffer_bytes,
-        finishing,
-        pacing.paced,
-        reorganization,
-    )
-
-
-def loaded(loads: Loads) -> core.Loaded:
-    """What a slave answered, as the core takes it: a group's load is its part of the slave's work."""
-    total = max(1, int(loads.work.sum()))
-    groups = tuple(
-        GroupView(group, loads.busy * work / total, state_bytes, float(work))
-        for group, work, state_bytes in zip(loads.groups.tolist(), loads.work.tolist(), loads.live_bytes.tolist())
-    )
-    return core.Loaded(loads.rank, loads.period, loads.backlog_bytes, loads.busy, loads.communication, groups)

@@ -14,7 +14,9 @@ import numpy as np
 
 from mpijoin.data.batch import Batch
 from mpijoin.data.rows import split_batch
+from mpijoin.errors import ProtocolError
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, Source
+from mpijoin.sources.position import UNREAD, StreamPosition
 
 AUTO_ROWS = 1 << 17  # of both streams in an epoch of automatic length (DESIGN, section 5)
 WINDOW_SHARE = 6  # ... which is at most this part of a window, so that an epoch adds little to the state,
@@ -56,12 +58,15 @@ def pace_of(epoch: int | None, windows: tuple[int, int], subgroups: int) -> Pace
 class Buffered:
     """What has been read of one stream and not yet handed out."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Source, saved: StreamPosition):
         self._source = source
-        self._chunks: deque[Chunk] = deque()
-        self.rows = 0
-        self.horizon = TIME_MIN
-        self.ended = False
+        self._chunks: deque[Chunk] = deque(saved.chunks)
+        self.rows = sum(chunk.batch.rows for chunk in saved.chunks)
+        self.horizon = saved.horizon
+        self.ended = saved.ended
+
+    def save(self) -> StreamPosition:
+        return StreamPosition(self._source.save(), tuple(self._chunks), self.horizon, self.ended)
 
     def read(self) -> None:
         chunk = self._source.read(READ_ROWS)
@@ -123,8 +128,16 @@ def _rows_below(chunk: Chunk, border: int) -> int:
 class TickReader:
     """Reads both sources side by side. `next` returns None once both have ended."""
 
-    def __init__(self, sources: tuple[Source, Source], latenesses: tuple[int, int], pace: Pace, part_rows: int = PART_ROWS):
-        self._streams = tuple(Buffered(source) for source in sources)
+    def __init__(
+        self,
+        sources: tuple[Source, Source],
+        latenesses: tuple[int, int],
+        pace: Pace,
+        part_rows: int = PART_ROWS,
+        saved: tuple[StreamPosition, StreamPosition] = (UNREAD, UNREAD),
+    ):
+        """saved: what a reader of the same streams has saved, whose sources these go on from."""
+        self._streams = tuple(map(Buffered, sources, saved))
         self._latenesses = latenesses
         self.pace = pace  # of the ticks to come; may be changed at any time
         self._part_rows = part_rows
@@ -147,6 +160,12 @@ class TickReader:
         watermarks = tuple(self._watermark(stream) for stream in range(2))
         self._border = None
         return Tick(tuple(batches), watermarks, border)
+
+    def save(self) -> tuple[StreamPosition, StreamPosition]:
+        """Where both streams stand; shares the rows held. Raises ProtocolError while a tick has parts to come."""
+        if self._border is not None:
+            raise ProtocolError(f"the input cannot be saved inside the tick that ends at {self._border}")
+        return tuple(stream.save() for stream in self._streams)
 
     def _border_after(self, start: int) -> int:
         """End of the tick that begins with a row at `start`: always beyond it, but for the last instant there is."""

@@ -12,7 +12,7 @@ from typing import Iterable
 import numpy as np
 import pyarrow as pa
 
-from mpijoin.metrics.file import TableFile
+from mpijoin.metrics.file import TableFile, part_name
 
 STEPS_BITS = 6
 EXACT = 2 << STEPS_BITS
@@ -112,8 +112,8 @@ class DelayHistogram:
 class DelaysFile:
     """metrics/delay-N.parquet: the filled buckets of each epoch. Memory is bounded; OutputError as in `TableFile`."""
 
-    def __init__(self, folder: str | os.PathLike, rank: int):
-        self._file = TableFile(Path(folder) / f"delay-{rank}.parquet", SCHEMA)
+    def __init__(self, folder: str | os.PathLike, rank: int, part: int = 0):
+        self._file = TableFile(Path(folder) / part_name(f"delay-{rank}", part), SCHEMA)
         self._rank = rank
         self._held: list[np.ndarray] = []
         self._rows = 0

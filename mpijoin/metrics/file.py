@@ -13,6 +13,15 @@ import pyarrow.parquet as pq
 from mpijoin.errors import OutputError
 
 
+def part_name(name: str, part: int) -> str:
+    """The file of a table that checkpoints cut into parts. part: after which checkpoint it begins, 0: with the run.
+
+    >>> part_name("rank-2", 0), part_name("rank-2", 7)
+    ('rank-2.parquet', 'rank-2-00007.parquet')
+    """
+    return f"{name}-{part:05d}.parquet" if part else f"{name}.parquet"
+
+
 class TableFile:
     """`append` tables of `schema`, `close` once. The folder must exist.
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mpijoin.metrics.file import TableFile
+from mpijoin.metrics.file import TableFile, part_name
 
 NUMBERS = (
     "move", "period", "group", "supplier", "consumer", "bytes", "blocks", "begun_us", "frozen_us", "delivered_us", "closed_us",
@@ -30,8 +30,8 @@ class MovesFile:
     `TableFile`.
     """
 
-    def __init__(self, folder: str | os.PathLike):
-        self._file = TableFile(Path(folder) / "moves.parquet", SCHEMA)
+    def __init__(self, folder: str | os.PathLike, part: int = 0):
+        self._file = TableFile(Path(folder) / part_name("moves", part), SCHEMA)
         self._rows: list[dict[str, Any]] = []
 
     def add(self, row: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mpijoin.metrics.file import TableFile
+from mpijoin.metrics.file import TableFile, part_name
 from mpijoin.metrics.record import FIELDS, ROLES, ROWS_HELD, Recorder
 
 SCHEMA = pa.schema([pa.field(name, pa.string() if name == "role" else pa.int64(), nullable=False) for name in FIELDS])
@@ -21,8 +21,8 @@ class MetricsFile:
     Memory is bounded: every `rows_held` rows become a row group. OutputError as in `TableFile`.
     """
 
-    def __init__(self, folder: str | os.PathLike, rank: int, rows_held: int = ROWS_HELD):
-        self._file = TableFile(Path(folder) / f"rank-{rank}.parquet", SCHEMA)
+    def __init__(self, folder: str | os.PathLike, rank: int, rows_held: int = ROWS_HELD, part: int = 0):
+        self._file = TableFile(Path(folder) / part_name(f"rank-{rank}", part), SCHEMA)
         self._recorder = Recorder(lambda columns: self._file.append(_as_table(columns)), rows_held)
 
     @property

@@ -77,11 +77,15 @@ class Operator(Protocol):
 
     def info(self, groups: np.ndarray) -> GroupInfo: ...
 
-    def get(self, group: int, since: int, octets_max: int | None = None) -> list[np.ndarray]:
+    def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
         """The group's state as encoded frames: sealed blocks with an id above `since`, then what still changes.
 
-        octets_max: of about so many bytes of sealed blocks, the oldest first; what still changes only if none is left out.
+        octets_max: of about so many bytes of sealed blocks, the oldest first; what still changes only if none is left out ·
+        checksum: for frames that rest on a disk.
         """
+
+    def blocks_of(self, frame: np.ndarray) -> np.ndarray:
+        """int64[n]: ids of the blocks in a frame of `get`; of the last one: of all blocks that count."""
 
     def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
         """Of the frames of a `get`: the id with which the next one goes on, and whether nothing was left out."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Iterable, NamedTuple
+from typing import Iterable, Iterator, NamedTuple
 
 import numpy as np
 
@@ -86,6 +86,24 @@ class MiniBuffers:
         """What was held back of the group is the slave's next item, of this one group."""
         self._waiting[slave].appendleft(Item(np.array([group]), self._held.pop(group, [])))
 
+    def waiting(self) -> Iterator[tuple[int, Item]]:
+        """All that waits, with its slave, first in first out per slave."""
+        for slave, items in self._waiting.items():
+            yield from ((slave, item) for item in items if any(piece.octets for piece in item.pieces))
+
+    def restore(self, items: Iterable[Item]) -> dict[int, int]:
+        """Holds back all rows of what waited when a run was cut, group by group; bytes per group."""
+        added: dict[int, int] = {}
+        for groups, pieces in items:
+            for piece in pieces:
+                for at in np.flatnonzero(piece.counts.sum(axis=0)).tolist():
+                    group, own = int(groups[at]), _only(piece, at)
+                    self._held.setdefault(group, []).append(own)
+                    added[group] = added.get(group, 0) + own.octets
+        self.held_bytes += sum(added.values())
+        self.held_bytes_max = max(self.held_bytes_max, self.held_bytes)
+        return added
+
     def close(self) -> None:
         """An item without rows for every slave, also for those without partitions: it carries the end."""
         for slave, waiting in self._waiting.items():
@@ -116,21 +134,39 @@ def _copied(piece: Piece) -> Piece:
 
 def _without(piece: Piece, at: int) -> tuple[Piece, Piece]:
     """A piece without its group number `at`, and a piece of this group alone."""
-    split = [_cut_out(columns, counts, at) for columns, counts in zip(piece.columns, piece.counts)]
-    rest = Piece(np.delete(piece.counts, at, axis=1), tuple(one for one, _ in split))
-    return rest, Piece(piece.counts[:, at : at + 1].copy(), tuple(own for _, own in split))
+    rest = [_rest_of(columns, counts, at) for columns, counts in zip(piece.columns, piece.counts)]
+    return Piece(np.delete(piece.counts, at, axis=1), tuple(rest)), _only(piece, at)
 
 
-def _cut_out(columns: Columns, counts: np.ndarray, at: int) -> tuple[Columns, Columns]:
-    """The same for the columns of one stream; blobs lie in the order of the rows."""
-    tuples, blob = columns
+def _only(piece: Piece, at: int) -> Piece:
+    """A piece of its group number `at` alone; copies."""
+    own = [_own_of(columns, counts, at) for columns, counts in zip(piece.columns, piece.counts)]
+    return Piece(piece.counts[:, at : at + 1].copy(), tuple(own))
+
+
+def _own_of(columns: Columns, counts: np.ndarray, at: int) -> Columns:
+    """Of the columns of one stream the rows of group number `at`; blobs lie in the order of the rows."""
+    (low, high), (blob_low, blob_high) = _bounds(columns, counts, at)
+    own = columns.tuples[low:high].copy()
+    if blob_high > blob_low:
+        own[:, ADDRESS] -= blob_low
+    return Columns(own, columns.blob[blob_low:blob_high].copy())
+
+
+def _rest_of(columns: Columns, counts: np.ndarray, at: int) -> Columns:
+    """All others."""
+    (low, high), (blob_low, blob_high) = _bounds(columns, counts, at)
+    rest = np.concatenate([columns.tuples[:low], columns.tuples[high:]])
+    if blob_high > blob_low:
+        rest[low:, ADDRESS] -= blob_high - blob_low
+    return Columns(rest, np.concatenate([columns.blob[:blob_low], columns.blob[blob_high:]]))
+
+
+def _bounds(columns: Columns, counts: np.ndarray, at: int) -> tuple[tuple[int, int], tuple[int, int]]:
+    """First and last row of group number `at`, and first and last byte of their blobs."""
     low = int(counts[:at].sum())
     high = low + int(counts[at])
-    own, rest = tuples[low:high].copy(), np.concatenate([tuples[:low], tuples[high:]])
-    if len(blob) == 0:
-        return Columns(rest, blob), Columns(own, blob)
-    blob_low = int(tuples[:low, SIZE].sum())
-    blob_high = blob_low + int(own[:, SIZE].sum())
-    own[:, ADDRESS] -= blob_low
-    rest[low:, ADDRESS] -= blob_high - blob_low
-    return Columns(rest, np.concatenate([blob[:blob_low], blob[blob_high:]])), Columns(own, blob[blob_low:blob_high].copy())
+    if len(columns.blob) == 0:
+        return (low, high), (0, 0)
+    blob_low = int(columns.tuples[:low, SIZE].sum())
+    return (low, high), (blob_low, blob_low + int(columns.tuples[low:high, SIZE].sum()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Iterable, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,12 @@ class PartitionTable:
     @classmethod
     def even(cls, partitions: int, slaves: tuple[int, ...]) -> PartitionTable:
         """Partitions dealt out in turn: the start of every run, and all of it under policy "none"."""
-        return cls([(Hop(slaves[partition % len(slaves)], JOIN),) for partition in range(partitions)])
+        return cls.of(slaves[partition % len(slaves)] for partition in range(partitions))
+
+    @classmethod
+    def of(cls, owners: Iterable[int]) -> PartitionTable:
+        """owners: the slave of each partition."""
+        return cls([(Hop(slave, JOIN),) for slave in owners])
 
     def route(self, group: int, slave: int | None) -> None:
         """From now on the group is joined by this slave, or held back (None). `place` becomes another array."""

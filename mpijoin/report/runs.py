@@ -77,7 +77,7 @@ def load_run(folder: Path, name: str) -> RunData:
     if state == DONE and len(epochs["rank"]) == 0:
         raise InputError(f"{metrics}: found no rows in rank-*.parquet, wanted those of a run: there is nothing to draw")
     return RunData(
-        name, folder, job, text, state, summary, reason, epochs, _table(metrics, "delay-*"), _table(metrics, "moves")
+        name, folder, job, text, state, summary, reason, epochs, _table(metrics, "delay-*"), _table(metrics, "moves*")
     )
 
 

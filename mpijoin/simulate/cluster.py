@@ -172,8 +172,7 @@ class SimulatedCluster:
         if plan.roles.collector == MASTER:
             self._writer = writer
             collector = new_collector(plan, writer)
-        finishing = (plan.roles.collector,) if plan.roles.collector else ()
-        return Master(job, plan.schema, rank, plan.roles.slaves, plan.directory, progress, collector, finishing, intake)
+        return Master(plan, rank, progress, collector, intake)
 
     def _slave(self, rank: SimulatedRank) -> Slave:
         plan, job = self._plan, self._plan.job

@@ -19,6 +19,7 @@ from mpijoin.simulate.costs import Costs
 from mpijoin.simulate.engine import SimulatedClock
 from mpijoin.simulate.hollow import hollow_tuples
 from mpijoin.simulate.keys import Matches
+from mpijoin.sinks.parts import PartInfo
 from mpijoin.sources.base import TIME_MAX, SourceCounts
 
 NO_BLOB = np.zeros(0, np.uint8)
@@ -78,6 +79,8 @@ class ModelledStream:
 
 class ModelledIntake:
     """In place of master/intake.py: the same ticks, as counts. Time is charged for making and scattering the tuples."""
+
+    late_parts = ()  # no tuple is late
 
     def __init__(self, job: Job, schema: JoinSchema, matches: Matches, pace: Pace, clock: SimulatedClock, costs: Costs):
         unit_ns = UNIT_NS[schema.unit]
@@ -145,6 +148,10 @@ class CostedIntake:
         self._intake, self._clock, self._costs = intake, clock, costs
         self.sources = intake.sources
         self.set_pace, self.progress, self.close = intake.set_pace, intake.progress, intake.close
+
+    @property
+    def late_parts(self) -> list[PartInfo]:
+        return self._intake.late_parts
 
     def next(self) -> Tick | None:
         tick = self._intake.next()

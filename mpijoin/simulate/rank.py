@@ -35,6 +35,11 @@ class SimulatedRank:
         return self.transport.rank
 
     @property
+    def asked(self) -> str:
+        """No signal comes here."""
+        return ""
+
+    @property
     def idle_s(self) -> float:
         return self.process.idle_s if self.process else 0.0
 

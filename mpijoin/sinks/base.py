@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Protocol
 
 from mpijoin.operators.base import Results
@@ -19,6 +20,12 @@ class Sink(Protocol):
 
     def rest(self, epoch: int) -> None:
         """The slave has nothing to join; there will be no results until it is given groups again."""
+
+    def cut(self, number: int) -> list[PartInfo]:
+        """A checkpoint cuts the results here: returns the part files so far, all closed. Raises OutputError."""
+
+    def unsynced(self) -> list[Path]:
+        """Closed part files that may not be on disk yet; asked once after each cut."""
 
     def close(self) -> list[PartInfo]:
         """Ends the output; returns the part files it made. Raises OutputError."""

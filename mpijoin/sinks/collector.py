@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
 from typing import Callable, Collection, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from mpijoin.errors import ProtocolError
-from mpijoin.messages import EpochEnd, Rows
+from mpijoin.messages import EpochEnd, ResultMarker, Rows
 from mpijoin.operators.base import Results
 from mpijoin.sinks.parts import PartInfo
 from mpijoin.sinks.table import TableBuilder
@@ -36,6 +37,13 @@ class SendSink:
     def rest(self, epoch: int) -> None:
         self._send(EpochEnd(self._rank, epoch, idle=True).encode())
 
+    def cut(self, number: int) -> list[PartInfo]:
+        self._send(ResultMarker(self._rank, number).encode())
+        return []
+
+    def unsynced(self) -> list[Path]:
+        return []
+
     def close(self) -> list[PartInfo]:
         return []
 
@@ -53,6 +61,9 @@ class Collector:
     The oldest open epoch is the first that some slave has not ended. Its rows are written as they come; later ones wait, up
     to `held_bytes_max`. Then `refuse` names the slaves that are ahead. One that is not is never refused, so the oldest epoch
     always ends, and no slave waits for ever. Slaves without groups are not waited for.
+
+    A checkpoint's mark comes from every slave in order with its results. What came before all marks is written, whatever its
+    epoch; what a slave sends after its own waits until the last mark is there, and the writer has been cut (`cut_number`).
     """
 
     def __init__(
@@ -72,7 +83,9 @@ class Collector:
         self._held_bytes = 0
         self._held_bytes_max = held_bytes_max
         self._schema = schema
-        self._writer = writer
+        self.writer = writer
+        self._marked: dict[int, deque[Rows | EpochEnd]] = {}  # slave whose mark has come -> what came after it
+        self.cut_number: int | None = None  # of the checkpoint for which all results are written: `go_on` once it is noted
         self.rows = 0
 
     @property
@@ -83,12 +96,39 @@ class Collector:
     def refuse(self) -> set[int]:
         """Slaves whose messages should wait where they are."""
         if self._held_bytes <= self._held_bytes_max:
-            return set()
+            return set(self._marked)
         oldest = self._oldest_ended()
-        return {slave for slave in self._unfinished - self._idle if self._ended[slave] > oldest}
+        return set(self._marked) | {slave for slave in self._unfinished - self._idle if self._ended[slave] > oldest}
 
-    def take(self, message: Rows | EpochEnd) -> None:
+    def take(self, message: Rows | EpochEnd | ResultMarker) -> None:
         """Takes one message of a slave. Raises ProtocolError when it contradicts an earlier one, OutputError."""
+        slave = message.slave
+        if isinstance(message, ResultMarker):
+            self._mark(message)
+        elif slave in self._marked:
+            self._marked[slave].append(message)
+        else:
+            self._take(message)
+
+    def _mark(self, message: ResultMarker) -> None:
+        if message.slave in self._marked or message.slave not in self._unfinished:
+            raise ProtocolError(f"collector got the mark of checkpoint {message.number} from slave {message.slave}, wanted none")
+        self._marked[message.slave] = deque()
+        if len(self._marked) == len(self._unfinished):
+            for held in self._held.values():
+                while held:
+                    self._write(held.popleft())
+            self.cut_number = message.number
+
+    def go_on(self) -> None:
+        """The cut is noted: what came after the marks is taken now."""
+        self.cut_number = None
+        after, self._marked = self._marked, {}
+        for messages in after.values():
+            for message in messages:
+                self._take(message)
+
+    def _take(self, message: Rows | EpochEnd) -> None:
         slave = message.slave
         if slave in self._idle:
             self._idle.discard(slave)
@@ -120,4 +160,4 @@ class Collector:
         self._held_bytes -= message.batch.nbytes
         batch = pa.ipc.read_record_batch(pa.py_buffer(message.batch), self._schema)
         self.rows += batch.num_rows
-        self._writer.write(pa.Table.from_batches([batch]))
+        self.writer.write(pa.Table.from_batches([batch]))

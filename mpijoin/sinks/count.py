@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mpijoin.operators.base import Operator, Results
 from mpijoin.sinks.parts import PartInfo
 
@@ -25,6 +27,12 @@ class CountSink:
 
     def rest(self, epoch: int) -> None:
         pass
+
+    def cut(self, number: int) -> list[PartInfo]:
+        return []
+
+    def unsynced(self) -> list[Path]:
+        return []
 
     def close(self) -> list[PartInfo]:
         return []

@@ -25,6 +25,12 @@ class ParquetSink:
     def rest(self, epoch: int) -> None:
         pass
 
+    def cut(self, number: int) -> list[PartInfo]:
+        return self._writer.cut()
+
+    def unsynced(self) -> list[Path]:
+        return self._writer.unsynced()
+
     def close(self) -> list[PartInfo]:
         return self._writer.close()
 

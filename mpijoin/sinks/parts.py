@@ -29,7 +29,7 @@ class PartInfo(NamedTuple):
 class PartWriter:
     """Writes tables of one schema as `prefix-00000.parquet`, `prefix-00001.parquet` … in `folder`.
 
-    A new part begins once `part_bytes` are written, so a part is at most a row group larger. A table is kept, not
+    A new part begins once `part_bytes` are written, so a part is at most a row group larger; numbers go on after what lies there. A table is kept, not
     copied, until its row group is full: the caller must not change its buffers. Nothing written makes no file.
     After an OutputError the broken part is gone, further writes raise the same error, and `close` is safe.
     """
@@ -48,6 +48,8 @@ class PartWriter:
         self.part_bytes = part_bytes
         self.row_group_rows = row_group_rows
         self.rows = 0  # rows handed to `write`, waiting ones included
+        self._first = next_number(self.folder, prefix)
+        self._synced = 0  # of the parts
         self._waiting: list[pa.Table] = []
         self._waiting_rows = 0
         self._waiting_bytes = 0
@@ -73,16 +75,25 @@ class PartWriter:
         if self._waiting_rows >= self.row_group_rows or self._waiting_bytes >= ROW_GROUP_BYTES:
             self._write_groups()
 
-    def close(self) -> list[PartInfo]:
+    def cut(self) -> list[PartInfo]:
         """Write what waits and return all parts, oldest first; after an error, those that were closed before it.
 
-        OutputError: as `write`, the first time.
+        What is written afterwards goes to further parts. OutputError: as `write`, the first time.
         """
         if self._error is None and self._waiting:
             self._write_groups()
         if self._error is None and self._part is not None:
             self._finish_part()
         return list(self._parts)
+
+    def close(self) -> list[PartInfo]:
+        """The last cut."""
+        return self.cut()
+
+    def unsynced(self) -> list[Path]:
+        """Of the parts those that this has not named yet: their bytes may not be on disk."""
+        fresh, self._synced = self._parts[self._synced :], len(self._parts)
+        return [self.folder / part.name for part in fresh]
 
     def abandon(self) -> None:
         """Drop waiting tables and the open part; for a run that fails elsewhere."""
@@ -101,7 +112,7 @@ class PartWriter:
             self._write_group(table.slice(start, rows_per_group))
 
     def _write_group(self, group: pa.Table) -> None:
-        path = self.folder / f"{self.prefix}-{len(self._parts):05d}.parquet"
+        path = self.folder / part_name(self.prefix, self._first + len(self._parts))
         try:
             if self._part is None:
                 self._part = _OpenPart(path, self.schema)
@@ -126,6 +137,16 @@ class PartWriter:
         with suppress(OSError):
             path.unlink()  # a part that failed while it was being opened
         raise self._error from error
+
+
+def part_name(prefix: str, number: int) -> str:
+    return f"{prefix}-{number:05d}.parquet"
+
+
+def next_number(folder: Path, prefix: str) -> int:
+    """Of the first part that does not lie in the folder yet: a run that goes on keeps those from before."""
+    there = (path for path in folder.glob(f"{prefix}-[0-9]*.parquet") if path.is_file())
+    return max((int(path.stem.rpartition("-")[2]) for path in there), default=-1) + 1
 
 
 class _OpenPart:

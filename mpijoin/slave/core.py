@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Iterator, NamedTuple
 
 import numpy as np
 
@@ -61,7 +61,18 @@ class Staged(NamedTuple):
     move: int
 
 
-Event = Arrived | Inserted | Probed | Expired | Ordered | Staged
+class Marked(NamedTuple):
+    """A checkpoint cuts the input here, and maybe the metrics."""
+
+    number: int
+    cuts_metrics: bool = True
+
+
+class Saved(NamedTuple):
+    """Everything is read out for it."""
+
+
+Event = Arrived | Inserted | Probed | Expired | Ordered | Staged | Marked | Saved
 
 
 class Insert(NamedTuple):
@@ -114,11 +125,18 @@ class Install(NamedTuple):
     move: int
 
 
+class Save(NamedTuple):
+    """Save all groups, results and counts: what came before the checkpoint's mark is joined, and nothing after it."""
+
+    number: int
+    cuts_metrics: bool = True
+
+
 class Finish(NamedTuple):
     """All input is joined: close the sinks and report."""
 
 
-Action = Insert | Probe | Consume | Expire | EndMessage | Carry | Install | Finish
+Action = Insert | Probe | Consume | Expire | EndMessage | Carry | Install | Save | Finish
 
 
 @dataclass
@@ -152,7 +170,7 @@ class SlaveCore:
         self._slice_rows = slice_rows
         self._budget = budget
         self._paced = paced
-        self._messages: deque[Message] = deque()
+        self._messages: deque[Message | Marked] = deque()
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
         self._awaits: type | None = None  # the event that the action under way will bring
@@ -171,7 +189,10 @@ class SlaveCore:
     @property
     def backlog_bytes(self) -> int:
         """Of the stream buffer: what is not yet joined."""
-        return sum(message.backlog_bytes for message in self._messages)
+        return sum(message.backlog_bytes for message in self._unjoined())
+
+    def _unjoined(self) -> Iterator[Message]:
+        return (one for one in self._messages if isinstance(one, Message))
 
     def step(self, event: Event) -> list[Action]:
         if isinstance(event, Arrived):
@@ -179,6 +200,9 @@ class SlaveCore:
         if isinstance(event, (Ordered, Staged)):
             self._changes.append(event)
             return [] if self.busy else self._change()
+        if isinstance(event, Marked):
+            self._messages.append(event)
+            return [] if self.busy else self._start_message()
         if self._awaits is not type(event):
             wanted = self._awaits.__name__ if self._awaits else "a message"
             raise ProtocolError(f"slave got {type(event).__name__} while it waits for {wanted}")
@@ -186,6 +210,9 @@ class SlaveCore:
             return [self._work(Probe(*self._slices[0], self._budget), Probed)]
         if isinstance(event, Probed):
             return self._probed(event)
+        if isinstance(event, Saved):
+            self._messages.popleft()
+            return self._change() + self._next_message()
         low, high = self._slices.popleft()  # Expired
         self._messages[0].rows_joined += int(self._messages[0].rows[low:high].sum())
         return self._change() + self._next_slice()
@@ -200,6 +227,8 @@ class SlaveCore:
         return [] if self.busy else self._start_message()
 
     def _start_message(self) -> list[Action]:
+        if isinstance(self._messages[0], Marked):
+            return [self._work(Save(*self._messages[0]), Saved)]
         rows = self._messages[0].rows
         self._slices = deque(cut_slices(rows, self._rows_of_slice(int(rows.sum()))))
         return self._next_slice()
@@ -213,11 +242,13 @@ class SlaveCore:
         if self._slices:
             return [self._work(Insert(*self._slices[0]), Inserted)]
         message = self._messages.popleft()
+        return [EndMessage(message.epoch, message.octets, message.own), *self._next_message()]
+
+    def _next_message(self) -> list[Action]:
         self._awaits = None
-        actions: list[Action] = [EndMessage(message.epoch, message.octets, message.own)]
         if self._messages:
-            return actions + self._start_message()
-        return actions + [Finish()] if self._ended else actions
+            return self._start_message()
+        return [Finish()] if self._ended else []
 
     def _probed(self, event: Probed) -> list[Action]:
         if event.progress is Progress.DONE:
@@ -241,7 +272,7 @@ class SlaveCore:
     def _take_out(self, group: int) -> tuple[tuple[int, int], ...]:
         """Forgets the group in all that is not joined yet; where it was."""
         places = []
-        for index, message in enumerate(self._messages):
+        for index, message in enumerate(self._unjoined()):
             at = np.flatnonzero(message.groups == group)
             if len(at) == 0 or (index == 0 and not self._is_to_come(int(at[0]))):
                 continue

@@ -25,7 +25,7 @@ class LoadMeter:
         self._rows = np.zeros(partitions, np.int64)  # per group, since then
         self._compared = np.zeros(partitions, np.int64)  # per group, until then
         self._samples, self._backlog_bytes = 0, 0
-        self._wall_s = self._busy_s = self._comm_s = 0.0
+        self._wall_s, self._busy_s, self._comm_s = rank.clock.wall_s, 0.0, 0.0
         self.occupancy_bytes = 0  # the newest sample
 
     def epoch_ended(self, backlog_bytes: int) -> None:
@@ -59,10 +59,13 @@ class LoadMeter:
 class EpochMeter:
     """One record per epoch, and the delays of its results. What lies before `warmup_s` is left out."""
 
-    def __init__(self, rank: Rank, operator: Any, directory: RunDirectory | None, warmup_s: float, paced: bool):
+    def __init__(
+        self, rank: Rank, operator: Any, directory: RunDirectory | None, warmup_s: float, paced: bool, part: int = 0
+    ):
+        """part: of the checkpoint from which the run goes on, 0: it begins."""
         self._rank, self._operator, self._warmup_s = rank, operator, warmup_s
-        self._metrics = MetricsFile(directory.metrics, rank.number) if directory else None
-        self._delays_file = DelaysFile(directory.metrics, rank.number) if directory and paced else None
+        self._directory, self._paced = directory, paced
+        self._open_files(part)
         self.delays = DelayHistogram()  # of all epochs
         self.window_bytes_max = 0
         self._epoch_delays = DelayHistogram()
@@ -111,6 +114,16 @@ class EpochMeter:
             delay_max_us=delays.max_us,
             **change,
         )
+
+    def cut(self, part: int) -> None:
+        """A checkpoint: what was recorded so far is whole on disk, and further files begin."""
+        self.close()
+        self._open_files(part)
+
+    def _open_files(self, part: int) -> None:
+        folder = self._directory.metrics if self._directory else None
+        self._metrics = MetricsFile(folder, self._rank.number, part=part) if folder else None
+        self._delays_file = DelaysFile(folder, self._rank.number, part) if folder and self._paced else None
 
     def close(self) -> None:
         for file in (self._metrics, self._delays_file):

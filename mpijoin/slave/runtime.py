@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import Any, Sequence
 
 import numpy as np
 
+from mpijoin.checkpoint.saver import Saver
 from mpijoin.config.job import AUTO, MAX, OFF, Job
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
@@ -16,7 +18,7 @@ from mpijoin.join.pool import tuple_words
 from mpijoin.join.state import THETA_OFF
 from mpijoin.join.tuning import auto_theta
 from mpijoin.join.window_join import WindowJoin
-from mpijoin.messages import Ask, Finished, Order, Report, Slot, State
+from mpijoin.messages import Ask, Finished, Marker, Order, Report, Saved, Slot, State
 from mpijoin.operators.base import Operator
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.rundir import RunDirectory
@@ -59,8 +61,13 @@ class Slave:
         memory_bytes: int,
         collector: int | None,
         operator: Operator | None = None,
+        groups: Sequence[int] = (),
+        checkpoints: Path | None = None,
+        resumed: int = 0,
     ):
-        """collector: the rank to which results go, None where the slave keeps them · operator: instead of the job's join."""
+        """collector: the rank to which results go, None where the slave keeps them · operator: instead of the job's join ·
+        groups: that it holds already, of a run that goes on · checkpoints: the folder for them ·
+        resumed: the checkpoint from which the run goes on, 0: it begins."""
         self._rank = rank
         self._collector = collector
         paced = job.run.speed != MAX
@@ -72,12 +79,18 @@ class Slave:
         self._count = CountSink(self._operator)
         self._sinks: list[Sink] = [self._count, *self._output(job, schema, directory)]
         self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
-        self._epochs = EpochMeter(rank, self._operator, directory, job.run.warmup_ns / 1e9, paced)
+        self._epochs = EpochMeter(rank, self._operator, directory, job.run.warmup_ns / 1e9, paced, resumed)
         self._mover = Mover(rank, self._operator)
-        self._groups: set[int] = set()  # those it joins
+        self._saver = Saver(self._operator, rank.number, checkpoints) if checkpoints else None
+        self._saved: Saved | None = None  # what to say once the disk has it
+        self._saving_s: float | None = None  # since when joining stands still for it
+        self._groups = set(groups)  # those it joins
+        for group in groups:
+            self._load.installed(group)
         self._messages: deque[Message] = deque()
         self._actions: deque[core.Action] = deque()
         self._received = [0, 0]
+        self._received_before = (0, 0)  # the newest checkpoint's mark
         self._debt_s = 0.0  # what a slave made slow on purpose has still to sleep
         self._busy_s = 0.0
 
@@ -103,6 +116,7 @@ class Slave:
         if self._debt_s > 0:
             self._pay_debt()
             return 0.0
+        self._report_saved()
         shipped = self._core.between_slices and self._mover.ship(nothing_to_join=not self._actions)
         if self._actions and not self._blocked():
             self._act(self._actions.popleft())
@@ -133,10 +147,13 @@ class Slave:
             case State():
                 if self._mover.take(message):
                     self._do(core.Staged(message.move))
+            case Marker(number, cuts_metrics):
+                self._received_before = tuple(self._received)
+                self._do(core.Marked(number, cuts_metrics))
             case Report():
                 pass  # the master's heartbeat
             case _:
-                raise ProtocolError(f"slave got {type(message).__name__}, wanted a Slot, an Ask, an Order or a State")
+                raise ProtocolError(f"slave got {type(message).__name__}, wanted a Slot, an Ask, an Order, a State or a Marker")
 
     def _arrived(self, slot: Slot, own: bool) -> None:
         """Input from the master, or that of a group that came or came back.
@@ -180,6 +197,8 @@ class Slave:
                 self._carry_out(action)
             case core.Install(move):
                 self._install(move)
+            case core.Save():
+                self._save(action)
             case core.Finish():
                 self._finish()
         spent_s = self._rank.clock.wall_s - start_s
@@ -262,6 +281,31 @@ class Slave:
         self._arrived(given, own=True)
         self._groups.add(group)
 
+    def _save(self, action: core.Save) -> None:
+        """One group's state, then the next in another turn: the network is looked at in between."""
+        number = action.number
+        if self._saving_s is None:
+            self._saving_s = self._rank.clock.wall_s
+            parts = [part for sink in self._sinks for part in sink.cut(number)]
+            if action.cuts_metrics:
+                self._epochs.cut(number)
+            counts = self._counts(parts, self._received_before)
+            self._saved = Saved(self._rank.number, number, counts, [list(part) for part in parts])
+            self._saver.begin(number, sorted(self._groups))
+        if self._saver.save_next():
+            self._actions.appendleft(action)
+            return
+        self._saver.finish([path for sink in self._sinks for path in sink.unsynced()])
+        self._saved = replace(self._saved, seconds=self._rank.clock.wall_s - self._saving_s)
+        self._saving_s = None
+        self._do(core.Saved())
+
+    def _report_saved(self) -> None:
+        """Tells the master, once the disk has it all."""
+        if self._saved is not None and self._saving_s is None and (outcome := self._saver.poll()) is not None:
+            self._rank.send(MASTER, replace(self._saved, **outcome))
+            self._saved = None
+
     def _rest_without_groups(self, last: bool) -> None:
         """Nobody should wait for a slave that has nothing to join."""
         if not self._groups and not self._messages and not last:
@@ -271,18 +315,19 @@ class Slave:
     def _finish(self) -> None:
         parts = [part for sink in self._sinks for part in sink.close()]
         self._epochs.close()
-        self._rank.send(MASTER, Finished(self._rank.number, self._counts(parts), [part.name for part in parts]))
+        self._rank.send(MASTER, Finished(self._rank.number, self._counts(parts, self._received), [part.name for part in parts]))
         self._rank.log.info("slave finished: %d results, %d part files", self._count.results, len(parts))
 
-    def _counts(self, parts: list[PartInfo]) -> dict[str, Any]:
+    def _counts(self, parts: list[PartInfo], received: Sequence[int]) -> dict[str, Any]:
+        """received: rows per stream that came from the master, up to where the other counts go."""
         return {
             "results": self._count.results,
             "written": sum(part.rows for part in parts),
             "certificate": f"{self._count.certificate:016x}",
             **self._epochs.times_after_warmup(self._busy_s),
             "window_bytes_max": self._epochs.window_bytes_max,
-            "received_left": self._received[0],
-            "received_right": self._received[1],
+            "received_left": received[0],
+            "received_right": received[1],
             "delays": self._epochs.delays.compact(),
             "theta_bytes": self._operator.theta_bytes,
             **self._operator.totals,

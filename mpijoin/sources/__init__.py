@@ -13,10 +13,15 @@ from mpijoin.data.schema import JoinSchema
 if TYPE_CHECKING:
     from mpijoin.sources.base import LateSink, Source
     from mpijoin.sources.merge import Part
+    from mpijoin.sources.position import SourcePosition
 
 
-def open_source(job: Job, stream_index: int, schema: JoinSchema, late_sink: LateSink) -> Source:
+def open_source(
+    job: Job, stream_index: int, schema: JoinSchema, late_sink: LateSink, saved: SourcePosition | None = None
+) -> Source:
     """The source of one stream of the job; `late_sink` gets tables of late tuples (late.py) as they are met.
+
+    saved: by a source of the same stream; goes on from there.
 
     Raises InputError when a file is not what the schema says.
     """
@@ -26,12 +31,13 @@ def open_source(job: Job, stream_index: int, schema: JoinSchema, late_sink: Late
 
     lateness = schema.ticks(job.streams[stream_index].lateness_ns)
     rules = StreamRules(schema.streams[stream_index], lateness, late_sink, job.inject.hash_bits)
-    return MergedFiles(rules, stream_parts(job, stream_index), BLOCK_ROWS)
+    return MergedFiles(rules, stream_parts(job, stream_index), BLOCK_ROWS, saved)
 
 
 def stream_parts(job: Job, stream_index: int) -> list[Part]:
     """The stream's files in their order, or the one table or generator that stands for a file."""
     from mpijoin.sources.files import open_file
+    from mpijoin.sources.inputs import table_name
     from mpijoin.sources.merge import Part
     from mpijoin.sources.synthetic import SyntheticReader
     from mpijoin.sources.table import TableReader
@@ -43,4 +49,4 @@ def stream_parts(job: Job, stream_index: int) -> list[Part]:
     if isinstance(source, SyntheticSource):
         seed = job.run.seed if source.seed is None else source.seed
         return [Part(f"[{stream.name}]", 1, partial(SyntheticReader, source, seed, stream_index))]
-    return [Part(f"[{stream.name}] table", 1, partial(TableReader, f"[{stream.name}] table", source.table))]
+    return [Part(table_name(stream), 1, partial(TableReader, table_name(stream), source.table))]

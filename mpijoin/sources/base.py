@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from mpijoin.data.batch import Batch
+
+if TYPE_CHECKING:
+    from mpijoin.sources.position import SourcePosition
 
 TIME_MIN = int(np.iinfo(np.int64).min)
 TIME_MAX = int(np.iinfo(np.int64).max)
@@ -55,6 +58,9 @@ class Source(Protocol):
         May block on files. Raises InputError when a file is not what the job says, and whatever the late sink raises;
         after an error only `close` may follow.
         """
+
+    def save(self) -> SourcePosition:
+        """What another source of the same input needs to go on from here; shares the rows held with this one."""
 
     def progress(self) -> float:
         """Share of the input decoded so far, 0 to 1."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mmap
 import os
 from contextlib import contextmanager
-from typing import Iterator, Protocol, Sequence
+from typing import Iterable, Iterator, Protocol, Sequence
 
 import pyarrow as pa
 import pyarrow.csv
@@ -24,13 +24,14 @@ IPC_MAGIC_BYTES = 8  # with padding
 
 
 class Reader(Protocol):
-    """One opened file: its rows in order, in blocks of at most `block_rows`."""
+    """One opened file: its rows from row `skip_rows` on (0: the first), in order, in blocks of at most `block_rows`."""
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        """Blocks that have the asked columns among theirs. Raises InputError naming the file."""
+        """Blocks that have the asked columns among theirs; none if there are no such rows. Raises InputError naming the
+        file."""
 
     def fraction(self) -> float:
-        """Share of the file read so far, 0 to 1."""
+        """Share of the file read so far, the skipped rows included, 0 to 1."""
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -63,12 +64,20 @@ def slices(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, rows)
 
 
-class ParquetReader:
-    """Decodes page by page: memory does not depend on the size of row groups."""
+def rows_after(batches: Iterable[pa.RecordBatch], skip_rows: int) -> Iterator[pa.RecordBatch]:
+    """What the batches hold behind their first `skip_rows` rows, as views."""
+    for batch in batches:
+        if skip_rows < batch.num_rows:
+            yield batch.slice(skip_rows)
+        skip_rows = max(0, skip_rows - batch.num_rows)
 
-    def __init__(self, path: str, columns: Sequence[Column], block_rows: int):
+
+class ParquetReader:
+    """Decodes page by page: memory does not depend on the size of row groups. Skips whole row groups undecoded."""
+
+    def __init__(self, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
         self._path, self._names, self._block_rows = path, [column.name for column in columns], block_rows
-        self._rows = 0
+        self._rows = self._skip_rows = skip_rows
         with naming(path):
             self._file = pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False)
             try:
@@ -79,12 +88,23 @@ class ParquetReader:
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         with naming(self._path):
-            for batch in self._file.iter_batches(self._block_rows, columns=self._names, use_threads=False):
+            groups, drop_rows = self._groups_after(self._skip_rows)
+            batches = self._file.iter_batches(self._block_rows, row_groups=groups, columns=self._names, use_threads=False)
+            for batch in rows_after(batches, drop_rows):
                 self._rows += batch.num_rows
                 yield batch
 
+    def _groups_after(self, rows: int) -> tuple[Sequence[int], int]:
+        """The row groups from that of row number `rows` on, and how many rows come before it in the first of them."""
+        metadata = self._file.metadata
+        groups = range(metadata.num_row_groups)
+        while groups and metadata.row_group(groups[0]).num_rows <= rows:
+            rows -= metadata.row_group(groups[0]).num_rows
+            groups = groups[1:]
+        return groups, rows
+
     def fraction(self) -> float:
-        return self._rows / max(1, self._file.metadata.num_rows)
+        return min(1.0, self._rows / max(1, self._file.metadata.num_rows))
 
     def close(self) -> None:
         self._file.close()
@@ -94,11 +114,12 @@ class IpcReader:
     """Maps the file, so that even one giant batch is paged in bit by bit, and gives the pages back as it goes on.
 
     The file layout is a stream between a magic and a footer, and is read as one: by its footer the library would load
-    whole batches as soon as columns are chosen. The footer still tells whether the file is whole.
+    whole batches as soon as columns are chosen. The footer still tells whether the file is whole. Batches that are not
+    compressed are skipped without a look at their values.
     """
 
-    def __init__(self, path: str, columns: Sequence[Column], block_rows: int):
-        self._path, self._block_rows = path, block_rows
+    def __init__(self, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
+        self._path, self._block_rows, self._skip_rows = path, block_rows, skip_rows
         self._at_bytes = 0
         with naming(path):
             with pa.OSFile(path) as file, open_ipc(file) as reader:
@@ -114,11 +135,16 @@ class IpcReader:
             self._reader = pa.ipc.open_stream(self._file, options=options)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
+        for batch in rows_after(self._whole(), self._skip_rows):
+            yield from self._pieces(batch)
+
+    def _whole(self) -> Iterator[pa.RecordBatch]:
+        """The batches as they lie in the file."""
         count = 0
         with naming(self._path):
             for count, batch in enumerate(self._reader, 1):
                 self._at_bytes = self._file.tell()
-                yield from self._pieces(batch)
+                yield batch
         if self._batches is not None and count != self._batches:
             raise InputError(f"{self._path}: got {count} record batches, wanted the {self._batches} that its footer names")
 
@@ -137,10 +163,10 @@ class IpcReader:
 
 
 class CsvReader:
-    """Every column is asked for by type, so that no block can be inferred to be something else."""
+    """Every column is asked for by type, so that no block can be inferred to be something else. Skipped rows are read."""
 
-    def __init__(self, path: str, columns: Sequence[Column], block_rows: int):
-        self._path, self._block_rows = path, block_rows
+    def __init__(self, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
+        self._path, self._block_rows, self._skip_rows = path, block_rows, skip_rows
         self._at_bytes = 0
         with naming(path):
             self._size_bytes = max(1, os.path.getsize(path))
@@ -154,10 +180,14 @@ class CsvReader:
             )
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
+        for batch in rows_after(self._parsed(), self._skip_rows):
+            yield from slices(batch, self._block_rows)
+
+    def _parsed(self) -> Iterator[pa.RecordBatch]:
         with naming(self._path):
             for batch in self._reader:
                 self._at_bytes += CSV_BLOCK_BYTES
-                yield from slices(batch, self._block_rows)
+                yield batch
 
     def fraction(self) -> float:
         return min(1.0, self._at_bytes / self._size_bytes)
@@ -169,6 +199,6 @@ class CsvReader:
 READERS = {PARQUET: ParquetReader, IPC: IpcReader, CSV: CsvReader}
 
 
-def open_file(path: str, columns: Sequence[Column], block_rows: int = BLOCK_ROWS) -> Reader:
+def open_file(path: str, columns: Sequence[Column], block_rows: int = BLOCK_ROWS, skip_rows: int = 0) -> Reader:
     """A reader of these columns of one file. Raises InputError when it cannot be read or has other columns."""
-    return READERS[file_format(path)](path, columns, block_rows)
+    return READERS[file_format(path)](path, columns, block_rows, skip_rows)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -10,7 +15,9 @@ from mpijoin.data.arrow import one_array
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import decoded
 from mpijoin.errors import OutputError
-from mpijoin.sources.base import TIME_MIN
+from mpijoin.sinks.parts import PartInfo, part_name
+from mpijoin.sources.base import BLOCK_ROWS, TIME_MIN
+from mpijoin.sources.files import PARQUET_BUFFER_BYTES
 
 LATE, NULL_TIME = "late", "null_time"
 TOLD = ("row", "watermark", "reason")
@@ -71,29 +78,96 @@ def watermarks(schema: StreamSchema, running_max: np.ndarray, lateness: int) -> 
 
 
 class LateWriter:
-    """Writes one stream's late file; the file is there, with its columns, even if no tuple is late."""
+    """Writes one stream's late tuples as parts `left-00000.parquet`, `left-00001.parquet` … in `folder`.
 
-    def __init__(self, path: str, schema: StreamSchema):
-        self._path = path
-        self._writer = None
-        try:
-            self._writer = pa.parquet.ParquetWriter(path, late_schema(schema))
-        except OSError as error:
-            raise OutputError(f"{path}: cannot be written: {error}") from error
+    A part is opened by the first late tuple after the one before was closed; where none is late there is no part.
+    After an OutputError only `close` may follow.
+    """
+
+    def __init__(self, folder: Path, schema: StreamSchema, parts: Sequence[PartInfo] = ()):
+        """parts: closed ones of a run that goes on here; whatever it wrote after them is removed.
+
+        Raises OutputError when one of them is not there as it was closed.
+        """
+        self._folder, self._schema = folder, schema
+        self._parts = list(parts)
+        self._writer: pa.parquet.ParquetWriter | None = None
+        self._rows = 0  # in the open part
+        with writing(folder):
+            for part in parts:
+                _check_part(folder, part)
+            for path in folder.glob(f"{schema.name}-*.parquet"):
+                if path.name not in {part.name for part in parts}:
+                    path.unlink()
+
+    @property
+    def parts(self) -> list[PartInfo]:
+        """All closed parts, oldest first."""
+        return list(self._parts)
 
     def write(self, table: pa.Table) -> None:
         """Appends what a source hands to its late sink. Raises OutputError."""
-        try:
+        with writing(self._path):
+            if self._writer is None:
+                self._writer, self._rows = pa.parquet.ParquetWriter(self._path, late_schema(self._schema)), 0
             self._writer.write_table(table)
-        except OSError as error:
-            raise OutputError(f"{self._path}: cannot be written: {error}") from error
+            self._rows += table.num_rows
 
-    def close(self) -> None:
-        """Ends the file. Raises OutputError; a second call does nothing."""
+    def cut(self) -> None:
+        """Closes the open part, if there is one: it is on disk then. Raises OutputError."""
         writer, self._writer = self._writer, None
         if writer is None:
             return
-        try:
+        path = self._path
+        with writing(path):
             writer.close()
-        except OSError as error:
-            raise OutputError(f"{self._path}: cannot be written: {error}") from error
+            sync(path)
+            self._parts.append(PartInfo(path.name, self._rows, path.stat().st_size))
+
+    def close(self) -> None:
+        """As `cut`; a second call does nothing."""
+        self.cut()
+
+    @property
+    def _path(self) -> Path:
+        """Of the part that is open, or will be next."""
+        return self._folder / part_name(self._schema.name, len(self._parts))
+
+
+def _check_part(folder: Path, part: PartInfo) -> None:
+    path = folder / part.name
+    found = f"{path.stat().st_size} bytes" if path.is_file() else "no such file"
+    if found != f"{part.bytes} bytes":
+        raise OutputError(f"{path}: got {found}, wanted the {part.bytes} bytes of {part.rows} late rows that were written there")
+
+
+def merge_late(paths: Sequence[Path], target: Path, schema: StreamSchema) -> None:
+    """Writes a stream's one late file out of its parts, in order, and flushes it to disk; without parts it has no rows.
+
+    Memory is bounded by a block of rows. Raises OutputError.
+    """
+    with writing(target):
+        with pa.parquet.ParquetWriter(target, late_schema(schema)) as writer:
+            for path in paths:
+                with pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False) as part:
+                    for batch in part.iter_batches(BLOCK_ROWS, use_threads=False):
+                        writer.write_batch(batch)
+        sync(target)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turns the file system's refusals into an OutputError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise OutputError(f"{path}: cannot be written: {error}") from error
+
+
+def sync(path: Path) -> None:
+    """Flushes a closed file to disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -8,6 +8,7 @@ rows have done their part once they count in it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
@@ -18,17 +19,18 @@ from mpijoin.data.schema import Column
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, SourceCounts
 from mpijoin.sources.files import Reader
 from mpijoin.sources.late import late_columns
+from mpijoin.sources.position import FilePosition, SourcePosition
 from mpijoin.sources.screen import FileScreen, Screened, StreamRules, times_int64
 
 PEEK_ROWS = 1024
 
 
 class Part(NamedTuple):
-    """One file of a stream: `open(columns, block_rows)` gives a reader; `size` weighs its progress."""
+    """One file of a stream: `open(columns, block_rows, skip_rows)` gives a reader; `size` weighs its progress."""
 
     name: str
     size: int
-    open: Callable[[Sequence[Column], int], Reader]
+    open: Callable[[Sequence[Column], int, int], Reader]
 
 
 class Cursor:
@@ -38,14 +40,14 @@ class Cursor:
     file's so far, or its first time (`first`) while only rows without a time have been read.
     """
 
-    def __init__(self, rules: StreamRules, counts: SourceCounts, part: Part, index: int, first: int, block_rows: int):
-        self.index = index
-        self._first = first
-        self._screen = FileScreen(rules, counts, part.name, index)
+    def __init__(self, rules: StreamRules, counts: SourceCounts, part: Part, start: FilePosition, block_rows: int):
+        self.index = start.index
+        self._first = start.first
+        self._screen = FileScreen(rules, counts, part.name, start.index, start.rows, start.running_max)
         columns = {column.name: column for column in late_columns(rules.schema)}
-        self._reader = part.open(tuple(columns.values()), block_rows)
+        self._reader = part.open(tuple(columns.values()), block_rows, start.rows)
         self._blocks: Iterator = self._reader.blocks()
-        self._block = Screened(empty_batch(rules.layout.record_words), np.empty(0, np.int64))
+        self._block = start.block or Screened(empty_batch(rules.layout.record_words), np.empty(0, np.int64))
 
     @property
     def bound(self) -> int:
@@ -73,6 +75,9 @@ class Cursor:
         self._block = Screened(tail, running_max[rows:])
         return Screened(head, running_max[:rows])
 
+    def save(self) -> FilePosition:
+        return FilePosition(self.index, self._first, self._screen.position, self._screen.running_max, self._block)
+
     def close(self) -> None:
         self._blocks = iter(())
         self._reader.close()
@@ -81,15 +86,24 @@ class Cursor:
 class MergedFiles:
     """The files of one stream, each opened when the merge reaches its first time and closed at its end."""
 
-    def __init__(self, rules: StreamRules, parts: Sequence[Part], block_rows: int):
-        self.counts = SourceCounts()
+    def __init__(self, rules: StreamRules, parts: Sequence[Part], block_rows: int, saved: SourcePosition | None = None):
+        """saved: by a source of the same files; goes on from there. Late rows told of there are not told again."""
+        start = saved or unread(rules, parts)
+        self.counts = replace(start.counts)
         self._rules, self._parts, self._block_rows = rules, parts, block_rows
         self._open: list[Cursor] = []  # by file order
-        self._finished = 0  # size of files read to the end
-        self._ended = False
-        self._rest: Chunk | None = None  # of the last chunk, what the reader had not asked for
-        first = [TIME_MIN] if len(parts) == 1 else [first_time(rules, part) for part in parts]
-        self._waiting = sorted((time, index) for index, time in enumerate(first))
+        self._waiting = list(start.waiting)
+        self._rest = start.rest  # of the last chunk, what the reader had not asked for
+        self._ended = start.ended
+        try:
+            for file in start.open:
+                self._open.append(self._opened(file))
+        except BaseException:
+            self.close()
+            raise
+
+    def _opened(self, start: FilePosition) -> Cursor:
+        return Cursor(self._rules, self.counts, self._parts[start.index], start, self._block_rows)
 
     def read(self, rows: int) -> Chunk | None:
         chunk, self._rest = self._rest or self._next(), None
@@ -115,7 +129,6 @@ class MergedFiles:
     def _advanced(self, cursor: Cursor) -> bool:
         if cursor.advance():
             return True
-        self._finished += self._parts[cursor.index].size
         cursor.close()
         return False
 
@@ -123,7 +136,7 @@ class MergedFiles:
         """Opens the next file while none that is open lies before its first row."""
         while self._waiting and all(self._waiting[0] < (cursor.bound, cursor.index) for cursor in self._open):
             first, index = self._waiting.pop(0)
-            cursor = Cursor(self._rules, self.counts, self._parts[index], index, first, self._block_rows)
+            cursor = self._opened(FilePosition(index, first))
             self._open.append(cursor)
             if not self._advanced(cursor):
                 self._open.pop()
@@ -133,12 +146,23 @@ class MergedFiles:
         total = sum(part.size for part in self._parts)
         if self._ended or total == 0:
             return float(self._ended)
-        return (self._finished + sum(c.fraction() * self._parts[c.index].size for c in self._open)) / total
+        left = sum(self._parts[index].size for _, index in self._waiting)
+        return 1.0 - (left + sum((1.0 - one.fraction()) * self._parts[one.index].size for one in self._open)) / total
+
+    def save(self) -> SourcePosition:
+        opened = [cursor.save() for cursor in self._open]
+        return SourcePosition(replace(self.counts), opened, list(self._waiting), self._rest, self._ended)
 
     def close(self) -> None:
         for cursor in self._open:
             cursor.close()
         self._open, self._waiting, self._ended = [], [], True
+
+
+def unread(rules: StreamRules, parts: Sequence[Part]) -> SourcePosition:
+    """Where the reading of these files begins."""
+    first = [TIME_MIN] if len(parts) == 1 else [first_time(rules, part) for part in parts]
+    return SourcePosition(SourceCounts(), (), sorted((time, index) for index, time in enumerate(first)))
 
 
 def merge(pieces: list[Screened]) -> Screened:
@@ -157,7 +181,7 @@ def first_time(rules: StreamRules, part: Part) -> int:
     well be opened at once.
     """
     time = rules.schema.time
-    reader = part.open((time,), PEEK_ROWS)
+    reader = part.open((time,), PEEK_ROWS, 0)
     try:
         block = next(reader.blocks(), None)
     finally:

@@ -129,16 +129,23 @@ class Screened(NamedTuple):
 class FileScreen:
     """Applies the rule to the blocks of one file, in order.
 
-    `running_max` is the file's so far, TIME_MIN before the first time.
+    `position`: rows of the file so far · `running_max`: of these, TIME_MIN before the first time.
     """
 
-    def __init__(self, rules: StreamRules, counts: SourceCounts, name: str, file_index: int):
-        self.running_max = TIME_MIN
+    def __init__(
+        self,
+        rules: StreamRules,
+        counts: SourceCounts,
+        name: str,
+        file_index: int,
+        position: int = 0,
+        running_max: int = TIME_MIN,
+    ):
+        self.position, self.running_max = position, running_max
         self._rules = rules
         self._counts = counts
         self._name = name
         self._first_row = file_index * FILE_ROWS
-        self._position = 0
 
     def screen(self, block: pa.RecordBatch) -> Screened:
         """The block's joinable rows; counts the others, hands the late ones to the late sink."""
@@ -154,14 +161,14 @@ class FileScreen:
             NO_NULLS if key_null is None else read_only(key_null),
         )
         screened = self._apply(rows, columns)
-        self._position += block.num_rows
+        self.position += block.num_rows
         return screened
 
     def _apply(self, rows: Rows, columns: dict[str, pa.Array]) -> Screened:
         count, rules = len(rows.time), self._rules
         kept = Kept(*(np.empty(count, np.int64) for _ in Kept._fields))
         kind, late_max = np.empty(count, np.uint8), np.empty(count, np.int64)
-        first_row = self._first_row + self._position
+        first_row = self._first_row + self.position
         tally = Tally(
             *screen_rows(rows, first_row, rules.schema.scale, rules.lateness, self.running_max, kept, kind, late_max)
         )
@@ -196,7 +203,7 @@ class FileScreen:
         if too_large is not None:
             value = column[too_large].cast(pa.int64() if types.is_timestamp(column.type) else column.type).as_py()
             raise InputError(
-                f"{self._name}: row {self._position + too_large}: column {self._rules.schema.time.name!r}: got "
+                f"{self._name}: row {self.position + too_large}: column {self._rules.schema.time.name!r}: got "
                 f"{value}, wanted a time that times {self._rules.schema.scale} fits 64 bits (the join's unit is finer)"
             )
         return time, nulls

@@ -13,10 +13,14 @@ from mpijoin.errors import InputError
 from mpijoin.generators.arrivals import START
 from mpijoin.generators.stream import SyntheticStream
 from mpijoin.sources.base import BLOCK_ROWS, TIME_MAX
+from mpijoin.sources.files import rows_after
 
 
 class SyntheticReader:
-    """A `Reader` that makes its rows: the first `tuples` of the stream, or those before `duration_ns`."""
+    """A `Reader` that makes its rows: the first `tuples` of the stream, or those before `duration_ns`.
+
+    Of skipped rows only the gaps are summed up; with disorder they are made, since which they are depends on them all.
+    """
 
     def __init__(
         self,
@@ -25,6 +29,7 @@ class SyntheticReader:
         stream: int,
         columns: Sequence[Column],
         block_rows: int = BLOCK_ROWS,
+        skip_rows: int = 0,
     ):
         self._stream = SyntheticStream(source, seed, stream)
         self._arrivals = self._stream.arrivals
@@ -32,12 +37,20 @@ class SyntheticReader:
         self._names = [column.name for column in columns]
         self._count, self._position = 0, START
         self._time_ns = 0
+        self._drop_rows = skip_rows if self._disorder_ns else 0
+        if skip_rows and not self._disorder_ns:
+            self._count, self._position = skip_rows, self._arrivals.skip(0, skip_rows)
+            self._time_ns = self._arrivals.time_before(skip_rows, self._position)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         """Raises InputError when times leave the range of 64-bit nanoseconds."""
-        if not self._disorder_ns:
+        if self._disorder_ns:
+            yield from rows_after(self._disordered(), self._drop_rows)
+        else:
             yield from (batch for _, batch in self._in_order())
-            return
+
+    def _disordered(self) -> Iterator[pa.RecordBatch]:
+        """Blocks in the order in which the tuples come."""
         waiting = Waiting()
         for emitted, batch in self._in_order():
             yield from waiting.add(emitted, batch, self._time_ns, self._block_rows)
@@ -78,7 +91,7 @@ class SyntheticReader:
 
     def fraction(self) -> float:
         if self._arrivals.total is not None:
-            return self._count / max(1, self._arrivals.total)
+            return min(1.0, self._count / max(1, self._arrivals.total))
         return min(1.0, self._time_ns / max(1, self._arrivals.end_ns))
 
     def close(self) -> None:

@@ -80,7 +80,9 @@ def test_run_hands_its_arguments_to_the_launcher(engine):
     calls = engine("launch", "main_run", 75)
     assert main(["run", "j.toml", "--set", "a.b=1", "--set", "c.d=2", "--ranks", "3", "--overwrite"]) == 75
     assert main(["run", "j.toml", "--debug"]) == 75
-    assert calls == [("j.toml", ["a.b=1", "c.d=2"], 3, True, False), ("j.toml", [], None, False, True)]
+    assert main(["run", "j.toml", "--resume"]) == 75
+    begins = [("j.toml", ["a.b=1", "c.d=2"], 3, True, False, False), ("j.toml", [], None, False, False, True)]
+    assert calls == [*begins, ("j.toml", [], None, False, True, False)]
 
 
 def test_verify_hands_over_the_folder(engine):

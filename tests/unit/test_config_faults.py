@@ -38,7 +38,7 @@ results = "csv"
             "[right] path: got 3, wanted a non-empty string",
             '[right] lateness: got "-1 s", wanted a duration such as "20 s" (units: ns us ms s min h d), not negative',
             "[cluser]: no such section, did you mean cluster?,"
-            " there are left right cluster tuning balance run output inject",
+            " there are left right cluster tuning balance run output checkpoint inject",
             "[cluster] partitions: got 0, wanted 1 to 65535",
             '[cluster] buffer: got "1 KiB", wanted "64 KiB" to "9223372036854775807 B"',
             '[tuning] theta: got "some", wanted a size such as "64 MiB" (units: B KB KiB MB MiB GB GiB),'

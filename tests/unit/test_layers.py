@@ -21,8 +21,10 @@ LEVELS = (
     ("messages",),
     ("metrics", "rundir", "progress"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),
+    ("checkpoint",),
+    ("plan",),
     ("master", "slave", "collector", "warmup"),
-    ("plan", "summary"),
+    ("summary",),
     ("life", "simulate"),
     ("embedded", "processes", "launch", "api", "pipeline"),
     ("cli", "__init__"),
@@ -82,8 +84,12 @@ def test_imports_go_downward(path):
 
 
 # Where decisions are made: the cores, and what they decide with.
-DECIDING = [path for path in FILES if path.name in ("core.py", "events.py", "reorganization.py") or path.parts[-2] == "moving"]
-PURE = ("errors", "operators.base", "partitioning.table", "policy", "moving", "master.events", "master.reorganization")
+DECIDING_FILES = ("core.py", "events.py", "views.py", "reorganization.py")
+DECIDING = [path for path in FILES if path.name in DECIDING_FILES or path.parts[-2] == "moving"]
+PURE = (
+    *("errors", "operators.base", "partitioning.table", "policy", "moving"),
+    *("master.events", "master.views", "master.reorganization"),
+)
 
 
 @pytest.mark.parametrize("path", DECIDING, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -5,9 +5,6 @@ import pytest
 
 from mpijoin.errors import ProtocolError
 from mpijoin.master.core import (
-    AHEAD_BYTES,
-    AHEAD_SLOTS,
-    AHEAD_SLOTS_MAX,
     NEVER,
     CloseInput,
     Command,
@@ -24,6 +21,7 @@ from mpijoin.master.core import (
     Stepped,
 )
 from mpijoin.master.reorganization import Reorganization
+from mpijoin.master.views import AHEAD_BYTES, AHEAD_SLOTS, AHEAD_SLOTS_MAX
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan
 

@@ -71,6 +71,7 @@ def test_overwrite_replaces_a_whole_run(tmp_path):
 def test_overwrite_replaces_an_unfinished_and_a_failed_run(tmp_path):
     run = make(tmp_path / "run")
     put(run.open_results, "rank-1-00000.parquet", "manifest.json")
+    put(run.open_late_parts, "left-00000.parquet", "right-00012.parquet", "left.parquet")
     assert run.write_failed({"reason": "x"})
     make(tmp_path / "run", overwrite=True)
     assert tree(tmp_path / "run") == ["job.toml"]
@@ -149,6 +150,23 @@ def test_commit_moves_parts_and_late_files(tmp_path):
         "results/rank-1-00000.parquet", "results/rank-2-00000.parquet", "summary.json",
     ]  # fmt: skip
     assert not run.open_results.exists()
+
+
+def test_late_files_replace_the_parts_that_they_are_made_of(tmp_path):
+    run = make(tmp_path)
+    put(run.open_late_parts, "left-00000.parquet", "left-00001.parquet", "left.parquet", "right.parquet")
+    run.commit([], ["left-00000.parquet", "left-00001.parquet"])
+    run.clean()
+    assert tree(tmp_path) == ["job.toml", "late/left.parquet", "late/right.parquet"]
+
+
+@pytest.mark.parametrize("listed", [["left-00000.parquet"], [f"left-0000{number}.parquet" for number in range(3)]])
+def test_commit_wants_exactly_the_late_parts_that_are_there(tmp_path, listed):
+    run = make(tmp_path)
+    put(run.open_late_parts, "left-00000.parquet", "left-00001.parquet", "left.parquet")
+    with pytest.raises(OutputError, match="left-00001.parquet is in no list|left-00002.parquet is missing"):
+        run.commit([], listed)
+    assert len(list(run.open_late_parts.iterdir())) == 3 and not list(run.late.glob("*.parquet"))
 
 
 @pytest.mark.parametrize("listed", [["a-00000.parquet"], ["a-00000.parquet", "b-00000.parquet", "c-00000.parquet"]])

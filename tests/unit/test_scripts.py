@@ -16,7 +16,7 @@ import pytest
 import mpijoin
 from mpijoin.config.check import resolve
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS
-from mpijoin.config.load import load_job
+from mpijoin.config.load import FOLDERS, load_job
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
@@ -150,7 +150,8 @@ def test_readme_explains_every_field_with_its_default():
     job, synthetic, _ = toml_blocks()
     assert set(job["left"]) == {"path", *(field.name for field in STREAM_FIELDS)}
     assert {field.name for field in SYNTHETIC_FIELDS} - {"duration"} <= set(synthetic["left"])
-    shown = load_job(job | {"output": {name: value for name, value in job["output"].items() if name != "path"}})
+    without_paths = {section: {name: value for name, value in job[section].items() if name != "path"} for section in FOLDERS}
+    shown = load_job(job | without_paths)
     for section, (kind, fields) in SECTIONS.items():
         assert set(job[section]) == {field.name for field in fields}, section
         assert getattr(shown, section) == kind(), f"[{section}] of the README shows other values than the defaults"

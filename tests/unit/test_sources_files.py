@@ -106,8 +106,8 @@ def test_files_are_opened_when_their_time_comes_and_closed_at_their_end(tmp_path
     schema, opened = schema_of(TABLE), []
 
     class Watched(TableReader):
-        def __init__(self, number, columns, block_rows):
-            super().__init__("table", TABLE.slice(number * 100, 100), columns, block_rows)
+        def __init__(self, number, columns, block_rows, skip_rows):
+            super().__init__("table", TABLE.slice(number * 100, 100), columns, block_rows, skip_rows)
             self.number, self.is_peek = number, len(columns) == 1
             if not self.is_peek:
                 opened.append(number)

@@ -7,8 +7,9 @@ import pytest
 
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.errors import InputError, OutputError
+from mpijoin.sinks.parts import PartInfo
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, SourceCounts
-from mpijoin.sources.late import LateWriter, late_schema, watermarks
+from mpijoin.sources.late import LateWriter, late_schema, merge_late, watermarks
 from mpijoin.sources.screen import FILE_ROWS, FileScreen, StreamRules
 
 KEY = Column("key", pa.int64())
@@ -118,34 +119,101 @@ def test_columns_named_like_what_is_told_step_aside():
     assert late_schema(stream()).field("watermark").type == pa.int64()
 
 
-def test_the_late_file_is_there_even_when_empty(tmp_path):
-    path = str(tmp_path / "left.parquet")
-    writer = LateWriter(path, stream())
-    writer.close()
-    writer.close()
-    assert pq.read_table(path).schema.names == ["ts", "key", "row", "watermark", "reason"]
+def late_rows(*rows):
+    """As a source gives them: rows of these numbers."""
+    values = {"ts": rows, "key": rows, "row": rows, "watermark": [9] * len(rows), "reason": ["late"] * len(rows)}
+    return pa.table(values, schema=late_schema(stream()))
+
+
+def rows_of(folder, parts):
+    return [pq.read_table(folder / part.name)["row"].to_pylist() for part in parts]
 
 
 def test_the_late_file_holds_what_the_screen_told(tmp_path):
-    path, schema = str(tmp_path / "left.parquet"), stream(pa.timestamp("ms"), payload=(Column("name", pa.string()),))
-    writer = LateWriter(path, schema)
+    schema = stream(pa.timestamp("ms"), payload=(Column("name", pa.string()),))
+    writer = LateWriter(tmp_path, schema)
     one = FileScreen(StreamRules(schema, 0, writer.write), SourceCounts(), "x", 0)
     time = ints(9, 1, None).cast(pa.timestamp("ms"))
     one.screen(pa.RecordBatch.from_arrays([time, ints(1, 2, 3), pa.array(["a", "b", None])], ["ts", "key", "name"]))
     writer.close()
-    table = pq.read_table(path)
+    merge_late([tmp_path / part.name for part in writer.parts], tmp_path / "left.parquet", schema)
+    table = pq.read_table(tmp_path / "left.parquet")
     assert table.schema.equals(late_schema(schema)) and table["row"].to_pylist() == [1, 2]
     assert table["name"].to_pylist() == ["b", None] and table["reason"].to_pylist() == ["late", "null_time"]
 
 
+def test_without_a_late_row_there_is_no_part_but_a_file(tmp_path):
+    writer = LateWriter(tmp_path, stream())
+    writer.cut()
+    writer.close()
+    writer.close()
+    assert writer.parts == [] and list(tmp_path.iterdir()) == []
+    merge_late([], tmp_path / "left.parquet", stream())
+    table = pq.read_table(tmp_path / "left.parquet")
+    assert table.schema.equals(late_schema(stream())) and table.num_rows == 0
+
+
+def test_a_cut_ends_a_part_and_the_next_late_row_begins_another(tmp_path):
+    writer = LateWriter(tmp_path, stream())
+    writer.write(late_rows(1, 2))
+    writer.write(late_rows(3))
+    assert writer.parts == []
+    writer.cut()
+    writer.cut()
+    assert [path.name for path in tmp_path.iterdir()] == ["left-00000.parquet"]
+    writer.write(late_rows(4))
+    writer.close()
+    first, second = writer.parts
+    assert first == PartInfo("left-00000.parquet", 3, (tmp_path / first.name).stat().st_size) and second.rows == 1
+    assert rows_of(tmp_path, writer.parts) == [[1, 2, 3], [4]]
+    merge_late([tmp_path / part.name for part in writer.parts], tmp_path / "left.parquet", stream())
+    assert pq.read_table(tmp_path / "left.parquet")["row"].to_pylist() == [1, 2, 3, 4]
+
+
+def test_a_run_that_goes_on_keeps_its_parts_and_removes_what_came_after(tmp_path):
+    writer = LateWriter(tmp_path, stream())
+    for number in range(3):
+        writer.write(late_rows(number))
+        writer.cut()
+    (tmp_path / "right-00002.parquet").write_bytes(b"of the other stream")
+    again = LateWriter(tmp_path, stream(), writer.parts[:1])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["left-00000.parquet", "right-00002.parquet"]
+    again.write(late_rows(7))
+    again.close()
+    assert again.parts[0] == writer.parts[0] and rows_of(tmp_path, again.parts) == [[0], [7]]
+
+
+@pytest.mark.parametrize("found", ["no such file", "3 bytes"])
+def test_a_part_that_is_not_as_it_was_closed_is_named(tmp_path, found):
+    if found == "3 bytes":
+        (tmp_path / "left-00000.parquet").write_bytes(b"cut")
+    with pytest.raises(OutputError, match=f"left-00000.parquet: got {found}, wanted the 700 bytes of 4 late rows"):
+        LateWriter(tmp_path, stream(), [PartInfo("left-00000.parquet", 4, 700)])
+
+
+def test_many_parts_are_merged_block_by_block(tmp_path):
+    writer, rows = LateWriter(tmp_path, stream()), 400_000
+    for _ in range(4):
+        writer.write(late_rows(*range(100)).take(pa.array(np.arange(rows) % 100)))
+        writer.cut()
+    paths = [tmp_path / part.name for part in writer.parts]
+    before = pa.total_allocated_bytes()
+    pa.default_memory_pool().release_unused()
+    merge_late(paths, tmp_path / "left.parquet", stream())
+    assert pq.read_metadata(tmp_path / "left.parquet").num_rows == 4 * rows and pa.total_allocated_bytes() == before
+
+
 def test_an_unwritable_late_file_is_an_output_error(tmp_path):
+    with pytest.raises(OutputError, match="nowhere/left-00000.parquet: cannot be written"):
+        LateWriter(tmp_path / "nowhere", stream()).write(late_rows(1))
     with pytest.raises(OutputError, match="nowhere/left.parquet: cannot be written"):
-        LateWriter(str(tmp_path / "nowhere/left.parquet"), stream())
+        merge_late([], tmp_path / "nowhere/left.parquet", stream())
 
 
-def test_a_full_device_is_an_output_error():
-    with pytest.raises(OutputError, match="/dev/full: cannot be written"):
-        writer = LateWriter("/dev/full", stream())
+def test_a_full_device_is_an_output_error(tmp_path):
+    writer = LateWriter(tmp_path, stream())
+    (tmp_path / "left-00000.parquet").symlink_to("/dev/full")
+    with pytest.raises(OutputError, match="left-00000.parquet: cannot be written"):
         for _ in range(50):
-            writer.write(late_schema(stream()).empty_table())
+            writer.write(late_rows(1))
         writer.close()

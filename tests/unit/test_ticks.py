@@ -7,6 +7,7 @@ from hypothesis import strategies as some
 
 import oracle
 from mpijoin.data.batch import Batch
+from mpijoin.errors import ProtocolError
 from mpijoin.master.ticks import AUTO_ROWS, LEAST_ROWS, Pace, TickReader, pace_of
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, SourceCounts
 
@@ -35,6 +36,9 @@ class ListSource:
 
     def progress(self):
         return 1.0
+
+    def save(self):
+        return None
 
     def close(self):
         pass
@@ -93,6 +97,26 @@ def test_a_large_tick_comes_in_parts_of_which_only_the_last_completes_it():
     assert [marks for *_, marks in parts] == [None, None, (100, 100)]
     assert [len(left) for left, *_ in parts] == [4, 4, 2]
     assert [row for left, *_ in parts for row in left] == list(range(10))
+
+
+def test_a_reader_is_saved_at_the_border_of_a_tick_only():
+    reader = reader_of(range(10), range(10), fixed(100), part_rows=4)
+    streams = reader.save()
+    assert [(stream.chunks, stream.horizon, stream.ended) for stream in streams] == [((), TIME_MIN, False)] * 2
+    reader.next()
+    with pytest.raises(ProtocolError, match="cannot be saved inside the tick that ends at 100"):
+        reader.save()
+    while reader.next().watermarks is None:
+        pass
+    assert [stream.horizon for stream in reader.save()] == [TIME_MAX, TIME_MAX]
+
+
+def test_what_was_read_ahead_is_handed_out_first_after_a_save():
+    sources = ListSource([1, 2, 12, 13]), ListSource([3])
+    first = TickReader(sources, (0, 0), fixed(10))
+    assert first.next().watermarks == (10, 10)
+    again = TickReader(sources, (0, 0), fixed(1), saved=first.save())
+    assert read_all(again) == [([2], [], (13, TIME_MAX)), ([3], [], (14, TIME_MAX))]
 
 
 def test_streams_without_rows_have_no_ticks():

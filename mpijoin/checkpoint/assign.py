@@ -1,0 +1,25 @@
+"""Who gets which group when a run goes on, on as many ranks as before or on others."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from mpijoin.checkpoint.manifest import Manifest
+
+
+def assign(manifest: Manifest, partitions: int, slaves: Sequence[int], active: Sequence[int]) -> list[int]:
+    """The slave of each partition. slaves: those there are now · active: those of them that are to have groups.
+
+    On the same slaves everybody keeps what it had; else the largest groups go first, each to whom has least so far.
+    """
+    known = {group.group: group for group in manifest.groups}
+    if tuple(slaves) == manifest.slaves and {group.slave for group in manifest.groups} == set(active):
+        return [known[one].slave if one in known else active[one % len(active)] for one in range(partitions)]
+    sizes = {one: known[one].alive if one in known else 0 for one in range(partitions)}
+    bytes_of, count_of, owners = dict.fromkeys(active, 0), dict.fromkeys(active, 0), [0] * partitions
+    for one in sorted(sizes, key=lambda one: (-sizes[one], one)):
+        slave = min(active, key=lambda slave: (bytes_of[slave], count_of[slave], slave))
+        owners[one] = slave
+        bytes_of[slave] += sizes[one]
+        count_of[slave] += 1
+    return owners

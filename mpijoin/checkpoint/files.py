@@ -1,0 +1,116 @@
+"""State files: encoded frames one after the other, written aside, synced and renamed, so that what has its name is whole."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.data.codec import ALIGNMENT, aligned_empty
+from mpijoin.errors import CheckpointError
+
+ASIDE = ".new"  # ends the name of a file that is being written
+
+
+class Span(NamedTuple):
+    """Where a frame lies: file name in the checkpoint folder, first byte, bytes."""
+
+    file: str
+    offset: int
+    octets: int
+
+
+class StateFile:
+    """`write` frames, then `finish`; or `abandon`. CheckpointError: the file system refuses, naming the file."""
+
+    def __init__(self, folder: Path, name: str):
+        self.name, self.octets = name, 0
+        self._path = folder / name
+        self._aside = folder / (name + ASIDE)
+        with refusals(self._path):
+            self._file = open(self._aside, "wb", buffering=0)
+
+    def write(self, frame: np.ndarray) -> Span:
+        """Appends a frame, uint8[n]."""
+        padding = -self.octets % ALIGNMENT
+        span = Span(self.name, self.octets + padding, len(frame))
+        with refusals(self._path):
+            _write_all(self._file, memoryview(bytes(padding)))
+            _write_all(self._file, memoryview(frame))
+        self.octets = span.offset + span.octets
+        return span
+
+    def finish(self) -> None:
+        """On disk, and with its name. May take long; may be called in another thread than `write`."""
+        with refusals(self._path):
+            os.fsync(self._file.fileno())
+            self._file.close()
+            os.rename(self._aside, self._path)
+            sync_folder(self._path.parent)
+
+    def abandon(self) -> None:
+        """Forgets what was written."""
+        with suppress(OSError):
+            self._file.close()
+        for path in (self._aside, self._path):
+            with suppress(OSError):
+                path.unlink()
+
+
+def _write_all(file, data: memoryview) -> None:
+    while len(data):
+        data = data[file.write(data) :]
+
+
+def read_frames(folder: Path, spans: Sequence[Span]) -> list[np.ndarray]:
+    """The frames, uint8[n] each. CheckpointError: one is not there, or shorter than it should be."""
+    frames = []
+    for span in spans:
+        path = folder / span.file
+        frame = aligned_empty(span.octets)
+        try:
+            with open(path, "rb", buffering=0) as file:
+                file.seek(span.offset)
+                read = _read_all(file, memoryview(frame))
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from error
+        if read < span.octets:
+            raise CheckpointError(f"{path}: ends {span.octets - read} bytes too soon: wanted {span.offset + span.octets}")
+        frames.append(frame)
+    return frames
+
+
+def _read_all(file, data: memoryview) -> int:
+    done = 0
+    while done < len(data) and (count := file.readinto(data[done:])):
+        done += count
+    return done
+
+
+def sync_file(path: Path) -> None:
+    """Has the file's bytes on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+sync_folder = sync_file  # a folder's entries are synced like a file's bytes
+
+
+class refusals:
+    """Turns an OSError inside the block into a CheckpointError that names the file and the reason."""
+
+    def __init__(self, path: Path):
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind, error, trace) -> None:
+        if isinstance(error, OSError):
+            raise CheckpointError(f"{self._path}: cannot be written: {error.strerror or error}") from error

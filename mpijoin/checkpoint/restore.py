@@ -1,0 +1,122 @@
+"""A run goes on: the newest checkpoint that is whole, taken out of its files by the ranks there are now.
+
+The master names a checkpoint and every slave takes its groups out of the files. Where one finds damage, all begin again with
+the checkpoint before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable, Sequence
+
+import numpy as np
+
+from mpijoin.checkpoint.assign import assign
+from mpijoin.checkpoint.files import Span, read_frames
+from mpijoin.checkpoint.identity import check_identity
+from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
+from mpijoin.config.job import Job
+from mpijoin.data.codec import decode
+from mpijoin.errors import CheckpointError, CodecError, ProtocolError
+from mpijoin.messages import Restore, Restored, Slot
+from mpijoin.policy import first_active
+from mpijoin.rank import MASTER, Rank
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """Where a run goes on. owners: the slave of each partition · position: frame of `Intake.save` · waiting: what waited for
+    slaves, as the slots it would have been sent in."""
+
+    manifest: Manifest
+    owners: tuple[int, ...]
+    position: np.ndarray
+    waiting: tuple[Slot, ...]
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """Slaves that have groups, ascending."""
+        return tuple(sorted(set(self.owners)))
+
+
+def find(folder: Path, number: int, job: Job, slaves: Sequence[int]) -> Resumption:
+    """A checkpoint, and who gets what of it now. JobError: it is of another job. CheckpointError: it is damaged."""
+    manifest = read_manifest(folder, number)
+    check_identity(job, manifest.identity)
+    frames = read_frames(folder, manifest.master)
+    check_frames(folder, manifest.master, frames)
+    active = active_slaves(job, tuple(slaves), manifest.active)
+    owners = assign(manifest, job.cluster.partitions, slaves, active)
+    return Resumption(manifest, tuple(owners), frames[0], tuple(Slot.of(decode(frame)) for frame in frames[1:]))
+
+
+def active_slaves(job: Job, slaves: tuple[int, ...], before: int) -> tuple[int, ...]:
+    """Who has groups at first: as many as before, where a policy sees to their number."""
+    least = first_active(job.balance, job.cluster.slaves_min, slaves)
+    return slaves[: max(len(least), min(before, len(slaves)))]
+
+
+def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarray]) -> None:
+    """CheckpointError names the first file with a frame whose checksum does not hold."""
+    for span, frame in zip(spans, frames):
+        try:
+            decode(frame)
+        except CodecError as error:
+            raise CheckpointError(f"{folder / span.file}: damaged at byte {span.offset}: {error}") from error
+
+
+def install(folder: Path, operator: Any, groups: Sequence[Sequence]) -> None:
+    """Takes groups, [group, spans] each, out of their files. CheckpointError: one is damaged, and the operator is of no use
+    any more; MemoryBudgetError."""
+    for _, listed in groups:
+        spans = [Span(*span) for span in listed]
+        frames = read_frames(folder, spans)
+        try:
+            operator.install(frames)
+        except (CodecError, ProtocolError) as error:
+            check_frames(folder, spans, frames)
+            raise CheckpointError(f"{folder / spans[-1].file}: {error}") from error
+
+
+def groups_of(resumption: Resumption, slave: int) -> list[list]:
+    """[group, spans] of a slave, as `install` takes them."""
+    own = (group for group in resumption.manifest.groups if resumption.owners[group.group] == slave)
+    return [[group.group, [list(span) for span in group.spans]] for group in own]
+
+
+def restore_all(rank: Rank, folder: Path, job: Job, slaves: Sequence[int], say: Callable[[str], None]) -> Resumption:
+    """The master's part. say: takes a warning for the user. CheckpointError: no checkpoint can be used."""
+    faults = []
+    for number in numbers_in(folder):
+        try:
+            found = find(folder, number, job, slaves)
+            for slave in slaves:
+                rank.send(slave, Restore(number, groups_of(found, slave)))
+            answers = rank.gather((Restored,), slaves)
+            damaged = [answer.fault for answer in answers.values() if answer.fault]
+            if damaged:
+                raise CheckpointError(damaged[0])
+        except CheckpointError as error:
+            faults.append(str(error))
+            say(f"checkpoint {number} cannot be used: {error}")
+            continue
+        for slave in slaves:
+            rank.send(slave, Restored(MASTER, number))
+        return found
+    raise CheckpointError(f"{folder}: no checkpoint can be used; begin anew with --overwrite; {'; '.join(faults)}")
+
+
+def restore_own(rank: Rank, folder: Path, make_operator: Callable[[], Any]) -> tuple[Any, list[int], int]:
+    """A slave's part: its operator, the groups in it, and the number of the checkpoint."""
+    operator, groups = make_operator(), []
+    while True:
+        message = rank.gather((Restore, Restored), (MASTER,))[MASTER]
+        if isinstance(message, Restored):
+            return operator, groups, message.number
+        operator, groups, fault = make_operator(), [group for group, _ in message.groups], ""
+        try:
+            install(folder, operator, message.groups)
+        except CheckpointError as error:
+            fault = str(error)
+        rank.send(MASTER, Restored(rank.number, message.number, fault))

@@ -1,0 +1,111 @@
+"""A slave's part of a checkpoint: its groups' states, of which blocks that no longer change are written once."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.checkpoint.files import Span, StateFile, sync_file
+from mpijoin.checkpoint.manifest import state_name
+from mpijoin.errors import CheckpointError
+
+ALIVE_LEAST = 0.5  # a group is written anew when less than this share of its blocks on disk still counts
+
+
+class Kept(NamedTuple):
+    """A frame of sealed blocks on disk, and their ids, int64[n]."""
+
+    span: Span
+    ids: np.ndarray
+
+
+@dataclass
+class SavedGroup:
+    """What is on disk of a group. since: the newest block there."""
+
+    since: int = 0
+    frames: list[Kept] = field(default_factory=list)
+
+
+class Saver:
+    """One checkpoint after the other: `begin`, `save_next` until it is False, then `poll` until it answers.
+
+    Between the first two nothing may be joined; after that the disk is waited for in another thread. What goes wrong is told
+    by `poll`: the run goes on without this checkpoint.
+    """
+
+    def __init__(self, operator: Any, rank: int, folder: Path):
+        self._operator, self._rank, self._folder = operator, rank, folder
+        self._known: dict[int, SavedGroup] = {}
+        self._waiting: deque[int] = deque()
+        self._listed: list[list] = []
+        self._file: StateFile | None = None
+        self._thread: threading.Thread | None = None
+        self._fault = ""
+
+    def begin(self, number: int, groups: Sequence[int]) -> None:
+        """groups: all that this slave joins."""
+        self._waiting, self._listed, self._fault = deque(groups), [], ""
+        self._known = {group: saved for group, saved in self._known.items() if group in set(groups)}
+        try:
+            self._file = StateFile(self._folder, state_name(self._rank, number))
+        except CheckpointError as error:
+            self._fail(error)
+
+    def save_next(self) -> bool:
+        """Writes the next group; whether there are more."""
+        if self._waiting:
+            try:
+                self._save(self._waiting.popleft())
+            except CheckpointError as error:
+                self._fail(error)
+        return bool(self._waiting)
+
+    def finish(self, parts: Sequence[Path]) -> None:
+        """All is written: has it on disk, and the result files `parts` before it."""
+        if self._fault:
+            return
+        self._thread = threading.Thread(target=self._sync, args=(list(parts),), daemon=True)
+        self._thread.start()
+
+    def poll(self) -> dict[str, Any] | None:
+        """groups, octets and fault of a `Saved`; None while the disk is waited for."""
+        if self._thread is not None and self._thread.is_alive():
+            return None
+        if self._fault:
+            self._known.clear()  # some of it may not be on disk
+            return {"fault": self._fault}
+        return {"groups": self._listed, "octets": self._file.octets}
+
+    def _save(self, group: int) -> None:
+        saved = self._known.setdefault(group, SavedGroup())
+        frames = self._operator.get(group, saved.since, None, True)
+        alive = self._operator.blocks_of(frames[-1])
+        kept = [one for one in saved.frames if np.isin(one.ids, alive).any()]
+        blocks = sum(len(one.ids) for one in kept)
+        if blocks and np.isin(np.concatenate([one.ids for one in kept]), alive).sum() < ALIVE_LEAST * blocks:
+            kept, frames = [], self._operator.get(group, 0, None, True)
+        kept += [Kept(self._file.write(frame), self._operator.blocks_of(frame)) for frame in frames[:-1]]
+        tail = self._file.write(frames[-1])
+        saved.since, saved.frames = self._operator.reached(frames)[0], kept
+        live_bytes = int(self._operator.info(np.array([group])).live_bytes.sum())
+        self._listed.append([group, live_bytes, [*(one.span for one in kept), tail]])
+
+    def _sync(self, parts: list[Path]) -> None:
+        try:
+            for path in parts:
+                sync_file(path)
+            self._file.finish()
+        except (CheckpointError, OSError) as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._fault = str(error)
+        self._waiting.clear()
+        if self._file is not None:
+            self._file.abandon()

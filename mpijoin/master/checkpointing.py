@@ -1,0 +1,172 @@
+"""The master's side of checkpoints: when one is due, what each rank has saved, and the manifest that makes it whole."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Sequence
+
+import numpy as np
+
+from mpijoin.checkpoint import totals
+from mpijoin.checkpoint.files import Span, StateFile
+from mpijoin.checkpoint.identity import identity_of
+from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, prune, state_name, write_manifest
+from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
+from mpijoin.config.job import Job
+from mpijoin.errors import CheckpointError, Checkpointed, MpijoinError
+from mpijoin.messages import Saved
+from mpijoin.rank import MASTER, Rank
+
+
+METRICS_S = 600.0  # so much of the metrics may be lost with a run that is killed
+
+
+@dataclass
+class Open:
+    """A checkpoint. own: what the master itself adds to the manifest · missing: ranks that have not saved yet · stops: the run
+    ends with it · faults: why it cannot be whole."""
+
+    number: int
+    begun_s: float
+    stops: bool
+    missing: set[int]
+    own: dict[str, Any]
+    spans: tuple[Span, ...] = ()
+    octets: int = 0
+    faults: list[str] = field(default_factory=list)
+    answers: dict[int, Saved] = field(default_factory=dict)
+
+
+class Checkpointing:
+    """All checkpoints of a run. Of one that goes on, `resumed` is where it does."""
+
+    def __init__(
+        self, job: Job, rank: Rank, folder: Path, slots: int, saving: Sequence[int], resumed: Manifest | None
+    ):
+        """slots: of a reorganization epoch · saving: ranks that save · resumed: where the run goes on, None: it begins."""
+        self._rank, self._folder, self._keep = rank, folder, job.checkpoint.keep
+        self._saving, self._identity = saving, identity_of(job)
+        self.resumed = resumed
+        end_s = walltime_end_s(job.checkpoint, os.environ, rank.clock.started_s + (resumed.elapsed_s if resumed else 0.0))
+        self.schedule = Schedule(job.checkpoint, slots, rank.clock.wall_s, end_s)
+        self.before = resumed.before if resumed else totals.nothing()
+        self.results = dict(resumed.results) if resumed else {}  # parts that were closed before this run went on
+        self._kept = [resumed] if resumed else []
+        self._number = last_number_in(folder)
+        self.open: Open | None = None
+        self.stops = ""  # why the run ends with the next checkpoint
+        self.written, self.failed = 0, 0
+        self.octets, self.pause_s_max = 0, 0.0
+        self.restarts = resumed.run["restarts"] + 1 if resumed else 0
+        self._metrics_s = rank.clock.wall_s  # when they were cut last
+
+    def reason_to_stop(self, signal: str) -> str:
+        """Why the run shall end with a checkpoint, "" if it shall not. signal: one that has come."""
+        self.stops = signal or ("the walltime ends soon" if self.schedule.ends_soon(time.time()) else "")
+        return self.stops
+
+    def is_due(self) -> bool:
+        """At the end of each slot: whether a checkpoint is due."""
+        return self.schedule.slot_ended(self._rank.clock.wall_s) and not self.open
+
+    def cuts_metrics(self) -> bool:
+        """Whether the checkpoint that begins cuts the metrics, too: not every one does, or there would be very many files."""
+        now_s = self._rank.clock.wall_s
+        if not self.stops and now_s - self._metrics_s < METRICS_S:
+            return False
+        self._metrics_s = now_s
+        return True
+
+    def ending(self, last: Open) -> MpijoinError:
+        """What to raise when the last checkpoint has ended, well or not."""
+        if not last.faults:
+            return Checkpointed(f"stopped at checkpoint {last.number}: {self.stops}; to go on, run it again with --resume")
+        return CheckpointError(f"was to stop ({self.stops}), but its checkpoint is not whole: {last.faults[0]}")
+
+    def figures(self) -> dict[str, Any]:
+        """For the summary."""
+        return {
+            "written": self.written,
+            "failed": self.failed,
+            "bytes": self.octets,
+            "pause_s_max": round(self.pause_s_max, 4),
+            "resumed_from": self.resumed.number if self.resumed else None,
+            "restarts": self.restarts,
+        }
+
+    def begin(self, frames: Sequence[np.ndarray], own: dict[str, Any]) -> int:
+        """The cut is made: writes the master's frames; returns the checkpoint's number, for the others."""
+        self._number += 1
+        now_s = self._rank.clock.wall_s
+        self.schedule.began(now_s)
+        own["run"]["restarts"] = self.restarts
+        self.open = Open(self._number, now_s, bool(self.stops), set(self._saving), own)
+        file = None
+        try:
+            file = StateFile(self._folder, state_name(MASTER, self._number))
+            self.open.spans = tuple(file.write(frame) for frame in frames)
+            self.open.octets = file.octets
+            file.finish()
+        except CheckpointError as error:
+            self.open.faults.append(str(error))
+            if file:
+                file.abandon()
+        return self._number
+
+    def take(self, saved: Saved) -> Open | None:
+        """A rank's answer; None while others are missing, then the checkpoint, which has ended."""
+        open_ = self.open
+        open_.missing.discard(saved.rank)
+        open_.answers[saved.rank] = saved
+        open_.octets += saved.octets
+        self.pause_s_max = max(self.pause_s_max, saved.seconds)
+        if saved.fault:
+            open_.faults.append(saved.fault)
+        if open_.missing:
+            return None
+        self._end()
+        return open_
+
+    def _end(self) -> None:
+        open_, self.open = self.open, None
+        if not open_.faults:
+            manifest = self._manifest(open_)
+            try:
+                write_manifest(self._folder, manifest)
+            except CheckpointError as error:
+                open_.faults.append(str(error))
+        if open_.faults:
+            self.failed += 1
+            self._rank.log.warning("checkpoint %d is not whole: %s", open_.number, "; ".join(open_.faults))
+            return
+        self._kept = [*self._kept, manifest][-self._keep :]
+        prune(self._folder, self._kept)
+        self.written += 1
+        self.octets += open_.octets
+        took_s, mb = self._rank.clock.wall_s - open_.begun_s, (open_.octets / 1e6, manifest.octets / 1e6)
+        self._rank.log.info("checkpoint %d: %.3g MB written, %.3g MB in all, %.3f s", open_.number, *mb, took_s)
+
+    def _manifest(self, open_: Open) -> Manifest:
+        slaves = [answer for answer in open_.answers.values() if answer.groups or "certificate" in answer.counts]
+        groups = [Group(group, one.rank, alive, _spans(spans)) for one in slaves for group, alive, spans in one.groups]
+        counts = [one.counts for one in slaves]
+        rows = sum(one.counts["rows"] for one in open_.answers.values() if "rows" in one.counts)
+        before = totals.total([self.before, *counts])
+        before["written"] += rows
+        parts = {name: rows for one in open_.answers.values() for name, rows, _ in one.parts}
+        return Manifest(
+            number=open_.number,
+            identity=self._identity,
+            groups=tuple(groups),
+            master=open_.spans,
+            results={**self.results, **parts},
+            before=before,
+            **open_.own,
+        )
+
+
+def _spans(values: list) -> tuple[Span, ...]:
+    return tuple(Span(*value) for value in values)

@@ -1,0 +1,61 @@
+"""Which inputs a stream is read from, and whether they are still those that a run began with."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.config.job import FileSource, StreamJob, TableSource
+from mpijoin.data.files import expand_files
+from mpijoin.errors import InputError
+
+RULE = "a run goes on only on the inputs it began with"
+
+
+class InputFile(NamedTuple):
+    """A file: its size in bytes, and when it was changed, in ns since 1970 · a table: its rows, and None."""
+
+    path: str
+    size: int
+    modified_ns: int | None
+
+    def __str__(self) -> str:
+        if self.modified_ns is None:
+            return f"{self.size} rows"
+        return f"{self.size} bytes changed at {np.datetime64(self.modified_ns, 'ns')}"
+
+
+def inputs_of(stream: StreamJob) -> list[InputFile]:
+    """The stream's inputs in their order; none if it is synthetic: its job says all. Raises InputError."""
+    source = stream.source
+    if isinstance(source, FileSource):
+        return [_input_file(path) for path in expand_files(source.path)]
+    return [InputFile(table_name(stream), source.table.num_rows, None)] if isinstance(source, TableSource) else []
+
+
+def table_name(stream: StreamJob) -> str:
+    """What messages call a table that is a stream's input."""
+    return f"[{stream.name}] table"
+
+
+def _input_file(path: str) -> InputFile:
+    try:
+        found = os.stat(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    return InputFile(path, found.st_size, found.st_mtime_ns)
+
+
+def check_inputs(stream: StreamJob, wanted: Sequence[InputFile]) -> None:
+    """Raises InputError, naming the first file that differs, unless the stream's inputs are `wanted`."""
+    try:
+        found = {one.path: one for one in inputs_of(stream)}
+    except InputError as error:
+        raise InputError(f"{error}; {RULE}") from error
+    for one in wanted:
+        if found.get(one.path) != one:
+            raise InputError(f"{one.path}: got {found.get(one.path, 'no such input')}, wanted {one}: {RULE}")
+    for path in found.keys() - {one.path for one in wanted}:
+        raise InputError(f"{path}: got {found[path]}, wanted no such input: {RULE}")

@@ -1,0 +1,137 @@
+"""Where the reading of the input stands at a tick's border: enough to go on from there in another process.
+
+What has been decoded and not handed out yet is part of it, since it is little; what follows is read again from the files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from itertools import islice
+from typing import Any, Iterator, NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.data.batch import Batch
+from mpijoin.data.codec import decode, encode
+from mpijoin.errors import CodecError, ProtocolError
+from mpijoin.sinks.parts import PartInfo
+from mpijoin.sources.base import TIME_MIN, Chunk, SourceCounts
+from mpijoin.sources.inputs import InputFile
+from mpijoin.sources.screen import Screened
+
+POSITION_KIND = 32  # of the frame; messages between ranks and frames of groups have smaller ones
+HELD_BUFFERS = len(Batch._fields) + 1  # with the running maxima
+
+
+class FilePosition(NamedTuple):
+    """An open file. first: time of its first row, as merge.py finds it · rows: of the file that have been screened ·
+    running_max: of these · block: of the last of these, the joinable ones not yet taken; None: nothing has been read."""
+
+    index: int
+    first: int
+    rows: int = 0
+    running_max: int = TIME_MIN
+    block: Screened | None = None
+
+
+class SourcePosition(NamedTuple):
+    """A source. open: by file order · waiting: (first time, index) of files not yet opened, sorted; files that are neither
+    are finished · rest: of the last chunk, what has not been asked for · ended: whether the last chunk has been given."""
+
+    counts: SourceCounts
+    open: Sequence[FilePosition]
+    waiting: Sequence[tuple[int, int]]
+    rest: Chunk | None = None
+    ended: bool = False
+
+
+class StreamPosition(NamedTuple):
+    """A stream between two ticks: its source, None where nothing has been read, and what has been read ahead of it.
+
+    chunks: not yet handed out · horizon: of the last one read · ended: whether that was the end.
+    """
+
+    source: SourcePosition | None = None
+    chunks: Sequence[Chunk] = ()
+    horizon: int = TIME_MIN
+    ended: bool = False
+
+
+UNREAD = StreamPosition()
+
+
+class Position(NamedTuple):
+    """Both streams, the inputs that they are read from, and the closed parts of their late files."""
+
+    streams: tuple[StreamPosition, StreamPosition]
+    inputs: tuple[list[InputFile], list[InputFile]]
+    late: tuple[list[PartInfo], list[PartInfo]]
+
+
+def encode_position(position: Position) -> np.ndarray:
+    """One frame with checksum; copies all rows. Both sources must have been read, or be ready to be."""
+    buffers: list[np.ndarray] = []
+    meta = {
+        "streams": [_stream_meta(stream, buffers) for stream in position.streams],
+        "inputs": position.inputs,
+        "late": position.late,
+    }
+    return encode(POSITION_KIND, meta, buffers, checksum=True)
+
+
+def decode_position(frame: np.ndarray, record_words: tuple[int, int]) -> Position:
+    """What `encode_position` was given; all arrays copied and writable. record_words: of a tuple of either stream.
+
+    CodecError: the frame is damaged. ProtocolError: it is of another kind, or its tuples are of other streams.
+    """
+    kind, meta, buffers = decode(frame)
+    if kind != POSITION_KIND:
+        raise ProtocolError(f"position of the input: got a frame of kind {kind}, wanted {POSITION_KIND}")
+    rest = iter(buffers)
+    try:
+        streams = [_stream(one, _held(rest, words)) for one, words in zip(meta["streams"], record_words, strict=True)]
+        inputs = [[InputFile(*file) for file in files] for files in meta["inputs"]]
+        late = [[PartInfo(*part) for part in parts] for parts in meta["late"]]
+    except (KeyError, TypeError, ValueError, StopIteration) as error:
+        raise CodecError(f"position of the input: its parts do not fit each other: {error!r}") from error
+    if next(rest, None) is not None:
+        raise CodecError("position of the input: more buffers than it names")
+    return Position(tuple(streams), tuple(inputs), tuple(late))
+
+
+def _stream_meta(stream: StreamPosition, buffers: list[np.ndarray]) -> dict[str, Any]:
+    """All but the rows, which are added to `buffers` in the order in which `_stream` takes them."""
+    source = stream.source
+    rest = [] if source.rest is None else [source.rest]
+    for rows in (*(file.block for file in source.open), *rest, *stream.chunks):
+        buffers += [*rows.batch, rows.running_max]
+    return {
+        "counts": astuple(source.counts),
+        "open": [file[:-1] for file in source.open],
+        "waiting": source.waiting,
+        "rest": [chunk.horizon for chunk in rest],
+        "source_ended": source.ended,
+        "chunks": [chunk.horizon for chunk in stream.chunks],
+        "horizon": stream.horizon,
+        "ended": stream.ended,
+    }
+
+
+def _stream(meta: dict[str, Any], held: Iterator[Screened]) -> StreamPosition:
+    opened = [FilePosition(*one, next(held)) for one in meta["open"]]
+    rest = [Chunk(*next(held), horizon) for horizon in meta["rest"]]
+    chunks = [Chunk(*next(held), horizon) for horizon in meta["chunks"]]
+    waiting = [(first, index) for first, index in meta["waiting"]]
+    ended = meta["source_ended"]
+    source = SourcePosition(SourceCounts(*meta["counts"]), opened, waiting, *rest or [None], ended)
+    return StreamPosition(source, chunks, meta["horizon"], meta["ended"])
+
+
+def _held(buffers: Iterator[np.ndarray], record_words: int) -> Iterator[Screened]:
+    """The rows that are kept, piece by piece, of a stream whose tuples have so many words."""
+    while columns := [buffer.copy() for buffer in islice(buffers, HELD_BUFFERS)]:
+        rows = Screened(Batch(*columns[:-1]), columns[-1])
+        found, wanted = list(rows.batch.record.shape), [len(rows.running_max), record_words]
+        if found != wanted:
+            raise ProtocolError(f"position of the input: got records {found}, wanted {wanted}: it is of other streams")
+        yield rows
