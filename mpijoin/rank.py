@@ -38,6 +38,7 @@ HEARTBEAT_S = 1.0  # every rank says at least so often that it is alive
 SILENCE_S = 60.0  # a peer silent for longer is lost: longer than any write to a slow disk should take
 START_S = 600.0  # the same before ranks have met: the first of a node may have to compile everything
 LEAVE_S = 5.0  # how long a failing run waits for its peers before it takes them down (DESIGN, section 5)
+LEAVE_EARLY_S = 2.0  # the same before they have met: a rank that compiles hears nobody
 LEAVE_DONE_S = 60.0  # the same at the end of a good run
 
 CHANNELS = {
@@ -73,6 +74,7 @@ class Rank:
         self._early: list[tuple[int, Any]] = []  # received before this rank knew that all are ready
         self._late: deque[tuple[float, int, Any]] = deque()  # received, and held back on purpose: until when
         self._told = False  # the master of a signal
+        self._met = False
         self._silence_s = START_S
         self._sent_s = time.monotonic()
         peers = range(1, transport.size) if transport.rank == MASTER else (MASTER,)
@@ -175,6 +177,7 @@ class Rank:
         else:
             self.send(MASTER, Ready(self.number))
             self.clock.start(self.gather((Ready,), (MASTER,))[MASTER].started_s)
+        self._met = True
         self.idle_s = 0.0
         self._silence_s = SILENCE_S
         self._heard_s = dict.fromkeys(self._heard_s, time.monotonic())
@@ -227,7 +230,8 @@ class Rank:
     def leave(self, exit_code: int) -> int:
         """Leaves together with the others; takes them down if they do not come."""
         try:
-            self.transport.close(LEAVE_S if exit_code else LEAVE_DONE_S)
+            failing_s = LEAVE_S if self._met else LEAVE_EARLY_S
+            self.transport.close(failing_s if exit_code else LEAVE_DONE_S)
         except PeerError:
             self.transport.abort(exit_code or EXIT_FAILED)
         for handler in self.log.handlers:

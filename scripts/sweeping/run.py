@@ -45,13 +45,16 @@ def run_point(sweep: Sweep, point: Point, launcher: Sequence[str]) -> str | None
     """Runs one; None, or why it failed, which its folder then says too. KeyboardInterrupt leaves it as if never begun."""
     folder = sweep.folder_of(point)
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     start_s = time.monotonic()
     try:
+        folder.mkdir(parents=True)
         found = _search(sweep, point, launcher, sweep.capacity) if sweep.capacity else _run(sweep, point, launcher, folder / "run")
     except RunFailed as error:
         _write(folder / REASON, {"reason": str(error), "values": dict(point.values), "repeat": point.repeat})
         return str(error)
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     _write(folder / RESULT, {"values": dict(point.values), "repeat": point.repeat, "took_s": time.monotonic() - start_s, **found})
     return None
 
@@ -75,7 +78,6 @@ def _run(sweep: Sweep, point: Point, launcher: Sequence[str], output: Path, more
             raise RunFailed(f"not done after {sweep.timeout_s:g} s") from None
         except KeyboardInterrupt:
             _stop(process)
-            shutil.rmtree(output.parent, ignore_errors=True)
             raise
     if code or not (output / "summary.json").exists():
         raise RunFailed(_reason(output, code))
