@@ -13,9 +13,10 @@ import pyarrow.parquet
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
-from mpijoin.errors import MpijoinError, OutputError
+from mpijoin.errors import AlreadyDone, MpijoinError, OutputError
 from mpijoin.embedded import local_size, run_local
 from mpijoin.plan import merged_schema, prepare
+from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
 
 
@@ -77,8 +78,11 @@ def run(
     overrides: Sequence[str] = (),
     slaves: int | None = None,
     overwrite: bool = False,
+    resume: bool = False,
 ) -> Run:
     """Runs a job on `slaves` local slaves (default: min(cores, 4)) and returns when it is done.
+
+    resume: goes on from the newest checkpoint in the output path, and begins where there is none.
 
     job: a `Job`, the path of a job file, or a dictionary of the same sections, whose [left] and [right] may have
     `table = <pyarrow.Table>` instead of a path. Without an output path the results stay in memory: `run(job).table()`.
@@ -96,7 +100,10 @@ def run(
     in_memory = not job.output.path and job.output.results != "count"
     if in_memory:
         job = replace(job, output=replace(job.output, results="collect"))
-    plan = prepare(job, resolve(job), local_size(job, slaves), overwrite)
+    try:
+        plan = prepare(job, resolve(job), local_size(job, slaves), overwrite, resume)
+    except AlreadyDone:
+        return Run(read_summary(job.output.path), Path(job.output.path))
     writer = TableWriter(merged_schema(plan)) if in_memory else None
     signals = SignalFlag()
     signals.install()

@@ -9,6 +9,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Callable
 
@@ -149,7 +150,7 @@ def _resumption(plan: Plan, rank: Rank) -> Resumption:
         "goes on from checkpoint %d, %.3f s into the run: %.3g MB in %d groups taken out in %.3f s",
         *(manifest.number, manifest.elapsed_s, manifest.octets / 1e6, len(manifest.groups), time.perf_counter() - start_s),
     )
-    return found
+    return replace(found, seconds=time.perf_counter() - start_s)
 
 
 def _warn(rank: Rank, text: str) -> None:
@@ -183,8 +184,9 @@ def _collector(plan: Plan, rank: Rank, writer: Any) -> CollectorRank:
 
 def new_collector(plan: Plan, writer: Any, resumption: Resumption | None = None) -> Collector:
     """Of the run's slaves, those that begin without groups not waited for."""
-    active = resumption.active if resumption else first_active(plan.job.balance, plan.job.cluster.slaves_min, plan.roles.slaves)
-    return Collector(plan.roles.slaves, merged_schema(plan), writer, idle=set(plan.roles.slaves) - set(active))
+    cluster, slaves = plan.job.cluster, plan.roles.slaves
+    active = resumption.active if resumption else first_active(plan.job.balance, cluster.slaves_min, slaves)
+    return Collector(slaves, merged_schema(plan), writer, idle=set(slaves) - set(active[: cluster.partitions]))
 
 
 def _part_writer(plan: Plan, rank: int) -> PartWriter:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
-import mpijoin.master.runtime
+import mpijoin.master.start
 from mpijoin.cli import main
 from random_policy import random_policy
 
 if __name__ == "__main__":
     seed = int(sys.argv.pop(1))
-    mpijoin.master.runtime.make_policy = lambda settings: random_policy(seed)
+    mpijoin.master.start.make_policy = lambda settings: random_policy(seed)
     sys.exit(main())

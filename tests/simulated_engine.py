@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import mpijoin.master.intake
 import mpijoin.master.pacing
-import mpijoin.master.runtime
+import mpijoin.master.start
 import mpijoin.master.ticks
 import mpijoin.slave.moving
 import mpijoin.slave.runtime
@@ -182,7 +182,7 @@ def inner_sizes(made):
         def patch(target, name, value):
             stack.enter_context(mock.patch.object(target, name, value))
 
-        patch(mpijoin.master.runtime, "make_policy", policies)
+        patch(mpijoin.master.start, "make_policy", policies)
         patch(WindowJoin, "free_bytes", property(some_free_bytes))
         patch(WindowJoin, "install", install_or_not)
         patch(mpijoin.slave.moving, "PORTION_BYTES", made.portion_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import Iterable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -63,6 +63,13 @@ class StateFile:
 def _write_all(file, data: memoryview) -> None:
     while len(data):
         data = data[file.write(data) :]
+
+
+def read_ahead(folder: Path, spans: Iterable[Span]) -> None:
+    """Has the system read these while what comes first is worked on."""
+    for span in spans:
+        with suppress(OSError), open(folder / span.file, "rb") as file:
+            os.posix_fadvise(file.fileno(), span.offset, span.octets, os.POSIX_FADV_WILLNEED)
 
 
 def read_frames(folder: Path, spans: Sequence[Span]) -> list[np.ndarray]:

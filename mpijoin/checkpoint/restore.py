@@ -7,13 +7,14 @@ the checkpoint before.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
 import numpy as np
 
 from mpijoin.checkpoint.assign import assign
-from mpijoin.checkpoint.files import Span, read_frames
+from mpijoin.checkpoint.files import Span, read_ahead, read_frames
 from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
 from mpijoin.config.job import Job
@@ -27,12 +28,13 @@ from mpijoin.rank import MASTER, Rank
 @dataclass(frozen=True)
 class Resumption:
     """Where a run goes on. owners: the slave of each partition · position: frame of `Intake.save` · waiting: what waited for
-    slaves, as the slots it would have been sent in."""
+    slaves, as the slots it would have been sent in · seconds: that it took to take everything out."""
 
     manifest: Manifest
     owners: tuple[int, ...]
     position: np.ndarray
     waiting: tuple[Slot, ...]
+    seconds: float = 0.0
 
     @property
     def active(self) -> tuple[int, ...]:
@@ -69,8 +71,9 @@ def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarra
 def install(folder: Path, operator: Any, groups: Sequence[Sequence]) -> None:
     """Takes groups, [group, spans] each, out of their files. CheckpointError: one is damaged, and the operator is of no use
     any more; MemoryBudgetError."""
-    for _, listed in groups:
-        spans = [Span(*span) for span in listed]
+    spans_of = [[Span(*span) for span in listed] for _, listed in groups]
+    for spans, later in zip_longest(spans_of, spans_of[1:], fillvalue=[]):
+        read_ahead(folder, later)
         frames = read_frames(folder, spans)
         try:
             operator.install(frames)

@@ -20,6 +20,7 @@ def describe(job: Job, schema: JoinSchema) -> str:
         f"time    {_columns((schema.left.time,))} and {_columns((schema.right.time,))}, joined in {schema.unit}",
         f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}{_declustering(job)}",
         *_pace(job),
+        *_checkpoints(job),
         *_injections(job),
         f"output  {job.output.results}{': ' if names else ''}{', '.join(names)}",
         "ok",
@@ -39,6 +40,15 @@ def _pace(job: Job) -> Iterator[str]:
     share = f"as short as communication stays under {job.tuning.communication:.0%}"
     epoch = share if epoch_ns is None else format_duration(epoch_ns)
     yield f"pace    {job.run.speed:g} s of event time per second, distribution epochs {epoch}"
+
+
+def _checkpoints(job: Job) -> Iterator[str]:
+    wanted = job.checkpoint
+    when = [f"every {format_duration(wanted.every_ns)}"] if wanted.every_ns is not None else []
+    when += [f"every {wanted.epochs} reorganization epochs"] if wanted.epochs is not None else []
+    when += [f"{format_duration(wanted.margin_ns)} before the walltime ends"] if wanted.margin_ns is not None else []
+    if when:
+        yield f"saves   {', '.join(when)}; and at {', '.join(wanted.stops_at)}, which then stops the run"
 
 
 def _injections(job: Job) -> Iterator[str]:

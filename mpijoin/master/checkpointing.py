@@ -14,12 +14,12 @@ from mpijoin.checkpoint import totals
 from mpijoin.checkpoint.files import Span, StateFile
 from mpijoin.checkpoint.identity import identity_of
 from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, prune, state_name, write_manifest
+from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
 from mpijoin.config.job import Job
 from mpijoin.errors import CheckpointError, Checkpointed, MpijoinError
 from mpijoin.messages import Saved
 from mpijoin.rank import MASTER, Rank
-
 
 METRICS_S = 600.0  # so much of the metrics may be lost with a run that is killed
 
@@ -41,15 +41,16 @@ class Open:
 
 
 class Checkpointing:
-    """All checkpoints of a run. Of one that goes on, `resumed` is where it does."""
+    """All checkpoints of a run."""
 
     def __init__(
-        self, job: Job, rank: Rank, folder: Path, slots: int, saving: Sequence[int], resumed: Manifest | None
+        self, job: Job, rank: Rank, folder: Path, slots: int, saving: Sequence[int], resumption: Resumption | None
     ):
-        """slots: of a reorganization epoch · saving: ranks that save · resumed: where the run goes on, None: it begins."""
+        """slots: of a reorganization epoch · saving: ranks that save · resumption: where the run goes on, None: it begins."""
+        resumed = resumption.manifest if resumption else None
         self._rank, self._folder, self._keep = rank, folder, job.checkpoint.keep
         self._saving, self._identity = saving, identity_of(job)
-        self.resumed = resumed
+        self._resumption = resumption
         end_s = walltime_end_s(job.checkpoint, os.environ, rank.clock.started_s + (resumed.elapsed_s if resumed else 0.0))
         self.schedule = Schedule(job.checkpoint, slots, rank.clock.wall_s, end_s)
         self.before = resumed.before if resumed else totals.nothing()
@@ -93,7 +94,8 @@ class Checkpointing:
             "failed": self.failed,
             "bytes": self.octets,
             "pause_s_max": round(self.pause_s_max, 4),
-            "resumed_from": self.resumed.number if self.resumed else None,
+            "resumed_from": self._resumption.manifest.number if self._resumption else None,
+            "restore_s": round(self._resumption.seconds, 4) if self._resumption else None,
             "restarts": self.restarts,
         }
 

@@ -84,7 +84,7 @@ class Master:
         self.checkpointing = None
         if plan.checkpoints:
             saving = (*slaves, *((plan.roles.collector,) if plan.roles.collector is not None else ()))
-            self.checkpointing = Checkpointing(job, rank, plan.checkpoints, self.pacing.slots, saving, manifest)
+            self.checkpointing = Checkpointing(job, rank, plan.checkpoints, self.pacing.slots, saving, resumption)
         self._signal = ""  # that reached another rank
         self.sent = np.array(manifest.sent if manifest else (0, 0), np.int64)  # rows per stream
         self.finished: dict[int, Finished] = {}

@@ -18,7 +18,7 @@ from hypothesis import strategies as some
 import mpijoin
 import mpijoin.master.intake
 import mpijoin.master.pacing
-import mpijoin.master.runtime
+import mpijoin.master.start
 import mpijoin.slave.runtime
 from engine_harness import Stream, check_counts, check_late, expect, expected_rows, expected_schema, section, table_rows
 from mpijoin.master.ticks import TickReader
@@ -165,7 +165,7 @@ def inner_sizes(rows, seed=0):
         return None if balance.policy == "none" else random_policy(seed)
 
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(mpijoin.master.runtime, "make_policy", policies))
+        stack.enter_context(mock.patch.object(mpijoin.master.start, "make_policy", policies))
         stack.enter_context(mock.patch.object(mpijoin.master.pacing, "EPOCHS_PER_REORGANIZATION", 1))
         if rows:
             reader, core = partial(TickReader, part_rows=rows), partial(SlaveCore, slice_rows=rows, budget=rows)

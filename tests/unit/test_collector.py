@@ -6,19 +6,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from mpijoin.config.check import resolve
+from mpijoin.config.load import load_job
 from mpijoin.errors import ProtocolError
+from mpijoin.life import new_collector
 from mpijoin.messages import EpochEnd, Rows
+from mpijoin.plan import Plan, Roles, merged_schema
 from mpijoin.sinks.collector import Collector
 
 SCHEMA = pa.schema([("row", pa.int64())])
 
 
 class Writer:
-    def __init__(self):
-        self.rows = []
+    def __init__(self, column="row"):
+        self.rows, self._column = [], column
 
     def write(self, table):
-        self.rows += table["row"].to_pylist()
+        self.rows += table[self._column].to_pylist()
 
 
 def rows(slave, epoch, *values):
@@ -52,6 +56,19 @@ def test_a_slave_that_is_ahead_is_refused_and_one_that_is_not_never_is():
     assert merged.refuse == {1}
     merged.take(EpochEnd(2, 0))
     assert merged.refuse == set()
+
+
+def test_slaves_for_whom_there_is_no_partition_are_not_waited_for():
+    stream = {"table": pa.table({"ts": [1], "key": [1]}), "time": "ts", "time_unit": "s", "window": "1 s"}
+    job = load_job({"left": stream, "right": stream, "cluster": {"partitions": 2}, "output": {"columns": ["left_row"]}})
+    plan = Plan(job, resolve(job), Roles(6, True), None)
+    writer = Writer("left_row")
+    merged = new_collector(plan, writer)
+    for slave in (1, 2):
+        merged.take(EpochEnd(slave, 0))
+    batch = pa.record_batch([pa.array([7], pa.int64())], schema=merged_schema(plan))
+    merged.take(Rows(1, 1, np.frombuffer(batch.serialize(), np.uint8)))
+    assert writer.rows == [7]
 
 
 def test_a_slave_that_has_ended_holds_nobody_back():
