@@ -120,7 +120,9 @@ def broken_off(intake, job, schema, directory, pace, parts):
     intake.close()
     for stream in schema.streams:
         (directory.open_late_parts / f"{stream.name}-00099.parquet").write_bytes(b"PAR1, cut off")
-    return Intake(job, schema, directory, pace, np.frombuffer(saved, np.uint8))
+    again = Intake(job, schema, directory, pace, np.frombuffer(saved, np.uint8))
+    assert again.save().tobytes() == saved
+    return again
 
 
 def late_tables(intake, schema, directory):

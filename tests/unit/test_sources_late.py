@@ -1,5 +1,7 @@
 """Late, null and out-of-range rows: decided row by row, told in full."""
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -168,6 +170,17 @@ def test_a_cut_ends_a_part_and_the_next_late_row_begins_another(tmp_path):
     assert rows_of(tmp_path, writer.parts) == [[1, 2, 3], [4]]
     merge_late([tmp_path / part.name for part in writer.parts], tmp_path / "left.parquet", stream())
     assert pq.read_table(tmp_path / "left.parquet")["row"].to_pylist() == [1, 2, 3, 4]
+
+
+def test_parts_and_late_file_are_on_disk_when_they_are_closed(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_ino))
+    writer = LateWriter(tmp_path, stream())
+    writer.write(late_rows(1))
+    assert synced == []
+    writer.cut()
+    merge_late([tmp_path / "left-00000.parquet"], tmp_path / "left.parquet", stream())
+    assert synced == [(tmp_path / name).stat().st_ino for name in ("left-00000.parquet", "left.parquet")]
 
 
 def test_a_run_that_goes_on_keeps_its_parts_and_removes_what_came_after(tmp_path):

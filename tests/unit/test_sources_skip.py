@@ -132,3 +132,10 @@ def test_what_has_been_made_counts_from_the_start_of_the_stream(source):
     whole, found = shares(0), shares(100)
     assert all(found[rows] == whole[rows] for rows in found.keys() & whole.keys())
     assert found.keys() == {rows for rows in whole if rows > 100}
+
+
+@pytest.mark.parametrize("name", ["poisson", "poisson with an end", "changes with an end", "bursts with an end"])
+def test_skipped_tuples_count_as_made_from_the_beginning(name):
+    whole, later = (SyntheticReader(SYNTHETIC[name], 5, 1, SYNTHETIC_COLUMNS[:2], 50, skip_rows) for skip_rows in (0, 100))
+    list(islice(whole.blocks(), 2))
+    assert later.fraction() == pytest.approx(whole.fraction(), abs=0.01) and later.fraction() > 0.1
