@@ -8,7 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from mpijoin.checkpoint.files import refusals
-from mpijoin.checkpoint.manifest import numbers_in, prune
+from mpijoin.checkpoint.identity import check_identity
+from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune
 from mpijoin.config.dump import dump_job
 from mpijoin.config.job import FileSource, Job
 from mpijoin.data.files import expand_files
@@ -78,6 +79,7 @@ def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, re
     if resume and directory.is_run:  # what was killed on purpose is to go on now
         job = replace(job, inject=replace(job.inject, kill={}, fail={}))
     if resume and numbers_in(checkpoints):
+        check_identity(job, newest_identity(checkpoints))
         directory.reopen(dump_job(job))
         return Plan(job, schema, roles, directory, checkpoints, resumes=True)
     inputs = [path for one in job.streams if isinstance(one.source, FileSource) for path in expand_files(one.source.path)]

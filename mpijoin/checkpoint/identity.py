@@ -30,14 +30,14 @@ def identity_of(job: Job) -> dict[str, Any]:
 
 
 def check_identity(job: Job, saved: Mapping[str, Any]) -> None:
-    """Raises JobError with every field that is another than when the checkpoint was made."""
+    """Raises JobError with every field that is another than when the checkpoint was made. saved: empty, unknown."""
     own = identity_of(job)
     faults = [
-        f"[{section}] {name}: got {show(fields.get(name))}, but the run to go on with has {show(saved[section].get(name))}: "
+        f"[{section}] {name}: got {show(own[section].get(name))}, but the run to go on with has {show(fields.get(name))}: "
         "leave it as it was, or begin anew with --overwrite"
-        for section, fields in own.items()
-        for name in sorted({*fields, *saved[section]})
-        if fields.get(name) != saved[section].get(name)
+        for section, fields in saved.items()
+        for name in sorted({*fields, *own[section]})
+        if own[section].get(name) != fields.get(name)
     ]
     if faults:
         raise JobError(faults)

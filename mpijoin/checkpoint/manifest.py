@@ -135,6 +135,14 @@ def numbers_in(folder: Path) -> list[int]:
     return sorted((int(path.stem) for path in folder.glob("[0-9]*.json")), reverse=True)
 
 
+def newest_identity(folder: Path) -> dict[str, Any]:
+    """What the job must keep, as the newest whole manifest says; empty where none is whole."""
+    for number in numbers_in(folder):
+        with suppress(CheckpointError):
+            return read_manifest(folder, number).identity
+    return {}
+
+
 def last_number_in(folder: Path) -> int:
     """The highest number that any file there has, whole or not; 0 if there is none."""
     names = [path.name.removesuffix(ASIDE).partition(".")[0].rpartition("-")[2] for path in folder.glob("*")]

@@ -96,10 +96,9 @@ class Master:
         self._border = 0  # of the tick that was handed over last
         self._preparing_s = self._prepare_s = 0.0  # of the tick under way, of the last whole one
         self._read_all = False
-        self._due_s = 0.0  # of the tick that was sent last
         self._complete = False
         self._ticks = manifest.run["ticks"] if manifest else 0
-        self._resumed_s = manifest.elapsed_s if manifest else 0.0
+        self._resumed_s = self._due_s = manifest.elapsed_s if manifest else 0.0  # due: of the tick that was sent last
         if resumption:
             self._go_on(resumption)
 
@@ -117,7 +116,8 @@ class Master:
 
     @property
     def done(self) -> bool:
-        return self._complete and (self.collector is None or self.collector.finished)
+        saving = self.checkpointing is not None and self.checkpointing.open is not None
+        return self._complete and not saving and (self.collector is None or self.collector.finished)
 
     def turn(self) -> float:
         """Takes what has arrived and hands out at most one part of a tick; returns for how many seconds there is nothing
@@ -322,6 +322,8 @@ class Master:
             self.intake.set_pace(self.pacing.pace)
             if self.core.reorganization:
                 self.core.reorganization.slots = self.pacing.slots
+            if self.checkpointing:
+                self.checkpointing.schedule.slots_per_epoch = self.pacing.slots
 
     def _do(self, event: core.Event) -> None:
         for action in self.core.step(event):

@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, Iterator
 
+from mpijoin.checkpoint.manifest import numbers_in
+from mpijoin.checkpoint.restore import Resumption, find, groups_of, install
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import AUTO, OFF, Change, Job, StreamJob, SyntheticSource
+from mpijoin.config.job import AUTO, OFF, Change, Checkpoint, Job, StreamJob, SyntheticSource
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import JobError
@@ -86,7 +88,7 @@ def simulate(
 
 
 def simulated_job(job: Job, manner: Manner) -> Job:
-    """The job as it is simulated: a modelled join has no results to write, only their number."""
+    """The job as it is simulated: a modelled join has no results to write, only their number, and no state to save."""
     if not manner.modelled:
         return job
     faults = [
@@ -97,7 +99,7 @@ def simulated_job(job: Job, manner: Manner) -> Job:
     faults += [text for stream in job.streams for text in _not_modelled(stream)]
     if faults:
         raise JobError(faults)
-    return replace(job, output=replace(job.output, results="count"))
+    return replace(job, output=replace(job.output, results="count"), checkpoint=Checkpoint())
 
 
 def _not_modelled(stream: StreamJob) -> Iterator[str]:
@@ -113,7 +115,7 @@ def _not_modelled(stream: StreamJob) -> Iterator[str]:
 
 
 class SimulatedCluster:
-    """The ranks of one run, on one engine."""
+    """The ranks of one run, on one engine. Of a plan that resumes, they go on from the newest checkpoint, which must be whole."""
 
     def __init__(self, plan: Plan, manner: Manner, progress: Any, writer: Any = None):
         job, size = plan.job, plan.roles.size
@@ -125,7 +127,11 @@ class SimulatedCluster:
         self._matches = None
         if manner.modelled:
             self._matches = match_model(job.left.source, job.right.source, job.cluster.partitions)
-        self.roles = [self._add(rank, progress, writer) for rank in range(size)]
+        self._resumption = self._find() if plan.resumes else None
+        ranks = [self._new_rank(number) for number in range(size)]
+        self.roles = [self._new_role(rank, progress, writer) for rank in ranks]
+        for rank in ranks:
+            self.engine.add(rank.number, rank.process)
         self.master: Master = self.roles[MASTER]
 
     def run(self) -> Outcome:
@@ -138,26 +144,31 @@ class SimulatedCluster:
         for role in self.roles:
             role.abandon()
 
+    def _find(self) -> Resumption:
+        """Where the run goes on; what was written after it goes."""
+        plan = self._plan
+        found = find(plan.checkpoints, numbers_in(plan.checkpoints)[0], plan.job, plan.roles.slaves)
+        plan.directory.keep_only(found.manifest.results, found.manifest.late, found.manifest.number)
+        return found
+
     def _own_files(self) -> list[str]:
         return [part.name for part in self._writer.close()] if self.master.collector else []
 
-    def _add(self, number: int, progress: Any, writer: Any) -> Any:
-        """Makes one rank with its role, whose turns begin at once."""
+    def _new_rank(self, number: int) -> SimulatedRank:
+        """One rank that can be sent to. Its turns begin once it is added to the engine."""
         endpoint, clock = self.network.endpoints[number], SimulatedClock()
+        clock.wall_s = self._resumption.manifest.elapsed_s if self._resumption else 0.0
         rank = SimulatedRank(endpoint, clock, self._plan.job.inject, self._manner.encodes)
-        process = Process(clock, endpoint, self._stalls[number], lambda: role.turn(), WAIT_S)
-        rank.process = process
-        self.engine.processes[number] = process
-        name = self._plan.roles.name(number)
+        rank.process = Process(clock, endpoint, self._stalls[number], lambda: self.roles[number].turn(), WAIT_S)
+        self.engine.processes[number] = rank.process
+        return rank
+
+    def _new_role(self, rank: SimulatedRank, progress: Any, writer: Any) -> Any:
+        name = self._plan.roles.name(rank.number)
         if name == "master":
-            role = self._master(rank, progress, writer)
-            process.rest_s = math.inf  # it may sleep for a moment that is due
-        elif name == "slave":
-            role = self._slave(rank)
-        else:
-            role = self._collector(rank, writer)
-        self.engine.add(number, process)
-        return role
+            rank.process.rest_s = math.inf  # it may sleep for a moment that is due
+            return self._master(rank, progress, writer)
+        return self._slave(rank) if name == "slave" else self._collector(rank, writer)
 
     def _master(self, rank: SimulatedRank, progress: Any, writer: Any) -> Master:
         plan, job, costs = self._plan, self._plan.job, self._manner.costs
@@ -167,12 +178,13 @@ class SimulatedCluster:
         if self._manner.modelled:
             intake = ModelledIntake(job, plan.schema, self._matches, pace, rank.clock, costs)
         else:
-            intake = CostedIntake(Intake(job, plan.schema, plan.directory, pace), rank.clock, costs)
+            position = self._resumption.position if self._resumption else None
+            intake = CostedIntake(Intake(job, plan.schema, plan.directory, pace, position), rank.clock, costs)
         collector = None
         if plan.roles.collector == MASTER:
             self._writer = writer
-            collector = new_collector(plan, writer)
-        return Master(plan, rank, progress, collector, intake)
+            collector = new_collector(plan, writer, self._resumption)
+        return Master(plan, rank, progress, collector, intake, self._resumption)
 
     def _slave(self, rank: SimulatedRank) -> Slave:
         plan, job = self._plan, self._plan.job
@@ -183,11 +195,16 @@ class SimulatedCluster:
         else:
             join = new_operator(job, plan.schema, memory_bytes)
             meter = WindowMeter(join)
+        listed, number = [], 0
+        if self._resumption:
+            listed, number = groups_of(self._resumption, rank.number), self._resumption.manifest.number
+            install(plan.checkpoints, join, listed)
         operator = Costed(join, meter, rank.clock, self._manner.costs)
-        return Slave(job, plan.schema, rank, plan.directory, memory_bytes, plan.roles.collector, operator)
+        own = (plan.roles.collector, operator, [group for group, _ in listed], plan.checkpoints, number)
+        return Slave(job, plan.schema, rank, plan.directory, memory_bytes, *own)
 
     def _collector(self, rank: SimulatedRank, writer: Any) -> CollectorRank:
-        return CollectorRank(rank, new_collector(self._plan, writer), writer)
+        return CollectorRank(rank, new_collector(self._plan, writer, self._resumption), writer)
 
 
 def modelled_shape(job: Job, schema: JoinSchema, memory_bytes: int) -> Shape:

@@ -148,6 +148,7 @@ class CostedIntake:
         self._intake, self._clock, self._costs = intake, clock, costs
         self.sources = intake.sources
         self.set_pace, self.progress, self.close = intake.set_pace, intake.progress, intake.close
+        self.save, self.cut_late = intake.save, intake.cut_late
 
     @property
     def late_parts(self) -> list[PartInfo]:

@@ -28,16 +28,12 @@ class SimulatedRank:
         self.log = logging.Logger("mpijoin")
         self.log.addHandler(logging.NullHandler())
         self.process: Process | None = None  # from when it has turns
+        self.asked = ""  # the signal that has asked for a checkpoint: none comes here by itself
         self._inject, self._encodes = inject, encodes
 
     @property
     def number(self) -> int:
         return self.transport.rank
-
-    @property
-    def asked(self) -> str:
-        """No signal comes here."""
-        return ""
 
     @property
     def idle_s(self) -> float:

@@ -235,7 +235,7 @@ class Slave:
         slot, results = self._messages[0].slot, operator.results()
         for sink in self._sinks:
             sink.consume(results, slot.epoch)
-        if self._unit_s is not None:
+        if self._unit_s is not None and slot.origin:  # what waited at a checkpoint was due before this clock started
             self._delayed(slot.origin)
         operator.clear_results()
 
