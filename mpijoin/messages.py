@@ -284,10 +284,11 @@ class Failed(Plain):
 
 @dataclass(frozen=True)
 class Marker(Plain):
-    """number: of the checkpoint · cuts_metrics: it cuts the metrics, too."""
+    """number: of the checkpoint · cuts_metrics: it cuts the metrics, too · anew: what was written for the one before is gone."""
 
     number: int
     cuts_metrics: bool = True
+    anew: bool = False
 
     kind = 15
 

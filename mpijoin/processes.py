@@ -69,8 +69,4 @@ def _send_plan(rank: Rank, plan: Plan) -> None:
 
 def _receive_plan(rank: Rank) -> Plan:
     """Raises Stopped if there will be no run."""
-    while True:
-        for _, message in rank.receive():
-            if isinstance(message, Begin):
-                return pickle.loads(message.plan.tobytes())
-        rank.wait()
+    return pickle.loads(rank.gather((Begin,), (MASTER,))[MASTER].plan.tobytes())

@@ -152,7 +152,7 @@ class Rank:
         self.idle_s += self.clock.wall_s - start
 
     def gather(self, kinds: tuple[type, ...], sources: Collection[int]) -> dict[int, Any]:
-        """Waits, asleep, for one message of these kinds from each source; all others are kept for later."""
+        """Waits, asleep, for one message of these kinds from each source; all others are kept for later. Before the start."""
         found: dict[int, Any] = {}
         while len(found) < len(sources):
             for source, message in self.receive():
@@ -161,6 +161,7 @@ class Rank:
                 else:
                     self._early.append((source, message))
             if len(found) < len(sources):
+                self.signals.check_before_start()
                 self.wait()
         return found
 

@@ -60,7 +60,7 @@ class SignalFlag:
             again = threading.Timer(AGAIN_S, self._remind, (number,))
             again.daemon = True
             again.start()
-            self._raise()
+            self.check_before_start()
 
     def _remind(self, number: int) -> None:
         """Foreign code may have caught what was raised in it; then the signal is sent once more."""
@@ -74,7 +74,7 @@ class SignalFlag:
         # Raised inside a callback of C code it is lost, with a complaint; then it is raised again.
         sys.unraisablehook = lambda told: None if isinstance(told.exc_value, Interrupted) else told_before(told)
         try:
-            self._raise()
+            self.check_before_start()
             yield
         finally:
             self._at_once, sys.unraisablehook = False, told_before
@@ -84,8 +84,8 @@ class SignalFlag:
         if self._ended_by is not None:
             raise Interrupted(*ENDING[self._ended_by])
 
-    def _raise(self) -> None:
-        """Likewise; and if one has come that asks for a checkpoint where there is nothing yet to save."""
+    def check_before_start(self) -> None:
+        """Likewise; and if one has come that asks for a checkpoint, of which there is nothing yet to save."""
         self.check()
         if self.asked is not None:
             raise Interrupted(self.asked.name, EXIT_CHECKPOINTED)

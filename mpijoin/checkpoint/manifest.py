@@ -132,7 +132,7 @@ def _spans(values: list) -> tuple[Span, ...]:
 
 def numbers_in(folder: Path) -> list[int]:
     """Of the checkpoints whose manifests lie there, the newest first."""
-    return sorted((int(path.stem) for path in folder.glob("[0-9]*.json")), reverse=True)
+    return sorted((int(path.stem) for path in folder.glob("*.json") if path.stem.isdecimal()), reverse=True)
 
 
 def newest_identity(folder: Path) -> dict[str, Any]:

@@ -48,10 +48,10 @@ class Saver:
         self._thread: threading.Thread | None = None
         self._fault = ""
 
-    def begin(self, number: int, groups: Sequence[int]) -> None:
-        """groups: all that this slave joins."""
+    def begin(self, number: int, groups: Sequence[int], anew: bool = False) -> None:
+        """groups: all that this slave joins · anew: what was written before is gone."""
         self._waiting, self._listed, self._fault = deque(groups), [], ""
-        self._known = {group: saved for group, saved in self._known.items() if group in set(groups)}
+        self._known = {group: saved for group, saved in self._known.items() if group in set(groups) and not anew}
         try:
             self._file = StateFile(self._folder, state_name(self._rank, number))
         except CheckpointError as error:

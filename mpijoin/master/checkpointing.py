@@ -62,6 +62,7 @@ class Checkpointing:
         self.written, self.failed = 0, 0
         self.octets, self.pause_s_max = 0, 0.0
         self.restarts = resumed.run["restarts"] + 1 if resumed else 0
+        self._anew = False
         self._metrics_s = rank.clock.wall_s  # when they were cut last
 
     def reason_to_stop(self, signal: str) -> str:
@@ -72,6 +73,11 @@ class Checkpointing:
     def is_due(self) -> bool:
         """At the end of each slot: whether a checkpoint is due."""
         return self.schedule.slot_ended(self._rank.clock.wall_s) and not self.open
+
+    def begins_anew(self) -> bool:
+        """Whether what was written for the checkpoint before is gone."""
+        anew, self._anew = self._anew, False
+        return anew
 
     def cuts_metrics(self) -> bool:
         """Whether the checkpoint that begins cuts the metrics, too: not every one does, or there would be very many files."""
@@ -142,6 +148,8 @@ class Checkpointing:
                 open_.faults.append(str(error))
         if open_.faults:
             self.failed += 1
+            self._anew = True
+            prune(self._folder, self._kept)  # a full disk is not made fuller
             self._rank.log.warning("checkpoint %d is not whole: %s", open_.number, "; ".join(open_.faults))
             return
         self._kept = [*self._kept, manifest][-self._keep :]

@@ -77,7 +77,6 @@ class Master:
         self.backlog = Backlog(slaves)
         self._metrics_folder = directory.metrics if directory else None
         part = manifest.number if manifest else 0
-        self.recorder = SlotRecorder(rank, self._metrics_folder, job.run.warmup_ns / 1e9, part)
         self.moves = MoveLog(MovesFile(self._metrics_folder, part) if directory else None, rank.clock)
         position = resumption.position if resumption else None
         self.intake = intake or Intake(job, schema, directory, self.pacing.pace, position)
@@ -99,6 +98,7 @@ class Master:
         self._complete = False
         self._ticks = manifest.run["ticks"] if manifest else 0
         self._resumed_s = self._due_s = manifest.elapsed_s if manifest else 0.0  # due: of the tick that was sent last
+        self.recorder = SlotRecorder(rank, self._metrics_folder, job.run.warmup_ns / 1e9, part)  # from here its times count
         if resumption:
             self._go_on(resumption)
 
@@ -219,12 +219,12 @@ class Master:
             for slave, item in self.buffers.waiting()
         ]
         number = self.checkpointing.begin([self.intake.save(), *waiting], manifest)
-        cuts_metrics = self.checkpointing.cuts_metrics()
+        cuts_metrics, anew = self.checkpointing.cuts_metrics(), self.checkpointing.begins_anew()
         if cuts_metrics:
             self.recorder.cut(number)
             self.moves.cut(MovesFile(self._metrics_folder, number))
         for slave in self.core.slaves:
-            self._rank.send(slave, Marker(number, cuts_metrics))
+            self._rank.send(slave, Marker(number, cuts_metrics, anew))
 
     def _saved(self, message: Saved) -> None:
         """Raises Checkpointed where that was the last one."""

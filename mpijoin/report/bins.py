@@ -43,14 +43,19 @@ def flow(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
     >>> flow(np.array([0, 10, 20]), records, "results")
     array([3., 2.])
     """
+    return np.diff(so_far(edges, records, field))
+
+
+def so_far(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
+    """float64[bins + 1]: how much of it had flowed at each edge, from the first epoch on."""
     end_us = records["end_us"]
     if len(end_us) == 0:
-        return np.zeros(len(edges) - 1)
+        return np.zeros(len(edges))
     begin_us = np.concatenate([[end_us[0] - records["wall_us"][0]], end_us[:-1]])
     total = np.cumsum(records[field], dtype=np.float64)
     known_us = np.stack([begin_us, end_us], axis=1).ravel()
     known = np.stack([total - records[field], total], axis=1).ravel()
-    return np.diff(np.interp(edges, known_us, known))
+    return np.interp(edges, known_us, known)
 
 
 def peak(edges: np.ndarray, records: Records, field: str) -> np.ndarray:

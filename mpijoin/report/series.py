@@ -10,7 +10,7 @@ from typing import Callable
 import numpy as np
 
 from mpijoin.metrics.delay import DelayHistogram
-from mpijoin.report.bins import Records, bin_of, edges_of, flow, peak
+from mpijoin.report.bins import Records, bin_of, edges_of, flow, peak, so_far
 from mpijoin.report.runs import DONE, RunData
 
 Table = dict[str, np.ndarray]
@@ -115,7 +115,7 @@ def master(run: RunData) -> Table:
         **_times(edges),
         "buffer_bytes": peak(edges, records, "buffer_bytes"),
         "lag_s": peak(edges, records, "lag_us") / 1e6,
-        "late_rows": np.cumsum(flow(edges, records, "late")),
+        "late_rows": so_far(edges, records, "late")[1:],
     }
 
 

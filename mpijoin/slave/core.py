@@ -62,10 +62,11 @@ class Staged(NamedTuple):
 
 
 class Marked(NamedTuple):
-    """A checkpoint cuts the input here, and maybe the metrics."""
+    """A checkpoint cuts the input here, and maybe the metrics. anew: nothing written before may be built upon."""
 
     number: int
     cuts_metrics: bool = True
+    anew: bool = False
 
 
 class Saved(NamedTuple):
@@ -126,10 +127,11 @@ class Install(NamedTuple):
 
 
 class Save(NamedTuple):
-    """Save all groups, results and counts: what came before the checkpoint's mark is joined, and nothing after it."""
+    """Save all groups, results and counts: what came before the checkpoint's mark is joined, and nothing after it. As in `Marked`."""
 
     number: int
     cuts_metrics: bool = True
+    anew: bool = False
 
 
 class Finish(NamedTuple):

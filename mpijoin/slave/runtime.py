@@ -147,9 +147,9 @@ class Slave:
             case State():
                 if self._mover.take(message):
                     self._do(core.Staged(message.move))
-            case Marker(number, cuts_metrics):
+            case Marker():
                 self._received_before = tuple(self._received)
-                self._do(core.Marked(number, cuts_metrics))
+                self._do(core.Marked(message.number, message.cuts_metrics, message.anew))
             case Report():
                 pass  # the master's heartbeat
             case _:
@@ -291,7 +291,7 @@ class Slave:
                 self._epochs.cut(number)
             counts = self._counts(parts, self._received_before)
             self._saved = Saved(self._rank.number, number, counts, [list(part) for part in parts])
-            self._saver.begin(number, sorted(self._groups))
+            self._saver.begin(number, sorted(self._groups), action.anew)
         if self._saver.save_next():
             self._actions.appendleft(action)
             return

@@ -26,7 +26,7 @@ SlurmctldPort={port}
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=5
 CredType=cred/munge
 CommunicationParameters=NoCtldInAddrAny,NoInAddrAny
 MpiParams=ports={mpi_low}-{mpi_high}
