@@ -1,0 +1,206 @@
+"""A thousand real kills: jobs under mpirun, a rank or the launcher killed at a random moment, resumed on other ranks until done.
+
+    python scripts/soak_kills.py                              1000 kills: some two hours on two cores
+    python scripts/soak_kills.py --kills 50 --seed 7
+    python scripts/soak_kills.py --kills 1 --seed 7 --first 12    the twelfth job of that seed, by itself
+
+Each job is drawn from the seed: streams, policy (groups that move at random), outputs, checkpoints. What it must give comes
+from an undisturbed run on one slave. Certificate, results, ledger, late rows and the rows on disk are compared; the first
+difference, or a run that fails for another reason than the kill, ends the soak with 1, and its run directory is kept. The
+moments of kills are of the wall clock, so a seed repeats the jobs but not the course.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from subprocess import TimeoutExpired
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+import pyarrow.parquet as pq
+
+import mpijoin
+from launching import Run
+
+# The word is for `Run.pids`, which knows by it whose processes are whose.
+RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/run_with_random_moves.py")]
+RANKS = range(2, 6)
+KILLS_PER_JOB = 4  # after so many a job is left alone
+END_S = 120.0  # a run that nobody kills must have ended by then
+START_S = 2.0  # about what ranks need to load
+
+
+class Difference(Exception):
+    """Something is not as it must be."""
+
+
+def job_text(chance: random.Random) -> str:
+    """A job that runs for about a second on a few ranks."""
+    streams = "".join(_stream_text(name, chance) for name in ("left", "right"))
+    epoch_ms = chance.choice([50, 100, 200])
+    when = chance.choice(["epochs = 1", "epochs = 5", 'every = "50 ms"', 'every = "300 ms"', 'every = "100 ms"\nkeep = 1'])
+    policy = chance.choice(["none", "balance"])
+    return f"""{streams}
+[cluster]
+partitions = {chance.choice([5, 13, 60])}
+distribution_epoch = "{epoch_ms} ms"
+reorganization_epoch = "{2 * epoch_ms} ms"
+subgroups = {chance.choice([1, 2])}
+memory = "128 MiB"
+buffer = "{chance.choice(["64 KiB", "64 MiB"])}"
+[tuning]
+block = "{chance.choice(["256 B", "4 KiB"])}"
+theta = "{chance.choice(["auto", "2 KB"])}"
+[balance]
+policy = "{policy}"
+[checkpoint]
+{when}
+[output]
+path = "out"
+part = "{chance.choice(["20 KB", "1 MB"])}"
+results = "{chance.choice(["parquet", "parquet", "collect", "count"])}"
+"""
+
+
+def _stream_text(name: str, chance: random.Random) -> str:
+    return f"""
+[{name}]
+kind = "synthetic"
+rate = 2000
+bias = {chance.choice([0.5, 0.7])}
+domain = {chance.choice([3000, 50000])}
+tuples = {chance.choice([150_000, 500_000])}
+window = "{chance.choice([200, 1500])} ms"
+payload_bytes = {chance.choice([0, 40])}
+disorder = "20 ms"
+lateness = "{chance.choice([0, 15, 30])} ms"
+seed = {chance.randrange(1000)}
+"""
+
+
+def wanted_of(folder: Path, text: str) -> dict:
+    """The summary of an undisturbed run."""
+    path = folder / "undisturbed.toml"
+    path.write_text(text)
+    settings = [f'output.path="{folder}/undisturbed"', 'output.results="count"', 'balance.policy="none"', 'checkpoint.every="off"']
+    return mpijoin.run(path, [*settings, 'checkpoint.epochs="off"'], slaves=1).summary
+
+
+def survive(folder: Path, text: str, chance: random.Random, seen: Counter) -> dict:
+    """Runs the job to its end through kills; its summary."""
+    for attempt in range(KILLS_PER_JOB + 1):
+        options = ["--resume"] * (attempt > 0)
+        seed = str(chance.randrange(1000))
+        with Run(folder, text, chance.choice(RANKS), options, program=[*RANDOM_MOVES, seed]) as run:
+            if attempt < KILLS_PER_JOB:
+                kill(run, chance, seen)
+            try:
+                run.finish(END_S)
+            except TimeoutExpired as error:
+                raise Difference(f"a run had not ended after {END_S:.0f} s") from error
+        seen["runs"] += 1
+        if run.code == 0:
+            return json.loads((run.out / "summary.json").read_text())
+        if attempt == KILLS_PER_JOB or not seen.pop("killed just now", 0):
+            raise Difference(f"it failed, though nobody killed it: exit code {run.code}\n{run.err}")
+    raise AssertionError("the last attempt either returns or raises")
+
+
+def kill(run: Run, chance: random.Random, seen: Counter) -> None:
+    """Kills a rank or the launcher at some moment, unless the run has ended by then."""
+    seen.pop("killed just now", None)
+    moment_s = time.monotonic() + chance.uniform(0.0, 2 * START_S)
+    if chance.random() < 0.5:  # more of them while tuples are joined
+        _wait_for_first_checkpoint(run, time.monotonic() + 5 * START_S)
+        moment_s = time.monotonic() + chance.uniform(0.0, START_S / 2)
+    while time.monotonic() < moment_s and run.process.poll() is None:
+        time.sleep(0.002)
+    victims = [run.process.pid, *run.pids()] if chance.random() < 0.2 else list(run.pids())
+    if run.process.poll() is not None or not victims:
+        return
+    victim = chance.choice(victims)
+    try:
+        os.kill(victim, signal.SIGKILL)
+    except ProcessLookupError:  # it has just ended by itself
+        return
+    seen["kills"] += 1
+    seen["killed just now"] = 1
+    seen["launchers"] += victim == run.process.pid
+
+
+def _wait_for_first_checkpoint(run: Run, until_s: float) -> None:
+    while time.monotonic() < until_s and run.process.poll() is None and not any(run.out.glob("checkpoint/[0-9]*.json")):
+        time.sleep(0.005)
+
+
+def compare(folder: Path, summary: dict, wanted: dict) -> None:
+    """Raises Difference."""
+    for name in ("results", "certificate", "left", "right"):
+        if summary[name] != wanted[name]:
+            raise Difference(f"{name}: got {summary[name]}, wanted {wanted[name]}")
+    for name in ("left", "right"):
+        late = pq.read_metadata(folder / f"out/late/{name}.parquet").num_rows
+        if late != wanted[name]["late"]:
+            raise Difference(f"late/{name}.parquet: got {late} rows, wanted {wanted[name]['late']}")
+    if parts := list(folder.glob("out/results/*.parquet")):
+        pairs = pq.read_table(parts, columns=["left_row", "right_row"])
+        distinct = pairs.group_by(["left_row", "right_row"]).aggregate([]).num_rows
+        if not pairs.num_rows == distinct == wanted["results"]:
+            raise Difference(f"rows: got {pairs.num_rows}, {distinct} of them distinct, wanted {wanted['results']}")
+
+
+def one_job(seed: int, number: int, seen: Counter) -> str:
+    """Why the job is not well; an empty text if it is. Its folder stays only if not."""
+    chance, folder = random.Random(f"{seed} {number}"), Path(tempfile.mkdtemp(prefix="soak-kills-"))
+    text = job_text(chance)
+    try:
+        wanted = wanted_of(folder, text)
+        summary = survive(folder, text, chance, seen)
+        compare(folder, summary, wanted)
+    except Exception as error:  # of whatever kind, it is what the soak is for
+        return f"{type(error).__name__}: {error}\njob {number} of seed {seed} is kept: {folder}"
+    seen["jobs"] += 1
+    seen["resumed from a checkpoint"] += summary["checkpoints"]["resumed_from"] is not None
+    seen["moves"] += summary["moves"]
+    shutil.rmtree(folder)
+    return ""
+
+
+def soak(kills: int, seed: int, first: int) -> int:
+    """The exit code."""
+    seen: Counter = Counter()
+    start_s, number = time.monotonic(), first
+    while seen["kills"] < kills:
+        fault = one_job(seed, number, seen)
+        passed_s = time.monotonic() - start_s
+        print(f"{seen['kills']} of {kills} kills, {seen['jobs']} jobs, {seen['runs']} runs, {passed_s:.0f} s", flush=True)
+        if fault:
+            print(fault)
+            return 1
+        number += 1
+    print(", ".join(f"{name} {seen[name]}" for name in ("launchers", "resumed from a checkpoint", "moves")))
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, metavar="N", default=1000, help="default: 1000")
+    parser.add_argument("--seed", type=int, metavar="N", default=0, help="default: 0")
+    parser.add_argument("--first", type=int, metavar="N", default=0, help="number of the first job; default: 0")
+    options = parser.parse_args()
+    return soak(options.kills, options.seed, options.first)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

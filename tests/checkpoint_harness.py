@@ -1,0 +1,511 @@
+"""Runs that are killed: jobs from seeds, and a camera that copies a run directory at a chosen moment, as a kill there leaves it.
+
+A kill leaves what the file system has at that moment. So the run itself goes on to its end, and what would have been killed
+is the copy: no name changes while it is taken, and files that are being written may be torn, as a kill's are.
+"""
+
+import os
+import random
+import shutil
+import signal
+import threading
+from collections import Counter
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import mpijoin.checkpoint.files
+import mpijoin.master.intake
+import mpijoin.master.pacing
+import mpijoin.master.start
+import mpijoin.master.ticks
+import mpijoin.slave.runtime
+import mpijoin.simulate.cluster as simulated
+import mpijoin.sources.base
+from engine_harness import Stream, check_late, expect, expected_rows, section, table_rows
+from mpijoin.api import Silent
+from mpijoin.checkpoint.manifest import numbers_in
+from mpijoin.checkpoint.saver import Saver
+from mpijoin.config.check import resolve
+from mpijoin.config.load import load_job
+from mpijoin.embedded import local_size, run_local
+from mpijoin.errors import EXIT_CHECKPOINTED, AlreadyDone, Checkpointed, Interrupted
+from mpijoin.master.runtime import Master
+from mpijoin.master.ticks import TickReader
+from mpijoin.plan import merged_schema, prepare
+from mpijoin.rundir import RunDirectory, read_summary
+from mpijoin.signals import SignalFlag
+from mpijoin.sinks.parts import PartWriter
+from mpijoin.slave.core import SlaveCore
+from mpijoin.slave.moving import Mover
+from mpijoin.slave.runtime import Slave
+from random_policy import random_policy
+from simulated_engine import LIMIT_S, costs, disturbance
+
+KEYS = ((pa.int64(), (0, 1, -1, 7, 1 << 40)), (pa.string(), ("", "a", "b", "ab", "more than eight letters")))
+PAYLOADS = ((pa.int64(), (1, -5)), (pa.string(), ("x", "y" * 90, None)))
+CHECKPOINTS = ({"epochs": 1}, {"epochs": 4}, {"every": "1 ns", "keep": 1}, {"every": "10 ms"}, {"every": "20 ms", "keep": 3})
+RARE_CHECKPOINTS = ({"epochs": 6}, {"epochs": 20, "keep": 1}, {"every": "50 ms"})  # that leave time for moves
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be joined, which no restart may change. kept: sections of the job that a checkpoint insists on."""
+
+    sides: tuple
+    kept: dict
+
+    @property
+    def results(self):
+        return self.kept["output"]["results"]
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How it is joined, which may be another after each restart. rows: after so few everything is cut that is cut by size."""
+
+    slaves: int
+    sections: dict
+    rows: int | None
+    seed: int
+
+
+def work(chance):
+    key, payload = chance.choice(KEYS), chance.choice(PAYLOADS)
+    sides = tuple(_stream(chance, name, key, payload) for name in ("left", "right"))
+    kept = {
+        "cluster": {"partitions": chance.randint(1, 8)},
+        "tuning": {"block": chance.choice(["64 B", "200 B", "4 KiB"])},
+        "output": {"results": chance.choice(["collect", "parquet", "parquet", "count"])},
+        "inject": {"hash_bits": chance.choice([2, 64])},
+    }
+    return Work(sides, kept)
+
+
+def _stream(chance, name, key, payload):
+    files = []
+    for _ in range(chance.choice([1, 1, 2, 3])):
+        at, rows = chance.choice([0, -300, 500]), []
+        for _ in range(chance.choice([0, 50, 100, 200])):
+            at += chance.choice([0, 1, 3, 5, -8, 20])
+            null_key = chance.random() < 0.05
+            time = None if chance.random() < 0.02 else at
+            rows.append((time, (None if null_key else chance.choice(key[1]),), (chance.choice(payload[1]),)))
+        files.append(rows)
+    form = "table" if len(files) == 1 and chance.random() < 0.5 else "ipc"
+    window_ns, lateness_ns = chance.choice([0, 30, 100, 400]) * 10**6, chance.choice([0, 10, 1000]) * 10**6
+    return Stream(name, tuple(files), "ms", pa.int64(), (key[0],), (payload[0],), window_ns, lateness_ns, form)
+
+
+def manner(chance):
+    epoch = chance.choice([5, 20, 50])
+    policy = chance.choice(["none", "balance", "threshold"])
+    sections = {
+        "balance": {"policy": policy},
+        "cluster": {
+            "distribution_epoch": f"{epoch} ms",
+            "reorganization_epoch": f"{epoch} ms",
+            "subgroups": chance.randint(1, 3),
+            "buffer": chance.choice(["64 KiB", "64 MiB"]),
+            "memory": "16 MiB",
+        },
+        "tuning": {
+            "theta": chance.choice(["off", "1 B", "100 B", "1 KB"]),
+            "result_buffer": chance.choice([1, 7, 8192]),
+        },
+        "run": {"speed": chance.choice(["max", "max", "max", 100])},
+        "output": {"part": chance.choice(["1 KB", "64 KB"])},
+        "checkpoint": chance.choice(CHECKPOINTS if policy == "none" else (*CHECKPOINTS, *RARE_CHECKPOINTS * 3)),
+    }
+    return Manner(chance.randint(1, 5), sections, chance.choice([None, 10, 20, 40]), chance.randrange(1 << 30))
+
+
+def merged(*documents):
+    """Sections of several job documents together."""
+    together = {}
+    for document in documents:
+        for name, fields in document.items():
+            together[name] = {**together.get(name, {}), **fields}
+    return together
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Work whose inputs lie in a folder, and its oracle."""
+
+    work: Work
+    inputs: dict
+    wanted: object
+
+    def job(self, made, path):
+        return load_job(merged(self.inputs, self.work.kept, made.sections, {"output": {"path": str(path)}}))
+
+
+def lay_out(made, folder):
+    return Prepared(made, {side.name: section(side, folder) for side in made.sides}, expect(*made.sides))
+
+
+@contextmanager
+def inner_sizes(made):
+    """Everything is cut after so few rows, small buffers fill, and policies other than "none" move groups at random."""
+
+    def policies(balance):
+        return None if balance.policy == "none" else random_policy(made.seed)
+
+    reader = partial(TickReader, part_rows=made.rows)
+    core = partial(SlaveCore, slice_rows=made.rows, budget=made.rows)
+    patches = [(mpijoin.master.start, "make_policy", policies), (mpijoin.master.pacing, "EPOCHS_PER_REORGANIZATION", 1)]
+    if made.rows:
+        patches += [
+            (mpijoin.master.intake, "TickReader", reader),
+            (mpijoin.master.ticks, "READ_ROWS", made.rows),
+            (mpijoin.slave.runtime.core, "SlaveCore", core),
+            (mpijoin.sources.base, "BLOCK_ROWS", made.rows),
+        ]
+    with ExitStack() as stack:
+        for target, name, value in patches:
+            stack.enter_context(mock.patch.object(target, name, value))
+        yield
+
+
+def run(prepared, made, path, resume=False, signals=None):
+    """The run's summary. Raises what goes wrong; AlreadyDone where a killed run had nothing left to do."""
+    job = prepared.job(made, path)
+    schema = resolve(job)
+    if made.rows:  # smaller than any job may ask for, so that a few rows fill them
+        job = replace(job, cluster=replace(job.cluster, buffer_bytes=2000, master_buffer_bytes=5000))
+    with inner_sizes(made):
+        plan = prepare(job, schema, local_size(job, made.slaves), resume=resume)
+        outcome = run_local(plan, signals or SignalFlag(), Silent())
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome.summary
+
+
+def resume(prepared, made, path, signals=None):
+    """Goes on with what a kill has left; the summary, also of a run that had come to its end."""
+    try:
+        return run(prepared, made, path, resume=True, signals=signals)
+    except AlreadyDone:
+        return read_summary(path)
+
+
+def check(prepared, path, summary):
+    """Rows, certificate, ledger and late files are the oracle's, and nothing half done is left."""
+    made, wanted, path = prepared.work, prepared.wanted, Path(path)
+    found = {name: {field: summary[name][field] for field in counts} for name, counts in wanted.counts.items()}
+    assert found == wanted.counts
+    assert (summary["results"], summary["certificate"]) == (wanted.pairs.total(), wanted.certificate)
+    rows = Counter()
+    for part in (path / "results").glob("*.parquet"):
+        rows += table_rows(pq.read_table(part))
+    assert rows == (Counter() if made.results == "count" else expected_rows(*made.sides, wanted.pairs))
+    for side in made.sides:
+        check_late(path, side, wanted)
+    assert not (path / "failed.json").exists() and not (path / "results" / ".open").exists()
+
+
+# Where a picture may be taken, and about how often a small run comes by there.
+MOMENTS = {
+    "torn state": 30,
+    "state written": 30,
+    "before sync": 20,
+    "group saved": 30,
+    "before rename state": 20,
+    "after rename state": 20,
+    "before rename manifest": 6,
+    "after rename manifest": 6,
+    "before unlink manifest": 3,
+    "before unlink state": 12,
+    "cut": 6,
+    "saved": 15,
+    "part closed": 10,
+    "rows written": 10,
+    "move": 5,
+    "move step": 5,
+    "master's turn": 200,
+    "slave's turn": 300,
+    "before unlink result": 2,
+    "before unlink late": 1,
+    "before rename late": 2,
+    "before rename result": 2,
+    "after rename result": 3,
+    "before commit": 1,
+    "after commit": 1,
+    "after summary": 1,
+    "after clean": 1,
+    "before reopen": 1,
+    "after reopen": 1,
+}
+
+
+def kind_of(path):
+    """What a file of a run directory is, for the names of moments."""
+    path = Path(os.fspath(path))
+    folder = path.parent.name if path.parent.name != ".open" else path.parent.parent.name
+    if folder == "checkpoint":
+        return "manifest" if ".json" in path.name else "state"
+    return {"results": "result", "late": "late", "metrics": "metrics"}.get(folder, "other")
+
+
+class Camera:
+    """Takes a picture when one of the chosen moments has come for the n-th time. pictures: label -> folder."""
+
+    def __init__(self, path, album, wanted):
+        """path: the run directory · album: a folder for the copies · wanted: {label: n}."""
+        self.path, self._album, self._wanted = Path(path).resolve(), Path(album), dict(wanted)
+        self.pictures = {}
+        self._come = Counter()
+        self._gate = threading.RLock()  # whoever holds it changes names, or copies
+        self._copying = False
+
+    @contextmanager
+    def watching(self):
+        """Inside, the engine's steps are moments."""
+        with ExitStack() as stack:
+            for target, name, wrapped in self._hooks():
+                stack.enter_context(mock.patch.object(target, name, wrapped))
+            yield self
+
+    def passes(self, label):
+        """This moment has come, in the thread that calls."""
+        with self._gate:
+            self._come[label] += 1
+            if not self._copying and self._wanted.get(label) == self._come[label]:
+                self._copying = True
+                self._copy(label)
+                self._copying = False
+
+    def _copy(self, label):
+        target = self._album / f"{len(self.pictures)}-{label.replace(' ', '-')}".replace("'", "")
+        if self.path.exists():
+            shutil.copytree(self.path, target)
+        else:
+            target.mkdir()
+        self.pictures[label] = target
+
+    def _hooks(self):
+        for name in ("rename", "replace"):
+            yield os, name, self._gated(getattr(os, name), "rename", at=1)
+        for name in ("unlink", "rmdir", "mkdir"):
+            yield os, name, self._gated(getattr(os, name), name, at=0)
+        yield os, "fsync", self._around(os.fsync, "before sync")
+        yield mpijoin.checkpoint.files, "_write_all", self._torn(mpijoin.checkpoint.files._write_all)
+        yield Saver, "save_next", self._around(Saver.save_next, "group saved")
+        yield Master, "_cut", self._around(Master._cut, "cut")
+        yield Master, "_saved", self._around(Master._saved, "saved")
+        yield Master, "turn", self._around(Master.turn, "master's turn")
+        yield Slave, "turn", self._around(Slave.turn, "slave's turn")
+        yield PartWriter, "_finish_part", self._around(PartWriter._finish_part, None, "part closed")
+        yield PartWriter, "_write_group", self._around(PartWriter._write_group, None, "rows written")
+        for step in ("carry_out", "install", "_freeze", "_ship"):
+            yield Mover, step, self._around(getattr(Mover, step), "move step", "move")
+        for step, before, after in (
+            ("commit", "before commit", "after commit"),
+            ("write_summary", None, "after summary"),
+            ("clean", None, "after clean"),
+            ("reopen", "before reopen", "after reopen"),
+        ):
+            yield RunDirectory, step, self._around(getattr(RunDirectory, step), before, after)
+
+    def _around(self, act, before=None, after=None):
+        def watched(*args, **kwargs):
+            if before:
+                self.passes(before)
+            value = act(*args, **kwargs)
+            if after:
+                self.passes(after)
+            return value
+
+        return watched
+
+    def _gated(self, act, verb, at):
+        """at: which argument is the path."""
+
+        def watched(*args, **kwargs):
+            if self._copying or not self._is_own(args[at]):
+                return act(*args, **kwargs)
+            label = f"{verb} {kind_of(args[at])}"
+            with self._gate:
+                self.passes(f"before {label}")
+                value = act(*args, **kwargs)
+                self.passes(f"after {label}")
+            return value
+
+        return watched
+
+    def _is_own(self, path):
+        with suppress(TypeError):
+            return self.path in Path(os.path.abspath(os.fspath(path))).parents
+        return False
+
+    def _torn(self, write_all):
+        def watched(file, data):
+            write_all(file, data[: len(data) // 2])
+            if len(data):
+                self.passes("torn state")
+            write_all(file, data[len(data) // 2 :])
+            self.passes("state written")
+
+        return watched
+
+
+def choose(chance, count):
+    """{label: n}: so many moments, each of which may come or not, and one of a move."""
+    labels = {*chance.sample(sorted(MOMENTS), count), chance.choice(["move", "move step"])}
+    return {label: chance.randint(1, MOMENTS[label]) for label in sorted(labels)}
+
+
+def signs_of(image):
+    """What can be seen in a picture: of a half-written checkpoint, of whole ones, of a commit under way."""
+    folder = Path(image) / "checkpoint"
+    names = {path.name for path in folder.glob("*")}
+    numbers = {int(path.stem.rpartition("-")[2].partition(".")[0]) for path in folder.glob("rank-*")}
+    whole = numbers_in(folder) if folder.exists() else []
+    signs = Counter()
+    signs["half-written"] = any(name.endswith(".new") for name in names) or bool(numbers - set(whole)) and not whole
+    signs["half-written"] |= bool(numbers) and max(numbers) > max(whole, default=0)
+    signs["whole"] = bool(whole)
+    signs["late parts"] = any((Path(image) / "late" / ".open").glob("*-*.parquet"))
+    signs["committing"] = any((Path(image) / "results").glob("*.parquet")) and not (Path(image) / "summary.json").exists()
+    signs["done"] = (Path(image) / "summary.json").exists()
+    return signs
+
+
+class AsksFor(SignalFlag):
+    """A rank that a signal asks for a last checkpoint when it has looked for signals so often."""
+
+    def __init__(self, looks):
+        super().__init__()
+        self._looks = looks
+
+    def check(self):
+        self._looks -= 1
+        if self._looks <= 0:
+            self.asked = signal.SIGUSR1
+
+
+def live(prepared, made, path, chance, resumes, kills):
+    """One run among threads: its summary, None where it stopped at a checkpoint, and the pictures of `kills` moments."""
+    camera = Camera(path, path.with_name(f"{path.name}-album"), choose(chance, kills) if kills else {})
+    signals = AsksFor(chance.randint(1, 100)) if kills and chance.random() < 0.25 else None
+    with camera.watching():
+        try:
+            return (resume if resumes else run)(prepared, made, path, signals=signals), camera.pictures
+        except (Checkpointed, Interrupted) as error:  # the latter where it had not begun
+            assert error.exit_code == EXIT_CHECKPOINTED
+            return None, camera.pictures
+
+
+def live_simulated(prepared, made, path, chance, resumes, kills):
+    """The same in virtual time."""
+    moments = [chance.randint(1, chance.choice([10, 100, 500])) for _ in range(kills)]
+    stop = chance.randint(1, 1000) if kills and chance.random() < 0.25 else None
+    early = frozenset(moments[4:]) if kills > 1 else frozenset()
+    return simulate(prepared, made, path, chance, resumes, Kills(early, frozenset(moments) - early), stop)
+
+
+KILLS = (5, 2, 1, 0)  # wanted per run: of one that begins, of one that goes on, that goes on again, and so on
+
+
+def course(seed, folder, live):
+    """A job that begins, is killed at several moments, and goes on from each, to be killed again; what was seen."""
+    chance, seen = random.Random(seed), Counter()
+    prepared = lay_out(work(chance), folder)
+    waiting = [(Path(folder) / "run", 0)]
+    while waiting:
+        path, generation = waiting.pop()
+        made = manner(chance)
+        summary, pictures = live(prepared, made, path, chance, generation > 0, KILLS[generation])
+        if summary is None:
+            waiting.append((path, min(generation + 1, len(KILLS) - 1)))
+            seen["stopped by a signal"] += 1
+        else:
+            check(prepared, path, summary)
+            seen += told_by(prepared, made, summary)
+        for label, picture in pictures.items():
+            seen += signs_of(picture)
+            seen.update([label, "kills", "kills of a resumed run"] if generation else [label, "kills"])
+            waiting.append((picture, generation + 1))
+    return seen
+
+
+def told_by(prepared, made, summary):
+    """What a run that has come to its end tells of itself."""
+    checkpoints = summary["checkpoints"]
+    return Counter({
+        "runs": 1,
+        "checkpoints": checkpoints["written"],
+        "failed checkpoints": checkpoints["failed"],
+        "resumed": checkpoints["resumed_from"] is not None,
+        "resumed again": checkpoints["restarts"] > 1,
+        "moves": summary["moves"],
+        "late": summary["left"]["late"] + summary["right"]["late"],
+        "results": summary["results"],
+        "paced": made.sections["run"]["speed"] != "max",
+        prepared.work.results: 1,
+    })  # fmt: skip
+
+
+class SavesAtOnce(Saver):
+    """In virtual time nothing can be waited for that takes real time."""
+
+    def finish(self, parts):
+        if not self._fault:
+            self._sync(list(parts))
+
+
+class Kills(NamedTuple):
+    """When pictures are taken in virtual time: numbers of events since the run began, and since its first checkpoint."""
+
+    early: frozenset = frozenset()
+    later: frozenset = frozenset()
+
+
+def simulate(prepared, made, path, chance, resumes=False, kills=Kills(), stop=None):
+    """As `run`, in virtual time; the summary, None where it stopped at a checkpoint, and pictures, as those of a camera.
+
+    chance: for costs and trouble · stop: the event at which a signal asks for a last checkpoint.
+    """
+    job = prepared.job(made, path)
+    schema = resolve(job)
+    if made.rows:
+        job = replace(job, cluster=replace(job.cluster, buffer_bytes=2000, master_buffer_bytes=5000))
+    with inner_sizes(made), mock.patch.object(mpijoin.slave.runtime, "Saver", SavesAtOnce):
+        plan = prepare(job, schema, local_size(job, made.slaves), resume=resumes)
+        writer = None
+        if job.output.results == "collect":
+            writer = PartWriter(plan.directory.open_results, f"rank-{plan.roles.collector}", merged_schema(plan), 1000)
+        trouble = simulated.Manner(costs(chance), False, chance.random() < 0.3, disturbance(chance, made.seed), LIMIT_S)
+        cluster = simulated.SimulatedCluster(plan, trouble, simulated.Quiet(), writer)
+        pictures = watch_events(cluster, Path(path), kills, stop)
+        try:
+            return cluster.run().summary, pictures
+        except Checkpointed:
+            return None, pictures
+
+
+def watch_events(cluster, path, kills, stop):
+    """Pictures and the signal come between two events."""
+    engine, run_engine, checkpointing, pictures = cluster.engine, cluster.engine.run, cluster.master.checkpointing, {}
+    first = None  # event after which there was a checkpoint
+
+    def looked(done):
+        nonlocal first
+        now = engine.events
+        first = now if first is None and checkpointing.written else first
+        for label, moments, since in (("early", kills.early, 0), ("later", kills.later, first)):
+            if since is not None and now - since in moments:
+                pictures[f"{label} event {now}"] = shutil.copytree(path, path.with_name(f"{path.name}-{label}-{now}"))
+        if stop is not None and now >= stop:
+            cluster.master.rank.asked = "SIGUSR1"
+        return done()
+
+    engine.run = lambda done, limit_s: run_engine(lambda: looked(done), limit_s)
+    return pictures

@@ -1,0 +1,152 @@
+"""Runs under mpirun that are killed, or stopped by a signal, and go on on other ranks: the same certificate as undisturbed."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+
+import pyarrow.parquet as pq
+import pytest
+
+import mpijoin
+from launching import ROOT, Run, mpirun_path
+
+# The word is for `Run.pids`, which knows by it whose processes are whose.
+RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/run_with_random_moves.py")]
+STREAM = """
+[{name}]
+kind = "synthetic"
+rate = 2000
+bias = 0.6
+domain = 5000
+tuples = {tuples}
+window = "1 s"
+payload_bytes = 24
+disorder = "100 ms"
+lateness = "50 ms"
+seed = {seed}
+"""
+REST = """
+[cluster]
+partitions = 13
+distribution_epoch = "100 ms"
+reorganization_epoch = "200 ms"
+memory = "64 MiB"
+[output]
+path = "out"
+part = "64 KB"
+"""
+TUPLES, LONG_TUPLES = 60_000, 400_000
+EPOCHS = 300  # of the short job, about
+KILLS = 10
+# So that there is still input to be read while slaves join: after its end a signal comes too late.
+SMALL_BUFFERS = ['cluster.buffer="64 KiB"', 'cluster.master_buffer="64 KiB"']
+END_S = 90.0  # two seconds where nobody else uses the cores
+
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.slow,
+    pytest.mark.skipif(not mpirun_path(), reason="there is no mpirun"),
+]
+
+
+def job(tuples):
+    return "".join(STREAM.format(name=name, seed=seed, tuples=tuples) for name, seed in (("left", 1), ("right", 2))) + REST
+
+
+def undisturbed(tuples, folder):
+    path = folder / "job.toml"
+    path.write_text(job(tuples))
+    return mpijoin.run(path, [f'output.path="{folder}/out"', 'output.results="count"'], slaves=1).summary
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory):
+    return undisturbed(TUPLES, tmp_path_factory.mktemp("short"))
+
+
+@pytest.fixture(scope="module")
+def wanted_of_long(tmp_path_factory):
+    return undisturbed(LONG_TUPLES, tmp_path_factory.mktemp("long"))
+
+
+@pytest.fixture(scope="module")
+def resumed():
+    """The checkpoints from which killed runs went on."""
+    return []
+
+
+def launched(folder, ranks, *settings, text, resume=False, seed=0):
+    options = [word for setting in settings for word in ("--set", setting)] + ["--resume"] * resume
+    return Run(folder, text, ranks, options, program=[*RANDOM_MOVES, str(seed)])
+
+
+def check(folder, wanted, results):
+    summary = json.loads((folder / "out/summary.json").read_text())
+    for name in ("results", "certificate", "left", "right"):
+        assert summary[name] == wanted[name], name
+    if results != "count":
+        rows = pq.read_table(folder / "out/results", columns=["left_row", "right_row"])
+        assert rows.num_rows == rows.group_by(["left_row", "right_row"]).aggregate([]).num_rows == wanted["results"]
+    assert pq.read_table(folder / "out/late/left.parquet").num_rows == wanted["left"]["late"] > 0
+    return summary
+
+
+@pytest.mark.parametrize("seed", range(KILLS))
+def test_a_killed_run_goes_on_on_other_ranks(wanted, resumed, tmp_path, seed):
+    chance = random.Random(seed)
+    ranks, again = chance.randint(3, 5), chance.randint(2, 5)
+    results = chance.choice(["parquet", "collect", "count"])
+    # The collector gets no epochs but of results; a slave and the master always do.
+    rank = chance.randrange(ranks - (results == "collect"))
+    epoch = chance.randint(EPOCHS // 3, EPOCHS - 10)
+    policy = chance.choice(["none", "balance"])
+    settings = [f'output.results="{results}"', f'balance.policy="{policy}"', "checkpoint.epochs=2"]
+    with launched(tmp_path, ranks, *settings, f"inject.kill={{{rank}={epoch}}}", text=job(TUPLES), seed=seed) as run:
+        assert run.finish(END_S).code not in (0, 75)
+    assert not (run.out / "summary.json").exists() and not list(run.out.glob("results/*.parquet"))
+    with launched(tmp_path, again, *settings, text=job(TUPLES), resume=True, seed=seed + 1) as run:
+        assert run.finish(END_S).code == 0, run.err
+    summary = check(tmp_path, wanted, results)
+    assert summary["ranks"] == again
+    resumed.append(summary["checkpoints"]["resumed_from"])
+
+
+def test_most_of_the_killed_runs_had_a_checkpoint(resumed):
+    if len(resumed) < KILLS:
+        pytest.skip("not all kills of this file were tried")
+    assert sum(number is not None for number in resumed) > KILLS / 2, resumed
+
+
+@pytest.mark.parametrize(
+    "number, rank, results",
+    [(signal.SIGTERM, None, "parquet"), (signal.SIGINT, None, "collect"), (signal.SIGUSR1, None, "count"), (signal.SIGUSR1, 2, "parquet")],
+)
+def test_a_signal_stops_at_a_checkpoint(wanted_of_long, tmp_path, number, rank, results):
+    """rank: that alone gets the signal, None: the launcher does."""
+    settings = [f'output.results="{results}"', 'checkpoint.every="200 ms"', *SMALL_BUFFERS]
+    with launched(tmp_path, 4, *settings, text=job(LONG_TUPLES)) as run:
+        run.wait_for(lambda: any(run.out.glob("checkpoint/0*.json")), "first checkpoint")
+        run.process.send_signal(number) if rank is None else os.kill(run.pid_of(rank), number)
+        run.finish(END_S)
+    assert run.code == 75, run.err
+    (message,) = run.messages
+    assert message.startswith("mpijoin: stopped at checkpoint ") and message.endswith("to go on, run it again with --resume")
+    assert number.name in message and run.failed["exit_code"] == 75
+    with launched(tmp_path, 3, *settings, text=job(LONG_TUPLES), resume=True) as run:
+        assert run.finish(END_S).code == 0, run.err
+    assert check(tmp_path, wanted_of_long, results)["checkpoints"]["restarts"] == 1
+    shutil.rmtree(run.out)
+
+
+def test_a_signal_without_other_checkpoints_stops_at_one(wanted_of_long, tmp_path):
+    """SIGUSR1 has no other use, so it always asks for a checkpoint."""
+    with launched(tmp_path, 3, *SMALL_BUFFERS, text=job(LONG_TUPLES)) as run:
+        run.wait_until_joining()
+        run.process.send_signal(signal.SIGUSR1)
+        assert run.finish(END_S).code == 75, run.err
+    with launched(tmp_path, 5, text=job(LONG_TUPLES), resume=True) as run:
+        assert run.finish(END_S).code == 0, run.err
+    check(tmp_path, wanted_of_long, "parquet")

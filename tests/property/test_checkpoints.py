@@ -1,0 +1,68 @@
+"""Runs that are killed at any moment and go on, on other ranks, with another policy and pace, to be killed again: rows, late
+files, ledger and certificate are always the oracle's. Among threads and in virtual time; tests/checkpoint_harness.py says how.
+"""
+
+import sys
+import tempfile
+from collections import Counter
+from unittest import mock
+
+import pytest
+
+from checkpoint_harness import course, live, live_simulated
+
+LOCAL_SEEDS = 10  # each is some ten kills
+SIMULATED_SEEDS = 12
+SWITCH_S = 1e-4  # threads of one process take turns so often, or moves would hardly come about in runs as short as these
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_once():
+    """Kernels stay loaded from one run to the next: no need to make sure each time."""
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(SWITCH_S)
+    with mock.patch("mpijoin.warmup.warm_up", return_value=0.0):
+        yield
+    sys.setswitchinterval(before_s)
+
+
+def seen_in(seeds, live):
+    seen = Counter()
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                seen += course(seed, folder, live)
+            except BaseException as error:
+                error.add_note(f"seed {seed} of {live.__name__}")
+                raise
+    return seen
+
+
+@pytest.fixture(scope="module")
+def local():
+    return seen_in(range(LOCAL_SEEDS), live)
+
+
+@pytest.fixture(scope="module")
+def simulated():
+    return seen_in(range(SIMULATED_SEEDS), live_simulated)
+
+
+@pytest.mark.parametrize("transport", ["local", "simulated"])
+def test_killed_runs_give_the_oracles_answer(transport, request):
+    """The checks are inside; here is that there was something to check."""
+    seen = request.getfixturevalue(transport)
+    assert seen["kills"] > 60 and seen["resumed"] > 40 and seen["resumed again"] > 5, seen
+    things = ("collect", "parquet", "count", "late", "results", "moves", "paced", "whole", "stopped by a signal")
+    assert min(seen[name] for name in things) > 0, seen
+
+
+def test_kills_came_inside_checkpoints_moves_and_the_commit(local):
+    inside = ("torn state", "state written", "before sync", "before rename state", "before rename manifest", "before unlink state")
+    assert sum(local[name] for name in inside) > 5 and local["half-written"] > 10, local
+    assert local["move"] + local["move step"] > 0, local
+    assert min(local[name] for name in ("committing", "done", "late parts", "kills of a resumed run")) > 0, local
+
+
+def test_no_checkpoint_fails_on_a_sound_disk(local, simulated):
+    assert local["failed checkpoints"] == simulated["failed checkpoints"] == 0

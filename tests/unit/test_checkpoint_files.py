@@ -1,0 +1,239 @@
+"""State files and manifests: whole under their name or not there, and damage is named."""
+
+import errno
+import json
+import zlib
+
+import numpy as np
+import pytest
+
+from mpijoin.checkpoint.files import ASIDE, Span, StateFile, read_frames
+from mpijoin.checkpoint.manifest import (
+    Group,
+    Manifest,
+    last_number_in,
+    manifest_name,
+    numbers_in,
+    prune,
+    read_manifest,
+    remove,
+    state_name,
+    write_manifest,
+)
+from mpijoin.checkpoint.restore import check_frames
+from mpijoin.data.codec import ALIGNMENT, encode
+from mpijoin.errors import CheckpointError
+
+NAME = "rank-1-00001.state"
+
+
+def frame(*values):
+    return encode(32, {"some": "frame"}, [np.array(values, np.int64)], checksum=True)
+
+
+FRAMES = [frame(*range(count)) for count in (1, 1000, 0, 77)]
+
+
+def written(folder, name=NAME, frames=FRAMES):
+    file = StateFile(folder, name)
+    spans = [file.write(one) for one in frames]
+    file.finish()
+    return spans
+
+
+def test_frames_come_back_as_they_were_written_each_at_an_aligned_place(tmp_path):
+    spans = written(tmp_path)
+    assert [frame.tobytes() for frame in read_frames(tmp_path, spans)] == [frame.tobytes() for frame in FRAMES]
+    assert all(span.offset % ALIGNMENT == 0 for span in spans)
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]
+    assert (tmp_path / NAME).stat().st_size == spans[-1].offset + spans[-1].octets
+
+
+def test_it_has_its_name_only_when_it_is_finished_and_none_when_it_is_abandoned(tmp_path):
+    file = StateFile(tmp_path, NAME)
+    file.write(FRAMES[0])
+    assert [path.name for path in tmp_path.iterdir()] == [NAME + ASIDE]
+    file.abandon()
+    assert list(tmp_path.iterdir()) == []
+    file.abandon()
+
+
+def test_what_the_system_takes_only_in_part_is_written_to_the_end(tmp_path):
+    file = StateFile(tmp_path, NAME)
+    whole = file._file
+    file._file = type("Short", (), {"write": lambda self, data: whole.write(data[:5]), "fileno": whole.fileno, "close": whole.close})()
+    span = file.write(FRAMES[1])
+    file.finish()
+    assert read_frames(tmp_path, [span])[0].tobytes() == FRAMES[1].tobytes()
+
+
+def test_a_full_disk_is_named_with_the_file(tmp_path):
+    (tmp_path / (NAME + ASIDE)).symlink_to("/dev/full")
+    file = StateFile(tmp_path, NAME)
+    with pytest.raises(CheckpointError, match=rf"{NAME}: cannot be written: No space left on device"):
+        file.write(FRAMES[0])
+    file.abandon()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_is_gone_is_named(tmp_path):
+    with pytest.raises(CheckpointError, match="nowhere/.*: cannot be written: No such file or directory"):
+        StateFile(tmp_path / "nowhere", NAME)
+
+
+def test_a_missing_and_a_short_file_are_named(tmp_path):
+    spans = written(tmp_path)
+    with pytest.raises(CheckpointError, match="rank-9.state: cannot be read: No such file"):
+        read_frames(tmp_path, [Span("rank-9.state", 0, 10)])
+    with open(tmp_path / NAME, "r+b") as file:
+        file.truncate(spans[-1].offset + 3)
+    assert len(read_frames(tmp_path, spans[:-1])) == 3
+    with pytest.raises(CheckpointError, match=rf"{NAME}: ends {spans[-1].octets - 3} bytes too soon: wanted {sum(spans[-1][1:])}"):
+        read_frames(tmp_path, spans)
+
+
+def test_any_flipped_byte_of_a_frame_is_found(tmp_path):
+    (span,) = written(tmp_path, frames=[frame(1, 2, 3)])
+    whole = (tmp_path / NAME).read_bytes()
+    for at in range(span.octets):
+        (tmp_path / NAME).write_bytes(whole[:at] + bytes([whole[at] ^ 0x10]) + whole[at + 1 :])
+        with pytest.raises(CheckpointError, match=rf"{NAME}: damaged at byte 0: "):
+            check_frames(tmp_path, [span], read_frames(tmp_path, [span]))
+
+
+def manifest(number=7, master=(), groups=()):
+    return Manifest(
+        number=number,
+        identity={"left": {"window": "1 s"}, "inject": {"hash_bits": 64}},
+        groups=tuple(groups),
+        master=tuple(master),
+        results={"rank-1-00000.parquet": 12},
+        late={"left-00000.parquet": 3},
+        slot=11,
+        complete=(-5, (1 << 63) - 1),
+        sent=(100, 200),
+        elapsed_s=1.5,
+        active=2,
+        slaves=(1, 2),
+        before={"results": 12, "certificate": "0123456789abcdef"},
+        run={"ticks": 11, "restarts": 0},
+    )
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """With two checkpoints, of which the second needs a file of the first."""
+    old, new = written(tmp_path, state_name(1, 6)), written(tmp_path, state_name(1, 7))
+    own = [written(tmp_path, state_name(0, number), FRAMES[:1]) for number in (6, 7)]
+    write_manifest(tmp_path, manifest(6, own[0], [Group(3, 1, 99, tuple(old))]))
+    write_manifest(tmp_path, manifest(7, own[1], [Group(3, 1, 55, (old[1], *new)), Group(4, 2, 0, (new[0],))]))
+    return tmp_path
+
+
+def names(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_manifest_comes_back_as_it_was(folder):
+    found = read_manifest(folder, 7)
+    spans = found.master + found.groups[0].spans + found.groups[1].spans
+    assert found == manifest(7, found.master, found.groups)
+    assert all(isinstance(span, Span) for span in spans) and found.octets == sum(span.octets for span in spans)
+    ends = {span.file: span.offset + span.octets for span in (found.groups[0].spans[0], found.groups[0].spans[-1], *found.master)}
+    assert found.files == ends
+    assert numbers_in(folder) == [7, 6]
+
+
+@pytest.mark.parametrize("at", [0, 3, 8, 9, 40, 200, -3, -1])
+def test_a_flipped_byte_in_a_manifest_is_found(folder, at):
+    path = folder / manifest_name(7)
+    octets = bytearray(path.read_bytes())
+    octets[at] ^= 4
+    path.write_bytes(octets)
+    with pytest.raises(CheckpointError, match="00007.json: "):
+        read_manifest(folder, 7)
+
+
+@pytest.mark.parametrize("octets", [0, 5, 9, 100, -1])
+def test_a_cut_manifest_is_found(folder, octets):
+    path = folder / manifest_name(7)
+    path.write_bytes(path.read_bytes()[:octets])
+    with pytest.raises(CheckpointError, match="00007.json: its checksum does not hold|00007.json: cannot be read"):
+        read_manifest(folder, 7)
+
+
+def test_a_manifest_that_is_no_text_or_not_there_is_named(folder):
+    (folder / manifest_name(7)).write_bytes(b"\xff\xfe\n\xff\n")
+    for number in (7, 8):
+        with pytest.raises(CheckpointError, match=f"{manifest_name(number)}: cannot be read"):
+            read_manifest(folder, number)
+
+
+def test_a_manifest_of_another_version_is_refused(folder):
+    path = folder / manifest_name(7)
+    text = json.dumps({**json.loads(path.read_text().split("\n")[1]), "version": 2})
+    path.write_text(f"{zlib.crc32(text.encode()):08x}\n{text}\n")
+    with pytest.raises(CheckpointError, match="another version of mpijoin"):
+        read_manifest(folder, 7)
+
+
+def test_a_state_file_that_is_missing_or_short_is_named_before_anything_is_read(folder):
+    needed = read_manifest(folder, 7).files[state_name(1, 6)]
+    path = folder / state_name(1, 6)
+    with open(path, "r+b") as file:
+        file.truncate(needed - 1)
+    with pytest.raises(CheckpointError, match=f"rank-1-00006.state: got {needed - 1} bytes, wanted {needed}"):
+        read_manifest(folder, 7)
+    path.unlink()
+    with pytest.raises(CheckpointError, match="rank-1-00006.state: is missing"):
+        read_manifest(folder, 7)
+
+
+def test_a_manifest_that_cannot_be_written_leaves_the_one_before(folder, monkeypatch):
+    monkeypatch.setattr("mpijoin.checkpoint.manifest.os.fsync", lambda handle: refuse())
+
+    def refuse():
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(CheckpointError, match="00008.json: cannot be written: No space left on device"):
+        write_manifest(folder, manifest(8))
+    assert numbers_in(folder) == [7, 6] and read_manifest(folder, 7)
+
+
+def test_pruning_keeps_what_the_kept_need_and_nothing_else(folder):
+    for name in ("rank-2-00008.state" + ASIDE, "00008.json" + ASIDE, "rank-3-00005.state", "00005.json"):
+        (folder / name).write_text("left by a kill")
+    (folder / "mine.txt").write_text("")
+    assert last_number_in(folder) == 8
+    prune(folder, [read_manifest(folder, 7), read_manifest(folder, 6)])
+    kept = {"00006.json", "00007.json", *(state_name(rank, number) for rank in (0, 1) for number in (6, 7)), "mine.txt"}
+    assert names(folder) == kept
+    prune(folder, [read_manifest(folder, 7)])
+    assert names(folder) == kept - {"00006.json", state_name(0, 6)} and read_manifest(folder, 7)
+    remove(folder)
+    assert names(folder) == {"mine.txt"}
+
+
+def test_pruning_removes_manifests_before_their_files(folder, monkeypatch):
+    """A kill on the way leaves no checkpoint that lacks something."""
+    order = []
+    unlink = type(folder).unlink
+    monkeypatch.setattr(type(folder), "unlink", lambda path, *args: (order.append(path.name), unlink(path, *args))[1])
+    remove(folder)
+    first_state = next(at for at, name in enumerate(order) if name.startswith("rank-"))
+    assert set(order[:first_state]) == {"00006.json", "00007.json"} and not folder.exists()
+
+
+def test_the_next_number_is_above_all_that_was_ever_begun(tmp_path):
+    assert last_number_in(tmp_path) == 0 == last_number_in(tmp_path / "nowhere")
+    for name, highest in (("00003.json", 3), ("rank-2-00004.state", 4), ("rank-1-00005.state.new", 5), ("00012.json.new", 12)):
+        (tmp_path / name).write_text("")
+        assert last_number_in(tmp_path) == highest
+
+
+def test_other_files_in_the_folder_do_not_matter(tmp_path):
+    (tmp_path / "2024-notes.json").write_text("{}")
+    (tmp_path / "notes.txt").write_text("")
+    assert numbers_in(tmp_path) == []
+
+
