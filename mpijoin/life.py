@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Callable
 
 from mpijoin import warmup
+from mpijoin.checkpoint.manifest import forget_after
 from mpijoin.checkpoint.restore import Resumption, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
 from mpijoin.config.job import Job
@@ -145,6 +146,7 @@ def _resumption(plan: Plan, rank: Rank) -> Resumption:
     start_s = time.perf_counter()
     found = restore_all(rank, plan.checkpoints, plan.job, plan.roles.slaves, partial(_warn, rank))
     manifest = found.manifest
+    forget_after(plan.checkpoints, manifest.number)
     plan.directory.keep_only(manifest.results, manifest.late, manifest.number)
     rank.log.info(
         "goes on from checkpoint %d, %.3f s into the run: %.3g MB in %d groups taken out in %.3f s",

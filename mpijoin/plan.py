@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from mpijoin.checkpoint.files import refusals
 from mpijoin.checkpoint.identity import check_identity
-from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune
+from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune, remove
 from mpijoin.config.dump import dump_job
 from mpijoin.config.job import FileSource, Job
 from mpijoin.data.files import expand_files
@@ -74,17 +74,20 @@ def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, re
         return Plan(job, schema, roles, None)
     directory = RunDirectory(Path(job.output.path))
     checkpoints = Path(job.checkpoint.path) if job.checkpoint.path else directory.checkpoints
+    resume = resume and directory.is_run
     if resume and directory.is_finished:
+        directory.clean()
+        remove(checkpoints)
         raise AlreadyDone(f"{directory.path}: this run is done, there is nothing to go on with")
-    if resume and directory.is_run:  # what was killed on purpose is to go on now
+    if resume:  # what was killed on purpose is to go on now
         job = replace(job, inject=replace(job.inject, kill={}, fail={}))
     if resume and numbers_in(checkpoints):
         check_identity(job, newest_identity(checkpoints))
         directory.reopen(dump_job(job))
         return Plan(job, schema, roles, directory, checkpoints, resumes=True)
     inputs = [path for one in job.streams if isinstance(one.source, FileSource) for path in expand_files(one.source.path)]
-    RunDirectory.create(directory.path, dump_job(job), overwrite or (resume and directory.is_run), inputs)
-    _make_checkpoints(checkpoints, overwrite)
+    RunDirectory.create(directory.path, dump_job(job), overwrite or resume, inputs)
+    _make_checkpoints(checkpoints, overwrite or resume)
     return Plan(job, schema, roles, directory, checkpoints)
 
 

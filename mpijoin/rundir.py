@@ -30,6 +30,7 @@ RUN_FILES = (
     "summary.json",
     "failed.json",
     "*.json.new",
+    "job.toml.new",
     "results/*-[0-9][0-9][0-9][0-9][0-9].parquet",
     "results/.open/*-[0-9][0-9][0-9][0-9][0-9].parquet",
     "results/.open/manifest.json",
@@ -121,7 +122,7 @@ class RunDirectory:
         """Makes ready what a run has left that was stopped or broken off, for one that goes on. OutputError: refused."""
         with _refusals(self.path):
             (self.path / "failed.json").unlink(missing_ok=True)
-            (self.path / "job.toml").write_text(RUN_MARK + job_text, encoding="utf-8")
+            _write_text(self.path / "job.toml", RUN_MARK + job_text)
             for name in RUN_FOLDERS:
                 (self.path / name).mkdir(exist_ok=True)
             (self.open_results / "manifest.json").unlink(missing_ok=True)
@@ -313,19 +314,22 @@ def _some(names: Sequence[str]) -> str:
 def _move_all(source: Path, target: Path, names: Sequence[str]) -> None:
     for name in names:
         os.rename(source / name, target / name)
-    _sync_folder(target)
+    sync_path(target)
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
+    _write_text(path, json.dumps(value, indent=2, default=_plain) + "\n")
+
+
+def _write_text(path: Path, text: str) -> None:
     """Write under another name, flush to disk, rename: a reader finds the whole text or none."""
     fresh = path.with_name(path.name + ".new")
     with open(fresh, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2, default=_plain)
-        file.write("\n")
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     os.replace(fresh, path)
-    _sync_folder(path.parent)
+    sync_path(path.parent)
 
 
 def _plain(value: Any) -> Any:
@@ -333,7 +337,8 @@ def _plain(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else str(value)
 
 
-def _sync_folder(path: Path) -> None:
+def sync_path(path: Path) -> None:
+    """Has a file's bytes, or a folder's entries, on disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

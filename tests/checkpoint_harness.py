@@ -456,9 +456,9 @@ def told_by(prepared, made, summary):
 class SavesAtOnce(Saver):
     """In virtual time nothing can be waited for that takes real time."""
 
-    def finish(self, parts):
+    def finish(self, sync_results):
         if not self._fault:
-            self._sync(list(parts))
+            self._sync(sync_results)
 
 
 class Kills(NamedTuple):

@@ -10,7 +10,8 @@ from mpijoin.checkpoint.manifest import Manifest
 def assign(manifest: Manifest, partitions: int, slaves: Sequence[int], active: Sequence[int]) -> list[int]:
     """The slave of each partition. slaves: those there are now · active: those of them that are to have groups.
 
-    On the same slaves everybody keeps what it had; else the largest groups go first, each to whom has least so far.
+    On the same slaves everybody keeps what it had; else the largest groups go first, each to whom has least so far: bytes, or,
+    of groups without any, groups.
     """
     known = {group.group: group for group in manifest.groups}
     if tuple(slaves) == manifest.slaves and {group.slave for group in manifest.groups} == set(active):
@@ -18,7 +19,8 @@ def assign(manifest: Manifest, partitions: int, slaves: Sequence[int], active: S
     sizes = {one: known[one].alive if one in known else 0 for one in range(partitions)}
     bytes_of, count_of, owners = dict.fromkeys(active, 0), dict.fromkeys(active, 0), [0] * partitions
     for one in sorted(sizes, key=lambda one: (-sizes[one], one)):
-        slave = min(active, key=lambda slave: (bytes_of[slave], count_of[slave], slave))
+        loads = {slave: (bytes_of[slave], count_of[slave]) for slave in active}
+        slave = min(active, key=lambda slave: (loads[slave] if sizes[one] else loads[slave][::-1], slave))
         owners[one] = slave
         bytes_of[slave] += sizes[one]
         count_of[slave] += 1

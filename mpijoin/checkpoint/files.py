@@ -11,6 +11,7 @@ import numpy as np
 
 from mpijoin.data.codec import ALIGNMENT, aligned_empty
 from mpijoin.errors import CheckpointError
+from mpijoin.rundir import sync_path
 
 ASIDE = ".new"  # ends the name of a file that is being written
 
@@ -49,7 +50,7 @@ class StateFile:
             os.fsync(self._file.fileno())
             self._file.close()
             os.rename(self._aside, self._path)
-            sync_folder(self._path.parent)
+            sync_path(self._path.parent)
 
     def abandon(self) -> None:
         """Forgets what was written."""
@@ -95,18 +96,6 @@ def _read_all(file, data: memoryview) -> int:
     while done < len(data) and (count := file.readinto(data[done:])):
         done += count
     return done
-
-
-def sync_file(path: Path) -> None:
-    """Has the file's bytes on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-sync_folder = sync_file  # a folder's entries are synced like a file's bytes
 
 
 class refusals:

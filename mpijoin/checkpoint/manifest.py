@@ -16,8 +16,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Iterator
 
-from mpijoin.checkpoint.files import ASIDE, Span, refusals, sync_folder
+from mpijoin.checkpoint.files import ASIDE, Span, refusals
 from mpijoin.errors import CheckpointError
+from mpijoin.rundir import sync_path
 
 VERSION = 1
 
@@ -37,8 +38,7 @@ class Manifest:
     """One whole checkpoint.
 
     identity: what a job must keep to go on from here · groups: all that had been begun · master: frames of the master: where
-    it stands in its sources, then what waited for slaves, one per mini-buffer · results, late: part files and their rows, by
-    name (late: per stream) · slot, complete: how many slots had ended, and the watermarks then · sent: rows per stream ·
+    it stands in its sources, then what waited for slaves, one per mini-buffer · results, late: part files and their rows · slot, complete: how many slots had ended, and the watermarks then · sent: rows per stream ·
     active: how many slaves had groups · before: the sums of all slaves' counts · run: further counts of the master.
     """
 
@@ -47,7 +47,7 @@ class Manifest:
     groups: tuple[Group, ...]
     master: tuple[Span, ...]
     results: dict[str, int]
-    late: dict[str, dict[str, int]]
+    late: dict[str, int]
     slot: int
     complete: tuple[int, int]
     sent: tuple[int, int]
@@ -90,7 +90,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.rename(aside, path)
-        sync_folder(folder)
+        sync_path(folder)
 
 
 def read_manifest(folder: Path, number: int) -> Manifest:
@@ -156,6 +156,16 @@ def prune(folder: Path, kept: list[Manifest]) -> None:
     for path in [*_others(folder, numbers), *(path for path in folder.glob("rank-*.state*") if path.name not in needed)]:
         with suppress(OSError):
             path.unlink()
+
+
+def forget_after(folder: Path, number: int) -> None:
+    """Removes the manifests of later checkpoints: one that could not be read just now, and can be some day, would name files
+    that are others by then. CheckpointError: the file system refuses."""
+    with refusals(folder):
+        for later in numbers_in(folder):
+            if later > number:
+                (folder / manifest_name(later)).unlink()
+        sync_path(folder)
 
 
 def remove(folder: Path) -> None:

@@ -6,11 +6,11 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.checkpoint.files import Span, StateFile, sync_file
+from mpijoin.checkpoint.files import Span, StateFile
 from mpijoin.checkpoint.manifest import state_name
 from mpijoin.errors import CheckpointError
 
@@ -51,6 +51,7 @@ class Saver:
     def begin(self, number: int, groups: Sequence[int], anew: bool = False) -> None:
         """groups: all that this slave joins · anew: what was written before is gone."""
         self._waiting, self._listed, self._fault = deque(groups), [], ""
+        self._file = None  # the one before is whole, whatever happens now
         self._known = {group: saved for group, saved in self._known.items() if group in set(groups) and not anew}
         try:
             self._file = StateFile(self._folder, state_name(self._rank, number))
@@ -66,11 +67,11 @@ class Saver:
                 self._fail(error)
         return bool(self._waiting)
 
-    def finish(self, parts: Sequence[Path]) -> None:
-        """All is written: has it on disk, and the result files `parts` before it."""
+    def finish(self, sync_results: Callable[[], None]) -> None:
+        """All is written: has it on disk, and what `sync_results` sees to before it."""
         if self._fault:
             return
-        self._thread = threading.Thread(target=self._sync, args=(list(parts),), daemon=True)
+        self._thread = threading.Thread(target=self._sync, args=(sync_results,), daemon=True)
         self._thread.start()
 
     def poll(self) -> dict[str, Any] | None:
@@ -96,12 +97,11 @@ class Saver:
         live_bytes = int(self._operator.info(np.array([group])).live_bytes.sum())
         self._listed.append([group, live_bytes, [*(one.span for one in kept), tail]])
 
-    def _sync(self, parts: list[Path]) -> None:
+    def _sync(self, sync_results: Callable[[], None]) -> None:
         try:
-            for path in parts:
-                sync_file(path)
+            sync_results()
             self._file.finish()
-        except (CheckpointError, OSError) as error:
+        except Exception as error:  # whatever it is: nobody else would hear of it
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import NoReturn, Sequence
 
-from mpijoin.checkpoint.files import sync_file
 from mpijoin.messages import EpochEnd, Finished, ResultMarker, Rows, Saved
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.sinks.collector import Collector
@@ -48,8 +47,7 @@ def cut_results(rank: int, collector: Collector) -> Saved:
     start_s, writer, number = time.perf_counter(), collector.writer, collector.cut_number
     parts, fault = writer.cut(), ""
     try:
-        for path in writer.unsynced():
-            sync_file(path)
+        writer.sync()
     except OSError as error:
         fault = f"{error.filename}: cannot be written: {error.strerror}"
     counts, listed = {"rows": collector.rows}, [list(part) for part in parts]

@@ -209,12 +209,13 @@ class MasterCore:
         return actions
 
     def _want_save(self, event: SaveWanted) -> list[Action]:
-        """Too late once the end is on its way to the slaves: then the run itself is over soon."""
-        if self._closed:
+        """Once the end is on its way to the slaves, only one that stops the run is of use."""
+        if self._closed and (not event.stops or not self._unfinished):
             return []
         self._save_wanted = True
         self._stops |= event.stops
-        return self._cancel_moves() if event.stops else []
+        actions = self._cancel_moves() if event.stops else []
+        return actions + self._cut() if self._closed else actions
 
     def _cut(self) -> list[Action]:
         """A checkpoint, if one is due and can be cut now, after a whole tick."""

@@ -32,16 +32,22 @@ class Declustering:
         return {"min": self._least, "mean": round(self._sum / self._slots, 3), "max": self._most}
 
 
+def kept_out_of(counts: Sequence[SourceCounts]) -> tuple[int, int]:
+    """Late rows, and those without a key."""
+    return sum(one.late for one in counts), sum(one.null_key for one in counts)
+
+
 class SlotRecorder:
     """One row of metrics/rank-0.parquet per slot. What lies before `warmup_s` is left out."""
 
-    def __init__(self, rank: Rank, folder: Path | None, warmup_s: float, part: int):
-        """folder: None where nothing is written · part: of the checkpoint from which the run goes on, 0: it begins."""
+    def __init__(self, rank: Rank, folder: Path | None, warmup_s: float, part: int, counts: Sequence[SourceCounts]):
+        """folder: None where nothing is written · part: of the checkpoint from which the run goes on, 0: it begins · counts: of
+        the sources until now. From here on times count."""
         self._rank, self._folder, self._warmup_s = rank, folder, warmup_s
         self._metrics = MetricsFile(folder, MASTER, part=part) if folder else None
         self.declustering = Declustering()
         self._last, self._sent_bytes = self._times(), 0
-        self._kept_out = (0, 0)  # late rows, and those without a key
+        self._kept_out = kept_out_of(counts)
         self._warm = self._last if warmup_s == 0 else None  # times at the end of the warm-up
 
     def times_after_warmup(self) -> dict[str, float]:
@@ -70,7 +76,7 @@ class SlotRecorder:
         wall, cpu, comm, idle = (int(1e6 * (a - b)) for a, b in zip(now, self._last))
         self._last = now
         self._sent_bytes, sent_bytes = self._rank.transport.stats.sent_bytes, self._sent_bytes
-        kept_out, self._kept_out = self._kept_out, (sum(one.late for one in counts), sum(one.null_key for one in counts))
+        kept_out, self._kept_out = self._kept_out, kept_out_of(counts)
         self._metrics.add(
             rank=MASTER,
             role="master",

@@ -42,7 +42,7 @@ from mpijoin.plan import Plan
 from mpijoin.progress import Progress, ProgressView, SlaveView
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.sinks.collector import Collector
-from mpijoin.sources.base import TIME_MAX
+from mpijoin.sources.base import TIME_MAX, SourceCounts
 
 PREPARE_AHEAD = 3.0  # a tick is begun at the latest so many times before it is due as the last one took to prepare
 
@@ -98,7 +98,7 @@ class Master:
         self._complete = False
         self._ticks = manifest.run["ticks"] if manifest else 0
         self._resumed_s = self._due_s = manifest.elapsed_s if manifest else 0.0  # due: of the tick that was sent last
-        self.recorder = SlotRecorder(rank, self._metrics_folder, job.run.warmup_ns / 1e9, part)  # from here its times count
+        self.recorder = SlotRecorder(rank, self._metrics_folder, job.run.warmup_ns / 1e9, part, self._counts())
         if resumption:
             self._go_on(resumption)
 
@@ -232,7 +232,7 @@ class Master:
         if ended is None:
             return
         self._do(core.SaveEnded())
-        if ended.stops:
+        if ended.stops and not self._complete:
             raise self.checkpointing.ending(ended)
 
     def _keep_up(self) -> float:
@@ -310,8 +310,7 @@ class Master:
         added = self.buffers.add(scattered)
         self._do(core.Ingested(added.octets, added.held, tick.watermarks))
         self.buffers.settle()
-        counts = [source.counts for source in self.intake.sources]
-        self.recorder.slot_ended(epoch, scattered, counts, len(self.core.active), self.buffers.held_bytes, self.backlog)
+        self.recorder.slot_ended(epoch, scattered, self._counts(), len(self.core.active), self.buffers.held_bytes, self.backlog)
         if tick.watermarks is None:
             return
         if self.checkpointing and self.checkpointing.is_due():
@@ -324,6 +323,9 @@ class Master:
                 self.core.reorganization.slots = self.pacing.slots
             if self.checkpointing:
                 self.checkpointing.schedule.slots_per_epoch = self.pacing.slots
+
+    def _counts(self) -> list[SourceCounts]:
+        return [source.counts for source in self.intake.sources]
 
     def _do(self, event: core.Event) -> None:
         for action in self.core.step(event):

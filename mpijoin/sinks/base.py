@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Protocol
 
 from mpijoin.operators.base import Results
@@ -24,8 +23,8 @@ class Sink(Protocol):
     def cut(self, number: int) -> list[PartInfo]:
         """A checkpoint cuts the results here: returns the part files so far, all closed. Raises OutputError."""
 
-    def unsynced(self) -> list[Path]:
-        """Closed part files that may not be on disk yet; asked once after each cut."""
+    def sync(self) -> None:
+        """Has the closed part files on disk; may take long, and may be called in another thread. Raises OSError."""
 
     def close(self) -> list[PartInfo]:
         """Ends the output; returns the part files it made. Raises OutputError."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from pathlib import Path
 from typing import Callable, Collection, Protocol
 
 import numpy as np
@@ -41,8 +40,8 @@ class SendSink:
         self._send(ResultMarker(self._rank, number).encode())
         return []
 
-    def unsynced(self) -> list[Path]:
-        return []
+    def sync(self) -> None:
+        pass
 
     def close(self) -> list[PartInfo]:
         return []
@@ -111,10 +110,10 @@ class Collector:
             self._take(message)
 
     def _mark(self, message: ResultMarker) -> None:
-        if message.slave in self._marked or message.slave not in self._unfinished:
-            raise ProtocolError(f"collector got the mark of checkpoint {message.number} from slave {message.slave}, wanted none")
+        if message.slave in self._marked:
+            raise ProtocolError(f"collector got the mark of checkpoint {message.number} from slave {message.slave} twice")
         self._marked[message.slave] = deque()
-        if len(self._marked) == len(self._unfinished):
+        if len(self._marked) == len(self._ended):
             for held in self._held.values():
                 while held:
                     self._write(held.popleft())

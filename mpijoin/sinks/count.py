@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 
 from mpijoin.operators.base import Operator, Results
 from mpijoin.sinks.parts import PartInfo
@@ -31,8 +30,8 @@ class CountSink:
     def cut(self, number: int) -> list[PartInfo]:
         return []
 
-    def unsynced(self) -> list[Path]:
-        return []
+    def sync(self) -> None:
+        pass
 
     def close(self) -> list[PartInfo]:
         return []

@@ -28,8 +28,8 @@ class ParquetSink:
     def cut(self, number: int) -> list[PartInfo]:
         return self._writer.cut()
 
-    def unsynced(self) -> list[Path]:
-        return self._writer.unsynced()
+    def sync(self) -> None:
+        self._writer.sync()
 
     def close(self) -> list[PartInfo]:
         return self._writer.close()

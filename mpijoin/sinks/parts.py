@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.errors import OutputError
+from mpijoin.rundir import sync_path
 
 # 2^15 to 2^19 rows were equally fast on two int64 columns; 2^17 keeps a group's buffers near the cache.
 ROW_GROUP_ROWS = 1 << 17
@@ -90,10 +91,11 @@ class PartWriter:
         """The last cut."""
         return self.cut()
 
-    def unsynced(self) -> list[Path]:
-        """Of the parts those that this has not named yet: their bytes may not be on disk."""
-        fresh, self._synced = self._parts[self._synced :], len(self._parts)
-        return [self.folder / part.name for part in fresh]
+    def sync(self) -> None:
+        """Has all closed parts on disk; may be called in another thread. OSError: those from the first that is not."""
+        for part in self._parts[self._synced :]:
+            sync_path(self.folder / part.name)
+            self._synced += 1
 
     def abandon(self) -> None:
         """Drop waiting tables and the open part; for a run that fails elsewhere."""

@@ -176,7 +176,7 @@ class SlaveCore:
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
         self._awaits: type | None = None  # the event that the action under way will bring
-        self._ended = False
+        self._ended = self._finished = False
         self.newest_epoch = -1
 
     @property
@@ -250,7 +250,10 @@ class SlaveCore:
         self._awaits = None
         if self._messages:
             return self._start_message()
-        return [Finish()] if self._ended else []
+        if not self._ended or self._finished:
+            return []
+        self._finished = True
+        return [Finish()]
 
     def _probed(self, event: Probed) -> list[Action]:
         if event.progress is Progress.DONE:

@@ -295,10 +295,14 @@ class Slave:
         if self._saver.save_next():
             self._actions.appendleft(action)
             return
-        self._saver.finish([path for sink in self._sinks for path in sink.unsynced()])
+        self._saver.finish(self._sync_results)
         self._saved = replace(self._saved, seconds=self._rank.clock.wall_s - self._saving_s)
         self._saving_s = None
         self._do(core.Saved())
+
+    def _sync_results(self) -> None:
+        for sink in self._sinks:
+            sink.sync()
 
     def _report_saved(self) -> None:
         """Tells the master, once the disk has it all."""

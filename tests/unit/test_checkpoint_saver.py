@@ -1,5 +1,6 @@
 """A slave's part of a checkpoint: what is written, what is not written again, and what a failing disk costs."""
 
+import os
 import builtins
 import errno
 
@@ -8,7 +9,6 @@ import pytest
 
 import oracle
 from join_harness import NEVER, Harness, Stream, groups_of, numbered, walk
-from mpijoin.checkpoint import saver as saver_module
 from mpijoin.checkpoint.files import Span
 from mpijoin.checkpoint.manifest import state_name
 from mpijoin.checkpoint.restore import install
@@ -30,12 +30,12 @@ def join(held, start, stop, expired=NEVER, groups=GROUPS):
     held.round(groups_of(*groups), *sides, (expired, expired))
 
 
-def save(own, number, groups=GROUPS, parts=()):
+def save(own, number, groups=GROUPS, sync_results=lambda: None):
     """One checkpoint; returns what a `Saved` would say of it."""
     own.begin(number, groups)
     while own.save_next():
         pass
-    own.finish(parts)
+    own.finish(sync_results)
     while (told := own.poll()) is None:
         pass
     return told
@@ -183,15 +183,12 @@ def test_a_failing_disk_is_told_and_harms_neither_the_checkpoint_before_nor_the_
     assert content(taken_out(tmp_path, after)) == content(held)
 
 
-def test_result_parts_are_on_disk_before_the_checkpoint_has_its_name(own, tmp_path, monkeypatch):
-    part = tmp_path / "rank-1-00000.parquet"
-    part.write_bytes(b"rows")
+def test_results_are_on_disk_before_the_checkpoint_has_its_name(own, tmp_path):
     synced = []
-    monkeypatch.setattr(saver_module, "sync_file", lambda path: synced.append((path, (tmp_path / state_name(1, 1)).exists())))
-    save(own, 1, parts=[part])
-    assert synced == [(part, False)]
+    save(own, 1, sync_results=lambda: synced.append((tmp_path / state_name(1, 1)).exists()))
+    assert synced == [False]
 
 
-def test_a_result_part_that_cannot_be_synced_spoils_the_checkpoint(own, tmp_path):
-    told = save(own, 1, parts=[tmp_path / "gone.parquet"])
+def test_results_that_cannot_be_synced_spoil_the_checkpoint(own, tmp_path):
+    told = save(own, 1, sync_results=lambda: os.stat(tmp_path / "gone.parquet"))
     assert "gone.parquet" in told["fault"] and list(tmp_path.iterdir()) == []
