@@ -10,12 +10,16 @@ from mpijoin.master.core import (
     Command,
     Complete,
     Consumed,
+    Cut,
     Deliver,
     Held,
     Ingested,
     Loaded,
     MasterCore,
     RankFinished,
+    Restored,
+    SaveEnded,
+    SaveWanted,
     Serve,
     SourceEnded,
     Stepped,
@@ -206,6 +210,52 @@ def test_the_end_comes_to_every_slave_once():
     assert ends == [Serve(1, 1, 0, END, True), Serve(2, 2, 0, END, True), Serve(3, 2, 0, END, True)]
     assert not core.wants_input
     assert [core.step(Consumed(*one)) for one in ((1, 10), (1, 0), (2, 10), (3, 10))] == [[]] * 4
+
+
+def test_a_checkpoint_is_cut_after_the_next_whole_tick_between_what_was_sent_and_what_waits():
+    core = new_core(slaves=(1, 2))
+    assert core.step(SaveWanted(stops=False)) == []
+    assert core.step(Ingested({1: 5, 2: 5}, {}, None)) == []
+    assert core.step(even(core, 5, (7, 8)))[-1] == Cut(1, (7, 8))
+    assert core.wants_input and core.step(SaveWanted(stops=False)) == []
+    assert Cut(2, (9, 9)) not in core.step(even(core, 5, (9, 9))), "one at a time"
+    core.step(SaveEnded())
+    assert core.step(even(core, 5, (10, 10)))[-1] == Cut(3, (10, 10))
+
+
+def test_nothing_follows_a_checkpoint_that_stops_the_run():
+    core = new_core(slaves=(1, 2), buffer=10)
+    core.step(even(core, 10, (1, 1)))
+    core.step(SaveWanted(stops=True))
+    assert core.step(even(core, 10, (2, 2))) == [Cut(2, (2, 2))]
+    assert not core.wants_input
+    assert core.step(Consumed(1, 10)) == []
+
+
+def test_a_stop_after_the_end_of_the_input_is_cut_at_once_and_a_mere_checkpoint_never():
+    core = new_core(slaves=(1, 2))
+    core.step(even(core, 10, (1, 1)))
+    core.step(SourceEnded(END))
+    assert core.step(SaveWanted(stops=False)) == []
+    assert core.step(SaveWanted(stops=True)) == [Cut(1, (1, 1))]
+
+
+def test_when_all_have_finished_there_is_nothing_to_save():
+    core = new_core(slaves=(1, 2))
+    core.step(SourceEnded(END))
+    for slave in (1, 2):
+        core.step(Consumed(slave, 0))
+        core.step(RankFinished(slave))
+    assert core.step(SaveWanted(stops=True)) == []
+
+
+def test_what_waited_at_a_checkpoint_is_delivered_group_by_group_first():
+    table = PartitionTable.of((1, 2, 1))
+    core = MasterCore(table, (1, 2), 1, 1000, 10_000, slot=4, complete=(5, 6))
+    sent = core.step(Restored({2: 30, 0: 20}))
+    assert [action for action in sent if isinstance(action, Deliver)] == [Deliver(None, 2, 1), Deliver(None, 0, 1)]
+    serves = [action for action in sent if isinstance(action, Serve)]
+    assert [(one.slave, one.items, one.epoch, one.watermarks) for one in serves] == [(1, 1, 4, (5, 6))] * 2
 
 
 def test_an_input_without_rows_still_ends():

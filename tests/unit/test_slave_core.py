@@ -18,9 +18,12 @@ from mpijoin.slave.core import (
     Insert,
     Inserted,
     Install,
+    Marked,
     Ordered,
     Probe,
     Probed,
+    Save,
+    Saved,
     SlaveCore,
     Staged,
     cut_slices,
@@ -85,6 +88,18 @@ def test_finish_waits_for_the_messages_before_it():
     core.step(Inserted())
     core.step(Probed(Progress.DONE))
     assert core.step(Expired()) == [EndMessage(0, 24, False), EndMessage(1, 0, False), Finish()]
+
+
+def test_a_mark_is_reached_when_all_before_it_is_joined_and_nothing_after_it():
+    core = core_of(message(1), message(2, epoch=1, last=True))
+    fresh = SlaveCore()
+    assert fresh.step(Marked(7)) == [Save(7)] and fresh.step(message(1)) == []
+    assert fresh.step(Saved()) == [Insert(0, 1)]
+    assert core.step(Marked(8)) == []
+    assert joined(core, 1) == [Probe(0, 1, 5), Consume(), Expire(0, 1), EndMessage(0, 24, False), Insert(0, 1)]
+    assert joined(core, 1)[-1] == Save(8)
+    assert core.step(Saved()) == [Finish()]
+    assert core.step(Marked(9)) == [Save(9)] and core.step(Saved()) == [], "it finishes once"
 
 
 DONE = [Inserted(), Probed(Progress.DONE), Expired()]
