@@ -285,7 +285,8 @@ class Camera:
     def _copy(self, label):
         target = self._album / f"{len(self.pictures)}-{label.replace(' ', '-')}".replace("'", "")
         if self.path.exists():
-            shutil.copytree(self.path, target)
+            with suppress(shutil.Error):  # a file that got its name since the folder was listed: no manifest knows it yet
+                shutil.copytree(self.path, target)
         else:
             target.mkdir()
         self.pictures[label] = target

@@ -39,7 +39,7 @@ path = "out"
 part = "64 KB"
 """
 TUPLES, LONG_TUPLES = 60_000, 250_000
-EPOCHS = 300  # of the short job, about
+EPOCHS = 200  # of the short job, about
 KILLS = 10
 # So that there is still input to be read while slaves join: after its end a signal comes too late.
 SMALL_BUFFERS = ['cluster.buffer="64 KiB"', 'cluster.master_buffer="64 KiB"']

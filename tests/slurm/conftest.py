@@ -1,8 +1,22 @@
 """The tests of this folder run on a real Slurm: the one that answers here, else one of their own."""
 
+import os
+
 import pytest
 
+from mpijoin.compiled import cache_folder
 from slurm.one_machine import answers, missing, one_machine_slurm
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_once(tmp_path_factory):
+    """Jobs find what this user's tests have compiled already, as on a node where a job has run before."""
+    local_disk = tmp_path_factory.mktemp("local_disk")
+    (local_disk / f"mpijoin-numba-{os.getuid()}").symlink_to(cache_folder().parent, target_is_directory=True)
+    before = os.environ.get("SLURM_TMPDIR")
+    os.environ["SLURM_TMPDIR"] = str(local_disk)
+    yield
+    os.environ.pop("SLURM_TMPDIR") if before is None else os.environ.update(SLURM_TMPDIR=before)
 
 
 @pytest.fixture(scope="session", autouse=True)
