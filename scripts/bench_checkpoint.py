@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from bench_launch import TIMEOUT_S, command, environment, launch
+from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
 
 SLAVES = 2
 RATE = 50_000  # tuples per second of event time and stream
@@ -32,6 +33,7 @@ FILLED = 2.0  # a run is at least so many windows long: half of it with the whol
 TUPLES_LEAST = 6_000_000  # of a stream, so that a run takes some seconds
 CHECKPOINTS = 4  # in a run
 SIZES_MB = (10, 100, 500, 2000)
+READER_STARTS_S = 0.5  # not counted
 TARGET_LOSS, TARGET_RESTORE = 0.10, 2.0
 STREAM = """\
 [{name}]
@@ -45,7 +47,14 @@ tuples = {tuples}
 window = "{window_s:.3f} s"
 """
 COLUMNS = 'columns = ["left_row", "left_payload", "right_row", "right_payload"]\n'
-READER = "import sys\nfor name in sys.argv[1:]:\n    with open(name, 'rb', buffering=0) as f:\n        while f.read(1 << 20): pass\n"
+READER = """\
+import json, sys
+for name, offset, octets in json.loads(sys.stdin.read()):
+    with open(name, "rb", buffering=0) as file:
+        file.seek(offset)
+        while octets > 0:
+            octets -= len(file.read(min(octets, 1 << 20)))
+"""
 
 
 @dataclass(frozen=True)
@@ -93,17 +102,17 @@ def restart(job: Path, output: Path, cores: Sequence[int], every: str) -> dict[s
     wait_for_checkpoint(output, CHECKPOINTS - 1, kill)
     kill.kill()  # mpirun takes its ranks along
     kill.wait(TIMEOUT_S)
-    files = sorted((output / "checkpoint").glob("*.state"))
-    octets = sum(path.stat().st_size for path in files)
-    read_s = min(read_cold(files) for _ in range(2))
-    forget(files)
+    folder = output / "checkpoint"
+    manifest = read_manifest(folder, numbers_in(folder)[0])
+    read_s = min(read_cold(folder, manifest) for _ in range(2))
+    forget(folder, manifest)
     done = subprocess.run(
         command(SLAVES + 1, "run", str(job), "--resume", *options), env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S
     )
     if done.returncode:
         raise SystemExit(f"the resumed run ended with {done.returncode}:\n{done.stderr}")
     restore_s = json.loads((output / "summary.json").read_text())["checkpoints"]["restore_s"]
-    return {"restored_mb": octets / 1e6, "read_s": read_s, "restore_s": restore_s, "restore_to_read": restore_s / read_s}
+    return {"restored_mb": manifest.octets / 1e6, "read_s": read_s, "restore_s": restore_s, "restore_to_read": restore_s / read_s}
 
 
 def wait_for_checkpoint(output: Path, number: int, process: subprocess.Popen) -> None:
@@ -114,22 +123,27 @@ def wait_for_checkpoint(output: Path, number: int, process: subprocess.Popen) ->
         time.sleep(0.01)
 
 
-def forget(files: Sequence[Path]) -> None:
-    """Has the page cache drop them, so that the next to read them reads the disk."""
-    for path in files:
-        handle = os.open(path, os.O_RDONLY)
+def forget(folder: Path, manifest: Manifest) -> None:
+    """Has the page cache drop a checkpoint's files, so that the next to read them reads the disk."""
+    for name in manifest.files:
+        handle = os.open(folder / name, os.O_RDONLY)
         os.fsync(handle)
         os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(handle)
 
 
-def read_cold(files: Sequence[Path]) -> float:
-    """Seconds to read all files in as many processes as there are slaves, from the disk."""
-    forget(files)
+def read_cold(folder: Path, manifest: Manifest) -> float:
+    """Seconds to read what a checkpoint consists of in as many processes as there are slaves, from the disk."""
+    forget(folder, manifest)
+    spans: list[list] = [[] for _ in range(SLAVES)]
+    for group in manifest.groups:
+        spans[group.slave - 1] += [[str(folder / span.file), span.offset, span.octets] for span in group.spans]
+    readers = [subprocess.Popen([sys.executable, "-c", READER], stdin=subprocess.PIPE, text=True) for _ in spans]
+    time.sleep(READER_STARTS_S)
     start_s = time.perf_counter()
-    readers = [
-        subprocess.Popen([sys.executable, "-c", READER, *map(str, files[part::SLAVES])]) for part in range(SLAVES)
-    ]
+    for reader, own in zip(readers, spans):
+        reader.stdin.write(json.dumps(own))
+        reader.stdin.close()
     for reader in readers:
         reader.wait(TIMEOUT_S)
     return time.perf_counter() - start_s

@@ -112,7 +112,7 @@ def restore_all(rank: Rank, folder: Path, job: Job, slaves: Sequence[int], say: 
 
 def restore_own(rank: Rank, folder: Path, make_operator: Callable[[], Any]) -> tuple[Any, list[int], int]:
     """A slave's part: its operator, the groups in it, and the number of the checkpoint."""
-    operator, groups = make_operator(), []
+    operator, groups = None, []
     while True:
         message = rank.gather((Restore, Restored), (MASTER,))[MASTER]
         if isinstance(message, Restored):
