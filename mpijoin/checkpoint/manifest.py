@@ -38,8 +38,9 @@ class Manifest:
     """One whole checkpoint.
 
     identity: what a job must keep to go on from here · groups: all that had been begun · master: frames of the master: where
-    it stands in its sources, then what waited for slaves, one per mini-buffer · results, late: part files and their rows · slot, complete: how many slots had ended, and the watermarks then · sent: rows per stream ·
-    active: how many slaves had groups · before: the sums of all slaves' counts · run: further counts of the master.
+    it stands in its sources, then what waited for slaves, one per mini-buffer · results, late: part files and their rows ·
+    slot, complete: how many slots had ended, and the watermarks then · sent: rows per stream · active: how many slaves had
+    groups · before: the sums of all slaves' counts · run: further counts of the master.
     """
 
     number: int
@@ -121,12 +122,13 @@ def _octets_of(path: Path) -> int:
 
 
 def _manifest(value: dict[str, Any]) -> Manifest:
-    groups = tuple(Group(**{**group, "spans": _spans(group["spans"])}) for group in value.pop("groups"))
+    groups = tuple(Group(**{**group, "spans": spans_of(group["spans"])}) for group in value.pop("groups"))
     tuples = {name: tuple(value.pop(name)) for name in ("complete", "sent", "slaves")}
-    return Manifest(groups=groups, master=_spans(value.pop("master")), **tuples, **value)
+    return Manifest(groups=groups, master=spans_of(value.pop("master")), **tuples, **value)
 
 
-def _spans(values: list) -> tuple[Span, ...]:
+def spans_of(values: list) -> tuple[Span, ...]:
+    """As they come out of JSON or a message."""
     return tuple(Span(*value) for value in values)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from mpijoin.checkpoint.assign import assign
 from mpijoin.checkpoint.files import Span, read_ahead, read_frames
 from mpijoin.checkpoint.identity import check_identity
-from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
+from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest, spans_of
 from mpijoin.config.job import Job
 from mpijoin.data.codec import decode
 from mpijoin.errors import CheckpointError, CodecError, ProtocolError
@@ -71,8 +71,8 @@ def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarra
 def install(folder: Path, operator: Any, groups: Sequence[Sequence]) -> None:
     """Takes groups, [group, spans] each, out of their files. CheckpointError: one is damaged, and the operator is of no use
     any more; MemoryBudgetError."""
-    spans_of = [[Span(*span) for span in listed] for _, listed in groups]
-    for spans, later in zip_longest(spans_of, spans_of[1:], fillvalue=[]):
+    all_spans = [spans_of(listed) for _, listed in groups]
+    for spans, later in zip_longest(all_spans, all_spans[1:], fillvalue=()):
         read_ahead(folder, later)
         frames = read_frames(folder, spans)
         try:

@@ -13,7 +13,7 @@ import numpy as np
 from mpijoin.checkpoint import totals
 from mpijoin.checkpoint.files import Span, StateFile
 from mpijoin.checkpoint.identity import identity_of
-from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, prune, state_name, write_manifest
+from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, prune, spans_of, state_name, write_manifest
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
 from mpijoin.config.job import Job
@@ -160,8 +160,8 @@ class Checkpointing:
         self._rank.log.info("checkpoint %d: %.3g MB written, %.3g MB in all, %.3f s", open_.number, *mb, took_s)
 
     def _manifest(self, open_: Open) -> Manifest:
-        slaves = [answer for answer in open_.answers.values() if answer.groups or "certificate" in answer.counts]
-        groups = [Group(group, one.rank, alive, _spans(spans)) for one in slaves for group, alive, spans in one.groups]
+        slaves = [answer for answer in open_.answers.values() if "certificate" in answer.counts]
+        groups = [Group(group, one.rank, alive, spans_of(spans)) for one in slaves for group, alive, spans in one.groups]
         counts = [one.counts for one in slaves]
         rows = sum(one.counts["rows"] for one in open_.answers.values() if "rows" in one.counts)
         before = totals.total([self.before, *counts])
@@ -176,7 +176,3 @@ class Checkpointing:
             before=before,
             **open_.own,
         )
-
-
-def _spans(values: list) -> tuple[Span, ...]:
-    return tuple(Span(*value) for value in values)

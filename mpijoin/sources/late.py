@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator, Sequence
@@ -15,6 +14,7 @@ from mpijoin.data.arrow import one_array
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import decoded
 from mpijoin.errors import OutputError
+from mpijoin.rundir import sync_path
 from mpijoin.sinks.parts import PartInfo, part_name
 from mpijoin.sources.base import BLOCK_ROWS, TIME_MIN
 from mpijoin.sources.files import PARQUET_BUFFER_BYTES
@@ -121,7 +121,7 @@ class LateWriter:
         path = self._path
         with writing(path):
             writer.close()
-            sync(path)
+            sync_path(path)
             self._parts.append(PartInfo(path.name, self._rows, path.stat().st_size))
 
     def close(self) -> None:
@@ -152,7 +152,7 @@ def merge_late(paths: Sequence[Path], target: Path, schema: StreamSchema) -> Non
                 with pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False) as part:
                     for batch in part.iter_batches(BLOCK_ROWS, use_threads=False):
                         writer.write_batch(batch)
-        sync(target)
+        sync_path(target)
 
 
 @contextmanager
@@ -162,12 +162,3 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OutputError(f"{path}: cannot be written: {error}") from error
-
-
-def sync(path: Path) -> None:
-    """Flushes a closed file to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -154,7 +154,7 @@ def test_the_walltime_ends_soon_and_the_job_requeues_itself(folder, undisturbed)
     (folder / "job.toml").write_text(JOB)
     assert ended(number) == ("COMPLETED", 0), (folder / f"{number}.log").read_text()
     log = (folder / f"{number}.log").read_text()
-    assert "the walltime ends soon" in log and log.count(": requeued") == 1, log
+    assert "the walltime ends soon" in log and log.count(": back into the queue") == 1, log
     assert "restarted 1 times: mpijoin run job.toml --resume" in log
     assert fields(number)["Restarts"] == "1" and summary_of(folder / "out")["checkpoints"]["restarts"] == 1
     assert answer(folder / "out") == undisturbed
