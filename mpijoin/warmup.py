@@ -19,6 +19,7 @@ import pyarrow as pa
 from mpijoin.compiled import cache_folder
 from mpijoin.config.check import synthetic_schema
 from mpijoin.config.job import AUTO, Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.data.arrow import array_of, text_array
 from mpijoin.data.batch import read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
@@ -136,7 +137,8 @@ def _tiny_stream(name: str) -> StreamSchema:
 
 
 def _tiny_table() -> pa.Table:
-    return pa.table({"ts": [1, 2, 2, 0], "key": ["a", "b", None, "a"], "text": ["x", None, "y", "z"]})
+    times = array_of(np.array([1, 2, 2, 0]))
+    return pa.table({"ts": times, "key": text_array(["a", "b", None, "a"]), "text": text_array(["x", None, "y", "z"])})
 
 
 def _read_and_scatter() -> None:
@@ -159,7 +161,7 @@ def _read_and_scatter() -> None:
 def _one_tuple() -> tuple[RecordLayout, np.ndarray, Fresh]:
     """Layout, payload bytes and rows of a message of one tuple of `_tiny_stream`."""
     layout = RecordLayout(_tiny_stream("left"))
-    record, size, blob = layout.pack([pa.array(["a"]), pa.array(["x"])])
+    record, size, blob = layout.pack([text_array("a"), text_array("x")])
     tuples = np.zeros((1, SIZE + 1 + layout.record_words), np.int64)
     tuples[0, SIZE], tuples[:, SIZE + 1 :] = size[0], record
     return layout, size, Fresh(read_only(tuples), read_only(blob))

@@ -1,9 +1,15 @@
 """Arrow arrays as plain numpy arrays and back: the only module that knows Arrow's buffer layouts.
 
 An array may be sliced, have no validity bitmap, or be dictionary-encoded; what comes out never is.
+
+The engine makes arrays here and not with `pa.array`, and never calls `to_numpy`: both import pandas where it is installed, half
+a second and 30 MB for every rank.
 """
 
 from __future__ import annotations
+
+from itertools import accumulate
+from typing import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -41,7 +47,13 @@ def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def null_mask(array: pa.Array) -> np.ndarray | None:
     """bool[n], true where null; None when nothing is."""
-    return array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
+    return booleans(array.is_null()) if array.null_count else None
+
+
+def booleans(array: pa.Array) -> np.ndarray:
+    """bool[n] of booleans, false or anything where null."""
+    bits = np.frombuffer(array.buffers()[1], np.uint8, (array.offset + len(array) + 7) // 8)
+    return np.unpackbits(bits, bitorder="little", count=array.offset + len(array))[array.offset :].view(bool)
 
 
 def item_dtype(width: int) -> np.dtype:
@@ -88,6 +100,19 @@ def fixed_array(kind: pa.DataType, values: np.ndarray, nulls: np.ndarray | None)
         items = np.packbits(items.view(np.uint8), bitorder="little")
     buffer = pa.py_buffer(items if kind.bit_width else b"")
     return pa.Array.from_buffers(kind, len(values), [validity(nulls), buffer])
+
+
+def array_of(values: np.ndarray) -> pa.Array:
+    """Numbers or booleans as an array of their own type, none of them null."""
+    return fixed_array(pa.from_numpy_dtype(values.dtype), values, None)
+
+
+def text_array(values: Sequence[str | None]) -> pa.Array:
+    """A few strings, None for null."""
+    encoded = [(value or "").encode() for value in values]
+    offsets = np.array([*accumulate(map(len, encoded), initial=0)], np.int64)
+    nulls = np.array([value is None for value in values], bool)
+    return byte_array(pa.string(), offsets, np.frombuffer(b"".join(encoded), np.uint8), nulls)
 
 
 def byte_array(kind: pa.DataType, offsets: np.ndarray, data: np.ndarray, nulls: np.ndarray | None) -> pa.Array:

@@ -12,6 +12,7 @@ from typing import Iterable
 import numpy as np
 import pyarrow as pa
 
+from mpijoin.data.arrow import array_of
 from mpijoin.metrics.file import TableFile, part_name
 
 STEPS_BITS = 6
@@ -134,4 +135,4 @@ class DelaysFile:
     def _flush(self) -> None:
         columns = np.concatenate(self._held, axis=1)
         self._held, self._rows = [], 0
-        self._file.append(pa.table([pa.array(column) for column in columns], schema=SCHEMA))
+        self._file.append(pa.table([array_of(column) for column in columns], schema=SCHEMA))

@@ -6,8 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from mpijoin.data.arrow import fixed_array, text_array
 from mpijoin.metrics.file import TableFile, part_name
 
 NUMBERS = (
@@ -46,4 +48,12 @@ class MovesFile:
 
     def _flush(self) -> None:
         rows, self._rows = self._rows, []
-        self._file.append(pa.Table.from_pylist(rows, SCHEMA))
+        columns = {field.name: [row[field.name] for row in rows] for field in SCHEMA}
+        self._file.append(pa.table([_column(columns[field.name], field.type) for field in SCHEMA], schema=SCHEMA))
+
+
+def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_string(kind):
+        return text_array(values)
+    nulls = np.array([value is None for value in values])
+    return fixed_array(kind, np.array([value or 0 for value in values], kind.to_pandas_dtype()), nulls)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from mpijoin.data.arrow import array_of, text_array
 from mpijoin.metrics.file import TableFile, part_name
 from mpijoin.metrics.record import FIELDS, ROLES, ROWS_HELD, Recorder
 
@@ -43,5 +44,5 @@ class MetricsFile:
 
 def _as_table(columns: dict[str, np.ndarray]) -> pa.Table:
     """Columns of the recorder as a table of SCHEMA, roles as words."""
-    roles = pa.array(ROLES).take(pa.array(columns["role"]))
-    return pa.table([roles if name == "role" else pa.array(columns[name]) for name in FIELDS], schema=SCHEMA)
+    roles = text_array(ROLES).take(array_of(columns["role"]))
+    return pa.table([roles if name == "role" else array_of(columns[name]) for name in FIELDS], schema=SCHEMA)

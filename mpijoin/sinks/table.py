@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from mpijoin.config.job import Job
 from mpijoin.data import results as columns
+from mpijoin.data.arrow import array_of
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
 from mpijoin.join.gather import gather_blobs, gather_words
@@ -35,7 +36,7 @@ class TableBuilder:
         side = column.stream or 0  # keys are equal on both sides: the left's are given
         stream, slots = self._streams[side], results[side]
         if column.kind == columns.ROW:
-            return pa.array(self._words(slots, ROW, 1)[:, 0])
+            return array_of(self._words(slots, ROW, 1)[:, 0])
         if column.kind == columns.TIME:
             return time_array(stream.time.type, self._words(slots, TIME, 1)[:, 0] // stream.scale)
         if column.kind == columns.KEY and not stream.hashed:
@@ -66,7 +67,7 @@ def time_array(kind: pa.DataType, values: np.ndarray) -> pa.Array:
     """int64[n] times as a column of the source's own type (an integer or a timestamp)."""
     if pa.types.is_timestamp(kind):
         return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
-    return pa.array(values.astype(kind.to_pandas_dtype()), kind)
+    return array_of(values.astype(kind.to_pandas_dtype()))
 
 
 def nullable_fields(schema: pa.Schema) -> pa.Schema:

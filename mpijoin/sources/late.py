@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 
-from mpijoin.data.arrow import one_array
+from mpijoin.data.arrow import array_of, fixed_array, null_mask, one_array, text_array
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import decoded
 from mpijoin.errors import OutputError
@@ -19,7 +19,7 @@ from mpijoin.sinks.parts import PartInfo, part_name
 from mpijoin.sources.base import BLOCK_ROWS, TIME_MIN
 from mpijoin.sources.files import PARQUET_BUFFER_BYTES
 
-LATE, NULL_TIME = "late", "null_time"
+REASONS = ("late", "null_time")
 TOLD = ("row", "watermark", "reason")
 
 
@@ -54,10 +54,10 @@ def late_table(
     there was none · lateness in the join's unit.
     """
     target = late_schema(schema)
-    null_time = one_array(columns[0]).is_null()
-    reason = np.where(null_time.to_numpy(zero_copy_only=False), NULL_TIME, LATE)
+    no_time = null_mask(one_array(columns[0]))
+    reason = np.zeros(len(row), np.int64) if no_time is None else no_time.astype(np.int64)
     arrays = [one_array(column).cast(field.type) for column, field in zip(columns, target)]
-    told = [pa.array(row), watermarks(schema, running_max, lateness), pa.array(reason, pa.string())]
+    told = [array_of(row), watermarks(schema, running_max, lateness), text_array(REASONS).take(array_of(reason))]
     return pa.Table.from_arrays([*arrays, *told], schema=target)
 
 
@@ -74,7 +74,8 @@ def watermarks(schema: StreamSchema, running_max: np.ndarray, lateness: int) -> 
     if pa.types.is_integer(kind):
         limits = np.iinfo(kind.to_pandas_dtype())
         mark = np.clip(mark, max(limits.min, TIME_MIN), min(limits.max, -(TIME_MIN + 1)))
-    return pa.array(mark, pa.int64(), mask=running_max == TIME_MIN).cast(kind)
+    none = running_max == TIME_MIN
+    return fixed_array(pa.int64(), np.where(none, 0, mark), none).cast(kind)
 
 
 class LateWriter:

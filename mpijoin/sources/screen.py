@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow import types
 
 from mpijoin.compiled import compiled
-from mpijoin.data.arrow import fixed_values, null_mask, one_array
+from mpijoin.data.arrow import array_of, fixed_values, null_mask, one_array
 from mpijoin.data.batch import Batch, read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import StreamSchema
@@ -177,7 +177,7 @@ class FileScreen:
             self._give_late(columns, np.flatnonzero(kind == LATE), first_row, late_max[: tally.late])
         stored = [columns[column.name] for column in rules.schema.stored]
         if tally.kept < count:
-            passed = pa.array(kind == KEPT)
+            passed = array_of(kind == KEPT)
             stored = [column.filter(passed) for column in stored]
             kept = Kept(*(column[: tally.kept] for column in kept))
         batch = Batch(kept.key, kept.time, kept.row, *rules.layout.pack(stored, tally.kept))
@@ -192,7 +192,7 @@ class FileScreen:
 
     def _give_late(self, columns: dict[str, pa.Array], index: np.ndarray, first_row: int, late_max: np.ndarray) -> None:
         schema = self._rules.schema
-        chosen = pa.array(index)
+        chosen = array_of(index)
         late = [columns[column.name].take(chosen) for column in late_columns(schema)]
         self._rules.late_sink(late_table(schema, late, first_row + index, late_max, self._rules.lateness))
 

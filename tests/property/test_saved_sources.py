@@ -9,8 +9,6 @@ from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.feather
 import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,23 +21,12 @@ from mpijoin.master.intake import Intake
 from mpijoin.master.ticks import Pace, TickReader
 from mpijoin.rundir import RunDirectory
 from mpijoin.sources.late import merge_late
+from small_pieces import writers
 
 COLUMNS = (Column("ts", pa.int64()), Column("key", pa.int64()), Column("name", pa.string()))
 SCHEMA = pa.schema([(column.name, column.type) for column in COLUMNS])
 PIECE_ROWS = 7  # of row groups and record batches
-
-
-def write_stream(table, path):
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
-        writer.write_table(table, max_chunksize=PIECE_ROWS)
-
-
-WRITERS = {
-    "parquet": partial(pq.write_table, row_group_size=PIECE_ROWS),
-    "feather": partial(pa.feather.write_feather, chunksize=PIECE_ROWS),
-    "arrow": write_stream,
-    "csv": pa.csv.write_csv,
-}
+WRITERS = writers(PIECE_ROWS)
 
 times = st.one_of(st.none(), *[st.integers(-5, 40)] * 5)
 keys = st.one_of(st.none(), *[st.integers(0, 3)] * 5)

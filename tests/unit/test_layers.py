@@ -5,6 +5,7 @@ import os
 import statistics
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -127,3 +128,23 @@ def test_what_check_needs_is_light(module):
     environ = dict(os.environ, PYTHONPATH=str(ROOT))
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+RUN = """
+import sys
+import mpijoin
+
+stream = {"path": sys.argv[1] + "/rows.csv", "time": "ts", "time_unit": "s", "key": "key", "window": "10 s"}
+done = mpijoin.run({"left": stream, "right": stream, "output": {"path": sys.argv[1] + "/out", "results": "parquet"}}, slaves=2)
+print(done.results > 0, done.summary["left"]["late"], "pandas" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed")
+def test_a_run_does_not_load_pandas(tmp_path):
+    """pyarrow loads it in passing (see mpijoin/data/arrow.py); each rank would pay for that."""
+    rows = [f"{time},{key},{time}" for time, key in zip([*range(40), 1, ""], ["k", "l", ""] * 14)]
+    (tmp_path / "rows.csv").write_text("\n".join(["ts,key,name", *rows]) + "\n")
+    environ = dict(os.environ, PYTHONPATH=str(ROOT))
+    done = subprocess.run([sys.executable, "-c", RUN, str(tmp_path)], env=environ, capture_output=True, text=True, timeout=300)
+    assert done.stdout.split() == ["True", "2", "False"], done.stdout + done.stderr

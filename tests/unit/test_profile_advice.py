@@ -114,7 +114,7 @@ def test_the_job_keeps_a_toml_comment_whatever_a_key_is_called(tmp_path):
     odd = replace(profile, top=(replace(profile.top[0], key="a\nb\x07"),))
     path = tmp_path / "job.toml"
     path.write_text(job_text(make_job(), advise(odd)))
-    load_job(path)
+    assert load_job(path) == advised_job(make_job(), advise(odd))
 
 
 @pytest.mark.parametrize("sampled", [False, True])

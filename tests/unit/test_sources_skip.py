@@ -1,12 +1,9 @@
 """Readers that begin in the middle of their file: the same rows as from the start, without those skipped."""
 
-from functools import partial
 from itertools import accumulate, islice
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -17,24 +14,13 @@ from mpijoin.sources import files
 from mpijoin.sources.files import open_file
 from mpijoin.sources.synthetic import SyntheticReader
 from mpijoin.sources.table import TableReader
+from small_pieces import writers
 
 ROWS, PIECE_ROWS, BLOCK_ROWS = 100, 30, 7
 TABLE = pa.table({"ts": np.arange(ROWS), "name": [f"n{i % 5}" for i in range(ROWS)], "other": np.zeros(ROWS)})
 COLUMNS = (Column("name", pa.string()), Column("ts", pa.int64()))
 SKIPS = (0, 1, 6, 7, PIECE_ROWS - 1, PIECE_ROWS, PIECE_ROWS + 1, 3 * PIECE_ROWS, ROWS - 1, ROWS, ROWS + 1, 10 * ROWS)
-
-
-def write_stream(table, path):
-    with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
-        writer.write_table(table, max_chunksize=PIECE_ROWS)
-
-
-WRITERS = {
-    "parquet": partial(pq.write_table, row_group_size=PIECE_ROWS),
-    "feather": partial(pa.feather.write_feather, chunksize=PIECE_ROWS),
-    "arrow": write_stream,
-    "csv": pa.csv.write_csv,
-}
+WRITERS = writers(PIECE_ROWS)
 
 
 @pytest.fixture(params=["table", *WRITERS])
