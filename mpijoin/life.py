@@ -9,7 +9,6 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any, Callable
 
@@ -143,16 +142,15 @@ def _keep_loaded() -> None:
 
 def _resumption(plan: Plan, rank: Rank) -> Resumption:
     """The master goes on from a checkpoint: what was written after it goes."""
-    start_s = time.perf_counter()
     found = restore_all(rank, plan.checkpoints, plan.job, plan.roles.slaves, partial(_warn, rank))
     manifest = found.manifest
     forget_after(plan.checkpoints, manifest.number)
     plan.directory.keep_only(manifest.results, manifest.late, manifest.number)
     rank.log.info(
         "goes on from checkpoint %d, %.3f s into the run: %.3g MB in %d groups taken out in %.3f s",
-        *(manifest.number, manifest.elapsed_s, manifest.octets / 1e6, len(manifest.groups), time.perf_counter() - start_s),
+        *(manifest.number, manifest.elapsed_s, manifest.octets / 1e6, len(manifest.groups), found.seconds),
     )
-    return replace(found, seconds=time.perf_counter() - start_s)
+    return found
 
 
 def _warn(rank: Rank, text: str) -> None:

@@ -332,11 +332,12 @@ class Restore(Plain):
 
 @dataclass(frozen=True)
 class Restored(Plain):
-    """fault: the file that is damaged, and how."""
+    """fault: the file that is damaged, and how · seconds: that it took to take everything out."""
 
     rank: int
     number: int
     fault: str = ""
+    seconds: float = 0.0
 
     kind = 23
 

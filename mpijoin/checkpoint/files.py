@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
-from typing import Iterable, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
@@ -66,19 +67,25 @@ def _write_all(file, data: memoryview) -> None:
         data = data[file.write(data) :]
 
 
-def read_ahead(folder: Path, spans: Iterable[Span]) -> None:
-    """Has the system read these while what comes first is worked on."""
-    for span in spans:
-        with suppress(OSError), open(folder / span.file, "rb") as file:
-            os.posix_fadvise(file.fileno(), span.offset, span.octets, os.POSIX_FADV_WILLNEED)
+class Room:
+    """Memory that is used again and again: to have the system hand out fresh pages takes as long as to read them full."""
+
+    def __init__(self) -> None:
+        self._memory = aligned_empty(0)
+
+    def take(self, sizes: Sequence[int]) -> list[np.ndarray]:
+        """uint8[size] for each of `sizes`, aligned; they are this room's next ones, too."""
+        starts = [*accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0)]
+        if starts[-1] > len(self._memory):
+            self._memory = aligned_empty(starts[-1])
+        return [self._memory[start : start + size] for start, size in zip(starts, sizes)]
 
 
-def read_frames(folder: Path, spans: Sequence[Span]) -> list[np.ndarray]:
-    """The frames, uint8[n] each. CheckpointError: one is not there, or shorter than it should be."""
-    frames = []
-    for span in spans:
+def read_frames(folder: Path, spans: Sequence[Span], room: Room | None = None) -> list[np.ndarray]:
+    """The frames, uint8[n] each, in `room` if it is given. CheckpointError: one is not there, or shorter than it should be."""
+    frames = (room or Room()).take([span.octets for span in spans])
+    for span, frame in zip(spans, frames):
         path = folder / span.file
-        frame = aligned_empty(span.octets)
         try:
             with open(path, "rb", buffering=0) as file:
                 file.seek(span.offset)
@@ -87,7 +94,6 @@ def read_frames(folder: Path, spans: Sequence[Span]) -> list[np.ndarray]:
             raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from error
         if read < span.octets:
             raise CheckpointError(f"{path}: ends {span.octets - read} bytes too soon: wanted {span.offset + span.octets}")
-        frames.append(frame)
     return frames
 
 

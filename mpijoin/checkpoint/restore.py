@@ -6,15 +6,15 @@ the checkpoint before.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import zip_longest
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Sequence
 
 import numpy as np
 
 from mpijoin.checkpoint.assign import assign
-from mpijoin.checkpoint.files import Span, read_ahead, read_frames
+from mpijoin.checkpoint.files import Room, Span, read_frames
 from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest, spans_of
 from mpijoin.config.job import Job
@@ -28,7 +28,8 @@ from mpijoin.rank import MASTER, Rank
 @dataclass(frozen=True)
 class Resumption:
     """Where a run goes on. owners: the slave of each partition · position: frame of `Intake.save` · waiting: what waited for
-    slaves, as the slots it would have been sent in · seconds: that it took to take everything out."""
+    slaves, as the slots it would have been sent in · seconds: that the master took to read its part, and then the slowest slave;
+    what they had to wait for each other, while kernels were made ready, is not in it."""
 
     manifest: Manifest
     owners: tuple[int, ...]
@@ -71,10 +72,10 @@ def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarra
 def install(folder: Path, operator: Any, groups: Sequence[Sequence]) -> None:
     """Takes groups, [group, spans] each, out of their files. CheckpointError: one is damaged, and the operator is of no use
     any more; MemoryBudgetError."""
-    all_spans = [spans_of(listed) for _, listed in groups]
-    for spans, later in zip_longest(all_spans, all_spans[1:], fillvalue=()):
-        read_ahead(folder, later)
-        frames = read_frames(folder, spans)
+    room = Room()
+    for _, listed in groups:
+        spans = spans_of(listed)
+        frames = read_frames(folder, spans, room)
         try:
             operator.install(frames)
         except (CodecError, ProtocolError) as error:
@@ -92,8 +93,10 @@ def restore_all(rank: Rank, folder: Path, job: Job, slaves: Sequence[int], say: 
     """The master's part. say: takes a warning for the user. CheckpointError: no checkpoint can be used."""
     faults = []
     for number in numbers_in(folder):
+        start_s = time.perf_counter()
         try:
             found = find(folder, number, job, slaves)
+            seconds = time.perf_counter() - start_s
             for slave in slaves:
                 rank.send(slave, Restore(number, groups_of(found, slave)))
             answers = rank.gather((Restored,), slaves)
@@ -106,7 +109,7 @@ def restore_all(rank: Rank, folder: Path, job: Job, slaves: Sequence[int], say: 
             continue
         for slave in slaves:
             rank.send(slave, Restored(MASTER, number))
-        return found
+        return replace(found, seconds=seconds + max(answer.seconds for answer in answers.values()))
     raise CheckpointError(f"{folder}: no checkpoint can be used; begin anew with --overwrite; {'; '.join(faults)}")
 
 
@@ -118,8 +121,9 @@ def restore_own(rank: Rank, folder: Path, make_operator: Callable[[], Any]) -> t
         if isinstance(message, Restored):
             return operator, groups, message.number
         operator, groups, fault = make_operator(), [group for group, _ in message.groups], ""
+        start_s = time.perf_counter()
         try:
             install(folder, operator, message.groups)
         except CheckpointError as error:
             fault = str(error)
-        rank.send(MASTER, Restored(rank.number, message.number, fault))
+        rank.send(MASTER, Restored(rank.number, message.number, fault, time.perf_counter() - start_s))

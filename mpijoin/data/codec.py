@@ -4,17 +4,19 @@
 
 Everything is little-endian. Each buffer starts at the next multiple of 64 bytes from the start of the frame, and the
 frame ends with the last buffer, so offsets and total length follow from the shapes and any other value is damage.
-Bytes between the parts are zero. The checksum (CRC-32 of all other bytes) is for frames that rest on a disk.
+Bytes between the parts are zero. The checksum (the lower half of XXH3 over all other bytes: some 6 GB/s, where CRC-32 does 2)
+is for frames that rest on a disk.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import struct
-import zlib
 from typing import Any, Mapping, NamedTuple, Sequence
 
 import numpy as np
+import xxhash
 
 from mpijoin.errors import CodecError
 
@@ -25,6 +27,7 @@ FLAG_CHECKSUM = 1
 ROWS_MAX = 1 << 48  # keeps every product of a damaged shape far inside int64
 
 _PREFIX = struct.Struct("<4sHHIIIQ")  # magic, version, flags, kind, buffers, meta bytes, frame bytes
+_FLAGS, _FLAGS_OFFSET = struct.Struct("<H"), 6
 _CHECKSUM = struct.Struct("<I")  # ends the prefix; 0 without FLAG_CHECKSUM, so that a lost flag is noticed
 _ENTRY = struct.Struct("<BBHIQQQ")  # dtype code, dimensions, zero, columns, rows, offset, bytes
 _PREFIX_BYTES = _PREFIX.size + _CHECKSUM.size
@@ -73,29 +76,53 @@ def encode(
     >>> decode(encode(7, {"epoch": 3}, [np.arange(3)])).meta
     {'epoch': 3}
     """
-    meta_bytes = _META_ENCODER.encode(meta).encode()
     parts = [_segments(index, buffer) for index, buffer in enumerate(buffers)]
-    position = _PREFIX_BYTES + _ENTRY.size * len(parts) + len(meta_bytes)
-    table, spans = [], []
-    for arrays in parts:
-        rows, columns = sum(map(len, arrays)), arrays[0].shape[1] if arrays[0].ndim == 2 else 1
-        size_bytes = rows * columns * arrays[0].itemsize
-        spans.append((position, offset := _align(position)))
-        table.append(_ENTRY.pack(_CODES[arrays[0].dtype], arrays[0].ndim, 0, columns, rows, offset, size_bytes))
+    frame, places = reserve(kind, meta, [(arrays[0].dtype, _shape(arrays)) for arrays in parts])
+    for arrays, place in zip(parts, places):
+        row = 0
+        for array in arrays:
+            np.copyto(place[row : row + len(array)], array)
+            row += len(array)
+    return seal(frame) if checksum else frame
+
+
+def reserve(
+    kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """(frame, its buffers): one as `encode` makes it, but for the buffers' content, which is the caller's to write.
+
+    buffers: dtype and shape of each, as for `encode`. Saves the copy where the content is gathered from many places.
+    """
+    meta_bytes = _META_ENCODER.encode(meta).encode()
+    header_bytes = position = _PREFIX_BYTES + _ENTRY.size * len(buffers) + len(meta_bytes)
+    table, gaps, places = [], [], []
+    for dtype, shape in buffers:
+        size_bytes = dtype.itemsize * math.prod(shape)
+        gaps.append((position, offset := _align(position)))
         position = offset + size_bytes
-    prefix = _PREFIX.pack(MAGIC, VERSION, FLAG_CHECKSUM * checksum, kind, len(parts), len(meta_bytes), position)
+        places.append((slice(offset, position), dtype, shape))
+        columns = shape[1] if len(shape) == 2 else 1
+        table.append(_ENTRY.pack(_CODES[dtype], len(shape), 0, columns, shape[0], offset, size_bytes))
+    prefix = _PREFIX.pack(MAGIC, VERSION, 0, kind, len(buffers), len(meta_bytes), position)
     frame = aligned_empty(position)
-    _write(frame, b"".join((prefix, bytes(_CHECKSUM.size), *table, meta_bytes)), parts, spans)
-    if checksum:
-        _CHECKSUM.pack_into(frame, _PREFIX.size, _checksum(frame))
+    memoryview(frame)[:header_bytes] = b"".join((prefix, bytes(_CHECKSUM.size), *table, meta_bytes))
+    for start, end in gaps:
+        frame[start:end] = 0
+    return frame, [frame[where].view(dtype).reshape(shape) for where, dtype, shape in places]
+
+
+def seal(frame: np.ndarray) -> np.ndarray:
+    """The frame, whose content is now complete, with its checksum."""
+    _FLAGS.pack_into(frame, _FLAGS_OFFSET, FLAG_CHECKSUM)
+    _CHECKSUM.pack_into(frame, _PREFIX.size, _checksum(frame))
     return frame
 
 
 def decode(data: np.ndarray | bytes | memoryview, trusted: bool = False) -> Frame:
     """The frame that `encode` made, without copying its buffers, which stay valid as long as anyone holds them.
 
-    trusted: made by this process just now, so that its checksum need not be looked at. CodecError says what is damaged. Without a checksum a flipped bit inside meta or a buffer can go unnoticed; lengths,
-    types and offsets never do.
+    trusted: made by this process just now, so that its checksum need not be looked at. CodecError says what is damaged. Without
+    a checksum a flipped bit inside meta or a buffer can go unnoticed; lengths, types and offsets never do.
     """
     if not isinstance(data, np.ndarray):
         data = np.frombuffer(data, dtype=np.uint8)
@@ -133,23 +160,15 @@ def _segments(index: int, buffer: np.ndarray | Segments) -> Sequence[np.ndarray]
     return arrays
 
 
-def _write(
-    frame: np.ndarray, header: bytes, parts: list[Sequence[np.ndarray]], spans: list[tuple[int, int]]
-) -> None:
-    """Fill the frame. spans: per buffer, where the part before it ends and where it starts."""
-    memoryview(frame)[: len(header)] = header
-    for arrays, (gap, offset) in zip(parts, spans):
-        frame[gap:offset] = 0
-        for array in arrays:
-            end = offset + array.nbytes
-            np.copyto(frame[offset:end].view(array.dtype).reshape(array.shape), array)
-            offset = end
+def _shape(arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
+    return (sum(map(len, arrays)), *arrays[0].shape[1:])
 
 
 def _checksum(frame: np.ndarray) -> int:
-    """CRC-32 of everything but the checksum's own field; never 0, which means none."""
-    head = zlib.crc32(frame[: _PREFIX.size])
-    return zlib.crc32(frame[_PREFIX_BYTES:], head) or 1
+    """Of everything but the checksum's own field; never 0, which means none."""
+    digest = xxhash.xxh3_64(frame[: _PREFIX.size])
+    digest.update(frame[_PREFIX_BYTES:])
+    return digest.intdigest() & 0xFFFFFFFF or 1
 
 
 def _check_prefix(data: np.ndarray, trusted: bool) -> tuple[int, int, int]:

@@ -15,11 +15,11 @@ Tags are not shipped, and a tuple's blob address is an index of its frame's blob
 
 from __future__ import annotations
 
-from typing import Iterator, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from mpijoin.data.codec import decode, encode
+from mpijoin.data.codec import decode, reserve, seal
 from mpijoin.errors import MemoryBudgetError, ProtocolError
 from mpijoin.join.shipment import BLOCKS_KIND, CARRIED, Blocks, Shipment, TAIL_KIND, checked, meta_of
 from mpijoin.join.state import (
@@ -52,6 +52,7 @@ from mpijoin.join.transfer_kernels import (
     place_blocks,
 )
 
+INT64, OCTET = np.dtype(np.int64), np.dtype(np.uint8)
 ORDER = 2  # the tail's buffer with the ids of all blocks
 FRAME_BYTES = 1 << 20  # frames of blocks are cut where they have grown to this, so that they fit a slot
 
@@ -76,13 +77,13 @@ def get(
     for stream in range(2):
         for part in _cut(s, taken[taken[:, STREAM] == stream]):
             meta = {"group": int(group), "stream": stream, "newest": newest_id}
-            frames.append(encode(BLOCKS_KIND, meta, _copied(s, stream, part), checksum))
+            frames.append(_frame(s, BLOCKS_KIND, meta, (), {stream: part}, checksum))
     if len(taken) < len(wanted):
         return frames
-    unsealed = [_copied(s, stream, listed[~sealed & (listed[:, STREAM] == stream)]) for stream in range(2)]
+    unsealed = {stream: listed[~sealed & (listed[:, STREAM] == stream)] for stream in range(2)}
     meta = {"group": int(group), "depth": int(s.groups[group, DEPTH]), "newest": int(s.counters[NEXT_BLOCK_ID]) - 1}
-    buffers = [shapes, ends, listed[:, ID], s.groups[group, CARRIED], *unsealed[0], *unsealed[1]]
-    return [*frames, encode(TAIL_KIND, meta, buffers, checksum)]
+    tail = (shapes, ends, listed[:, ID], s.groups[group, CARRIED])
+    return [*frames, _frame(s, TAIL_KIND, meta, tail, unsealed, checksum)]
 
 
 def blocks_of(frame: np.ndarray) -> np.ndarray:
@@ -150,12 +151,23 @@ def _cut(s: JoinState, listed: np.ndarray) -> Iterator[np.ndarray]:
         yield from np.split(listed, np.flatnonzero(np.diff(octets // FRAME_BYTES)) + 1)
 
 
-def _copied(s: JoinState, stream: int, listed: np.ndarray) -> Blocks:
-    counts = listed[:, TUPLES]
-    tuples = np.empty((counts.sum(), s.layout[stream, TUPLE_WORDS]), np.int64)
-    blob = np.empty(listed[:, OCTETS].sum(), np.uint8)
-    copy_blocks(s, stream, listed, tuples, blob)
-    return Blocks(listed[:, ID], counts, tuples, blob)
+def _frame(
+    s: JoinState, kind: int, meta: Mapping[str, Any], first: Sequence[np.ndarray], blocks: Mapping[int, np.ndarray], checksum: bool
+) -> np.ndarray:
+    """A frame of these buffers and then a `Blocks` for each stream, gathered from the listed blocks straight into it."""
+    wanted = [(buffer.dtype, buffer.shape) for buffer in first]
+    for stream, listed in blocks.items():
+        ids, tuples = (len(listed),), (int(listed[:, TUPLES].sum()), int(s.layout[stream, TUPLE_WORDS]))
+        wanted += [(INT64, ids), (INT64, ids), (INT64, tuples), (OCTET, (int(listed[:, OCTETS].sum()),))]
+    frame, buffers = reserve(kind, meta, wanted)
+    places = iter(buffers)
+    for buffer in first:
+        next(places)[:] = buffer
+    for stream, listed in blocks.items():
+        ids, counts, tuples, blob = (next(places) for _ in Blocks._fields)
+        ids[:], counts[:] = listed[:, ID], listed[:, TUPLES]
+        copy_blocks(s, stream, listed, tuples, blob)
+    return seal(frame) if checksum else frame
 
 
 def _check_memory(s: JoinState, shipment: Shipment) -> None:
