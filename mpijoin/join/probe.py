@@ -12,7 +12,6 @@ from mpijoin.join.simd import LANES, LINE_TAGS, lowest_bit, match_tags, prefetch
 from mpijoin.join.state import (
     BUDGET,
     CANDIDATES,
-    CANDIDATES_AHEAD,
     CANDIDATE_WORDS,
     CHAINS,
     COMPARED,
@@ -34,6 +33,7 @@ from mpijoin.join.state import (
     OUT_COUNT,
     OUT_FULL,
     RESULTS,
+    ROW,
     SPENT,
     STREAM_WORDS,
     THEIRS,
@@ -54,7 +54,7 @@ from mpijoin.join.state import (
 ) = range(11)  # fmt: skip
 
 PANEL = 64 * LANES  # slots whose tags (8 KiB) stay in the innermost cache while a block's fresh tuples pass over them
-AHEAD_WORDS = CANDIDATES_AHEAD * CANDIDATE_WORDS
+CONFIRMED_TOGETHER = 128  # pairs whose tuples' cache lines are asked for before the first of them is looked at
 FETCHED_BLOCKS = 8  # per chain; of FETCHED_BUCKETS, a small part of the second-level cache
 
 
@@ -271,12 +271,6 @@ def compare_tags(s, stream, panel_end, rows, cursor):
 
 
 @part
-def prefetch_candidate(s, at, theirs_words):
-    first = lowest_bit(s.candidates[unsigned(at + MASK)])
-    prefetch(s.words, s.candidates[unsigned(at + THEIRS)] + first * theirs_words)
-
-
-@part
 def confirm(s, groups, cursor, out):
     """Writes the candidates whose keys are equal and whose times lie in the windows to `out`; DONE or OUT_FULL."""
     stream, at, end = cursor[PHASE], cursor[CONFIRMED], cursor[FOUND]
@@ -287,23 +281,27 @@ def confirm(s, groups, cursor, out):
     theirs_words = s.layout[1 - stream, TUPLE_WORDS]
     results = count = s.counters[OUT_COUNT]
     capacity = out.shape[1]
-    if at == 0:
-        for early in range(0, min(end, AHEAD_WORDS), CANDIDATE_WORDS):
-            prefetch_candidate(s, early, theirs_words)
     while at < end and count < capacity:
-        prefetch_candidate(s, at + AHEAD_WORDS, theirs_words)
-        mask = candidates[unsigned(at + MASK)]
-        mine = candidates[unsigned(at + MINE)]
-        theirs = candidates[unsigned(at + THEIRS)] + lowest_bit(mask) * theirs_words
-        out[unsigned(stream), unsigned(count)] = mine
-        out[unsigned(1 - stream), unsigned(count)] = theirs
-        time, other = words[unsigned(mine + TIME)], words[unsigned(theirs + TIME)]
-        later = other - time  # of the wrong sign where it leaves the range of int64, and with it every window
-        within = (before <= later) & (later <= after) & ((later < 0) == (other < time))
-        count += (words[unsigned(mine + KEY)] == words[unsigned(theirs + KEY)]) & within
-        mask &= mask - 1
-        candidates[unsigned(at + MASK)] = mask
-        at += CANDIDATE_WORDS * (mask == 0)
+        filled, room = count, min(capacity, count + CONFIRMED_TOGETHER)
+        while at < end and filled < room:
+            mask = candidates[unsigned(at + MASK)]
+            theirs = candidates[unsigned(at + THEIRS)] + lowest_bit(mask) * theirs_words
+            out[unsigned(stream), unsigned(filled)] = candidates[unsigned(at + MINE)]
+            out[unsigned(1 - stream), unsigned(filled)] = theirs
+            prefetch(words, theirs)
+            prefetch(words, theirs + ROW)  # a quarter of the tuples lie across two lines
+            filled += 1
+            mask &= mask - 1
+            candidates[unsigned(at + MASK)] = mask
+            at += CANDIDATE_WORDS * (mask == 0)
+        for i in range(count, filled):  # in place: those that hold move down
+            mine, theirs = out[unsigned(stream), unsigned(i)], out[unsigned(1 - stream), unsigned(i)]
+            out[unsigned(stream), unsigned(count)] = mine
+            out[unsigned(1 - stream), unsigned(count)] = theirs
+            time, other = words[unsigned(mine + TIME)], words[unsigned(theirs + TIME)]
+            later = other - time  # of the wrong sign where it leaves the range of int64, and with it every window
+            within = (before <= later) & (later <= after) & ((later < 0) == (other < time))
+            count += (words[unsigned(mine + KEY)] == words[unsigned(theirs + KEY)]) & within
     s.counters[OUT_COUNT] = count
     s.groups[groups[cursor[GROUP_INDEX]], RESULTS] += count - results
     cursor[CONFIRMED] = at

@@ -59,9 +59,8 @@ DONE, BUDGET, OUT_FULL, NEED_BLOCKS = range(4)
 # A probe collects masks of candidates before it looks at keys and times: three words each, in a cache of 16 KB.
 MASK, MINE, THEIRS, CANDIDATE_WORDS = range(4)
 CANDIDATES = 640
-CANDIDATES_AHEAD = 32  # so many candidates before its turn, a tuple's cache line is asked for
 FETCHED_BUCKETS = 32  # whose chains are asked for together, from `candidates[CHAINS:]`
-CHAINS = (CANDIDATES + CANDIDATES_AHEAD) * CANDIDATE_WORDS
+CHAINS = (CANDIDATES + 1) * CANDIDATE_WORDS  # one more is written before it is known to be none
 
 TIME_MIN_VALUE = np.iinfo(np.int64).min
 TIME_MAX_VALUE = np.iinfo(np.int64).max

@@ -18,7 +18,7 @@ from mpijoin.errors import ProtocolError
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, Source
 from mpijoin.sources.position import UNREAD, StreamPosition
 
-AUTO_ROWS = 1 << 17  # of both streams in an epoch of automatic length (DESIGN, section 5)
+AUTO_ROWS = 1 << 18  # of both streams in an epoch of automatic length: a tenth faster than half as many
 WINDOW_SHARE = 6  # ... which is at most this part of a window, so that an epoch adds little to the state,
 LEAST_ROWS = 1 << 14  # but not cut below so many rows, which are no state to speak of: sparse streams would crawl
 READ_ROWS = 1 << 16
@@ -48,7 +48,7 @@ def pace_of(epoch: int | None, windows: tuple[int, int], subgroups: int) -> Pace
     """The pace of slots for distribution epochs of length `epoch` (None: automatic), all in the join's time unit.
 
     >>> pace_of(100, (600, 600), 4)
-    Pace(length=25, rows=32768, rows_min=4096, length_max=25)
+    Pace(length=25, rows=65536, rows_min=4096, length_max=25)
     """
     length = None if epoch is None else max(1, epoch // subgroups)
     longest = max(1, max(windows) // WINDOW_SHARE // subgroups) if max(windows) else TIME_MAX

@@ -35,6 +35,7 @@ from mpijoin.slave.report import EpochMeter, LoadMeter
 from mpijoin.transport.base import Channel
 
 UNSENT_BYTES_MAX = 16 << 20  # results on their way to the collector; with more, joining waits
+WORK_S = 0.002
 SLEEP_S = 0.005  # how long a slave made slow on purpose sleeps between two looks at the network
 
 
@@ -119,7 +120,7 @@ class Slave:
         self._report_saved()
         shipped = self._core.between_slices and self._mover.ship(nothing_to_join=not self._actions)
         if self._actions and not self._blocked():
-            self._act(self._actions.popleft())
+            self._work()
             return 0.0
         return 0.0 if received or shipped or self._mover.is_alert else WAIT_S
 
@@ -175,6 +176,15 @@ class Slave:
 
     def _do(self, event: core.Event) -> None:
         self._actions.extend(self._core.step(event))
+
+    def _work(self) -> None:
+        """Does one action, and for WORK_S those that follow in its slice: a look at the network costs as much as a small one."""
+        end_s = self._rank.clock.wall_s + WORK_S
+        self._act(self._actions.popleft())
+        while self._actions and not (self._core.between_slices or self._blocked() or self._debt_s > 0):
+            if self._rank.clock.wall_s >= end_s:
+                break
+            self._act(self._actions.popleft())
 
     def _act(self, action: core.Action) -> None:
         start_s = self._rank.clock.wall_s

@@ -110,6 +110,31 @@ def test_row_numbers_are_packed_and_strings_have_a_dictionary(tmp_path):
     assert group.column(0).total_compressed_size < 50_000
 
 
+@pytest.mark.parametrize("kind", [pa.int64(), pa.uint64(), pa.int32(), pa.timestamp("us")])
+def test_numbers_without_a_pattern_are_stored_plain(tmp_path, kind):
+    bits = np.random.default_rng(1).integers(0, 256, 5000 * kind.bit_width // 8, np.uint8)
+    values = pa.Array.from_buffers(kind, 5000, [None, pa.py_buffer(bits)])
+    writer = PartWriter(tmp_path, "p", pa.schema([("x", kind)]), part_bytes=1 << 20)
+    writer.write(pa.table({"x": values}))
+    (part,) = writer.close()
+    assert set(pq.ParquetFile(tmp_path / part.name).metadata.row_group(0).column(0).encodings) == {"PLAIN", "RLE"}
+    assert pq.read_table(tmp_path / part.name)["x"].combine_chunks().equals(values)
+
+
+@pytest.mark.parametrize(
+    ("values", "share"),
+    [
+        (np.arange(1000, dtype=np.int64), 0.0),
+        (np.array([0, 3] * 500, np.int64), np.log2(7) / 64),  # steps of 3 and -3 are 6 apart
+        (np.array([-(2**63), 2**63 - 1] * 500, np.int64), np.log2(3) / 64),  # steps wrap round to -1 and 1
+        (np.array([0, 3] * 500, np.uint16), np.log2(7) / 32),
+        (np.zeros(3, np.int64), 0.0),
+    ],
+)
+def test_what_delta_packing_saves_is_told_beforehand(values, share):
+    assert parts.packed_share(values) == pytest.approx(share)
+
+
 def test_a_full_disk_is_named_and_the_writer_stays_closable(tmp_path):
     (tmp_path / "p-00001.parquet").symlink_to("/dev/full")
     random = np.random.default_rng(2)
