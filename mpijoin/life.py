@@ -16,7 +16,7 @@ from mpijoin import warmup
 from mpijoin.checkpoint.manifest import forget_after
 from mpijoin.checkpoint.restore import Resumption, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import Job
+from mpijoin.config.job import MAX, Job
 from mpijoin.errors import PeerError
 from mpijoin.machine import slave_memory_bytes
 from mpijoin.master.runtime import Master
@@ -114,7 +114,7 @@ def _ready(rank: Rank, plan: Plan) -> float:
         rank.signals.save_at(plan.job.checkpoint.stops_at)
     role = plan.roles.name(rank.number)
     with rank.signals.at_once():
-        compile_s = warmup.warm_up(role, rank.number, moves=_groups_travel(plan))
+        compile_s = warmup.warm_up(role, rank.number, moves=_groups_travel(plan), paced=plan.job.run.speed != MAX)
         if rank.number in plan.roles.slaves:
             compile_s += warmup.measure_theta(plan.job, plan.schema)
         if rank.number == MASTER:

@@ -29,20 +29,23 @@ from mpijoin.join.pool import tuple_words
 from mpijoin.join.state import ROW, SIZE
 from mpijoin.join.tuning import auto_theta, remember, remembered, width_of
 from mpijoin.join.window_join import WindowJoin
+from mpijoin.metrics.delay import DelayHistogram
 
 LOCK_S = 120.0  # longer than one process compiles, also on a busy machine
 LOCK_STEP_S = 0.05
 
 
-def warm_up(role: str, number: int = 0, moves: bool = False) -> float:
+def warm_up(role: str, number: int = 0, moves: bool = False, paced: bool = False) -> float:
     """Makes the kernels of a role ("master", "slave" or "collector") ready; returns the seconds it took.
 
     Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start. moves:
-    groups may be read out or taken over.
+    groups may be read out or taken over · paced: delays are counted.
     """
     tasks = {"master": [_read_and_scatter], "slave": [_insert, _probe_and_expire], "collector": []}[role]
     if moves and role == "slave":
         tasks.insert(1, _hand_over)
+    if paced and role == "slave":
+        tasks.append(_delay)
     ordered = tasks[::-1] if number % 2 else tasks
     return sum(compiled_once(task.__name__.strip("_"), task) for task in ordered)
 
@@ -185,6 +188,15 @@ def _hand_over() -> None:
     supplier.probe(groups, 1 << 20)
     consumer.install(supplier.get(0, 0))
     supplier.drop(0)
+
+
+def _delay() -> None:
+    from mpijoin.metrics.delay_kernels import delays_of
+
+    layout, _, _ = _one_tuple()
+    times, counts = _new_operator(layout).later_times()
+    delays_of(times, 0, 0.0, 1.0, 0.0, times)
+    DelayHistogram().add(times, counts)
 
 
 def _probe_and_expire() -> None:

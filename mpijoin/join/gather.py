@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijoin.join.blocks import copy_blob, kernel
-from mpijoin.join.state import ADDRESS, HAS_BLOB, NEXT, PAGE_WORDS, ROW, SIZE
+from mpijoin.join.state import ADDRESS, HAS_BLOB, NEXT, PAGE_WORDS, ROW, SIZE, TIME
 from mpijoin.partitioning.hashing import pair_hash
 
 
@@ -24,6 +24,13 @@ def gather_words(words, slots, first, out):
     for i in range(len(slots)):
         for word in range(out.shape[1]):
             out[i, word] = words[slots[i] + first + word]
+
+
+@kernel
+def gather_later(words, left, right, out):
+    """out[i] = the later time of the tuples left[i] and right[i], slot ids; int64[n] all."""
+    for i in range(len(left)):
+        out[i] = max(words[left[i] + TIME], words[right[i] + TIME])
 
 
 @kernel

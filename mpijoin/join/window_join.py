@@ -12,7 +12,7 @@ from mpijoin.errors import MemoryBudgetError
 from mpijoin.join import transfer
 from mpijoin.join.directory import start_group
 from mpijoin.join.expire import expire_groups
-from mpijoin.join.gather import certify, gather_words, keep_equal_keys
+from mpijoin.join.gather import certify, gather_later, keep_equal_keys
 from mpijoin.join.insert import Fresh, Scratch, insert_groups
 from mpijoin.join.pool import new_state, reserve_words
 from mpijoin.join.probe import CURSOR_WORDS, probe_groups, start_probe
@@ -22,7 +22,6 @@ from mpijoin.join.state import (
     COMPARED,
     COMPARISONS,
     DEPTH,
-    DONE,
     EXPIRED,
     GROUP_BYTES,
     GROUP_TUPLES,
@@ -37,7 +36,6 @@ from mpijoin.join.state import (
     RESULTS,
     SPLITS,
     THETA,
-    TIME,
     WATERMARK,
 )
 from mpijoin.join.transfer_kernels import drop_group
@@ -132,10 +130,9 @@ class WindowJoin:
         return int(certify(self.state.words, *results))
 
     def later_times(self) -> tuple[np.ndarray, np.ndarray]:
-        left, right = (np.empty((self.found, 1), np.int64) for _ in range(2))
-        for slots, times in zip(self.results(), (left, right)):
-            gather_words(self.state.words, slots, TIME, times)
-        return np.maximum(left, right)[:, 0], np.ones(self.found, np.int64)
+        times = np.empty(self.found, np.int64)
+        gather_later(self.state.words, *self.results(), times)
+        return times, np.ones(self.found, np.int64)
 
     def info(self, groups: np.ndarray) -> GroupInfo:
         rows = self.state.groups[groups]

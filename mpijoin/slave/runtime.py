@@ -19,6 +19,7 @@ from mpijoin.join.state import THETA_OFF
 from mpijoin.join.tuning import auto_theta
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.messages import Ask, Finished, Marker, Order, Report, Saved, Slot, State
+from mpijoin.metrics.delay_kernels import delays_of
 from mpijoin.operators.base import Operator
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.rundir import RunDirectory
@@ -251,9 +252,12 @@ class Slave:
 
     def _delayed(self, origin: tuple[int, float]) -> None:
         """Production delay: from the moment at which the later tuple was due until now (WSJ, section VI-A)."""
+        if not self._epochs.is_warm:
+            return
         times, counts = self._operator.later_times()
-        due_s = origin[1] + (times - origin[0]) * self._unit_s
-        delays_us = np.maximum(0, (self._rank.clock.wall_s - due_s) * 1e6).astype(np.int64)
+        delays_us = np.empty(len(times), np.int64)
+        time, second = origin
+        delays_of(times, time, second * 1e6, self._unit_s * 1e6, self._rank.clock.wall_s * 1e6, delays_us)
         self._epochs.delayed(delays_us, counts)
 
     def _send_results(self, data: np.ndarray) -> None:

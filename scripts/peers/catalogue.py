@@ -1,0 +1,141 @@
+"""Who is compared, and how each is started.
+
+A peer's program prints what `measured.py` says as its last line. Each runs in an environment of its own (`environments.py`)
+with as many threads as it has cores, reads the format it reads fastest, and keeps no checkpoints.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable
+
+from bench_launch import command
+from peers.environments import environment, flink_classpath, java
+from peers.watch import machine_memory_bytes
+from peers.workloads import SIDES, Workload
+
+HERE = Path(__file__).parent
+HEAP_SHARE = 0.6  # of the machine's memory for a JVM's heap: garbage collection must not be what is measured
+# What Flink reaches into on Java 17 and newer.
+OPENED = ("lang", "lang.invoke", "net", "nio", "time", "util", "util.concurrent")
+STREAM = """\
+[{side}]
+path = {path}
+time = "ts"
+time_unit = "us"
+key = "key"
+window = "{window_us} us"
+"""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a command line is made of. environments: folder of theirs · scratch: empty, for state, shuffles and output."""
+
+    workload: Workload
+    cores: int
+    environments: Path
+    scratch: Path
+
+    def inputs(self, form: str) -> list[str]:
+        return [*map(str, self.workload.files(form)), str(self.workload.window_us)]
+
+    @property
+    def heap_gb(self) -> int:
+        return max(1, int(HEAP_SHARE * machine_memory_bytes() / 2**30))
+
+
+@dataclass(frozen=True)
+class Peer:
+    """line: of its command; Absent: it cannot be had here · counts, writes: it takes part where results are counted, where they
+    are written · ranks: of mpijoin under mpirun, 0: without it, None: not mpijoin."""
+
+    name: str
+    title: str
+    family: str
+    line: Callable[[Start], list[str]]
+    counts: bool = True
+    writes: bool = False
+    ranks: int | None = None
+
+    def runs(self, workload: Workload, cores: int) -> bool:
+        """On one core mpijoin runs without mpirun: its ranks would only take turns."""
+        return (self.writes if workload.writes else self.counts) and not (self.ranks and cores == 1)
+
+
+def mpijoin(name: str, title: str, ranks: int) -> Peer:
+    return Peer(name, title, "mpijoin", lambda start: mpijoin_line(start, ranks), writes=True, ranks=ranks)
+
+
+def mpijoin_line(start: Start, ranks: int) -> list[str]:
+    """Writes the job file, too."""
+    workload, job = start.workload, start.scratch / "job.toml"
+    files = {side: json.dumps(str(path)) for side, path in zip(SIDES, workload.files())}
+    streams = (STREAM.format(side=side, path=path, window_us=workload.window_us) for side, path in files.items())
+    job.write_text("\n".join(streams))
+    settings = [f"output.path={json.dumps(str(start.scratch / 'run'))}", 'output.results="count"']
+    if workload.writes:
+        names = [f"{side}_{column}" for column in ("time", "id", *workload.columns) for side in SIDES]
+        settings[1:] = ['output.results="parquet"', f"output.columns={json.dumps(['key', *names])}"]
+    slaves = () if ranks else ("--ranks", str(start.cores))
+    return command(ranks, "run", str(job), *slaves, *(part for setting in settings for part in ("--set", setting)))
+
+
+def sql(start: Start, engine: str, form: str, *further: str, inputs: str = "parquet") -> list[str]:
+    program = str(HERE / f"{engine}_join.py")
+    return [str(environment("sql", start.environments)), program, form, *start.inputs(inputs), *further]
+
+
+def datafusion(start: Start, form: str, inputs: str = "parquet") -> list[str]:
+    return sql(start, "datafusion", form, str(start.cores), inputs=inputs)
+
+
+def duckdb(start: Start, form: str, *options: str) -> list[str]:
+    output = ("--output", str(start.scratch / "pairs")) if start.workload.writes else ()
+    return sql(start, "duckdb", form, str(start.cores), *output, *options)
+
+
+def flink(start: Start, program: str) -> list[str]:
+    heap = (f"-Xms{start.heap_gb}g", f"-Xmx{start.heap_gb}g", "-XX:+UseParallelGC")
+    opens = (f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in OPENED)
+    classpath = flink_classpath(start.environments)
+    return [str(java()), *heap, *opens, "-cp", classpath, program, *start.inputs("binary"), str(start.cores)]
+
+
+def spark(start: Start, form: str) -> list[str]:
+    java()  # which Spark finds by itself
+    program = str(HERE / "spark_join.py")
+    own = (form, *start.inputs("split"), str(start.cores), str(start.heap_gb), str(start.scratch))
+    return [str(environment("spark", start.environments)), program, *own]
+
+
+def pathway(start: Start) -> list[str]:
+    return [str(environment("pathway", start.environments)), str(HERE / "pathway_join.py"), *start.inputs("csv")]
+
+
+PEERS = (
+    mpijoin("mpijoin-local", "mpijoin, local", 0),
+    mpijoin("mpijoin-2", "mpijoin, mpirun -n 2", 2),
+    mpijoin("mpijoin-3", "mpijoin, mpirun -n 3", 3),
+    Peer("duckdb-bucketed", "DuckDB, bucketed", "DuckDB", lambda start: duckdb(start, "bucketed"), writes=True),
+    Peer("duckdb-plain", "DuckDB, plain", "DuckDB", lambda start: duckdb(start, "plain"), writes=True),
+    Peer(
+        "duckdb-plain-encoding", "DuckDB, bucketed, no dictionaries in the files", "DuckDB",
+        lambda start: duckdb(start, "bucketed", "--no-dictionary"), counts=False, writes=True,
+    ),
+    Peer("polars-bucketed", "Polars, bucketed", "Polars", lambda start: sql(start, "polars", "bucketed")),
+    Peer("polars-plain", "Polars, join and filter", "Polars", lambda start: sql(start, "polars", "plain")),
+    Peer(
+        "datafusion-symmetric", "DataFusion, symmetric hash join", "DataFusion streaming",
+        lambda start: datafusion(start, "symmetric", inputs="csv"),
+    ),
+    Peer("datafusion-bucketed", "DataFusion, bucketed", "DataFusion", lambda start: datafusion(start, "bucketed")),
+    Peer("datafusion-plain", "DataFusion, plain", "DataFusion", lambda start: datafusion(start, "plain")),
+    Peer("flink-datastream", "Flink, DataStream interval join", "Flink", lambda start: flink(start, "DataStreamJoin")),
+    Peer("flink-sql", "Flink, SQL interval join", "Flink", lambda start: flink(start, "SqlJoin")),
+    Peer("spark-batch", "Spark, batch, bucketed", "Spark batch", lambda start: spark(start, "bucketed")),
+    Peer("spark-streaming", "Spark Structured Streaming", "Spark streaming", lambda start: spark(start, "streaming")),
+    Peer("pathway", "Pathway, interval join", "Pathway", pathway),
+)

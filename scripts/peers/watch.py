@@ -1,0 +1,110 @@
+"""Runs one command within limits of time and memory, and watches all its processes from outside."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Mapping, Sequence
+
+import numpy as np
+
+from bench_launch import SAMPLE_S, family, pin, pss_bytes
+
+SAMPLER_SHARE = 0.1  # of a core at most: to add up the pages of many GB takes long
+ENDING_S = 30.0
+EVERY_PROGRAM = ("",)  # launchers and helpers count, too
+
+
+@dataclass(frozen=True)
+class Limits:
+    seconds: float
+    pss_bytes: float
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A command that has ended. over: "time" or "memory", the limit it was ended for, else "" · pss_bytes: the greatest sum over
+    its processes · cpu: (seconds since 1970, CPU seconds of all processes so far), in order."""
+
+    exit_code: int
+    said: str
+    errors: str
+    over: str
+    pss_bytes: int
+    cpu: list[tuple[float, float]]
+
+    def cpu_s(self, start_s: float, seconds: float) -> float:
+        """CPU seconds between two moments; start_s: since 1970."""
+        times, used = zip(*self.cpu)
+        return float(np.interp(start_s + seconds, times, used) - np.interp(start_s, times, used))
+
+
+def watch(line: Sequence[str], cores: Sequence[int], limits: Limits, extra: Mapping[str, str] = {}) -> Watched:
+    """Runs a command on these cores. extra: of its environment."""
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as errors:
+        start, used_before = time.monotonic(), _cpu_of_children()
+        process = subprocess.Popen(line, stdout=said, stderr=errors, env=os.environ | extra, preexec_fn=pin(cores))
+        cpu, pss, over = [(time.time(), 0.0)], 0, ""
+        try:
+            while process.poll() is None and not over:
+                before = time.monotonic()
+                processes = family(process.pid)
+                cpu.append((time.time(), sum(map(_cpu_s, processes))))
+                held = sum(pss_bytes(one, EVERY_PROGRAM) for one in processes)
+                pss = max(pss, held)
+                now = time.monotonic()
+                over = "memory" if held > limits.pss_bytes else "time" if now - start > limits.seconds else ""
+                time.sleep(max(SAMPLE_S, (now - before) / SAMPLER_SHARE))
+        finally:
+            _end(process)
+        cpu.append((time.time(), _cpu_of_children() - used_before))
+        texts = []
+        for file in (said, errors):
+            file.seek(0)
+            texts.append(file.read())
+    return Watched(process.returncode, *texts, over, pss, cpu)
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Ends a command and all it has started, and waits until their memory is free; of one that has ended nothing is left."""
+    if process.poll() is None:
+        processes = family(process.pid)
+        for one in processes:
+            with suppress(ProcessLookupError):
+                os.kill(one, signal.SIGKILL)
+        process.wait()
+        deadline = time.monotonic() + ENDING_S
+        while any(map(is_alive, processes)) and time.monotonic() < deadline:
+            time.sleep(SAMPLE_S)
+
+
+def is_alive(process: int) -> bool:
+    """Neither gone nor merely waiting for its parent to take note of its end."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def _cpu_of_children() -> float:
+    """CPU seconds of all that this process has started and seen end, and of theirs."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _cpu_s(process: int) -> float:
+    """CPU seconds of a process and its children that have ended; 0 when it is gone."""
+    with suppress(OSError):
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    return 0.0
+
+
+def machine_memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,0 +1,214 @@
+"""The workloads of bench_peers.py: both streams in every format that a peer reads, and the right answer; made once, then kept.
+
+Streams have ts (us), key and id (the row's number), all int64, in order of time. Answers come from DuckDB and numpy, without a
+line of mpijoin.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from bench_data import DOMAIN, KEY_BITS, RATE_PER_S, SEED, WINDOW_US, Answer, make_data, mix
+from peers.sql import join
+
+REAL_TUPLES = 10_000_000  # of both streams; as many copies of the real ones as reach it
+PAYLOAD = ("a", "b", "c", "d", "e")  # int64 columns: with time, key and id tuples of 64 bytes
+PAYLOAD_SEED = {"left": 11, "right": 12}
+SPLIT_ROWS = 500_000  # of a file of the "split" format, which Spark takes as one micro-batch
+SIDES = ("left", "right")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """tuples: of both streams · window_us: to either side · columns: of a stream beyond ts, key and id · writes: the results
+    are written to Parquet, not counted."""
+
+    name: str
+    title: str
+    home: Path
+    tuples: int
+    window_us: int
+    answer: Answer
+    columns: tuple[str, ...] = ()
+
+    @property
+    def writes(self) -> bool:
+        return bool(self.columns)
+
+    def files(self, form: str = "parquet") -> list[Path]:
+        """Both streams in a format: parquet, csv (with a header), binary (records of 24 bytes) or split (a folder of Parquet
+        files, the oldest first). Made if not there."""
+        return [self._file(side, form) for side in SIDES]
+
+    def _file(self, side: str, form: str) -> Path:
+        path = self.home / f"{side}.{form}"
+        if not path.exists():
+            unfinished = path.with_name(f"{path.name}.unfinished")
+            shutil.rmtree(unfinished, ignore_errors=True)
+            WRITERS[form](pq.read_table(self.home / f"{side}.parquet", columns=["ts", "key", "id"]), unfinished)
+            unfinished.rename(path)
+        return path
+
+
+class Missing(Exception):
+    """A workload cannot be made here; the message says why."""
+
+
+def write_csv(table: pa.Table, path: Path) -> None:
+    pyarrow.csv.write_csv(table.rename_columns(["ts", "key", "row"]), path)  # Pathway has an id of its own
+
+
+def write_binary(table: pa.Table, path: Path) -> None:
+    np.column_stack([column.to_numpy() for column in table.columns]).astype("<i8").tofile(path)
+
+
+def write_split(table: pa.Table, path: Path) -> None:
+    path.mkdir()
+    for start in range(0, table.num_rows, SPLIT_ROWS):
+        pq.write_table(table.slice(start, SPLIT_ROWS), path / f"{start:012d}.parquet")
+
+
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {"csv": write_csv, "binary": write_binary, "split": write_split}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Made-up streams of so many tuples each, or copies of a real set; and their window."""
+
+    title: str
+    tuples: int = 0
+    bias: float = 0.7
+    payload: bool = False
+    real: str = ""
+    window_us: int = WINDOW_US
+
+
+RECIPES = {
+    "A": Recipe("1500 tuples/s and stream, keys of bias 0.7, window 600 s", 5_000_000),
+    "B": Recipe("as A, shorter", 1_000_000),
+    "C": Recipe("as A, longer", 20_000_000),
+    "D": Recipe("as A, uniform keys", 5_000_000, bias=0.5),
+    "E": Recipe("as A, keys of bias 0.8", 5_000_000, bias=0.8),
+    "F1": Recipe("mooncake_kv (real, bursts), repeated, window 10 s", real="mooncake_kv", window_us=10_000_000),
+    "F2": Recipe("italy_picks (real), repeated, window 20 s", real="italy_picks", window_us=20_000_000),
+    "G": Recipe("as A, tuples of 64 bytes, all results with all columns written to Parquet", 5_000_000, payload=True),
+}
+QUICK = 50  # a quick run has so many times fewer tuples
+
+
+def make(name: str, folder: Path, real: Path, scale: int = 1) -> Workload:
+    """A workload in a folder below `folder`, made if it is not there. real: folder of the real sets · scale: so many times
+    smaller. Missing: its real set is not here."""
+    recipe = RECIPES[name]
+    if recipe.real:
+        return _kept(name, folder, REAL_TUPLES // scale, lambda size: real_streams(recipe, real, size))
+    tuples = recipe.tuples // scale
+    if recipe.payload:
+        return _with_payload(name, make("A", folder, real, scale), folder / f"{name}-{2 * tuples}")
+    if recipe.bias == RECIPES["A"].bias:
+        data = make_data(folder, tuples)
+        return Workload(name, recipe.title, data.left.parent, 2 * tuples, recipe.window_us, data.answer)
+    return _kept(name, folder, 2 * tuples, lambda size: biased_streams(size // 2, recipe.bias))
+
+
+def _kept(name: str, folder: Path, size: int, streams: Callable[[int], Iterator[pa.Table]]) -> Workload:
+    """size: about so many tuples of both streams."""
+    recipe, home = RECIPES[name], folder / f"{name}-{size}"
+    known = home / "answer.json"  # written last: with it, all is there
+    if not known.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        for side, table in zip(SIDES, streams(size)):
+            pq.write_table(table, home / f"{side}.parquet")
+        known.write_text(json.dumps(asdict(find_answer(home, recipe.window_us))))
+    tuples = sum(pq.read_metadata(home / f"{side}.parquet").num_rows for side in SIDES)
+    return Workload(name, recipe.title, home, tuples, recipe.window_us, Answer(**json.loads(known.read_text())))
+
+
+def _with_payload(name: str, plain: Workload, home: Path) -> Workload:
+    """The streams of `plain` with further columns: the pairs are the same."""
+    home.mkdir(parents=True, exist_ok=True)
+    for side in SIDES:
+        path = home / f"{side}.parquet"
+        if not path.exists():
+            table = pq.read_table(plain.home / path.name)
+            random = np.random.default_rng(PAYLOAD_SEED[side])
+            for column in PAYLOAD:  # of all 64 bits: no encoding makes them smaller
+                table = table.append_column(column, pa.array(random.integers(-(2**63), 2**63, table.num_rows)))
+            pq.write_table(table, path.with_suffix(".unfinished"))
+            path.with_suffix(".unfinished").rename(path)
+    return Workload(name, RECIPES[name].title, home, plain.tuples, plain.window_us, plain.answer, PAYLOAD)
+
+
+def biased_streams(tuples: int, bias: float) -> Iterator[pa.Table]:
+    """As bench_data's, with another bias of the keys: 0.5 makes them uniform."""
+    random = np.random.default_rng(SEED)
+    for _ in SIDES:
+        times_us = np.cumsum(random.exponential(1e6 / RATE_PER_S, tuples)).astype(np.int64)
+        position = np.zeros(tuples, np.int64)
+        for _ in range(KEY_BITS):
+            position = position * 2 + (random.random(tuples) >= bias)
+        yield pa.table({"ts": times_us, "key": (position * DOMAIN) >> KEY_BITS, "id": np.arange(tuples)})
+
+
+def real_streams(recipe: Recipe, folder: Path, size: int) -> Iterator[pa.Table]:
+    """Copies of a real set, one after another, so far apart that no pair is of two copies. Keys become numbers, the same ones
+    in both streams: some peers' records hold nothing else."""
+    streams = [pq.read_table(file, columns=["ts", "key"]) for file in real_files(recipe.real, folder)]
+    times = [stream["ts"].to_numpy() for stream in streams]
+    keys = pa.chunked_array([chunk for stream in streams for chunk in stream["key"].chunks]).unique()
+    copies = max(1, -(-size // sum(map(len, times))))
+    first, last = min(one[0] for one in times), max(one[-1] for one in times)
+    step = last - first + recipe.window_us + 1
+    for stream, ts in zip(streams, times):
+        codes = pa.compute.index_in(stream["key"], value_set=keys).to_numpy().astype(np.int64)
+        shifted = (ts[None, :] - first + step * np.arange(copies)[:, None]).ravel()
+        yield pa.table({"ts": shifted, "key": np.tile(codes, copies), "id": np.arange(len(shifted))})
+
+
+def real_files(name: str, folder: Path) -> list[Path]:
+    """left.parquet and right.parquet of a real set in `folder` or among those of the tests. Missing: it is in neither."""
+    tests = Path(__file__).resolve().parents[2] / "tests/data"
+    for home in (folder / name, tests / name):
+        if home.is_dir():
+            return [home / f"{side}.parquet" for side in SIDES]
+    raise Missing(f"no folder {name} in {folder}")
+
+
+def find_answer(home: Path, window_us: int) -> Answer:
+    """All pairs from DuckDB, certified with numpy, as bench_data does for its own window."""
+    import duckdb
+
+    files = [f"'{home / side}.parquet'" for side in SIDES]
+    pairs = duckdb.connect().sql(join("bucketed", "duckdb", *files, window_us, "l.id, r.id"))
+    results = total = certificate = 0
+    for batch in pairs.to_arrow_reader(1 << 20):
+        left_ids, right_ids = (column.to_numpy().astype(np.uint64) for column in batch.columns)
+        results += len(left_ids)
+        total += int((left_ids * np.uint64(31) + right_ids).sum())
+        certificate += int(mix(mix(left_ids + np.uint64(0x9E3779B97F4A7C15)) + right_ids).sum())
+    return Answer(results, total, f"{certificate % 2**64:016x}")
+
+
+def read_back(folder: Path, workload: Workload) -> tuple[int, int]:
+    """Results and sum of id * 31 + id of the Parquet files in a folder, in any order of rows. ValueError: a row's columns are
+    not those of the tuples that its ids name."""
+    sources = [pq.read_table(file).combine_chunks() for file in workload.files()]
+    results = total = 0
+    for file in sorted(folder.rglob("*.parquet")):
+        for batch in pq.ParquetFile(file).iter_batches(1 << 20):
+            ids = [batch[f"{side}_id"].to_numpy() for side in SIDES]
+            results, total = results + len(batch), total + int((ids[0] * 31 + ids[1]).sum())
+            for side, source, rows in zip(SIDES, sources, ids):
+                for column in (workload.columns[0], workload.columns[-1]):
+                    if not np.array_equal(batch[f"{side}_{column}"].to_numpy(), source[column].to_numpy()[rows]):
+                        raise ValueError(f"{file.name}: {side}_{column} is not that of the rows it is said to be of")
+    return results, total

@@ -1,0 +1,192 @@
+"""Idealised kernels: each does one kind of the join's work and nothing else, as fast as we know how. None is the engine's own.
+
+What they share with the engine are its formats, its hash and its single machine instructions (mpijoin/join/simd.py), so that
+a rate of theirs is one that the engine's own work could reach.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from mpijoin.join.simd import LANES, LINE_TAGS, match_tags, prefetch, unsigned
+from mpijoin.partitioning.hashing import hash64, pair_hash, partition_of
+
+TUPLE_WORDS = 3  # key, time, row
+STAGED_WORDS = 24  # of a write-combining buffer: eight tuples, three whole cache lines
+AHEAD = 16  # rows or blocks before its turn, a cache line is asked for
+SLOTS = 157  # tuples of a block of 4 KiB with their tags
+TAG_LINES = -(-SLOTS // LINE_TAGS)
+PAGE_WORDS = 512
+
+
+@njit
+def scan_tags(tags, wanted, rounds):
+    """Masks of uint16[n] equal to `wanted`, `wanted` + 1, … in so many rounds; n a multiple of 64."""
+    found = 0
+    for round in range(rounds):
+        tag = np.uint16(wanted + round)
+        for start in range(0, len(tags), LANES):
+            found |= match_tags(tags, start, tag)
+    return found
+
+
+@njit
+def scan_keys(keys, wanted, rounds):
+    """How many of int64[n] equal `wanted`, and `wanted` + 1, …"""
+    count = 0
+    for round in range(rounds):
+        key = wanted + round
+        for i in range(len(keys)):
+            count += keys[i] == key
+    return count
+
+
+@njit
+def scan_blocks(halves, pages, tag):
+    """Masks of the tags of blocks that lie scattered over memory. halves: uint16[], of pages · pages: int64[], in this order."""
+    found = 0
+    for i in range(len(pages)):
+        if i + AHEAD < len(pages):
+            ahead = pages[i + AHEAD] * PAGE_WORDS * 4
+            for line in range(TAG_LINES):
+                prefetch(halves, ahead + line * LINE_TAGS)
+        tags = pages[i] * PAGE_WORDS * 4
+        for start in range(tags, tags + TAG_LINES // 2 * LANES, LANES):
+            found |= match_tags(halves, start, tag)
+        found |= match_tags(halves, tags + (TAG_LINES - 2) * LINE_TAGS, tag)
+    return found
+
+
+@njit
+def load_lines(words, index):
+    """Sum of words[index[i]]: loads that do not wait for each other."""
+    total = 0
+    for i in range(len(index)):
+        total += words[unsigned(np.int64(index[i]))]
+    return total
+
+
+@njit
+def scatter_plain(key, time, row, tuples, filled):
+    """Appends each tuple to the buffer of its key's partition. tuples: int64[partitions, words] · filled: int64[partitions]."""
+    partitions = len(tuples)
+    for i in range(len(key)):
+        own = unsigned(partition_of(hash64(key[i]), partitions))
+        at = unsigned(filled[own])
+        tuples[own, at], tuples[own, at + 1], tuples[own, at + 2] = key[i], time[i], row[i]
+        filled[own] = at + TUPLE_WORDS
+
+
+@njit
+def scatter_combined(key, time, row, tuples, filled, staged):
+    """The same by way of write-combining buffers in the innermost cache; tuples that do not fill one stay there.
+
+    tuples: int64[partitions, words], whole buffers · staged: int64[partitions, 24].
+    """
+    partitions = len(tuples)
+    for i in range(len(key)):
+        own = unsigned(partition_of(hash64(key[i]), partitions))
+        at = filled[own]
+        word = unsigned(at % STAGED_WORDS)
+        staged[own, word], staged[own, word + 1], staged[own, word + 2] = key[i], time[i], row[i]
+        filled[own] = at + TUPLE_WORDS
+        if word == STAGED_WORDS - TUPLE_WORDS:
+            first = unsigned(at - word)
+            for copied in range(STAGED_WORDS):
+                tuples[own, first + unsigned(copied)] = staged[own, unsigned(copied)]
+
+
+@njit
+def append(tuples, starts, buckets, last, filled, words, halves, free):
+    """Appends tuples and their tags to the open blocks of their buckets; a full block is followed by the next of `free`.
+
+    tuples: int64[n, 3], by partition, of which starts: int64[partitions + 1] · buckets: per partition, a power of two ·
+    last, filled: int64[partitions * buckets], each bucket's open page and tuples in it · free: int64[], pages, used in a circle.
+    """
+    taken, bucket, tag = 0, np.empty(AHEAD, np.int64), np.empty(AHEAD, np.uint16)
+    for partition in range(len(starts) - 1):
+        low, high = starts[partition], starts[partition + 1]
+        for i in range(low, high + AHEAD):
+            place = unsigned(i % AHEAD)
+            if i >= low + AHEAD:
+                own, row = unsigned(bucket[place]), unsigned(i - AHEAD)
+                if filled[own] == SLOTS:
+                    last[own], filled[own] = free[taken % len(free)], 0
+                    taken += 1
+                page, slot = last[own] * PAGE_WORDS, filled[own]
+                halves[unsigned(page * 4 + slot)] = tag[place]
+                target = unsigned(page + TAG_LINES * 8 + slot * TUPLE_WORDS)
+                words[target], words[target + 1], words[target + 2] = tuples[row, 0], tuples[row, 1], tuples[row, 2]
+                filled[own] = slot + 1
+            if i < high:
+                code = hash64(tuples[unsigned(i), 0])
+                own = partition * buckets + np.int64(code & np.uint64(buckets - 1))
+                bucket[place], tag[place] = own, np.uint16(code >> np.uint64(24) & np.uint64(0xFFFF))
+                page = last[own] * PAGE_WORDS
+                prefetch(halves, page * 4 + filled[own])
+                prefetch(words, page + TAG_LINES * 8 + filled[own] * TUPLE_WORDS)
+    return taken
+
+
+@njit
+def probe(halves, pages, blocks, rows, words, lines, loads, pairs, out):
+    """All that a probe must do, in one straight loop: each bucket's fresh rows meet the tags of its blocks and load tuples.
+
+    pages: int64[buckets * blocks] · rows: per bucket · lines: int32[], indices of words, used in a circle · loads, pairs: cache
+    lines loaded and pairs written per 1024 rows · out: int64[2, capacity], used in a circle.
+    """
+    found = total = loaded = written = row = 0
+    for bucket in range(0, len(pages), blocks):
+        for place in range(bucket + blocks, min(bucket + 2 * blocks, len(pages))):
+            for line in range(TAG_LINES):
+                prefetch(halves, pages[place] * PAGE_WORDS * 4 + line * LINE_TAGS)
+        for _ in range(rows):
+            tag = np.uint16(row)
+            for place in range(bucket, bucket + blocks):
+                tags = unsigned(pages[place] * PAGE_WORDS * 4)
+                for start in range(0, TAG_LINES // 2 * LANES, LANES):
+                    found += match_tags(halves, tags + unsigned(start), tag) != 0
+                found += match_tags(halves, tags + unsigned((TAG_LINES - 2) * LINE_TAGS), tag) != 0
+            row += 1
+            while loaded < row * loads >> 10:
+                prefetch(words, lines[(loaded + 2 * AHEAD) % len(lines)])
+                total += words[lines[loaded % len(lines)]]
+                loaded += 1
+            while written < row * pairs >> 10:
+                place = unsigned(written % out.shape[1])
+                out[0, place], out[1, place] = row, total
+                written += 1
+    return found
+
+
+@njit
+def emit(mine, theirs, matches, out):
+    """Writes the pairs that match to out: int64[2, n]; returns how many. It does not branch on the data."""
+    count = 0
+    for i in range(len(mine)):
+        out[0, unsigned(count)], out[1, unsigned(count)] = mine[i], theirs[i]
+        count += matches[i]
+    return count
+
+
+@njit
+def certify(left, right):
+    """Sum of the pair hashes of rows that lie in order, int64[n] each."""
+    total = np.uint64(0)
+    for i in range(len(left)):
+        total += pair_hash(left[i], right[i])
+    return total
+
+
+def widest(kernel: Any, instruction: str) -> str:
+    """The widest registers with which a compiled kernel's machine code uses an instruction: "zmm", "ymm", "xmm" or "none".
+
+    >>> widest(scan_keys, "no such instruction")
+    'none'
+    """
+    lines = [line for code in kernel.inspect_asm().values() for line in code.splitlines() if re.search(rf"\b{instruction}", line)]
+    return next((kind for kind in ("zmm", "ymm", "xmm") if any(f"%{kind}" in line for line in lines)), "none")

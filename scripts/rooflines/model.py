@@ -1,0 +1,141 @@
+"""The least time that the machine's rates allow for a stage's work, beside the time that it took.
+
+A stage's bound counts what its contract asks for and nothing that only its present form needs: no second pass, no copy that a
+better one could do without. Where a core can do two things at once, the bound is a measured loop that does both at once.
+Rates are of one core. The *whole* is the sum of the bounds on the critical path over the wall time. Where each rank has a core,
+they work at the same time, and the critical path is the rank that is idle least. Where ranks share cores, it is all of them, and
+the sum of their bounds is divided by the number of cores.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mpijoin.join.simd import LINE_TAGS
+from rooflines.engine import Case, Run, Work
+from rooflines.kernels import SLOTS
+from rooflines.machine import Rate, Rates, probe_s
+
+WANTED = 0.40
+PROBE_PATIENCE = 5  # measured so many times longer than a rate: a disturbed bound would flatter the engine
+CODED_BYTES = 16  # row number and running maximum, from as many of time and key
+
+
+@dataclass(frozen=True)
+class Bound:
+    """seconds: the least · why: which rates, and how much of each per tuple or result."""
+
+    seconds: float
+    why: str
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    rank: str
+    seconds: float
+    bound: Bound
+
+    @property
+    def reached(self) -> float:
+        return self.bound.seconds / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Whole:
+    """A run beside its bounds. critical: of "master", "slaves" or "all" the ranks on the critical path."""
+
+    case: Case
+    wall_s: float
+    critical: str
+    stages: list[Stage]
+
+    @property
+    def own(self) -> list[Stage]:
+        """The stages on the critical path."""
+        return [stage for stage in self.stages if self.critical in ("all", stage.rank)]
+
+    @property
+    def cores(self) -> int:
+        """That the critical path runs on."""
+        return self.case.cores if self.critical == "all" else 1
+
+    @property
+    def bound_s(self) -> float:
+        return sum(stage.bound.seconds for stage in self.own) / self.cores
+
+    @property
+    def reached(self) -> float:
+        return self.bound_s / self.wall_s
+
+    @property
+    def slowest(self) -> Stage:
+        """Of the critical path the stage that takes most time beyond its bound."""
+        return max(self.own, key=lambda stage: stage.seconds - stage.bound.seconds)
+
+
+def bounds(rates: Rates, work: Work, probe: Bound) -> dict[str, Bound]:
+    """Of every stage of both ranks, for all of the work."""
+    sent = work.tuples * work.tuple_bytes / best(rates, "MPI").per_s
+    return {
+        "decode": Bound(work.tuples / rates["decode, 2 columns"].per_s, "pyarrow's decoding of two columns, nothing else"),
+        "key coding": Bound(
+            work.tuples * CODED_BYTES / rates["copy, cached"].per_s,
+            "in cache 16 bytes read (time, key) and 16 written (row, running maximum)",
+        ),
+        "scatter": Bound(work.tuples / rates["scatter, 60"].per_s, "one pass: a hash, a store of 24 bytes into 60 buffers"),
+        "send": Bound(sent, "24 bytes over MPI"),
+        "receive": Bound(sent, "24 bytes over MPI"),
+        "append": Bound(work.tuples / rates["append"].per_s, "one pass: a hash, a store of 24 bytes and a tag in a block"),
+        "probe": probe,
+        "certify": Bound(work.results / rates["certify"].per_s, "two mixes a result, rows in order"),
+        "expire": Bound(work.expired / SLOTS / rates["lines"].per_s, f"a cache line per block of {SLOTS} expired tuples"),
+        "write": Bound(work.results / rates["encode, 2 columns"].per_s, "delta-packing two row numbers a result, to a file"),
+    }
+
+
+def probe_bound(rates: Rates, work: Work, enough_s: float) -> Bound:
+    """Tags compared from L1, tags read from the state once an epoch, cache lines of old tuples, and pairs written, all at once.
+
+    What that takes is measured. It is held between what the machine's rates give if the core overlaps computing and loading
+    perfectly and if it does not at all, so that a loop of ours that is clumsy cannot flatter the engine.
+    """
+    parts = probe_parts(rates, work)
+    per_row = (work.comparisons, work.comparisons / work.tags_first_read * work.tuples, work.lines_of_old, work.results)
+    measured = work.tuples * probe_s(*(count / work.tuples for count in per_row), PROBE_PATIENCE * enough_s)
+    processor, memory = parts["tags"] + parts["pairs"], parts["first reads"] + parts["old tuples"]
+    seconds = min(max(measured, processor, memory), processor + memory)
+    told = ", ".join(f"{name} {part:.3f} s" for name, part in parts.items())
+    compared, first, old, pairs = (
+        count / work.tuples for count in (work.comparisons, work.tags_first_read / LINE_TAGS, work.lines_of_old, work.results)
+    )
+    why = (
+        f"in one loop, per tuple, {compared:.0f} tags compared, {first:.2f} lines of tags and {old:.2f} of old tuples loaded, "
+        f"{pairs:.2f} pairs written (measured {measured:.3f} s; alone: {told})"
+    )
+    return Bound(seconds, why)
+
+
+def probe_parts(rates: Rates, work: Work) -> dict[str, float]:
+    """Seconds of each part of a probe's work alone."""
+    return {
+        "tags": work.comparisons / rates["tags, L1"].per_s,
+        "first reads": work.tags_first_read / LINE_TAGS / rates["block lines"].per_s,
+        "old tuples": work.lines_of_old / rates["lines"].per_s,
+        "pairs": work.results / rates["emit"].per_s,
+    }
+
+
+def whole(run: Run, least: dict[str, Bound]) -> Whole:
+    stages = [
+        Stage(name, rank, seconds, least[name])
+        for rank, own in run.seconds.items()
+        for name, seconds in own.items()
+        if name in least
+    ]
+    idle_s = {rank: own.get("idle", 0.0) for rank, own in run.seconds.items()}
+    return Whole(run.case, run.wall_s, min(idle_s, key=idle_s.get) if run.case.ranks == run.case.cores else "all", stages)
+
+
+def best(rates: Rates, prefix: str) -> Rate:
+    return max((rate for name, rate in rates.items() if name.startswith(prefix)), key=lambda rate: rate.per_s)

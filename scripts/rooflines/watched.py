@@ -1,0 +1,152 @@
+"""The `mpijoin` command with a stopwatch at each stage of the engine: python watched.py FOLDER times|counts COMMAND...
+
+Each rank leaves FOLDER/rank-N.json: seconds per stage since its clock started (of the core's time, so that others on the core do
+not count; "idle" by the wall clock) or, of a slave, what it counted: that takes time, so it is asked for in runs of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections import Counter
+from functools import wraps
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import numpy as np
+
+from mpijoin.cli import main as mpijoin
+from mpijoin.clock import RunClock
+from mpijoin.data.codec import ALIGNMENT
+from mpijoin.join.gather import gather_words
+from mpijoin.join.state import COMPARED, EXPIRED, GROUP_TUPLES, ROW
+from mpijoin.join.window_join import WindowJoin
+from mpijoin.master.intake import Intake
+from mpijoin.messages import Slot
+from mpijoin.operators.base import Results
+from mpijoin.partitioning.buffers import MiniBuffers
+from mpijoin.sinks.parquet import ParquetSink
+from mpijoin.sources.files import ParquetReader
+from mpijoin.sources.screen import FileScreen
+from mpijoin.transport.guard import launched_rank
+from mpijoin.transport.mpi import MpiTransport
+
+LINE_WORDS = ALIGNMENT // 8
+
+# Stage by stage the methods that do its work; none of them calls another.
+MASTER_STAGES = {
+    "decode": ((ParquetReader, "blocks"),),
+    "key coding": ((FileScreen, "screen"),),
+    "scatter": ((Intake, "scatter"),),
+    "send": ((MiniBuffers, "settle"), (Slot, "encode"), (MpiTransport, "send"), (MpiTransport, "poll")),
+    "idle": ((MpiTransport, "wait"),),
+}
+SLAVE_STAGES = {
+    "receive": ((MpiTransport, "poll"), (MpiTransport, "send")),
+    "append": ((WindowJoin, "insert"),),
+    "probe": ((WindowJoin, "probe"),),
+    "certify": ((WindowJoin, "certify"),),
+    "write": ((ParquetSink, "consume"), (ParquetSink, "close")),
+    "expire": ((WindowJoin, "expire"),),
+    "idle": ((MpiTransport, "wait"),),
+}
+
+
+class Stopwatch:
+    """seconds: per stage, since the rank's clock was started."""
+
+    def __init__(self, stages: dict[str, tuple[tuple[type, str], ...]]):
+        self.seconds: Counter[str] = Counter()
+        for stage, methods in stages.items():
+            for owner, name in methods:
+                replace(owner, name, lambda method, stage=stage: self._timed(method, stage))
+        replace(RunClock, "start", self._starting)
+
+    def _timed(self, method: Callable, stage: str) -> Callable:
+        clock = time.perf_counter if stage == "idle" else time.thread_time
+
+        @wraps(method)
+        def timed(*arguments: Any, **options: Any) -> Any:
+            start = clock()
+            try:
+                result = method(*arguments, **options)
+            finally:
+                self.seconds[stage] += clock() - start
+            return self._iterated(result, stage) if isinstance(result, Iterator) else result
+
+        return timed
+
+    def _iterated(self, items: Iterator, stage: str) -> Iterator:
+        """The same items; the time it takes to get each counts."""
+        following = self._timed(lambda: next(items, self), stage)
+        while (item := following()) is not self:
+            yield item
+
+    def _starting(self, start: Callable) -> Callable:
+        def starting(*arguments: Any) -> None:
+            start(*arguments)
+            self.seconds.clear()
+
+        return starting
+
+
+class Counting:
+    """What a slave's join does, counted: as in `Work` of engine.py."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self._fresh_from = [np.inf, np.inf]  # per stream, row numbers of the slice that is being joined
+        for name in ("insert", "probe", "certify", "expire"):
+            replace(WindowJoin, name, lambda method, name=name: self._before(method, getattr(self, name)))
+
+    def _before(self, method: Callable, look: Callable) -> Callable:
+        def looked_at(join: WindowJoin, *arguments: Any) -> Any:
+            look(join, *arguments)
+            return method(join, *arguments)
+
+        return looked_at
+
+    def insert(self, join: WindowJoin, groups: np.ndarray, stream: int, fresh: Any, bounds: np.ndarray) -> None:
+        first = fresh.tuples[:, ROW].min(initial=np.iinfo(np.int64).max)
+        self._fresh_from[stream] = min(self._fresh_from[stream], first)
+
+    def probe(self, join: WindowJoin, groups: np.ndarray, budget: int) -> None:
+        if join._probed is None:  # else it goes on with the same groups
+            self.counts["tags_first_read"] += int(join.state.groups[groups, GROUP_TUPLES : GROUP_TUPLES + 2].sum())
+
+    def certify(self, join: WindowJoin, results: Results) -> None:
+        """Of a pair the older tuple, which is not in the caches yet; several of a batch may share its cache line."""
+        left, right = (self._is_fresh(join, stream, slots) for stream, slots in enumerate(results))
+        old = (results.right[left & ~right], results.left[right & ~left])
+        lines = (np.concatenate([slots, slots + ROW]) // LINE_WORDS for slots in old)  # a tuple may lie across two
+        self.counts["lines_of_old"] += sum(len(np.unique(one)) for one in lines)
+        self.counts["results"] += len(left)
+
+    def _is_fresh(self, join: WindowJoin, stream: int, slots: np.ndarray) -> np.ndarray:
+        rows = np.empty((len(slots), 1), np.int64)
+        gather_words(join.state.words, slots, ROW, rows)
+        return rows[:, 0] >= self._fresh_from[stream]
+
+    def expire(self, join: WindowJoin, groups: np.ndarray, watermarks: Any) -> None:
+        self._fresh_from = [np.inf, np.inf]
+        self.counts["comparisons"] = int(join.state.counters[COMPARED])
+        self.counts["expired"] = int(join.state.counters[EXPIRED : EXPIRED + 2].sum())
+
+
+def replace(owner: type, name: str, wrap: Callable[[Callable], Callable]) -> None:
+    setattr(owner, name, wrap(getattr(owner, name)))
+
+
+def main(folder: str, kind: str, *command: str) -> int:
+    rank = launched_rank(os.environ)
+    watching = Stopwatch(SLAVE_STAGES if rank else MASTER_STAGES) if kind == "times" else Counting()
+    exit_code = mpijoin(command)
+    found = watching.seconds if kind == "times" else watching.counts
+    Path(folder, f"rank-{rank}.json").write_text(json.dumps(found))
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
