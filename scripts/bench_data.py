@@ -56,28 +56,29 @@ def make_data(folder: Path, tuples: int) -> Data:
     return Data(tuples, *files, Answer(**json.loads(known.read_text())))
 
 
-def tables(tuples: int) -> Iterator[pa.Table]:
-    """The left stream, then the right one: both from one generator, so that their order matters."""
+def tables(tuples: int, bias: float = BIAS) -> Iterator[pa.Table]:
+    """The left stream, then the right one: both from one generator, so that their order matters. bias: of the keys, 0.5 makes
+    them uniform."""
     random = np.random.default_rng(SEED)
     for _ in range(2):
         times_us = np.cumsum(random.exponential(1e6 / RATE_PER_S, tuples)).astype(np.int64)
-        yield pa.table({"ts": times_us, "key": b_model_keys(random, tuples), "id": np.arange(tuples)})
+        yield pa.table({"ts": times_us, "key": b_model_keys(random, tuples, bias), "id": np.arange(tuples)})
 
 
-def b_model_keys(random: np.random.Generator, tuples: int) -> np.ndarray:
-    """int64[tuples] in [0, DOMAIN): each bit, from the highest, is 0 with probability BIAS."""
+def b_model_keys(random: np.random.Generator, tuples: int, bias: float) -> np.ndarray:
+    """int64[tuples] in [0, DOMAIN): each bit, from the highest, is 0 with probability `bias`."""
     position = np.zeros(tuples, np.int64)
     for _ in range(KEY_BITS):
-        position = position * 2 + (random.random(tuples) >= BIAS)
+        position = position * 2 + (random.random(tuples) >= bias)
     return (position * DOMAIN) >> KEY_BITS
 
 
-def find_answer(left: Path, right: Path) -> Answer:
+def find_answer(left: Path, right: Path, window_us: int = WINDOW_US) -> Answer:
     """All pairs from DuckDB, certified with numpy: no line of this is mpijoin's."""
     import duckdb
-    from bench_duckdb import bucketed
+    from peers.sql import join
 
-    pairs = duckdb.connect().sql(bucketed(f"'{left}'", f"'{right}'", WINDOW_US, "l.id, r.id"))
+    pairs = duckdb.connect().sql(join("bucketed", "duckdb", f"'{left}'", f"'{right}'", window_us, "l.id, r.id"))
     results = total = certificate = 0
     for batch in pairs.to_arrow_reader(1 << 20):
         left_ids, right_ids = (column.to_numpy().astype(np.uint64) for column in batch.columns)

@@ -2,7 +2,7 @@
 
     python scripts/bench_duckdb.py FORM THREADS WINDOW_US LEFT RIGHT [--in-memory]
 
-FORM is plain or bucketed. Prints one line of JSON: seconds, results and the sum of l.id * 31 + r.id.
+FORM is plain or bucketed (peers/sql.py). Prints one line of JSON: seconds, results and the sum of l.id * 31 + r.id.
 """
 
 from __future__ import annotations
@@ -13,29 +13,7 @@ import time
 
 import duckdb
 
-COUNT = "count(*), sum(l.id * 31 + r.id)"
-
-
-def plain(left: str, right: str, window_us: int, select: str) -> str:
-    """What one writes first: equal keys, then the range; it joins all of history per key."""
-    return f"""
-        select {select} from {left} l join {right} r
-        on l.key = r.key and r.ts between l.ts - {window_us} and l.ts + {window_us}"""
-
-
-def bucketed(left: str, right: str, window_us: int, select: str) -> str:
-    """Time cut into buckets of a window, left tuples copied into three: equal key and bucket, then the range."""
-    return f"""
-        with copies as (
-            select ts, key, id, unnest([ts // {window_us} - 1, ts // {window_us}, ts // {window_us} + 1]) as bucket from {left}
-        ), cut as (
-            select ts, key, id, ts // {window_us} as bucket from {right}
-        )
-        select {select} from copies l join cut r
-        on l.key = r.key and l.bucket = r.bucket and r.ts between l.ts - {window_us} and l.ts + {window_us}"""
-
-
-FORMS = {"plain": plain, "bucketed": bucketed}
+from peers.sql import FORMS, join
 
 
 def main() -> None:
@@ -54,7 +32,7 @@ def main() -> None:
             connection.execute(f"create table {name} as from {file}")
         tables = ["l0", "r0"]
     start = time.perf_counter()
-    results, total = connection.execute(FORMS[options.form](*tables, options.window_us, COUNT)).fetchone()
+    results, total = connection.execute(join(options.form, "duckdb", *tables, options.window_us)).fetchone()
     print(json.dumps({"seconds": time.perf_counter() - start, "results": results, "sum": int(total or 0)}))
 
 

@@ -122,12 +122,12 @@ def find_answers(streams: Streams) -> np.ndarray:
 def later_seconds(streams: Streams, from_us: int, until_us: int) -> np.ndarray:
     """int64[n], from DuckDB: pairs whose later tuple comes in this span, by its second, counted from from_us."""
     import duckdb
-    from bench_duckdb import bucketed
+    from peers.sql import join
 
     connection = duckdb.connect(config={"threads": 2})
     for side in SIDES:
         connection.register(f"{side}_rows", streams.table(side, until_us, max(0, from_us - WINDOW_US)))
-    pairs = bucketed("left_rows", "right_rows", WINDOW_US, "greatest(l.ts, r.ts) as later")
+    pairs = join("bucketed", "duckdb", "left_rows", "right_rows", WINDOW_US, "greatest(l.ts, r.ts) as later")
     second = f"(later - {from_us}) // 1000000 as second"
     query = f"select {second}, count(*) as pairs from ({pairs}) where later >= {from_us} group by all"
     rows = connection.execute(query).fetchnumpy()

@@ -17,8 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from bench_data import DOMAIN, KEY_BITS, RATE_PER_S, SEED, WINDOW_US, Answer, make_data, mix
-from peers.sql import join
+from bench_data import WINDOW_US, Answer, find_answer, make_data, tables
 
 REAL_TUPLES = 10_000_000  # of both streams; as many copies of the real ones as reach it
 PAYLOAD = ("a", "b", "c", "d", "e")  # int64 columns: with time, key and id tuples of 64 bytes
@@ -117,7 +116,7 @@ def make(name: str, folder: Path, real: Path, scale: int = 1) -> Workload:
     if recipe.bias == RECIPES["A"].bias:
         data = make_data(folder, tuples)
         return Workload(name, recipe.title, data.left.parent, 2 * tuples, recipe.window_us, data.answer)
-    return _kept(name, folder, 2 * tuples, lambda size: biased_streams(size // 2, recipe.bias))
+    return _kept(name, folder, 2 * tuples, lambda size: tables(size // 2, recipe.bias))
 
 
 def _kept(name: str, folder: Path, size: int, streams: Callable[[int], Iterator[pa.Table]]) -> Workload:
@@ -128,7 +127,7 @@ def _kept(name: str, folder: Path, size: int, streams: Callable[[int], Iterator[
         home.mkdir(parents=True, exist_ok=True)
         for side, table in zip(SIDES, streams(size)):
             pq.write_table(table, home / f"{side}.parquet")
-        known.write_text(json.dumps(asdict(find_answer(home, recipe.window_us))))
+        known.write_text(json.dumps(asdict(find_answer(*(home / f"{side}.parquet" for side in SIDES), recipe.window_us))))
     tuples = sum(pq.read_metadata(home / f"{side}.parquet").num_rows for side in SIDES)
     return Workload(name, recipe.title, home, tuples, recipe.window_us, Answer(**json.loads(known.read_text())))
 
@@ -146,17 +145,6 @@ def _with_payload(name: str, plain: Workload, home: Path) -> Workload:
             pq.write_table(table, path.with_suffix(".unfinished"))
             path.with_suffix(".unfinished").rename(path)
     return Workload(name, RECIPES[name].title, home, plain.tuples, plain.window_us, plain.answer, PAYLOAD)
-
-
-def biased_streams(tuples: int, bias: float) -> Iterator[pa.Table]:
-    """As bench_data's, with another bias of the keys: 0.5 makes them uniform."""
-    random = np.random.default_rng(SEED)
-    for _ in SIDES:
-        times_us = np.cumsum(random.exponential(1e6 / RATE_PER_S, tuples)).astype(np.int64)
-        position = np.zeros(tuples, np.int64)
-        for _ in range(KEY_BITS):
-            position = position * 2 + (random.random(tuples) >= bias)
-        yield pa.table({"ts": times_us, "key": (position * DOMAIN) >> KEY_BITS, "id": np.arange(tuples)})
 
 
 def real_streams(recipe: Recipe, folder: Path, size: int) -> Iterator[pa.Table]:
@@ -181,21 +169,6 @@ def real_files(name: str, folder: Path) -> list[Path]:
         if home.is_dir():
             return [home / f"{side}.parquet" for side in SIDES]
     raise Missing(f"no folder {name} in {folder}")
-
-
-def find_answer(home: Path, window_us: int) -> Answer:
-    """All pairs from DuckDB, certified with numpy, as bench_data does for its own window."""
-    import duckdb
-
-    files = [f"'{home / side}.parquet'" for side in SIDES]
-    pairs = duckdb.connect().sql(join("bucketed", "duckdb", *files, window_us, "l.id, r.id"))
-    results = total = certificate = 0
-    for batch in pairs.to_arrow_reader(1 << 20):
-        left_ids, right_ids = (column.to_numpy().astype(np.uint64) for column in batch.columns)
-        results += len(left_ids)
-        total += int((left_ids * np.uint64(31) + right_ids).sum())
-        certificate += int(mix(mix(left_ids + np.uint64(0x9E3779B97F4A7C15)) + right_ids).sum())
-    return Answer(results, total, f"{certificate % 2**64:016x}")
 
 
 def read_back(folder: Path, workload: Workload) -> tuple[int, int]:

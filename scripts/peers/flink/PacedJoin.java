@@ -50,16 +50,16 @@ public final class PacedJoin {
         return StreamExecutionEnvironment.createLocalEnvironment(parallelism, settings).setMaxParallelism(128);
     }
 
-    private static KeyedStream<PacedTuple, Long> stream(StreamExecutionEnvironment flink, String path, long watermarkMs) {
+    private static KeyedStream<Rec, Long> stream(StreamExecutionEnvironment flink, String path, long watermarkMs) {
         PacedSource source = new PacedSource(path, watermarkMs);
-        KeySelector<PacedTuple, Long> key = tuple -> tuple.key;
-        return flink.addSource(source, path, new PacedTuple.Information()).setParallelism(1).keyBy(key, Types.LONG);
+        KeySelector<Rec, Long> key = tuple -> tuple.key;
+        return flink.addSource(source, path, new Rec.Type()).setParallelism(1).keyBy(key, Types.LONG);
     }
 
-    private static final class LaterTime extends ProcessJoinFunction<PacedTuple, PacedTuple, Long> {
+    private static final class LaterTime extends ProcessJoinFunction<Rec, Rec, Long> {
         @Override
-        public void processElement(PacedTuple left, PacedTuple right, Context context, Collector<Long> out) {
-            out.collect(Math.max(left.time, right.time));
+        public void processElement(Rec left, Rec right, Context context, Collector<Long> out) {
+            out.collect(Math.max(left.ts, right.ts));
         }
     }
 }

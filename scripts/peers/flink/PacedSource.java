@@ -6,7 +6,7 @@ import org.apache.flink.streaming.api.functions.source.legacy.RichSourceFunction
 import org.apache.flink.streaming.api.watermark.Watermark;
 
 /** One stream from a file of tuples (three little-endian longs: time, key, id), each handed over when it is due. */
-public final class PacedSource extends RichSourceFunction<PacedTuple> {
+public final class PacedSource extends RichSourceFunction<Rec> {
     private static final int BLOCK = 1000; // tuples at most in one go: then the task may do something else, and lag is looked at
 
     private final String path;
@@ -21,7 +21,7 @@ public final class PacedSource extends RichSourceFunction<PacedTuple> {
     }
 
     @Override
-    public void run(SourceContext<PacedTuple> context) throws Exception {
+    public void run(SourceContext<Rec> context) throws Exception {
         try (FileChannel channel = FileChannel.open(Path.of(path))) {
             words = channel.map(FileChannel.MapMode.READ_ONLY, 0, channel.size()).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer();
         }
@@ -46,11 +46,11 @@ public final class PacedSource extends RichSourceFunction<PacedTuple> {
     }
 
     /** Tuples from `next` on, before `end` and not after `lastUs`; returns which is next then. */
-    private int handOver(SourceContext<PacedTuple> context, int next, int end, long lastUs) {
+    private int handOver(SourceContext<Rec> context, int next, int end, long lastUs) {
         synchronized (context.getCheckpointLock()) {
             do {
-                PacedTuple tuple = new PacedTuple(time(next), words.get(3 * next + 1), words.get(3 * next + 2));
-                context.collectWithTimestamp(tuple, tuple.time);
+                Rec tuple = new Rec(time(next), words.get(3 * next + 1), words.get(3 * next + 2));
+                context.collectWithTimestamp(tuple, tuple.ts);
                 next++;
             } while (next < end && time(next) <= lastUs);
             long nowNs = System.nanoTime();
