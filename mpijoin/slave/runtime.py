@@ -252,8 +252,6 @@ class Slave:
 
     def _delayed(self, origin: tuple[int, float]) -> None:
         """Production delay: from the moment at which the later tuple was due until now (WSJ, section VI-A)."""
-        if not self._epochs.is_warm:
-            return
         times, counts = self._operator.later_times()
         delays_us = np.empty(len(times), np.int64)
         time, second = origin

@@ -171,7 +171,7 @@ def test_a_manifest_that_is_no_text_or_not_there_is_named(folder):
 
 def test_a_manifest_of_another_version_is_refused(folder):
     path = folder / manifest_name(7)
-    text = json.dumps({**json.loads(path.read_text().split("\n")[1]), "version": 2})
+    text = json.dumps({**json.loads(path.read_text().split("\n")[1]), "version": 1})
     path.write_text(f"{zlib.crc32(text.encode()):08x}\n{text}\n")
     with pytest.raises(CheckpointError, match="another version of mpijoin"):
         read_manifest(folder, 7)
