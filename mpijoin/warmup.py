@@ -23,7 +23,7 @@ from mpijoin.data.arrow import array_of, text_array
 from mpijoin.data.batch import read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
-from mpijoin.join.gather import certify, gather_blobs, gather_words
+from mpijoin.join.gather import gather_blobs, gather_words
 from mpijoin.join.insert import Fresh
 from mpijoin.join.pool import tuple_words
 from mpijoin.join.state import ROW, SIZE
@@ -171,7 +171,7 @@ def _one_tuple() -> tuple[RecordLayout, np.ndarray, Fresh]:
 
 
 def _new_operator(layout: RecordLayout) -> WindowJoin:
-    return WindowJoin(1, 1 << 20, 4096, 64, [(layout.record_words, True, 1)] * 2, 16)
+    return WindowJoin(1, 1 << 20, 4096, 64, [(layout.record_words, True, 1)] * 2, 16, hashed=layout)
 
 
 def _insert() -> None:
@@ -204,9 +204,7 @@ def _probe_and_expire() -> None:
     layout, size, _ = _one_tuple()
     operator, groups = _new_operator(layout), np.zeros(0, np.int64)
     operator.probe(groups, 1 << 20)
-    operator.keep_equal_keys(layout)
     results = operator.results()
-    certify(operator.state.words, *results)
     gather_words(operator.state.words, results.left, ROW, np.empty((0, 1), np.int64))
     stored = np.empty((0, layout.record_words), np.int64)
     gather_words(operator.state.words, results.left, SIZE + 1, stored)

@@ -86,11 +86,12 @@ def groups_of(*numbers):
 class Harness:
     """One operator, and the pairs it has found so far: each is checked to be of the tuples that were given to it."""
 
-    def __init__(self, streams, partitions=1, memory=1 << 23, block=4096, theta=st.THETA_OFF, result_buffer=1000):
+    def __init__(self, streams, partitions=1, memory=1 << 23, block=4096, theta=st.THETA_OFF, result_buffer=1000, keeps=st.SLOT_IDS):
         layout = [(stream.record_words, stream.has_blob, stream.window) for stream in streams]
         self.streams, self.partitions = streams, partitions
-        self.operator = WindowJoin(partitions, memory, block, theta, layout, result_buffer)
+        self.operator = WindowJoin(partitions, memory, block, theta, layout, result_buffer, keeps)
         self.pairs = []
+        self.later_times = Counter()
 
     @property
     def state(self):
@@ -111,6 +112,8 @@ class Harness:
 
     def consume(self):
         results = self.operator.results()
+        for time, count in zip(*(side.tolist() for side in self.operator.later_times())):
+            self.later_times[time] += count
         self.pairs += list(zip(*([self.read(i, slot) for slot in side.tolist()] for i, side in enumerate(results))))
         self.operator.clear_results()
 

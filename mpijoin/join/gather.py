@@ -2,20 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from mpijoin.join.blocks import copy_blob, kernel
-from mpijoin.join.state import ADDRESS, HAS_BLOB, NEXT, PAGE_WORDS, ROW, SIZE, TIME
-from mpijoin.partitioning.hashing import pair_hash
-
-
-@kernel
-def certify(words, left, right):
-    """Sum of the pair hashes of results (DESIGN, section 1), uint64 modulo 2**64. left, right: int64[n] slot ids."""
-    total = np.uint64(0)
-    for i in range(len(left)):
-        total += pair_hash(words[left[i] + ROW], words[right[i] + ROW])
-    return total
+from mpijoin.join.probe import certify
+from mpijoin.join.state import ADDRESS, FOUND, HAS_BLOB, NEXT, OUT_COUNT, PAGE_WORDS, SIZE, TIME
 
 
 @kernel
@@ -41,17 +30,17 @@ def gather_blobs(s, slots, starts, out):
 
 
 @kernel
-def keep_equal_keys(s, out, count, key_words, fixed_words, variable):
-    """Keeps those of the first `count` results whose key bytes are equal, in their order; returns how many they are.
+def keep_equal_keys(s, out, first, key_words, fixed_words, variable):
+    """Keeps, counts and certifies those of the results from `first` on whose key bytes are equal, in their order.
 
     Where the key is but a hash, equal hashes may belong to different keys. out: int64[2, capacity] slot ids · key_words:
     leading record words of the key, of which `fixed_words` are values; lengths of `variable` columns, whose bytes lead the
     blob, follow two to a word.
     """
-    words, kept = s.words, 0
+    words, kept = s.words, first
     # Payload may give a blob, and with it a record that begins later, to one of the streams only.
     left_record, right_record = ADDRESS + 2 * s.layout[0, HAS_BLOB], ADDRESS + 2 * s.layout[1, HAS_BLOB]
-    for i in range(count):
+    for i in range(first, s.counters[OUT_COUNT]):
         left, right = out[0, i] + left_record, out[1, i] + right_record
         equal, octets = True, 0
         for word in range(key_words):
@@ -62,7 +51,9 @@ def keep_equal_keys(s, out, count, key_words, fixed_words, variable):
             equal = same_octets(s, words[out[0, i] + ADDRESS], words[out[1, i] + ADDRESS], octets)
         out[0, kept], out[1, kept] = out[0, i], out[1, i]
         kept += equal
-    return kept
+    s.certificate[0] += certify(words, out[0], out[1], first, kept)
+    s.counters[FOUND] += kept - first
+    s.counters[OUT_COUNT] = kept
 
 
 @kernel

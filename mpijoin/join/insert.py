@@ -123,7 +123,8 @@ def assign_buckets(s, group, low, high, fresh, scratch):
 
 @part
 def split_ahead(s, stream, group, touched, low, high, scratch):
-    """Splits each small bucket that would come to hold more than 4 theta; returns whether any was split.
+    """Splits each small bucket that would come to hold more than 4 theta if the other stream brings as many tuples as this
+    one; returns whether any was split.
 
     It keeps a first or very long epoch from building one huge bucket that is joined before it can be split. The margin above
     the usual 2 theta keeps a steady stream from splitting now what its next expiry would merge again. A bucket that is large
@@ -136,7 +137,7 @@ def split_ahead(s, stream, group, touched, low, high, scratch):
     for i in range(touched):
         bucket = np.int64(scratch.touched[i])
         held = bucket_bytes(s, bucket)
-        coming = np.int64(scratch.incoming[bucket]) * s.layout[stream, TUPLE_BYTES]
+        coming = np.int64(scratch.incoming[bucket]) * (s.layout[0, TUPLE_BYTES] + s.layout[1, TUPLE_BYTES])
         if held <= s.counters[THETA] and held + coming > 4 * s.counters[THETA] and local_depth(s, bucket) < deepest:
             changed |= within_limits(s, group, bucket) and split_bucket(s, group, bucket)
     return changed

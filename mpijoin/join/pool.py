@@ -17,13 +17,17 @@ from mpijoin.join.state import (
     FREE_PAGE,
     FREE_REGIONS,
     GROUP_WORDS,
+    HASHED,
     HAS_BLOB,
     JoinState,
+    KEEPS,
     LAYOUT_WORDS,
     NONE,
     PAGES,
     PAGE_WORDS,
+    PAIRED,
     SLOTS,
+    SLOT_IDS,
     THETA,
     TUPLES_AT,
     TUPLE_BYTES,
@@ -80,9 +84,15 @@ def reserve_words(count: int) -> np.ndarray:
 
 
 def new_state(
-    partitions: int, memory_bytes: int, block_bytes: int, theta: int, streams: list[tuple[int, bool, int]]
+    partitions: int,
+    memory_bytes: int,
+    block_bytes: int,
+    theta: int,
+    streams: list[tuple[int, bool, int]],
+    keeps: int = SLOT_IDS,
+    hashed: bool = False,
 ) -> JoinState:
-    """An empty state. streams: (record_words, has_blob, window) of left and right; theta in bytes.
+    """An empty state. streams: (record_words, has_blob, window) of left and right; theta in bytes · keeps, hashed: state.py.
 
     A page is `block_bytes` long, or longer where not even one tuple would fit; whole cache lines.
     """
@@ -93,6 +103,7 @@ def new_state(
     words = reserve_words(pages * page_words)
     counters = np.zeros(COUNTERS, np.int64)
     counters[PAGES], counters[PAGE_WORDS], counters[THETA], counters[UNUSED_PAGE] = pages, page_words, theta, 0
+    counters[KEEPS], counters[HASHED] = keeps, hashed
     counters[FREE_REGIONS:] = counters[[FREE_PAGE, FREE_BUCKET]] = NONE
     buckets = 4 * pages + 2 * partitions  # a bucket in use holds a page, but for the empty halves of splits
     return JoinState(
@@ -106,4 +117,7 @@ def new_state(
         layout=np.stack([stream_layout(page_words, width, *s[1:]) for width, s in zip(widths, streams)]),
         counters=counters,
         candidates=np.zeros(CHAINS + FETCHED_BUCKETS, np.int64),
+        mine=np.zeros(PAIRED, np.int64),
+        theirs=np.zeros(PAIRED, np.int64),
+        certificate=np.zeros(1, np.uint64),
     )

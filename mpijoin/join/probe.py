@@ -7,8 +7,10 @@ loop branches on the data, which a processor could not predict, and between the 
 
 from __future__ import annotations
 
+import numpy as np
+
 from mpijoin.join.blocks import kernel, part, slot_id, tags_of
-from mpijoin.join.simd import LANES, LINE_TAGS, lowest_bit, match_tags, prefetch, unsigned
+from mpijoin.join.simd import LANES, LINE_TAGS, PAIRS, keep_matches, lowest_bit, match_tags, prefetch, unsigned
 from mpijoin.join.state import (
     BUDGET,
     CANDIDATES,
@@ -20,20 +22,25 @@ from mpijoin.join.state import (
     DONE,
     FETCHED_BUCKETS,
     FIRST,
+    FOUND,
     FRESH,
     FRESH_PAGE,
     FRESH_SLOT,
+    HASHED,
     HEAD_WORDS,
-    KEY,
+    KEEPS,
     MASK,
     MINE,
     NEXT,
     NEXT_FRESH,
     NONE,
+    NOTHING,
     OUT_COUNT,
     OUT_FULL,
+    PAIRED,
     RESULTS,
     ROW,
+    SLOT_IDS,
     SPENT,
     STREAM_WORDS,
     THEIRS,
@@ -46,15 +53,15 @@ from mpijoin.join.state import (
     UNLISTED,
     WINDOW,
 )
+from mpijoin.partitioning.hashing import pair_hash
 
 # The cursor: where a probe that stopped goes on. PHASE 0: left's fresh tuples, 1: right's. BUCKET: NONE between phases.
-# FOUND words of candidates are filled, those before CONFIRMED are done with; AHEAD buckets from BUCKET on were asked for.
+# COLLECTED words of candidates are filled, those before CONFIRMED are done with; AHEAD buckets from BUCKET on were asked for.
 (
-    GROUP_INDEX, PHASE, BUCKET, FRESH_AT, FRESH_FROM, OPPOSITE_AT, OPPOSITE_FROM, FOUND, CONFIRMED, AHEAD, CURSOR_WORDS,
+    GROUP_INDEX, PHASE, BUCKET, FRESH_AT, FRESH_FROM, OPPOSITE_AT, OPPOSITE_FROM, COLLECTED, CONFIRMED, AHEAD, CURSOR_WORDS,
 ) = range(11)  # fmt: skip
 
 PANEL = 64 * LANES  # slots whose tags (8 KiB) stay in the innermost cache while a block's fresh tuples pass over them
-CONFIRMED_TOGETHER = 128  # pairs whose tuples' cache lines are asked for before the first of them is looked at
 FETCHED_BLOCKS = 8  # per chain; of FETCHED_BUCKETS, a small part of the second-level cache
 
 
@@ -79,7 +86,8 @@ def start_probe(cursor):
 @kernel
 def probe_groups(s, groups, cursor, budget, out):
     """Joins the fresh tuples of the groups. groups: int64[m] · budget: comparisons after which it returns BUDGET · out:
-    int64[2, capacity], left and right slot ids of results; counters[OUT_COUNT] of them are filled.
+    int64[2, capacity], left and right slot ids of results, or in its first row their later times, as the counter KEEPS says;
+    counters[OUT_COUNT] of them are filled.
 
     Returns DONE, BUDGET or OUT_FULL; after the latter two it is called again with the same arguments, the cursor as left.
     """
@@ -216,7 +224,7 @@ def scan_pair(s, bucket, stream, end, cursor, budget):
         panel = panel_end - cursor[OPPOSITE_FROM]
         masks = (panel + LANES - 1) // LANES
         while cursor[FRESH_FROM] < fresh_end:
-            rows, room = fresh_end - cursor[FRESH_FROM], CANDIDATES - cursor[FOUND] // CANDIDATE_WORDS
+            rows, room = fresh_end - cursor[FRESH_FROM], CANDIDATES - cursor[COLLECTED] // CANDIDATE_WORDS
             if rows * masks > room:
                 rows = room // masks
             if rows == 0:
@@ -243,7 +251,7 @@ def low_bits(count):
 def compare_tags(s, stream, panel_end, rows, cursor):
     """Compares the tags of `rows` fresh tuples with those of a panel; `candidates` has room for all their masks."""
     halves, candidates = s.halves, s.candidates
-    fresh, panel, found = cursor[FRESH_FROM], cursor[OPPOSITE_FROM], cursor[FOUND]
+    fresh, panel, found = cursor[FRESH_FROM], cursor[OPPOSITE_FROM], cursor[COLLECTED]
     fresh_tags, tags = tags_of(s, cursor[FRESH_AT]), tags_of(s, cursor[OPPOSITE_AT])
     mine, mine_words = slot_id(s, stream, cursor[FRESH_AT], fresh), s.layout[stream, TUPLE_WORDS]
     theirs, chunk_words = slot_id(s, 1 - stream, cursor[OPPOSITE_AT], panel), s.layout[1 - stream, TUPLE_WORDS] * LANES
@@ -267,45 +275,83 @@ def compare_tags(s, stream, panel_end, rows, cursor):
         candidates[unsigned(found + THEIRS)] = last_theirs
         found += CANDIDATE_WORDS * (mask != 0)
         mine += mine_words
-    cursor[FOUND] = found
+    cursor[COLLECTED] = found
 
 
 @part
 def confirm(s, groups, cursor, out):
-    """Writes the candidates whose keys are equal and whose times lie in the windows to `out`; DONE or OUT_FULL."""
-    stream, at, end = cursor[PHASE], cursor[CONFIRMED], cursor[FOUND]
+    """Counts the candidates whose keys are equal and whose times lie in the windows; keeps of them what is wanted in `out`.
+    DONE or OUT_FULL.
+
+    They are certified at once, while their rows are in the innermost cache.
+    """
+    stream, at, end = cursor[PHASE], cursor[CONFIRMED], cursor[COLLECTED]
     if at == end:
         return DONE
-    words, candidates = s.words, s.candidates
+    words, certifies = s.words, s.counters[HASHED] == 0
     before, after = -s.layout[1 - stream, WINDOW], s.layout[stream, WINDOW]
-    theirs_words = s.layout[1 - stream, TUPLE_WORDS]
-    results = count = s.counters[OUT_COUNT]
-    capacity = out.shape[1]
+    left, right = (s.mine, s.theirs) if stream == 0 else (s.theirs, s.mine)
+    count, found, capacity = s.counters[OUT_COUNT], 0, out.shape[1]
     while at < end and count < capacity:
-        filled, room = count, min(capacity, count + CONFIRMED_TOGETHER)
-        while at < end and filled < room:
-            mask = candidates[unsigned(at + MASK)]
-            theirs = candidates[unsigned(at + THEIRS)] + lowest_bit(mask) * theirs_words
-            out[unsigned(stream), unsigned(filled)] = candidates[unsigned(at + MINE)]
-            out[unsigned(1 - stream), unsigned(filled)] = theirs
-            prefetch(words, theirs)
-            prefetch(words, theirs + ROW)  # a quarter of the tuples lie across two lines
-            filled += 1
-            mask &= mask - 1
-            candidates[unsigned(at + MASK)] = mask
-            at += CANDIDATE_WORDS * (mask == 0)
-        for i in range(count, filled):  # in place: those that hold move down
-            mine, theirs = out[unsigned(stream), unsigned(i)], out[unsigned(1 - stream), unsigned(i)]
-            out[unsigned(stream), unsigned(count)] = mine
-            out[unsigned(1 - stream), unsigned(count)] = theirs
-            time, other = words[unsigned(mine + TIME)], words[unsigned(theirs + TIME)]
-            later = other - time  # of the wrong sign where it leaves the range of int64, and with it every window
-            within = (before <= later) & (later <= after) & ((later < 0) == (other < time))
-            count += (words[unsigned(mine + KEY)] == words[unsigned(theirs + KEY)]) & within
+        at, filled = fetch_candidates(s, stream, at, end, min(PAIRED - PAIRS, capacity - count))
+        kept = 0
+        for start in range(0, filled, PAIRS):
+            kept += keep_matches(words, s.mine, s.theirs, start, min(filled - start, PAIRS), kept, before, after)
+        found += kept
+        if certifies:
+            s.certificate[0] += certify(words, left, right, 0, kept)
+        count += keep_results(s, left, right, kept, out, count)
     s.counters[OUT_COUNT] = count
-    s.groups[groups[cursor[GROUP_INDEX]], RESULTS] += count - results
+    s.counters[FOUND] += found if certifies else 0
+    s.groups[groups[cursor[GROUP_INDEX]], RESULTS] += found
     cursor[CONFIRMED] = at
     if at < end:
         return OUT_FULL
-    cursor[CONFIRMED] = cursor[FOUND] = 0
+    cursor[CONFIRMED] = cursor[COLLECTED] = 0
     return DONE
+
+
+@part
+def fetch_candidates(s, stream, at, end, room):
+    """Takes up to `room` candidates out of the masks at..end and asks for their tuples; returns where it stopped, and how many."""
+    words, candidates, mine, theirs = s.words, s.candidates, s.mine, s.theirs
+    theirs_words = s.layout[1 - stream, TUPLE_WORDS]
+    filled = 0
+    while at < end and filled < room:
+        mask = candidates[unsigned(at + MASK)]
+        slot = candidates[unsigned(at + THEIRS)] + lowest_bit(mask) * theirs_words
+        mine[unsigned(filled)] = candidates[unsigned(at + MINE)]
+        theirs[unsigned(filled)] = slot
+        prefetch(words, slot)
+        prefetch(words, slot + ROW)  # a quarter of the tuples lie across two lines
+        filled += 1
+        mask &= mask - 1
+        candidates[unsigned(at + MASK)] = mask
+        at += CANDIDATE_WORDS * (mask == 0)
+    return at, filled
+
+
+@part
+def keep_results(s, left, right, kept, out, count):
+    """Writes what the counter KEEPS says of the pairs 0..kept to `out`, from `count` on; returns how many entries that made."""
+    keeps, words = s.counters[KEEPS], s.words
+    if keeps == NOTHING:
+        return 0
+    if keeps == SLOT_IDS:
+        for i in range(kept):
+            out[0, unsigned(count + i)] = left[unsigned(i)]
+            out[1, unsigned(count + i)] = right[unsigned(i)]
+    else:
+        for i in range(kept):
+            time, other = words[unsigned(left[unsigned(i)] + TIME)], words[unsigned(right[unsigned(i)] + TIME)]
+            out[0, unsigned(count + i)] = max(time, other)
+    return kept
+
+
+@part
+def certify(words, left, right, first, end):
+    """Sum of the pair hashes (DESIGN, section 1) of results first..end, uint64 modulo 2**64. left, right: int64[] slot ids."""
+    total = np.uint64(0)
+    for i in range(first, end):
+        total += pair_hash(words[unsigned(left[unsigned(i)] + ROW)], words[unsigned(right[unsigned(i)] + ROW)])
+    return total

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpijoin.join.simd import PAIRS
+
 NONE = -1  # no page, no bucket, no slot
 
 # Columns of `heads`, one row per page.
@@ -47,20 +49,27 @@ SLOTS, TUPLES_AT, TUPLE_WORDS, TUPLE_BYTES, HAS_BLOB, WINDOW, LAYOUT_WORDS = ran
 # Entries of `counters`.
 (
     FREE_PAGE, UNUSED_PAGE, PAGES, PAGE_WORDS, NEXT_BLOCK_ID, FREE_BUCKET, UNUSED_BUCKET, UNUSED_ENTRY, THETA, OUT_COUNT,
-    PAGES_HELD, PAGES_HELD_MAX, COMPARED, SPENT,
-) = range(14)  # fmt: skip
-INSERTED, INSERTED_BYTES, EXPIRED = 14, 16, 18  # two each, per stream
-FREE_REGIONS = 20  # heads of the free lists of directory regions, by size class
+    PAGES_HELD, PAGES_HELD_MAX, COMPARED, SPENT, FOUND, KEEPS, HASHED,
+) = range(17)  # fmt: skip
+# FOUND: results so far, kept or not · HASHED 1: keys are hashes, and who compares the keys themselves counts and certifies.
+INSERTED, INSERTED_BYTES, EXPIRED = 18, 20, 22  # two each, per stream
+FREE_REGIONS = 24  # heads of the free lists of directory regions, by size class
 COUNTERS = FREE_REGIONS + 26
 
 # What a kernel returns.
 DONE, BUDGET, OUT_FULL, NEED_BLOCKS = range(4)
 
-# A probe collects masks of candidates before it looks at keys and times: three words each, in a cache of 16 KB.
+# What stays of the results until it is consumed (the counter KEEPS): nothing, they are only counted and certified; the slot ids
+# of both tuples; or their later time.
+NOTHING, SLOT_IDS, LATER_TIMES = range(3)
+
+# A probe collects masks of candidates before it looks at keys and times: three words each, in a cache of 16 KB; then the slot
+# ids of PAIRED candidates, whose cache lines are asked for before the first of them is looked at. Vectors need room at the end.
 MASK, MINE, THEIRS, CANDIDATE_WORDS = range(4)
 CANDIDATES = 640
 FETCHED_BUCKETS = 32  # whose chains are asked for together, from `candidates[CHAINS:]`
 CHAINS = (CANDIDATES + 1) * CANDIDATE_WORDS  # one more is written before it is known to be none
+PAIRED = 128 + PAIRS
 
 TIME_MIN_VALUE = np.iinfo(np.int64).min
 TIME_MAX_VALUE = np.iinfo(np.int64).max
@@ -72,7 +81,8 @@ THETA_OFF = TIME_MAX_VALUE >> 2
 class JoinState(NamedTuple):
     """words: int64[], halves: uint16[] and octets: uint8[] are views of one memory, the pages. heads: int64[pages, 8] ·
     buckets: int64[n, 16] · groups: int64[partitions, 24] · directory: int64[], the regions of all groups · layout:
-    int64[2, 6] · counters: int64[] · candidates: int64[], a probe's scratch.
+    int64[2, 6] · counters: int64[] · candidates: int64[], a probe's scratch · mine, theirs: int64[PAIRED], others ·
+    certificate: uint64[1], of the results so far.
 
     Free pages are linked by NEXT, free buckets by NEXT_FRESH. Nothing ever grows: all is address space reserved once, of
     which only what was used takes memory.
@@ -88,3 +98,6 @@ class JoinState(NamedTuple):
     layout: np.ndarray
     counters: np.ndarray
     candidates: np.ndarray
+    mine: np.ndarray
+    theirs: np.ndarray
+    certificate: np.ndarray

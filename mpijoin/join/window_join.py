@@ -12,7 +12,7 @@ from mpijoin.errors import MemoryBudgetError
 from mpijoin.join import transfer
 from mpijoin.join.directory import start_group
 from mpijoin.join.expire import expire_groups
-from mpijoin.join.gather import certify, gather_later, keep_equal_keys
+from mpijoin.join.gather import gather_later, keep_equal_keys
 from mpijoin.join.insert import Fresh, Scratch, insert_groups
 from mpijoin.join.pool import new_state, reserve_words
 from mpijoin.join.probe import CURSOR_WORDS, probe_groups, start_probe
@@ -23,10 +23,12 @@ from mpijoin.join.state import (
     COMPARISONS,
     DEPTH,
     EXPIRED,
+    FOUND,
     GROUP_BYTES,
     GROUP_TUPLES,
     INSERTED,
     JoinState,
+    LATER_TIMES,
     MERGES,
     OUT_COUNT,
     PAGES,
@@ -34,12 +36,16 @@ from mpijoin.join.state import (
     PAGES_HELD_MAX,
     PAGE_WORDS,
     RESULTS,
+    SLOT_IDS,
     SPLITS,
     THETA,
     WATERMARK,
 )
 from mpijoin.join.transfer_kernels import drop_group
 from mpijoin.operators.base import GroupInfo, Progress, Results
+
+# A larger buffer of pairs is of no use, since their tuples, which are looked at again, do not stay in the caches; times suffice.
+TIMES_PER_PAIR = 4
 
 
 class WindowJoin:
@@ -53,11 +59,18 @@ class WindowJoin:
         theta: int,
         streams: list[tuple[int, bool, int]],
         result_buffer: int,
+        keeps: int = SLOT_IDS,
+        hashed: RecordLayout | None = None,
     ):
         """streams: (record_words, has_blob, window in time units) of left and right · theta, memory and block in bytes ·
-        result_buffer: pairs that may be found before they must be consumed."""
-        self.state = new_state(partitions, memory_bytes, block_bytes, theta, streams)
-        self._out = np.zeros((2, result_buffer), np.int64)
+        result_buffer: pairs that may be found before they must be consumed · keeps: what of them stays until then, NOTHING,
+        SLOT_IDS or LATER_TIMES · hashed: of keys that are hashes, the layout of either stream's keys; slot ids then stay."""
+        keeps = SLOT_IDS if hashed else keeps
+        self.state = new_state(partitions, memory_bytes, block_bytes, theta, streams, keeps, hashed is not None)
+        self._keeps = keeps
+        self._key = (hashed.key_words, hashed.key_fixed_words, hashed.key_count_var) if hashed else None
+        self._out = np.zeros((2, result_buffer * (TIMES_PER_PAIR if keeps == LATER_TIMES else 1)), np.int64)
+        self._ones = np.ones(self._out.shape[1] if keeps == LATER_TIMES else 0, np.int64)
         self._cursor = np.zeros(CURSOR_WORDS, np.int64)
         self._probed: np.ndarray | None = None  # the groups of an unfinished probe
         self._scratch = _new_scratch(0, len(self.state.buckets))
@@ -76,22 +89,20 @@ class WindowJoin:
         if self._probed is None:
             start_probe(self._cursor)
             self._probed = self._start(groups)
+        first = self.state.counters[OUT_COUNT]
         progress = Progress(probe_groups(self.state, self._probed, self._cursor, budget, self._out))
+        if self._key:
+            keep_equal_keys(self.state, self._out, first, *self._key)
         if progress is Progress.DONE:
             self._probed = None
         return progress
 
     def results(self) -> Results:
-        count = self.state.counters[OUT_COUNT]
+        count = self.state.counters[OUT_COUNT] if self._keeps == SLOT_IDS else 0
         return Results(self._out[0, :count], self._out[1, :count])
 
     def clear_results(self) -> None:
         self.state.counters[OUT_COUNT] = 0
-
-    def keep_equal_keys(self, layout: RecordLayout) -> None:
-        """Drops the results found whose keys are not equal though their hashes are; layout: of either stream's keys."""
-        key = (layout.key_words, layout.key_fixed_words, layout.key_count_var)
-        self.state.counters[OUT_COUNT] = keep_equal_keys(self.state, self._out, self.state.counters[OUT_COUNT], *key)
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int]) -> Progress:
         groups = self._start(groups)
@@ -126,10 +137,17 @@ class WindowJoin:
     def found(self) -> int:
         return int(self.state.counters[OUT_COUNT])
 
-    def certify(self, results: Results) -> int:
-        return int(certify(self.state.words, *results))
+    @property
+    def found_in_all(self) -> int:
+        return int(self.state.counters[FOUND])
+
+    @property
+    def certificate(self) -> int:
+        return int(self.state.certificate[0])
 
     def later_times(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._keeps == LATER_TIMES:
+            return self._out[0, : self.found], self._ones[: self.found]
         times = np.empty(self.found, np.int64)
         gather_later(self.state.words, *self.results(), times)
         return times, np.ones(self.found, np.int64)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from mpijoin.compiled import compiled
 from mpijoin.metrics.delay import LONGEST_US, STEPS_BITS
+
+
+MANTISSA_BITS = 52
+FIRST_STEP = (1023 + STEPS_BITS - 1) << STEPS_BITS  # of 64 us: what is left then is 64
 
 
 @compiled()
@@ -20,14 +22,15 @@ def delays_of(times, origin, origin_us, unit_us, now_us, out):
 
 @compiled()
 def bucket_of(delay_us):
-    """The bucket of a delay of at least 0.
+    """The bucket of a delay of at least 0: from 64 us on the exponent and leading bits of the delay as a float, since steps are
+    64 to a doubling.
 
-    >>> [bucket_of(delay_us) for delay_us in (0, 127, 128, 129, 130)]
-    [0, 127, 128, 128, 129]
+    >>> [int(bucket_of(delay_us)) for delay_us in (0, 63, 64, 127, 128, 129, 130)]
+    [0, 63, 64, 127, 128, 128, 129]
     """
     value = min(delay_us, LONGEST_US)
-    shift = max(0, np.int64(math.frexp(float(value))[1]) - 1 - STEPS_BITS)
-    return (shift << STEPS_BITS) + (value >> shift)
+    bits = np.float64(value).view(np.int64)
+    return value if value < 1 << STEPS_BITS else (bits >> MANTISSA_BITS - STEPS_BITS) - FIRST_STEP
 
 
 @compiled()

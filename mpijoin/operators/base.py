@@ -58,7 +58,7 @@ class Operator(Protocol):
         """
 
     def results(self) -> Results:
-        """What probing has found since the last `clear_results`."""
+        """What probing has found since the last `clear_results`; nothing where results are only counted."""
 
     def clear_results(self) -> None: ...
 
@@ -66,8 +66,13 @@ class Operator(Protocol):
     def found(self) -> int:
         """How many pairs `results` has."""
 
-    def certify(self, results: Results) -> int:
-        """Their part of the run's certificate (DESIGN, section 1)."""
+    @property
+    def found_in_all(self) -> int:
+        """How many pairs probing has found since this operator began."""
+
+    @property
+    def certificate(self) -> int:
+        """Of these pairs (DESIGN, section 1), modulo 2**64."""
 
     def later_times(self) -> tuple[np.ndarray, np.ndarray]:
         """The later times of the pairs found, in the join's unit, and how many pairs have each: int64[k] both."""

@@ -15,7 +15,7 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.errors import ProtocolError
 from mpijoin.join.pool import tuple_words
-from mpijoin.join.state import THETA_OFF
+from mpijoin.join.state import LATER_TIMES, NOTHING, SLOT_IDS, THETA_OFF
 from mpijoin.join.tuning import auto_theta
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.messages import Ask, Finished, Marker, Order, Report, Saved, Slot, State
@@ -25,7 +25,6 @@ from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.base import Sink
 from mpijoin.sinks.collector import SendSink
-from mpijoin.sinks.count import CountSink
 from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sinks.parts import PartInfo
 from mpijoin.sinks.table import TableBuilder
@@ -50,7 +49,11 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int) -> WindowJoin:
     block = job.tuning.block_bytes
     tuple_bytes = 4 * sum(tuple_words(words, has_blob) for words, has_blob, _ in streams)  # the mean of both
     theta = {OFF: THETA_OFF, AUTO: auto_theta(tuple_bytes, block)}.get(job.tuning.theta, job.tuning.theta)
-    return WindowJoin(job.cluster.partitions, memory_bytes, block, theta, streams, job.tuning.result_buffer)
+    keeps = SLOT_IDS
+    if job.output.results == "count":
+        keeps = NOTHING if job.run.speed == MAX else LATER_TIMES
+    hashed = layouts[0] if schema.left.hashed else None
+    return WindowJoin(job.cluster.partitions, memory_bytes, block, theta, streams, job.tuning.result_buffer, keeps, hashed)
 
 
 class Slave:
@@ -75,11 +78,9 @@ class Slave:
         paced = job.run.speed != MAX
         self._core = core.SlaveCore(paced=paced)
         self._operator = operator or new_operator(job, schema, memory_bytes)
-        self._hashed = RecordLayout(schema.left) if schema.left.hashed else None
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
         self._unit_s = UNIT_NS[schema.unit] / 1e9 / job.run.speed if paced else None  # wall seconds of one unit of event time
-        self._count = CountSink(self._operator)
-        self._sinks: list[Sink] = [self._count, *self._output(job, schema, directory)]
+        self._sinks: list[Sink] = self._output(job, schema, directory)
         self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
         self._epochs = EpochMeter(rank, self._operator, directory, job.run.warmup_ns / 1e9, paced, resumed)
         self._mover = Mover(rank, self._operator)
@@ -239,8 +240,6 @@ class Slave:
 
     def _consume(self) -> None:
         operator = self._operator
-        if self._hashed:
-            operator.keep_equal_keys(self._hashed)
         if not operator.found:
             return
         slot, results = self._messages[0].slot, operator.results()
@@ -266,11 +265,11 @@ class Slave:
         for sink in self._sinks:
             sink.end_epoch(epoch, slot.last)
         self._epochs.epoch_ended(
-            epoch, self._count.results, self._core.backlog_bytes, self._load.occupancy_bytes, self._busy_s
+            epoch, self._operator.found_in_all, self._core.backlog_bytes, self._load.occupancy_bytes, self._busy_s
         )
         if not own:
-            held, comm_s = self._operator.held_bytes, self._rank.comm_s
-            self._rank.send(MASTER, Report(self._rank.number, octets, epoch, self._count.results, self._busy_s, held, comm_s))
+            found, held, comm_s = self._operator.found_in_all, self._operator.held_bytes, self._rank.comm_s
+            self._rank.send(MASTER, Report(self._rank.number, octets, epoch, found, self._busy_s, held, comm_s))
         self._rest_without_groups(slot.last)
 
     def _carry_out(self, action: core.Carry) -> None:
@@ -332,14 +331,14 @@ class Slave:
         parts = [part for sink in self._sinks for part in sink.close()]
         self._epochs.close()
         self._rank.send(MASTER, Finished(self._rank.number, self._counts(parts, self._received), [part.name for part in parts]))
-        self._rank.log.info("slave finished: %d results, %d part files", self._count.results, len(parts))
+        self._rank.log.info("slave finished: %d results, %d part files", self._operator.found_in_all, len(parts))
 
     def _counts(self, parts: list[PartInfo], received: Sequence[int]) -> dict[str, Any]:
         """received: rows per stream that came from the master, up to where the other counts go."""
         return {
-            "results": self._count.results,
+            "results": self._operator.found_in_all,
             "written": sum(part.rows for part in parts),
-            "certificate": f"{self._count.certificate:016x}",
+            "certificate": f"{self._operator.certificate:016x}",
             **self._epochs.times_after_warmup(self._busy_s),
             "window_bytes_max": self._epochs.window_bytes_max,
             "received_left": received[0],

@@ -133,13 +133,15 @@ def append(tuples, starts, buckets, last, filled, words, halves, free):
 
 
 @njit
-def probe(halves, pages, blocks, rows, words, lines, loads, pairs, out):
-    """All that a probe must do, in one straight loop: each bucket's fresh rows meet the tags of its blocks and load tuples.
+def probe(halves, pages, blocks, rows, words, lines, loads, pairs):
+    """All that a probe must do, in one straight loop: each bucket's fresh rows meet the tags of its blocks, load tuples and
+    certify pairs; returns the masks that are not empty and the certificate of the pairs (0, 0), (1, 1), …
 
     pages: int64[buckets * blocks] · rows: per bucket · lines: int32[], indices of words, used in a circle · loads, pairs: cache
-    lines loaded and pairs written per 1024 rows · out: int64[2, capacity], used in a circle.
+    lines loaded and pairs certified per 1024 rows.
     """
-    found = total = loaded = written = row = 0
+    found = total = loaded = row = certified = 0
+    certificate = np.uint64(0)
     for bucket in range(0, len(pages), blocks):
         for place in range(bucket + blocks, min(bucket + 2 * blocks, len(pages))):
             for line in range(TAG_LINES):
@@ -156,11 +158,10 @@ def probe(halves, pages, blocks, rows, words, lines, loads, pairs, out):
                 prefetch(words, lines[(loaded + 2 * AHEAD) % len(lines)])
                 total += words[lines[loaded % len(lines)]]
                 loaded += 1
-            while written < row * pairs >> 10:
-                place = unsigned(written % out.shape[1])
-                out[0, place], out[1, place] = row, total
-                written += 1
-    return found
+        for pair in range(certified, row * pairs >> 10):
+            certificate += pair_hash(pair, pair)
+        certified = row * pairs >> 10
+    return found, certificate, total
 
 
 @njit

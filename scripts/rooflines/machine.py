@@ -202,7 +202,7 @@ def result_rates(enough_s: float) -> Rates:
 
 
 def probe_s(comparisons: float, reread: float, loads: float, pairs: float, enough_s: float) -> float:
-    """Seconds per fresh row of the idealised probe. Per row: tags compared, cache lines loaded, pairs written · reread: by how
+    """Seconds per fresh row of the idealised probe. Per row: tags compared, cache lines loaded, pairs certified · reread: by how
     many rows the tags of a bucket are compared once they have come from beyond the caches."""
     blocks = max(1, round(comparisons / kernels.SLOTS))
     share = blocks * kernels.SLOTS / comparisons  # of a row's work, since blocks are whole
@@ -211,9 +211,8 @@ def probe_s(comparisons: float, reread: float, loads: float, pairs: float, enoug
     lines = generator.permutation(STATE_BYTES // 64).astype(np.int32) * 8
     pages = generator.permutation(len(words) // kernels.PAGE_WORDS)[: 2048 // blocks * blocks]
     rows = max(1, round(reread))
-    out = np.zeros((2, RESULTS), np.int64)
     quotas = (round(1024 * loads * share), round(1024 * pairs * share))
-    arguments = (words.view(np.uint16), pages, blocks, rows, words, lines, *quotas, out)
+    arguments = (words.view(np.uint16), pages, blocks, rows, words, lines, *quotas)
     return fastest_s(lambda: kernels.probe(*arguments), enough_s) / (len(pages) // blocks * rows) / share
 
 

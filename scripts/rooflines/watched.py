@@ -25,7 +25,6 @@ from mpijoin.join.state import COMPARED, EXPIRED, GROUP_TUPLES, ROW
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.master.intake import Intake
 from mpijoin.messages import Slot
-from mpijoin.operators.base import Results
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sources.files import ParquetReader
@@ -47,7 +46,6 @@ SLAVE_STAGES = {
     "receive": ((MpiTransport, "poll"), (MpiTransport, "send")),
     "append": ((WindowJoin, "insert"),),
     "probe": ((WindowJoin, "probe"),),
-    "certify": ((WindowJoin, "certify"),),
     "write": ((ParquetSink, "consume"), (ParquetSink, "close")),
     "expire": ((WindowJoin, "expire"),),
     "idle": ((MpiTransport, "wait"),),
@@ -93,12 +91,12 @@ class Stopwatch:
 
 
 class Counting:
-    """What a slave's join does, counted: as in `Work` of engine.py."""
+    """What a slave's join does, counted: as in `Work` of engine.py. Of a run that keeps results."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._fresh_from = [np.inf, np.inf]  # per stream, row numbers of the slice that is being joined
-        for name in ("insert", "probe", "certify", "expire"):
+        for name in ("insert", "probe", "clear_results", "expire"):
             replace(WindowJoin, name, lambda method, name=name: self._before(method, getattr(self, name)))
 
     def _before(self, method: Callable, look: Callable) -> Callable:
@@ -116,8 +114,9 @@ class Counting:
         if join._probed is None:  # else it goes on with the same groups
             self.counts["tags_first_read"] += int(join.state.groups[groups, GROUP_TUPLES : GROUP_TUPLES + 2].sum())
 
-    def certify(self, join: WindowJoin, results: Results) -> None:
+    def clear_results(self, join: WindowJoin) -> None:
         """Of a pair the older tuple, which is not in the caches yet; several of a batch may share its cache line."""
+        results = join.results()
         left, right = (self._is_fresh(join, stream, slots) for stream, slots in enumerate(results))
         old = (results.right[left & ~right], results.left[right & ~left])
         lines = (np.concatenate([slots, slots + ROW]) // LINE_WORDS for slots in old)  # a tuple may lie across two

@@ -82,8 +82,8 @@ def rounds(left, right, cuts):
     return remaining
 
 
-def run(setup, streams, left, right, cuts):
-    harness = Harness(streams, setup.partitions, 1 << 23, setup.block, setup.theta, setup.result_buffer)
+def run(setup, streams, left, right, cuts, keeps=st.SLOT_IDS):
+    harness = Harness(streams, setup.partitions, 1 << 23, setup.block, setup.theta, setup.result_buffer, keeps)
     for left_part, right_part, watermarks in rounds(left, right, cuts):
         for first in range(0, setup.partitions, setup.slice_groups):
             groups = groups_of(*range(first, min(first + setup.slice_groups, setup.partitions)))
@@ -102,6 +102,8 @@ def test_the_result_is_the_oracles_and_every_tuple_expires(setup, streams, sizes
     left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
     harness = run(setup, streams, left, right, cuts)
     assert harness.row_pairs() == expected(left, right, streams)
+    assert harness.operator.found_in_all == len(harness.pairs)
+    assert f"{harness.operator.certificate:016x}" == oracle.certificate(harness.row_pairs().elements())
     assert all(a == left[a.row] and b == right[b.row] for a, b in harness.pairs)
     counters, walked = harness.state.counters, check_accounts(harness, range(setup.partitions))
     for stream, rows in enumerate((left, right)):
@@ -118,6 +120,18 @@ def test_no_setting_and_no_cut_changes_the_result(one, other, streams, sizes, si
     found = [run(*setup, left, right, some_cuts) for setup, some_cuts in (((one, streams), cuts), ((other, streams), other_cuts))]
     assert found[0].row_pairs() == found[1].row_pairs()
     assert oracle.certificate(found[0].row_pairs().elements()) == oracle.certificate(found[1].row_pairs().elements())
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(SETUPS, some.tuples(STREAMS, STREAMS), SIZES, histories(), CUTS, some.sampled_from([st.NOTHING, st.LATER_TIMES]))
+def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup, streams, sizes, sides, cuts, keeps):
+    left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
+    harness, wanted = run(setup, streams, left, right, cuts, keeps), expected(left, right, streams)
+    assert harness.pairs == []
+    assert harness.operator.found_in_all == wanted.total()
+    assert f"{harness.operator.certificate:016x}" == oracle.certificate(wanted.elements())
+    times = Counter(max(left[a].time, right[b].time) for a, b in wanted.elements())
+    assert harness.later_times == (times if keeps == st.LATER_TIMES else Counter())
 
 
 @pytest.mark.parametrize("windows", [(0, 0), (0, 5), (5, 0), (3, 9)])
