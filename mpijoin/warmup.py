@@ -23,10 +23,10 @@ from mpijoin.data.arrow import array_of, text_array
 from mpijoin.data.batch import read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
-from mpijoin.join.gather import gather_blobs, gather_words
+from mpijoin.join.gather import gather_blobs, gather_columns
 from mpijoin.join.insert import Fresh
 from mpijoin.join.pool import tuple_words
-from mpijoin.join.state import ROW, SIZE
+from mpijoin.join.state import SIZE
 from mpijoin.join.tuning import auto_theta, remember, remembered, width_of
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.metrics.delay import DelayHistogram
@@ -205,10 +205,9 @@ def _probe_and_expire() -> None:
     operator, groups = _new_operator(layout), np.zeros(0, np.int64)
     operator.probe(groups, 1 << 20)
     results = operator.results()
-    gather_words(operator.state.words, results.left, ROW, np.empty((0, 1), np.int64))
-    stored = np.empty((0, layout.record_words), np.int64)
-    gather_words(operator.state.words, results.left, SIZE + 1, stored)
+    stored = np.empty((layout.record_words, 0), np.int64)
+    gather_columns(operator.state.words, results.left, np.arange(layout.record_words), stored, 0)
     octets = np.empty(0, np.uint8)
     gather_blobs(operator.state, results.left, np.zeros(0, np.int64), octets)
-    layout.unpack(stored, size[:0], octets)
+    layout.unpack_words(stored, size[:0], octets)
     operator.expire(groups, (10, 10))

@@ -192,13 +192,14 @@ class RecordLayout:
                 self._set_nulls(view, index, nulls)
         return record, *self._pack_blob(values, count)
 
-    def _null_bit(self, index: int) -> tuple[str, int]:
+    def _null_bit(self, index: int) -> tuple[int, int]:
+        """Of which null byte which bit is a field's."""
         ordinal = index - (len(self.fields) - len(self.schema.payload))
-        return f"null{ordinal // 8}", ordinal % 8
+        return divmod(ordinal, 8)
 
     def _set_nulls(self, view: np.ndarray, index: int, nulls: np.ndarray) -> None:
-        name, bit = self._null_bit(index)
-        view[name] |= nulls.astype(np.uint8) << np.uint8(bit)
+        octet, bit = self._null_bit(index)
+        view[f"null{octet}"] |= nulls.astype(np.uint8) << np.uint8(bit)
 
     def _pack_blob(self, values: dict[str, _Values], rows: int) -> tuple[np.ndarray, np.ndarray]:
         if not self.has_blob:
@@ -214,26 +215,31 @@ class RecordLayout:
         return size, blob
 
     def unpack(self, record: np.ndarray, size: np.ndarray, blob: np.ndarray) -> list[pa.Array]:
-        """The stored columns in `fields`' order, each of its own type (dictionaries: their value type); copies all.
+        """The stored columns in `fields`' order, each of its own type (dictionaries: their value type).
 
         Takes what `pack` gives, or any choice of its tuples. Raises ArrowCapacityError when one column's values need
         more than 2 GiB and its type has 32-bit offsets.
         """
         if not self.fields:
             return []
-        view = np.ascontiguousarray(record).view(self._dtype)[:, 0]
-        data = self._unpack_blob(view, size, blob)
-        return [self._unpack_field(index, view, data) for index in range(len(self.fields))]
+        return self.unpack_words(np.ascontiguousarray(record.T), size, blob)
+
+    def unpack_words(self, words: np.ndarray, size: np.ndarray, blob: np.ndarray) -> list[pa.Array]:
+        """As `unpack`, of records given word by word: int64[record_words, n], rows contiguous. Copies only what does not
+        fill words."""
+        values = _Items(words)
+        data = self._unpack_blob(values, size, blob)
+        return [self._unpack_field(index, values, data) for index in range(len(self.fields))]
 
     def _unpack_blob(
-        self, view: np.ndarray, size: np.ndarray, blob: np.ndarray
+        self, values: _Items, size: np.ndarray, blob: np.ndarray
     ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """Offsets and bytes of each variable field, by its index in `fields`."""
         columns = {}
         at = np.cumsum(size) - size
         for field in self.variable:
             index = self.fields.index(field)
-            length = view[str(index)].astype(np.int64)
+            length = values.of(field.offset, field.dtype).astype(np.int64)
             offsets = np.zeros(len(length) + 1, np.int64)
             np.cumsum(np.maximum(length, 0), out=offsets[1:])
             data = np.empty(offsets[-1], np.uint8)
@@ -241,17 +247,45 @@ class RecordLayout:
             columns[index] = (offsets, data)
         return columns
 
-    def _unpack_field(self, index: int, view: np.ndarray, data: dict[int, tuple[np.ndarray, np.ndarray]]) -> pa.Array:
+    def _unpack_field(self, index: int, values: _Items, data: dict[int, tuple[np.ndarray, np.ndarray]]) -> pa.Array:
         field = self.fields[index]
         if field.is_key and not field.is_variable:
-            return key_column(field.kind, view[str(index)])
+            return key_column(field.kind, values.of(field.offset, field.dtype))
         if field.is_key:
             return byte_array(field.kind, *data[index], None)
-        name, bit = self._null_bit(index)
-        nulls = (view[name] >> np.uint8(bit)) & np.uint8(1) == 1
+        octet, bit = self._null_bit(index)
+        nulls = values.bit(self.null_offset + octet, bit)
         if field.is_variable:
             return byte_array(field.kind, *data[index], nulls)
-        return fixed_array(field.kind, view[str(index)], nulls)
+        return fixed_array(field.kind, values.of(field.offset, field.dtype), nulls)
+
+
+class _Items:
+    """Columns of records that are given word by word, int64[record_words, n]."""
+
+    def __init__(self, words: np.ndarray):
+        self._words = words
+        self._rows: np.ndarray | None = None  # the records' bytes, uint8[n, 8 * record_words]
+        self._set: dict[int, int] = {}  # offset -> of that byte the bits that any record has set
+
+    def of(self, offset: int, dtype: np.dtype) -> np.ndarray:
+        """Items of a type, `offset` bytes into the record: a view where they lie aligned in one word."""
+        width = dtype.itemsize
+        if width in (1, 2, 4, 8) and offset % width == 0:
+            word, within = divmod(offset, WORD_BYTES)
+            return self._words[word].view(dtype)[within // width :: WORD_BYTES // width]
+        if width == 0:
+            return np.zeros(self._words.shape[1], dtype)
+        if self._rows is None:
+            self._rows = np.ascontiguousarray(self._words.T).view(np.uint8)
+        return np.ascontiguousarray(self._rows[:, offset : offset + width]).view(dtype)[:, 0]
+
+    def bit(self, offset: int, bit: int) -> np.ndarray | None:
+        """bool[n]: a bit of one byte of the records; None where no record has it set."""
+        octets = self.of(offset, np.dtype("u1"))
+        if offset not in self._set:
+            self._set[offset] = int(np.bitwise_or.reduce(octets, initial=0))
+        return octets >> np.uint8(bit) & np.uint8(1) == 1 if self._set[offset] >> bit & 1 else None
 
 
 class _Values(NamedTuple):

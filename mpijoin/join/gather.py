@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from mpijoin.join.blocks import copy_blob, kernel
 from mpijoin.join.probe import certify
+from mpijoin.join.simd import unsigned
 from mpijoin.join.state import ADDRESS, FOUND, HAS_BLOB, NEXT, OUT_COUNT, PAGE_WORDS, SIZE, TIME
 
 
 @kernel
-def gather_words(words, slots, first, out):
-    """out[i] = the words of tuple slots[i] from `first` on; out: int64[n, width]."""
+def gather_columns(words, slots, chosen, out, at):
+    """out[c, at + i] = word chosen[c] of tuple slots[i]. chosen: int64[k] · out: int64[k, capacity]."""
     for i in range(len(slots)):
-        for word in range(out.shape[1]):
-            out[i, word] = words[slots[i] + first + word]
+        slot = slots[i]
+        for c in range(len(chosen)):
+            out[unsigned(c), unsigned(at + i)] = words[unsigned(slot + chosen[c])]
 
 
 @kernel

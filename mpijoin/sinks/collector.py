@@ -26,7 +26,8 @@ class SendSink:
         self._send = send
 
     def consume(self, results: Results, epoch: int) -> None:
-        batch = self._builder.table(results).combine_chunks().to_batches()[0]
+        self._builder.add(results)
+        batch = self._builder.take().to_batches()[0]
         octets = np.frombuffer(batch.serialize(), np.uint8)
         self._send(Rows(self._rank, epoch, octets).encode())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mpijoin.operators.base import Results
-from mpijoin.sinks.parts import PartInfo, PartWriter
+from mpijoin.sinks.parts import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartInfo, PartWriter
 from mpijoin.sinks.table import TableBuilder
 
 
@@ -14,10 +14,16 @@ class ParquetSink:
 
     def __init__(self, builder: TableBuilder, folder: Path, rank: int, part_bytes: int):
         self._builder = builder
+        self._rows_max = min(ROW_GROUP_ROWS, ROW_GROUP_BYTES // max(1, builder.row_bytes))
         self._writer = PartWriter(folder, f"rank-{rank}", builder.schema, part_bytes)
 
     def consume(self, results: Results, epoch: int) -> None:
-        self._writer.write(self._builder.table(results))
+        self._builder.add(results)
+        if self._builder.rows >= self._rows_max or self._builder.blob_bytes >= ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._writer.write(self._builder.take(), keep=False)
 
     def end_epoch(self, epoch: int, last: bool) -> None:
         pass
@@ -26,12 +32,14 @@ class ParquetSink:
         pass
 
     def cut(self, number: int) -> list[PartInfo]:
+        self._flush()
         return self._writer.cut()
 
     def sync(self) -> None:
         self._writer.sync()
 
     def close(self) -> list[PartInfo]:
+        self._flush()
         return self._writer.close()
 
     def abandon(self) -> None:

@@ -36,7 +36,7 @@ class PartWriter:
     """Writes tables of one schema as `prefix-00000.parquet`, `prefix-00001.parquet` … in `folder`.
 
     A new part begins once `part_bytes` are written, so a part is at most a row group larger; numbers go on after what lies there.
-    A table is kept, not copied, until its row group is full: the caller must not change its buffers. Nothing written makes no file.
+    A table that is kept is not copied: the caller must not change its buffers. Nothing written makes no file.
     After an OutputError the broken part is gone, further writes raise the same error, and `close` is safe.
     """
 
@@ -68,8 +68,11 @@ class PartWriter:
         """Bytes of tables not yet in a row group."""
         return self._waiting_bytes
 
-    def write(self, table: pa.Table) -> None:
-        """Append a table of the writer's schema. OutputError: the file system refuses, naming file and reason."""
+    def write(self, table: pa.Table, keep: bool = True) -> None:
+        """Append a table of the writer's schema. OutputError: the file system refuses, naming file and reason.
+
+        keep: it may wait for others to fill a row group; else it is written at once, and its buffers may change afterwards.
+        """
         if self._error is not None:
             raise self._error
         if not table.num_rows:
@@ -78,7 +81,7 @@ class PartWriter:
         self._waiting.append(table)
         self._waiting_rows += table.num_rows
         self._waiting_bytes += table.nbytes
-        if self._waiting_rows >= self.row_group_rows or self._waiting_bytes >= ROW_GROUP_BYTES:
+        if not keep or self._waiting_rows >= self.row_group_rows or self._waiting_bytes >= ROW_GROUP_BYTES:
             self._write_groups()
 
     def cut(self) -> list[PartInfo]:

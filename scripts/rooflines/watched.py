@@ -20,7 +20,6 @@ import numpy as np
 from mpijoin.cli import main as mpijoin
 from mpijoin.clock import RunClock
 from mpijoin.data.codec import ALIGNMENT
-from mpijoin.join.gather import gather_words
 from mpijoin.join.state import COMPARED, EXPIRED, GROUP_TUPLES, ROW
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.master.intake import Intake
@@ -124,9 +123,7 @@ class Counting:
         self.counts["results"] += len(left)
 
     def _is_fresh(self, join: WindowJoin, stream: int, slots: np.ndarray) -> np.ndarray:
-        rows = np.empty((len(slots), 1), np.int64)
-        gather_words(join.state.words, slots, ROW, rows)
-        return rows[:, 0] >= self._fresh_from[stream]
+        return join.state.words[slots + ROW] >= self._fresh_from[stream]
 
     def expire(self, join: WindowJoin, groups: np.ndarray, watermarks: Any) -> None:
         self._fresh_from = [np.inf, np.inf]
