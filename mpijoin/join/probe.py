@@ -62,6 +62,7 @@ from mpijoin.partitioning.hashing import pair_hash
 ) = range(11)  # fmt: skip
 
 PANEL = 64 * LANES  # slots whose tags (8 KiB) stay in the innermost cache while a block's fresh tuples pass over them
+MANY_WINDOWS, MANY_ALIKE = 4, 8  # a block that spans more of both windows, with more tags alike, is compared by time
 FETCHED_BLOCKS = 8  # per chain; of FETCHED_BUCKETS, a small part of the second-level cache
 
 
@@ -201,7 +202,10 @@ def scan_block(s, bucket, stream, cursor, budget):
         at_mark = page == buckets[bucket, base + FRESH_PAGE]
         end = buckets[bucket, base + FRESH_SLOT] if at_mark else s.heads[page, COUNT]
         if s.heads[page, TIME_MAX] >= earliest and s.heads[page, TIME_MIN] <= latest:
-            status = scan_pair(s, bucket, stream, end, cursor, budget)
+            if end <= PANEL and spans_many_windows(s, page) and goes_by_time(s, bucket, stream, page, end, cursor):
+                status = scan_pair_by_time(s, bucket, stream, end, cursor, budget)
+            else:
+                status = scan_pair(s, bucket, stream, end, cursor, budget)
             if status != DONE:
                 return status
         cursor[OPPOSITE_AT] = NONE if at_mark else s.heads[page, NEXT]
@@ -239,6 +243,79 @@ def scan_pair(s, bucket, stream, end, cursor, budget):
         cursor[OPPOSITE_FROM] = panel_end
     cursor[OPPOSITE_FROM] = 0
     return DONE
+
+
+@part
+def spans_many_windows(s, page):
+    """Whether a block spans so much more time than both windows together that most of it is out of reach of any one tuple."""
+    reach, end = saturating_add(s.layout[0, WINDOW], s.layout[1, WINDOW]), s.heads[page, TIME_MIN]
+    for _ in range(MANY_WINDOWS):
+        end = saturating_add(end, reach)
+    return s.heads[page, TIME_MAX] > end
+
+
+@part
+def goes_by_time(s, bucket, stream, page, end, cursor):
+    """Whether tags let much through, by the first fresh tuple of block FRESH_AT, and slots 0..end of `page` are in order of time."""
+    halves, tags = s.halves, tags_of(s, page)
+    tag = halves[unsigned(tags_of(s, cursor[FRESH_AT]) + first_fresh_slot(s, bucket, stream, cursor[FRESH_AT]))]
+    alike = 0
+    for slot in range(end):
+        alike += halves[unsigned(tags + slot)] == tag
+    if alike < MANY_ALIKE:
+        return False
+    opposite = 1 - stream
+    words, at, width = s.words, slot_id(s, opposite, page, 0) + TIME, s.layout[opposite, TUPLE_WORDS]
+    for _ in range(1, end):
+        if words[unsigned(at + width)] < words[unsigned(at)]:
+            return False
+        at += width
+    return True
+
+
+@part
+def scan_pair_by_time(s, bucket, stream, end, cursor, budget):
+    """As `scan_pair`, of a block in order of time: each fresh tuple meets only those that lie in its windows.
+
+    Few keys and short windows need it: of 10 million arrivals at 60 stations with a window of 20 s (workload F2) nearly all
+    that tags let through was out of time, and a slave took 5.7 s of a core instead of 1.1.
+    """
+    words, halves, candidates, opposite = s.words, s.halves, s.candidates, 1 - stream
+    tags, width = tags_of(s, cursor[OPPOSITE_AT]), s.layout[opposite, TUPLE_WORDS]
+    first, fresh_tags = slot_id(s, opposite, cursor[OPPOSITE_AT], 0), tags_of(s, cursor[FRESH_AT])
+    masks, low, found = (end + LINE_TAGS - 1) // LINE_TAGS, 0, cursor[COLLECTED]
+    status = DONE
+    while cursor[FRESH_FROM] < s.heads[cursor[FRESH_AT], COUNT]:
+        if CANDIDATES - found // CANDIDATE_WORDS < masks:
+            status = OUT_FULL
+            break
+        if s.counters[SPENT] >= budget:
+            status = BUDGET
+            break
+        mine, tag = slot_id(s, stream, cursor[FRESH_AT], cursor[FRESH_FROM]), halves[unsigned(fresh_tags + cursor[FRESH_FROM])]
+        earliest = saturating_add(words[unsigned(mine + TIME)], -s.layout[opposite, WINDOW])
+        latest = saturating_add(words[unsigned(mine + TIME)], s.layout[stream, WINDOW])
+        while low > 0 and words[unsigned(first + (low - 1) * width + TIME)] >= earliest:
+            low -= 1
+        while low < end and words[unsigned(first + low * width + TIME)] < earliest:
+            low += 1
+        slot = low
+        while slot < end and words[unsigned(first + slot * width + TIME)] <= latest:
+            base, mask = slot, 0
+            while slot < min(end, base + LINE_TAGS) and words[unsigned(first + slot * width + TIME)] <= latest:
+                mask |= np.int64(halves[unsigned(tags + slot)] == tag) << (slot - base)
+                slot += 1
+            candidates[unsigned(found + MASK)] = mask
+            candidates[unsigned(found + MINE)] = mine
+            candidates[unsigned(found + THEIRS)] = first + base * width
+            found += CANDIDATE_WORDS * (mask != 0)
+        s.counters[COMPARED] += slot - low
+        s.counters[SPENT] += slot - low + 1
+        cursor[FRESH_FROM] += 1
+    cursor[COLLECTED] = found
+    if status == DONE:
+        cursor[FRESH_FROM] = first_fresh_slot(s, bucket, stream, cursor[FRESH_AT])
+    return status
 
 
 @part

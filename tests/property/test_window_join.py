@@ -134,6 +134,29 @@ def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup,
     assert harness.later_times == (times if keeps == st.LATER_TIMES else Counter())
 
 
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(SETUPS, some.tuples(*[some.integers(0, 30)] * 2), some.integers(0, 2**32 - 1), some.integers(1, 3), some.booleans(), CUTS)
+def test_few_keys_and_short_windows_are_joined_by_time(setup, windows, seed, keys, disorder, cuts):
+    """Blocks in order of time, but for a few rows, that span many windows and hold equal keys."""
+    random, streams = np.random.default_rng(seed), [Stream(window) for window in windows]
+    sides = []
+    for _ in range(2):
+        times = np.cumsum(random.integers(0, 40, 400))
+        if disorder:
+            times[random.integers(0, 400, 3)] -= 100
+        sides.append(numbered(list(zip(times.tolist(), random.integers(0, keys, 400).tolist()))))
+    harness = run(setup, streams, *sides, cuts)
+    assert harness.row_pairs() == expected(*sides, streams)
+
+
+def test_a_block_that_spans_many_windows_is_not_compared_whole():
+    streams = [Stream(5), Stream(5)]
+    left, right = (numbered([(10 * i + shift, 1) for i in range(150)]) for shift in (0, 3))
+    harness = run(Setup(block=4096), streams, left, right, [])
+    assert len(harness.pairs) == 150
+    assert harness.state.counters[st.COMPARED] < 1000, "of 150 x 150"
+
+
 @pytest.mark.parametrize("windows", [(0, 0), (0, 5), (5, 0), (3, 9)])
 def test_both_ends_of_the_windows_are_closed(windows):
     streams = [Stream(window) for window in windows]
