@@ -151,7 +151,8 @@ def _read_and_scatter() -> None:
 
     streams = (_tiny_stream("left"), _tiny_stream("right"))
     schema = JoinSchema(*streams, "ns")
-    job = Job(*(StreamJob(stream.name, TableSource(_tiny_table()), time_unit="ns") for stream in streams))
+    tables = _tiny_table(), _tiny_table().slice(0, 2)  # one with rows that do not pass, and one without
+    job = Job(*(StreamJob(stream.name, TableSource(table), time_unit="ns") for stream, table in zip(streams, tables)))
     sources = tuple(open_source(job, index, schema, lambda table: None) for index in range(2))
     tick = TickReader(sources, (0, 0), pace_of(1, (1, 1), 1)).next()
     layout = RecordLayout(streams[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpijoin.join.blocks import copy_blob, kernel
-from mpijoin.join.probe import certify
+from mpijoin.join.confirm import certify
 from mpijoin.join.simd import unsigned
 from mpijoin.join.state import ADDRESS, FOUND, HAS_BLOB, NEXT, OUT_COUNT, PAGE_WORDS, SIZE, TIME
 

@@ -59,6 +59,12 @@ COUNTERS = FREE_REGIONS + 26
 # What a kernel returns.
 DONE, BUDGET, OUT_FULL, NEED_BLOCKS = range(4)
 
+# A probe's cursor: where a probe that stopped goes on. PHASE 0: left's fresh tuples, 1: right's. BUCKET: NONE between phases.
+# COLLECTED words of candidates are filled, those before CONFIRMED are done with; AHEAD buckets from BUCKET on were asked for.
+(
+    GROUP_INDEX, PHASE, BUCKET, FRESH_AT, FRESH_FROM, OPPOSITE_AT, OPPOSITE_FROM, COLLECTED, CONFIRMED, AHEAD, CURSOR_WORDS,
+) = range(11)  # fmt: skip
+
 # What stays of the results until it is consumed (the counter KEEPS): nothing, they are only counted and certified; the slot ids
 # of both tuples; or their later time.
 NOTHING, SLOT_IDS, LATER_TIMES = range(3)

@@ -15,12 +15,13 @@ from mpijoin.join.expire import expire_groups
 from mpijoin.join.gather import gather_later, keep_equal_keys
 from mpijoin.join.insert import Fresh, Scratch, insert_groups
 from mpijoin.join.pool import new_state, reserve_words
-from mpijoin.join.probe import CURSOR_WORDS, probe_groups, start_probe
+from mpijoin.join.probe import probe_groups, start_probe
 from mpijoin.join.state import (
     BLOCKS,
     BUCKETS,
     COMPARED,
     COMPARISONS,
+    CURSOR_WORDS,
     DEPTH,
     EXPIRED,
     FOUND,

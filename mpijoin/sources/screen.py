@@ -38,7 +38,7 @@ class Rows(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Room for the rows that pass, int64[n] each; time and running maximum in the join's unit."""
+    """The rows that pass, int64[n] each; time and running maximum in the join's unit."""
 
     key: np.ndarray
     time: np.ndarray
@@ -98,6 +98,15 @@ def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_
             running_max = time
             watermark = _watermark(running_max, lateness)
     return count, null_keys, lates, running_max, disorder_max
+
+
+@compiled()
+def in_order(time, earliest):
+    """Whether no time lies below the one before it, nor below `earliest`. Goes through all, so that vectors can be compared."""
+    ordered = len(time) == 0 or time[0] >= earliest
+    for i in range(1, len(time)):
+        ordered &= time[i] >= time[i - 1]
+    return ordered
 
 
 @dataclass(frozen=True)
@@ -165,23 +174,40 @@ class FileScreen:
         return screened
 
     def _apply(self, rows: Rows, columns: dict[str, pa.Array]) -> Screened:
-        count, rules = len(rows.time), self._rules
+        stored = [columns[column.name] for column in self._rules.schema.stored]
+        if self._all_pass(rows):
+            kept = self._whole(rows)
+        else:
+            kept, passed = self._sorted_out(rows, columns)
+            if len(kept.key) < len(rows.key):
+                stored = [column.filter(passed) for column in stored]
+        batch = Batch(kept.key, kept.time, kept.row, *self._rules.layout.pack(stored, len(kept.key)))
+        return Screened(batch, kept.running_max)
+
+    def _all_pass(self, rows: Rows) -> bool:
+        """Whether it is plain at once that no row is late or has a null: most files are in order."""
+        nulls = len(rows.time_null) or len(rows.key_null)
+        return len(rows.time) > 0 and not nulls and bool(in_order(rows.time, -(-self.running_max // self._rules.schema.scale)))
+
+    def _whole(self, rows: Rows) -> Kept:
+        """All rows, in order of time; shares their memory."""
+        count, first_row, scale = len(rows.time), self._first_row + self.position, self._rules.schema.scale
+        time = rows.time if scale == 1 else rows.time * scale
+        self._note(count, Tally(count, 0, 0, int(time[-1]), 0))
+        return Kept(rows.key, time, np.arange(first_row, first_row + count), time)
+
+    def _sorted_out(self, rows: Rows, columns: dict[str, pa.Array]) -> tuple[Kept, pa.Array]:
+        """The rows that pass, and which they are; the late ones go to the late sink."""
+        count, rules, first_row = len(rows.time), self._rules, self._first_row + self.position
         kept = Kept(*(np.empty(count, np.int64) for _ in Kept._fields))
         kind, late_max = np.empty(count, np.uint8), np.empty(count, np.int64)
-        first_row = self._first_row + self.position
         tally = Tally(
             *screen_rows(rows, first_row, rules.schema.scale, rules.lateness, self.running_max, kept, kind, late_max)
         )
         self._note(count, tally)
         if tally.late:
             self._give_late(columns, np.flatnonzero(kind == LATE), first_row, late_max[: tally.late])
-        stored = [columns[column.name] for column in rules.schema.stored]
-        if tally.kept < count:
-            passed = array_of(kind == KEPT)
-            stored = [column.filter(passed) for column in stored]
-            kept = Kept(*(column[: tally.kept] for column in kept))
-        batch = Batch(kept.key, kept.time, kept.row, *rules.layout.pack(stored, tally.kept))
-        return Screened(batch, kept.running_max)
+        return Kept(*(column[: tally.kept] for column in kept)), array_of(kind == KEPT)
 
     def _note(self, rows: int, tally: Tally) -> None:
         self.running_max = int(tally.running_max)

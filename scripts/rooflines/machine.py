@@ -22,7 +22,8 @@ from mpijoin.data.batch import read_only
 from mpijoin.data.files import PARQUET
 from mpijoin.data.schema import Column
 from mpijoin.join.pool import reserve_words
-from mpijoin.join.probe import CURSOR_WORDS, probe_groups, start_probe
+from mpijoin.join.probe import probe_groups, start_probe
+from mpijoin.join.state import CURSOR_WORDS
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.sinks.parts import encoding_options

@@ -69,7 +69,7 @@ def read_all(source, rules, rows):
     while (chunk := source.read(rows)) is not None:
         batch = chunk.batch
         assert batch.rows <= rows and len(chunk.running_max) == batch.rows
-        assert all(column.flags.writeable and column.flags.c_contiguous for column in (*batch, chunk.running_max))
+        assert all(column.flags.c_contiguous for column in (*batch, chunk.running_max))
         assert (np.diff(np.concatenate([[low], chunk.running_max, [chunk.horizon]]).astype(object)) >= 0).all()
         names = rules.layout.unpack(batch.record, batch.size, batch.blob)[0].to_pylist()
         kept += zip(batch.key.tolist(), batch.time.tolist(), batch.row.tolist(), names, chunk.running_max.tolist())

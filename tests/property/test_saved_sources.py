@@ -89,7 +89,7 @@ def next_tick(intake, schema, ticks):
     while (part := intake.next()) is not None:
         for side, stream, batches in zip(sides, schema.streams, part.batches):
             for batch in batches:
-                assert all(column.flags.writeable and column.flags.c_contiguous for column in batch)
+                assert all(column.flags.c_contiguous for column in batch)
                 stored = RecordLayout(stream).unpack(batch.record, batch.size, batch.blob)
                 columns = [batch.key.tolist(), batch.time.tolist(), batch.row.tolist(), *(one.to_pylist() for one in stored)]
                 side += zip(*columns)

@@ -136,10 +136,10 @@ def test_a_signal_stops_a_job_and_fewer_or_more_ranks_go_on(folder, undisturbed)
 
 
 def test_a_killed_slave_ends_the_job_and_the_next_one_goes_on(folder, undisturbed):
-    number = submit(folder, 4, "--set", "inject.kill={2=40}")
+    number = submit(folder, 4, "--set", "run.speed=10", "--set", "inject.kill={2=8}")  # after 4 s of 6, a checkpoint every second
     state, exit_code = ended(number)
     assert (state, exit_code) == ("FAILED", 137), (folder / f"{number}.log").read_text()
-    number = submit(folder, 4, "--resume", "--set", "inject.kill={2=40}")
+    number = submit(folder, 4, "--resume", "--set", "inject.kill={2=8}")
     assert ended(number) == ("COMPLETED", 0), (folder / f"{number}.log").read_text()
     assert answer(folder / "out") == undisturbed
     assert summary_of(folder / "out")["checkpoints"]["resumed_from"] > 0
@@ -180,7 +180,7 @@ def test_a_job_that_somebody_requeues_goes_on_after_a_kill_and_restarts_have_an_
 
 
 def test_a_chain_goes_on_after_a_killed_link_and_leaves_the_queue_when_it_is_done(folder, undisturbed):
-    links = submit_chain(folder, 4, "--set", "inject.kill={2=40}")
+    links = submit_chain(folder, 4, "--set", "run.speed=10", "--set", "inject.kill={2=8}")
     assert [ended(link)[0] for link in links] == ["FAILED", "COMPLETED", "CANCELLED", "CANCELLED"]
     assert answer(folder / "out") == undisturbed
 

@@ -53,6 +53,18 @@ def test_a_late_row_does_not_lower_and_a_null_time_does_not_move_the_maximum():
     assert told == [(0, None, None, "null_time"), (2, None, 7, "null_time"), (3, 3, 7, "late")]
 
 
+@pytest.mark.parametrize("scale", [1, 1000])
+def test_blocks_in_order_pass_whole_and_one_that_begins_too_early_does_not(scale):
+    late, counts = [], SourceCounts()
+    one = FileScreen(StreamRules(stream(scale=scale), 0, late.append), counts, "picks.parquet", 0)
+    for times, rows, kept in (([1, 2, 2], [0, 1, 2], [1, 2, 2]), ([2, 5], [3, 4], [2, 5]), ([4, 6], [6], [6])):
+        batch, running_max = one.screen(pa.RecordBatch.from_arrays([ints(*times), ints(*times)], ["ts", "key"]))
+        assert batch.row.tolist() == rows and batch.key.tolist() == kept
+        assert batch.time.tolist() == running_max.tolist() == [time * scale for time in kept]
+    assert [row["row"] for table in late for row in table.to_pylist()] == [5]
+    assert counts == SourceCounts(read=7, late=1, null_key=0, disorder_max=scale)
+
+
 def test_any_null_among_several_key_columns_is_a_null_key():
     schema = stream(keys=(KEY, Column("name", pa.string())))
     rows, _, _, counts = screen(schema, 0, ints(1, 2, 3), ints(1, None, 3), pa.array(["a", "b", None]))
