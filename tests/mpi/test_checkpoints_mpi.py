@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import re
 import signal
 import sys
 
@@ -145,7 +146,8 @@ def test_a_signal_without_other_checkpoints_stops_at_one(wanted_of_long, tmp_pat
     """SIGUSR1 has no other use, so it always asks for a checkpoint."""
     with launched(tmp_path, 3, *SMALL_BUFFERS, text=job(LONG_TUPLES)) as run:
         log = run.out / "logs/rank-0.log"
-        run.wait_for(lambda: log.exists() and "reorganization 5" in log.read_text(), "fifth reorganization epoch")
+        decided = lambda: re.search(r"reorganization ([5-9]|\d\d)", log.read_text())  # some are skipped while groups move
+        run.wait_for(lambda: log.exists() and decided(), "fifth reorganization epoch")
         run.process.send_signal(signal.SIGUSR1)
         assert run.finish(END_S).code == 75, run.err
     with launched(tmp_path, 5, text=job(LONG_TUPLES), resume=True) as run:
