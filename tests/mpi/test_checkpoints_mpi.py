@@ -3,8 +3,8 @@
 import json
 import os
 import random
-import shutil
 import re
+import shutil
 import signal
 import sys
 
