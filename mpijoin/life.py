@@ -165,7 +165,9 @@ def _restored(plan: Plan, rank: Rank) -> tuple[Job, int, Any, list[int], int]:
     rank.log.info("theta is %s", job.tuning.theta)
     make_operator = partial(new_operator, job, plan.schema, memory_bytes)
     if not plan.resumes:
-        return job, memory_bytes, make_operator(), [], 0
+        operator = make_operator()
+        operator.touch()
+        return job, memory_bytes, operator, [], 0
     start_s = time.perf_counter()
     operator, groups, number = restore_own(rank, plan.checkpoints, make_operator)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)

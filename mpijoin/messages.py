@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from mpijoin.data.codec import Frame, decode, encode
+from mpijoin.data.codec import Frame, decode, encode, encode_parts
 from mpijoin.errors import ProtocolError
 
 
@@ -68,7 +68,14 @@ class Slot:
 
     kind = 1
 
-    def encode(self, checksum: bool = False) -> np.ndarray:
+    def encode(self) -> tuple[np.ndarray, ...]:
+        return encode_parts(self.kind, *self._content())
+
+    def frame(self, checksum: bool = False) -> np.ndarray:
+        """In one, for a disk or another message."""
+        return encode(self.kind, *self._content(), checksum)
+
+    def _content(self) -> tuple[dict[str, Any], list[np.ndarray]]:
         meta = {
             "producer": self.producer,
             "epoch": self.epoch,
@@ -76,17 +83,15 @@ class Slot:
             "last": self.last,
             "origin": self.origin and list(self.origin),
         }
-        buffers: list[Any] = [self.groups]
-        for piece in self.pieces:
-            buffers += [piece.counts, *(array for columns in piece.columns for array in columns)]
-        return encode(self.kind, meta, buffers, checksum)
+        columns = [array for piece in self.pieces for one in piece.columns for array in one]
+        return meta, [self.groups, *(piece.counts for piece in self.pieces), *columns]
 
     @classmethod
     def of(cls, frame: Frame) -> Slot:
-        groups, *rest = frame.buffers
-        pieces = [
-            Piece(rest[i], (Columns(*rest[i + 1 : i + 3]), Columns(*rest[i + 3 : i + 5]))) for i in range(0, len(rest), 5)
-        ]
+        count = len(frame.buffers) // 5  # buffers a piece
+        groups, *counts = frame.buffers[: 1 + count]
+        columns = map(Columns, *[iter(frame.buffers[1 + count :])] * 2)
+        pieces = [Piece(one, (next(columns), next(columns))) for one in counts]
         meta = frame.meta
         origin = meta["origin"] and tuple(meta["origin"])
         return cls(meta["producer"], meta["epoch"], tuple(meta["watermarks"]), groups, tuple(pieces), meta["last"], origin)
@@ -114,8 +119,8 @@ class Rows:
 
     kind = 2
 
-    def encode(self) -> np.ndarray:
-        return encode(self.kind, {"slave": self.slave, "epoch": self.epoch}, [self.batch])
+    def encode(self) -> tuple[np.ndarray, ...]:
+        return encode_parts(self.kind, {"slave": self.slave, "epoch": self.epoch}, [self.batch])
 
     @classmethod
     def of(cls, frame: Frame) -> Rows:
@@ -219,10 +224,10 @@ class State:
 
     kind = 13
 
-    def encode(self) -> np.ndarray:
-        final = [] if self.input is None else [self.input.encode()]
+    def encode(self) -> tuple[np.ndarray, ...]:
+        final = [] if self.input is None else [self.input.frame()]
         meta = {"move": self.move, "supplier": self.supplier, "group": self.group, "cancelled": self.cancelled}
-        return encode(self.kind, {**meta, "final": bool(final)}, [*self.frames, *final])
+        return encode_parts(self.kind, {**meta, "final": bool(final)}, [*self.frames, *final])
 
     @classmethod
     def of(cls, frame: Frame) -> State:
@@ -383,8 +388,8 @@ MESSAGES = {
 }
 
 
-def parse(data: np.ndarray):
-    """The message in a received buffer. Raises CodecError on damage, ProtocolError on an unknown kind."""
+def parse(data: np.ndarray | tuple[np.ndarray, ...]):
+    """The message in what was received. Raises CodecError on damage, ProtocolError on an unknown kind."""
     frame = decode(data)
     if frame.kind not in MESSAGES:
         raise ProtocolError(f"got a message of kind {frame.kind}, wanted one of {sorted(MESSAGES)}")

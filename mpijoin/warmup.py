@@ -154,7 +154,7 @@ def _read_and_scatter() -> None:
     tables = _tiny_table(), _tiny_table().slice(0, 2)  # one with rows that do not pass, and one without
     job = Job(*(StreamJob(stream.name, TableSource(table), time_unit="ns") for stream, table in zip(streams, tables)))
     sources = tuple(open_source(job, index, schema, lambda table: None) for index in range(2))
-    tick = TickReader(sources, (0, 0), pace_of(1, (1, 1), 1)).next()
+    tick = TickReader(sources, (0, 0), pace_of(1, (1, 1), 1), 4).next()
     layout = RecordLayout(streams[0])
     scatter(tick.batches[0], np.arange(3), layout.record_words, layout.has_blob)
     integers = StreamSchema("left", Column("ts", pa.timestamp("ns")), 1, (Column("key", pa.int64()),), False, ())

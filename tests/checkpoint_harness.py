@@ -37,7 +37,6 @@ from mpijoin.config.load import load_job
 from mpijoin.embedded import local_size, run_local
 from mpijoin.errors import EXIT_CHECKPOINTED, AlreadyDone, Checkpointed, Interrupted
 from mpijoin.master.runtime import Master
-from mpijoin.master.ticks import TickReader
 from mpijoin.plan import merged_schema, prepare
 from mpijoin.rundir import RunDirectory, read_summary
 from mpijoin.signals import SignalFlag
@@ -158,12 +157,11 @@ def inner_sizes(made):
     def policies(balance):
         return None if balance.policy == "none" else random_policy(made.seed)
 
-    reader = partial(TickReader, part_rows=made.rows)
     core = partial(SlaveCore, slice_rows=made.rows, budget=made.rows)
     patches = [(mpijoin.master.start, "make_policy", policies), (mpijoin.master.pacing, "EPOCHS_PER_REORGANIZATION", 1)]
     if made.rows:
         patches += [
-            (mpijoin.master.intake, "TickReader", reader),
+            (mpijoin.master.intake, "PART_BYTES", 64 * made.rows),
             (mpijoin.master.ticks, "READ_ROWS", made.rows),
             (mpijoin.slave.runtime.core, "SlaveCore", core),
             (mpijoin.sources.base, "BLOCK_ROWS", made.rows),

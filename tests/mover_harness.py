@@ -13,6 +13,7 @@ from mpijoin.moving import parties
 from mpijoin.rank import MASTER
 from mpijoin.simulate.engine import SimulatedClock
 from mpijoin.slave.moving import Mover
+from mpijoin.transport.base import octets_of, parts_of
 
 SUPPLIER, CONSUMER = 1, 2
 STREAM = Stream(1000, 1, True)
@@ -31,8 +32,8 @@ class Desk:
 
     def send(self, to, message):
         data = message.encode()
-        self.unsent[to] = self.unsent.get(to, 0) + data.nbytes
-        self.sent.append((to, parse(data.copy())))
+        self.unsent[to] = self.unsent.get(to, 0) + octets_of(data)
+        self.sent.append((to, parse(tuple(part.copy() for part in parts_of(data)))))
 
     def taken(self):
         """All that was sent has been taken; what it was."""

@@ -23,7 +23,6 @@ from mpijoin.config.job import Delay, Inject, Slowdown
 from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import WindowJoin
-from mpijoin.master.ticks import TickReader
 from mpijoin.plan import Plan, Roles, merged_schema
 from mpijoin.policy import make_policy
 from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
@@ -188,7 +187,7 @@ def inner_sizes(made):
         patch(mpijoin.slave.moving, "PORTION_BYTES", made.portion_bytes)
         patch(mpijoin.slave.moving, "SLOT_BYTES", 3 * made.portion_bytes)
         if made.rows:
-            patch(mpijoin.master.intake, "TickReader", partial(TickReader, part_rows=made.rows))
+            patch(mpijoin.master.intake, "PART_BYTES", 64 * made.rows)
             patch(mpijoin.master.ticks, "READ_ROWS", made.rows)
             patch(mpijoin.slave.runtime.core, "SlaveCore", partial(SlaveCore, slice_rows=made.rows, budget=made.rows))
             patch(mpijoin.sources.base, "BLOCK_ROWS", made.rows)

@@ -4,7 +4,7 @@
 
 Everything is little-endian. Each buffer starts at the next multiple of 64 bytes from the start of the frame, and the
 frame ends with the last buffer, so offsets and total length follow from the shapes and any other value is damage.
-Bytes between the parts are zero. The checksum (the lower half of XXH3 over all other bytes: some 6 GB/s, where CRC-32 does 2)
+What lies between buffers is zero, but in a message that was sent in parts. The checksum (the lower half of XXH3 over all other bytes: some 6 GB/s, where CRC-32 does 2)
 is for frames that rest on a disk.
 """
 
@@ -13,7 +13,8 @@ from __future__ import annotations
 import json
 import math
 import struct
-from typing import Any, Mapping, NamedTuple, Sequence
+from bisect import bisect
+from typing import Any, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import xxhash
@@ -24,6 +25,7 @@ MAGIC = b"MPJF"
 VERSION = 1
 ALIGNMENT = 64  # a cache line, and the widest SIMD register
 FLAG_CHECKSUM = 1
+PART_BYTES = 1 << 16  # a buffer of so many is a part of its own: less is copied sooner than sent on its own
 ROWS_MAX = 1 << 48  # keeps every product of a damaged shape far inside int64
 
 _PREFIX = struct.Struct("<4sHHIIIQ")  # magic, version, flags, kind, buffers, meta bytes, frame bytes
@@ -39,6 +41,14 @@ class Segments(NamedTuple):
     """One buffer given as several arrays (at least one; same dtype and columns), joined while they are copied."""
 
     arrays: Sequence[np.ndarray]
+
+
+class _Place(NamedTuple):
+    """Where in a frame a buffer lies, and what it is."""
+
+    octets: slice
+    dtype: np.dtype
+    shape: tuple[int, ...]
 
 
 class Frame(NamedTuple):
@@ -86,6 +96,33 @@ def encode(
     return seal(frame) if checksum else frame
 
 
+def encode_parts(kind: int, meta: Mapping[str, Any], buffers: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """One frame in parts, contiguous uint8[n] each: from the first large buffer on each is a part of its own, where it lies.
+
+    Each part begins at the next multiple of 64 bytes of the frame. As for `encode`, but that nobody may write to the buffers
+    while the parts are in use.
+
+    >>> [len(part) for part in encode_parts(7, {}, [np.arange(3), np.arange(10_000), np.arange(2)])]
+    [216, 80000, 16]
+    """
+    arrays = [_segments(index, buffer)[0] for index, buffer in enumerate(buffers)]
+    header, places = _header(kind, meta, [(array.dtype, array.shape) for array in arrays])
+    copied = next((index for index, array in enumerate(arrays) if array.nbytes >= PART_BYTES), len(arrays))
+    head, views = _begun(header, places[:copied])
+    for view, array in zip(views, arrays):
+        np.copyto(view, array)
+    return head, *(np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays[copied:])
+
+
+def part_starts(sizes: Iterable[int]) -> list[int]:
+    """Where in a frame its parts of so many bytes begin, and where the last of them ends."""
+    starts, end = [], 0
+    for size in sizes:
+        starts.append(_align(end))
+        end = starts[-1] + size
+    return [*starts, end]
+
+
 def reserve(
     kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]
 ) -> tuple[np.ndarray, list[np.ndarray]]:
@@ -93,22 +130,34 @@ def reserve(
 
     buffers: dtype and shape of each, as for `encode`. Saves the copy where the content is gathered from many places.
     """
+    header, places = _header(kind, meta, buffers)
+    return _begun(header, places)
+
+
+def _header(kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> tuple[bytes, list[_Place]]:
+    """What comes before a frame's buffers, and where these lie."""
     meta_bytes = _META_ENCODER.encode(meta).encode()
-    header_bytes = position = _PREFIX_BYTES + _ENTRY.size * len(buffers) + len(meta_bytes)
-    table, gaps, places = [], [], []
+    position = _PREFIX_BYTES + _ENTRY.size * len(buffers) + len(meta_bytes)
+    table, places = [], []
     for dtype, shape in buffers:
-        size_bytes = dtype.itemsize * math.prod(shape)
-        gaps.append((position, offset := _align(position)))
+        offset, size_bytes = _align(position), dtype.itemsize * math.prod(shape)
         position = offset + size_bytes
-        places.append((slice(offset, position), dtype, shape))
+        places.append(_Place(slice(offset, position), dtype, shape))
         columns = shape[1] if len(shape) == 2 else 1
         table.append(_ENTRY.pack(_CODES[dtype], len(shape), 0, columns, shape[0], offset, size_bytes))
     prefix = _PREFIX.pack(MAGIC, VERSION, 0, kind, len(buffers), len(meta_bytes), position)
-    frame = aligned_empty(position)
-    memoryview(frame)[:header_bytes] = b"".join((prefix, bytes(_CHECKSUM.size), *table, meta_bytes))
-    for start, end in gaps:
-        frame[start:end] = 0
-    return frame, [frame[where].view(dtype).reshape(shape) for where, dtype, shape in places]
+    return b"".join((prefix, bytes(_CHECKSUM.size), *table, meta_bytes)), places
+
+
+def _begun(header: bytes, places: Sequence[_Place]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """A frame that ends with the last of these buffers, and they themselves, yet to be written."""
+    frame = aligned_empty(places[-1].octets.stop if places else len(header))
+    memoryview(frame)[: len(header)] = header
+    position = len(header)
+    for octets, _, _ in places:
+        frame[position : octets.start] = 0
+        position = octets.stop
+    return frame, [frame[octets].view(dtype).reshape(shape) for octets, dtype, shape in places]
 
 
 def seal(frame: np.ndarray) -> np.ndarray:
@@ -118,26 +167,29 @@ def seal(frame: np.ndarray) -> np.ndarray:
     return frame
 
 
-def decode(data: np.ndarray | bytes | memoryview, trusted: bool = False) -> Frame:
-    """The frame that `encode` made, without copying its buffers, which stay valid as long as anyone holds them.
+def decode(data: np.ndarray | Sequence[np.ndarray] | bytes | memoryview, trusted: bool = False) -> Frame:
+    """The frame that `encode` made, or in parts `encode_parts`, without copying its buffers, which stay valid as long as anyone
+    holds them.
 
     trusted: made by this process just now, so that its checksum need not be looked at. CodecError says what is damaged. Without
     a checksum a flipped bit inside meta or a buffer can go unnoticed; lengths, types and offsets never do.
     """
-    if not isinstance(data, np.ndarray):
+    if isinstance(data, (bytes, memoryview)):
         data = np.frombuffer(data, dtype=np.uint8)
-    kind, count, meta_bytes = _check_prefix(data, trusted)
+    parts = (data,) if isinstance(data, np.ndarray) else data
+    *starts, end = part_starts(map(len, parts))
+    kind, count, meta_bytes = _check_prefix(parts[0], end, trusted)
     header_bytes = _PREFIX_BYTES + _ENTRY.size * count + meta_bytes
-    if header_bytes > len(data):
-        raise CodecError(f"frame of {len(data)} bytes: its header of {count} buffers claims {header_bytes}")
-    data = _aligned(data)
+    if header_bytes > len(parts[0]):
+        raise CodecError(f"frame of {end} bytes: its header of {count} buffers claims {header_bytes}")
+    parts = [_aligned(part) for part in parts]
     buffers, position = [], header_bytes
     for index in range(count):
-        buffer, position = _view(data, index, position)
+        buffer, position = _view(parts, starts, index, position)
         buffers.append(buffer)
-    if position != len(data):
-        raise CodecError(f"frame of {len(data)} bytes: its buffers end at {position}")
-    return Frame(kind, _decode_meta(data[header_bytes - meta_bytes : header_bytes].tobytes()), buffers)
+    if position != end:
+        raise CodecError(f"frame of {end} bytes: its buffers end at {position}")
+    return Frame(kind, _decode_meta(parts[0][header_bytes - meta_bytes : header_bytes].tobytes()), buffers)
 
 
 def _align(position: int) -> int:
@@ -171,8 +223,9 @@ def _checksum(frame: np.ndarray) -> int:
     return digest.intdigest() & 0xFFFFFFFF or 1
 
 
-def _check_prefix(data: np.ndarray, trusted: bool) -> tuple[int, int, int]:
-    """(kind, buffer count, meta bytes) of a frame whose magic, version, length and checksum are right."""
+def _check_prefix(data: np.ndarray, size_bytes: int, trusted: bool) -> tuple[int, int, int]:
+    """(kind, buffer count, meta bytes) of a frame of `size_bytes`, whose magic, version, length and checksum are right. data: the
+    frame, or its first part; only a whole one has a checksum."""
     if data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous:
         raise CodecError(f"frame is {data.dtype}{list(data.shape)}, wanted contiguous uint8[n]")
     if len(data) < _PREFIX_BYTES:
@@ -184,8 +237,8 @@ def _check_prefix(data: np.ndarray, trusted: bool) -> tuple[int, int, int]:
         raise CodecError(f"frame of version {version}, wanted {VERSION}")
     if flags & ~FLAG_CHECKSUM:
         raise CodecError(f"frame with flags {flags:#x}, wanted 0 or {FLAG_CHECKSUM}")
-    if frame_bytes != len(data):
-        raise CodecError(f"frame of {len(data)} bytes, but it says {frame_bytes}")
+    if frame_bytes != size_bytes:
+        raise CodecError(f"frame of {size_bytes} bytes, but it says {frame_bytes}")
     (found,) = _CHECKSUM.unpack_from(data, _PREFIX.size)
     if trusted and flags & FLAG_CHECKSUM:
         return kind, count, meta_bytes
@@ -204,9 +257,9 @@ def _aligned(data: np.ndarray) -> np.ndarray:
     return copy
 
 
-def _view(data: np.ndarray, index: int, position: int) -> tuple[np.ndarray, int]:
-    """Buffer `index`, which must start at the next aligned byte from `position`, and the byte behind it."""
-    entry = _ENTRY.unpack_from(data, _PREFIX_BYTES + _ENTRY.size * index)
+def _view(parts: Sequence[np.ndarray], starts: Sequence[int], index: int, position: int) -> tuple[np.ndarray, int]:
+    """Buffer `index`, which must start at the next aligned byte from `position`, and the byte behind it. starts: of the parts."""
+    entry = _ENTRY.unpack_from(parts[0], _PREFIX_BYTES + _ENTRY.size * index)
     code, dimensions, zero, columns, rows, offset, size_bytes = entry
     plausible = dimensions == 2 or (dimensions == 1 and columns == 1)
     if code >= len(_DTYPES) or not plausible or zero or rows > ROWS_MAX:
@@ -216,10 +269,12 @@ def _view(data: np.ndarray, index: int, position: int) -> tuple[np.ndarray, int]
         raise CodecError(
             f"buffer {index}: {size_bytes} bytes at {offset}, wanted {dtype}[{rows}, {columns}] at {wanted_offset}"
         )
-    if offset + size_bytes > len(data):
-        raise CodecError(f"buffer {index}: ends at {offset + size_bytes}, the frame at {len(data)}")
+    part = bisect(starts, offset) - 1
+    start, size = starts[part], len(parts[part])
+    if offset + size_bytes > start + size:
+        raise CodecError(f"buffer {index}: ends at {offset + size_bytes}, the frame at {start + size}")
     shape = (rows,) if dimensions == 1 else (rows, columns)
-    view = np.ndarray(shape, dtype, data, offset)
+    view = np.ndarray(shape, dtype, parts[part], offset - start)
     view.flags.writeable = False
     return view, offset + size_bytes
 

@@ -83,6 +83,11 @@ def reserve_words(count: int) -> np.ndarray:
     return np.frombuffer(memory, np.int64)[:count]
 
 
+def touch(words: np.ndarray, octets: int) -> None:
+    """Has the system find memory for the first `octets` of what `reserve_words` gave and nobody has written to yet."""
+    words[: octets // 8 : mmap.PAGESIZE // 8] = 0
+
+
 def new_state(
     partitions: int,
     memory_bytes: int,

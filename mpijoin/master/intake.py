@@ -10,6 +10,7 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.rows import empty_batch
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import InputError
+from mpijoin.join.pool import tuple_words
 from mpijoin.master.ticks import Pace, Tick, TickReader
 from mpijoin.partitioning.scatter import Scattered, scatter
 from mpijoin.partitioning.table import PartitionTable
@@ -20,6 +21,9 @@ from mpijoin.sources.base import Source
 from mpijoin.sources.inputs import check_inputs, inputs_of
 from mpijoin.sources.late import LateWriter
 from mpijoin.sources.position import UNREAD, Position, decode_position, encode_position
+
+
+PART_BYTES = 24 << 20  # of a stream's tuples that are scattered at once: each slave inserts each part on its own
 
 
 class Intake:
@@ -49,7 +53,9 @@ class Intake:
             self.close()
             raise
         latenesses = tuple(schema.ticks(stream.lateness_ns) for stream in job.streams)
-        self._reader = TickReader(tuple(self.sources), latenesses, pace, saved=start.streams)
+        tuple_bytes = 8 * max(tuple_words(layout.record_words, layout.has_blob) for layout in self._layouts)
+        part_rows = max(1, PART_BYTES // tuple_bytes)
+        self._reader = TickReader(tuple(self.sources), latenesses, pace, part_rows, start.streams)
 
     def _start(self, job: Job, saved: np.ndarray | None) -> Position:
         if saved is None:

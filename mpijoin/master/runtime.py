@@ -215,7 +215,7 @@ class Master:
             "run": {"ticks": self._ticks, "moves": self.moves.outcomes, "moved_bytes": self.moves.moved_bytes},
         }
         waiting = [
-            Slot(slave, 0, action.complete, item.groups, tuple(item.pieces)).encode(checksum=True)
+            Slot(slave, 0, action.complete, item.groups, tuple(item.pieces)).frame(checksum=True)
             for slave, item in self.buffers.waiting()
         ]
         number = self.checkpointing.begin([self.intake.save(), *waiting], manifest)

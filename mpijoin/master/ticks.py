@@ -22,7 +22,6 @@ AUTO_ROWS = 1 << 18  # of both streams in an epoch of automatic length; with hal
 WINDOW_SHARE = 6  # ... which is at most this part of a window, so that an epoch adds little to the state,
 LEAST_ROWS = 1 << 14  # but not cut below so many rows, which are no state to speak of: sparse streams would crawl
 READ_ROWS = 1 << 16
-PART_ROWS = 1 << 18
 
 
 class Tick(NamedTuple):
@@ -133,10 +132,10 @@ class TickReader:
         sources: tuple[Source, Source],
         latenesses: tuple[int, int],
         pace: Pace,
-        part_rows: int = PART_ROWS,
+        part_rows: int,
         saved: tuple[StreamPosition, StreamPosition] = (UNREAD, UNREAD),
     ):
-        """saved: what a reader of the same streams has saved, whose sources these go on from."""
+        """part_rows: about so many of a stream are in a part of a tick at most · saved: what a reader of the same streams has saved, whose sources these go on from."""
         self._streams = tuple(map(Buffered, sources, saved))
         self._latenesses = latenesses
         self.pace = pace  # of the ticks to come; may be changed at any time

@@ -19,6 +19,7 @@ STEPS_BITS = 6
 EXACT = 2 << STEPS_BITS
 LONGEST_US = (1 << 40) - 1  # 12 days; what took longer counts as that
 BUCKETS = (40 - STEPS_BITS << STEPS_BITS) + (1 << STEPS_BITS)
+LANES = 4  # counts per bucket, of which each takes its turn (delay_kernels.count_delays)
 ROWS_HELD = 1 << 14
 
 SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("rank", "epoch", "bucket_us", "count")])
@@ -44,20 +45,25 @@ class DelayHistogram:
     """
 
     def __init__(self) -> None:
-        self.counts = np.zeros(BUCKETS, np.int64)
+        self._lanes = np.zeros((LANES, BUCKETS), np.int64)
         self.count = self.sum_us = self.max_us = 0
+
+    @property
+    def counts(self) -> np.ndarray:
+        """int64[BUCKETS]."""
+        return self._lanes.sum(axis=0)
 
     def add(self, delays_us: np.ndarray, counts: np.ndarray) -> None:
         """counts[i] results had delays_us[i], int64[n] of at least 0."""
         from mpijoin.metrics.delay_kernels import count_delays  # who reads histograms needs no compiler
 
-        count, sum_us, max_us = count_delays(delays_us, counts, self.counts)
+        count, sum_us, max_us = count_delays(delays_us, counts, self._lanes)
         self.count += count
         self.sum_us += sum_us
         self.max_us = max(self.max_us, max_us)
 
     def merge(self, other: DelayHistogram) -> None:
-        self.counts += other.counts
+        self._lanes += other._lanes
         self.count += other.count
         self.sum_us += other.sum_us
         self.max_us = max(self.max_us, other.max_us)
@@ -66,10 +72,11 @@ class DelayHistogram:
         """The delay that this share of the results does not exceed; 0 where there are none."""
         if self.count == 0:
             return 0
-        upto = np.cumsum(self.counts)
+        counts = self.counts
+        upto = np.cumsum(counts)
         wanted = max(1.0, share * self.count)
         bucket = int(np.searchsorted(upto, wanted))
-        inside = (wanted - (upto[bucket] - self.counts[bucket])) / self.counts[bucket]
+        inside = (wanted - (upto[bucket] - counts[bucket])) / counts[bucket]
         low, high = STARTS_US[bucket], STARTS_US[bucket + 1] - 1
         return min(self.max_us, int(low + inside * (high - low)))
 
@@ -82,9 +89,10 @@ class DelayHistogram:
 
     def compact(self) -> dict[str, list]:
         """As plain values, for a message."""
-        filled = np.flatnonzero(self.counts)
+        counts = self.counts
+        filled = np.flatnonzero(counts)
         totals = [self.count, self.sum_us, self.max_us]
-        return {"buckets": filled.tolist(), "counts": self.counts[filled].tolist(), "totals": totals}
+        return {"buckets": filled.tolist(), "counts": counts[filled].tolist(), "totals": totals}
 
     @classmethod
     def of(cls, compacts: Iterable[dict[str, list]]) -> DelayHistogram:
@@ -92,7 +100,7 @@ class DelayHistogram:
         whole = cls()
         for compact in compacts:
             part = cls()
-            part.counts[compact["buckets"]] = compact["counts"]
+            part._lanes[0, compact["buckets"]] = compact["counts"]
             part.count, part.sum_us, part.max_us = compact["totals"]
             whole.merge(part)
         return whole
@@ -108,9 +116,10 @@ class DelaysFile:
         self._rows = 0
 
     def add(self, epoch: int, delays: DelayHistogram) -> None:
-        filled = np.flatnonzero(delays.counts)
+        counts = delays.counts
+        filled = np.flatnonzero(counts)
         same = np.ones(len(filled), np.int64)
-        self._held.append(np.stack([same * self._rank, same * epoch, STARTS_US[filled], delays.counts[filled]]))
+        self._held.append(np.stack([same * self._rank, same * epoch, STARTS_US[filled], counts[filled]]))
         self._rows += len(filled)
         if self._rows >= ROWS_HELD:
             self._flush()

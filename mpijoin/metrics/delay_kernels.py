@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from mpijoin.compiled import compiled
-from mpijoin.metrics.delay import LONGEST_US, STEPS_BITS
+from mpijoin.join.simd import unsigned
+from mpijoin.metrics.delay import LANES, LONGEST_US, STEPS_BITS
 
-
+BLOCK = 1024  # delays whose buckets are found together, in a loop that processors run on vectors
 MANTISSA_BITS = 52
 FIRST_STEP = (1023 + STEPS_BITS - 1) << STEPS_BITS  # of 64 us: what is left then is 64
 
@@ -34,16 +35,21 @@ def bucket_of(delay_us):
 
 
 @compiled()
-def count_delays(delays_us, counts, buckets):
-    """Adds to buckets: counts[i] results had delays_us[i]. Returns how many in all, the sum of their delays and the longest.
+def count_delays(delays_us, counts, lanes):
+    """Adds to lanes: counts[i] results had delays_us[i]. Returns how many in all, the sum of their delays and the longest.
 
-    delays_us, counts: int64[n] · buckets: int64[BUCKETS].
+    delays_us, counts: int64[n] · lanes: int64[LANES, BUCKETS], whose sum is the histogram. Results come with delays that are much
+    alike: several counts of each bucket, taken in turn, do not wait for one another (3.0 ns a result became 1.4).
     """
+    places = np.empty(BLOCK, np.int64)
     count, sum_us, max_us = 0, 0, 0
-    for i in range(len(delays_us)):
-        buckets[bucket_of(delays_us[i])] += counts[i]
-        count += counts[i]
-        sum_us += counts[i] * delays_us[i]
-        if counts[i] > 0:
-            max_us = max(max_us, delays_us[i])
+    for first in range(0, len(delays_us), BLOCK):
+        own, weights = delays_us[first : first + BLOCK], counts[first : first + BLOCK]
+        for i in range(len(own)):
+            places[i] = bucket_of(own[i])
+            count += weights[i]
+            sum_us += weights[i] * own[i]
+            max_us = max(max_us, own[i] if weights[i] > 0 else 0)
+        for i in range(len(own)):
+            lanes[unsigned(i % LANES), unsigned(places[i])] += weights[i]
     return count, sum_us, max_us

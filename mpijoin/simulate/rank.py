@@ -55,7 +55,7 @@ class SimulatedRank:
     def receive(self, refuse: Collection[int] = ()) -> Iterator[tuple[int, Any]]:
         """As `Rank.receive`."""
         for source, _, data in self.transport.poll(refuse):
-            message = parse(data) if isinstance(data, np.ndarray) else data
+            message = parse(data) if isinstance(data, (np.ndarray, tuple)) else data
             if isinstance(message, Stop):
                 raise Stopped(message)
             if isinstance(message, Failed):

@@ -4,6 +4,8 @@
   `unsent_bytes` never do, however slow, silent or full the peer is.
 - Order: kept per (source, channel), whatever the sizes. Nothing is promised between channels, so a RESULT that its
   receiver refuses never holds up DATA or CONTROL.
+- Parts: a message may be sent in several arrays, so that none need be copied into another. Each begins at the next multiple
+  of 64 bytes (codec.part_starts). Between processes it arrives in one, between threads as it is.
 - Buffers: from `send` on the memory belongs to the transport and then to the receiver, who may hold it for ever: the
   sender never writes into it again. It may send the same memory to several ranks; hence receivers only read.
 - Memory: a transport bounds nothing. What a rank has not taken stays with the sender and shows in `unsent_bytes`;
@@ -24,6 +26,8 @@ from typing import Collection, NamedTuple, Protocol
 
 import numpy as np
 
+Data = np.ndarray | tuple[np.ndarray, ...]  # contiguous uint8[n], or several: the parts of one message
+
 
 class Channel(IntEnum):
     """Independent lanes between two ranks."""
@@ -35,11 +39,11 @@ class Channel(IntEnum):
 
 
 class Message(NamedTuple):
-    """One message as it was sent. data: uint8[n], held by nobody else who would write into it."""
+    """One message, whole. data: held by nobody else who would write into it."""
 
     source: int
     channel: Channel
-    data: np.ndarray
+    data: Data
 
 
 @dataclass
@@ -61,8 +65,8 @@ class Transport(Protocol):
     size: int
     stats: TransportStats
 
-    def send(self, to: int, channel: Channel, data: np.ndarray) -> None:
-        """Hand over data (contiguous uint8[n], n >= 0, also beyond 2 GiB) for rank `to`, which may be this one."""
+    def send(self, to: int, channel: Channel, data: Data) -> None:
+        """Hand over data (of any length, also beyond 2 GiB) for rank `to`, which may be this one."""
 
     def poll(self, refuse: Collection[int] = ()) -> list[Message]:
         """Move what can be moved and return what has arrived whole; RESULTs of the ranks in `refuse` stay there.
@@ -92,9 +96,19 @@ class Transport(Protocol):
         """
 
 
-def check_message(to: int, size: int, data: np.ndarray) -> None:
+def parts_of(data: Data) -> tuple[np.ndarray, ...]:
+    return (data,) if isinstance(data, np.ndarray) else data
+
+
+def octets_of(data: Data) -> int:
+    """Bytes of a message."""
+    return sum(part.nbytes for part in parts_of(data))
+
+
+def check_message(to: int, size: int, data: Data) -> None:
     """Refuse what no transport could carry: ValueError naming got and wanted."""
     if not 0 <= to < size:
         raise ValueError(f"send to rank {to}: there are ranks 0 to {size - 1}")
-    if data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous:
-        raise ValueError(f"send of {data.dtype}{list(data.shape)}: wanted contiguous uint8[n]")
+    for part in parts_of(data):
+        if part.dtype != np.uint8 or part.ndim != 1 or not part.flags.c_contiguous:
+            raise ValueError(f"send of {part.dtype}{list(part.shape)}: wanted contiguous uint8[n]")

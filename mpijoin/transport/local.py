@@ -10,10 +10,8 @@ import time
 from collections import deque
 from typing import Callable, Collection
 
-import numpy as np
-
 from mpijoin.errors import PeerError
-from mpijoin.transport.base import Channel, Message, TransportStats, check_message
+from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, octets_of
 
 
 class _Hub:
@@ -56,13 +54,14 @@ class LocalTransport:
         hub.endpoints = [cls(hub, rank, size) for rank in range(size)]
         return list(hub.endpoints)
 
-    def send(self, to: int, channel: Channel, data: np.ndarray) -> None:
+    def send(self, to: int, channel: Channel, data: Data) -> None:
         start_s = time.perf_counter()
         self._check_alive()
         check_message(to, self.size, data)
-        self._hub.sent_bytes[self.rank][to] += data.nbytes
+        octets = octets_of(data)
+        self._hub.sent_bytes[self.rank][to] += octets
         self.stats.sent_messages += 1
-        self.stats.sent_bytes += data.nbytes
+        self.stats.sent_bytes += octets
         peer = self._hub.endpoints[to]
         peer._inbox.append(Message(self.rank, channel, data))
         peer._news.set()
@@ -133,9 +132,10 @@ class LocalTransport:
             self._refused.append(message)
             return
         self._arrived.append(message)
+        octets = octets_of(message.data)
         self.stats.received_messages += 1
-        self.stats.received_bytes += message.data.nbytes
-        self._hub.taken_bytes[message.source][self.rank] += message.data.nbytes
+        self.stats.received_bytes += octets
+        self._hub.taken_bytes[message.source][self.rank] += octets
         self._hub.taken_messages[message.source][self.rank] += 1
         self._hub.endpoints[message.source]._news.set()
 

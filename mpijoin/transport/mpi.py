@@ -1,7 +1,7 @@
 """Transport between processes over MPI: buffers only, never pickle, nothing blocks but sleeps.
 
-Each channel has its own communicator. A message is one synchronous send; above `piece_bytes` it is its length and then
-pieces, which the receiver puts straight into one buffer. Synchronous sends complete when the receiver has matched them:
+Each channel has its own communicator. A message is one synchronous send; above `piece_bytes`, or in several parts, it is its
+length and then pieces, which the receiver puts straight into one buffer. Synchronous sends complete when the receiver has matched them:
 so `unsent_bytes` is what the peer has really not taken, and `close` can tell that nothing is under way.
 """
 
@@ -16,9 +16,9 @@ from typing import Callable, Collection
 import mpi4py
 import numpy as np
 
-from mpijoin.data.codec import aligned_empty
+from mpijoin.data.codec import ALIGNMENT, aligned_empty, part_starts
 from mpijoin.errors import PeerError
-from mpijoin.transport.base import Channel, Message, TransportStats, check_message
+from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, octets_of, parts_of
 
 # One thread at a time calls MPI: that level spares MPI's locks and, unlike "funneled", does not bind it to the thread
 # that imported this module. Not finalising at exit: MPI_Finalize waits spinning for all ranks, for ever if one died;
@@ -38,7 +38,7 @@ PAUSE_SHORT_S = 2e-3  # reached after some 10 ms of quiet
 PAUSE_MAX_S = 4e-3  # reached after some 200 ms: each waking costs about 50 us of a core
 
 _CHANNELS = tuple(Channel)
-_WHOLE, _LENGTH, _PIECE = 0, 1, 2  # tags
+_WHOLE, _LENGTH, _PART, _PIECE = range(4)  # tags; a part's first piece, and its others
 
 
 class _Outgoing:
@@ -67,22 +67,24 @@ class _Outgoing:
 
 
 class _Incoming:
-    """One message being received into `buffer`; whole when `filled_bytes` are asked for and every request is done."""
+    """One message being received into `buffer`; whole when all its octets are asked for and every request is done."""
 
-    def __init__(self, size_bytes: int):
+    def __init__(self, size_bytes: int, octets: int):
         self.buffer = aligned_empty(size_bytes)
-        self.filled_bytes = 0
+        self.octets = self.missing_octets = octets
+        self._end = 0
         self.requests: deque[MPI.Request] = deque()
 
-    def receive(self, matched: MPI.Message, size_bytes: int) -> None:
-        end = self.filled_bytes + size_bytes
-        self.requests.append(matched.Irecv([self.buffer[self.filled_bytes : end], MPI.BYTE]))
-        self.filled_bytes = end
+    def receive(self, matched: MPI.Message, size_bytes: int, begins_part: bool) -> None:
+        start = -(-self._end // ALIGNMENT) * ALIGNMENT if begins_part else self._end
+        self._end = start + size_bytes
+        self.missing_octets -= size_bytes
+        self.requests.append(matched.Irecv([self.buffer[start : self._end], MPI.BYTE]))
 
     def is_whole(self) -> bool:
         while self.requests and self.requests[0].Test():
             self.requests.popleft()
-        return not self.requests and self.filled_bytes == self.buffer.nbytes
+        return not self.requests and not self.missing_octets
 
 
 class MpiTransport:
@@ -106,17 +108,18 @@ class MpiTransport:
         self._pause_s = PAUSE_MIN_S
         self._barrier: MPI.Request | None = None  # entered and not left
 
-    def send(self, to: int, channel: Channel, data: np.ndarray) -> None:
+    def send(self, to: int, channel: Channel, data: Data) -> None:
         start_s = time.perf_counter()
         check_message(to, self.size, data)
+        octets = octets_of(data)
         lane = self._outgoing.get((to, channel))
         if lane is None:
             lane = self._outgoing[to, channel] = _Outgoing(self._comms[channel], to)
         lane.waiting.extend(self._pieces(data))
-        self._unsent_bytes[to] += data.nbytes
+        self._unsent_bytes[to] += octets
         self._guarded(lane.post)
         self.stats.sent_messages += 1
-        self.stats.sent_bytes += data.nbytes
+        self.stats.sent_bytes += octets
         self.stats.send_s += time.perf_counter() - start_s
 
     def poll(self, refuse: Collection[int] = ()) -> list[Message]:
@@ -163,13 +166,16 @@ class MpiTransport:
         self._world.Abort(code)
         os._exit(code)  # MPICH returns from MPI_Abort and lets the launcher kill: nothing may run until then
 
-    def _pieces(self, data: np.ndarray) -> list[tuple[np.ndarray, int]]:
+    def _pieces(self, data: Data) -> list[tuple[np.ndarray, int]]:
         """What to send for one message: (buffer, tag) in order."""
-        if data.nbytes <= self._piece_bytes:
-            return [(data, _WHOLE)]
-        length = np.array([data.nbytes], dtype="<i8").view(np.uint8)
-        starts = range(0, data.nbytes, self._piece_bytes)
-        return [(length, _LENGTH)] + [(data[start : start + self._piece_bytes], _PIECE) for start in starts]
+        parts = parts_of(data)
+        if len(parts) == 1 and parts[0].nbytes <= self._piece_bytes:
+            return [(parts[0], _WHOLE)]
+        length = np.array([part_starts(map(len, parts))[-1], octets_of(data)], dtype="<i8").view(np.uint8)
+        pieces, step = [(length, _LENGTH)], self._piece_bytes
+        for part in parts:
+            pieces += [(part[start : start + step], _PIECE if start else _PART) for start in range(0, len(part), step)]
+        return pieces
 
     def _guarded(self, step: Callable[[], bool | None]) -> bool | None:
         try:
@@ -243,7 +249,7 @@ class MpiTransport:
 
     def _is_partial(self, source: int) -> bool:
         lane = self._incoming.get((source, Channel.RESULT))
-        return lane is not None and lane[-1].filled_bytes < lane[-1].buffer.nbytes
+        return lane is not None and lane[-1].missing_octets > 0
 
     def _begin_receive(self, matched: MPI.Message, channel: Channel) -> int:
         """Ask for what was matched, into its place; its bytes."""
@@ -251,13 +257,13 @@ class MpiTransport:
         tag, size_bytes = status.Get_tag(), status.Get_count(MPI.BYTE)
         lane = self._incoming.setdefault((status.Get_source(), channel), deque())
         if tag == _LENGTH:
-            length = np.empty(1, dtype="<i8")
-            matched.Recv([length, MPI.BYTE])  # eight bytes that are here already
-            lane.append(_Incoming(int(length[0])))
+            length = np.empty(2, dtype="<i8")
+            matched.Recv([length, MPI.BYTE])  # sixteen bytes that are here already
+            lane.append(_Incoming(*length.tolist()))
             return size_bytes
         if tag == _WHOLE:
-            lane.append(_Incoming(size_bytes))
-        lane[-1].receive(matched, size_bytes)
+            lane.append(_Incoming(size_bytes, size_bytes))
+        lane[-1].receive(matched, size_bytes, tag == _PART)
         return size_bytes
 
     def _complete_receives(self) -> bool:
@@ -267,7 +273,7 @@ class MpiTransport:
             while lane and lane[0].is_whole():
                 self._arrived.append(Message(source, channel, lane[0].buffer))
                 self.stats.received_messages += 1
-                self.stats.received_bytes += lane.popleft().buffer.nbytes
+                self.stats.received_bytes += lane.popleft().octets
                 moved = True
             if not lane:
                 del self._incoming[source, channel]

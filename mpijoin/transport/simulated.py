@@ -12,10 +12,8 @@ from collections import deque
 from random import Random
 from typing import Any, Callable, Collection, NamedTuple, Protocol
 
-import numpy as np
-
 from mpijoin.errors import PeerError
-from mpijoin.transport.base import Channel, Message, TransportStats, check_message
+from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, octets_of
 
 
 class Scheduler(Protocol):
@@ -158,9 +156,9 @@ class SimulatedTransport:
         self._unsent = 0
         self._barrier: int | None = None  # the one that this rank has entered and not left
 
-    def send(self, to: int, channel: Channel, data: np.ndarray) -> None:
+    def send(self, to: int, channel: Channel, data: Data) -> None:
         check_message(to, self.size, data)
-        self.hand_over(to, channel, data, data.nbytes)
+        self.hand_over(to, channel, data, octets_of(data))
 
     def hand_over(self, to: int, channel: Channel, thing: Any, octets: int) -> None:
         """Sends an object that stands for a message of so many bytes."""

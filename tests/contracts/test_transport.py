@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from mpijoin.errors import PeerError
-from mpijoin.transport.base import Channel, Transport
+from mpijoin.data.codec import part_starts
+from mpijoin.transport.base import Channel, Transport, octets_of, parts_of
 from mpijoin.transport.guard import launched_by_mpi
 from mpijoin.transport.local import LocalTransport
 from mpijoin.transport.simulated import LinkCosts
@@ -198,6 +199,42 @@ def test_refused_results_stay_with_their_sender_until_accepted(run, size_bytes):
 
     run(story)
 
+
+
+def test_parts_arrive_as_one_message_each_at_its_place(run):
+    sizes = [(5,), (100, 0), (0, 64, 1), (7, 300_000, 0, 65_536, 63), (0,), (0, 0), (3_000_000, 2_000_000, 8)]
+
+    def story(endpoint):
+        to = (endpoint.rank + 1) % RANKS
+        for number, own in enumerate(sizes):
+            endpoint.send(to, DATA, tuple(numbered(number * 10 + at, size) for at, size in enumerate(own)))
+            endpoint.send(to, DATA, numbered(number))
+        messages = receive(endpoint, 2 * len(sizes))
+        for number, own in enumerate(sizes):
+            data, behind = messages[2 * number].data, messages[2 * number + 1].data
+            *starts, end = part_starts(own)
+            whole = np.zeros(end, np.uint8)
+            for start, part in zip(part_starts(map(len, parts_of(data))), parts_of(data)):
+                whole[start : start + len(part)] = part
+            assert len(whole) == end and number_of(behind) == number
+            for at, (start, size) in enumerate(zip(starts, own)):
+                assert np.array_equal(whole[start : start + size], numbered(number * 10 + at, size))
+        assert endpoint.flush(TIMEOUT_S) and endpoint.unsent_bytes() == 0
+        wanted = sum(map(sum, sizes)) + 8 * len(sizes)
+        assert endpoint.stats.sent_bytes == endpoint.stats.received_bytes == wanted
+
+    run(story)
+    run(story, piece_bytes=100_001)
+
+
+def test_a_part_that_is_no_array_of_bytes_is_refused(run):
+    def story(endpoint):
+        assert octets_of((numbered(1), numbered(2, 3))) == 11
+        with pytest.raises(ValueError, match=r"send of int64\[2\]: wanted contiguous uint8\[n\]"):
+            endpoint.send(0, DATA, (numbered(1), np.zeros(2, np.int64)))
+        assert endpoint.unsent_bytes() == 0 and endpoint.stats.sent_messages == 0
+
+    run(story)
 
 def test_a_message_taken_in_part_is_finished_though_its_sender_is_refused_since(run):
     size_bytes, pieces_seen_s = 20_000, 0.2

@@ -187,7 +187,7 @@ def test_peak_of_the_master_s_buffer_is_half_an_epoch_and_a_share_of_the_other_h
     table = PartitionTable.even(60, slaves)
     buffers = MiniBuffers(table, slaves)
     core = MasterCore(table, slaves, subgroups, 1 << 40, 1 << 40)
-    reader = TickReader((Uniform(40_000), Uniform(40_000)), (0, 0), pace_of(epoch, (9, 9), subgroups))
+    reader = TickReader((Uniform(40_000), Uniform(40_000)), (0, 0), pace_of(epoch, (9, 9), subgroups), 1 << 18)
     while (tick := reader.next()) is not None:
         parts = tuple(scatter(side, table.place, 0, False) for side in tick.batches)
         added = buffers.add(parts)

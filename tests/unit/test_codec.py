@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from mpijoin.data.codec import Segments, aligned_empty, decode, encode
+from mpijoin.data.codec import PART_BYTES, Segments, aligned_empty, decode, encode, encode_parts, part_starts
 from mpijoin.errors import CodecError
 
 NAMES = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64", "bool")
@@ -209,3 +209,46 @@ def test_random_damage_never_escapes_as_another_error(data):
 def test_noise_is_refused(noise):
     with pytest.raises(CodecError):
         decode(noise)
+
+
+def parts_cases():
+    large, rng = PART_BYTES // 8, np.random.default_rng(3)
+    yield []
+    yield [np.arange(5)]
+    yield [np.zeros(0), np.arange(large), np.zeros((0, 3), np.int64)]
+    yield [rng.random((large, 2)), np.zeros(0, np.uint8), np.arange(3, dtype=np.int32), np.arange(2 * large + 1, dtype=np.uint16)]
+    yield [np.arange(3), rng.integers(0, 9, (large, 3))[::2], np.arange(PART_BYTES + 1).astype(np.uint8), np.ones(7, bool)]
+
+
+@pytest.mark.parametrize("buffers", list(parts_cases()))
+def test_a_frame_in_parts_says_the_same_as_a_whole_one(buffers):
+    parts, whole = encode_parts(9, {"epoch": 4}, buffers), encode(9, {"epoch": 4}, buffers)
+    *starts, end = part_starts(map(len, parts))
+    together = np.zeros(end, np.uint8)
+    for start, part in zip(starts, parts):
+        together[start : start + len(part)] = part
+    assert together.tobytes() == whole.tobytes()
+    found = decode(parts)
+    assert (found.kind, found.meta) == (9, {"epoch": 4})
+    for got, sent in zip(found.buffers, buffers, strict=True):
+        assert got.dtype == sent.dtype and np.array_equal(got, sent) and not got.flags.writeable
+
+
+def test_parts_of_large_buffers_are_not_copies():
+    large = np.arange(PART_BYTES)
+    _, part, _ = encode_parts(1, {}, [large, np.arange(3)])
+    assert np.shares_memory(part, large) and np.shares_memory(decode(encode_parts(1, {}, [large])).buffers[0], large)
+
+
+@pytest.mark.parametrize("damage", ["lacks the last", "lacks the middle", "cut", "longer", "swapped"])
+def test_damaged_parts_are_codec_errors(damage):
+    head, first, second = encode_parts(1, {}, [np.arange(10_000), np.arange(20_000)])
+    damaged = {
+        "lacks the last": (head, first),
+        "lacks the middle": (head, second),
+        "cut": (head, first[:-8], second),
+        "longer": (head, first, np.append(second, second[:8])),
+        "swapped": (head, second, first),
+    }
+    with pytest.raises(CodecError):
+        decode(damaged[damage])

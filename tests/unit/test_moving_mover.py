@@ -223,7 +223,7 @@ def test_a_frozen_group_is_taken_back_with_the_input_that_was_taken_out():
     supplier.order(parties.FREEZE, taken=[(message, message.take_out(1))])
     final = states(supplier.desk.taken())[-1].input
     kept = supplier.order(parties.RESTORE)
-    assert kept.encode().tobytes() == final.encode().tobytes() and kept.rows.tolist() == [6]
+    assert kept.frame().tobytes() == final.frame().tobytes() and kept.rows.tolist() == [6]
     (to, told), (master, step) = supplier.desk.taken()
     assert (to, told.cancelled, told.frames, told.input, told.group) == (CONSUMER, True, (), None, 1)
     assert (master, step.step) == (MASTER, "restored")

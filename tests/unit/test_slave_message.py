@@ -113,13 +113,13 @@ def test_taking_groups_out_one_after_the_other_takes_all_and_leaves_the_others_a
 def test_the_slot_that_was_received_keeps_its_groups_and_what_is_taken_is_a_copy(layout):
     chance = random.Random(7)
     slot, _ = slot_of(chance, layout, 1, groups_of(0, 1, 2, 3, 4), pieces=2)
-    before = slot.encode().tobytes()
+    before = slot.frame().tobytes()
     message = Message(slot)
     for piece in message.take_out(2):
         for columns in piece.columns:
             columns.tuples[:] = -1
             columns.blob[:] = 0
-    assert slot.encode().tobytes() == before and slot.groups.tolist() == [0, 1, 2, 3, 4]
+    assert slot.frame().tobytes() == before and slot.groups.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_a_group_without_rows_is_taken_out_as_well_and_gives_no_piece():

@@ -113,9 +113,9 @@ def test_a_reader_is_saved_at_the_border_of_a_tick_only():
 
 def test_what_was_read_ahead_is_handed_out_first_after_a_save():
     sources = ListSource([1, 2, 12, 13]), ListSource([3])
-    first = TickReader(sources, (0, 0), fixed(10))
+    first = TickReader(sources, (0, 0), fixed(10), 1000)
     assert first.next().watermarks == (10, 10)
-    again = TickReader(sources, (0, 0), fixed(1), saved=first.save())
+    again = TickReader(sources, (0, 0), fixed(1), 1000, first.save())
     assert read_all(again) == [([2], [], (13, TIME_MAX)), ([3], [], (14, TIME_MAX))]
 
 
