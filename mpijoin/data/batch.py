@@ -27,7 +27,9 @@ class Batch(NamedTuple):
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """A view that cannot be written: kernels compile once if their inputs always look the same."""
+    """The array, or a view of it, that cannot be written: kernels compile once if their inputs always look the same."""
+    if not array.flags.writeable:
+        return array
     view = array.view()
     view.flags.writeable = False
     return view

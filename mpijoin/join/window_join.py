@@ -46,7 +46,7 @@ from mpijoin.join.transfer_kernels import drop_group
 from mpijoin.operators.base import GroupInfo, Progress, Results
 
 # A larger buffer of pairs is of no use, since their tuples, which are looked at again, do not stay in the caches; times suffice.
-TIMES_PER_PAIR = 4
+TIMES_PER_PAIR = 16
 
 # Of the blocks, touched before a run's clock starts. Under a hypervisor that takes free memory back, the first write to a page
 # is ten times slower than later ones: 2.4 ms per MB, half of an insert's time until the pool was that large.
@@ -224,9 +224,11 @@ class WindowJoin:
 
     def _start(self, groups: np.ndarray) -> np.ndarray:
         """Makes those of the groups that do not exist yet; returns them all in the one form that kernels compile for."""
-        for group in groups[~self._started[groups]]:
-            start_group(self.state, group)
-            self._started[group] = True
+        started = self._started[groups]
+        if not started.all():
+            for group in groups[~started]:
+                start_group(self.state, group)
+                self._started[group] = True
         return read_only(groups)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijoin.data.batch import read_only
 from mpijoin.join.insert import Fresh
 from mpijoin.join.state import ADDRESS, SIZE
 from mpijoin.messages import Columns, Piece, Slot
@@ -16,7 +17,7 @@ class Message:
 
     def __init__(self, slot: Slot):
         self.slot = slot
-        self.groups = slot.groups
+        self.groups = read_only(slot.groups)  # once for all kernels that take some of them
         self.parts: list[tuple[int, Fresh, np.ndarray]] = []  # stream, rows, bounds int64[m, 2]; both streams of each piece
         for piece in slot.pieces:
             for stream, columns in enumerate(piece.columns):
@@ -34,7 +35,7 @@ class Message:
             counts = np.array([[len(columns.tuples)] for columns in both])
             if counts.any():
                 pieces.append(Piece(counts, tuple(both)))
-        self.groups = np.delete(self.groups, at)
+        self.groups = read_only(np.delete(self.groups, at))
         self.parts = [(stream, fresh, np.delete(bounds, at, axis=0)) for stream, fresh, bounds in self.parts]
         return pieces
 
