@@ -11,13 +11,14 @@ from mpijoin.join.state import (
     COLLECTED,
     CONFIRMED,
     DONE,
+    FIRST_OTHER,
     FOUND,
     GROUP_INDEX,
     HASHED,
     KEEPS,
     MASK,
-    MINE,
     NOTHING,
+    ONE,
     OUT_COUNT,
     OUT_FULL,
     PAIRED,
@@ -25,7 +26,6 @@ from mpijoin.join.state import (
     RESULTS,
     ROW,
     SLOT_IDS,
-    THEIRS,
     TIME,
     TUPLE_WORDS,
     WINDOW,
@@ -68,17 +68,19 @@ def confirm(s, groups, cursor, out):
 
 @part
 def fetch_candidates(s, stream, at, end, room):
-    """Takes up to `room` candidates out of the masks at..end and asks for their tuples; returns where it stopped, and how many."""
+    """Takes up to `room` pairs out of the candidates at..end and asks for their old tuples; returns where it stopped, and how many."""
     words, candidates, mine, theirs = s.words, s.candidates, s.mine, s.theirs
-    theirs_words = s.layout[1 - stream, TUPLE_WORDS]
+    fresh_words, old_words = s.layout[stream, TUPLE_WORDS], s.layout[1 - stream, TUPLE_WORDS]
     filled = 0
     while at < end and filled < room:
-        mask = candidates[unsigned(at + MASK)]
-        slot = candidates[unsigned(at + THEIRS)] + lowest_bit(mask) * theirs_words
-        mine[unsigned(filled)] = candidates[unsigned(at + MINE)]
-        theirs[unsigned(filled)] = slot
-        prefetch(words, slot)
-        prefetch(words, slot + ROW)  # a quarter of the tuples lie across two lines
+        mask, one, first = candidates[unsigned(at + MASK)], candidates[unsigned(at + ONE)], candidates[unsigned(at + FIRST_OTHER)]
+        place = lowest_bit(mask)
+        fresh, old = (one, first + place * old_words) if first >= 0 else (~first + place * fresh_words, one)
+        mine[unsigned(filled)] = fresh
+        theirs[unsigned(filled)] = old
+        prefetch(words, fresh)
+        prefetch(words, old)
+        prefetch(words, old + ROW)  # a quarter of the tuples lie across two lines
         filled += 1
         mask &= mask - 1
         candidates[unsigned(at + MASK)] = mask

@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.join.blocks import kernel, part, slot_id, tags_of
+from mpijoin.join.blocks import kernel, part, tags_of
+from mpijoin.join.compare import first_fresh_slot, is_filtered, mark_tags, saturating_add, scan_pair
 from mpijoin.join.confirm import confirm
-from mpijoin.join.simd import LANES, LINE_TAGS, match_tags, prefetch, unsigned
+from mpijoin.join.simd import LANES, LINE_TAGS, prefetch
 from mpijoin.join.state import (
     AHEAD,
     BUCKET,
     BUDGET,
-    CANDIDATES,
-    CANDIDATE_WORDS,
-    CHAINS,
-    COLLECTED,
     COMPARED,
     COMPARISONS,
     COUNT,
     DONE,
-    FETCHED_BUCKETS,
     FIRST,
     FRESH,
     FRESH_AT,
@@ -33,41 +29,22 @@ from mpijoin.join.state import (
     FRESH_SLOT,
     GROUP_INDEX,
     HEAD_WORDS,
-    MASK,
-    MINE,
     NEXT,
     NEXT_FRESH,
     NONE,
     OPPOSITE_AT,
-    OPPOSITE_FROM,
     OUT_FULL,
     PHASE,
+    SHORT_LIST,
     SPENT,
     STREAM_WORDS,
-    THEIRS,
-    TIME,
     TIME_MAX,
-    TIME_MAX_VALUE,
     TIME_MIN,
-    TIME_MIN_VALUE,
-    TUPLE_WORDS,
     UNLISTED,
     WINDOW,
 )
 
-PANEL = 64 * LANES  # slots whose tags (8 KiB) stay in the innermost cache while a block's fresh tuples pass over them
-MANY_WINDOWS, MANY_ALIKE = 4, 8  # a block that spans more of both windows, with more tags alike, is compared by time
-FETCHED_BLOCKS = 8  # per chain; of FETCHED_BUCKETS, a small part of the second-level cache
-
-
-@part
-def saturating_add(a, b):
-    """a + b for b of any sign, held to the int64 range."""
-    if b > 0 and a > TIME_MAX_VALUE - b:
-        return TIME_MAX_VALUE
-    if b < 0 and a < TIME_MIN_VALUE - b:
-        return TIME_MIN_VALUE
-    return a + b
+FETCHED_BUCKETS, FETCHED_BLOCKS = 32, 8  # whose chains are asked for together, and of each: a part of the second-level cache
 
 
 def start_probe(cursor):
@@ -147,19 +124,19 @@ def fetch_buckets(s, bucket, stream):
         page = NONE
         if s.buckets[bucket, stream * STREAM_WORDS + FRESH_PAGE] != NONE:
             page = s.buckets[bucket, base + FIRST]
-        chains[CHAINS + count] = page
+        chains[SHORT_LIST + count] = page
         prefetch(s.heads, max(page, 0) * HEAD_WORDS)
         bucket = s.buckets[bucket, NEXT_FRESH]
         count += 1
     for _ in range(FETCHED_BLOCKS):
         for i in range(count):
-            page = chains[CHAINS + i]
+            page = chains[SHORT_LIST + i]
             if page != NONE:
                 tags = tags_of(s, page)
                 for slot in range(0, max(s.heads[page, COUNT], LANES), LINE_TAGS):
                     prefetch(s.halves, tags + slot)
                 following = s.heads[page, NEXT]
-                chains[CHAINS + i] = following
+                chains[SHORT_LIST + i] = following
                 prefetch(s.heads, max(following, 0) * HEAD_WORDS)
     return count
 
@@ -190,160 +167,21 @@ def scan_block(s, bucket, stream, cursor, budget):
     latest = saturating_add(s.heads[fresh_page, TIME_MAX], s.layout[stream, WINDOW])
     if cursor[OPPOSITE_AT] == NONE:
         cursor[OPPOSITE_AT] = buckets[bucket, base + FIRST]
+    first = first_fresh_slot(s, bucket, stream, fresh_page)
+    filtered = is_filtered(s, fresh_page, first)
+    if filtered:
+        mark_tags(s, fresh_page, first, 1)
+    status = DONE
     while cursor[OPPOSITE_AT] != NONE:
         page = cursor[OPPOSITE_AT]
         # Fresh tuples of the opposite stream are left out: they join when their own turn comes. Left's are old by then.
         at_mark = page == buckets[bucket, base + FRESH_PAGE]
         end = buckets[bucket, base + FRESH_SLOT] if at_mark else s.heads[page, COUNT]
         if s.heads[page, TIME_MAX] >= earliest and s.heads[page, TIME_MIN] <= latest:
-            if end <= PANEL and spans_many_windows(s, page) and goes_by_time(s, bucket, stream, page, end, cursor):
-                status = scan_pair_by_time(s, bucket, stream, end, cursor, budget)
-            else:
-                status = scan_pair(s, bucket, stream, end, cursor, budget)
+            status = scan_pair(s, stream, first, end, cursor, budget)
             if status != DONE:
-                return status
+                break
         cursor[OPPOSITE_AT] = NONE if at_mark else s.heads[page, NEXT]
-    return DONE
-
-
-@part
-def first_fresh_slot(s, bucket, stream, page):
-    """Where the fresh tuples of a block begin: at the mark in the block that holds it, at 0 in later ones."""
-    base = stream * STREAM_WORDS
-    return s.buckets[bucket, base + FRESH_SLOT] if page == s.buckets[bucket, base + FRESH_PAGE] else 0
-
-
-@part
-def scan_pair(s, bucket, stream, end, cursor, budget):
-    """Compares fresh tuples of block FRESH_AT with slots 0..end of block OPPOSITE_AT, from the cursor on, panel by panel."""
-    fresh_end = s.heads[cursor[FRESH_AT], COUNT]
-    while cursor[OPPOSITE_FROM] < end:
-        panel_end = min(end, cursor[OPPOSITE_FROM] + PANEL)
-        panel = panel_end - cursor[OPPOSITE_FROM]
-        masks = (panel + LANES - 1) // LANES
-        while cursor[FRESH_FROM] < fresh_end:
-            rows, room = fresh_end - cursor[FRESH_FROM], CANDIDATES - cursor[COLLECTED] // CANDIDATE_WORDS
-            if rows * masks > room:
-                rows = room // masks
-            if rows == 0:
-                return OUT_FULL
-            if s.counters[SPENT] >= budget:
-                return BUDGET
-            compare_tags(s, stream, panel_end, rows, cursor)
-            s.counters[COMPARED] += rows * panel
-            s.counters[SPENT] += rows * panel
-            cursor[FRESH_FROM] += rows
-        cursor[FRESH_FROM] = first_fresh_slot(s, bucket, stream, cursor[FRESH_AT])
-        cursor[OPPOSITE_FROM] = panel_end
-    cursor[OPPOSITE_FROM] = 0
-    return DONE
-
-
-@part
-def spans_many_windows(s, page):
-    """Whether a block spans so much more time than both windows together that most of it is out of reach of any one tuple."""
-    reach, end = saturating_add(s.layout[0, WINDOW], s.layout[1, WINDOW]), s.heads[page, TIME_MIN]
-    for _ in range(MANY_WINDOWS):
-        end = saturating_add(end, reach)
-    return s.heads[page, TIME_MAX] > end
-
-
-@part
-def goes_by_time(s, bucket, stream, page, end, cursor):
-    """Whether tags let much through, by the first fresh tuple of block FRESH_AT, and slots 0..end of `page` are in order of time."""
-    halves, tags = s.halves, tags_of(s, page)
-    tag = halves[unsigned(tags_of(s, cursor[FRESH_AT]) + first_fresh_slot(s, bucket, stream, cursor[FRESH_AT]))]
-    alike = 0
-    for slot in range(end):
-        alike += halves[unsigned(tags + slot)] == tag
-    if alike < MANY_ALIKE:
-        return False
-    opposite = 1 - stream
-    words, at, width = s.words, slot_id(s, opposite, page, 0) + TIME, s.layout[opposite, TUPLE_WORDS]
-    for _ in range(1, end):
-        if words[unsigned(at + width)] < words[unsigned(at)]:
-            return False
-        at += width
-    return True
-
-
-@part
-def scan_pair_by_time(s, bucket, stream, end, cursor, budget):
-    """As `scan_pair`, of a block in order of time: each fresh tuple meets only those that lie in its windows.
-
-    Few keys and short windows need it: of 10 million arrivals at 60 stations with a window of 20 s (workload F2) nearly all
-    that tags let through was out of time, and a slave took 5.7 s of a core instead of 1.1.
-    """
-    words, halves, candidates, opposite = s.words, s.halves, s.candidates, 1 - stream
-    tags, width = tags_of(s, cursor[OPPOSITE_AT]), s.layout[opposite, TUPLE_WORDS]
-    first, fresh_tags = slot_id(s, opposite, cursor[OPPOSITE_AT], 0), tags_of(s, cursor[FRESH_AT])
-    masks, low, found = (end + LINE_TAGS - 1) // LINE_TAGS, 0, cursor[COLLECTED]
-    status = DONE
-    while cursor[FRESH_FROM] < s.heads[cursor[FRESH_AT], COUNT]:
-        if CANDIDATES - found // CANDIDATE_WORDS < masks:
-            status = OUT_FULL
-            break
-        if s.counters[SPENT] >= budget:
-            status = BUDGET
-            break
-        mine, tag = slot_id(s, stream, cursor[FRESH_AT], cursor[FRESH_FROM]), halves[unsigned(fresh_tags + cursor[FRESH_FROM])]
-        earliest = saturating_add(words[unsigned(mine + TIME)], -s.layout[opposite, WINDOW])
-        latest = saturating_add(words[unsigned(mine + TIME)], s.layout[stream, WINDOW])
-        while low > 0 and words[unsigned(first + (low - 1) * width + TIME)] >= earliest:
-            low -= 1
-        while low < end and words[unsigned(first + low * width + TIME)] < earliest:
-            low += 1
-        slot = low
-        while slot < end and words[unsigned(first + slot * width + TIME)] <= latest:
-            base, mask = slot, 0
-            while slot < min(end, base + LINE_TAGS) and words[unsigned(first + slot * width + TIME)] <= latest:
-                mask |= np.int64(halves[unsigned(tags + slot)] == tag) << (slot - base)
-                slot += 1
-            candidates[unsigned(found + MASK)] = mask
-            candidates[unsigned(found + MINE)] = mine
-            candidates[unsigned(found + THEIRS)] = first + base * width
-            found += CANDIDATE_WORDS * (mask != 0)
-        s.counters[COMPARED] += slot - low
-        s.counters[SPENT] += slot - low + 1
-        cursor[FRESH_FROM] += 1
-    cursor[COLLECTED] = found
-    if status == DONE:
-        cursor[FRESH_FROM] = first_fresh_slot(s, bucket, stream, cursor[FRESH_AT])
+    if filtered:
+        mark_tags(s, fresh_page, first, 0)
     return status
-
-
-@part
-def low_bits(count):
-    """A mask of the lowest `count` bits, 1 to 64."""
-    return (1 << count) - 1 if count < LANES else -1
-
-
-@part
-def compare_tags(s, stream, panel_end, rows, cursor):
-    """Compares the tags of `rows` fresh tuples with those of a panel; `candidates` has room for all their masks."""
-    halves, candidates = s.halves, s.candidates
-    fresh, panel, found = cursor[FRESH_FROM], cursor[OPPOSITE_FROM], cursor[COLLECTED]
-    fresh_tags, tags = tags_of(s, cursor[FRESH_AT]), tags_of(s, cursor[OPPOSITE_AT])
-    mine, mine_words = slot_id(s, stream, cursor[FRESH_AT], fresh), s.layout[stream, TUPLE_WORDS]
-    theirs, chunk_words = slot_id(s, 1 - stream, cursor[OPPOSITE_AT], panel), s.layout[1 - stream, TUPLE_WORDS] * LANES
-    last = panel + ((panel_end - 1 - panel) & -LANES)
-    again = LINE_TAGS if 0 < last and panel_end - last <= LINE_TAGS else 0  # a line compared before, rather than one beyond
-    tail = low_bits(panel_end - last + again) & -1 << again
-    last_theirs = slot_id(s, 1 - stream, cursor[OPPOSITE_AT], last - again)
-    for row in range(fresh, fresh + rows):
-        tag = halves[unsigned(fresh_tags + row)]
-        base = theirs
-        for chunk in range(tags + panel, tags + last, LANES):
-            mask = match_tags(halves, chunk, tag)
-            candidates[unsigned(found + MASK)] = mask
-            candidates[unsigned(found + MINE)] = mine
-            candidates[unsigned(found + THEIRS)] = base
-            found += CANDIDATE_WORDS * (mask != 0)
-            base += chunk_words
-        mask = match_tags(halves, tags + last - again, tag) & tail
-        candidates[unsigned(found + MASK)] = mask
-        candidates[unsigned(found + MINE)] = mine
-        candidates[unsigned(found + THEIRS)] = last_theirs
-        found += CANDIDATE_WORDS * (mask != 0)
-        mine += mine_words
-    cursor[COLLECTED] = found

@@ -69,13 +69,16 @@ DONE, BUDGET, OUT_FULL, NEED_BLOCKS = range(4)
 # of both tuples; or their later time.
 NOTHING, SLOT_IDS, LATER_TIMES = range(3)
 
-# A probe collects masks of candidates before it looks at keys and times: three words each, in a cache of 16 KB; then the slot
-# ids of PAIRED candidates, whose cache lines are asked for before the first of them is looked at. Vectors need room at the end.
-MASK, MINE, THEIRS, CANDIDATE_WORDS = range(4)
+# A probe collects masks of candidates before it looks at keys and times: three words each, in a cache of 16 KB. A candidate is
+# one tuple, ONE, and those of a mask, the first of which is FIRST_OTHER; ~FIRST_OTHER where the one is old and the others are
+# fresh. Then the slot ids of PAIRED pairs, whose cache lines are asked for before the first of them is looked at. Vectors need
+# room at the end.
+MASK, ONE, FIRST_OTHER, CANDIDATE_WORDS = range(4)
 CANDIDATES = 640
-FETCHED_BUCKETS = 32  # whose chains are asked for together, from `candidates[CHAINS:]`
-CHAINS = (CANDIDATES + 1) * CANDIDATE_WORDS  # one more is written before it is known to be none
+SHORT_LIST = (CANDIDATES + 1) * CANDIDATE_WORDS  # from here on a list of LISTED pages or slots; one candidate more is written
+LISTED = 128  # before it is known to be none
 PAIRED = 128 + PAIRS
+FILTER = 1 << 13  # entries, of a byte each: which tags some fresh tuples have, but for the upper bits
 
 TIME_MIN_VALUE = np.iinfo(np.int64).min
 TIME_MAX_VALUE = np.iinfo(np.int64).max
@@ -88,7 +91,7 @@ class JoinState(NamedTuple):
     """words: int64[], halves: uint16[] and octets: uint8[] are views of one memory, the pages. heads: int64[pages, 8] ·
     buckets: int64[n, 16] · groups: int64[partitions, 24] · directory: int64[], the regions of all groups · layout:
     int64[2, 6] · counters: int64[] · candidates: int64[], a probe's scratch · mine, theirs: int64[PAIRED], others ·
-    certificate: uint64[1], of the results so far.
+    filter: uint8[FILTER], 0 between fresh blocks · certificate: uint64[1], of the results so far.
 
     Free pages are linked by NEXT, free buckets by NEXT_FRESH. Nothing ever grows: all is address space reserved once, of
     which only what was used takes memory.
@@ -106,4 +109,5 @@ class JoinState(NamedTuple):
     candidates: np.ndarray
     mine: np.ndarray
     theirs: np.ndarray
+    filter: np.ndarray
     certificate: np.ndarray

@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 import oracle
 from join_harness import EVER, NEVER, Harness, Stream, check_accounts, clamp, groups_of, numbered
 from mpijoin.errors import MemoryBudgetError
+from mpijoin.join import compare
 from mpijoin.join import state as st
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
@@ -245,3 +246,38 @@ def test_a_hot_key_with_100_000_partners_takes_no_more_memory_than_its_tuples():
         harness.operator.clear_results()
     assert found + len(harness.operator.results().left) == 100_000
     assert harness.operator.held_bytes <= held + harness.operator.page_bytes
+
+
+# Fresh tuples and slots of a block around what decides how they are compared, and keys from one to more than the filter holds.
+CROWDS = [1, compare.FILTERED_MIN - 1, compare.FILTERED_MIN, 64, 65, 128, 129, 157, compare.FILTERED_MAX + 1]
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(
+    some.builds(
+        Setup,
+        partitions=some.just(1),
+        slice_groups=some.just(1),
+        pieces=some.just(1),
+        block=some.sampled_from([1024, 4096, 1 << 16]),
+        theta=some.sampled_from([20_000, st.THETA_OFF]),
+        result_buffer=some.sampled_from([7, 1000, 100_000]),
+        budget=some.sampled_from([5000, 1 << 40]),
+    ),
+    some.lists(some.tuples(*[some.sampled_from(CROWDS)] * 2), min_size=1, max_size=2),
+    some.sampled_from([9, 50, 1000, 1 << 40]),
+    some.integers(0, 2**32 - 1),
+)
+def test_crowds_of_fresh_tuples_are_joined_through_the_filter(setup, crowds, keys, seed):
+    random, streams = np.random.default_rng(seed), (Stream(60), Stream(45))
+    sides = []
+    for side in range(2):
+        count = sum(crowd[side] for crowd in crowds)
+        sides.append(list(zip(np.sort(random.integers(0, 400, count)).tolist(), random.integers(0, keys, count).tolist())))
+    left, right = (numbered(side, stream, [0]) for side, stream in zip(sides, streams))
+    totals = np.cumsum(crowds[::-1], axis=0)[:-1].tolist()
+    harness = run(setup, streams, left, right, [(*rest, 0) for rest in totals], st.NOTHING if seed % 2 else st.SLOT_IDS)
+    wanted = expected(left, right, streams)
+    assert harness.operator.found_in_all == wanted.total()
+    assert f"{harness.operator.certificate:016x}" == oracle.certificate(wanted.elements())
+    assert not harness.state.filter.any()
