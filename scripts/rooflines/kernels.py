@@ -13,6 +13,7 @@ import numpy as np
 from numba import njit
 
 from mpijoin.join.simd import LANES, LINE_TAGS, match_tags, prefetch, unsigned
+from mpijoin.join.state import FILTER
 from mpijoin.partitioning.hashing import hash64, pair_hash, partition_of
 
 TUPLE_WORDS = 3  # key, time, row
@@ -31,6 +32,19 @@ def scan_tags(tags, wanted, rounds):
         tag = np.uint16(wanted + round)
         for start in range(0, len(tags), LANES):
             found |= match_tags(tags, start, tag)
+    return found
+
+
+@njit
+def list_marked(halves, start, count, marks, listed):
+    """Lists which of the tags start..start + count are marked, by a filter of a byte per tag but for the upper bits; how many.
+
+    marks: uint8[FILTER] · listed: int64[count + 1].
+    """
+    found = 0
+    for i in range(count):
+        listed[unsigned(found)] = i
+        found += np.int64(marks[unsigned(np.int64(halves[unsigned(start + i)]) % FILTER)])
     return found
 
 
@@ -133,31 +147,44 @@ def append(tuples, starts, buckets, last, filled, words, halves, free):
 
 
 @njit
-def probe(halves, pages, blocks, rows, words, lines, loads, pairs):
+def probe(halves, pages, blocks, rows, words, lines, loads, pairs, marks):
     """All that a probe must do, in one straight loop: each bucket's fresh rows meet the tags of its blocks, load tuples and
     certify pairs; returns the masks that are not empty and the certificate of the pairs (0, 0), (1, 1), …
 
     pages: int64[buckets * blocks] · rows: per bucket · lines: int32[], indices of words, used in a circle · loads, pairs: cache
-    lines loaded and pairs certified per 1024 rows.
+    lines loaded and pairs certified per 1024 rows · marks: uint8[], all 0. Where there are none, each row is compared with all
+    tags; else all tags are looked up in this filter of the rows' tags, and for each line loaded the rows are compared with one.
     """
     found = total = loaded = row = certified = 0
-    certificate = np.uint64(0)
+    certificate, listed = np.uint64(0), np.empty(SLOTS + 1, np.int64)
     for bucket in range(0, len(pages), blocks):
         for place in range(bucket + blocks, min(bucket + 2 * blocks, len(pages))):
             for line in range(TAG_LINES):
                 prefetch(halves, pages[place] * PAGE_WORDS * 4 + line * LINE_TAGS)
+        first, own = row, unsigned(pages[bucket] * PAGE_WORDS * 4)
+        if len(marks) > 0:
+            for i in range(rows):
+                marks[unsigned((first + i) % FILTER)] = 1
+            for place in range(bucket, bucket + blocks):
+                found += list_marked(halves, pages[place] * PAGE_WORDS * 4, SLOTS, marks, listed)
+            for i in range(rows):
+                marks[unsigned((first + i) % FILTER)] = 0
         for _ in range(rows):
             tag = np.uint16(row)
-            for place in range(bucket, bucket + blocks):
-                tags = unsigned(pages[place] * PAGE_WORDS * 4)
-                for start in range(0, TAG_LINES // 2 * LANES, LANES):
-                    found += match_tags(halves, tags + unsigned(start), tag) != 0
-                found += match_tags(halves, tags + unsigned((TAG_LINES - 2) * LINE_TAGS), tag) != 0
+            if len(marks) == 0:
+                for place in range(bucket, bucket + blocks):
+                    tags = unsigned(pages[place] * PAGE_WORDS * 4)
+                    for start in range(0, TAG_LINES // 2 * LANES, LANES):
+                        found += match_tags(halves, tags + unsigned(start), tag) != 0
+                    found += match_tags(halves, tags + unsigned((TAG_LINES - 2) * LINE_TAGS), tag) != 0
             row += 1
             while loaded < row * loads >> 10:
                 prefetch(words, lines[(loaded + 2 * AHEAD) % len(lines)])
                 total += words[lines[loaded % len(lines)]]
                 loaded += 1
+                if len(marks) > 0:
+                    for start in range(0, rows, LANES):
+                        found += match_tags(halves, own + unsigned(start), np.uint16(loaded)) != 0
         for pair in range(certified, row * pairs >> 10):
             certificate += pair_hash(pair, pair)
         certified = row * pairs >> 10

@@ -23,7 +23,7 @@ from mpijoin.data.files import PARQUET
 from mpijoin.data.schema import Column
 from mpijoin.join.pool import reserve_words
 from mpijoin.join.probe import probe_groups, start_probe
-from mpijoin.join.state import CURSOR_WORDS
+from mpijoin.join.state import CURSOR_WORDS, FILTER
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.sinks.parts import encoding_options
@@ -118,7 +118,17 @@ def scan_rates(enough_s: float) -> Rates:
         kib = f"{size >> 10:,} KiB, in"
         rates[f"tags, {name}"] = Rate(len(tags) / tags_s, "tags", 2, f"{kib} {registers[0]} (the engine's probe: {engine})")
         rates[f"keys, {name}"] = Rate(len(words) / keys_s, "keys", 8, f"{kib} {registers[1]}")
-    return rates
+    return rates | {"tags, looked up": _look_up_rate(enough_s)}
+
+
+def _look_up_rate(enough_s: float) -> Rate:
+    """Tags of blocks looked up per second in a filter that a few of them pass."""
+    generator = np.random.default_rng(7)
+    tags, marks = generator.integers(0, 1 << 16, 64 * kernels.SLOTS).astype(np.uint16), np.zeros(FILTER, np.uint8)
+    marks[generator.integers(0, FILTER, 64)] = 1
+    listed, starts = np.empty(kernels.SLOTS + 1, np.int64), range(0, len(tags), kernels.SLOTS)
+    seconds = fastest_s(lambda: [kernels.list_marked(tags, start, kernels.SLOTS, marks, listed) for start in starts], enough_s)
+    return Rate(len(tags) / seconds, "tags", 2, f"block by block, in {FILTER >> 10} KiB")
 
 
 def load_rates(enough_s: float) -> Rates:
@@ -203,7 +213,7 @@ def result_rates(enough_s: float) -> Rates:
 
 
 def probe_s(comparisons: float, reread: float, loads: float, pairs: float, enough_s: float) -> float:
-    """Seconds per fresh row of the idealised probe. Per row: tags compared, cache lines loaded, pairs certified · reread: by how
+    """Seconds per fresh row of the idealised probe, of its two ways the faster. Per row: tags compared, cache lines loaded, pairs certified · reread: by how
     many rows the tags of a bucket are compared once they have come from beyond the caches."""
     blocks = max(1, round(comparisons / kernels.SLOTS))
     share = blocks * kernels.SLOTS / comparisons  # of a row's work, since blocks are whole
@@ -214,7 +224,9 @@ def probe_s(comparisons: float, reread: float, loads: float, pairs: float, enoug
     rows = max(1, round(reread))
     quotas = (round(1024 * loads * share), round(1024 * pairs * share))
     arguments = (words.view(np.uint16), pages, blocks, rows, words, lines, *quotas)
-    return fastest_s(lambda: kernels.probe(*arguments), enough_s) / (len(pages) // blocks * rows) / share
+    ways = [np.zeros(size, np.uint8) for size in (0, FILTER)]
+    fastest = min(fastest_s(lambda: kernels.probe(*arguments, marks), enough_s) for marks in ways)
+    return fastest / (len(pages) // blocks * rows) / share
 
 
 def parquet_rates(data: Data, enough_s: float) -> Rates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +11,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
+from mpijoin.join.state import FILTER  # noqa: E402
 from mpijoin.partitioning.hashing import certificate, hash_keys  # noqa: E402
 from roofline import markdown, stage_rows, table, verdict  # noqa: E402
 from rooflines import kernels  # noqa: E402
 from rooflines.engine import Case, Run, Work  # noqa: E402
 from rooflines.machine import Rate, fastest_s  # noqa: E402
-from rooflines.model import Bound, bounds, probe_bound, whole  # noqa: E402
+from rooflines.model import Bound, bounds, probe_bound, probe_parts, whole  # noqa: E402
 
 RANDOM = np.random.default_rng(11)
 RATES = {
@@ -27,6 +29,7 @@ RATES = {
     "append": Rate(5.0, "tuples"),
     "certify": Rate(60.0, "pairs"),
     "tags, L1": Rate(1000.0, "tags"),
+    "tags, looked up": Rate(80.0, "tags"),
     "block lines": Rate(50.0, "lines"),
     "lines": Rate(10.0, "lines"),
     "encode, 2 columns": Rate(6.0, "rows"),
@@ -108,9 +111,25 @@ def test_the_idealised_probe_does_all_of_its_work():
     words = np.zeros(8 * kernels.PAGE_WORDS, np.int64)
     words.view(np.uint16)[0] = 1
     pages, lines = np.arange(8), np.arange(0, 512, 8).astype(np.int32)
-    found, certified, _ = kernels.probe(words.view(np.uint16), pages, 2, 4, words, lines, 2048, 1024)
+    found, certified, _ = kernels.probe(words.view(np.uint16), pages, 2, 4, words, lines, 2048, 1024, np.zeros(0, np.uint8))
     assert found == 2 * 3 + 1, "row 0 finds the zeros in all chunks of its bucket's two blocks, row 1 the planted tag"
     assert int(certified) == certificate(np.arange(16), np.arange(16)), "a pair of each of 16 rows"
+
+
+def test_the_idealised_probe_with_a_filter_does_all_of_its_work():
+    words = np.ones(8 * kernels.PAGE_WORDS, np.int64)
+    words.view(np.uint16)[:] = 60_000
+    words.view(np.uint16)[[5, 50]] = 3, 1
+    pages, lines, marks = np.arange(8), np.arange(0, 512, 8).astype(np.int32), np.zeros(FILTER, np.uint8)
+    found, certified, _ = kernels.probe(words.view(np.uint16), pages, 2, 4, words, lines, 2048, 1024, marks)
+    assert found == 2 + 2, "tags 3 and 1 of the first bucket are looked up, and compared with the lines 3 and 1 of 32"
+    assert int(certified) == certificate(np.arange(16), np.arange(16)) and not marks.any()
+
+
+def test_marked_tags_are_listed():
+    tags, marks, listed = np.array([9, 5, FILTER + 5, 7, 5], np.uint16), np.zeros(FILTER, np.uint8), np.zeros(5, np.int64)
+    marks[5] = 1
+    assert kernels.list_marked(tags, 1, 4, marks, listed) == 3 and listed[:3].tolist() == [0, 1, 3]
 
 
 def test_fastest_never_counts_the_first_call():
@@ -132,6 +151,11 @@ def test_a_probe_takes_at_least_its_dearest_part_and_at_most_all(monkeypatch, me
     """Processor: 2000 / 1000 + 60 / 60 = 3 s · memory: 100 lines / 50 + 30 / 10 = 5 s."""
     monkeypatch.setattr("rooflines.model.probe_s", lambda *_: measured_s / WORK.tuples)
     assert probe_bound(RATES, WORK, 0.0).seconds == pytest.approx(wanted_s)
+
+
+def test_tags_that_meet_many_fresh_tuples_are_looked_up():
+    """Compared: 320 s · looked up: 3200 / 80 s, and 30 lines of old tuples with two masks of 64 for 100 fresh ones."""
+    assert probe_parts(RATES, replace(WORK, comparisons=320_000))["tags"] == pytest.approx(40 + 30 * 128 / 1000)
 
 
 SECONDS = {"master": {"decode": 20.0, "idle": 60.0}, "slaves": {"append": 40.0, "probe": 30.0, "idle": 10.0}}
