@@ -4,8 +4,8 @@
 
 Everything is little-endian. Each buffer starts at the next multiple of 64 bytes from the start of the frame, and the
 frame ends with the last buffer, so offsets and total length follow from the shapes and any other value is damage.
-What lies between buffers is zero, but in a message that was sent in parts. The checksum (the lower half of XXH3 over all other bytes: some 6 GB/s, where CRC-32 does 2)
-is for frames that rest on a disk.
+What lies between buffers is zero, but for messages that were sent in parts. The checksum (the lower half of XXH3 over all
+other bytes: some 6 GB/s, where CRC-32 does 2) is for frames that rest on a disk.
 """
 
 from __future__ import annotations
@@ -134,7 +134,9 @@ def reserve(
     return _begun(header, places)
 
 
-def _header(kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> tuple[bytes, list[_Place]]:
+def _header(
+    kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]
+) -> tuple[bytes, list[_Place]]:
     """What comes before a frame's buffers, and where these lie."""
     meta_bytes = _META_ENCODER.encode(meta).encode()
     position = _PREFIX_BYTES + _ENTRY.size * len(buffers) + len(meta_bytes)

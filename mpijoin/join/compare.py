@@ -174,7 +174,8 @@ def spans_many_windows(s, page):
 
 @part
 def goes_by_time(s, stream, first, page, end, cursor):
-    """Whether tags let much through, by the first fresh tuple of block FRESH_AT, and slots 0..end of `page` are in order of time."""
+    """Whether tags let much through, by the fresh tuple in slot `first` of block FRESH_AT, and slots 0..end of `page` are in order
+    of time."""
     halves, tags = s.halves, tags_of(s, page)
     tag = halves[unsigned(tags_of(s, cursor[FRESH_AT]) + first)]
     alike = 0

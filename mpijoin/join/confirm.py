@@ -68,7 +68,7 @@ def confirm(s, groups, cursor, out):
 
 @part
 def fetch_candidates(s, stream, at, end, room):
-    """Takes up to `room` pairs out of the candidates at..end and asks for their old tuples; returns where it stopped, and how many."""
+    """Takes up to `room` pairs out of the candidates at..end and asks for their tuples; returns where it stopped, and how many."""
     words, candidates, mine, theirs = s.words, s.candidates, s.mine, s.theirs
     fresh_words, old_words = s.layout[stream, TUPLE_WORDS], s.layout[1 - stream, TUPLE_WORDS]
     filled = 0

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from mpijoin.join.blocks import kernel, part, return_block, slot_id
-from mpijoin.join.directory import clear_chain, prefix_of, shrunk_too_far, tune_group
 from mpijoin.join.compare import saturating_add
+from mpijoin.join.directory import clear_chain, prefix_of, shrunk_too_far, tune_group
 from mpijoin.join.state import (
     BYTES,
     COUNT,

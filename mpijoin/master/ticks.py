@@ -135,7 +135,8 @@ class TickReader:
         part_rows: int,
         saved: tuple[StreamPosition, StreamPosition] = (UNREAD, UNREAD),
     ):
-        """part_rows: about so many of a stream are in a part of a tick at most · saved: what a reader of the same streams has saved, whose sources these go on from."""
+        """part_rows: about so many of a stream are in a part of a tick at most · saved: what a reader of the same streams has
+        saved, whose sources these go on from."""
         self._streams = tuple(map(Buffered, sources, saved))
         self._latenesses = latenesses
         self.pace = pace  # of the ticks to come; may be changed at any time

@@ -1,8 +1,8 @@
 """Transport between processes over MPI: buffers only, never pickle, nothing blocks but sleeps.
 
 Each channel has its own communicator. A message is one synchronous send; above `piece_bytes`, or in several parts, it is its
-length and then pieces, which the receiver puts straight into one buffer. Synchronous sends complete when the receiver has matched them:
-so `unsent_bytes` is what the peer has really not taken, and `close` can tell that nothing is under way.
+length and then pieces, which the receiver puts straight into one buffer. Synchronous sends complete when the receiver has
+matched them: so `unsent_bytes` is what the peer has really not taken, and `close` can tell that nothing is under way.
 """
 
 from __future__ import annotations
