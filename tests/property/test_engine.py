@@ -21,7 +21,6 @@ import mpijoin.master.pacing
 import mpijoin.master.start
 import mpijoin.slave.runtime
 from engine_harness import Stream, check_counts, check_late, expect, expected_rows, expected_schema, section, table_rows
-from mpijoin.master.ticks import TickReader
 from mpijoin.slave.core import SlaveCore
 from random_policy import random_policy
 
@@ -168,9 +167,9 @@ def inner_sizes(rows, seed=0):
         stack.enter_context(mock.patch.object(mpijoin.master.start, "make_policy", policies))
         stack.enter_context(mock.patch.object(mpijoin.master.pacing, "EPOCHS_PER_REORGANIZATION", 1))
         if rows:
-            reader, core = partial(TickReader, part_rows=rows), partial(SlaveCore, slice_rows=rows, budget=rows)
+            core = partial(SlaveCore, slice_rows=rows, budget=rows)
             for target, name, value in (
-                (mpijoin.master.intake, "TickReader", reader),
+                (mpijoin.master.intake, "PART_BYTES", 64 * rows),
                 (mpijoin.master.ticks, "READ_ROWS", rows),
                 (mpijoin.slave.runtime.core, "SlaveCore", core),
                 (mpijoin.sources.base, "BLOCK_ROWS", rows),

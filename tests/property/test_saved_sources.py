@@ -2,7 +2,6 @@
 
 import tempfile
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
@@ -18,7 +17,7 @@ from mpijoin.config.job import B_MODEL, POISSON, ZIPF, Change, FileSource, Job, 
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.master.intake import Intake
-from mpijoin.master.ticks import Pace, TickReader
+from mpijoin.master.ticks import Pace
 from mpijoin.rundir import RunDirectory
 from mpijoin.sources.late import merge_late
 from small_pieces import writers
@@ -46,8 +45,7 @@ breaks = st.dictionaries(st.integers(0, 12), st.integers(0, 4), min_size=1, max_
 def small(sizes):
     """Everything that is read, in pieces of these sizes."""
     with ExitStack() as stack:
-        reader = partial(TickReader, part_rows=sizes["part"])
-        stack.enter_context(patch("mpijoin.master.intake.TickReader", reader))
+        stack.enter_context(patch("mpijoin.master.intake.PART_BYTES", 64 * sizes["part"]))
         stack.enter_context(patch("mpijoin.sources.base.BLOCK_ROWS", sizes["block"]))
         stack.enter_context(patch("mpijoin.master.ticks.READ_ROWS", sizes["read"]))
         stack.enter_context(patch("mpijoin.sources.merge.PEEK_ROWS", 2))
