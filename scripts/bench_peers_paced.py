@@ -32,7 +32,7 @@ from peers.paced_systems import DataFusion, Flink, Mpijoin, Place, Spark, Unfini
 
 DELAY_S_MAX = 1.0
 RATIO_WANTED = 10.0
-SPEED_MAX, SEARCHED = 4000.0, 4.0  # a search goes no higher, and no further down than its beginning by this factor
+SPEED_MAX, SEARCHED = 8000.0, 4.0  # a search goes no higher, and no further down than its beginning by this factor
 QUICK_SPEED = 130.0  # of mpijoin: the warm-up fills the windows, so that it takes no lead
 TUPLES = 5_000_000  # per stream, of the data that is repeated
 QUICK_WARMUP_S, QUICK_SECONDS = 5.0, 4.0
@@ -54,7 +54,7 @@ class System:
 SYSTEMS = {
     "mpijoin-local": System("mpijoin, local (two slaves)", Mpijoin(0, 200), 1200, QUICK_SPEED),
     "mpijoin-n2": System("mpijoin, mpirun -n 2", Mpijoin(2, 200), 1600, QUICK_SPEED),
-    "mpijoin-n3": System("mpijoin, mpirun -n 3", Mpijoin(3, 200), 2400, QUICK_SPEED),
+    "mpijoin-n3": System("mpijoin, mpirun -n 3", Mpijoin(3, 200), 3200, QUICK_SPEED),
     "flink": System("Flink, DataStream interval join", Flink("Parallel"), 30, 10),
     "flink-g1": System("Flink, the same with G1", Flink("G1"), 30, 10),
     "datafusion": System("DataFusion, symmetric hash join", DataFusion(), 250, 40),
