@@ -213,8 +213,8 @@ def result_rates(enough_s: float) -> Rates:
 
 
 def probe_s(comparisons: float, reread: float, loads: float, pairs: float, enough_s: float) -> float:
-    """Seconds per fresh row of the idealised probe, of its two ways the faster. Per row: tags compared, cache lines loaded, pairs certified · reread: by how
-    many rows the tags of a bucket are compared once they have come from beyond the caches."""
+    """Seconds per fresh row of the idealised probe, of its two ways the faster. Per row: tags compared, cache lines loaded, pairs
+    certified · reread: by how many rows the tags of a bucket are compared once they have come from beyond the caches."""
     blocks = max(1, round(comparisons / kernels.SLOTS))
     share = blocks * kernels.SLOTS / comparisons  # of a row's work, since blocks are whole
     words, generator = reserve_words(STATE_BYTES // 8), np.random.default_rng(6)

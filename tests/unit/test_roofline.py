@@ -171,6 +171,10 @@ def test_the_whole_is_that_of_the_rank_idle_least_or_of_all_on_the_cores_they_sh
     assert (shared.critical, shared.bound_s, shared.reached) == ("all", 27.5, 0.275)
 
 
+def test_a_bound_that_was_beaten_counts_for_no_more_than_the_stage_took():
+    assert whole(SHARED, LEAST | {"decode": Bound(90.0, "")}).bound_s == (20.0 + 20.0 + 25.0) / 2
+
+
 def test_a_missed_target_is_called_missed():
     assert verdict(whole(OWN_CORES, LEAST)).startswith("met")
     assert verdict(whole(OWN_CORES, LEAST | {"probe": Bound(5.0, "")})).startswith("MISSED")
