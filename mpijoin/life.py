@@ -18,7 +18,7 @@ from mpijoin.checkpoint.restore import Resumption, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
 from mpijoin.config.job import MAX, Job
 from mpijoin.errors import PeerError
-from mpijoin.machine import slave_memory_bytes
+from mpijoin.machine import slave_memory_bytes, unmap_unchanged
 from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
 from mpijoin.plan import Plan, merged_schema
@@ -28,6 +28,8 @@ from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.runtime import Slave, new_operator
 from mpijoin.summary import Outcome, summarize, summary_text
+
+COMPILER = "llvmlite"  # its library's name
 
 
 class LogFile(logging.FileHandler):
@@ -119,6 +121,7 @@ def _ready(rank: Rank, plan: Plan) -> float:
             compile_s += warmup.measure_theta(plan.job, plan.schema)
         if rank.number == MASTER:
             compile_s += warmup.warm_up_sources(plan.job)
+    unmap_unchanged(COMPILER)
     restarts = os.environ.get("SLURM_RESTART_COUNT")
     rank.log.info(
         "rank %d of %d is %s, kernels ready in %.2f s%s",

@@ -141,7 +141,7 @@ def _tiny_stream(name: str) -> StreamSchema:
 
 def _tiny_table() -> pa.Table:
     times = array_of(np.array([1, 2, 2, 0]))
-    return pa.table({"ts": times, "key": text_array(["a", "b", None, "a"]), "text": text_array(["x", None, "y", "z"])})
+    return pa.table({"ts": times, "key": text_array(["a", "b", "b", "a"]), "text": text_array(["x", None, "y", "z"])})
 
 
 def _read_and_scatter() -> None:
@@ -151,8 +151,9 @@ def _read_and_scatter() -> None:
 
     streams = (_tiny_stream("left"), _tiny_stream("right"))
     schema = JoinSchema(*streams, "ns")
-    tables = _tiny_table(), _tiny_table().slice(0, 2)  # one with rows that do not pass, and one without
-    job = Job(*(StreamJob(stream.name, TableSource(table), time_unit="ns") for stream, table in zip(streams, tables)))
+    tables = _tiny_table(), _tiny_table().slice(0, 2)  # one in disorder, and one in order
+    sources = (TableSource(table) for table in tables)
+    job = Job(*(StreamJob(stream.name, source, time_unit="ns", lateness_ns=2) for stream, source in zip(streams, sources)))
     sources = tuple(open_source(job, index, schema, lambda table: None) for index in range(2))
     tick = TickReader(sources, (0, 0), pace_of(1, (1, 1), 1), 4).next()
     layout = RecordLayout(streams[0])

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 import threading
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,10 +40,10 @@ def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(ROOT)} | extra
 
 
-def command(ranks: int, *arguments: str) -> list[str]:
-    """mpijoin with these arguments under mpirun, or without it for ranks = 0."""
-    mpijoin = [sys.executable, "-m", "mpijoin", *arguments]
-    own = Path(sysconfig.get_path("scripts"), "mpirun")
+def command(ranks: int, *arguments: str, python: Path = Path(sys.executable)) -> list[str]:
+    """mpijoin with these arguments under mpirun, or without it for ranks = 0; python: of the environment it is in."""
+    mpijoin = [str(python), "-m", "mpijoin", *arguments]
+    own = python.with_name("mpirun")
     return [str(own) if own.exists() else shutil.which("mpirun") or "mpirun", "-n", str(ranks), *mpijoin] if ranks else mpijoin
 
 

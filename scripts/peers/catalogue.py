@@ -80,7 +80,8 @@ def mpijoin_line(start: Start, ranks: int) -> list[str]:
         names = [f"{side}_{column}" for column in ("time", "id", *workload.columns) for side in SIDES]
         settings[1:] = ['output.results="parquet"', f"output.columns={json.dumps(['key', *names])}"]
     slaves = () if ranks else ("--ranks", str(start.cores))
-    return command(ranks, "run", str(job), *slaves, *(part for setting in settings for part in ("--set", setting)))
+    options = [part for setting in settings for part in ("--set", setting)]
+    return command(ranks, "run", str(job), *slaves, *options, python=environment("mpijoin", start.environments))
 
 
 def sql(start: Start, engine: str, form: str, *further: str, inputs: str = "parquet") -> list[str]:

@@ -1,4 +1,7 @@
-"""The peers' own environments: made on first use, kept for later calls, never mixed with that of mpijoin."""
+"""An environment for each system that is compared, this checkout of mpijoin among them: made on first use, kept for later calls.
+
+None has what another needs, nor what only tests need: a program may load, and then hold, whatever it finds installed.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 REQUIREMENTS = {
+    "mpijoin": ("--editable", f"{ROOT}[mpi]"),
     "sql": ("duckdb==2.0.0", "polars==2.1.0", "datafusion==55.0.0", "pyarrow", "numpy"),
     "spark": ("pyspark==4.3.0",),
     # Flink's jars without its Python side, which would bring a hundred packages that no join here needs.

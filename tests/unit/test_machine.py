@@ -56,3 +56,19 @@ def test_freed_memory_is_kept_and_reused():
     )
     done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=60)
     assert int(done.stdout) < 20 * 2048 / 4, done.stderr
+
+
+def test_pages_of_a_library_that_are_as_in_its_file_are_dropped_and_come_back():
+    """In a process of its own, of the compiler: what was mapped is not, and it compiles as before."""
+    code = (
+        "import numba\n"
+        "from pathlib import Path\n"
+        "from mpijoin.machine import unmap_unchanged\n"
+        "def compiled_sum(): return numba.njit(lambda a, b: a + b)(2, 3)\n"
+        "def file_kb(): return int(Path('/proc/self/status').read_text().split('RssFile:')[1].split()[0])\n"
+        "compiled_sum(); before = file_kb(); unmap_unchanged('nothing of this name'); unchanged = file_kb()\n"
+        "unmap_unchanged('llvmlite'); print(before - unchanged, before - file_kb(), compiled_sum())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=60)
+    other_kb, dropped_kb, total = map(int, done.stdout.split())
+    assert other_kb <= 1024 and dropped_kb > 20_000 and total == 5, done.stderr
