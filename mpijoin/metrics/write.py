@@ -44,5 +44,5 @@ class MetricsFile:
 
 def _as_table(columns: dict[str, np.ndarray]) -> pa.Table:
     """Columns of the recorder as a table of SCHEMA, roles as words."""
-    roles = text_array(ROLES).take(array_of(columns["role"]))
+    roles = text_array([ROLES[role] for role in columns["role"]])
     return pa.table([roles if name == "role" else array_of(columns[name]) for name in FIELDS], schema=SCHEMA)
