@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Iterator, Mapping
 
+import numpy as np
+
 CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
 PROCESSORS = "/proc/cpuinfo"
@@ -17,6 +19,7 @@ MADV_DONTNEED = 4  # of Linux
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc
 KEPT_BYTES = 128 << 20  # free memory at the end of the heap that is kept
 HEAP_BYTES_MAX = 32 << 20  # what is larger is never kept
+HEAP_PIECE_BYTES = 4 << 20  # so that some room between what lies in the heap already is used, too
 USABLE_SHARE = 0.8  # of a node's memory; the rest is Python, libraries, messages under way and the page cache
 
 
@@ -66,6 +69,13 @@ def keep_freed_memory() -> None:
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
         mallopt(M_MMAP_THRESHOLD, HEAP_BYTES_MAX)
 
+
+
+def touch_heap(octets: int) -> None:
+    """Has the system find memory for what will be allocated, where the allocator keeps what is freed: `keep_freed_memory`."""
+    pieces = [np.empty(HEAP_PIECE_BYTES, np.uint8) for _ in range(octets // HEAP_PIECE_BYTES)]
+    for piece in pieces:
+        piece[:: os.sysconf("SC_PAGE_SIZE")] = 0
 
 
 def unmap_unchanged(library: str) -> None:

@@ -48,10 +48,6 @@ from mpijoin.operators.base import GroupInfo, Progress, Results
 # A larger buffer of pairs is of no use, since their tuples, which are looked at again, do not stay in the caches; times suffice.
 TIMES_PER_PAIR = 16
 
-# Of the blocks, touched before a run's clock starts. Under a hypervisor that takes free memory back, the first write to a page
-# is ten times slower than later ones: 2.4 ms per MB, half of an insert's time until the pool was that large.
-TOUCHED_BYTES = 32 << 20
-
 
 class WindowJoin:
     """Joins left and right; `state` is read by the consumers of results and by nobody else."""
@@ -78,22 +74,24 @@ class WindowJoin:
         self._ones = np.ones(self._out.shape[1] if keeps == LATER_TIMES else 0, np.int64)
         self._cursor = np.zeros(CURSOR_WORDS, np.int64)
         self._probed: np.ndarray | None = None  # the groups of an unfinished probe
-        self._scratch = _new_scratch(0, len(self.state.buckets))
+        per_bucket = (reserve_words(-(-len(self.state.buckets) // 2)).view(np.int32) for _ in range(3))
+        self._scratch = Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket)))
         self._started = np.zeros(partitions, bool)
         self.moved_in = np.zeros(2, np.int64)  # tuples per stream that came with groups, and that left with them: ledger
         self.moved_out = np.zeros(2, np.int64)
 
-    def touch(self) -> None:
-        """Has the system find memory for the first blocks of an operator that is still empty."""
-        touch(self.state.words, min(TOUCHED_BYTES, self.state.words.nbytes))
-        for array in (self.state.heads, self.state.buckets, self.state.directory):
+    def touch(self, octets: int) -> None:
+        """Has the system find memory for the first `octets` of blocks of an operator that is still empty, and what goes with them."""
+        touch(self.state.words, min(octets, self.state.words.nbytes))
+        per_bucket = self._scratch.incoming, self._scratch.start, self._scratch.touched
+        for array in (self.state.heads, self.state.buckets, self.state.directory, *per_bucket):
             array.flat[0] = 0
 
     def insert(self, groups: np.ndarray, stream: int, fresh: Fresh, bounds: np.ndarray) -> int:
         groups = self._start(groups)
         rows = int((bounds[:, 1] - bounds[:, 0]).max(initial=0))
         if rows > len(self._scratch.bucket):
-            self._scratch = _new_scratch(2 * rows, len(self.state.buckets))
+            self._scratch = self._scratch._replace(**_scratch_of_rows(2 * rows))
         return insert_groups(self.state, stream, groups, bounds, fresh, self._scratch, 0)
 
     def probe(self, groups: np.ndarray, budget: int) -> Progress:
@@ -232,9 +230,8 @@ class WindowJoin:
         return read_only(groups)
 
 
-def _new_scratch(rows: int, buckets: int) -> Scratch:
-    per_row = (np.empty(rows, np.int32), np.empty(rows, np.int32), np.empty(rows, np.uint16))
-    return Scratch(*per_row, *(reserve_words(-(-buckets // 2)).view(np.int32) for _ in range(3)))
+def _scratch_of_rows(rows: int) -> dict[str, np.ndarray]:
+    return {"bucket": np.empty(rows, np.int32), "order": np.empty(rows, np.int32), "tag": np.empty(rows, np.uint16)}
 
 
 __all__ = ["JoinState", "WindowJoin"]

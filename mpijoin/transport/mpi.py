@@ -54,6 +54,8 @@ class _Outgoing:
         while self.waiting and len(self.posted) < POSTED_MAX:
             buffer, tag = self.waiting.popleft()
             self.posted.append((self.comm.Issend([buffer, MPI.BYTE], self.to, tag), buffer, tag))
+        if self.posted:
+            self.posted[0][0].Test()  # else the peer may not see it before this rank's next look: a block is decoded meanwhile
 
     def completed_bytes(self) -> int | None:
         """Drop the sends that completed; their bytes, or None when there were none."""
