@@ -70,7 +70,6 @@ def keep_freed_memory() -> None:
         mallopt(M_MMAP_THRESHOLD, HEAP_BYTES_MAX)
 
 
-
 def touch_heap(octets: int) -> None:
     """Has the system find memory for what will be allocated, where the allocator keeps what is freed: `keep_freed_memory`."""
     pieces = [np.empty(HEAP_PIECE_BYTES, np.uint8) for _ in range(octets // HEAP_PIECE_BYTES)]
