@@ -292,11 +292,11 @@ def settle(harness, groups, watermarks=(NEVER, NEVER)):
     raise AssertionError(f"still splitting or merging after 40 rounds: {before}")
 
 
-def untuned(walked, theta):
-    """What a tuned group must not have: buckets above 2 theta that may be split, or buddies that must be merged."""
+def untuned(walked, theta, grows=False):
+    """What a tuned group must not have: buckets above 2 theta that may be split, or, unless it grows, buddies that must be merged."""
     by_place = {(bucket.depth, bucket.prefix): bucket for bucket in walked.buckets}
     found = [bucket for bucket in walked.buckets if bucket.octets > 2 * theta and may_split(walked, bucket)]
-    for bucket in walked.buckets:
+    for bucket in walked.buckets if not grows else ():
         buddy = by_place.get((bucket.depth, bucket.prefix ^ 1 << bucket.depth >> 1)) if bucket.depth else None
         if buddy and bucket.octets < theta and bucket.octets + buddy.octets < 2 * theta:
             found.append((bucket, buddy))

@@ -16,7 +16,7 @@ from mpijoin.slave.moving import Mover
 from mpijoin.transport.base import octets_of, parts_of
 
 SUPPLIER, CONSUMER = 1, 2
-STREAM = Stream(1000, 1, True)
+STREAM = Stream(200, 1, True)  # shorter than what comes at once: split as it is held, not for what is to come
 BLOCK = 256
 PORTION, ALLOWANCE = 2000, 6000  # instead of MiB: groups of a few hundred rows then take many portions
 

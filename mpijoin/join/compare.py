@@ -144,16 +144,16 @@ def scan_pair_filtered(s, stream, first, end, cursor, budget):
         if listed * chunks > room:
             listed = room // chunks
             high = candidates[unsigned(SHORT_LIST + listed)]
-        for i in range(listed):
-            slot = candidates[unsigned(SHORT_LIST + i)]
-            tag, one = halves[unsigned(tags + slot)], old + slot * old_words
-            for chunk in range(chunks):
-                mask = match_tags(halves, fresh_tags + chunk * LANES, tag)
-                mask &= -1 << skipped if chunk == 0 else -1
-                mask &= tail if chunk == chunks - 1 else -1
+        for chunk in range(chunks):
+            asked = -1 << skipped if chunk == 0 else -1
+            asked &= tail if chunk == chunks - 1 else -1
+            lanes, others = fresh_tags + chunk * LANES, ~(fresh + chunk * chunk_words)
+            for i in range(listed):
+                slot = candidates[unsigned(SHORT_LIST + i)]
+                mask = match_tags(halves, lanes, halves[unsigned(tags + slot)]) & asked
                 candidates[unsigned(found + MASK)] = mask
-                candidates[unsigned(found + ONE)] = one
-                candidates[unsigned(found + FIRST_OTHER)] = ~(fresh + chunk * chunk_words)
+                candidates[unsigned(found + ONE)] = old + slot * old_words
+                candidates[unsigned(found + FIRST_OTHER)] = others
                 found += CANDIDATE_WORDS * (mask != 0)
         cursor[COLLECTED] = found
         cursor[OPPOSITE_FROM] = high

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijoin.join.blocks import part
-from mpijoin.join.simd import PAIRS, keep_matches, lowest_bit, prefetch, unsigned
+from mpijoin.join.simd import lowest_bit, prefetch, unsigned
 from mpijoin.join.state import (
     CANDIDATE_WORDS,
     COLLECTED,
@@ -16,6 +16,7 @@ from mpijoin.join.state import (
     GROUP_INDEX,
     HASHED,
     KEEPS,
+    KEY,
     MASK,
     NOTHING,
     ONE,
@@ -48,10 +49,8 @@ def confirm(s, groups, cursor, out):
     left, right = (s.mine, s.theirs) if stream == 0 else (s.theirs, s.mine)
     count, found, capacity = s.counters[OUT_COUNT], 0, out.shape[1]
     while at < end and count < capacity:
-        at, filled = fetch_candidates(s, stream, at, end, min(PAIRED - PAIRS, capacity - count))
-        kept = 0
-        for start in range(0, filled, PAIRS):
-            kept += keep_matches(words, s.mine, s.theirs, start, min(filled - start, PAIRS), kept, before, after)
+        at, filled = fetch_candidates(s, stream, at, end, min(PAIRED, capacity - count))
+        kept = keep_matches(words, s.mine, s.theirs, filled, before, after)
         found += kept
         if certifies:
             s.certificate[0] += certify(words, left, right, 0, kept)
@@ -68,12 +67,18 @@ def confirm(s, groups, cursor, out):
 
 @part
 def fetch_candidates(s, stream, at, end, room):
-    """Takes up to `room` pairs out of the candidates at..end and asks for their tuples; returns where it stopped, and how many."""
+    """Takes a pair each out of up to `room` candidates of at..end and asks for their tuples; returns where the rest begins, and how
+    many pairs.
+
+    One by one the bits of a mask would be a chain, each waiting for the last, or a loop whose end no processor foresees. So each
+    candidate gives its lowest bit, and those with bits left move up to the others that are still to come.
+    """
     words, candidates, mine, theirs = s.words, s.candidates, s.mine, s.theirs
     fresh_words, old_words = s.layout[stream, TUPLE_WORDS], s.layout[1 - stream, TUPLE_WORDS]
-    filled = 0
-    while at < end and filled < room:
-        mask, one, first = candidates[unsigned(at + MASK)], candidates[unsigned(at + ONE)], candidates[unsigned(at + FIRST_OTHER)]
+    stop = min(end, at + room * CANDIDATE_WORDS)
+    rest, filled = stop, 0
+    for i in range(stop - CANDIDATE_WORDS, at - 1, -CANDIDATE_WORDS):
+        mask, one, first = candidates[unsigned(i + MASK)], candidates[unsigned(i + ONE)], candidates[unsigned(i + FIRST_OTHER)]
         place = lowest_bit(mask)
         fresh, old = (one, first + place * old_words) if first >= 0 else (~first + place * fresh_words, one)
         mine[unsigned(filled)] = fresh
@@ -83,9 +88,27 @@ def fetch_candidates(s, stream, at, end, room):
         prefetch(words, old + ROW)  # a quarter of the tuples lie across two lines
         filled += 1
         mask &= mask - 1
-        candidates[unsigned(at + MASK)] = mask
-        at += CANDIDATE_WORDS * (mask == 0)
-    return at, filled
+        rest -= CANDIDATE_WORDS
+        candidates[unsigned(rest + MASK)] = mask
+        candidates[unsigned(rest + ONE)] = one
+        candidates[unsigned(rest + FIRST_OTHER)] = first
+        rest += CANDIDATE_WORDS * (mask == 0)
+    return rest, filled
+
+
+@part
+def keep_matches(words, mine, theirs, count, before, after):
+    """Moves up those of the pairs 0..count whose keys are equal and before <= their time - my time <= after; returns how many."""
+    kept = 0
+    for i in range(count):
+        fresh, old = mine[unsigned(i)], theirs[unsigned(i)]
+        mine[unsigned(kept)] = fresh
+        theirs[unsigned(kept)] = old
+        time, other = words[unsigned(fresh + TIME)], words[unsigned(old + TIME)]
+        later = other - time
+        in_windows = (before <= later) & (later <= after) & ((later < 0) == (other < time))  # the last: no overflow
+        kept += (words[unsigned(fresh + KEY)] == words[unsigned(old + KEY)]) & in_windows
+    return kept
 
 
 @part

@@ -29,6 +29,7 @@ from mpijoin.join.state import (
     FRESH,
     FRESH_PAGE,
     FRESH_SLOT,
+    GROWS,
     KEY,
     LAST,
     MERGES,
@@ -143,6 +144,7 @@ def start_group(s, group):
     groups[group, BUCKETS] = 1
     groups[group, DEEPEST] = 1
     groups[group, FRESH] = NONE
+    groups[group, GROWS] = 0
     s.directory[groups[group, DIRECTORY]] = take_bucket(s, none, none)
     for stream in range(2):
         groups[group, WATERMARK + stream] = TIME_MIN_VALUE
@@ -363,7 +365,7 @@ def tune_bucket(s, group, bucket):
     if bucket_bytes(s, bucket) < theta:
         s.buckets[bucket, SHAPE] &= ~UNSPLITTABLE
     rest = True
-    while bucket_bytes(s, bucket) < theta:
+    while bucket_bytes(s, bucket) < theta and not s.groups[group, GROWS]:
         buddy = buddy_of(s, group, bucket)
         if buddy == NONE or bucket_bytes(s, bucket) + bucket_bytes(s, buddy) >= 2 * theta:
             break

@@ -15,6 +15,7 @@ from mpijoin.join.state import (
     EXPIRES_FROM,
     FIRST,
     FIRST_TIME_MAX,
+    GROWS,
     GROUP_BYTES,
     GROUP_TUPLES,
     HAS_BLOB,
@@ -82,8 +83,8 @@ def expire_chain(s, group, bucket, stream, bound):
     else:
         buckets[bucket, base + FIRST] = page
         buckets[bucket, base + FIRST_TIME_MAX] = s.heads[page, TIME_MAX]
-    if shrunk_too_far(s, group, bucket):
-        s.groups[group, TUNED] = 0
+    if s.groups[group, GROWS] or shrunk_too_far(s, group, bucket):
+        s.groups[group, GROWS] = s.groups[group, TUNED] = 0
 
 
 @part

@@ -21,6 +21,7 @@ from mpijoin.join.state import (
     FRESH_SLOT,
     GROUP_BYTES,
     GROUP_TUPLES,
+    GROWS,
     HAS_BLOB,
     HEAD_WORDS,
     INSERTED,
@@ -42,10 +43,12 @@ from mpijoin.join.state import (
     TUPLE_BYTES,
     TUPLE_WORDS,
     UNLISTED,
+    WINDOW,
 )
 from mpijoin.partitioning.hashing import hash64
 
 TAG_SHIFT = DIRECTORY_DEPTH_MAX  # tags are the 16 bits above those that the directory uses
+GROWTH_MAX = 4
 
 
 class Fresh(NamedTuple):
@@ -84,7 +87,7 @@ def insert_groups(s, stream, groups, bounds, fresh, scratch, first):
         if low == high:
             continue
         touched = assign_buckets(s, groups[i], low, high, fresh, scratch)
-        while split_ahead(s, stream, groups[i], touched, low, high, scratch):
+        while split_ahead(s, stream, groups[i], touched, low, high, fresh, scratch):
             clear_incoming(touched, scratch)
             touched = assign_buckets(s, groups[i], low, high, fresh, scratch)
         fetch_blocks(s, stream, touched, scratch)
@@ -122,25 +125,41 @@ def assign_buckets(s, group, low, high, fresh, scratch):
 
 
 @part
-def split_ahead(s, stream, group, touched, low, high, scratch):
-    """Splits each small bucket that would come to hold more than 4 theta if the other stream brings as many tuples as this
-    one; returns whether any was split.
+def split_ahead(s, stream, group, touched, low, high, fresh, scratch):
+    """Splits each small bucket that would come to hold too much if the other stream brings as many tuples as this one: more than
+    4 theta, or in a group that held nothing and will grow, more than 2 theta by the time that its windows are full; returns
+    whether any was split.
 
-    It keeps a first or very long epoch from building one huge bucket that is joined before it can be split. The margin above
-    the usual 2 theta keeps a steady stream from splitting now what its next expiry would merge again. A bucket that is large
-    already is left to `tune_group`, which knows whether a split would separate anything.
+    It keeps a first or very long epoch from building one huge bucket that is joined before it can be split, and a group that
+    grows from being split, which moves all of its tuples, again and again. The margin above 2 theta keeps a steady stream from
+    splitting now what its next expiry would merge again. A bucket that is large already is left to `tune_group`, which knows
+    whether a split would separate anything.
     """
     changed = False
     if s.groups[group, FRESH] != NONE:  # a group is only split while it holds no fresh tuple
         return changed
-    deepest = depth_of_rows(high - low)
+    deepest, growth = depth_of_rows(high - low), 1
+    if s.groups[group, GROUP_TUPLES] + s.groups[group, GROUP_TUPLES + 1] == 0:
+        growth = growth_of_rows(s, low, high, fresh)
+        s.groups[group, GROWS] = growth > 1
+    limit = (4 if growth == 1 else 2) * s.counters[THETA]
     for i in range(touched):
         bucket = np.int64(scratch.touched[i])
         held = bucket_bytes(s, bucket)
         coming = np.int64(scratch.incoming[bucket]) * (s.layout[0, TUPLE_BYTES] + s.layout[1, TUPLE_BYTES])
-        if held <= s.counters[THETA] and held + coming > 4 * s.counters[THETA] and local_depth(s, bucket) < deepest:
+        if held <= s.counters[THETA] and held + growth * coming > limit and local_depth(s, bucket) < deepest:
             changed |= within_limits(s, group, bucket) and split_bucket(s, group, bucket)
     return changed
+
+
+@part
+def growth_of_rows(s, low, high, fresh):
+    """How many times as many tuples as these rows the windows will hold at this rate, though no more than GROWTH_MAX, since the
+    stream may end before that; 1 where the rows tell no rate."""
+    span = fresh.tuples[high - 1, TIME] - fresh.tuples[low, TIME]
+    if span <= 0:
+        return 1
+    return min(1 + (s.layout[0, WINDOW] // 2 + s.layout[1, WINDOW] // 2) // span, GROWTH_MAX)
 
 
 @part

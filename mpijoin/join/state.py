@@ -18,8 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpijoin.join.simd import PAIRS
-
 NONE = -1  # no page, no bucket, no slot
 
 # Columns of `heads`, one row per page.
@@ -38,6 +36,7 @@ GROUP_TUPLES = 14  # and 15: held, per stream
 GROUP_BYTES = 16  # and 17: live tuple bytes, per stream
 EXPIRES_FROM = 18  # and 19: no first block of this stream has a smaller maximum time
 TUNED = 20  # 1: there is nothing to split or merge
+GROWS = 21  # 1: it was split for more than it holds, and nothing has expired since: nothing is merged
 GROUP_WORDS = 24
 
 # Words of a tuple. Without blobs the record begins at ADDRESS.
@@ -69,15 +68,14 @@ DONE, BUDGET, OUT_FULL, NEED_BLOCKS = range(4)
 # of both tuples; or their later time.
 NOTHING, SLOT_IDS, LATER_TIMES = range(3)
 
-# A probe collects masks of candidates before it looks at keys and times: three words each, in a cache of 16 KB. A candidate is
-# one tuple, ONE, and those of a mask, the first of which is FIRST_OTHER; ~FIRST_OTHER where the one is old and the others are
-# fresh. Then the slot ids of PAIRED pairs, whose cache lines are asked for before the first of them is looked at. Vectors need
-# room at the end.
+# A probe collects masks of candidates before it looks at keys and times: three words each, 30 KB of cache. A candidate is one
+# tuple, ONE, and those of a mask, the first of which is FIRST_OTHER; ~FIRST_OTHER where the one is old and the others are fresh.
+# Then the slot ids of up to PAIRED pairs, whose cache lines are asked for before the first of them is looked at.
 MASK, ONE, FIRST_OTHER, CANDIDATE_WORDS = range(4)
-CANDIDATES = 640
+CANDIDATES = 1280
 SHORT_LIST = (CANDIDATES + 1) * CANDIDATE_WORDS  # from here on a list of LISTED pages or slots; one candidate more is written
-LISTED = 128  # before it is known to be none
-PAIRED = 128 + PAIRS
+LISTED = 256  # before it is known to be none
+PAIRED = 320
 FILTER = 1 << 13  # entries, of a byte each: which tags some fresh tuples have, but for the upper bits
 
 TIME_MIN_VALUE = np.iinfo(np.int64).min

@@ -126,8 +126,8 @@ def _look_up_rate(enough_s: float) -> Rate:
     generator = np.random.default_rng(7)
     tags, marks = generator.integers(0, 1 << 16, 64 * kernels.SLOTS).astype(np.uint16), np.zeros(FILTER, np.uint8)
     marks[generator.integers(0, FILTER, 64)] = 1
-    listed, starts = np.empty(kernels.SLOTS + 1, np.int64), range(0, len(tags), kernels.SLOTS)
-    seconds = fastest_s(lambda: [kernels.list_marked(tags, start, kernels.SLOTS, marks, listed) for start in starts], enough_s)
+    listed = np.empty(kernels.SLOTS + 1, np.int64)
+    seconds = fastest_s(lambda: kernels.look_up_blocks(tags, marks, listed), enough_s)
     return Rate(len(tags) / seconds, "tags", 2, f"block by block, in {FILTER >> 10} KiB")
 
 

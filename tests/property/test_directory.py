@@ -75,8 +75,8 @@ class Directories(RuleBasedStateMachine):
     @rule()
     def rest(self):
         settle(self.harness, self.groups, (self.watermark, self.watermark))
-        for walked in check_accounts(self.harness, self.groups.tolist()).values():
-            assert untuned(walked, self.theta) == []
+        for group, walked in check_accounts(self.harness, self.groups.tolist()).items():
+            assert untuned(walked, self.theta, self.harness.state.groups[group, st.GROWS]) == []
 
     @invariant()
     def every_count_is_right_and_no_wanted_tuple_is_lost(self):
@@ -136,6 +136,35 @@ def test_an_unsplittable_bucket_is_looked_at_again_once_it_was_below_theta():
     harness.round(groups_of(0), [], numbered([(0, key) for key in range(200)]), (NEVER, NEVER))
     settle(harness, groups_of(0))
     assert max(bucket.octets for bucket in check_accounts(harness, [0])[0].buckets) <= 480
+
+
+def split_at_once(window, rows):
+    """Splits, merges and buckets of a group whose first insert, of one stream, brought these rows; and its harness."""
+    harness = Harness([Stream(window), Stream(window)], memory=1 << 24, block=256, theta=2000)
+    harness.insert(groups_of(0), 0, rows)
+    info = harness.operator.info(groups_of(0))
+    return int(info.splits[0]), harness
+
+
+def test_a_group_that_will_grow_is_split_for_it_while_that_moves_nothing():
+    """100 rows of 24 bytes, as many to come on the other side: 4800 bytes in 2 buckets, unless the windows hold more epochs."""
+    rows = numbered([(time, key_of(time)) for time in range(100)])
+    assert split_at_once(30, rows)[0] == 0, "the window is shorter than what came: no more than 4 theta, 8000 bytes"
+    assert split_at_once(150, rows)[0] == 3, "two and a half times as much to hold: 9600 bytes and more, in buckets of up to 4000"
+    assert split_at_once(10**6, rows)[0] == 7, "not more than four times: 19,200 bytes"
+    assert split_at_once(10**6, numbered([(7, key_of(key)) for key in range(100)]))[0] == 0, "rows of one moment tell no rate"
+
+
+def test_what_was_split_for_more_is_merged_once_something_has_expired():
+    rows = numbered([(time, key_of(time)) for time in range(100)])
+    splits, harness = split_at_once(1000, rows)
+    harness.probe(groups_of(0))
+    harness.operator.expire(groups_of(0), (100, 100))
+    assert harness.operator.info(groups_of(0)).merges[0] == 0 and splits == 7
+    harness.operator.expire(groups_of(0), (100, 1080))  # most of the left tuples are wanted no more
+    info = settle(harness, groups_of(0), (100, 1080))
+    assert info.merges[0] == 7 and info.buckets[0] == 1
+    assert untuned(check_accounts(harness, [0])[0], 2000) == []
 
 
 def test_a_split_or_merge_leaves_the_earliest_expiry_known():

@@ -130,6 +130,8 @@ def test_marked_tags_are_listed():
     tags, marks, listed = np.array([9, 5, FILTER + 5, 7, 5], np.uint16), np.zeros(FILTER, np.uint8), np.zeros(5, np.int64)
     marks[5] = 1
     assert kernels.list_marked(tags, 1, 4, marks, listed) == 3 and listed[:3].tolist() == [0, 1, 3]
+    blocks = np.tile(np.array([5, 9], np.uint16), kernels.SLOTS)  # two blocks of an odd number of slots
+    assert kernels.look_up_blocks(blocks, marks, np.zeros(kernels.SLOTS + 1, np.int64)) == kernels.SLOTS
 
 
 def test_fastest_never_counts_the_first_call():
