@@ -2,9 +2,8 @@
 
 A stage's bound counts what its contract asks for and nothing that only its present form needs: no second pass, no copy that a
 better one could do without. Where a core can do two things at once, the bound is a measured loop that does both at once.
-Rates are of one core. The *whole* is the sum of the bounds on the critical path over the wall time. Where each rank has a core,
-they work at the same time, and the critical path is the rank that is idle least. Where ranks share cores, it is all of them, and
-the sum of their bounds is divided by the number of cores.
+Rates are of one core. The *whole* cannot take less than the longest rank's bounds, since a rank works on one core, nor less than
+the bounds of all ranks over the number of cores; that least time over the wall time is what a run reaches.
 """
 
 from __future__ import annotations
@@ -44,36 +43,40 @@ class Stage:
 
 @dataclass(frozen=True)
 class Whole:
-    """A run beside its bounds. critical: of "master", "slaves" or "all" the ranks on the critical path."""
+    """A run beside its bounds."""
 
     case: Case
     wall_s: float
-    critical: str
     stages: list[Stage]
 
     @property
-    def own(self) -> list[Stage]:
-        """The stages on the critical path."""
-        return [stage for stage in self.stages if self.critical in ("all", stage.rank)]
+    def limits(self) -> dict[str, float]:
+        """Seconds that the run takes at least for "master", for one of the "slaves", and for "all" ranks on their cores.
+
+        No stage counts for more than it took: a bound that was beaten had been measured while others disturbed.
+        """
+        master, slaves = (
+            sum(min(stage.bound.seconds, stage.seconds) for stage in self.stages if stage.rank == rank) for rank in ("master", "slaves")
+        )
+        return {"master": master, "slaves": slaves / (self.case.ranks - 1), "all": (master + slaves) / self.case.cores}
 
     @property
-    def cores(self) -> int:
-        """That the critical path runs on."""
-        return self.case.cores if self.critical == "all" else 1
+    def critical(self) -> str:
+        """Which of the limits is the greatest."""
+        return max(self.limits, key=self.limits.__getitem__)
 
     @property
-    def bound_s(self) -> float:
-        """No stage counts for more than it took: a bound that was beaten had been measured while others disturbed."""
-        return sum(min(stage.bound.seconds, stage.seconds) for stage in self.own) / self.cores
+    def least_s(self) -> float:
+        return self.limits[self.critical]
 
     @property
     def reached(self) -> float:
-        return self.bound_s / self.wall_s
+        return self.least_s / self.wall_s
 
     @property
     def slowest(self) -> Stage:
-        """Of the critical path the stage that takes most time beyond its bound."""
-        return max(self.own, key=lambda stage: stage.seconds - stage.bound.seconds)
+        """The stage that takes most time beyond its bound."""
+        return max(self.stages, key=lambda stage: stage.seconds - stage.bound.seconds)
 
 
 def bounds(rates: Rates, work: Work, probe: Bound) -> dict[str, Bound]:
@@ -139,8 +142,7 @@ def whole(run: Run, least: dict[str, Bound]) -> Whole:
         for name, seconds in own.items()
         if name in least
     ]
-    idle_s = {rank: own.get("idle", 0.0) for rank, own in run.seconds.items()}
-    return Whole(run.case, run.wall_s, min(idle_s, key=idle_s.get) if run.case.ranks == run.case.cores else "all", stages)
+    return Whole(run.case, run.wall_s, stages)
 
 
 def best(rates: Rates, prefix: str) -> Rate:
