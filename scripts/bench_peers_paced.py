@@ -53,11 +53,11 @@ class System:
 
 SYSTEMS = {
     "mpijoin-local": System("mpijoin, local (two slaves)", Mpijoin(0, 200), 1200, QUICK_SPEED),
-    "mpijoin-n2": System("mpijoin, mpirun -n 2", Mpijoin(2, 200), 1600, QUICK_SPEED),
-    "mpijoin-n3": System("mpijoin, mpirun -n 3", Mpijoin(3, 200), 3200, QUICK_SPEED),
+    "mpijoin-n2": System("mpijoin, mpirun -n 2", Mpijoin(2), 4000, QUICK_SPEED),
+    "mpijoin-n3": System("mpijoin, mpirun -n 3", Mpijoin(3), 5600, QUICK_SPEED),
     "flink": System("Flink, DataStream interval join", Flink("Parallel"), 30, 10),
     "flink-g1": System("Flink, the same with G1", Flink("G1"), 30, 10),
-    "datafusion": System("DataFusion, symmetric hash join", DataFusion(), 250, 40),
+    "datafusion": System("DataFusion, symmetric hash join", DataFusion(), 400, 40),
     "spark-heap": System("Spark, state on the heap", Spark("heap"), 2, 1),
     "spark-rocksdb": System("Spark, state in RocksDB", Spark("rocksdb"), 2, 1),
     "spark-late": System("Spark, on the heap, whatever the delay", Spark("heap"), 4, 1, NO_DELAY_MAX),
