@@ -52,7 +52,7 @@ class System:
 
 
 SYSTEMS = {
-    "mpijoin-local": System("mpijoin, local (two slaves)", Mpijoin(0, 200), 1200, QUICK_SPEED),
+    "mpijoin-local": System("mpijoin, local (two slaves)", Mpijoin(0), 4000, QUICK_SPEED),
     "mpijoin-n2": System("mpijoin, mpirun -n 2", Mpijoin(2), 4000, QUICK_SPEED),
     "mpijoin-n3": System("mpijoin, mpirun -n 3", Mpijoin(3), 5600, QUICK_SPEED),
     "flink": System("Flink, DataStream interval join", Flink("Parallel"), 30, 10),
