@@ -293,7 +293,7 @@ def settle(harness, groups, watermarks=(NEVER, NEVER)):
 
 
 def untuned(walked, theta, grows=False):
-    """What a tuned group must not have: buckets above 2 theta that may be split, or, unless it grows, buddies that must be merged."""
+    """What a tuned group must not have: buckets above 2 theta that may be split or, unless it grows, buddies to be merged."""
     by_place = {(bucket.depth, bucket.prefix): bucket for bucket in walked.buckets}
     found = [bucket for bucket in walked.buckets if bucket.octets > 2 * theta and may_split(walked, bucket)]
     for bucket in walked.buckets if not grows else ():

@@ -98,7 +98,7 @@ class Streams:
 
 
 def read_through(files: Iterable[Path]) -> None:
-    """Has them in the page cache: thousands of times the streams' pace is more than a disk gives, and no system is to wait for it."""
+    """Has them in the page cache: thousands of times the streams' pace is more than a disk gives, and no system is to wait."""
     octets = bytearray(1 << 20)
     for file in files:
         with open(file, "rb", buffering=0) as source:

@@ -55,10 +55,11 @@ class Whole:
 
         No stage counts for more than it took: a bound that was beaten had been measured while others disturbed.
         """
-        master, slaves = (
-            sum(min(stage.bound.seconds, stage.seconds) for stage in self.stages if stage.rank == rank) for rank in ("master", "slaves")
-        )
-        return {"master": master, "slaves": slaves / (self.case.ranks - 1), "all": (master + slaves) / self.case.cores}
+        least = {"master": 0.0, "slaves": 0.0}
+        for stage in self.stages:
+            least[stage.rank] += min(stage.bound.seconds, stage.seconds)
+        slaves = self.case.ranks - 1
+        return {"master": least["master"], "slaves": least["slaves"] / slaves, "all": sum(least.values()) / self.case.cores}
 
     @property
     def critical(self) -> str:
