@@ -71,7 +71,8 @@ def fetch_candidates(s, stream, at, end, room):
     many pairs.
 
     One by one the bits of a mask would be a chain, each waiting for the last, or a loop whose end no processor foresees. So each
-    candidate gives its lowest bit, and those with bits left move up to the others that are still to come.
+    candidate gives its lowest bit, and those with bits left move up to the others that are still to come (a probe of workload A:
+    a twelfth less).
     """
     words, candidates, mine, theirs = s.words, s.candidates, s.mine, s.theirs
     fresh_words, old_words = s.layout[stream, TUPLE_WORDS], s.layout[1 - stream, TUPLE_WORDS]

@@ -12,6 +12,7 @@ from mpijoin.join.directory import PREFIX_SHIFT
 from mpijoin.join.state import (
     COMPARISONS,
     DIRECTORY_DEPTH_MAX,
+    GROWS,
     HAS_BLOB,
     JoinState,
     MERGES,
@@ -24,7 +25,7 @@ from mpijoin.join.state import (
 )
 
 BLOCKS_KIND, TAIL_KIND = 16, 17  # of frames; messages between ranks have smaller ones
-CARRIED = [WATERMARK, WATERMARK + 1, COMPARISONS, RESULTS, SPLITS, MERGES]  # words of a group's row that go with it
+CARRIED = [WATERMARK, WATERMARK + 1, COMPARISONS, RESULTS, SPLITS, MERGES, GROWS]  # words of a group's row that go with it
 
 
 class Blocks(NamedTuple):
@@ -38,7 +39,7 @@ class Blocks(NamedTuple):
 
 class Tail(NamedTuple):
     """shapes int64[k]: SHAPE per bucket · ends int64[2 k]: where in `order` each one's left and right chain end · order
-    int64[n]: ids of all blocks · carried int64[6] · left, right: the unsealed blocks."""
+    int64[n]: ids of all blocks · carried int64[7] · left, right: the unsealed blocks."""
 
     shapes: np.ndarray
     ends: np.ndarray

@@ -167,6 +167,18 @@ def test_what_was_split_for_more_is_merged_once_something_has_expired():
     assert untuned(check_accounts(harness, [0])[0], 2000) == []
 
 
+def test_a_group_that_moves_goes_on_growing():
+    """Else the slave that gets it would merge what is to be split again."""
+    splits, supplier = split_at_once(1000, numbered([(time, key_of(time)) for time in range(100)]))
+    supplier.probe(groups_of(0))
+    consumer = Harness([Stream(1000), Stream(1000)], memory=1 << 24, block=256, theta=2000)
+    consumer.operator.install([frame.copy() for frame in supplier.operator.get(0, 0)])
+    consumer.operator.expire(groups_of(0), (100, 100))
+    info = settle(consumer, groups_of(0), (100, 100))
+    assert splits == 7 and (info.splits[0], info.merges[0], info.buckets[0]) == (7, 0, 8)
+    assert settle(consumer, groups_of(0), (100, 1080)).buckets[0] == 1
+
+
 def test_a_split_or_merge_leaves_the_earliest_expiry_known():
     """Merged by time, the first block of two chains can end earlier than either chain's first block did."""
     harness = Harness([Stream(0), Stream(0)], block=64, theta=100)
