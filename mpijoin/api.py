@@ -14,8 +14,8 @@ from mpijoin.config.check import resolve
 from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
 from mpijoin.errors import AlreadyDone, MpijoinError, OutputError
-from mpijoin.embedded import local_size, run_local
-from mpijoin.plan import merged_schema, prepare
+from mpijoin.launch.embedded import local_size, run_local
+from mpijoin.launch.plan import merged_schema, prepare
 from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
 

@@ -156,7 +156,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from mpijoin.launch import main_run
+    from mpijoin.launch.command import main_run
 
     return main_run(options.job, options.set, options.ranks, options.overwrite, options.resume, options.debug)
 

@@ -25,10 +25,10 @@ from mpi4py import MPI
 import mpijoin.master.start
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
-from mpijoin.plan import prepare
+from mpijoin.launch.plan import prepare
+from mpijoin.launch.processes import run_mpi
 from mpijoin.policy.plan import Move, Plan
 from mpijoin.policy.view import ClusterView
-from mpijoin.processes import run_mpi
 from mpijoin.signals import SignalFlag
 
 MESSAGE_BYTES = 8 << 20

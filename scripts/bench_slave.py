@@ -23,6 +23,7 @@ from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import EXIT_DONE
+from mpijoin.launch.warmup import warm_up
 from mpijoin.master.intake import Intake
 from mpijoin.master.pacing import Pacing
 from mpijoin.messages import Finished, Piece, Report, Slot, Stop, parse
@@ -33,7 +34,6 @@ from mpijoin.signals import SignalFlag
 from mpijoin.slave.runtime import Slave
 from mpijoin.sources.base import TIME_MAX
 from mpijoin.transport.base import Channel, Message, TransportStats
-from mpijoin.warmup import warm_up
 
 SLAVE = 1
 MEMORY_BYTES = 4 << 30  # address space for the state; only what is used is taken

@@ -20,12 +20,12 @@ from typing import Callable
 
 import numpy as np
 
-from mpijoin.config.job import Job, StreamJob, SyntheticSource
 from mpijoin.config.check import resolve
+from mpijoin.config.job import AUTO, Job, StreamJob, SyntheticSource
 from mpijoin.data.codec import decode, encode
 from mpijoin.join.insert import Fresh
 from mpijoin.join.state import THETA_OFF
-from mpijoin.join.tuning import auto_theta
+from mpijoin.join.tuning import theta_bytes
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
 from mpijoin.partitioning.scatter import scatter
@@ -92,7 +92,7 @@ def comparison_ns() -> float:
 
 def tuple_ns(comparison: float) -> float:
     """Tuned chains, so that taking tuples in is most of it; what was compared is taken off."""
-    bench = Bench(auto_theta(TUPLE_BYTES, BLOCK_BYTES))
+    bench = Bench(theta_bytes(AUTO, TUPLE_BYTES, BLOCK_BYTES))
     bench.feed(200_000, 1 << 60)
 
     def once() -> float:
@@ -122,7 +122,7 @@ def split_tuple_ns(tuple_cost: float) -> float:
         bench = Bench(THETA_OFF)
         for _ in range(20):
             bench.feed(5_000, 1 << 60)
-        bench.join.state.counters[8] = auto_theta(TUPLE_BYTES, BLOCK_BYTES)  # THETA
+        bench.join.state.counters[8] = theta_bytes(AUTO, TUPLE_BYTES, BLOCK_BYTES)  # THETA
         bench.join.state.groups[0, 20] = 0  # TUNED
         start_s = time.perf_counter()
         bench.join.expire(np.zeros(1, np.int64), (0, 0))
@@ -134,11 +134,11 @@ def split_tuple_ns(tuple_cost: float) -> float:
 
 def state_byte_ns() -> float:
     """Half of reading a group out and taking it in again, per byte of its frames."""
-    bench = Bench(auto_theta(TUPLE_BYTES, BLOCK_BYTES))
+    bench = Bench(theta_bytes(AUTO, TUPLE_BYTES, BLOCK_BYTES))
     bench.feed(200_000, 1 << 60)
 
     def once() -> float:
-        other = Bench(auto_theta(TUPLE_BYTES, BLOCK_BYTES))
+        other = Bench(theta_bytes(AUTO, TUPLE_BYTES, BLOCK_BYTES))
         start_s = time.perf_counter()
         frames = bench.join.get(0, 0)
         other.join.install(frames)

@@ -19,33 +19,33 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from engine_harness import Stream, check_late, expect, expected_rows, section, table_rows
+from random_policy import random_policy
+from simulated_engine import LIMIT_S, costs, disturbance
 
 import mpijoin.checkpoint.files
 import mpijoin.master.intake
 import mpijoin.master.pacing
 import mpijoin.master.start
 import mpijoin.master.ticks
-import mpijoin.slave.runtime
 import mpijoin.simulate.cluster as simulated
+import mpijoin.slave.runtime
 import mpijoin.sources.base
-from engine_harness import Stream, check_late, expect, expected_rows, section, table_rows
 from mpijoin.api import Silent
 from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.saver import Saver
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
-from mpijoin.embedded import local_size, run_local
 from mpijoin.errors import EXIT_CHECKPOINTED, AlreadyDone, Checkpointed, Interrupted
+from mpijoin.launch.embedded import local_size, run_local
+from mpijoin.launch.plan import merged_schema, prepare
 from mpijoin.master.runtime import Master
-from mpijoin.plan import merged_schema, prepare
 from mpijoin.rundir import RunDirectory, read_summary
 from mpijoin.signals import SignalFlag
 from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.runtime import Slave
-from random_policy import random_policy
-from simulated_engine import LIMIT_S, costs, disturbance
 
 KEYS = ((pa.int64(), (0, 1, -1, 7, 1 << 40)), (pa.string(), ("", "a", "b", "ab", "more than eight letters")))
 PAYLOADS = ((pa.int64(), (1, -5)), (pa.string(), ("x", "y" * 90, None)))

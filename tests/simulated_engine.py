@@ -8,6 +8,8 @@ from functools import partial
 from unittest import mock
 
 import pyarrow as pa
+from engine_harness import Stream, check_counts, expect, expected_rows, section, table_rows
+from random_policy import random_policy
 
 import mpijoin.master.intake
 import mpijoin.master.pacing
@@ -16,20 +18,18 @@ import mpijoin.master.ticks
 import mpijoin.slave.moving
 import mpijoin.slave.runtime
 import mpijoin.sources.base
-from engine_harness import Stream, check_counts, expect, expected_rows, section, table_rows
 from mpijoin.api import TableWriter
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Delay, Inject, Slowdown
 from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import WindowJoin
-from mpijoin.plan import Plan, Roles, merged_schema
+from mpijoin.launch.plan import Plan, Roles, merged_schema
 from mpijoin.policy import make_policy
 from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
 from mpijoin.simulate.costs import Costs
 from mpijoin.slave.core import SlaveCore
 from mpijoin.transport.simulated import Disturbance
-from random_policy import random_policy
 
 LIMIT_S = 100_000.0  # of virtual time: what takes longer hangs
 ENOUGH_BYTES = 16 << 20  # of memory: with less, a run may end for want of it

@@ -10,6 +10,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from mpijoin.compiled import cache_folder
+from mpijoin.config.job import AUTO, OFF
+from mpijoin.data.record import RecordLayout
+from mpijoin.data.schema import JoinSchema
+from mpijoin.join.pool import tuple_words
+from mpijoin.join.state import THETA_OFF
 from mpijoin.machine import processor_model
 
 # Of both streams, where nothing better was measured. Small groups are many buckets to visit in short epochs, and much memory in blocks
@@ -26,13 +31,25 @@ TOLERANCE = 1.1  # what is usual is kept unless the best is better by more than 
 TRUST = 1.15  # how far the second best round of a candidate may be from its best on a machine quiet enough to measure
 
 
-def auto_theta(tuple_bytes: int, block_bytes: int, group_tuples: int = GROUP_TUPLES) -> int:
-    """Theta in bytes for tuples of so many bytes (mean of both streams).
+def mean_tuple_bytes(schema: JoinSchema) -> int:
+    """Bytes of a tuple as the join stores it, the mean of both streams."""
+    layouts = [RecordLayout(stream) for stream in schema.streams]
+    return 4 * sum(tuple_words(layout.record_words, layout.has_blob) for layout in layouts)
 
-    >>> auto_theta(48, 4096)
-    32640
+
+def theta_bytes(theta: int | str, tuple_bytes: int, block_bytes: int, group_tuples: int | None = None) -> int:
+    """What the field `[tuning] theta` means, in bytes, for tuples of so many bytes (mean of both streams).
+
+    theta: bytes, "auto" or "off" · group_tuples: what was measured for "auto" on this processor, None: nothing.
+
+    >>> theta_bytes("auto", 48, 4096), theta_bytes("auto", 48, 4096, 340), theta_bytes(1_500_000, 48, 4096)
+    (32640, 16384, 1500000)
     """
-    return max(group_tuples * tuple_bytes, GROUP_BLOCKS * block_bytes)
+    if theta == OFF:
+        return THETA_OFF
+    if theta == AUTO:
+        return max((group_tuples or GROUP_TUPLES) * tuple_bytes, GROUP_BLOCKS * block_bytes)
+    return int(theta)
 
 
 def width_of(tuple_bytes: int) -> int:
@@ -42,6 +59,11 @@ def width_of(tuple_bytes: int) -> int:
     (8, 32)
     """
     return next((width for width in WIDTHS if 8 * width >= tuple_bytes), WIDTHS[-1])
+
+
+def measured_group_tuples(schema: JoinSchema) -> int | None:
+    """What was measured on this processor for tuples of this schema; None: nothing yet."""
+    return remembered(width_of(mean_tuple_bytes(schema)))
 
 
 def remembered(width: int) -> int | None:

@@ -11,6 +11,7 @@ from mpijoin.checkpoint import totals
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.collector.runtime import cut_results
 from mpijoin.errors import ProtocolError
+from mpijoin.launch.plan import Plan
 from mpijoin.master import core
 from mpijoin.master.backlog import Backlog
 from mpijoin.master.checkpointing import Checkpointing
@@ -38,7 +39,6 @@ from mpijoin.messages import (
 from mpijoin.metrics.moves import MovesFile
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import Scattered
-from mpijoin.plan import Plan
 from mpijoin.progress import Progress, ProgressView, SlaveView
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.sinks.collector import Collector

@@ -11,17 +11,17 @@ from typing import Any, Callable, Iterator
 from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.restore import Resumption, find, groups_of, install
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import AUTO, OFF, Change, Checkpoint, Job, StreamJob, SyntheticSource
+from mpijoin.config.job import Change, Checkpoint, Job, StreamJob, SyntheticSource
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import JobError
-from mpijoin.join.state import THETA_OFF
-from mpijoin.join.tuning import auto_theta
-from mpijoin.life import new_collector, rank_log
+from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
+from mpijoin.launch.life import new_collector, rank_log
+from mpijoin.launch.plan import Plan, prepare
+from mpijoin.launch.summary import Outcome, summarize
 from mpijoin.master.intake import Intake
 from mpijoin.master.pacing import Pacing
 from mpijoin.master.runtime import Master
-from mpijoin.plan import Plan, prepare
 from mpijoin.rank import MASTER, WAIT_S, describe, exit_code_of
 from mpijoin.simulate.costed import Costed, WindowMeter
 from mpijoin.simulate.costs import Costs
@@ -31,7 +31,6 @@ from mpijoin.simulate.keys import match_model
 from mpijoin.simulate.modelled import ModelledJoin, Shape
 from mpijoin.simulate.rank import SimulatedRank
 from mpijoin.slave.runtime import Slave, new_operator
-from mpijoin.summary import Outcome, summarize
 from mpijoin.transport.simulated import Disturbance, Network, Stalls
 
 NOT_MODELLED = {"arrivals": "arrivals", "keys": "keys", "permute": "permute", "disorder": "disorder_ns"}
@@ -210,8 +209,8 @@ class SimulatedCluster:
 def modelled_shape(job: Job, schema: JoinSchema, memory_bytes: int) -> Shape:
     """The sizes of the job's join."""
     tuple_bytes = tuple(8 * tuple_words_of(RecordLayout(stream)) for stream in schema.streams)
-    block, theta = job.tuning.block_bytes, job.tuning.theta
-    theta = {OFF: THETA_OFF, AUTO: auto_theta(sum(tuple_bytes) // 2, block)}.get(theta, theta)
+    block = job.tuning.block_bytes
+    theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block)
     windows = tuple(schema.ticks(stream.window_ns) for stream in job.streams)
     return Shape(job.cluster.partitions, memory_bytes, block, theta, tuple_bytes, windows)
 

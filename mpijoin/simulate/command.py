@@ -7,10 +7,10 @@ from typing import Sequence
 from mpijoin.config.check import load_and_resolve
 from mpijoin.config.units import duration_ns
 from mpijoin.errors import JobError
+from mpijoin.launch.summary import summary_text
 from mpijoin.progress import Progress
 from mpijoin.simulate.cluster import Manner, simulate
 from mpijoin.simulate.costs import load_costs
-from mpijoin.summary import summary_text
 from mpijoin.transport.simulated import Disturbance
 
 STALL_SHARE = 20  # stalls of a mean length of L come every 20 L in the mean

@@ -10,13 +10,12 @@ from typing import Any, Sequence
 import numpy as np
 
 from mpijoin.checkpoint.saver import Saver
-from mpijoin.config.job import AUTO, MAX, OFF, Job
+from mpijoin.config.job import MAX, Job
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.errors import ProtocolError
-from mpijoin.join.pool import tuple_words
-from mpijoin.join.state import LATER_TIMES, NOTHING, SLOT_IDS, THETA_OFF
-from mpijoin.join.tuning import auto_theta
+from mpijoin.join.state import LATER_TIMES, NOTHING, SLOT_IDS
+from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.messages import Ask, Finished, Marker, Order, Report, Saved, Slot, State
 from mpijoin.metrics.delay_kernels import delays_of
@@ -39,16 +38,15 @@ WORK_S = 0.002
 SLEEP_S = 0.005  # how long a slave made slow on purpose sleeps between two looks at the network
 
 
-def new_operator(job: Job, schema: JoinSchema, memory_bytes: int) -> WindowJoin:
-    """The join as the job wants it."""
+def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: int | None = None) -> WindowJoin:
+    """The join as the job wants it. group_tuples: what was measured for `theta = "auto"` on this machine, None: nothing."""
     layouts = [RecordLayout(stream) for stream in schema.streams]
     streams = [
         (layout.record_words, layout.has_blob, schema.ticks(stream.window_ns))
         for layout, stream in zip(layouts, job.streams)
     ]
     block = job.tuning.block_bytes
-    tuple_bytes = 4 * sum(tuple_words(words, has_blob) for words, has_blob, _ in streams)  # the mean of both
-    theta = {OFF: THETA_OFF, AUTO: auto_theta(tuple_bytes, block)}.get(job.tuning.theta, job.tuning.theta)
+    theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block, group_tuples)
     keeps = SLOT_IDS
     if job.output.results == "count":
         keeps = NOTHING if job.run.speed == MAX else LATER_TIMES

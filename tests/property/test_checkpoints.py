@@ -8,7 +8,6 @@ from collections import Counter
 from unittest import mock
 
 import pytest
-
 from checkpoint_harness import course, live, live_simulated
 
 LOCAL_SEEDS = 10  # each is some ten kills, on a machine that is not too busy
@@ -21,7 +20,7 @@ def compiled_once():
     """Kernels stay loaded from one run to the next: no need to make sure each time."""
     before_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
-    with mock.patch("mpijoin.warmup.warm_up", return_value=0.0):
+    with mock.patch("mpijoin.launch.warmup.warm_up", return_value=0.0):
         yield
     sys.setswitchinterval(before_s)
 

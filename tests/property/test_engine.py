@@ -12,17 +12,17 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from engine_harness import Stream, check_counts, check_late, expect, expected_rows, expected_schema, section, table_rows
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from random_policy import random_policy
 
 import mpijoin
 import mpijoin.master.intake
 import mpijoin.master.pacing
 import mpijoin.master.start
 import mpijoin.slave.runtime
-from engine_harness import Stream, check_counts, check_late, expect, expected_rows, expected_schema, section, table_rows
 from mpijoin.slave.core import SlaveCore
-from random_policy import random_policy
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 LONG = "more than eight letters"
@@ -181,7 +181,7 @@ def inner_sizes(rows, seed=0):
 @pytest.fixture(autouse=True, scope="module")
 def compiled_once():
     """Kernels stay loaded from one run to the next: no need to make sure each time."""
-    with mock.patch("mpijoin.warmup.warm_up", return_value=0.0):
+    with mock.patch("mpijoin.launch.warmup.warm_up", return_value=0.0):
         yield
 
 

@@ -8,9 +8,9 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
 from checkpoint_harness import Camera, Manner, Work, check, lay_out, resume, run
 from engine_harness import Stream
+
 from mpijoin.checkpoint.manifest import manifest_name, numbers_in, read_manifest
 from mpijoin.errors import AlreadyDone, CheckpointError, InputError, JobError, MpijoinError
 
@@ -27,7 +27,7 @@ OTHER = Manner(3, SECTIONS, 20, 0)
 
 @pytest.fixture(autouse=True, scope="module")
 def compiled_once():
-    with mock.patch("mpijoin.warmup.warm_up", return_value=0.0):
+    with mock.patch("mpijoin.launch.warmup.warm_up", return_value=0.0):
         yield
 
 

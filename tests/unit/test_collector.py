@@ -9,9 +9,9 @@ import pytest
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.errors import ProtocolError
-from mpijoin.life import new_collector
+from mpijoin.launch.life import new_collector
+from mpijoin.launch.plan import Plan, Roles, merged_schema
 from mpijoin.messages import EpochEnd, Rows
-from mpijoin.plan import Plan, Roles, merged_schema
 from mpijoin.sinks.collector import Collector
 
 SCHEMA = pa.schema([("row", pa.int64())])

@@ -14,7 +14,8 @@ ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "mpijoin"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
 
-# From the bottom up; a module may import from its own level and from those before it. A folder stands for all in it.
+# From the bottom up; a module may import from its own level and from those before it. A folder stands for all in it that has no
+# level of its own.
 LEVELS = (
     ("errors", "clock", "compiled", "machine", "signals"),
     ("config", "data"),
@@ -23,11 +24,11 @@ LEVELS = (
     ("metrics", "rundir", "progress"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),
     ("checkpoint",),
-    ("plan",),
-    ("master", "slave", "collector", "warmup"),
-    ("summary",),
-    ("life", "simulate"),
-    ("embedded", "processes", "launch", "api", "pipeline"),
+    ("launch.plan",),
+    ("master", "slave", "collector", "launch.warmup"),
+    ("launch.summary",),
+    ("launch.life", "simulate"),
+    ("launch", "api", "pipeline"),
     ("cli", "__init__"),
     ("__main__",),
 )
@@ -40,8 +41,15 @@ EXCEPTIONS = {
 }
 
 
+def level_name(parts):
+    """The name under which a module of these parts stands in LEVELS; a name of the package itself is "__init__"."""
+    names = (".".join(parts[:length]) for length in (2, 1))
+    return next((name for name in names if name in LEVEL), "__init__")
+
+
 def name_of(path):
-    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return level_name(parts) if level_name(parts) != "__init__" else parts[0]
 
 
 def imports(path):
@@ -77,9 +85,7 @@ def test_every_module_has_its_level():
 def test_imports_go_downward(path):
     own = name_of(path)
     for name in imports(path):
-        other = name.split(".")[1] if name.count(".") else "__init__"
-        if other not in LEVEL:
-            other = "__init__"  # a name of the package itself
+        other = level_name(name.split(".")[1:])
         allowed = LEVEL[other] <= LEVEL[own] or other == "__init__"
         assert allowed or (str(path.relative_to(PACKAGE)), other) in EXCEPTIONS, f"{path.name} imports {name}"
 

@@ -7,7 +7,7 @@ import pytest
 
 import mpijoin
 from mpijoin.errors import InputError
-from mpijoin.summary import Outcome, summary_text
+from mpijoin.launch.summary import Outcome, summary_text
 
 FIELDS = {
     "results", "certificate", "left", "right", "ranks", "slaves", "wall_s", "compile_s", "tuples_per_s", "delay_s", "moves",

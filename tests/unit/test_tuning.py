@@ -9,15 +9,26 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 import pytest
-
 from config_jobs import small
-from mpijoin import warmup
+
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.join import tuning
+from mpijoin.join.state import THETA_OFF
 from mpijoin.join.trial import GROUPS, HELD_TUPLES, WINDOW, Trial, _join
-from mpijoin.join.tuning import CANDIDATES, GROUP_TUPLES, auto_theta, choose, remember, remembered
+from mpijoin.join.tuning import (
+    CANDIDATES,
+    GROUP_TUPLES,
+    choose,
+    mean_tuple_bytes,
+    measured_group_tuples,
+    remember,
+    remembered,
+    theta_bytes,
+)
 from mpijoin.join.window_join import WindowJoin
+from mpijoin.launch import warmup
+from mpijoin.slave.runtime import new_operator
 
 QUIET = [[100.0, 98.0, 120.0, 110.0, 150.0]] * 2
 
@@ -47,6 +58,11 @@ def schema(payload=()):
     columns = tuple(Column(f"c{i}", kind) for i, kind in enumerate(payload))
     key = Column("key", pa.int64())
     return JoinSchema(*(StreamSchema(name, Column("ts", pa.int64()), 1, (key,), False, columns) for name in ("left", "right")), "ns")
+
+
+def theta_of(job, of_schema):
+    """Of the join that a slave begins with."""
+    return new_operator(job, of_schema, 1 << 24, measured_group_tuples(of_schema)).theta_bytes
 
 
 def test_the_examples_hold():
@@ -85,9 +101,9 @@ def test_where_nothing_can_be_written_nothing_is_measured_and_the_default_holds(
     monkeypatch.setattr(tuning, "cache_folder", lambda: cache / "missing")
     remember(8)
     assert measured == [] and remembered(8) is None
-    job = load_job(small())
-    assert warmup.with_theta(job, schema()) == job
-    assert auto_theta(48, 4096) == GROUP_TUPLES * 48
+    assert measured_group_tuples(schema()) is None
+    job = load_job(small(tuning__block="1 KiB"))
+    assert theta_of(job, schema()) == theta_bytes("auto", 24, 1024) == GROUP_TUPLES * 24
 
 
 @pytest.mark.parametrize(
@@ -114,20 +130,20 @@ def test_ranks_that_start_together_measure_once(cache, measured):
     assert measured == [4]
 
 
-@pytest.mark.parametrize("theta, wanted", [("auto", 480 * 24), ("1 MB", 1_000_000), ("off", "off")])
+@pytest.mark.parametrize("theta, wanted", [("auto", 480 * 24), ("1 MB", 1_000_000), ("off", THETA_OFF)])
 def test_only_an_automatic_theta_is_replaced(cache, measured, theta, wanted):
     job = load_job(small(tuning__theta=theta, tuning__block="1 KiB"))
     warmup.measure_theta(job, schema())
     assert len(measured) == (theta == "auto")
-    assert warmup.with_theta(job, schema()).tuning.theta == wanted
+    assert theta_of(job, schema()) == wanted
 
 
 def test_wide_tuples_count_with_all_their_words(cache, measured):
     job, wide = load_job(small()), schema((pa.int64(), pa.string()))
-    tuple_bytes = warmup.mean_tuple_bytes(wide)
-    assert tuple_bytes > warmup.mean_tuple_bytes(schema()) == 24
+    tuple_bytes = mean_tuple_bytes(wide)
+    assert tuple_bytes > mean_tuple_bytes(schema()) == 24
     warmup.measure_theta(job, wide)
-    assert warmup.with_theta(job, wide).tuning.theta == max(480 * tuple_bytes, 4 * 4096)
+    assert theta_of(job, wide) == max(480 * tuple_bytes, 4 * 4096)
 
 
 def test_a_trial_is_a_steady_join_of_the_candidates_sizes():

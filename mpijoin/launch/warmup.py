@@ -26,9 +26,8 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.join.gather import gather_blobs, gather_columns
 from mpijoin.join.insert import Fresh
-from mpijoin.join.pool import tuple_words
 from mpijoin.join.state import SIZE
-from mpijoin.join.tuning import auto_theta, remember, remembered, width_of
+from mpijoin.join.tuning import mean_tuple_bytes, remember, width_of
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import SCHEMA
@@ -83,22 +82,6 @@ def measure_theta(job: Job, schema: JoinSchema) -> float:
         return 0.0
     width = width_of(mean_tuple_bytes(schema))
     return compiled_once(f"theta_{width}", lambda: remember(width))
-
-
-def with_theta(job: Job, schema: JoinSchema) -> Job:
-    """The job with `theta` as it was measured for this machine in place of "auto"."""
-    tuple_bytes = mean_tuple_bytes(schema)
-    group_tuples = remembered(width_of(tuple_bytes)) if job.tuning.theta == AUTO else None
-    if group_tuples is None:
-        return job
-    theta = auto_theta(tuple_bytes, job.tuning.block_bytes, group_tuples)
-    return replace(job, tuning=replace(job.tuning, theta=theta))
-
-
-def mean_tuple_bytes(schema: JoinSchema) -> int:
-    """Of a tuple as the join stores it, mean of both streams."""
-    layouts = [RecordLayout(stream) for stream in schema.streams]
-    return 4 * sum(tuple_words(layout.record_words, layout.has_blob) for layout in layouts)
 
 
 def compiled_once(name: str, compile_all: Callable[[], None]) -> float:

@@ -9,12 +9,12 @@ from typing import Any
 
 from mpijoin.clock import RunClock
 from mpijoin.config.job import Job
-from mpijoin.life import run_master, run_other
+from mpijoin.launch.life import run_master, run_other
+from mpijoin.launch.plan import Plan
+from mpijoin.launch.summary import Outcome
 from mpijoin.machine import core_count
-from mpijoin.plan import Plan
 from mpijoin.rank import MASTER, Rank
 from mpijoin.signals import SignalFlag
-from mpijoin.summary import Outcome
 from mpijoin.transport.base import Transport
 from mpijoin.transport.local import LocalTransport
 

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from mpijoin.clock import RunClock
 from mpijoin.errors import LaunchError
-from mpijoin.life import run_master, run_other
+from mpijoin.launch.life import run_master, run_other
+from mpijoin.launch.plan import Plan
 from mpijoin.messages import Begin, Stop
-from mpijoin.plan import Plan
 from mpijoin.progress import Progress
 from mpijoin.rank import MASTER, Rank, exit_code_of
 from mpijoin.signals import SignalFlag

@@ -12,22 +12,23 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Callable
 
-from mpijoin import warmup
 from mpijoin.checkpoint.manifest import forget_after
 from mpijoin.checkpoint.restore import Resumption, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import MAX, Job
+from mpijoin.config.job import MAX
 from mpijoin.errors import PeerError
+from mpijoin.join.tuning import measured_group_tuples
+from mpijoin.launch import warmup
+from mpijoin.launch.plan import Plan, merged_schema
+from mpijoin.launch.summary import Outcome, summarize, summary_text
 from mpijoin.machine import slave_memory_bytes, touch_heap, unmap_unchanged
 from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
-from mpijoin.plan import Plan, merged_schema
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
 from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.runtime import Slave, new_operator
-from mpijoin.summary import Outcome, summarize, summary_text
 
 COMPILER = "llvmlite"  # its library's name
 
@@ -145,7 +146,7 @@ def _groups_travel(plan: Plan) -> bool:
 
 def _keep_loaded() -> None:
     """What is loaded by now stays: no need to look for garbage in it, ever."""
-    if not gc.isenabled():  # the command line has put it off (launch.main_run)
+    if not gc.isenabled():  # the command line has put it off (launch/command.py)
         gc.freeze()
         gc.enable()
 
@@ -168,25 +169,23 @@ def _warn(rank: Rank, text: str) -> None:
     print(f"mpijoin: {text}", file=sys.stderr, flush=True)
 
 
-def _restored(plan: Plan, rank: Rank) -> tuple[Job, int, Any, list[int], int]:
-    """A slave's job, memory, operator, the groups in it, and the checkpoint that they are of, 0: the run begins."""
+def _restored(plan: Plan, rank: Rank) -> tuple[int, Any, list[int], int]:
+    """A slave's memory, operator, the groups in it, and the checkpoint that they are of, 0: the run begins."""
     memory_bytes = plan.job.cluster.memory_bytes or slave_memory_bytes(os.environ, len(plan.roles.slaves) + 1)
-    job = warmup.with_theta(plan.job, plan.schema)
-    rank.log.info("theta is %s", job.tuning.theta)
-    make_operator = partial(new_operator, job, plan.schema, memory_bytes)
+    make_operator = partial(new_operator, plan.job, plan.schema, memory_bytes, measured_group_tuples(plan.schema))
     if not plan.resumes:
         operator = make_operator()
         operator.touch(BLOCKS_TOUCHED_BYTES // len(plan.roles.slaves))
-        return job, memory_bytes, operator, [], 0
+        return memory_bytes, operator, [], 0
     start_s = time.perf_counter()
     operator, groups, number = restore_own(rank, plan.checkpoints, make_operator)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
-    return job, memory_bytes, operator, groups, number
+    return memory_bytes, operator, groups, number
 
 
-def _slave(plan: Plan, rank: Rank, job: Job, memory_bytes: int, operator: Any, groups: list[int], resumed: int) -> Slave:
+def _slave(plan: Plan, rank: Rank, memory_bytes: int, operator: Any, groups: list[int], resumed: int) -> Slave:
     own = (plan.roles.collector, operator, groups, plan.checkpoints, resumed)
-    return Slave(job, plan.schema, rank, plan.directory, memory_bytes, *own)
+    return Slave(plan.job, plan.schema, rank, plan.directory, memory_bytes, *own)
 
 
 def _collector(plan: Plan, rank: Rank, writer: Any) -> CollectorRank:

@@ -35,8 +35,8 @@ def _run_under_mpi(
 ) -> int:
     # Loaded before MPI starts: its first steps wait spinning for the other ranks.
     from mpijoin.config.check import load_and_resolve
-    from mpijoin.plan import prepare
-    from mpijoin.processes import run_mpi
+    from mpijoin.launch.plan import prepare
+    from mpijoin.launch.processes import run_mpi
 
     return run_mpi(lambda size: prepare(*load_and_resolve(job_path, overrides), size, overwrite, resume), signals, debug)
 
@@ -51,8 +51,8 @@ def _run_here(
     signals: SignalFlag,
 ) -> int:
     from mpijoin.config.check import load_and_resolve
-    from mpijoin.embedded import local_size, run_local
-    from mpijoin.plan import prepare
+    from mpijoin.launch.embedded import local_size, run_local
+    from mpijoin.launch.plan import prepare
     from mpijoin.progress import Progress
 
     job, schema = load_and_resolve(job_path, overrides)
