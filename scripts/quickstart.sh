@@ -27,5 +27,5 @@ step "8. Was the profile right?" \
 
 cat <<'END'
 
-Next: copy scripts/jobs/seismic.toml, put your own files in it, and read README.md, "The job file".
+Next: copy scripts/jobs/seismic.toml, put your own files in it, and read "The job file" in README.md.
 END

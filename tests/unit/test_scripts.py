@@ -1,12 +1,10 @@
-"""The README, the scripts and the jobs they come with: nothing here measures time or installs anything."""
+"""The scripts and the jobs they come with: nothing here measures time or installs anything."""
 
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +13,7 @@ import pytest
 
 import mpijoin
 from mpijoin.config.check import resolve
-from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS
-from mpijoin.config.load import FOLDERS, load_job
+from mpijoin.config.load import load_job
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
@@ -140,43 +137,3 @@ def test_bench_launch_watches_a_run_from_outside(tmp_path):
     assert done.summary["results"] == QUICKSTART_RESULTS and done.summary["ranks"] == 3
     assert 0 < done.first_epoch_s <= done.wall_s
     assert 50e6 < done.pss_bytes < 3e9
-
-
-def toml_blocks() -> list[dict]:
-    return [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", README, re.DOTALL)]
-
-
-def test_readme_explains_every_field_with_its_default():
-    job, synthetic, _ = toml_blocks()
-    assert set(job["left"]) == {"path", *(field.name for field in STREAM_FIELDS)}
-    assert {field.name for field in SYNTHETIC_FIELDS} - {"duration"} <= set(synthetic["left"])
-    without_paths = {section: {name: value for name, value in job[section].items() if name != "path"} for section in FOLDERS}
-    shown = load_job(job | without_paths)
-    for section, (kind, fields) in SECTIONS.items():
-        assert set(job[section]) == {field.name for field in fields}, section
-        assert getattr(shown, section) == kind(), f"[{section}] of the README shows other values than the defaults"
-
-
-def test_readme_synthetic_stream_is_sound():
-    _, synthetic, _ = toml_blocks()
-    resolve(load_job({"left": synthetic["left"], "right": synthetic["left"], "output": {"results": "count"}}))
-
-
-def test_readme_paced_example_is_sound():
-    _, synthetic, paced = toml_blocks()
-    job = load_job({"left": synthetic["left"], "right": synthetic["left"], "output": {"results": "count"}} | paced)
-    resolve(job)
-    assert job.run.speed == 1 and job.balance.policy == "balance" and job.inject.slow[0].rank == 2
-
-
-def test_readme_python_example_runs(capsys):
-    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    exec(compile(example, "README.md", "exec"), {})
-    assert capsys.readouterr().out.startswith("1 [{'key': 'NRCA', 'left_time': 1000, 'right_time': 3500")
-
-
-def test_readme_links_lead_somewhere():
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
-    assert len(links) >= 8
-    for link in links:
-        assert (ROOT / link).exists(), link
