@@ -6,7 +6,7 @@ import difflib
 import glob
 import os
 import tomllib
-from typing import Any, Mapping, Sequence
+from typing import Any, Collection, Mapping, Sequence
 
 from mpijoin.config.dump import dump_job
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
@@ -42,7 +42,8 @@ def read_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str
     value = _build(document, folder, faults)
     if not isinstance(job, Mapping) and not value.output.path:
         faults.append(fault("output", "path", "missing: wanted the folder that the run writes"))
-    return value, faults + _unknown_yet(faults, job_faults(value))
+    unread = [one._replace(unread=True) for one in faults]
+    return value, unread + _unknown_yet(unread, job_faults(value))
 
 
 def load_with_further_streams(path: str | os.PathLike, overrides: Sequence[str] = ()) -> tuple[Job, list[StreamJob]]:
@@ -134,7 +135,7 @@ def _build(document: dict[str, Any], folder: str, faults: list[Fault]) -> Job:
     sections = (*STREAMS, *SECTIONS)
     for name in document:
         if name not in sections:
-            hint = _did_you_mean(name, sections)
+            hint = _hint(_closest(name, sections))
             faults.append(Fault((), f"[{name}]: no such section{hint}, there are {' '.join(sections)}"))
     streams = {name: _stream(name, document, folder, faults) for name in STREAMS}
     others = {}
@@ -150,8 +151,15 @@ def _section(document: dict[str, Any], name: str, faults: list[Fault]) -> dict[s
     section = document.get(name, {})
     if isinstance(section, dict):
         return section
-    faults.append(Fault((f"{name}.path",), f"[{name}]: got {show(section)}, wanted a table of fields"))
+    faults.append(Fault(_fields_of(name), f"[{name}]: got {show(section)}, wanted a table of fields"))
     return {}
+
+
+def _fields_of(section: str) -> tuple[str, ...]:
+    """All fields of a section, as faults name them."""
+    fields = SECTIONS[section][1] if section in SECTIONS else STREAM_FIELDS
+    names = [field.name for field in fields] + (["path"] if section not in SECTIONS else [])
+    return tuple(f"{section}.{name}" for name in names)
 
 
 def _values(
@@ -167,27 +175,34 @@ def _values(
             except ValueError as error:
                 faults.append(fault(section, name, str(error)))
         elif name not in others:
-            faults.append(_unknown_field(section, name, (*known, *others)))
+            faults.append(_unknown_field(section, name, (*known, *others), given))
     return values
 
 
-def _unknown_field(section: str, name: str, known: Sequence[str]) -> Fault:
+def _unknown_field(section: str, name: str, known: Sequence[str], given: Collection[str]) -> Fault:
+    """Involves, beside the name that there is not, the one that it was meant for, where it seems so."""
     if section in STREAMS and name in {field.name for field in SYNTHETIC_FIELDS}:
         return fault(section, name, 'is for kind = "synthetic" only')
     homes = [other for other, (_, fields) in SECTIONS.items() if name in {field.name for field in fields}]
-    hint = f", did you mean [{homes[0]}] {name}?" if homes else _did_you_mean(name, known)
-    return fault(section, name, f"no such field{hint}")
+    if homes:
+        return fault(section, name, f"no such field, did you mean [{homes[0]}] {name}?")
+    closest = _closest(name, [field for field in known if field not in given]) or _closest(name, known)
+    meant = (f"{section}.{closest}",) if closest and closest not in given else ()
+    return Fault((f"{section}.{name}", *meant), f"[{section}] {name}: no such field{_hint(closest)}")
 
 
-def _did_you_mean(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f", did you mean {close[0]}?" if close else ""
+def _closest(name: str, known: Sequence[str]) -> str:
+    """The known name that looks most like this one; "" if none does."""
+    return next(iter(difflib.get_close_matches(name, known, n=1)), "")
+
+
+def _hint(closest: str) -> str:
+    return f", did you mean {closest}?" if closest else ""
 
 
 def _stream(name: str, document: dict[str, Any], folder: str, faults: list[Fault]) -> StreamJob:
     if name not in document:
-        text = f"[{name}]: missing section, wanted one with at least a path"
-        faults.append(Fault((f"{name}.path", f"{name}.key"), text))
+        faults.append(Fault(_fields_of(name), f"[{name}]: missing section, wanted one with at least a path"))
     given = _section(document, name, faults)
     synthetic = given.get("kind") == "synthetic"
     fields = STREAM_FIELDS + (SYNTHETIC_FIELDS if synthetic else ())
@@ -201,12 +216,13 @@ def _source(
     name: str, given: dict[str, Any], generated: dict[str, Any], folder: str, faults: list[Fault]
 ) -> FileSource | TableSource | SyntheticSource:
     present = [field for field in SOURCE_FIELDS if field in given]
+    is_path = "path" in given and "table" not in given and given.get("kind") != "synthetic"
     if len(present) > 1:
-        fields = tuple(f"{name}.{field}" for field in present)
+        fields = tuple(f"{name}.{field}" for field in present if field != "path" or not is_path)
         faults.append(Fault(fields, f"[{name}] {', '.join(present)}: got {len(present)} of them, wanted one"))
     if given.get("kind", "synthetic") != "synthetic":
         text = f'[{name}] kind: got {show(given["kind"])}, wanted "synthetic", or a path instead'
-        faults.append(Fault((f"{name}.kind", f"{name}.path"), text))
+        faults.append(Fault((f"{name}.kind", *(() if is_path else (f"{name}.path",))), text))
     if given.get("kind") == "synthetic":
         return SyntheticSource(**generated)
     if "table" in given:
@@ -219,11 +235,13 @@ def _source(
     return FileSource(_input_path(folder, path) if path else "")
 
 
-def _table(name: str, table: Any, faults: list[Fault]) -> TableSource:
+def _table(name: str, table: Any, faults: list[Fault]) -> FileSource | TableSource:
     # Told by what it can do, so that reading a job file does not import pyarrow.
-    if not hasattr(table, "schema") or not hasattr(table, "num_rows"):
-        faults.append(fault(name, "table", f"got {show(table)}, wanted a pyarrow.Table"))
-    return TableSource(table)
+    if hasattr(table, "schema") and hasattr(table, "num_rows"):
+        return TableSource(table)
+    text = f"[{name}] table: got {show(table)}, wanted a pyarrow.Table"
+    faults.append(Fault((f"{name}.table", f"{name}.path"), text))
+    return FileSource("")
 
 
 def _input_path(folder: str, path: str) -> str:

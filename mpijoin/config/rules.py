@@ -27,10 +27,14 @@ SYNTHETIC_BOUNDS = {
 
 
 class Fault(NamedTuple):
-    """One thing wrong: `fields` are those involved, as "section.field"; `text` is the sentence for the user."""
+    """One thing wrong: `fields` are those involved, as "section.field"; `text` is the sentence for the user.
+
+    unread: nothing is known of what the job says of these fields; the `Job` has their defaults.
+    """
 
     fields: tuple[str, ...]
     text: str
+    unread: bool = False
 
 
 def fault(section: str, name: str, problem: str) -> Fault:
@@ -78,14 +82,16 @@ def stream_faults(stream: StreamJob) -> Iterator[Fault]:
     if not stream.key:
         yield fault(name, "key", "got no column, wanted at least one")
     if stream.time in stream.key:
-        yield fault(name, "key", f"got {show(stream.time)}, which is the time column, wanted another column")
+        text = f"[{name}] key: got {show(stream.time)}, which is the time column, wanted another column"
+        yield Fault((f"{name}.key", f"{name}.time"), text)
     if stream.columns is not None:
         yield from _repeated(name, "columns", stream.columns)
         for column in stream.columns:
-            if column in (stream.time, *stream.key):
-                yield fault(
-                    name, "columns", f"got {show(column)}, which results have anyway as time or key; leave it out"
-                )
+            same = {"time": column == stream.time, "key": column in stream.key}
+            if any(same.values()):
+                fields = tuple(f"{name}.{field}" for field in ("columns", *(field for field in same if same[field])))
+                got = f"got {show(column)}, which results have anyway as time or key; leave it out"
+                yield Fault(fields, f"[{name}] columns: {got}")
     if isinstance(stream.source, SyntheticSource):
         yield from _synthetic_faults(stream, stream.source)
     if isinstance(stream.source, FileSource) and not stream.source.path:
@@ -116,7 +122,8 @@ def _synthetic_faults(stream: StreamJob, source: SyntheticSource) -> Iterator[Fa
             yield fault(name, field, "a synthetic stream has its own time and key columns; leave it out")
     payload = (SYNTHETIC_PAYLOAD,) if source.payload_bytes else ()
     if any(column not in payload for column in stream.columns or ()):
-        yield fault(name, "columns", f"got {show(list(stream.columns))}, a synthetic stream has {list(payload)}")
+        text = f"[{name}] columns: got {show(list(stream.columns))}, a synthetic stream has {list(payload)}"
+        yield Fault((f"{name}.columns", f"{name}.payload_bytes"), text)
 
 
 def _change_faults(name: str, source: SyntheticSource) -> Iterator[Fault]:
@@ -190,7 +197,13 @@ def _checkpoint_faults(job: Job) -> Iterator[Fault]:
         if name not in STOP_SIGNALS:
             yield fault("checkpoint", "signals", f"got {show(name)}, wanted some of {' '.join(STOP_SIGNALS)}")
     if job.checkpoint.is_on and not job.output.path:
-        yield fault("checkpoint", "every", "needs an output path: results in memory do not outlive the run")
+        text = "[checkpoint] every: needs an output path: results in memory do not outlive the run"
+        yield Fault(("checkpoint.every", "output.path"), text)
+    margin_ns, walltime_ns = job.checkpoint.margin_ns, job.checkpoint.walltime_ns
+    if margin_ns is not None and walltime_ns is not None and margin_ns >= walltime_ns:
+        got = f"got {show(format_duration(margin_ns))} and {show(format_duration(walltime_ns))}"
+        text = f"[checkpoint] margin, walltime: {got}, wanted a margin shorter than the walltime: the run would stop at once"
+        yield Fault(("checkpoint.margin", "checkpoint.walltime"), text)
 
 
 def _inject_faults(job: Job) -> Iterator[Fault]:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.compiled import cache_folder
-from mpijoin.config.check import synthetic_schema
+from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.job import AUTO, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.data.arrow import array_of, text_array
 from mpijoin.data.batch import read_only

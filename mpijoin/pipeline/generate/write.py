@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.compiled import compiled
-from mpijoin.config.check import synthetic_schema
+from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.rules import SYNTHETIC_TIME
 from mpijoin.errors import OutputError
 from mpijoin.generators.stream import SyntheticStream

@@ -1,0 +1,213 @@
+"""Which columns a stream's input has for each field of the job, and what is wrong with each.
+
+Every column is looked for by itself. What cannot be told of one, because its field could not be read or the input lacks it, leaves
+the others to be told all the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from typing import Collection, Iterator
+
+import pyarrow as pa
+
+from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.rules import SYNTHETIC_KEY, SYNTHETIC_PAYLOAD, SYNTHETIC_TIME
+from mpijoin.config.units import show
+from mpijoin.data.files import CSV, expand_files, file_format, file_schema
+from mpijoin.data.schema import Column, StreamSchema
+from mpijoin.data.types import WORD_KINDS, is_payload, key_advice, key_kind
+from mpijoin.errors import InputError
+
+
+@dataclass(frozen=True)
+class Input:
+    """What could be read of a stream's input: `files` are (path, schema or why there is none), in the order of the stream.
+
+    A table or a synthetic stream counts as one file.
+    """
+
+    files: tuple[tuple[str, pa.Schema | InputError], ...]
+
+    @property
+    def first(self) -> int | None:
+        """Which file says what the columns are: the first that can be read."""
+        return next((at for at, (_, found) in enumerate(self.files) if isinstance(found, pa.Schema)), None)
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        return None if self.first is None else self.files[self.first][1]
+
+
+@dataclass(frozen=True)
+class StreamColumns:
+    """A stream's columns: names as far as job and input say them, and of each name its column, if there is one.
+
+    time, keys, payload: the names; None: nothing says them, since the field could not be read, or means all columns of an
+    input that could not be read. kept: the payload that results need; no other is read or sent. found: name -> Column.
+    """
+
+    stream: StreamJob
+    input: Input
+    time: str | None
+    keys: tuple[str, ...] | None
+    payload: tuple[str, ...] | None
+    kept: tuple[str, ...] | None
+    found: dict[str, Column]
+
+    @property
+    def needed(self) -> list[Column]:
+        """All that is read, of what there is."""
+        return self.columns(tuple(dict.fromkeys((self.time, *(self.keys or ()), *(self.kept or ())))))
+
+    def columns(self, names: tuple[str, ...] | None) -> list[Column]:
+        """Those of the names that there are."""
+        return [self.found[name] for name in names or () if name in self.found]
+
+    @property
+    def time_column(self) -> Column | None:
+        return self.found.get(self.time)
+
+    def resolved(self) -> StreamSchema:
+        """As the engine knows the stream, with scale 1, once every column was found."""
+        keys = tuple(self.columns(self.keys))
+        hashed = len(keys) > 1 or key_kind(keys[0].type) not in WORD_KINDS
+        return StreamSchema(self.stream.name, self.time_column, 1, keys, hashed, tuple(self.columns(self.kept)))
+
+
+def find_columns(job: Job, stream: StreamJob, unread: Collection[str]) -> StreamColumns:
+    """The stream's columns.
+
+    unread: fields ("left.key") at their defaults because what the job says of them could not be read.
+    """
+
+    def read(field: str) -> bool:
+        return f"{stream.name}.{field}" not in unread
+
+    data = read_input(stream) if read("path") else Input(())
+    schema = data.schema
+    time = stream.time if read("time") else None
+    keys = stream.key if read("key") else None
+    told = read("columns") and read("payload_bytes")
+    payload = stream.columns if told else None
+    if payload is None and schema is not None and told:
+        payload = tuple(name for name in dict.fromkeys(schema.names) if name not in (time, *(keys or ())))
+    counted = Counter(schema.names if schema is not None else ())
+    names = dict.fromkeys((time, *(keys or ()), *(payload or ())))
+    found = {name: Column(name, schema.field(name).type) for name in names if counted[name] == 1}
+    return StreamColumns(stream, data, time, keys, payload, _kept(job, stream, payload, unread), found)
+
+
+def _kept(job: Job, stream: StreamJob, payload: tuple[str, ...] | None, unread: Collection[str]) -> tuple[str, ...] | None:
+    if job.output.results == "count":
+        return ()
+    if payload is None or job.output.columns is None or "output.columns" in unread:
+        return payload
+    return tuple(name for name in payload if f"{stream.name}_{name}" in job.output.columns)
+
+
+def read_input(stream: StreamJob) -> Input:
+    """The columns of every file of the stream. Never raises for a file: what is wrong with one stands in its place."""
+    source = stream.source
+    if isinstance(source, SyntheticSource):
+        return Input((("", synthetic_schema(source)),))
+    if not isinstance(source, FileSource):
+        return Input((("", source.table.schema),))
+    if not source.path:
+        return Input(())
+    try:
+        paths = expand_files(source.path)
+    except InputError as error:
+        return Input(((source.path, error),))
+    return Input(tuple((path, _schema_or_error(path)) for path in paths))
+
+
+def _schema_or_error(path: str) -> pa.Schema | InputError:
+    try:
+        return file_schema(path)
+    except InputError as error:
+        return error
+
+
+def synthetic_schema(source: SyntheticSource) -> pa.Schema:
+    """ts timestamp[ns], key int64, and payload if there is any."""
+    fields = [(SYNTHETIC_TIME, pa.timestamp("ns")), (SYNTHETIC_KEY, pa.int64())]
+    payload = [(SYNTHETIC_PAYLOAD, pa.binary(source.payload_bytes))] if source.payload_bytes > 0 else []
+    return pa.schema(fields + payload)
+
+
+def column_faults(columns: StreamColumns, unread: Collection[str]) -> Iterator[str]:
+    """Everything that is wrong with one stream's input and columns."""
+    yield from _missing_faults(columns)
+    if f"{columns.stream.name}.time_unit" not in unread:
+        yield from _time_faults(columns)
+    yield from _type_faults(columns)
+    yield from _file_faults(columns)
+
+
+def _missing_faults(columns: StreamColumns) -> Iterator[str]:
+    """Of names that the input lacks, or has more than once."""
+    schema, name = columns.input.schema, columns.stream.name
+    if schema is None:
+        return
+    counted = Counter(schema.names)
+    asked = {"time": () if columns.time is None else (columns.time,), "key": columns.keys, "columns": columns.payload}
+    for field, names in asked.items():
+        for each in dict.fromkeys(names or ()):
+            if not counted[each]:
+                yield f"[{name}] {field}: no column {show(each)}, the input has {', '.join(schema.names)}"
+    for each in dict.fromkeys(one for names in asked.values() for one in names or ()):
+        if counted[each] > 1:
+            yield f"[{name}] path: the input has {counted[each]} columns named {show(each)}, wanted one"
+
+
+def _time_faults(columns: StreamColumns) -> Iterator[str]:
+    time, unit, name = columns.time_column, columns.stream.time_unit, columns.stream.name
+    if time is None:
+        return
+    where = f"[{name}] time: column {show(time.name)}"
+    if pa.types.is_timestamp(time.type):
+        if unit not in (None, time.type.unit):
+            yield f"[{name}] time_unit: got {show(unit)}, but {show(time.name)} is {time.type}"
+    elif not pa.types.is_integer(time.type):
+        yield f"{where} is {time.type}, wanted a timestamp or an integer with time_unit"
+    elif unit is None:
+        yield f'{where} is {time.type}, wanted also time_unit = "s", "ms", "us" or "ns"'
+
+
+def _type_faults(columns: StreamColumns) -> Iterator[str]:
+    name = columns.stream.name
+    for column in columns.columns(columns.keys):
+        if key_kind(column.type) is None:
+            where = f"[{name}] key: column {show(column.name)}"
+            yield f"{where} is {column.type}, which cannot be a key: {key_advice(column.type)}"
+    for column in columns.columns(columns.kept):
+        if not is_payload(column.type):
+            yield (
+                f"[{name}] columns: {show(column.name)} is {column.type}, wanted fixed width, string or binary; "
+                f"name the columns to keep, as in columns = [...], or cast it"
+            )
+
+
+def _file_faults(columns: StreamColumns) -> Iterator[str]:
+    """Files that cannot be read, and columns that later files lack or hold in another type than the first."""
+    files, first = columns.input.files, columns.input.first
+    called = "the first file" if not first else os.path.basename(files[first][0])
+    for at, (path, found) in enumerate(files):
+        where = f"[{columns.stream.name}] path: {path}"
+        if isinstance(found, InputError):
+            yield f"[{columns.stream.name}] path: {found}"
+        elif at != first:
+            for column in columns.needed:
+                yield from _difference(where, column, found, called, file_format(path) == CSV)
+
+
+def _difference(where: str, column: Column, found: pa.Schema, first: str, is_csv: bool) -> Iterator[str]:
+    if found.names.count(column.name) != 1:
+        count = found.names.count(column.name) or "no"
+        yield f"{where}: got {count} column {show(column.name)}, {first} has one"
+    # A CSV file has no types of its own: the reader asks of each what the first one suggests.
+    elif not is_csv and found.field(column.name).type != column.type:
+        yield f"{where}: column {show(column.name)} is {found.field(column.name).type}, in {first} {column.type}"
