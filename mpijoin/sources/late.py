@@ -148,7 +148,9 @@ def merge_late(paths: Sequence[Path], target: Path, schema: StreamSchema) -> Non
     Memory is bounded by a block of rows. Raises OutputError.
     """
     with writing(target):
-        with pa.parquet.ParquetWriter(target, late_schema(schema)) as writer:
+        # Parquet knows no seconds and no date64: what the parts are read back as is what the file can hold.
+        kept = pa.parquet.read_schema(paths[0]) if paths else late_schema(schema)
+        with pa.parquet.ParquetWriter(target, kept) as writer:
             for path in paths:
                 with pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False) as part:
                     for batch in part.iter_batches(BLOCK_ROWS, use_threads=False):

@@ -166,20 +166,16 @@ class _Marker:
 
     def __init__(self, lateness: int):
         self._lateness = lateness
-        self._highest: int | None = None
+        self._highest = INT64_MIN
 
     def judge(self, time: np.ndarray, no_time: np.ndarray, no_key: np.ndarray) -> tuple[np.ndarray, pa.Array]:
-        """The fate of each row and its watermark, null before the file's first time."""
-        start = INT64_MIN if self._highest is None else self._highest
-        running = np.maximum.accumulate(np.concatenate([[start], np.where(no_time, INT64_MIN, time)]))
-        begun = np.logical_or.accumulate(np.concatenate([[self._highest is not None], ~no_time]))
-        if begun[-1]:
-            self._highest = int(running[-1])
-        before, begun = running[:-1], begun[:-1]
+        """The fate of each row and its watermark, null while no time is above the lowest there is: none lies below that."""
+        running = np.maximum.accumulate(np.concatenate([[self._highest], np.where(no_time, INT64_MIN, time)]))
+        before, self._highest = running[:-1], int(running[-1])
         mark = np.maximum(before, INT64_MIN + self._lateness) - self._lateness
-        late = begun & ~no_time & (time < mark)
+        late = ~no_time & (time < mark)
         fate = np.where(no_key, NULL_KEY, np.where(no_time, NULL_TIME, np.where(late, LATE, JOINS)))
-        return fate.astype(np.int8), pa.array(mark, mask=~begun)
+        return fate.astype(np.int8), pa.array(mark, mask=before == INT64_MIN)
 
 
 def _reach(time: np.ndarray, side: int, clock: Clock) -> list[np.ndarray]:
@@ -248,23 +244,15 @@ def _csv_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _synthetic_batches(job: Job, side: int) -> Iterator[pa.RecordBatch]:
-    """A synthetic stream made once more. Its generator is the engine's: what it makes is the input."""
+    """A synthetic stream made once more. Its generator is the engine's: what it makes, late rows included, is the input."""
     from mpijoin.config.check import resolve
-    from mpijoin.data.record import RecordLayout
-    from mpijoin.sources import open_source
+    from mpijoin.sources import stream_parts
+    from mpijoin.sources.late import late_columns
 
-    schema = resolve(job)
-    stream = schema.streams[side]
-    layout = RecordLayout(stream)
-    source = open_source(job, side, schema, lambda table: None)
-    while (chunk := source.read(BATCH_ROWS)) is not None:
-        batch = chunk.batch
-        columns = {"ts": pa.array(batch.time // stream.scale, pa.timestamp("ns")), "key": pa.array(batch.key)}
-        columns |= dict(
-            zip((column.name for column in stream.payload), layout.unpack(batch.record, batch.size, batch.blob))
-        )
-        yield pa.RecordBatch.from_pydict(columns)
-    source.close()
+    (part,) = stream_parts(job, side)
+    reader = part.open(late_columns(resolve(job).streams[side]), BATCH_ROWS, 0)
+    yield from reader.blocks()
+    reader.close()
 
 
 def inputs_newer_than(streams: tuple[Stream, Stream], path: str) -> list[str]:

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mpijoin.data.schema import Column, StreamSchema
+from mpijoin.data.types import is_payload, key_kind
 from mpijoin.errors import InputError, OutputError
 from mpijoin.sinks.parts import PartInfo
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, SourceCounts
@@ -154,6 +155,72 @@ def test_the_late_file_holds_what_the_screen_told(tmp_path):
     table = pq.read_table(tmp_path / "left.parquet")
     assert table.schema.equals(late_schema(schema)) and table["row"].to_pylist() == [1, 2]
     assert table["name"].to_pylist() == ["b", None] and table["reason"].to_pylist() == ["late", "null_time"]
+
+
+UNITS = ("s", "ms", "us", "ns")
+TIMES = [pa.timestamp(unit, zone) for unit in UNITS for zone in (None, "UTC", "Europe/Rome")]
+INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)]
+CLOCKS = [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"), *map(pa.duration, UNITS)]
+FLOATS = [pa.float16(), pa.float32(), pa.float64()]
+DECIMALS = [pa.decimal32(5, 2), pa.decimal64(12, 2), pa.decimal128(20, 3), pa.decimal256(50, 3)]
+DAYS = [pa.date32(), pa.date64()]
+KEYS = [*TIMES, *INTEGERS, pa.bool_(), *DAYS, *TEXTS]
+DICTIONARIES = [pa.dictionary(pa.int8(), kind) for kind in (pa.string(), pa.timestamp("s"), pa.date64(), pa.int32())]
+
+
+def column_of(kind):
+    """Three values of a type, the second null."""
+    if pa.types.is_dictionary(kind):
+        return column_of(kind.value_type).dictionary_encode()
+    if kind in FLOATS + DECIMALS:
+        return pa.array([1.0, None, 2.0]).cast(kind)
+    if kind in TEXTS:
+        return pa.array(["7", None, "8"]).cast(kind if kind != pa.binary(1) else pa.binary()).cast(kind)
+    if kind in DAYS:
+        return pa.array([3, None, 4], pa.int32()).cast(pa.date32()).cast(kind)
+    return pa.array([1, None, 0], pa.int64()).cast(pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+
+
+def as_parquet_has_it(table, path):
+    pq.write_table(table, path)
+    return pq.read_table(path)
+
+
+def late_file_of(folder, schema, *columns):
+    """The late file of these columns' second and third row, written in two parts."""
+    writer = LateWriter(folder, schema)
+    rules = StreamRules(schema, 0, writer.write)
+    block = pa.RecordBatch.from_arrays(list(columns), list(rules.names))
+    for rows in (slice(0, 2), slice(2, 3)):
+        one = FileScreen(rules, SourceCounts(), "x", 0, rows.start, TIME_MIN if rows.start == 0 else 1000)
+        one.screen(block[rows])
+        writer.cut()
+    merge_late([folder / part.name for part in writer.parts], folder / "left.parquet", schema)
+    assert len(writer.parts) == 2
+    return pq.read_table(folder / "left.parquet")
+
+
+@pytest.mark.parametrize("kind", [*TIMES, *INTEGERS], ids=str)
+def test_a_late_row_of_any_time_is_kept_as_results_would_hold_it(tmp_path, kind):
+    found = late_file_of(tmp_path, stream(kind), column_of(kind), ints(1, 1, 1))
+    wanted = as_parquet_has_it(pa.table({"ts": column_of(kind)[1:]}), tmp_path / "wanted")
+    assert found.select(["ts"]).equals(wanted) and found.schema.field("watermark").type == wanted.schema.field("ts").type
+
+
+def test_a_late_row_of_any_key_and_payload_is_kept_as_results_would_hold_it(tmp_path):
+    kinds = [*KEYS, *FLOATS, *DECIMALS, *CLOCKS, *DICTIONARIES]
+    payload = [Column(f"c{number}", kind) for number, kind in enumerate(kinds)]
+    assert all(is_payload(kind) for kind in kinds) and all(key_kind(kind) for kind in KEYS)
+    values, names = [column_of(kind) for kind in kinds], [column.name for column in payload]
+    found = late_file_of(tmp_path, stream(payload=payload), ints(1, None, 0), ints(1, 1, 1), *values)
+    plain = [one.dictionary_decode() if pa.types.is_dictionary(one.type) else one for one in values]
+    assert found.select(names).equals(as_parquet_has_it(pa.table(plain, names).slice(1), tmp_path / "wanted"))
+    for kind in KEYS:
+        key = pa.concat_arrays([column_of(kind)[:1], *[column_of(kind)[2:]] * 2])
+        schema = stream(keys=(KEY, Column("other", kind)))
+        found = late_file_of(tmp_path, schema, ints(1, None, 0), ints(1, 1, 1), key)
+        assert found.select(["other"]).equals(as_parquet_has_it(pa.table({"other": key[1:]}), tmp_path / "wanted"))
 
 
 def test_without_a_late_row_there_is_no_part_but_a_file(tmp_path):
