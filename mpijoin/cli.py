@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 import traceback
 from importlib import import_module
@@ -69,6 +71,8 @@ Reads only the headers of the inputs, so it takes no time on large ones.
 examples:
   mpijoin check job.toml
   mpijoin check job.toml --set left.lateness=2s
+  mpijoin check --fields                     every field of a job file: type, default, unit and meaning
+  mpijoin check --fields checkpoint          those of one section
 
 {JOB_FILES}
 
@@ -112,6 +116,8 @@ PIPELINE = {
     "profile": "tell rate, bursts, key skew and expected results of two streams, and which job suits them (Spark)",
 }
 
+FIELDS_CELLS_MAX = 110  # longer lines are hard to read
+
 _KEEP_LINES = argparse.RawDescriptionHelpFormatter
 
 
@@ -148,10 +154,25 @@ def _faults_text(error: JobError) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
+    if options.fields is not None:
+        return _explain_fields(options)
+    if options.job is None:
+        raise JobError(["JOB.toml: missing: wanted the job file to check, or --fields"])
     from mpijoin.config.check import load_and_resolve
     from mpijoin.config.describe import describe
 
     print(describe(*load_and_resolve(options.job, options.set)))
+    return EXIT_DONE
+
+
+def _explain_fields(options: argparse.Namespace) -> int:
+    from mpijoin.config.reference import reference
+
+    if options.job is not None:
+        raise JobError(["--fields: explains the job file as such: leave JOB.toml out"])
+    is_terminal = sys.stdout.isatty()
+    width = min(shutil.get_terminal_size().columns, FIELDS_CELLS_MAX) if is_terminal else FIELDS_CELLS_MAX
+    print(reference(options.fields, width, colored=is_terminal and not os.environ.get("NO_COLOR")))
     return EXIT_DONE
 
 
@@ -195,7 +216,10 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     what.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to the output path")
     resume = "go on from the newest checkpoint there, on any number of ranks; begin where there is none yet"
     what.add_argument("--resume", action="store_true", help=resume)
-    _job_arguments(_command(commands, "check", _check, "say everything that is wrong with a job", CHECK_EPILOG))
+    check = _command(commands, "check", _check, "say everything that is wrong with a job", CHECK_EPILOG)
+    _job_arguments(check, nargs="?")
+    fields = "explain every field of a job file, or of one section, instead"
+    check.add_argument("--fields", nargs="?", const="", metavar="SECTION", help=fields)
     simulate = _command(commands, "simulate", _simulate, "run a synthetic job on simulated slaves", SIMULATE_EPILOG)
     _job_arguments(simulate)
     simulate.add_argument("--slaves", type=_ranks, metavar="N", default=4, help="so many slaves (default: 4)")
@@ -237,8 +261,8 @@ def _command(commands: Any, name: str, action: Callable, summary: str, epilog: s
     return command
 
 
-def _job_arguments(command: argparse.ArgumentParser) -> None:
-    command.add_argument("job", metavar="JOB.toml", help="the job file")
+def _job_arguments(command: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    command.add_argument("job", metavar="JOB.toml", nargs=nargs, help="the job file")
     command.add_argument(
         "--set",
         action="append",

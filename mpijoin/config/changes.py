@@ -46,4 +46,4 @@ def _write_one(change: Change) -> str:
     return "{" + ", ".join(f"{name} = {kind.write(own)}" for name, kind, own in values if own is not None) + "}"
 
 
-CHANGES = Kind(_parse, _write)
+CHANGES = Kind(_parse, _write, "list of tables")

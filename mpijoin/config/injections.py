@@ -60,7 +60,7 @@ def _scheduled(make: Callable, name: str, attribute: str, kind: Kind, example: s
             return _write_table({one.rank: kind.write(getattr(one, attribute)) for one in every})
         return "[" + ", ".join(map(write_one, every)) + "]"
 
-    return Kind(parse, write)
+    return Kind(parse, write, f"table of rank = {name}, or list of tables")
 
 
 def _write_table(values: Mapping[int, Any]) -> str:
@@ -78,4 +78,4 @@ def _parse_epochs(value: Any) -> dict[int, int]:
     return _per_rank(value, INTEGER, wanted)
 
 
-EPOCHS = Kind(_parse_epochs, _write_table)
+EPOCHS = Kind(_parse_epochs, _write_table, "table of rank = epoch")

@@ -43,7 +43,10 @@ class Change:
 
 @dataclass(frozen=True)
 class SyntheticSource:
-    """Poisson arrivals with b-model keys (WSJ, section VI-A; table 2), and what else experiments ask for."""
+    """A stream that is made up: Poisson arrivals with keys of a b-model (WSJ, section VI-A; table 2), or others.
+
+    The same seed gives the same rows everywhere.
+    """
 
     rate: float = 1500.0  # tuples per second
     bias: float = 0.7  # b of the b-model of the keys, 0.5 (uniform) <= b < 1
@@ -63,7 +66,7 @@ class SyntheticSource:
 
 @dataclass(frozen=True)
 class StreamJob:
-    """One input stream."""
+    """One input stream: where its rows come from, which columns are its time and key, and how long its rows wait."""
 
     name: str  # "left" or "right"
     source: FileSource | TableSource | SyntheticSource
@@ -77,6 +80,8 @@ class StreamJob:
 
 @dataclass(frozen=True)
 class Cluster:
+    """How rows are spread over the slaves, how often they are sent, and how much memory each rank may take."""
+
     partitions: int = 60
     distribution_epoch_ns: int | None = None  # None: "auto"
     reorganization_epoch_ns: int = 20_000_000_000
@@ -89,6 +94,8 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Tuning:
+    """How slaves keep and join rows. It changes how fast a run is, never its results."""
+
     theta: int | str = AUTO  # bytes, "auto" or "off"
     block_bytes: int = 4096
     result_buffer: int = 8192  # pairs the kernels may produce before they are consumed
@@ -97,7 +104,10 @@ class Tuning:
 
 @dataclass(frozen=True)
 class Balance:
-    """Policy and its parameters, named as in WSJ, sections IV-C and V-A (table 2)."""
+    """When partitions move from one slave to another, and to more or fewer slaves.
+
+    The parameters are named as in WSJ, sections IV-C and V-A (table 2).
+    """
 
     policy: str = NO_POLICY  # "threshold" (WSJ's), "balance"
     supplier_threshold: float = 0.5  # Th_sup
@@ -108,6 +118,8 @@ class Balance:
 
 @dataclass(frozen=True)
 class Run:
+    """How fast event time goes by, and what a late row means."""
+
     speed: float | str = MAX  # event seconds per second of the wall clock, or as fast as the slaves take it
     warmup_ns: int = 0  # the first of a run, in wall time, which the metrics leave out
     seed: int = 0
@@ -116,6 +128,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Output:
+    """Where results go, and which of them."""
+
     path: str = ""
     results: str = "parquet"  # "parquet", "collect", "count"
     columns: tuple[str, ...] | None = None  # None: "all"
@@ -124,7 +138,10 @@ class Output:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """When the state of a run is saved, so that `--resume` can go on from there."""
+    """When the state of a run is saved, so that --resume can go on from there.
+
+    SIGUSR1 always saves and stops; with every, epochs or margin, Ctrl-C and SIGTERM do, too.
+    """
 
     every_ns: int | None = None  # of wall time; None: "off"
     epochs: int | None = None  # or so many reorganization epochs
@@ -169,7 +186,7 @@ class Delay:
 
 @dataclass(frozen=True)
 class Inject:
-    """Faults on purpose, to see the system cope."""
+    """Faults on purpose, to see how a run copes with them."""
 
     slow: tuple[Slowdown, ...] = ()
     delay: tuple[Delay, ...] = ()

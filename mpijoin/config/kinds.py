@@ -14,6 +14,8 @@ class Kind(NamedTuple):
 
     parse: Callable[[Any], Any]
     write: Callable[[Any], str]
+    called: str  # what users call it
+    words: tuple[str, ...] = ()  # that may stand for it
     none_has_word: bool = False  # whether None can be written, as "auto" or "all"
 
 
@@ -38,7 +40,7 @@ def or_word(kind: Kind, words: dict[str, Any]) -> Kind:
     def write(value: Any) -> str:
         return written[value] if value in written else kind.write(value)
 
-    return Kind(parse, write, none_has_word=None in written)
+    return Kind(parse, write, kind.called, tuple(words), none_has_word=None in written)
 
 
 def _parse_text(value: Any) -> str:
@@ -79,12 +81,12 @@ def _write_list(names: tuple[str, ...]) -> str:
     return "[" + ", ".join(map(quote, names)) + "]"
 
 
-TEXT = Kind(_parse_text, quote)
-INTEGER = Kind(_parse_integer, str)
-NUMBER = Kind(_parse_number, lambda value: repr(float(value)))
-DURATION = Kind(duration_ns, lambda ns: quote(format_duration(ns)))
-SIZE = Kind(size_bytes, lambda size: quote(format_size(size)))
-NAMES = Kind(_parse_name_list, _write_list)
-KEY = Kind(_parse_key, lambda names: quote(names[0]) if len(names) == 1 else _write_list(names))
+TEXT = Kind(_parse_text, quote, "text")
+INTEGER = Kind(_parse_integer, str, "whole number")
+NUMBER = Kind(_parse_number, lambda value: repr(float(value)), "number")
+DURATION = Kind(duration_ns, lambda ns: quote(format_duration(ns)), "duration")
+SIZE = Kind(size_bytes, lambda size: quote(format_size(size)), "size")
+NAMES = Kind(_parse_name_list, _write_list, "list of names")
+KEY = Kind(_parse_key, lambda names: quote(names[0]) if len(names) == 1 else _write_list(names), "column, or list of columns")
 ALL_OR_NAMES = or_word(NAMES, {"all": None})
 SPEED = or_word(NUMBER, {MAX: MAX})

@@ -9,9 +9,8 @@ import tomllib
 from typing import Any, Collection, Mapping, Sequence
 
 from mpijoin.config.dump import dump_job
-from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
+from mpijoin.config.fields import SECTIONS, SOURCE_FIELDS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource, TableSource
-from mpijoin.config.kinds import TEXT
 from mpijoin.config.rules import Fault, fault, job_faults, stream_faults
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
@@ -20,7 +19,7 @@ __all__ = ["dump_job", "load_job"]
 
 STREAMS = ("left", "right")
 FOLDERS = ("output", "checkpoint")  # sections whose path is a folder
-SOURCE_FIELDS = ("path", "kind", "table")
+SOURCES = {field.name: field for field in SOURCE_FIELDS}
 
 
 def load_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str] = ()) -> Job:
@@ -158,7 +157,7 @@ def _section(document: dict[str, Any], name: str, faults: list[Fault]) -> dict[s
 def _fields_of(section: str) -> tuple[str, ...]:
     """All fields of a section, as faults name them."""
     fields = SECTIONS[section][1] if section in SECTIONS else STREAM_FIELDS
-    names = [field.name for field in fields] + (["path"] if section not in SECTIONS else [])
+    names = [field.name for field in fields] + (list(SOURCES) if section not in SECTIONS else [])
     return tuple(f"{section}.{name}" for name in names)
 
 
@@ -206,7 +205,7 @@ def _stream(name: str, document: dict[str, Any], folder: str, faults: list[Fault
     given = _section(document, name, faults)
     synthetic = given.get("kind") == "synthetic"
     fields = STREAM_FIELDS + (SYNTHETIC_FIELDS if synthetic else ())
-    values = _values(name, given, fields, faults, others=SOURCE_FIELDS)
+    values = _values(name, given, fields, faults, others=tuple(SOURCES))
     own = {field.attribute: values[field.attribute] for field in STREAM_FIELDS if field.attribute in values}
     generated = {key: value for key, value in values.items() if key not in own}
     return StreamJob(name, _source(name, given, generated, folder, faults), **own)
@@ -215,7 +214,7 @@ def _stream(name: str, document: dict[str, Any], folder: str, faults: list[Fault
 def _source(
     name: str, given: dict[str, Any], generated: dict[str, Any], folder: str, faults: list[Fault]
 ) -> FileSource | TableSource | SyntheticSource:
-    present = [field for field in SOURCE_FIELDS if field in given]
+    present = [field for field in SOURCES if field in given]
     is_path = "path" in given and "table" not in given and given.get("kind") != "synthetic"
     if len(present) > 1:
         fields = tuple(f"{name}.{field}" for field in present if field != "path" or not is_path)
@@ -225,23 +224,15 @@ def _source(
         faults.append(Fault((f"{name}.kind", *(() if is_path else (f"{name}.path",))), text))
     if given.get("kind") == "synthetic":
         return SyntheticSource(**generated)
-    if "table" in given:
-        return _table(name, given["table"], faults)
+    which = "table" if "table" in given else "path"
     try:
-        path = TEXT.parse(given["path"]) if "path" in given else ""
+        value = SOURCES[which].kind.parse(given[which]) if which in given else ""
     except ValueError as error:
-        faults.append(fault(name, "path", str(error)))
-        path = ""
-    return FileSource(_input_path(folder, path) if path else "")
-
-
-def _table(name: str, table: Any, faults: list[Fault]) -> FileSource | TableSource:
-    # Told by what it can do, so that reading a job file does not import pyarrow.
-    if hasattr(table, "schema") and hasattr(table, "num_rows"):
-        return TableSource(table)
-    text = f"[{name}] table: got {show(table)}, wanted a pyarrow.Table"
-    faults.append(Fault((f"{name}.table", f"{name}.path"), text))
-    return FileSource("")
+        faults.append(Fault((f"{name}.{which}", f"{name}.path"), f"[{name}] {which}: {error}"))
+        value = ""
+    if isinstance(value, str):
+        return FileSource(_input_path(folder, value) if value else "")
+    return TableSource(value)
 
 
 def _input_path(folder: str, path: str) -> str:

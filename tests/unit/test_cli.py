@@ -77,7 +77,7 @@ def test_a_single_fault_is_a_single_line(job_file, capsys):
 
 
 def test_run_hands_its_arguments_to_the_launcher(engine):
-    calls = engine("launch", "main_run", 75)
+    calls = engine("launch.command", "main_run", 75)
     assert main(["run", "j.toml", "--set", "a.b=1", "--set", "c.d=2", "--ranks", "3", "--overwrite"]) == 75
     assert main(["run", "j.toml", "--debug"]) == 75
     assert main(["run", "j.toml", "--resume"]) == 75
@@ -100,13 +100,13 @@ def test_verify_hands_over_the_folder(engine):
     ],
 )
 def test_an_error_is_one_line_and_an_exit_code(engine, capsys, error, code, message):
-    engine("launch", "main_run", error)
+    engine("launch.command", "main_run", error)
     assert main(["run", "j.toml"]) == code
     assert capsys.readouterr().err == message
 
 
 def test_a_traceback_comes_only_with_debug(engine, capsys):
-    engine("launch", "main_run", InputError("broken"))
+    engine("launch.command", "main_run", InputError("broken"))
     assert main(["run", "j.toml", "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err
 
