@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Callable, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence, TextIO
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
 PANEL_INTERVAL_S = 0.25  # four pictures a second are smooth enough and cost less than 1 % of a core
-LINE_INTERVAL_S = 2.0
-LINE_FIRST_S = 1.0  # a run of a second needs no progress report
+LINE_INTERVAL_S = 60.0  # a log of a day has 1440 of them
+LINE_FIRST_S = 2.0  # the first one soon: it says that the run goes on, and when it may be done
 SLAVES_SHOWN = 12
-BAR_CELLS = 24
+PANEL_CELLS_MAX = 80
+FRAME_CELLS = 4  # the panel's frame, and the blanks inside it
+BAR_CELLS, BAR_CELLS_MIN = 24, 4
 
 
 class SlaveView(NamedTuple):
@@ -26,8 +28,8 @@ class SlaveView(NamedTuple):
 
 
 class ProgressView(NamedTuple):
-    """One moment of a run. `fraction` of the input read, 0 to 1; `late_rows` of both streams; `eta_s` None: unknown; `moves`
-    of groups so far; `behind_s`: how far an overloaded paced run is behind its time, else 0."""
+    """One moment of a run. `fraction` of the input read, 0 to 1; `late_rows` of both streams; `eta_s` None: unknown;
+    `moves` of groups so far; `behind_s`: how far an overloaded paced run is behind its time, else 0."""
 
     fraction: float
     tuples: int
@@ -45,9 +47,9 @@ class ProgressView(NamedTuple):
 class Progress:
     """Shows views on `stream`; `update` may be called at any rate and draws at most every `interval_s`.
 
-    A terminal gets a panel that is redrawn in place, anything else a line every 2 s, the first 1 s after the first
-    view. A stream
-    that refuses (closed pipe, lost terminal) ends the display, never the run: no method raises for that.
+    A terminal gets a panel that is redrawn in place. Anything else, such as the log of a batch job or what mpirun
+    collects, gets a line a minute, the first of them 2 s after the first view. A stream that refuses (closed pipe,
+    lost terminal) ends the display, never the run: no method raises for that.
     """
 
     def __init__(
@@ -134,53 +136,90 @@ def plain_line(view: ProgressView) -> str:
 
 
 def panel(view: ProgressView) -> RenderableType:
-    """A view as the panel that terminals show."""
+    """A view as the panel that terminals show, in lines that never wrap, whatever the terminal's width."""
     from rich import box
     from rich.console import Group
     from rich.panel import Panel
-    from rich.table import Table
 
-    head = Table.grid(padding=(0, 2))
-    head.add_row(_bar(view.fraction, "cyan"), f"[bold]{_percent(view.fraction)}[/]", f"[dim]{_times(view)}[/]")
-    facts = Table.grid(padding=(0, 1, 0, 0))
-    for _ in range(4):
-        facts.add_column(justify="right")
-        facts.add_column(min_width=10)
-    facts.add_row(
-        f"[bold]{amount(view.tuples)}[/]", "tuples", f"[bold]{amount(view.tuples_per_s)}[/]", "tuples/s",
-        f"[bold]{amount(view.results)}[/]", "results", f"[bold]{size(view.state_bytes)}[/]", "state",
-    )  # fmt: skip
+    class Fitted:
+        """Lays its lines out for the width that it is given when it is drawn."""
+
+        def __rich_console__(self, console: Any, options: Any) -> Iterator[RenderableType]:
+            lines = _panel_lines(view, min(options.max_width, PANEL_CELLS_MAX) - FRAME_CELLS)
+            frame = {"title": "mpijoin", "title_align": "left", "box": box.ROUNDED, "border_style": "dim"}
+            yield Panel(Group(*map(_text, lines)), expand=False, **frame)
+
+    return Fitted()
+
+
+def _panel_lines(view: ProgressView, width: int) -> list[str]:
+    """The panel's lines as rich markup, each of at most `width` cells where its shortest words allow it."""
+    head = f"{_bar(view.fraction, 'cyan', _bar_cells(width, 8))}  [bold]{_percent(view.fraction)}[/]"
+    facts = [
+        f"[bold]{amount(view.tuples)}[/] tuples",
+        f"[bold]{amount(view.tuples_per_s)}[/] tuples/s",
+        f"[bold]{amount(view.results)}[/] results",
+        f"[bold]{size(view.state_bytes)}[/] state",
+    ]
     if view.moves:
-        facts.add_row(f"[bold]{amount(view.moves)}[/]", "moves of groups")
-    rows = [head, facts, _slave_table(view.slaves)]
+        facts.append(f"[bold]{amount(view.moves)}[/] moves of groups")
+    lines = [*_filled([head, f"[dim]{_times(view)}[/]"], width), *_filled(facts, width)]
+    lines += _slave_lines(view.slaves, width)
     if view.late_rows:
-        rows.append(
-            f"[bold yellow]{amount(view.late_rows)} late rows[/] [yellow]left out of the join, kept in late/[/]"
-        )
+        late = [f"[bold yellow]{amount(view.late_rows)} late rows[/]", "[yellow]left out of the join, kept in late/[/]"]
+        lines += _filled(late, width, " ")
     if view.behind_s:
-        rows.append(f"[bold yellow]overloaded[/] [yellow]{seconds(view.behind_s)} behind the clock[/]")
-    return Panel(Group(*rows), title="mpijoin", title_align="left", box=box.ROUNDED, border_style="dim", expand=False)
+        behind = f"[yellow]{seconds(view.behind_s)} behind the clock[/]"
+        lines += _filled(["[bold yellow]overloaded[/]", behind], width, " ")
+    return lines
 
 
-def _slave_table(slaves: tuple[SlaveView, ...]) -> RenderableType:
+def _slave_lines(slaves: tuple[SlaveView, ...], width: int) -> Iterator[str]:
     """The slaves in rank order; of many the busiest, since they set the pace."""
-    from rich.table import Table
-
     shown = sorted(sorted(slaves, key=lambda slave: -slave.load)[:SLAVES_SHOWN])
-    table = Table.grid(padding=(0, 2))
+    digits = len(str(max((slave.rank for slave in shown), default=0)))
     for slave in shown:
         color = "green" if slave.load < 0.9 else "magenta"
-        table.add_row(
-            f"slave {slave.rank}", _bar(slave.load, color), f"{_percent(slave.load)} load", size(slave.state_bytes)
-        )
+        parts = [
+            f"slave {slave.rank:<{digits}}",
+            _bar(slave.load, color, _bar_cells(width, 30)),
+            f"{_percent(slave.load)} load",
+            f"{size(slave.state_bytes):>6}",
+        ]
+        yield "  ".join(part for part in parts if part)
     if len(shown) < len(slaves):
-        table.add_row(f"[dim]+ {len(slaves) - len(shown)} less busy[/]")
-    return table
+        yield f"[dim]+ {len(slaves) - len(shown)} less busy[/]"
 
 
-def _bar(fraction: float, color: str) -> str:
-    filled = round(min(1.0, max(0.0, fraction)) * BAR_CELLS)
-    return f"[{color}]{'━' * filled}[/][dim]{'─' * (BAR_CELLS - filled)}[/]"
+def _filled(items: Sequence[str], width: int, between: str = "   ") -> Iterator[str]:
+    """The items in as few lines as hold them, none of them broken."""
+    line = ""
+    for item in items:
+        longer = f"{line}{between}{item}" if line else item
+        if line and _text(longer).cell_len > width:
+            yield line
+            longer = item
+        line = longer
+    yield line
+
+
+def _text(markup: str) -> Any:
+    from rich.text import Text
+
+    text = Text.from_markup(markup, overflow="ellipsis")
+    text.no_wrap = True
+    return text
+
+
+def _bar_cells(width: int, beside: int) -> int:
+    """How long a bar is that has so many cells beside it; 0 where there is no room for one."""
+    cells = min(BAR_CELLS, width - beside)
+    return cells if cells >= BAR_CELLS_MIN else 0
+
+
+def _bar(fraction: float, color: str, cells: int) -> str:
+    filled = round(min(1.0, max(0.0, fraction)) * cells)
+    return f"[{color}]{'━' * filled}[/][dim]{'─' * (cells - filled)}[/]" if cells else ""
 
 
 def _live_display(stream: TextIO):
@@ -259,5 +298,5 @@ def _scaled(value: float, units: tuple[str, ...], digits: int = 3) -> str:
         value, step = value / 1000, step + 1
     if not step:
         return f"{value:.0f}{units[0]}"
-    decimals = max(0, digits - len(str(int(value))))
-    return f"{value:.{decimals}f}{units[step]}"
+    whole = len(str(int(float(f"{value:.{digits}g}"))))  # digits before the point, once it is rounded
+    return f"{value:.{max(0, digits - whole)}f}{units[step]}"

@@ -36,17 +36,17 @@ class Broken(Terminal):
         raise BrokenPipeError(32, "Broken pipe")
 
 
-def test_lines_come_after_one_second_and_then_every_two():
+def test_lines_come_after_two_seconds_and_then_every_minute():
     stream, clock = io.StringIO(), Clock()
     progress = Progress(stream, clock=clock)
     shown_at = []
-    for tenth in range(80):
+    for tenth in range(2400):
         clock.now = 100 + tenth / 10
         before = len(stream.getvalue())
         progress.update(view)
         if len(stream.getvalue()) > before:
             shown_at.append(tenth / 10)
-    assert shown_at == [1.0, 3.0, 5.0, 7.0]
+    assert shown_at == [2.0, 62.0, 122.0, 182.0]
     progress.close("done")
     progress.update(view)
     assert stream.getvalue().splitlines() == [plain_line(view())] * 4 + ["done"]
@@ -85,6 +85,30 @@ def test_the_panel_fits_eighty_columns_and_shows_each_slave():
         assert wanted in text
     assert "late" not in text and "…" not in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+LARGE = ProgressView(
+    0.987, 123_456_789_012, 12_345_678.0, 12_345_678_901, 999_200_000_000,
+    tuple(SlaveView(rank, 0.9, 999_000_000 * rank) for rank in range(1, 16)), 1_234_567, 98765.0, 123456.0, 12345, 98765.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [200, 80, 70, 60, 50, 40])
+def test_no_line_of_the_panel_wraps_or_is_cut_on_any_terminal(width):
+    text, _ = rendered(LARGE, width)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= min(width, 80) and "…" not in text
+    facts = ("98 %", "27 h 26 min, about 34 h 17 min left", "123 G tuples", "12.3 M tuples/s", "12.3 G results", "999 GB state",
+             "12.3 k moves of groups", "90 % load  999 MB", "90 % load   12 GB", "+ 3 less busy", "1.23 M late rows",
+             "27 h 26 min behind the clock")  # fmt: skip
+    for fact in facts:
+        assert any(fact in line for line in lines), fact
+    assert sum("slave" in line for line in lines) == 12
+
+
+def test_a_very_narrow_terminal_gets_cut_lines_and_never_more_of_them():
+    text, _ = rendered(LARGE, 20)
+    assert max(map(len, text.splitlines())) <= 20 and sum("slave" in line for line in text.splitlines()) == 12
 
 
 def test_late_rows_are_amber():
@@ -180,9 +204,9 @@ def test_figures_keep_three_digits_or_two():
         "999",
         "1.00 k",
         "9.99 k",
-        "100.0 k",
+        "100 k",
         "1.00 T",
         "10000 T",
     ]
-    assert [size(n) for n in (999, 1_000, 99_600, 5e8)] == ["999 B", "1.0 KB", "100 KB", "500 MB"]
+    assert [size(n) for n in (999, 1_000, 9_990, 99_600, 5e8)] == ["999 B", "1.0 KB", "10 KB", "100 KB", "500 MB"]
     assert [seconds(n) for n in (0, 59.9, 60, 3600)] == ["0 s", "59 s", "1 min 00 s", "1 h 00 min"]
