@@ -15,6 +15,11 @@ from mpijoin.operators.base import Progress
 
 NEVER, EVER = st.TIME_MIN_VALUE, st.TIME_MAX_VALUE
 SIGN = 1 << 63
+# Of an operator's totals, those that count what it has done: whatever comes and goes, they never fall.
+RUNNING = (
+    "comparisons", "splits", "merges", "blocks_max",
+    *(f"{name}_{stream}" for name in ("joined", "expired", "moved_in", "moved_out") for stream in ("left", "right")),
+)  # fmt: skip
 
 
 class Stored(NamedTuple):

@@ -9,6 +9,7 @@ from unittest import mock
 
 import pyarrow as pa
 from engine_harness import Stream, check_counts, expect, expected_rows, section, table_rows
+from join_harness import RUNNING
 from random_policy import random_policy
 
 import mpijoin.master.intake
@@ -264,6 +265,7 @@ class Watch:
         self._backlog_bytes_max = self._staged_bytes_max = self._piece_bytes_max = 0
         self._active = len(simulated.master.core.active)
         self._newest_s = {}
+        self._counted = {}  # slave -> what it had counted after its last turn
         for rank, slave in zip(plan.roles.slaves, self._slaves):
             self._replace(simulated.engine.processes[rank], "turn", partial(self._turn, slave))
             self._replace(slave._mover, "_send", self._shipped)
@@ -281,6 +283,9 @@ class Watch:
 
     def _turn(self, slave, turn):
         pause_s = turn()
+        before, self._counted[slave] = self._counted.get(slave, {}), slave._operator.totals
+        fallen = [name for name in RUNNING if self._counted[slave][name] < before.get(name, 0)]
+        assert not fallen, f"what a slave counts only grows: {fallen}"
         from_master = sum(message.backlog_bytes for message in slave._core._messages if not message.own)
         self._backlog_bytes_max = max(self._backlog_bytes_max, from_master)
         self._staged_bytes_max = max(self._staged_bytes_max, slave._mover.staged_bytes)

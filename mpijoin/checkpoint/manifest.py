@@ -20,7 +20,7 @@ from mpijoin.checkpoint.files import ASIDE, Span, refusals
 from mpijoin.errors import CheckpointError
 from mpijoin.rundir import sync_path
 
-VERSION = 4
+VERSION = 5
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any, Iterable
 from mpijoin.metrics.delay import DelayHistogram
 
 STREAMS = ("left", "right")
-SUMS = ("results", "written", "comparisons")
+SUMS = ("results", "written", "comparisons", "splits", "merges")
 STREAM_SUMS = ("received", "joined", "expired", "moved_in", "moved_out")
 MODULUS = 1 << 64
 

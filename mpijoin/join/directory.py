@@ -32,6 +32,7 @@ from mpijoin.join.state import (
     GROWS,
     KEY,
     LAST,
+    MERGED,
     MERGES,
     NEXT,
     NEXT_FRESH,
@@ -39,6 +40,7 @@ from mpijoin.join.state import (
     PAGE_WORDS,
     SHAPE,
     SLOTS,
+    SPLIT,
     SPLITS,
     STREAM_WORDS,
     THETA,
@@ -262,6 +264,7 @@ def split_bucket(s, group, bucket):
     return_bucket(s, bucket)
     groups[group, BUCKETS] += 1
     groups[group, SPLITS] += 1
+    s.counters[SPLIT] += 1
     groups[group, TUNED] = 0
     if depth + 1 == groups[group, DEPTH]:
         groups[group, DEEPEST] += 2
@@ -307,6 +310,7 @@ def merge_buckets(s, group, bucket, buddy):
     return_bucket(s, buddy)
     groups[group, BUCKETS] -= 1
     groups[group, MERGES] += 1
+    s.counters[MERGED] += 1
     if depth + 1 == groups[group, DEPTH]:
         groups[group, DEEPEST] -= 2
         halve_directory(s, group)

@@ -48,11 +48,12 @@ SLOTS, TUPLES_AT, TUPLE_WORDS, TUPLE_BYTES, HAS_BLOB, WINDOW, LAYOUT_WORDS = ran
 # Entries of `counters`.
 (
     FREE_PAGE, UNUSED_PAGE, PAGES, PAGE_WORDS, NEXT_BLOCK_ID, FREE_BUCKET, UNUSED_BUCKET, UNUSED_ENTRY, THETA, OUT_COUNT,
-    PAGES_HELD, PAGES_HELD_MAX, COMPARED, SPENT, FOUND, KEEPS, HASHED,
-) = range(17)  # fmt: skip
+    PAGES_HELD, PAGES_HELD_MAX, COMPARED, SPENT, FOUND, KEEPS, HASHED, SPLIT, MERGED,
+) = range(19)  # fmt: skip
+# COMPARED, SPLIT, MERGED: what was done here, and only ever grows; a group's own counters go with it when it moves ·
 # FOUND: results so far, kept or not · HASHED 1: keys are hashes, and who compares the keys themselves counts and certifies.
-INSERTED, INSERTED_BYTES, EXPIRED = 18, 20, 22  # two each, per stream
-FREE_REGIONS = 24  # heads of the free lists of directory regions, by size class
+INSERTED, INSERTED_BYTES, EXPIRED = 20, 22, 24  # two each, per stream
+FREE_REGIONS = 26  # heads of the free lists of directory regions, by size class
 COUNTERS = FREE_REGIONS + 26
 
 # What a kernel returns.

@@ -30,6 +30,7 @@ from mpijoin.join.state import (
     INSERTED,
     JoinState,
     LATER_TIMES,
+    MERGED,
     MERGES,
     OUT_COUNT,
     PAGES,
@@ -38,6 +39,7 @@ from mpijoin.join.state import (
     PAGE_WORDS,
     RESULTS,
     SLOT_IDS,
+    SPLIT,
     SPLITS,
     THETA,
     WATERMARK,
@@ -178,8 +180,8 @@ class WindowJoin:
         tuples = groups[:, GROUP_TUPLES : GROUP_TUPLES + 2].sum(axis=0)
         return {
             "comparisons": int(counters[COMPARED]),
-            "splits": int(groups[:, SPLITS].sum()),
-            "merges": int(groups[:, MERGES].sum()),
+            "splits": int(counters[SPLIT]),
+            "merges": int(counters[MERGED]),
             "live_bytes": int(groups[:, GROUP_BYTES : GROUP_BYTES + 2].sum()),
             "blocks": int(counters[PAGES_HELD]),
             "blocks_max": int(counters[PAGES_HELD_MAX]),

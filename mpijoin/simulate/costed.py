@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mpijoin.join.state import BUCKETS, COMPARED, GROUP_TUPLES, INSERTED, MERGES, RESULTS, SPLITS
+from mpijoin.join.state import BUCKETS, COMPARED, GROUP_TUPLES, INSERTED, MERGED, SPLIT
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Operator, Progress
 from mpijoin.simulate.costs import Costs
@@ -49,7 +49,7 @@ class Costed:
         spent_ns += meter.rewritten * costs.split_tuple_ns
         now_ns = spent_ns - self._charged_ns + costs.call_ns + state_bytes * costs.state_byte_ns
         self._charged_ns = spent_ns
-        self._clock.charge(max(0.0, now_ns) / 1e9)
+        self._clock.charge(now_ns / 1e9)
         return outcome
 
 
@@ -58,6 +58,7 @@ class WindowMeter:
 
     def __init__(self, operator: WindowJoin):
         self._operator = operator
+        self._seen, self._rewritten = 0, 0.0  # splits and merges until the last look, and what they have rewritten
 
     @property
     def inserted(self) -> int:
@@ -69,11 +70,12 @@ class WindowMeter:
 
     @property
     def results(self) -> int:
-        return int(self._operator.state.groups[:, RESULTS].sum())
+        return self._operator.found_in_all
 
     @property
     def rewritten(self) -> float:
-        groups = self._operator.state.groups
-        buckets = max(1, int(groups[:, BUCKETS].sum()))
-        tuples = groups[:, GROUP_TUPLES : GROUP_TUPLES + 2].sum() / buckets
-        return float(tuples * groups[:, [SPLITS, MERGES]].sum())
+        groups, done = self._operator.state.groups, int(self._operator.state.counters[[SPLIT, MERGED]].sum())
+        tuples = groups[:, GROUP_TUPLES : GROUP_TUPLES + 2].sum() / max(1, int(groups[:, BUCKETS].sum()))
+        self._rewritten += float(tuples) * (done - self._seen)
+        self._seen = done
+        return self._rewritten

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -69,6 +71,9 @@ def check(summary: dict, wanted: dict, out: Path) -> None:
     assert (summary["results"], summary["certificate"]) == (wanted["results"], wanted["certificate"])
     moves = pq.read_table(out / "metrics" / "moves.parquet").to_pylist()
     assert sum(move["outcome"] == "moved" for move in moves) == summary["moves"] > 3
+    records = pa.concat_tables([pq.read_table(file) for file in (out / "metrics").glob("rank-*.parquet")])
+    for name in set(records.column_names) - {"role"}:
+        assert pc.min(records[name]).as_py() >= 0, f"{name}: what is counted only grows, so no epoch has less than none of it"
     for move in moves:
         if move["outcome"] == "moved":
             assert move["begun_us"] <= move["frozen_us"] <= move["delivered_us"] <= move["closed_us"]
