@@ -308,8 +308,8 @@ class ResultMarker(Plain):
 
 @dataclass(frozen=True)
 class Saved(Plain):
-    """counts: the rank's side of the ledger at the cut, as in `Finished` · parts: name, rows and bytes of each result file so
-    far · groups: [group, bytes that are alive, spans], a span being
+    """counts: the rank's side of the ledger at the cut, as in `Finished` · parts: each result file so far, as
+    sinks.parts.PartInfo · groups: [group, bytes that are alive, spans], a span being
     [file name, offset, bytes] of a frame · octets, seconds: what was written, and how long joining stood still for it ·
     fault: why it could not be done."""
 
@@ -327,10 +327,11 @@ class Saved(Plain):
 
 @dataclass(frozen=True)
 class Restore(Plain):
-    """groups: [group, spans] of the slave's groups, as in `Saved`."""
+    """groups: [group, spans] of the slave's groups, as in `Saved` · parts: files for it to check, with names from the run's on."""
 
     number: int
     groups: list
+    parts: list = field(default_factory=list)
 
     kind = 22
 

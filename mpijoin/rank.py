@@ -124,6 +124,11 @@ class Rank:
         """The signal that has asked this rank for a checkpoint, "" if none has."""
         return self.signals.asked.name if self.signals.asked else ""
 
+    def keep_in_touch(self) -> None:
+        """In long work before the start: hears and is heard; what comes is kept for later. Raises what `receive` does."""
+        self._early = [*self.receive()]
+        self.signals.check_before_start()
+
     def _tell_signal(self) -> None:
         """A signal may reach one rank only: the master is told."""
         if self.asked and self.number != MASTER and not self._told:

@@ -19,6 +19,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Collection, Iterator, Sequence
 
+from mpijoin.disk import sync_path
 from mpijoin.errors import InputError, JobError, OutputError
 
 # A folder is overwritten only if its job.toml starts with this: a user's own job.toml never does.
@@ -335,15 +336,6 @@ def _write_text(path: Path, text: str) -> None:
 def _plain(value: Any) -> Any:
     """numpy scalars and paths as JSON knows them."""
     return value.item() if hasattr(value, "item") else str(value)
-
-
-def sync_path(path: Path) -> None:
-    """Has a file's bytes, or a folder's entries, on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpijoin.data.codec import ALIGNMENT, aligned_empty
 from mpijoin.errors import CheckpointError
-from mpijoin.rundir import sync_path
+from mpijoin.disk import sync_path
 
 ASIDE = ".new"  # ends the name of a file that is being written
 

@@ -18,7 +18,8 @@ from typing import Any, Iterator
 
 from mpijoin.checkpoint.files import ASIDE, Span, refusals
 from mpijoin.errors import CheckpointError
-from mpijoin.rundir import sync_path
+from mpijoin.sinks.parts import PartInfo
+from mpijoin.disk import sync_path
 
 VERSION = 5
 
@@ -38,7 +39,7 @@ class Manifest:
     """One whole checkpoint.
 
     identity: what a job must keep to go on from here · groups: all that had been begun · master: frames of the master: where
-    it stands in its sources, then what waited for slaves, one per mini-buffer · results, late: part files and their rows ·
+    it stands in its sources, then what waited for slaves, one per mini-buffer · results, late: part files ·
     slot, complete: how many slots had ended, and the watermarks then · sent: rows per stream · active: how many slaves had
     groups · before: the sums of all slaves' counts · run: further counts of the master.
     """
@@ -47,8 +48,8 @@ class Manifest:
     identity: dict[str, Any]
     groups: tuple[Group, ...]
     master: tuple[Span, ...]
-    results: dict[str, int]
-    late: dict[str, int]
+    results: tuple[PartInfo, ...]
+    late: tuple[PartInfo, ...]
     slot: int
     complete: tuple[int, int]
     sent: tuple[int, int]
@@ -124,12 +125,18 @@ def _octets_of(path: Path) -> int:
 def _manifest(value: dict[str, Any]) -> Manifest:
     groups = tuple(Group(**{**group, "spans": spans_of(group["spans"])}) for group in value.pop("groups"))
     tuples = {name: tuple(value.pop(name)) for name in ("complete", "sent", "slaves")}
-    return Manifest(groups=groups, master=spans_of(value.pop("master")), **tuples, **value)
+    parts = {name: parts_of(value.pop(name)) for name in ("results", "late")}
+    return Manifest(groups=groups, master=spans_of(value.pop("master")), **tuples, **parts, **value)
 
 
 def spans_of(values: list) -> tuple[Span, ...]:
     """As they come out of JSON or a message."""
     return tuple(Span(*value) for value in values)
+
+
+def parts_of(values: list) -> tuple[PartInfo, ...]:
+    """Likewise."""
+    return tuple(PartInfo(*value) for value in values)
 
 
 def numbers_in(folder: Path) -> list[int]:

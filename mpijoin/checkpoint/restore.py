@@ -1,7 +1,7 @@
 """A run goes on: the newest checkpoint that is whole, taken out of its files by the ranks there are now.
 
-The master names a checkpoint and every slave takes its groups out of the files. Where one finds damage, all begin again with
-the checkpoint before.
+The master names a checkpoint, every slave takes its groups out of the files and reads a share of the results and late rows
+that were written before. Where one finds damage, all begin again with the checkpoint before.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import numpy as np
 from mpijoin.checkpoint.assign import assign
 from mpijoin.checkpoint.files import Room, Span, read_frames
 from mpijoin.checkpoint.identity import check_identity
-from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest, spans_of
+from mpijoin.checkpoint.manifest import Manifest, numbers_in, parts_of, read_manifest, spans_of
 from mpijoin.config.job import Job
 from mpijoin.data.codec import decode
 from mpijoin.errors import CheckpointError, CodecError, ProtocolError
 from mpijoin.messages import Restore, Restored, Slot
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank
+from mpijoin.rundir import RunDirectory
+from mpijoin.sinks.parts import PartInfo, content_fault, size_fault
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,53 @@ class Resumption:
         return tuple(sorted(set(self.owners)))
 
 
-def find(folder: Path, number: int, job: Job, slaves: Sequence[int]) -> Resumption:
-    """A checkpoint, and who gets what of it now. JobError: it is of another job. CheckpointError: it is damaged."""
+def find(folder: Path, number: int, job: Job, slaves: Sequence[int], directory: RunDirectory) -> Resumption:
+    """A checkpoint, and who gets what of it now. directory: with what was written before.
+
+    JobError: it is of another job. CheckpointError: it is damaged, as far as can be told without reading everything.
+    """
     manifest = read_manifest(folder, number)
     check_identity(job, manifest.identity)
+    for part in parts_in(directory, manifest):
+        if fault := size_fault(directory.path, part):
+            raise CheckpointError(fault)
     frames = read_frames(folder, manifest.master)
     check_frames(folder, manifest.master, frames)
     active = active_slaves(job, tuple(slaves), manifest.active)
     owners = assign(manifest, job.cluster.partitions, slaves, active)
     return Resumption(manifest, tuple(owners), frames[0], tuple(Slot.of(decode(frame)) for frame in frames[1:]))
+
+
+def parts_in(directory: RunDirectory, manifest: Manifest) -> list[PartInfo]:
+    """What had been written of results and late rows, with names from the run directory on."""
+    listed = ((directory.open_results, manifest.results), (directory.open_late_parts, manifest.late))
+    return [
+        part._replace(name=(folder / part.name).relative_to(directory.path).as_posix()) for folder, parts in listed for part in parts
+    ]
+
+
+def shared_out(parts: Sequence[PartInfo], slaves: Sequence[int]) -> dict[int, list[PartInfo]]:
+    """Who reads what, so that all have about as many bytes to read: the largest first, each to whom has least so far."""
+    shares: dict[int, list[PartInfo]] = {slave: [] for slave in slaves}
+    octets = dict.fromkeys(slaves, 0)
+    for part in sorted(parts, key=lambda part: (-part.bytes, part.name)):
+        slave = min(slaves, key=lambda slave: (octets[slave], slave))
+        shares[slave].append(part)
+        octets[slave] += part.bytes
+    return shares
+
+
+def check_parts(folder: Path, parts: Sequence[PartInfo], between: Callable[[], None]) -> None:
+    """Reads them all. CheckpointError: one has other bytes than those that were written. between: called now and then."""
+    for part in parts:
+        if fault := content_fault(folder, part, between):
+            raise CheckpointError(fault)
+
+
+def drop_later(directory: RunDirectory, manifest: Manifest) -> None:
+    """Removes what was written after the checkpoint. OutputError."""
+    results, late = ([part.name for part in parts] for parts in (manifest.results, manifest.late))
+    directory.keep_only(results, late, manifest.number)
 
 
 def active_slaves(job: Job, slaves: tuple[int, ...], before: int) -> tuple[int, ...]:
@@ -89,16 +129,18 @@ def groups_of(resumption: Resumption, slave: int) -> list[list]:
     return [[group.group, [list(span) for span in group.spans]] for group in own]
 
 
-def restore_all(rank: Rank, folder: Path, job: Job, slaves: Sequence[int], say: Callable[[str], None]) -> Resumption:
+def restore_all(
+    rank: Rank, folder: Path, job: Job, slaves: Sequence[int], directory: RunDirectory, say: Callable[[str], None]
+) -> Resumption:
     """The master's part. say: takes a warning for the user. CheckpointError: no checkpoint can be used."""
     faults = []
     for number in numbers_in(folder):
         start_s = time.perf_counter()
         try:
-            found = find(folder, number, job, slaves)
+            found = find(folder, number, job, slaves, directory)
             seconds = time.perf_counter() - start_s
-            for slave in slaves:
-                rank.send(slave, Restore(number, groups_of(found, slave)))
+            for slave, parts in shared_out(parts_in(directory, found.manifest), slaves).items():
+                rank.send(slave, Restore(number, groups_of(found, slave), [list(part) for part in parts]))
             answers = rank.gather((Restored,), slaves)
             damaged = [answer.fault for answer in answers.values() if answer.fault]
             if damaged:
@@ -113,7 +155,9 @@ def restore_all(rank: Rank, folder: Path, job: Job, slaves: Sequence[int], say: 
     raise CheckpointError(f"{folder}: no checkpoint can be used; begin anew with --overwrite; {'; '.join(faults)}")
 
 
-def restore_own(rank: Rank, folder: Path, make_operator: Callable[[], Any]) -> tuple[Any, list[int], int]:
+def restore_own(
+    rank: Rank, folder: Path, directory: RunDirectory, make_operator: Callable[[], Any]
+) -> tuple[Any, list[int], int]:
     """A slave's part: its operator, the groups in it, and the number of the checkpoint."""
     operator, groups = None, []
     while True:
@@ -124,6 +168,7 @@ def restore_own(rank: Rank, folder: Path, make_operator: Callable[[], Any]) -> t
         start_s = time.perf_counter()
         try:
             install(folder, operator, message.groups)
+            check_parts(directory.path, parts_of(message.parts), rank.keep_in_touch)
         except CheckpointError as error:
             fault = str(error)
         rank.send(MASTER, Restored(rank.number, message.number, fault, time.perf_counter() - start_s))

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Callable
 
 from mpijoin.checkpoint.manifest import forget_after
-from mpijoin.checkpoint.restore import Resumption, restore_all, restore_own
+from mpijoin.checkpoint.restore import Resumption, drop_later, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
 from mpijoin.config.job import MAX
 from mpijoin.errors import PeerError
@@ -153,10 +153,10 @@ def _keep_loaded() -> None:
 
 def _resumption(plan: Plan, rank: Rank) -> Resumption:
     """The master goes on from a checkpoint: what was written after it goes."""
-    found = restore_all(rank, plan.checkpoints, plan.job, plan.roles.slaves, partial(_warn, rank))
+    found = restore_all(rank, plan.checkpoints, plan.job, plan.roles.slaves, plan.directory, partial(_warn, rank))
     manifest = found.manifest
     forget_after(plan.checkpoints, manifest.number)
-    plan.directory.keep_only(manifest.results, manifest.late, manifest.number)
+    drop_later(plan.directory, manifest)
     rank.log.info(
         "goes on from checkpoint %d, %.3f s into the run: %.3g MB in %d groups taken out in %.3f s",
         *(manifest.number, manifest.elapsed_s, manifest.octets / 1e6, len(manifest.groups), found.seconds),
@@ -178,7 +178,7 @@ def _restored(plan: Plan, rank: Rank) -> tuple[int, Any, list[int], int]:
         operator.touch(BLOCKS_TOUCHED_BYTES // len(plan.roles.slaves))
         return memory_bytes, operator, [], 0
     start_s = time.perf_counter()
-    operator, groups, number = restore_own(rank, plan.checkpoints, make_operator)
+    operator, groups, number = restore_own(rank, plan.checkpoints, plan.directory, make_operator)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
     return memory_bytes, operator, groups, number
 

@@ -13,7 +13,7 @@ import numpy as np
 from mpijoin.checkpoint import totals
 from mpijoin.checkpoint.files import Span, StateFile
 from mpijoin.checkpoint.identity import identity_of
-from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, prune, spans_of, state_name, write_manifest
+from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, parts_of, prune, spans_of, state_name, write_manifest
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
 from mpijoin.config.job import Job
@@ -54,7 +54,7 @@ class Checkpointing:
         end_s = walltime_end_s(job.checkpoint, os.environ, rank.clock.started_s + (resumed.elapsed_s if resumed else 0.0))
         self.schedule = Schedule(job.checkpoint, slots, rank.clock.wall_s, end_s)
         self.before = resumed.before if resumed else totals.nothing()
-        self.results = dict(resumed.results) if resumed else {}  # parts that were closed before this run went on
+        self.results = resumed.results if resumed else ()  # parts that were closed before this run went on
         self._kept = [resumed] if resumed else []
         self._number = last_number_in(folder)
         self.open: Open | None = None
@@ -166,13 +166,13 @@ class Checkpointing:
         rows = sum(one.counts["rows"] for one in open_.answers.values() if "rows" in one.counts)
         before = totals.total([self.before, *counts])
         before["written"] += rows
-        parts = {name: rows for one in open_.answers.values() for name, rows, _ in one.parts}
+        parts = (part for one in open_.answers.values() for part in parts_of(one.parts))
         return Manifest(
             number=open_.number,
             identity=self._identity,
             groups=tuple(groups),
             master=open_.spans,
-            results={**self.results, **parts},
+            results=(*self.results, *parts),
             before=before,
             **open_.own,
         )

@@ -148,7 +148,7 @@ class Master:
     @property
     def earlier_results(self) -> list[str]:
         """Part files from before, likewise."""
-        return list(self.checkpointing.results) if self.checkpointing else []
+        return [part.name for part in self.checkpointing.results] if self.checkpointing else []
 
     def checkpoints(self) -> dict[str, Any] | None:
         """For the summary; None where nothing can be saved."""
@@ -205,7 +205,7 @@ class Master:
     def _cut(self, action: core.Cut) -> None:
         """Everything of the master's as it is now goes to disk, and the mark goes out after all that was sent."""
         manifest = {
-            "late": {part.name: part.rows for part in self.intake.cut_late()},
+            "late": tuple(self.intake.cut_late()),
             "slot": action.slot,
             "complete": action.complete,
             "sent": tuple(self.sent.tolist()),

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Callable, Iterator
 
 from mpijoin.checkpoint.manifest import numbers_in
-from mpijoin.checkpoint.restore import Resumption, find, groups_of, install
+from mpijoin.checkpoint.restore import Resumption, drop_later, find, groups_of, install
 from mpijoin.collector.runtime import CollectorRank
 from mpijoin.config.job import Change, Checkpoint, Job, StreamJob, SyntheticSource
 from mpijoin.data.record import RecordLayout
@@ -146,8 +146,8 @@ class SimulatedCluster:
     def _find(self) -> Resumption:
         """Where the run goes on; what was written after it goes."""
         plan = self._plan
-        found = find(plan.checkpoints, numbers_in(plan.checkpoints)[0], plan.job, plan.roles.slaves)
-        plan.directory.keep_only(found.manifest.results, found.manifest.late, found.manifest.number)
+        found = find(plan.checkpoints, numbers_in(plan.checkpoints)[0], plan.job, plan.roles.slaves, plan.directory)
+        drop_later(plan.directory, found.manifest)
         return found
 
     def _own_files(self) -> list[str]:

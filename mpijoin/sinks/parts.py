@@ -6,15 +6,15 @@ import errno
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.data.arrow import fixed_values, one_array
+from mpijoin.disk import HashedFile, checksum_of, sync_path
 from mpijoin.errors import OutputError
-from mpijoin.rundir import sync_path
 
 # 2^15 to 2^19 rows were equally fast on two int64 columns; 2^17 keeps a group's buffers near the cache.
 ROW_GROUP_ROWS = 1 << 17
@@ -25,11 +25,12 @@ MINIBLOCK = 32
 
 
 class PartInfo(NamedTuple):
-    """One closed part: file name in its folder, rows, bytes on disk."""
+    """One closed part: file name in its folder, rows, bytes on disk, and their checksum (`disk.HashedFile`)."""
 
     name: str
     rows: int
     bytes: int
+    checksum: str
 
 
 class PartWriter:
@@ -101,9 +102,12 @@ class PartWriter:
 
     def sync(self) -> None:
         """Has all closed parts on disk; may be called in another thread. OSError: those from the first that is not."""
-        for part in self._parts[self._synced :]:
+        waiting = self._parts[self._synced :]
+        for part in waiting:
             sync_path(self.folder / part.name)
-            self._synced += 1
+        if waiting:
+            sync_path(self.folder)  # their names, too
+        self._synced += len(waiting)
 
     def abandon(self) -> None:
         """Drop waiting tables and the open part; for a run that fails elsewhere."""
@@ -153,6 +157,23 @@ def part_name(prefix: str, number: int) -> str:
     return f"{prefix}-{number:05d}.parquet"
 
 
+def size_fault(folder: Path, part: PartInfo) -> str:
+    """In what a part's size differs from when it was closed, "" if it does not."""
+    path = folder / part.name
+    found = f"{path.stat().st_size} bytes" if path.is_file() else "no such file"
+    return "" if found == f"{part.bytes} bytes" else f"{path}: got {found}, wanted the {part.bytes} bytes that were written there"
+
+
+def content_fault(folder: Path, part: PartInfo, between: Callable[[], None] = lambda: None) -> str:
+    """The same of all its bytes, which are read. between: called now and then."""
+    path = folder / part.name
+    try:
+        found = checksum_of(path, between)
+    except OSError as error:
+        return f"{path}: cannot be read: {error.strerror or error}"
+    return "" if found == part.checksum else f"{path}: got checksum {found}, wanted {part.checksum}: its bytes are others now"
+
+
 def next_number(folder: Path, prefix: str) -> int:
     """Of the first part that does not lie in the folder yet: a run that goes on keeps those from before."""
     there = (path for path in folder.glob(f"{prefix}-[0-9]*.parquet") if path.is_file())
@@ -166,12 +187,16 @@ class _OpenPart:
         self.path = path
         self.rows = 0
         options = encoding_options(sample.slice(0, SAMPLE_ROWS))
-        self._sink = pa.OSFile(str(path), "wb")
-        self._writer = pq.ParquetWriter(self._sink, sample.schema, write_statistics=False, **options)
+        self._sink = HashedFile(path)
+        try:
+            self._writer = pq.ParquetWriter(self._sink, sample.schema, write_statistics=False, **options)
+        except BaseException:
+            self._sink.close()
+            raise
 
     @property
     def bytes(self) -> int:
-        return self._sink.tell()
+        return self._sink.octets
 
     def write(self, group: pa.Table) -> None:
         self._writer.write_table(group, row_group_size=group.num_rows)
@@ -179,9 +204,8 @@ class _OpenPart:
 
     def finish(self) -> PartInfo:
         self._writer.close()
-        size_bytes = self.bytes
         self._sink.close()
-        return PartInfo(self.path.name, self.rows, size_bytes)
+        return PartInfo(self.path.name, self.rows, self.bytes, self._sink.checksum)
 
     def discard(self) -> None:
         """Close without regard to errors and remove the file."""

@@ -13,9 +13,9 @@ import pyarrow.parquet
 from mpijoin.data.arrow import array_of, fixed_array, null_mask, one_array, text_array
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import decoded
+from mpijoin.disk import HashedFile, sync_path
 from mpijoin.errors import OutputError
-from mpijoin.rundir import sync_path
-from mpijoin.sinks.parts import PartInfo, part_name
+from mpijoin.sinks.parts import PartInfo, part_name, size_fault
 from mpijoin.sources.base import BLOCK_ROWS, TIME_MIN
 from mpijoin.sources.files import PARQUET_BUFFER_BYTES
 
@@ -93,10 +93,12 @@ class LateWriter:
         self._folder, self._schema = folder, schema
         self._parts = list(parts)
         self._writer: pa.parquet.ParquetWriter | None = None
+        self._file: HashedFile | None = None  # that it writes
         self._rows = 0  # in the open part
         with writing(folder):
             for part in parts:
-                _check_part(folder, part)
+                if fault := size_fault(folder, part):
+                    raise OutputError(fault)
             for path in folder.glob(f"{schema.name}-*.parquet"):
                 if path.name not in {part.name for part in parts}:
                     path.unlink()
@@ -110,7 +112,8 @@ class LateWriter:
         """Appends what a source hands to its late sink. Raises OutputError."""
         with writing(self._path):
             if self._writer is None:
-                self._writer, self._rows = pa.parquet.ParquetWriter(self._path, late_schema(self._schema)), 0
+                self._file, self._rows = HashedFile(self._path), 0
+                self._writer = pa.parquet.ParquetWriter(self._file, late_schema(self._schema))
             self._writer.write_table(table)
             self._rows += table.num_rows
 
@@ -122,8 +125,10 @@ class LateWriter:
         path = self._path
         with writing(path):
             writer.close()
+            self._file.close()
             sync_path(path)
-            self._parts.append(PartInfo(path.name, self._rows, path.stat().st_size))
+            sync_path(self._folder)  # its name, too
+            self._parts.append(PartInfo(path.name, self._rows, self._file.octets, self._file.checksum))
 
     def close(self) -> None:
         """As `cut`; a second call does nothing."""
@@ -133,13 +138,6 @@ class LateWriter:
     def _path(self) -> Path:
         """Of the part that is open, or will be next."""
         return self._folder / part_name(self._schema.name, len(self._parts))
-
-
-def _check_part(folder: Path, part: PartInfo) -> None:
-    path = folder / part.name
-    found = f"{path.stat().st_size} bytes" if path.is_file() else "no such file"
-    if found != f"{part.bytes} bytes":
-        raise OutputError(f"{path}: got {found}, wanted the {part.bytes} bytes of {part.rows} late rows that were written there")
 
 
 def merge_late(paths: Sequence[Path], target: Path, schema: StreamSchema) -> None:

@@ -23,6 +23,7 @@ from mpijoin.checkpoint.manifest import (
 from mpijoin.checkpoint.restore import check_frames
 from mpijoin.data.codec import ALIGNMENT, encode
 from mpijoin.errors import CheckpointError
+from mpijoin.sinks.parts import PartInfo
 
 NAME = "rank-1-00001.state"
 
@@ -107,8 +108,8 @@ def manifest(number=7, master=(), groups=()):
         identity={"left": {"window": "1 s"}, "inject": {"hash_bits": 64}},
         groups=tuple(groups),
         master=tuple(master),
-        results={"rank-1-00000.parquet": 12},
-        late={"left-00000.parquet": 3},
+        results=(PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef"),),
+        late=(PartInfo("left-00000.parquet", 3, 500, "fedcba9876543210"),),
         slot=11,
         complete=(-5, (1 << 63) - 1),
         sent=(100, 200),

@@ -1,5 +1,7 @@
 """A run that is to go on: damage is refused by name and the checkpoint before is used; what must not change is told."""
 
+import os
+import re
 import shutil
 from contextlib import suppress
 from dataclasses import replace
@@ -12,7 +14,9 @@ from checkpoint_harness import Camera, Manner, Work, check, lay_out, resume, run
 from engine_harness import Stream
 
 from mpijoin.checkpoint.manifest import manifest_name, numbers_in, read_manifest
+from mpijoin.checkpoint.restore import shared_out
 from mpijoin.errors import AlreadyDone, CheckpointError, InputError, JobError, MpijoinError
+from mpijoin.sinks.parts import PartInfo
 
 ROWS = [(time * 2, (f"key {time % 5}",), (time,)) for time in range(600)]
 ROWS[150] = (1, ("key 0",), (0,))  # late
@@ -151,12 +155,67 @@ def test_a_damage_that_heals_after_the_one_before_was_used_does_no_harm(prepared
     check(prepared, again, resume(prepared, NORMAL, again))
 
 
-def test_a_result_part_that_is_missing_is_named(prepared, image):
-    newest, _ = numbers_in(checkpoints(image))
-    name = sorted(read_manifest(checkpoints(image), newest).results)[0]
-    (image / "results" / ".open" / name).unlink()
-    with pytest.raises(Exception, match=f"{name} is missing, which the run has written before"):
+def cut_part(path):
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def empty_part(path):
+    os.truncate(path, 0)
+
+
+def zero_part(path):
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def flip_part(path):
+    flip(path, path.stat().st_size - 1)
+
+
+PART_DAMAGES = {
+    cut_part: r"got \d+ bytes, wanted",
+    empty_part: "got 0 bytes, wanted",
+    zero_part: "got checksum",
+    flip_part: "got checksum",
+    os.unlink: "got no such file, wanted",
+}
+PART_FOLDERS = {"results": "results/.open", "late": "late/.open"}
+
+
+def parts_of(path, number, kind):
+    """The files of results or late rows that a checkpoint counts on."""
+    return {path / PART_FOLDERS[kind] / part.name for part in getattr(read_manifest(checkpoints(path), number), kind)}
+
+
+@pytest.mark.parametrize("made", [NORMAL, OTHER], ids=["same", "other"])
+@pytest.mark.parametrize("damage", PART_DAMAGES)
+def test_a_part_damaged_that_only_the_newest_counts_on_sends_the_run_back_to_the_one_before(prepared, image, capsys, damage, made):
+    newest, before = numbers_in(checkpoints(image))
+    part = min(parts_of(image, newest, "results") - parts_of(image, before, "results"))
+    damage(part)
+    summary = resume(prepared, made, image)
+    assert summary["checkpoints"]["resumed_from"] == before
+    told = capsys.readouterr().err
+    assert re.search(f"checkpoint {newest} cannot be used: {re.escape(str(part))}: {PART_DAMAGES[damage]}", told), told
+    check(prepared, image, summary)
+
+
+@pytest.mark.parametrize("kind", PART_FOLDERS)
+@pytest.mark.parametrize("damage", PART_DAMAGES)
+def test_a_part_damaged_that_all_checkpoints_count_on_ends_the_run_and_takes_nothing_away(prepared, image, damage, kind):
+    numbers = numbers_in(checkpoints(image))
+    part = min(set.intersection(*(parts_of(image, number, kind) for number in numbers)))
+    damage(part)
+    left = sorted(image.rglob("*"))
+    with pytest.raises(CheckpointError, match=f"no checkpoint can be used.*{part.name}: {PART_DAMAGES[damage]}") as caught:
         resume(prepared, NORMAL, image)
+    assert caught.value.exit_code == 3 and not (image / "summary.json").exists()
+    assert set(left) <= {*image.rglob("*")} and numbers_in(checkpoints(image)) == numbers
+
+
+def test_parts_are_shared_out_by_size():
+    parts = [PartInfo(f"{octets}", 1, octets, "") for octets in (5, 1, 9, 3, 4)]
+    shares = shared_out(parts, (1, 2, 3))
+    assert {slave: [part.bytes for part in share] for slave, share in shares.items()} == {1: [9], 2: [5, 1], 3: [4, 3]}
 
 
 def test_a_job_that_is_another_is_refused_and_can_still_go_on_as_it_was(prepared, image):

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mpijoin.disk import checksum_of
 from mpijoin.errors import OutputError
 from mpijoin.sinks import parts
 from mpijoin.sinks.parts import PartInfo, PartWriter
@@ -30,7 +31,7 @@ def test_small_tables_become_whole_row_groups(tmp_path):
         writer.write(pairs(start, min(start + 7, 250)))
     assert writer.rows == 250
     (part,) = writer.close()
-    assert part == PartInfo("rank-1-00000.parquet", 250, (tmp_path / part.name).stat().st_size)
+    assert part == PartInfo("rank-1-00000.parquet", 250, (tmp_path / part.name).stat().st_size, checksum_of(tmp_path / part.name))
     assert read(tmp_path).equals(pairs(0, 250))
     file = pq.ParquetFile(tmp_path / part.name)
     assert max(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)) < 200

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import xxhash
 
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import is_payload, key_kind
@@ -245,10 +246,15 @@ def test_a_cut_ends_a_part_and_the_next_late_row_begins_another(tmp_path):
     writer.write(late_rows(4))
     writer.close()
     first, second = writer.parts
-    assert first == PartInfo("left-00000.parquet", 3, (tmp_path / first.name).stat().st_size) and second.rows == 1
+    assert first == PartInfo("left-00000.parquet", 3, *facts(tmp_path / first.name)) and second.rows == 1
     assert rows_of(tmp_path, writer.parts) == [[1, 2, 3], [4]]
     merge_late([tmp_path / part.name for part in writer.parts], tmp_path / "left.parquet", stream())
     assert pq.read_table(tmp_path / "left.parquet")["row"].to_pylist() == [1, 2, 3, 4]
+
+
+def facts(path):
+    """Bytes and checksum."""
+    return path.stat().st_size, xxhash.xxh3_64(path.read_bytes()).hexdigest()
 
 
 def test_parts_and_late_file_are_on_disk_when_they_are_closed(tmp_path, monkeypatch):
@@ -259,7 +265,7 @@ def test_parts_and_late_file_are_on_disk_when_they_are_closed(tmp_path, monkeypa
     assert synced == []
     writer.cut()
     merge_late([tmp_path / "left-00000.parquet"], tmp_path / "left.parquet", stream())
-    assert synced == [(tmp_path / name).stat().st_ino for name in ("left-00000.parquet", "left.parquet")]
+    assert synced == [(tmp_path / name).stat().st_ino for name in ("left-00000.parquet", "", "left.parquet")], "the folder, too"
 
 
 def test_a_run_that_goes_on_keeps_its_parts_and_removes_what_came_after(tmp_path):
@@ -279,8 +285,8 @@ def test_a_run_that_goes_on_keeps_its_parts_and_removes_what_came_after(tmp_path
 def test_a_part_that_is_not_as_it_was_closed_is_named(tmp_path, found):
     if found == "3 bytes":
         (tmp_path / "left-00000.parquet").write_bytes(b"cut")
-    with pytest.raises(OutputError, match=f"left-00000.parquet: got {found}, wanted the 700 bytes of 4 late rows"):
-        LateWriter(tmp_path, stream(), [PartInfo("left-00000.parquet", 4, 700)])
+    with pytest.raises(OutputError, match=f"left-00000.parquet: got {found}, wanted the 700 bytes that were written there"):
+        LateWriter(tmp_path, stream(), [PartInfo("left-00000.parquet", 4, 700, "")])
 
 
 def test_many_parts_are_merged_block_by_block(tmp_path):
