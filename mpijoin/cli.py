@@ -44,10 +44,12 @@ examples:
   mpijoin check job.toml                     every fault of the job at once, before any cluster time is spent
   mpijoin run job.toml                       on this machine alone, without mpirun
   mpirun -n 5 mpijoin run job.toml           one master and four slaves
-  srun mpijoin run job.toml                  inside a Slurm allocation
+  srun --mpi=pmi2 -n 5 mpijoin run job.toml  inside a Slurm allocation, with MPICH or Intel MPI; Open MPI: --mpi=pmix
   mpijoin verify runs/picks                  join again with DuckDB and compare
   mpijoin simulate job.toml --slaves 100     how would a synthetic job do on 100 slaves? no tuple is made
   mpijoin report runs/picks                  figures of a run, and a page that holds them
+  mpijoin sweep run sweep.toml               a job with every combination of some values; `submit`: as a Slurm array
+  mpijoin slurm-scripts slurm                batch scripts for Slurm, copied into the folder slurm
   mpijoin generate job.toml -o streams       the job's synthetic streams as Parquet files, made by Spark
 
 {JOB_FILES}
@@ -110,11 +112,23 @@ examples:
 
 {EXIT_CODES}"""
 
-PIPELINE = {
+SLURM_SCRIPTS_EPILOG = f"""\
+Slurm runs these: join.sbatch a job, chain.sh a long one as several, sweep.sbatch a sweep, prepare.sbatch a Spark command.
+
+examples:
+  mpijoin slurm-scripts slurm
+  sbatch -A account -p partition -n 17 -t 2:00:00 slurm/join.sbatch job.toml
+
+{EXIT_CODES}"""
+
+# Commands whose module says what its arguments are, and is imported only if it is meant: some need more than the others do.
+MODULES = {
     "generate": "make a job's synthetic streams as Parquet files (Spark)",
     "prepare": "make typed, sorted Parquet files of raw CSV, JSON lines or Parquet (Spark)",
     "profile": "tell rate, bursts, key skew and expected results of two streams, and which job suits them (Spark)",
+    "sweep": "run a job with every combination of some fields' values, here or as a Slurm array",
 }
+PIPELINE = ("generate", "prepare", "profile")
 
 FIELDS_CELLS_MAX = 110  # longer lines are hard to read
 
@@ -202,6 +216,12 @@ def _simulate(options: argparse.Namespace) -> int:
     )
 
 
+def _slurm_scripts(options: argparse.Namespace) -> int:
+    from mpijoin.site import main_slurm_scripts
+
+    return main_slurm_scripts(options.folder, options.overwrite)
+
+
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "mpijoin", description=DESCRIPTION, epilog=MAIN_EPILOG, formatter_class=_KEEP_LINES
@@ -236,16 +256,18 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     report.add_argument("run", metavar="RUN", nargs="+", help="a folder that a run wrote")
     folder = "where the report goes (default: RUN/report; of several runs, report in the current folder)"
     report.add_argument("-o", dest="folder", metavar="FOLDER", help=folder)
-    for name, summary in PIPELINE.items():
-        _pipeline_command(commands, name, summary, is_wanted=name in argv)
+    scripts = _command(commands, "slurm-scripts", _slurm_scripts, "copy the batch scripts for Slurm", SLURM_SCRIPTS_EPILOG)
+    scripts.add_argument("folder", metavar="DIR", help="where to; made if need be")
+    scripts.add_argument("--overwrite", action="store_true", help="replace files of these names that were changed")
+    for name, summary in MODULES.items():
+        _module_command(commands, name, summary, is_wanted=name in argv)
     return parser
 
 
-def _pipeline_command(commands: Any, name: str, summary: str, is_wanted: bool) -> None:
-    """Says what its arguments are itself, and is imported only if it is meant: it needs more than the others do."""
+def _module_command(commands: Any, name: str, summary: str, is_wanted: bool) -> None:
     command = _command(commands, name, lambda options: EXIT_DONE, summary, "")
     if is_wanted:
-        module = import_module(f"mpijoin.pipeline.{name}.command")
+        module = import_module(f"mpijoin.{'pipeline.' if name in PIPELINE else ''}{name}.command")
         module.add_arguments(command)
         command.epilog = f"{module.EPILOG}\n\n{EXIT_CODES}"
         command.set_defaults(command=getattr(module, f"main_{name}"))

@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from capacity import capacity
-from paced import Load, records, run
+from mpijoin.sweep.capacity import epoch_records
+from paced import Load, run
 
 SLAVES, SLOW, PARTITIONS = 4, 2, 60
 EPOCH_S, REORGANIZATION_S, WINDOW_S = 0.2, 2.0, 2.0
@@ -53,7 +54,7 @@ def mean_delays(path: Path) -> dict[int, float]:
     """Reorganization epoch, counted from the slowdown on (before it: negative) -> mean delay in seconds of its results."""
     counts: dict[int, int] = {}
     sums_us: dict[int, int] = {}
-    for row in records(path, "end_us", "delay_count", "delay_sum_us"):
+    for row in epoch_records(path, "end_us", "delay_count", "delay_sum_us"):
         if row["role"] == "slave" and row["delay_count"]:
             epoch = int((row["end_us"] / 1e6 - BEFORE_S) // REORGANIZATION_S)
             counts[epoch] = counts.get(epoch, 0) + row["delay_count"]

@@ -2,8 +2,7 @@
 
     python scripts/capacity.py [--slaves N] [--epoch SECONDS] [--window SECONDS] [--low RATE] [--high RATE]
 
-WSJ, section VI-A: "this metric [the delay] also provide an indication of the capacity of the system: when the system is
-overloaded, the incoming tuples stays a longer period of time in buffer". Here it is the buffers that are looked at.
+What counts as sustained is in mpijoin/sweep/capacity.py, which `mpijoin sweep` searches with, too.
 """
 
 from __future__ import annotations
@@ -12,48 +11,12 @@ import argparse
 import os
 import tempfile
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Sequence
 
-from paced import Load, records, run
+from mpijoin.sweep.capacity import highest, is_sustained
+from paced import Load, run
 
-RATE_STEP = 1.08  # bisection ends when the highest rate that was sustained and the lowest that was not are so close
-RATE_MIN = 100.0  # tuples per second and stream; if not even this is sustained something is broken
-BEHIND_MAX = 2.0  # epochs: as much as the load buffer holds
 LOW, HIGH = 100_000.0, 10_000_000.0
-SUSTAINED = 0.9  # of the epochs must be in time: one that a busy neighbour spoils says nothing of capacity
-
-
-def is_sustained(path: Path, epoch_s: float) -> bool:
-    """Whether the epochs of a run directory went out at most two epochs late and left at most two epochs' bytes unjoined."""
-    rows = records(path, "lag_us", "occupancy_bytes", "received_bytes")
-    lags_us = [row["lag_us"] for row in rows if row["role"] == "master"]
-    in_time = [lag_us <= BEHIND_MAX * epoch_s * 1e6 for lag_us in lags_us]
-    ends_in_time = all(in_time[-2:])
-    for slave in {row["rank"] for row in rows if row["role"] == "slave"}:
-        own = [row for row in rows if row["rank"] == slave]
-        epoch_bytes = sum(row["received_bytes"] for row in own) / len(own)
-        small = [row["occupancy_bytes"] <= BEHIND_MAX * epoch_bytes for row in own]
-        ends_in_time &= all(small[-2:])
-        in_time += small
-    return bool(in_time) and ends_in_time and sum(in_time) >= SUSTAINED * len(in_time)
-
-
-def highest(sustained: Callable[[float], bool], low: float, high: float, step: float = RATE_STEP) -> float:
-    """The highest rate that is sustained, within the factor `step`, by bisection on a logarithmic scale.
-
-    low: where the search begins; if it is too much already the search goes down · high: where it ends.
-    """
-    while not sustained(low):
-        low, high = low / 2, low
-        if low < RATE_MIN:
-            raise SystemExit(f"not even {2 * low:,.0f} tuples/s/stream are sustained")
-    while high / low > step:
-        middle = (low * high) ** 0.5
-        if sustained(middle):
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def capacity(load: Load, folder: Path, cores: Sequence[int], low: float = LOW, high: float = HIGH) -> float:

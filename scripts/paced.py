@@ -1,12 +1,10 @@
-"""Paced runs of synthetic streams under mpirun, for the benchmarks: one run, and what its metrics say."""
+"""Paced runs of synthetic streams under mpirun, for the benchmarks: the job and the run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Sequence
-
-import pyarrow.parquet as pq
+from typing import Sequence
 
 from bench_launch import Launched, launch
 
@@ -59,10 +57,3 @@ def job_text(load: Load, rate: float) -> str:
         for name, seed in (("left", 1), ("right", 2))
     ]
     return "".join(streams) + REST.format(epoch_us=round(load.epoch_s * 1e6), warmup_s=load.warmup_s)
-
-
-def records(path: Path, *names: str) -> list[dict[str, Any]]:
-    """One row per rank and epoch of a run directory, with its rank, role and these fields of EpochRecord."""
-    columns = ["rank", "role", *names]
-    files = sorted((path / "metrics").glob("rank-*.parquet"))
-    return [row for file in files for row in pq.read_table(file, columns=columns).to_pylist()]

@@ -39,8 +39,8 @@ pytestmark = pytest.mark.slow
 
 
 def sweep(folder, *arguments):
-    environment = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ROOT / "scripts/sweep.py"), *arguments]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "mpijoin", "sweep", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
 
 

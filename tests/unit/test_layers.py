@@ -17,7 +17,7 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.
 # From the bottom up; a module may import from its own level and from those before it. A folder stands for all in it that has no
 # level of its own.
 LEVELS = (
-    ("errors", "clock", "compiled", "disk", "machine", "signals"),
+    ("errors", "clock", "compiled", "disk", "machine", "signals", "site"),
     ("config", "data"),
     ("partitioning", "policy", "operators", "join", "moving", "generators"),
     ("messages",),
@@ -28,7 +28,7 @@ LEVELS = (
     ("master", "slave", "collector", "launch.warmup"),
     ("launch.summary",),
     ("launch.life", "simulate"),
-    ("launch", "api", "pipeline"),
+    ("launch", "api", "pipeline", "sweep"),
     ("cli", "__init__"),
     ("__main__",),
 )

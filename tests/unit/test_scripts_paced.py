@@ -13,6 +13,7 @@ from mpijoin.config.check import resolve
 from mpijoin.config.job import Slowdown
 from mpijoin.config.load import load_job
 from mpijoin.metrics.write import MetricsFile
+from mpijoin.sweep.capacity import NoCapacity, highest, is_sustained
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 EPOCH_S = 0.5
@@ -56,13 +57,11 @@ def test_the_jobs_have_no_fault(tmp_path, policy, back):
 
 
 def test_capacity_is_found_from_below_and_from_above():
-    from capacity import highest
-
     for true in (777, 110_000, 777_777, 2_900_000):
         tried = []
         found = highest(lambda rate: tried.append(rate) or rate <= true, 100_000, 3_000_000)
         assert found <= true <= 1.08 * found and len(tried) <= 16
-    with pytest.raises(SystemExit, match="not even"):
+    with pytest.raises(NoCapacity, match="not even"):
         highest(lambda rate: False, 100_000, 3_000_000)
 
 
@@ -77,8 +76,6 @@ def test_capacity_is_found_from_below_and_from_above():
     ],
 )
 def test_sustained_is_what_leaves_no_backlog(tmp_path, lags_us, left_bytes, sustained):
-    from capacity import is_sustained
-
     assert is_sustained(run_directory(tmp_path, lags_us, left_bytes), EPOCH_S) == sustained
 
 

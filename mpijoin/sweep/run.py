@@ -13,8 +13,8 @@ import time
 from pathlib import Path
 from typing import Sequence
 
-from capacity import highest, is_sustained
-from sweeping.spec import Capacity, Point, Sweep
+from mpijoin.sweep.capacity import NoCapacity, highest, is_sustained, mean_epoch_s
+from mpijoin.sweep.spec import Capacity, Point, Sweep
 
 DONE, FAILED, MISSING = "done", "failed", "missing"
 RESULT, REASON = "point.json", "failed.json"
@@ -112,24 +112,16 @@ def _search(sweep: Sweep, point: Point, launcher: Sequence[str], search: Capacit
         if summary["delay_s"] is None:
             raise RunFailed('a capacity wants a paced run: [run] speed = a number, or "max" has no delays')
         in_time = search.delay_s is None or summary["delay_s"]["p99"] <= search.delay_s
-        held = in_time and is_sustained(output, _epoch_s(output))
+        held = in_time and is_sustained(output, mean_epoch_s(output))
         if held:
             sustained_runs[rate] = output.name
         return held
 
     try:
         rate = highest(sustained, search.low, search.high, search.step)
-    except SystemExit as error:
+    except NoCapacity as error:
         raise RunFailed(str(error)) from error
     return {"run": sustained_runs[rate], "capacity": rate}
-
-
-def _epoch_s(run: Path) -> float:
-    """The mean distribution epoch: an automatic one changes while it runs."""
-    from paced import records
-
-    ends_us = sorted(row["end_us"] for row in records(run, "end_us") if row["role"] == "master")
-    return max(1e-3, (ends_us[-1] - ends_us[0]) / 1e6 / max(1, len(ends_us) - 1))
 
 
 def _write(path: Path, values: dict) -> None:

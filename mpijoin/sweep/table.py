@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from mpijoin.report import write_report
 from mpijoin.report.compare import figures_of
 from mpijoin.report.runs import load_run
-from sweeping.run import DONE, FAILED, REASON, RESULT, state_of
-from sweeping.spec import Point, Sweep
+from mpijoin.sweep.run import DONE, FAILED, REASON, RESULT, state_of
+from mpijoin.sweep.spec import Point, Sweep
 
 
 def write_table(sweep: Sweep) -> pa.Table:

@@ -1,4 +1,4 @@
-"""scripts/sweep.py: points, what is done stays done, failures are recorded, capacity is searched."""
+"""`mpijoin sweep`: points, what is done stays done, failures are recorded, capacity is searched."""
 
 import json
 import os
@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mpijoin.errors import JobError
+from mpijoin.sweep.spec import load_sweep
 
 ROOT = Path(__file__).parents[2]
-SCRIPTS = ROOT / "scripts"
 JOB = """
 [left]
 kind = "synthetic"
@@ -41,11 +41,6 @@ repeats = 2
 """
 
 
-@pytest.fixture(autouse=True)
-def _scripts(monkeypatch):
-    monkeypatch.syspath_prepend(str(SCRIPTS))
-
-
 @pytest.fixture
 def sweep_file(tmp_path):
     (tmp_path / "job.toml").write_text(JOB)
@@ -56,13 +51,11 @@ def sweep_file(tmp_path):
 
 def call(*arguments, timeout=240):
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(SCRIPTS / "sweep.py"), *map(str, arguments)]
+    command = [sys.executable, "-m", "mpijoin", "sweep", *map(str, arguments)]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
 
 
 def test_points_are_the_grid_times_seeds_and_repeats(sweep_file):
-    from sweeping.spec import load_sweep
-
     points = load_sweep(sweep_file).points
     assert [(point.values["left.tuples"], point.values["tuning.theta"], point.repeat) for point in points] == [
         (tuples, theta, repeat) for tuples in (500, 1000) for theta in ("auto", "off") for repeat in (0, 1)
@@ -74,8 +67,6 @@ def test_points_are_the_grid_times_seeds_and_repeats(sweep_file):
 
 
 def test_another_job_or_number_of_ranks_are_other_points(sweep_file):
-    from sweeping.spec import load_sweep
-
     def names():
         return {point.name for point in load_sweep(sweep_file).points}
 
@@ -105,8 +96,6 @@ def test_another_job_or_number_of_ranks_are_other_points(sweep_file):
     ],
 )
 def test_faults_are_told_before_anything_runs(sweep_file, text, problem):
-    from sweeping.spec import load_sweep
-
     sweep_file.write_text(text)
     with pytest.raises(JobError) as error:
         load_sweep(sweep_file)
@@ -148,7 +137,7 @@ def test_a_run_that_takes_too_long_is_ended(sweep_file):
 def test_ctrl_c_keeps_what_is_done(sweep_file):
     (sweep_file.parent / "job.toml").write_text(JOB + "[run]\nspeed = 1\n")
     sweep_file.write_text(SWEEP.replace("[500, 1000]", "[500, 500_000]").replace("repeats = 2", "").replace(', "off"', ""))
-    command = [sys.executable, str(SCRIPTS / "sweep.py"), "run", str(sweep_file)]
+    command = [sys.executable, "-m", "mpijoin", "sweep", "run", str(sweep_file)]
     points = sweep_file.parent / "sweep/points"
     # A process started in the background may ignore Ctrl-C; one for this test must not.
     with subprocess.Popen(

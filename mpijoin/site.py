@@ -1,0 +1,35 @@
+"""`mpijoin slurm-scripts`: the batch scripts that come with the package, copied to where a site can change them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from mpijoin.errors import EXIT_DONE, OutputError
+
+SCRIPTS = Path(__file__).with_name("slurm")  # the repository's folder slurm/, which travels with the package
+
+
+def write_scripts(folder: Path, overwrite: bool) -> list[Path]:
+    """Copies every script into a folder, which is made if need be; where they are now, in order of name.
+
+    Raises OutputError, before anything is written, where a file of another content is there and `overwrite` is not asked for.
+    """
+    scripts = sorted(path for path in SCRIPTS.iterdir() if path.is_file())
+    others = [folder / path.name for path in scripts if (folder / path.name).exists()]
+    changed = [path for path in others if path.read_bytes() != (SCRIPTS / path.name).read_bytes()]
+    if changed and not overwrite:
+        raise OutputError(f"{', '.join(map(str, changed))}: differs from what comes with mpijoin; --overwrite replaces it")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return [Path(shutil.copy(path, folder)) for path in scripts]
+    except OSError as error:
+        raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror}") from error
+
+
+def main_slurm_scripts(folder: str, overwrite: bool) -> int:
+    """The whole command; returns the exit code."""
+    written = write_scripts(Path(folder), overwrite)
+    print("\n".join(map(str, written)))
+    print(f"such as: sbatch -n 17 {Path(folder) / 'join.sbatch'} job.toml; the head of each file says the rest")
+    return EXIT_DONE

@@ -1,0 +1,126 @@
+"""`mpijoin sweep`: runs a sweep's points here or as a Slurm array, and collects what they found."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+import sysconfig
+from collections import Counter
+from pathlib import Path
+from typing import Any, Sequence
+
+from mpijoin.errors import EXIT_DONE, EXIT_FAILED, EXIT_SIGINT, JobError
+from mpijoin.sweep.spec import Sweep, load_sweep
+
+EPILOG = """\
+Runs a job with every combination of some fields' values. Points that are done stay done, and one that fails is recorded with
+its reason and does not stop the others. The end is one table and one report.
+
+a sweep file (paths are taken from its folder):
+  job = "job.toml"            # any job
+  output = "runs/sweep"       # gets points/NAME/ per point, table.csv, table.parquet, report/
+  ranks = 5                   # under mpirun, or srun in an array; default: local slaves, without MPI
+  repeats = 3                 # of each combination; default 1
+  seeds = [1, 2]              # values of run.seed
+  timeout = "1 h"             # of one run
+  [grid]
+  "left.rate" = [1000, 2000]
+  "tuning.theta" = ["auto", "off"]
+  [capacity]                  # optional: at each point search for the highest sustained rate, by bisection
+  rates = ["left.rate", "right.rate"]
+  low = 1000
+  high = 100_000
+  delay = "1 s"               # the 99th percentile must not be above; default: only buffers count
+  step = 1.08                 # how exactly
+
+examples:
+  mpijoin sweep run sweep.toml                 those that are not done; Ctrl-C and the same command go on
+  mpijoin sweep submit sweep.toml --throttle 8 -- -A account -p partition -t 30
+  mpijoin sweep table sweep.toml               table.csv, table.parquet, report/report.html out of what is done
+  mpijoin sweep point sweep.toml NUMBER        one; what an array's task does"""
+
+
+def main_sweep(options: argparse.Namespace) -> int:
+    """The whole command; returns the exit code. Raises JobError with everything that is wrong with the sweep file."""
+    if options.behind and options.action is not submit:
+        raise JobError([f"-- {shlex.join(options.behind)}: what follows -- goes to sbatch, which only `submit` calls"])
+    try:
+        return options.action(load_sweep(options.sweep), options)
+    except KeyboardInterrupt:
+        print("mpijoin sweep: stopped; finished points are kept, the same command goes on", file=sys.stderr)
+        return EXIT_SIGINT
+
+
+def run(sweep: Sweep, options: argparse.Namespace) -> int:
+    from mpijoin.sweep.run import run_points
+
+    failed = run_points(sweep, sweep.points, launcher_of(sweep, options), options.again)
+    table(sweep, options)
+    return EXIT_FAILED if failed else EXIT_DONE
+
+
+def point(sweep: Sweep, options: argparse.Namespace) -> int:
+    from mpijoin.sweep.run import run_points
+
+    if not 0 <= options.number < len(sweep.points):
+        raise JobError([f"point {options.number}: there are {len(sweep.points)}, from 0"])
+    failed = run_points(sweep, sweep.points[options.number :][:1], launcher_of(sweep, options), again=True)
+    return EXIT_FAILED if failed else EXIT_DONE
+
+
+def table(sweep: Sweep, options: argparse.Namespace) -> int:
+    from mpijoin.sweep.table import write_figures, write_table
+
+    states = Counter(write_table(sweep)["state"].to_pylist())
+    print(", ".join(f"{count} {state}" for state, count in states.items()) + f": {sweep.folder / 'table.csv'}")
+    page = write_figures(sweep)
+    if page:
+        print(f"report: {page}")
+    return EXIT_DONE
+
+
+def submit(sweep: Sweep, options: argparse.Namespace) -> int:
+    from mpijoin.sweep.submit import submit_array
+
+    return submit_array(sweep, Path(options.sweep), options.throttle, options.behind)
+
+
+def launcher_of(sweep: Sweep, options: argparse.Namespace) -> list[str]:
+    if options.launcher is not None:
+        return shlex.split(options.launcher)
+    own = Path(sysconfig.get_path("scripts"), "mpirun")
+    return [str(own) if own.exists() else "mpirun", "-n", str(sweep.ranks)] if sweep.ranks else []
+
+
+class _WithRest(argparse.ArgumentParser):
+    """Keeps what follows `--` as `behind`, whatever it looks like."""
+
+    def parse_known_args(self, args: Sequence[str], namespace: Any = None) -> Any:
+        end = args.index("--") if "--" in args else len(args)
+        found, unknown = super().parse_known_args(args[:end], namespace)
+        found.behind = list(args[end + 1 :])
+        return found, unknown
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(metavar="run|submit|table|point", required=True, parser_class=_WithRest)
+    texts = {
+        run: "run what is not done, here",
+        submit: "submit what is not done as a Slurm array",
+        table: "collect what is done",
+        point: "run one point",
+    }
+    for action, text in texts.items():
+        command = commands.add_parser(action.__name__, help=text, description=f"{text[0].upper()}{text[1:]}.")
+        command.add_argument("sweep", metavar="SWEEP.toml", help="the sweep file; `mpijoin sweep --help` shows one")
+        command.set_defaults(action=action)
+        if action in (run, point):
+            command.add_argument("--launcher", help='instead of mpirun, such as "srun --mpi=pmi2 -n 5"')
+        if action is run:
+            command.add_argument("--again", action="store_true", help="failed points too")
+        if action is point:
+            command.add_argument("number", type=int, help="from 0, in the order of the grid")
+        if action is submit:
+            command.add_argument("--throttle", type=int, default=8, help="so many tasks at once (default: %(default)s)")
+            command.epilog = "What follows -- goes to sbatch: mpijoin sweep submit sweep.toml -- -A account -t 30"
