@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
-import threading
 from typing import Sequence
 
 from mpijoin.errors import LaunchError
@@ -58,10 +56,4 @@ def _run_here(
     job, schema = load_and_resolve(job_path, overrides)
     signals.check()
     plan = prepare(job, schema, local_size(job, ranks), overwrite, resume)
-    exit_code = run_local(plan, signals, Progress(), debug).exit_code
-    if threading.active_count() > 1:
-        # A rank of a failed run still compiles, which nothing but the end of the process stops.
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(exit_code)
-    return exit_code
+    return run_local(plan, signals, Progress(), debug).exit_code

@@ -15,7 +15,6 @@ from typing import Any, Callable
 from mpijoin.checkpoint.manifest import forget_after
 from mpijoin.checkpoint.restore import Resumption, drop_later, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import MAX
 from mpijoin.errors import PeerError
 from mpijoin.join.tuning import measured_group_tuples
 from mpijoin.launch import warmup
@@ -122,20 +121,33 @@ def _ready(rank: Rank, plan: Plan) -> float:
     if plan.checkpoints:
         rank.signals.save_at(plan.job.checkpoint.stops_at)
     role = plan.roles.name(rank.number)
-    with rank.signals.at_once():
-        compile_s = warmup.warm_up(role, rank.number, moves=_groups_travel(plan), paced=plan.job.run.speed != MAX)
-        if rank.number in plan.roles.slaves:
-            compile_s += warmup.measure_theta(plan.job, plan.schema)
-        if rank.number == MASTER:
-            compile_s += warmup.warm_up_sources(plan.job)
-    unmap_unchanged(COMPILER)
-    touch_heap(HEAP_TOUCHED_BYTES // (len(plan.roles.slaves) if rank.number in plan.roles.slaves else 1))
+    heap_bytes = HEAP_TOUCHED_BYTES // (len(plan.roles.slaves) if rank.number in plan.roles.slaves else 1)
+    # Ranks that are threads of one process load kernels one after the other, but touch memory side by side. So every second one
+    # touches memory first, while another loads.
+    touches_first = rank.number % 2 == 0
+    if touches_first:
+        touch_heap(heap_bytes)
+    compile_s = _ready_kernels(rank, plan, role)
+    if not touches_first:
+        touch_heap(heap_bytes)
     restarts = os.environ.get("SLURM_RESTART_COUNT")
     rank.log.info(
         "rank %d of %d is %s, kernels ready in %.2f s%s",
         *(rank.number, plan.roles.size, role, compile_s),
         f", restarted {restarts} times" if restarts else "",
     )
+    return compile_s
+
+
+def _ready_kernels(rank: Rank, plan: Plan, role: str) -> float:
+    """Compiles or loads them; returns the seconds it took."""
+    with rank.signals.at_once():
+        compile_s = warmup.warm_up(role, rank.number, warmup.use_of(plan.job, plan.schema, _groups_travel(plan)))
+        if rank.number in plan.roles.slaves:
+            compile_s += warmup.measure_theta(plan.job, plan.schema)
+        if rank.number == MASTER:
+            compile_s += warmup.warm_up_sources(plan.job)
+    unmap_unchanged(COMPILER)
     return compile_s
 
 

@@ -10,8 +10,9 @@ import fcntl
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import IO, Callable, Sequence
+from typing import IO, Callable, NamedTuple, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 
 from mpijoin.compiled import cache_folder
 from mpijoin.config.columns import synthetic_schema
-from mpijoin.config.job import AUTO, Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.config.job import AUTO, MAX, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.data.arrow import array_of, text_array
 from mpijoin.data.batch import read_only
 from mpijoin.data.record import RecordLayout
@@ -36,20 +37,35 @@ LOCK_S = 120.0  # longer than one process compiles, also on a busy machine
 LOCK_STEP_S = 0.05
 
 
-def warm_up(role: str, number: int = 0, moves: bool = False, paced: bool = False) -> float:
+class Use(NamedTuple):
+    """What a run does with its tuples, as far as that decides which kernels it needs."""
+
+    text: bool = True  # keys are hashed, or tuples have columns of variable size
+    rows: bool = True  # results are written or sent, not only counted
+    moves: bool = False  # groups may be read out or taken over
+    paced: bool = False  # delays are counted
+
+
+def use_of(job: Job, schema: JoinSchema, moves: bool) -> Use:
+    """moves: whether groups may be read out or taken over."""
+    text = schema.left.hashed or any(RecordLayout(stream).has_blob for stream in schema.streams)
+    return Use(text, job.output.results != "count", moves, job.run.speed != MAX)
+
+
+def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
     """Makes the kernels of a role ("master", "slave" or "collector") ready; returns the seconds it took.
 
-    Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start. moves:
-    groups may be read out or taken over · paced: delays are counted.
+    Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start.
     """
     tasks = {"master": [_read_and_scatter], "slave": [_insert, _probe_and_expire], "collector": []}[role]
     tasks = [*tasks, _write_metrics]
-    if moves and role == "slave":
+    if use.moves and role == "slave":
         tasks.insert(1, _hand_over)
-    if paced and role == "slave":
+    if use.paced and role == "slave":
         tasks.append(_delay)
     ordered = tasks[::-1] if number % 2 else tasks
-    return sum(compiled_once(task.__name__.strip("_"), task) for task in ordered)
+    kind = "".join(f"_{name}" for name in ("text", "rows") if getattr(use, name))
+    return sum(compiled_once(task.__name__.strip("_") + kind, partial(task, use)) for task in ordered)
 
 
 def warm_up_sources(job: Job) -> float:
@@ -119,63 +135,66 @@ def _locked(file: IO[str]) -> bool:
     return True
 
 
-def _tiny_stream(name: str) -> StreamSchema:
-    """A stream with a hashed key and a variable-size column: its tuples go through every kernel there is."""
-    text = pa.string()
-    return StreamSchema(name, Column("ts", pa.int64()), 1, (Column("key", text),), True, (Column("text", text),))
+def _tiny_stream(name: str, use: Use) -> StreamSchema:
+    """A stream whose tuples go through every kernel of this use."""
+    time = Column("ts", pa.int64())
+    if not use.text:
+        return StreamSchema(name, time, 1, (Column("key", pa.int64()),), False, ())
+    return StreamSchema(name, time, 1, (Column("key", pa.string()),), True, (Column("text", pa.string()),))
 
 
-def _tiny_table() -> pa.Table:
+def _tiny_table(use: Use) -> pa.Table:
     times = array_of(np.array([1, 2, 2, 0]))
+    if not use.text:
+        return pa.table({"ts": times, "key": times})
     return pa.table({"ts": times, "key": text_array(["a", "b", "b", "a"]), "text": text_array(["x", None, "y", "z"])})
 
 
-def _read_and_scatter() -> None:
+def _read_and_scatter(use: Use) -> None:
     from mpijoin.master.ticks import TickReader, pace_of
     from mpijoin.partitioning.scatter import scatter
     from mpijoin.sources import open_source
 
-    streams = (_tiny_stream("left"), _tiny_stream("right"))
+    streams = (_tiny_stream("left", use), _tiny_stream("right", use))
     schema = JoinSchema(*streams, "ns")
-    tables = _tiny_table(), _tiny_table().slice(0, 2)  # one in disorder, and one in order
+    tables = _tiny_table(use), _tiny_table(use).slice(0, 2)  # one in disorder, and one in order
     sources = (TableSource(table) for table in tables)
     job = Job(*(StreamJob(stream.name, source, time_unit="ns", lateness_ns=2) for stream, source in zip(streams, sources)))
     sources = tuple(open_source(job, index, schema, lambda table: None) for index in range(2))
     tick = TickReader(sources, (0, 0), pace_of(1, (1, 1), 1), 4).next()
     layout = RecordLayout(streams[0])
     scatter(tick.batches[0], np.arange(3), layout.record_words, layout.has_blob)
-    integers = StreamSchema("left", Column("ts", pa.timestamp("ns")), 1, (Column("key", pa.int64()),), False, ())
-    synthetic = Job(*(StreamJob(name, SyntheticSource(tuples=2)) for name in ("left", "right")))
-    open_source(synthetic, 0, JoinSchema(integers, integers, "ns"), lambda table: None).read(2)
 
 
-def _write_metrics() -> None:
+def _write_metrics(use: Use) -> None:
     """Nothing is compiled, but the first Parquet file that a process writes takes 12 ms, more than all others."""
     pq.ParquetWriter(pa.BufferOutputStream(), SCHEMA).close()
 
 
-def _one_tuple() -> tuple[RecordLayout, np.ndarray, Fresh]:
+def _one_tuple(use: Use) -> tuple[RecordLayout, np.ndarray, Fresh]:
     """Layout, payload bytes and rows of a message of one tuple of `_tiny_stream`."""
-    layout = RecordLayout(_tiny_stream("left"))
-    record, size, blob = layout.pack([text_array("a"), text_array("x")])
-    tuples = np.zeros((1, SIZE + 1 + layout.record_words), np.int64)
-    tuples[0, SIZE], tuples[:, SIZE + 1 :] = size[0], record
+    layout = RecordLayout(_tiny_stream("left", use))
+    record, size, blob = layout.pack([text_array("a"), text_array("x")] if use.text else [], 1)
+    tuples = np.zeros((1, SIZE + use.text + layout.record_words), np.int64)
+    if use.text:
+        tuples[0, SIZE], tuples[:, SIZE + 1 :] = size[0], record
     return layout, size, Fresh(read_only(tuples), read_only(blob))
 
 
 def _new_operator(layout: RecordLayout) -> WindowJoin:
-    return WindowJoin(1, 1 << 20, 4096, 64, [(layout.record_words, True, 1)] * 2, 16, hashed=layout)
+    streams = [(layout.record_words, layout.has_blob, 1)] * 2
+    return WindowJoin(1, 1 << 20, 4096, 64, streams, 16, hashed=layout if layout.schema.hashed else None)
 
 
-def _insert() -> None:
-    layout, _, fresh = _one_tuple()
+def _insert(use: Use) -> None:
+    layout, _, fresh = _one_tuple(use)
     operator = _new_operator(layout)
     for stream in range(2):
         operator.insert(np.zeros(1, np.int64), stream, fresh, np.array([[0, 1]]))
 
 
-def _hand_over() -> None:
-    layout, _, fresh = _one_tuple()
+def _hand_over(use: Use) -> None:
+    layout, _, fresh = _one_tuple(use)
     supplier, consumer, groups = (*(_new_operator(layout) for _ in range(2)), np.zeros(1, np.int64))
     supplier.insert(groups, 0, fresh, np.array([[0, 1]]))
     supplier.probe(groups, 1 << 20)
@@ -183,24 +202,27 @@ def _hand_over() -> None:
     supplier.drop(0)
 
 
-def _delay() -> None:
+def _delay(use: Use) -> None:
     from mpijoin.metrics.delay_kernels import delays_of
 
-    layout, _, _ = _one_tuple()
+    layout, _, _ = _one_tuple(use)
     times, counts = _new_operator(layout).later_times()
     delays_of(times, 0, 0.0, 1.0, 0.0, times)
     DelayHistogram().add(times, counts)
 
 
-def _probe_and_expire() -> None:
+def _probe_and_expire(use: Use) -> None:
     """Of no groups: what is compiled depends on types alone."""
-    layout, size, _ = _one_tuple()
+    layout, size, _ = _one_tuple(use)
     operator, groups = _new_operator(layout), np.zeros(0, np.int64)
     operator.probe(groups, 1 << 20)
-    results = operator.results()
-    stored = np.empty((layout.record_words, 0), np.int64)
-    gather_columns(operator.state.words, results.left, np.arange(layout.record_words), stored, 0)
-    octets = np.empty(0, np.uint8)
-    gather_blobs(operator.state, results.left, np.zeros(0, np.int64), octets)
-    layout.unpack_words(stored, size[:0], octets)
     operator.expire(groups, (10, 10))
+    if not use.rows:
+        return
+    found = operator.results().left
+    stored = np.empty((layout.record_words, 0), np.int64)
+    gather_columns(operator.state.words, found, np.arange(layout.record_words), stored, 0)
+    if use.text:
+        octets = np.empty(0, np.uint8)
+        gather_blobs(operator.state, found, np.zeros(0, np.int64), octets)
+        layout.unpack_words(stored, size[:0], octets)

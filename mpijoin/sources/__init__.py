@@ -39,14 +39,16 @@ def stream_parts(job: Job, stream_index: int) -> list[Part]:
     from mpijoin.sources.files import open_file
     from mpijoin.sources.inputs import table_name
     from mpijoin.sources.merge import Part
-    from mpijoin.sources.synthetic import SyntheticReader
-    from mpijoin.sources.table import TableReader
 
     stream = job.streams[stream_index]
     source = stream.source
     if isinstance(source, FileSource):
         return [Part(path, os.path.getsize(path), partial(open_file, path)) for path in expand_files(source.path)]
     if isinstance(source, SyntheticSource):
+        from mpijoin.sources.synthetic import SyntheticReader  # loads all that makes streams
+
         seed = job.run.seed if source.seed is None else source.seed
         return [Part(f"[{stream.name}]", 1, partial(SyntheticReader, source, seed, stream_index))]
+    from mpijoin.sources.table import TableReader
+
     return [Part(table_name(stream), 1, partial(TableReader, table_name(stream), source.table))]

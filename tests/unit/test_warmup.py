@@ -1,0 +1,80 @@
+"""What a run needs of compiled code is there before its clock starts, and nothing that it does not need is loaded."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+# In a process of its own, from the least use to the most: kernels that one job has loaded are there for the next.
+RUN = """
+import sys
+from unittest import mock
+
+import pyarrow as pa
+from numba.core.dispatcher import Dispatcher
+
+import mpijoin
+from mpijoin.rank import Rank
+
+loaded = []
+compile_for_args = Dispatcher._compile_for_args
+
+
+def noted(self, *arguments, **options):
+    loaded.append(self.py_func.__name__)
+    return compile_for_args(self, *arguments, **options)
+
+
+Dispatcher._compile_for_args = noted
+rows = 3000
+times = [(index * 7) % 11 + index for index in range(rows)]
+kinds = {"integers": list(range(5)) * (rows // 5), "text": [f"k{index % 5}" for index in range(rows)]}
+meet = Rank.meet
+for number, (keys, output, run, balance) in enumerate((
+    ("integers", "count", {}, {}),
+    ("integers", "parquet", {}, {}),
+    ("integers", "count", {"speed": 1e6}, {}),
+    ("text", "count", {"speed": 1e6}, {}),
+    ("text", "parquet", {}, {"policy": "balance"}),
+)):
+    table = pa.table({"ts": times, "key": kinds[keys], "more": [str(index) for index in range(rows)]})
+    stream = {"table": table, "time": "ts", "time_unit": "ms", "key": "key", "window": "20 ms", "lateness": "5 ms"}
+    stream["columns"] = ["more"] if keys == "text" else []
+    before_the_clock = []
+
+    def met(self, *arguments):
+        meet(self, *arguments)
+        if self.number == 0:
+            before_the_clock[:] = loaded
+
+    loaded.clear()
+    output = {"results": output} if output == "count" else {"results": output, "path": f"{sys.argv[1]}/{number}"}
+    with mock.patch.object(Rank, "meet", met):
+        done = mpijoin.run({"left": stream, "right": stream, "output": output, "run": run, "balance": balance}, slaves=2)
+    assert done.results > 0
+    late = sorted(set(loaded[len(before_the_clock) :]))
+    print(f"late: {late} first: {sorted(set(before_the_clock))}")
+"""
+
+
+@pytest.fixture(scope="module")
+def lines(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs")
+    environ = dict(os.environ, PYTHONPATH=str(ROOT))
+    done = subprocess.run([sys.executable, "-c", RUN, str(folder)], env=environ, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_no_kernel_is_loaded_or_compiled_once_the_clock_runs(lines):
+    assert len(lines) == 5 and all("late: []" in line for line in lines), "\n".join(lines)
+
+
+def test_a_count_of_whole_numbers_loads_no_kernel_for_text_or_results(lines):
+    assert "insert_groups" in lines[0]
+    for name in ("_combine_bytes", "_put_bytes", "_get_bytes", "keep_equal_keys", "gather_columns", "gather_blobs", "fill_keys"):
+        assert name not in lines[0]
