@@ -69,6 +69,9 @@ class Silent:
     def update(self, make_view: Any) -> None:
         pass
 
+    def note(self, line: str) -> None:
+        pass
+
     def close(self, final_line: str = "") -> None:
         pass
 

@@ -51,6 +51,11 @@ def core_count() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def host_name() -> str:
+    """What this node is called."""
+    return os.uname().nodename
+
+
 def processor_model() -> str:
     """What the system calls its processor; its architecture where it does not say."""
     with suppress(OSError):

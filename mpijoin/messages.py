@@ -155,11 +155,11 @@ class EpochEnd(Plain):
 
 @dataclass(frozen=True)
 class Ready(Plain):
-    """started_s: from the master, when its clock started (seconds since 1970), so that all count from one moment."""
+    """started_s: from the master, when its clock started (since 1970), for all to count from · host: the rank's node."""
 
     rank: int
     started_s: float = 0.0
-
+    host: str = ""
     kind = 9
 
 

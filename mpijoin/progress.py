@@ -75,6 +75,10 @@ class Progress:
         self._next_s = now + self._interval_s
         self._attempt(lambda: self._draw(make_view()))
 
+    def note(self, line: str) -> None:
+        """Show a line that stays, before the first view."""
+        self._attempt(lambda: print(line, file=self._stream, flush=True))
+
     def close(self, final_line: str = "") -> None:
         """Take the panel away and leave `final_line` (may be several lines) in its place."""
         self._attempt(self._stop_panel)

@@ -14,6 +14,7 @@ from typing import Any, Collection, Iterator
 from mpijoin.clock import RunClock
 from mpijoin.config.job import Inject
 from mpijoin.errors import EXIT_FAILED, EXIT_SIGINT, MpijoinError, PeerError
+from mpijoin.machine import host_name
 from mpijoin.messages import (
     EpochEnd,
     Failed,
@@ -70,6 +71,7 @@ class Rank:
         self.log = logging.Logger("mpijoin")  # until there is a plan: to nowhere
         self.log.addHandler(logging.NullHandler())
         self.idle_s = 0.0
+        self.hosts = {self.number: host_name()}  # where ranks run; the master knows of all, once they have met
         self._inject = Inject()
         self._early: list[tuple[int, Any]] = []  # received before this rank knew that all are ready
         self._late: deque[tuple[float, int, Any]] = deque()  # received, and held back on purpose: until when
@@ -177,11 +179,11 @@ class Rank:
         does not enter would be taken for the one at the end.
         """
         if self.number == MASTER:
-            self.gather((Ready,), self._heard_s)
+            self.hosts |= {rank: ready.host for rank, ready in self.gather((Ready,), self._heard_s).items()}
             self.clock.start(time.time() - elapsed_s if elapsed_s else None)
             self._send_all(Ready(MASTER, self.clock.started_s))
         else:
-            self.send(MASTER, Ready(self.number))
+            self.send(MASTER, Ready(self.number, host=host_name()))
             self.clock.start(self.gather((Ready,), (MASTER,))[MASTER].started_s)
         self._met = True
         self.idle_s = 0.0

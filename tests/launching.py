@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 NO_HANG_S = 30.0  # a run that still goes on then hangs; it fails the test and is killed
 GONE_S = 2.0  # a launcher may end a moment before the ranks that it kills
+MAY_GO_ON, GO_ON = "mpijoin: should this run be stopped or killed, go on with: ", "mpijoin: to go on: "
 ENDED_S = 10.0  # how long a failing run may take from the failure to its end
 
 # Endless for a test: some 100 epochs a second, so that whatever breaks, breaks in the middle.
@@ -92,8 +93,14 @@ class Run:
 
     @property
     def messages(self):
-        """What mpijoin itself said on the terminal, line by line, without progress lines."""
-        return [line for line in self.err.splitlines() if line.startswith("mpijoin: ") and " tuples  " not in line]
+        """What mpijoin itself said on the terminal, line by line, without progress and how to go on."""
+        said = [line for line in self.err.splitlines() if line.startswith("mpijoin: ") and " tuples  " not in line]
+        return [line for line in said if not line.startswith((MAY_GO_ON, GO_ON))]
+
+    @property
+    def resume_commands(self):
+        """The commands that go on with the run, as it told them at its start and at its end."""
+        return [line.partition(": ")[2].partition(": ")[2] for line in self.err.splitlines() if line.startswith((MAY_GO_ON, GO_ON))]
 
     @property
     def failed(self):

@@ -12,13 +12,14 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Callable
 
-from mpijoin.checkpoint.manifest import forget_after
+from mpijoin.checkpoint.manifest import forget_after, numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
 from mpijoin.errors import PeerError
 from mpijoin.join.tuning import measured_group_tuples
 from mpijoin.launch import warmup
 from mpijoin.launch.plan import Plan, merged_schema
+from mpijoin.launch.provenance import own_command, provenance, resume_command
 from mpijoin.launch.summary import Outcome, summarize, summary_text
 from mpijoin.machine import slave_memory_bytes, touch_heap, unmap_unchanged
 from mpijoin.master.runtime import Master
@@ -91,6 +92,7 @@ def run_other(rank: Rank, plan_of: Callable[[], Plan], writer: Any = None) -> in
 def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, writer: Any = None) -> Outcome:
     """The master's whole life: the run, then its end, good or bad."""
     master = own_writer = None
+    started_s = time.time()
     try:
         compile_s = _ready(rank, plan)
         resumption = _resumption(plan, rank) if plan.resumes else None
@@ -100,14 +102,17 @@ def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, write
             own_writer = writer or _part_writer(plan, MASTER)
             collector = new_collector(plan, own_writer, resumption)
         master = Master(plan, rank, progress, collector, resumption=resumption)
+        if plan.job.checkpoint.is_on and (again := _resume_command(plan)):
+            rank.log.info("should this run be stopped or killed, this goes on with it: %s", again)
+            progress.note(f"mpijoin: should this run be stopped or killed, go on with: {again}")
         _keep_loaded()
         master.run()
         own_files = [part.name for part in own_writer.close()] if own_writer else []
-        outcome = summarize(plan, master, compile_s, own_files)
+        outcome = summarize(plan, master, compile_s, own_files, {"provenance": _provenance(plan, rank, started_s)})
         rank.log.info("done: %s", outcome.summary)
         rank.stop_all(Stop(outcome.exit_code))
     except BaseException as error:
-        outcome = _fail(plan, rank, error, debug)
+        outcome = _fail(plan, rank, error, debug, started_s)
         _abandon(rank, master, own_writer)
     progress.close(summary_text(outcome))
     rank.leave(outcome.exit_code)
@@ -149,6 +154,15 @@ def _ready_kernels(rank: Rank, plan: Plan, role: str) -> float:
             compile_s += warmup.warm_up_sources(plan.job)
     unmap_unchanged(COMPILER)
     return compile_s
+
+
+def _provenance(plan: Plan, rank: Rank, started_s: float) -> dict[str, Any]:
+    return provenance(rank.hosts, plan.roles.size, rank.transport.library, started_s, own_command(), os.environ)
+
+
+def _resume_command(plan: Plan) -> str:
+    """What goes on with this run, "" where there is no such command."""
+    return resume_command(own_command(), plan.roles.size, os.environ) if plan.checkpoints else ""
 
 
 def _groups_travel(plan: Plan) -> bool:
@@ -216,8 +230,8 @@ def _part_writer(plan: Plan, rank: int) -> PartWriter:
     return PartWriter(plan.directory.open_results, f"rank-{rank}", merged_schema(plan), plan.job.output.part_bytes)
 
 
-def _fail(plan: Plan, rank: Rank, error: BaseException, debug: bool) -> Outcome:
-    """Says so to the others and to the run directory."""
+def _fail(plan: Plan, rank: Rank, error: BaseException, debug: bool, started_s: float) -> Outcome:
+    """Says so to the others and to the run directory. started_s: when the run began, in seconds since 1970."""
     trace = traceback.format_exc()
     if isinstance(error, PeerError) and error.trace:
         trace = error.trace  # of the rank that failed
@@ -225,7 +239,14 @@ def _fail(plan: Plan, rank: Rank, error: BaseException, debug: bool) -> Outcome:
     exit_code, reason = exit_code_of(error), describe(error)
     rank.stop_all(Stop(exit_code, reason))
     if plan.directory:
-        plan.directory.write_failed({"reason": reason, "exit_code": exit_code, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")})
+        failure = {"reason": reason, "exit_code": exit_code, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
+        saved = plan.checkpoints is not None and bool(numbers_in(plan.checkpoints))
+        again = _resume_command(plan) if saved else ""
+        plan.directory.write_failed({**failure, "go_on": again, "provenance": _provenance(plan, rank, started_s)})
+        if saved:
+            how = f"to go on: {again}" if again else "to go on, run the job again with resume=True"
+            rank.log.info("%s", how)
+            reason = f"{reason}\nmpijoin: {how}"
     return Outcome(exit_code, {}, f"{reason}\n{trace}" if debug else reason, error)
 
 

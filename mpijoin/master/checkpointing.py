@@ -90,7 +90,7 @@ class Checkpointing:
     def ending(self, last: Open) -> MpijoinError:
         """What to raise when the last checkpoint has ended, well or not."""
         if not last.faults:
-            return Checkpointed(f"stopped at checkpoint {last.number}: {self.stops}; to go on, run it again with --resume")
+            return Checkpointed(f"stopped at checkpoint {last.number}: {self.stops}")
         return CheckpointError(f"was to stop ({self.stops}), but its checkpoint is not whole: {last.faults[0]}")
 
     def figures(self) -> dict[str, Any]:

@@ -59,11 +59,12 @@ class TransportStats:
 
 
 class Transport(Protocol):
-    """One rank's endpoint."""
+    """One rank's endpoint. library: which library carries the messages, in its own words; "" if none does."""
 
     rank: int
     size: int
     stats: TransportStats
+    library: str
 
     def send(self, to: int, channel: Channel, data: Data) -> None:
         """Hand over data (of any length, also beyond 2 GiB) for rank `to`, which may be this one."""

@@ -39,6 +39,7 @@ class LocalTransport:
         self.rank = rank
         self.size = size
         self.stats = TransportStats()
+        self.library = ""
         self._hub = hub
         self._inbox: deque[Message] = deque()  # other ranks append, this one takes
         self._refused: deque[Message] = deque()  # still counted as the sender's

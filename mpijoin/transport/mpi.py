@@ -101,6 +101,7 @@ class MpiTransport:
         self.rank: int = self._world.rank
         self.size: int = self._world.size
         self.stats = TransportStats()
+        self.library = " ".join(MPI.Get_library_version().replace("\0", " ").partition("\n")[0].replace(" Version:", "").split())
         self._status = MPI.Status()
         self._outgoing: dict[tuple[int, Channel], _Outgoing] = {}  # lanes that have something under way
         self._incoming: dict[tuple[int, Channel], deque[_Incoming]] = {}  # likewise

@@ -146,6 +146,7 @@ class SimulatedTransport:
     def __init__(self, network: Network, rank: int):
         self.rank, self.size = rank, network.size
         self.stats = TransportStats()
+        self.library = ""
         self._under_way: list[float] = []  # when each message that is on its way to this rank was sent
         self._awaited_s = math.inf  # the least such time of those that have arrived since `awaited_since`
         self._network = network

@@ -134,8 +134,10 @@ def test_a_signal_stops_at_a_checkpoint(wanted_of_long, tmp_path, number, rank, 
         run.finish(END_S)
     assert run.code == 75, run.err
     (message,) = run.messages
-    assert message.startswith("mpijoin: stopped at checkpoint ") and message.endswith("to go on, run it again with --resume")
-    assert number.name in message and run.failed["exit_code"] == 75
+    assert message.startswith("mpijoin: stopped at checkpoint ") and message.endswith(f": {number.name}")
+    first, last = run.resume_commands
+    assert first == last == run.failed["go_on"] and run.failed["exit_code"] == 75
+    assert last.startswith("mpirun -n 4 python ") and last.endswith(" --resume")
     with launched(tmp_path, 3, *settings, text=job(LONG_TUPLES), resume=True) as run:
         assert run.finish(END_S).code == 0, run.err
     assert check(tmp_path, wanted_of_long, results)["checkpoints"]["restarts"] == 1

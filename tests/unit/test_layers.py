@@ -26,7 +26,7 @@ LEVELS = (
     ("checkpoint",),
     ("launch.plan",),
     ("master", "slave", "collector", "launch.warmup"),
-    ("launch.summary",),
+    ("launch.summary", "launch.provenance"),
     ("launch.life", "simulate"),
     ("launch", "api", "pipeline", "sweep"),
     ("cli", "__init__"),
