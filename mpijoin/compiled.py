@@ -20,7 +20,7 @@ from typing import Any, Callable, Iterator
 import llvmlite.binding
 import numba
 from numba.core.caching import FunctionCache
-from numba.core.runtime import rtsys
+from numba.core.runtime import _nrt_python
 
 UNUSED_DAYS = 30  # folders of other states of the package are removed when they are older
 
@@ -44,13 +44,20 @@ def compiled(**options: Any) -> Callable[[Callable], Callable]:
 class KernelCache(FunctionCache):
     """Numba's cache, but machine code is loaded without the definitions of all that Numba can compile.
 
-    They are 80 modules, 14 MB and 0.3 s of every rank. Machine code needs no more of Numba than its memory management; what
-    must be compiled after all still fetches them.
+    They are 80 modules, 14 MB and 0.3 s of every rank. Machine code needs no more of Numba than the addresses of its memory
+    management; what must be compiled after all still fetches the rest.
     """
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        rtsys.initialize(target_context)
+        _name_memory_management()
         return self._load_overload(sig, target_context)
+
+
+@cache
+def _name_memory_management() -> None:
+    """Tells the linker what `rtsys.initialize` tells it, without the 20 ms in which that compiles what only compiling needs."""
+    for name, address in _nrt_python.c_helpers.items():
+        llvmlite.binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
 
 
 @cache
