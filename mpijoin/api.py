@@ -12,10 +12,11 @@ import pyarrow.parquet
 
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Job
-from mpijoin.config.load import load_job
+from mpijoin.config.load import read_job
+from mpijoin.config.rules import job_faults
 from mpijoin.errors import AlreadyDone, MpijoinError, OutputError
-from mpijoin.launch.embedded import local_size, run_local
-from mpijoin.launch.plan import merged_schema, prepare
+from mpijoin.launch.embedded import local_size, local_slaves, run_local
+from mpijoin.launch.plan import launch_faults, merged_schema, prepare
 from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
 
@@ -82,10 +83,11 @@ def run(
     slaves: int | None = None,
     overwrite: bool = False,
     resume: bool = False,
+    oversubscribe: bool = False,
 ) -> Run:
     """Runs a job on `slaves` local slaves (default: min(cores, 4)) and returns when it is done.
 
-    resume: goes on from the newest checkpoint in the output path, and begins where there is none.
+    oversubscribe: allows more than four slaves per core · resume: goes on from the newest checkpoint in the output path, and begins where there is none.
 
     job: a `Job`, the path of a job file, or a dictionary of the same sections, whose [left] and [right] may have
     `table = <pyarrow.Table>` instead of a path. Without an output path the results stay in memory: `run(job).table()`.
@@ -98,13 +100,14 @@ def run(
     >>> done.table().select(["key", "left_time", "right_time"]).to_pylist()
     [{'key': 'a', 'left_time': 10, 'right_time': 11}]
     """
-    if not isinstance(job, Job):
-        job = load_job(job, overrides)
+    job, faults = (job, job_faults(job)) if isinstance(job, Job) else read_job(job, overrides)
     in_memory = not job.output.path and job.output.results != "count"
     if in_memory:
         job = replace(job, output=replace(job.output, results="collect"))
+    size = local_size(job, local_slaves(slaves, oversubscribe, "slaves"))
+    schema = resolve(job, [*faults, *launch_faults(job, size, overwrite, resume)])
     try:
-        plan = prepare(job, resolve(job), local_size(job, slaves), overwrite, resume)
+        plan = prepare(job, schema, size, overwrite, resume)
     except AlreadyDone:
         return Run(read_summary(job.output.path), Path(job.output.path))
     writer = TableWriter(merged_schema(plan)) if in_memory else None

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import traceback
+from functools import partial
 from importlib import import_module
 from typing import Any, Callable, Sequence
 
@@ -174,8 +175,10 @@ def _check(options: argparse.Namespace) -> int:
         raise JobError(["JOB.toml: missing: wanted the job file to check, or --fields"])
     from mpijoin.config.check import load_and_resolve
     from mpijoin.config.describe import describe
+    from mpijoin.launch.plan import launch_faults
 
-    print(describe(*load_and_resolve(options.job, options.set)))
+    further = partial(launch_faults, overwrite=options.overwrite, resume=options.resume)
+    print(describe(*load_and_resolve(options.job, options.set, further)))
     return EXIT_DONE
 
 
@@ -191,9 +194,9 @@ def _explain_fields(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from mpijoin.launch.command import main_run
+    from mpijoin.launch.command import Options, main_run
 
-    return main_run(options.job, options.set, options.ranks, options.overwrite, options.resume, options.debug)
+    return main_run(options.job, options.set, Options(**{name: getattr(options, name) for name in Options._fields}))
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -232,12 +235,11 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     _job_arguments(run)
     slaves = "without mpirun: so many local slaves (default: min(cores, 4))"
     run.add_argument("--ranks", type=_ranks, metavar="N", help=slaves)
-    what = run.add_mutually_exclusive_group()
-    what.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to the output path")
-    resume = "go on from the newest checkpoint there, on any number of ranks; begin where there is none yet"
-    what.add_argument("--resume", action="store_true", help=resume)
+    run.add_argument("--oversubscribe", action="store_true", help="allow more than four local slaves per core")
+    _place_arguments(run)
     check = _command(commands, "check", _check, "say everything that is wrong with a job", CHECK_EPILOG)
     _job_arguments(check, nargs="?")
+    _place_arguments(check)
     fields = "explain every field of a job file, or of one section, instead"
     check.add_argument("--fields", nargs="?", const="", metavar="SECTION", help=fields)
     simulate = _command(commands, "simulate", _simulate, "run a synthetic job on simulated slaves", SIMULATE_EPILOG)
@@ -292,6 +294,13 @@ def _job_arguments(command: argparse.ArgumentParser, nargs: str | None = None) -
         metavar="section.field=value",
         help='set one field of the job, as often as needed; lists as in TOML: left.key=["a", "b"]',
     )
+
+
+def _place_arguments(command: argparse.ArgumentParser) -> None:
+    what = command.add_mutually_exclusive_group()
+    what.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to the output path")
+    resume = "go on from the newest checkpoint there, on any number of ranks; begin where there is none yet"
+    what.add_argument("--resume", action="store_true", help=resume)
 
 
 def _ranks(text: str) -> int:

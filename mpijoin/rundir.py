@@ -76,8 +76,7 @@ class RunDirectory:
         """
         run = cls(Path(path))
         with _refusals(run.path):
-            if run.path.exists():
-                _make_room(run.path, overwrite, inputs)
+            _make_room(run.path, overwrite, inputs)
             run.path.mkdir(parents=True, exist_ok=True)
             # job.toml first: a run killed in the next line still leaves a folder that --overwrite accepts.
             (run.path / "job.toml").write_text(RUN_MARK + job_text, encoding="utf-8")
@@ -237,34 +236,45 @@ class _refusals:
             raise OutputError(f"{error.filename or self.path}: cannot be written: {error.strerror or error}") from error
 
 
-def _make_room(path: Path, overwrite: bool, inputs: Sequence[str]) -> None:
-    if not path.is_dir():
-        raise JobError([f"output.path {path} is a file: wanted a folder that is new or empty"])
-    if not any(path.iterdir()):
-        return
+def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ()) -> list[str]:
+    """What keeps a run from beginning in this folder, as sentences about [output] path; looks only.
+
+    inputs: as in `RunDirectory.create`. Raises OSError where the file system does not even let itself be asked.
+    """
+    where = f"[output] path: {path}"
+    if blocked := blocking_file(path):
+        return [f"{where} cannot be a folder, {'it' if blocked == path else blocked} is a file: wanted a folder that is new or empty"]
+    if not path.is_dir() or not any(path.iterdir()):
+        return []
     if not overwrite:
-        raise JobError([f"output.path {path} is not empty: choose another, or replace the run in it with --overwrite"])
+        return [f"{where} is not empty: choose another, or go on with the run in it (--resume) or replace it (--overwrite)"]
     files = list(_walk(path, path))
     foreign = [name for name in files if not _made_by_run(name)]
     if not _is_run(path) and "job.toml" not in foreign:
         foreign.append("job.toml" if "job.toml" in files else "(no job.toml of a run)")
     if foreign:
-        raise JobError(
-            [f"output.path {path} is not removed by --overwrite, it holds what no run made: {_some(sorted(foreign))}"]
-        )
-    _spare_inputs(path, inputs)
+        return [f"{where} is not removed by --overwrite, it holds what no run made: {_some(sorted(foreign))}"]
+    folder = path.resolve()
+    inside = [name for name in inputs if folder in Path(name).resolve().parents]
+    return [f"{where} is not removed by --overwrite, the job reads from it: {_some(inside)}"] if inside else []
+
+
+def blocking_file(path: Path) -> Path | None:
+    """The path, or what of it is there already, if that is no folder; None: a folder is there, or can be made."""
+    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
+    return None if there.is_dir() or not os.path.lexists(there) else there
+
+
+def _make_room(path: Path, overwrite: bool, inputs: Sequence[str]) -> None:
+    """Raises JobError with `room_faults`; without any, the folder is not there, or is empty, or nothing of a run is left."""
+    faults = room_faults(path, overwrite, inputs)
+    if faults:
+        raise JobError(faults)
     for name in MADE_FOLDERS:
         if (path / name).exists():
             shutil.rmtree(path / name)
-    for item in sorted(path.iterdir(), key=lambda item: item.name == "job.toml"):
+    for item in sorted(path.iterdir() if path.is_dir() else (), key=lambda item: item.name == "job.toml"):
         item.unlink()  # job.toml last: what an interrupted removal leaves is still known as a run
-
-
-def _spare_inputs(path: Path, inputs: Sequence[str]) -> None:
-    folder = path.resolve()
-    inside = [name for name in inputs if folder in Path(name).resolve().parents]
-    if inside:
-        raise JobError([f"output.path {path} is not removed by --overwrite, the job reads from it: {_some(inside)}"])
 
 
 def _walk(folder: Path, root: Path) -> Iterator[str]:

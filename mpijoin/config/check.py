@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import replace
-from typing import Collection, Iterator, Sequence
+from typing import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -23,10 +23,15 @@ from mpijoin.data.types import decoded, key_kind
 from mpijoin.errors import JobError
 
 
-def load_and_resolve(path: str | os.PathLike, overrides: Sequence[str] = ()) -> tuple[Job, JoinSchema]:
-    """The job in a file, and what `resolve` makes of it; JobError lists the faults of its text, values and inputs."""
+def load_and_resolve(
+    path: str | os.PathLike, overrides: Sequence[str] = (), further: Callable[[Job], Sequence[Fault]] = lambda job: ()
+) -> tuple[Job, JoinSchema]:
+    """The job in a file, and what `resolve` makes of it; JobError lists the faults of its text, values and inputs.
+
+    further: finds faults of the job beyond those, such as of the place where it is to run.
+    """
     job, faults = read_job(path, overrides)
-    return job, resolve(job, faults)
+    return job, resolve(job, [*faults, *further(job)])
 
 
 def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
@@ -50,9 +55,8 @@ def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
 
 
 def _key_pair_faults(left: StreamColumns, right: StreamColumns) -> Iterator[str]:
-    """Of key columns that stand for each other; where one side has more of them, nobody can say which those are."""
-    names = (left.keys or (), right.keys or ())
-    for pair in zip(*names) if len(names[0]) == len(names[1]) else ():
+    """Of key columns that stand for each other; where one side has more of them, or a wrong one, nobody can say which those are."""
+    for pair in zip(left.keys, right.keys) if _are_pairs(left, right) else ():
         columns = [stream.found.get(name) for stream, name in zip((left, right), pair)]
         if None in columns:
             continue
@@ -60,6 +64,12 @@ def _key_pair_faults(left: StreamColumns, right: StreamColumns) -> Iterator[str]
         if None not in kinds and not _comparable(columns, kinds):
             sides = " and ".join(f"{show(column.name)} is {column.type}" for column in columns)
             yield f"[left] key, [right] key: {sides}, wanted one type; cast one of them first"
+
+
+def _are_pairs(left: StreamColumns, right: StreamColumns) -> bool:
+    if left.keys is None or right.keys is None or len(left.keys) != len(right.keys):
+        return False
+    return all(len({*stream.keys, stream.stream.time}) == len(stream.keys) + 1 for stream in (left, right))
 
 
 def _comparable(pair: Sequence[Column], kinds: list[str]) -> bool:
@@ -95,9 +105,8 @@ def _output_faults(job: Job, streams: Sequence[StreamColumns], unread: Collectio
 
 def _by_name(stream: StreamColumns) -> StreamSchema:
     """The stream's columns, of no type."""
-    time, keys, payload = (
-        tuple(Column(name, pa.null()) for name in names or ()) for names in ((stream.time,), stream.keys, stream.payload)
-    )
+    names = ((stream.time,), stream.keys, stream.payload)
+    time, keys, payload = (tuple(Column(name, pa.null()) for name in dict.fromkeys(some or ())) for some in names)
     return StreamSchema(stream.stream.name, time[0], 1, keys, False, payload)
 
 

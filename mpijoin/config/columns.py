@@ -141,8 +141,7 @@ def synthetic_schema(source: SyntheticSource) -> pa.Schema:
 def column_faults(columns: StreamColumns, unread: Collection[str]) -> Iterator[str]:
     """Everything that is wrong with one stream's input and columns."""
     yield from _missing_faults(columns)
-    if f"{columns.stream.name}.time_unit" not in unread:
-        yield from _time_faults(columns)
+    yield from _time_faults(columns, f"{columns.stream.name}.time_unit" not in unread)
     yield from _type_faults(columns)
     yield from _file_faults(columns)
 
@@ -163,24 +162,25 @@ def _missing_faults(columns: StreamColumns) -> Iterator[str]:
             yield f"[{name}] path: the input has {counted[each]} columns named {show(each)}, wanted one"
 
 
-def _time_faults(columns: StreamColumns) -> Iterator[str]:
+def _time_faults(columns: StreamColumns, has_unit: bool) -> Iterator[str]:
+    """has_unit: whether it is known what the job says of time_unit."""
     time, unit, name = columns.time_column, columns.stream.time_unit, columns.stream.name
     if time is None:
         return
     where = f"[{name}] time: column {show(time.name)}"
     if pa.types.is_timestamp(time.type):
-        if unit not in (None, time.type.unit):
+        if has_unit and unit not in (None, time.type.unit):
             yield f"[{name}] time_unit: got {show(unit)}, but {show(time.name)} is {time.type}"
     elif not pa.types.is_integer(time.type):
         yield f"{where} is {time.type}, wanted a timestamp or an integer with time_unit"
-    elif unit is None:
+    elif has_unit and unit is None:
         yield f'{where} is {time.type}, wanted also time_unit = "s", "ms", "us" or "ns"'
 
 
 def _type_faults(columns: StreamColumns) -> Iterator[str]:
     name = columns.stream.name
     for column in columns.columns(columns.keys):
-        if key_kind(column.type) is None:
+        if column.name != columns.time and key_kind(column.type) is None:
             where = f"[{name}] key: column {show(column.name)}"
             yield f"{where} is {column.type}, which cannot be a key: {key_advice(column.type)}"
     for column in columns.columns(columns.kept):

@@ -21,7 +21,7 @@ from mpijoin.config.job import (
     Run,
     Tuning,
 )
-from mpijoin.config.kinds import ALL_OR_NAMES, DURATION, INTEGER, KEY, NAMES, NUMBER, SIZE, SPEED, TEXT, Kind, or_word
+from mpijoin.config.kinds import ALL_OR_NAMES, DURATION, INTEGER, KEY, NAMES, NUMBER, PATH, SIZE, SPEED, TEXT, Kind, or_word
 from mpijoin.config.tables import TABLE
 from mpijoin.config.units import INT64_MAX
 
@@ -48,7 +48,7 @@ POLICIES = (NO_POLICY, "threshold", "balance")
 
 # Exactly one of these says where a stream comes from.
 SOURCE_FIELDS = (
-    Field("path", "path", TEXT, meaning=(
+    Field("path", "path", PATH, meaning=(
         "A file, a folder or a glob of .parquet, .arrow, .ipc, .feather or .csv files. A relative path starts at the job "
         "file's folder. The files of a stream are read in the order of their times, and numbered in the order of their paths.")),
     Field("table", "table", TABLE, meaning="Only in Python, instead of a path: the rows themselves."),
@@ -145,7 +145,7 @@ BALANCE_FIELDS = (
 )  # fmt: skip
 RUN_FIELDS = (
     Field("speed", "speed", SPEED, unit="seconds of event time per second of the wall clock", meaning=(
-        '"max" joins as fast as the slaves can. A number paces the run: rows are due when their time has come, and the summary '
+        '"max" joins as fast as the slaves can. A number, 1e-9 to 1e9, paces the run: rows are due when their time has come, and the summary '
         "tells how long results took.")),
     Field("warmup", "warmup_ns", DURATION, 0, INT64_MAX, meaning=(
         "The first part of the run, in wall time, which delays and other figures leave out.")),
@@ -154,7 +154,7 @@ RUN_FIELDS = (
         '"keep" sets late rows aside in late/; with "fail" the first late row ends the run.')),
 )  # fmt: skip
 OUTPUT_FIELDS = (
-    Field("path", "path", TEXT, meaning=(
+    Field("path", "path", PATH, meaning=(
         "The run directory. It must be new or empty, unless --overwrite or --resume says otherwise.")),
     Field("results", "results", TEXT, choices=("parquet", "collect", "count"), meaning=(
         '"parquet": each slave writes its own results. "collect": one rank merges and writes all. "count": nothing is written, '
@@ -176,7 +176,7 @@ CHECKPOINT_FIELDS = (
         "Which of SIGUSR1, SIGUSR2, SIGTERM and SIGINT save and stop. "
         '"auto": SIGUSR1; with every, epochs or margin also SIGTERM and SIGINT (Ctrl-C).')),
     Field("keep", "keep", INTEGER, 1, 1000, unit="checkpoints", meaning="How many checkpoints are kept, the newest ones."),
-    Field("path", "path", TEXT, meaning=(
+    Field("path", "path", PATH, meaning=(
         "Where they lie, in a folder that all ranks see. Not set: checkpoint/ in the run directory.")),
 )  # fmt: skip
 INJECT_FIELDS = (

@@ -46,7 +46,23 @@ def or_word(kind: Kind, words: dict[str, Any]) -> Kind:
 def _parse_text(value: Any) -> str:
     if not isinstance(value, str) or not value:
         raise ValueError(f"got {show(value)}, wanted a non-empty string")
-    return value
+    return in_utf8(value)
+
+
+def in_utf8(text: str) -> str:
+    """The text. Raises ValueError where bytes that are no UTF-8 stand in it, as a shell may pass them on: no file of ours holds them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"got {show(text)}, wanted a text in UTF-8") from error
+    return text
+
+
+def _parse_path(value: Any) -> str:
+    path = _parse_text(value)
+    if "\0" in path:
+        raise ValueError(f"got {show(path)}, wanted a path, which has no zero byte in it")
+    return path
 
 
 def _parse_integer(value: Any) -> int:
@@ -67,11 +83,11 @@ def _parse_number(value: Any) -> float:
 def _parse_name_list(value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
         raise ValueError(f"got {show(value)}, wanted a list of column names")
-    return tuple(value)
+    return tuple(map(in_utf8, value))
 
 
 def _parse_key(value: Any) -> tuple[str, ...]:
-    names = (value,) if isinstance(value, str) and value else _parse_name_list(value)
+    names = _parse_name_list((value,) if isinstance(value, str) and value else value)
     if not names:
         raise ValueError("got an empty list, wanted at least one column name")
     return names
@@ -82,6 +98,7 @@ def _write_list(names: tuple[str, ...]) -> str:
 
 
 TEXT = Kind(_parse_text, quote, "text")
+PATH = Kind(_parse_path, quote, "path")
 INTEGER = Kind(_parse_integer, str, "whole number")
 NUMBER = Kind(_parse_number, lambda value: repr(float(value)), "number")
 DURATION = Kind(duration_ns, lambda ns: quote(format_duration(ns)), "duration")

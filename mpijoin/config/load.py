@@ -11,6 +11,7 @@ from typing import Any, Collection, Mapping, Sequence
 from mpijoin.config.dump import dump_job
 from mpijoin.config.fields import SECTIONS, SOURCE_FIELDS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.config.kinds import in_utf8
 from mpijoin.config.rules import Fault, fault, job_faults, stream_faults
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
@@ -141,7 +142,7 @@ def _build(document: dict[str, Any], folder: str, faults: list[Fault]) -> Job:
     for name, (make, fields) in SECTIONS.items():
         values = _values(name, _section(document, name, faults), fields, faults)
         if name in FOLDERS and "path" in values:
-            values["path"] = os.path.abspath(os.path.join(folder, os.path.expanduser(values["path"])))
+            values["path"] = _absolute(name, folder, values["path"], faults)
         others[name] = make(**values)
     return Job(**streams, **others)
 
@@ -231,13 +232,19 @@ def _source(
         faults.append(Fault((f"{name}.{which}", f"{name}.path"), f"[{name}] {which}: {error}"))
         value = ""
     if isinstance(value, str):
-        return FileSource(_input_path(folder, value) if value else "")
+        return FileSource(_input_path(name, folder, value, faults) if value else "")
     return TableSource(value)
 
 
-def _input_path(folder: str, path: str) -> str:
+def _input_path(name: str, folder: str, path: str, faults: list[Fault]) -> str:
     """The absolute path; in a glob, the folder's own name is not part of the pattern."""
-    path = os.path.expanduser(path)
-    if glob.has_magic(path):
-        folder = glob.escape(folder)
-    return os.path.abspath(os.path.join(folder, path))
+    return _absolute(name, glob.escape(folder) if glob.has_magic(path) else folder, path, faults)
+
+
+def _absolute(section: str, folder: str, path: str, faults: list[Fault]) -> str:
+    """A path in the job file's folder, "" with a fault added where it could not be written down."""
+    try:
+        return in_utf8(os.path.abspath(os.path.join(folder, os.path.expanduser(path))))
+    except ValueError as error:
+        faults.append(fault(section, "path", str(error)))
+        return ""

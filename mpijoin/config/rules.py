@@ -14,6 +14,7 @@ from mpijoin.config.units import INT64_MAX, format_duration, is_integer, show
 SYNTHETIC_TIME, SYNTHETIC_KEY, SYNTHETIC_PAYLOAD = "ts", "key", "payload"
 
 
+SPEED_MIN, SPEED_MAX = 1e-9, 1e9  # a second in 30 years, 30 years in a second: times of any clock stay within int64
 STOP_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT")  # that may ask for a checkpoint
 
 # Of a synthetic stream and of its changes: what is sound, and what is wanted.
@@ -158,6 +159,9 @@ def _run_faults(job: Job) -> Iterator[Fault]:
     speed = job.run.speed
     if speed != MAX and not 0 < speed < inf:
         yield fault("run", "speed", f"got {speed}, wanted more than 0 seconds of event time per second, or {show(MAX)}")
+    elif speed != MAX and not SPEED_MIN <= speed <= SPEED_MAX:
+        wanted = f"wanted {SPEED_MIN:g} to {SPEED_MAX:g} seconds of event time per second, or {show(MAX)}"
+        yield fault("run", "speed", f"got {speed}, {wanted}")
 
 
 def _balance_faults(job: Job) -> Iterator[Fault]:

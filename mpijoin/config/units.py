@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from fractions import Fraction
 from typing import Any, Mapping
@@ -78,12 +79,16 @@ def _whole(value: Any, units: Mapping[str, int], wanted: str, smallest: str) -> 
 def show(value: Any) -> str:
     """A value as a message quotes it: strings in double quotes, true and false as in TOML, long ones cut.
 
+    What a terminal cannot show, such as a zero byte, is escaped.
+
     >>> show("20 s"), show(True), show(3)
     ('"20 s"', 'true', '3')
     """
     if isinstance(value, bool):
         return str(value).lower()
-    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    text = repr(value)
+    if isinstance(value, str):
+        text = f'"{value}"' if value.isprintable() else json.dumps(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -5,10 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from functools import partial
+from operator import index
 from typing import Any
 
 from mpijoin.clock import RunClock
 from mpijoin.config.job import Job
+from mpijoin.config.units import show
+from mpijoin.errors import JobError
 from mpijoin.launch.life import run_master, run_other
 from mpijoin.launch.plan import Plan
 from mpijoin.launch.summary import Outcome
@@ -19,12 +22,33 @@ from mpijoin.transport.base import Transport
 from mpijoin.transport.local import LocalTransport
 
 SLAVES_MAX = 4  # `mpijoin run` without mpirun: min(cores, 4) slaves
+SLAVES_PER_CORE_MAX = 4  # each slave has memory and threads of its own; more of them only take turns
 JOIN_S = 1.0  # for threads that the run has left; one that compiles cannot be stopped
 
 
-def local_size(job: Job, slaves: int | None) -> int:
+def local_slaves(wanted: Any, oversubscribe: bool, called: str) -> int:
+    """How many slaves a local run gets: as many as wanted; None: as there are cores, up to four.
+
+    called: how the user knows the number. Raises JobError for what is no such number, and for more than make sense.
+    """
+    if wanted is None:
+        return min(core_count(), SLAVES_MAX)
+    try:
+        slaves = 0 if isinstance(wanted, bool) else index(wanted)
+    except TypeError:
+        slaves = 0
+    if slaves < 1:
+        raise JobError([f"{called}: got {show(wanted)}, wanted a whole number of slaves, at least 1"])
+    most = SLAVES_PER_CORE_MAX * core_count()
+    if slaves > most and not oversubscribe:
+        more = "--oversubscribe" if called.startswith("--") else "oversubscribe=True"
+        raise JobError([f"{called}: got {slaves} slaves, wanted at most {most}, four per core, unless also {more}"])
+    return slaves
+
+
+def local_size(job: Job, slaves: int) -> int:
     """Ranks of a local run: the master, so many slaves, and a collector if the job wants one."""
-    return 1 + (slaves or min(core_count(), SLAVES_MAX)) + (job.output.results == "collect")
+    return 1 + slaves + (job.output.results == "collect")
 
 
 def run_local(plan: Plan, signals: SignalFlag, progress: Any, debug: bool = False, writer: Any = None) -> Outcome:

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from mpijoin.checkpoint.files import refusals
 from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune, remove
+from mpijoin.config.check import load_and_resolve
 from mpijoin.config.dump import dump_job
 from mpijoin.config.job import FileSource, Job
+from mpijoin.config.rules import Fault, fault
+from mpijoin.config.units import format_duration, show
 from mpijoin.data.files import expand_files
 from mpijoin.data.results import result_schema
 from mpijoin.data.schema import JoinSchema
-from mpijoin.errors import AlreadyDone, JobError
+from mpijoin.errors import AlreadyDone, InputError, JobError
 from mpijoin.rank import MASTER
-from mpijoin.rundir import RunDirectory
+from mpijoin.rundir import RunDirectory, blocking_file, room_faults
 
 
 @dataclass(frozen=True)
@@ -60,20 +66,28 @@ class Plan:
     resumes: bool = False
 
 
+def plan_of(
+    path: str, overrides: Sequence[str], size_of: Callable[[Job], int], overwrite: bool = False, resume: bool = False
+) -> Plan:
+    """The plan of a job file's run on `size_of(job)` ranks, as `prepare` makes it. Raises JobError with every fault there is."""
+    job, schema = load_and_resolve(path, overrides, lambda job: launch_faults(job, size_of(job), overwrite, resume))
+    return prepare(job, schema, size_of(job), overwrite, resume)
+
+
 def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, resume: bool = False) -> Plan:
     """Makes the run directory of a checked job, or opens that of a run to go on with.
 
     resume: from the newest checkpoint there; where there is none, from the start. Raises JobError where job and ranks do not
     fit or the path is taken, AlreadyDone where the run to go on with is done, OutputError where nothing can be written there.
     """
-    roles = Roles(size, job.output.results == "collect")
-    faults = _role_faults(job, roles)
+    faults = launch_faults(job, size, overwrite, resume)
     if faults:
-        raise JobError(faults)
+        raise JobError([one.text for one in faults])
+    roles = Roles(size, job.output.results == "collect")
     if not job.output.path:
         return Plan(job, schema, roles, None)
     directory = RunDirectory(Path(job.output.path))
-    checkpoints = Path(job.checkpoint.path) if job.checkpoint.path else directory.checkpoints
+    checkpoints = _checkpoint_folder(job)
     resume = resume and directory.is_run
     if resume and directory.is_finished:
         directory.clean()
@@ -85,33 +99,89 @@ def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, re
         check_identity(job, newest_identity(checkpoints))
         directory.reopen(dump_job(job))
         return Plan(job, schema, roles, directory, checkpoints, resumes=True)
-    inputs = [path for one in job.streams if isinstance(one.source, FileSource) for path in expand_files(one.source.path)]
-    RunDirectory.create(directory.path, dump_job(job), overwrite or resume, inputs)
-    _make_checkpoints(checkpoints, overwrite or resume)
+    RunDirectory.create(directory.path, dump_job(job), overwrite or resume, _input_files(job))
+    _make_checkpoints(checkpoints)
     return Plan(job, schema, roles, directory, checkpoints)
 
 
-def _make_checkpoints(folder: Path, overwrite: bool) -> None:
+def launch_faults(job: Job, size: int | None = None, overwrite: bool = False, resume: bool = False) -> list[Fault]:
+    """What stands in the way of a run of this job here and now; looks only, and alters nothing.
+
+    size: ranks, None: not known yet · overwrite, resume: as for `prepare`.
+    """
+    faults = [] if size is None else _role_faults(job, Roles(size, job.output.results == "collect"))
+    faults += _walltime_faults(job, os.environ)
+    faults += _output_faults(job, overwrite, resume)
+    if job.checkpoint.path:  # one in the run directory shares its fate
+        faults += _checkpoint_faults(Path(job.checkpoint.path), overwrite or resume)
+    return faults
+
+
+def _output_faults(job: Job, overwrite: bool, resume: bool) -> Iterator[Fault]:
+    path = Path(job.output.path)
+    if not job.output.path or (resume and RunDirectory(path).is_run):
+        return
+    try:
+        texts = room_faults(path, overwrite or resume, _input_files(job))
+    except OSError as error:
+        texts = [f"[output] path: {error.filename or path}: cannot be read: {error.strerror}"]
+    yield from (Fault(("output.path",), text) for text in texts)
+
+
+def _checkpoint_faults(folder: Path, taken_over: bool) -> Iterator[Fault]:
+    if blocked := blocking_file(folder):
+        it = "it" if blocked == folder else blocked
+        yield fault("checkpoint", "path", f"{folder} cannot be a folder, {it} is a file: wanted a folder that all ranks see")
+    elif not taken_over and numbers_in(folder):
+        text = f"{folder} holds another run's checkpoints: choose another, --resume or --overwrite"
+        yield fault("checkpoint", "path", text)
+
+
+def _checkpoint_folder(job: Job) -> Path:
+    return Path(job.checkpoint.path) if job.checkpoint.path else RunDirectory(Path(job.output.path)).checkpoints
+
+
+def _input_files(job: Job) -> list[str]:
+    """All that the job reads; what cannot be found is not there, which others say."""
+    paths: list[str] = []
+    for stream in job.streams:
+        with suppress(InputError):
+            paths += expand_files(stream.source.path) if isinstance(stream.source, FileSource) and stream.source.path else []
+    return paths
+
+
+def _walltime_faults(job: Job, environ: Mapping[str, str]) -> Iterator[Fault]:
+    """Of a margin that is longer than Slurm's walltime: the run would stop at once, and again whenever it is requeued."""
+    times = [environ.get(name, "") for name in ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")]
+    margin_ns = job.checkpoint.margin_ns
+    if margin_ns is None or job.checkpoint.walltime_ns is not None or not all(map(str.isdecimal, times)):
+        return
+    whole_ns = (int(times[1]) - int(times[0])) * 1_000_000_000
+    if margin_ns >= whole_ns:
+        got = f"got {show(format_duration(margin_ns))} of Slurm's {show(format_duration(max(0, whole_ns)))}"
+        yield fault("checkpoint", "margin", f"{got}, wanted less than the walltime: the run would stop at once")
+
+
+def _make_checkpoints(folder: Path) -> None:
     """An empty folder for the checkpoints of a run that begins."""
-    if numbers_in(folder) and not overwrite:
-        raise JobError([f"[checkpoint] path: {folder} holds another run's checkpoints: choose another, --resume or --overwrite"])
     with refusals(folder):
         folder.mkdir(parents=True, exist_ok=True)
     prune(folder, [])
 
 
-def _role_faults(job: Job, roles: Roles) -> list[str]:
+def _role_faults(job: Job, roles: Roles) -> list[Fault]:
     if not roles.slaves:
-        return [f"{roles.size} rank: a run needs a master and at least one slave: use mpirun -n 2 or more"]
+        return [Fault((), f"{roles.size} rank: a run needs a master and at least one slave: use mpirun -n 2 or more")]
     slaves = f"the slaves are ranks {roles.slaves[0]} to {roles.slaves[-1]}"
-    faults = [f"[inject] slow: got rank {one.rank}, but {slaves}" for one in job.inject.slow if one.rank not in roles.slaves]
+    slow = [one.rank for one in job.inject.slow if one.rank not in roles.slaves]
+    faults = [fault("inject", "slow", f"got rank {rank}, but {slaves}") for rank in slow]
     least = job.cluster.slaves_min
     if least is not None and least > len(roles.slaves):
-        faults.append(f"[cluster] slaves_min: got {least}, but there are {len(roles.slaves)} slaves")
+        faults.append(fault("cluster", "slaves_min", f"got {least}, but there are {len(roles.slaves)} slaves"))
     last = f"the ranks are 0 to {roles.size - 1}"
     named = [("delay", one.rank) for one in job.inject.delay]
     named += [(field, rank) for field in ("fail", "kill") for rank in getattr(job.inject, field)]
-    return faults + [f"[inject] {field}: got rank {rank}, but {last}" for field, rank in named if rank >= roles.size]
+    return faults + [fault("inject", field, f"got rank {rank}, but {last}") for field, rank in named if rank >= roles.size]
 
 
 def merged_schema(plan: Plan) -> pa.Schema:

@@ -12,6 +12,8 @@ import pytest
 import mpijoin
 from mpijoin.cli import main
 from mpijoin.errors import InputError
+from mpijoin.launch import command as launch
+from mpijoin.launch.command import Options
 
 JOB = """
 [left]
@@ -41,8 +43,6 @@ def engine(monkeypatch):
 
         def called(*arguments):
             calls.append(arguments)
-            if isinstance(result, BaseException):
-                raise result
             return result
 
         module = types.SimpleNamespace(**{function: called})
@@ -51,6 +51,13 @@ def engine(monkeypatch):
         return calls
 
     return install
+
+
+def raising(error):
+    def main_run(*arguments):
+        raise error
+
+    return main_run
 
 
 def test_check_describes_a_sound_job_on_stdout(job_file, capsys):
@@ -76,13 +83,14 @@ def test_a_single_fault_is_a_single_line(job_file, capsys):
     assert capsys.readouterr().err == 'mpijoin: [left] time: no column "when", the input has ts, key\n'
 
 
-def test_run_hands_its_arguments_to_the_launcher(engine):
-    calls = engine("launch.command", "main_run", 75)
+def test_run_hands_its_arguments_to_the_launcher(monkeypatch):
+    calls = []
+    monkeypatch.setattr(launch, "main_run", lambda *arguments: calls.append(arguments) or 75)
     assert main(["run", "j.toml", "--set", "a.b=1", "--set", "c.d=2", "--ranks", "3", "--overwrite"]) == 75
-    assert main(["run", "j.toml", "--debug"]) == 75
+    assert main(["run", "j.toml", "--debug", "--ranks", "99", "--oversubscribe"]) == 75
     assert main(["run", "j.toml", "--resume"]) == 75
-    begins = [("j.toml", ["a.b=1", "c.d=2"], 3, True, False, False), ("j.toml", [], None, False, False, True)]
-    assert calls == [*begins, ("j.toml", [], None, False, True, False)]
+    begins = [("j.toml", ["a.b=1", "c.d=2"], Options(ranks=3, overwrite=True)), ("j.toml", [], Options(99, True, debug=True))]
+    assert calls == [*begins, ("j.toml", [], Options(resume=True))]
 
 
 def test_verify_hands_over_the_folder(engine):
@@ -99,14 +107,14 @@ def test_verify_hands_over_the_folder(engine):
         (ZeroDivisionError("oh"), 3, "mpijoin: internal error: ZeroDivisionError: oh (--debug shows where)\n"),
     ],
 )
-def test_an_error_is_one_line_and_an_exit_code(engine, capsys, error, code, message):
-    engine("launch.command", "main_run", error)
+def test_an_error_is_one_line_and_an_exit_code(monkeypatch, capsys, error, code, message):
+    monkeypatch.setattr(launch, "main_run", raising(error))
     assert main(["run", "j.toml"]) == code
     assert capsys.readouterr().err == message
 
 
-def test_a_traceback_comes_only_with_debug(engine, capsys):
-    engine("launch.command", "main_run", InputError("broken"))
+def test_a_traceback_comes_only_with_debug(monkeypatch, capsys):
+    monkeypatch.setattr(launch, "main_run", raising(InputError("broken")))
     assert main(["run", "j.toml", "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err
 

@@ -1,0 +1,212 @@
+"""A sound job over real files, and the single things that can be wrong with it, each with what `check` says of it.
+
+A fault says what it touches, and what must be left as it was for anybody to see it: of a file that is not there nobody can tell the
+columns. That is all that it may hang on: whatever else is wrong with the job, it is found.
+"""
+
+import copy
+from typing import Callable, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mpijoin.config.check import resolve
+from mpijoin.config.load import read_job
+from mpijoin.errors import JobError
+from mpijoin.launch.plan import launch_faults
+
+COLUMNS = {"ts": pa.timestamp("us"), "sta": pa.string(), "num": pa.int64(), "amp": pa.float64()}
+FILES = ("b.parquet", "c.parquet")
+
+
+class World:
+    """A job as a dict, and the columns of the files that it reads, by side and file name; None: the file is damaged."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        stream = {"time": "ts", "key": ["sta", "num"]}
+        self.job = {"left": dict(stream), "right": dict(stream), "output": {"path": str(folder / "new")}}
+        self.files = {side: {name: list(COLUMNS.items()) for name in FILES} for side in ("left", "right")}
+        self.overrides = []
+
+    def set(self, section, field, value):
+        self.job.setdefault(section, {})[field] = value
+
+    def retype(self, side, column, kind, files=FILES):
+        for name in files:
+            self.files[side][name] = [(each, kind if each == column else old) for each, old in self.files[side][name]]
+
+    def add(self, side, column, kind):
+        for name in FILES:
+            self.files[side][name].append((column, kind))
+
+    def drop(self, side, column, name):
+        self.files[side][name] = [(each, kind) for each, kind in self.files[side][name] if each != column]
+
+    def faults(self):
+        """What is wrong, as `mpijoin check` would list it."""
+        for side, files in self.files.items():
+            if isinstance(self.job[side], dict):
+                self.job[side].setdefault("path", self._folder_of(files))
+        job, faults = read_job(self.job, self.overrides)
+        try:
+            resolve(job, [*faults, *launch_faults(job)])
+        except JobError as error:
+            return error.faults
+        return []
+
+    def _folder_of(self, files):
+        """Where files with these columns lie: made once for all jobs that read such."""
+        folder = self.folder / f"{hash(str(files)) % 2**64:x}"
+        if not folder.exists():
+            folder.mkdir()
+            for name, columns in files.items():
+                if columns is None:
+                    (folder / name).write_bytes(b"no parquet")
+                else:
+                    pq.write_table(pa.schema(columns).empty_table(), folder / name)
+        return str(folder)
+
+
+class Single(NamedTuple):
+    """One thing that is wrong. said: what its sentences must contain, in their order; most have one."""
+
+    name: str
+    said: tuple[str, ...]
+    change: Callable[[World], None]
+    touches: frozenset[str]
+    needs: frozenset[str]
+
+    def goes_with(self, other):
+        """Whether both can be wrong in one job, and both be seen."""
+        return not (_meet(self.touches, other.touches | other.needs) or _meet(other.touches, self.needs))
+
+
+def _meet(some, others):
+    return any(one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.") for one in some for other in others)
+
+
+def single(name, said, change, touches, needs=()):
+    texts = (said,) if isinstance(said, str) else said
+    return Single(name, tuple(texts), change, frozenset(touches.split()), frozenset(" ".join(needs).split()))
+
+
+def value(section, field, bad, said, *needs, touches=""):
+    """A bad value of a field."""
+
+    def change(world):
+        world.set(section, field, copy.deepcopy(bad))
+
+    texts = [said] if isinstance(said, str) else said
+    return single(
+        f"{section}.{field} = {bad!r}", [f"[{section}] {text}" for text in texts], change, f"{section}.{field} {touches}", needs
+    )
+
+
+def stream_faults(side, other):
+    """Those that either stream can have."""
+    path, payload = f"{side}.path", f"{side}.path {side}.columns output.columns output.results"
+
+    def columns(name, said, change, touches, *needs):
+        return single(f"{side}: {name}", said, change, touches, (path, *needs))
+
+    yield value(side, "window", "2 parsecs", 'window: got "2 parsecs"')
+    yield value(side, "lateness", -1, "lateness: got -1")
+    yield value(side, "kye", "sta", "kye: no such field")
+    yield value(side, "zzz", 1, "zzz: no such field")
+    yield value(side, "bias", 0.7, 'bias: is for kind = "synthetic" only')
+    yield value(side, "path", "/nowhere/at/all.parquet", "path: /nowhere/at/all.parquet: no such file")
+    yield value(side, "path", 3, "path: got 3")
+    yield value(side, "path", "a\0b", "path: got")
+    yield value(side, "kind", "files", ["path, kind: got 2 of them", 'kind: got "files"'])
+    yield value(side, "time", 3, "time: got 3")
+    yield value(side, "time", "when", 'time: no column "when"', path)
+    yield value(side, "time_unit", "ms", 'time_unit: got "ms", but "ts" is timestamp[us]', path, f"{side}.time {side}.column.ts")
+    yield value(side, "time_unit", 3, "time_unit: got 3")
+    yield value(side, "key", 3, "key: got 3")
+    yield value(side, "key", ["sta", "sta"], 'key: got "sta" 2 times')
+    yield value(side, "key", ["sta", "ts"], 'key: got "ts", which is the time', f"{side}.time")
+    yield value(side, "key", ["sta", "who"], 'key: no column "who"', path)
+    yield single(
+        f"{side}.key too short", "[left] key, [right] key: got", lambda world: world.set(side, "key", "sta"), f"{side}.key",
+        [f"{other}.key"],
+    )  # fmt: skip
+    yield value(side, "columns", 3, "columns: got 3")
+    yield value(side, "columns", ["amp", "amp"], 'columns: got "amp" 2 times')
+    yield value(side, "columns", ["num"], 'columns: got "num", which results have anyway', f"{side}.key")
+    yield value(side, "columns", ["nope"], 'columns: no column "nope"', path)
+    said = f"[{side}] time: column \"ts\" is double, wanted a timestamp"
+    yield columns("time of a wrong type", said, lambda world: world.retype(side, "ts", pa.float64()), f"{side}.column.ts", f"{side}.time")
+    said = f"[{side}] time: column \"ts\" is int64, wanted also time_unit"
+    needs = f"{side}.time {side}.time_unit"
+    yield columns("time without unit", said, lambda world: world.retype(side, "ts", pa.int64()), f"{side}.column.ts", needs)
+    needs = f"{side}.time {side}.time_unit {other}.path {other}.time {other}.column.ts"
+    kind = pa.timestamp("us", "UTC")
+    yield columns("one zone", "wanted both with a time zone", lambda world: world.retype(side, "ts", kind), f"{side}.column.ts", needs)
+    said = f"[{side}] key: column \"num\" is double, which cannot be a key"
+    yield columns("float key", said, lambda world: world.retype(side, "num", pa.float64()), f"{side}.column.num", f"{side}.key")
+    needs = f"{side}.key {other}.key {other}.path {other}.column.sta"
+    said = '"sta" is'
+    yield columns("key pair", said, lambda world: world.retype(side, "sta", pa.binary()), f"{side}.column.sta", needs)
+    said = f'[{side}] columns: "deep" is struct'
+    yield columns("payload type", said, lambda world: world.add(side, "deep", pa.struct([("x", pa.int8())])), f"{side}.column.deep", payload)
+    said = f'[{side}] path: the input has 2 columns named "amp"'
+    yield columns("a name twice", said, lambda world: world.add(side, "amp", pa.int8()), f"{side}.column.amp", payload)
+    said = f'2 columns would be called "{side}_row"'
+    yield columns("results clash", said, lambda world: world.add(side, "row", pa.int8()), f"{side}.column.row", payload)
+    needs = f"{side}.time {side}.column.ts"
+    said = 'c.parquet: got no column "ts"'
+    yield columns("no time in a later file", said, lambda world: world.drop(side, "ts", "c.parquet"), f"{side}.later.ts", needs)
+    needs, said = f"{side}.key {side}.column.num", 'c.parquet: column "num" is int8'
+    yield columns("key of a later file", said, lambda world: world.retype(side, "num", pa.int8(), ["c.parquet"]), f"{side}.later.num", needs)
+    said = f"[{side}] path: "
+    yield columns("first file damaged", "a.parquet: cannot be read", lambda world: world.files[side].update({"a.parquet": None}), f"{side}.first")
+    yield columns("last file damaged", "d.parquet: cannot be read", lambda world: world.files[side].update({"d.parquet": None}), f"{side}.last")
+
+
+def job_faults(folder):
+    """Those of the other sections, and of where the run is to be. folder: some empty one, in which files are made."""
+    (folder / "file").write_text("a file")
+    (folder / "full").mkdir()
+    (folder / "full" / "notes.txt").write_text("somebody's")
+    (folder / "saved").mkdir()
+    (folder / "saved" / "00001.json").write_text("{}")
+    yield value("output", "path", str(folder / "file"), f"path: {folder}/file cannot be a folder, it is a file")
+    yield value("output", "path", str(folder / "file" / "x"), f"path: {folder}/file/x cannot be a folder, {folder}/file is")
+    yield value("output", "path", str(folder / "full"), f"path: {folder}/full is not empty")
+    yield value("output", "path", [1], "path: got [1]")
+    yield value("output", "results", "csv", 'results: got "csv"')
+    yield value("output", "columns", "some", 'columns: got "some"')
+    yield value("output", "columns", ["nope"], 'columns: no column "nope"', "output.results", "left.column.row right.column.row")
+    yield value("output", "part", 0, "part: got")
+    yield value("checkpoint", "path", str(folder / "file"), f"path: {folder}/file cannot be a folder, it is a file")
+    yield value("checkpoint", "path", str(folder / "saved"), f"path: {folder}/saved holds another run's checkpoints")
+    yield value("checkpoint", "signals", ["SIGKILL"], 'signals: got "SIGKILL"')
+    yield value("checkpoint", "keep", 0, "keep: got 0")
+    yield single(
+        "margin longer than the walltime", '[checkpoint] margin, walltime: got "2 h" and "1 h"',
+        lambda world: [world.set("checkpoint", "margin", "2 h"), world.set("checkpoint", "walltime", "1 h")],
+        "checkpoint.margin checkpoint.walltime",
+    )  # fmt: skip
+    yield value("checkpoint", "evry", "1 min", "evry: no such field, did you mean every?")
+    yield value("cluster", "partitions", 0, "partitions: got 0")
+    yield value("cluster", "buffer", "1 B", "buffer: got")
+    yield value("cluster", "memory", "lots", 'memory: got "lots"')
+    yield value("cluster", "slaves_min", 0, "slaves_min: got 0")
+    yield value("tuning", "theta", "big", 'theta: got "big"')
+    yield value("tuning", "communication", 1, "communication: got 1.0")
+    yield value("balance", "policy", "greedy", 'policy: got "greedy"')
+    yield value("balance", "growth", 0, "growth: got 0.0")
+    yield value("balance", "consumer_threshold", 0.9, "consumer_threshold, supplier_threshold: got 0.9 and 0.5")
+    yield value("run", "speed", -1, "speed: got -1.0")
+    yield value("run", "speed", 1e300, "speed: got 1e+300")
+    yield value("run", "late", "drop", 'late: got "drop"')
+    yield value("inject", "slow", {"1": 2}, "slow: got 2.0 for rank 1")
+    yield value("inject", "kill", 3, "kill: got 3")
+    yield single("no such section", "[clutser]: no such section, did you mean cluster?", lambda world: world.set("clutser", "x", 1), "clutser")
+    yield single("no table", "[tuning]: got 3, wanted a table", lambda world: world.job.update(tuning=3), "tuning")
+    yield single("bad override", "--set what: wanted section.field=value", lambda world: world.overrides.append("what"), "override")
+
+
+def all_faults(folder):
+    return [*stream_faults("left", "right"), *stream_faults("right", "left"), *job_faults(folder)]

@@ -1,0 +1,109 @@
+"""What stands in the way of a run here and now: its folders, the walltime, the number of ranks."""
+
+import os
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mpijoin
+from launching import Run
+from mpijoin.cli import main
+from mpijoin.config.load import load_job
+from mpijoin.errors import JobError
+from mpijoin.launch.embedded import local_slaves
+from mpijoin.launch.plan import launch_faults
+from mpijoin.machine import core_count
+
+JOB = """
+[left]
+path = "left.parquet"
+[right]
+path = "left.parquet"
+[output]
+path = "out"
+"""
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    pq.write_table(pa.table({"ts": pa.array([1], pa.timestamp("us")), "key": [1]}), tmp_path / "left.parquet")
+    path = tmp_path / "job.toml"
+    path.write_text(JOB)
+    return str(path)
+
+
+def test_check_and_run_agree_on_a_path_that_is_taken(job_file, capsys):
+    assert main(["check", job_file]) == 0
+    assert mpijoin.run(job_file, slaves=1).results == 1
+    told = [main(arguments) for arguments in (["check", job_file], ["run", job_file])]
+    lines = capsys.readouterr().err.splitlines()
+    assert told == [2, 2] and lines[0] == lines[1]
+    assert lines[0].endswith("is not empty: choose another, or go on with the run in it (--resume) or replace it (--overwrite)")
+    assert main(["check", job_file, "--overwrite"]) == 0
+    assert main(["check", job_file, "--resume"]) == 0
+
+
+def test_check_alters_nothing(job_file, tmp_path):
+    before = sorted(tmp_path.rglob("*"))
+    main(["check", job_file, "--overwrite", "--set", f'checkpoint.path="{tmp_path}/elsewhere"'])
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_overwrite_spares_what_no_run_made_and_check_says_so_before(job_file, tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "thesis.tex").write_text("years of work")
+    assert main(["check", job_file, "--overwrite"]) == 2
+    assert "it holds what no run made: (no job.toml of a run), thesis.tex" in capsys.readouterr().err
+
+
+def test_a_run_names_faults_of_job_place_and_ranks_together(job_file, tmp_path, capsys):
+    (tmp_path / "out").write_text("a file")
+    changes = ["cluster.partitions=0", "cluster.slaves_min=3", "left.time=when", "inject.slow.9=0.5"]
+    assert main(["run", job_file, "--ranks", "2", *(f"--set={one}" for one in changes)]) == 2
+    said = capsys.readouterr().err
+    for text in ("[cluster] partitions: got 0", "slaves_min: got 3", 'no column "when"', "is a file", "slow: got rank 9"):
+        assert text in said
+    assert said.startswith("mpijoin: 5 faults\n")
+
+
+def slurm(monkeypatch, start, end):
+    monkeypatch.setenv("SLURM_JOB_START_TIME", start)
+    monkeypatch.setenv("SLURM_JOB_END_TIME", end)
+
+
+def test_a_margin_longer_than_slurms_walltime_would_stop_at_once(monkeypatch):
+    document = {"left": {"path": "/l.parquet"}, "right": {"path": "/r.parquet"}, "output": {"path": "/out"}, "checkpoint": {"margin": "10 min"}}
+    assert launch_faults(load_job(document)) == []
+    slurm(monkeypatch, "1000", "1600")
+    (found,) = launch_faults(load_job(document))
+    assert found.text.startswith('[checkpoint] margin: got "10 min" of Slurm\'s "10 min", wanted less than the walltime')
+    slurm(monkeypatch, "1000", "1601")
+    assert launch_faults(load_job(document)) == []
+    document["checkpoint"]["walltime"] = "1 h"
+    slurm(monkeypatch, "1000", "1600")
+    assert launch_faults(load_job(document)) == [], "what the job says counts"
+
+
+@pytest.mark.parametrize("wanted", [0, -1, 1.5, "2", True, float])
+def test_a_number_of_slaves_that_is_none_is_refused(wanted):
+    with pytest.raises(JobError, match=r"slaves: got .*, wanted a whole number of slaves, at least 1"):
+        local_slaves(wanted, oversubscribe=True, called="slaves")
+
+
+def test_more_slaves_than_make_sense_are_refused_before_any_is_made(job_file, capsys):
+    most = 4 * core_count()
+    assert local_slaves(most, False, "slaves") == most
+    assert local_slaves(most + 1, True, "slaves") == most + 1
+    assert main(["run", job_file, "--ranks", "100000"]) == 2
+    assert f"--ranks: got 100000 slaves, wanted at most {most}, four per core, unless" in capsys.readouterr().err
+    assert not os.path.exists(os.path.join(os.path.dirname(job_file), "out"))
+
+
+@pytest.mark.mpi
+def test_ranks_are_the_launchers_under_mpirun(tmp_path):
+    with Run(tmp_path, ranks=2, options=["--ranks", "7"]) as run:
+        run.finish()
+    assert run.code == 2
+    assert run.messages == ["mpijoin: --ranks 7: the launcher has started 2 ranks already: leave --ranks out"]
+    assert not run.out.exists()
