@@ -32,6 +32,12 @@ class InputError(MpijoinError):
     exit_code = EXIT_BAD_JOB
 
 
+class ChangedInputError(InputError):
+    """An input is not what it was when the run began, or ends before it should: names file, rows wanted and rows read."""
+
+    exit_code = EXIT_FAILED
+
+
 class LaunchError(MpijoinError):
     """The launcher and the MPI library do not know each other, or one is missing: says how to start instead."""
 

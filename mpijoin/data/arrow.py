@@ -50,19 +50,24 @@ def null_mask(array: pa.Array) -> np.ndarray | None:
     if not array.null_count:
         return None
     valid = array.buffers()[0]
-    return np.ones(len(array), bool) if valid is None else ~_bits(valid, array)
+    return np.ones(len(array), bool) if valid is None else ~bits_of(valid, len(array), array.offset)
 
 
 def booleans(array: pa.Array) -> np.ndarray:
     """bool[n] of booleans, false or anything where null."""
-    return _bits(array.buffers()[1], array)
+    return bits_of(array.buffers()[1], len(array), array.offset)
 
 
-def _bits(buffer: pa.Buffer, array: pa.Array) -> np.ndarray:
-    """bool[n], a bitmap of the array's."""
-    end = array.offset + len(array)
+def bits_of(buffer: pa.Buffer, rows: int, offset: int = 0) -> np.ndarray:
+    """bool[rows], those of a bitmap from `offset` on."""
+    end = offset + rows
     octets = np.frombuffer(buffer, np.uint8, (end + 7) // 8)
-    return np.unpackbits(octets, bitorder="little", count=end)[array.offset :].view(bool)
+    return np.unpackbits(octets, bitorder="little", count=end)[offset:].view(bool)
+
+
+def fixed_bits(kind: pa.DataType) -> int:
+    """Bits of one value of a fixed-size type, as Arrow stores it."""
+    return 1 if types.is_boolean(kind) else kind.bit_width
 
 
 def item_dtype(width: int) -> np.dtype:
@@ -93,9 +98,19 @@ def byte_values(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         return np.arange(array.offset, array.offset + len(array) + 1) * array.type.byte_width, data
     if buffers[0] is None or len(array) == 0:
         return np.zeros(1, np.int64), NO_BYTES
-    kind = np.dtype(np.int32 if _is_narrow(array.type) else np.int64)
+    kind = offset_dtype(array.type)
     offsets = np.frombuffer(buffers[0], kind, len(array) + 1, array.offset * kind.itemsize)
     return offsets.astype(np.int64, copy=False), data
+
+
+def has_offsets(kind: pa.DataType) -> bool:
+    """Whether values of this type are bytes between offsets: strings and binaries that are neither views nor of one size."""
+    return _is_narrow(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
+
+
+def offset_dtype(kind: pa.DataType) -> np.dtype:
+    """Of a type that has offsets."""
+    return np.dtype(np.int32 if _is_narrow(kind) else np.int64)
 
 
 def _is_narrow(kind: pa.DataType) -> bool:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING
 
 from mpijoin.config.job import FileSource, Job, SyntheticSource
-from mpijoin.data.files import expand_files
 from mpijoin.data.schema import JoinSchema
 
 if TYPE_CHECKING:
@@ -37,13 +35,13 @@ def open_source(
 def stream_parts(job: Job, stream_index: int) -> list[Part]:
     """The stream's files in their order, or the one table or generator that stands for a file."""
     from mpijoin.sources.files import open_file
-    from mpijoin.sources.inputs import table_name
+    from mpijoin.sources.inputs import inputs_of, table_name
     from mpijoin.sources.merge import Part
 
     stream = job.streams[stream_index]
     source = stream.source
     if isinstance(source, FileSource):
-        return [Part(path, os.path.getsize(path), partial(open_file, path)) for path in expand_files(source.path)]
+        return [Part(file.path, file.size, partial(open_file, file.path, file=file)) for file in inputs_of(stream)]
     if isinstance(source, SyntheticSource):
         from mpijoin.sources.synthetic import SyntheticReader  # loads all that makes streams
 

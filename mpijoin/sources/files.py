@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-import mmap
 import os
-from contextlib import contextmanager
+from itertools import islice
 from typing import Iterable, Iterator, Protocol, Sequence
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from mpijoin.data.files import CSV, IPC, PARQUET, file_format, first_line, open_ipc
+from mpijoin.data.files import CSV, IPC, PARQUET, file_format, open_ipc
+from mpijoin.data.ipc_messages import HollowBatch, Messages
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError
 from mpijoin.sources.base import BLOCK_ROWS
+from mpijoin.sources.inputs import InputFile
+from mpijoin.sources.watched import Watched
 
 # Without a buffer, or with pre-buffering, the reader loads whole column chunks: one giant row group is the whole file.
 PARQUET_BUFFER_BYTES = 1 << 18
 CSV_BLOCK_BYTES = 1 << 20
-IPC_RELEASE_BLOCKS = 16
 IPC_MAGIC_BYTES = 8  # with padding
 
 
@@ -35,15 +36,6 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Lets go of the file."""
-
-
-@contextmanager
-def naming(path: str) -> Iterator[None]:
-    """Turns the library's errors into one InputError that names the file."""
-    try:
-        yield
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read as {file_format(path)}: {first_line(error)}") from error
 
 
 def check_columns(path: str, found: pa.Schema, wanted: Sequence[Column]) -> None:
@@ -75,24 +67,21 @@ def rows_after(batches: Iterable[pa.RecordBatch], skip_rows: int) -> Iterator[pa
 class ParquetReader:
     """Decodes page by page: memory does not depend on the size of row groups. Skips whole row groups undecoded."""
 
-    def __init__(self, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
-        self._path, self._names, self._block_rows = path, [column.name for column in columns], block_rows
-        self._rows = self._skip_rows = skip_rows
-        with naming(path):
-            self._file = pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False)
-            try:
-                check_columns(path, self._file.schema_arrow, columns)
-            except InputError:
-                self._file.close()
-                raise
+    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
+        self._watched, self._names, self._block_rows = watched, [column.name for column in columns], block_rows
+        self._skip_rows = skip_rows
+        self._file = pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False)
+        watched.wanted = self._file.metadata.num_rows
+        try:
+            check_columns(path, self._file.schema_arrow, columns)
+        except InputError:
+            self._file.close()
+            raise
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        with naming(self._path):
-            groups, drop_rows = self._groups_after(self._skip_rows)
-            batches = self._file.iter_batches(self._block_rows, row_groups=groups, columns=self._names, use_threads=False)
-            for batch in rows_after(batches, drop_rows):
-                self._rows += batch.num_rows
-                yield batch
+        groups, drop_rows = self._groups_after(self._skip_rows)
+        batches = self._file.iter_batches(self._block_rows, row_groups=groups, columns=self._names, use_threads=False)
+        yield from rows_after(batches, drop_rows)
 
     def _groups_after(self, rows: int) -> tuple[Sequence[int], int]:
         """The row groups from that of row number `rows` on, and how many rows come before it in the first of them."""
@@ -104,90 +93,79 @@ class ParquetReader:
         return groups, rows
 
     def fraction(self) -> float:
-        return min(1.0, self._rows / max(1, self._file.metadata.num_rows))
+        return min(1.0, self._watched.rows / max(1, self._watched.wanted))
 
     def close(self) -> None:
         self._file.close()
 
 
 class IpcReader:
-    """Maps the file, so that even one giant batch is paged in bit by bit, and gives the pages back as it goes on.
+    """Reads of a batch only the rows of a block at a time, whatever its size, unless it is compressed.
 
     The file layout is a stream between a magic and a footer, and is read as one: by its footer the library would load
-    whole batches as soon as columns are chosen. The footer still tells whether the file is whole. Batches that are not
-    compressed are skipped without a look at their values.
+    whole batches as soon as columns are chosen. The footer still tells whether the file is whole; a stream says so at its end.
     """
 
-    def __init__(self, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
-        self._path, self._block_rows, self._skip_rows = path, block_rows, skip_rows
-        self._at_bytes = 0
-        with naming(path):
-            with pa.OSFile(path) as file, open_ipc(file) as reader:
-                schema, is_file = reader.schema, isinstance(reader, pa.RecordBatchFileReader)
-                self._batches = reader.num_record_batches if is_file else None
-            check_columns(path, schema, columns)
-            with open(path, "rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            self._file = pa.BufferReader(pa.py_buffer(self._map))
-            self._file.seek(IPC_MAGIC_BYTES if is_file else 0)
-            included = sorted(schema.get_field_index(column.name) for column in columns)
-            options = pa.ipc.IpcReadOptions(included_fields=included, use_threads=False)
-            self._reader = pa.ipc.open_stream(self._file, options=options)
+    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
+        self._watched, self._path, self._block_rows, self._skip_rows = watched, path, block_rows, skip_rows
+        self._size_bytes = max(1, os.path.getsize(path))
+        with pa.OSFile(path) as file, open_ipc(file) as reader:
+            schema, is_file = reader.schema, isinstance(reader, pa.RecordBatchFileReader)
+            self._batches = reader.num_record_batches if is_file else None
+        check_columns(path, schema, columns)
+        included = sorted(schema.get_field_index(column.name) for column in columns)
+        options = pa.ipc.IpcReadOptions(included_fields=included, use_threads=False)
+        self._messages = Messages(path, IPC_MAGIC_BYTES if is_file else 0)
+        self._reader = pa.ipc.open_stream(pa.PythonFile(self._messages, mode="r"), options=options)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        for batch in rows_after(self._whole(), self._skip_rows):
-            yield from self._pieces(batch)
+        skip_rows = self._skip_rows
+        try:
+            for batch in islice(self._reader, self._batches):
+                yield from self._pieces(batch, skip_rows)
+                skip_rows = max(0, skip_rows - batch.num_rows)
+        finally:
+            self._watched.wanted = self._messages.rows
+        found = self._messages.batches
+        if self._batches is not None and found != self._batches:
+            raise InputError(f"{self._path}: got {found} record batches, wanted the {self._batches} that its footer names")
 
-    def _whole(self) -> Iterator[pa.RecordBatch]:
-        """The batches as they lie in the file."""
-        count = 0
-        with naming(self._path):
-            for count, batch in enumerate(self._reader, 1):
-                self._at_bytes = self._file.tell()
-                yield batch
-        if self._batches is not None and count != self._batches:
-            raise InputError(f"{self._path}: got {count} record batches, wanted the {self._batches} that its footer names")
-
-    def _pieces(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        for number, block in enumerate(slices(batch, self._block_rows)):
-            yield block
-            if number % IPC_RELEASE_BLOCKS == 0:
-                # Pages still needed come back from the page cache; the others no longer count as ours.
-                self._map.madvise(mmap.MADV_DONTNEED)
+    def _pieces(self, batch: pa.RecordBatch, start: int) -> Iterator[pa.RecordBatch]:
+        read = HollowBatch(batch, self._messages).read if self._messages.hollow else batch.slice
+        for at in range(start, batch.num_rows, self._block_rows):
+            yield read(at, min(self._block_rows, batch.num_rows - at))
 
     def fraction(self) -> float:
-        return self._at_bytes / len(self._map)
+        return min(1.0, self._messages.tell() / self._size_bytes)
 
     def close(self) -> None:
-        self._file.close()
+        self._messages.close()
 
 
 class CsvReader:
     """Every column is asked for by type, so that no block can be inferred to be something else. Skipped rows are read."""
 
-    def __init__(self, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
-        self._path, self._block_rows, self._skip_rows = path, block_rows, skip_rows
+    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
+        self._block_rows, self._skip_rows = block_rows, skip_rows
         self._at_bytes = 0
-        with naming(path):
-            self._size_bytes = max(1, os.path.getsize(path))
-            self._reader = pa.csv.open_csv(
-                path,
-                read_options=pa.csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK_BYTES),
-                convert_options=pa.csv.ConvertOptions(
-                    column_types={column.name: column.type for column in columns},
-                    include_columns=[column.name for column in columns],
-                ),
-            )
+        self._size_bytes = max(1, os.path.getsize(path))
+        self._reader = pa.csv.open_csv(
+            path,
+            read_options=pa.csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK_BYTES),
+            convert_options=pa.csv.ConvertOptions(
+                column_types={column.name: column.type for column in columns},
+                include_columns=[column.name for column in columns],
+            ),
+        )
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         for batch in rows_after(self._parsed(), self._skip_rows):
             yield from slices(batch, self._block_rows)
 
     def _parsed(self) -> Iterator[pa.RecordBatch]:
-        with naming(self._path):
-            for batch in self._reader:
-                self._at_bytes += CSV_BLOCK_BYTES
-                yield batch
+        for batch in self._reader:
+            self._at_bytes += CSV_BLOCK_BYTES
+            yield batch
 
     def fraction(self) -> float:
         return min(1.0, self._at_bytes / self._size_bytes)
@@ -199,6 +177,38 @@ class CsvReader:
 READERS = {PARQUET: ParquetReader, IPC: IpcReader, CSV: CsvReader}
 
 
-def open_file(path: str, columns: Sequence[Column], block_rows: int = BLOCK_ROWS, skip_rows: int = 0) -> Reader:
-    """A reader of these columns of one file. Raises InputError when it cannot be read or has other columns."""
-    return READERS[file_format(path)](path, columns, block_rows, skip_rows)
+class FileReader:
+    """A `Reader` of one file, which must stay what it was when the run began."""
+
+    def __init__(self, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int, file: InputFile | None):
+        self._watched = Watched(path, file)
+        self._watched.rows = skip_rows
+        with self._watched.reading():
+            self._reader = READERS[file_format(path)](self._watched, path, columns, block_rows, skip_rows)
+
+    def blocks(self) -> Iterator[pa.RecordBatch]:
+        with self._watched.reading():
+            for block in self._reader.blocks():
+                self._watched.rows += block.num_rows
+                yield block
+            self._watched.check_end()
+
+    def fraction(self) -> float:
+        return self._reader.fraction()
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+def open_file(
+    path: str,
+    columns: Sequence[Column],
+    block_rows: int = BLOCK_ROWS,
+    skip_rows: int = 0,
+    file: InputFile | None = None,
+) -> Reader:
+    """A reader of these columns of one file. file: as it was when the run began; None: as it is now.
+
+    Raises InputError when it cannot be read or has other columns, ChangedInputError when it is another than it was.
+    """
+    return FileReader(path, columns, block_rows, skip_rows, file)

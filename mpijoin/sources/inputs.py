@@ -31,7 +31,7 @@ def inputs_of(stream: StreamJob) -> list[InputFile]:
     """The stream's inputs in their order; none if it is synthetic: its job says all. Raises InputError."""
     source = stream.source
     if isinstance(source, FileSource):
-        return [_input_file(path) for path in expand_files(source.path)]
+        return [input_file(path) for path in expand_files(source.path)]
     return [InputFile(table_name(stream), source.table.num_rows, None)] if isinstance(source, TableSource) else []
 
 
@@ -40,7 +40,8 @@ def table_name(stream: StreamJob) -> str:
     return f"[{stream.name}] table"
 
 
-def _input_file(path: str) -> InputFile:
+def input_file(path: str) -> InputFile:
+    """The file as it is now. Raises InputError."""
     try:
         found = os.stat(path)
     except OSError as error:

@@ -1,0 +1,217 @@
+"""Arrow IPC, message by message: the library reads the headers from here, and the values of a batch are read block by block.
+
+A file is not mapped: where it is cut while it is read, a map kills the process without a word. The library, which reads a batch
+as a whole, is given a hollow body instead: pages of zeros of the same length that nobody touches. Where the buffers of its arrays
+lie in it is where their bytes lie in the file.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from typing import NamedTuple, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import types
+
+from mpijoin.data.arrow import bits_of, fixed_bits, has_offsets, offset_dtype
+
+CONTINUATION = b"\xff\xff\xff\xff"  # begins a message since format 0.15
+RECORD_BATCH = 3  # in a message's header: what it is
+VIEW_INLINE_BYTES = 12  # a longer value of a string or binary view lies in a buffer
+
+
+class Cut(Exception):
+    """The file ends before it should."""
+
+
+class Header(NamedTuple):
+    """A message: what it is, bytes of its body, rows of a record batch, and whether its buffers are compressed."""
+
+    kind: int
+    body_bytes: int
+    rows: int
+    is_compressed: bool
+
+
+class Table:
+    """A flatbuffers table in `data`: its fields by number."""
+
+    def __init__(self, data: bytes, at: int):
+        self._data, self._at = data, at
+        self._fields = at - struct.unpack_from("<i", data, at)[0]
+        self._end = struct.unpack_from("<H", data, self._fields)[0]
+
+    def place(self, field: int) -> int:
+        """Where the field lies, 0 if it is left out."""
+        entry = 4 + 2 * field
+        offset = struct.unpack_from("<H", self._data, self._fields + entry)[0] if entry < self._end else 0
+        return self._at + offset if offset else 0
+
+    def number(self, field: int, form: str) -> int:
+        place = self.place(field)
+        return struct.unpack_from(form, self._data, place)[0] if place else 0
+
+    def table(self, field: int) -> Table:
+        place = self.place(field)
+        return Table(self._data, place + struct.unpack_from("<I", self._data, place)[0])
+
+
+def header_of(metadata: bytes) -> Header:
+    """What a message's metadata says (Message.fbs). Raises struct.error where they are damaged."""
+    message = Table(metadata, struct.unpack_from("<I", metadata)[0])
+    kind, body_bytes = message.number(1, "<B"), message.number(3, "<q")
+    if kind != RECORD_BATCH:
+        return Header(kind, body_bytes, 0, False)
+    batch = message.table(2)
+    return Header(kind, body_bytes, batch.number(0, "<q"), batch.place(3) > 0)
+
+
+class Messages:
+    """A file of messages, as pa.PythonFile wants it. Bodies of record batches are hollow unless they are compressed.
+
+    `batch_at`: where in the file the body of the last batch lies · `hollow`: what stood for it, None if it is whole ·
+    `batches`, `rows`: so far. `Cut` is raised where the file ends before the stream says that it does.
+    """
+
+    def __init__(self, path: str, at: int):
+        self._file = open(path, "rb", buffering=0)
+        self._at = self._message = at
+        self._body = range(0)
+        self._header: Header | None = None
+        self.batch_at, self.hollow, self.batches, self.rows = 0, None, 0, 0
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def readable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int) -> pa.Buffer:
+        if self._at == self._message:
+            self._enter()
+        at, self._at = self._at, self._at + size
+        if at == self._body.start and size == len(self._body) and self._is_hollow:
+            return self._hollow_body()
+        return self.read_at(at, size)
+
+    read_buffer = read
+
+    def read_at(self, at: int, size: int) -> pa.Buffer:
+        """Bytes of the file. Raises Cut."""
+        buffer = pa.allocate_buffer(size)
+        view, done = memoryview(buffer), 0
+        while done < size:
+            got = os.preadv(self._file.fileno(), [view[done:]], at + done)
+            if not got:
+                raise Cut
+            done += got
+        return buffer
+
+    def close(self) -> None:
+        self._file.close()
+
+    @property
+    def _is_hollow(self) -> bool:
+        return self._header is not None and self._header.kind == RECORD_BATCH and not self._header.is_compressed
+
+    def _enter(self) -> None:
+        """Looks at the message that begins here."""
+        start = self._message + 4
+        word = bytes(self.read_at(self._message, 4))
+        if word == CONTINUATION:
+            word, start = bytes(self.read_at(start, 4)), start + 4
+        (size,) = struct.unpack("<i", word)
+        if size == 0:
+            self._body, self._header, self._message = range(0), None, -1
+            return
+        try:
+            header = header_of(bytes(self.read_at(start, size)))
+        except (struct.error, ValueError) as error:
+            raise pa.ArrowInvalid(f"the message at byte {self._message} is damaged") from error
+        self._header, self._body = header, range(start + size, start + size + header.body_bytes)
+        self._message = self._body.stop
+        if header.kind == RECORD_BATCH:
+            self.batch_at, self.hollow = self._body.start, None
+            self.batches, self.rows = self.batches + 1, self.rows + header.rows
+
+    def _hollow_body(self) -> pa.Buffer:
+        if self._body.stop > os.fstat(self._file.fileno()).st_size:
+            raise Cut
+        pages = mmap.mmap(-1, len(self._body), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)
+        self.hollow = pa.py_buffer(pages)
+        return self.hollow
+
+
+class HollowBatch:
+    """A record batch of which nothing has been read but where its values lie."""
+
+    def __init__(self, batch: pa.RecordBatch, messages: Messages):
+        self._batch, self._messages = batch, messages
+        self._shift = messages.batch_at - messages.hollow.address  # from an address to a place in the file
+
+    @property
+    def num_rows(self) -> int:
+        return self._batch.num_rows
+
+    def read(self, start: int, rows: int) -> pa.RecordBatch:
+        """The rows from `start` on, so many. Raises Cut, or ArrowInvalid where the batch is damaged."""
+        # Bitmaps are read by whole bytes.
+        skip = start % 8
+        arrays = [self._rows(column, start - skip, rows + skip) for column in self._batch.columns]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._batch.schema).slice(skip)
+
+    def _rows(self, array: pa.Array, start: int, rows: int) -> pa.Array:
+        kind = array.type
+        if types.is_dictionary(kind):
+            indices = self._rows(array.indices, start, rows)
+            return pa.DictionaryArray.from_arrays(indices, array.dictionary, ordered=kind.ordered, safe=False)
+        valid, values, *data = array.buffers()
+        valid = valid and self._bits(valid, 1, start, rows)
+        if has_offsets(kind):
+            return pa.Array.from_buffers(kind, rows, [valid, *self._values(kind, values, data[0], start, rows)])
+        if types.is_string_view(kind) or types.is_binary_view(kind):
+            return pa.Array.from_buffers(kind, rows, [valid, *self._views(valid, values, data, start, rows)])
+        return pa.Array.from_buffers(kind, rows, [valid, self._bits(values, fixed_bits(kind), start, rows)])
+
+    def _bits(self, buffer: pa.Buffer, width: int, start: int, rows: int) -> pa.Buffer:
+        """Of items of so many bits, those from `start` on, a multiple of 8."""
+        return self._part(buffer, start * width // 8, -(-rows * width // 8))
+
+    def _part(self, buffer: pa.Buffer | None, at: int, size: int) -> pa.Buffer:
+        if size == 0:
+            return pa.py_buffer(b"")
+        if buffer is None or at < 0 or size < 0 or at + size > buffer.size:
+            raise pa.ArrowInvalid("a value lies outside of its buffer")
+        return self._messages.read_at(buffer.address + self._shift + at, size)
+
+    def _values(self, kind: pa.DataType, offsets: pa.Buffer, data: pa.Buffer, start: int, rows: int) -> list[pa.Buffer]:
+        item = offset_dtype(kind)
+        own = np.frombuffer(self._part(offsets, start * item.itemsize, (rows + 1) * item.itemsize), item)
+        first = own[0]
+        return [pa.py_buffer(own - first if first else own), self._part(data, int(first), int(own[-1]) - int(first))]
+
+    def _views(
+        self, valid: pa.Buffer | None, views: pa.Buffer, data: Sequence[pa.Buffer], start: int, rows: int
+    ) -> list[pa.Buffer]:
+        """The views, and of each buffer what they show."""
+        own = np.frombuffer(self._bits(views, 128, start, rows), np.int32).reshape(-1, 4).copy()  # length, 4 bytes, buffer, offset
+        if valid is not None:
+            own[~bits_of(valid, rows)] = 0
+        is_long = own[:, 0] > VIEW_INLINE_BYTES
+        if own[is_long, 2].max(initial=-1) >= len(data) or own[is_long, 2].min(initial=0) < 0:
+            raise pa.ArrowInvalid("a value lies outside of its buffer")
+        parts = []
+        for number, buffer in enumerate(data):
+            shown = is_long & (own[:, 2] == number)
+            first = int(own[shown, 3].min(initial=np.iinfo(np.int32).max)) if shown.any() else 0
+            last = int((own[shown, 3].astype(np.int64) + own[shown, 0]).max(initial=first))
+            own[shown, 3] -= first
+            parts.append(self._part(buffer, first, last - first))
+        return [pa.py_buffer(own), *parts]
