@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mpijoin.config.check import synthetic_schema
+from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.job import B_MODEL, POISSON, ZIPF, Change, FileSource, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema

@@ -9,7 +9,7 @@ import pytest
 
 import mpijoin
 from mpijoin.cli import main
-from mpijoin.config.check import synthetic_schema
+from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.job import B_MODEL, ZIPF, Change, SyntheticSource
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError, JobError, OutputError
