@@ -116,6 +116,7 @@ def run(
     try:
         outcome = run_local(plan, signals, Silent(), writer=writer)
     finally:
+        plan.release()
         signals.restore()
     if outcome.error is not None:
         raise outcome.error if isinstance(outcome.error, MpijoinError) else MpijoinError(outcome.reason)

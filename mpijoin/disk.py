@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 from pathlib import Path
 from typing import Callable
@@ -9,7 +11,46 @@ from typing import Callable
 import numpy as np
 import xxhash
 
+ASIDE = ".new"  # ends the name of a file that is being written
 PIECE_BYTES = 4 << 20  # read at once to check a file; between two pieces the caller may look at the network
+
+
+def new_file(path: Path) -> io.FileIO:
+    """Opened to write, in place of whatever has the name: a link is removed, not followed. OSError."""
+    try:
+        return _created(path)
+    except FileExistsError:
+        os.unlink(path)
+        return _created(path)
+
+
+def _created(path: Path) -> io.FileIO:
+    return open(path, "xb", buffering=0)  # O_EXCL follows no link
+
+
+def make_folder(path: Path) -> None:
+    """Where it is not there yet. OSError: something else has the name; a link does not count as a folder."""
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if path.is_symlink() or not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "is a link or a file, wanted a folder: remove it", str(path)) from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Under another name first, flushed to disk, then renamed: a reader finds the whole text or none. OSError."""
+    aside = path.with_name(path.name + ASIDE)
+    with new_file(aside) as file:
+        write_all(file, memoryview(text.encode()))
+        os.fsync(file.fileno())
+    os.replace(aside, path)
+    sync_path(path.parent)
+
+
+def write_all(file: io.FileIO, data: memoryview) -> None:
+    """Whatever the system takes at once."""
+    while len(data):
+        data = data[file.write(data) :]
 
 
 class HashedFile:
@@ -18,7 +59,7 @@ class HashedFile:
     def __init__(self, path: Path):
         """Raises OSError, as all methods do, with the name of the file."""
         self._path = path
-        self._file = open(path, "wb", buffering=0)
+        self._file = new_file(path)
         self._hash = xxhash.xxh3_64()
         self.octets = 0
 
@@ -35,8 +76,7 @@ class HashedFile:
         rest = memoryview(data).cast("B")
         self._hash.update(rest)
         self.octets += len(rest)
-        while len(rest):
-            rest = rest[self._file.write(rest) :]
+        write_all(self._file, rest)
         return len(data)
 
     def tell(self) -> int:

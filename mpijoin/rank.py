@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Any, Collection, Iterator
+from typing import Any, Callable, Collection, Iterator
 
 from mpijoin.clock import RunClock
 from mpijoin.config.job import Inject
@@ -235,12 +235,14 @@ class Rank:
         for peer in range(1, self.transport.size):
             self.send(peer, message)
 
-    def leave(self, exit_code: int) -> int:
-        """Leaves together with the others; takes them down if they do not come."""
+    def leave(self, exit_code: int, last: Callable[[], None] = lambda: None) -> int:
+        """Leaves together with the others; takes them down if they do not come. last: called when nobody writes any more."""
         try:
             failing_s = LEAVE_S if self._met else LEAVE_EARLY_S
             self.transport.close(failing_s if exit_code else LEAVE_DONE_S)
+            last()
         except PeerError:
+            last()  # those that hang: the next line ends this process, too
             self.transport.abort(exit_code or EXIT_FAILED)
         for handler in self.log.handlers:
             handler.close()

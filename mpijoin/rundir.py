@@ -14,13 +14,15 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Collection, Iterator, Sequence
 
-from mpijoin.disk import sync_path
+from mpijoin.disk import make_folder, new_file, sync_path, write_all, write_whole
 from mpijoin.errors import InputError, JobError, OutputError
+from mpijoin.lock import LOCKS
 
 # A folder is overwritten only if its job.toml starts with this: a user's own job.toml never does.
 RUN_MARK = "# mpijoin run directory: the job as resolved\n"
@@ -41,16 +43,18 @@ RUN_FILES = (
     "late/.open/left.parquet",
     "late/.open/right.parquet",
     "late/.open/*-[0-9][0-9][0-9][0-9][0-9].parquet",
-    "checkpoint/[0-9]*.json",
-    "checkpoint/[0-9]*.json.new",
-    "checkpoint/rank-*.state",
-    "checkpoint/rank-*.state.new",
+    "checkpoint/[0-9][0-9][0-9][0-9][0-9].json",
+    "checkpoint/[0-9][0-9][0-9][0-9][0-9].json.new",
+    "checkpoint/rank-[0-9]*-[0-9][0-9][0-9][0-9][0-9].state",
+    "checkpoint/rank-[0-9]*-[0-9][0-9][0-9][0-9][0-9].state.new",
     "metrics/*.parquet",
     "metrics/*.parquet.open",
     "logs/rank-*.log",
     "report/report.html",
     "report/*.png",
     "report/*.csv",
+    LOCKS,
+    f"checkpoint/{LOCKS}",
 )
 LATE_FILES = {"left.parquet", "right.parquet"}
 RUN_FOLDERS = ("results", "results/.open", "late", "late/.open", "metrics", "logs")
@@ -70,18 +74,18 @@ class RunDirectory:
     ) -> RunDirectory:
         """Make the folders and write job.toml.
 
-        `inputs` are the files the job reads: with `overwrite` they must not lie among what would be removed.
-        JobError (exit 2): the path is a file, is not empty and `overwrite` is off, or holds what no run made.
-        OutputError (exit 3): the file system refuses.
+        inputs: files that the job reads: with `overwrite` they must not lie among what would be removed.
+        JobError (exit 2): what `room_faults` says. OutputError (exit 3): the file system refuses.
         """
         run = cls(Path(path))
         with _refusals(run.path):
             _make_room(run.path, overwrite, inputs)
             run.path.mkdir(parents=True, exist_ok=True)
             # job.toml first: a run killed in the next line still leaves a folder that --overwrite accepts.
-            (run.path / "job.toml").write_text(RUN_MARK + job_text, encoding="utf-8")
+            with new_file(run.path / "job.toml") as file:
+                write_all(file, memoryview((RUN_MARK + job_text).encode()))
             for name in RUN_FOLDERS:
-                (run.path / name).mkdir(exist_ok=True)
+                make_folder(run.path / name)
         return run
 
     @property
@@ -121,10 +125,10 @@ class RunDirectory:
     def reopen(self, job_text: str) -> None:
         """Makes ready what a run has left that was stopped or broken off, for one that goes on. OutputError: refused."""
         with _refusals(self.path):
-            (self.path / "failed.json").unlink(missing_ok=True)
-            _write_text(self.path / "job.toml", RUN_MARK + job_text)
             for name in RUN_FOLDERS:
-                (self.path / name).mkdir(exist_ok=True)
+                make_folder(self.path / name)
+            (self.path / "failed.json").unlink(missing_ok=True)
+            write_whole(self.path / "job.toml", RUN_MARK + job_text)
             (self.open_results / "manifest.json").unlink(missing_ok=True)
             self._withdraw()
 
@@ -199,7 +203,7 @@ class RunDirectory:
         for folder in (self.results, self.late):
             names = [item.name for item in folder.glob("*.parquet")]
             if names:
-                (folder / ".open").mkdir(exist_ok=True)
+                make_folder(folder / ".open")
                 _move_all(folder, folder / ".open", names)
 
 
@@ -244,11 +248,11 @@ def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ())
     where = f"[output] path: {path}"
     if blocked := blocking_file(path):
         return [f"{where} cannot be a folder, {'it' if blocked == path else blocked} is a file: wanted a folder that is new or empty"]
-    if not path.is_dir() or not any(path.iterdir()):
+    files = [name for name in _walk(path, path) if not _is_lock(name)] if path.is_dir() else []
+    if not files:
         return []
     if not overwrite:
         return [f"{where} is not empty: choose another, or go on with the run in it (--resume) or replace it (--overwrite)"]
-    files = list(_walk(path, path))
     foreign = [name for name in files if not _made_by_run(name)]
     if not _is_run(path) and "job.toml" not in foreign:
         foreign.append("job.toml" if "job.toml" in files else "(no job.toml of a run)")
@@ -270,11 +274,14 @@ def _make_room(path: Path, overwrite: bool, inputs: Sequence[str]) -> None:
     faults = room_faults(path, overwrite, inputs)
     if faults:
         raise JobError(faults)
-    for name in MADE_FOLDERS:
-        if (path / name).exists():
-            shutil.rmtree(path / name)
-    for item in sorted(path.iterdir() if path.is_dir() else (), key=lambda item: item.name == "job.toml"):
-        item.unlink()  # job.toml last: what an interrupted removal leaves is still known as a run
+    if not path.is_dir():
+        return
+    for name in sorted(_walk(path, path), key=lambda name: name == "job.toml"):
+        if not _is_lock(name):
+            (path / name).unlink()  # job.toml last: what an interrupted removal leaves is still known as a run
+    for name in sorted(MADE_FOLDERS, reverse=True):
+        with suppress(OSError):
+            (path / name).rmdir()
 
 
 def _walk(folder: Path, root: Path) -> Iterator[str]:
@@ -285,6 +292,10 @@ def _walk(folder: Path, root: Path) -> Iterator[str]:
             yield from _walk(item, root)
         else:
             yield name
+
+
+def _is_lock(name: str) -> bool:
+    return fnmatch(name.rpartition("/")[2], LOCKS) and name.rpartition("/")[0] in ("", "checkpoint")
 
 
 def _made_by_run(name: str) -> bool:
@@ -329,18 +340,7 @@ def _move_all(source: Path, target: Path, names: Sequence[str]) -> None:
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:
-    _write_text(path, json.dumps(value, indent=2, default=_plain) + "\n")
-
-
-def _write_text(path: Path, text: str) -> None:
-    """Write under another name, flush to disk, rename: a reader finds the whole text or none."""
-    fresh = path.with_name(path.name + ".new")
-    with open(fresh, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(fresh, path)
-    sync_path(path.parent)
+    write_whole(path, json.dumps(value, indent=2, default=_plain) + "\n")
 
 
 def _plain(value: Any) -> Any:

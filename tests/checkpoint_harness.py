@@ -295,7 +295,7 @@ class Camera:
         for name in ("unlink", "rmdir", "mkdir"):
             yield os, name, self._gated(getattr(os, name), name, at=0)
         yield os, "fsync", self._around(os.fsync, "before sync")
-        yield mpijoin.checkpoint.files, "_write_all", self._torn(mpijoin.checkpoint.files._write_all)
+        yield mpijoin.checkpoint.files, "write_all", self._torn(mpijoin.checkpoint.files.write_all)
         yield Saver, "save_next", self._around(Saver.save_next, "group saved")
         yield Master, "_cut", self._around(Master._cut, "cut")
         yield Master, "_saved", self._around(Master._saved, "saved")
@@ -488,6 +488,8 @@ def simulate(prepared, made, path, chance, resumes=False, kills=Kills(), stop=No
             return cluster.run().summary, pictures
         except Checkpointed:
             return None, pictures
+        finally:
+            plan.release()
 
 
 def watch_events(cluster, path, kills, stop):

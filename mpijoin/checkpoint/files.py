@@ -11,10 +11,8 @@ from typing import NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.data.codec import ALIGNMENT, aligned_empty
+from mpijoin.disk import ASIDE, new_file, sync_path, write_all
 from mpijoin.errors import CheckpointError
-from mpijoin.disk import sync_path
-
-ASIDE = ".new"  # ends the name of a file that is being written
 
 
 class Span(NamedTuple):
@@ -33,15 +31,15 @@ class StateFile:
         self._path = folder / name
         self._aside = folder / (name + ASIDE)
         with refusals(self._path):
-            self._file = open(self._aside, "wb", buffering=0)
+            self._file = new_file(self._aside)
 
     def write(self, frame: np.ndarray) -> Span:
         """Appends a frame, uint8[n]."""
         padding = -self.octets % ALIGNMENT
         span = Span(self.name, self.octets + padding, len(frame))
         with refusals(self._path):
-            _write_all(self._file, memoryview(bytes(padding)))
-            _write_all(self._file, memoryview(frame))
+            write_all(self._file, memoryview(bytes(padding)))
+            write_all(self._file, memoryview(frame))
         self.octets = span.offset + span.octets
         return span
 
@@ -60,11 +58,6 @@ class StateFile:
         for path in (self._aside, self._path):
             with suppress(OSError):
                 path.unlink()
-
-
-def _write_all(file, data: memoryview) -> None:
-    while len(data):
-        data = data[file.write(data) :]
 
 
 class Room:

@@ -9,19 +9,27 @@ Sealed blocks are written once: the manifest of checkpoint 7 may name frames in 
 from __future__ import annotations
 
 import json
-import os
+import re
 import zlib
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
-from mpijoin.checkpoint.files import ASIDE, Span, refusals
+from mpijoin.checkpoint import fields
+from mpijoin.checkpoint.files import Span, refusals
+from mpijoin.data.codec import MAGIC
+from mpijoin.disk import sync_path, write_whole
 from mpijoin.errors import CheckpointError
 from mpijoin.sinks.parts import PartInfo
-from mpijoin.disk import sync_path
 
 VERSION = 5
+DIGITS = 5  # of a number in a name, at least
+
+# What files of checkpoints are called, and how they begin.
+OWN = re.compile(r"((?P<state>rank-\d{1,9}-)?(?P<number>\d{5,9})\.(?(state)state|json))(\.new)?")
+BEGINNING, BEGINNING_BYTES = rb'[0-9a-f]{8}\n\{"version":', 20  # of a manifest
 
 
 @dataclass(frozen=True)
@@ -86,13 +94,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     path = folder / manifest_name(manifest.number)
     text = json.dumps({"version": VERSION, **asdict(manifest)}, separators=(",", ":"))
     with refusals(path):
-        aside = path.with_name(path.name + ASIDE)
-        with open(aside, "w", encoding="utf-8") as file:
-            file.write(f"{zlib.crc32(text.encode()):08x}\n{text}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(aside, path)
-        sync_path(folder)
+        write_whole(path, f"{zlib.crc32(text.encode()):08x}\n{text}\n")
 
 
 def read_manifest(folder: Path, number: int) -> Manifest:
@@ -104,10 +106,13 @@ def read_manifest(folder: Path, number: int) -> Manifest:
         raise CheckpointError(f"{path}: cannot be read: {error}") from error
     if rest != [""] or checksum != f"{zlib.crc32(text.encode()):08x}":
         raise CheckpointError(f"{path}: its checksum does not hold")
-    value = json.loads(text)
-    if value.pop("version") != VERSION:
-        raise CheckpointError(f"{path}: was written by another version of mpijoin")
-    manifest = _manifest(value)
+    try:
+        value = json.loads(text)
+        if isinstance(value, dict) and value.pop("version", VERSION) != VERSION:
+            raise CheckpointError(f"{path}: was written by another version of mpijoin")
+        manifest = _manifest(value, number)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: is no manifest of mpijoin's: {error}") from error
     for name, octets in manifest.files.items():
         found = _octets_of(folder / name)
         if found < octets:
@@ -122,15 +127,39 @@ def _octets_of(path: Path) -> int:
         return -1
 
 
-def _manifest(value: dict[str, Any]) -> Manifest:
-    groups = tuple(Group(**{**group, "spans": spans_of(group["spans"])}) for group in value.pop("groups"))
-    tuples = {name: tuple(value.pop(name)) for name in ("complete", "sent", "slaves")}
-    parts = {name: parts_of(value.pop(name)) for name in ("results", "late")}
-    return Manifest(groups=groups, master=spans_of(value.pop("master")), **tuples, **parts, **value)
+def _manifest(value: Any, number: int) -> Manifest:
+    """Raises ValueError naming the field that is wrong."""
+    checks = {
+        "number": partial(fields.whole, allowed=range(number, number + 1)),
+        "identity": fields.identity,
+        "groups": _groups,
+        "master": fields.spans,
+        "results": partial(fields.parts, pattern=fields.RESULT),
+        "late": partial(fields.parts, pattern=fields.LATE),
+        "slot": fields.whole,
+        "complete": lambda found: tuple(fields.whole(one, fields.INT64) for one in fields.items(found, 2)),
+        "sent": lambda found: tuple(fields.whole(one) for one in fields.items(found, 2)),
+        "elapsed_s": fields.number,
+        "active": fields.whole,
+        "slaves": lambda found: fields.unique(tuple(fields.whole(one) for one in fields.items(found)), found),
+        "before": fields.before,
+        "run": fields.run,
+    }
+    manifest = Manifest(**fields.each(value, checks, Manifest))
+    partitions = range(fields.whole(manifest.identity["cluster"].get("partitions")))
+    if beyond := [one.group for one in manifest.groups if one.group not in partitions]:
+        raise ValueError(f"groups: got {beyond[0]}, but there are {len(partitions)} partitions")
+    return manifest
+
+
+def _groups(value: Any) -> tuple[Group, ...]:
+    checks = {"group": fields.whole, "slave": fields.whole, "alive": fields.whole, "spans": fields.spans}
+    groups = tuple(Group(**fields.each(one, checks, Group)) for one in fields.items(value))
+    return fields.unique(groups, [one.group for one in groups])
 
 
 def spans_of(values: list) -> tuple[Span, ...]:
-    """As they come out of JSON or a message."""
+    """As they come out of a message."""
     return tuple(Span(*value) for value in values)
 
 
@@ -140,8 +169,26 @@ def parts_of(values: list) -> tuple[PartInfo, ...]:
 
 
 def numbers_in(folder: Path) -> list[int]:
-    """Of the checkpoints whose manifests lie there, the newest first."""
-    return sorted((int(path.stem) for path in folder.glob("*.json") if path.stem.isdecimal()), reverse=True)
+    """Of the checkpoints whose manifests lie there, damaged ones too, the newest first."""
+    found = (path for path in folder.glob("*.json") if len(path.stem) == DIGITS and path.stem.isdecimal() or _is_own(path))
+    return sorted((int(path.stem) for path in found), reverse=True)
+
+
+def _is_own(path: Path) -> bool:
+    """Whether it is a file of checkpoints, also one that was left half written: others are let lie, whatever they are called."""
+    known = OWN.fullmatch(path.name)
+    if not known or path.is_symlink():
+        return False
+    try:
+        with open(path, "rb") as file:
+            beginning = file.read(BEGINNING_BYTES)
+    except OSError:
+        return False
+    if known["state"]:
+        return MAGIC.startswith(beginning[: len(MAGIC)])
+    if not beginning:
+        return len(known["number"]) == DIGITS
+    return re.fullmatch(BEGINNING, beginning) is not None
 
 
 def newest_identity(folder: Path) -> dict[str, Any]:
@@ -153,16 +200,16 @@ def newest_identity(folder: Path) -> dict[str, Any]:
 
 
 def last_number_in(folder: Path) -> int:
-    """The highest number that any file there has, whole or not; 0 if there is none."""
-    names = [path.name.removesuffix(ASIDE).partition(".")[0].rpartition("-")[2] for path in folder.glob("*")]
-    return max((int(name) for name in names if name.isdecimal()), default=0)
+    """The highest number that any file of checkpoints there has, whole or not; 0 if there is none."""
+    left = (OWN.fullmatch(path.name)["number"] for path in folder.glob("*") if _is_own(path))
+    return max((*numbers_in(folder), *map(int, left)), default=0)
 
 
 def prune(folder: Path, kept: list[Manifest]) -> None:
     """Removes all but these checkpoints: manifests first, so that none is left without its files. Never raises."""
-    numbers = {manifest.number for manifest in kept}
-    needed = {name for manifest in kept for name in manifest.files}
-    for path in [*_others(folder, numbers), *(path for path in folder.glob("rank-*.state*") if path.name not in needed)]:
+    needed = {manifest_name(manifest.number) for manifest in kept} | {name for manifest in kept for name in manifest.files}
+    own = [path for path in folder.glob("*") if path.name not in needed and _is_own(path)]
+    for path in sorted(own, key=lambda path: OWN.fullmatch(path.name)["state"] is not None):
         with suppress(OSError):
             path.unlink()
 
@@ -172,7 +219,7 @@ def forget_after(folder: Path, number: int) -> None:
     that are others by then. CheckpointError: the file system refuses."""
     with refusals(folder):
         for later in numbers_in(folder):
-            if later > number:
+            if later > number and _is_own(folder / manifest_name(later)):
                 (folder / manifest_name(later)).unlink()
         sync_path(folder)
 
@@ -182,8 +229,3 @@ def remove(folder: Path) -> None:
     prune(folder, [])
     with suppress(OSError):
         folder.rmdir()
-
-
-def _others(folder: Path, numbers: set[int]) -> Iterator[Path]:
-    yield from (folder / manifest_name(number) for number in numbers_in(folder) if number not in numbers)
-    yield from folder.glob(f"*.json{ASIDE}")

@@ -59,7 +59,20 @@ def find(folder: Path, number: int, job: Job, slaves: Sequence[int], directory: 
     check_frames(folder, manifest.master, frames)
     active = active_slaves(job, tuple(slaves), manifest.active)
     owners = assign(manifest, job.cluster.partitions, slaves, active)
-    return Resumption(manifest, tuple(owners), frames[0], tuple(Slot.of(decode(frame)) for frame in frames[1:]))
+    return Resumption(manifest, tuple(owners), frames[0], waiting_in(folder, manifest.master[1:], frames[1:]))
+
+
+def waiting_in(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarray]) -> tuple[Slot, ...]:
+    """CheckpointError: a frame is none of a slot."""
+    slots = []
+    for span, frame in zip(spans, map(decode, frames)):
+        try:
+            if frame.kind != Slot.kind:
+                raise ValueError(f"kind {frame.kind}")
+            slots.append(Slot.of(frame))
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise CheckpointError(f"{folder / span.file}: no rows for a slave at byte {span.offset}: {error!r}") from error
+    return tuple(slots)
 
 
 def parts_in(directory: RunDirectory, manifest: Manifest) -> list[PartInfo]:

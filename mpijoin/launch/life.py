@@ -10,7 +10,7 @@ import time
 import traceback
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable
+from typing import Any, Callable, TextIO
 
 from mpijoin.checkpoint.manifest import forget_after, numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, restore_all, restore_own
@@ -40,7 +40,11 @@ HEAP_TOUCHED_BYTES = 32 << 20
 
 
 class LogFile(logging.FileHandler):
-    """A rank's log. It never ends a run: what a full disk refuses is dropped."""
+    """A rank's log. It never ends a run: what a full disk refuses is dropped, and what a link would lead elsewhere."""
+
+    def _open(self) -> TextIO:
+        how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        return open(os.open(self.baseFilename, how, 0o666), self.mode, encoding=self.encoding, errors=self.errors)
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):
@@ -107,6 +111,7 @@ def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, write
             progress.note(f"mpijoin: should this run be stopped or killed, go on with: {again}")
         _keep_loaded()
         master.run()
+        plan.check_locks()
         own_files = [part.name for part in own_writer.close()] if own_writer else []
         outcome = summarize(plan, master, compile_s, own_files, {"provenance": _provenance(plan, rank, started_s)})
         rank.log.info("done: %s", outcome.summary)
@@ -115,7 +120,7 @@ def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, write
         outcome = _fail(plan, rank, error, debug, started_s)
         _abandon(rank, master, own_writer)
     progress.close(summary_text(outcome))
-    rank.leave(outcome.exit_code)
+    rank.leave(outcome.exit_code, plan.release)
     return outcome
 
 
@@ -238,7 +243,7 @@ def _fail(plan: Plan, rank: Rank, error: BaseException, debug: bool, started_s: 
     rank.log.error("%s", trace)
     exit_code, reason = exit_code_of(error), describe(error)
     rank.stop_all(Stop(exit_code, reason))
-    if plan.directory:
+    if plan.directory and plan.has_locks:
         failure = {"reason": reason, "exit_code": exit_code, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         saved = plan.checkpoints is not None and bool(numbers_in(plan.checkpoints))
         again = _resume_command(plan) if saved else ""

@@ -10,7 +10,6 @@ from typing import Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from mpijoin.checkpoint.files import refusals
 from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune, remove
 from mpijoin.config.check import load_and_resolve
@@ -21,7 +20,8 @@ from mpijoin.config.units import format_duration, show
 from mpijoin.data.files import expand_files
 from mpijoin.data.results import result_schema
 from mpijoin.data.schema import JoinSchema
-from mpijoin.errors import AlreadyDone, InputError, JobError
+from mpijoin.errors import AlreadyDone, InputError, JobError, OutputError
+from mpijoin.lock import FolderLock, take
 from mpijoin.rank import MASTER
 from mpijoin.rundir import RunDirectory, blocking_file, room_faults
 
@@ -56,7 +56,7 @@ class Roles:
 @dataclass(frozen=True)
 class Plan:
     """directory: None where a run writes no files · checkpoints: the folder for them, likewise · resumes: whether the run goes
-    on from one that lies there."""
+    on from one that lies there · locks: of both folders; the master alone has them."""
 
     job: Job
     schema: JoinSchema
@@ -64,6 +64,21 @@ class Plan:
     directory: RunDirectory | None
     checkpoints: Path | None = None
     resumes: bool = False
+    locks: tuple[FolderLock, ...] = ()
+
+    @property
+    def has_locks(self) -> bool:
+        """Whether this run may still write where it is to write."""
+        return all(lock.is_held for lock in self.locks)
+
+    def check_locks(self) -> None:
+        """OutputError: they are lost."""
+        if not self.has_locks:
+            raise OutputError(f"{self.directory.path}: another run has it now: this one stood still, and was taken for dead")
+
+    def release(self) -> None:
+        """Lets others have the folders. A second call does nothing."""
+        release_all(self.locks)
 
 
 def plan_of(
@@ -75,10 +90,11 @@ def plan_of(
 
 
 def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, resume: bool = False) -> Plan:
-    """Makes the run directory of a checked job, or opens that of a run to go on with.
+    """Makes the run directory of a checked job, or opens that of a run to go on with. The plan's locks must be released.
 
     resume: from the newest checkpoint there; where there is none, from the start. Raises JobError where job and ranks do not
-    fit or the path is taken, AlreadyDone where the run to go on with is done, OutputError where nothing can be written there.
+    fit or the path is taken or in use, AlreadyDone where the run to go on with is done, OutputError where nothing can be
+    written there.
     """
     faults = launch_faults(job, size, overwrite, resume)
     if faults:
@@ -89,6 +105,17 @@ def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, re
     directory = RunDirectory(Path(job.output.path))
     checkpoints = _checkpoint_folder(job)
     resume = resume and directory.is_run
+    locks = _lock(directory.path, checkpoints)
+    try:
+        job, resumes = _open(job, directory, checkpoints, overwrite, resume)
+    except BaseException:
+        release_all(locks)
+        raise
+    return Plan(job, schema, roles, directory, checkpoints, resumes, locks)
+
+
+def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool, resume: bool) -> tuple[Job, bool]:
+    """Both folders, which are locked; the job as it is run now, and whether it goes on from a checkpoint."""
     if resume and directory.is_finished:
         directory.clean()
         remove(checkpoints)
@@ -98,10 +125,26 @@ def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, re
     if resume and numbers_in(checkpoints):
         check_identity(job, newest_identity(checkpoints))
         directory.reopen(dump_job(job))
-        return Plan(job, schema, roles, directory, checkpoints, resumes=True)
+        return job, True
     RunDirectory.create(directory.path, dump_job(job), overwrite or resume, _input_files(job))
-    _make_checkpoints(checkpoints)
-    return Plan(job, schema, roles, directory, checkpoints)
+    prune(checkpoints, [])
+    return job, False
+
+
+def _lock(folder: Path, checkpoints: Path) -> tuple[FolderLock, ...]:
+    """JobError: one of them is in use. OutputError."""
+    locks = [take(folder, "[output] path")]
+    try:
+        return (*locks, take(checkpoints, "[checkpoint] path"))
+    except BaseException:
+        release_all(locks)
+        raise
+
+
+def release_all(locks: Sequence[FolderLock]) -> None:
+    """The last one first, which may lie in a folder of the first."""
+    for lock in reversed(locks):
+        lock.release()
 
 
 def launch_faults(job: Job, size: int | None = None, overwrite: bool = False, resume: bool = False) -> list[Fault]:
@@ -160,13 +203,6 @@ def _walltime_faults(job: Job, environ: Mapping[str, str]) -> Iterator[Fault]:
     if margin_ns >= whole_ns:
         got = f"got {show(format_duration(margin_ns))} of Slurm's {show(format_duration(max(0, whole_ns)))}"
         yield fault("checkpoint", "margin", f"{got}, wanted less than the walltime: the run would stop at once")
-
-
-def _make_checkpoints(folder: Path) -> None:
-    """An empty folder for the checkpoints of a run that begins."""
-    with refusals(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    prune(folder, [])
 
 
 def _role_faults(job: Job, roles: Roles) -> list[Fault]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from dataclasses import replace
 from functools import partial
 from typing import Callable
 
@@ -62,7 +63,7 @@ def open_transport() -> Transport:
 
 def _send_plan(rank: Rank, plan: Plan) -> None:
     # Pickled: once, between processes of one user, before the clock starts; never on the data path.
-    begin = Begin(np.frombuffer(pickle.dumps(plan), np.uint8))
+    begin = Begin(np.frombuffer(pickle.dumps(replace(plan, locks=())), np.uint8))
     for peer in range(1, rank.transport.size):
         rank.send(peer, begin)
 

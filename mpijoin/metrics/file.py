@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mpijoin.disk import HashedFile
 from mpijoin.errors import OutputError
 
 
@@ -51,7 +52,7 @@ class TableFile:
 
     def _write(self, table: pa.Table) -> None:
         if self._writer is None:
-            self._writer = pq.ParquetWriter(pa.OSFile(str(self._open_path), "wb"), self._schema, compression="snappy")
+            self._writer = pq.ParquetWriter(HashedFile(self._open_path), self._schema, compression="snappy")
         self._writer.write_table(table)
 
     def _finish(self) -> None:
@@ -74,6 +75,7 @@ class TableFile:
         if self._writer is not None:
             with suppress(OSError):
                 self._writer.close()
+            self._writer.where.close()
             self._writer.is_open = False  # else its destructor tries once more and prints the same error
             self._writer = None
         with suppress(OSError):

@@ -75,7 +75,14 @@ def simulate(
     """
     job = simulated_job(job, manner)
     plan = prepare(job, schema, 1 + slaves + (job.output.results == "collect"), overwrite)
-    cluster = SimulatedCluster(plan, manner, progress or Quiet(), writer)
+    try:
+        cluster = SimulatedCluster(plan, manner, progress or Quiet(), writer)
+        return _run(cluster, plan)
+    finally:
+        plan.release()
+
+
+def _run(cluster: SimulatedCluster, plan: Plan) -> Outcome:
     try:
         return cluster.run()
     except BaseException as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Iterator, Sequence
 
@@ -124,8 +124,8 @@ class LateWriter:
             return
         path = self._path
         with writing(path):
-            writer.close()
-            self._file.close()
+            with closing(self._file):
+                writer.close()
             sync_path(path)
             sync_path(self._folder)  # its name, too
             self._parts.append(PartInfo(path.name, self._rows, self._file.octets, self._file.checksum))
@@ -148,7 +148,7 @@ def merge_late(paths: Sequence[Path], target: Path, schema: StreamSchema) -> Non
     with writing(target):
         # Parquet knows no seconds and no date64: what the parts are read back as is what the file can hold.
         kept = pa.parquet.read_schema(paths[0]) if paths else late_schema(schema)
-        with pa.parquet.ParquetWriter(target, kept) as writer:
+        with closing(HashedFile(target)) as file, pa.parquet.ParquetWriter(file, kept) as writer:
             for path in paths:
                 with pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False) as part:
                     for batch in part.iter_batches(BLOCK_ROWS, use_threads=False):

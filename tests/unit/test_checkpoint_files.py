@@ -1,16 +1,19 @@
 """State files and manifests: whole under their name or not there, and damage is named."""
 
+import dataclasses
 import errno
 import json
 import zlib
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
-from mpijoin.checkpoint.files import ASIDE, Span, StateFile, read_frames
+from mpijoin.checkpoint.files import Span, StateFile, read_frames
 from mpijoin.checkpoint.manifest import (
     Group,
     Manifest,
+    forget_after,
     last_number_in,
     manifest_name,
     numbers_in,
@@ -20,10 +23,16 @@ from mpijoin.checkpoint.manifest import (
     state_name,
     write_manifest,
 )
-from mpijoin.checkpoint.restore import check_frames
-from mpijoin.data.codec import ALIGNMENT, encode
-from mpijoin.errors import CheckpointError
+from mpijoin.checkpoint.fields import SECTIONS
+from mpijoin.checkpoint.identity import check_identity
+from mpijoin.checkpoint.restore import check_frames, waiting_in
+from mpijoin.checkpoint import totals
+from mpijoin.config.load import load_job
+from mpijoin.data.codec import ALIGNMENT, MAGIC, encode
+from mpijoin.disk import ASIDE
+from mpijoin.errors import CheckpointError, JobError
 from mpijoin.sinks.parts import PartInfo
+from small_files import file_size_limit
 
 NAME = "rank-1-00001.state"
 
@@ -68,10 +77,9 @@ def test_what_the_system_takes_only_in_part_is_written_to_the_end(tmp_path):
     assert read_frames(tmp_path, [span])[0].tobytes() == FRAMES[1].tobytes()
 
 
-def test_a_full_disk_is_named_with_the_file(tmp_path):
-    (tmp_path / (NAME + ASIDE)).symlink_to("/dev/full")
+def test_a_file_that_cannot_grow_is_named(tmp_path):
     file = StateFile(tmp_path, NAME)
-    with pytest.raises(CheckpointError, match=rf"{NAME}: cannot be written: No space left on device"):
+    with file_size_limit(3), pytest.raises(CheckpointError, match=rf"{NAME}: cannot be written: File too large"):
         file.write(FRAMES[0])
     file.abandon()
     assert list(tmp_path.iterdir()) == []
@@ -105,7 +113,7 @@ def test_any_flipped_byte_of_a_frame_is_found(tmp_path):
 def manifest(number=7, master=(), groups=()):
     return Manifest(
         number=number,
-        identity={"left": {"window": "1 s"}, "inject": {"hash_bits": 64}},
+        identity=dict.fromkeys(SECTIONS, {"window": "1 s", "partitions": 5}),
         groups=tuple(groups),
         master=tuple(master),
         results=(PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef"),),
@@ -116,8 +124,8 @@ def manifest(number=7, master=(), groups=()):
         elapsed_s=1.5,
         active=2,
         slaves=(1, 2),
-        before={"results": 12, "certificate": "0123456789abcdef"},
-        run={"ticks": 11, "restarts": 0},
+        before=totals.nothing(),
+        run={"ticks": 11, "restarts": 0, "moves": {"moved": 2}, "moved_bytes": 700},
     )
 
 
@@ -170,10 +178,101 @@ def test_a_manifest_that_is_no_text_or_not_there_is_named(folder):
             read_manifest(folder, number)
 
 
+def content(folder):
+    """Of manifest 7."""
+    return json.loads((folder / manifest_name(7)).read_text().split("\n")[1])
+
+
+def craft(folder, text):
+    """Writes a manifest 7 with a right checksum."""
+    (folder / manifest_name(7)).write_text(f"{zlib.crc32(text.encode()):08x}\n{text}\n")
+
+
+NOTHINGS = (None, -1, 1 << 70, 1e300, "../../x", [], [[1, 2, 3, 4]], {}, {"x": 1}, [{}])
+
+
+def nested(value, path=()):
+    """Where there is something in a JSON value, all levels."""
+    yield path
+    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for step, inner in steps:
+        yield from nested(inner, (*path, step))
+
+
+def changed(value, path, new):
+    if not path:
+        return new
+    copy = dict(value) if isinstance(value, dict) else list(value)
+    copy[path[0]] = changed(copy[path[0]], path[1:], new)
+    return copy
+
+
+def test_a_crafted_manifest_is_refused_by_name_or_means_what_it_says(folder):
+    """Whatever stands wherever in it."""
+    whole, refused = content(folder), 0
+    for path in nested(whole):
+        for new in NOTHINGS:
+            craft(folder, json.dumps(changed(whole, path, new)))
+            try:
+                found = read_manifest(folder, 7)
+            except CheckpointError as error:
+                assert str(error).startswith(f"{folder}/"), (path, new, str(error))
+                refused += 1
+            else:
+                assert all(name.startswith("rank-") and (folder / name).is_file() for name in found.files)
+                check_identity_runs(found)
+    assert refused > 500
+
+
+def check_identity_runs(found):
+    """What it says of the job is compared, or found wrong."""
+    own = load_job({name: {"kind": "synthetic", "rate": 1, "tuples": 1} for name in ("left", "right")})
+    with suppress(JobError):
+        check_identity(own, found.identity)
+
+
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(Manifest)])
+def test_a_manifest_without_a_field_is_refused_by_name(folder, name):
+    value = content(folder)
+    del value[name]
+    craft(folder, json.dumps(value))
+    with pytest.raises(CheckpointError, match=f"00007.json: is no manifest of mpijoin's: {name}: is missing"):
+        read_manifest(folder, 7)
+
+
+@pytest.mark.parametrize("text", ["", "7", "[]", "null", '"x"', "{}", "{", "[" * 100_000, "9" * 10_000])
+def test_what_is_no_manifest_at_all_is_refused_by_name(folder, text):
+    craft(folder, text)
+    with pytest.raises(CheckpointError, match="00007.json: is no manifest of mpijoin's: "):
+        read_manifest(folder, 7)
+
+
+@pytest.mark.parametrize("file", ["/etc/passwd", "../rank-1-00007.state", "rank-1-00007.state/..", "notes.state", "rank-1-7.state"])
+def test_a_manifest_names_only_files_of_checkpoints(folder, file):
+    value = content(folder)
+    value["master"][0][0] = file
+    craft(folder, json.dumps(value))
+    with pytest.raises(CheckpointError, match="00007.json: is no manifest of mpijoin's: master: got "):
+        read_manifest(folder, 7)
+
+
+@pytest.mark.parametrize("name", ["../job.toml", "/etc/passwd", "left-00000.parquet", "rank-1.parquet"])
+def test_a_manifest_names_only_files_of_results(folder, name):
+    value = content(folder)
+    value["results"][0][0] = name
+    craft(folder, json.dumps(value))
+    with pytest.raises(CheckpointError, match="00007.json: is no manifest of mpijoin's: results: got "):
+        read_manifest(folder, 7)
+
+
+def test_a_frame_that_is_no_slot_does_not_wait_for_a_slave(folder):
+    frames = read_frames(folder, read_manifest(folder, 7).master)
+    with pytest.raises(CheckpointError, match="rank-0-00007.state: no rows for a slave at byte 0: ValueError"):
+        waiting_in(folder, read_manifest(folder, 7).master, frames)
+
+
 def test_a_manifest_of_another_version_is_refused(folder):
-    path = folder / manifest_name(7)
-    text = json.dumps({**json.loads(path.read_text().split("\n")[1]), "version": 1})
-    path.write_text(f"{zlib.crc32(text.encode()):08x}\n{text}\n")
+    craft(folder, json.dumps({**content(folder), "version": 1}))
     with pytest.raises(CheckpointError, match="another version of mpijoin"):
         read_manifest(folder, 7)
 
@@ -191,7 +290,7 @@ def test_a_state_file_that_is_missing_or_short_is_named_before_anything_is_read(
 
 
 def test_a_manifest_that_cannot_be_written_leaves_the_one_before(folder, monkeypatch):
-    monkeypatch.setattr("mpijoin.checkpoint.manifest.os.fsync", lambda handle: refuse())
+    monkeypatch.setattr("os.fsync", lambda handle: refuse())
 
     def refuse():
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -202,8 +301,10 @@ def test_a_manifest_that_cannot_be_written_leaves_the_one_before(folder, monkeyp
 
 
 def test_pruning_keeps_what_the_kept_need_and_nothing_else(folder):
-    for name in ("rank-2-00008.state" + ASIDE, "00008.json" + ASIDE, "rank-3-00005.state", "00005.json"):
-        (folder / name).write_text("left by a kill")
+    (folder / ("rank-2-00008.state" + ASIDE)).write_bytes(MAGIC[:2])
+    (folder / ("00008.json" + ASIDE)).write_text('01234567\n{"version":5,"num')
+    (folder / "rank-3-00005.state").write_bytes(FRAMES[0].tobytes())
+    (folder / "00005.json").write_text("")
     (folder / "mine.txt").write_text("")
     assert last_number_in(folder) == 8
     prune(folder, [read_manifest(folder, 7), read_manifest(folder, 6)])
@@ -232,9 +333,26 @@ def test_the_next_number_is_above_all_that_was_ever_begun(tmp_path):
         assert last_number_in(tmp_path) == highest
 
 
-def test_other_files_in_the_folder_do_not_matter(tmp_path):
-    (tmp_path / "2024-notes.json").write_text("{}")
-    (tmp_path / "notes.txt").write_text("")
-    assert numbers_in(tmp_path) == []
+FOREIGN = {
+    "2024-notes.json": "{}",
+    "20241122.json": '{"version": 5}',
+    "20241123.json": "",
+    "notes.txt": "",
+    "rank-notes.state": "MPJF",
+    "rank-1-00007.state.bak": "MPJF",
+    "rank-1-00009.state": "mine",
+}
+
+
+def test_files_of_others_do_not_matter_and_stay(folder):
+    for name, text in FOREIGN.items():
+        (folder / name).write_text(text)
+    (folder / "rank-3-00009.state").symlink_to(folder / "rank-1-00007.state")
+    left = {*FOREIGN, "rank-3-00009.state"}
+    assert numbers_in(folder) == [7, 6] and last_number_in(folder) == 7
+    prune(folder, [read_manifest(folder, 6)])
+    forget_after(folder, 5)
+    remove(folder)
+    assert names(folder) == left
 
 

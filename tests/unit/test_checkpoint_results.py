@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mpijoin.collector.runtime import cut_results
+from mpijoin.disk import write_all
 from mpijoin.errors import OutputError, ProtocolError
 from mpijoin.messages import EpochEnd, ResultMarker, Rows
 from mpijoin.rundir import RUN_MARK, RunDirectory
@@ -191,16 +192,16 @@ def test_it_refuses_where_something_it_has_written_is_missing(broken_off):
 
 def test_a_kill_while_it_is_made_ready_leaves_a_folder_known_as_a_run(broken_off, monkeypatch):
     """Whatever of job.toml is on disk at any moment, --overwrite and --resume still know whose folder it is."""
-    seen, write_text = [], Path.write_text
+    seen = []
 
-    def torn(path, text, **options):
-        write_text(path, text[:10], **options)
+    def torn(file, data):
+        file.write(data[:10])
         seen.append(broken_off.is_run)
-        return write_text(path, text, **options)
+        write_all(file, data[10:])
 
-    monkeypatch.setattr(Path, "write_text", torn)
+    monkeypatch.setattr("mpijoin.disk.write_all", torn)
     broken_off.reopen("[run]\n")
-    assert all(seen) and broken_off.is_run
+    assert seen == [True] and broken_off.is_run
 
 
 def test_after_the_summary_the_late_parts_go(broken_off):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -116,6 +117,51 @@ def test_overwrite_spares_the_inputs_of_the_job(tmp_path):
         make(run.path, overwrite=True, inputs=[str(source)])
     assert source.exists()
     make(run.path, overwrite=True, inputs=[str(tmp_path / "elsewhere.parquet")])
+
+
+@pytest.mark.parametrize("name", ["summary.json.new", "failed.json.new", "job.toml.new", "job.toml"])
+def test_a_planted_link_is_replaced_and_not_followed(tmp_path, name):
+    """By whoever else may write in the folder."""
+    run, precious = make(tmp_path / "run"), tmp_path / "precious"
+    precious.write_text("mine")
+    (run.path / name).unlink(missing_ok=True)
+    (run.path / name).symlink_to(precious)
+    run.reopen("[run]\n")
+    run.write_failed({})
+    (run.path / "failed.json").unlink()
+    run.write_summary({"results": 7})
+    assert precious.read_text() == "mine" and read_summary(run.path) == {"results": 7}
+    assert not any(path.is_symlink() for path in run.path.rglob("*") if path.name != name or name == "job.toml")
+
+
+@pytest.mark.parametrize("name", ["results/.open", "late/.open", "late", "metrics", "logs"])
+def test_a_planted_folder_is_refused_and_not_followed(tmp_path, name):
+    run, precious = make(tmp_path / "run"), tmp_path / "precious"
+    precious.mkdir()
+    put(precious, "rank-9-00000.parquet", "rank-0.parquet.open")
+    shutil.rmtree(run.path / name)
+    (run.path / name).symlink_to(precious)
+    before = tree(tmp_path)
+    with pytest.raises(OutputError, match=f"{name}: cannot be written: is a link or a file, wanted a folder: remove it"):
+        run.reopen("[run]\n")
+    assert tree(tmp_path) == before
+
+
+def test_nothing_committed_is_withdrawn_into_a_planted_folder(tmp_path):
+    run = finished(tmp_path / "run")
+    (tmp_path / "precious").mkdir()
+    run.open_results.symlink_to(tmp_path / "precious")
+    assert run.write_failed({}) is False
+    assert tree(tmp_path / "precious") == [] and (run.results / "rank-1-00000.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["checkpoint/rank-notes.state", "checkpoint/20241122.json", "checkpoint/lock.txt"])
+def test_overwrite_takes_no_file_for_a_checkpoint_that_is_called_nearly_so(tmp_path, name):
+    run = finished(tmp_path / "run")
+    run.checkpoints.mkdir()
+    (run.path / name).write_text("mine")
+    with pytest.raises(JobError, match=name):
+        make(run.path, overwrite=True)
 
 
 def test_overwrite_does_not_follow_links(tmp_path):

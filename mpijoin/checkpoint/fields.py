@@ -1,0 +1,115 @@
+"""A manifest's fields, each looked at before anybody counts on it: what lies on a disk may be anything."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any, Callable, Sequence
+
+from mpijoin.checkpoint import totals
+from mpijoin.checkpoint.files import Span
+from mpijoin.checkpoint.identity import KEPT
+from mpijoin.sinks.parts import PartInfo
+
+STATE = re.compile(r"rank-\d{1,9}-\d{5,9}\.state")
+RESULT = re.compile(r"rank-\d{1,9}-\d{5,9}\.parquet")
+LATE = re.compile(r"(left|right)-\d{5,9}\.parquet")
+HEX = re.compile(r"[0-9a-f]{16}")
+SECTIONS = {"left", "right", *KEPT}
+INT64 = range(-(1 << 63), 1 << 63)
+COUNT = range(1 << 63)
+
+
+def whole(value: Any, allowed: range = COUNT) -> int:
+    """ValueError, as in all functions here, says what was found and what is wanted."""
+    if type(value) is not int or value not in allowed:
+        raise ValueError(f"got {value!r}, wanted a whole number from {allowed.start} to {allowed.stop - 1}")
+    return value
+
+
+def number(value: Any) -> float:
+    if type(value) not in (int, float) or not 0 <= value < 1e12:
+        raise ValueError(f"got {value!r}, wanted a number from 0 on")
+    return float(value)
+
+
+def text(value: Any, pattern: re.Pattern) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise ValueError(f"got {value!r}, wanted a text like {pattern.pattern}")
+    return value
+
+
+def items(value: Any, length: int | None = None) -> list:
+    if not isinstance(value, list) or length not in (None, len(value)):
+        raise ValueError(f"got {type(value).__name__}, wanted a list" + (f" of {length}" if length else ""))
+    return value
+
+
+def entries(value: Any, names: Sequence[str] | set[str]) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"got {type(value).__name__}, wanted an object")
+    if wrong := set(names) ^ set(value):
+        raise ValueError(f"{', '.join(sorted(wrong))}: " + ("is missing" if wrong & set(names) else "is not known"))
+    return value
+
+
+def spans(value: Any) -> tuple[Span, ...]:
+    found = tuple(Span(text(file, STATE), whole(at), whole(octets)) for file, at, octets in (items(one, 3) for one in items(value)))
+    if not found:
+        raise ValueError("got no span, wanted at least one")
+    return found
+
+
+def parts(value: Any, pattern: re.Pattern) -> tuple[PartInfo, ...]:
+    listed = (items(one, 4) for one in items(value))
+    found = tuple(PartInfo(text(name, pattern), whole(rows), whole(octets), text(sum_, HEX)) for name, rows, octets, sum_ in listed)
+    return unique(found, [part.name for part in found])
+
+
+def unique(found: tuple, names: Sequence) -> tuple:
+    if len(set(names)) < len(names):
+        raise ValueError("got one twice")
+    return found
+
+
+def identity(value: Any) -> dict[str, Any]:
+    for section in entries(value, SECTIONS).values():
+        if not isinstance(section, dict):
+            raise ValueError(f"got {section!r}, wanted the fields of a section")
+    return value
+
+
+def before(value: Any) -> dict[str, Any]:
+    """As `totals.total` gives it."""
+    usual = totals.nothing()
+    for name, one in entries(value, usual.keys()).items():
+        if isinstance(usual[name], int):
+            whole(one)
+    text(value["certificate"], HEX)
+    try:
+        totals.total([value])
+    except (KeyError, IndexError, TypeError, OverflowError) as error:
+        raise ValueError(f"delays: {error!r}") from error
+    return value
+
+
+def run(value: Any) -> dict[str, Any]:
+    """What the master counts beside the slaves."""
+    for name, one in entries(value, ("ticks", "restarts", "moves", "moved_bytes")).items():
+        if name == "moves":
+            for outcome, count in (one.items() if isinstance(one, dict) else [("", one)]):
+                whole(count)
+        else:
+            whole(one)
+    return value
+
+
+def each(value: dict[str, Any], checks: dict[str, Callable[[Any], Any]], of: type) -> dict[str, Any]:
+    """An object's fields, which are those of the dataclass `of`, checked one by one; the ValueError names the field."""
+    checked = {}
+    for name, one in entries(value, [field.name for field in fields(of)]).items():
+        try:
+            checked[name] = checks[name](one)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return checked
