@@ -23,7 +23,7 @@ OF_FILE = np.uint64(1 << 61)
 MADV_DONTNEED = 4  # of Linux
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc
 KEPT_BYTES = 128 << 20  # free memory at the end of the heap that is kept
-HEAP_BYTES_MAX = 32 << 20  # what is larger is never kept
+HEAP_BYTES_MAX, HEAP_SHARE, MMAP_BYTES_MIN = 32 << 20, 4, 1 << 17  # what is larger, or than this part of all, is never kept
 HEAP_PIECE_BYTES = 4 << 20  # so that some room between what lies in the heap already is used, too
 USABLE_SHARE = 0.8  # of a node's memory; the rest is Python, libraries, messages under way and the page cache
 
@@ -66,8 +66,8 @@ def processor_model() -> str:
     return platform.machine()
 
 
-def keep_freed_memory() -> None:
-    """Lets the allocator keep what is freed for what is allocated next, instead of giving it back to the system at once.
+def keep_freed_memory(octets: int = KEPT_BYTES) -> None:
+    """Lets the allocator keep so much of what is freed for what is allocated next, instead of giving it back at once.
 
     Messages and parts of ticks come and go, megabytes each: to get fresh pages for them takes longer than to fill them (a
     third to a half of the master's time, and of a move's). Where the C library has no such setting, nothing is lost but speed.
@@ -76,8 +76,8 @@ def keep_freed_memory() -> None:
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     with suppress(OSError, AttributeError):
         mallopt = ctypes.CDLL(None).mallopt
-        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
-        mallopt(M_MMAP_THRESHOLD, HEAP_BYTES_MAX)
+        mallopt(M_TRIM_THRESHOLD, octets)
+        mallopt(M_MMAP_THRESHOLD, max(MMAP_BYTES_MIN, min(HEAP_BYTES_MAX, octets // HEAP_SHARE)))
 
 
 def touch_heap(octets: int) -> None:

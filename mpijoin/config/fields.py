@@ -113,7 +113,8 @@ CLUSTER_FIELDS = (
     Field("buffer", "buffer_bytes", SIZE, 64 << 10, INT64_MAX, meaning=(
         "How much may be sent to one slave and not be joined yet.")),
     Field("master_buffer", "master_buffer_bytes", SIZE, 64 << 10, INT64_MAX, meaning=(
-        "How much may be read at the master and not be sent yet. When it is full, reading pauses.")),
+        "How much the master may hold of rows, of any width: half for those that wait to be sent, half for those that are being "
+        "read and sorted out. When it is full, reading pauses.")),
     Field("memory", "memory_bytes", or_word(SIZE, {AUTO: None}), 64 << 10, INT64_MAX, meaning=(
         'The memory of one slave for the rows in its windows; a run that needs more ends with exit code 3. "auto" shares out '
         "80 % of what the node, or Slurm, allows among the ranks on it.")),

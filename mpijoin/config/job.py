@@ -87,7 +87,7 @@ class Cluster:
     reorganization_epoch_ns: int = 20_000_000_000
     subgroups: int = 1
     buffer_bytes: int = 64 << 20  # stream buffer of a slave: bounds what is sent and not yet joined
-    master_buffer_bytes: int = 256 << 20
+    master_buffer_bytes: int = 256 << 20  # bounds what the master holds of rows: read ahead, ready to be sent, and held back
     memory_bytes: int | None = None  # bounds each slave; None: "auto"
     slaves_min: int | None = None  # the degree of declustering follows the load from here up; None: all slaves, always
 

@@ -19,6 +19,8 @@ from mpijoin.data.types import decoded, is_binary, is_string
 
 NO_BYTES = np.empty(0, np.uint8)
 ARROW_OFFSET_MAX = 2**31 - 1
+OFFSET_BYTES = 4
+VIEW_ITEMS = 4  # of 32 bits in a view, the first of which is the length
 
 
 def is_variable(kind: pa.DataType) -> bool:
@@ -88,6 +90,33 @@ def fixed_values(array: pa.Array) -> np.ndarray:
         values = values.copy()
         values[nulls] = np.zeros((), values.dtype)
     return values
+
+
+def decoded_bytes(array: pa.Array) -> int:
+    """What the values take without dictionary, but for validity; string and binary views as the bytes that they show."""
+    kind = decoded(array.type)
+    if not is_variable(kind):
+        return len(array) * width_bytes(kind)
+    if types.is_dictionary(array.type):
+        lengths = _lengths(array.dictionary)
+        chosen = fixed_values(array.indices)  # 0 where null
+        return int(lengths[chosen].sum()) + OFFSET_BYTES * len(array) if len(lengths) else 0
+    if types.is_string_view(kind) or types.is_binary_view(kind):
+        return int(_lengths(array).sum()) + OFFSET_BYTES * len(array)
+    offsets = array.buffers()[1]
+    if offsets is None or len(array) == 0:
+        return 0
+    item = np.dtype(np.int32 if _is_narrow(kind) else np.int64)
+    first, last = (np.frombuffer(offsets, item, 1, at * item.itemsize)[0] for at in (array.offset, array.offset + len(array)))
+    return int(last - first) + item.itemsize * len(array)
+
+
+def _lengths(array: pa.Array) -> np.ndarray:
+    """int64[n]: bytes of each value of a string or binary array."""
+    if types.is_string_view(array.type) or types.is_binary_view(array.type):
+        views = np.frombuffer(array.buffers()[1], np.int32, VIEW_ITEMS * len(array), array.offset * VIEW_ITEMS * 4)
+        return views[::VIEW_ITEMS].astype(np.int64)
+    return np.diff(byte_values(array)[0])
 
 
 def byte_values(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:

@@ -25,6 +25,11 @@ class Batch(NamedTuple):
     def rows(self) -> int:
         return len(self.key)
 
+    @property
+    def octets(self) -> int:
+        """Bytes of all columns."""
+        return sum(column.nbytes for column in self)
+
 
 def read_only(array: np.ndarray) -> np.ndarray:
     """The array, or a view of it, that cannot be written: kernels compile once if their inputs always look the same."""

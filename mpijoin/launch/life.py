@@ -21,7 +21,7 @@ from mpijoin.launch import warmup
 from mpijoin.launch.plan import Plan, merged_schema
 from mpijoin.launch.provenance import own_command, provenance, resume_command
 from mpijoin.launch.summary import Outcome, summarize, summary_text
-from mpijoin.machine import slave_memory_bytes, touch_heap, unmap_unchanged
+from mpijoin.machine import KEPT_BYTES, keep_freed_memory, slave_memory_bytes, touch_heap, unmap_unchanged
 from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
 from mpijoin.policy import first_active
@@ -131,6 +131,8 @@ def _ready(rank: Rank, plan: Plan) -> float:
     if plan.checkpoints:
         rank.signals.save_at(plan.job.checkpoint.stops_at)
     role = plan.roles.name(rank.number)
+    cluster = plan.job.cluster
+    keep_freed_memory(min(KEPT_BYTES, cluster.master_buffer_bytes, 2 * cluster.buffer_bytes))  # what is kept counts as held
     heap_bytes = HEAP_TOUCHED_BYTES // (len(plan.roles.slaves) if rank.number in plan.roles.slaves else 1)
     # Ranks that are threads of one process load kernels one after the other, but touch memory side by side. So every second one
     # touches memory first, while another loads.

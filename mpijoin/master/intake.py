@@ -10,7 +10,6 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.rows import empty_batch
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import InputError
-from mpijoin.join.pool import tuple_words
 from mpijoin.master.ticks import Pace, Tick, TickReader
 from mpijoin.partitioning.scatter import Scattered, scatter
 from mpijoin.partitioning.table import PartitionTable
@@ -24,6 +23,8 @@ from mpijoin.sources.position import UNREAD, Position, decode_position, encode_p
 
 
 PART_BYTES = 24 << 20  # of a stream's tuples that are scattered at once: each slave inserts each part on its own
+PART_BYTES_MIN = 1 << 20
+PART_SHARE = 16  # ... and at most this part of the master's buffer
 
 
 class Intake:
@@ -53,9 +54,8 @@ class Intake:
             self.close()
             raise
         latenesses = tuple(schema.ticks(stream.lateness_ns) for stream in job.streams)
-        tuple_bytes = 8 * max(tuple_words(layout.record_words, layout.has_blob) for layout in self._layouts)
-        part_rows = max(1, PART_BYTES // tuple_bytes)
-        self._reader = TickReader(tuple(self.sources), latenesses, pace, part_rows, start.streams)
+        part_bytes = min(PART_BYTES, max(PART_BYTES_MIN, job.cluster.master_buffer_bytes // PART_SHARE))
+        self._reader = TickReader(tuple(self.sources), latenesses, pace, part_bytes, start.streams)
 
     def _start(self, job: Job, saved: np.ndarray | None) -> Position:
         if saved is None:

@@ -19,7 +19,7 @@ from mpijoin.master.intake import Intake
 from mpijoin.master.movelog import MoveLog
 from mpijoin.master.pacing import Pacing
 from mpijoin.master.recording import SlotRecorder
-from mpijoin.master.start import loaded, new_core
+from mpijoin.master.start import loaded, new_core, waiting_bytes_max
 from mpijoin.master.ticks import Tick
 from mpijoin.messages import (
     Ask,
@@ -53,6 +53,11 @@ class Prepared(NamedTuple):
     tick: Tick
     scattered: tuple[Scattered, Scattered]
     place: np.ndarray
+
+    @property
+    def octets(self) -> int:
+        """About what it takes: rows as they were read, and as they were scattered."""
+        return 2 * sum(one.tuples.nbytes + one.blob.nbytes for one in self.scattered)
 
 
 class Master:
@@ -88,7 +93,7 @@ class Master:
         self.sent = np.array(manifest.sent if manifest else (0, 0), np.int64)  # rows per stream
         self.finished: dict[int, Finished] = {}
         self._subgroups = job.cluster.subgroups
-        self._master_buffer_bytes = job.cluster.master_buffer_bytes
+        self._waiting_bytes_max = waiting_bytes_max(job.cluster)
         self._reports = {slave: Report(slave) for slave in slaves}
         self._prepared: deque[Prepared] = deque()
         self._prepared_bytes = 0
@@ -256,7 +261,8 @@ class Master:
             if wait_s <= 0 and self.core.wants_input:
                 self._hand_over(due_s)
                 return 0.0
-            if self._prepared[-1].tick.watermarks is None and self._prepared_bytes < self._master_buffer_bytes:
+            held_bytes = self._prepared_bytes + self.buffers.held_bytes
+            if self._prepared[-1].tick.watermarks is None and held_bytes < self._waiting_bytes_max:
                 return self._prepare()
             return min(WAIT_S, wait_s) if wait_s > 0 else WAIT_S
         if self._read_all:
@@ -284,7 +290,7 @@ class Master:
         table = self.core.table
         scattered = self.intake.scatter(tick, table)
         self._prepared.append(Prepared(tick, scattered, table.place))
-        self._prepared_bytes += sum(one.tuples.nbytes + one.blob.nbytes for one in scattered)
+        self._prepared_bytes += self._prepared[-1].octets
         self._preparing_s += self._rank.clock.wall_s - start_s
         if tick.watermarks is not None:
             self._prepare_s, self._preparing_s = self._preparing_s, 0.0
@@ -292,8 +298,8 @@ class Master:
 
     def _hand_over(self, due_s: float) -> None:
         """The oldest prepared part to the buffers. If groups have moved since, it is scattered once more."""
+        self._prepared_bytes -= self._prepared[0].octets
         tick, scattered, place = self._prepared.popleft()
-        self._prepared_bytes -= sum(one.tuples.nbytes + one.blob.nbytes for one in scattered)
         self._due_s = due_s
         if tick.watermarks is not None:
             self._border = tick.border

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpijoin.checkpoint.restore import Resumption
-from mpijoin.config.job import Job
+from mpijoin.config.job import Cluster, Job
 from mpijoin.master import core
 from mpijoin.master.pacing import Pacing
 from mpijoin.master.reorganization import Reorganization
@@ -33,12 +33,17 @@ def new_core(
         slaves,
         cluster.subgroups,
         cluster.buffer_bytes,
-        cluster.master_buffer_bytes,
+        waiting_bytes_max(cluster),
         finishing,
         pacing.paced,
         reorganization,
         *((manifest.slot, manifest.complete) if manifest else ()),
     )
+
+
+def waiting_bytes_max(cluster: Cluster) -> int:
+    """Half of the master's buffer is for what waits for slaves or for its time, half for what is read ahead and scattered."""
+    return cluster.master_buffer_bytes // 2
 
 
 def loaded(loads: Loads) -> core.Loaded:

@@ -1,8 +1,8 @@
 """Cuts both streams into ticks: the rows of one slot of a distribution epoch, as prefix cuts by running maximum.
 
 Tick [B, B') of a stream = its rows whose running maximum lies in it (DESIGN, section 1). Both streams share the borders; a
-tick without rows does not exist, so a timestamp years ahead costs nothing. A tick too large for the master's buffer comes in
-several parts, of which only the last completes it.
+tick without rows does not exist, so a timestamp years ahead costs nothing. A tick of more bytes than a part may have comes in
+several parts, of which only the last completes it. What is read ahead is counted in bytes, too: rows may be of any width.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Tick(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How long a tick is, in the join's time unit. Fixed: `length` · automatic (length None): about `rows` rows, and at most
-    `length_max` unless it has fewer than `rows_min`."""
+    """How long a tick is, in the join's time unit. Fixed: `length` · automatic (length None): about `rows` rows, but no more
+    bytes than a part may have, and at most `length_max` unless it has fewer than `rows_min`."""
 
     length: int | None
     rows: int
@@ -61,6 +61,7 @@ class Buffered:
         self._source = source
         self._chunks: deque[Chunk] = deque(saved.chunks)
         self.rows = sum(chunk.batch.rows for chunk in saved.chunks)
+        self.octets = sum(chunk.batch.octets for chunk in saved.chunks)
         self.horizon = saved.horizon
         self.ended = saved.ended
 
@@ -76,35 +77,38 @@ class Buffered:
         if chunk.batch.rows:
             self._chunks.append(chunk)
             self.rows += chunk.batch.rows
+            self.octets += chunk.batch.octets
 
-    def fill(self, rows: int) -> None:
-        """Reads on until so many rows are buffered, or the stream ends."""
-        while self.rows < rows and not self.ended:
+    def fill(self, rows: int, octets: int) -> None:
+        """Reads on until more rows or bytes than these are buffered, or the stream ends."""
+        while self.rows <= rows and self.octets <= octets and not self.ended:
             self.read()
 
     def first(self) -> int:
         """Running maximum of the next row; TIME_MAX if the stream has ended."""
-        self.fill(1)
+        self.fill(0, 0)
         return int(self._chunks[0].running_max[0]) if self._chunks else TIME_MAX
 
-    def at(self, row: int) -> int:
-        """Running maximum of the buffered row `row` (0: the next), of the last one if there are fewer."""
+    def border_of(self, rows: int, octets: int) -> int:
+        """The running maximum before which there are so many rows, or about so many bytes; TIME_MAX if fewer are buffered."""
         for chunk in self._chunks:
-            if row < chunk.batch.rows:
-                return int(chunk.running_max[row])
-            row -= chunk.batch.rows
-        return int(self._chunks[-1].running_max[-1])
+            own = chunk.batch.octets
+            fitting = min(rows, chunk.batch.rows * octets // own)
+            if fitting < chunk.batch.rows:
+                return int(chunk.running_max[fitting])
+            rows, octets = rows - chunk.batch.rows, octets - own
+        return TIME_MAX
 
-    def take(self, border: int, rows: int) -> tuple[list[Batch], bool]:
-        """Rows with a running maximum below `border`, at most about `rows`; and whether those are all there are."""
+    def take(self, border: int, octets: int) -> tuple[list[Batch], bool]:
+        """Rows with a running maximum below `border`, at most about `octets` bytes; and whether those are all there are."""
         taken: list[Batch] = []
-        while rows > 0:
+        while octets > 0:
             while not self._chunks and self.horizon < border and not self.ended:
                 self.read()
             if not self._chunks or _rows_below(self._chunks[0], border) == 0:
                 return taken, True
             batch = self._take_chunk(border)
-            rows -= batch.rows
+            octets -= batch.octets
             taken.append(batch)
         return taken, False
 
@@ -113,8 +117,10 @@ class Buffered:
         cut = _rows_below(chunk, border)
         self.rows -= cut
         if cut == chunk.batch.rows:
+            self.octets -= chunk.batch.octets
             return chunk.batch
         head, tail = split_batch(chunk.batch, cut)
+        self.octets -= head.octets
         self._chunks.appendleft(Chunk(tail, chunk.running_max[cut:], chunk.horizon))
         return head
 
@@ -132,15 +138,15 @@ class TickReader:
         sources: tuple[Source, Source],
         latenesses: tuple[int, int],
         pace: Pace,
-        part_rows: int,
+        part_bytes: int,
         saved: tuple[StreamPosition, StreamPosition] = (UNREAD, UNREAD),
     ):
-        """part_rows: about so many of a stream are in a part of a tick at most · saved: what a reader of the same streams has
+        """part_bytes: about so many of a stream are in a part of a tick at most · saved: what a reader of the same streams has
         saved, whose sources these go on from."""
         self._streams = tuple(map(Buffered, sources, saved))
         self._latenesses = latenesses
         self.pace = pace  # of the ticks to come; may be changed at any time
-        self._part_rows = part_rows
+        self._part_bytes = part_bytes
         self._border: int | None = None  # of the tick under way
 
     def next(self) -> Tick | None:
@@ -151,7 +157,7 @@ class TickReader:
             self._border = self._border_after(start)
         batches, complete = [], True
         for stream in self._streams:
-            taken, done = stream.take(self._border, self._part_rows)
+            taken, done = stream.take(self._border, self._part_bytes)
             batches.append(taken)
             complete &= done
         border = self._border
@@ -173,13 +179,13 @@ class TickReader:
             return min(TIME_MAX, (start // self.pace.length + 1) * self.pace.length)
         most, least = max(1, self.pace.rows // 2), max(1, self.pace.rows_min // 2)
         for stream in self._streams:
-            stream.fill(most + 1)
+            stream.fill(most, self._part_bytes)
         border = max(min(TIME_MAX, start + self.pace.length_max), self._border_of(least))
         return max(min(TIME_MAX, start + 1), min(border, self._border_of(most)))
 
     def _border_of(self, share: int) -> int:
-        """The running maximum before which one of the streams has `share` rows to give; both have been read so far."""
-        return min((stream.at(share) for stream in self._streams if stream.rows > share), default=TIME_MAX)
+        """The running maximum before which one of the streams has `share` rows to give, or a part; both have been read so far."""
+        return min(stream.border_of(share, self._part_bytes) for stream in self._streams)
 
     def _watermark(self, index: int) -> int:
         stream = self._streams[index]

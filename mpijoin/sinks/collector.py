@@ -26,10 +26,11 @@ class SendSink:
         self._send = send
 
     def consume(self, results: Results, epoch: int) -> None:
-        self._builder.add(results)
-        batch = self._builder.take().to_batches()[0]
-        octets = np.frombuffer(batch.serialize(), np.uint8)
-        self._send(Rows(self._rank, epoch, octets).encode())
+        for piece in self._builder.pieces(results):
+            self._builder.add(piece)
+            batch = self._builder.take().to_batches()[0]
+            octets = np.frombuffer(batch.serialize(), np.uint8)
+            self._send(Rows(self._rank, epoch, octets).encode())
 
     def end_epoch(self, epoch: int, last: bool) -> None:
         self._send(EpochEnd(self._rank, epoch, last).encode())

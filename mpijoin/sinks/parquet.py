@@ -8,6 +8,8 @@ from mpijoin.operators.base import Results
 from mpijoin.sinks.parts import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartInfo, PartWriter
 from mpijoin.sinks.table import TableBuilder
 
+BLOB_BYTES = ROW_GROUP_BYTES // 2  # for a while they are there twice
+
 
 class ParquetSink:
     """Part files `rank-R-NNNNN.parquet` in `folder`, each of about `part_bytes`."""
@@ -18,9 +20,10 @@ class ParquetSink:
         self._writer = PartWriter(folder, f"rank-{rank}", builder.schema, part_bytes)
 
     def consume(self, results: Results, epoch: int) -> None:
-        self._builder.add(results)
-        if self._builder.rows >= self._rows_max or self._builder.blob_bytes >= ROW_GROUP_BYTES:
-            self._flush()
+        for piece in self._builder.pieces(results):
+            self._builder.add(piece)
+            if self._builder.rows >= self._rows_max or self._builder.blob_bytes >= BLOB_BYTES:
+                self._flush()
 
     def _flush(self) -> None:
         self._writer.write(self._builder.take(), keep=False)

@@ -18,8 +18,9 @@ from mpijoin.errors import OutputError
 
 # 2^15 to 2^19 rows were equally fast on two int64 columns; 2^17 keeps a group's buffers near the cache.
 ROW_GROUP_ROWS = 1 << 17
-ROW_GROUP_BYTES = 32 << 20  # bounds what a writer holds when rows are wide
+ROW_GROUP_BYTES = 16 << 20  # bounds what a writer holds when rows are wide
 SAMPLE_ROWS = 4096
+PAGE_BYTES, PAGE_ROWS = 1 << 20, 1 << 10  # the writer looks at a page's size after so many rows only: fewer where rows are wide
 PACKED_MAX = 0.75
 MINIBLOCK = 32
 
@@ -186,7 +187,9 @@ class _OpenPart:
     def __init__(self, path: Path, sample: pa.Table):
         self.path = path
         self.rows = 0
-        options = encoding_options(sample.slice(0, SAMPLE_ROWS))
+        few = sample.slice(0, SAMPLE_ROWS)
+        options = encoding_options(few)
+        options["write_batch_size"] = max(1, min(PAGE_ROWS, PAGE_BYTES * few.num_rows // max(1, few.nbytes)))
         self._sink = HashedFile(path)
         try:
             self._writer = pq.ParquetWriter(self._sink, sample.schema, write_statistics=False, **options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Iterator
+
 import numpy as np
 import pyarrow as pa
 
@@ -15,6 +17,8 @@ from mpijoin.join.state import ADDRESS, KEY, ROW, SIZE, TIME, JoinState
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Results
 from mpijoin.partitioning.keys import key_values
+
+PIECE_BYTES = 4 << 20  # of results that are gathered at once
 
 
 class TableBuilder:
@@ -40,6 +44,19 @@ class TableBuilder:
     @property
     def blob_bytes(self) -> int:
         return sum(side.blob_bytes for side in self._sides)
+
+    def pieces(self, results: Results) -> Iterator[Results]:
+        """The results, in order, in pieces whose columns take about PIECE_BYTES: those of wide rows are not made all at once."""
+        octets = self.row_bytes + sum(side.sizes(slots) for side, slots in zip(self._sides, results))
+        if np.ndim(octets) == 0:
+            octets = np.full(len(results.left), octets)
+        ends = np.cumsum(octets)
+        start = 0
+        while start < len(ends):
+            reached = ends[start] - octets[start] + PIECE_BYTES
+            end = max(start + 1, int(np.searchsorted(ends, reached, "right")))
+            yield Results(results.left[start:end], results.right[start:end])
+            start = end
 
     def add(self, results: Results) -> None:
         for side, slots in zip(self._sides, results):
@@ -95,6 +112,10 @@ class _Side:
     def blob_bytes(self) -> int:
         return sum(len(blob) for blob in self.blobs)
 
+    def sizes(self, slots: np.ndarray) -> np.ndarray | int:
+        """int64[n]: bytes of the tuples' blobs, 0 where none are wanted."""
+        return self._state.words[slots + SIZE] if self._has_blob else 0
+
     def add(self, slots: np.ndarray, at: int) -> None:
         """Gathers the tuples behind the `at` that are there."""
         if not len(self.chosen):
@@ -119,7 +140,9 @@ class _Side:
         first = np.searchsorted(self.chosen, self._record)
         record = self._gathered[first : first + self._layout.record_words, :rows]
         size = self.word(SIZE, rows) if self._has_blob else NO_SIZES
-        return self._layout.unpack_words(record, size, np.concatenate([NO_BYTES, *self.blobs]))
+        blob = np.concatenate([NO_BYTES, *self.blobs])
+        self.blobs.clear()  # before their values are made once more
+        return self._layout.unpack_words(record, size, blob)
 
 
 def time_array(kind: pa.DataType, values: np.ndarray) -> pa.Array:

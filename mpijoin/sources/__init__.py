@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from mpijoin.config.job import FileSource, Job, SyntheticSource
 from mpijoin.data.schema import JoinSchema
 
+BLOCK_SHARE = 32  # the blocks of a stream take this part of the master's buffer at most
+
 if TYPE_CHECKING:
     from mpijoin.sources.base import LateSink, Source
     from mpijoin.sources.merge import Part
@@ -23,13 +25,15 @@ def open_source(
 
     Raises InputError when a file is not what the schema says.
     """
-    from mpijoin.sources.base import BLOCK_ROWS
+    from mpijoin.sources.base import BLOCK_BYTES, BLOCK_ROWS
+    from mpijoin.sources.blocks import BlockLimit
     from mpijoin.sources.merge import MergedFiles
     from mpijoin.sources.screen import StreamRules
 
     lateness = schema.ticks(job.streams[stream_index].lateness_ns)
     rules = StreamRules(schema.streams[stream_index], lateness, late_sink, job.inject.hash_bits)
-    return MergedFiles(rules, stream_parts(job, stream_index), BLOCK_ROWS, saved)
+    limit = BlockLimit(BLOCK_ROWS, min(BLOCK_BYTES, job.cluster.master_buffer_bytes // BLOCK_SHARE))
+    return MergedFiles(rules, stream_parts(job, stream_index), limit, saved)
 
 
 def stream_parts(job: Job, stream_index: int) -> list[Part]:

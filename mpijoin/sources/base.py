@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 TIME_MIN = int(np.iinfo(np.int64).min)
 TIME_MAX = int(np.iinfo(np.int64).max)
 BLOCK_ROWS = 1 << 16  # rows decoded at a time: large enough to hide the cost per block, small enough for the caches
+BLOCK_BYTES = 8 << 20  # ... and at most about so many bytes, of all files of a stream that are open at once
 
 LateSink = Callable[[pa.Table], None]
 

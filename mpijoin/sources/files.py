@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from itertools import islice
 from typing import Iterable, Iterator, Protocol, Sequence
 
@@ -14,7 +15,7 @@ from mpijoin.data.files import CSV, IPC, PARQUET, file_format, open_ipc
 from mpijoin.data.ipc_messages import HollowBatch, Messages
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError
-from mpijoin.sources.base import BLOCK_ROWS
+from mpijoin.sources.blocks import BlockLimit, Steps, pieces
 from mpijoin.sources.inputs import InputFile
 from mpijoin.sources.watched import Watched
 
@@ -25,7 +26,7 @@ IPC_MAGIC_BYTES = 8  # with padding
 
 
 class Reader(Protocol):
-    """One opened file: its rows from row `skip_rows` on (0: the first), in order, in blocks of at most `block_rows`."""
+    """One opened file: its rows from row `skip_rows` on (0: the first), in order, in blocks within a limit."""
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         """Blocks that have the asked columns among theirs; none if there are no such rows. Raises InputError naming the
@@ -50,12 +51,6 @@ def check_columns(path: str, found: pa.Schema, wanted: Sequence[Column]) -> None
             raise InputError(f"{path}: column {column.name!r} is {kind}, wanted {column.type} as resolved for the stream")
 
 
-def slices(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """Consecutive views of at most `rows` rows."""
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
-
-
 def rows_after(batches: Iterable[pa.RecordBatch], skip_rows: int) -> Iterator[pa.RecordBatch]:
     """What the batches hold behind their first `skip_rows` rows, as views."""
     for batch in batches:
@@ -65,10 +60,12 @@ def rows_after(batches: Iterable[pa.RecordBatch], skip_rows: int) -> Iterator[pa
 
 
 class ParquetReader:
-    """Decodes page by page: memory does not depend on the size of row groups. Skips whole row groups undecoded."""
+    """Decodes page by page: memory does not depend on the size of row groups, nor on how wide rows are: what they take is told
+    by the footer, which knows nothing of dictionaries, and by the rows before. Skips whole row groups undecoded."""
 
-    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
-        self._watched, self._names, self._block_rows = watched, [column.name for column in columns], block_rows
+    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int):
+        self._watched, self._names, self._limit = watched, [column.name for column in columns], limit
+        self._steps = Steps(limit, columns)
         self._skip_rows = skip_rows
         self._file = pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False)
         watched.wanted = self._file.metadata.num_rows
@@ -80,8 +77,32 @@ class ParquetReader:
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         groups, drop_rows = self._groups_after(self._skip_rows)
-        batches = self._file.iter_batches(self._block_rows, row_groups=groups, columns=self._names, use_threads=False)
-        yield from rows_after(batches, drop_rows)
+        for batch in rows_after(self._decoded(groups), drop_rows):
+            yield from pieces(batch, self._limit)
+
+    def _decoded(self, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        """All rows of these row groups, so many at a time as the steps allow."""
+        coming = deque(groups)
+        left = self._file.metadata.row_group(coming[0]).num_rows if coming else 0  # of the first of the groups to come
+        rows = self._steps.next_rows(self._row_bytes(coming))
+        for batch in self._file.iter_batches(rows, row_groups=list(groups), columns=self._names, use_threads=False):
+            left -= batch.num_rows
+            while left <= 0 and len(coming) > 1:
+                coming.popleft()
+                left += self._file.metadata.row_group(coming[0]).num_rows
+            self._steps.decoded(batch)
+            self._file.reader.set_batch_size(self._steps.next_rows(self._row_bytes(coming)))
+            yield batch
+
+    def _row_bytes(self, groups: Sequence[int]) -> int:
+        """Of a row of the first two of these groups, the larger, as the footer knows it: dictionaries and encodings make it less."""
+        found = [0]
+        for group in islice(groups, 2):
+            metadata = self._file.metadata.row_group(group)
+            columns = (metadata.column(index) for index in range(metadata.num_columns))
+            octets = sum(one.total_uncompressed_size for one in columns if one.path_in_schema in self._names)
+            found.append(octets // max(1, metadata.num_rows))
+        return max(found)
 
     def _groups_after(self, rows: int) -> tuple[Sequence[int], int]:
         """The row groups from that of row number `rows` on, and how many rows come before it in the first of them."""
@@ -106,8 +127,9 @@ class IpcReader:
     whole batches as soon as columns are chosen. The footer still tells whether the file is whole; a stream says so at its end.
     """
 
-    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
-        self._watched, self._path, self._block_rows, self._skip_rows = watched, path, block_rows, skip_rows
+    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int):
+        self._watched, self._path, self._limit, self._skip_rows = watched, path, limit, skip_rows
+        self._steps = Steps(limit, columns)
         self._size_bytes = max(1, os.path.getsize(path))
         with pa.OSFile(path) as file, open_ipc(file) as reader:
             schema, is_file = reader.schema, isinstance(reader, pa.RecordBatchFileReader)
@@ -131,9 +153,15 @@ class IpcReader:
             raise InputError(f"{self._path}: got {found} record batches, wanted the {self._batches} that its footer names")
 
     def _pieces(self, batch: pa.RecordBatch, start: int) -> Iterator[pa.RecordBatch]:
-        read = HollowBatch(batch, self._messages).read if self._messages.hollow else batch.slice
-        for at in range(start, batch.num_rows, self._block_rows):
-            yield read(at, min(self._block_rows, batch.num_rows - at))
+        if not self._messages.hollow:
+            yield from pieces(batch.slice(start), self._limit)
+            return
+        hollow = HollowBatch(batch, self._messages)
+        while start < batch.num_rows:
+            block = hollow.read(start, min(self._steps.next_rows(0), batch.num_rows - start))
+            self._steps.decoded(block)
+            start += block.num_rows
+            yield from pieces(block, self._limit)
 
     def fraction(self) -> float:
         return min(1.0, self._messages.tell() / self._size_bytes)
@@ -145,8 +173,8 @@ class IpcReader:
 class CsvReader:
     """Every column is asked for by type, so that no block can be inferred to be something else. Skipped rows are read."""
 
-    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int):
-        self._block_rows, self._skip_rows = block_rows, skip_rows
+    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int):
+        self._limit, self._skip_rows = limit, skip_rows
         self._at_bytes = 0
         self._size_bytes = max(1, os.path.getsize(path))
         self._reader = pa.csv.open_csv(
@@ -160,7 +188,7 @@ class CsvReader:
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         for batch in rows_after(self._parsed(), self._skip_rows):
-            yield from slices(batch, self._block_rows)
+            yield from pieces(batch, self._limit)
 
     def _parsed(self) -> Iterator[pa.RecordBatch]:
         for batch in self._reader:
@@ -180,11 +208,11 @@ READERS = {PARQUET: ParquetReader, IPC: IpcReader, CSV: CsvReader}
 class FileReader:
     """A `Reader` of one file, which must stay what it was when the run began."""
 
-    def __init__(self, path: str, columns: Sequence[Column], block_rows: int, skip_rows: int, file: InputFile | None):
+    def __init__(self, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int, file: InputFile | None):
         self._watched = Watched(path, file)
         self._watched.rows = skip_rows
         with self._watched.reading():
-            self._reader = READERS[file_format(path)](self._watched, path, columns, block_rows, skip_rows)
+            self._reader = READERS[file_format(path)](self._watched, path, columns, limit, skip_rows)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         with self._watched.reading():
@@ -203,7 +231,7 @@ class FileReader:
 def open_file(
     path: str,
     columns: Sequence[Column],
-    block_rows: int = BLOCK_ROWS,
+    limit: BlockLimit | None = None,
     skip_rows: int = 0,
     file: InputFile | None = None,
 ) -> Reader:
@@ -211,4 +239,4 @@ def open_file(
 
     Raises InputError when it cannot be read or has other columns, ChangedInputError when it is another than it was.
     """
-    return FileReader(path, columns, block_rows, skip_rows, file)
+    return FileReader(path, columns, limit or BlockLimit(), skip_rows, file)

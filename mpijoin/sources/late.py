@@ -16,7 +16,7 @@ from mpijoin.data.types import decoded
 from mpijoin.disk import HashedFile, sync_path
 from mpijoin.errors import OutputError
 from mpijoin.sinks.parts import PartInfo, part_name, size_fault
-from mpijoin.sources.base import BLOCK_ROWS, TIME_MIN
+from mpijoin.sources.base import TIME_MIN
 from mpijoin.sources.files import PARQUET_BUFFER_BYTES
 
 REASONS = ("late", "null_time")
@@ -143,7 +143,7 @@ class LateWriter:
 def merge_late(paths: Sequence[Path], target: Path, schema: StreamSchema) -> None:
     """Writes a stream's one late file out of its parts, in order, and flushes it to disk; without parts it has no rows.
 
-    Memory is bounded by a block of rows. Raises OutputError.
+    Memory is bounded by a row group of the parts. Raises OutputError.
     """
     with writing(target):
         # Parquet knows no seconds and no date64: what the parts are read back as is what the file can hold.
@@ -151,8 +151,8 @@ def merge_late(paths: Sequence[Path], target: Path, schema: StreamSchema) -> Non
         with closing(HashedFile(target)) as file, pa.parquet.ParquetWriter(file, kept) as writer:
             for path in paths:
                 with pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False) as part:
-                    for batch in part.iter_batches(BLOCK_ROWS, use_threads=False):
-                        writer.write_batch(batch)
+                    for group in range(part.num_row_groups):
+                        writer.write_table(part.read_row_group(group, use_threads=False))
         sync_path(target)
 
 

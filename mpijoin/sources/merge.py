@@ -17,20 +17,22 @@ from mpijoin.data.arrow import null_mask, one_array
 from mpijoin.data.rows import concat_batches, empty_batch, split_batch, take_rows
 from mpijoin.data.schema import Column
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, SourceCounts
+from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import Reader
 from mpijoin.sources.late import late_columns
 from mpijoin.sources.position import FilePosition, SourcePosition
 from mpijoin.sources.screen import FileScreen, Screened, StreamRules, times_int64
 
 PEEK_ROWS = 1024
+SHARE_BYTES_MIN = 1 << 16  # of a block, however many files are open
 
 
 class Part(NamedTuple):
-    """One file of a stream: `open(columns, block_rows, skip_rows)` gives a reader; `size` weighs its progress."""
+    """One file of a stream: `open(columns, limit, skip_rows)` gives a reader; `size` weighs its progress."""
 
     name: str
     size: int
-    open: Callable[[Sequence[Column], int, int], Reader]
+    open: Callable[[Sequence[Column], BlockLimit, int], Reader]
 
 
 class Cursor:
@@ -40,12 +42,12 @@ class Cursor:
     file's so far, or its first time (`first`) while only rows without a time have been read.
     """
 
-    def __init__(self, rules: StreamRules, counts: SourceCounts, part: Part, start: FilePosition, block_rows: int):
+    def __init__(self, rules: StreamRules, counts: SourceCounts, part: Part, start: FilePosition, limit: BlockLimit):
         self.index = start.index
         self._first = start.first
         self._screen = FileScreen(rules, counts, part.name, start.index, start.rows, start.running_max)
         columns = {column.name: column for column in late_columns(rules.schema)}
-        self._reader = part.open(tuple(columns.values()), block_rows, start.rows)
+        self._reader = part.open(tuple(columns.values()), limit, start.rows)
         self._blocks: Iterator = self._reader.blocks()
         self._block = start.block or Screened(empty_batch(rules.layout.record_words), np.empty(0, np.int64))
 
@@ -84,13 +86,18 @@ class Cursor:
 
 
 class MergedFiles:
-    """The files of one stream, each opened when the merge reaches its first time and closed at its end."""
+    """The files of one stream, each opened when the merge reaches its first time and closed at its end.
 
-    def __init__(self, rules: StreamRules, parts: Sequence[Part], block_rows: int, saved: SourcePosition | None = None):
-        """saved: by a source of the same files; goes on from there. Late rows told of there are not told again."""
+    Each that is open holds a block: the more of them, the smaller their blocks.
+    """
+
+    def __init__(self, rules: StreamRules, parts: Sequence[Part], limit: BlockLimit, saved: SourcePosition | None = None):
+        """limit: of a block while one file is open · saved: by a source of the same files; goes on from there. Late rows told
+        of there are not told again."""
         start = saved or unread(rules, parts)
         self.counts = replace(start.counts)
-        self._rules, self._parts, self._block_rows = rules, parts, block_rows
+        self._rules, self._parts = rules, parts
+        self._limit, self._octets = replace(limit), limit.octets
         self._open: list[Cursor] = []  # by file order
         self._waiting = list(start.waiting)
         self._rest = start.rest  # of the last chunk, what the reader had not asked for
@@ -103,7 +110,12 @@ class MergedFiles:
             raise
 
     def _opened(self, start: FilePosition) -> Cursor:
-        return Cursor(self._rules, self.counts, self._parts[start.index], start, self._block_rows)
+        self._share_out(len(self._open) + 1)
+        return Cursor(self._rules, self.counts, self._parts[start.index], start, self._limit)
+
+    def _share_out(self, files: int) -> None:
+        """From now on so many files are open."""
+        self._limit.octets = max(SHARE_BYTES_MIN, self._octets // max(1, files))
 
     def read(self, rows: int) -> Chunk | None:
         chunk, self._rest = self._rest or self._next(), None
@@ -117,6 +129,7 @@ class MergedFiles:
         if self._ended:
             return None
         self._open = [cursor for cursor in self._open if self._advanced(cursor)]
+        self._share_out(len(self._open))
         self._open_due()
         if not self._open:
             self._ended = True
@@ -181,7 +194,7 @@ def first_time(rules: StreamRules, part: Part) -> int:
     well be opened at once.
     """
     time = rules.schema.time
-    reader = part.open((time,), PEEK_ROWS, 0)
+    reader = part.open((time,), BlockLimit(PEEK_ROWS), 0)
     try:
         block = next(reader.blocks(), None)
     finally:

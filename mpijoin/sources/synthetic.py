@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow as pa
 
 from mpijoin.config.job import SyntheticSource
+from mpijoin.data.arrow import width_bytes
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError
 from mpijoin.generators.arrivals import START
 from mpijoin.generators.stream import SyntheticStream
-from mpijoin.sources.base import BLOCK_ROWS, TIME_MAX
+from mpijoin.sources.base import TIME_MAX
+from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import rows_after
 
 
@@ -28,12 +30,13 @@ class SyntheticReader:
         seed: int,
         stream: int,
         columns: Sequence[Column],
-        block_rows: int = BLOCK_ROWS,
+        limit: BlockLimit | None = None,
         skip_rows: int = 0,
     ):
         self._stream = SyntheticStream(source, seed, stream)
         self._arrivals = self._stream.arrivals
-        self._disorder_ns, self._block_rows = source.disorder_ns, block_rows
+        self._disorder_ns, self._limit = source.disorder_ns, limit or BlockLimit()
+        self._row_bytes = sum(width_bytes(column.type) for column in columns)
         self._names = [column.name for column in columns]
         self._count, self._position = 0, START
         self._time_ns = 0
@@ -69,6 +72,10 @@ class SyntheticReader:
     def _rows_left(self) -> int:
         total = self._arrivals.total
         return self._block_rows if total is None else min(self._block_rows, total - self._count)
+
+    @property
+    def _block_rows(self) -> int:
+        return self._limit.rows_of(self._row_bytes)
 
     def _times(self, rows: int) -> np.ndarray:
         """Times of the next `rows` tuples, of fewer if the stream's duration ends among them."""

@@ -7,7 +7,7 @@ from typing import Iterator, Sequence
 import pyarrow as pa
 
 from mpijoin.data.schema import Column
-from mpijoin.sources.base import BLOCK_ROWS
+from mpijoin.sources.blocks import BlockLimit, pieces
 from mpijoin.sources.files import check_columns
 
 
@@ -15,17 +15,18 @@ class TableReader:
     """A `Reader` over a table in memory; its blocks are views. Raises InputError when it has other columns."""
 
     def __init__(
-        self, name: str, table: pa.Table, columns: Sequence[Column], block_rows: int = BLOCK_ROWS, skip_rows: int = 0
+        self, name: str, table: pa.Table, columns: Sequence[Column], limit: BlockLimit, skip_rows: int = 0
     ):
         check_columns(name, table.schema, columns)
         self._table = table.select([column.name for column in columns])
-        self._block_rows = block_rows
+        self._limit = limit
         self._rows = self._skip_rows = skip_rows
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._table.slice(self._skip_rows).to_batches(max_chunksize=self._block_rows):
-            self._rows += batch.num_rows
-            yield batch
+        for batch in self._table.slice(self._skip_rows).to_batches():
+            for block in pieces(batch, self._limit):
+                self._rows += block.num_rows
+                yield block
 
     def fraction(self) -> float:
         return min(1.0, self._rows / max(1, self._table.num_rows))

@@ -28,6 +28,7 @@ from mpijoin.join.window_join import WindowJoin
 from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.sinks.parts import encoding_options
 from mpijoin.sources.base import BLOCK_ROWS
+from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import READERS
 from rooflines import kernels
 
@@ -236,7 +237,7 @@ def parquet_rates(data: Data, enough_s: float) -> Rates:
         columns = [Column(name, pa.int64()) for name in names]
 
         def in_blocks() -> None:
-            for _ in READERS[PARQUET](str(data.left), columns, BLOCK_ROWS, 0).blocks():
+            for _ in READERS[PARQUET](str(data.left), columns, BlockLimit(), 0).blocks():
                 pass
 
         whole_s = fastest_s(lambda: pq.read_table(data.left, columns=names, use_threads=False), enough_s)

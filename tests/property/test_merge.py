@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.sources.base import TIME_MAX, TIME_MIN
+from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.merge import MergedFiles, Part
 from mpijoin.sources.screen import FILE_ROWS, StreamRules
 from mpijoin.sources.table import TableReader
@@ -90,7 +91,7 @@ def test_blocks_merge_as_rows_do(files, lateness, block_rows, rows):
     late = []
     rules = StreamRules(SCHEMA, lateness, late.append)
     parts = table_parts(files)
-    source = MergedFiles(rules, parts, block_rows)
+    source = MergedFiles(rules, parts, BlockLimit(block_rows))
     kept = read_all(source, rules, rows)
     wanted, wanted_late, wanted_null_keys = row_wise(files, lateness)
     assert kept == wanted
@@ -107,7 +108,7 @@ def test_the_named_disorder_is_the_lateness_that_covers_all(files, block_rows):
 
     def late_rows(lateness):
         late = []
-        source = MergedFiles(StreamRules(SCHEMA, lateness, late.append), parts, block_rows)
+        source = MergedFiles(StreamRules(SCHEMA, lateness, late.append), parts, BlockLimit(block_rows))
         while source.read(100) is not None:
             pass
         return source.counts.disorder_max, sum(table["reason"].to_pylist().count("late") for table in late)

@@ -18,6 +18,7 @@ from mpijoin.pipeline.generate.pieces import pieces_of
 from mpijoin.pipeline.generate.plan import StreamPlan, file_plans
 from mpijoin.pipeline.generate.write import write_files
 from mpijoin.pipeline.session import plain_errors
+from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.synthetic import SyntheticReader
 
 S = 10**9
@@ -37,7 +38,7 @@ SOURCES = {
 def read_by_the_engine(source, seed=4, stream=1):
     schema = synthetic_schema(source)
     columns = [Column(field.name, field.type) for field in schema]
-    return pa.Table.from_batches(list(SyntheticReader(source, seed, stream, columns, 700).blocks()), schema).combine_chunks()
+    return pa.Table.from_batches(list(SyntheticReader(source, seed, stream, columns, BlockLimit(700)).blocks()), schema).combine_chunks()
 
 
 def made_by_spark(spark, folder, source, rows):

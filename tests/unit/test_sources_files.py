@@ -15,6 +15,7 @@ from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.errors import InputError
 from mpijoin.sources import open_source
 from mpijoin.sources.base import TIME_MAX
+from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import open_file
 from mpijoin.sources.merge import MergedFiles, Part
 from mpijoin.sources.screen import FILE_ROWS, StreamRules
@@ -116,7 +117,7 @@ def test_files_are_opened_when_their_time_comes_and_closed_at_their_end(tmp_path
             if not self.is_peek:
                 opened.remove(self.number)
 
-    source = MergedFiles(StreamRules(schema, 0, None), [Part("table", 1, partial(Watched, i)) for i in range(10)], 10)
+    source = MergedFiles(StreamRules(schema, 0, None), [Part("table", 1, partial(Watched, i)) for i in range(10)], BlockLimit(10))
     at_once, progress = [], []
     while source.read(1000) is not None:
         at_once.append(len(opened))

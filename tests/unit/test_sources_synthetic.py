@@ -10,6 +10,7 @@ from mpijoin.errors import InputError
 from mpijoin.data.schema import Column
 from mpijoin.sources import open_source
 from mpijoin.generators.keys import scaled
+from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.synthetic import SyntheticReader
 
 COLUMNS = (Column("ts", pa.timestamp("ns")), Column("key", pa.int64()))
@@ -17,7 +18,7 @@ PAYLOAD = (*COLUMNS, Column("payload", pa.binary(11)))
 
 
 def made(source, columns=COLUMNS, seed=1, stream=0, block_rows=1000) -> pa.Table:
-    reader = SyntheticReader(source, seed, stream, columns, block_rows)
+    reader = SyntheticReader(source, seed, stream, columns, BlockLimit(block_rows))
     schema = pa.schema([(column.name, column.type) for column in columns])
     return pa.Table.from_batches(list(reader.blocks()), schema)
 

@@ -64,8 +64,11 @@ def read_all(reader):
     return parts
 
 
+ROW_BYTES = 24  # of these rows: key, time, row
+
+
 def reader_of(left, right, pace, latenesses=(0, 0), part_rows=1000, **source):
-    return TickReader((ListSource(left, **source), ListSource(right, **source)), latenesses, pace, part_rows)
+    return TickReader((ListSource(left, **source), ListSource(right, **source)), latenesses, pace, ROW_BYTES * part_rows)
 
 
 def test_both_streams_are_cut_at_the_same_borders():

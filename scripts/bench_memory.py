@@ -1,0 +1,191 @@
+"""Does every rank stay within the memory that the job's fields name, however wide the rows are?
+
+    python scripts/bench_memory.py                          payloads of 0, 500, 2000 and 8000 bytes: some minutes
+    python scripts/bench_memory.py --widths 8000 --megabytes 200
+
+Two streams of strings of one width, as many megabytes of them for every width, all rows of a file in one row group. They are
+joined locally and under mpirun, as fast as possible and paced. A rank may hold what the fields of the job add up to, and
+150 MB for Python and its libraries: the master `master_buffer` and what is on its way to the slaves (a `buffer` for each), a
+slave its `memory` and its `buffer`; threads of one process all of these together. Prints each rank's greatest proportional
+set size, the second of the first results, and the bound; exits with 1 if some rank exceeds its bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from bench_launch import TIMEOUT_S, command, environment, family, pss_bytes
+
+
+RATE_PER_S, SPAN_KEYS, WINDOW_S = 1000, 50_000, 1.0
+MASTER_BUFFER, BUFFER, MEMORY = 64 << 20, 32 << 20, 128 << 20
+RANK_BYTES = 150_000_000  # Python, libraries and kernels of one process
+SLAVES = 2
+NARROW_BYTES = 24  # of a row without payload: time, key, number
+PACED_S = 12  # how long a paced run is to take
+SAMPLE_S = 0.05
+RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
+JOB = """\
+[left]
+path = {left}
+key = "key"
+window = "{window} s"
+[right]
+path = {right}
+key = "key"
+window = "{window} s"
+[cluster]
+master_buffer = "{master_buffer} B"
+buffer = "{buffer} B"
+memory = "{memory} B"
+"""
+
+
+class Case(NamedTuple):
+    """One run. width: bytes of payload · ranks: 0: local · speed: "max", or event seconds per second."""
+
+    width: int
+    ranks: int
+    speed: str
+
+
+class Found(NamedTuple):
+    """pss: of each process by its rank, greatest · first_s: from the clock's start to the first results, by the metrics."""
+
+    pss: dict[int, int]
+    wall_s: float
+    first_s: float
+
+
+def write_stream(path: Path, width: int, rows: int, seed: int) -> None:
+    """Rows in order of time; payloads differ, so that no dictionary holds them, and compress well, so that disks do."""
+    random = np.random.default_rng(seed)
+    schema = pa.schema([("ts", pa.timestamp("us")), ("key", pa.int64()), ("text", pa.string())])
+    with pq.ParquetWriter(path, schema if width else schema.remove(2)) as writer:
+        times = np.sort(random.integers(0, rows * 1_000_000 // RATE_PER_S, rows)).astype("M8[us]")
+        keys = random.integers(0, SPAN_KEYS, rows)
+        columns = [pa.array(times), pa.array(keys)]
+        if width:
+            columns.append(pa.chunked_array(list(_texts(rows, width))))
+        writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema), row_group_size=rows)
+
+
+def _texts(rows: int, width: int, block: int = 10_000) -> Iterator[pa.Array]:
+    for start in range(0, rows, block):
+        yield pa.array([f"{number:0>12}" + "x" * (width - 12) for number in range(start, min(rows, start + block))])
+
+
+def bound_bytes(ranks: int, rank: int) -> int:
+    """What this rank's process may hold."""
+    master, slave = MASTER_BUFFER + SLAVES * BUFFER, MEMORY + BUFFER
+    if not ranks:
+        return RANK_BYTES + master + SLAVES * slave
+    return RANK_BYTES + (slave if rank else master)
+
+
+def run(case: Case, job: Path, folder: Path) -> Found:
+    """Runs the job and samples its processes."""
+    options = ["--set", f"run.speed={case.speed}", "--set", f"output.path={json.dumps(str(folder))}"]
+    started = time.monotonic()
+    line = command(case.ranks, "run", str(job), *options)
+    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        pss: dict[int, int] = {}
+        try:
+            while process.poll() is None and time.monotonic() - started < TIMEOUT_S:
+                for one in family(process.pid):
+                    rank = rank_of(one) if case.ranks else 0
+                    pss[rank] = max(pss.get(rank, 0), pss_bytes(one, ("python", "mpijoin")))
+                time.sleep(SAMPLE_S)
+        finally:
+            process.kill()  # mpirun takes its ranks along
+        text = process.stdout.read()
+    if process.returncode:
+        raise SystemExit(f"{' '.join(line)} ended with {process.returncode}:\n{text}")
+    pss.pop(-1, None)
+    return Found(pss, time.monotonic() - started, first_results_s(folder))
+
+
+def rank_of(process: int) -> int:
+    """The rank of a process of an MPI job, -1 of others."""
+    try:
+        variables = Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return -1
+    named = dict(variable.partition("=")[::2] for variable in variables)
+    return next((int(named[name]) for name in RANK_VARIABLES if name in named), -1)
+
+
+def first_results_s(folder: Path) -> float:
+    """When the first epoch ended that had brought results to any slave."""
+    ends = []
+    for path in (folder / "metrics").glob("rank-*.parquet"):
+        table = pq.read_table(path, columns=["role", "end_us", "results"]).to_pylist()
+        ends += [row["end_us"] / 1e6 for row in table if row["role"] == "slave" and row["results"]][:1]
+    return min(ends, default=float("nan"))
+
+
+def cases(widths: list[int], rows: dict[int, int]) -> Iterator[Case]:
+    for width in widths:
+        for ranks in (0, 1 + SLAVES):
+            yield Case(width, ranks, '"max"')
+            yield Case(width, ranks, f"{rows[width] / RATE_PER_S / PACED_S:.6g}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--widths", type=int, nargs="+", default=[0, 500, 2000, 8000], help="bytes of payload per row")
+    parser.add_argument("--megabytes", type=int, default=800, help="of each stream, whatever the width")
+    parser.add_argument("--results", default="parquet", choices=("parquet", "collect", "count"))
+    arguments = parser.parse_args()
+    # Narrow rows are as many as make a tenth of the bytes: they are many.
+    rows = {width: arguments.megabytes * 10**6 // (width + NARROW_BYTES) // (1 if width else 10) for width in arguments.widths}
+    exceeded = False
+    print("payload B       rows  launch     speed   master MB (bound)  slaves MB (bound)  first s  wall s")
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
+        folder = Path(name)
+        for case in cases(arguments.widths, rows):
+            job = make_job(folder, case.width, rows[case.width], arguments.results)
+            found = run(case, job, folder / "run")
+            shutil.rmtree(folder / "run")
+            print(line_of(case, rows[case.width], found), flush=True)
+            exceeded |= any(held > bound_bytes(case.ranks, rank) for rank, held in found.pss.items())
+    sys.exit(1 if exceeded else 0)
+
+
+def make_job(folder: Path, width: int, rows: int, results: str) -> Path:
+    """The job of a width; the streams are written once, those of other widths go."""
+    job = folder / f"job-{width}.toml"
+    if not job.exists():
+        for old in folder.glob("*.parquet"):
+            old.unlink()
+        files = {}
+        for seed, name in enumerate(("left", "right")):
+            files[name] = json.dumps(str(folder / f"{name}-{width}.parquet"))
+            write_stream(Path(json.loads(files[name])), width, rows, seed)
+        fields = {"window": WINDOW_S, "master_buffer": MASTER_BUFFER, "buffer": BUFFER, "memory": MEMORY}
+        job.write_text(JOB.format(**files, **fields) + f'[output]\nresults = "{results}"\n')
+    return job
+
+
+def line_of(case: Case, rows: int, found: Found) -> str:
+    master, slaves = found.pss[0], [held for rank, held in found.pss.items() if rank]
+    own = f"{master / 1e6:9.0f} ({bound_bytes(case.ranks, 0) / 1e6:.0f})"
+    theirs = f"{max(slaves) / 1e6:9.0f} ({bound_bytes(case.ranks, 1) / 1e6:.0f})" if slaves else "in the same"
+    launch, speed = f"mpirun -n {case.ranks}" if case.ranks else "local", "max" if "max" in case.speed else "paced"
+    return f"{case.width:9} {rows:10}  {launch:11} {speed:6} {own:>17} {theirs:>18} {found.first_s:8.2f} {found.wall_s:7.1f}"
+
+
+if __name__ == "__main__":
+    main()
