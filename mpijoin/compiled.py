@@ -3,13 +3,18 @@
 Numba's own cache looks at the file of a function only, not at those of the functions it calls: after an update it may go on
 running old code. So the code of each state of the package lies in a folder of its own, named by a hash of all its sources,
 the compiler and the processor; and it may lie where the package itself cannot be written.
+
+Numba unpickles what it finds there, so who can write there can have this user run anything. Such folders have names that others
+can guess, some in folders where everybody may create: they are used only if they are this user's, and no one else's to change.
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import shutil
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -22,6 +27,7 @@ import numba
 from numba.core.caching import FunctionCache
 from numba.core.runtime import _nrt_python
 
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 UNUSED_DAYS = 30  # folders of other states of the package are removed when they are older
 
 
@@ -62,17 +68,37 @@ def _name_memory_management() -> None:
 
 @cache
 def cache_folder() -> Path:
-    """The folder of this state of the package: in $NUMBA_CACHE_DIR, else in the user's cache, else in the temporary folder."""
+    """The folder of this state of the package: in $NUMBA_CACHE_DIR, else in the user's cache, else in the temporary folder; if
+    none of these is the user's own, one of this process alone, in which everything is compiled anew."""
     usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpijoin"
     named = os.environ.get("NUMBA_CACHE_DIR")
     for base in (Path(named) if named else usual, Path(tempfile.gettempdir()) / f"mpijoin-{os.getuid()}"):
         folder = base / _fingerprint()
         with suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            os.utime(folder)
-            _remove_unused(base, folder)
-            return folder
-    return folder  # nowhere to write: everything is compiled anew each time
+            if _is_own(base) and _is_own(folder):
+                os.utime(folder)
+                _remove_unused(base, folder)
+                return folder
+    return _private_folder()
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether the folder, which is made where it is not there, is this user's, and nobody else can change or replace it."""
+    folder.mkdir(0o700, parents=True, exist_ok=True)
+    own, above = os.lstat(folder), os.stat(folder.parent)
+    if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.getuid() or own.st_mode & OTHERS_WRITE:
+        return False
+    return not above.st_mode & OTHERS_WRITE or bool(above.st_mode & stat.S_ISVTX)  # sticky: only owners rename, as in /tmp
+
+
+def _private_folder() -> Path:
+    """Of this process, until it ends. Where nothing can be written, one that nobody can make."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="mpijoin-"))
+    except OSError:
+        return Path(os.devnull) / _fingerprint()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _remove_unused(base: Path, own: Path) -> None:

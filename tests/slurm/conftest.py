@@ -1,6 +1,7 @@
 """The tests of this folder run on a real Slurm: the one that answers here, else one of their own."""
 
 import os
+import shutil
 
 import pytest
 
@@ -12,7 +13,7 @@ from slurm.one_machine import answers, missing, one_machine_slurm
 def compiled_once(tmp_path_factory):
     """Jobs find what this user's tests have compiled already, as on a node where a job has run before."""
     local_disk = tmp_path_factory.mktemp("local_disk")
-    (local_disk / f"mpijoin-numba-{os.getuid()}").symlink_to(cache_folder().parent, target_is_directory=True)
+    shutil.copytree(cache_folder(), local_disk / f"mpijoin-numba-{os.getuid()}" / cache_folder().name)
     before = os.environ.get("SLURM_TMPDIR")
     os.environ["SLURM_TMPDIR"] = str(local_disk)
     yield
