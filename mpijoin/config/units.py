@@ -92,6 +92,24 @@ def show(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def rounded_duration(count: int, unit: str) -> str:
+    """A span of so many `unit` as a duration of a job file, rounded up to two digits.
+
+    >>> rounded_duration(199_843_155, "ns"), rounded_duration(0, "us"), rounded_duration(90_000, "ms")
+    ('200 ms', '0 s', '90 s')
+    """
+    if count <= 0:
+        return "0 s"
+    units = [(DURATION_NS[name], name) for name in ("ns", "us", "ms", "s", "min", "h")]
+    span_ns = count * DURATION_NS[unit]
+    size_ns, name = max(one for one in units if one[0] <= span_ns and (one[0] < DURATION_NS["min"] or span_ns >= 10 * one[0]))
+    step = 10 ** max(0, len(str(span_ns // size_ns)) - 2)
+    if span_ns < 10 * size_ns and name != "ns":  # one digit before the point: one behind it
+        tenths = -(-10 * span_ns // size_ns)
+        return f"{tenths / 10:g} {name}"
+    return f"{-(-span_ns // (size_ns * step)) * step} {name}"
+
+
 def format_duration(ns: int) -> str:
     """The shortest exact way to write a duration.
 

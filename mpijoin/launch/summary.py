@@ -7,6 +7,7 @@ from typing import Any
 
 from mpijoin.checkpoint.manifest import remove
 from mpijoin.checkpoint.totals import total
+from mpijoin.config.units import rounded_duration
 from mpijoin.errors import EXIT_DONE
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import check_ledger
@@ -164,7 +165,8 @@ def _overload_text(overload: dict[str, Any]) -> str:
 def _warnings(name: str, stream: dict[str, int], unit: str) -> list[str]:
     lines = []
     if stream["late"]:
-        needed = f'; lateness = "{stream["lateness_needed"]} {unit}" would have covered them' if stream["lateness_needed"] else ""
+        enough = rounded_duration(stream["lateness_needed"], unit)
+        needed = f'; lateness = "{enough}" would have covered them' if stream["lateness_needed"] else ""
         lines.append(f"warning: {stream['late']:,} late rows of {name} did not join, see late/{name}.parquet{needed}")
     if stream["null_key"]:
         lines.append(f"{stream['null_key']:,} rows of {name} have no key and match nothing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Sequence
@@ -17,8 +18,9 @@ from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, parts_o
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
 from mpijoin.config.job import Job
-from mpijoin.errors import CheckpointError, Checkpointed, MpijoinError
+from mpijoin.errors import CheckpointError, Checkpointed, MpijoinError, OutputError
 from mpijoin.messages import Saved
+from mpijoin.metrics.checkpoints import CheckpointsFile
 from mpijoin.rank import MASTER, Rank
 
 METRICS_S = 600.0  # so much of the metrics may be lost with a run that is killed
@@ -44,9 +46,10 @@ class Checkpointing:
     """All checkpoints of a run."""
 
     def __init__(
-        self, job: Job, rank: Rank, folder: Path, slots: int, saving: Sequence[int], resumption: Resumption | None
+        self, job: Job, rank: Rank, folder: Path, metrics: Path, slots: int, saving: Sequence[int], resumption: Resumption | None
     ):
-        """slots: of a reorganization epoch · saving: ranks that save · resumption: where the run goes on, None: it begins."""
+        """metrics: the folder for what the report marks · slots: of a reorganization epoch · saving: ranks that save ·
+        resumption: where the run goes on, None: it begins."""
         resumed = resumption.manifest if resumption else None
         self._rank, self._folder, self._keep = rank, folder, job.checkpoint.keep
         self._saving, self._identity = saving, identity_of(job)
@@ -63,6 +66,10 @@ class Checkpointing:
         self.octets, self.pause_s_max = 0, 0.0
         self.restarts = resumed.run["restarts"] + 1 if resumed else 0
         self._anew = False
+        self._metrics = metrics
+        self._file = CheckpointsFile(metrics, resumed.number if resumed else 0)
+        if resumed:
+            self._file.add(resumed.number, rank.clock.wall_s, rank.clock.wall_s, resumed.octets, "resumed")
         self._metrics_s = rank.clock.wall_s  # when they were cut last
 
     def reason_to_stop(self, signal: str) -> str:
@@ -85,7 +92,12 @@ class Checkpointing:
         if not self.stops and now_s - self._metrics_s < METRICS_S:
             return False
         self._metrics_s = now_s
+        self._file.close()
+        self._file = CheckpointsFile(self._metrics, self._number)
         return True
+
+    def close(self) -> None:
+        self._file.close()
 
     def ending(self, last: Open) -> MpijoinError:
         """What to raise when the last checkpoint has ended, well or not."""
@@ -140,6 +152,15 @@ class Checkpointing:
 
     def _end(self) -> None:
         open_, self.open = self.open, None
+        self._write(open_)
+        outcome = "failed" if open_.faults else "stopped" if open_.stops else "whole"
+        self._file.add(open_.number, open_.begun_s, self._rank.clock.wall_s, open_.octets, outcome)
+        if open_.stops:
+            with suppress(OutputError):  # the checkpoint counts, not what the report marks
+                self._file.close()
+
+    def _write(self, open_: Open) -> None:
+        """Makes it whole, or says why it is not."""
         if not open_.faults:
             manifest = self._manifest(open_)
             try:

@@ -88,7 +88,8 @@ class Master:
         self.checkpointing = None
         if plan.checkpoints:
             saving = (*slaves, *((plan.roles.collector,) if plan.roles.collector is not None else ()))
-            self.checkpointing = Checkpointing(job, rank, plan.checkpoints, self.pacing.slots, saving, resumption)
+            folders = (plan.checkpoints, directory.metrics)
+            self.checkpointing = Checkpointing(job, rank, *folders, self.pacing.slots, saving, resumption)
         self._signal = ""  # that reached another rank
         self.sent = np.array(manifest.sent if manifest else (0, 0), np.int64)  # rows per stream
         self.finished: dict[int, Finished] = {}
@@ -141,6 +142,8 @@ class Master:
         self.intake.close()
         self.moves.close()
         self.recorder.close()
+        if self.checkpointing:
+            self.checkpointing.close()
 
     def abandon(self) -> None:
         self.intake.close()

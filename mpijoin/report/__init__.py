@@ -32,10 +32,13 @@ def main(paths: Sequence[str | os.PathLike], folder: str | os.PathLike | None = 
     return EXIT_DONE
 
 
-def write_report(paths: Sequence[str | os.PathLike], folder: str | os.PathLike | None = None) -> Path:
+def write_report(
+    paths: Sequence[str | os.PathLike], folder: str | os.PathLike | None = None, capacities: Sequence[float] | None = None
+) -> Path:
     """Makes report.html and each figure as PNG and CSV; returns the path of the page.
 
-    folder: default "report" inside the run, for several runs in the current folder. InputError: a path that holds no run,
+    folder: default "report" inside the run, for several runs in the current folder · capacities: of each run, in tuples per
+    second and stream, where a search has found that rate to be the highest that is sustained. InputError: a path that holds no run,
     a finished run without metrics, or matplotlib is missing. OutputError: the folder cannot be written.
     """
     try:
@@ -44,4 +47,4 @@ def write_report(paths: Sequence[str | os.PathLike], folder: str | os.PathLike |
         if (error.name or "").split(".")[0] != "matplotlib":
             raise
         raise InputError("report needs matplotlib: pip install 'mpijoin[report]'") from error
-    return write(paths, Path(folder) if folder is not None else None)
+    return write(paths, Path(folder) if folder is not None else None, capacities)

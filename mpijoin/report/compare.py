@@ -2,50 +2,133 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any, Iterator, Sequence
+import tomllib
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
+from mpijoin.config.units import duration_ns, size_bytes
 from mpijoin.report import series
 from mpijoin.report.findings import busiest
 from mpijoin.report.runs import RunData
 from mpijoin.report.series import SHARES, Table
 from mpijoin.report.style import LINES_MAX
+from mpijoin.report.words import amount, bytes_amount, seconds, shortened
 
-UNCOMPARED = ("output.path", "left.name", "right.name", "left.source.table", "right.source.table")
-SCALES = {"_ns": (1e9, "_s"), "_bytes": (1e6, "_mb")}  # what fields are called and counted in here
+UNCOMPARED = ("output.path", "checkpoint.path")
+REPEATS = ("run.seed", "left.seed", "right.seed", "seed")  # they tell runs apart, but nothing is drawn over them
+LABEL_SIGNS = 44  # what a legend or an axis has room for
+CATEGORIES_MAX = 12  # values of a field that are words, side by side on an axis
+MISSING = float("nan")
 
 
-def differing(runs: Sequence[RunData]) -> dict[str, list[Any]]:
-    """Fields of the job that are not the same in all runs, with their values run by run; `slaves` is one of them. What both
-    streams share is named once: "rate" for left.source.rate and right.source.rate."""
+@dataclass(frozen=True)
+class Field:
+    """A field of the job in which runs differ. name: as in the job file, once for what both streams share · texts: its value in
+    each run as the job file has it · numbers: likewise in `unit` ("s", "bytes" or ""), None where some value is a word."""
+
+    name: str
+    texts: tuple[str, ...]
+    numbers: np.ndarray | None
+    unit: str
+
+    @property
+    def column(self) -> str:
+        """Its name in a CSV."""
+        return f"{self.name}_{self.unit}" if self.unit else self.name
+
+    @property
+    def values(self) -> np.ndarray:
+        """What a CSV holds of it."""
+        return np.array(self.texts) if self.numbers is None else self.numbers
+
+    @property
+    def places(self) -> np.ndarray:
+        """Where its values stand on an axis: numbers as they are, words one after the other."""
+        return np.array([list(dict.fromkeys(self.texts)).index(text) for text in self.texts]) if self.numbers is None else self.numbers
+
+
+def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> list[Field]:
+    """Fields of the job that are not the same in all runs, and `slaves`. What both streams share is named once: "rate" for
+    left.rate and right.rate. capacities: found for each run; a rate that is only that is left out."""
     flat = [flat_job(run) for run in runs]
     names = dict.fromkeys(name for fields in flat for name in fields)
-    columns = {name: [fields.get(name) for fields in flat] for name in names}
-    columns = {name: values for name, values in columns.items() if len(set(map(repr, values))) > 1}
+    columns = {name: tuple(fields.get(name, "not set") for fields in flat) for name in names}
+    columns = {name: texts for name, texts in columns.items() if len(set(texts)) > 1}
     for left in [name for name in columns if name.startswith("left.")]:
-        right = "right." + left.removeprefix("left.")
-        if columns.get(right) == columns[left]:
-            del columns[right]
-            columns[left.rsplit(".", 1)[-1]] = columns.pop(left)
-    return columns
+        name = left.removeprefix("left.")
+        if columns.get(f"right.{name}") == columns[left]:
+            del columns[f"right.{name}"]
+            columns[name] = columns.pop(left)
+    fields = [Field(name, texts, *_numbers(texts)) for name, texts in columns.items()]
+    return [one for one in fields if capacities is None or one.numbers is None or not np.allclose(one.numbers, capacities, rtol=1e-3)]
 
 
-def flat_job(run: RunData) -> dict[str, Any]:
-    """The job's fields by their full names, durations in seconds and sizes in MB, and the number of slaves."""
-    fields = dict(_flattened("", asdict(run.job)))
-    scaled = dict(_scaled(name, value) for name, value in fields.items() if name not in UNCOMPARED)
-    return {"slaves": run.summary.get("slaves", len(run.slaves)), **scaled}
+def flat_job(run: RunData) -> dict[str, str]:
+    """The job's fields by the names and with the values of the job file, and the number of slaves."""
+    fields = {name: value for name, value in _flattened("", tomllib.loads(run.job_text)) if name not in UNCOMPARED}
+    return {"slaves": str(run.summary.get("slaves", len(run.slaves))), **fields}
 
 
-def comparison(runs: Sequence[RunData]) -> Table:
+def labels_of(runs: Sequence[RunData], fields: Sequence[Field]) -> list[str]:
+    """A short name for each run: what differs in its job, where that tells all apart and is short, else its folder."""
+    ends = [one.name.rpartition(".")[2] for one in fields]
+    heads = [end if ends.count(end) == 1 else one.name for end, one in zip(ends, fields)]
+    labels = [", ".join(f"{head} {one.texts[index]}" for head, one in zip(heads, fields)) for index in range(len(runs))]
+    if not fields or len(set(labels)) < len(labels) or max(map(len, labels)) > LABEL_SIGNS:
+        labels = [shortened(run.name, LABEL_SIGNS) for run in runs]
+    return labels if len(set(labels)) == len(labels) else [f"run {number}" for number, _ in zip(count(1), runs)]
+
+
+def comparison(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> Table:
     """A row for each run: its name, what differs in its job, and its figures; nan where there is none."""
-    fields = {name: np.array([_cell(value) for value in values]) for name, values in differing(runs).items()}
+    fields = {one.column: one.values for one in differing(runs, capacities)}
+    found = {} if capacities is None else {"capacity": np.array(capacities, float)}
     rows = [figures_of(run) for run in runs]
     figures = {name: np.array([row[name] for row in rows], float) for name in rows[0]}
     names = {"run": np.array([run.name for run in runs]), "state": np.array([run.state for run in runs])}
-    return {**names, **fields, **figures}
+    return {**names, **fields, **found, **figures}
+
+
+def comparison_in_words(runs: Sequence[RunData], fields: Sequence[Field], table: Table) -> Table:
+    """`comparison` for people: values as the job file has them, figures in units that read well, nothing where none is known."""
+    fixed = {"run": np.array([shortened(run.name, LABEL_SIGNS) for run in runs]), "state": table["state"]}
+    shown = {one.name: np.array(one.texts) for one in fields}
+    figures = {}
+    for name, (head, words) in FIGURES.items():
+        if name in table and np.isfinite(table[name]).any():
+            figures[head] = np.array(["–" if np.isnan(value) else words(value) for value in table[name].tolist()])
+    return {**fixed, **shown, **figures}
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+# Columns of the comparison: their heads and values in the page.
+FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
+    "capacity": ("capacity, tuples/s and stream", amount),
+    "results": ("results", amount),
+    "tuples_per_s": ("tuples/s", amount),
+    "wall_s": ("wall time", seconds),
+    "delay_mean_s": ("mean delay", seconds),
+    "delay_p50_s": ("median delay", seconds),
+    "delay_p95_s": ("95th percentile", seconds),
+    "delay_p99_s": ("99th percentile", seconds),
+    "delay_max_s": ("longest delay", seconds),
+    "behind_s_max": ("most behind the clock", seconds),
+    "cpu_share": ("CPU", _share),
+    "communication_share": ("communication", _share),
+    "idle_share": ("idle", _share),
+    "other_share": ("other", _share),
+    "busiest_over_mean": ("busiest slave : mean", amount),
+    "state_bytes_max": ("largest state of a slave", bytes_amount),
+    "active_slaves_mean": ("active slaves, mean", amount),
+    "moves": ("moves", amount),
+    "late_rows": ("late rows", amount),
+}
 
 
 def figures_of(run: RunData) -> dict[str, float]:
@@ -56,54 +139,54 @@ def figures_of(run: RunData) -> dict[str, float]:
     overload = summary.get("overload") or {}
     shares = series.shares_by_slave(run) if run.slaves else {}
     slaves = run.of_role("slave")
-    missing = float("nan")
     return {
-        "results": summary.get("results", missing),
-        "tuples_per_s": summary.get("tuples_per_s", missing),
-        "wall_s": summary.get("wall_s", missing),
-        **{f"delay_{name}_s": delay.get(name, missing) for name in ("mean", "p50", "p95", "p99", "max")},
-        "behind_s_max": overload.get("behind_s_max", missing),
-        **{f"{name}_share": float(shares[name].mean()) if shares else missing for name in SHARES},
-        "busiest_over_mean": busiest(run)[1] if run.slaves else missing,
-        "state_bytes_max": float(slaves["window_bytes"].max()) if run.slaves else missing,
-        "active_slaves_mean": declustering.get("mean", missing),
-        "moves": summary.get("moves", missing),
-        "late_rows": sum(summary[name]["late"] for name in ("left", "right")) if summary else missing,
+        "results": summary.get("results", MISSING),
+        "tuples_per_s": summary.get("tuples_per_s", MISSING),
+        "wall_s": summary.get("wall_s", MISSING),
+        **{f"delay_{name}_s": delay.get(name, MISSING) for name in ("mean", "p50", "p95", "p99", "max")},
+        "behind_s_max": overload.get("behind_s_max", MISSING),
+        **{f"{name}_share": float(shares[name].mean()) if shares else MISSING for name in SHARES},
+        "busiest_over_mean": busiest(run)[1] if run.slaves else MISSING,
+        "state_bytes_max": float(slaves["window_bytes"].max()) if run.slaves else MISSING,
+        "active_slaves_mean": declustering.get("mean", MISSING),
+        "moves": summary.get("moves", MISSING),
+        "late_rows": sum(summary[name]["late"] for name in ("left", "right")) if summary else MISSING,
     }
 
 
-def sweep_axes(runs: Sequence[RunData]) -> tuple[str, str | None] | None:
-    """The field to draw over, a number with the most values, and the field that tells lines apart, if another differs."""
-    fields = differing(runs)
-    counts = {name: len(set(map(repr, values))) for name, values in fields.items()}
-    numbers = [name for name, values in fields.items() if all(_is_number(value) for value in values)]
-    if not numbers:
+def sweep_axes(fields: Sequence[Field]) -> tuple[Field, tuple[Field, ...]] | None:
+    """The field to draw over and those that tell lines apart; None where nothing can be drawn over.
+
+    Over the number with the most values, else over the words with the most. Apart are all others, as long as their
+    combinations can be told apart, else as many as can.
+    """
+    swept = [one for one in fields if one.name not in REPEATS]
+    numbers = [one for one in swept if one.numbers is not None]
+    words = [one for one in swept if one.numbers is None and len(set(one.texts)) <= CATEGORIES_MAX]
+    candidates = numbers or words
+    if not candidates:
         return None
-    over = max(numbers, key=lambda name: counts[name])
-    others = [name for name in fields if name != over and counts[name] <= LINES_MAX]
-    return over, max(others, key=lambda name: counts[name]) if others else None
+    over = max(candidates, key=lambda one: len(set(one.texts)))
+    apart: tuple[Field, ...] = ()
+    for one in sorted((one for one in swept if one is not over), key=lambda one: len(set(one.texts))):
+        if len(set(zip(*(other.texts for other in (*apart, one))))) <= LINES_MAX:
+            apart = (*apart, one)
+    return over, apart
 
 
-def _flattened(prefix: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
+def _numbers(texts: Sequence[str]) -> tuple[np.ndarray | None, str]:
+    """The values as numbers, and their unit."""
+    for parse, unit in ((float, ""), (lambda text: duration_ns(text) / 1e9, "s"), (size_bytes, "bytes")):
+        try:
+            return np.array([parse(text) for text in texts], float), unit
+        except ValueError:
+            continue
+    return None, ""
+
+
+def _flattened(prefix: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
         for name, inner in value.items():
             yield from _flattened(f"{prefix}.{name}" if prefix else str(name), inner)
     else:
-        yield prefix, value
-
-
-def _scaled(name: str, value: Any) -> tuple[str, Any]:
-    for ending, (divisor, unit) in SCALES.items():
-        if name.endswith(ending) and _is_number(value):
-            return name.removesuffix(ending) + unit, value / divisor
-        if name.endswith(ending):
-            return name.removesuffix(ending) + unit, value
-    return name, value
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _cell(value: Any) -> Any:
-    return value if _is_number(value) else "auto" if value is None else str(value)
+        yield prefix, f"{value:.10g}" if isinstance(value, float) else str(value)

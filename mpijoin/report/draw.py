@@ -10,9 +10,10 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from mpijoin.report.series import DECADE_STEPS, SHARES, Table
+from mpijoin.report.series import DECADE_STEPS, SHARES, Event, Table
 from mpijoin.report.style import (
     BLUE,
+    FAINT,
     GREEN,
     HEIGHT_IN,
     INK,
@@ -28,6 +29,7 @@ from mpijoin.report.style import (
     legend,
     line_style,
     new_figure,
+    panels_over_time,
     time_axis,
 )
 from mpijoin.report.words import byte_unit
@@ -35,7 +37,8 @@ from mpijoin.report.words import byte_unit
 MAP = "cividis"  # dark to light in grey print too, and the same to the colour-blind
 SHARE_LOOKS = {"cpu": (BLUE, ""), "communication": (ORANGE, "///"), "idle": (QUIET, ""), "other": (PURPLE, "xxx")}
 SHARE_NAMES = {"cpu": "CPU", "communication": "communication", "idle": "idle", "other": "other"}
-OUTCOME_LOOKS = {"moved": (BLUE, "-", "o"), "refused": (VERMILLION, ":", "X"), "cancelled": (ORANGE, "--", "D")}
+OUTCOME_LOOKS = {"moved": (BLUE, "o"), "refused": (VERMILLION, "X"), "cancelled": (ORANGE, "D")}
+MOVES_APART_MAX = 90  # so many arrows have room side by side
 OTHER_SEEN = 0.005
 BARS_NAMED_MAX = 32  # more bars than these have no room for names
 
@@ -172,29 +175,68 @@ def declustering(table: Table) -> Figure:
 
 
 def moves(table: Table, end_s: float) -> Figure:
-    """Above, a line from supplier to consumer for each move; below, its pause, as large as its bytes. end_s: of the run."""
+    """Above, an arrow from supplier to consumer for each move, side by side; below, its pause, as large as its bytes. end_s: of
+    the run."""
     figure, (above, below) = new_figure(2, sharex=True, height_ratios=(1.5, 1))
-    lines = len(table["move"]) <= 400
-    for outcome, (colour, dashes, marker) in OUTCOME_LOOKS.items():
-        own = np.flatnonzero(table["outcome"] == outcome)
-        if len(own) == 0:
+    place_s, width_s = side_by_side(table["begun_s"], end_s)
+    supplier, consumer = table["supplier"], table["consumer"]
+    area = 8 + 90 * table["bytes"] / max(1, table["bytes"].max())
+    for outcome, (colour, marker) in OUTCOME_LOOKS.items():
+        own = table["outcome"] == outcome
+        if not own.any():
             continue
-        columns = (table[name][own] for name in ("begun_s", "closed_s", "supplier", "consumer"))
-        for begun_s, closed_s, supplier, consumer in zip(*columns):
-            above.plot([begun_s, closed_s], [supplier, consumer], color=colour, linestyle=dashes, linewidth=1.1 if lines else 0.5)
         dots = {"c": colour, "marker": marker, "linewidth": 0}
-        above.scatter(table["closed_s"][own], table["consumer"][own], 26 if lines else 6, label=outcome, zorder=3, **dots)
-        area = 12 + 120 * table["bytes"][own] / max(1, table["bytes"].max())
-        below.scatter(table["frozen_s"][own], 1e3 * table["pause_s"][own], area, alpha=0.7, **dots)
-    ranks = sorted({*table["supplier"].tolist(), *table["consumer"].tolist()})
+        arrows = {"angles": "xy", "scale_units": "xy", "scale": 1, "units": "x", "width": 0.22 * width_s}
+        up = (consumer - supplier)[own]
+        above.quiver(place_s[own], supplier[own], np.zeros(len(up)), up, color=colour, headlength=4, headaxislength=4, **arrows)
+        above.scatter(place_s[own], supplier[own], 12 if own.sum() <= MOVES_APART_MAX else 3, label=outcome, zorder=3, **dots)
+        below.vlines(place_s[own], 0, 1e3 * table["pause_s"][own], color=colour, linewidth=0.8)
+        below.scatter(place_s[own], 1e3 * table["pause_s"][own], area[own], alpha=0.8, **dots)
+    ranks = sorted({*supplier.tolist(), *consumer.tolist()})
     above.set_yticks(ranks if len(ranks) <= 12 else np.linspace(ranks[0], ranks[-1], 8).round())
     above.set_ylim(ranks[0] - 0.5, ranks[-1] + 0.5)
-    above.set_ylabel("from slave, to slave")
+    above.set_ylabel("slave (rank)")
     below.set_ylabel("input held, ms")
-    below.set_ylim(0, 1.15e3 * table["pause_s"].max() or 1)
+    below.set_ylim(0, 1.2e3 * table["pause_s"].max() or 1)
     time_axis(below, 0.0, end_s)
     legend(figure, above)
     return figure
+
+
+def side_by_side(moments_s: np.ndarray, end_s: float) -> tuple[np.ndarray, float]:
+    """Places for marks at these moments, in their order, each at least so far from the next, and that distance; marks that would
+    lie on one another are spread evenly around the mean of their moments.
+
+    >>> side_by_side(np.array([50.0, 50.0, 90.0]), 90.0)
+    (array([49.5, 50.5, 90. ]), 1.0)
+    """
+    apart_s = end_s / max(MOVES_APART_MAX, len(moments_s)) or 1.0
+    order = np.argsort(moments_s, kind="stable")
+    clusters: list[tuple[float, int]] = []  # middle and number of marks
+    for moment_s in moments_s[order].tolist():
+        middle, count = moment_s, 1
+        while clusters and clusters[-1][0] + apart_s * (clusters[-1][1] + count) / 2 > middle:
+            before, more = clusters.pop()
+            middle, count = (before * more + middle * count) / (more + count), more + count
+        clusters.append((middle, count))
+    places = np.empty(len(moments_s))
+    places[order] = np.concatenate([middle + apart_s * (np.arange(count) - (count - 1) / 2) for middle, count in clusters])
+    return places, apart_s
+
+
+def mark(figure: Figure, events: Sequence[Event]) -> None:
+    """Marks events in every panel over time: checkpoints at the upper edge, what broke the run by a line from top to bottom."""
+    for axes in panels_over_time(figure):
+        low, high = axes.get_xlim()
+        for event in events:
+            if not low <= event.at_s <= high:
+                continue
+            looks = {"color": FAINT, "linewidth": 0.8, "zorder": 1.5}
+            if event.breaks:
+                axes.axvline(event.at_s, linestyle=(0, (4, 2)), **looks)
+            else:
+                axes.axvline(event.at_s, ymin=0.95, **looks)
+        axes.set_xlim(low, high)
 
 
 def master(table: Table) -> Figure:

@@ -29,18 +29,21 @@ def charts_of(run: RunData) -> Iterator[Chart]:
     """The figures of a run, one after the other, so that only one needs memory at a time; none where no slave left metrics."""
     if not run.slaves:
         return
+    marked = series.events(run)
     for make in (_delay, _delay_map, _throughput, _shares, _shares_by_slave, _occupancy, _state, _declustering, _moves, _master):
         with styled():
             chart = make(run)
+            if chart is not None:
+                draw.mark(chart.figure, marked)
         if chart is not None:
             yield chart
 
 
-def left_out(run: RunData) -> list[str]:
-    """Why some figures are missing, in sentences."""
+def notes(run: RunData) -> list[str]:
+    """What the figures mark, and why some are missing, in sentences."""
     if not run.slaves:
         return ["No figures: the run ended before any slave wrote its metrics."]
-    reasons = []
+    reasons = _marked(run)
     if not run.paced:
         reasons.append("No production delays: the run was not paced (speed “max”), so no result had a time at which it was due.")
     elif not _has_delays(run):
@@ -52,6 +55,16 @@ def left_out(run: RunData) -> list[str]:
     if not _waited(run):
         reasons.append("Nothing about the master: no tuple had to wait there, and none came late.")
     return reasons
+
+
+def _marked(run: RunData) -> list[str]:
+    marked = series.events(run)
+    breaks = [seconds(one.at_s) for one in marked if one.breaks]
+    whole = len(marked) - len(breaks)
+    said = [f"Short lines at the upper edge: {whole:,} checkpoint{'s' * (whole > 1)}."] if whole else []
+    if breaks:
+        said.append(f"Broken lines: where the run was stopped or went on from a checkpoint, at {', '.join(breaks)}.")
+    return [" ".join(said)] if said else []
 
 
 def _has_delays(run: RunData) -> bool:
@@ -163,10 +176,10 @@ def _moves(run: RunData) -> Chart | None:
     table = series.moves(run)
     moved = table["outcome"] == "moved"
     caption = (
-        f"Groups of partitions that changed hands: above, a line from the slave that gave one away to the one that took it, with a mark "
-        f"at the end; below, for how many milliseconds the group's input was held, marks as large as its bytes. {moved.sum():,} of "
-        f"{len(moved):,} moves were carried out, with {bytes_amount(table['bytes'][moved].sum())}; the longest pause was "
-        f"{seconds(table['pause_s'].max())}."
+        f"Groups of partitions that changed hands: above, an arrow for each, from the slave that gave the group away to the one that "
+        f"took it; below, for how many milliseconds the group's input was held, marks as large as its bytes. Moves that were ordered "
+        f"at one moment stand side by side. {moved.sum():,} of {len(moved):,} moves were carried out, with "
+        f"{bytes_amount(table['bytes'][moved].sum())}; the longest pause was {seconds(table['pause_s'].max())}."
     )
     return Chart("moves", "Moves of groups", caption, table, draw.moves(table, series.edges_us(run)[-1] / 1e6))
 

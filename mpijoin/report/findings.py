@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from mpijoin.config.units import rounded_duration
 from mpijoin.report import series
-from mpijoin.report.runs import DONE, FAILED, RunData
+from mpijoin.report.runs import DONE, STOPPED, UNFINISHED, RunData
 from mpijoin.report.words import amount, bytes_amount, seconds
 
 GOOD, LOOK, BAD = "good", "look", "bad"
@@ -45,6 +47,8 @@ def headlines(run: RunData) -> list[Headline]:
     ]
     if summary["delay_s"]:
         found += [Headline(seconds(summary["delay_s"][name]), f"delay, {text}") for name, text in DELAYS.items()]
+    if (summary.get("checkpoints") or {}).get("restarts"):
+        found.append(Headline(str(summary["checkpoints"]["restarts"]), "restarts"))
     if summary["moves"]:
         found.append(Headline(amount(summary["moves"]), f"groups moved, {bytes_amount(summary['moved_bytes'])}"))
     return found
@@ -78,7 +82,19 @@ def _joined(run: RunData) -> np.ndarray:
 def _outcome(run: RunData) -> Verdict:
     if run.state == DONE:
         return Verdict(GOOD, f"Done: the ledger balances, certificate {run.summary['certificate']}.")
-    return Verdict(BAD, f"{'Failed' if run.state == FAILED else 'Unfinished'}: {run.reason}")
+    go_on = f" To go on: {run.go_on}" if run.go_on else ""
+    reason = run.reason.rstrip(".")
+    if run.state == STOPPED:
+        return Verdict(LOOK, f"{reason[:1].upper()}{reason[1:]}, as it was asked to.{go_on}")
+    if run.state == UNFINISHED:
+        saved = " It left a checkpoint: the command that started it goes on with --resume." if _has_checkpoint(run) else ""
+        return Verdict(BAD, f"Unfinished: {reason}.{saved}")
+    return Verdict(BAD, f"Failed: {reason}.{go_on}")
+
+
+def _has_checkpoint(run: RunData) -> bool:
+    folder = Path(run.job.checkpoint.path) if run.job.checkpoint.path else run.path / "checkpoint"
+    return any(folder.glob("*.json"))
 
 
 def _overload(run: RunData) -> list[Verdict]:
@@ -102,7 +118,8 @@ def _late(run: RunData) -> list[Verdict]:
     unit = run.summary["time_unit"]
     counts = {name: run.summary[name] for name in ("left", "right")}
     texts = [
-        f"{one['late']:,} late rows of {name} did not join (lateness of {one['lateness_needed']:,} {unit} would cover them)"
+        f"{one['late']:,} late rows of {name} did not join"
+        + (f" (a lateness of {rounded_duration(one['lateness_needed'], unit)} covers them)" if one["lateness_needed"] else "")
         for name, one in counts.items()
         if one["late"]
     ]

@@ -13,19 +13,21 @@ import pyarrow.parquet as pq
 
 from mpijoin.config.job import MAX, Job
 from mpijoin.config.load import read_job
-from mpijoin.errors import InputError
+from mpijoin.errors import EXIT_CHECKPOINTED, InputError
 from mpijoin.metrics.record import FIELDS
 from mpijoin.rundir import read_failure, read_summary
 
-DONE, FAILED, UNFINISHED = "done", "failed", "unfinished"
+DONE, STOPPED, FAILED, UNFINISHED = "done", "stopped", "failed", "unfinished"
 
 Columns = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class RunData:
-    """One run. summary: of a run that is done, else empty · reason: why there is none · epochs: the columns of EpochRecord, of
-    all ranks, in order of rank and time · delays: rank, epoch, bucket_us, count, int64[n] each · moves: as in moves.parquet."""
+    """One run. summary: of a run that is done, else empty · reason: why there is none · go_on: the command that goes on with a
+    run that ended early, "" where there is none · origin: where it comes from, empty where nobody knows · epochs: the columns of
+    EpochRecord, of all ranks, in order of rank and time · delays: rank, epoch, bucket_us, count, int64[n] each · moves,
+    checkpoints: as in moves.parquet and checkpoints.parquet."""
 
     name: str
     path: Path
@@ -34,9 +36,12 @@ class RunData:
     state: str
     summary: dict[str, Any]
     reason: str
+    go_on: str
+    origin: dict[str, Any]
     epochs: Columns
     delays: Columns
     moves: Columns
+    checkpoints: Columns
 
     @property
     def paced(self) -> bool:
@@ -69,16 +74,18 @@ def load_runs(paths: Sequence[str | os.PathLike]) -> list[RunData]:
 
 def load_run(folder: Path, name: str) -> RunData:
     """InputError: the folder holds no run, or metrics that cannot be read, or a finished run without metrics."""
-    state, summary, reason = _outcome(folder)
+    end = _end_of(folder)
     text = (folder / "job.toml").read_text(encoding="utf-8")
     job, _ = read_job(folder / "job.toml", ())  # a table that came from Python is not in the file, which is no fault here
     metrics = folder / "metrics"
     epochs = _epochs(metrics)
-    if state == DONE and len(epochs["rank"]) == 0:
+    if end["state"] == DONE and len(epochs["rank"]) == 0:
         raise InputError(f"{metrics}: found no rows in rank-*.parquet, wanted those of a run: there is nothing to draw")
-    return RunData(
-        name, folder, job, text, state, summary, reason, epochs, _table(metrics, "delay-*"), _table(metrics, "moves*")
-    )
+    tables = {name: _table(metrics, f"{pattern}*") for name, pattern in TABLES.items()}
+    return RunData(name=name, path=folder, job=job, job_text=text, epochs=epochs, **end, **tables)
+
+
+TABLES = {"delays": "delay-", "moves": "moves", "checkpoints": "checkpoints"}
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
@@ -96,14 +103,18 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
     return names
 
 
-def _outcome(folder: Path) -> tuple[str, dict[str, Any], str]:
-    """State, summary and, where there is none, the reason."""
+def _end_of(folder: Path) -> dict[str, Any]:
+    """How it ended: state, summary, reason, go_on and origin of a RunData."""
     failure = read_failure(folder)
     if failure is not None:
-        return FAILED, {}, str(failure.get("reason", "no reason recorded"))
+        state = STOPPED if failure.get("exit_code") == EXIT_CHECKPOINTED else FAILED
+        reason, go_on = str(failure.get("reason", "no reason recorded")), failure.get("go_on", "")
+        return {"state": state, "summary": {}, "reason": reason, "go_on": go_on, "origin": failure.get("provenance") or {}}
     if not (folder / "summary.json").exists():
-        return UNFINISHED, {}, "it holds no summary.json: the run is still going on or was killed"
-    return DONE, read_summary(folder), ""
+        reason = "it holds no summary.json: the run is still going on or was killed"
+        return {"state": UNFINISHED, "summary": {}, "reason": reason, "go_on": "", "origin": {}}
+    summary = read_summary(folder)
+    return {"state": DONE, "summary": summary, "reason": "", "go_on": "", "origin": summary.get("provenance") or {}}
 
 
 def _epochs(metrics: Path) -> Columns:

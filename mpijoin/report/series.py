@@ -5,7 +5,7 @@ Moments are seconds of the run's clock; a row of a table over time is a bin, fro
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, NamedTuple
 
 import numpy as np
 
@@ -106,6 +106,21 @@ def moves(run: RunData) -> Table:
     pause_us = np.where(own["frozen_us"] > 0, np.maximum(0, own["delivered_us"] - own["frozen_us"]), 0)
     plain = ("move", "period", "group", "supplier", "consumer", "outcome", "bytes", "blocks", "gain_predicted", "gain_realised")
     return {**{name: own[name] for name in plain}, **seconds, "pause_s": pause_us / 1e6}
+
+
+class Event(NamedTuple):
+    """A checkpoint, or what broke the run: a restart, or the checkpoint with which it stopped. at_s: second of the run."""
+
+    at_s: float
+    breaks: bool
+
+
+def events(run: RunData) -> list[Event]:
+    """What the figures over time mark, in order; checkpoints that failed are none."""
+    if not run.checkpoints:
+        return []
+    rows = zip(run.checkpoints["begun_us"].tolist(), run.checkpoints["outcome"].tolist())
+    return sorted({Event(begun_us / 1e6, outcome in ("resumed", "stopped")) for begun_us, outcome in rows if outcome != "failed"})
 
 
 def master(run: RunData) -> Table:

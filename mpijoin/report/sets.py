@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Iterator, Sequence
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from mpijoin.report import series
-from mpijoin.report.compare import sweep_axes
-from mpijoin.report.draw import SHARE_LOOKS, SHARE_NAMES, share_axis, shown_shares
+from mpijoin.report.compare import Field, comparison, differing, labels_of, sweep_axes
+from mpijoin.report.draw import SHARE_LOOKS, SHARE_NAMES, dots_if_few, share_axis, shown_shares
 from mpijoin.report.figures import Chart
 from mpijoin.report.runs import RunData
 from mpijoin.report.series import SHARES, Table
-from mpijoin.report.style import BLUE, HEIGHT_IN, LINES_MAX, PAPER, byte_axis, count_axis, legend, line_style, new_figure, styled, time_axis
+from mpijoin.report.style import (
+    BLUE,
+    HEIGHT_IN,
+    LINES_MAX,
+    PAPER,
+    byte_axis,
+    count_axis,
+    legend,
+    line_style,
+    new_figure,
+    styled,
+    time_axis,
+)
+from mpijoin.report.words import amount, bytes_amount, seconds, shortened
 
 SMALL_MULTIPLES_MAX = 24  # more runs than these are shown by what came out of them, not over time
 
 
 # Columns of the comparison, with the titles of their panels.
 MEASURES = {
+    "capacity": "capacity, tuples/s and stream",
     "delay_mean_s": "mean production delay, s",
     "delay_p99_s": "99th percentile of delay, s",
     "tuples_per_s": "tuples/s",
@@ -30,82 +45,146 @@ MEASURES = {
     "communication_share": "communication, of the slaves' wall time",
     "state_bytes_max": "largest state of a slave",
 }
+TICKS_OWN_MAX = 7  # so few values of a field have a tick each, with the value as the job file has it
+LOGARITHMIC_FROM = 30.0  # how far values must lie apart, as a factor, for a logarithmic axis
+TITLE_SIGNS, TITLE_LINES = 32, 2  # of one panel of many
 
 
-def charts_of_set(runs: Sequence[RunData], table: Table) -> Iterator[Chart]:
-    """Figures of several runs, of which `table` is the comparison."""
-    drawn = [run for run in runs if run.slaves]
-    makes = [partial(_sweep, runs, table), partial(_shares_of_runs, table)]
-    if len(drawn) <= SMALL_MULTIPLES_MAX:
-        makes += [partial(make, drawn) for make in (_delays, _throughputs, _states)]
+@dataclass(frozen=True)
+class RunSet:
+    """Runs to compare. labels: a short name for each · fields: in which their jobs differ · table: the comparison."""
+
+    runs: Sequence[RunData]
+    labels: Sequence[str]
+    fields: Sequence[Field]
+    table: Table
+
+    @property
+    def drawn(self) -> list[tuple[str, RunData]]:
+        """Label and run of those that left metrics."""
+        return [(label, run) for label, run in zip(self.labels, self.runs) if run.slaves]
+
+
+def run_set(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> RunSet:
+    """capacities: of each run, where a search has found them."""
+    fields = differing(runs, capacities)
+    return RunSet(runs, labels_of(runs, fields), fields, comparison(runs, capacities))
+
+
+def charts_of_set(those: RunSet) -> Iterator[Chart]:
+    """Figures of several runs."""
+    makes = [_sweep, _capacities, _shares_of_runs]
+    if len(those.drawn) <= SMALL_MULTIPLES_MAX:
+        makes += [_delays, _throughputs, _states]
     for make in makes:
         with styled():
-            chart = make()
+            chart = make(those)
         if chart is not None:
             yield chart
 
 
-def left_out_of_set(runs: Sequence[RunData]) -> list[str]:
+def left_out_of_set(those: RunSet) -> list[str]:
     reasons = []
-    if len([run for run in runs if run.slaves]) > SMALL_MULTIPLES_MAX:
+    if len(those.drawn) > SMALL_MULTIPLES_MAX:
         reasons.append(f"No figures over time: these are more than {SMALL_MULTIPLES_MAX} runs. Ask for a report of a few of them.")
-    if sweep_axes(runs) is None:
-        reasons.append("No figures over a field of the job: none that is a number differs between these runs.")
+    if sweep_axes(those.fields) is None:
+        reasons.append("No figures over a field of the job: none differs between these runs.")
     return reasons
 
 
-def _sweep(runs: Sequence[RunData], table: Table) -> Chart | None:
+def _sweep(those: RunSet) -> Chart | None:
     """Every measure over the field that was swept."""
-    names = sweep_axes(runs)
-    if names is None:
+    axes_of = sweep_axes(those.fields)
+    if axes_of is None:
         return None
-    over, apart = names
-    measures = [column for column in MEASURES if np.isfinite(table[column]).any()]
-    points = list(zip(table[over].tolist(), table[apart].tolist() if apart else [None] * len(runs)))
-    connected = len(set(points)) == len(points)  # else other fields differ too, and a line would lead from one to another
+    over, apart = axes_of
+    table = those.table
+    measures = [column for column in MEASURES if column in table and np.isfinite(table[column]).any()]
+    if not measures:
+        return None
+    groups = [", ".join(f"{one.name} {one.texts[index]}" for one in apart) for index in range(len(those.runs))]
     rows = -(-len(measures) // 2)
-    figure, grid = new_figure(rows, 2, squeeze=False, sharex=True, height_in=0.4 + 2.1 * rows)
+    figure, grid = new_figure(rows, 2, squeeze=False, sharex=True, height_in=0.5 + 2.1 * rows)
     panels = grid.ravel()
-    groups = list(dict.fromkeys(table[apart].tolist())) if apart else [None]
     for axes, column in zip(panels, measures):
-        for index, group in enumerate(groups):
-            own = np.isfinite(table[column]) & (True if apart is None else table[apart] == group)
-            _sweep_line(axes, table[over][own].astype(float), table[column][own], index, group, connected)
+        for index, group in enumerate(dict.fromkeys(groups)):
+            own = np.isfinite(table[column]) & (np.array(groups) == group)
+            _sweep_line(axes, over.places[own].astype(float), table[column][own], index, group, over.numbers is not None)
         _sweep_axes(axes, column, np.nanmax(table[column]))
     for axes in panels[len(measures) :]:
         axes.set_visible(False)
     for axes in panels[max(0, len(measures) - 2) : len(measures)]:
-        axes.set_xlabel(over)
+        axes.set_xlabel(over.name)
         axes.tick_params(labelbottom=True)
+    _field_axis(panels[0], over)
     if apart:
-        legend(figure, panels[0], title=apart)
-    lines = f"; a line for each {apart}" if apart else ""
-    caption = f"What came out, over {over} of the job{lines}: each point is a run, in the units of the axes."
-    columns = [name for name in (over, apart) if name] + measures
-    return Chart("sweep", f"Over {over}", caption, {name: table[name] for name in ("run", *columns)}, figure)
+        legend(figure, panels[0])
+    lines = f"; a line for each {' and '.join(one.name for one in apart)}" if apart else ""
+    caption = f"What came out, over {over.name} of the job{lines}: each point is a run; lines go through the means."
+    shown = {"run": table["run"], **{one.column: one.values for one in (over, *apart)}, **{name: table[name] for name in measures}}
+    return Chart("sweep", f"Over {over.name}", caption, shown, figure)
 
 
-def _sweep_line(axes: Axes, over: np.ndarray, values: np.ndarray, index: int, label: Any, connected: bool) -> None:
-    order = np.argsort(over, kind="stable")
+def _sweep_line(axes: Axes, over: np.ndarray, values: np.ndarray, index: int, label: str, connected: bool) -> None:
+    places, which = np.unique(over, return_inverse=True)
+    means = np.bincount(which, values) / np.maximum(1, np.bincount(which))
     look = {**line_style(index, len(over)), "markevery": 1}
+    dots = {**look, "linestyle": ""}
     if not connected:
-        look["linestyle"] = ""
-    axes.plot(over[order], values[order], label=label, **look)
+        axes.plot(over, values, label=label, **dots)
+        return
+    axes.plot(places, means, label=label, **(look if len(places) == len(over) else {**look, "marker": ""}))
+    if len(places) < len(over):
+        axes.plot(over, values, **dots)
+
+
+def _field_axis(axes: Axes, field: Field) -> None:
+    """The x axis over a field's values, which it shares with the other panels."""
+    places, first = np.unique(field.places, return_index=True)
+    if field.numbers is not None and places[0] > 0 and places[-1] / places[0] >= LOGARITHMIC_FROM:
+        axes.set_xscale("log")
+    if field.numbers is None or len(places) <= TICKS_OWN_MAX:
+        axes.set_xticks(places, [shortened(field.texts[index], 12) for index in first])
+        axes.set_xticks([], minor=True)
+    elif field.unit:
+        words = seconds if field.unit == "s" else bytes_amount
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: words(value)))
 
 
 def _sweep_axes(axes: Axes, column: str, largest: float) -> None:
     axes.set_title(MEASURES[column])
     if column.endswith("_bytes_max"):
         byte_axis(axes, largest, "")
-    elif column.endswith("_per_s"):
+    elif column.endswith("_per_s") or column == "capacity":
         count_axis(axes, largest, "")
     elif column.endswith("_share"):
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     axes.set_ylim(0, 1.08 * largest or 1)
 
 
-def _shares_of_runs(table: Table) -> Chart | None:
+def _capacities(those: RunSet) -> Chart | None:
+    """A bar for each search of a capacity."""
+    if "capacity" not in those.table:
+        return None
+    found = those.table["capacity"]
+    figure, axes = new_figure(height_in=0.9 + 0.26 * len(found))
+    place = np.arange(len(found))
+    axes.barh(place, found, 0.7, color=BLUE)
+    for row, rate in zip(place, found):
+        axes.annotate(f" {amount(rate)}", (rate, row), va="center", fontsize=8)
+    axes.set_yticks(place, those.labels)
+    axes.set_ylim(len(found) - 0.4, -0.6)
+    axes.set_xlim(0, 1.2 * found.max())
+    axes.grid(False, axis="y")
+    count_axis(axes, found.max(), "tuples/s and stream", "x")
+    caption = f"The highest rate that each point of the sweep sustained: between {amount(found.min())} and {amount(found.max())} tuples/s and stream."
+    shown = {"run": those.table["run"], **{one.column: one.values for one in those.fields}, "capacity": found}
+    return Chart("capacities", "Capacity", caption, shown, figure)
+
+
+def _shares_of_runs(those: RunSet) -> Chart | None:
     """A stacked bar for each run."""
+    table = those.table
     if not np.isfinite(table["cpu_share"]).any():
         return None
     runs = len(table["run"])
@@ -118,7 +197,7 @@ def _shares_of_runs(table: Table) -> Chart | None:
         axes.barh(place, values, 0.7 if few else 1.0, left, color=colour, hatch=hatch if few else "", edgecolor=PAPER,
                   linewidth=0, label=SHARE_NAMES[name])  # fmt: skip
         left += values
-    axes.set_yticks(place if few else [], table["run"].tolist() if few else [])
+    axes.set_yticks(place if few else [], those.labels if few else [])
     axes.set_ylim(runs - 0.4, -0.6)
     axes.grid(False, axis="y")
     share_axis(axes, "x")
@@ -128,60 +207,78 @@ def _shares_of_runs(table: Table) -> Chart | None:
     return Chart("shares-of-runs", "What the slaves did", caption, shown, figure)
 
 
-def _delays(runs: Sequence[RunData]) -> Chart | None:
-    with_delays = [run for run in runs if run.epochs["delay_count"].any()]
-    tables = [(run.name, series.delay_over_time(run), "mean_s") for run in with_delays]
+class Series(NamedTuple):
+    """A column of a table over time, of one run. run: as its CSV names it."""
+
+    label: str
+    run: str
+    table: Table
+    column: str
+
+
+def _delays(those: RunSet) -> Chart | None:
+    with_delays = [(label, run) for label, run in those.drawn if run.epochs["delay_count"].any()]
+    lines = [Series(label, run.name, series.delay_over_time(run), "mean_s") for label, run in with_delays]
     caption = "The mean production delay of the results of each moment, in seconds, run by run."
-    return _over_time("delays", "Production delay over time", caption, tables, lambda axes, _: axes.set_ylabel("mean delay, s"))
+    return _over_time("delays", "Production delay over time", caption, lines, lambda axes, _: axes.set_ylabel("mean delay, s"))
 
 
-def _throughputs(runs: Sequence[RunData]) -> Chart | None:
-    tables = []
-    for run in runs:
+def _throughputs(those: RunSet) -> Chart | None:
+    lines = []
+    for label, run in those.drawn:
         table = series.throughput(run)
         both = table["left_tuples_per_s"] + table["right_tuples_per_s"]
-        tables.append((run.name, {**table, "tuples_per_s": both}, "tuples_per_s"))
+        lines.append(Series(label, run.name, {**table, "tuples_per_s": both}, "tuples_per_s"))
     caption = "Tuples of both streams joined per second by all slaves, run by run."
-    return _over_time("throughputs", "Throughput", caption, tables, lambda axes, largest: count_axis(axes, largest, "tuples/s"))
+    return _over_time("throughputs", "Throughput", caption, lines, lambda axes, largest: count_axis(axes, largest, "tuples/s"))
 
 
-def _states(runs: Sequence[RunData]) -> Chart | None:
-    tables = []
-    for run in runs:
+def _states(those: RunSet) -> Chart | None:
+    lines = []
+    for label, run in those.drawn:
         table = series.state(run)
         whole = np.nansum([column for name, column in table.items() if name.startswith("slave_")], axis=0)
-        tables.append((run.name, {**table, "window_bytes": whole}, "window_bytes"))
+        lines.append(Series(label, run.name, {**table, "window_bytes": whole}, "window_bytes"))
     caption = "Bytes of tuples that all slaves together hold in their windows, run by run."
-    return _over_time("states", "State of the join", caption, tables, lambda axes, largest: byte_axis(axes, largest, "in windows"))
+    return _over_time("states", "State of the join", caption, lines, lambda axes, largest: byte_axis(axes, largest, "in windows"))
 
 
-def _over_time(name: str, title: str, caption: str, tables: list[tuple[str, Table, str]], label: Any) -> Chart | None:
+def _over_time(name: str, title: str, caption: str, lines: Sequence[Series], label: Any) -> Chart | None:
     """The column of each table over time: in one panel as long as lines can be told apart, else in one panel each."""
-    if not tables:
+    if not lines:
         return None
-    largest = max(np.nanmax(table[column], initial=0.0) for _, table, column in tables)
-    end_s = max(table["end_s"][-1] for _, table, _ in tables)
-    figure, panels = _panels(len(tables))
-    for index, (run, table, column) in enumerate(tables):
+    largest = max(np.nanmax(one.table[one.column], initial=0.0) for one in lines)
+    end_s = max(one.table["end_s"][-1] for one in lines)
+    figure, panels = _panels(len(lines))
+    for index, one in enumerate(lines):
         axes = panels[index % len(panels)]
-        points = len(table["end_s"])
-        look = line_style(index, points) if len(panels) == 1 else {"color": BLUE}
-        axes.plot(table["end_s"], table[column], label=run, **look)
+        points = len(one.table["end_s"])
+        look = line_style(index, points) if len(panels) == 1 else {"color": BLUE, **dots_if_few(one.table["end_s"])}
+        axes.plot(one.table["end_s"], one.table[one.column], label=one.label, **look)
         if len(panels) > 1:
-            axes.set_title(run)
+            axes.set_title(_in_lines(one.label), fontsize=8)
     for axes in panels:
         axes.set_ylim(0, 1.05 * largest or 1)
         label(axes, largest)
-        time_axis(axes, 0.0, end_s)
+        time_axis(axes, 0.0, end_s, 9 if len(panels) == 1 else 4)
         axes.label_outer()
+    for axes in panels[-3:]:
+        axes.set_xlabel(axes.get_xlabel(), visible=True)
+        axes.tick_params(labelbottom=True)
     if len(panels) == 1:
-        legend(figure, panels[0], 3)
+        legend(figure, panels[0])
     long = {
-        "run": np.concatenate([np.full(len(table["end_s"]), run) for run, table, _ in tables]),
-        **{field: np.concatenate([table[field] for _, table, _ in tables]) for field in ("start_s", "end_s")},
-        tables[0][2]: np.concatenate([table[column] for _, table, column in tables]),
+        "run": np.concatenate([np.full(len(one.table["end_s"]), one.run) for one in lines]),
+        **{field: np.concatenate([one.table[field] for one in lines]) for field in ("start_s", "end_s")},
+        lines[0].column: np.concatenate([one.table[one.column] for one in lines]),
     }
     return Chart(name, title, caption, long, figure)
+
+
+def _in_lines(label: str) -> str:
+    """A label for one of many panels: a line breaks between fields, not within one."""
+    kept = label.replace(", ", ",\t").replace(" ", "\u00a0")  # spaces at which no line breaks
+    return "\n".join(wrap(kept, TITLE_SIGNS, max_lines=TITLE_LINES, placeholder="…"))
 
 
 def _panels(count: int) -> tuple[Figure, list[Axes]]:
@@ -189,7 +286,7 @@ def _panels(count: int) -> tuple[Figure, list[Axes]]:
         figure, axes = new_figure(height_in=1.15 * HEIGHT_IN)
         return figure, [axes]
     rows = -(-count // 3)
-    figure, grid = new_figure(rows, 3, sharex=True, sharey=True, height_in=0.4 + 1.5 * rows)
+    figure, grid = new_figure(rows, 3, sharex=True, sharey=True, height_in=0.4 + 1.6 * rows)
     panels = grid.ravel().tolist()
     for axes in panels[count:]:
         axes.set_visible(False)

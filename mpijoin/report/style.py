@@ -8,14 +8,15 @@ from __future__ import annotations
 import io
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
+import numpy as np
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from mpijoin.report.words import byte_unit, count_unit
+from mpijoin.report.words import byte_unit, count_unit, time_unit
 
 INK, FAINT, GRID, QUIET, PAPER = "#1c2127", "#5a636e", "#dcdfe4", "#e9ebef", "#fefefe"
 
@@ -29,6 +30,8 @@ LINES_MAX = len(COLOURS)  # more lines than these nobody tells apart
 
 WIDTH_IN, HEIGHT_IN = 7.2, 2.7
 PNG_DPI = 160
+LEGEND_HANDLE_IN, LEGEND_SIGN_IN = 0.7, 0.066  # of an entry: its line and the gap behind it, and each sign of its text
+OVER_TIME = " of the run"  # how the label of a time axis ends
 FONT = "'DejaVu Sans'"
 FONTS = f"{FONT}, Verdana, sans-serif"  # DejaVu Sans and Verdana are as wide
 
@@ -88,16 +91,32 @@ def line_style(index: int, points: int) -> dict[str, Any]:
 
 
 def legend(figure: Figure, axes: Axes, columns: int = LINES_MAX, title: str | None = None) -> None:
-    """Above the figure, in so many columns."""
+    """Above the figure, in so many columns, or as many as there is room for."""
     handles, labels = axes.get_legend_handles_labels()
     place = {"loc": "outside upper left", "alignment": "left", "borderpad": 0}
+    columns = max((one for one in range(1, columns + 1) if _legend_width_in(labels, one) <= WIDTH_IN), default=1)
     figure.legend(handles, labels, ncols=columns, handlelength=2.6, title=title, **place)
 
 
-def time_axis(axes: Axes, start_s: float, end_s: float) -> None:
-    axes.set_xlabel("second of the run")
-    axes.xaxis.set_major_locator(MaxNLocator(9, steps=[1, 2, 5, 10]))
+def _legend_width_in(labels: Sequence[str], columns: int) -> float:
+    """How wide a legend is of so many columns, filled one after the other, each as wide as its longest label."""
+    parts = np.array_split([len(label) for label in labels], columns)
+    return sum(LEGEND_HANDLE_IN + LEGEND_SIGN_IN * part.max() for part in parts if len(part))
+
+
+def time_axis(axes: Axes, start_s: float, end_s: float, ticks: int = 9) -> None:
+    """The x axis over the run, in seconds, minutes or hours."""
+    divisor, unit = time_unit(end_s)
+    axes.set_xlabel(f"{unit}{OVER_TIME}")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / divisor:g}"))
+    axes.xaxis.set_major_locator(_Multiples(divisor, ticks, [1, 2, 5, 10]))
     axes.set_xlim(start_s, end_s)
+
+
+def panels_over_time(figure: Figure) -> list[Axes]:
+    """Those whose x axis is `time_axis`."""
+    labelled = [axes for axes in figure.axes if axes.get_xlabel().endswith(OVER_TIME)]
+    return [one for one in figure.axes if any(one in axes.get_shared_x_axes().get_siblings(axes) for axes in labelled)]
 
 
 def byte_axis(axes: Axes, largest: float, name: str) -> None:
@@ -108,19 +127,20 @@ def byte_axis(axes: Axes, largest: float, name: str) -> None:
     axes.set_ylabel(f"{name}, {unit}".removeprefix(", "))
 
 
-def count_axis(axes: Axes, largest: float, name: str) -> None:
-    """The y axis in ones, thousands or millions."""
+def count_axis(axes: Axes, largest: float, name: str, which: str = "y") -> None:
+    """The axis `which` in ones, thousands or millions."""
     divisor, unit = count_unit(largest)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / divisor:g}"))
-    axes.yaxis.set_major_locator(_Multiples(divisor))
-    axes.set_ylabel(f"{unit} {name}".strip())
+    axis = axes.yaxis if which == "y" else axes.xaxis
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / divisor:g}"))
+    axis.set_major_locator(_Multiples(divisor))
+    axis.set_label_text(f"{unit} {name}".strip())
 
 
 class _Multiples(MaxNLocator):
     """Ticks at round numbers of a unit."""
 
-    def __init__(self, divisor: float):
-        super().__init__(nbins=6, steps=[1, 2, 2.5, 5, 10])
+    def __init__(self, divisor: float, ticks: int = 6, steps: Sequence[float] = (1, 2, 2.5, 5, 10)):
+        super().__init__(nbins=ticks, steps=steps)
         self._divisor = divisor
 
     def tick_values(self, low: float, high: float) -> Any:

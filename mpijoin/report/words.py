@@ -40,10 +40,42 @@ def bytes_amount(value: float) -> str:
 
 
 def seconds(value: float) -> str:
+    """A span in the unit in which it reads well; the unit is kept as long as the number has no more than three digits or so.
+
+    >>> seconds(0.0421), seconds(48.2), seconds(1200), seconds(259_200)
+    ('42.1 ms', '48.2 s', '20 min', '72 h')
     """
-    >>> seconds(0.0421), seconds(48.2), seconds(1200)
-    ('42.1 ms', '48.2 s', '1,200 s')
+    divisor, unit = next((one for one in TIME_UNITS if abs(value) >= one[2]), TIME_UNITS[-1])[:2]
+    return f"{value / divisor:.3g} {unit}" if value else "0 s"
+
+
+# Divisor in seconds, name, and from how many seconds on: 72 h say more than 3 d, and 90 s more than 1.5 min.
+TIME_UNITS = (
+    (86_400.0, "days", 4 * 86_400.0),
+    (3600.0, "h", 2 * 3600.0),
+    (60.0, "min", 600.0),
+    (1.0, "s", 1.0),
+    (1e-3, "ms", 1e-3),
+    (1e-6, "us", 0.0),
+)
+
+
+def time_unit(largest_s: float) -> tuple[float, str]:
+    """Seconds in the unit, and its name, in which an axis up to so many seconds reads well.
+
+    >>> time_unit(90), time_unit(7200)
+    ((1.0, 'second'), (60.0, 'minute'))
     """
-    if abs(value) >= 1000:
-        return f"{value:,.0f} s"
-    return f"{value:.3g} s" if abs(value) >= 1 else f"{1e3 * value:.3g} ms"
+    return next((one for one in ((3600.0, "hour"), (60.0, "minute")) if largest_s >= 10 * one[0]), (1.0, "second"))
+
+
+def shortened(text: str, length: int) -> str:
+    """At most so many characters: what is too long loses its middle, since both ends tell names apart.
+
+    >>> shortened("left.window=100s", 12)
+    'left.…w=100s'
+    """
+    if len(text) <= length:
+        return text
+    head = (length - 1) // 2
+    return f"{text[:head]}…{text[len(text) - (length - 1 - head):]}"

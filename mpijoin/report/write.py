@@ -12,25 +12,26 @@ import pyarrow.csv
 
 from mpijoin.errors import OutputError
 from mpijoin.report import compare, series
-from mpijoin.report.figures import Chart, charts_of, left_out
+from mpijoin.report.figures import Chart, charts_of, notes
 from mpijoin.report.findings import BAD, LOOK, Headline, Verdict, headlines, verdicts
 from mpijoin.report.page import Page, Picture, html_of
 from mpijoin.report.runs import DONE, RunData, load_runs
 from mpijoin.report.series import Table
-from mpijoin.report.sets import charts_of_set, left_out_of_set
+from mpijoin.report.sets import RunSet, charts_of_set, left_out_of_set, run_set
 from mpijoin.report.style import save_png, svg_text
+from mpijoin.report.words import amount
 
 PAGE = "report.html"
 VERDICTS_MAX = 40  # of a set: the table tells the rest
 
 
-def write(paths: Sequence[str | os.PathLike], folder: Path | None) -> Path:
+def write(paths: Sequence[str | os.PathLike], folder: Path | None, capacities: Sequence[float] | None) -> Path:
     """As `mpijoin.report.write_report`."""
     runs = load_runs(paths)
     folder = folder or (runs[0].path / "report" if len(runs) == 1 else Path("report"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        page = page_of_run(runs[0], folder) if len(runs) == 1 else page_of_set(runs, folder)
+        page = page_of_run(runs[0], folder) if len(runs) == 1 else page_of_set(run_set(runs, capacities), folder)
         (folder / PAGE).write_text(html_of(page), encoding="utf-8")
     except OSError as error:
         raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
@@ -40,25 +41,27 @@ def write(paths: Sequence[str | os.PathLike], folder: Path | None) -> Path:
 def page_of_run(run: RunData, folder: Path) -> Page:
     pictures = write_charts(charts_of(run), folder)
     table = slaves_table(run)
-    tables = {"Each slave": table} if table else {}
+    origin = {"Where it comes from": origin_table(run)} if run.origin else {}
+    tables = {**({"Each slave": table} if table else {}), **origin}
     if table:
         write_csv(table, folder / "slaves.csv")
     return Page(
-        run.name, subtitle_of(run), headlines(run), verdicts(run), pictures, left_out(run), tables, {"The job": run.job_text}
+        run.name, subtitle_of(run), headlines(run), verdicts(run), pictures, notes(run), tables, {"The job": run.job_text}
     )
 
 
-def page_of_set(runs: Sequence[RunData], folder: Path) -> Page:
-    table = compare.comparison(runs)
-    write_csv(table, folder / "runs.csv")
-    pictures = write_charts(charts_of_set(runs, table), folder)
+def page_of_set(those: RunSet, folder: Path) -> Page:
+    runs = those.runs
+    write_csv(those.table, folder / "runs.csv")
+    pictures = write_charts(charts_of_set(those), folder)
     done = sum(run.state == DONE for run in runs)
     numbers = [Headline(str(len(runs)), "runs"), Headline(str(done), "done"), Headline(str(len(runs) - done), "not done")]
-    differing = ", ".join(compare.differing(runs)) or "nothing"
+    if "capacity" in those.table:
+        numbers.append(Headline(amount(those.table["capacity"].max()), "tuples/s and stream, the highest capacity"))
+    differing = ", ".join(one.name for one in those.fields) or "nothing"
     subtitle = f"{runs[0].name} to {runs[-1].name}; their jobs differ in: {differing}"
-    return Page(
-        f"{len(runs)} runs", subtitle, numbers, verdicts_of_set(runs), pictures, left_out_of_set(runs), {"The runs": table}, {}
-    )
+    tables = {"The runs": compare.comparison_in_words(runs, those.fields, those.table)}
+    return Page(f"{len(runs)} runs", subtitle, numbers, verdicts_of_set(runs), pictures, left_out_of_set(those), tables, {})
 
 
 def verdicts_of_set(runs: Sequence[RunData]) -> list[Verdict]:
@@ -75,6 +78,21 @@ def subtitle_of(run: RunData) -> str:
     speed = f"paced, {run.job.run.speed:g} seconds of event time in one" if run.paced else "as fast as the slaves joined"
     simulated = "simulated; " if run.summary.get("simulated") else ""
     return f"{simulated}{speed}; policy {run.job.balance.policy}; {run.path.resolve()}"
+
+
+def origin_table(run: RunData) -> Table:
+    """The run's provenance as two columns of words."""
+    origin = dict(run.origin)
+    hosts = origin.pop("hosts", None) or {}
+    origin["hosts"] = ", ".join(f"{host} ({_ranks(ranks)})" for host, ranks in hosts.items())
+    slurm = origin.pop("slurm", None) or {}
+    shown = {**origin, **{f"Slurm {name.replace('_', ' ')}": value for name, value in slurm.items()}}
+    known = {name: str(value) for name, value in shown.items() if value}
+    return {"what": np.array(list(known)), "value": np.array(list(known.values()))}
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks, {ranks[0]} to {ranks[-1]}"
 
 
 def slaves_table(run: RunData) -> Table:

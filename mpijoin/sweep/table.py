@@ -44,5 +44,7 @@ def _row(sweep: Sweep, point: Point) -> dict[str, Any]:
 def write_figures(sweep: Sweep) -> str | None:
     """The report of all runs that are done, if there are any; where its page is."""
     folders = [sweep.folder_of(point) for point in sweep.points]
-    runs = [folder / json.loads((folder / RESULT).read_text())["run"] for folder in folders if state_of(folder) == DONE]
-    return str(write_report(runs, sweep.folder / "report")) if runs else None
+    found = {folder: json.loads((folder / RESULT).read_text()) for folder in folders if state_of(folder) == DONE}
+    runs = [folder / result["run"] for folder, result in found.items()]
+    capacities = [result["capacity"] for result in found.values()] if sweep.capacity else None
+    return str(write_report(runs, sweep.folder / "report", capacities)) if runs else None

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import mpijoin
 from launching import ROOT, Run, mpirun_path
 from mpijoin.launch.provenance import launcher, provenance, resume_command, typed
+from mpijoin.rundir import part_of
 
 STREAM = 'kind = "synthetic"\nrate = 5000\ndomain = 1000\nduration = "{}"\nwindow = "1 s"\n'
 PACED = '[left]\n{0}[right]\n{0}[run]\nspeed = 1\n[checkpoint]\nevery = "500 ms"\n[output]\npath = "out"\nresults = "count"\n'
@@ -79,9 +81,18 @@ def test_the_printed_command_goes_on_with_a_stopped_run(tmp_path):
     assert run.code == 75 and run.failed["provenance"]["hosts"] == {os.uname().nodename: [0, 1, 2]}
     assert run.failed["provenance"]["mpi"] and "\0" not in run.failed["provenance"]["mpi"]
     assert run.failed["provenance"]["command"] == f"mpirun -n 3 python -m mpijoin run {tmp_path}/job.toml"
+    assert outcomes_in(run.out)[-1] == "stopped" and outcomes_in(run.out).count("whole") >= 1
     first, last = run.resume_commands
     log = (run.out / "logs/rank-0.log").read_text()
     assert first == last == run.failed["go_on"] and log.count(last) == 2
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(last, shell=True, cwd="/", env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, timeout=60)
     assert done.returncode == 0 and (run.out / "summary.json").exists()
+    found = outcomes_in(run.out)
+    assert found.count("resumed") == 1 and "stopped" not in found and {"whole", "resumed"} == set(found)
+
+
+def outcomes_in(folder):
+    """Of checkpoints, as the run has recorded them."""
+    files = sorted((folder / "metrics").glob("checkpoints*.parquet"), key=lambda file: part_of(file.name))
+    return [outcome for file in files for outcome in pq.read_table(file)["outcome"].to_pylist()]

@@ -1,6 +1,7 @@
 """The report of one run: its figures' data equal what is computed by hand, its page needs nothing else, faults are named."""
 
 import csv
+import json
 import os
 import re
 import subprocess
@@ -11,16 +12,22 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.quiver import Quiver
 
 import mpijoin
 from mpijoin.cli import main
 from mpijoin.errors import OutputError
+from mpijoin.metrics.checkpoints import CheckpointsFile
 from mpijoin.report import write_report
 from mpijoin.report.bins import bin_width_us, edges_of, flow, peak
+from mpijoin.report.draw import side_by_side
+from mpijoin.report.figures import charts_of
 from mpijoin.report.findings import verdicts
 from mpijoin.report.runs import distinct_names, load_runs
-from mpijoin.report.series import occupancy, shares_by_slave, state
-from tests.report_runs import SECOND, make_run
+from mpijoin.report.series import Event, events, occupancy, shares_by_slave, state
+from mpijoin.report.style import FAINT, new_figure, panels_over_time, time_axis
+from tests.report_runs import MOVE, SECOND, make_run
 
 PAGED = {"delay", "delay-map", "throughput", "shares", "shares-by-slave", "occupancy", "state", "declustering", "moves", "master"}
 VOID = {"meta", "br", "path", "use", "image", "rect", "line", "circle"}
@@ -188,6 +195,80 @@ def test_a_failed_run_is_reported_with_its_reason(tmp_path, capsys):
     assert [one.name for one in (tmp_path / "out").iterdir()] == ["report.html"]
 
 
+def test_a_run_that_was_asked_to_stop_has_not_failed(tmp_path):
+    path = make_run(tmp_path / "run")
+    failure = {"reason": "stopped at checkpoint 2: SIGUSR1", "exit_code": 75, "go_on": "mpirun -n 3 mpijoin run job.toml --resume"}
+    (path / "failed.json").write_text(json.dumps({**failure, "provenance": {"version": "1.2", "hosts": {"n1": [0, 1], "n2": [2]}}}))
+    (run,) = load_runs([path])
+    (first, *_) = verdicts(run)
+    assert first.level == "look" and run.state == "stopped"
+    assert first.text == (
+        "Stopped at checkpoint 2: SIGUSR1, as it was asked to. To go on: mpirun -n 3 mpijoin run job.toml --resume"
+    )
+    text = write_report([path]).read_text()
+    assert "Failed" not in text and "n1 (2 ranks, 0 to 1), n2 (rank 2)" in text and "Where it comes from" in text
+
+
+def test_a_killed_run_with_a_checkpoint_can_go_on_and_the_report_says_so(tmp_path):
+    path = make_run(tmp_path / "run")
+    (path / "checkpoint").mkdir()
+    (path / "checkpoint/00003.json").write_text("")
+    (run,) = load_runs([path])
+    assert verdicts(run)[0].text.endswith("It left a checkpoint: the command that started it goes on with --resume.")
+
+
+def test_checkpoints_and_restarts_are_marked(tmp_path):
+    path = make_run(tmp_path / "run", summary={"checkpoints": {"restarts": 2}}, moves=())
+    for part, rows in ((0, [(1, 1.5, "whole"), (2, 2.5, "failed")]), (3, [(3, 3.5, "resumed"), (4, 4.25, "whole")])):
+        file = CheckpointsFile(path / "metrics", part)
+        for number, at_s, outcome in rows:
+            file.add(number, at_s, at_s + 0.1, 1000, outcome)
+        file.close()
+    (run,) = load_runs([path])
+    assert events(run) == [Event(1.5, False), Event(3.5, True), Event(4.25, False)]
+    for chart in charts_of(run):
+        marked = panels_over_time(chart.figure)
+        assert len(marked) == {"shares-by-slave": 0, "throughput": 2, "master": 3}.get(chart.name, 1), chart.name
+        for axes in marked:
+            marks = [line for line in axes.lines if line.get_color() == FAINT]
+            assert [line.get_xdata()[0] for line in marks] == [1.5, 3.5, 4.25]
+            assert [line.get_ydata()[0] for line in marks] == [0.95, 0, 0.95]
+    text = write_report([path]).read_text()
+    assert "Short lines at the upper edge: 2 checkpoints." in text and "went on from a checkpoint, at 3.5 s" in text
+    assert ">2</dd><dt>restarts<" in text
+
+
+def test_each_move_has_an_arrow_of_its_own(tmp_path):
+    moves = [{**MOVE, "move": number, "supplier": 2 - number % 2, "consumer": 1 + number % 2} for number in range(40)]
+    (run,) = load_runs([make_run(tmp_path / "run", summary={}, moves=moves)])
+    (chart,) = [chart for chart in charts_of(run) if chart.name == "moves"]
+    above, below = chart.figure.axes
+    (arrows,) = [one for one in above.collections if isinstance(one, Quiver)]
+    places, heads = arrows.X, arrows.Y + arrows.V
+    assert arrows.Y.tolist() == [2, 1] * 20 and heads.tolist() == [1, 2] * 20
+    apart_s = np.diff(np.sort(places))
+    assert len(places) == 40 and apart_s == pytest.approx([6 / 90] * 39)  # of a run of 6 s
+    assert places.mean() == pytest.approx(2.0)  # around the moment at which all of them began
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_marks_stand_side_by_side_in_order_and_near_their_moments(seed):
+    random = np.random.default_rng(seed)
+    moments = np.sort(random.choice([random.uniform(0, 100, 30), np.repeat(random.uniform(0, 100, 3), 10)]))
+    places, apart = side_by_side(moments, 100.0)
+    assert np.diff(places).min() >= apart * 0.999
+    assert np.abs(places - moments).max() <= apart * len(moments) / 2 + 1e-9 and places.mean() == pytest.approx(moments.mean())
+
+
+def test_long_runs_have_axes_in_minutes_and_hours():
+    for end_s, unit, texts in ((90, "second", ["0", "10", "20"]), (1500, "minute", ["0", "5", "10"]), (200_000, "hour", ["0", "10", "20"])):
+        figure, axes = new_figure()
+        time_axis(axes, 0.0, end_s)
+        FigureCanvasAgg(figure).draw()
+        shown = [one.get_text() for one in axes.get_xticklabels() if one.get_text()]
+        assert axes.get_xlabel() == f"{unit} of the run" and shown[:3] == texts
+
+
 def test_an_unfinished_run_shows_what_it_has_left_so_far(tmp_path):
     page = write_report([make_run(tmp_path / "run")])
     text = page.read_text()
@@ -282,7 +363,8 @@ def test_late_rows_are_seen_when_they_came(tmp_path):
     [
         ({"overload": {"overloaded": True, "behind_s_max": 7.3, "behind_s_end": 4.6, "slowest_slave": 3, "lag_s_max": 0.1,
                        "epoch_s": 1.0}}, "Overloaded: slave 3 was up to 7.3 s behind the clock (at the end 4.6 s)"),
-        ({"left": {"late": 12, "lateness_needed": 900}}, "12 late rows of left did not join (lateness of 900 us would cover them)"),
+        ({"left": {"late": 12, "lateness_needed": 199_843_155}, "time_unit": "ns"},
+         "12 late rows of left did not join (a lateness of 200 ms covers them)"),
     ],
 )  # fmt: skip
 def test_what_asks_for_a_second_look_is_said(changes, said, tmp_path):

@@ -1,14 +1,20 @@
 """The report of several runs: what differs is found, figures stand side by side, hundreds of runs still work."""
 
 import json
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
 
 from mpijoin.cli import main
 from mpijoin.report import write_report
-from mpijoin.report.compare import comparison, differing, sweep_axes
+from mpijoin.report.compare import Field, comparison, differing, labels_of, sweep_axes
 from mpijoin.report.runs import load_runs
+from mpijoin.report.sets import charts_of_set, run_set
+from mpijoin.report.style import styled
 from tests.report_runs import make_run
 from tests.unit.test_report import check_page, column, rows_of
 
@@ -25,17 +31,95 @@ def sweep(tmp_path_factory):
 
 
 def test_what_differs_is_named_once(sweep):
-    fields = differing(load_runs(sweep))
-    assert fields == {"slaves": [1, 1, 1, 2, 2, 2], "rate": [1000.0, 2000.0, 3000.0] * 2}
-    assert sweep_axes(load_runs(sweep)) == ("rate", "slaves")
+    slaves, rate = differing(load_runs(sweep))
+    assert (slaves.name, slaves.texts) == ("slaves", ("1", "1", "1", "2", "2", "2"))
+    assert (rate.name, rate.texts) == ("rate", ("1000", "2000", "3000") * 2)
+    assert rate.numbers.tolist() == [1000, 2000, 3000] * 2 and rate.unit == ""
+    assert sweep_axes([slaves, rate]) == (rate, (slaves,))
+    assert labels_of(load_runs(sweep), [slaves, rate])[4] == "slaves 2, rate 2000"
 
 
 def test_fields_that_differ_between_the_streams_keep_their_names(tmp_path):
     make_run(tmp_path / "one", summary={})
     make_run(tmp_path / "two", summary={}, job={"left": {"window": "3 s"}, "balance": {"policy": "threshold"}})
     runs = load_runs([tmp_path / "one", tmp_path / "two"])
-    assert differing(runs) == {"left.window_s": [2.0, 3.0], "balance.policy": ["none", "threshold"]}
-    assert comparison(runs)["balance.policy"].tolist() == ["none", "threshold"]
+    window, policy = differing(runs)
+    assert (window.name, window.texts, window.numbers.tolist(), window.unit) == ("left.window", ("2 s", "3 s"), [2, 3], "s")
+    assert (policy.name, policy.texts, policy.numbers) == ("balance.policy", ("none", "threshold"), None)
+    table = comparison(runs)
+    assert table["balance.policy"].tolist() == ["none", "threshold"] and table["left.window_s"].tolist() == [2, 3]
+    assert labels_of(runs, [window, policy]) == ["window 2 s, policy none", "window 3 s, policy threshold"]
+
+
+def field(name, *texts):
+    numbers = None if any(text.isalpha() for text in texts) else np.array([float(text) for text in texts])
+    return Field(name, texts, numbers, "")
+
+
+def test_a_sweep_is_drawn_over_a_number_else_over_words_never_over_seeds():
+    rate, theta, seed = field("rate", "1", "2", "1", "2"), field("tuning.theta", "auto", "auto", "off", "off"), field("run.seed", *"1234")
+    assert sweep_axes([seed, theta, rate]) == (rate, (theta,))
+    assert sweep_axes([seed, theta]) == (theta, ())
+    assert sweep_axes([seed]) is None and sweep_axes([]) is None
+
+
+def test_runs_whose_jobs_do_not_tell_them_apart_are_named_by_their_folders(sweep):
+    runs = load_runs(sweep)
+    assert labels_of(runs, []) == [run.name for run in runs]
+    assert labels_of(runs, differing(runs)[:1]) == [run.name for run in runs]  # only the number of slaves
+    long = [replace(run, name=f"{'x' * 30}{index}{'y' * 40}") for index, run in enumerate(runs)]
+    assert labels_of(long, []) == [f"run {number}" for number in range(1, 7)]  # what differs is in the middle, which is cut
+
+
+def test_a_capacity_sweep_shows_its_capacities(sweep, tmp_path):
+    page = write_report(sweep, tmp_path, capacities=[1000.0, 2000.0, 3000.0] * 2)
+    rows = rows_of(tmp_path / "capacities.csv")
+    assert column(rows, "capacity") == [1000, 2000, 3000] * 2 and column(rows, "slaves") == [1, 1, 1, 2, 2, 2]
+    assert column(rows_of(tmp_path / "runs.csv"), "capacity") == [1000, 2000, 3000] * 2
+    text = page.read_text()
+    assert "their jobs differ in: slaves<" in text  # the rates are what was found, not what was swept
+    assert "capacity, tuples/s and stream" in text and "between 1,000 and 3,000 tuples/s and stream" in text
+    checker = check_page(text)
+    assert {"capacities", "sweep"} <= set(checker.ids)
+    assert "capacity" in rows_of(tmp_path / "sweep.csv")[0]
+
+
+def test_the_table_of_runs_speaks_in_units_and_leaves_out_what_nobody_knows(tmp_path):
+    for index, window in enumerate(("72 h", "90 s")):
+        make_run(tmp_path / str(index), speed="max", summary={"wall_s": 7200.0}, job={"left": {"window": window}})
+    text = write_report([tmp_path / "0", tmp_path / "1"], tmp_path / "out").read_text()
+    assert "<th>left.window</th>" in text and ">3 d<" in text and ">90 s<" in text and ">2 h<" in text
+    assert "12 KB" in text and "<th>mean delay</th>" not in text  # not paced: nobody knows of delays
+
+
+def texts_of(figure):
+    figure.canvas.draw()
+    return [one for one in figure.findobj(Text) if one.get_visible() and one.get_text().strip()]
+
+
+def clipped_in(figure):
+    """Texts that reach beyond the figure."""
+    width, height = figure.bbox.width, figure.bbox.height
+    boxes = [(one.get_text(), one.get_window_extent()) for one in texts_of(figure)]
+    return [text for text, box in boxes if box.x0 < -1 or box.y0 < -1 or box.x1 > width + 1 or box.y1 > height + 1]
+
+
+@pytest.mark.parametrize("count", [6, 18])
+def test_no_text_of_a_figure_of_many_runs_is_clipped_or_lies_on_another(count, tmp_path):
+    paths, windows = [], ("100 s", "1 h", "72 h")
+    for index in range(count):
+        job = {"left": {"window": windows[index % 3], "bias": 0.5 + index // 3 / 20}, "tuning": {"theta": ("1 MB", "off")[index % 2]}}
+        paths.append(make_run(tmp_path / f"a-rather-long-name-of-a-run-in-a-sweep,left.bias={index}" / "run", job=job, epochs=3, summary={}))
+    those = run_set(load_runs(paths))
+    for chart in charts_of_set(those):
+        with styled():
+            FigureCanvasAgg(chart.figure)
+            assert clipped_in(chart.figure) == [], chart.name
+            titles = [one.title.get_window_extent() for one in chart.figure.axes if one.get_visible() and one.get_title()]
+            assert not any(one.overlaps(other) for one, other in combinations(titles, 2)), chart.name
+            for axes in chart.figure.axes:
+                ticks = [one.get_window_extent() for one in axes.get_xticklabels() if one.get_visible() and one.get_text()]
+                assert not any(one.overlaps(other) for one, other in combinations(ticks, 2)), chart.name
 
 
 def test_one_table_has_the_figures_of_all(sweep, tmp_path):
