@@ -44,6 +44,11 @@ class Roles:
         return self.size - 1 if self.size > 2 else MASTER
 
     @property
+    def collectors(self) -> tuple[int, ...]:
+        """The collector, if there is one."""
+        return () if self.collector is None else (self.collector,)
+
+    @property
     def slaves(self) -> tuple[int, ...]:
         return tuple(rank for rank in range(1, self.size) if rank != self.collector)
 
