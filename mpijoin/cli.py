@@ -13,6 +13,8 @@ from typing import Any, Callable, Sequence
 
 from mpijoin import __version__
 from mpijoin.errors import EXIT_DONE, EXIT_FAILED, EXIT_SIGINT, JobError, MpijoinError
+from mpijoin.limits import named
+from mpijoin.streams import patient_streams
 
 DESCRIPTION = """\
 Join two streams over a sliding time window, as an ordinary MPI job:
@@ -138,9 +140,13 @@ _KEEP_LINES = argparse.RawDescriptionHelpFormatter
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; `argv` defaults to those of the process."""
+    with patient_streams():
+        return _main(sys.argv[1:] if argv is None else argv)
+
+
+def _main(arguments: Sequence[str]) -> int:
     debug = False
     try:
-        arguments = sys.argv[1:] if argv is None else argv
         options = _parser(arguments).parse_args(arguments)
         debug = options.debug
         return options.command(options)
@@ -151,6 +157,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MpijoinError as error:
         return _report(str(error), error.exit_code, debug and bool(error.exit_code))
     except Exception as error:  # the last line of defence: a defect still ends in one message and a code
+        known = named(error)
+        if isinstance(known, MpijoinError):
+            return _report(str(known), known.exit_code, debug)
         text = f"internal error: {type(error).__name__}: {error} (--debug shows where)"
         return _report(text, EXIT_FAILED, debug)
 

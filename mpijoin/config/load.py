@@ -94,6 +94,8 @@ def _document(job: str | os.PathLike | Mapping[str, Any]) -> tuple[dict[str, Any
         raise JobError([f"{os.fspath(job)}: cannot be read: {error.strerror}"]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise JobError([f"{os.fspath(job)}: is not TOML: {error}"]) from error
+    except ValueError as error:
+        raise JobError([f"{show(job)}: cannot be read: {error}"]) from error
     return document, os.path.dirname(os.path.abspath(job))
 
 

@@ -12,6 +12,7 @@ from typing import Iterable
 import pyarrow as pa
 
 from mpijoin.errors import InputError
+from mpijoin.limits import too_many_files
 
 PARQUET, IPC, CSV = "Parquet", "Arrow IPC", "CSV"
 FORMATS = {".parquet": PARQUET, ".arrow": IPC, ".ipc": IPC, ".feather": IPC, ".csv": CSV}
@@ -34,8 +35,19 @@ def expand_files(path: str) -> list[str]:
     """The files that a file name, a folder or a glob stands for, sorted by path.
 
     A folder means the data files directly inside, hidden and `_`-prefixed ones left out. Raises InputError when
-    there is none or when they are of more than one format.
+    there is none, when they are of more than one format, or when a name is not in UTF-8.
     """
+    files = _files(path)
+    for file in files:
+        try:
+            file.encode()
+        except UnicodeEncodeError as error:
+            told = file.encode("utf-8", "backslashreplace").decode()
+            raise InputError(f"{told}: got a name that is not in UTF-8: rename the file") from error
+    return files
+
+
+def _files(path: str) -> list[str]:
     if os.path.isfile(path):
         file_format(path)
         return [path]
@@ -83,7 +95,7 @@ def file_schema(path: str) -> pa.Schema:
 
 def first_line(error: Exception) -> str:
     """What an exception says, without the library's own trace below it."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
+    return too_many_files(error) or (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _parquet_schema(path: str) -> pa.Schema:

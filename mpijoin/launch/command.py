@@ -8,6 +8,7 @@ from functools import partial
 from typing import NamedTuple, Sequence
 
 from mpijoin.errors import LaunchError
+from mpijoin.limits import allow_open_files, check_address_space
 from mpijoin.machine import keep_freed_memory
 from mpijoin.signals import SignalFlag
 from mpijoin.transport.guard import launched_by_mpi, launched_rank, launched_size
@@ -32,6 +33,8 @@ def main_run(job_path: str, overrides: Sequence[str], options: Options) -> int:
     signals = SignalFlag()
     signals.install()  # first: to load the engine takes a while
     keep_freed_memory()
+    allow_open_files()
+    check_address_space()
     gc.disable()  # what is loaded stays: looking for garbage in it costs a tenth of the start; life.py turns it on again
     try:
         if not launched_by_mpi(os.environ):

@@ -10,7 +10,7 @@ import time
 import traceback
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, TextIO
+from typing import Any, Callable, Sequence, TextIO
 
 from mpijoin.checkpoint.manifest import forget_after, numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, restore_all, restore_own
@@ -21,6 +21,7 @@ from mpijoin.launch import warmup
 from mpijoin.launch.plan import Plan, merged_schema
 from mpijoin.launch.provenance import own_command, provenance, resume_command
 from mpijoin.launch.summary import Outcome, summarize, summary_text
+from mpijoin.limits import named
 from mpijoin.machine import KEPT_BYTES, keep_freed_memory, slave_memory_bytes, touch_heap, unmap_unchanged
 from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
@@ -87,7 +88,7 @@ def run_other(rank: Rank, plan_of: Callable[[], Plan], writer: Any = None) -> in
         _keep_loaded()
         role.run()
     except BaseException as error:
-        exit_code = rank.report_failure(error, traceback.format_exc())
+        exit_code = rank.report_failure(named(error), traceback.format_exc())
         if exit_code:
             _abandon(rank, role)
     return rank.leave(exit_code)
@@ -117,8 +118,7 @@ def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, write
         rank.log.info("done: %s", outcome.summary)
         rank.stop_all(Stop(outcome.exit_code))
     except BaseException as error:
-        outcome = _fail(plan, rank, error, debug, started_s)
-        _abandon(rank, master, own_writer)
+        outcome = _fail(plan, rank, named(error), debug, started_s, (master, own_writer))
     progress.close(summary_text(outcome))
     rank.leave(outcome.exit_code, plan.release)
     return outcome
@@ -237,14 +237,15 @@ def _part_writer(plan: Plan, rank: int) -> PartWriter:
     return PartWriter(plan.directory.open_results, f"rank-{rank}", merged_schema(plan), plan.job.output.part_bytes)
 
 
-def _fail(plan: Plan, rank: Rank, error: BaseException, debug: bool, started_s: float) -> Outcome:
-    """Says so to the others and to the run directory. started_s: when the run began, in seconds since 1970."""
+def _fail(plan: Plan, rank: Rank, error: BaseException, debug: bool, started_s: float, things: Sequence[Any]) -> Outcome:
+    """Says so to the others and to the run directory. started_s: when the run began, in seconds since 1970 · things: to let go of."""
     trace = traceback.format_exc()
     if isinstance(error, PeerError) and error.trace:
         trace = error.trace  # of the rank that failed
     rank.log.error("%s", trace)
     exit_code, reason = exit_code_of(error), describe(error)
     rank.stop_all(Stop(exit_code, reason))
+    _abandon(rank, *things)  # first: what is still open may be what the system gives no more of
     if plan.directory and plan.has_locks:
         failure = {"reason": reason, "exit_code": exit_code, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         saved = plan.checkpoints is not None and bool(numbers_in(plan.checkpoints))

@@ -124,7 +124,8 @@ def test_the_memory_budget_ends_the_run(tmp_path):
 def test_an_output_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     run = ended(tmp_path, LONG_JOB, "--set", f"output.path={tmp_path}/file/out")
-    assert run.code == 3 and run.messages == [f"mpijoin: {tmp_path}/file/out: cannot be written: Not a directory"]
+    told = f"[output] path: {tmp_path}/file/out cannot be a folder, {tmp_path}/file is a file: wanted a folder that is new or empty"
+    assert run.code == 2 and run.messages == [f"mpijoin: {told}"]
 
 
 def test_a_folder_that_is_not_ours_is_refused(tmp_path):
