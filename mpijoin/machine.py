@@ -1,4 +1,4 @@
-"""What this machine gives a rank: memory and cores. Read once, at launch."""
+"""What this machine gives a rank: cores, and memory that is kept once it is there."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ import os
 import platform
 from contextlib import suppress
 from pathlib import Path
-from typing import Iterator, Mapping
+from typing import Iterator
 
 import numpy as np
 
-CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-LOCAL_SIZES = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
 PROCESSORS = "/proc/cpuinfo"
 MAPPINGS = "/proc/self/maps"
 # One word for each page of the address space. To read it for one library takes a millisecond; /proc/self/smaps, which says the
@@ -25,25 +23,6 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc
 KEPT_BYTES = 128 << 20  # free memory at the end of the heap that is kept
 HEAP_BYTES_MAX, HEAP_SHARE, MMAP_BYTES_MIN = 32 << 20, 4, 1 << 17  # what is larger, or than this part of all, is never kept
 HEAP_PIECE_BYTES = 4 << 20  # so that some room between what lies in the heap already is used, too
-USABLE_SHARE = 0.8  # of a node's memory; the rest is Python, libraries, messages under way and the page cache
-
-
-def node_memory_bytes(environ: Mapping[str, str]) -> int:
-    """The least of: what the machine has, the cgroup's limit, Slurm's limit for this job on a node."""
-    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    for path in CGROUP_LIMITS:
-        text = Path(path).read_text().strip() if Path(path).is_file() else "max"
-        limits += [int(text)] if text.isdecimal() else []
-    slurm_mib = environ.get("SLURM_MEM_PER_NODE", "")
-    limits += [int(slurm_mib) << 20] if slurm_mib.isdecimal() and int(slurm_mib) else []
-    return min(limits)
-
-
-def slave_memory_bytes(environ: Mapping[str, str], ranks: int) -> int:
-    """`[cluster] memory = "auto"`: a node's usable memory over the ranks on it (all ranks, if the launcher does not say)."""
-    sizes = [environ[name] for name in LOCAL_SIZES if environ.get(name, "").isdecimal()]
-    on_node = max(1, int(sizes[0])) if sizes else ranks
-    return int(node_memory_bytes(environ) * USABLE_SHARE) // on_node
 
 
 def core_count() -> int:

@@ -116,8 +116,8 @@ CLUSTER_FIELDS = (
         "How much the master may hold of rows, of any width: half for those that wait to be sent, half for those that are being "
         "read and sorted out. When it is full, reading pauses.")),
     Field("memory", "memory_bytes", or_word(SIZE, {AUTO: None}), 64 << 10, INT64_MAX, meaning=(
-        'The memory of one slave for the rows in its windows; a run that needs more ends with exit code 3. "auto" shares out '
-        "80 % of what the node, or Slurm, allows among the ranks on it.")),
+        'The memory of one slave for the rows in its windows; a run that needs more ends with exit code 3. "auto": what the node, '
+        "its control groups and Slurm allow the ranks there, less what these need for all else; 80 % of a rank's share at most.")),
     Field("slaves_min", "slaves_min", or_word(INTEGER, {"all": None}), 1, 65535, unit="slaves", meaning=(
         "With a policy: this many slaves begin, and the others wait idle until the load asks for them, and rest again after.")),
 )  # fmt: skip

@@ -22,14 +22,16 @@ from mpijoin.launch.plan import Plan, merged_schema
 from mpijoin.launch.provenance import own_command, provenance, resume_command
 from mpijoin.launch.summary import Outcome, summarize, summary_text
 from mpijoin.limits import named
-from mpijoin.machine import KEPT_BYTES, keep_freed_memory, slave_memory_bytes, touch_heap, unmap_unchanged
+from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unchanged
 from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
+from mpijoin.node_memory import Needs, held_bytes, node_memory_bytes, ranks_on_node, slave_memory_bytes
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
 from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.runtime import Slave, new_operator
+from mpijoin.transport.guard import launched_by_mpi
 
 COMPILER = "llvmlite"  # its library's name
 
@@ -204,7 +206,7 @@ def _warn(rank: Rank, text: str) -> None:
 
 def _restored(plan: Plan, rank: Rank) -> tuple[int, Any, list[int], int]:
     """A slave's memory, operator, the groups in it, and the checkpoint that they are of, 0: the run begins."""
-    memory_bytes = plan.job.cluster.memory_bytes or slave_memory_bytes(os.environ, len(plan.roles.slaves) + 1)
+    memory_bytes = plan.job.cluster.memory_bytes or _memory_left(plan, rank)
     make_operator = partial(new_operator, plan.job, plan.schema, memory_bytes, measured_group_tuples(plan.schema))
     if not plan.resumes:
         operator = make_operator()
@@ -214,6 +216,24 @@ def _restored(plan: Plan, rank: Rank) -> tuple[int, Any, list[int], int]:
     operator, groups, number = restore_own(rank, plan.checkpoints, plan.directory, make_operator)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
     return memory_bytes, operator, groups, number
+
+
+def _memory_left(plan: Plan, rank: Rank) -> int:
+    """For this slave's windows, of what its node, control groups and Slurm allow."""
+    cluster = plan.job.cluster
+    ranks = ranks_on_node(os.environ, plan.roles.size)
+    processes = ranks if launched_by_mpi(os.environ) else 1
+    slaves = min(ranks, len(plan.roles.slaves))
+    needs = Needs(held_bytes(), processes, slaves, cluster.master_buffer_bytes, cluster.buffer_bytes)
+    node_bytes = node_memory_bytes(os.environ)
+    memory_bytes = slave_memory_bytes(node_bytes, ranks, needs)
+    rank.log.info(
+        "memory for windows: %.3g MB; the %d ranks here may take %.3g MB, and %.3g MB of it are for all else",
+        *(memory_bytes / 1e6, ranks, node_bytes / 1e6, needs.total_bytes / 1e6),
+    )
+    if needs.total_bytes + slaves * memory_bytes > node_bytes:
+        rank.log.warning("that may be too little: give the job more memory, or it fewer ranks, or smaller buffers")
+    return memory_bytes
 
 
 def _slave(plan: Plan, rank: Rank, memory_bytes: int, operator: Any, groups: list[int], resumed: int) -> Slave:

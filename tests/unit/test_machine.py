@@ -1,4 +1,4 @@
-"""What a rank gets of its machine, told from the environment and the system."""
+"""What a rank gets of its machine."""
 
 import os
 import platform
@@ -7,29 +7,9 @@ import sys
 from pathlib import Path
 
 from mpijoin import machine
-from mpijoin.machine import core_count, node_memory_bytes, processor_model, slave_memory_bytes
+from mpijoin.machine import core_count, processor_model
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_a_nodes_memory_is_shared_by_the_ranks_on_it():
-    node_bytes = node_memory_bytes({})
-    assert slave_memory_bytes({}, 4) == int(node_bytes * 0.8) // 4
-    assert slave_memory_bytes({"MPI_LOCALNRANKS": "2"}, 4) == int(node_bytes * 0.8) // 2
-    assert slave_memory_bytes({"SLURM_NTASKS_PER_NODE": "x"}, 1) == int(node_bytes * 0.8)
-
-
-def test_slurms_limit_counts_and_zero_means_none():
-    assert node_memory_bytes({"SLURM_MEM_PER_NODE": "64"}) == 64 << 20
-    assert node_memory_bytes({"SLURM_MEM_PER_NODE": "0"}) == node_memory_bytes({})
-
-
-def test_a_container_limit_counts(tmp_path, monkeypatch):
-    (tmp_path / "limit").write_text("1000000\n")
-    (tmp_path / "none").write_text("max\n")
-    paths = [str(tmp_path / name) for name in ("limit", "none", "missing")]
-    monkeypatch.setattr(machine, "CGROUP_LIMITS", paths)
-    assert node_memory_bytes({}) == 1_000_000
 
 
 def test_there_is_a_core():
