@@ -131,6 +131,9 @@ def stream_faults(side, other):
         f"{side}.key too short", "[left] key, [right] key: got", lambda world: world.set(side, "key", "sta"), f"{side}.key",
         [f"{other}.key"],
     )  # fmt: skip
+    yield value(side, "types", 3, "types: got 3")
+    both = ['types: got "strng" for column "amp"', "types: is for CSV files; the input is Parquet"]
+    yield value(side, "types", {"amp": "strng"}, both, path)
     yield value(side, "columns", 3, "columns: got 3")
     yield value(side, "columns", ["amp", "amp"], 'columns: got "amp" 2 times')
     yield value(side, "columns", ["num"], 'columns: got "num", which results have anyway', f"{side}.key")

@@ -9,14 +9,16 @@ from __future__ import annotations
 import os
 from collections import Counter
 from dataclasses import dataclass
-from typing import Collection, Iterator
+from functools import cached_property
+from typing import Collection, Iterator, Mapping
 
 import pyarrow as pa
+from pyarrow import types
 
 from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
 from mpijoin.config.rules import SYNTHETIC_KEY, SYNTHETIC_PAYLOAD, SYNTHETIC_TIME
-from mpijoin.config.units import show
-from mpijoin.data.files import CSV, expand_files, file_format, file_schema
+from mpijoin.config.units import COLUMN_TYPES, show
+from mpijoin.data.files import CSV, expand_files, file_format, file_schema, joint_schema
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import WORD_KINDS, is_payload, key_advice, key_kind
 from mpijoin.errors import InputError
@@ -37,8 +39,16 @@ class Input:
         return next((at for at, (_, found) in enumerate(self.files) if isinstance(found, pa.Schema)), None)
 
     @property
+    def is_csv(self) -> bool:
+        path = "" if self.first is None else self.files[self.first][0]
+        return bool(path) and file_format(path) == CSV
+
+    @cached_property
     def schema(self) -> pa.Schema | None:
-        return None if self.first is None else self.files[self.first][1]
+        """That of the first file; in CSV files a column without values there is what it is in the next file with one."""
+        if not self.is_csv:
+            return None if self.first is None else self.files[self.first][1]
+        return joint_schema([found for _, found in self.files if isinstance(found, pa.Schema)])
 
 
 @dataclass(frozen=True)
@@ -97,7 +107,15 @@ def find_columns(job: Job, stream: StreamJob, unread: Collection[str]) -> Stream
     counted = Counter(schema.names if schema is not None else ())
     names = dict.fromkeys((time, *(keys or ()), *(payload or ())))
     found = {name: Column(name, schema.field(name).type) for name in names if counted[name] == 1}
+    if data.is_csv:
+        found = {name: column for name, column in found.items() if read("types") and _is_told(stream, column)}
     return StreamColumns(stream, data, time, keys, payload, _kept(job, stream, payload, unread), found)
+
+
+def _is_told(stream: StreamJob, column: Column) -> bool:
+    """Whether the job, or the first rows of a CSV file, say of which type the column is."""
+    given = stream.types.get(column.name)
+    return given in COLUMN_TYPES if given is not None else not (types.is_null(column.type) or types.is_binary(column.type))
 
 
 def _kept(job: Job, stream: StreamJob, payload: tuple[str, ...] | None, unread: Collection[str]) -> tuple[str, ...] | None:
@@ -121,12 +139,12 @@ def read_input(stream: StreamJob) -> Input:
         paths = expand_files(source.path)
     except InputError as error:
         return Input(((source.path, error),))
-    return Input(tuple((path, _schema_or_error(path)) for path in paths))
+    return Input(tuple((path, _schema_or_error(path, stream.types)) for path in paths))
 
 
-def _schema_or_error(path: str) -> pa.Schema | InputError:
+def _schema_or_error(path: str, given: Mapping[str, str]) -> pa.Schema | InputError:
     try:
-        return file_schema(path)
+        return file_schema(path, given)
     except InputError as error:
         return error
 
@@ -143,7 +161,30 @@ def column_faults(columns: StreamColumns, unread: Collection[str]) -> Iterator[s
     yield from _missing_faults(columns)
     yield from _time_faults(columns, f"{columns.stream.name}.time_unit" not in unread)
     yield from _type_faults(columns)
+    if columns.input.is_csv:
+        if f"{columns.stream.name}.types" not in unread:
+            yield from _csv_faults(columns)
+    elif columns.stream.types and columns.input.first is not None and isinstance(columns.stream.source, FileSource):
+        form = file_format(columns.input.files[columns.input.first][0])
+        yield f"[{columns.stream.name}] types: is for CSV files; the input is {form}, which has types of its own"
     yield from _file_faults(columns)
+
+
+def _csv_faults(columns: StreamColumns) -> Iterator[str]:
+    """Needed columns whose type neither the job nor the first rows say."""
+    section, given, schema = columns.stream.name, columns.stream.types, columns.input.schema
+    wanted = {"time": (columns.time,), "key": columns.keys or (), "columns": columns.kept or ()}
+    for field, name in ((field, name) for field, names in wanted.items() for name in names):
+        if name in given or schema.names.count(name) != 1:
+            continue
+        if types.is_null(schema.field(name).type):
+            advice = f'say what it is, such as types = {{{name} = "string"}}'
+            yield f"[{section}] {field}: column {show(name)} has no value in the first rows of any file; {advice}"
+        for path, found in columns.input.files:
+            if isinstance(found, pa.Schema) and found.names.count(name) == 1 and types.is_binary(found.field(name).type):
+                from mpijoin.data.csv_text import utf8_problem
+
+                yield f"[{section}] path: {path}: {utf8_problem(path, name)}"
 
 
 def _missing_faults(columns: StreamColumns) -> Iterator[str]:
@@ -153,6 +194,7 @@ def _missing_faults(columns: StreamColumns) -> Iterator[str]:
         return
     counted = Counter(schema.names)
     asked = {"time": () if columns.time is None else (columns.time,), "key": columns.keys, "columns": columns.payload}
+    asked["types"] = tuple(columns.stream.types)
     for field, names in asked.items():
         for each in dict.fromkeys(names or ()):
             if not counted[each]:
@@ -208,6 +250,16 @@ def _difference(where: str, column: Column, found: pa.Schema, first: str, is_csv
     if found.names.count(column.name) != 1:
         count = found.names.count(column.name) or "no"
         yield f"{where}: got {count} column {show(column.name)}, {first} has one"
-    # A CSV file has no types of its own: the reader asks of each what the first one suggests.
+    elif is_csv and not _reads_as(found.field(column.name).type, column.type):
+        told = f"has values that are {found.field(column.name).type}, in {first} {column.type}"
+        yield f'{where}: column {show(column.name)} {told}; say what it is, such as types = {{{column.name} = "string"}}'
     elif not is_csv and found.field(column.name).type != column.type:
         yield f"{where}: column {show(column.name)} is {found.field(column.name).type}, in {first} {column.type}"
+
+
+def _reads_as(found: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether values that look so in one CSV file may be read as another type, which those of the first one have: a CSV file has no
+    types of its own. Whole numbers fit wherever there are only some in the first rows."""
+    if types.is_integer(wanted) or types.is_floating(wanted):
+        return not types.is_string(found) and (types.is_floating(wanted) or not types.is_floating(found))
+    return True

@@ -21,9 +21,9 @@ from mpijoin.config.job import (
     Run,
     Tuning,
 )
-from mpijoin.config.kinds import ALL_OR_NAMES, DURATION, INTEGER, KEY, NAMES, NUMBER, PATH, SIZE, SPEED, TEXT, Kind, or_word
+from mpijoin.config.kinds import ALL_OR_NAMES, DURATION, INTEGER, KEY, NAMES, NUMBER, PATH, SIZE, SPEED, TEXT, TYPES, Kind, or_word
 from mpijoin.config.tables import TABLE
-from mpijoin.config.units import INT64_MAX
+from mpijoin.config.units import COLUMN_TYPES, INT64_MAX
 
 
 class Field(NamedTuple):
@@ -49,7 +49,7 @@ POLICIES = (NO_POLICY, "threshold", "balance")
 # Exactly one of these says where a stream comes from.
 SOURCE_FIELDS = (
     Field("path", "path", PATH, meaning=(
-        "A file, a folder or a glob of .parquet, .arrow, .ipc, .feather or .csv files. A relative path starts at the job "
+        "A file, a folder or a glob of .parquet, .arrow, .ipc, .feather, .csv or .csv.gz files. A relative path starts at the job "
         "file's folder. The files of a stream are read in the order of their times, and numbered in the order of their paths.")),
     Field("table", "table", TABLE, meaning="Only in Python, instead of a path: the rows themselves."),
     Field("kind", "kind", TEXT, choices=("synthetic",), meaning=(
@@ -67,6 +67,10 @@ STREAM_FIELDS = (
     Field("lateness", "lateness_ns", DURATION, 0, INT64_MAX, meaning=(
         "How far rows may be out of order within a file. A row older than that does not join and goes to late/.")),
     Field("columns", "columns", ALL_OR_NAMES, meaning="Further columns to carry into the results, beside time and key."),
+    Field("types", "types", TYPES, meaning=(
+        'What columns of CSV files are, such as {station = "string", count = "int64"}. Of the others the first rows of the first '
+        "file that has any decide; whole numbers with leading zeros, such as 007, are taken for strings. Types are "
+        f'{", ".join(COLUMN_TYPES)}.')),
 )  # fmt: skip
 SYNTHETIC_FIELDS = (
     Field("rate", "rate", NUMBER, unit="rows per second", meaning="How many rows arrive, on average."),

@@ -76,6 +76,7 @@ class StreamJob:
     window_ns: int = 0  # how long a tuple of this stream waits for partners
     lateness_ns: int = 0
     columns: tuple[str, ...] | None = None  # payload; None: every other column
+    types: Mapping[str, str] = field(default_factory=dict)  # of columns of CSV files: name -> one of COLUMN_TYPES
 
 
 @dataclass(frozen=True)

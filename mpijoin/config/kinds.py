@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable, Mapping, NamedTuple
 
 from mpijoin.config.job import MAX
 from mpijoin.config.units import duration_ns, format_duration, format_size, is_integer, show, size_bytes
@@ -93,6 +93,16 @@ def _parse_key(value: Any) -> tuple[str, ...]:
     return names
 
 
+def _parse_types(value: Any) -> dict[str, str]:
+    if not isinstance(value, dict) or not all(isinstance(kind, str) and name for name, kind in value.items()):
+        raise ValueError(f'got {show(value)}, wanted a table of column = type, such as {{station = "string"}}')
+    return {in_utf8(name): in_utf8(kind) for name, kind in value.items()}
+
+
+def _write_types(types: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{quote(name)} = {quote(kind)}" for name, kind in types.items()) + "}"
+
+
 def _write_list(names: tuple[str, ...]) -> str:
     return "[" + ", ".join(map(quote, names)) + "]"
 
@@ -105,5 +115,6 @@ DURATION = Kind(duration_ns, lambda ns: quote(format_duration(ns)), "duration")
 SIZE = Kind(size_bytes, lambda size: quote(format_size(size)), "size")
 NAMES = Kind(_parse_name_list, _write_list, "list of names")
 KEY = Kind(_parse_key, lambda names: quote(names[0]) if len(names) == 1 else _write_list(names), "column, or list of columns")
+TYPES = Kind(_parse_types, _write_types, "table of column = type")
 ALL_OR_NAMES = or_word(NAMES, {"all": None})
 SPEED = or_word(NUMBER, {MAX: MAX})

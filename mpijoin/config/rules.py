@@ -8,7 +8,7 @@ from typing import Any, Iterator, NamedTuple
 
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import MAX, NO_POLICY, POISSON, Delay, FileSource, Job, Slowdown, StreamJob, SyntheticSource
-from mpijoin.config.units import INT64_MAX, format_duration, is_integer, show
+from mpijoin.config.units import COLUMN_TYPES, INT64_MAX, format_duration, is_integer, show
 
 # What a synthetic stream calls its columns.
 SYNTHETIC_TIME, SYNTHETIC_KEY, SYNTHETIC_PAYLOAD = "ts", "key", "payload"
@@ -93,10 +93,20 @@ def stream_faults(stream: StreamJob) -> Iterator[Fault]:
                 fields = tuple(f"{name}.{field}" for field in ("columns", *(field for field in same if same[field])))
                 got = f"got {show(column)}, which results have anyway as time or key; leave it out"
                 yield Fault(fields, f"[{name}] columns: {got}")
+    yield from _type_faults(stream)
     if isinstance(stream.source, SyntheticSource):
         yield from _synthetic_faults(stream, stream.source)
     if isinstance(stream.source, FileSource) and not stream.source.path:
         yield fault(name, "path", 'missing: wanted a file, folder or glob, or kind = "synthetic"')
+
+
+def _type_faults(stream: StreamJob) -> Iterator[Fault]:
+    if stream.types and not isinstance(stream.source, FileSource):
+        yield fault(stream.name, "types", "is for CSV files; this stream has types of its own")
+    for column, kind in stream.types.items():
+        if kind not in COLUMN_TYPES:
+            wanted = f"wanted one of {', '.join(COLUMN_TYPES)}"
+            yield fault(stream.name, "types", f"got {show(kind)} for column {show(column)}, {wanted}")
 
 
 def _repeated(section: str, field: str, names: tuple[str, ...]) -> Iterator[Fault]:

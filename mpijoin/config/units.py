@@ -26,6 +26,12 @@ SIZE_BYTES = {
     "GiB": 2**30,
 }
 INT64_MAX = 2**63 - 1
+# What a job may call the types of columns; Arrow calls them so, too.
+COLUMN_TYPES = (
+    *("string", "binary", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float", "double", "date32", "time32[s]", "time32[ms]", "time64[us]", "time64[ns]"),
+    *(f"timestamp[{unit}{zone}]" for unit in ("s", "ms", "us", "ns") for zone in ("", ", tz=UTC")),
+)
 
 # Thirty digits hold every int64 with room for decimals; more is a slip, not a number.
 _QUANTITY = re.compile(r"(-?[0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([A-Za-z]+)")

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import Iterable
+from functools import partial
+from types import MappingProxyType
+from typing import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
+from mpijoin.data.types import NAMED_TYPES
 from mpijoin.errors import InputError
 from mpijoin.limits import too_many_files
 
 PARQUET, IPC, CSV = "Parquet", "Arrow IPC", "CSV"
-FORMATS = {".parquet": PARQUET, ".arrow": IPC, ".ipc": IPC, ".feather": IPC, ".csv": CSV}
+FORMATS = {".parquet": PARQUET, ".arrow": IPC, ".ipc": IPC, ".feather": IPC, ".csv": CSV, ".csv.gz": CSV}
 IPC_FILE_MAGIC = b"ARROW1"
+NO_TYPES: Mapping[str, str] = MappingProxyType({})
 
 
 def file_format(path: str) -> str:
@@ -25,10 +29,16 @@ def file_format(path: str) -> str:
     >>> file_format("picks.feather")
     'Arrow IPC'
     """
-    extension = os.path.splitext(path)[1].lower()
+    extension = _extension(path)
     if extension not in FORMATS:
         raise InputError(f"{path}: got extension {extension!r}, wanted one of {' '.join(FORMATS)}")
     return FORMATS[extension]
+
+
+def _extension(path: str) -> str:
+    """What tells the format; of a compressed file with the one before."""
+    name, last = os.path.splitext(os.path.basename(path).lower())
+    return os.path.splitext(name)[1] + last if last == ".gz" else last
 
 
 def expand_files(path: str) -> list[str]:
@@ -68,7 +78,7 @@ def _folder_files(folder: str) -> list[str]:
 
 
 def _one_format(path: str, candidates: Iterable[str]) -> list[str]:
-    files = sorted(file for file in candidates if os.path.splitext(file)[1].lower() in FORMATS)
+    files = sorted(file for file in candidates if _extension(file) in FORMATS)
     if not files:
         raise InputError(f"{path}: no data files there, wanted at least one of {' '.join(FORMATS)}")
     first_of: dict[str, str] = {}
@@ -80,13 +90,32 @@ def _one_format(path: str, candidates: Iterable[str]) -> list[str]:
     return files
 
 
-def file_schema(path: str) -> pa.Schema:
-    """The columns of one file: Parquet footer, IPC header, or what a CSV file's first block suggests.
+def stream_schema(files: Sequence[str], types: Mapping[str, str]) -> pa.Schema:
+    """The columns of a stream of several files: those of the first; in CSV files, a column without values there is of the type
+    that it has in the next file with one. types: as for `file_schema`. Raises InputError."""
+    schema = file_schema(files[0], types)
+    if file_format(files[0]) != CSV or not any(map(pa.types.is_null, schema.types)):
+        return schema
+    return joint_schema([schema, *(file_schema(path, types) for path in files[1:])])
 
-    Of a stream of several CSV files the first one's answer counts, and the reader must force it on all blocks of
-    all files: inference looks at one block only.
+
+def joint_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The first one's columns; what has no value there is of the type that it has in the next file that has one."""
+
+    def typed(field: pa.Field) -> pa.Field:
+        found = (one.field(field.name) for one in schemas if one.names.count(field.name) == 1)
+        return next((one for one in found if not pa.types.is_null(one.type)), field)
+
+    return pa.schema([field if not pa.types.is_null(field.type) else typed(field) for field in schemas[0]])
+
+
+def file_schema(path: str, types: Mapping[str, str] = NO_TYPES) -> pa.Schema:
+    """The columns of one file: Parquet footer, IPC header, or what the first rows of a CSV file suggest.
+
+    types: of columns of a CSV file, by name, as a job gives them; unknown ones count for nothing. Of the other columns the reader
+    must force what is found here on all rows of all files. Raises InputError.
     """
-    reader = {PARQUET: _parquet_schema, IPC: _ipc_schema, CSV: _csv_schema}[file_format(path)]
+    reader = {PARQUET: _parquet_schema, IPC: _ipc_schema, CSV: partial(_csv_schema, types)}[file_format(path)]
     try:
         return reader(path)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
@@ -104,11 +133,10 @@ def _parquet_schema(path: str) -> pa.Schema:
     return pyarrow.parquet.read_schema(path)
 
 
-def _csv_schema(path: str) -> pa.Schema:
-    import pyarrow.csv
+def _csv_schema(types: Mapping[str, str], path: str) -> pa.Schema:
+    from mpijoin.data.csv_text import csv_schema
 
-    with pyarrow.csv.open_csv(path) as reader:
-        return reader.schema
+    return csv_schema(path, {name: NAMED_TYPES[kind] for name, kind in types.items() if kind in NAMED_TYPES})
 
 
 def _ipc_schema(path: str) -> pa.Schema:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 from pyarrow import types
 
+from mpijoin.config.units import COLUMN_TYPES
+
 # One 64-bit word tells two such keys apart; of the other kinds the kernels compare a hash, confirmed on the bytes.
 WORD_KINDS = ("integer", "unsigned", "boolean", "date", "timestamp")
 
@@ -17,6 +19,13 @@ _KEY_KINDS = (
     ("string", lambda kind: is_string(kind)),
     ("binary", lambda kind: is_binary(kind)),
 )
+
+
+# What a job may call the type of a column, as Arrow does.
+NAMED_TYPES = {
+    **{name: pa.type_for_alias(name) for name in COLUMN_TYPES if "tz=" not in name},
+    **{f"timestamp[{unit}, tz=UTC]": pa.timestamp(unit, "UTC") for unit in ("s", "ms", "us", "ns")},
+}
 
 
 def is_string(kind: pa.DataType) -> bool:

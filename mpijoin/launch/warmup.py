@@ -20,9 +20,10 @@ import pyarrow.parquet as pq
 
 from mpijoin.compiled import cache_folder
 from mpijoin.config.columns import synthetic_schema
-from mpijoin.config.job import AUTO, MAX, Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.config.job import AUTO, MAX, FileSource, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.data.arrow import array_of, text_array
 from mpijoin.data.batch import read_only
+from mpijoin.data.files import CSV, expand_files, file_format
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.join.gather import gather_blobs, gather_columns
@@ -69,12 +70,24 @@ def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
 
 
 def warm_up_sources(job: Job) -> float:
-    """Makes ready what the job's synthetic streams are made with; returns the seconds it took."""
+    """Makes ready what the job's synthetic streams are made with, and what CSV files are read with; returns the seconds it took."""
+    csv_s = compiled_once("csv", _split_text) if any(map(_reads_csv, job.streams)) else 0.0
     sources = [stream.source for stream in job.streams if isinstance(stream.source, SyntheticSource)]
     if not sources:
-        return 0.0
+        return csv_s
     kinds = sorted({_kernels_of(source) for source in sources})
-    return compiled_once("_".join(["synthetic", *kinds]), lambda: _make_two(sources))
+    return csv_s + compiled_once("_".join(["synthetic", *kinds]), lambda: _make_two(sources))
+
+
+def _reads_csv(stream: StreamJob) -> bool:
+    return isinstance(stream.source, FileSource) and file_format(expand_files(stream.source.path)[0]) == CSV
+
+
+def _split_text() -> None:
+    from mpijoin.data.csv_records import may_be_padded, split
+
+    split(bytearray(b'"a"\n'))
+    may_be_padded(memoryview(bytearray(b"\n\n01\n")))
 
 
 def _kernels_of(source: SyntheticSource) -> str:

@@ -45,7 +45,8 @@ def stream_parts(job: Job, stream_index: int) -> list[Part]:
     stream = job.streams[stream_index]
     source = stream.source
     if isinstance(source, FileSource):
-        return [Part(file.path, file.size, partial(open_file, file.path, file=file)) for file in inputs_of(stream)]
+        typed = frozenset(stream.types)
+        return [Part(file.path, file.size, partial(open_file, file.path, file=file, typed=typed)) for file in inputs_of(stream)]
     if isinstance(source, SyntheticSource):
         from mpijoin.sources.synthetic import SyntheticReader  # loads all that makes streams
 

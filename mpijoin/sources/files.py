@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from collections import deque
 from itertools import islice
-from typing import Iterable, Iterator, Protocol, Sequence
+from typing import Collection, Iterable, Iterator, Protocol, Sequence
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet
 
 from mpijoin.data.files import CSV, IPC, PARQUET, file_format, open_ipc
@@ -21,7 +20,6 @@ from mpijoin.sources.watched import Watched
 
 # Without a buffer, or with pre-buffering, the reader loads whole column chunks: one giant row group is the whole file.
 PARQUET_BUFFER_BYTES = 1 << 18
-CSV_BLOCK_BYTES = 1 << 20
 IPC_MAGIC_BYTES = 8  # with padding
 
 
@@ -170,49 +168,47 @@ class IpcReader:
         self._messages.close()
 
 
-class CsvReader:
-    """Every column is asked for by type, so that no block can be inferred to be something else. Skipped rows are read."""
+class TextReader:
+    """A CSV file, whose skipped rows are read, too."""
 
-    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int):
+    def __init__(self, path: str, columns: Sequence[Column], typed: Collection[str], limit: BlockLimit, skip_rows: int):
+        from mpijoin.sources.csv_reader import CsvReader
+
         self._limit, self._skip_rows = limit, skip_rows
-        self._at_bytes = 0
-        self._size_bytes = max(1, os.path.getsize(path))
-        self._reader = pa.csv.open_csv(
-            path,
-            read_options=pa.csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK_BYTES),
-            convert_options=pa.csv.ConvertOptions(
-                column_types={column.name: column.type for column in columns},
-                include_columns=[column.name for column in columns],
-            ),
-        )
+        self._file = CsvReader(path, columns, typed)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        for batch in rows_after(self._parsed(), self._skip_rows):
+        for batch in rows_after(self._file.batches(), self._skip_rows):
             yield from pieces(batch, self._limit)
 
-    def _parsed(self) -> Iterator[pa.RecordBatch]:
-        for batch in self._reader:
-            self._at_bytes += CSV_BLOCK_BYTES
-            yield batch
-
     def fraction(self) -> float:
-        return min(1.0, self._at_bytes / self._size_bytes)
+        return self._file.fraction()
 
     def close(self) -> None:
-        self._reader.close()
-
-
-READERS = {PARQUET: ParquetReader, IPC: IpcReader, CSV: CsvReader}
+        self._file.close()
 
 
 class FileReader:
     """A `Reader` of one file, which must stay what it was when the run began."""
 
-    def __init__(self, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int, file: InputFile | None):
+    def __init__(
+        self,
+        path: str,
+        columns: Sequence[Column],
+        limit: BlockLimit,
+        skip_rows: int,
+        file: InputFile | None,
+        typed: Collection[str],
+    ):
         self._watched = Watched(path, file)
         self._watched.rows = skip_rows
         with self._watched.reading():
-            self._reader = READERS[file_format(path)](self._watched, path, columns, limit, skip_rows)
+            form = file_format(path)
+            if form == CSV:
+                self._reader: Reader = TextReader(path, columns, typed, limit, skip_rows)
+            else:
+                make = {PARQUET: ParquetReader, IPC: IpcReader}[form]
+                self._reader = make(self._watched, path, columns, limit, skip_rows)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         with self._watched.reading():
@@ -234,9 +230,11 @@ def open_file(
     limit: BlockLimit | None = None,
     skip_rows: int = 0,
     file: InputFile | None = None,
+    typed: Collection[str] = (),
 ) -> Reader:
-    """A reader of these columns of one file. file: as it was when the run began; None: as it is now.
+    """A reader of these columns of one file. file: as it was when the run began; None: as it is now · typed: columns of a CSV
+    file whose type the job gives, not what its first rows suggest.
 
     Raises InputError when it cannot be read or has other columns, ChangedInputError when it is another than it was.
     """
-    return FileReader(path, columns, limit or BlockLimit(), skip_rows, file)
+    return FileReader(path, columns, limit or BlockLimit(), skip_rows, file, typed)

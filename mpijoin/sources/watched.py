@@ -28,6 +28,9 @@ class Watched:
             yield
         except Cut as error:
             raise self._cut_short() from error
+        except InputError:
+            self._check_same()
+            raise
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             self._check_same()
             raise InputError(f"{self._path}: cannot be read as {file_format(self._path)}: {first_line(error)}") from error

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mpijoin.config.job import FileSource, Job, Output, StreamJob, SyntheticSource
-from mpijoin.data.files import CSV, IPC, expand_files, file_format, file_schema, first_line, open_ipc
+from mpijoin.data.files import CSV, IPC, expand_files, file_format, first_line, open_ipc, stream_schema
 from mpijoin.data.schema import UNIT_NS
 from mpijoin.errors import InputError
 from mpijoin.verify.values import canonical, decoded, sql_type, stored_type
@@ -18,6 +18,7 @@ from mpijoin.verify.values import canonical, decoded, sql_type, stored_type
 JOINS, LATE, NULL_TIME, NULL_KEY = 0, 1, 2, 3  # what becomes of a row: the column `fate`
 FILE_STRIDE = 1 << 40  # row = file index * 2^40 + position
 BATCH_ROWS = 1 << 16
+CSV_BLOCK_BYTES = 1 << 27  # longer than any record
 INSERT_ROWS = 1 << 19  # one statement per half a million rows: its cost vanishes and memory stays small
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 # Wider than this, buckets of the windows' width could overflow: such windows cover all of history anyhow.
@@ -71,7 +72,7 @@ def describe_stream(job: StreamJob, output: Output) -> Stream:
     if not isinstance(job.source, FileSource):
         raise InputError(f"the {job.name} stream was a table in memory: there is no input left to verify against")
     files = tuple(expand_files(job.source.path))
-    found = file_schema(files[0])
+    found = stream_schema(files, job.types)
     keys_and_time = {job.time, *job.key}
     payload = job.columns if job.columns is not None else [name for name in found.names if name not in keys_and_time]
     wanted = keys_and_time | {name for name in payload if _is_shown(f"{job.name}_{name}", output)}
@@ -238,8 +239,9 @@ def _ipc_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 def _csv_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     from pyarrow import csv
 
+    reading, parsing = csv.ReadOptions(block_size=CSV_BLOCK_BYTES), csv.ParseOptions(newlines_in_values=True)
     options = csv.ConvertOptions(column_types=wanted, include_columns=wanted.names)
-    with csv.open_csv(path, convert_options=options) as reader:
+    with csv.open_csv(path, reading, parsing, options) as reader:
         yield from reader
 
 

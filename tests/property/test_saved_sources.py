@@ -49,7 +49,7 @@ def small(sizes):
         stack.enter_context(patch("mpijoin.sources.base.BLOCK_ROWS", sizes["block"]))
         stack.enter_context(patch("mpijoin.master.ticks.READ_ROWS", sizes["read"]))
         stack.enter_context(patch("mpijoin.sources.merge.PEEK_ROWS", 2))
-        stack.enter_context(patch("mpijoin.sources.files.CSV_BLOCK_BYTES", 64))
+        stack.enter_context(patch("mpijoin.sources.csv_reader.PIECE_BYTES", 64))
         yield
 
 

@@ -97,8 +97,8 @@ def test_a_parquet_file_with_fewer_rows_than_its_footer_says_is_told(tmp_path, m
 
 def reads(run, path):
     """Whether the run has begun, and has this file open."""
-    opened = [os.path.realpath(link) for pid in run.pids() for link in Path(f"/proc/{pid}/fd").iterdir()]
-    return (run.out / "logs").exists() and str(path) in opened
+    links = [link for pid in run.pids() for link in Path(f"/proc/{pid}/fd").glob("*")]
+    return (run.out / "logs").exists() and str(path) in map(os.path.realpath, links)
 
 
 @pytest.mark.parametrize("extension", ["parquet", "feather"])

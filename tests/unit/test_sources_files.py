@@ -163,7 +163,7 @@ def test_a_truncated_file_is_named(tmp_path, extension):
     os.truncate(path, os.path.getsize(path) - (20 if extension != "csv" else 6))
     with open(path, "ab") as file:
         file.write(b"\n1,2\n" if extension == "csv" else b"")
-    with pytest.raises(InputError, match="cut.*cannot be read as"):
+    with pytest.raises(InputError, match="cut.csv: line 902: got 2 values, wanted 4" if extension == "csv" else "cut.*cannot be read as"):
         if extension == "arrow":
             os.truncate(path, os.path.getsize(path) - 500)
         read_all(open_job(path, schema))
@@ -207,9 +207,9 @@ def test_a_csv_value_of_the_wrong_type_is_named_wherever_it_stands(tmp_path):
     lines[150_000] = "150000,three,1"
     path.write_text("\n".join(["ts,key,id", *lines]) + "\n")
     schema = StreamSchema("left", Column("ts", pa.int64()), 1, (Column("key", pa.int64()),), False, ())
-    with pytest.raises(InputError, match=r"long.csv: cannot be read as CSV: .*#1.*invalid value 'three'"):
+    with pytest.raises(InputError, match=r"long.csv: line 150002: column 'key': invalid value 'three', wanted int64 as"):
         read_all(open_job(path, schema), rows=1 << 20)
-    with pytest.raises(InputError, match=r"long.csv: cannot be read as CSV: .*'nope'"):
+    with pytest.raises(InputError, match=r"long.csv: got no column 'nope', wanted one; the file has ts, key, id"):
         open_file(str(path), (Column("nope", pa.int64()),))
 
 

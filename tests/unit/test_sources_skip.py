@@ -10,7 +10,7 @@ import pytest
 from mpijoin.config.job import B_MODEL, ZIPF, Change, SyntheticSource
 from mpijoin.data.schema import Column
 from mpijoin.generators.stream import SyntheticStream
-from mpijoin.sources import files
+from mpijoin.sources import csv_reader
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import open_file
 from mpijoin.sources.synthetic import SyntheticReader
@@ -27,7 +27,7 @@ WRITERS = writers(PIECE_ROWS)
 @pytest.fixture(params=["table", *WRITERS])
 def opened(request, tmp_path, monkeypatch):
     """skip_rows -> a reader of TABLE in one of the formats."""
-    monkeypatch.setattr(files, "CSV_BLOCK_BYTES", 256)
+    monkeypatch.setattr(csv_reader, "PIECE_BYTES", 256)
     if request.param == "table":
         pieces = pa.concat_tables([TABLE.slice(start, PIECE_ROWS) for start in range(0, ROWS, PIECE_ROWS)])
         return lambda skip_rows: TableReader("table", pieces, COLUMNS, BlockLimit(BLOCK_ROWS), skip_rows)

@@ -1,5 +1,7 @@
 """Runs of the engine itself that verify must agree with: inputs at the edges of what a stream may hold."""
 
+import gzip
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -57,3 +59,18 @@ def test_the_lowest_time_before_a_null_one(tmp_path):
     assert summary["left"]["late"] == 2 and summary["results"] == 4 and report.ok, report.text()
     marks = pq.read_table(tmp_path / "run" / "late" / "left.parquet")["watermark"].to_pylist()
     assert marks == [None, -(2**63) + 1]
+
+
+def test_csv_files_with_types_of_the_job_and_values_over_several_lines(tmp_path):
+    left = "ts,key,note\n1,007,\"two\nlines\"\n2,7,\n3,8," + "x" * 3_000_000 + "\n"
+    with gzip.open(tmp_path / "l.csv.gz", "wt") as file:
+        file.write(left)
+    (tmp_path / "r.csv").write_text("ts,key\n1,7\n2,8\n")
+    side = {"time": "ts", "time_unit": "s", "key": "key", "window": "5 s"}
+    left, right = {**side, "path": str(tmp_path / "l.csv.gz")}, {**side, "path": str(tmp_path / "r.csv"), "types": {"key": "string"}}
+    summary, report = joined(tmp_path / "strings", left, right)
+    assert summary["results"] == 2 and report.ok, report.text()
+    numbers = {"types": {"key": "int64"}}
+    summary, report = joined(tmp_path / "numbers", {**left, **numbers}, {**right, **numbers})
+    assert summary["results"] == 3 and report.ok, report.text()
+    assert pq.read_table(tmp_path / "numbers" / "run" / "results")["left_note"].to_pylist()[0] in ("two\nlines", "", "x" * 3_000_000)

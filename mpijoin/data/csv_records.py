@@ -1,0 +1,89 @@
+"""Where the records of a CSV text end, and what is wrong with its quotes: as the library splits it, but nothing is guessed.
+
+A quote counts where a field begins. The value goes on, over line ends too, until the next quote that is not doubled; behind that
+only a comma or a line end may follow. Empty lines are no records.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpijoin.compiled import compiled
+from mpijoin.data.batch import read_only
+
+QUOTE, COMMA, NEWLINE, RETURN = (np.uint8(ord(sign)) for sign in '",\n\r')
+PLUS, MINUS, BLANK, ZERO, NINE = (np.uint8(ord(sign)) for sign in "+- 09")
+FIELD_START, PLAIN, QUOTED, CLOSING = range(4)
+ALL = 1 << 62
+
+
+class Records(NamedTuple):
+    """end: behind the last whole record · count: of these · open_quote: where the quote lies that has not been closed, -1: none ·
+    behind: where text follows a closing quote first, -1: nowhere."""
+
+    end: int
+    count: int
+    open_quote: int
+    behind: int
+
+
+def split(text: bytes | bytearray, most: int = ALL, start: int = 0, end: int | None = None) -> Records:
+    """The first records of a text, or of a part of it, `most` at most; places count from `start`.
+
+    >>> split(b'1,"two\\nlines"\\n2,one\\n3,"on').end
+    20
+    """
+    if most == ALL and text.find(b'"', start, end) < 0:
+        ends = (text.rfind(line_end, start, end) + 1 for line_end in (b"\n", b"\r"))
+        return Records(next((place - start for place in ends if place), 0), -1, -1, -1)
+    return Records(*_split(read_only(np.frombuffer(text, np.uint8)[start:end]), most))
+
+
+@compiled()
+def _split(text, most):
+    state, end, count, quote, behind = FIELD_START, 0, 0, -1, -1
+    for i in range(len(text)):
+        sign = text[i]
+        if state == QUOTED:
+            if sign == QUOTE:
+                state = CLOSING
+            continue
+        if state == CLOSING:
+            if sign == QUOTE:
+                state = QUOTED
+                continue
+            if behind < 0 and sign != COMMA and sign != NEWLINE and sign != RETURN:
+                behind = i
+        if sign == NEWLINE or sign == RETURN:
+            count += i > end
+            state, end = FIELD_START, i + 1
+            if count == most:
+                break
+        elif sign == COMMA:
+            state = FIELD_START
+        elif sign == QUOTE and state == FIELD_START:
+            state, quote = QUOTED, i
+        else:
+            state = PLAIN
+    return end, count, quote if state == QUOTED else -1, behind
+
+
+def may_be_padded(text: memoryview) -> bool:
+    """Whether any field behind the first two bytes, which end one, might be a number with leading zeros; quick, and never wrong
+    when it says no."""
+    return bool(_may_be_padded(read_only(np.frombuffer(text, np.uint8))))
+
+
+@compiled()
+def _may_be_padded(text):
+    length = len(text) - 3
+    two, one, here, after = text[:length], text[1 : length + 1], text[2 : length + 2], text[3:]  # of one length: vectors compare
+    found = False
+    for i in range(length):
+        starts = (one[i] == COMMA) | (one[i] == NEWLINE) | (one[i] == RETURN) | (one[i] == QUOTE)
+        before = (two[i] == COMMA) | (two[i] == NEWLINE) | (two[i] == RETURN) | (two[i] == QUOTE) | (two[i] == BLANK)
+        signed = ((one[i] == PLUS) | (one[i] == MINUS) | (one[i] == BLANK)) & before
+        found |= (here[i] == ZERO) & (after[i] >= ZERO) & (after[i] <= NINE) & (starts | signed)
+    return found
