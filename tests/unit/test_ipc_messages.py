@@ -8,6 +8,7 @@ import pytest
 
 from mpijoin.data.schema import Column
 from mpijoin.errors import ChangedInputError, InputError
+from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import open_file
 
 ROWS = 203
@@ -62,8 +63,8 @@ def written(path, is_file, chunk=80, **options):
     return str(path)
 
 
-def read(path, *limits):
-    reader = open_file(path, WANTED, *limits)
+def read(path, block_rows=1000, skip_rows=0):
+    reader = open_file(path, WANTED, BlockLimit(block_rows), skip_rows)
     blocks = list(reader.blocks())
     reader.close()
     for block in blocks:
@@ -97,7 +98,7 @@ def test_views_that_share_bytes_and_null_views_of_anything(tmp_path):
     path = str(tmp_path / "views.arrow")
     with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, pa.schema([("s", pa.string_view())])) as writer:
         writer.write_batch(pa.record_batch([column], ["s"]))
-    found = [value for block in open_file(path, (Column("s", pa.string_view()),), 6).blocks() for value in block["s"].to_pylist()]
+    found = [value for block in open_file(path, (Column("s", pa.string_view()),), BlockLimit(6)).blocks() for value in block["s"].to_pylist()]
     assert found == [None if row == 3 else "%020d" % (row * 7 % 10) for row in range(40)]
 
 
