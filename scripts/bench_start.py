@@ -1,6 +1,7 @@
 """Whole processes, from the command to its end: mpijoin beside a Python that imports DuckDB or Polars and asks once.
 
     python scripts/bench_start.py --data DIR --environments DIR     workload B: 1 million rows a stream, counted
+    python scripts/bench_start.py --workload A --peers datafusion-symmetric    5 million rows, and one more system
     python scripts/bench_start.py --imports                         also what the start of `mpijoin run` spends on imports
 
 What a user waits for: interpreter, imports, kernels from the cache, MPI, reading, joining, writing the summary. Commands take
@@ -97,14 +98,14 @@ def compare(commands: Sequence[Command], rounds: int, run: Mapping[str, Any]) ->
     return here
 
 
-def table(commands: Sequence[Command]) -> list[list[str]]:
+def table(commands: Sequence[Command], workload: str) -> list[list[str]]:
     head = ["", "whole, best s", "median s", "own, best s", "CPU s", "target s"]
-    return [head, *(_row(command) for command in commands)]
+    return [head, *(_row(command, TARGETS_S if workload == "B" else {}) for command in commands)]
 
 
-def _row(command: Command) -> list[str]:
+def _row(command: Command, targets_s: Mapping[str, float]) -> list[str]:
     times = min(command.whole_s), median(command.whole_s), min(command.own_s), median(command.cpu_s)
-    target = TARGETS_S.get(command.peer.name)
+    target = targets_s.get(command.peer.name)
     said = f"{target:.2f} {'met' if times[0] <= target else 'MISSED'}" if target else ""
     return [command.peer.title, *(f"{seconds:.2f}" for seconds in times), said]
 
@@ -125,6 +126,8 @@ def imports(command: Command, workload: Workload, cores: Sequence[int], environm
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", default="B", help="one of scripts/peers/workloads.py (default: %(default)s)")
+    parser.add_argument("--peers", nargs="*", default=[], help="further systems of scripts/peers/catalogue.py")
     parser.add_argument("--rounds", type=int, default=5, help="how often each command runs (default %(default)s)")
     parser.add_argument("--imports", action="store_true", help="show what imports take, by package")
     parser.add_argument("--data", type=Path, help="folder for data that later calls reuse (default: a temporary one)")
@@ -134,10 +137,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         home = (options.data or Path(temporary)).resolve()
         home.mkdir(parents=True, exist_ok=True)
-        workload = make("B", home, ROOT / "tests/data")
+        workload = make(options.workload, home, ROOT / "tests/data")
         run = dict(workload=workload, cores=cores, environments=options.environments.resolve(), home=home)
-        commands = [Command(peer) for name in NAMES for peer in PEERS if peer.name == name]
-        print(aligned(table(compare(commands, options.rounds, run))))
+        commands = [Command(peer) for name in (*NAMES, *options.peers) for peer in PEERS if peer.name == name]
+        print(aligned(table(compare(commands, options.rounds, run), options.workload)))
         if options.imports:
             print(f"\n{aligned(imports(commands[0], **run))}")
 

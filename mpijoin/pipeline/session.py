@@ -17,6 +17,7 @@ from typing import Any, Iterator, Mapping
 
 from mpijoin import errors
 from mpijoin.errors import LaunchError
+from mpijoin.pipeline.progress import told_in_lines
 
 JAVA_MIN = 17
 DRIVER_MEMORY = "2g"
@@ -51,7 +52,7 @@ def spark_session(name: str, master: str = LOCAL, settings: Mapping[str, str] = 
     """A SparkSession, stopped at the end if it was started here; one that runs already in this process is used as it is.
 
     name: of the application · master: a Spark master URL; local[N], spark://HOST:PORT, yarn · settings: further ones of
-    Spark, which win. Times are in UTC. Raises LaunchError without pyspark, a fitting Java or a master that answers.
+    Spark, which win. Times are in UTC; lines on stderr say how far Spark is, where that is no terminal. Raises LaunchError without pyspark, a fitting Java or a master that answers.
     """
     if find_spec("pyspark") is None:
         raise LaunchError('pyspark is not installed: pip install "mpijoin[spark]"')
@@ -76,7 +77,8 @@ def spark_session(name: str, master: str = LOCAL, settings: Mapping[str, str] = 
         except (PySparkException, RuntimeError, OSError) as error:
             raise LaunchError(f"Spark does not start with master {master}: {_first_line(error)}") from error
         try:
-            yield spark
+            with told_in_lines(spark, name):
+                yield spark
         finally:
             spark.stop()
 

@@ -1,6 +1,7 @@
 """Starting Spark for real: in a process of its own, since one process has one Spark."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -25,6 +26,27 @@ with spark_session("test", "local[1]", {"spark.sql.shuffle.partitions": "3"}) as
 """
     done = start(code)
     assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["10", "3", "UTC", "True"], "")
+
+
+def test_a_log_is_told_how_far_spark_is():
+    code = """
+import time
+from mpijoin.pipeline import progress
+from mpijoin.pipeline.session import spark_session
+progress.FIRST_S, progress.LINE_INTERVAL_S = 0.5, 0.5
+def slow(rows):
+    time.sleep(0.4)
+    return rows
+with spark_session("profile", "local[1]") as spark:
+    print(spark.sparkContext.parallelize(range(8), 8).mapPartitions(slow).count())
+"""
+    done = start(code)
+    assert (done.returncode, done.stdout) == (0, "8\n"), done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) >= 3 and all(line.startswith("mpijoin profile: ") for line in lines), lines
+    counted = [re.search(r"stage 1: (\\d) of 8 tasks done", line) for line in lines]
+    counts = [int(found[1]) for found in counted if found]
+    assert len(counts) >= 2 and counts == sorted(counts) and counts[-1] > counts[0]
 
 
 def test_the_java_of_the_wheel_serves():

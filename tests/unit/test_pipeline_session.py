@@ -1,12 +1,14 @@
 """Which Java and Spark a pipeline command takes, and what it says when there is none that serves."""
 
+import io
 import sys
+import time
 import types
 
 import pytest
 
 from mpijoin import errors
-from mpijoin.pipeline import session
+from mpijoin.pipeline import progress, session
 
 
 def fake_java(home, version):
@@ -86,3 +88,37 @@ def test_own_errors_come_back_from_spark_as_themselves():
     java = "An error occurred while calling o1.x.\n: java.lang.OutOfMemoryError: heap\n\tat a.b"
     assert str(session._plain(RuntimeError(java))) == "Spark failed: java.lang.OutOfMemoryError: heap"
     assert type(session._plain(RuntimeError("mpijoin.errors.Nothing: x"))) is errors.MpijoinError
+
+
+class Tracker:
+    """A status tracker with one stage of ten tasks, of which one more is done at each look, and which breaks after three."""
+
+    def __init__(self):
+        self.done = 0
+
+    def getActiveStageIds(self):
+        self.done += 1
+        if self.done > 3:
+            raise RuntimeError("the gateway is gone")
+        return [4]
+
+    def getStageInfo(self, number):
+        return types.SimpleNamespace(stageId=number, numTasks=10, numCompletedTasks=self.done)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("stream, lines", [(io.StringIO(), 3), (Terminal(), 0)])
+def test_a_log_gets_lines_and_a_terminal_none_and_a_broken_gateway_hurts_nobody(stream, lines, monkeypatch):
+    monkeypatch.setattr(progress, "FIRST_S", 0.01)
+    monkeypatch.setattr(progress, "LINE_INTERVAL_S", 0.01)
+    tracker = Tracker()
+    spark = types.SimpleNamespace(sparkContext=types.SimpleNamespace(statusTracker=lambda: tracker))
+    with progress.told_in_lines(spark, "profile", stream):
+        deadline_s = time.monotonic() + 5
+        while tracker.done <= 3 and lines and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+    assert stream.getvalue().splitlines() == [f"mpijoin profile: 0 s, stage 5: {done} of 10 tasks done" for done in range(1, lines + 1)]
