@@ -3,9 +3,10 @@ excess."""
 
 import random
 
-from mpijoin.policy.view import ClusterView, GroupView, SlaveView
+from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView
 
 EPOCHS = 10  # distribution epochs of a reorganization epoch
+MOVE_PERIODS = 0.002  # a group is under way for so long, were it a real cluster
 BUFFER_EPOCHS = 2  # the load buffer holds the bytes of so many (DESIGN, section 2)
 
 
@@ -19,6 +20,7 @@ class ClusterModel:
         self.backlog = [0.0] * len(works)
         self.slaves_min = slaves_min or slaves
         self.period, self.moved, self.resized = 0, {}, -1
+        self.memory = self.moving = None
         self.moves, self.degrees = [], []  # per period: how many groups moved, how many slaves are active
         self._noise, self._seed, self._random = noise, seed, random.Random(seed)
 
@@ -57,8 +59,13 @@ class ClusterModel:
                 self._seed,
                 dict(self.moved),
                 self.resized,
+                None,
+                self.moving,
+                self.memory,
             )
-            self._carry_out(policy(view))
+            plan = policy(view)
+            self.memory = plan.memory
+            self._carry_out(plan)
             self.period += 1
         return self
 
@@ -84,6 +91,7 @@ class ClusterModel:
 
     def _carry_out(self, plan):
         before = len(self.active)
+        self.moving = Moving(len(plan.moves), len(plan.moves) << 20, MOVE_PERIODS * len(plan.moves)) if plan.moves else None
         for move in plan.moves:
             assert self.owners[move.group] == move.supplier != move.consumer
             self.owners[move.group] = move.consumer
@@ -95,6 +103,25 @@ class ClusterModel:
         assert min(before, self.slaves_min) <= len(self.active)
         self.moves.append(len(plan.moves))
         self.degrees.append(len(self.active))
+
+def steady_model(seed):
+    """A cluster in which nothing changes but by noise of up to 10 %: few groups or many, equal or not, n slaves with n + 1, fast
+    slaves and slow ones; the slaves could carry the load, and every group some slave."""
+    chance = random.Random(seed)
+    slaves = chance.choice([2, 2, 3, 4, 5, 8, 12])
+    count = chance.choice([slaves + 1, slaves + 1, 2 * slaves, 2 * slaves + 1, 5 * slaves, 15 * slaves, 40 * slaves])
+    works = chance.choice([[1.0] * count, [chance.expovariate(1) for _ in range(count)], [1 / (n + 1) for n in range(count)]])
+    speeds = [chance.choice([1 / 3, 0.5, 0.7, 0.8, 2.0]) if chance.random() < 0.2 else 1.0 for _ in range(slaves)]
+    scale = chance.uniform(0.2, 0.75) * sum(min(1, speed) for speed in speeds) / sum(works)
+    scale = min(scale, 0.75 / max(works))
+    few = chance.choice([1, max(1, slaves // 2), slaves])
+    owners = [1 + group % few for group in range(count)]
+    owners[:slaves] = range(1, slaves + 1)
+    noise = chance.choice([0.0, 0.02, 0.05, 0.1])
+    model = ClusterModel([work * scale for work in works], slaves, owners, noise=noise, seed=seed)
+    model.speeds = dict(zip(model.speeds, speeds))
+    return model
+
 
 def slave_view(slave, occupancy=0.0, load=0.0, groups=(), inflow=1.0, communication=0.0, speed=1.0, state_bytes=1 << 20):
     """An active slave; groups: ids, which share its load evenly · speed: of its work per busy second."""

@@ -297,7 +297,15 @@ class MasterCore:
         if move.state == handover.CANCELLED:
             self._cancelled[number] = move
         self.reorganization.closed(move.group)
-        return [Moved(number, move.group, move.supplier, move.consumer, move.state, move.gain), *self._close_input()]
+        ended = Moved(number, move.group, move.supplier, move.consumer, move.state, move.gain)
+        return [ended, *self._measure_anew(), *self._close_input()]
+
+    def _measure_anew(self) -> list[Action]:
+        """The last move has ended: a reorganization epoch begins, over which groups stay where they are."""
+        if self._moves or self.ended:
+            return []
+        period = self.reorganization.begin_anew(self.active)
+        return [Ask(slave, period) for slave in self.active]
 
     def _note_held(self, event: Held) -> list[Action]:
         frozen = [move for move in self._moves.values() if move.group == event.group and move.state == handover.FROZEN]

@@ -6,12 +6,12 @@ buffer at their end / the buffer memory (WSJ, section IV-C). What the master hel
 
 from __future__ import annotations
 
-from typing import Iterable, Mapping, NamedTuple
+from typing import Any, Iterable, Mapping, NamedTuple
 
 from mpijoin.errors import ProtocolError
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Plan, Policy
-from mpijoin.policy.view import ClusterView, GroupView, SlaveView
+from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView
 
 BUFFER_EPOCHS = 2  # a buffer of no stated size holds the bytes of two distribution epochs (DESIGN, section 2)
 INFLOW_MAX = 8.0  # more than that is a slave that joined next to nothing
@@ -64,7 +64,12 @@ class Reorganization:
         self._moved: dict[int, int] = {}
         self._resized = -1
         self._traffic = Traffic()
+        self._memory: Any = None
+        self._slots_in_all = 0
+        self._under_way = Moving(0, 0, 0.0)  # periods: when they began, in slots
+        self._moving: Moving | None = None
         self._asked: set[int] = set()
+        self._void = False  # what is answered is thrown away
         self._answers: dict[int, Loaded] = {}
 
     @property
@@ -83,6 +88,7 @@ class Reorganization:
         """overdue: bytes per slave that were due and not sent. Whether the reorganization epoch has ended."""
         traffic = self._traffic
         traffic.slots += 1
+        self._slots_in_all += 1
         for slave, count in overdue.items():
             traffic.overdue[slave] = traffic.overdue.get(slave, 0) + count
         return traffic.slots >= self.slots
@@ -94,11 +100,22 @@ class Reorganization:
 
     def ask(self, slaves: Iterable[int]) -> int:
         """These shall answer; returns the number of the epoch."""
-        self._asked, self._answers = set(slaves), {}
+        self._asked, self._answers, self._void = set(slaves), {}, False
+        return self.period
+
+    def begin_anew(self, slaves: Iterable[int]) -> int:
+        """Groups have changed hands, and no move is open any more: a new epoch begins, and these shall measure from now on.
+        What was measured meanwhile says nothing of where groups are now: a slave looks idle that got its groups at the end.
+        Returns the number of the epoch."""
+        slots = max(1.0, self._slots_in_all - self._under_way.periods) - 0.5  # they ended within a slot
+        self._moving = self._under_way._replace(periods=slots / max(1, self.slots))
+        self.skip()
+        self.ask(slaves)
+        self._void = True
         return self.period
 
     def answered(self, answer: Loaded) -> bool:
-        """Whether all have answered. ProtocolError for an answer that was not asked for."""
+        """Whether all have answered what was to be decided on. ProtocolError for an answer that was not asked for."""
         if answer.slave not in self._asked or answer.period != self.period:
             asked = " ".join(map(str, sorted(self._asked))) or "nobody"
             raise ProtocolError(
@@ -106,17 +123,21 @@ class Reorganization:
             )
         self._asked.discard(answer.slave)
         self._answers[answer.slave] = answer
-        return not self._asked
+        return not self._asked and not self._void
 
     def decide(self, slaves: Iterable[int], table: PartitionTable, subgroups: int, paced: bool) -> tuple[ClusterView, Plan]:
         """What the policy was shown and what it wants. ProtocolError where its plan cannot be carried out."""
         buffer_bytes = self._load_buffer_bytes or max(1, self._epoch_bytes(subgroups) * BUFFER_EPOCHS)
         views = tuple(self._slave_view(slave, table, buffer_bytes, paced) for slave in sorted(slaves))
-        view = ClusterView(
-            self.period, views, self._slaves_min, self._seed, dict(self._moved), self._resized, self._memory_bytes
-        )
+        known = (dict(self._moved), self._resized, self._memory_bytes, self._moving, self._memory)
+        view = ClusterView(self.period, views, self._slaves_min, self._seed, *known)
         plan = self._policy(view)
         check_plan(plan, table, {one.slave for one in views})
+        self._memory, self._moving = plan.memory, None
+        if plan.moves:
+            asked = {move.group for move in plan.moves}
+            octets = sum(group.state_bytes for one in views for group in one.groups if group.group in asked)
+            self._under_way = Moving(len(asked), octets, self._slots_in_all)
         if plan.active is not None and set(plan.active) != {one.slave for one in view.active}:
             self._resized = self.period
         self.skip()

@@ -1,88 +1,173 @@
 """Our policy: as many moves as the measured loads ask for, the best first, and none for noise.
 
-Where WSJ's takes one random group per supplier and epoch, this one predicts. From a period's view it estimates how fast
-each slave is (work per busy second: a node that has other things to do is slow) and what its groups ask for (what they
-took, times what came / what was joined where a slave is saturated); so it knows what a group will take of any slave, and
-evens out the predicted levels (`evening.py`).
+Where WSJ's takes one random group per supplier and epoch, this one predicts. It remembers how fast each slave is (work per
+busy second: a node that has other things to do is slow), what each group takes, and how well that has foretold the loads so
+far (`memory.py`); so it knows what a group will take of any slave, and evens out the predicted levels (`evening.py`).
 
-It does not oscillate: moves begin only at differences that noise of 5 % does not make (a level that is off the ideal by
-more than 15 % and what noise may add to the extremes of so many slaves), and then go on until levels are within a tenth;
-a group that moved, or was refused, stays for two periods; a slave gives or takes in one period, never both.
+It does not oscillate. A difference must have been there for more than one period, but where a slave falls behind: that
+it joins all the time and yet gets less done than what comes is seen within one. It must be more than 15 %, and more than the
+noise that was measured makes. The moves must bring the level that is off back by half of that, and make up for the
+time they take; of what would even the levels so much is begun as is done in half a period. A group that moved, or was
+refused, stays for two periods; a slave gives or takes in one period, never both.
 
-Degree of declustering, between slaves_min and all: one slave fewer if those who stay are predicted to stay below 0.7 and
-nobody falls behind, at the earliest three periods after the last change; as many more as it takes when even the best
-distribution would load the active ones above 0.85. Between the two the degree stays; a slave that came at 0.85 could go
+A slave's only group moves only to a slave that has none and is so much faster that it is worth it: the one becomes idle
+and the other active.
+
+Degree of declustering, between slaves_min and all: fewer slaves, but half of them stay, if for three periods those who stay
+would have stayed below 0.7, nobody had fallen behind, no load was suspect, and the last change is as long ago; as many more
+as it takes when even the best distribution would load the active ones above 0.85, for two periods or when one falls behind.
+Both bounds give way by the noise of the load of all. Between the two the degree stays; a slave that came at 0.85 could go
 at 0.7 only.
 """
 
 from __future__ import annotations
 
-from math import ceil
+from dataclasses import replace
+from math import ceil, exp, sqrt
+from typing import Collection, NamedTuple, Sequence
 
-from mpijoin.policy.estimate import Node, ideal_level, is_overloaded, nodes
-from mpijoin.policy.evening import Step, carry_out, even_out
+from mpijoin.policy.estimate import Node, falls_behind, ideal_level
+from mpijoin.policy.evening import Bar, Step, caution, even_out, move_of, within
+from mpijoin.policy.memory import COMMON_SHARE, DOUBTS, Memory, learn
 from mpijoin.policy.plan import Move, Plan
 from mpijoin.policy.view import ClusterView
 
 REST_PERIODS = 2  # a group that moved does not move again in so many
+PERIODS_MIN = 2  # a difference was there for so many, or nothing moves for it
 SHRINK_BELOW = 0.7  # predicted share of its time, communication included, of every slave that would stay
-SHRINK_AFTER = 3  # periods since the last change of the degree of declustering
+SHRINK_AFTER = 3  # periods since the last change of the degree of declustering, and for which it must have looked right
+SHRINK_OCCUPANCY = 0.5  # a slave whose buffer is fuller than this, on average, is not one that has time
 GROW_ABOVE = 0.85
+GROW_AFTER = 2  # periods
+GROW_DOUBTS, GROW_LEAN = 1.5, 3.0  # times the doubt, but for a load that goes on rising
+ALONE = 0.3  # an only group moves to another slave where its level falls by this share,
+ALONE_MIN = 0.1  # ... and by this much
 
 
 def balance(view: ClusterView) -> Plan:
-    """The plan for a view. Pure: equal views, equal plans."""
+    """The plan for a view, and what to remember. Pure: equal views, equal plans."""
     if not view.active:
+        return Plan(memory=view.memory)
+    known = learn(view)
+    behind = {slave.slave for slave in view.active if falls_behind(slave)}
+    level = _level(view, known)
+    margin = caution(known.settled) * GROW_DOUBTS * _doubt(known) - GROW_LEAN * known.lean
+    crowded = level > GROW_ABOVE + (0.0 if behind else level * max(0.0, margin))
+    known = replace(known, grows=known.grows + 1 if crowded else 0, calm=_calm(view, known, behind))
+    plan = _plan(view, known, behind, level)
+    calm = not plan.moves and (known.settled or known.periods(view) >= PERIODS_MIN and not known.is_suspect(view))
+    settled = known.settled + 1 if calm else 0
+    return Plan(plan.moves, plan.active, replace(known, has_moved=bool(plan.moves), settled=settled))
+
+
+def _plan(view: ClusterView, known: Memory, behind: Collection[int], level: float) -> Plan:
+    if known.calm >= SHRINK_AFTER:
+        return _shrink(view, known)
+    if not behind and (known.periods(view) < PERIODS_MIN or known.is_suspect(view)):
         return Plan()
-    pool = nodes(view)
-    communication = sum(slave.communication for slave in view.active) / len(view.active)
-    overloaded = {slave.slave for slave in view.active if is_overloaded(slave)}
-    if not overloaded and (smaller := _shrink(view, communication)):
-        return smaller
-    grown = _grow(view, pool, communication)
+    pool, grown = known.nodes(view), []
+    if known.grows >= GROW_AFTER or (known.grows and (behind or known.lean > _doubt(known))):
+        grown = _grow(view, known, level)
     fixed = {group for group, period in view.moved.items() if view.period - period <= REST_PERIODS}
-    moves = even_out(pool, fixed, overloaded)
-    grown = [node.slave for node in grown if node.items]
-    active = tuple(sorted([*grown, *(slave.slave for slave in view.active)])) if grown else None
-    return Plan(moves, active)
+    bar = Bar(known.noise / max(1, known.periods(view)) ** 0.5, behind, known.settled)
+    moves = even_out([*pool, *grown], fixed, bar, known.pace)
+    takers = {move.consumer for move in moves}
+    active = {slave.slave for slave in view.active} | {node.slave for node in grown if node.slave in takers}
+    if not moves and (moves := _replace_slow(view, known, fixed)):
+        active = active - {move.supplier for move in moves} | {move.consumer for move in moves}
+    return Plan(moves, None if active == {slave.slave for slave in view.active} else tuple(sorted(active)))
 
 
-def _grow(view: ClusterView, pool: list[Node], communication: float) -> list[Node]:
-    """Adds idle slaves, empty and as fast as the others, to the pool."""
-    level = ideal_level(pool)
-    idle = [slave.slave for slave in view.slaves if not slave.active]
-    if level + communication <= GROW_ABOVE:
-        return []
+def _communication(view: ClusterView) -> float:
+    return sum(slave.communication for slave in view.active) / len(view.active)
+
+
+def _doubt(known: Memory) -> float:
+    """Share by which the work of all together may be misjudged."""
+    return DOUBTS * known.common_noise * sqrt(COMMON_SHARE / (2 - COMMON_SHARE))
+
+
+def _level(view: ClusterView, known: Memory) -> float:
+    """Of every active slave, communication included, if the work were divided at will."""
+    return ideal_level(known.nodes(view)) * exp(max(0.0, known.lean)) + _communication(view)
+
+
+def _grow(view: ClusterView, known: Memory, level: float) -> list[Node]:
+    """Idle slaves, empty, the fastest first, as far as is known."""
+    pool, communication = known.nodes(view), _communication(view)
     speed = sum(node.speed for node in pool)
-    wanted = ceil(level * speed / max(0.1, GROW_ABOVE - communication) - speed)
-    memory_bytes = pool[0].memory_bytes
-    grown = [Node(slave, 1.0, {}, memory_bytes) for slave in idle[: max(1, wanted)]]
-    pool += grown
-    return grown
+    wanted = ceil((level - communication) * speed / max(0.1, GROW_ABOVE - communication) - speed)
+    return [Node(slave, known.speed(slave), {}, pool[0].memory_bytes) for slave in _idle(view, known)[: max(1, wanted)]]
 
 
-def _shrink(view: ClusterView, communication: float) -> Plan | None:
-    """The slave with the least work leaves, if the others can take it over."""
+def _idle(view: ClusterView, known: Memory) -> list[int]:
+    """Slaves without groups, the fastest first."""
+    idle = [slave.slave for slave in view.slaves if not slave.active]
+    return sorted(idle, key=lambda slave: (-known.speed(slave), slave))
+
+
+def _calm(view: ClusterView, known: Memory, behind: Collection[int]) -> int:
+    """For how many periods, this one included, one slave less would have done."""
     recent = view.resized >= 0 and view.period - view.resized < SHRINK_AFTER
-    if recent or len(view.active) <= max(1, view.slaves_min):
-        return None
-    staying = nodes(view)
-    leaving = min(staying, key=lambda node: (node.work, -node.slave))
-    staying.remove(leaving)
-    moves = spread(leaving, staying)
-    if moves is None or max(node.level for node in staying) + communication >= SHRINK_BELOW:
-        return None
-    return Plan(moves, tuple(node.slave for node in staying))
+    suspect = known.is_suspect(view)
+    waits = any(slave.occupancy > max(SHRINK_OCCUPANCY, slave.load) for slave in view.active)
+    if recent or suspect or waits or behind or len(view.active) <= max(1, view.slaves_min):
+        return 0
+    return known.calm + 1 if _leave(view, known) else 0
 
 
-def spread(leaving: Node, staying: list[Node]) -> tuple[Move, ...] | None:
-    """All groups of one node, the heaviest first, each to where the level will be lowest; None where there is no
-    memory."""
-    moves = []
-    for item in sorted(leaving.items.values(), key=lambda item: (-item.work, item.group)):
-        able = [node for node in staying if node.has_room(item)]
+class Leave(NamedTuple):
+    """pool: as it is · moves: of all groups of those that leave · staying: the others."""
+
+    pool: list[Node]
+    moves: list[Move]
+    staying: tuple[int, ...]
+
+
+def _leave(view: ClusterView, known: Memory) -> Leave | None:
+    """As many slaves with little work as the others can do without, but not more than half of all; None: not one."""
+    limit = SHRINK_BELOW * (1 - caution(known.settled) * _doubt(known)) - _communication(view)
+    pool = sorted(known.nodes(view), key=lambda node: (node.work, -node.slave))
+    for count in range(min(len(pool) - max(1, view.slaves_min), max(1, len(pool) // 2)), 0, -1):
+        staying = [node.copy() for node in pool[count:]]
+        if sum(node.work for node in pool) >= limit * sum(node.speed for node in staying):
+            continue
+        moves = spread(pool[:count], staying)
+        if moves is not None and max(node.level for node in staying) < limit:
+            return Leave(pool, moves, tuple(sorted(node.slave for node in staying)))
+    return None
+
+
+def _shrink(view: ClusterView, known: Memory) -> Plan:
+    """One slave or more leave, in several epochs where they have more groups than move in one."""
+    leave = _leave(view, known)
+    begun = within(known.pace, leave.moves, leave.pool)
+    return Plan(tuple(begun), leave.staying if len(begun) == len(leave.moves) else None)
+
+
+def spread(leaving: Sequence[Node], staying: list[Node]) -> list[Move] | None:
+    """All groups of some nodes, the heaviest first, each to where the level will be lowest; None where there is no memory.
+    Changes the nodes that stay."""
+    moves, items = [], [(item, node) for node in leaving for item in node.items.values()]
+    for item, node in sorted(items, key=lambda one: (-one[0].work, one[0].group)):
+        able = [other for other in staying if other.has_room(item)]
         if not able:
             return None
-        consumer = min(able, key=lambda node: (node.level + item.work / node.speed, node.slave))
-        moves.append(carry_out(Step(item, leaving, consumer)))
+        consumer = min(able, key=lambda other: (other.level + item.work / other.speed, other.slave))
+        consumer.take(item)
+        moves.append(move_of(Step(item, node, consumer)))
+    return moves
+
+
+def _replace_slow(view: ClusterView, known: Memory, fixed: Collection[int]) -> tuple[Move, ...]:
+    """Only groups of slow slaves, each to an idle slave that is so much faster that it is worth it."""
+    moves, idle = [], _idle(view, known)
+    for node in sorted(known.nodes(view), key=lambda node: (-node.level, node.slave)):
+        (item, *others) = node.items.values()
+        if others or item.group in fixed or not idle:
+            continue
+        level = item.work / known.speed(idle[0])
+        if node.level + _communication(view) >= SHRINK_BELOW and node.level - level >= max(ALONE_MIN, ALONE * node.level):
+            consumer = Node(idle.pop(0), 1.0, {}, node.memory_bytes)
+            moves.append(move_of(Step(item, node, consumer)))
     return tuple(moves)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Iterable, NamedTuple
+from typing import Iterable, Mapping, NamedTuple
 
-from mpijoin.policy.view import ClusterView, SlaveView
+from mpijoin.policy.view import SlaveView
 
 SATURATED = 0.9  # share of its time, communication included, from which a slave may not be getting all its work done
+BEHIND = 1.1  # of its time: who is asked for so much falls behind, and no jitter at the period's ends explains it,
+BEHIND_LOAD, BEHIND_OCCUPANCY = 0.5, 0.5  # ... if it was busy enough to tell what it can do, and its buffer filled
 EVIDENCE = 0.002  # a slave that was busy for a smaller share of its time says nothing of its speed
 ALIKE = 0.75  # speeds from here to the reference are taken for equal: comparisons are not all of the work
 SLOWEST = 1 / 16
@@ -31,28 +33,31 @@ class Node:
     speed: float
     items: dict[int, Item]
     memory_bytes: float = float("inf")
-    level: float = field(init=False)
+    work: float = field(init=False)
     state_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.level = self.work / self.speed
+        self.work = sum(item.work for item in self.items.values())
         self.state_bytes = sum(item.state_bytes for item in self.items.values())
 
     @property
-    def work(self) -> float:
-        return sum(item.work for item in self.items.values())
+    def level(self) -> float:
+        return self.work / self.speed
+
+    def copy(self) -> Node:
+        return Node(self.slave, self.speed, dict(self.items), self.memory_bytes)
 
     def has_room(self, item: Item) -> bool:
         return self.state_bytes + item.state_bytes <= MEMORY_SHARE * self.memory_bytes
 
     def take(self, item: Item) -> None:
         self.items[item.group] = item
-        self.level += item.work / self.speed
+        self.work += item.work
         self.state_bytes += item.state_bytes
 
     def give(self, item: Item) -> None:
         del self.items[item.group]
-        self.level -= item.work / self.speed
+        self.work -= item.work
         self.state_bytes -= item.state_bytes
 
 
@@ -60,16 +65,22 @@ def is_saturated(slave: SlaveView) -> bool:
     return slave.load + slave.communication >= SATURATED
 
 
-def is_overloaded(slave: SlaveView) -> bool:
-    """It has fallen behind by more than the buffer holds, and is not idle either."""
-    return is_saturated(slave) and slave.occupancy > 1
+def has_backlog(slave: SlaveView) -> bool:
+    """More waits for it than chance explains, and it was busy enough to tell what it can do."""
+    return slave.load >= BEHIND_LOAD and slave.occupancy >= BEHIND_OCCUPANCY
 
 
-def speeds(slaves: Iterable[SlaveView]) -> dict[int, float]:
-    """How fast each slave is: work per busy second, relative to the (upper) median of those that worked.
+def falls_behind(slave: SlaveView) -> bool:
+    """What came asks for more than all its time, whether it came from the start of the period or half-way on. It does not for a
+    slave that stood still for a while, nor for one that catches up."""
+    return has_backlog(slave) and slave.load * slave.inflow >= BEHIND
 
-    A slave that did not work counts as fast as the others; so does one that is faster: the median tells slow nodes from
-    others as long as half of them are not slow, and a slave is not fast because its groups are of the cheap kind.
+
+def speeds(slaves: Iterable[SlaveView]) -> dict[int, float | None]:
+    """How fast each slave was: work per busy second, relative to the (upper) median of those that worked; None: nothing
+    tells.
+
+    The median tells slow nodes from others as long as half of them are not slow.
     """
     rates = {}
     for slave in slaves:
@@ -78,33 +89,24 @@ def speeds(slaves: Iterable[SlaveView]) -> dict[int, float]:
         rates[slave.slave] = work / busy if busy >= EVIDENCE and work > 0 else None
     known = sorted(rate for rate in rates.values() if rate)
     if len(known) < 2:
-        return dict.fromkeys(rates, 1.0)
+        return dict.fromkeys(rates)
     reference = known[len(known) // 2]
-    relative = {slave: 1.0 if rate is None else rate / reference for slave, rate in rates.items()}
-    return {slave: 1.0 if speed >= ALIKE else max(SLOWEST, speed) for slave, speed in relative.items()}
+    return {slave: None if rate is None else max(SLOWEST, rate / reference) for slave, rate in rates.items()}
 
 
 def demand(slave: SlaveView) -> float:
-    """What its groups ask for / what they were seen to take. A saturated slave joins what it can, not what comes: its
-    backlog grows by the difference, or shrinks if it is catching up."""
-    return slave.inflow if is_saturated(slave) else 1.0
+    """What its groups ask for / what they were seen to take. A saturated slave joins what it can, not what comes; one that
+    catches up joins more than what comes. Where a slave has time left and nothing waits, more came than was joined by chance."""
+    return slave.inflow if is_saturated(slave) or has_backlog(slave) else min(1.0, slave.inflow)
 
 
-def nodes(view: ClusterView) -> list[Node]:
-    """The active slaves."""
-    speed = speeds(view.active)
-    memory_bytes = float("inf") if view.memory_bytes is None else view.memory_bytes
-    return [
-        Node(slave.slave, speed[slave.slave], _items(slave, speed[slave.slave]), memory_bytes) for slave in view.active
-    ]
-
-
-def _items(slave: SlaveView, speed: float) -> dict[int, Item]:
-    factor = demand(slave) * speed
-    return {group.group: Item(group.group, group.load * factor, group.state_bytes) for group in slave.groups}
+def node_of(slave: SlaveView, speed: float, works: Mapping[int, float], memory_bytes: int | None) -> Node:
+    """An active slave, with what is known of its groups."""
+    items = {group.group: Item(group.group, works[group.group], group.state_bytes) for group in slave.groups}
+    return Node(slave.slave, speed, items, float("inf") if memory_bytes is None else memory_bytes)
 
 
 def ideal_level(pool: Iterable[Node]) -> float:
     """The level of all if work could be divided at will."""
     pool = list(pool)
-    return sum(node.level * node.speed for node in pool) / sum(node.speed for node in pool)
+    return sum(node.work for node in pool) / sum(node.speed for node in pool)

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from math import log, sqrt
-from typing import Collection, Iterable, NamedTuple
+from typing import Collection, Iterable, Iterator, NamedTuple
 
 from mpijoin.policy.estimate import Item, Node, ideal_level
+from mpijoin.policy.memory import Pace
 from mpijoin.policy.plan import Move
 
-# Moves begin only if levels are so uneven that noise does not explain it ...
+# Groups move only if levels are so uneven that noise does not explain it ...
 BAND = 0.15  # the highest or lowest level is off the ideal by more than this share of it,
 BAND_OVERLOADED = 0.1  # ... or by this share if it is that of a slave that falls behind,
-NOISE = 0.05  # ... and by as much as the extremes of so many measurements stray if each has this standard deviation,
-GAP_MIN = 0.1  # ... and the highest and lowest level are at least so far apart.
+NOISES = 3.0  # ... and by more than so many standard deviations of the noise beyond what the extremes of so many stray,
+GAP_MIN = 0.1  # ... and the highest and lowest level are at least so far apart,
+GAIN = 0.5  # ... and if the moves bring the one that is off back by this share of the least difference that counts.
+SETTLED = 1.7  # Where all was well before, and nothing has changed, up to so many times the least difference is needed,
+CAUTION, CAUTION_PERIODS = 0.35, 4  # ... and times the noise, more by this for each of the first few such periods.
+HORIZON = 30  # periods in which a lower level must make up for the time that groups are under way
 MARGIN = 0.025  # Once begun, they go on while a move lowers the higher of two levels that are twice this apart, or twice
 MARGIN_SHARE = 0.05  # ... this share of the ideal.
-SHARE_MAX = 0.5  # of all groups, and of all state bytes: so much moves at once
+USE = 0.1  # of what it takes off the supplier, a move must take at least so much off the higher of the two levels
+LITTLE_BYTES = 16 << 20  # so much is moved in no time anywhere
+MOVES_MAX = 4096  # more are not thought of in one epoch
 
 
 class Step(NamedTuple):
@@ -24,75 +32,129 @@ class Step(NamedTuple):
     consumer: Node
 
 
-class Allowance:
-    """What may still move in this reorganization epoch. Of the bytes the first move may take any number."""
+class Bar(NamedTuple):
+    """What a plan must overcome. noise: standard deviation of a level, relative · overloaded: slaves known to fall behind ·
+    settled: for so many periods there was nothing to move, and nothing has changed: what is close to the bar must not cross it
+    one day, however long that is."""
 
-    def __init__(self, pool: Iterable[Node]):
-        items = [item for node in pool for item in node.items.values()]
-        self.moves = max(1, int(SHARE_MAX * len(items)))
-        self.state_bytes = SHARE_MAX * sum(item.state_bytes for item in items)
-        self._first = True
+    noise: float
+    overloaded: Collection[int]
+    settled: int = 0
 
-    def has_room(self, item: Item) -> bool:
-        return self.moves > 0 and (self._first or item.state_bytes <= self.state_bytes)
+    def height(self, pool: Collection[Node], highest: Node) -> float:
+        """By how much a level must be off the ideal."""
+        # The expected maximum of n normal variables is about sqrt(2 ln n).
+        strays = self.noise * (NOISES + sqrt(2 * log(len(pool))))
+        band = BAND_OVERLOADED if highest.slave in self.overloaded else BAND
+        return max(strays * caution(self.settled), band * min(SETTLED, caution(self.settled))) * ideal_level(pool)
 
-    def use(self, item: Item) -> None:
-        self._first = False
-        self.moves -= 1
-        self.state_bytes -= item.state_bytes
-
-
-def is_uneven(pool: Collection[Node], overloaded: Collection[int]) -> bool:
-    """Whether levels differ by more than noise makes them. overloaded: slaves that are known to fall behind."""
-    ideal = ideal_level(pool)
-    highest, lowest = max(pool, key=lambda node: node.level), min(node.level for node in pool)
-    if highest.level - lowest < GAP_MIN:
-        return False
-    if highest.slave in overloaded and highest.level > (1 + BAND_OVERLOADED) * ideal:
-        return True
-    band = BAND + NOISE * sqrt(2 * log(len(pool)))  # the expected maximum of n normal variables is about sqrt(2 ln n)
-    return max(highest.level / ideal - 1, 1 - lowest / ideal) > band
+    def is_uneven(self, pool: Collection[Node]) -> bool:
+        ideal = ideal_level(pool)
+        highest, lowest = max(pool, key=_height), min(node.level for node in pool)
+        if highest.level - lowest < GAP_MIN:
+            return False
+        # Who falls behind is relieved at smaller differences; that another has less to do is no reason to hurry.
+        return highest.level - ideal > self.height(pool, highest) or ideal - lowest > self._replace(overloaded=()).height(pool, highest)
 
 
-def even_out(pool: list[Node], fixed: Collection[int], overloaded: Collection[int]) -> tuple[Move, ...]:
-    """Moves of groups that are not `fixed`, until levels are even, nothing helps or enough has moved; changes the nodes.
+def caution(settled: int) -> float:
+    """How many times the noise must be overcome."""
+    return 1 + CAUTION * min(settled, CAUTION_PERIODS)
+
+
+def even_out(pool: Collection[Node], fixed: Collection[int], bar: Bar, pace: Pace) -> tuple[Move, ...]:
+    """The first moves, of groups that are not `fixed`, on the way to levels that are even; as many as are soon done.
 
     A node that none can relieve (its only group is too heavy, none of its groups may move) is left out, and the others
     are evened.
     """
-    pool, allowance = list(pool), Allowance(pool)
-    moves: list[Move] = []
-    givers: set[int] = set()
-    takers: set[int] = set()
-    while len(pool) > 1 and allowance.moves and (moves or is_uneven(pool, overloaded)):
-        supplier = max(pool, key=lambda node: (node.level, -node.slave))
-        ideal = ideal_level(pool)
+    pool = list(pool)
+    while len(pool) > 1 and bar.is_uneven(pool):
+        trial = [node.copy() for node in pool]
+        steps = list(_steps(trial, fixed))
+        gain = max(
+            max(node.level for node in pool) - max(node.level for node in trial),
+            min(node.level for node in trial) - min(node.level for node in pool),
+        )
+        highest = max(pool, key=_height)
+        if steps and gain >= GAIN * bar.height(pool, highest) and gain * HORIZON >= len(steps) * pace.group_periods:
+            return tuple(within(pace, [move_of(step) for step in steps], pool))
+        pool.remove(highest)
+    return ()
+
+
+def within(pace: Pace, moves: Iterable[Move], pool: Iterable[Node]) -> list[Move]:
+    """As many of the moves as are taken to be done in time; of the bytes the first may take any number."""
+    octets = {item.group: item.state_bytes for node in pool for item in node.items.values()}
+    left_bytes, taken = max(LITTLE_BYTES, pace.share * sum(octets.values())), []
+    for move in moves:
+        left_bytes -= octets[move.group]
+        if taken and (len(taken) >= int(pace.groups) or left_bytes < 0):
+            break
+        taken.append(move)
+    return taken
+
+
+def _height(node: Node) -> tuple[float, int]:
+    return node.level, -node.slave
+
+
+def _steps(pool: list[Node], fixed: Collection[int]) -> Iterator[Step]:
+    """Carries out what evens the nodes, the bottleneck first, until levels are even or nothing helps."""
+    left, givers, takers = list(pool), set(), set()
+    shelves = {node.slave: Shelf(node, fixed) for node in pool}
+    for _ in range(MOVES_MAX):
+        if len(left) < 2:
+            return
+        supplier, ideal = max(left, key=_height), ideal_level(left)
         gap = 2 * max(MARGIN, MARGIN_SHARE * ideal)
-        consumers = [node for node in pool if node.slave not in givers and supplier.level - node.level > gap]
-        step = None
-        if supplier.slave not in takers:
-            step = best_step(supplier, consumers, fixed, allowance)
+        consumers = [node for node in left if node.slave not in givers and supplier.level - node.level > gap]
+        step = None if supplier.slave in takers else best_step(supplier, consumers, shelves[supplier.slave])
         if step is None:
-            pool.remove(supplier)
+            left.remove(supplier)
             continue
         givers.add(supplier.slave)
         takers.add(step.consumer.slave)
-        moves.append(carry_out(step))
-        allowance.use(step.item)
-    return tuple(moves)
+        shelves[supplier.slave].remove(step.item)
+        step.supplier.give(step.item)
+        step.consumer.take(step.item)
+        yield step
 
 
-def best_step(supplier: Node, consumers: list[Node], fixed: Collection[int], allowance: Allowance) -> Step | None:
+class Shelf:
+    """The groups of a node that may move, by their work; of equal ones the one that is cheapest to move comes last."""
+
+    def __init__(self, node: Node, fixed: Collection[int]):
+        free = [item for item in node.items.values() if item.work > 0 and item.group not in fixed]
+        self._items = sorted(free, key=_place)
+
+    def remove(self, item: Item) -> None:
+        del self._items[bisect_left(self._items, _place(item), key=_place)]
+
+    def lighter(self, work: float) -> Iterator[Item]:
+        """Those that take less, the heaviest first."""
+        at = bisect_left(self._items, work, key=_work)
+        return (self._items[index] for index in range(at - 1, -1, -1))
+
+    def heavier(self, work: float) -> Iterator[Item]:
+        """Those that take as much or more, the lightest first."""
+        at = bisect_left(self._items, work, key=_work)
+        while at < len(self._items):
+            end = bisect_right(self._items, self._items[at].work, key=_work)
+            yield from (self._items[index] for index in range(end - 1, at - 1, -1))
+            at = end
+
+
+def best_step(supplier: Node, consumers: list[Node], shelf: Shelf) -> Step | None:
     """The group whose move leaves the higher of both levels lowest, to the least loaded consumer that any may go to. A
     supplier keeps one group: without any it could not be seen how fast it is."""
-    free = [item for item in supplier.items.values() if item.group not in fixed and item.work > 0]
-    items = [item for item in free if allowance.has_room(item)]
-    if len(supplier.items) < 2 or not items:
+    if len(supplier.items) < 2:
         return None
     for consumer in sorted(consumers, key=lambda node: (node.level, node.slave)):
-        able = [item for item in items if consumer.has_room(item)]
-        best = min(able, key=lambda item: _after(item, supplier, consumer), default=None)
-        if best is not None and _after(best, supplier, consumer)[0] < supplier.level:
+        even = (supplier.level - consumer.level) / (1 / supplier.speed + 1 / consumer.speed)
+        sides = (next(filter(consumer.has_room, side(even)), None) for side in (shelf.lighter, shelf.heavier))
+        best = min((item for item in sides if item), key=lambda item: _after(item, supplier, consumer), default=None)
+        if best and supplier.level - _after(best, supplier, consumer)[0] > USE * best.work / supplier.speed:
             return Step(best, supplier, consumer)
     return None
 
@@ -103,8 +165,13 @@ def _after(item: Item, supplier: Node, consumer: Node) -> tuple[float, int, int]
     return higher, item.state_bytes, item.group
 
 
-def carry_out(step: Step) -> Move:
-    item, supplier, consumer = step
-    supplier.give(item)
-    consumer.take(item)
-    return Move(item.group, supplier.slave, consumer.slave, item.work / supplier.speed)
+def move_of(step: Step) -> Move:
+    return Move(step.item.group, step.supplier.slave, step.consumer.slave, step.item.work / step.supplier.speed)
+
+
+def _place(item: Item) -> tuple[float, int, int]:
+    return item.work, -item.state_bytes, item.group
+
+
+def _work(item: Item) -> float:
+    return item.work

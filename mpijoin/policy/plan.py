@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Callable, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, Callable, NamedTuple
 
 from mpijoin.policy.view import ClusterView
 
@@ -20,10 +20,12 @@ class Move(NamedTuple):
 @dataclass(frozen=True)
 class Plan:
     """active: the slaves that shall be active from now on, None: those that are. Moves must leave no group with one that
-    is not. A slave counts as active while it has groups, whatever the plan says."""
+    is not. A slave counts as active while it has groups, whatever the plan says. memory: an immutable value that the next
+    view brings back; plans that want the same are equal whatever the policy remembers."""
 
     moves: tuple[Move, ...] = ()
     active: tuple[int, ...] | None = None
+    memory: Any = field(default=None, compare=False)
 
 
 Policy = Callable[[ClusterView], Plan]

@@ -19,8 +19,9 @@ def threshold(settings: Balance) -> Policy:
     - Which consumer meets which supplier: the i-th of one kind the i-th of the other, by rank; without partner nothing
       moves.
     - A supplier keeps its last group: giving it away would lower the degree of declustering against the rule above.
-    - Which slave leaves: the least occupied; of equals the one whose groups took the least time, then the last by rank.
-      Its groups go, the heaviest first, to whichever staying slave has the least load by then. Nothing else moves in this
+    - Which slave leaves: the one whose groups took the least time, for that is what the others must take over; of equals the
+      one with the fewest groups, then the least occupied, then the last by rank. An empty buffer says nothing of it: a slave
+      that keeps up with 59 of 60 groups has one, too. Its groups go, the heaviest first, to whichever staying slave has the least load by then. Nothing else moves in this
       epoch.
     - Which slave comes: the first idle one. It is empty, f = 0, so it is a consumer, and the first in the scan: otherwise
       it might get no group, and the degree would not have grown.
@@ -57,7 +58,7 @@ def _yield_one(view: ClusterView, supplier: SlaveView, consumer: SlaveView) -> M
 def _shrink(view: ClusterView) -> Plan:
     if len(view.active) <= max(1, view.slaves_min):
         return Plan()
-    leaving = min(view.active, key=lambda slave: (slave.occupancy, slave.load, -slave.slave))
+    leaving = min(view.active, key=_worth)
     loads = {slave.slave: slave.load for slave in view.active if slave is not leaving}
     moves = []
     for group in sorted(leaving.groups, key=lambda group: (-group.load, group.group)):
@@ -65,3 +66,8 @@ def _shrink(view: ClusterView) -> Plan:
         loads[consumer] += group.load
         moves.append(Move(group.group, leaving.slave, consumer, group.load))
     return Plan(tuple(moves), tuple(loads))
+
+
+def _worth(slave: SlaveView) -> tuple[float, int, float, int]:
+    """Of those with the least the first leaves."""
+    return sum(group.load for group in slave.groups), len(slave.groups), slave.occupancy, -slave.slave

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Mapping, NamedTuple
+from typing import Any, Mapping, NamedTuple
 
 
 class GroupView(NamedTuple):
@@ -36,12 +36,22 @@ class SlaveView(NamedTuple):
         return sum(group.state_bytes for group in self.groups)
 
 
+class Moving(NamedTuple):
+    """What the moves of the last plan that had any took: so many groups and bytes were under way, from the first order to
+    the last group at its new place, for so many reorganization epochs."""
+
+    groups: int
+    state_bytes: int
+    periods: float
+
+
 @dataclass(frozen=True)
 class ClusterView:
-    """period: number of the reorganization epoch that ended · slaves: all there are, by rank · slaves_min: as many must
-    stay active · seed: of the run: "random" choices are hashes of (seed, period, slave) · moved: group -> period in which
-    it last changed hands or was refused · resized: period of the last change of the degree of declustering, -1: none yet
-    · memory_bytes: budget of a slave's state, None: unknown."""
+    """period: number of the reorganization epoch that ended; no group changed hands within it · slaves: all there are, by
+    rank · slaves_min: as many must stay active · seed: of the run: "random" choices are hashes of (seed, period, slave) ·
+    moved: group -> period in which it last changed hands or was refused · resized: period of the last change of the degree
+    of declustering, -1: none yet · memory_bytes: budget of a slave's state, None: unknown · moving: None: nothing has moved
+    since the last plan · memory: what the policy wanted to be told again, None: this is its first look."""
 
     period: int
     slaves: tuple[SlaveView, ...]
@@ -50,6 +60,8 @@ class ClusterView:
     moved: Mapping[int, int] = field(default_factory=dict)
     resized: int = -1
     memory_bytes: int | None = None
+    moving: Moving | None = None
+    memory: Any = None
 
     @property
     def active(self) -> tuple[SlaveView, ...]:

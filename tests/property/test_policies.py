@@ -4,7 +4,7 @@ import math
 import random
 
 import pytest
-from cluster_model import ClusterModel, changes
+from cluster_model import ClusterModel, changes, steady_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,6 +52,17 @@ def test_balance_does_not_oscillate():
         moves.append(sum(model.moves[8:]))
     assert sum(moves) / len(moves) <= 1  # a move in 92 periods
     assert sorted(moves)[len(moves) // 2] == 0
+
+
+@pytest.mark.parametrize("tens", range(10))
+def test_under_a_steady_load_nothing_moves_after_the_tenth_period(tens):
+    """100 clusters, 60 periods each."""
+    late = {}
+    for seed in range(10 * tens, 10 * tens + 10):
+        model = steady_model(seed).run(BALANCE, 60)
+        if sum(model.moves[10:]):
+            late[seed] = model.moves
+    assert not late
 
 
 def test_without_noise_nothing_moves_after_convergence():
@@ -194,4 +205,4 @@ def test_balance_respects_memory_and_rest(view):
         assert shrinks or view.period - view.moved.get(move.group, -9) > 2
         if view.memory_bytes is not None:
             assert held[move.consumer] <= 0.8 * view.memory_bytes
-    assert shrinks or len(plan.moves) <= max(1, len(state_bytes) // 2)
+    assert len(plan.moves) <= 64  # more only where it was measured that they are soon done

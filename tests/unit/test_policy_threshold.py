@@ -74,20 +74,31 @@ def test_chance_is_uniform():
     assert sum((count - 1000) ** 2 / 1000 for count in counts) < 27.9  # chi-squared, 9 degrees of freedom, 0.1 %
 
 
-def test_the_least_occupied_slave_leaves_and_its_groups_go_to_the_least_loaded():
+def test_the_slave_with_the_least_load_leaves_and_its_groups_go_to_the_least_loaded():
     slaves = (
         slave_view(1, 0.3, load=0.4, groups=(1, 2)),
         slave_view(2, 0.1, load=0.3, groups=(3, 4, 5)),
         slave_view(3, 0.4, load=0.25, groups=(6, 7)),
     )
     plan = POLICY(view(*slaves, slaves_min=1))
-    assert plan.active == (1, 3)
-    assert [(move.group, move.consumer) for move in plan.moves] == [(3, 3), (4, 3), (5, 1)]  # 3 is at 0.45 by then
+    assert plan.active == (1, 2)
+    assert [(move.group, move.consumer) for move in plan.moves] == [(6, 2), (7, 1)]  # 2 is at 0.425 by then
 
 
-def test_of_equally_occupied_slaves_the_one_with_the_least_load_leaves():
-    slaves = [slave_view(slave, 0.0, load, groups=(slave,)) for slave, load in ((1, 0.2), (2, 0.1), (3, 0.1), (4, 0.3))]
+def test_one_with_59_of_60_groups_is_not_the_one_that_leaves():
+    """Though its buffer is a little emptier than that of the other, and be it that nothing was joined yet."""
+    for loads in ((0.45, 0.01), (0.0, 0.0)):
+        many = slave_view(1, 0.0, loads[0], tuple(range(59)))
+        plan = POLICY(view(many, slave_view(2, 0.02, loads[1], (59,)), slaves_min=1))
+        assert plan.active == (1,) and [move.group for move in plan.moves] == [59]
+
+
+def test_of_slaves_with_equal_loads_the_one_with_the_fewest_groups_leaves_then_the_last():
+    loads = ((1, 0.2), (2, 0.1), (3, 0.1), (4, 0.3))
+    slaves = [slave_view(slave, 0.0, load, groups=(slave,)) for slave, load in loads]
     assert POLICY(view(*slaves, slaves_min=2)).active == (1, 2, 4)  # 2 and 3 are equal: the last
+    slaves[2] = slave_view(3, 0.0, 0.1, (3, 13))
+    assert POLICY(view(*slaves, slaves_min=2)).active == (1, 3, 4)
 
 
 def test_the_degree_stays_between_its_bounds():

@@ -7,7 +7,7 @@ from mpijoin.master.core import Ask, Consumed, Decided, Held, Ingested, Loaded, 
 from mpijoin.master.reorganization import INFLOW_MAX, Reorganization
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan
-from mpijoin.policy.view import GroupView
+from mpijoin.policy.view import GroupView, Moving
 
 
 class Asked:
@@ -136,19 +136,47 @@ def test_nobody_is_asked_while_an_answer_or_a_move_is_open_or_after_the_end():
     core.step(Loaded(2, 0, 0.0, 0.5, 0.0, ()))
     assert not any(isinstance(action, Ask) for action in ticks(core, 1, 1))
     core.step(Stepped(0, 2, "refused"))
-    core.step(Stepped(0, 1, "restored"))
-    assert ticks(core, 1)[-1] == Ask(2, 3)
-    core.step(Loaded(1, 3, 0.0, 0.5, 0.0, ()))
+    assert core.step(Stepped(0, 1, "restored"))[-2:] == [Ask(1, 4), Ask(2, 4)]
+    answer(core, 4)
+    assert ticks(core, 1)[-1] == Ask(2, 4)
+    core.step(Loaded(1, 4, 0.0, 0.5, 0.0, ()))
     core.step(SourceEnded((99, 99)))
-    assert core.step(Loaded(2, 3, 0.0, 0.5, 0.0, ())) == []
+    assert core.step(Loaded(2, 4, 0.0, 0.5, 0.0, ())) == []
+
+
+def test_when_groups_have_changed_hands_a_whole_reorganization_epoch_is_measured_anew():
+    """What was measured meanwhile is thrown away: who got its groups at the end would look idle."""
+    policy = Asked(Plan((Move(0, 1, 2), Move(2, 1, 2))))
+    core = new_core(policy, slots=3)
+    ticks(core, 10, 10, 10)
+    answer(core)
+    ticks(core, 10, 10)
+    moved(core, 0, 0, 1, 2)
+    asked = moved(core, 1, 2, 1, 2)
+    assert [action for action in asked if isinstance(action, Ask)] == [Ask(2, 2)]
+    assert answer(core, 2, busy=0.01) == [] and len(policy.views) == 1
+    assert not any(isinstance(action, Ask) for action in ticks(core, 10, 10))
+    assert ticks(core, 10)[-1] == Ask(2, 2)
+    answer(core, 2, busy=0.6)
+    assert [slave.load for slave in policy.views[1].slaves] == [0.0, 0.6]
+    assert policy.views[1].moving == Moving(2, 0, pytest.approx(1.5 / 3)) and policy.views[0].moving is None
+
+
+def test_what_a_policy_wants_to_remember_comes_back_to_it():
+    policy = Asked(Plan(memory="first"), Plan(memory="second"))
+    core = new_core(policy, slots=1)
+    for period in range(3):
+        ticks(core, 1)
+        answer(core, period)
+    assert [view.memory for view in policy.views] == [None, "first", "second"]
 
 
 def moved(core, move, group, supplier, consumer):
-    """Goes through a hand-over of a group of which nothing waits."""
+    """Goes through a hand-over of a group of which nothing waits; what follows from its end."""
     core.step(Stepped(move, supplier, "shipped"))
     core.step(Held(group, (0,) * len(core.slaves[supplier].waiting)))
     core.step(Stepped(move, consumer, "installed"))
-    core.step(Stepped(move, supplier, "dropped"))
+    return core.step(Stepped(move, supplier, "dropped"))
 
 
 def test_the_policy_learns_which_groups_changed_hands_or_were_refused_and_when():
@@ -160,8 +188,9 @@ def test_the_policy_learns_which_groups_changed_hands_or_were_refused_and_when()
     core.step(Stepped(1, 1, "refused"))
     ticks(core, 1)
     core.step(Stepped(1, 2, "restored"))
+    answer(core, period=3)
     ticks(core, 1)
-    answer(core, period=2)
+    answer(core, period=3)
     assert policy.views[1].moved == {0: 1, 1: 2}
     assert [group.group for group in policy.views[1].slaves[1].groups] == [0, 1, 3]
 
@@ -170,12 +199,13 @@ def test_the_policy_learns_when_it_last_changed_the_degree_of_declustering():
     plans = Plan(), Plan((Move(0, 1, 2), Move(2, 1, 2)), (2,)), Plan((), (2,)), Plan()
     policy = Asked(*plans)
     core = new_core(policy, slots=1)
-    for period in range(4):
+    for period in (0, 1, 3, 4):
         ticks(core, 1)
         answer(core, period)
         if period == 1:
             moved(core, 0, 0, 1, 2)
             moved(core, 1, 2, 1, 2)
+            answer(core, 3)
     assert [view.resized for view in policy.views] == [-1, -1, 1, 1]
     assert [len(view.active) for view in policy.views] == [2, 2, 1, 1]
 
