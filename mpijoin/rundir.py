@@ -122,6 +122,11 @@ class RunDirectory:
     def is_finished(self) -> bool:
         return (self.path / "summary.json").exists()
 
+    def sync(self) -> None:
+        """Has the folders' names on disk, before a checkpoint counts on what is in them. OSError."""
+        for folder in (self.results, self.late, self.path, self.path.parent):
+            sync_path(folder)
+
     def reopen(self, job_text: str) -> None:
         """Makes ready what a run has left that was stopped or broken off, for one that goes on. OutputError: refused."""
         with _refusals(self.path):
@@ -178,6 +183,12 @@ class RunDirectory:
             _move_all(self.open_results, self.results, sorted(files))
             manifest.unlink()
             self.open_results.rmdir()
+
+    def sync_results(self, files: Sequence[str]) -> None:
+        """Has committed results on disk, of which parts may be in memory only. OutputError."""
+        with _refusals(self.path):
+            for name in files:
+                sync_path(self.results / name)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write summary.json, the last act of a run that succeeds. OutputError: refused, or marked as failed."""

@@ -37,6 +37,8 @@ def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str], fu
     if plan.directory:
         files = [*master.earlier_results, *own_files] + [name for finished in master.finished.values() for name in finished.files]
         plan.directory.commit(files, _merge_late(plan, master))
+        if master.checkpointing and master.checkpointing.written:  # they go when the summary is there
+            plan.directory.sync_results(files)
     summary = {**_summary(plan, master, compile_s, streams, slaves), **(further or {})}
     if plan.directory:
         plan.directory.write_summary(summary)

@@ -12,16 +12,18 @@ from typing import Any, Sequence
 import numpy as np
 
 from mpijoin.checkpoint import totals
-from mpijoin.checkpoint.files import Span, StateFile
+from mpijoin.checkpoint.files import Span, StateFile, refusals
 from mpijoin.checkpoint.identity import identity_of
 from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, parts_of, prune, spans_of, state_name, write_manifest
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
 from mpijoin.config.job import Job
+from mpijoin.disk import sync_path
 from mpijoin.errors import CheckpointError, Checkpointed, MpijoinError, OutputError
 from mpijoin.messages import Saved
 from mpijoin.metrics.checkpoints import CheckpointsFile
 from mpijoin.rank import MASTER, Rank
+from mpijoin.rundir import RunDirectory
 
 METRICS_S = 600.0  # so much of the metrics may be lost with a run that is killed
 
@@ -46,12 +48,19 @@ class Checkpointing:
     """All checkpoints of a run."""
 
     def __init__(
-        self, job: Job, rank: Rank, folder: Path, metrics: Path, slots: int, saving: Sequence[int], resumption: Resumption | None
+        self,
+        job: Job,
+        rank: Rank,
+        folder: Path,
+        directory: RunDirectory,
+        slots: int,
+        saving: Sequence[int],
+        resumption: Resumption | None,
     ):
-        """metrics: the folder for what the report marks · slots: of a reorganization epoch · saving: ranks that save ·
+        """folder: for checkpoints · directory: of the run · slots: of a reorganization epoch · saving: ranks that save ·
         resumption: where the run goes on, None: it begins."""
         resumed = resumption.manifest if resumption else None
-        self._rank, self._folder, self._keep = rank, folder, job.checkpoint.keep
+        self._rank, self._folder, self._directory, self._keep = rank, folder, directory, job.checkpoint.keep
         self._saving, self._identity = saving, identity_of(job)
         self._resumption = resumption
         end_s = walltime_end_s(job.checkpoint, os.environ, rank.clock.started_s + (resumed.elapsed_s if resumed else 0.0))
@@ -66,8 +75,7 @@ class Checkpointing:
         self.octets, self.pause_s_max = 0, 0.0
         self.restarts = resumed.run["restarts"] + 1 if resumed else 0
         self._anew = False
-        self._metrics = metrics
-        self._file = CheckpointsFile(metrics, resumed.number if resumed else 0)
+        self._file = CheckpointsFile(directory.metrics, resumed.number if resumed else 0)
         if resumed:
             self._file.add(resumed.number, rank.clock.wall_s, rank.clock.wall_s, resumed.octets, "resumed")
         self._metrics_s = rank.clock.wall_s  # when they were cut last
@@ -93,7 +101,7 @@ class Checkpointing:
             return False
         self._metrics_s = now_s
         self._file.close()
-        self._file = CheckpointsFile(self._metrics, self._number)
+        self._file = CheckpointsFile(self._directory.metrics, self._number)
         return True
 
     def close(self) -> None:
@@ -159,11 +167,19 @@ class Checkpointing:
             with suppress(OutputError):  # the checkpoint counts, not what the report marks
                 self._file.close()
 
+    def _sync_folders(self) -> None:
+        """Before the first one: what is written in a folder is found again only if the folder is. CheckpointError."""
+        with refusals(self._folder):
+            self._directory.sync()
+            sync_path(self._folder.parent)
+
     def _write(self, open_: Open) -> None:
         """Makes it whole, or says why it is not."""
         if not open_.faults:
             manifest = self._manifest(open_)
             try:
+                if not self.written:
+                    self._sync_folders()
                 write_manifest(self._folder, manifest)
             except CheckpointError as error:
                 open_.faults.append(str(error))

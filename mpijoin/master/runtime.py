@@ -87,7 +87,7 @@ class Master:
         self.intake = intake or Intake(job, schema, directory, self.pacing.pace, position)
         self.checkpointing = None
         if plan.checkpoints:
-            saving, folders = (*slaves, *plan.roles.collectors), (plan.checkpoints, directory.metrics)
+            saving, folders = (*slaves, *plan.roles.collectors), (plan.checkpoints, directory)
             self.checkpointing = Checkpointing(job, rank, *folders, self.pacing.slots, saving, resumption)
         self._signal = ""  # that reached another rank
         self.sent = np.array(manifest.sent if manifest else (0, 0), np.int64)  # rows per stream

@@ -200,6 +200,53 @@ def test_refused_results_stay_with_their_sender_until_accepted(run, size_bytes):
     run(story)
 
 
+PIECE_BYTES, LARGE, SMALL = 100, 20_000, 8  # a large one is more pieces than MPI is given at once
+
+
+def large_before_small(endpoint):
+    """Each large message comes in many pieces and is seen in part; the small ones behind it in its lane are whole at once."""
+    sizes = [LARGE, SMALL, 0, LARGE, LARGE, SMALL] * 3
+    for channel in (DATA, RESULT):
+        for number, size in enumerate(sizes):
+            for to in range(RANKS):
+                endpoint.send(to, channel, numbered(number, size))
+    time.sleep(0.1)  # what this rank does not post cannot be taken: the others find a large one's beginning
+    lanes = {}
+    for message in receive(endpoint, 2 * len(sizes) * RANKS):
+        lanes.setdefault((message.source, message.channel), []).append(message.data)
+    for lane in lanes.values():
+        assert [len(data) for data in lane] == sizes
+        assert all(np.array_equal(data, numbered(number, sizes[number])) for number, data in enumerate(lane))
+    assert endpoint.flush(TIMEOUT_S)
+
+
+def test_no_message_overtakes_one_that_has_come_in_part(run):
+    run(large_before_small, piece_bytes=PIECE_BYTES)
+
+
+class Overtaking(LocalTransport):
+    """A transport that hands over whole messages while a large one before them in their lane is still on its way."""
+
+    def poll(self, refuse=()):
+        self.partial = getattr(self, "partial", {})  # lane -> the large message that is not whole yet
+        handed_over = []
+        for message in super().poll(refuse):
+            lane = (message.source, message.channel)
+            if octets_of(message.data) == LARGE and lane not in self.partial:
+                self.partial[lane] = message
+            else:
+                handed_over += [message, *([self.partial.pop(lane)] if lane in self.partial else [])]
+        return handed_over
+
+
+def test_a_transport_whose_messages_overtake_one_that_has_come_in_part_breaks_the_contract(monkeypatch):
+    monkeypatch.setattr(LocalTransport, "create", classmethod(lambda cls, size: create(Overtaking, size)))
+    with pytest.raises((AssertionError, PeerError)):
+        run_on_threads(large_before_small)
+
+
+create = LocalTransport.create.__func__
+
 
 def test_parts_arrive_as_one_message_each_at_its_place(run):
     sizes = [(5,), (100, 0), (0, 64, 1), (7, 300_000, 0, 65_536, 63), (0,), (0, 0), (3_000_000, 2_000_000, 8)]

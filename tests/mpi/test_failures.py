@@ -2,11 +2,12 @@
 
 import os
 import signal
+import sys
 import threading
 
 import pytest
 
-from launching import ENDED_S, LONG_JOB, Run
+from launching import ENDED_S, LONG_JOB, ROOT, Run
 
 pytestmark = pytest.mark.mpi
 
@@ -113,6 +114,21 @@ def test_a_rank_may_pause(tmp_path):
         threading.Timer(2.0, os.kill, (pid, signal.SIGCONT)).start()
         run.finish()
     assert run.code == 0 and (run.out / "summary.json").exists()
+
+
+@pytest.mark.parametrize(("stopped", "told"), [(2, "mpijoin: rank 2 has been silent for"), (0, "")])
+def test_a_rank_that_falls_silent_ends_the_run(tmp_path, stopped, told):
+    """Of rank 0 the others say so in their logs only: nobody else may speak for the run, and its launcher ends with their code."""
+    program = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/run_with_little_patience.py"), "2"]
+    with Run(tmp_path, LONG_JOB, 3, program=program) as run:
+        run.wait_until_joining()
+        os.kill(run.pid_of(stopped), signal.SIGSTOP)
+        run.finish(3 * ENDED_S)
+    assert run.code != 0 and not (run.out / "summary.json").exists()
+    if stopped:
+        assert run.failed["reason"].startswith(told.removeprefix("mpijoin: ")) and [run.messages[0][: len(told)]] == [told]
+    else:
+        assert "rank 0 has been silent for" in (run.out / "logs/rank-1.log").read_text()
 
 
 def test_a_wrong_job_is_told_once_and_nothing_is_made(tmp_path):

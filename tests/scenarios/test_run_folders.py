@@ -58,6 +58,13 @@ def checkpoints(folder):
     return sorted((Path(folder) / "saved").glob("0*.json"))
 
 
+@pytest.fixture(autouse=True, scope="module")
+def compiled(tmp_path_factory):
+    """So that nothing below waits for more than a run."""
+    with started(tmp_path_factory.mktemp("compiled"), "--set", "left.tuples=10", "--set", "right.tuples=10") as run:
+        assert run.finish(END_S).code == 0, run.err
+
+
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory):
     """A run that a signal has stopped at a checkpoint, with late rows and parts of results."""

@@ -1,11 +1,16 @@
 """The ledger: what balances passes, and every balance that does not is named with both sides."""
 
+import json
 from copy import deepcopy
 
+import pyarrow as pa
 import pytest
 
+import mpijoin
 from mpijoin.errors import LedgerError
+from mpijoin.master.runtime import Master
 from mpijoin.metrics.ledger import check_ledger
+from mpijoin.slave.runtime import Slave
 
 MASTER = {name: {"read": 10, "sent": 7, "late": 2, "null_key": 1} for name in ("left", "right")}
 ONE = {"received": 7, "joined": 6, "expired": 3, "held": 1, "moved_in": 0, "moved_out": 2}
@@ -45,3 +50,51 @@ def test_each_balance_that_does_not_hold_is_named(change, named):
     with pytest.raises(LedgerError) as error:
         check_ledger(master, counted, 5)
     assert str(error.value) == f"the ledger does not balance (a defect of mpijoin): {named}"
+
+
+@pytest.fixture
+def job(tmp_path):
+    """Of which both streams have late rows and rows without a key."""
+    times = list(range(300))
+    times[7] = 0
+    table = pa.table({"ts": pa.array(times, pa.int64()), "key": pa.array([None, "a", "b", "c"] * 75)})
+    stream = {"table": table, "time": "ts", "time_unit": "s", "key": "key", "window": "5 s"}
+    return {"left": stream, "right": stream, "output": {"path": str(tmp_path / "run")}}
+
+
+def miscounts(monkeypatch, name):
+    """A slave reports one more, as if it had lost or made one."""
+    counts = Slave._counts
+    monkeypatch.setattr(Slave, "_counts", lambda *args: {**(own := counts(*args)), name: own[name] + 1})
+
+
+COUNTED = ["results", *(f"{name}_{side}" for name in ("received", "joined", "expired", "held", "moved_in") for side in ("left", "right"))]
+
+
+@pytest.mark.parametrize("name", ["written", *COUNTED])
+def test_a_run_whose_slaves_do_not_balance_fails_and_commits_nothing(job, tmp_path, monkeypatch, name):
+    miscounts(monkeypatch, name)
+    with pytest.raises(LedgerError, match="the ledger does not balance") as caught:
+        mpijoin.run(job, slaves=2)
+    assert caught.value.exit_code == 3
+    assert "does not balance" in json.loads((tmp_path / "run/failed.json").read_text())["reason"]
+    assert not (tmp_path / "run/summary.json").exists() and not list((tmp_path / "run").glob("results/*.parquet"))
+
+
+@pytest.mark.parametrize("name", ["read", "late", "null_key"])
+def test_a_run_whose_sources_do_not_balance_fails(job, monkeypatch, name):
+    close = Master.close
+
+    def one_more(master):
+        close(master)
+        counts = master.intake.sources[0].counts
+        setattr(counts, name, getattr(counts, name) + 1)
+
+    monkeypatch.setattr(Master, "close", one_more)
+    with pytest.raises(LedgerError, match=r"left: read = sent \+ late \+ null_key"):
+        mpijoin.run(job, slaves=2)
+
+
+def test_a_run_that_counts_right_ends_well(job):
+    summary = mpijoin.run(job, slaves=2).summary
+    assert summary["left"]["late"] and summary["left"]["null_key"] and summary["results"]
