@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Mapping, Sequence
@@ -12,13 +14,15 @@ import pyarrow.parquet
 
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Job
-from mpijoin.config.load import read_job
-from mpijoin.config.rules import job_faults
-from mpijoin.errors import AlreadyDone, MpijoinError, OutputError
+from mpijoin.config.load import STREAMS, read_job
+from mpijoin.config.rules import Fault, job_faults
+from mpijoin.config.units import show
+from mpijoin.errors import EXIT_SIGINT, AlreadyDone, JobError, MpijoinError, OutputError
 from mpijoin.launch.embedded import local_size, local_slaves, run_local
-from mpijoin.launch.plan import launch_faults, merged_schema, prepare
+from mpijoin.launch.plan import Plan, launch_faults, merged_schema, prepare
 from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
+from mpijoin.sources.late import late_schema
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,9 @@ class Run:
 
     summary: Mapping[str, Any]
     path: Path | None
+    _has_results: bool  # False: they were only counted
     _table: pa.Table | None = None
+    _late: Mapping[str, pa.Table] | None = None
 
     @property
     def results(self) -> int:
@@ -35,17 +41,24 @@ class Run:
         return self.summary["results"]
 
     def table(self) -> pa.Table:
-        """All results as one Arrow table (read from the run directory if they lie there); raises OutputError if the job
-        only counted."""
-        if self._table is not None:
-            return self._table
-        if self.path is None or not any((self.path / "results").glob("*.parquet")) and self.results:
+        """All results as one Arrow table, read from the run directory if they lie there. Raises OutputError if the job only
+        counted."""
+        if not self._has_results:
             raise OutputError('the job counted its results ([output] results = "count"): there is no table of them')
-        return pa.parquet.read_table(self.path / "results")
+        return pa.parquet.read_table(self.path / "results") if self._table is None else self._table
+
+    def late(self, stream: str) -> pa.Table:
+        """The late rows of "left" or "right" as an Arrow table: the columns that the job uses, row, watermark and reason.
+
+        Raises JobError for any other name.
+        """
+        if stream not in STREAMS:
+            raise JobError([f"late: got {show(stream)}, wanted {' or '.join(map(show, STREAMS))}"])
+        return pa.parquet.read_table(self.path / "late" / f"{stream}.parquet") if self._late is None else self._late[stream]
 
 
 class TableWriter:
-    """Keeps results in memory."""
+    """Keeps tables of one schema in memory."""
 
     def __init__(self, schema: pa.Schema):
         self._schema = schema
@@ -84,14 +97,19 @@ def run(
     overwrite: bool = False,
     resume: bool = False,
     oversubscribe: bool = False,
+    debug: bool = False,
 ) -> Run:
     """Runs a job on `slaves` local slaves (default: min(cores, 4)) and returns when it is done.
 
-    oversubscribe: allows more than four slaves per core · resume: goes on from the newest checkpoint in the output path, and begins where there is none.
+    job: a `Job`, the path of a job file, or a dictionary of the same sections, whose [left] and [right] may have `table = ...`
+    instead of a path: a pyarrow.Table or RecordBatch, or a frame of pandas, polars or whatever else Arrow can read. Without an
+    output path the results and the late rows stay in memory: `run(job).table()`, `run(job).late("left")`.
+    overrides: "section.field=value", as --set has them · overwrite: replaces what an earlier run wrote to the output path ·
+    resume: goes on from the newest checkpoint there, and begins where there is none · oversubscribe: allows more than four
+    slaves per core · debug: writes the traceback of what fails to standard error.
 
-    job: a `Job`, the path of a job file, or a dictionary of the same sections, whose [left] and [right] may have
-    `table = <pyarrow.Table>` instead of a path. Without an output path the results stay in memory: `run(job).table()`.
-    Raises JobError, InputError and the other errors of mpijoin.errors.
+    Raises JobError, InputError and the other errors of mpijoin.errors; KeyboardInterrupt after Ctrl-C, once the run has ended
+    (and, if the job says so, is in a checkpoint). Otherwise nothing is written to the terminal.
 
     >>> left = pa.table({"ts": [10, 20], "key": ["a", "b"]})
     >>> right = pa.table({"ts": [11, 99], "key": ["a", "b"]})
@@ -100,25 +118,49 @@ def run(
     >>> done.table().select(["key", "left_time", "right_time"]).to_pylist()
     [{'key': 'a', 'left_time': 10, 'right_time': 11}]
     """
-    job, faults = (job, job_faults(job)) if isinstance(job, Job) else read_job(job, overrides)
+    job, faults = _read(job, overrides)
     in_memory = not job.output.path and job.output.results != "count"
     if in_memory:
         job = replace(job, output=replace(job.output, results="collect"))
     size = local_size(job, local_slaves(slaves, oversubscribe, "slaves"))
     schema = resolve(job, [*faults, *launch_faults(job, size, overwrite, resume)])
+    path, has_results = Path(job.output.path) if job.output.path else None, job.output.results != "count"
     try:
         plan = prepare(job, schema, size, overwrite, resume)
     except AlreadyDone:
-        return Run(read_summary(job.output.path), Path(job.output.path))
+        return Run(read_summary(job.output.path), path, has_results)
     writer = TableWriter(merged_schema(plan)) if in_memory else None
+    late = None if path else {stream.name: TableWriter(late_schema(stream)) for stream in schema.streams}
+    summary = _join(replace(plan, late=tuple(late.values()) if late else ()), writer, debug)
+    tables = {name: kept.table() for name, kept in late.items()} if late else None
+    return Run(summary, path, has_results, writer.table() if writer else None, tables)
+
+
+def _read(job: Any, overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
+    """The job, and the faults of its values. Raises JobError where there is none at all."""
+    if isinstance(overrides, str):
+        raise JobError([f'overrides: got {show(overrides)}, wanted a list of strings, such as ["left.window=5 s"]'])
+    if isinstance(job, Job):
+        return job, job_faults(job) + ([Fault((), "overrides: a Job has its values already: wanted none")] if overrides else [])
+    if not isinstance(job, (str, os.PathLike, Mapping)):
+        raise JobError([f"job: got {show(job)}, wanted a Job, the path of a job file, or a dictionary of its sections"])
+    return read_job(job, overrides)
+
+
+def _join(plan: Plan, writer: TableWriter | None, debug: bool) -> Mapping[str, Any]:
+    """Runs the plan with signals caught; returns the summary, or raises what the run ended in."""
     signals = SignalFlag()
     signals.install()
     try:
-        outcome = run_local(plan, signals, Silent(), writer=writer)
+        outcome = run_local(plan, signals, Silent(), debug, writer)
     finally:
         plan.release()
         signals.restore()
-    if outcome.error is not None:
-        raise outcome.error if isinstance(outcome.error, MpijoinError) else MpijoinError(outcome.reason)
-    path = Path(job.output.path) if job.output.path else None
-    return Run(outcome.summary, path, writer.table() if writer else None)
+    if outcome.error is None and not outcome.exit_code:
+        return outcome.summary
+    if debug:
+        print(outcome.reason, file=sys.stderr)
+    error = outcome.error if isinstance(outcome.error, MpijoinError) else MpijoinError(outcome.reason)
+    if outcome.exit_code == EXIT_SIGINT or signals.asked == signal.SIGINT:
+        raise KeyboardInterrupt(str(error)) from error
+    raise error

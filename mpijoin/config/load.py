@@ -195,7 +195,7 @@ def _unknown_field(section: str, name: str, known: Sequence[str], given: Collect
 
 def _closest(name: str, known: Sequence[str]) -> str:
     """The known name that looks most like this one; "" if none does."""
-    return next(iter(difflib.get_close_matches(name, known, n=1)), "")
+    return next(iter(difflib.get_close_matches(str(name), known, n=1)), "")
 
 
 def _hint(closest: str) -> str:

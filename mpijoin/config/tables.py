@@ -22,8 +22,8 @@ def _parse(value: Any) -> Any:
     try:
         return pa.table(value)
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
-        got = f"{type(value).__module__}.{type(value).__qualname__}"
-        raise ValueError(f"got a {got}, which Arrow cannot read ({str(error).splitlines()[0]}), {WANTED}") from error
+        got, why = f"{type(value).__module__}.{type(value).__qualname__}", "; ".join(map(str, error.args)).splitlines()[0]
+        raise ValueError(f"got a {got}, which Arrow cannot read ({why}), {WANTED}") from error
 
 
 TABLE = Kind(_parse, repr, "Arrow table or data frame, in Python only")

@@ -68,6 +68,8 @@ def rank_log(plan: Plan, rank: int) -> logging.Logger:
         handler = LogFile(plan.directory.log(rank), delay=True)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(handler)
+    else:
+        log.addHandler(logging.NullHandler())  # without any, Python writes what is logged to the terminal
     return log
 
 

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Iterator, Mapping, Sequence
+from typing import Any, Callable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -61,7 +61,8 @@ class Roles:
 @dataclass(frozen=True)
 class Plan:
     """directory: None where a run writes no files · checkpoints: the folder for them, likewise · resumes: whether the run goes
-    on from one that lies there · locks: of both folders; the master alone has them."""
+    on from one that lies there · locks: of both folders; the master alone has them · late: where a run without a directory
+    keeps each stream's late rows, things with `write(table)`."""
 
     job: Job
     schema: JoinSchema
@@ -70,6 +71,7 @@ class Plan:
     checkpoints: Path | None = None
     resumes: bool = False
     locks: tuple[FolderLock, ...] = ()
+    late: tuple[Any, ...] = ()
 
     @property
     def has_locks(self) -> bool:

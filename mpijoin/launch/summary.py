@@ -5,13 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from mpijoin.checkpoint.manifest import remove
 from mpijoin.checkpoint.totals import total
 from mpijoin.config.units import rounded_duration
+from mpijoin.disk import sync_path
 from mpijoin.errors import EXIT_DONE
+from mpijoin.launch.plan import merged_schema
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import check_ledger
-from mpijoin.sources.late import merge_late
+from mpijoin.rank import MASTER
+from mpijoin.sinks.parts import part_name
+from mpijoin.sources.late import merge_late, writing
 
 STREAMS = ("left", "right")
 SLAVE_FIGURES = ("cpu_s", "comm_s", "idle_s", "busy_s", "window_bytes_max", "blocks_max", "comparisons", "results", "theta_bytes")
@@ -36,6 +42,7 @@ def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str], fu
     check_ledger(streams, [*slaves, master.before], _written(plan, master, slaves))
     if plan.directory:
         files = [*master.earlier_results, *own_files] + [name for finished in master.finished.values() for name in finished.files]
+        files = files or _empty_part(plan)
         plan.directory.commit(files, _merge_late(plan, master))
         if master.checkpointing and master.checkpointing.written:  # they go when the summary is there
             plan.directory.sync_results(files)
@@ -45,6 +52,18 @@ def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str], fu
         plan.directory.clean()
         remove(plan.checkpoints)
     return Outcome(EXIT_DONE, summary)
+
+
+def _empty_part(plan: Any) -> list[str]:
+    """Of a run that found nothing: a file without rows, from which readers of the folder learn the columns; returns its name."""
+    if plan.job.output.results == "count":
+        return []
+    name = part_name(f"rank-{MASTER}", 0)
+    path = plan.directory.open_results / name
+    with writing(path):
+        pq.write_table(merged_schema(plan).empty_table(), path)
+        sync_path(path)
+    return [name]
 
 
 def _merge_late(plan: Any, master: Any) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Sequence
+
 import numpy as np
 
 from mpijoin.config.job import Job
@@ -31,9 +33,16 @@ class Intake:
     """Both sources with the parts of their late files, read tick by tick."""
 
     def __init__(
-        self, job: Job, schema: JoinSchema, directory: RunDirectory | None, pace: Pace, saved: np.ndarray | None = None
+        self,
+        job: Job,
+        schema: JoinSchema,
+        directory: RunDirectory | None,
+        pace: Pace,
+        saved: np.ndarray | None = None,
+        late: Sequence[Any] = (),
     ):
-        """saved: what `save` gave for this job, in a run that goes on from there in its directory.
+        """saved: what `save` gave for this job, in a run that goes on from there in its directory · late: of a run without a
+        directory, writers for each stream's tables of late rows.
 
         Raises InputError where the inputs are others now, OutputError where late rows written before are gone,
         CodecError and ProtocolError where `saved` is damaged or something else.
@@ -48,7 +57,7 @@ class Intake:
             for index, stream in enumerate(schema.streams):
                 if directory:
                     self._writers.append(LateWriter(directory.open_late_parts, stream, start.late[index]))
-                sink = self._late_sink(stream.name)
+                sink = self._late_sink(stream.name, self._writers[-1] if directory else late[index] if late else None)
                 self.sources.append(open_source(job, index, schema, sink, start.streams[index].source))
         except BaseException:
             self.close()
@@ -65,9 +74,7 @@ class Intake:
             check_inputs(stream, wanted)
         return start
 
-    def _late_sink(self, name: str):
-        writer = self._writers[-1] if self._writers else None
-
+    def _late_sink(self, name: str, writer: Any):
         def sink(table) -> None:
             if self._fail_late:
                 first = table.slice(0, 1).to_pylist()[0]

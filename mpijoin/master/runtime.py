@@ -84,7 +84,7 @@ class Master:
         part = manifest.number if manifest else 0
         self.moves = MoveLog(MovesFile(self._metrics_folder, part) if directory else None, rank.clock)
         position = resumption.position if resumption else None
-        self.intake = intake or Intake(job, schema, directory, self.pacing.pace, position)
+        self.intake = intake or Intake(job, schema, directory, self.pacing.pace, position, plan.late)
         self.checkpointing = None
         if plan.checkpoints:
             saving, folders = (*slaves, *plan.roles.collectors), (plan.checkpoints, directory)

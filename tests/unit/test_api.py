@@ -1,6 +1,10 @@
 """`mpijoin.run`: tables in and out, errors as exceptions, signals left as they were."""
 
+import os
 import signal
+import threading
+import time
+from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -8,7 +12,8 @@ import pytest
 
 import mpijoin
 from mpijoin.config.job import FileSource, Job, StreamJob
-from mpijoin.errors import InputError, JobError, MpijoinError, OutputError
+from mpijoin.config.load import load_job
+from mpijoin.errors import Checkpointed, InputError, Interrupted, JobError, MpijoinError, OutputError
 
 STREAM = {"time": "ts", "time_unit": "s", "key": "key", "window": "5 s"}
 
@@ -18,7 +23,8 @@ def table(times=(10, 20), keys=("a", "b"), **columns):
 
 
 def job(left=None, right=None, **sections):
-    sides = {"left": {"table": left or table(), **STREAM}, "right": {"table": right or table((11, 99)), **STREAM}}
+    tables = {"left": table() if left is None else left, "right": table((11, 99)) if right is None else right}
+    sides = {name: {"table": one, **STREAM} for name, one in tables.items()}
     return {**sides, "cluster": {"memory": "16 MiB"}, **sections}
 
 
@@ -44,13 +50,129 @@ def test_results_on_disk_are_read_from_there(tmp_path, results):
     assert done.table()["right_time"].to_pylist() == [11]
 
 
+@pytest.mark.parametrize("results", ["parquet", "collect"])
+def test_a_run_that_finds_nothing_leaves_a_file_that_tells_the_columns(tmp_path, results):
+    found, nothing = (
+        mpijoin.run(job(table(v=[1.5, 2.5]), right, output={"path": str(tmp_path / name), "results": results}), slaves=2)
+        for name, right in (("some", table((11, 99))), ("none", table((50, 60))))
+    )
+    (file,) = (nothing.path / "results").iterdir()
+    assert pq.read_schema(file).remove_metadata() == found.table().schema.remove_metadata()
+    assert (nothing.table().num_rows, nothing.table().schema) == (0, found.table().schema)
+    mpijoin.run(job(output={"path": str(nothing.path)}), slaves=1, overwrite=True)
+
+
 @pytest.mark.parametrize("on_disk", [False, True])
-def test_a_run_that_only_counts_has_no_table(tmp_path, on_disk):
+@pytest.mark.parametrize("times", [(11, 99), (50, 60)], ids=["some", "none"])
+def test_a_run_that_only_counts_has_no_table(tmp_path, on_disk, times):
     output = {"results": "count", **({"path": str(tmp_path / "run")} if on_disk else {})}
-    done = mpijoin.run(job(output=output), slaves=1)
-    assert done.results == 1
-    with pytest.raises(OutputError, match="only|counted its results"):
+    done = mpijoin.run(job(right=table(times), output=output), slaves=1)
+    assert done.results == (times == (11, 99))
+    with pytest.raises(OutputError, match="counted its results"):
         done.table()
+
+
+class Frame:
+    """What another library's data frame is to Arrow."""
+
+    def __init__(self, own):
+        self.own = own
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self.own.__arrow_c_stream__(requested_schema)
+
+
+FRAMES = {"batch": lambda own: own.to_batches()[0], "pandas": lambda own: own.to_pandas(), "stream": Frame, "table": lambda own: own}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_whatever_arrow_can_read_is_a_table(name):
+    if name == "pandas":
+        pytest.importorskip("pandas")
+    done = mpijoin.run(job(FRAMES[name](table(v=[1.5, 2.5]))), slaves=1)
+    assert done.table()["left_v"].to_pylist() == [1.5] and done.summary["certificate"] == "48218226ff3cd4bf"
+
+
+@pytest.mark.parametrize("wrong", [{"ts": [1]}, [1], "t.parquet", object(), None])
+def test_what_is_no_table_is_a_fault_that_says_what_would_be(wrong):
+    sides = job()
+    sides["left"]["table"] = wrong
+    with pytest.raises(JobError, match=r"\[left\] table: got .*wanted a pyarrow.Table, a RecordBatch, or a frame"):
+        mpijoin.run(sides)
+
+
+def test_a_frame_that_arrow_refuses_is_a_fault_with_the_reason():
+    pandas = pytest.importorskip("pandas")
+    with pytest.raises(JobError, match=r"\[left\] table: got a pandas.*DataFrame, which Arrow cannot read \(Expected bytes, got a 'int' object; Conv"):
+        mpijoin.run(job(pandas.DataFrame({"ts": [1, 2], "key": ["a", 3]})))
+
+
+@pytest.mark.parametrize(
+    "arguments, problem",
+    [
+        ({"slaves": 0}, "slaves: got 0, wanted a whole number of slaves, at least 1"),
+        ({"slaves": 1.5}, "slaves: got 1.5"),
+        ({"slaves": "2"}, 'slaves: got "2"'),
+        ({"slaves": 10**6}, "slaves: got 1000000 slaves, wanted at most .*, unless also oversubscribe=True"),
+        ({"overrides": "left.window=3 s"}, "overrides: got .*, wanted a list"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_faults(arguments, problem):
+    with pytest.raises(JobError, match=problem):
+        mpijoin.run(job(), **arguments)
+
+
+@pytest.mark.parametrize("wrong, problem", [(None, "job: got None"), (3, "job: got 3"), ([], r"job: got \[\], wanted a Job, the path")])
+def test_what_is_no_job_is_a_fault(wrong, problem):
+    with pytest.raises(JobError, match=problem):
+        mpijoin.run(wrong)
+    with pytest.raises(JobError, match="a Job has its values already"):
+        mpijoin.run(load_job(job()), ["run.seed=3"])
+
+
+def test_names_that_are_no_strings_are_faults():
+    wrong = job(cluster={1: 2})
+    wrong["left"][3] = 4
+    wrong[None] = {}
+    with pytest.raises(JobError) as error:
+        mpijoin.run(wrong)
+    assert [fault.partition(": no such")[0] for fault in error.value.faults] == ["[None]", "[left] 3", "[cluster] 1"]
+
+
+LATE = table((10, 1, 20, 2), ("a", "a", "b", "c"), v=[1, 2, 3, 4])
+
+
+def test_late_rows_can_be_had_in_memory_and_from_disk(tmp_path):
+    kept, written = (mpijoin.run(job(LATE, output=output), slaves=1) for output in ({}, {"path": str(tmp_path / "run")}))
+    assert kept.late("left").to_pylist() == [
+        {"ts": 1, "key": "a", "v": 2, "row": 1, "watermark": 10, "reason": "late"},
+        {"ts": 2, "key": "c", "v": 4, "row": 3, "watermark": 20, "reason": "late"},
+    ]
+    for stream in ("left", "right"):
+        assert kept.late(stream).to_pylist() == written.late(stream).to_pylist()
+        assert kept.late(stream).schema.remove_metadata() == written.late(stream).schema.remove_metadata()
+    assert mpijoin.run(job(LATE, output={"results": "count"}), slaves=1).late("left").num_rows == 2
+    with pytest.raises(JobError, match='late: got "up", wanted "left" or "right"'):
+        kept.late("up")
+
+
+def test_many_late_rows_in_memory_are_those_that_were_read():
+    rows = 300_000
+    left = pa.table({"ts": [10**6] + list(range(rows)), "key": ["a"] * (rows + 1), "v": range(rows + 1)})
+    late = mpijoin.run(job(left), slaves=1).late("left")
+    assert late["ts"].to_pylist() == list(range(rows)) and late["v"].to_pylist() == list(range(1, rows + 1))
+
+
+def test_nothing_is_written_to_the_terminal_unless_asked(capfd):
+    failing = job(LATE, run={"late": "fail"})
+    for _ in range(2):
+        with pytest.raises(InputError):
+            mpijoin.run(failing, slaves=1)
+    mpijoin.run(job(), slaves=1)
+    assert capfd.readouterr() == ("", "")
+    with pytest.raises(InputError):
+        mpijoin.run(failing, slaves=1, debug=True)
+    assert "Traceback" in capfd.readouterr().err
 
 
 def test_overrides_and_job_values_are_taken_too(tmp_path):
@@ -87,3 +209,46 @@ def test_signal_handlers_are_those_of_before():
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     mpijoin.run(job(), slaves=1)
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+@contextmanager
+def pressed(number, ready=lambda: True):
+    """A signal comes half a second after the run is ready for it."""
+
+    def press():
+        while not ready():
+            time.sleep(0.05)
+        time.sleep(0.5)
+        os.kill(os.getpid(), number)
+
+    thread = threading.Thread(target=press, daemon=True)
+    thread.start()
+    yield
+    thread.join()
+
+
+ENDLESS = {"kind": "synthetic", "rate": 1000, "tuples": 10**9, "window": "1 s", "domain": 100}
+
+
+def endless(**sections):
+    return {"left": dict(ENDLESS), "right": dict(ENDLESS), "output": {"results": "count"}, "run": {"speed": 1}, **sections}
+
+
+def test_ctrl_c_is_a_keyboard_interrupt_and_no_exception():
+    with pytest.raises(KeyboardInterrupt, match="stopped by Ctrl-C") as caught, pressed(signal.SIGINT):
+        mpijoin.run(endless(), slaves=1)
+    assert isinstance(caught.value.__cause__, Interrupted) and not isinstance(caught.value, Exception)
+
+
+def test_ctrl_c_that_saves_is_one_too_and_the_run_can_go_on(tmp_path):
+    checkpoint = {"every": "100 ms", "path": str(tmp_path / "saved")}
+    wanted = endless(output={"path": str(tmp_path / "run"), "results": "count"}, checkpoint=checkpoint)
+    is_saved = lambda: any((tmp_path / "saved").glob("[0-9]*.json"))
+    with pytest.raises(KeyboardInterrupt) as caught, pressed(signal.SIGINT, is_saved):
+        mpijoin.run(wanted, slaves=1)
+    assert isinstance(caught.value.__cause__, Checkpointed) and is_saved()
+
+
+def test_sigterm_stays_an_error_of_ours():
+    with pytest.raises(Interrupted, match="SIGTERM"), pressed(signal.SIGTERM):
+        mpijoin.run(endless(), slaves=1)
