@@ -249,10 +249,11 @@ def _synthetic_batches(job: Job, side: int) -> Iterator[pa.RecordBatch]:
     """A synthetic stream made once more. Its generator is the engine's: what it makes, late rows included, is the input."""
     from mpijoin.config.check import resolve
     from mpijoin.sources import stream_parts
+    from mpijoin.sources.blocks import BlockLimit
     from mpijoin.sources.late import late_columns
 
     (part,) = stream_parts(job, side)
-    reader = part.open(late_columns(resolve(job).streams[side]), BATCH_ROWS, 0)
+    reader = part.open(late_columns(resolve(job).streams[side]), BlockLimit(BATCH_ROWS), 0)
     yield from reader.blocks()
     reader.close()
 
