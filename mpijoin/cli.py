@@ -12,8 +12,9 @@ from importlib import import_module
 from typing import Any, Callable, Sequence
 
 from mpijoin import __version__
-from mpijoin.errors import EXIT_DONE, EXIT_FAILED, EXIT_SIGINT, JobError, MpijoinError
+from mpijoin.errors import EXIT_DONE, EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM, JobError, MpijoinError
 from mpijoin.limits import named
+from mpijoin.signals import Terminated, terminable
 from mpijoin.streams import patient_streams
 
 DESCRIPTION = """\
@@ -149,7 +150,10 @@ def _main(arguments: Sequence[str]) -> int:
     try:
         options = _parser(arguments).parse_args(arguments)
         debug = options.debug
-        return options.command(options)
+        with terminable():
+            return options.command(options)
+    except Terminated:
+        return _report("stopped by SIGTERM", EXIT_SIGTERM, debug)
     except KeyboardInterrupt:
         return _report("stopped by Ctrl-C", EXIT_SIGINT, debug)
     except JobError as error:

@@ -89,3 +89,25 @@ class SignalFlag:
         self.check()
         if self.asked is not None:
             raise Interrupted(self.asked.name, EXIT_CHECKPOINTED)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come: it ends a command as Ctrl-C does, by an exception, so that what is half done is cleared away."""
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Inside, SIGTERM raises Terminated in the main thread, unless this process has its own way with it."""
+    is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    if is_ours:
+        signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(number: int, frame: object) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a launcher may send it twice: clearing away goes on
+    raise Terminated

@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline command: which Java, which master, how much memory, and quiet logs."""
+"""The Spark session of a pipeline command: which Java, how it starts and ends, and what its errors are here."""
 
 from __future__ import annotations
 
@@ -10,77 +10,75 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 from mpijoin import errors
 from mpijoin.errors import LaunchError
+from mpijoin.pipeline.configuration import NEEDED, all_settings, given_settings
+from mpijoin.pipeline.gateway import java_process
 from mpijoin.pipeline.progress import told_in_lines
 
 JAVA_MIN = 17
-DRIVER_MEMORY = "2g"
-LOCAL = "local[*]"
 HOW_TO_JAVA = (
     f"Spark needs Java {JAVA_MIN} or newer: set JAVA_HOME to one, put `java` on the PATH, or install the wheel: "
     'pip install "mpijoin[spark]"'
 )
-LOGGING = """\
-rootLogger.level = error
-rootLogger.appenderRef.console.ref = console
-appender.console.type = Console
-appender.console.name = console
-appender.console.target = SYSTEM_ERR
-appender.console.layout.type = PatternLayout
-appender.console.layout.pattern = spark: %p %c{1}: %m%n%throwable{short}
-# Where the shell's logger and the root differ in level, Spark says so on every start.
-logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
-logger.shell.level = error
-# Each failing row of a stage would be told by every attempt: the error that the driver raises says it once.
-logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
-logger.tasks.level = off
-logger.executor.name = org.apache.spark.executor.Executor
-logger.executor.level = off
-logger.util.name = org.apache.spark.util.Utils
-logger.util.level = off
-"""
 
 
 @contextmanager
-def spark_session(name: str, master: str = LOCAL, settings: Mapping[str, str] = {}) -> Iterator[Any]:
+def spark_session(
+    name: str, master: str | None = None, settings: Mapping[str, str] = {}, conf: Sequence[str] = ()
+) -> Iterator[Any]:
     """A SparkSession, stopped at the end if it was started here; one that runs already in this process is used as it is.
 
-    name: of the application · master: a Spark master URL; local[N], spark://HOST:PORT, yarn · settings: further ones of
-    Spark, which win. Times are in UTC; lines on stderr say how far Spark is, where that is no terminal. Raises LaunchError without pyspark, a fitting Java or a master that answers.
+    name: of the application · master: a Spark master URL, None: what spark-defaults.conf says, else local[*] · settings: of Spark
+    that the command relies on, which win · conf: what the user gives, as KEY=VALUE. Times are in UTC; lines on stderr say how far
+    Spark is, where that is no terminal. Raises LaunchError without pyspark, a fitting Java or a master that answers, JobError for
+    what is wrong in `conf`.
     """
     if find_spec("pyspark") is None:
         raise LaunchError('pyspark is not installed: pip install "mpijoin[spark]"')
-    from pyspark.errors import PySparkException
+    from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
+    given = given_settings(conf, master, NEEDED | dict(settings))
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with tempfile.TemporaryDirectory(prefix="mpijoin-spark-") as folder:
-        logging = Path(folder, "log4j2.properties")
-        logging.write_text(LOGGING)
-        builder = SparkSession.builder.appName(f"mpijoin {name}").master(master)
-        for key, value in (_settings(master, logging) | dict(settings)).items():
-            builder = builder.config(key, value)
-        try:
-            with _own_interrupt():
-                spark = builder.getOrCreate()
-        except (PySparkException, RuntimeError, OSError) as error:
-            raise LaunchError(f"Spark does not start with master {master}: {_first_line(error)}") from error
+    with tempfile.TemporaryDirectory(prefix="mpijoin-spark-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+        spark = _start(all_settings(name, given, settings, Path(folder)), stack)
         try:
             with told_in_lines(spark, name):
                 yield spark
+        except KeyboardInterrupt:
+            # The tasks that end now have nothing to say that anybody wants to know.
+            with suppress(Py4JError):
+                spark.sparkContext.setLogLevel("OFF")
+            raise
         finally:
             spark.stop()
+
+
+def _start(settings: Mapping[str, str], stack: ExitStack) -> Any:
+    """A new session with these settings, whose Java ends with the stack."""
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    try:
+        gateway = stack.enter_context(java_process(conf))
+        with _own_interrupt():
+            return SparkSession(SparkContext(conf=conf, gateway=gateway))
+    except (PySparkException, Py4JError, RuntimeError, OSError) as error:
+        raise LaunchError(f"Spark does not start with master {settings['spark.master']}: {_first_line(error)}") from error
 
 
 @contextmanager
@@ -94,40 +92,6 @@ def _own_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, handler)
-
-
-def _settings(master: str, logging: Path) -> dict[str, str]:
-    settings = {
-        "spark.driver.memory": DRIVER_MEMORY,
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{logging}",
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower(),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.legacy.parquet.nanosAsLong": "true",  # Spark's own timestamps end at microseconds
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    }
-    if master.startswith("local"):
-        cores = _local_cores(master)
-        settings |= {
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.sql.shuffle.partitions": str(2 * cores),
-        }
-    return settings
-
-
-def _local_cores(master: str) -> int:
-    """Of local, local[N] and local[*].
-
-    >>> _local_cores("local[3]"), _local_cores("local")
-    (3, 1)
-    """
-    found = re.fullmatch(r"local\[(\d+|\*)(,\d+)?\]", master)
-    if found is None:
-        return 1
-    return len(os.sched_getaffinity(0)) if found[1] == "*" else int(found[1])
 
 
 def java_home() -> Path:

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Sequence
 
-from mpijoin.errors import EXIT_DONE, EXIT_FAILED, EXIT_SIGINT, JobError
+from mpijoin.errors import EXIT_DONE, EXIT_FAILED, JobError
 from mpijoin.sweep.spec import Sweep, load_sweep
 
 EPILOG = """\
@@ -49,7 +49,7 @@ def main_sweep(options: argparse.Namespace) -> int:
         return options.action(load_sweep(options.sweep), options)
     except KeyboardInterrupt:
         print("mpijoin sweep: stopped; finished points are kept, the same command goes on", file=sys.stderr)
-        return EXIT_SIGINT
+        raise
 
 
 def run(sweep: Sweep, options: argparse.Namespace) -> int:

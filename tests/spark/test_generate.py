@@ -13,7 +13,7 @@ from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.job import B_MODEL, ZIPF, Change, SyntheticSource
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError, JobError, OutputError
-from mpijoin.pipeline.generate.command import make_room
+from mpijoin.pipeline.generate.command import replace_former
 from mpijoin.pipeline.generate.pieces import pieces_of
 from mpijoin.pipeline.generate.plan import StreamPlan, file_plans
 from mpijoin.pipeline.generate.write import write_files
@@ -109,18 +109,18 @@ def test_the_command_leaves_streams_manifest_and_a_job_that_gives_the_same_pairs
     read = mpijoin.run(str(folder / "job.toml"), overrides=[f"output.path={tmp_path / 'read'}"])
     # One file a stream: even the row numbers, and so the certificates, are the same.
     assert read.summary["certificate"] == direct.summary["certificate"] and read.results == direct.results > 1000
-    assert main(["generate", str(job), "-o", str(folder)]) == 2 and "--overwrite" in capsys.readouterr().err
+    assert main(["generate", str(job), "-o", str(folder)]) == 2 and "is not empty" in capsys.readouterr().err
     assert main(["generate", str(job), "-o", str(folder), "--overwrite", "--rows-per-file", "1000"]) == 0
     assert len(list((folder / "left").iterdir())) == 4
 
 
 def test_files_of_others_survive_overwrite(tmp_path):
     (tmp_path / "mine.txt").write_text("x")
-    plans = [StreamPlan("left", SOURCES["one"], 1, 0, 10)]
-    with pytest.raises(JobError, match="is not empty"):
-        make_room(tmp_path, plans, False)
-    make_room(tmp_path, plans, True)
-    assert (tmp_path / "mine.txt").exists() and (tmp_path / "left").is_dir()
+    for name in ("left", ".open/left"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "part").write_text(name)
+    replace_former(tmp_path / ".open", tmp_path, [StreamPlan("left", SOURCES["one"], 1, 0, 10)])
+    assert (tmp_path / "mine.txt").exists() and (tmp_path / "left/part").read_text() == ".open/left"
 
 
 def test_what_goes_wrong_is_said_plainly(spark, tmp_path, capsys):

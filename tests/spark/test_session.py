@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -68,20 +70,59 @@ def test_a_master_that_does_not_answer_is_named():
     assert done.returncode != 0 and "LaunchError: Spark does not start with master nonsense://x" in done.stderr
 
 
-def test_ctrl_c_ends_a_command_with_130(tmp_path):
-    job = tmp_path / "job.toml"
-    job.write_text('[left]\nkind = "synthetic"\ntuples = 2_000_000_000\n[right]\nkind = "synthetic"\ntuples = 1\n')
-    command = [sys.executable, "-m", "mpijoin", "generate", str(job), "-o", str(tmp_path / "out")]
+def test_settings_of_the_site_and_of_the_call_reach_spark(tmp_path):
+    """spark-defaults.conf wins over our defaults, --conf over both, and neither over what an answer depends on."""
+    defaults = "spark.driver.memory 700m\nspark.sql.shuffle.partitions 7\nspark.sql.session.timeZone Asia/Tokyo\nspark.master=local[1]\n"
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
+    code = """
+from mpijoin.pipeline.session import spark_session
+with spark_session("test", conf=["spark.sql.shuffle.partitions=9"]) as spark:
+    names = ("spark.driver.memory", "spark.sql.shuffle.partitions", "spark.sql.session.timeZone", "spark.master")
+    print(*[spark.conf.get(name) for name in names])
+"""
+    done = start(code, SPARK_CONF_DIR=str(tmp_path))
+    assert done.stdout.split() == ["700m", "9", "UTC", "local[1]"], done.stderr
+
+
+JOB = '[left]\nkind = "synthetic"\ntuples = 50_000_000\n[right]\nkind = "synthetic"\ntuples = 1\n'
+
+
+@pytest.mark.parametrize(
+    "number, at, seconds", [(signal.SIGINT, "starting", 1.5), (signal.SIGINT, "writing", 2), (signal.SIGTERM, "writing", 2)]
+)
+def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, seconds):
+    """As from a terminal, Ctrl-C reaches every process that is not shielded; SIGTERM reaches only the command."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "job.toml").write_text(JOB)
+    command = [sys.executable, "-m", "mpijoin", "generate", str(tmp_path / "job.toml"), "-o", str(tmp_path / "out")]
     # A process started in the background may ignore Ctrl-C; one for this test must not.
     with subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        command, env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), start_new_session=True,
     ) as process:
-        for line in process.stderr:
-            if "writing" in line or "planning" in line:
-                break
-        time.sleep(2)
-        process.send_signal(signal.SIGINT)
+        line = next(line for line in process.stderr if at in line)
+        time.sleep(seconds)
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         said = process.communicate(timeout=120)[1]
-    assert process.returncode == 130 and "mpijoin: stopped by Ctrl-C" in said, said
-    assert not (tmp_path / "out/manifest.json").exists()
+    name, code = ("Ctrl-C", 130) if number == signal.SIGINT else ("SIGTERM", 143)
+    assert (process.returncode, said) == (code, f"mpijoin: stopped by {name}\n"), line + said
+    assert not (tmp_path / "out").exists() and not list((tmp_path / "tmp").iterdir())
+    assert not [pid for pid in Path("/proc").glob("[0-9]*") if str(tmp_path) in command_line(pid)]
+
+
+def command_line(process):
+    try:
+        return (process / "cmdline").read_bytes().decode(errors="replace")
+    except OSError:  # it has ended
+        return ""
+
+
+def test_what_a_killed_call_left_is_not_in_the_way(tmp_path, capsys):
+    """Nothing clears away after SIGKILL; the same command must do."""
+    (tmp_path / "out/.open/left").mkdir(parents=True)
+    (tmp_path / "raw.csv").write_text("ts,key\n1,2\n")
+    (tmp_path / "job.toml").write_text(JOB)
+    # Both get as far as Spark, which does not start with this master.
+    for command in (["prepare", str(tmp_path / "raw.csv"), "--time", "ts"], ["generate", str(tmp_path / "job.toml")]):
+        done = start(f"from mpijoin.cli import main\nmain({[*command, '-o', str(tmp_path / 'out'), '--master', 'nonsense://x']})")
+        assert "Spark does not start with master nonsense://x" in done.stderr

@@ -8,7 +8,7 @@ import types
 import pytest
 
 from mpijoin import errors
-from mpijoin.pipeline import progress, session
+from mpijoin.pipeline import configuration, progress, session
 
 
 def fake_java(home, version):
@@ -122,3 +122,20 @@ def test_a_log_gets_lines_and_a_terminal_none_and_a_broken_gateway_hurts_nobody(
         while tracker.done <= 3 and lines and time.monotonic() < deadline_s:
             time.sleep(0.01)
     assert stream.getvalue().splitlines() == [f"mpijoin profile: 0 s, stage 5: {done} of 10 tasks done" for done in range(1, lines + 1)]
+
+
+def test_settings_that_cannot_be_taken_are_named_at_once():
+    with pytest.raises(errors.JobError) as error:
+        configuration.given_settings(["driver.memory=1g", "spark.x", "spark.sql.session.timeZone=Asia/Tokyo"], None, configuration.NEEDED)
+    assert [fault.partition(", w")[0] for fault in error.value.faults] == [
+        '--conf: got "driver.memory=1g"', '--conf: got "spark.x"', '--conf: got "spark.sql.session.timeZone=Asia/Tokyo"',
+    ]  # fmt: skip
+
+
+def test_java_options_of_the_user_stand_beside_ours(tmp_path, monkeypatch):
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -Dsite=yes\nspark.local.dir /scratch\n")
+    found = configuration.all_settings("test", {}, {}, tmp_path)
+    assert found["spark.driver.extraJavaOptions"].endswith(f"-Djava.io.tmpdir={tmp_path} -Dsite=yes")
+    assert "spark.local.dir" not in found and found["spark.driver.memory"] == "2g"

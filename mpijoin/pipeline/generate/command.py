@@ -15,11 +15,13 @@ from typing import Any, Sequence
 from mpijoin.config.dump import dump_job
 from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
 from mpijoin.config.load import load_with_further_streams
-from mpijoin.errors import EXIT_DONE, JobError, OutputError
+from mpijoin.errors import EXIT_DONE, JobError
+from mpijoin.pipeline.aside import is_empty, written_aside
+from mpijoin.pipeline.configuration import add_spark_arguments
 from mpijoin.pipeline.generate.pieces import pieces_of
 from mpijoin.pipeline.generate.plan import StreamPlan, file_plans, rows_per_file
 from mpijoin.pipeline.generate.write import Written, write_files
-from mpijoin.pipeline.session import LOCAL, plain_errors, spark_session
+from mpijoin.pipeline.session import plain_errors, spark_session
 
 MANIFEST, JOB = "manifest.json", "job.toml"
 EPILOG = """\
@@ -39,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="where to; every executor must see it")
     parser.add_argument("--set", metavar="SECTION.FIELD=VALUE", action="append", default=[], help="change one field of the job")
     parser.add_argument("--rows-per-file", metavar="N", type=int, help="default: about 128 MiB of tuples")
-    parser.add_argument("--master", metavar="URL", default=LOCAL, help="of Spark (default: %(default)s, this machine)")
+    add_spark_arguments(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace what an earlier call left in FOLDER")
 
 
@@ -52,10 +54,15 @@ def main_generate(options: argparse.Namespace) -> int:
     if not plans:
         raise JobError([f'{options.job}: no stream has kind = "synthetic", so there is nothing to make'])
     folder = Path(options.output).absolute()
-    make_room(folder, plans, options.overwrite)
+    if not is_empty(folder) and not options.overwrite:
+        raise JobError([f"-o {folder}: is not empty: choose another, or replace what is in it with --overwrite"])
     start_s = time.monotonic()
-    with spark_session("generate", options.master) as spark, plain_errors():
-        made = {plan.name: _make(spark, plan, folder) for plan in plans}
+    session = spark_session("generate", options.master, conf=options.conf)
+    _say("starting Spark")
+    # Spark ends before what it has written aside is taken away.
+    with written_aside(folder) as aside, session as spark, plain_errors():
+        made = {plan.name: _make(spark, plan, aside) for plan in plans}
+        replace_former(aside, folder, plans)
     (folder / JOB).write_text(dump_job(reading_job(job, made, folder)), encoding="utf-8")
     write_manifest(folder / MANIFEST, plans, made)
     rows = sum(file.rows for files in made.values() for file in files)
@@ -74,26 +81,19 @@ def stream_plans(job: Job, further: Sequence[StreamJob], rows: int | None) -> li
     return found
 
 
-def make_room(folder: Path, plans: Sequence[StreamPlan], overwrite: bool) -> None:
-    """A folder per stream, empty. OutputError: there is something already, or it cannot be written."""
-    try:
-        if folder.exists() and any(folder.iterdir()):
-            if not overwrite:
-                raise JobError([f"-o {folder}: is not empty: choose another, or replace what is in it with --overwrite"])
-            # Only what this command writes: --overwrite with a wrong folder must not cost anyone's files.
-            (folder / MANIFEST).unlink(missing_ok=True)
-            for plan in plans:
-                shutil.rmtree(folder / plan.name, ignore_errors=True)
-        for plan in plans:
-            (folder / plan.name).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{folder}: cannot be written: {error.strerror}") from error
+def replace_former(new: Path, folder: Path, plans: Sequence[StreamPlan]) -> None:
+    """The streams in `new` take the place of what an earlier call left in `folder`, and of nothing else there."""
+    (folder / MANIFEST).unlink(missing_ok=True)
+    for plan in plans:
+        shutil.rmtree(folder / plan.name, ignore_errors=True)
+        os.rename(new / plan.name, folder / plan.name)
 
 
 def _make(spark: Any, plan: StreamPlan, folder: Path) -> list[Written]:
     _say(f"{plan.name}: planning")
     files = file_plans(plan, pieces_of(spark, plan))
     _say(f"{plan.name}: writing {len(files)} files")
+    (folder / plan.name).mkdir()
     made = write_files(spark, plan, files, folder / plan.name)
     span_ns = max((file.last_ns for file in made if file.rows), default=0)
     _say(f"{plan.name}: {sum(file.rows for file in made):,} rows over {span_ns / 1e9:,.1f} s")

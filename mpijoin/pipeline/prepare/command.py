@@ -6,12 +6,15 @@ import argparse
 import sys
 import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Iterator
 
 from mpijoin.errors import EXIT_DONE, InputError, JobError, MpijoinError
+from mpijoin.pipeline.aside import OPEN, written_aside
+from mpijoin.pipeline.configuration import add_spark_arguments
 from mpijoin.pipeline.prepare.files import Source, damaged_archive, find_source
 from mpijoin.pipeline.prepare.options import FORMATS, UNIT_NS, Wanted, column_faults, kept_names, plural, wanted_of
-from mpijoin.pipeline.session import LOCAL, plain_errors, spark_session
+from mpijoin.pipeline.session import plain_errors, spark_session
 
 EPILOG = """\
 Makes of raw files one stream that a job can read: FOLDER/data/*.parquet, sorted by time inside and across files. Rows that cannot
@@ -45,6 +48,8 @@ SETTINGS = {
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
 
+OUTPUTS = ("data", "rejected", OPEN)  # what a call leaves in its folder, and what it writes into
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
@@ -67,22 +72,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--lateness-share", metavar="SHARE", type=float, default=0.999, help="of rows to cover (default: %(default)s)")
     add("--rows-per-file", metavar="N", type=int, default=4_000_000, help="about so many (default: %(default)s)")
     add("--overwrite", action="store_true", help="replace what an earlier call left in FOLDER")
-    add("--master", metavar="URL", default=LOCAL, help="of Spark (default: %(default)s, this machine)")
+    add_spark_arguments(parser)
 
 
 def main_prepare(options: argparse.Namespace) -> int:
     """The whole command; returns the exit code. Raises JobError, InputError, OutputError, LaunchError."""
     wanted = wanted_of(options)
     source = find_source(wanted)
+    check_places(wanted, source)
     if source.names:
         check_columns(wanted, list(source.names))
     _say(f"{plural(len(source.paths), 'file')} of {source.format}; starting Spark")
     start_s = time.monotonic()
-    with spark_session("prepare", options.master) as spark, plain_errors(), settings(spark), readable(source):
-        text = prepare(spark, source, wanted)
+    session = spark_session("prepare", options.master, SETTINGS, options.conf)
+    # Spark ends before what it has written aside is taken away.
+    with written_aside(wanted.folder) as folder, session as spark, plain_errors(), settings(spark), readable(source):
+        text = prepare(spark, source, wanted, folder)
     print(text)
     _say(f"done in {time.monotonic() - start_s:.1f} s")
     return EXIT_DONE
+
+
+def check_places(wanted: Wanted, source: Source) -> None:
+    """Raises JobError if the output would replace what is read."""
+    own = [wanted.folder / name for name in OUTPUTS]
+    inside = [path for path in source.paths if any(Path(path).is_relative_to(place) for place in own)]
+    if inside:
+        raise JobError([f"-o {wanted.folder}: {inside[0]} is in it and would be replaced while it is read: wanted another folder"])
 
 
 def check_columns(wanted: Wanted, names: list[str]) -> None:
@@ -92,8 +108,8 @@ def check_columns(wanted: Wanted, names: list[str]) -> None:
         raise JobError(faults)
 
 
-def prepare(spark: Any, source: Source, wanted: Wanted) -> str:
-    """Read, clean, sort, write; the report in words."""
+def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path) -> str:
+    """Read, clean, sort, write into `folder` and from there to where it belongs; the report in words."""
     from mpijoin.pipeline.prepare import order, write
     from mpijoin.pipeline.prepare.clean import cleaned
     from mpijoin.pipeline.prepare.read import BLOCK, FILE, read_raw
@@ -107,7 +123,7 @@ def prepare(spark: Any, source: Source, wanted: Wanted) -> str:
     check_columns(wanted, raw.names)
     clean = cleaned(raw, source, wanted)
     write.check_filter(clean, wanted)
-    with write.aside(wanted, source.paths) as folder, cached(clean.frame):
+    with cached(clean.frame):
         _say("reading")
         found = scan(clean, wanted)
         if found.rows and not found.good:
@@ -123,6 +139,7 @@ def prepare(spark: Any, source: Source, wanted: Wanted) -> str:
         kinds = {name: kind for name, kind in rows.dtypes if name in kept_names(wanted, list(clean.names))}
         report = Report(wanted, source, clean, found, lags, kinds, tuple(parts))
         (folder / write.REPORT).write_text(as_json(report), encoding="utf-8")
+    write.replace_former(folder, wanted.folder)
     return as_text(report)
 
 

@@ -12,6 +12,7 @@ from typing import Iterator
 
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
+from mpijoin.pipeline.aside import is_empty
 
 CSV, JSONL, PARQUET = "csv", "jsonl", "parquet"
 FORMATS = (CSV, JSONL, PARQUET)
@@ -141,7 +142,7 @@ def _other_faults(wanted: Wanted) -> Iterator[str]:
         yield f"--rows-per-file: got {wanted.rows_per_file}, wanted at least 1"
     if wanted.folder.exists() and not wanted.folder.is_dir():
         yield f"-o {wanted.folder}: is a file, wanted a folder"
-    elif wanted.folder.is_dir() and any(wanted.folder.iterdir()) and not wanted.overwrite:
+    elif not is_empty(wanted.folder) and not wanted.overwrite:
         yield f"-o {wanted.folder}: is not empty: choose another, or replace what is in it with --overwrite"
 
 

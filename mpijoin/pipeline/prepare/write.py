@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Iterator, Sequence
 
 import pyarrow.parquet as pq
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mpijoin.errors import JobError, OutputError
+from mpijoin.errors import JobError
 from mpijoin.pipeline.prepare.clean import RAW, REASON, SUB, US, Clean
 from mpijoin.pipeline.prepare.options import TYPES, Wanted, kept_names
 from mpijoin.pipeline.prepare.order import TIME
@@ -22,7 +20,6 @@ from mpijoin.pipeline.prepare.read import BLOCK, FILE, ROW, col, quoted, source_
 from mpijoin.pipeline.prepare.scan import Scan
 
 DATA, REJECTED, REPORT = "data", "rejected", "report.json"
-OPEN = ".open"  # in it all is written, and from it renamed when all is there
 PLACE = (FILE, BLOCK, ROW)
 REJECTED_PER_FILE = 1_000_000
 
@@ -126,29 +123,8 @@ def _write(rows: DataFrame, folder: Path) -> list[Part]:
     return written
 
 
-@contextmanager
-def aside(wanted: Wanted, sources: Sequence[str]) -> Iterator[Path]:
-    """A folder to write into. What is there at the end takes the place of what an earlier call left; after an error, nothing
-    does. OutputError: it cannot be written."""
-    folder, new = wanted.folder, wanted.folder / OPEN
-    inside = [path for path in sources for own in (DATA, REJECTED, OPEN) if Path(path).is_relative_to(folder / own)]
-    if inside:
-        raise JobError([f"-o {folder}: {inside[0]} is in it and would be replaced while it is read: wanted another folder"])
-    existed = folder.exists()
-    try:
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-        yield new
-        _replace(new, folder)
-    except OSError as error:
-        raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-        if not existed and folder.exists() and not any(folder.iterdir()):
-            folder.rmdir()
-
-
-def _replace(new: Path, folder: Path) -> None:
+def replace_former(new: Path, folder: Path) -> None:
+    """What is in `new` takes the place of what an earlier call left in `folder`."""
     (folder / REPORT).unlink(missing_ok=True)  # what it tells of is about to go; it comes back last
     for name in (REJECTED, DATA):
         shutil.rmtree(folder / name, ignore_errors=True)

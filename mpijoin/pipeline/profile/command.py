@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
 
 from mpijoin.errors import EXIT_DONE, InputError, JobError, OutputError
+from mpijoin.pipeline.configuration import add_spark_arguments
 
 if TYPE_CHECKING:
     from mpijoin.config.job import Job
@@ -49,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     much.add_argument("--top", type=_count(TOP_MAX), default=TOP, metavar="N", help=f"hottest keys to list (default: {TOP})")
     sample = "count results exactly, or in so much of the time; auto (default): exactly up to 50 million rows"
     much.add_argument("--sample", type=_sample, default="auto", metavar="auto|exact|SHARE", help=sample)
-    much.add_argument("--master", default="local[*]", metavar="URL", help="of Spark (default: local[*], all cores of this machine)")
+    add_spark_arguments(much)
     much.add_argument("--no-figures", dest="figures", action="store_false", help="no PNG files")
 
 
@@ -156,9 +157,9 @@ def check_figures() -> None:
 
 def profile_of(job: Job, schema: JoinSchema, options: argparse.Namespace) -> Profile:
     """Reads the streams with Spark."""
-    from mpijoin.pipeline.session import spark_session
+    from mpijoin.pipeline.session import plain_errors, spark_session
 
-    with spark_session("profile", options.master, {"spark.sql.caseSensitive": "true"}) as spark:
+    with spark_session("profile", options.master, {"spark.sql.caseSensitive": "true"}, options.conf) as spark, plain_errors():
         from mpijoin.pipeline.profile.scan_all import scan
 
         return scan(spark, job, schema, options.top, options.sample)

@@ -1,0 +1,36 @@
+"""Where a command writes until everything is there: a folder inside that of its output, which nobody takes for a result."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator
+
+from mpijoin.errors import OutputError
+
+OPEN = ".open"
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether there is no such folder, or nothing in it but what a call that was killed has left in `.open`."""
+    return not folder.exists() or folder.is_dir() and all(path.name == OPEN for path in folder.iterdir())
+
+
+@contextmanager
+def written_aside(folder: Path) -> Iterator[Path]:
+    """folder/.open, new and empty. It is gone at the end, and so is the folder if it is new and nothing was moved into it.
+
+    What starts processes that write into it must end inside. OutputError: it cannot be written.
+    """
+    existed, new = folder.exists(), folder / OPEN
+    try:
+        shutil.rmtree(new, ignore_errors=True)
+        new.mkdir(parents=True)
+        yield new
+    except OSError as error:
+        raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+        if not existed and folder.exists() and not any(folder.iterdir()):
+            folder.rmdir()

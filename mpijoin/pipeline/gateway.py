@@ -1,0 +1,79 @@
+"""The Java process behind a Spark session: the terminal's signals do not reach it, and it never outlives the session."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Iterator
+
+END_S = 20.0  # for Java to end after it was asked to, which takes away its files
+
+
+@contextmanager
+def java_process(conf: Any) -> Iterator[Any]:
+    """Starts Spark's Java with this SparkConf and yields pyspark's gateway to it; at the end the process is gone.
+
+    Raises what pyspark raises where Java does not start.
+    """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    before = _children()
+    with _no_log_of_interrupts():
+        try:
+            # In a session of its own Java and its Python workers do not see Ctrl-C. It is we who end them, in order.
+            yield launch_gateway(conf, {"start_new_session": True})
+        finally:
+            # pyspark does not say which process it has started if it was interrupted while it did.
+            for process in _children() - before:
+                _end(process)
+            SparkContext._gateway = SparkContext._jvm = None
+
+
+def _children() -> set[int]:
+    """The processes that this one has started and that have not been waited for."""
+    found = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # the thread has just ended
+            found |= set(map(int, path.read_text().split()))
+    return found
+
+
+def _end(process: int) -> None:
+    """Ends a process that leads a group, and all in it: kindly, and after END_S for good."""
+    for number, patience_s in ((signal.SIGTERM, END_S), (signal.SIGKILL, END_S)):
+        with suppress(ProcessLookupError):
+            os.killpg(process, number)
+        if _ends_within(process, patience_s):
+            return
+
+
+def _ends_within(process: int, patience_s: float) -> bool:
+    deadline_s = time.monotonic() + patience_s
+    while time.monotonic() < deadline_s:
+        try:
+            if os.waitpid(process, os.WNOHANG)[0]:
+                return True
+        except ChildProcessError:  # somebody else has waited for it
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@contextmanager
+def _no_log_of_interrupts() -> Iterator[None]:
+    """py4j logs the traceback of a Ctrl-C that finds it waiting for Java; the command says itself that it was stopped."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+
+    root = logging.getLogger()
+    root.addFilter(is_news)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_news)
