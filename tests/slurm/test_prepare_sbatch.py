@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -42,16 +43,47 @@ def processes_with(*words):
     return [one for one in found if "\0".join(words) in one]
 
 
-def test_streams_are_made_on_all_nodes(tmp_path):
+def test_streams_are_made_on_all_nodes(tmp_path, monkeypatch):
     (tmp_path / "job.toml").write_text(JOB)
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/spark-defaults.conf").write_text("spark.executor.memory 600m")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path / "conf"))
     exit_code, log = submit(tmp_path, 2, "generate", "job.toml", "-o", "streams", "--rows-per-file", "2500")
     assert exit_code == 0, log
+    assert nothing_is_left(tmp_path)
     assert len(list((tmp_path / "streams/left").iterdir())) == 2 and "8,000 rows" in log
     assert pq.read_table(tmp_path / "streams/left").num_rows == 5000
     spark_log = next(tmp_path.glob("mpijoin-prepare-*-spark.log")).read_text()
+    assert "with 1 core(s) and 600.0 MiB RAM" in spark_log or "600 MB" in spark_log or "-Xmx600M" in spark_log, spark_log
     assert len(set(re.findall(r"Registering worker (\S+)", spark_log))) == 2  # a slow one may ask twice
-    assert not list(tmp_path.glob(".mpijoin-spark-*"))  # the secret is gone
     assert not processes_with("--port", re.search(r"spark://[^: ]+:(\d+)", spark_log)[1])  # and so is its Spark
+
+
+def nothing_is_left(folder):
+    """Neither the secret nor anything of Spark's on the nodes' disk."""
+    return not [*folder.glob(".mpijoin-spark-*"), *Path(os.environ["SLURM_TMPDIR"]).glob("mpijoin-spark-*")]
+
+
+def test_a_cancelled_job_leaves_nothing(tmp_path):
+    (tmp_path / "job.toml").write_text(JOB.replace("5000", "50_000_000"))
+    command = ["sbatch", "--parsable", "-N", "2", "-t", "5", "-o", "job.log", str(ROOT / "slurm/prepare.sbatch")]
+    environment = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix}
+    arguments = ["generate", "job.toml", "-o", "streams"]
+    number = subprocess.run([*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60).stdout.strip()
+    log = tmp_path / "job.log"
+    wait_until(lambda: log.exists() and "left: writing" in log.read_text())
+    subprocess.run(["scancel", number], check=True, timeout=60)
+    wait_until(lambda: number not in subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True, timeout=60).stdout)
+    assert "mpijoin: stopped by SIGTERM" in log.read_text() and not (tmp_path / "streams").exists()
+    assert nothing_is_left(tmp_path)
+    assert not processes_with(str(tmp_path))
+
+
+def wait_until(is_so):
+    deadline_s = time.monotonic() + 240
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.2)
 
 
 def test_exit_code_and_message_are_handed_on(tmp_path):

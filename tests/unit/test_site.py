@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -64,3 +65,42 @@ def test_what_is_installed_has_the_scripts_and_sweeps(built, tmp_path):
     assert os.access(tmp_path / "slurm/chain.sh", os.X_OK)
     assert "a sweep file" in call("sweep", "--help").stdout
     assert not (built / "slurm").exists(), "the package keeps to its own name"
+
+
+SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
+
+
+def run_script(script: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess:
+    """A batch script as far as it gets without Slurm; of the environment only what is given."""
+    told = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(folder), "SLURM_ARRAY_TASK_ID": "0", "PATH": "/usr/bin:/bin"} | environment
+    return subprocess.run(["bash", str(script), "job.toml"], cwd=folder, env=told, capture_output=True, text=True, timeout=60)
+
+
+def test_all_batch_scripts_find_their_environment_in_the_same_way():
+    blocks = {re.search(r"# --- The same in every.*?\n# -{50,}\n", script.read_text(), re.DOTALL)[0] for script in SCRIPTS}
+    assert len(SCRIPTS) == 3 and len(blocks) == 1
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_a_job_without_mpijoin_says_which_setting_helps(script, tmp_path):
+    for environment in ({}, {"MPIJOIN_ENVIRONMENT": str(tmp_path)}):
+        done = run_script(script, tmp_path, **environment)
+        assert done.returncode == 2, done.stderr
+        assert "no mpijoin in" in done.stderr and "MPIJOIN_ENVIRONMENT=/path/to/it" in done.stderr
+    done = run_script(script, tmp_path, MPIJOIN_SITE=str(tmp_path / "gone"))
+    assert done.returncode == 2 and "gone: no such file" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["mpijoin-site.sh", ".config/mpijoin/site.sh", "elsewhere.sh"])
+def test_a_site_loads_its_modules_first(place, tmp_path):
+    """The file may be as careless as those of modules and conda are, and what it exports reaches the ranks."""
+    program = tmp_path / "module/bin/mpijoin"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho mpijoin of the module: $SLURM_EXPORT_ENV $*\n")
+    program.chmod(0o755)
+    (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / place).write_text(f'[ "$NOBODY_HAS_SET_THIS" ] || export MPIJOIN_ENVIRONMENT={tmp_path}/module\n')
+    environment = {"HOME": str(tmp_path), "SLURM_NTASKS": "1", "SLURM_EXPORT_ENV": "NONE"}
+    environment |= {"MPIJOIN_SITE": str(tmp_path / place)} if place == "elsewhere.sh" else {}
+    done = run_script(ROOT / "slurm/sweep.sbatch", tmp_path, **environment)
+    assert done.stdout == f"job 7: site settings from {tmp_path / place}\nmpijoin of the module: ALL sweep point job.toml 0 --launcher\n"
