@@ -45,7 +45,8 @@ def main() -> None:
     load = Load(arguments.slaves, arguments.epoch, arguments.window, seconds=max(6.0, 5 * arguments.epoch))
     with tempfile.TemporaryDirectory() as name:
         rate = capacity(load, Path(name), cores, arguments.low, arguments.high)
-    print(f"{rate:,.0f} tuples/s/stream ({arguments.slaves} slaves, epochs of {arguments.epoch:g} s)")
+    least = "at least " if rate == arguments.high else ""
+    print(f"{least}{rate:,.0f} tuples/s/stream ({arguments.slaves} slaves, epochs of {arguments.epoch:g} s)")
 
 
 if __name__ == "__main__":

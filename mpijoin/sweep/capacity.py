@@ -54,11 +54,13 @@ def mean_epoch_s(path: Path) -> float:
 def highest(sustained: Callable[[float], bool], low: float, high: float, step: float = RATE_STEP) -> float:
     """The highest rate that is sustained, within the factor `step`, by bisection on a logarithmic scale.
 
-    low: where the search begins; if it is too much already the search goes down · high: where it ends.
-    Raises NoCapacity if nothing from RATE_MIN on is sustained.
+    low: where the search begins; if it is too much already the search goes down · high: where it ends. It is tried last, and only
+    if all below held, since a run far above the capacity takes long. If it holds too it is what is returned, and the capacity
+    is at least that. Raises NoCapacity if nothing from RATE_MIN on is sustained.
     """
+    is_refuted = False
     while not sustained(low):
-        low, high = low / 2, low
+        low, high, is_refuted = low / 2, low, True
         if low < RATE_MIN:
             raise NoCapacity(f"not even {2 * low:,.0f} tuples/s/stream are sustained")
     while high / low > step:
@@ -66,5 +68,5 @@ def highest(sustained: Callable[[float], bool], low: float, high: float, step: f
         if sustained(middle):
             low = middle
         else:
-            high = middle
-    return low
+            high, is_refuted = middle, True
+    return low if is_refuted or not sustained(high) else high

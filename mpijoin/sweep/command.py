@@ -29,8 +29,8 @@ a sweep file (paths are taken from its folder):
   "tuning.theta" = ["auto", "off"]
   [capacity]                  # optional: at each point search for the highest sustained rate, by bisection
   rates = ["left.rate", "right.rate"]
-  low = 1000
-  high = 100_000
+  low = 1000                  # where the search begins
+  high = 100_000              # where it ends; if this is sustained, the table says "at least"
   delay = "1 s"               # the 99th percentile must not be above; default: only buffers count
   step = 1.08                 # how exactly
 
@@ -72,8 +72,11 @@ def point(sweep: Sweep, options: argparse.Namespace) -> int:
 def table(sweep: Sweep, options: argparse.Namespace) -> int:
     from mpijoin.sweep.table import write_figures, write_table
 
-    states = Counter(write_table(sweep)["state"].to_pylist())
+    found = write_table(sweep).to_pydict()
+    states = Counter(found["state"])
     print(", ".join(f"{count} {state}" for state, count in states.items()) + f": {sweep.folder / 'table.csv'}")
+    if any(found.get("capacity_at_least", ())):
+        print(f"[capacity] high = {sweep.capacity.high:g} is sustained at some points (capacity_at_least): raise it to find theirs")
     page = write_figures(sweep)
     if page:
         print(f"report: {page}")

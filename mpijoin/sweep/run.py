@@ -101,8 +101,8 @@ def _reason(output: Path, code: int) -> str:
     return f"exit code {code}: {lines[-1] if lines else 'no word'}"
 
 
-def _search(sweep: Sweep, point: Point, launcher: Sequence[str], search: Capacity) -> dict[str, float | str]:
-    """The highest sustained rate and the run at it: the paper's "capacity" (WSJ, section VI-A)."""
+def _search(sweep: Sweep, point: Point, launcher: Sequence[str], search: Capacity) -> dict[str, float | str | bool]:
+    """The highest sustained rate, whether it is [capacity] high itself, and the run at it: the paper's "capacity" (WSJ, section VI-A)."""
     folder, sustained_runs = sweep.folder_of(point), {}
 
     def sustained(rate: float) -> bool:
@@ -121,7 +121,7 @@ def _search(sweep: Sweep, point: Point, launcher: Sequence[str], search: Capacit
         rate = highest(sustained, search.low, search.high, search.step)
     except NoCapacity as error:
         raise RunFailed(str(error)) from error
-    return {"run": sustained_runs[rate], "capacity": rate}
+    return {"run": sustained_runs[rate], "capacity": rate, "capacity_at_least": rate == search.high}
 
 
 def _write(path: Path, values: dict) -> None:

@@ -15,6 +15,8 @@ from mpijoin.report.runs import load_run
 from mpijoin.sweep.run import DONE, FAILED, REASON, RESULT, state_of
 from mpijoin.sweep.spec import Point, Sweep
 
+CAPACITY = ("capacity", "capacity_at_least")  # tuples per second and stream; true: [capacity] high held, there may be more
+
 
 def write_table(sweep: Sweep) -> pa.Table:
     """table.parquet and table.csv in the sweep's folder, a row per point: its values, repeat, state, reason, and figures."""
@@ -36,7 +38,7 @@ def _row(sweep: Sweep, point: Point) -> dict[str, Any]:
         row["reason"] = json.loads((folder / REASON).read_text())["reason"]
     if state == DONE:
         result = json.loads((folder / RESULT).read_text())
-        row |= {"capacity": result["capacity"]} if "capacity" in result else {}
+        row |= {name: result[name] for name in CAPACITY if name in result}
         row |= figures_of(load_run(folder / result["run"], point.name))
     return row
 

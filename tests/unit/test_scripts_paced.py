@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from pathlib import Path
 
@@ -63,6 +64,18 @@ def test_capacity_is_found_from_below_and_from_above():
         assert found <= true <= 1.08 * found and len(tried) <= 16
     with pytest.raises(NoCapacity, match="not even"):
         highest(lambda rate: False, 100_000, 3_000_000)
+
+
+def test_the_end_of_the_search_is_tried_before_a_rate_below_it_is_called_the_capacity():
+    def search(true):
+        tried = []
+        return highest(lambda rate: tried.append(rate) or rate <= true, 20_000, 1_000_000), tried
+
+    assert search(math.inf)[0] == 1_000_000
+    found, tried = search(999_999)
+    assert found <= 999_999 <= 1.08 * found and tried[-1] == 1_000_000
+    # What is far above the capacity takes long to run.
+    assert max(search(50_000)[1]) < 200_000
 
 
 @pytest.mark.parametrize(

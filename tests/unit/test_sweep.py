@@ -161,7 +161,8 @@ def test_the_capacity_is_the_highest_rate_that_is_sustained(sweep_file):
     done = call("run", sweep_file)
     assert done.returncode == 0, done.stderr
     row = pq.read_table(sweep_file.parent / "sweep/table.parquet").to_pylist()[0]
-    assert row["capacity"] in [pytest.approx(200 * 5**share) for share in (0, 0.5, 0.75)]
+    assert row["capacity"] in [pytest.approx(200 * 5**share) for share in (0, 0.5, 0.75, 1)]
+    assert row["capacity_at_least"] == (row["capacity"] == 1000) == ("high = 1000 is sustained" in done.stdout)
     run = json.loads((next((sweep_file.parent / "sweep/points").iterdir()) / "point.json").read_text())["run"]
     assert run == f"rate-{row['capacity']:.0f}"
 
