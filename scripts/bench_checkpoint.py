@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Sequence
 
-from bench_launch import TIMEOUT_S, command, environment, launch
+from benching.launch import TIMEOUT_S, command, environment, launch
 from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
 
 SLAVES = 2

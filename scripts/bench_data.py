@@ -1,99 +1,26 @@
-"""Workload A: two streams (ts in us, key, id), Poisson 1500/s, keys by the b-model (bias 0.7, 23 bits) over 10^7, window 600 s.
+"""Makes the data of workload A, which the benchmarks make for themselves where they do not find it.
 
     python scripts/bench_data.py FOLDER [TUPLES]
 
-Makes left.parquet and right.parquet in FOLDER/TUPLES (per stream, default 5,000,000) and answer.json, the right answer
-as DuckDB and numpy find it without mpijoin. With 5,000,000 there are 29,715,319 results. Made once, then reused.
+FOLDER/TUPLES gets left.parquet, right.parquet and answer.json, the right answer. Says which; made once, then reused.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from dataclasses import asdict, dataclass
+import argparse
 from pathlib import Path
-from typing import Iterator
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-RATE_PER_S = 1500.0
-BIAS = 0.7
-KEY_BITS = 23
-DOMAIN = 10_000_000
-WINDOW_US = 600_000_000
-SEED = 7
+from benching.data import make_data
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a join of the data must give. sum: of left id * 31 + right id · certificate: as in summary.json."""
-
-    results: int
-    sum: int
-    certificate: str
-
-
-@dataclass(frozen=True)
-class Data:
-    tuples: int  # per stream
-    left: Path
-    right: Path
-    answer: Answer
-
-
-def make_data(folder: Path, tuples: int) -> Data:
-    """The data in folder/tuples, made if it is not there yet."""
-    home = folder / str(tuples)
-    home.mkdir(parents=True, exist_ok=True)
-    files = [home / f"{name}.parquet" for name in ("left", "right")]
-    known = home / "answer.json"  # written last: with it, all is there
-    if not known.exists():
-        for file, table in zip(files, tables(tuples)):
-            pq.write_table(table, file)
-        known.write_text(json.dumps(asdict(find_answer(*files))))
-    return Data(tuples, *files, Answer(**json.loads(known.read_text())))
-
-
-def tables(tuples: int, bias: float = BIAS) -> Iterator[pa.Table]:
-    """The left stream, then the right one: both from one generator, so that their order matters. bias: of the keys, 0.5 makes
-    them uniform."""
-    random = np.random.default_rng(SEED)
-    for _ in range(2):
-        times_us = np.cumsum(random.exponential(1e6 / RATE_PER_S, tuples)).astype(np.int64)
-        yield pa.table({"ts": times_us, "key": b_model_keys(random, tuples, bias), "id": np.arange(tuples)})
-
-
-def b_model_keys(random: np.random.Generator, tuples: int, bias: float) -> np.ndarray:
-    """int64[tuples] in [0, DOMAIN): each bit, from the highest, is 0 with probability `bias`."""
-    position = np.zeros(tuples, np.int64)
-    for _ in range(KEY_BITS):
-        position = position * 2 + (random.random(tuples) >= bias)
-    return (position * DOMAIN) >> KEY_BITS
-
-
-def find_answer(left: Path, right: Path, window_us: int = WINDOW_US) -> Answer:
-    """All pairs from DuckDB, certified with numpy: no line of this is mpijoin's."""
-    import duckdb
-    from peers.sql import join
-
-    pairs = duckdb.connect().sql(join("bucketed", "duckdb", f"'{left}'", f"'{right}'", window_us, "l.id, r.id"))
-    results = total = certificate = 0
-    for batch in pairs.to_arrow_reader(1 << 20):
-        left_ids, right_ids = (column.to_numpy().astype(np.uint64) for column in batch.columns)
-        results += len(left_ids)
-        total += int((left_ids * np.uint64(31) + right_ids).sum())
-        certificate += int(mix(mix(left_ids + np.uint64(0x9E3779B97F4A7C15)) + right_ids).sum())
-    return Answer(results, total, f"{certificate % 2**64:016x}")
-
-
-def mix(words: np.ndarray) -> np.ndarray:
-    """The finalizer of splitmix64, on uint64[n]."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the data goes")
+    tuples = "per stream, such as 1e6 (default: 5,000,000)"
+    parser.add_argument("tuples", type=lambda text: int(float(text)), nargs="?", default=5_000_000, metavar="TUPLES", help=tuples)
+    options = parser.parse_args()
+    print(make_data(options.folder, options.tuples))
 
 
 if __name__ == "__main__":
-    print(make_data(Path(sys.argv[1]), int(float(sys.argv[2])) if len(sys.argv) > 2 else 5_000_000))
+    main()

@@ -1,6 +1,6 @@
 """How fast, how large and how quick to start is mpijoin? Every answer is checked before its time counts.
 
-    python scripts/bench_engine.py                       everything on workload A (bench_data.py): about half an hour
+    python scripts/bench_engine.py                       everything on workload A (benching/data.py): about half an hour
     python scripts/bench_engine.py --quick               everything, small: is the benchmark itself sound?
     python scripts/bench_engine.py --sections slave run  some sections only
 
@@ -12,119 +12,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import subprocess
-import sys
 import tempfile
 import time
-from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable
+from typing import Any
 
-from bench_data import RATE_PER_S, WINDOW_US, Data, make_data
-from bench_launch import ROOT, Launched, command, environment, launch, pin
+from benching.bench import FULL_TUPLES, QUICK_TUPLES, Bench, Section, machine, section_text
+from benching.data import RATE_PER_S, WINDOW_US
+from benching.launch import ROOT, command, environment, launch, pin
 
-FULL_TUPLES, QUICK_TUPLES = 5_000_000, 1_000_000
 TUPLE_BYTES = 24
 RANK_BYTES = 150_000_000  # what a rank may take beside windows and buffers
 LAUNCHES = {"mpirun -n 2": 2, "mpirun -n 3": 3, "local": 0}
 SEISMIC = ROOT / "scripts/jobs/seismic.toml"
-JOB = """\
-[{stream}]
-{source}
-key = "key"
-window = "{window_us} us"
-"""
-
-
-@dataclass(frozen=True)
-class Target:
-    what: str
-    wanted: str
-    got: str
-    met: bool
-
-
-@dataclass
-class Section:
-    """times_s: of each case in the order taken · tuples: of both streams, None where a rate makes no sense."""
-
-    title: str
-    tuples: int | None = None
-    times_s: dict[str, list[float]] = field(default_factory=dict)
-    targets: list[Target] = field(default_factory=list)
-
-    def best_s(self, *cases: str) -> float:
-        return min(min(self.times_s[case]) for case in cases)
-
-    def at_most(self, what: str, got: float, wanted: float, unit: str) -> None:
-        self.targets.append(Target(what, f"<= {wanted:.4g} {unit}", f"{got:.4g} {unit}", got <= wanted))
-
-    def at_least(self, what: str, got: float, wanted: float, unit: str) -> None:
-        self.targets.append(Target(what, f">= {wanted:.4g} {unit}", f"{got:.4g} {unit}", got >= wanted))
-
-
-class Bench:
-    """What the sections share: data, places, cores and number of rounds."""
-
-    def __init__(self, home: Path, tuples: int, scale: int, rounds: int):
-        self.home, self.tuples, self.scale, self.rounds = home, tuples, scale, rounds
-        self.cores = sorted(os.sched_getaffinity(0))
-
-    def data(self, scale: int = 1) -> Data:
-        return make_data(self.home / "data", self.tuples * scale)
-
-    def measure(self, section: Section, cases: dict[str, Callable[[], float]]) -> Section:
-        """Takes turns: one of each case, then again."""
-        for number in range(self.rounds):
-            for name, run in cases.items():
-                seconds = run()
-                section.times_s.setdefault(name, []).append(seconds)
-                print(f"  {number + 1}/{self.rounds}  {name:<32}{seconds:9.3f} s", file=sys.stderr, flush=True)
-        return section
-
-    def worker(self, script: str, cores: int, data: Data, *arguments: str, options: tuple[str, ...] = ()) -> float:
-        """Seconds that a script of this folder measured on so many cores; its answer is checked."""
-        line = [sys.executable, str(ROOT / "scripts" / script), *arguments, str(data.left), str(data.right), *options]
-        done = subprocess.run(
-            line, env=environment(), preexec_fn=pin(self.cores[:cores]), check=True, stdout=subprocess.PIPE, text=True
-        )
-        said = json.loads(done.stdout.splitlines()[-1])
-        check(said, data, script)
-        return said["seconds"]
-
-    def duckdb(self, form: str, threads: int, data: Data, *options: str) -> float:
-        return self.worker("bench_duckdb.py", threads, data, form, str(threads), str(WINDOW_US), options=options)
-
-    def engine(self, data: Data, ranks: int, *settings: str) -> float:
-        """Seconds of a whole run on two cores by its own clock: from before the first source is opened to the last rename."""
-        done = self.launch(data, ranks, 'output.results="count"', *settings)
-        return done.summary["wall_s"]
-
-    def launch(self, data: Data, ranks: int, *settings: str, **options: Any) -> Launched:
-        job = self.job(
-            *(f'path = "{path}"\ntime = "ts"\ntime_unit = "us"' for path in (data.left, data.right)), name=f"files-{data.tuples}"
-        )
-        done = launch(job, self.home / "run", ranks, self.cores[:2], settings, **options)
-        check(done.summary, data, f"mpijoin {settings}")
-        return done
-
-    def job(self, left: str, right: str, name: str) -> Path:
-        """A job file whose streams come from these sources."""
-        path = self.home / f"{name}.toml"
-        sections = ((("left", left), ("right", right)))
-        path.write_text("\n".join(JOB.format(stream=one, source=source, window_us=WINDOW_US) for one, source in sections))
-        return path
-
-
-def check(said: dict[str, Any], data: Data, who: str) -> None:
-    right = asdict(data.answer)
-    wrong = {name: said[name] for name in right if name in said and said[name] != right[name]}
-    if wrong or "results" not in said:
-        raise SystemExit(f"{who}: wrong answer {wrong}, wanted {right}")
 
 
 def slave_alone(bench: Bench) -> Section:
@@ -235,32 +138,6 @@ SECTIONS = {
     "memory": memory,
     "starting": starting,
 }
-
-
-def section_text(section: Section) -> str:
-    lines = [section.title, f"  {'':<36}{'best s':>9}{'median s':>10}{'M tuples/s':>12}"]
-    for case, times_s in section.times_s.items():
-        rate = f"{section.tuples / min(times_s) / 1e6:12.2f}" if section.tuples else ""
-        lines.append(f"  {case:<36}{min(times_s):9.3f}{median(times_s):10.3f}{rate}")
-    for one in section.targets:
-        lines.append(f"  {'met   ' if one.met else 'MISSED'}  {one.what}: {one.got} (wanted {one.wanted})")
-    return "\n".join(lines) + "\n"
-
-
-def machine(bench: Bench) -> dict[str, Any]:
-    """What the figures were measured on."""
-    models = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
-    packages = ("numpy", "numba", "pyarrow", "mpi4py", "duckdb")
-    return {
-        "cpu": models[0] if models else platform.machine(),
-        "cores": len(bench.cores),
-        "load_1min": os.getloadavg()[0],
-        "python": platform.python_version(),
-        **{name: version(name) for name in packages},
-        "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "tuples_per_stream": bench.tuples,
-        "rounds": bench.rounds,
-    }
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from typing import Iterator, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench_launch import TIMEOUT_S, command, environment, family, pss_bytes
+from benching.launch import TIMEOUT_S, command, environment, family, pss_bytes
 
 
 RATE_PER_S, SPAN_KEYS, WINDOW_S = 1000, 50_000, 1.0

@@ -14,8 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Mapping
 
-from capacity import HIGH, LOW, capacity
-from paced import Load, run
+from benching.paced import HIGH, LOW, Load, capacity, run
 
 SLAVES = 4
 WANTED = {0.2: (0.65, 1.3), 0.5: (0.8, 1.6)}  # share of capacity -> mean and p99 of the delay, in epochs

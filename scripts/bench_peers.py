@@ -28,7 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Iterator, Sequence
 
-from bench_launch import ROOT
+from benching.launch import ROOT
 from peers.catalogue import PEERS, Peer, Start
 from peers.environments import Absent
 from peers.tables import Case, aligned, growth_rows, markdown, rows, select, targets

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_data import RATE_PER_S, WINDOW_US
+from benching.data import RATE_PER_S, WINDOW_US
 from peers.environments import Absent
 from peers.paced_data import make_streams
 from peers.paced_replay import Search, Verdict, judge, replay_of

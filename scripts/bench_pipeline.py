@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.dataset as ds
 
-from bench_launch import MemorySampler, command, environment, pin
+from benching.launch import MemorySampler, command, environment, pin
 
 CORES = 2
 STEPS = ("generate", "prepare", "profile")

@@ -20,9 +20,8 @@ from typing import Any, Mapping
 import numpy as np
 import pyarrow.parquet as pq
 
-from capacity import capacity
+from benching.paced import Load, capacity, run
 from mpijoin.sweep.capacity import epoch_records
-from paced import Load, run
 
 SLAVES, SLOW, PARTITIONS = 4, 2, 60
 EPOCH_S, REORGANIZATION_S, WINDOW_S = 0.2, 2.0, 2.0

@@ -8,14 +8,14 @@ Prints one line of JSON: seconds from the first message to the final report, res
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from collections import deque
 from typing import Any, Collection
 
 import numpy as np
-from bench_data import WINDOW_US
+from benching.data import WINDOW_US
 
 from mpijoin.clock import RunClock
 from mpijoin.config.check import resolve
@@ -115,12 +115,17 @@ def run_slave(job: Job, schema: JoinSchema) -> dict[str, Any]:
     return {"seconds": seconds, "results": counts["results"], "certificate": counts["certificate"]}
 
 
-def main(epoch: str, left: str, right: str) -> None:
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("epoch", metavar="EPOCH", help='of event time, such as "100 s"')
+    for side in ("left", "right"):
+        parser.add_argument(side, metavar=side.upper(), help="a file of workload A, as bench_data.py makes it")
+    options = parser.parse_args()
     warm_up("master")
     warm_up("slave")
-    job = bench_job(left, right, epoch)
+    job = bench_job(options.left, options.right, options.epoch)
     print(json.dumps(run_slave(job, resolve(job))))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

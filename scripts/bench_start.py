@@ -25,7 +25,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Mapping, Sequence
 
-from bench_launch import ROOT, pin
+from benching.launch import ROOT, pin
 from peers.catalogue import PEERS, Peer, Start
 from peers.environments import Absent
 from peers.tables import aligned

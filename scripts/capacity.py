@@ -11,26 +11,8 @@ import argparse
 import os
 import tempfile
 from pathlib import Path
-from typing import Sequence
 
-from mpijoin.sweep.capacity import highest, is_sustained
-from paced import Load, run
-
-LOW, HIGH = 100_000.0, 10_000_000.0
-
-
-def capacity(load: Load, folder: Path, cores: Sequence[int], low: float = LOW, high: float = HIGH) -> float:
-    """Tuples per second and stream, measured with runs of this load. A rate that failed once is tried again: it takes a busy
-    neighbour to make a sustainable rate fail, nothing makes one hold that is not."""
-
-    def sustained(rate: float) -> bool:
-        for _ in range(2):
-            run(load, rate, folder, cores)
-            if is_sustained(folder / "run", load.epoch_s):
-                return True
-        return False
-
-    return highest(sustained, low, high)
+from benching.paced import HIGH, LOW, Load, capacity
 
 
 def main() -> None:

@@ -1,13 +1,19 @@
-"""Compares what `mpijoin profile` expected with what a run found:  python scripts/compare_with_profile.py PROFILE RUN"""
+"""Compares what `mpijoin profile` expected with what a run found.
+
+    python scripts/compare_with_profile.py PROFILE RUN
+
+Ends with 1 where the number of results lies outside what was expected.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
 
 
-def main(profile: str, run: str) -> int:
+def compare(profile: str, run: str) -> int:
     """Prints the comparison; returns 1 where the count lies outside what was expected."""
     expected = json.loads((Path(profile) / "profile.json").read_text())["expected"]
     summary = json.loads((Path(run) / "summary.json").read_text())
@@ -20,5 +26,13 @@ def main(profile: str, run: str) -> int:
     return int(abs(predicted - found) > error)
 
 
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("profile", metavar="PROFILE", help="the folder that `mpijoin profile` wrote")
+    parser.add_argument("run", metavar="RUN", help="the folder that the run wrote")
+    options = parser.parse_args()
+    return compare(options.profile, options.run)
+
+
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())

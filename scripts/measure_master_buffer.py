@@ -7,6 +7,8 @@ Two uniform synthetic streams on four local slaves, distribution epochs of 20 s 
 
 from __future__ import annotations
 
+import argparse
+
 import mpijoin
 
 RATE = 10_000  # tuples per second and stream
@@ -27,6 +29,7 @@ def peak_bytes(subgroups: int) -> int:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     print("n_g   measured MB   (r t_d / 2)(1 + 1/n_g), both streams, MB   ratio")
     for subgroups in (1, 2, 4):
         measured = peak_bytes(subgroups)

@@ -17,7 +17,7 @@ import tempfile
 from dataclasses import asdict
 from pathlib import Path
 
-from bench_engine import FULL_TUPLES, QUICK_TUPLES, Bench, machine
+from benching.bench import FULL_TUPLES, QUICK_TUPLES, Bench, machine
 
 from rooflines.engine import ROWS_ONLY, Case, Work, counted, timed
 from rooflines.machine import ENOUGH_S, QUICK_S, Rates, measure

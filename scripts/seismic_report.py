@@ -1,9 +1,12 @@
-"""Shows the pairs of P and S picks that a run of scripts/jobs/seismic.toml found:  python scripts/seismic_report.py RUN"""
+"""Shows the pairs of P and S picks that a run of scripts/jobs/seismic.toml found.
+
+    python scripts/seismic_report.py RUN
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +29,7 @@ stations together locate it: this join is the first step of every earthquake cat
 """
 
 
-def main(run: str) -> None:
+def report(run: str) -> None:
     summary = json.loads((Path(run) / "summary.json").read_text())
     pairs = pq.read_table(Path(run) / "results").sort_by([("left_time", "ascending"), ("right_time", "ascending")])
     print(rows_text(pairs))
@@ -76,5 +79,11 @@ def histogram_text(delays: np.ndarray) -> str:
     return "\n".join(lines) + "\n"
 
 
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", metavar="RUN", help="the folder that the run wrote")
+    report(parser.parse_args().run)
+
+
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable
 
-from bench_launch import command
+from benching.launch import command
 from peers.environments import environment, flink_classpath, java
 from peers.watch import machine_memory_bytes
 from peers.workloads import SIDES, Workload

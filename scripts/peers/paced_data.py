@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from bench_data import WINDOW_US, make_data
+from benching.data import WINDOW_US, make_data
 
 PIECE_US = 300_000_000
 PIECE_S = PIECE_US // 1_000_000

@@ -13,8 +13,8 @@ from typing import Mapping, Sequence
 import numpy as np
 import pyarrow.parquet as pq
 
-from bench_data import RATE_PER_S, WINDOW_US
-from bench_launch import ROOT, launch, pin
+from benching.data import RATE_PER_S, WINDOW_US
+from benching.launch import ROOT, launch, pin
 from mpijoin.metrics.delay import STARTS_US
 from peers.environments import environment, flink_classpath, java
 from peers.paced_data import SIDES, Streams

@@ -15,7 +15,7 @@ from typing import Mapping, Sequence
 
 import numpy as np
 
-from bench_launch import SAMPLE_S, family, pin, pss_bytes
+from benching.launch import SAMPLE_S, family, pin, pss_bytes
 
 SAMPLER_SHARE = 0.1  # of a core at most: to add up the pages of many GB takes long
 ENDING_S = 30.0

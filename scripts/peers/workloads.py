@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from bench_data import WINDOW_US, Answer, find_answer, make_data, tables
+from benching.data import WINDOW_US, Answer, find_answer, make_data, tables
 
 REAL_TUPLES = 10_000_000  # of both streams; as many copies of the real ones as reach it
 PAYLOAD = ("a", "b", "c", "d", "e")  # int64 columns: with time, key and id tuples of 64 bytes

@@ -10,9 +10,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from bench_data import Data
-from bench_engine import Bench, check
-from bench_launch import environment, pin
+from benching.data import Data
+from benching.bench import Bench, check
+from benching.launch import environment, pin
 
 from rooflines.machine import script_command
 

@@ -14,8 +14,8 @@ from typing import Any, Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench_data import Data
-from bench_launch import ROOT, command, environment, pin
+from benching.data import Data
+from benching.launch import ROOT, command, environment, pin
 from numba import njit
 
 from mpijoin.data.batch import read_only

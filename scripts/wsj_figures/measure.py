@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Mapping
 
-from bench_launch import launch
+from benching.launch import launch
 from mpijoin.config.check import resolve
 from mpijoin.config.dump import dump_job
 from mpijoin.config.load import load_job

@@ -96,7 +96,7 @@ def test_a_verdict_names_what_was_wrong(what, limit):
 
 def test_streams_come_in_all_formats_with_the_right_answer_at_any_time(tmp_path, monkeypatch):
     pytest.importorskip("duckdb")
-    import bench_data
+    from benching import data as bench_data
     from peers import paced_data
 
     monkeypatch.setattr(bench_data, "RATE_PER_S", 2.0)

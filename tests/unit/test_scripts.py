@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,11 +52,11 @@ def test_jobs_have_no_fault(path):
 
 
 def test_quickstart_job_and_its_report(tmp_path, capsys):
-    from seismic_report import main
+    from seismic_report import report
 
     run = mpijoin.run(SCRIPTS / "jobs/seismic.toml", [f"output.path={tmp_path}/out"], slaves=2)
     assert run.results == QUICKSTART_RESULTS
-    main(str(tmp_path / "out"))
+    report(str(tmp_path / "out"))
     text = capsys.readouterr().out
     assert "IV.T1202  00:00:06.850  00:00:13.890      7.04    56.3" in text
     assert "22,333 of 35,435 P picks found at least one of the 49,854 S picks." in text
@@ -65,18 +66,43 @@ def test_quickstart_job_and_its_report(tmp_path, capsys):
 
 
 def test_report_of_a_run_without_pairs(tmp_path, capsys):
-    from seismic_report import main
+    from seismic_report import report
 
     mpijoin.run(SCRIPTS / "jobs/seismic.toml", [f"output.path={tmp_path}/out", "left.window=0s"], slaves=1)
     (tmp_path / "out/summary.json").write_text(json.dumps({"left": {"read": 0}, "right": {"read": 0}}))
     for part in (tmp_path / "out/results").glob("*.parquet"):
         pq.write_table(pq.read_table(part).slice(0, 0), part)
-    main(str(tmp_path / "out"))
+    report(str(tmp_path / "out"))
     assert "0 of 0 P picks" in capsys.readouterr().out
 
 
+PROGRAMS = sorted(SCRIPTS.glob("*.py"))
+HELP = """
+import runpy, sys
+for path in sys.argv[1:]:
+    sys.argv = [path, "--help"]
+    try:
+        runpy.run_path(path, run_name="__main__")
+        sys.exit(f"{path} goes on after --help")
+    except SystemExit as end:
+        assert not end.code, (path, end.code)
+"""
+
+
+def test_every_script_is_a_program_that_explains_itself():
+    """What programs share lies in folders, so that a reader sees which is which."""
+    names = {path.stem for path in PROGRAMS}
+    for path in PROGRAMS:
+        imported = set(re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE))
+        assert not names & imported, f"{path.name} imports a program"
+    command = [sys.executable, "-c", HELP, *map(str, PROGRAMS)]
+    environment = {"PYTHONPATH": f"{ROOT}:{SCRIPTS}", "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0 and done.stdout.count("usage: ") == len(PROGRAMS), done.stderr
+
+
 def test_bench_data_is_the_same_everywhere():
-    from bench_data import tables
+    from benching.data import tables
 
     left, right = tables(1000)
     assert (left["ts"][:3].to_pylist(), left["key"][:3].to_pylist()) == ([471, 1155, 1534], [5008021, 947948, 6045532])
@@ -85,7 +111,7 @@ def test_bench_data_is_the_same_everywhere():
 
 
 def test_bench_data_certificate_matches_the_contract():
-    from bench_data import mix
+    from benching.data import mix
 
     pairs = {(0, 0): "48218226ff3cd4bf", (1, 2): "081a5c1377856b73", (2, 1): "f2826f98653e9e57"}
     for (left, right), wanted in pairs.items():
@@ -95,7 +121,7 @@ def test_bench_data_certificate_matches_the_contract():
 
 def test_bench_slave_and_duckdb_agree(tmp_path):
     """The benchmark's own path through the engine, as processes, on little data."""
-    from bench_data import WINDOW_US, make_data
+    from benching.data import WINDOW_US, make_data
 
     data = make_data(tmp_path, 20_000)
     assert make_data(tmp_path, 20_000) == data
@@ -117,7 +143,7 @@ def worker(script: str, *arguments: str) -> dict:
 
 
 def test_bench_engine_counts_whole_runs_and_refuses_wrong_answers(tmp_path):
-    from bench_engine import Bench, Section, check, section_text
+    from benching.bench import Bench, Section, check, section_text
 
     bench = Bench(tmp_path, tuples=20_000, scale=2, rounds=2)
     section = bench.measure(Section("Local runs", 40_000), {"local": lambda: bench.engine(bench.data(), 0)})
@@ -131,7 +157,7 @@ def test_bench_engine_counts_whole_runs_and_refuses_wrong_answers(tmp_path):
 
 @pytest.mark.mpi
 def test_bench_launch_watches_a_run_from_outside(tmp_path):
-    from bench_launch import launch
+    from benching.launch import launch
 
     done = launch(SCRIPTS / "jobs/seismic.toml", tmp_path / "out", 3, [0], sample=True)
     assert done.summary["results"] == QUICKSTART_RESULTS and done.summary["ranks"] == 3

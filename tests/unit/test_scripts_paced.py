@@ -44,7 +44,7 @@ def run_directory(path, lags_us=(0,) * 20, left_bytes=(100,) * 20, delays_us=(),
 @pytest.mark.parametrize("policy, back", [("none", False), ("threshold", False), ("balance", True)])
 def test_the_jobs_have_no_fault(tmp_path, policy, back):
     from bench_recovery import BEFORE_S, NODE, SLAVES, SLOW, SLOW_S, load_of
-    from paced import job_text
+    from benching.paced import job_text
 
     load = load_of(policy, back)
     values = tomllib.loads(job_text(load, 20_000))

@@ -1,4 +1,4 @@
-"""Paced runs of synthetic streams under mpirun, for the benchmarks: the job and the run."""
+"""Paced runs of synthetic streams under mpirun: the job, the run, and the highest rate that is sustained."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Sequence
 
-from bench_launch import Launched, launch
+from benching.launch import Launched, launch
+from mpijoin.sweep.capacity import highest, is_sustained
 
+LOW, HIGH = 100_000.0, 10_000_000.0  # tuples per second and stream: where the search for the capacity begins and ends
 STREAM = """\
 [{name}]
 kind = "synthetic"
@@ -57,3 +59,17 @@ def job_text(load: Load, rate: float) -> str:
         for name, seed in (("left", 1), ("right", 2))
     ]
     return "".join(streams) + REST.format(epoch_us=round(load.epoch_s * 1e6), warmup_s=load.warmup_s)
+
+
+def capacity(load: Load, folder: Path, cores: Sequence[int], low: float = LOW, high: float = HIGH) -> float:
+    """Tuples per second and stream, measured with runs of this load. A rate that failed once is tried again: it takes a busy
+    neighbour to make a sustainable rate fail, nothing makes one hold that is not."""
+
+    def sustained(rate: float) -> bool:
+        for _ in range(2):
+            run(load, rate, folder, cores)
+            if is_sustained(folder / "run", load.epoch_s):
+                return True
+        return False
+
+    return highest(sustained, low, high)

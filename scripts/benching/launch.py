@@ -15,7 +15,7 @@ from typing import Any, Mapping, Sequence
 
 import pyarrow.parquet as pq
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 1200
 SAMPLE_S = 0.05
 
