@@ -86,7 +86,7 @@ class Silent:
     def note(self, line: str) -> None:
         pass
 
-    def close(self, final_line: str = "") -> None:
+    def close(self, final_line: str = "", is_bad: bool = False) -> None:
         pass
 
 

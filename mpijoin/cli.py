@@ -125,6 +125,13 @@ examples:
 
 {EXIT_CODES}"""
 
+COMPLETION_EPILOG = f"""\
+examples:
+  eval "$(mpijoin completion)"                                                          in ~/.bashrc
+  autoload -U +X bashcompinit && bashcompinit && eval "$(mpijoin completion)"           in ~/.zshrc
+
+{EXIT_CODES}"""
+
 # Commands whose module says what its arguments are, and is imported only if it is meant: some need more than the others do.
 MODULES = {
     "generate": "make a job's synthetic streams as Parquet files (Spark)",
@@ -227,8 +234,9 @@ def _report_of(options: argparse.Namespace) -> int:
 def _simulate(options: argparse.Namespace) -> int:
     from mpijoin.simulate.command import main_simulate
 
+    disturbed = (options.delays, options.stalls)
     return main_simulate(
-        options.job, options.set, options.slaves, options.costs, options.overwrite, options.delays, options.stalls
+        options.job, options.set, options.slaves, options.costs, options.overwrite, *disturbed, options.quiet
     )
 
 
@@ -236,6 +244,13 @@ def _slurm_scripts(options: argparse.Namespace) -> int:
     from mpijoin.site import main_slurm_scripts
 
     return main_slurm_scripts(options.folder, options.overwrite)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from mpijoin.completion import completion
+
+    print(completion(_parser(list(MODULES))))
+    return EXIT_DONE
 
 
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
@@ -248,6 +263,8 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     _job_arguments(run)
     slaves = "without mpirun: so many local slaves (default: min(cores, 4))"
     run.add_argument("--ranks", type=_ranks, metavar="N", help=slaves)
+    quiet = "print nothing unless it fails; summary.json has it all"
+    run.add_argument("--quiet", action="store_true", help=quiet)
     run.add_argument("--oversubscribe", action="store_true", help="allow more than four local slaves per core")
     _place_arguments(run)
     check = _command(commands, "check", _check, "say everything that is wrong with a job", CHECK_EPILOG)
@@ -257,6 +274,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     check.add_argument("--fields", nargs="?", const="", metavar="SECTION", help=fields)
     simulate = _command(commands, "simulate", _simulate, "run a synthetic job on simulated slaves", SIMULATE_EPILOG)
     _job_arguments(simulate)
+    simulate.add_argument("--quiet", action="store_true", help=quiet)
     simulate.add_argument("--slaves", type=_ranks, metavar="N", default=4, help="so many slaves (default: 4)")
     costs = "this_machine (default), wsj_2005 (the cluster of the paper), or a file from scripts/calibrate_costs.py"
     simulate.add_argument("--costs", metavar="FILE", default="this_machine", help=costs)
@@ -274,6 +292,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     scripts = _command(commands, "slurm-scripts", _slurm_scripts, "copy the batch scripts for Slurm", SLURM_SCRIPTS_EPILOG)
     scripts.add_argument("folder", metavar="DIR", help="where to; made if need be")
     scripts.add_argument("--overwrite", action="store_true", help="replace files of these names that were changed")
+    _command(commands, "completion", _completion, "print a function that completes commands in bash and zsh", COMPLETION_EPILOG)
     for name, summary in MODULES.items():
         _module_command(commands, name, summary, is_wanted=name in argv)
     return parser

@@ -49,11 +49,15 @@ class Progress:
 
     A terminal gets a panel that is redrawn in place. Anything else, such as the log of a batch job or what mpirun
     collects, gets a line a minute, the first of them 2 s after the first view. A stream that refuses (closed pipe,
-    lost terminal) ends the display, never the run: no method raises for that.
+    lost terminal) ends the display, never the run: no method raises for that. A quiet one shows bad news only.
     """
 
     def __init__(
-        self, stream: TextIO | None = None, interval_s: float | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        stream: TextIO | None = None,
+        interval_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        quiet: bool = False,
     ):
         self._stream = stream if stream is not None else sys.stderr
         self._clock = clock
@@ -63,7 +67,7 @@ class Progress:
         self._delay_s = 0.0 if terminal else min(LINE_FIRST_S, self._interval_s)
         self._next_s: float | None = None
         self._draw = self._draw_panel if terminal else self._draw_line
-        self._broken = False
+        self._quiet = self._broken = quiet
 
     def update(self, make_view: Callable[[], ProgressView]) -> None:
         """Show what `make_view` gives if the last view is old enough."""
@@ -79,11 +83,11 @@ class Progress:
         """Show a line that stays, before the first view."""
         self._attempt(lambda: print(line, file=self._stream, flush=True))
 
-    def close(self, final_line: str = "") -> None:
-        """Take the panel away and leave `final_line` (may be several lines) in its place."""
+    def close(self, final_line: str = "", is_bad: bool = False) -> None:
+        """Take the panel away and leave `final_line` (may be several lines) in its place; a quiet one only if it `is_bad` news."""
         self._attempt(self._stop_panel)
         self._broken = True
-        if final_line:
+        if final_line and (is_bad or not self._quiet):
             # Tried even when the panel broke: the cause may have been the panel's own characters.
             with suppress(OSError, ValueError):
                 print(final_line, file=self._stream, flush=True)

@@ -22,6 +22,7 @@ class Options(NamedTuple):
     overwrite: bool = False
     resume: bool = False
     debug: bool = False
+    quiet: bool = False  # no progress, no summary: only what is wrong
 
     @property
     def how(self) -> tuple[bool, bool]:
@@ -54,7 +55,10 @@ def _run_under_mpi(job_path: str, overrides: Sequence[str], options: Options, si
     from mpijoin.launch import plan
     from mpijoin.launch.processes import run_mpi
 
-    return run_mpi(lambda size: plan.plan_of(job_path, overrides, lambda job: size, *options.how), signals, options.debug)
+    def make_plan(size: int) -> plan.Plan:
+        return plan.plan_of(job_path, overrides, lambda job: size, *options.how)
+
+    return run_mpi(make_plan, signals, options.debug, options.quiet)
 
 
 def _run_here(job_path: str, overrides: Sequence[str], options: Options, signals: SignalFlag) -> int:
@@ -65,4 +69,4 @@ def _run_here(job_path: str, overrides: Sequence[str], options: Options, signals
     slaves = local_slaves(options.ranks, options.oversubscribe, "--ranks")
     signals.check()
     plan = plan_of(job_path, overrides, partial(local_size, slaves=slaves), *options.how)
-    return run_local(plan, signals, Progress(), options.debug).exit_code
+    return run_local(plan, signals, Progress(quiet=options.quiet), options.debug).exit_code

@@ -15,7 +15,7 @@ from typing import Any, Callable, Sequence, TextIO
 from mpijoin.checkpoint.manifest import forget_after, numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.errors import PeerError
+from mpijoin.errors import EXIT_DONE, PeerError
 from mpijoin.join.tuning import measured_group_tuples
 from mpijoin.launch import warmup
 from mpijoin.launch.plan import Plan, merged_schema
@@ -123,7 +123,7 @@ def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, write
         rank.stop_all(Stop(outcome.exit_code))
     except BaseException as error:
         outcome = _fail(plan, rank, named(error), debug, started_s, (master, own_writer))
-    progress.close(summary_text(outcome))
+    progress.close(summary_text(outcome), is_bad=outcome.exit_code != EXIT_DONE)
     rank.leave(outcome.exit_code, plan.release)
     return outcome
 

@@ -6,7 +6,7 @@ from typing import Sequence
 
 from mpijoin.config.check import load_and_resolve
 from mpijoin.config.units import duration_ns
-from mpijoin.errors import JobError
+from mpijoin.errors import EXIT_DONE, JobError
 from mpijoin.launch.summary import summary_text
 from mpijoin.progress import Progress
 from mpijoin.simulate.cluster import Manner, simulate
@@ -17,18 +17,25 @@ STALL_SHARE = 20  # stalls of a mean length of L come every 20 L in the mean
 
 
 def main_simulate(
-    job_path: str, overrides: Sequence[str], slaves: int, costs: str, overwrite: bool, delays: str, stalls: str
+    job_path: str,
+    overrides: Sequence[str],
+    slaves: int,
+    costs: str,
+    overwrite: bool,
+    delays: str,
+    stalls: str,
+    quiet: bool = False,
 ) -> int:
     """Simulates the job; returns the exit code, having said what happened. delays, stalls: durations, as text."""
     job, schema = load_and_resolve(job_path, overrides)
     manner = Manner(load_costs(costs), disturbance=disturbance(job.run.seed, delays, stalls))
-    progress = Progress()
+    progress = Progress(quiet=quiet)
     try:
         outcome = simulate(job, schema, slaves, manner, overwrite, progress)
     except BaseException:
         progress.close()
         raise
-    progress.close(summary_text(outcome))
+    progress.close(summary_text(outcome), is_bad=outcome.exit_code != EXIT_DONE)
     return outcome.exit_code
 
 

@@ -202,3 +202,10 @@ def test_pipeline_commands_are_listed_without_being_loaded():
     code = "import sys, mpijoin.cli as c; c._parser(['run']).format_help().index('prepare'); print('mpijoin.pipeline' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr
+
+
+def test_a_quiet_run_says_only_what_is_wrong(job_file, capfd):
+    assert main(["run", job_file, "--quiet", "--set", "output.results=count"]) == 0
+    assert capfd.readouterr() == ("", "")
+    assert main(["run", job_file, "--quiet", "--overwrite", "--set", "inject.fail={1=0}"]) == 3
+    assert "epoch 0 has come" in capfd.readouterr().err

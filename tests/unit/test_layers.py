@@ -17,7 +17,7 @@ FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.
 # From the bottom up; a module may import from its own level and from those before it. A folder stands for all in it that has no
 # level of its own.
 LEVELS = (
-    ("errors", "clock", "compiled", "disk", "limits", "lock", "machine", "node_memory", "signals", "site", "streams"),
+    ("errors", "clock", "compiled", "disk", "limits", "lock", "machine", "node_memory", "signals", "site", "completion", "streams"),
     ("config", "data"),
     ("partitioning", "policy", "operators", "join", "moving", "generators"),
     ("messages",),

@@ -210,3 +210,14 @@ def test_figures_keep_three_digits_or_two():
     ]
     assert [size(n) for n in (999, 1_000, 9_990, 99_600, 5e8)] == ["999 B", "1.0 KB", "10 KB", "100 KB", "500 MB"]
     assert [seconds(n) for n in (0, 59.9, 60, 3600)] == ["0 s", "59 s", "1 min 00 s", "1 h 00 min"]
+
+
+def test_a_quiet_one_says_only_what_is_wrong():
+    stream, clock = io.StringIO(), Clock()
+    for is_bad in (False, True):
+        progress = Progress(stream, clock=clock, quiet=True)
+        progress.note("go on with")
+        clock.now += 1000
+        progress.update(view)
+        progress.close("the end", is_bad)
+    assert stream.getvalue() == "the end\n"
