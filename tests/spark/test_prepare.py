@@ -339,6 +339,11 @@ def test_a_broken_call_leaves_nothing_and_replaces_nothing(prepare, tmp_path):
     assert left_in(left.folder).rows == [(at(3), "a")]
 
 
+def test_tabs_blanks_and_a_column_without_a_name(prepare):
+    left = prepare({"a.tsv": "\tts\t key \n0\t1\ta,b\n1\t2\t c\n"}, "--unit", "s", "--key", "key")
+    assert left.rows == [(0, at(1), "a,b"), (1, at(2), " c")]
+
+
 def test_faults_before_spark_starts(tmp_path, capsys):
     def call(*arguments):
         assert main(["prepare", *map(str, arguments), "-o", str(tmp_path / "out")]) == 2

@@ -26,7 +26,8 @@ Times: ISO 8601 needs no more than --time; other texts --time-format (letters as
 those would lose something.
 Columns of CSV get a type that all values fit (int, float, bool, else string; leading zeros stay strings) unless --columns names
 one of int, float, string, bool, date. The output's columns are those of --columns, or all. --where sees all columns.
-Files must be UTF-8, where every executor sees them; CSV with a header, the same in all files.
+Files must be UTF-8, where every executor sees them; CSV with a header, the same in all files. Blanks around its names do not
+count, and the third column, if it has no name, is column3.
 Needs Spark: pip install "mpijoin[spark]"
 
 examples:
@@ -62,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--key", metavar="COLUMN[,COLUMN]", help="the columns that will be joined on")
     add("--columns", metavar="NAME[:TYPE],...", help="further columns to keep, and types (default: all)")
     add("--format", choices=FORMATS, help="default: by suffix, behind which .gz or .bz2 may stand")
-    add("--delimiter", metavar="C", default=",", help="of CSV (default: a comma; \\t: a tab)")
+    add("--delimiter", metavar="C", help="of CSV (default: a tab in files called .tsv, else a comma; \\t: a tab)")
     add("--multiline", action="store_true", help="CSV has line breaks between quotes; a file is then read by one core")
     add("--where", metavar="SQL", help="keep only rows of which this is true")
     add("--dedup", action="store_true", help="of rows equal in all columns that are kept, keep the first")

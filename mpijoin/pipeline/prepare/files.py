@@ -23,6 +23,7 @@ from mpijoin.pipeline.prepare.options import CSV, FORMATS, JSONL, OWN_PREFIX, PA
 
 SUFFIXES = {".csv": CSV, ".tsv": CSV, ".jsonl": JSONL, ".ndjson": JSONL, ".json": JSONL, ".parquet": PARQUET, ".pq": PARQUET}
 PACKED: dict[str, Callable[[str], BinaryIO]] = {".gz": gzip.open, ".bz2": bz2.open}
+TABBED = ".tsv"
 HEAD_MAX = 16 << 20
 READERS = 16
 
@@ -30,7 +31,8 @@ READERS = 16
 @dataclass(frozen=True)
 class Source:
     """format: one of FORMATS · paths: files that hold something, sorted · empty: those that hold nothing · names: of the
-    columns; () for JSON lines, whose columns only a look at all rows tells · ns_columns: Parquet's timestamps in ns."""
+    columns; () for JSON lines, whose columns only a look at all rows tells · ns_columns: Parquet's timestamps in ns ·
+    delimiter: of CSV."""
 
     format: str
     paths: tuple[str, ...]
@@ -39,6 +41,7 @@ class Source:
     names: tuple[str, ...] = ()
     ns_columns: tuple[str, ...] = ()
     local_columns: tuple[str, ...] = ()
+    delimiter: str = ","
 
 
 def find_source(wanted: Wanted) -> Source:
@@ -54,8 +57,9 @@ def find_source(wanted: Wanted) -> Source:
     size = sum(map(os.path.getsize, paths))
     if not full:
         raise InputError(f"{_several(paths)}: nothing in them, wanted rows")
-    names = _csv_names(full, [head for head in heads if head], wanted.delimiter) if kind == CSV else ()
-    return Source(kind, tuple(full), empty, size, names)
+    delimiter = wanted.delimiter or _delimiter(full)
+    names = _csv_names(full, [head for head in heads if head], delimiter) if kind == CSV else ()
+    return Source(kind, tuple(full), empty, size, names, delimiter=delimiter)
 
 
 def _expand(raw: str, kind: str | None) -> list[str]:
@@ -75,8 +79,13 @@ def _expand(raw: str, kind: str | None) -> list[str]:
 
 
 def _format(path: str) -> str | None:
+    return SUFFIXES.get(_plain_suffix(path))
+
+
+def _plain_suffix(path: str) -> str:
+    """That of what is packed, where it is."""
     stem, suffix = os.path.splitext(path.lower())
-    return SUFFIXES.get(os.path.splitext(stem)[1] if suffix in PACKED else suffix)
+    return os.path.splitext(stem)[1] if suffix in PACKED else suffix
 
 
 def _one_format(paths: Sequence[str]) -> str:
@@ -89,6 +98,14 @@ def _one_format(paths: Sequence[str]) -> str:
         found = ", ".join(f"{kind} ({path})" for kind, path in first_of.items())
         raise InputError(f"got files of several formats, {found}, wanted one")
     return next(iter(first_of))
+
+
+def _delimiter(paths: Sequence[str]) -> str:
+    """A tab if the files are called .tsv, else a comma."""
+    first_of = {_plain_suffix(path) == TABBED: path for path in reversed(paths)}
+    if len(first_of) > 1:
+        raise InputError(f"{first_of[True]} and {first_of[False]}: one is called {TABBED}, one not: wanted --delimiter, for both")
+    return "\t" if True in first_of else ","
 
 
 def _several(paths: Sequence[str]) -> str:
@@ -119,10 +136,11 @@ def _csv_names(paths: Sequence[str], heads: Sequence[str], delimiter: str) -> tu
 def _header(path: str, head: str, delimiter: str) -> tuple[str, ...]:
     try:
         head.encode("utf-8")
-        names = tuple(next(csv.reader([head], delimiter=delimiter)))
+        names = tuple(name.strip() for name in next(csv.reader([head], delimiter=delimiter, skipinitialspace=delimiter != " ")))
     except (UnicodeEncodeError, csv.Error) as error:
         raise InputError(f"{path}: its first line is no header in UTF-8: {error}, wanted the names of the columns") from error
-    return _checked(path, names)
+    # pandas writes its index under no name.
+    return _checked(path, tuple(name or f"column{number}" for number, name in enumerate(names, 1)))
 
 
 def _checked(path: str, names: tuple[str, ...]) -> tuple[str, ...]:

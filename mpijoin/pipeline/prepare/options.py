@@ -36,7 +36,7 @@ class Wanted:
     keys: tuple[str, ...] = ()
     columns: dict[str, str | None] | None = None
     format: str | None = None
-    delimiter: str = ","
+    delimiter: str | None = None  # None: as the files are called
     multiline: bool = False
     where: str | None = None
     dedup: bool = False
@@ -132,7 +132,7 @@ def _other_faults(wanted: Wanted) -> Iterator[str]:
         yield f"--key: {wanted.time} is the time, wanted other columns"
     if wanted.declared(wanted.time) is not None:
         yield f"--columns: {wanted.time} is the time and gets its type from --time-format or --unit, wanted no type here"
-    if len(wanted.delimiter) != 1 or wanted.delimiter in '"\r\n':
+    if wanted.delimiter is not None and (len(wanted.delimiter) != 1 or wanted.delimiter in '"\r\n'):
         yield f"--delimiter: got {show(wanted.delimiter)}, wanted one character that is no quote and ends no line"
     if wanted.dedup and wanted.dedup_on:
         yield "--dedup and --dedup-on: got both, wanted one: all columns count, or those named"

@@ -72,7 +72,7 @@ def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted) -> Raw:
     fields = [T.StructField(name, T.StringType()) for name in (*source.names, CORRUPT)]
     reader = spark.read.schema(T.StructType(fields)).options(
         header=True,
-        sep=wanted.delimiter,
+        sep=source.delimiter,
         quote='"',
         escape='"',
         mode="PERMISSIVE",
