@@ -11,6 +11,7 @@ import os
 import sys
 import time
 from collections import deque
+from contextlib import suppress
 from typing import Callable, Collection
 
 import mpi4py
@@ -36,6 +37,8 @@ SPIN_MAX_S = 2e-3  # bounds a poll however much arrives
 PAUSE_MIN_S = 20e-6
 PAUSE_SHORT_S = 2e-3  # reached after some 10 ms of quiet
 PAUSE_MAX_S = 4e-3  # reached after some 200 ms: each waking costs about 50 us of a core
+
+SEGMENT = "/dev/shm/mpich_shm_"  # how MPICH calls it; other libraries attach theirs later, or take the names away themselves
 
 _CHANNELS = tuple(Channel)
 _WHOLE, _LENGTH, _PART, _PIECE = range(4)  # tags; a part's first piece, and its others
@@ -97,6 +100,7 @@ class MpiTransport:
         self._finalizes = comm is None
         self._world = comm or MPI.COMM_WORLD
         self._comms = [self._world.Dup() for _ in Channel]
+        _forget_segments()  # to duplicate took all ranks, so all of this node have them
         self._piece_bytes = piece_bytes
         self.rank: int = self._world.rank
         self.size: int = self._world.size
@@ -303,6 +307,17 @@ class MpiTransport:
                 return False
             self._pause_s = PAUSE_MIN_S if moved else _longer(self._pause_s)
             time.sleep(min(self._pause_s, remaining_s))
+
+
+def _forget_segments() -> None:
+    """Takes their names from the shared memory that MPICH has made for the ranks of this node, which all have it by now.
+
+    A rank that is killed would leave it behind, and a later step of the same number would take it for its own and hang.
+    """
+    with suppress(OSError), open("/proc/self/maps") as maps:
+        for name in {line.split(maxsplit=5)[-1].strip() for line in maps if SEGMENT in line}:
+            with suppress(OSError):  # another rank was quicker
+                os.unlink(name)
 
 
 def _longer(pause_s: float) -> float:

@@ -54,6 +54,19 @@ def test_a_rank_that_leaves_without_closing_does_not_hang_the_others():
     assert done.returncode != 0 and "went on" not in done.stdout, done.stdout + done.stderr
 
 
+def test_a_killed_rank_leaves_no_shared_memory():
+    """MPICH's, which would be there until the node boots."""
+    mapped = "print('\\n'.join(line.split(maxsplit=5)[-1].strip() for line in open('/proc/self/maps') if '/dev/shm/' in line), flush=True)\n"
+    done = mpirun(3, "-c", OPEN + mapped + "import os\nt.barrier(50); os.kill(os.getpid(), 9)", timeout_s=30.0)
+    segments = {line.split()[0] for line in done.stdout.splitlines() if "/mpich_shm_" in line}
+    assert done.returncode != 0 and (segments or "mpich" not in mpi_library().lower())
+    assert [name for name in segments if os.path.exists(name)] == []
+
+
+def mpi_library():
+    return mpirun(1, "-c", "from mpi4py import MPI; print(MPI.Get_library_version())").stdout
+
+
 def test_what_mpi_refuses_is_a_peer_error():
     closed = (
         "import numpy; from mpijoin.errors import PeerError; from mpijoin.transport.mpi import MPI, MpiTransport\n"
