@@ -252,8 +252,8 @@ class Step(Plain):
 
 @dataclass(frozen=True)
 class Report(Plain):
-    """consumed_bytes since the last report; the others are as of now. busy_s, comm_s: joining and communicating, since the
-    clock started."""
+    """consumed_bytes since the last report; the others are as of now. epoch: that was joined; -1: the rank only says that it is
+    alive, and how far it has come · busy_s, comm_s: joining and communicating, since the clock started."""
 
     rank: int
     consumed_bytes: int = 0
@@ -262,6 +262,7 @@ class Report(Plain):
     busy_s: float = 0.0
     state_bytes: int = 0
     comm_s: float = 0.0
+    comparisons: int = 0
 
     kind = 4
 
@@ -309,9 +310,8 @@ class ResultMarker(Plain):
 @dataclass(frozen=True)
 class Saved(Plain):
     """counts: the rank's side of the ledger at the cut, as in `Finished` · parts: each result file so far, as
-    sinks.parts.PartInfo · groups: [group, bytes that are alive, spans], a span being
-    [file name, offset, bytes] of a frame · octets, seconds: what was written, and how long joining stood still for it ·
-    fault: why it could not be done."""
+    sinks.parts.PartInfo · groups: [group, bytes that are alive, spans], a span being [file name, offset, bytes] of a frame ·
+    octets, seconds: what was written, and how long joining stood still for it · fault: why it could not be done."""
 
     rank: int
     number: int

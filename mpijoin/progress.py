@@ -29,7 +29,7 @@ class SlaveView(NamedTuple):
 
 class ProgressView(NamedTuple):
     """One moment of a run. `fraction` of the input read, 0 to 1; `late_rows` of both streams; `eta_s` None: unknown;
-    `moves` of groups so far; `behind_s`: how far an overloaded paced run is behind its time, else 0."""
+    `moves` of groups, `comparisons` of tuples so far; `behind_s`: how far an overloaded paced run is behind its time, else 0."""
 
     fraction: float
     tuples: int
@@ -42,6 +42,7 @@ class ProgressView(NamedTuple):
     eta_s: float | None = None
     moves: int = 0
     behind_s: float = 0.0
+    comparisons: int = 0
 
 
 class Progress:
@@ -134,6 +135,8 @@ def plain_line(view: ProgressView) -> str:
     if loads:
         span = _percent(max(loads)) if len(loads) == 1 else f"{_percent(min(loads))} to {_percent(max(loads))}"
         parts.append(f"load {' '.join(span.split())}")
+    if view.fraction == 1 and view.comparisons:  # then only this shows that there is work left
+        parts.append(f"{amount(view.comparisons)} comparisons")
     if view.moves:
         parts.append(f"{amount(view.moves)} moves")
     if view.late_rows:
@@ -169,6 +172,8 @@ def _panel_lines(view: ProgressView, width: int) -> list[str]:
         f"[bold]{amount(view.results)}[/] results",
         f"[bold]{size(view.state_bytes)}[/] state",
     ]
+    if view.fraction == 1 and view.comparisons:
+        facts.append(f"[bold]{amount(view.comparisons)}[/] comparisons")
     if view.moves:
         facts.append(f"[bold]{amount(view.moves)}[/] moves of groups")
     lines = [*_filled([head, f"[dim]{_times(view)}[/]"], width), *_filled(facts, width)]

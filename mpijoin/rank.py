@@ -9,6 +9,7 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Callable, Collection, Iterator
 
 from mpijoin.clock import RunClock
@@ -35,7 +36,8 @@ from mpijoin.transport.base import Channel, Transport
 
 MASTER = 0
 WAIT_S = 0.1  # how long a rank sleeps at most before it looks at signals and heartbeats
-HEARTBEAT_S = 1.0  # every rank says at least so often that it is alive
+HEARTBEAT_S = 1.0  # a rank that gets on tells so often how far,
+REST_S, SILENCE_PARTS = 5.0, 12  # ... one that does not, so often that it is alive, and so many times before it is taken for lost
 SILENCE_S = 60.0  # a peer silent for longer is lost: longer than any write to a slow disk should take
 START_S = 600.0  # the same before ranks have met: the first of a node may have to compile everything
 LEAVE_S = 5.0  # how long a failing run waits for its peers before it takes them down (DESIGN, section 5)
@@ -72,13 +74,15 @@ class Rank:
         self.log.addHandler(logging.NullHandler())
         self.idle_s = 0.0
         self.hosts = {self.number: host_name()}  # where ranks run; the master knows of all, once they have met
+        self.progress = lambda: Report(transport.rank)  # what a heartbeat tells of this rank; a slave says how far it has come
+        self._told: Report | None = None
         self._inject = Inject()
         self._early: list[tuple[int, Any]] = []  # received before this rank knew that all are ready
         self._late: deque[tuple[float, int, Any]] = deque()  # received, and held back on purpose: until when
-        self._told = False  # the master of a signal
+        self._told_signal = False  # the master of it
         self._met = False
         self._silence_s = START_S
-        self._sent_s = time.monotonic()
+        self._sent_s = self._looked_s = time.monotonic()
         peers = range(1, transport.size) if transport.rank == MASTER else (MASTER,)
         self._heard_s = dict.fromkeys(peers, time.monotonic())
 
@@ -133,8 +137,8 @@ class Rank:
 
     def _tell_signal(self) -> None:
         """A signal may reach one rank only: the master is told."""
-        if self.asked and self.number != MASTER and not self._told:
-            self._told = True
+        if self.asked and self.number != MASTER and not self._told_signal:
+            self._told_signal = True
             self.send(MASTER, Signalled(self.number, self.asked))
 
     def _suffer(self, epoch: int) -> None:
@@ -192,13 +196,18 @@ class Rank:
 
     def _beat(self) -> None:
         now = time.monotonic()
-        if now - self._sent_s < HEARTBEAT_S:
+        stopped_s = now - self._looked_s  # if this rank itself was stopped, the others' silence says nothing
+        if stopped_s < HEARTBEAT_S:
             return
-        silence_s = now - self._sent_s  # if this rank itself was stopped, the others' silence says nothing
-        self._sent_s = now
+        self._looked_s, report = now, self.progress()
+        rests = self._told is not None and replace(report, comm_s=self._told.comm_s) == self._told
+        speaks = not rests or now - self._sent_s >= min(REST_S, self._silence_s / SILENCE_PARTS)
+        if speaks:
+            self._sent_s, self._told = now, report
         for peer, heard_s in self._heard_s.items():
-            self.send(peer, Report(self.number))
-            if now - heard_s > self._silence_s + silence_s:
+            if speaks:
+                self.send(peer, report)
+            if now - heard_s > self._silence_s + stopped_s:
                 raise PeerError(f"rank {peer} has been silent for {now - heard_s:.0f} s")
 
     def report_failure(self, error: BaseException, trace: str) -> int:

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+
 from mpijoin.config.job import MAX, Job
 from mpijoin.data.schema import UNIT_NS, JoinSchema
-from mpijoin.master.ticks import Pace, pace_of
+from mpijoin.master.ticks import Pace, Tick, pace_of
+from mpijoin.partitioning.scatter import Scattered
 from mpijoin.policy.epoch import next_epoch_ns
 
 FIRST_EPOCH_NS = 500_000_000  # of a paced run whose epochs are automatic
 ADVICE_EPOCHS = 10  # so many epochs are looked at before the next is made longer or shorter,
 ADVICE_NS = 1_000_000_000  # ... and at least so long
 EPOCHS_PER_REORGANIZATION = 10  # where distribution epochs have no length of their own: "an order of magnitude" (WSJ, IV-C)
+
+
+class Prepared(NamedTuple):
+    """A part of a tick of a paced run, ready before it is due. place: the layout for which it was scattered."""
+
+    tick: Tick
+    scattered: tuple[Scattered, Scattered]
+    place: np.ndarray
+
+    @property
+    def octets(self) -> int:
+        """About what it takes: rows as they were read, and as they were scattered."""
+        return 2 * sum(one.tuples.nbytes + one.blob.nbytes for one in self.scattered)
 
 
 class Pacing:
@@ -33,7 +51,7 @@ class Pacing:
             self._unit_s = UNIT_NS[schema.unit] / 1e9 / job.run.speed  # wall seconds of one unit of event time
             self.epoch_ns = self.epoch_ns or FIRST_EPOCH_NS
         self._advised_s = 0.0
-        self._communication_s: dict[int, float] = {}
+        self._spent_s: dict[int, tuple[float, float]] = {}
 
     @property
     def pace(self) -> Pace:
@@ -59,12 +77,14 @@ class Pacing:
         event_time, second = self.origin
         return second + (event - event_time) * self._unit_s
 
-    def advise(self, communication_s: dict[int, float], now_s: float) -> bool:
-        """Looks at what communication cost: seconds since the start, per slave. Whether epochs get another length."""
+    def advise(self, spent_s: dict[int, tuple[float, float]], behind: bool, now_s: float) -> bool:
+        """Looks at what communication and joining cost: seconds since the start, per slave. behind: whether the run is far behind
+        its time. Whether epochs get another length."""
         passed_s = now_s - self._advised_s
         if not self.adapts or passed_s * 1e9 < max(ADVICE_NS, ADVICE_EPOCHS * self.epoch_ns):
             return False
-        before, self._communication_s, self._advised_s = self._communication_s, dict(communication_s), now_s
-        shares = [(spent_s - before.get(slave, 0.0)) / passed_s for slave, spent_s in communication_s.items()]
-        epoch_ns, self.epoch_ns = self.epoch_ns, next_epoch_ns(self.epoch_ns, max(shares), self._bound)
+        before, self._spent_s, self._advised_s = self._spent_s, dict(spent_s), now_s
+        passed = [np.subtract(spent, before.get(slave, (0.0, 0.0))) / passed_s for slave, spent in spent_s.items()]
+        communication, busy = (float(share) for share in np.max(passed, axis=0))
+        epoch_ns, self.epoch_ns = self.epoch_ns, next_epoch_ns(self.epoch_ns, communication, self._bound, busy, behind)
         return self.epoch_ns != epoch_ns

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from mpijoin.master.backlog import Backlog
 from mpijoin.master.checkpointing import Checkpointing
 from mpijoin.master.intake import Intake
 from mpijoin.master.movelog import MoveLog
-from mpijoin.master.pacing import Pacing
+from mpijoin.master.pacing import Pacing, Prepared
 from mpijoin.master.recording import SlotRecorder
 from mpijoin.master.start import loaded, new_core, waiting_bytes_max
 from mpijoin.master.ticks import Tick
@@ -45,19 +45,6 @@ from mpijoin.sinks.collector import Collector
 from mpijoin.sources.base import TIME_MAX, SourceCounts
 
 PREPARE_AHEAD = 3.0  # a tick is begun at the latest so many times before it is due as the last one took to prepare
-
-
-class Prepared(NamedTuple):
-    """A part of a tick of a paced run, ready before it is due. place: the layout for which it was scattered."""
-
-    tick: Tick
-    scattered: tuple[Scattered, Scattered]
-    place: np.ndarray
-
-    @property
-    def octets(self) -> int:
-        """About what it takes: rows as they were read, and as they were scattered."""
-        return 2 * sum(one.tuples.nbytes + one.blob.nbytes for one in self.scattered)
 
 
 class Master:
@@ -194,9 +181,9 @@ class Master:
                 raise ProtocolError(f"master got {type(message).__name__} from rank {source}")
 
     def _note(self, slave: int, report: Report) -> None:
-        if report.epoch < 0 or slave not in self._reports:
+        self._reports |= {slave: report} if slave in self._reports else {}
+        if report.epoch < 0:
             return  # but a heartbeat
-        self._reports[slave] = report
         if self.pacing.paced:
             self.backlog.joined(slave, self._rank.clock.wall_s)
         self._do(core.Consumed(slave, report.consumed_bytes))
@@ -323,8 +310,8 @@ class Master:
             return
         if self.checkpointing and self.checkpointing.is_due():
             self._do(core.SaveWanted(stops=False))
-        spent_s = {slave: report.comm_s for slave, report in self._reports.items()}
-        if self.pacing.advise(spent_s, self._rank.clock.wall_s):
+        spent_s = {slave: (report.comm_s, report.busy_s) for slave, report in self._reports.items()}
+        if self.pacing.adapts and self.pacing.advise(spent_s, self._behind_s > 0, self._rank.clock.wall_s):
             self._rank.log.info("distribution epochs are %.3f s from now on", self.pacing.epoch_ns / 1e9)
             self.intake.set_pace(self.pacing.pace)
             if self.core.reorganization:
@@ -380,8 +367,7 @@ class Master:
     def view(self) -> ProgressView:
         elapsed = self._rank.clock.wall_s
         tuples = int(self.sent.sum())
-        fraction = self.intake.progress(tuples)
-        own_s = elapsed - self._resumed_s
+        fraction, own_s = self.intake.progress(tuples), elapsed - self._resumed_s
         slaves = tuple(
             SlaveView(slave, min(1.0, report.busy_s / own_s), report.state_bytes) for slave, report in self._reports.items()
         )
@@ -390,11 +376,16 @@ class Master:
             tuples=tuples,
             tuples_per_s=tuples / elapsed,
             results=sum(report.results for report in self._reports.values()),
+            comparisons=sum(report.comparisons for report in self._reports.values()),
             state_bytes=sum(report.state_bytes for report in self._reports.values()),
             slaves=slaves,
             late_rows=sum(source.counts.late for source in self.intake.sources),
             elapsed_s=elapsed,
             eta_s=elapsed / fraction - elapsed if 0 < fraction < 1 else None,
             moves=self.moves.outcomes["moved"],
-            behind_s=self.backlog.overload_s(self.pacing.epoch_ns) if self.pacing.paced else 0.0,
+            behind_s=self._behind_s,
         )
+
+    @property
+    def _behind_s(self) -> float:
+        return self.backlog.overload_s(self.pacing.epoch_ns) if self.pacing.paced else 0.0

@@ -9,6 +9,9 @@ share would be `aim`. Where b > 0 this errs to the safe side when epochs get sho
 the next advice goes on) and falls short when they get longer (likewise); in both cases the advice converges to a share
 from ENOUGH to 1 of the bound. If most of that is b, an epoch that is longer than need be stays: its delay is the price
 for no ping-pong. Where b alone exceeds the bound no epoch will do, and it grows to the longest.
+
+A run that is far behind its time gets longer epochs, whatever they cost: of a longer one each row costs less to join, and results
+are late anyway. So that it does not fall behind again at once, epochs get no shorter while a slave has little time to spare.
 """
 
 from __future__ import annotations
@@ -18,17 +21,25 @@ LONGEST_NS = 10_000_000_000
 AIM = 0.8  # of the bound: what a new epoch is to cost
 ENOUGH = 0.6  # of the bound: an epoch that costs between this and the bound stays, so that noise moves nothing
 STEP_MAX = 2.0  # damping: an epoch gets at most so many times longer or shorter at once
+BUSY = 0.7  # of its time that a slave joins, from which on it has little to spare
 
 
-def next_epoch_ns(current_ns: int, communication: float, bound: float) -> int:
+def next_epoch_ns(current_ns: int, communication: float, bound: float, busy: float = 0.0, behind: bool = False) -> int:
     """The next distribution epoch, from `communication`, the measured share of the wall time that the slave with the most
-    of it spent on communication at epochs of `current_ns`, and from `bound`, what it may spend, 0 < bound < 1.
+    of it spent on communication at epochs of `current_ns`, and from `bound`, what it may spend, 0 < bound < 1. busy: the share
+    that the slave with the most of it joined · behind: whether the run is far behind its time.
 
     >>> [next_epoch_ns(1_000_000_000, share, bound=0.1) for share in (0.08, 0.12, 0.01)]
     [1000000000, 1500000000, 500000000]
+    >>> next_epoch_ns(1_000_000_000, 0.01, bound=0.1, busy=1.0, behind=True)
+    2000000000
     """
-    if ENOUGH * bound <= communication <= bound:
+    if behind:
+        factor = STEP_MAX
+    elif ENOUGH * bound <= communication <= bound:
         factor = 1.0
     else:
         factor = min(STEP_MAX, max(1 / STEP_MAX, communication / (AIM * bound)))
+    if busy > BUSY:
+        factor = max(factor, 1.0)
     return min(LONGEST_NS, max(SHORTEST_NS, round(current_ns * factor)))

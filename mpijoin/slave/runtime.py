@@ -92,6 +92,7 @@ class Slave:
         self._actions: deque[core.Action] = deque()
         self._received = [0, 0]
         self._received_before = (0, 0)  # the newest checkpoint's mark
+        rank.progress = lambda: self._report(0, -1)
         self._debt_s = 0.0  # what a slave made slow on purpose has still to sleep
         self._busy_s = 0.0
 
@@ -266,9 +267,14 @@ class Slave:
             epoch, self._operator.found_in_all, self._core.backlog_bytes, self._load.occupancy_bytes, self._busy_s
         )
         if not own:
-            found, held, comm_s = self._operator.found_in_all, self._operator.held_bytes, self._rank.comm_s
-            self._rank.send(MASTER, Report(self._rank.number, octets, epoch, found, self._busy_s, held, comm_s))
+            self._rank.send(MASTER, self._report(octets, epoch))
         self._rest_without_groups(slot.last)
+
+    def _report(self, octets: int, epoch: int) -> Report:
+        """So many bytes are consumed, and how far this slave has come."""
+        own, compared = self._operator, self._operator.totals["comparisons"]
+        number, comm_s = self._rank.number, self._rank.comm_s
+        return Report(number, octets, epoch, own.found_in_all, self._busy_s, own.held_bytes, comm_s, compared)
 
     def _carry_out(self, action: core.Carry) -> None:
         taken = [(self._messages[index], self._messages[index].take_out(at)) for index, at in action.places]

@@ -36,7 +36,7 @@ SPIN_S = 100e-6  # a few times what a large message needs to show its next sign 
 SPIN_MAX_S = 2e-3  # bounds a poll however much arrives
 PAUSE_MIN_S = 20e-6
 PAUSE_SHORT_S = 2e-3  # reached after some 10 ms of quiet
-PAUSE_MAX_S = 4e-3  # reached after some 200 ms: each waking costs about 50 us of a core
+PAUSE_MAX_S = 50e-3  # beyond that a hundredth of the time for which it has been quiet: each waking costs about 50 us of a core
 
 SEGMENT = "/dev/shm/mpich_shm_"  # how MPICH calls it; other libraries attach theirs later, or take the names away themselves
 

@@ -53,7 +53,7 @@ def test_automatic_paced_epochs_grow_until_communication_is_within_its_bound_and
         passed_s = max(1.0, ADVICE_EPOCHS * pacing.epoch_ns / 1e9)
         now_s += passed_s
         spent_s += cost_s * passed_s / (pacing.epoch_ns / 1e9)
-        pacing.advise({1: spent_s, 2: spent_s / 2}, now_s)
+        pacing.advise({1: (spent_s, 0.0), 2: (spent_s / 2, 0.0)}, False, now_s)
         lengths.append(pacing.epoch_ns / 1e9)
     assert 0.2 / lengths[39] <= 0.1  # the dearest slave counts
     assert lengths[39] <= 2 * 0.2 / 0.1
@@ -63,13 +63,29 @@ def test_automatic_paced_epochs_grow_until_communication_is_within_its_bound_and
 
 def test_epochs_of_a_stated_length_keep_it():
     pacing = pacing_of(run={"speed": 1.0}, cluster={"distribution_epoch_ns": S})
-    assert not pacing.advise({1: 100.0}, 100.0)
+    assert not pacing.advise({1: (100.0, 0.0)}, True, 100.0)
     assert pacing.epoch_ns == S
 
 
 def test_no_advice_before_enough_epochs_have_passed():
     pacing = pacing_of(run={"speed": 1.0})
-    assert not pacing.advise({1: 100.0}, 0.9 * ADVICE_EPOCHS * FIRST_EPOCH_NS / 1e9)
+    assert not pacing.advise({1: (100.0, 0.0)}, True, 0.9 * ADVICE_EPOCHS * FIRST_EPOCH_NS / 1e9)
+
+
+def test_epochs_grow_while_the_run_is_far_behind_and_stay_until_there_is_time_to_spare():
+    """A slave that takes 0.6 s of its time per epoch and 0.2 s for the rows of a second keeps up only with long epochs."""
+    pacing = pacing_of(run={"speed": 1.0})
+    now_s = busy_s = behind_s = 0.0
+    lengths = []
+    for _ in range(60):
+        epoch_s = pacing.epoch_ns / 1e9
+        passed_s = max(1.0, ADVICE_EPOCHS * epoch_s)
+        work_s = passed_s / epoch_s * 0.6 + 0.2 * passed_s
+        behind_s = max(0.0, behind_s + work_s - passed_s)
+        now_s, busy_s = now_s + passed_s, busy_s + min(passed_s, work_s + behind_s)
+        pacing.advise({1: (0.0, busy_s), 2: (0.0, 0.0)}, behind_s > 0.5, now_s)
+        lengths.append(pacing.epoch_ns / 1e9)
+    assert behind_s == 0 and len(set(lengths[20:])) == 1 and 0.75 < lengths[-1] <= 4
 
 
 def test_behind_is_the_time_from_due_to_joined():
