@@ -182,7 +182,7 @@ def _groups_travel(plan: Plan) -> bool:
 
 
 def _keep_loaded() -> None:
-    """What is loaded by now stays: no need to look for garbage in it, ever."""
+    """What is loaded by now stays, so the garbage collector need never look at it."""
     if not gc.isenabled():  # the command line has put it off (launch/command.py)
         gc.freeze()
         gc.enable()
@@ -249,7 +249,7 @@ def _collector(plan: Plan, rank: Rank, writer: Any) -> CollectorRank:
 
 
 def new_collector(plan: Plan, writer: Any, resumption: Resumption | None = None) -> Collector:
-    """Of the run's slaves, those that begin without groups not waited for."""
+    """A collector for the run's slaves. It does not wait for slaves that start without any group."""
     cluster, slaves = plan.job.cluster, plan.roles.slaves
     active = resumption.active if resumption else first_active(plan.job.balance, cluster.slaves_min, slaves)
     return Collector(slaves, merged_schema(plan), writer, idle=set(slaves) - set(active[: cluster.partitions]))
@@ -281,7 +281,7 @@ def _fail(plan: Plan, rank: Rank, error: BaseException, debug: bool, started_s: 
 
 
 def _abandon(rank: Rank, *things: Any) -> None:
-    """Lets go of what was open. Errors are logged only: the run has failed for another reason already."""
+    """Lets go of what was open. Errors are only logged, because the run has already failed for another reason."""
     for thing in things:
         try:
             if thing is not None:

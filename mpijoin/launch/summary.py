@@ -15,6 +15,7 @@ from mpijoin.errors import EXIT_DONE
 from mpijoin.launch.plan import merged_schema
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import check_ledger
+from mpijoin.progress import seconds
 from mpijoin.rank import MASTER
 from mpijoin.sinks.parts import part_name
 from mpijoin.sources.late import merge_late, writing
@@ -156,7 +157,7 @@ def summary_text(outcome: Outcome) -> str:
     tuples = summary["left"]["read"] + summary["right"]["read"]
     lines = [
         f"{summary['results']:,} results from {summary['left']['read']:,} left and {summary['right']['read']:,} right tuples",
-        f"in {summary['wall_s']:.2f} s ({summary['tuples_per_s'] / 1e6:.2f} M tuples/s) on {summary['slaves']} slaves; "
+        f"in {_span(summary['wall_s'])} ({summary['tuples_per_s'] / 1e6:.2f} M tuples/s) on {summary['slaves']} slaves; "
         f"certificate {summary['certificate']}",
     ]
     if summary["delay_s"]:
@@ -171,6 +172,11 @@ def summary_text(outcome: Outcome) -> str:
         slowest = max(summary["held_back_by"], key=summary["held_back_by"].get)
         lines.append(f"the source had to pause for slave {slowest}: it joins slower than the input is read")
     return "\n".join(lines) if tuples else "\n".join(["the input holds no rows", *lines])
+
+
+def _span(wall_s: float) -> str:
+    """Seconds as long as their decimals say something."""
+    return f"{wall_s:.2f} s" if wall_s < 600 else seconds(wall_s)
 
 
 def _overload_text(overload: dict[str, Any]) -> str:

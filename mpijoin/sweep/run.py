@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Sequence
 
+from mpijoin.progress import seconds
 from mpijoin.sweep.capacity import NoCapacity, highest, is_sustained, mean_epoch_s
 from mpijoin.sweep.spec import Capacity, Point, Sweep
 
@@ -37,7 +38,7 @@ def run_points(sweep: Sweep, points: Sequence[Point], launcher: Sequence[str], a
         failed += reason is not None
         left_s = (time.monotonic() - started_s) / number * (len(wanted) - number)
         outcome = "done" if reason is None else f"failed: {reason}"
-        print(f"{number:4} of {len(wanted)} {point.name}: {outcome}; {left_s:.0f} s left", file=sys.stderr, flush=True)
+        print(f"{number:4} of {len(wanted)} {point.name}: {outcome}; {seconds(left_s)} left", file=sys.stderr, flush=True)
     return failed
 
 

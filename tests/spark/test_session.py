@@ -27,7 +27,8 @@ with spark_session("test", "local[1]", {"spark.sql.shuffle.partitions": "3"}) as
     print(spark.sparkContext._jvm.Runtime.getRuntime().maxMemory() <= 2 << 30)
 """
     done = start(code)
-    assert (done.returncode, done.stdout.split(), done.stderr) == (0, ["10", "3", "UTC", "True"], "")
+    said = [line for line in done.stderr.splitlines() if not line.startswith("mpijoin test: ")]  # how far Spark is, if it is slow
+    assert (done.returncode, done.stdout.split(), said) == (0, ["10", "3", "UTC", "True"], [])
 
 
 def test_a_log_is_told_how_far_spark_is():
@@ -46,7 +47,7 @@ with spark_session("profile", "local[1]") as spark:
     assert (done.returncode, done.stdout) == (0, "8\n"), done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) >= 3 and all(line.startswith("mpijoin profile: ") for line in lines), lines
-    counted = [re.search(r"stage 1: (\\d) of 8 tasks done", line) for line in lines]
+    counted = [re.search(r"stage 1: (\d) of 8 tasks done", line) for line in lines]
     counts = [int(found[1]) for found in counted if found]
     assert len(counts) >= 2 and counts == sorted(counts) and counts[-1] > counts[0]
 

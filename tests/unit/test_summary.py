@@ -6,12 +6,13 @@ import pyarrow as pa
 import pytest
 
 import mpijoin
+from mpijoin.config.units import DURATION_NS, INT64_MAX, duration_ns, rounded_duration
 from mpijoin.errors import InputError
 from mpijoin.launch.summary import Outcome, summary_text
 
 FIELDS = {
     "results", "certificate", "left", "right", "ranks", "slaves", "wall_s", "compile_s", "tuples_per_s", "delay_s", "moves",
-    "splits", "merges", "declustering", "peak_master_buffer_bytes", "per_slave",
+    "splits", "merges", "declustering", "peak_master_buffer_bytes", "per_slave", "provenance",
 }
 SLAVE_FIELDS = {"cpu_s", "comm_s", "idle_s", "window_bytes_max", "blocks_max", "results"}
 
@@ -62,6 +63,24 @@ def test_the_slave_that_paused_the_source_is_told(tmp_path):
     assert "had to pause" not in summary_text(Outcome(0, summary))
     held = {**summary, "held_back_by": {"1": 2, "2": 9}}
     assert "the source had to pause for slave 2" in summary_text(Outcome(0, held))
+
+
+def test_long_runs_and_fine_units_are_told_in_words(tmp_path):
+    summary = run(([1], "a"), ([1], "a"), tmp_path / "run").summary
+    late = {**summary["left"], "late": 3, "lateness_needed": 199_843_155}
+    text = summary_text(Outcome(0, {**summary, "wall_s": 259_215.0, "left": late, "time_unit": "ns"}))
+    assert "\nin 72 h 00 min (" in text and 'lateness = "200 ms" would have covered them' in text
+    assert "\nin 12.35 s (" in summary_text(Outcome(0, {**summary, "wall_s": 12.345678}))
+
+
+@pytest.mark.parametrize("count", [1, 7, 99, 100, 101, 999, 1_001, 59_999, 60_001, 199_843_155, 3_600_000_000_001, 86_400 * 10**9 + 1])
+@pytest.mark.parametrize("unit", ["ns", "us", "ms", "s"])
+def test_a_lateness_that_is_named_is_never_too_short_and_hardly_too_long(count, unit):
+    wanted_ns = count * DURATION_NS[unit]
+    if wanted_ns > INT64_MAX // 2:
+        pytest.skip("no time lies so far from another")
+    named_ns = duration_ns(rounded_duration(count, unit))
+    assert wanted_ns <= named_ns <= 1.11 * wanted_ns
 
 
 def test_a_failed_run_says_why():
