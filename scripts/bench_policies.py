@@ -21,13 +21,12 @@ from typing import Any, Iterable
 
 import pyarrow.parquet as pq
 
-from bench_recovery import NODE, SLAVES
+from benching.paced import Load, run
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.simulate.cluster import Manner, simulate
 from mpijoin.simulate.costs import load_costs
 from mpijoin.transport.simulated import Disturbance
-from paced import Load, run
 
 PERIOD_S, EPOCH_S = 2.0, 0.2
 STEADY_AFTER = 10  # reorganization epochs
@@ -43,6 +42,8 @@ SHAPES: dict[str, tuple[float, dict[str, Any]]] = {
     "2,000 groups": (0.0, {"partitions": 2000, "window": "5 s", "slow": {1: 0.3, 2: 0.6}, "seconds": 40}),
 }
 HEAD = "shape             policy        mean, s    p95, s    max, s  behind, s   moves    late  slaves"
+# The real runs: so many nodes, of so much of a core each, which fall to a share of that for a while every so often.
+SLAVES, NODE = 4, 0.25
 REAL_S, REAL_WARMUP_S, SLOW_S, SLOW_EVERY_S, SLOW_SHARE = 60.0, 4.0, 1.0, 8.0, 0.33
 
 
