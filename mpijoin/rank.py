@@ -32,7 +32,7 @@ from mpijoin.messages import (
     parse,
 )
 from mpijoin.signals import SignalFlag
-from mpijoin.transport.base import Channel, Transport
+from mpijoin.transport.base import Channel, Transport, nothing
 
 MASTER = 0
 WAIT_S = 0.1  # how long a rank sleeps at most before it looks at signals and heartbeats
@@ -244,12 +244,11 @@ class Rank:
         for peer in range(1, self.transport.size):
             self.send(peer, message)
 
-    def leave(self, exit_code: int, last: Callable[[], None] = lambda: None) -> int:
+    def leave(self, exit_code: int, last: Callable[[], None] = nothing) -> int:
         """Leaves together with the others; takes them down if they do not come. last: called when nobody writes any more."""
         try:
             failing_s = LEAVE_S if self._met else LEAVE_EARLY_S
-            self.transport.close(failing_s if exit_code else LEAVE_DONE_S)
-            last()
+            self.transport.close(failing_s if exit_code else LEAVE_DONE_S, last)
         except PeerError:
             last()  # those that hang: the next line ends this process, too
             self.transport.abort(exit_code or EXIT_FAILED)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Collection, NamedTuple, Protocol
+from typing import Callable, Collection, NamedTuple, Protocol
 
 import numpy as np
 
@@ -58,6 +58,10 @@ class TransportStats:
     poll_s: float = 0.0
 
 
+def nothing() -> None:
+    """What most have left to do when they close."""
+
+
 class Transport(Protocol):
     """One rank's endpoint. library: which library carries the messages, in its own words; "" if none does."""
 
@@ -87,8 +91,11 @@ class Transport(Protocol):
     def barrier(self, timeout_s: float) -> None:
         """Wait until all ranks are here. After a timeout (PeerError) a further call goes on with the same barrier."""
 
-    def close(self, timeout_s: float = 60.0) -> None:
-        """Leave together, once all ranks agreed to end: waits for all, drops what nobody polled, frees everything."""
+    def close(self, timeout_s: float = 60.0, last: Callable[[], None] = nothing) -> None:
+        """Leave together, once all ranks agreed to end: waits for all, drops what nobody polled, frees everything.
+
+        last: called when all are here. What is left to do belongs there: a launcher may end a process that has closed.
+        """
 
     def abort(self, code: int) -> None:
         """Last resort: end all ranks with this exit code, without waiting for anyone.

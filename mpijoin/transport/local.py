@@ -11,7 +11,7 @@ from collections import deque
 from typing import Callable, Collection
 
 from mpijoin.errors import PeerError
-from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, octets_of
+from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, nothing, octets_of
 
 
 class _Hub:
@@ -100,8 +100,9 @@ class LocalTransport:
             )
         self._barrier_number = None
 
-    def close(self, timeout_s: float = 60.0) -> None:
+    def close(self, timeout_s: float = 60.0, last: Callable[[], None] = nothing) -> None:
         self.barrier(timeout_s)
+        last()
         self._inbox.clear()
         self._refused.clear()
         self._arrived.clear()

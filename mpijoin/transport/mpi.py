@@ -19,7 +19,7 @@ import numpy as np
 
 from mpijoin.data.codec import ALIGNMENT, aligned_empty, part_starts
 from mpijoin.errors import PeerError
-from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, octets_of, parts_of
+from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, nothing, octets_of, parts_of
 
 # One thread at a time calls MPI: that level spares MPI's locks and, unlike "funneled", does not bind it to the thread
 # that imported this module. Not finalising at exit: MPI_Finalize waits spinning for all ranks, for ever if one died;
@@ -154,7 +154,7 @@ class MpiTransport:
             raise PeerError(f"rank {self.rank}: not all {self.size} ranks reached the barrier in {timeout_s} s")
         self._barrier = None
 
-    def close(self, timeout_s: float = 60.0) -> None:
+    def close(self, timeout_s: float = 60.0, last: Callable[[], None] = nothing) -> None:
         """As the contract says. Nobody enters the barrier before its own sends were taken, so none can be cut off."""
         self._refuse = ()
         if not self._sleep_until(self._all_closed, timeout_s):
@@ -162,6 +162,7 @@ class MpiTransport:
                 f"rank {self.rank}: not all {self.size} ranks closed in {timeout_s} s; "
                 f"{self.unsent_bytes()} bytes from here were not taken"
             )
+        last()
         for comm in self._comms:
             comm.Free()
         if self._finalizes:

@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, Callable, Collection, NamedTuple, Protocol
 
 from mpijoin.errors import PeerError
-from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, octets_of
+from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, nothing, octets_of
 
 
 class Scheduler(Protocol):
@@ -252,8 +252,9 @@ class SimulatedTransport:
             )
         self._barrier = None
 
-    def close(self, timeout_s: float = 60.0) -> None:
+    def close(self, timeout_s: float = 60.0, last: Callable[[], None] = nothing) -> None:
         self.barrier(timeout_s)
+        last()
         self._inbox.clear()
         self._taken.clear()
 

@@ -32,11 +32,14 @@ DATA, CONTROL, RESULT, STATE = Channel
 def run_on_threads(story) -> None:
     endpoints = LocalTransport.create(RANKS)
     failures: list[BaseException] = []
+    closing: list[int] = []
+    last: list[int] = []  # how many were closing when a rank did what it had left to do
 
     def rank(endpoint: LocalTransport) -> None:
         try:
             story(endpoint)
-            endpoint.close(TIMEOUT_S)
+            closing.append(endpoint.rank)
+            endpoint.close(TIMEOUT_S, lambda: last.append(len(closing)))
         except BaseException as error:
             failures.append(error)
             endpoint.abort(99)
@@ -49,6 +52,7 @@ def run_on_threads(story) -> None:
         assert not thread.is_alive(), "a rank hangs"
     if failures:
         raise failures[0]
+    assert last == [RANKS] * RANKS
 
 
 def run_on_mpi(story, piece_bytes: int) -> None:
@@ -58,7 +62,9 @@ def run_on_mpi(story, piece_bytes: int) -> None:
     assert endpoint.size == RANKS
     try:
         story(endpoint)
-        endpoint.close(TIMEOUT_S)
+        last: list[bool] = []
+        endpoint.close(TIMEOUT_S, lambda: last.append(MPI.Is_finalized()))
+        assert last == [False]
     except BaseException:
         traceback.print_exc(file=sys.__stderr__)
         endpoint.abort(99)

@@ -151,3 +151,22 @@ def test_the_memory_budget_of_a_slave_ends_all(tmp_path):
     with Run(tmp_path, LONG_JOB, 3, options) as run:
         run.finish()
     assert run.code == 3 and len(run.messages) == 1 and "[cluster] memory" in run.messages[0] and run.failed["exit_code"] == 3
+
+
+SLOW_RELEASE = """
+import time
+from mpijoin.__main__ import process
+from mpijoin.lock import FolderLock
+
+release = FolderLock.release
+FolderLock.release = lambda self: (time.sleep(1.0), release(self))
+process()
+"""
+SHORT_JOB = LONG_JOB.replace("100_000_000", "1000")
+
+
+def test_a_run_gives_its_folder_back_however_long_that_takes(tmp_path):
+    """A launcher may end a process as soon as it has left MPI: nothing of the run may be left to do then."""
+    with Run(tmp_path, SHORT_JOB, 3, program=[sys.executable, "-c", SLOW_RELEASE]) as run:
+        run.finish()
+    assert run.code == 0 and (run.out / "summary.json").exists() and not list(run.out.glob("**/lock-*"))

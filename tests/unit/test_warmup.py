@@ -78,3 +78,24 @@ def test_a_count_of_whole_numbers_loads_no_kernel_for_text_or_results(lines):
     assert "insert_groups" in lines[0]
     for name in ("_combine_bytes", "_put_bytes", "_get_bytes", "keep_equal_keys", "gather_columns", "gather_blobs", "fill_keys"):
         assert name not in lines[0]
+
+
+THREADS = """
+from pathlib import Path
+from mpijoin import __main__
+
+
+def main():
+    import numpy
+    return len(list(Path("/proc/self/task").iterdir()))
+
+
+__main__.main = main
+__main__.process()
+"""
+
+
+def test_numpy_starts_no_threads_in_a_process_of_ours():
+    """They would take 0.1 s of a core each from the ranks that start beside this one."""
+    environ = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")} | {"PYTHONPATH": str(ROOT)}
+    assert subprocess.run([sys.executable, "-c", THREADS], env=environ, timeout=60).returncode == 1
