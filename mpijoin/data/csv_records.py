@@ -16,6 +16,7 @@ from mpijoin.data.batch import read_only
 QUOTE, COMMA, NEWLINE, RETURN = (np.uint8(ord(sign)) for sign in '",\n\r')
 PLUS, MINUS, BLANK, ZERO, NINE = (np.uint8(ord(sign)) for sign in "+- 09")
 FIELD_START, PLAIN, QUOTED, CLOSING = range(4)
+LEADING, AFTER_SIGN, AFTER_ZERO, OTHER = range(4)  # where in a value that may be a number
 ALL = 1 << 62
 
 
@@ -87,3 +88,50 @@ def _may_be_padded(text):
         signed = ((one[i] == PLUS) | (one[i] == MINUS) | (one[i] == BLANK)) & before
         found |= (here[i] == ZERO) & (after[i] >= ZERO) & (after[i] <= NINE) & (starts | signed)
     return found
+
+
+def first_padded(text: bytes | memoryview, columns: np.ndarray) -> tuple[int, int]:
+    """Record and column of the first field that is a number with leading zeros, in columns that are looked at (bool[n]); (-1, -1) if
+    there is none.
+
+    >>> first_padded(b"007,70\\n7,70\\n8,-07\\n", np.array([False, True]))
+    (2, 1)
+    """
+    return _first_padded(read_only(np.frombuffer(text, np.uint8)), read_only(columns))
+
+
+@compiled()
+def _first_padded(text, columns):
+    state, record, column, end, part = FIELD_START, 0, 0, 0, LEADING
+    for i in range(len(text)):
+        sign = text[i]
+        if state == QUOTED and sign == QUOTE:
+            state = CLOSING
+            continue
+        if state == CLOSING and sign == QUOTE:
+            state = QUOTED
+        elif state != QUOTED:
+            if sign == NEWLINE or sign == RETURN:
+                record += i > end
+                state, column, end, part = FIELD_START, 0, i + 1, LEADING
+                continue
+            if sign == COMMA:
+                state, column, part = FIELD_START, column + 1, LEADING
+                continue
+            if sign == QUOTE and state == FIELD_START:
+                state = QUOTED
+                continue
+            state = PLAIN
+        if part == OTHER or column >= len(columns) or not columns[column]:
+            continue
+        if part == AFTER_ZERO:
+            if ZERO <= sign <= NINE:
+                return record, column
+            part = OTHER
+        elif sign == ZERO:
+            part = AFTER_ZERO
+        elif part == LEADING and (sign == PLUS or sign == MINUS):
+            part = AFTER_SIGN
+        elif part != LEADING or sign != BLANK:
+            part = OTHER
+    return -1, -1

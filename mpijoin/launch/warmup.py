@@ -84,10 +84,11 @@ def _reads_csv(stream: StreamJob) -> bool:
 
 
 def _split_text() -> None:
-    from mpijoin.data.csv_records import may_be_padded, split
+    from mpijoin.data.csv_records import first_padded, may_be_padded, split
 
     split(bytearray(b'"a"\n'))
     may_be_padded(memoryview(bytearray(b"\n\n01\n")))
+    first_padded(b"01\n", np.array([True]))
 
 
 def _kernels_of(source: SyntheticSource) -> str:

@@ -10,12 +10,12 @@ import os
 import re
 from typing import Collection, Iterator, Sequence
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import csv, types
 
-from mpijoin.data.arrow import one_array
-from mpijoin.data.csv_records import ALL, may_be_padded, split
-from mpijoin.data.csv_text import GZIP, PARSING, RECODE, RECORD_BYTES_MAX, TOO_LONG, first_padded, not_utf8, open_text
+from mpijoin.data.csv_records import ALL, first_padded, may_be_padded, split
+from mpijoin.data.csv_text import GZIP, PARSING, RECODE, RECORD_BYTES_MAX, TOO_LONG, not_utf8, open_text
 from mpijoin.data.files import first_line
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError
@@ -45,7 +45,8 @@ class CsvReader:
         except BaseException:
             self.close()
             raise
-        self._guessed = [name for name, column in self._columns.items() if name not in typed and types.is_integer(column.type)]
+        whole = {name for name, column in self._columns.items() if name not in typed and types.is_integer(column.type)}
+        self._guessed = np.array([name in whole for name in self._names])  # taken for whole numbers, bool[columns]
 
     def _header(self) -> list[str]:
         """The names of the columns. Raises InputError unless each asked column is there once."""
@@ -65,7 +66,7 @@ class CsvReader:
         kinds = {name: column.type for name, column in self._columns.items()}
         while piece := self._next_piece():
             table = self._parsed(piece, kinds)
-            if self._guessed and self._may_be_padded(piece):
+            if self._guessed.any() and self._may_be_padded(piece):
                 self._check_padded(piece)
             yield from table.to_batches()
 
@@ -121,13 +122,13 @@ class CsvReader:
 
     def _check_padded(self, piece: memoryview) -> None:
         """Raises InputError where a column that was taken for numbers has one with leading zeros."""
-        texts = self._parsed(piece, dict.fromkeys(self._guessed, pa.string()))
-        for name in self._guessed:
-            row = first_padded(one_array(texts[name]))
-            if row is not None:
-                got = f"got {texts[name][row].as_py()!r}, which as a number would lose its zeros"
-                kind = self._columns[name].type
-                raise self._in_record(piece, row, f'column {name!r}: {got}; {_advice(name)}, or "{kind}" if it is one')
+        row, column = first_padded(piece, self._guessed)
+        if row < 0:
+            return
+        name = self._names[column]
+        value = self._parsed(piece, {name: pa.string()})[name][row].as_py()
+        got = f"got {value!r}, which as a number would lose its zeros"
+        raise self._in_record(piece, row, f'column {name!r}: {got}; {_advice(name)}, or "{self._columns[name].type}" if it is one')
 
     def _explained(self, error: pa.ArrowInvalid, piece: memoryview) -> Exception:
         """The library's error with the line and the column's name, where it can be told."""

@@ -6,6 +6,7 @@ import io
 import re
 import tomllib
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -15,7 +16,7 @@ from mpijoin.checkpoint.identity import check_identity, identity_of
 from mpijoin.config.check import resolve
 from mpijoin.config.dump import dump_job
 from mpijoin.config.load import load_job, read_job
-from mpijoin.data.csv_records import may_be_padded, split
+from mpijoin.data.csv_records import first_padded, may_be_padded, split
 from mpijoin.data.files import expand_files, file_schema, stream_schema
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError, JobError
@@ -136,8 +137,12 @@ def test_leading_zeros_behind_the_first_rows_are_told_and_not_lost(tmp_path, lat
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.sampled_from(["0", "7", "00", "07", "-07", "+0", "-0", "0.5", "a07", '"08"', " 03", "  004", "12-05", "1 05", ""]), max_size=6))
 def test_no_field_with_leading_zeros_escapes_the_quick_look(values):
-    padded = [value for value in values if re.match(r'"? *[+-]?0\d', value)]
-    assert may_be_padded(memoryview(("\n\n" + ",".join(values) + "\n").encode())) or not padded
+    padded = [at for at, value in enumerate(values) if re.match(r'"? *[+-]?0\d', value)]
+    text = ("7,7\n\n\n" + ",".join(values) + "\n").encode()
+    assert may_be_padded(memoryview(b"\n\n" + text)) or not padded
+    for looked_at in (np.ones(6, bool), np.arange(6) % 2 == 1):
+        wanted = next(((1, at) for at in padded if looked_at[at]), (-1, -1))
+        assert first_padded(text, looked_at) == wanted
 
 
 def test_compressed_files_are_read_as_the_others(tmp_path, small):
