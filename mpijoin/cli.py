@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import traceback
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Any, Callable, Sequence
@@ -16,6 +17,7 @@ from mpijoin.errors import EXIT_DONE, EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM, Jo
 from mpijoin.limits import named
 from mpijoin.signals import Terminated, terminable
 from mpijoin.streams import patient_streams
+from mpijoin.transport.guard import launched_rank
 
 DESCRIPTION = """\
 Join two streams over a sliding time window, as an ordinary MPI job:
@@ -157,12 +159,12 @@ def _main(arguments: Sequence[str]) -> int:
     try:
         options = _parser(arguments).parse_args(arguments)
         debug = options.debug
-        with terminable():
+        with nullcontext() if options.command is _run else terminable():  # a run has its own way with signals
             return options.command(options)
     except Terminated:
-        return _report("stopped by SIGTERM", EXIT_SIGTERM, debug)
+        return _stopped("SIGTERM", EXIT_SIGTERM, debug)
     except KeyboardInterrupt:
-        return _report("stopped by Ctrl-C", EXIT_SIGINT, debug)
+        return _stopped("Ctrl-C", EXIT_SIGINT, debug)
     except JobError as error:
         return _report(_faults_text(error), error.exit_code, debug)
     except MpijoinError as error:
@@ -173,6 +175,11 @@ def _main(arguments: Sequence[str]) -> int:
             return _report(str(known), known.exit_code, debug)
         text = f"internal error: {type(error).__name__}: {error} (--debug shows where)"
         return _report(text, EXIT_FAILED, debug)
+
+
+def _stopped(by: str, exit_code: int, debug: bool) -> int:
+    """Every process of a launcher gets its signal; one says so."""
+    return exit_code if launched_rank(os.environ) else _report(f"stopped by {by}", exit_code, debug)
 
 
 def _report(text: str, exit_code: int, debug: bool) -> int:
