@@ -201,6 +201,18 @@ def test_what_was_there_for_one_period_moves_nothing():
     assert first == Plan() and policy.balance(replace(off, memory=first.memory)).moves != ()  # twice, and it is a change
 
 
+def test_while_a_load_is_suspect_nothing_moves():
+    """What it turns out to be may change where a group should go."""
+    first, second, third = uneven().slaves
+    odd = view(first, second, slave_view(3, load=0.6, groups=(20, 21, 22)))
+    known = None
+    for _ in range(4):
+        known = learn(uneven(memory=known))
+    seen = policy.balance(replace(odd, memory=known))
+    assert seen == Plan() and seen.memory.is_suspect(odd)
+    assert policy.balance(uneven(memory=seen.memory)).moves != ()
+
+
 def test_one_group_more_than_slaves_does_not_go_round():
     groups = {1: (1, 2), 2: (3,), 3: (4,)}
     slaves = [slave_view(slave, load=0.3 * len(own) + 0.002 * slave, groups=own) for slave, own in groups.items()]
