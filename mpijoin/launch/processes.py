@@ -23,7 +23,7 @@ from mpijoin.transport.base import Transport
 from mpijoin.transport.guard import check_launch
 
 
-def run_mpi(make_plan: Callable[[int], Plan], signals: SignalFlag, debug: bool, quiet: bool) -> int:
+def run_mpi(make_plan: Callable[[int], Plan], signals: SignalFlag, debug: bool, quiet: bool = False) -> int:
     """This process's part in the run; returns the exit code, having said on rank 0 what happened.
 
     make_plan: from the number of ranks; called on rank 0 only, whatever it raises is raised there again, once all ranks

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ JOB = '[left]\nkind = "synthetic"\ntuples = 50_000_000\n[right]\nkind = "synthet
 
 
 @pytest.mark.parametrize(
-    "number, at, seconds", [(signal.SIGINT, "starting", 1.5), (signal.SIGINT, "writing", 2), (signal.SIGTERM, "writing", 2)]
+    "number, at, seconds", [(signal.SIGINT, "starting", 0.3), (signal.SIGINT, "writing", 2), (signal.SIGTERM, "writing", 2)]
 )
 def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, seconds):
     """As from a terminal, Ctrl-C reaches every process that is not shielded; SIGTERM reaches only the command."""
@@ -102,6 +103,8 @@ def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, sec
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), start_new_session=True,
     ) as process:
         line = next(line for line in process.stderr if at in line)
+        while not with_word(f"java.io.tmpdir={tmp_path}"):
+            time.sleep(0.05)
         time.sleep(seconds)
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         said = process.communicate(timeout=120)[1]
@@ -109,14 +112,16 @@ def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, sec
     news = [line for line in said.splitlines() if not line.startswith("mpijoin generate: ")]  # how far Spark was meanwhile
     assert (process.returncode, news) == (code, [f"mpijoin: stopped by {name}"]), line + said
     assert not (tmp_path / "out").exists() and not list((tmp_path / "tmp").iterdir())
-    assert not [pid for pid in Path("/proc").glob("[0-9]*") if str(tmp_path) in command_line(pid)]
+    assert not with_word(str(tmp_path))
 
 
-def command_line(process):
-    try:
-        return (process / "cmdline").read_bytes().decode(errors="replace")
-    except OSError:  # it has ended
-        return ""
+def with_word(word):
+    """Processes of this machine in whose command line it stands."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended
+            found += [path] if word in path.read_bytes().decode(errors="replace") else []
+    return found
 
 
 def test_what_a_killed_call_left_is_not_in_the_way(tmp_path, capsys):
