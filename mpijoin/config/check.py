@@ -63,7 +63,9 @@ def _key_pair_faults(left: StreamColumns, right: StreamColumns) -> Iterator[str]
         kinds = [key_kind(column.type) for column in columns]
         if None not in kinds and not _comparable(columns, kinds):
             sides = " and ".join(f"{show(column.name)} is {column.type}" for column in columns)
-            yield f"[left] key, [right] key: {sides}, wanted one type; cast one of them first"
+            text = any(stream.input.is_csv and name not in stream.stream.types for stream, name in zip((left, right), pair))
+            hint = f', or say what a column of a CSV file is, such as types = {{{pair[0]} = "string"}}' if text else ""
+            yield f"[left] key, [right] key: {sides}, wanted one type; cast one of them first{hint}"
 
 
 def _are_pairs(left: StreamColumns, right: StreamColumns) -> bool:
