@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex
 from matplotlib.quiver import Quiver
 
 import mpijoin
@@ -230,9 +232,9 @@ def test_checkpoints_and_restarts_are_marked(tmp_path):
         marked = panels_over_time(chart.figure)
         assert len(marked) == {"shares-by-slave": 0, "throughput": 2, "master": 3}.get(chart.name, 1), chart.name
         for axes in marked:
-            marks = [line for line in axes.lines if line.get_color() == FAINT]
-            assert [line.get_xdata()[0] for line in marks] == [1.5, 3.5, 4.25]
-            assert [line.get_ydata()[0] for line in marks] == [0.95, 0, 0.95]
+            lines = [one for one in axes.collections if isinstance(one, LineCollection) and to_hex(one.get_color()[0]) == FAINT]
+            marks = [(*foot, *head) for one in lines for foot, head in one.get_segments()]
+            assert marks == [(1.5, 0.95, 1.5, 1), (4.25, 0.95, 4.25, 1), (3.5, 0, 3.5, 1)]
     text = write_report([path]).read_text()
     assert "Short lines at the upper edge: 2 checkpoints." in text and "went on from a checkpoint, at 3.5 s" in text
     assert ">2</dd><dt>restarts<" in text
