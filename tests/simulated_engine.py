@@ -11,6 +11,7 @@ import pyarrow as pa
 from engine_harness import Stream, check_counts, expect, expected_rows, section, table_rows
 from join_harness import RUNNING
 from random_policy import random_policy
+from simulated_expiry import Expiry
 
 import mpijoin.master.intake
 import mpijoin.master.pacing
@@ -170,7 +171,7 @@ def inner_sizes(made):
         return random_policy(made.seed) if asked and made.moves_randomly else asked
 
     def some_free_bytes(join):
-        return -1 if moods.random() < made.refusals else free_bytes(join)
+        return -1 if getattr(join, "is_short", False) else free_bytes(join)  # Watch decides when
 
     def install_or_not(join, parts):
         if moods.random() < made.refusals:
@@ -266,10 +267,16 @@ class Watch:
         self._active = len(simulated.master.core.active)
         self._newest_s = {}
         self._counted = {}  # slave -> what it had counted after its last turn
+        self._moods = random.Random(made.seed)
+        self._expiry = Expiry(made)
         for rank, slave in zip(plan.roles.slaves, self._slaves):
             self._replace(simulated.engine.processes[rank], "turn", partial(self._turn, slave))
             self._replace(slave._mover, "_send", self._shipped)
+            self._replace(slave._mover, "take", partial(self._staged, slave))
+            self._replace(slave._operator, "insert", self._expiry.inserted)
+            self._replace(slave._operator, "expire", partial(self._expiry.expired, slave._operator))
         self._replace(simulated.master.buffers, "add", self._added)
+        self._replace(simulated.master.buffers, "deliver", self._expiry.delivered)
         self._replace(simulated.master.buffers, "take", self._taken)
         self._replace(simulated.master.moves, "closed", self._closed)
         self._replace(simulated.network, "_arrive", self._arrived)
@@ -297,6 +304,16 @@ class Watch:
         bound_bytes = 2 * max(self._made.portion_bytes, block_bytes) + FRAME_EXTRA_BYTES
         assert final or octets <= bound_bytes, f"a portion of {octets} bytes, wanted at most {bound_bytes}"
         send(move, supply, frames, final)
+
+    def _staged(self, slave, take, state):
+        """A part of a group comes: who has no room for it now and then must refuse the group."""
+        join = slave._operator._operator  # without what charges its time
+        join.is_short = self._moods.random() < self._made.refusals
+        whole = take(state)
+        refused = state.move not in slave._mover._stagings
+        assert refused or slave._mover.staged_bytes <= join.free_bytes, "who has no room for a group refuses it"
+        join.is_short = False
+        return whole
 
     def _added(self, add, scattered):
         added = add(scattered)

@@ -1,0 +1,109 @@
+"""The seeds of the simulated engine notice what they are for: each of these faults is caught by one of a few of them."""
+
+import itertools
+import tempfile
+
+import numpy as np
+import pytest
+
+import mpijoin.master.runtime
+from mpijoin.join.state import WATERMARK
+from mpijoin.join.window_join import WindowJoin
+from mpijoin.messages import Slot
+from mpijoin.operators.base import Progress
+from mpijoin.partitioning.buffers import MiniBuffers
+from mpijoin.slave.moving import Mover
+from simulated_engine import run_scenario, scenario
+
+SEEDS = range(60)  # each fault is caught within so many
+EARLY_MS = 3
+
+
+def reordered_held_rows(monkeypatch):
+    deliver = MiniBuffers.deliver
+
+    def reversed_first(buffers, group, slave):
+        buffers._held.get(group, []).reverse()
+        deliver(buffers, group, slave)
+
+    monkeypatch.setattr(MiniBuffers, "deliver", reversed_first)
+
+
+def noted(join, groups, watermarks):
+    """The groups' watermarks after this call, as they should be."""
+    return np.maximum(join.state.groups[groups, WATERMARK : WATERMARK + 2], watermarks)
+
+
+def early_expiry(monkeypatch):
+    expire = WindowJoin.expire
+
+    def too_far(join, groups, watermarks):
+        should = noted(join, groups, watermarks)
+        progress = expire(join, groups, [min(one + EARLY_MS, (1 << 63) - 1) for one in watermarks])
+        join.state.groups[groups, WATERMARK : WATERMARK + 2] = should
+        return progress
+
+    monkeypatch.setattr(WindowJoin, "expire", too_far)
+
+
+def skipped_expiry(monkeypatch):
+    expire, turns = WindowJoin.expire, itertools.count()
+
+    def every_second(join, groups, watermarks):
+        if next(turns) % 2:
+            return expire(join, groups, watermarks)
+        join.state.groups[groups, WATERMARK : WATERMARK + 2] = noted(join, groups, watermarks)
+        return Progress.DONE
+
+    monkeypatch.setattr(WindowJoin, "expire", every_second)
+
+
+def watermarks_that_go_back(monkeypatch):
+    turns = itertools.count()
+
+    def slot(producer, epoch, watermarks, *rest, **fields):
+        back = 50 if next(turns) % 3 == 2 else 0
+        return Slot(producer, epoch, tuple(max(one - back, -(1 << 63)) for one in watermarks), *rest, **fields)
+
+    monkeypatch.setattr(mpijoin.master.runtime, "Slot", slot)
+
+
+def watermarks_that_are_forgotten(monkeypatch):
+    expire = WindowJoin.expire
+
+    def without_maximum(join, groups, watermarks):
+        join.state.groups[groups, WATERMARK : WATERMARK + 2] = watermarks
+        return expire(join, groups, watermarks)
+
+    monkeypatch.setattr(WindowJoin, "expire", without_maximum)
+
+
+def a_consumer_that_never_refuses(monkeypatch):
+    monkeypatch.setattr(Mover, "_refuse", lambda mover, move, reason: None)
+
+
+def fault_of(seed):
+    """What the seed finds wrong, "" if nothing."""
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            run_scenario(scenario(seed), folder)
+    except Exception as error:  # of whatever kind
+        return f"{type(error).__name__}: {error}"
+    return ""
+
+
+MUTANTS = {
+    reordered_held_rows: "a group's rows come in their order",
+    early_expiry: "what may find partners is held",
+    skipped_expiry: "what cannot find partners is let go",
+    watermarks_that_go_back: "a group's watermarks never go back",
+    watermarks_that_are_forgotten: "what cannot find partners is let go",
+    a_consumer_that_never_refuses: "who has no room for a group refuses it",
+}
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_a_fault_is_caught_within_some_seeds(monkeypatch, mutant):
+    mutant(monkeypatch)
+    faults = filter(None, map(fault_of, SEEDS))
+    assert MUTANTS[mutant] in next(faults, "no seed noticed")

@@ -1,0 +1,72 @@
+"""What slaves of a simulated run must hold of each group, and what they must have let go."""
+
+from mpijoin.join.state import (
+    DEPTH,
+    DIRECTORY,
+    FIRST,
+    GROUP_TUPLES,
+    MERGED,
+    NONE,
+    ROW,
+    SPLIT,
+    STREAM_WORDS,
+    TIME,
+    TIME_MAX,
+    WATERMARK,
+    WINDOW,
+)
+
+
+class Expiry:
+    """What slaves must hold of each group, wherever it is: all that may still find partners, and no block that cannot."""
+
+    def __init__(self, made):
+        self._in_order = [len(side.files) == 1 for side in made.sides]  # rows of several files are numbered file by file
+        self._wanted = {}  # (group, stream) -> times of tuples that may still find partners
+        self._newest = {}  # (group, stream) -> row
+        self._watermarks = {}  # group -> of both streams, the furthest that it was told
+        self._delivered = set()  # groups that moved: what follows may have been cut before the tick that they have come to
+
+    def delivered(self, deliver, group, slave):
+        self._delivered.add(group)
+        deliver(group, slave)
+
+    def inserted(self, insert, groups, stream, fresh, bounds):
+        count = insert(groups, stream, fresh, bounds)
+        for group, (low, high) in zip(groups[:count].tolist(), bounds.tolist()):
+            rows = fresh.tuples[low:high, ROW].tolist()
+            self._wanted.setdefault((group, stream), []).extend(fresh.tuples[low:high, TIME].tolist())
+            if self._in_order[stream] and rows:
+                arrived = [self._newest.get((group, stream), -1), *rows]
+                assert arrived == sorted(arrived), "a group's rows come in their order, whoever held them back"
+                self._newest[group, stream] = rows[-1]
+        return count
+
+    def expired(self, join, expire, groups, watermarks):
+        tuned = join.state.counters[[SPLIT, MERGED]].tolist()
+        progress = expire(groups, watermarks)
+        # A split comes last, and may part a tuple that can go from one that held the block.
+        is_same = tuned == join.state.counters[[SPLIT, MERGED]].tolist()
+        for group in groups.tolist():
+            before = self._watermarks.get(group, watermarks)
+            furthest = self._watermarks[group] = tuple(map(max, before, watermarks))
+            assert group in self._delivered or furthest == tuple(watermarks), "a group's watermarks never go back"
+            for stream in range(2):
+                bound = furthest[1 - stream] - int(join.state.layout[stream, WINDOW])
+                self._check_held(join.state, group, stream, bound)
+                assert not is_same or is_clear(join.state, group, stream, bound), "what cannot find partners is let go"
+            held = tuple(join.state.groups[group, WATERMARK : WATERMARK + 2].tolist())
+            assert held == furthest, "a group keeps the furthest watermarks that it was told"
+        return progress
+
+    def _check_held(self, state, group, stream, bound):
+        times = self._wanted[group, stream] = [time for time in self._wanted.get((group, stream), ()) if time >= bound]
+        assert state.groups[group, GROUP_TUPLES + stream] >= len(times), "what may find partners is held"
+
+
+def is_clear(state, group, stream, bound):
+    """Whether no chain of the group begins with a block all of whose times lie below the bound."""
+    region, entries = state.groups[group, DIRECTORY], 1 << int(state.groups[group, DEPTH])
+    buckets = state.directory[region : region + entries]
+    pages = state.buckets[buckets, stream * STREAM_WORDS + FIRST]
+    return bool((state.heads[pages[pages != NONE], TIME_MAX] >= bound).all())
