@@ -56,6 +56,7 @@ def test_an_array_runs_the_points_and_a_second_one_those_that_failed(tmp_path):
     (tmp_path / "sweep.toml").write_text(SWEEP)
     submitted = sweep(tmp_path, "submit", "sweep.toml", "--throttle", "2", "--", "-t", "5")
     assert submitted.returncode == 0 and "--array=0,1,2,3%2" in submitted.stdout, submitted.stderr
+    assert "when they have ended: mpijoin sweep table sweep.toml\n" in submitted.stdout
     wait_until_done()
     assert sweep(tmp_path, "table", "sweep.toml").returncode == 0
     logs = "".join(path.read_text() for path in tmp_path.glob("mpijoin-sweep-*.log"))

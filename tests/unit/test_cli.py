@@ -209,3 +209,9 @@ def test_a_quiet_run_says_only_what_is_wrong(job_file, capfd):
     assert capfd.readouterr() == ("", "")
     assert main(["run", job_file, "--quiet", "--overwrite", "--set", "inject.fail={1=0}"]) == 3
     assert "epoch 0 has come" in capfd.readouterr().err
+
+
+def test_help_says_how_srun_finds_mpi(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert "srun --mpi=pmi2 -n 5 mpijoin run job.toml" in capsys.readouterr().out

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from mpijoin.cli import main
 from mpijoin.errors import JobError
 from mpijoin.sweep.spec import load_sweep
 
@@ -171,3 +172,12 @@ def test_a_capacity_of_a_job_without_pace_says_so(sweep_file):
     sweep_file.write_text(SWEEP.replace("repeats = 2", "").replace(', "off"', "") + "[capacity]\nlow = 200\nhigh = 1000\n")
     done = call("run", sweep_file)
     assert done.returncode == 3 and "wants a paced run" in done.stderr
+
+
+def test_submitting_where_there_is_no_slurm_says_what_else_to_do(sweep_file, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(sweep_file.parent))
+    assert main(["sweep", "submit", str(sweep_file), "--", "-t", "30"]) == 2
+    out, err = capsys.readouterr()
+    assert "--ntasks 1 -t 30 " in out and "sbatch does not start" in err and "`mpijoin sweep run`" in err
+    assert main(["sweep", "table", str(sweep_file), "--", "-t", "30"]) == 2
+    assert "-- -t 30: what follows -- goes to sbatch, which only `submit` calls" in capsys.readouterr().err
