@@ -7,7 +7,6 @@ loop branches on the data, which a processor could not predict, and between the 
 
 from __future__ import annotations
 
-import numpy as np
 
 from mpijoin.join.blocks import kernel, part, tags_of
 from mpijoin.join.compare import first_fresh_slot, is_filtered, mark_tags, saturating_add, scan_pair

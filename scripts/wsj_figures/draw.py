@@ -11,7 +11,7 @@ from matplotlib.ticker import LogFormatter, PercentFormatter
 
 from mpijoin.report.style import line_style, new_figure, save_png, styled
 from wsj_figures.plan import EPOCH, RATE, SLAVES, Figure, Line
-from wsj_figures.points import REAL, SIDES, SIMULATED, Point
+from wsj_figures.points import REAL, SIMULATED, Point
 
 HEIGHT_IN = 3.3
 X_LABELS = {RATE: "tuples/s/stream, of the paper", SLAVES: "slaves", EPOCH: "distribution epoch of the paper, s"}

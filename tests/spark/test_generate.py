@@ -12,7 +12,7 @@ from mpijoin.cli import main
 from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.job import B_MODEL, ZIPF, Change, SyntheticSource
 from mpijoin.data.schema import Column
-from mpijoin.errors import InputError, JobError, OutputError
+from mpijoin.errors import InputError, OutputError
 from mpijoin.pipeline.generate.command import replace_former
 from mpijoin.pipeline.generate.pieces import pieces_of
 from mpijoin.pipeline.generate.plan import StreamPlan, file_plans
