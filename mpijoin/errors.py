@@ -38,6 +38,10 @@ class ChangedInputError(InputError):
     exit_code = EXIT_FAILED
 
 
+class TooManyRejectedError(MpijoinError):
+    """More rows of the input cannot be used than the call allows: says how many, why, and names one."""
+
+
 class LaunchError(MpijoinError):
     """The launcher and the MPI library do not know each other, or one is missing: says how to start instead."""
 

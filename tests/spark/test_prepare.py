@@ -4,7 +4,9 @@ import bz2
 import doctest
 import gzip
 import json
+from collections import Counter
 from datetime import datetime, timedelta, timezone
+from decimal import ROUND_FLOOR, Decimal
 from types import SimpleNamespace
 from zoneinfo import ZoneInfo
 
@@ -15,10 +17,11 @@ import pytest
 
 import mpijoin
 from mpijoin.cli import main
-from mpijoin.pipeline.prepare import options, order, report
+from mpijoin.pipeline.prepare import options, order, report, scan
 
 DATA = "tests/data/italy_picks"
 BOM = b"\xef\xbb\xbf"
+ANY = ("--max-rejected", "1")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -32,7 +35,7 @@ def prepare(spark, tmp_path, capsys):
         for name, content in files.items():
             (raw / name).write_bytes(content if isinstance(content, bytes) else content.encode())
         paths = [str(raw / name) for name in files]
-        assert main(["prepare", *paths, "-o", str(tmp_path / out), "--time", "ts", *arguments]) == code
+        assert main(["prepare", *paths, "-o", str(tmp_path / out), "--time", "ts", *ANY, *arguments]) == code
         said = capsys.readouterr()
         return left_in(tmp_path / out, said) if code == 0 else said.err
 
@@ -81,8 +84,8 @@ def test_hostile_csv(prepare):
         "4,b": ("a.csv", "line"),
         "3,c,d,e": ("a.csv", "line"),
         '6,"un': ("a.csv", "line"),
-        '{"ts":"1","k":"q","v":"é"}': ("a.csv", "encoding"),
-        '{"ts":"x","k":"y","v":"z"}': ("c.csv.gz", "ts"),
+        "1,q,é": ("a.csv", "encoding"),
+        "x,y,z": ("c.csv.gz", "ts"),
     }
     assert left.report["rows"] == {"read": 12, "rejected": 5, "filtered": 0, "duplicates": 0, "written": 7}
     assert left.report["rejected"] == {"line": 3, "time": 1, "time in the gap": 0, "encoding": 1}
@@ -158,7 +161,7 @@ NOT_ISO = [
 def test_iso_8601(prepare):
     left = prepare({"a.csv": "\n".join(["ts,v", *(f"{time},1" for time in (*ISO, *NOT_ISO)), ",1", '"",1', " ,1"])})
     assert sorted(time.replace(tzinfo=None).isoformat() for time, _ in left.rows) == sorted(ISO.values())
-    assert sorted(json.loads(row["raw"]).get("ts") or "" for row in left.rejected) == sorted([*NOT_ISO, "", "", " "])
+    assert sorted(row["raw"] for row in left.rejected) == sorted(f"{time},1" for time in [*NOT_ISO, "", '""', " "])
     assert "ts: got nothing, wanted a time such as" in " ".join(row["reason"] for row in left.rejected)
 
 
@@ -169,9 +172,53 @@ def test_times_finer_than_microseconds_stay_exact(prepare):
     numbers = "1476403206123456789 -1 0 -9223372036854775808 9223372036854775807 1.5 9223372036854775808"
     left = prepare({"a.csv": "\n".join(["ts", *numbers.split()])}, "--unit", "ns", "--overwrite")
     assert left.rows == [(-(2**63),), (-1,), (0,), (1_476_403_206_123_456_789,), (2**63 - 1,)]
-    assert [json.loads(row["raw"])["ts"] for row in left.rejected] == ["1.5", "9223372036854775808"]
-    error = prepare({"a.csv": "ts\n1600-01-01\n2016-10-14T00:00:06.123456789\n"}, out="both", code=2)
-    assert "finer than 1 us" in error
+    assert [row["raw"] for row in left.rejected] == ["1.5", "9223372036854775808"]
+
+
+def in_ns(numbers, per_ns):
+    """Numbers as text -> whole nanoseconds since 1970, by exact arithmetic."""
+    return [int((Decimal(number) * per_ns).to_integral_value(ROUND_FLOOR)) for number in numbers]
+
+
+DATE_N = ["1476403206.850000123", "-0.999999999", "1.99999996", "-1.000000001", "0.000000001", "-5", "+7.5", "2.", "007.10"]
+DATE_N += ["253402300799.999999999", "1e1", "1.5E-3", "1476403206850000123e-9", "-62135596800.000000000"]
+NOT_NUMBERS = [".5", ".", "-", "1.5.5", "1,5", "0x10", "1e400", "1.-5", "1. 5", "nan"]
+NOT_NUMBERS += ["253402300800", "99999999999999999999", "1e19"]
+
+
+def test_numbers_keep_every_digit(prepare):
+    far = {"253402300799.999999999", "-62135596800.000000000"}  # nanoseconds do not reach them
+    rows = [f"{number},{i}" for i, number in enumerate([*DATE_N, *NOT_NUMBERS])]
+    left = prepare({"a.csv": "\n".join(["ts,i", *rows])}, "--unit", "s")
+    wanted = {i: ns for i, (number, ns) in enumerate(zip(DATE_N, in_ns(DATE_N, 10**9))) if number not in far}
+    assert {i: ts for ts, i in left.rows} == wanted
+    assert {row["raw"].rsplit(",", 1)[0] for row in left.rejected} == {*NOT_NUMBERS, *far}
+    left = prepare({"a.csv": "\n".join(["ts,i", *rows])}, "--unit", "s", "--precision", "us", "--overwrite")
+    wanted = {i: ns // 1000 for i, ns in enumerate(in_ns(DATE_N, 10**9))}
+    assert {i: ts for ts, i in zip(left.table["ts"].cast(pa.int64()).to_pylist(), left.table["i"].to_pylist())} == wanted
+    numbers = ["1.5", "-1.5", "0.000001", "1476403206850.000123", "-0.0000001"]
+    left = prepare({"b.csv": "\n".join(["ts", *numbers])}, "--unit", "ms", "--precision", "ns", "--overwrite")
+    assert [ts for ts, in left.rows] == sorted(in_ns(numbers[:-1], 10**6) + [-1])
+
+
+def test_one_fine_time_or_a_far_one_changes_no_filter_and_refuses_no_job(prepare):
+    rows = ["2016-10-14T00:00:01", "2016-10-14T00:00:02.123456789", "2015-01-01T00:00:00", "9999-12-31T00:00:00"]
+    files = {"a.csv": "\n".join(["ts,amp", *(f"{time},{i}" for i, time in enumerate(rows))])}
+    fine = [(1_476_403_201_000_000_000, 0), (1_476_403_202_123_456_789, 1)]
+    where = ["--where", "ts >= '2016-10-14' and amp >= 0 and ts < '2100-01-01'"]
+    left = prepare(files, *where)
+    assert left.rows == fine and not left.rejected and left.report["rows"]["filtered"] == 2
+    assert "a.csv:3: all are written as int64 nanoseconds" in left.said.out
+    left = prepare(files, "--overwrite")
+    assert left.rows == [(1_420_070_400_000_000_000, 2), *fine] and left.report["rejected"]["time"] == 1
+    assert [(row["line"], row["raw"]) for row in left.rejected] == [(5, "9999-12-31T00:00:00,3")]
+    assert "do not reach (1677 to 2262)" in left.rejected[0]["reason"] and left.report["disorder"]["rows"] == 1
+    left = prepare(files, *where, "--precision", "us", "--overwrite")
+    assert [ts.isoformat() for ts, _ in left.rows] == ["2016-10-14T00:00:01+00:00", "2016-10-14T00:00:02.123456+00:00"]
+    left = prepare(files, "--where", "amp in (0, 3)", "--overwrite")  # the fine one is left out: microseconds do, and reach
+    assert left.table.schema.field("ts").type == pa.timestamp("us", "UTC") and len(left.rows) == 2
+    left = prepare(files, "--where", "amp in (0, 3)", "--precision", "ns", "--overwrite")
+    assert left.rows == fine[:1] and left.report["rows"]["rejected"] == 1
 
 
 def test_patterns(prepare):
@@ -211,6 +258,106 @@ def test_json_lines(prepare):
     assert left.report["rejected"] == {"line": 4, "time": 2, "time in the gap": 0, "encoding": 1}
     raws = [row["raw"] for row in left.rejected]
     assert "{broken" in raws and '{"ts": 3, "k": 3, "w": "é"}' in raws
+
+
+def test_rejected_rows_have_line_numbers_and_can_be_fed_back(prepare, spark, tmp_path):
+    lines = ["ts,v", "", *(f'{i},"a ""{i}"", b"' for i in range(600))]
+    bad = {}
+    for i in (5, 100, 101, 400, 599):
+        lines[i] = bad[i + 1] = lines[i].replace(",", "x,", 1)
+    before = spark.conf.get("spark.sql.files.maxPartitionBytes")
+    spark.conf.set("spark.sql.files.maxPartitionBytes", "1000")
+    try:
+        files = {"a.csv": "ts,v\n1,x\nts,v\n", "b.csv": "\n".join(lines), "c.csv.gz": gzip.compress(b"\n\nts,v\n1,x\n\n?,y\n")}
+        left = prepare(files, "--unit", "s")
+    finally:
+        spark.conf.set("spark.sql.files.maxPartitionBytes", before)
+    found = [(row["file"].rsplit("/")[-1], row["line"], row["raw"]) for row in left.rejected]
+    assert found == [*(("b.csv", line, raw) for line, raw in sorted(bad.items())), ("c.csv.gz", 6, "?,y")]
+    assert left.report["input"]["repeated_headers"] == 1 and left.report["rows"]["read"] == 603 and "b.csv:6: ts: got '3x'" in left.said.out
+    again = "\n".join(["ts,v", *(raw.replace("x,", ",", 1) for _, _, raw in found[:-1])])
+    fed = prepare({"again.csv": again}, "--unit", "s", "--overwrite")
+    assert [v for _, v in fed.rows] == [f'a "{line - 3}", b' for line in sorted(bad)]
+    rows = 'ts,k,v\r\n1,"x\ny, z",\r\n?,"a ""b""\nc",d\n'
+    multiline = prepare({"m.csv": rows}, "--unit", "s", "--multiline", "--overwrite")
+    assert [(row["line"], row["raw"]) for row in multiline.rejected] == [(None, '?,"a ""b""\nc",d')]
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "mixed", "mixed, CR LF first"])
+def test_multiline_with_any_line_ends(prepare, ends):
+    lines = ["ts,v,k", '1,"x\r\ny",a', "2,,b", "3,z,c", '4,"w",""', "5,u,"]
+    end = {"mixed": ["\n", "\r\n"] * 3, "mixed, CR LF first": ["\r\n", "\n"] * 3}.get(ends, [ends] * 6)
+    left = prepare({"a.csv": "".join(line + end for line, end in zip(lines, end))}, "--unit", "s", "--key", "k", "--multiline")
+    assert [row[1:] for row in left.rows] == [("x\r\ny", "a"), (None, "b"), ("z", "c"), ("w", None), ("u", None)]
+    left = prepare({"b.csv": "ts,k\n1,a\r2,b\n3,c\n"}, "--unit", "s", "--multiline", "--overwrite")
+    assert [k for _, k in left.rows] == ["c"] and len(left.rejected) == 1
+
+
+def test_json_that_is_no_plain_row(prepare):
+    lines = [
+        '{"ts": 1, "user": {"id": 7, "name": "a"}, "x": 0.5}',
+        '{"ts": 2, "user": {"id": 8}, "x": 1, "x": 2}',
+        '{"ts": 3, "user": {"id": 9}, "x": 1e400}',
+        '{"ts": 4, "user": "nobody", "x": -1e308}',
+        '{"ts": 5, "x": null}',
+    ]
+    left = prepare({"a.jsonl": "\n".join(lines[:3] + lines[4:])}, "--unit", "s", "--key", "user.id", "--columns", "x")
+    assert left.table.schema.names == ["ts", "x", "user.id"] and left.table.schema.field("user.id").type == pa.int64()
+    assert left.rows == [(at(1), 0.5, 7), (at(5), None, None)]
+    assert [(row["line"], row["reason"], row["raw"]) for row in left.rejected] == [
+        (2, "line: got a name twice in one object, wanted each once", lines[1]),
+        (3, "x: got a number that is too large for a float", lines[2]),
+    ]
+    assert "wanted one of the columns" in prepare({"a.jsonl": lines[3]}, "--unit", "s", "--key", "user.id", "--overwrite", code=2)
+    nested = '{"at": {"ts": "2016-10-14T00:00:01Z"}, "k": 1}\n{"at": {}, "k": 2}'
+    left = prepare({"b.jsonl": nested}, "--time", "at.ts", "--columns", "k", "--overwrite")
+    assert left.rows == [(1, datetime(2016, 10, 14, 0, 0, 1, tzinfo=timezone.utc))] and len(left.rejected) == 1
+
+
+def test_a_float_too_large_is_none(prepare):
+    left = prepare({"a.csv": "ts,x,y\n1,1e300,1e400\n2,1e400,1e3\n3,inf,2\n"}, "--unit", "s", "--columns", "x:float,y")
+    assert left.rows == [(at(1), 1e300, "1e400"), (at(3), float("inf"), "2")]
+    assert left.rejected[0]["reason"] == "x: got '1e400', wanted float"
+
+
+def test_nulls_are_those_of_the_rows_written(prepare, tmp_path):
+    long = "x" * 10_000
+    files = {"a.csv": f"ts,k,v\n1,a,\n1,a,\n2,,\n3,b,{long}\n4,,w\n"}
+    left = prepare(files, "--unit", "s", "--key", "k", "--where", "ts < timestamp_seconds(4)", "--dedup")
+    assert {name: column["nulls"] for name, column in left.report["columns"].items()} == {"ts": 0, "k": 1, "v": 2}
+    write_parquet(tmp_path / "raw/a.parquet", ts=[1, 2, 3], v=[{"a": 1}, None, {"a": None}])
+    left = prepare({}, str(tmp_path / "raw/a.parquet"), "--unit", "s", "--overwrite")
+    assert left.report["columns"]["v"]["nulls"] == 1
+
+
+def test_a_type_that_few_values_spoil_says_so(prepare):
+    left = prepare({"a.csv": "ts,n,s\n" + "".join(f"{i},{i},s{i}\n" for i in range(20)) + "20,N/A,t\n"}, "--unit", "s")
+    assert left.report["columns"]["n"] == {"type": "string", "nulls": 0, "found_out": True, "nearly": "int", "misfits": 1}
+    assert "all but 1 value would be int: --columns n:int puts those aside" in left.said.out
+    assert "nearly" not in left.report["columns"]["s"]
+
+
+def test_too_many_rejected_rows_end_the_command(prepare, tmp_path):
+    rows = "ts,k\n" + "".join(f"{i if i % 5 else 'x'},a\n" for i in range(1, 101))
+    for share in ([], ["--max-rejected", "0.19"]):
+        error = prepare({"a.csv": rows}, "--unit", "s", "--max-rejected", "0.1", *share, code=3)
+        assert "20 of 100 rows cannot be used (time 20), such as" in error and "a.csv:6: ts: got 'x'" in error
+        assert not (tmp_path / "out").exists()
+    assert prepare({"a.csv": rows}, "--unit", "s", "--max-rejected", "0.2").report["rows"]["written"] == 80
+    array = '[{"ts": 1},\n{"ts": 2},\n{"ts": 3}\n]\n{"ts": 4}\n'
+    error = prepare({"a.json": array}, "--unit", "s", "--max-rejected", "0.1", "--overwrite", code=3)
+    assert "a.json begins with '[', as one JSON array does" in error
+    assert "begins with '['" in prepare({"b.json": '[{"ts": 1}, {"ts": 2}]'}, "--unit", "s", "--overwrite", code=2)
+
+
+def test_files_that_change_between_two_looks_are_named(prepare, tmp_path, monkeypatch):
+    def changing(rows, is_ns, found=scan.standing):
+        (tmp_path / "raw/a.csv").write_text("ts,k\n1,a\n2,b\n")
+        return found(rows, is_ns)
+
+    monkeypatch.setattr(scan, "standing", changing)
+    error = prepare({"a.csv": "ts,k\n1,a\nx,b\n"}, "--unit", "s", code=3)
+    assert "a.csv or other files changed while they were read: 1 row could not be used at first, 0 at a second look" in error
 
 
 def write_parquet(path, **columns):
@@ -376,8 +523,27 @@ def test_examples(module):
 
 
 def test_lags_of_centuries_do_not_wrap():
-    newest, times = np.array([2**63 - 1, 5, 5]), np.array([-(2**63), 9, 1])
-    assert order.lags(newest, times).tolist() == [2**63 - 1, 0, 4]
+    behind_us, behind_sub = np.array([2**63 // 1000, 0, 4]), np.array([999, 0, -1])
+    assert order.lags(behind_us, behind_sub).tolist() == [2**63 - 1, 0, 3999]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_lags_are_those_of_a_plain_loop(seed):
+    rng = np.random.default_rng(seed)
+    count = rng.integers(1, 60)
+    rows = np.sort(rng.integers(0, 3, count)), rng.integers(0, 5, count), rng.integers(0, 4, count)
+    before = [order.NONE_BEFORE, (2, 3), (3, 2)]
+    wanted, newest, last = Counter(), None, None
+    for piece, us, sub in zip(*map(np.ndarray.tolist, rows)):
+        newest, last = max(before[piece] if piece != last else newest, (us, sub)), piece
+        wanted[int(order.edges(np.array([(newest[0] - us) * 1000 + newest[1] - sub]))[0])] += 1
+    cuts = [0, *np.sort(rng.integers(0, count, 2)), count]  # as Spark cuts them, anywhere
+    batches = [pa.record_batch([column[a:b] for column in rows], ["piece", "us", "sub"]) for a, b in zip(cuts, cuts[1:])]
+    found = Counter()
+    for batch in order._count_lags([0, 0, 0], before, iter(batches)):
+        for row in batch.to_pylist():
+            found[row["edge"]] += row["rows"]
+    assert found == wanted
 
 
 def shuffled_csv(name, folder, rng):

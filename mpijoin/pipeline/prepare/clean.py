@@ -1,4 +1,8 @@
-"""Raw columns -> a parsed time, typed columns and normalised keys, with every reason for which a row is put aside."""
+"""Raw columns -> a parsed time, typed columns and normalised keys, and every reason for which a row is put aside.
+
+All rows get what those that are kept need: values, time and a small state. Reasons and raw lines are worked out in a second look
+at the files that hold bad rows (rejected.py), since nearly all rows are good ones.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,19 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from mpijoin.pipeline.prepare.files import Source
-from mpijoin.pipeline.prepare.options import PARQUET, TYPES, Wanted, kept_names
-from mpijoin.pipeline.prepare.read import BLOCK, BROKEN, FILE, FOREIGN, ROW, Raw, col, quoted
-from mpijoin.pipeline.prepare.times import in_zone, parsed
+from mpijoin.pipeline.prepare.options import JSONL, NS, PARQUET, TYPES, US as IN_US, Wanted, kept_names
+from mpijoin.pipeline.prepare.read import BLOCK, BROKEN, FILE, FOREIGN, ROW, SKIP, Raw, col, quoted
+from mpijoin.pipeline.prepare.times import beyond_ns, in_zone, parsed
 
 US, SUB = "__us", "__sub"  # microseconds since 1970 UTC; 0 to 999 ns beyond them
-TWICE = "__twice"  # true: the clock showed this time twice that day
-KINDS = "__kinds"  # array of what is wrong, one of `Clean.kinds` each; null: nothing
+FILE_ID = "__file_id"  # bigint, of the URI
+STATE = "__state"  # GOOD and so on, or what SKIP says
+GOOD, TWICE, BAD = 0, 1, 2  # TWICE: good, and the clock showed this time twice that day
+KINDS = "__kinds"  # array of what is wrong, one of `Rules.kinds` each; null: nothing
 REASON = "__reason"  # the same in a sentence for each; null: nothing
+BEYOND = "__beyond"  # the sentence for a time that nanoseconds do not reach; null: they do
 RAW = "__raw"  # what the row looked like; null: nothing is wrong
-CLOCK, LOCAL = "__clock", "__local"
+CLOCK, LOCAL, GAP_HERE, TWICE_HERE = "__clock", "__local", "__gap", "__twice"
 LINE, ENCODING, TIME, GAP = "line", "encoding", "time", "time in the gap"
 SHOWN = 80  # letters of a value in a reason
 
@@ -33,61 +40,95 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Rules:
+    """What makes a row good, and what of it. frame: the raw rows with their time · values: the other columns that are wanted,
+    typed as far as told · names: of all, in order · beyond: the sentence for a time out of the reach of nanoseconds · is_ns:
+    the output counts nanoseconds whatever the rows hold."""
+
+    frame: DataFrame
+    shown: Column
+    names: tuple[str, ...]
+    values: dict[str, Column]
+    checks: tuple[Check, ...]
+    beyond: Column
+    is_ns: bool
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        return (LINE, *dict.fromkeys(check.kind for check in self.checks))
+
+
+@dataclass(frozen=True)
 class Clean:
-    """frame: every row read, columns `names`, place and the columns above · untyped: text whose type is to be found out ·
-    kinds: of what can be wrong with a row · is_ns: the source counts nanoseconds."""
+    """frame: every row read, columns `names` but for the time, US, SUB, STATE, FILE_ID, BLOCK, ROW · untyped: text whose type
+    is to be found out."""
 
     frame: DataFrame
     names: tuple[str, ...]
     untyped: tuple[str, ...]
-    kinds: tuple[str, ...]
     is_ns: bool
 
     @property
     def good(self) -> DataFrame:
-        return self.frame.where(col(REASON).isNull())
-
-    @property
-    def rejected(self) -> DataFrame:
-        return self.frame.where(col(REASON).isNotNull())
+        return self.frame.where(is_good())
 
 
-def cleaned(raw: Raw, source: Source, wanted: Wanted) -> Clean:
+def is_good() -> Column:
+    return col(STATE) <= TWICE
+
+
+def rules(raw: Raw, source: Source, wanted: Wanted) -> Rules:
     """Nothing runs yet. Raises JobError where the time's type does not fit the arguments."""
     # A filter may look at columns that are not kept.
     names = raw.names if wanted.where is not None else kept_names(wanted, raw.names)
     is_ns = source.format == PARQUET and wanted.time in source.ns_columns
     is_local = source.format == PARQUET and wanted.time in source.local_columns
     time = parsed(col(wanted.time), raw.types[wanted.time], wanted, is_ns, is_local)
-    frame = raw.frame.withColumns({CLOCK: time.us, LOCAL: time.local, SUB: time.sub})
+    sub = F.lit(0) if wanted.precision == IN_US else time.sub
+    frame = raw.frame
+    for step in time.steps:
+        frame = frame.withColumns(step)
+    frame = frame.withColumns({CLOCK: time.us, LOCAL: time.local, SUB: sub})
     zoned = in_zone(col(CLOCK), col(LOCAL), wanted.zone)
-    frame = frame.withColumns({US: zoned.us, TWICE: zoned.twice, "__gap": zoned.gap})
+    frame = frame.withColumns({US: zoned.us, TWICE_HERE: zoned.twice, GAP_HERE: zoned.gap})
     values = {name: _value(name, raw.types[name], wanted) for name in names if name != wanted.time}
-    casts = {name: wanted.declared(name) for name in values if _is_cast(name, raw.types[name], wanted)}
-    checks = [*_time_checks(wanted, time.wanted), *(_cast_check(name, raw.types[name], kind) for name, kind in casts.items())]
+    beyond = _got(wanted.time, "which nanoseconds since 1970 do not reach (1677 to 2262)")
+    checks = _time_checks(wanted, time.wanted, beyond) + _value_checks(list(values), raw, source, wanted)
     checks.append(Check(ENCODING, col(FOREIGN), F.lit("encoding: bytes that are not UTF-8 (shown as Latin-1)")))
-    kept = [*(values[name].alias(name) for name in values), *map(col, (FILE, BLOCK, ROW, US, SUB, TWICE))]
-    frame = frame.select(*kept, *_verdict(checks), F.when(_is_bad(checks), raw.shown).alias(RAW))
-    untyped = tuple(name for name in raw.untyped if name in values)
-    return Clean(frame, tuple(names), untyped, (LINE, *dict.fromkeys(check.kind for check in checks)), time.is_ns)
+    in_ns = wanted.precision == NS or (time.is_ns and wanted.precision != IN_US)
+    return Rules(frame, raw.shown, tuple(names), values, tuple(checks), beyond, in_ns)
 
 
-def _is_bad(checks: list[Check]) -> Column:
+def cleaned(rules: Rules, raw: Raw) -> Clean:
+    state = F.coalesce(col(SKIP), F.when(_is_bad(rules), BAD).when(col(TWICE_HERE), TWICE).otherwise(GOOD))
+    values = [value.alias(name) for name, value in rules.values.items()]
+    place = [F.xxhash64(FILE).alias(FILE_ID), col(BLOCK), col(ROW)]
+    frame = rules.frame.select(*values, col(US), col(SUB), state.cast("tinyint").alias(STATE), *place)
+    return Clean(frame, rules.names, tuple(name for name in raw.untyped if name in rules.values), rules.is_ns)
+
+
+def accused(rules: Rules) -> DataFrame:
+    """The rows that are bad or that nanoseconds do not reach: KINDS, REASON, BEYOND and RAW of them, beside values and place."""
+    kinds = F.array_compact(F.array(*[F.when(check.fails, F.lit(check.kind)) for check in rules.checks]))
+    reason = F.concat_ws("; ", *[F.when(check.fails, check.says) for check in rules.checks])
+    # Of a line that is no row, nothing else is said: what its columns hold means nothing.
+    broken, bad = col(BROKEN).isNotNull(), _is_bad(rules)
+    verdict = {
+        KINDS: F.when(broken, F.array(F.lit(LINE))).when(bad, kinds),
+        REASON: F.when(broken, col(BROKEN)).when(bad, reason),
+        BEYOND: F.when(beyond_ns(col(US), col(SUB)), rules.beyond),
+    }
+    rows = rules.frame.where(col(SKIP).isNull() & (bad | F.coalesce(beyond_ns(col(US), col(SUB)), F.lit(False))))
+    values = [value.alias(name) for name, value in rules.values.items()]
+    place = [col(FILE), F.xxhash64(FILE).alias(FILE_ID), col(BLOCK), col(ROW), col(US)]
+    return rows.select(*values, *place, rules.shown.alias(RAW), *[column.alias(name) for name, column in verdict.items()])
+
+
+def _is_bad(rules: Rules) -> Column:
     bad = col(BROKEN).isNotNull()
-    for check in checks:
+    for check in rules.checks:
         bad = bad | F.coalesce(check.fails, F.lit(False))
     return bad
-
-
-def _verdict(checks: list[Check]) -> list[Column]:
-    """KINDS and REASON of bad rows. Of a line that is no row, nothing else is said: what its columns hold means nothing."""
-    kinds = F.array_compact(F.array(*[F.when(check.fails, F.lit(check.kind)) for check in checks]))
-    reason = F.concat_ws("; ", *[F.when(check.fails, check.says) for check in checks])
-    broken = col(BROKEN).isNotNull()
-    return [
-        F.when(broken, F.array(F.lit(LINE))).when(_is_bad(checks), kinds).alias(KINDS),
-        F.when(broken, col(BROKEN)).when(_is_bad(checks), reason).alias(REASON),
-    ]
 
 
 def _got(name: str, wanted: str) -> Column:
@@ -96,10 +137,27 @@ def _got(name: str, wanted: str) -> Column:
     return F.concat(F.lit(f"{name}: got "), shown, F.lit(f", {wanted}"))
 
 
-def _time_checks(wanted: Wanted, example: str) -> list[Check]:
-    none = Check(TIME, col(US).isNull(), _got(wanted.time, f"wanted {example}"))
-    gap = Check(GAP, col("__gap"), _got(wanted.time, f"a time that never was in {wanted.zone}: the clock was set forward"))
-    return [none, gap]
+def _time_checks(wanted: Wanted, example: str, beyond: Column) -> list[Check]:
+    checks = [Check(TIME, col(US).isNull(), _got(wanted.time, f"wanted {example}"))]
+    if wanted.precision == NS:
+        checks.append(Check(TIME, beyond_ns(col(US), col(SUB)), beyond))
+    never = _got(wanted.time, f"a time that never was in {wanted.zone}: the clock was set forward")
+    return [*checks, Check(GAP, col(GAP_HERE), never)]
+
+
+def _value_checks(names: list[str], raw: Raw, source: Source, wanted: Wanted) -> list[Check]:
+    casts = {name: wanted.declared(name) for name in names if _is_cast(name, raw.types[name], wanted)}
+    checks = [_cast_check(name, raw.types[name], kind) for name, kind in casts.items()]
+    for name in names:
+        if source.format == JSONL and isinstance(raw.types[name], T.DoubleType):
+            # Numbers of JSON are finite; those that a float does not hold come as infinite ones.
+            says = F.lit(f"{name}: got a number that is too large for a float")
+            checks.append(Check(f"column {name}", is_infinite(col(name)), says))
+    return checks
+
+
+def is_infinite(value: Column) -> Column:
+    return F.abs(value) == float("inf")
 
 
 def _value(name: str, kind: T.DataType, wanted: Wanted) -> Column:
@@ -126,10 +184,12 @@ def _is_cast(name: str, kind: T.DataType, wanted: Wanted) -> bool:
 
 
 def _cast(name: str, kind: T.DataType, declared: str) -> Column:
-    """Null where the value does not fit: fractions into whole numbers neither."""
+    """Null where the value does not fit: fractions into whole numbers neither, and 1e400 into no float."""
     value = F.expr(f"try_cast({quoted(name)} as {TYPES[declared]})")
     if declared == "int" and isinstance(kind, (T.DoubleType, T.FloatType, T.DecimalType)):
         return F.when(value == col(name), value)
+    if declared == "float" and isinstance(kind, T.StringType):
+        return F.when(~(is_infinite(value) & col(name).rlike(r"\d")), value)
     return value
 
 

@@ -12,20 +12,22 @@ from typing import Any, Iterator
 from mpijoin.errors import EXIT_DONE, InputError, JobError, MpijoinError
 from mpijoin.pipeline.aside import OPEN, written_aside
 from mpijoin.pipeline.configuration import add_spark_arguments
+from mpijoin.pipeline.prepare.conf import SETTINGS, conf_set
 from mpijoin.pipeline.prepare.files import Source, damaged_archive, find_source
-from mpijoin.pipeline.prepare.options import FORMATS, UNIT_NS, Wanted, column_faults, kept_names, plural, wanted_of
+from mpijoin.pipeline.prepare.options import FORMATS, PRECISIONS, UNIT_NS, Wanted, column_faults, plural, wanted_of
 from mpijoin.pipeline.session import plain_errors, spark_session
 
 EPILOG = """\
 Makes of raw files one stream that a job can read: FOLDER/data/*.parquet, sorted by time inside and across files. Rows that cannot
-be used go to FOLDER/rejected with file, reason and what they looked like; FOLDER/report.json and the terminal say what was found,
+be used go to FOLDER/rejected with file, line, reason and the line itself; FOLDER/report.json and the terminal say what was found,
 and which lateness the raw files would have needed. Ends with the part of a job that reads the result. One stream for each call.
 
 Times: ISO 8601 needs no more than --time; other texts --time-format (letters as in Java: yyyy-MM-dd HH:mm:ss.SSS); numbers since
-1970 --unit. Those without an offset are of --zone, or UTC. Written as timestamps of microseconds, or as int64 nanoseconds where
-those would lose something.
+1970 --unit. Those without an offset are of --zone, or UTC. Written as timestamps of microseconds (--precision us, which drops
+further digits) or int64 nanoseconds (ns); by itself as nanoseconds if a row that --where leaves needs them, which the report says.
 Columns of CSV get a type that all values fit (int, float, bool, else string; leading zeros stay strings) unless --columns names
-one of int, float, string, bool, date. The output's columns are those of --columns, or all. --where sees all columns.
+one of int, float, string, bool, date. The output's columns are those of --columns, or all. --where sees all columns, the time as
+a timestamp of whole microseconds. In JSON lines user.id means the id in the object user.
 Files must be UTF-8, where every executor sees them; CSV with a header, the same in all files. Blanks around its names do not
 count, and the third column, if it has no name, is column3.
 Needs Spark: pip install "mpijoin[spark]"
@@ -35,19 +37,6 @@ examples:
   mpijoin prepare calls.csv -o calls --time Start --time-format "dd/MM/yyyy HH:mm" --zone Europe/Rome --key Cell --trim --lower
   mpijoin prepare log.jsonl -o log --time ts --unit ms --key user,host --columns ts,user,host,bytes:int --dedup
   mpijoin prepare raw/ -o clean --time t --key k --where "t >= '2016-10-14' and amp > 0" --master spark://node1:7077"""
-
-SETTINGS = {
-    "spark.sql.ansi.enabled": "false",  # what does not fit becomes null, and then a reason
-    "spark.sql.caseSensitive": "true",
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
-    "spark.sql.csv.parser.columnPruning.enabled": "false",  # with it, rows of too few fields pass
-    "spark.sql.session.timeZone": "UTC",
-    "spark.sql.legacy.parquet.nanosAsLong": "true",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Dates before 1582 as the calendar of today counts them, on reading and on writing.
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-}
 
 OUTPUTS = ("data", "rejected", OPEN)  # what a call leaves in its folder, and what it writes into
 
@@ -70,6 +59,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dedup-on", metavar="COLUMN[,COLUMN]", help="of rows equal in these, keep the first by file and place")
     add("--trim", action="store_true", help="no blanks around texts; what is empty then is null")
     add("--lower", action="store_true", help="text keys in lower case")
+    add("--precision", choices=PRECISIONS, default="auto", help="of the times written (default: us, or ns where one is finer)")
+    add("--max-rejected", metavar="SHARE", type=float, default=0.1, help="of rows that may be unusable (default: %(default)s)")
     add("--lateness-share", metavar="SHARE", type=float, default=0.999, help="of rows to cover (default: %(default)s)")
     add("--rows-per-file", metavar="N", type=int, default=4_000_000, help="about so many (default: %(default)s)")
     add("--overwrite", action="store_true", help="replace what an earlier call left in FOLDER")
@@ -87,7 +78,7 @@ def main_prepare(options: argparse.Namespace) -> int:
     start_s = time.monotonic()
     session = spark_session("prepare", options.master, SETTINGS, options.conf)
     # Spark ends before what it has written aside is taken away.
-    with written_aside(wanted.folder) as folder, session as spark, plain_errors(), settings(spark), readable(source):
+    with written_aside(wanted.folder) as folder, session as spark, plain_errors(), conf_set(spark), readable(source):
         text = prepare(spark, source, wanted, folder)
     print(text)
     _say(f"done in {time.monotonic() - start_s:.1f} s")
@@ -111,50 +102,39 @@ def check_columns(wanted: Wanted, names: list[str]) -> None:
 
 def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path) -> str:
     """Read, clean, sort, write into `folder` and from there to where it belongs; the report in words."""
-    from mpijoin.pipeline.prepare import order, write
-    from mpijoin.pipeline.prepare.clean import cleaned
-    from mpijoin.pipeline.prepare.read import BLOCK, FILE, read_raw
+    from mpijoin.pipeline.prepare import clean, order, rejected, scan, write
+    from mpijoin.pipeline.prepare.pieces import ids_of
+    from mpijoin.pipeline.prepare.read import read_raw
     from mpijoin.pipeline.prepare.report import Report, as_json, as_text
-    from mpijoin.pipeline.prepare.scan import scan
+    from mpijoin.pipeline.prepare.schema import find_columns
     from mpijoin.pipeline.prepare.times import check_pattern
 
     if wanted.time_format is not None:
         check_pattern(spark, wanted.time_format)
-    raw = read_raw(spark, source, wanted)
-    check_columns(wanted, raw.names)
-    clean = cleaned(raw, source, wanted)
-    write.check_filter(clean, wanted)
-    with cached(clean.frame):
+    columns = find_columns(spark, source, wanted)
+    check_columns(wanted, columns.names)
+    raw = read_raw(spark, source, wanted, columns, source.paths)
+    own = clean.cleaned(clean.rules(raw, source, wanted), raw)
+    write.check_filter(own, wanted)
+    with cached(own.frame):
         _say("reading")
-        found = scan(clean, wanted)
-        if found.rows and not found.good:
-            raise InputError(f"none of the {found.rows:,} rows can be used, such as {found.example}")
-        _say(f"{found.rows:,} rows, {found.rows - found.good:,} of them rejected; measuring disorder")
-        rows = write.typed_rows(clean, found, wanted)
-        lags = order.disorder(rows.select(FILE, BLOCK, order.TIME), wanted.share)
+        found = scan.scan(own, wanted, ids_of(spark, raw.frame))
+        good = write.good_rows(own, found, wanted)
+        left = scan.standing(good, own.is_ns)
+        aside = rejected.put_aside(spark, source, wanted, columns, found, left, folder / write.REJECTED)
+        _say(f"{found.rows:,} rows, {aside.rows:,} of them rejected; measuring disorder")
+        rows = write.placed(spark, good, found, left, wanted)
+        lags = order.disorder(rows, wanted.share, found.pieces, left.tops)
         if wanted.dedup or wanted.dedup_on:
             rows = write.without_duplicates(rows, wanted)
-        _say(f"sorting {lags.rows:,} rows")
-        parts = write.write_sorted(rows, lags.rows, wanted, folder / write.DATA)
-        write.write_rejected(clean, found.rows - found.good, folder / write.REJECTED)
-        kinds = {name: kind for name, kind in rows.dtypes if name in kept_names(wanted, list(clean.names))}
-        report = Report(wanted, source, clean, found, lags, kinds, tuple(parts))
+        _say(f"sorting {left.rows:,} rows")
+        parts = write.write_sorted(rows, left.rows, left.in_ns, wanted, folder / write.DATA)
+        types = dict(write.as_written(rows, left.in_ns, wanted).dtypes)
+        nulls = write.count_nulls(spark, parts, list(types), folder / write.DATA)
+        report = Report(wanted, source, found, left, aside, lags, types, nulls, tuple(parts))
         (folder / write.REPORT).write_text(as_json(report), encoding="utf-8")
     write.replace_former(folder, wanted.folder)
     return as_text(report)
-
-
-@contextmanager
-def settings(spark: Any) -> Iterator[None]:
-    """SETTINGS hold; afterwards those of before, since the session may be another's."""
-    before = {name: spark.conf.get(name) for name in SETTINGS}
-    for name, value in SETTINGS.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 @contextmanager

@@ -25,13 +25,15 @@ SUFFIXES = {".csv": CSV, ".tsv": CSV, ".jsonl": JSONL, ".ndjson": JSONL, ".json"
 PACKED: dict[str, Callable[[str], BinaryIO]] = {".gz": gzip.open, ".bz2": bz2.open}
 TABBED = ".tsv"
 HEAD_MAX = 16 << 20
+ARRAY_HINT = "; {path} begins with '[', as one JSON array does: wanted one object in each line, such as jq -c '.[]' makes of it"
 READERS = 16
 
 
 @dataclass(frozen=True)
 class Source:
     """format: one of FORMATS · paths: files that hold something, sorted · empty: those that hold nothing · names: of the
-    columns; () for JSON lines, whose columns only a look at all rows tells · ns_columns: Parquet's timestamps in ns ·
+    columns; () for JSON lines, whose columns only a look at all rows tells · headers: lines that name the columns of CSV · hint:
+    what may be wrong with lines that cannot be used · ns_columns: Parquet's timestamps in ns ·
     delimiter: of CSV."""
 
     format: str
@@ -39,6 +41,8 @@ class Source:
     empty: tuple[str, ...]
     bytes: int
     names: tuple[str, ...] = ()
+    headers: tuple[str, ...] = ()
+    hint: str = ""
     ns_columns: tuple[str, ...] = ()
     local_columns: tuple[str, ...] = ()
     delimiter: str = ","
@@ -57,9 +61,13 @@ def find_source(wanted: Wanted) -> Source:
     size = sum(map(os.path.getsize, paths))
     if not full:
         raise InputError(f"{_several(paths)}: nothing in them, wanted rows")
-    delimiter = wanted.delimiter or _delimiter(full)
-    names = _csv_names(full, [head for head in heads if head], delimiter) if kind == CSV else ()
-    return Source(kind, tuple(full), empty, size, names, delimiter=delimiter)
+    heads = [head for head in heads if head]
+    if kind == CSV:
+        delimiter = wanted.delimiter or _delimiter(full)
+        names = _csv_names(full, heads, delimiter)
+        return Source(kind, tuple(full), empty, size, names, headers=tuple(sorted(set(heads))), delimiter=delimiter)
+    arrays = [path for path, head in zip(full, heads) if head.lstrip().startswith("[")]
+    return Source(kind, tuple(full), empty, size, hint=ARRAY_HINT.format(path=arrays[0]) if arrays else "")
 
 
 def _expand(raw: str, kind: str | None) -> list[str]:

@@ -19,13 +19,16 @@ FORMATS = (CSV, JSONL, PARQUET)
 UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 TYPES = {"int": "bigint", "float": "double", "string": "string", "bool": "boolean", "date": "date"}  # ours -> Spark's
 PATTERN_EXAMPLE = "yyyy-MM-dd HH:mm:ss.SSS"
+US, NS = "us", "ns"
+PRECISIONS = ("auto", US, NS)
 OWN_PREFIX = "__"  # of columns that live only inside this command
 
 
 @dataclass(frozen=True)
 class Wanted:
     """raw: files, folders, globs · folder: of the output · unit: of a time that is a number · columns: name -> one of TYPES
-    or None (find out); None for all · share: of the rows that a suggested lateness covers, 0 to 1."""
+    or None (find out); None for all · precision: of the times written, one of PRECISIONS · share: of the rows that a suggested
+    lateness covers, 0 to 1 · max_rejected: share of the rows that may be put aside, 0 to 1."""
 
     raw: tuple[str, ...]
     folder: Path
@@ -43,7 +46,9 @@ class Wanted:
     dedup_on: tuple[str, ...] = ()
     trim: bool = False
     lower: bool = False
+    precision: str = "auto"
     share: float = 0.999
+    max_rejected: float = 0.1
     rows_per_file: int = 4_000_000
     overwrite: bool = False
 
@@ -72,7 +77,9 @@ def wanted_of(options: argparse.Namespace) -> Wanted:
         dedup_on=_names("--dedup-on", options.dedup_on, faults),
         trim=options.trim,
         lower=options.lower,
+        precision=options.precision,
         share=options.lateness_share,
+        max_rejected=options.max_rejected,
         rows_per_file=options.rows_per_file,
         overwrite=options.overwrite,
     )
@@ -138,6 +145,8 @@ def _other_faults(wanted: Wanted) -> Iterator[str]:
         yield "--dedup and --dedup-on: got both, wanted one: all columns count, or those named"
     if not 0 < wanted.share <= 1:
         yield f"--lateness-share: got {wanted.share:g}, wanted more than 0 and at most 1"
+    if not 0 <= wanted.max_rejected <= 1:
+        yield f"--max-rejected: got {wanted.max_rejected:g}, wanted a share of the rows, 0 to 1"
     if wanted.rows_per_file < 1:
         yield f"--rows-per-file: got {wanted.rows_per_file}, wanted at least 1"
     if wanted.folder.exists() and not wanted.folder.is_dir():
@@ -161,6 +170,11 @@ def column_faults(wanted: Wanted, names: list[str]) -> Iterator[str]:
 
 def _listed(names: list[str]) -> str:
     return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
+def asked_names(wanted: Wanted) -> tuple[str, ...]:
+    """Columns that the arguments name, each once."""
+    return tuple(dict.fromkeys((wanted.time, *wanted.keys, *(wanted.columns or ()), *wanted.dedup_on)))
 
 
 def kept_names(wanted: Wanted, names: list[str]) -> list[str]:

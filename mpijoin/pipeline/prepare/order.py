@@ -3,27 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterator
+from functools import partial
+from typing import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from mpijoin.config.units import INT64_MAX
-from mpijoin.pipeline.prepare.read import BLOCK, FILE, col
+from mpijoin.pipeline.prepare.clean import SUB, US
+from mpijoin.pipeline.prepare.pieces import ROW_BITS, Pieces
+from mpijoin.pipeline.prepare.read import col
 
-TIME = "__time"  # bigint, in the unit of the output
-BEFORE = "__before"
+PLACE = "__place"  # bigint: of a row among all, by path and place in the file
 EXACT_BITS = 10  # a lag is counted with those of the same leading bits: at most 0.1 % above it
 WORST_FILES = 10
-LAGS = "file string, edge bigint, longest bigint, rows bigint"
+LAGS = "file bigint, edge bigint, longest bigint, longest_us bigint, rows bigint"
+LAG_NAMES = tuple(field.split()[0] for field in LAGS.split(", "))
+NONE_BEFORE = (int(np.iinfo(np.int64).min), 0)
+LARGEST_US = INT64_MAX // 1000 - 1  # above it a lag is more nanoseconds than int64 holds
 
 
 @dataclass(frozen=True)
 class Disorder:
-    """Lags in the unit of the output's time. share_lag: covers the wanted share of the rows, or at most 0.1 % more than
-    needed · all_lag: covers all, exactly · files: the worst ones, (URI, rows behind, largest lag)."""
+    """Lags in nanoseconds. share_lag: covers the wanted share of the rows, or at most 0.1 % more than needed · all_lag: covers
+    all, exactly · files: the worst ones, (path, rows behind, largest lag)."""
 
     rows: int
     behind: int
@@ -32,34 +37,43 @@ class Disorder:
     files: tuple[tuple[str, int, int], ...]
 
 
-def disorder(rows: DataFrame, share: float) -> Disorder:
-    """`rows`: columns FILE, BLOCK and TIME, in the order of the file within each block."""
-    lags = with_newest_before(rows).mapInArrow(_count_lags, LAGS).groupBy("file", "edge").agg(
-        F.max("longest").alias("longest"), F.sum("rows").alias("rows")
+def disorder(rows: DataFrame, share: float, pieces: Pieces, tops: Mapping[int, tuple[int, int]]) -> Disorder:
+    """rows: US, SUB and PLACE, in the order of the file within each piece · tops: newest (US, SUB) of pieces by their keys."""
+    count = partial(_count_lags, [piece.file for piece in pieces.all], newest_before(pieces, tops))
+    slim = rows.select(F.shiftright(PLACE, ROW_BITS).alias("piece"), col(US), col(SUB))
+    lags = slim.mapInArrow(count, LAGS).groupBy("file", "edge").agg(
+        F.max("longest").alias("longest"), F.max("longest_us").alias("longest_us"), F.sum("rows").alias("rows")
     )
     lags.persist()
     try:
         by_edge = {edge: count for edge, count in lags.groupBy("edge").agg(F.sum("rows")).collect()}
         behind = F.sum(F.when(F.col("longest") > 0, F.col("rows")).otherwise(0))
-        by_file = lags.groupBy("file").agg(behind.alias("behind"), F.max("longest").alias("longest"))
-        worst = by_file.where("behind > 0").orderBy(F.desc("longest"), "file").limit(WORST_FILES).collect()
+        longest = [F.max(name).alias(name) for name in ("longest", "longest_us")]
+        by_file = lags.groupBy("file").agg(behind.alias("behind"), *longest)
+        worst = by_file.where("behind > 0").orderBy(F.desc("longest"), F.desc("longest_us"), "file").limit(WORST_FILES).collect()
     finally:
         lags.unpersist()
-    all_lag = worst[0]["longest"] if worst else 0
-    count = sum(by_edge.values())
-    share_lag = min(covering(by_edge, share), all_lag)
-    return Disorder(count, count - by_edge.get(0, 0), share_lag, all_lag, tuple(tuple(row) for row in worst))
+    files = tuple((pieces.paths[one["file"]], one["behind"], _exact(one["longest"], one["longest_us"])) for one in worst)
+    all_lag = files[0][2] if files else 0
+    total = sum(by_edge.values())
+    share_lag = covering(by_edge, share)
+    share_lag = all_lag if share_lag == INT64_MAX else min(share_lag, all_lag)
+    return Disorder(total, total - by_edge.get(0, 0), share_lag, all_lag, files)
 
 
-def with_newest_before(rows: DataFrame) -> DataFrame:
-    """With BEFORE: the newest time in earlier blocks of the same file, null in the first.
+def _exact(lag: int, lag_us: int) -> int:
+    """Of centuries, int64 holds only the microseconds."""
+    return lag_us * 1000 if lag == INT64_MAX else lag
 
-    Only files of several blocks have one, so what is broadcast grows with the bytes read, one row in 128 MiB."""
-    tops = rows.groupBy(FILE, BLOCK).agg(F.max(TIME).alias(BEFORE))
-    earlier = Window.partitionBy(FILE).orderBy(BLOCK).rowsBetween(Window.unboundedPreceding, -1)
-    tops = tops.withColumn(BEFORE, F.max(BEFORE).over(earlier)).where(col(BEFORE).isNotNull())
-    # A broadcast join leaves the rows where they are, and so in order.
-    return rows.join(F.broadcast(tops), [FILE, BLOCK], "left").select(FILE, F.xxhash64(FILE, BLOCK), BEFORE, TIME)
+
+def newest_before(pieces: Pieces, tops: Mapping[int, tuple[int, int]]) -> list[tuple[int, int]]:
+    """Of each piece, the newest (US, SUB) in earlier pieces of the same file; NONE_BEFORE for the first."""
+    before, file, newest = [], None, NONE_BEFORE
+    for piece in pieces.all:
+        newest = newest if piece.file == file else NONE_BEFORE
+        before.append(newest)
+        file, newest = piece.file, max(newest, tops.get(piece.key, NONE_BEFORE))
+    return before
 
 
 def covering(by_edge: dict[int, int], share: float) -> int:
@@ -76,38 +90,51 @@ def covering(by_edge: dict[int, int], share: float) -> int:
     return 0
 
 
-def _count_lags(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches of (file, block as a number, BEFORE, TIME) of one partition -> rows of LAGS."""
-    block, newest = None, 0
+def _count_lags(
+    files: Sequence[int], before: Sequence[tuple[int, int]], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Batches of (piece, US, SUB) of one task -> rows of LAGS. files, before: of each piece."""
+    piece, newest, newest_sub = None, 0, 0
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        files, blocks = batch.column(0), batch.column(1).to_numpy(zero_copy_only=False)
-        times = batch.column(3).to_numpy(zero_copy_only=False)
-        starts = np.flatnonzero(np.r_[True, blocks[1:] != blocks[:-1]])
-        for start, end in zip(starts, np.r_[starts[1:], len(blocks)]):
-            if blocks[start] != block:
-                before = batch.column(2)[int(start)].as_py()
-                block, newest = blocks[start], int(times[start]) if before is None else before
+        pieces, times, subs = (column.to_numpy(zero_copy_only=False) for column in batch.columns)
+        starts = np.flatnonzero(np.r_[True, pieces[1:] != pieces[:-1]])
+        for start, end in zip(starts, np.r_[starts[1:], len(pieces)]):
+            if pieces[start] != piece:
+                piece = pieces[start]
+                newest, newest_sub = max(before[piece], (int(times[start]), 0))
             running = np.maximum.accumulate(np.r_[newest, times[start:end]])
-            newest = int(running[-1])
-            yield _counted(files[int(start)].as_py(), lags(running[:-1], times[start:end]))
+            running_sub = subs_of_newest(running, np.r_[newest, times[start:end]], np.r_[newest_sub, subs[start:end]])
+            newest, newest_sub = int(running[-1]), int(running_sub[-1])
+            behind_us = running[1:] - times[start:end]
+            yield _counted(files[piece], lags(behind_us, running_sub[1:] - subs[start:end]), behind_us)
 
 
-def lags(newest: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """int64[n]: newest before - own time, at least 0; nanoseconds of centuries may go beyond int64, and count as its largest."""
-    behind = newest - times
-    behind[(newest > times) & (behind < 0)] = INT64_MAX
-    return np.where(newest > times, behind, 0)
+def subs_of_newest(running: np.ndarray, times: np.ndarray, subs: np.ndarray) -> np.ndarray:
+    """int64[n]: of the newest time so far, `running` in whole us, the ns beyond them.
+
+    >>> subs_of_newest(np.array([5, 5, 7, 7]), np.array([5, 5, 7, 6]), np.array([1, 3, 0, 9])).tolist()
+    [1, 3, 0, 0]
+    """
+    run = np.cumsum(np.r_[False, running[1:] != running[:-1]]) * 1000
+    return np.maximum.accumulate(run + np.where(times == running, subs, 0)) - run
 
 
-def _counted(file: str, lag: np.ndarray) -> pa.RecordBatch:
+def lags(behind_us: np.ndarray, behind_sub: np.ndarray) -> np.ndarray:
+    """int64[n]: nanoseconds, never negative; of centuries the largest that int64 holds."""
+    fits = behind_us <= LARGEST_US
+    return np.where(fits, np.where(fits, behind_us, 0) * 1000 + behind_sub, INT64_MAX)
+
+
+def _counted(file: int, lag: np.ndarray, lag_us: np.ndarray) -> pa.RecordBatch:
     """int64[n] -> a row of LAGS for each edge."""
     edge, index, rows = np.unique(edges(lag), return_inverse=True, return_counts=True)
-    longest = np.zeros(len(edge), np.int64)
+    longest, longest_us = np.zeros(len(edge), np.int64), np.zeros(len(edge), np.int64)
     np.maximum.at(longest, index, lag)
-    columns = [pa.array([file] * len(edge), pa.string()), pa.array(edge), pa.array(longest), pa.array(rows)]
-    return pa.RecordBatch.from_arrays(columns, names=["file", "edge", "longest", "rows"])
+    np.maximum.at(longest_us, index, lag_us)
+    columns = [np.full(len(edge), file), edge, longest, longest_us, rows]
+    return pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], names=list(LAG_NAMES))
 
 
 def edges(lag: np.ndarray) -> np.ndarray:

@@ -1,40 +1,43 @@
 """Raw files -> one frame of their columns, with the file and place of each row and what the row looked like.
 
-Text is UTF-8. CSV is read as Latin-1, in which every byte is a letter, and decoded here: a decoder that meets bad bytes would
-put U+FFFD in their place and say nothing.
+Lines of CSV and JSON are read as they are and parsed here, so that one that is put aside can be shown, and fed back, letter by
+letter. Text is UTF-8: a decoder that meets bad bytes puts U+FFFD in their place, and where one is found, the line is looked at.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from mpijoin.errors import InputError
 from mpijoin.pipeline.prepare.files import Source, spark_path
 from mpijoin.pipeline.prepare.options import CSV, JSONL, Wanted
+from mpijoin.pipeline.prepare.schema import CORRUPT, Columns, is_one_object, json_schema, json_values, without_twins
 
 # Columns that live only inside this command; no column of the input begins with these two letters.
 FILE = "__file"  # its URI
 BLOCK = "__block"  # byte at which the piece of the file begins that was read in one go
-ROW = "__row"  # int64, rising with the row's place in that piece
+ROW = "__row"  # int64, rising with the row's place in that piece; of text, lines that are no rows count too
 BROKEN = "__broken"  # why the line is no row; null: it is one
 FOREIGN = "__foreign"  # true: not UTF-8
-CORRUPT = "__corrupt"  # the line as it was read
-LATIN = "ISO-8859-1"
+SKIP = "__skip"  # HEADER, BLANK: a line that is meant to be no row; null: any other
+LINE = "__line"  # as it is in the file, without what ends it
+HEADER, BLANK = 3, 4
+LATIN = "ISO-8859-1"  # in which every byte is a letter
 REPLACEMENT = "\ufffd"
+BLANKS = "".join(map(chr, range(33)))
 
 
 @dataclass(frozen=True)
 class Raw:
-    """frame: the columns `names`, those above, and what `shown` needs · types: Spark's, by name · shown: the line, or the values
-    as JSON, for rows that are put aside; dear, so not a column of all rows · untyped: columns whose type nobody has told."""
+    """frame: the columns of `types`, those above, and what `shown` needs · types: Spark's, by name · shown: the line, or the
+    values as CSV or JSON, for rows that are put aside · untyped: columns whose type nobody has told."""
 
     frame: DataFrame
-    types: dict[str, T.DataType]
+    types: Mapping[str, T.DataType]
     shown: Column
     untyped: tuple[str, ...] = ()
 
@@ -52,15 +55,10 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def source_path() -> Column:
-    """The path of a row's file, which Spark writes as a URI; a "+" in it must stay what it is."""
-    return F.regexp_replace(F.url_decode(F.regexp_replace(FILE, r"\+", "%2B")), "^file:(//)?", "")
-
-
-def read_raw(spark: Any, source: Source, wanted: Wanted) -> Raw:
-    """Nothing is read yet but, of JSON lines, all rows once for the names and types in them. InputError: there are none."""
-    reading = {CSV: _csv, JSONL: _json}.get(source.format, _parquet)
-    return reading(spark, [spark_path(path) for path in source.paths], source, wanted)
+def read_raw(spark: Any, source: Source, wanted: Wanted, columns: Columns, paths: Sequence[str]) -> Raw:
+    """Nothing is read yet. paths: those of the source that are wanted · columns: from `schema.find_columns`."""
+    reading = {CSV: _multiline if wanted.multiline else _csv, JSONL: _json}.get(source.format, _parquet)
+    return reading(spark, [spark_path(path) for path in paths], source, wanted, columns)
 
 
 def _placed(frame: DataFrame) -> DataFrame:
@@ -68,35 +66,64 @@ def _placed(frame: DataFrame) -> DataFrame:
     return frame.select("*", *[column.alias(name) for name, column in place.items()])
 
 
-def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted) -> Raw:
-    fields = [T.StructField(name, T.StringType()) for name in (*source.names, CORRUPT)]
-    reader = spark.read.schema(T.StructType(fields)).options(
-        header=True,
-        sep=source.delimiter,
-        quote='"',
-        escape='"',
-        mode="PERMISSIVE",
-        columnNameOfCorruptRecord=CORRUPT,
-        multiLine=wanted.multiline,
-        # Over several lines the reader follows a byte order mark whatever it is told, so one encoding must fit both cases.
-        encoding="UTF-8" if wanted.multiline else LATIN,
-    )
-    frame = _placed(reader.csv(paths))
-    broken = F.when(col(CORRUPT).isNotNull(), F.lit(_wanted_fields(source, wanted)))
-    decoded = _as_utf8 if wanted.multiline else _decoded
-    texts = {name: decoded(col(name)) for name in source.names}
-    foreign = F.coalesce(F.greatest(*[bad for _, bad in texts.values()], F.lit(False)), F.lit(False))
-    as_read = {f"__read{i}": name for i, name in enumerate(source.names)}
+def _lines(spark: Any, paths: list[str], headers: Sequence[str]) -> DataFrame:
+    lines = _placed(spark.read.text(paths)).withColumnRenamed("value", LINE)
+    line = col(LINE)
+    # Most lines begin with a letter beyond the blank, which is seen at once.
+    blank = F.when(line > " ~", F.lit(False)).otherwise(F.length(F.btrim(line, F.lit(BLANKS))) == 0)
+    header = line.isin(*headers) if headers else F.lit(False)
+    return lines.withColumn(SKIP, F.when(header, HEADER).when(blank, BLANK))
+
+
+def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
+    row = F.from_csv(col(LINE), _csv_schema(source).simpleString(), {k: str(v) for k, v in _csv_options(source).items()})
+    frame = _lines(spark, paths, source.headers).withColumn("__object", row)
+    values = [F.col("__object").getField(_anonymous(i)).alias(name) for i, name in enumerate(source.names)]
     frame = frame.select(
-        *[text.alias(name) for name, (text, _) in texts.items()],
-        *[col(name).alias(own) for own, name in as_read.items()],
-        *map(col, (FILE, BLOCK, ROW, CORRUPT)),
-        broken.alias(BROKEN),
-        foreign.alias(FOREIGN),
+        *values,
+        *map(col, (FILE, BLOCK, ROW, SKIP, LINE)),
+        F.when(F.col("__object").getField(CORRUPT).isNotNull(), F.lit(_wanted_fields(source, wanted))).alias(BROKEN),
     )
-    line = F.coalesce(col(CORRUPT), F.to_json(F.struct(*[col(own).alias(name) for own, name in as_read.items()])))
-    untyped = tuple(name for name in source.names if wanted.declared(name) is None and name != wanted.time)
-    return Raw(frame, {name: T.StringType() for name in source.names}, _shown(line, *decoded(line)), untyped)
+    return Raw(frame.withColumn(FOREIGN, _is_foreign(source.names)), columns.types, _shown_line(), _untyped(source, wanted))
+
+
+def _anonymous(number: int) -> str:
+    # Names of the input may hold letters that a schema written as text would stumble over.
+    return f"c{number}"
+
+
+def _csv_schema(source: Source) -> T.StructType:
+    names = [*map(_anonymous, range(len(source.names))), CORRUPT]
+    return T.StructType([T.StructField(name, T.StringType()) for name in names])
+
+
+def _csv_options(source: Source) -> dict[str, Any]:
+    return {"sep": source.delimiter, "quote": '"', "escape": '"', "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+
+
+def _untyped(source: Source, wanted: Wanted) -> tuple[str, ...]:
+    return tuple(name for name in source.names if wanted.declared(name) is None and name != wanted.time)
+
+
+def _is_foreign(names: Sequence[str]) -> Column:
+    """True where a text with a U+FFFD comes of a line whose bytes are not UTF-8; the letter itself is one like any other."""
+    suspect = F.lit(False)
+    for name in names:
+        suspect = suspect | F.coalesce(F.contains(col(name), F.lit(REPLACEMENT)), F.lit(False))
+    return F.when(suspect, _decoded(col(LINE).cast("binary"))[1]).otherwise(F.lit(False))
+
+
+def _decoded(data: Column) -> tuple[Column, Column]:
+    """(text, true where its bytes are not UTF-8)."""
+    text = F.decode(data, "UTF-8")
+    return text, F.encode(text, "UTF-8") != data
+
+
+def _shown_line() -> Column:
+    """No byte is lost, even where they make no text."""
+    data = col(LINE).cast("binary")
+    text, bad = _decoded(data)
+    return F.when(bad, F.decode(data, LATIN)).otherwise(text)
 
 
 def _wanted_fields(source: Source, wanted: Wanted) -> str:
@@ -104,66 +131,55 @@ def _wanted_fields(source: Source, wanted: Wanted) -> str:
     return f"line: got fewer or more fields than the header, wanted {len(source.names)}{hint}"
 
 
-def _decoded(latin: Column) -> tuple[Column, Column]:
-    """(text, true where its bytes are not UTF-8) of bytes read as Latin-1."""
-    text, foreign = _decoded_bytes(F.encode(latin, LATIN))
-    plain = F.octet_length(latin) == F.char_length(latin)  # most texts are, and to see it costs next to nothing
-    return F.when(plain, latin).otherwise(text), F.when(~plain, foreign).otherwise(False)
-
-
-def _decoded_bytes(data: Column) -> tuple[Column, Column]:
-    text = F.decode(data, "UTF-8")
-    return text, F.encode(text, "UTF-8") != data
-
-
-def _shown(undecoded: Column, text: Column, bad: Column) -> Column:
-    """What is kept of a bad row: no byte is lost, even where they make no text."""
-    return F.when(bad, undecoded).otherwise(text)
-
-
-def _as_utf8(text: Column) -> tuple[Column, Column]:
-    return text, F.contains(text, F.lit(REPLACEMENT))
-
-
-def _json(spark: Any, paths: list[str], source: Source, wanted: Wanted) -> Raw:
-    found = spark.read.option("columnNameOfCorruptRecord", CORRUPT).json(paths).schema
-    types = {field.name: _json_type(field, wanted) for field in found if field.name != CORRUPT}
-    if not types:
-        raise InputError(f"{source.paths[0]}: got no JSON object in any line, wanted one in each")
-    schema = T.StructType([T.StructField(name, kind) for name, kind in (types | {CORRUPT: T.StringType()}).items()])
-    lines = spark.read.text(paths).where(F.length(F.trim("value")) > 0)
-    foreign = _decoded_bytes(F.col("value").cast("binary"))[1]
-    frame = _placed(lines).select(
-        F.from_json("value", schema, {"columnNameOfCorruptRecord": CORRUPT}).alias("__object"),
+def _multiline(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
+    """Lines end with LF, before which a CR may stand: what a reader guesses from the first line is wrong where they are mixed."""
+    options = {**_csv_options(source), "header": True, "multiLine": True, "lineSep": "\n", "encoding": "UTF-8"}
+    frame = _placed(spark.read.schema(_csv_schema(source)).options(**options).csv(paths))
+    values = {name: col(_anonymous(i)) for i, name in enumerate(source.names)}
+    last = source.names[-1]
+    values[last] = F.nullif(F.regexp_replace(values[last], "\r$", ""), F.lit(""))
+    lone = F.lit(False)
+    for value in values.values():
+        lone = lone | F.coalesce(F.contains(value, F.lit("\r")) & value.rlike("\r(?!\n)"), F.lit(False))
+    broken = F.when(col(CORRUPT).isNotNull(), F.lit(_wanted_fields(source, wanted)))
+    broken = broken.when(lone, F.lit("line: got a carriage return alone, wanted lines that end with LF or CR LF"))
+    foreign = F.lit(False)
+    for value in values.values():
+        foreign = foreign | F.coalesce(F.contains(value, F.lit(REPLACEMENT)), F.lit(False))
+    record = F.to_csv(F.struct(*[value.alias(_anonymous(i)) for i, value in enumerate(values.values())]), _csv_writing(source))
+    frame = frame.select(
+        *[value.alias(name) for name, value in values.items()],
         *map(col, (FILE, BLOCK, ROW)),
-        F.col("value").cast("binary").alias(CORRUPT),
-        F.when(~_is_one_object(F.col("value")), F.lit("line: wanted one JSON object")).alias(BROKEN),
+        F.lit(None).cast("int").alias(SKIP),
+        F.coalesce(col(CORRUPT), record).alias(LINE),
+        broken.alias(BROKEN),
         foreign.alias(FOREIGN),
     )
-    corrupt = F.when(F.col(f"__object.{CORRUPT}").isNotNull(), F.lit("line: its values do not fit the columns of the others"))
-    values = [F.col("__object").getField(name).alias(name) for name in types]
-    frame = frame.select(*values, *map(col, (FILE, BLOCK, ROW, CORRUPT, FOREIGN)), F.coalesce(col(BROKEN), corrupt).alias(BROKEN))
-    return Raw(frame, types, _shown(F.decode(CORRUPT, LATIN), *_decoded_bytes(col(CORRUPT))))
+    return Raw(frame, columns.types, col(LINE), _untyped(source, wanted))
 
 
-def _is_one_object(line: Column) -> Column:
-    # Alone, Spark's parser takes the first object of a line and leaves what comes behind it.
-    count = F.json_array_length(F.concat(F.lit("["), line, F.lit("]")))
-    return F.coalesce((count == 1) & F.ltrim(line).startswith("{"), F.lit(False))
+def _csv_writing(source: Source) -> dict[str, str]:
+    return {"sep": source.delimiter, "quote": '"', "escape": '"', "emptyValue": ""}
 
 
-def _json_type(field: T.StructField, wanted: Wanted) -> T.DataType:
-    """As found, but nested values as their JSON text, and what is converted here as text or exact number."""
-    kind = field.dataType
-    if field.name == wanted.time and isinstance(kind, T.DoubleType):
-        return T.DecimalType(38, 9)
-    if wanted.declared(field.name) is not None or isinstance(kind, (T.StructType, T.ArrayType)):
-        return T.StringType()
-    return kind
+def _json(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
+    line = col(LINE)
+    frame = _lines(spark, paths, ()).select(
+        F.from_json(line, json_schema(columns), {"columnNameOfCorruptRecord": CORRUPT}).alias("__object"),
+        *map(col, (FILE, BLOCK, ROW, SKIP, LINE)),
+        F.when(~is_one_object(line), F.lit("line: wanted one JSON object"))
+        .when(~without_twins(line), F.lit("line: got a name twice in one object, wanted each once"))
+        .alias(BROKEN),
+        _decoded(line.cast("binary"))[1].alias(FOREIGN),
+    )
+    row = F.col("__object")
+    misfit = F.when(row.getField(CORRUPT).isNotNull(), F.lit("line: its values do not fit the columns of the others"))
+    own = [*map(col, (FILE, BLOCK, ROW, SKIP, LINE, FOREIGN)), F.coalesce(col(BROKEN), misfit).alias(BROKEN)]
+    frame = frame.select(*json_values(row, columns), *own)
+    return Raw(frame, columns.types, _shown_line())
 
 
-def _parquet(spark: Any, paths: list[str], source: Source, wanted: Wanted) -> Raw:
-    frame = spark.read.parquet(*paths)
-    types = {field.name: field.dataType for field in frame.schema}
-    frame = _placed(frame).withColumns({BROKEN: F.lit(None).cast("string"), FOREIGN: F.lit(False)})
-    return Raw(frame, types, F.to_json(F.struct(*map(col, source.names))))
+def _parquet(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
+    nothing = {BROKEN: F.lit(None).cast("string"), FOREIGN: F.lit(False), SKIP: F.lit(None).cast("int")}
+    frame = _placed(spark.read.parquet(*paths)).withColumns(nothing)
+    return Raw(frame, columns.types, F.to_json(F.struct(*map(col, source.names))))

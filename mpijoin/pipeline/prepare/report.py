@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, Iterator
-from urllib.parse import unquote
 
 from mpijoin.config.units import format_duration, format_size
-from mpijoin.pipeline.prepare.clean import Clean
 from mpijoin.pipeline.prepare.files import Source
 from mpijoin.pipeline.prepare.options import Wanted, plural
 from mpijoin.pipeline.prepare.order import Disorder
-from mpijoin.pipeline.prepare.scan import Scan
+from mpijoin.pipeline.prepare.rejected import Rejected
+from mpijoin.pipeline.prepare.scan import Scan, Standing
 from mpijoin.pipeline.prepare.write import DATA, REJECTED, Part
 
+PART_FIELDS = ("file", "rows", "bytes", "first", "last")
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 @dataclass(frozen=True)
 class Report:
-    """All that a call learnt. types: of the columns written, as Spark names them, in order."""
+    """All that a call learnt. types: of the columns written, as Spark names them, in order · nulls: in them."""
 
     wanted: Wanted
     source: Source
-    clean: Clean
     found: Scan
+    left: Standing
+    aside: Rejected
     order: Disorder
     types: dict[str, str]
+    nulls: dict[str, int]
     parts: tuple[Part, ...]
 
     @property
     def unit_ns(self) -> int:
         """Nanoseconds in the unit of the output's time."""
-        return 1 if self.found.in_ns(self.clean) else 1000
+        return 1 if self.left.in_ns else 1000
 
     @property
     def written(self) -> int:
@@ -42,32 +44,34 @@ class Report:
 
     @property
     def duplicates(self) -> int:
-        return self.order.rows - self.written
+        return self.left.rows - self.written
 
     @property
-    def rejected(self) -> int:
-        return self.found.rows - self.found.good
+    def repeated_headers(self) -> int:
+        """Lines of CSV that name the columns once more, as where files were put together; they are no rows."""
+        return max(self.found.headers - len(self.source.paths), 0)
+
+    @property
+    def filtered(self) -> int:
+        return self.found.rows - self.aside.rows - self.left.rows
 
     def moment(self, time: int | None) -> str | None:
         """ISO 8601, to the microsecond."""
         return None if time is None else (EPOCH + timedelta(microseconds=time * self.unit_ns // 1000)).isoformat()
 
-    def lateness(self, lag: int) -> str:
-        return format_duration(lag * self.unit_ns)
-
 
 def as_json(report: Report) -> str:
     found, order, wanted = report.found, report.order, report.wanted
     document = {
-        "input": _input(report.source),
+        "input": _input(report),
         "rows": {
             "read": found.rows,
-            "rejected": report.rejected,
-            "filtered": found.good - order.rows,
+            "rejected": report.aside.rows,
+            "filtered": report.filtered,
             "duplicates": report.duplicates,
             "written": report.written,
         },
-        "rejected": found.rejected,
+        "rejected": report.aside.kinds,
         "columns": {name: _column(report, name, kind) for name, kind in report.types.items()},
         "time": {
             "column": wanted.time,
@@ -75,36 +79,35 @@ def as_json(report: Report) -> str:
             "zone": wanted.zone or "UTC",
             "first": report.moment(report.parts[0].first),
             "last": report.moment(report.parts[-1].last),
+            "finer_than_us": report.left.finer,
             "ambiguous": found.twice,
         },
         "disorder": {
             "rows": order.behind,
             "lateness_ns": {
                 "share": wanted.share,
-                "of_share": order.share_lag * report.unit_ns,
-                "of_all": order.all_lag * report.unit_ns,
+                "of_share": order.share_lag,
+                "of_all": order.all_lag,
             },
-            "worst_files": [
-                {"file": _path(file), "rows": rows, "lateness_ns": lag * report.unit_ns} for file, rows, lag in order.files
-            ],
+            "worst_files": [{"file": file, "rows": rows, "lateness_ns": lag} for file, rows, lag in order.files],
         },
-        "files": [asdict(part) for part in report.parts],
+        "files": [{name: getattr(part, name) for name in PART_FIELDS} for part in report.parts],
     }
     return json.dumps(document, indent=1) + "\n"
 
 
-def _input(source: Source) -> dict[str, Any]:
-    files = len(source.paths) + len(source.empty)
-    return {"format": source.format, "files": files, "empty_files": len(source.empty), "bytes": source.bytes}
+def _input(report: Report) -> dict[str, Any]:
+    source = report.source
+    files = {"files": len(source.paths) + len(source.empty), "empty_files": len(source.empty)}
+    return {"format": source.format, **files, "bytes": source.bytes, "repeated_headers": report.repeated_headers}
 
 
 def _column(report: Report, name: str, kind: str) -> dict[str, Any]:
-    found = report.found
-    return {"type": kind, "nulls": found.nulls.get(name, 0), "found_out": name in found.types}
-
-
-def _path(file: str) -> str:
-    return unquote(file).removeprefix("file:")
+    told = {"type": kind, "nulls": report.nulls[name], "found_out": name in report.found.types}
+    if name in report.found.misfits:
+        nearly, misfits = report.found.misfits[name]
+        told |= {"nearly": nearly, "misfits": misfits}
+    return told
 
 
 def as_text(report: Report) -> str:
@@ -116,12 +119,14 @@ def _rows_lines(report: Report) -> Iterator[str]:
     empty = f" ({len(source.empty):,} of them empty)" if source.empty else ""
     files = plural(len(source.paths) + len(source.empty), "file") + empty
     yield f"read       {found.rows:>15,}  rows of {files}, {format_size_about(source.bytes)}"
-    if report.rejected:
-        kinds = ", ".join(f"{kind} {rows:,}" for kind, rows in found.rejected.items() if rows)
-        yield f"rejected   {report.rejected:>15,}  {kinds}; in {report.wanted.folder / REJECTED}, such as"
-        yield f"{'':>28}{found.example}"
+    if report.repeated_headers:
+        yield f"headers    {report.repeated_headers:>15,}  lines that name the columns once more: left out"
+    if report.aside.rows:
+        kinds = ", ".join(f"{kind} {rows:,}" for kind, rows in report.aside.kinds.items() if rows)
+        yield f"rejected   {report.aside.rows:>15,}  {kinds}; in {report.wanted.folder / REJECTED}, such as"
+        yield f"{'':>28}{report.aside.example}"
     if report.wanted.where is not None:
-        yield f"filtered   {found.good - report.order.rows:>15,}  by --where"
+        yield f"filtered   {report.filtered:>15,}  by --where"
     if report.wanted.dedup or report.wanted.dedup_on:
         yield f"duplicates {report.duplicates:>15,}"
     files, size = plural(len(report.parts), "file"), format_size_about(sum(part.bytes for part in report.parts))
@@ -145,30 +150,37 @@ def _column_lines(report: Report) -> Iterator[str]:
     width = max(map(len, report.types))
     for name, kind in report.types.items():
         role = "time" if name == report.wanted.time else "key" if name in report.wanted.keys else ""
-        nulls = report.found.nulls.get(name, 0)
+        nulls = report.nulls[name]
         note = plural(nulls, "null") + (": these rows match nothing" if role == "key" else "") if nulls else ""
         if name in report.source.ns_columns and not role:
             note = f"nanoseconds since 1970, which Spark has no timestamps for; {note}".removesuffix("; ")
+        if name in report.found.misfits:
+            nearly, misfits = report.found.misfits[name]
+            spoilt = f"all but {plural(misfits, 'value')} would be {nearly}: --columns {name}:{nearly} puts those aside"
+            note = f"{spoilt}; {note}".removesuffix("; ")
         guess = "found out" if name in report.found.types else ""
         yield f"{name:<{width}}  {kind:<12} {guess:<10} {role:<5} {note}".rstrip()
 
 
 def _time_lines(report: Report) -> Iterator[str]:
-    found, order, wanted = report.found, report.order, report.wanted
+    found, left, order, wanted = report.found, report.left, report.order, report.wanted
     yield ""
     if report.written:
         first, last = report.moment(report.parts[0].first), report.moment(report.parts[-1].last)
         yield f"time       {first} to {last}; {wanted.zone or 'UTC'} where no offset is with it"
-    if found.finer and not report.clean.is_ns:
-        yield f"           {found.finer:,} times are finer than 1 us: all are written as int64 nanoseconds"
+    if left.first_finer is not None and wanted.precision == "auto":
+        path, line = found.pieces.line(*left.first_finer)
+        place = f"the first in {path}:{line}"
+        yield f"           {left.finer:,} times are finer than 1 us, {place}: all are written as int64 nanoseconds"
+        yield "           (--precision us or ns says which, whatever the rows hold)"
     if found.twice:
         yield f"           {found.twice:,} are in an hour that came twice: taken as its first"
     if not order.behind:
         yield "disorder   none: each file was in order of time"
         return
     yield f"disorder   {plural(order.behind, 'row')} came after a newer one of the file; as it was, the input would have needed"
-    yield f"           lateness = \"{report.lateness(order.share_lag)}\" for {100 * wanted.share:g} % of its rows"
-    yield f"           lateness = \"{report.lateness(order.all_lag)}\" for all, because of {_path(order.files[0][0])}"
+    yield f"           lateness = \"{format_duration(order.share_lag)}\" for {100 * wanted.share:g} % of its rows"
+    yield f"           lateness = \"{format_duration(order.all_lag)}\" for all, because of {order.files[0][0]}"
 
 
 def section(report: Report) -> str:

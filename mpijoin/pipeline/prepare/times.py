@@ -1,4 +1,8 @@
-"""Column expressions of a moment: whole microseconds since 1970 UTC, and the nanoseconds beyond them."""
+"""Column expressions of a moment: whole microseconds since 1970 UTC, and the nanoseconds beyond them.
+
+What most files hold is told by its plain form and read by casts; only what has another form meets a regular expression, which
+costs several times as much as all the rest.
+"""
 
 from __future__ import annotations
 
@@ -16,21 +20,30 @@ from mpijoin.pipeline.prepare.options import PATTERN_EXAMPLE, UNIT_NS, Wanted
 
 ISO = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?( ?(Z|UTC|[+-]\d{2}(:?\d{2})?))?)?$"
 ISO_OFFSET = r"\d{2}:\d{2}.*(Z|UTC|[+-]\d{2}(:?\d{2})?)$"
-NUMBER = r"^[+-]?\d{1,20}(\.\d*)?([eE][+-]?\d{1,2})?$"
+SECONDS = len("2016-10-14T00:00:06")
+SEPARATORS = {5: "-", 8: "-", 14: ":", 17: ":"}  # in it, by place from 1; at 11 a T or a blank
+EXPONENT = r"^[+-]?\d{1,20}(\.\d*)?[eE][+-]?\d{1,2}$"
+NANO = 10**9
+TEXT, BARE, DOT, PLAIN, SCALED, WHOLE, PART, NS, US_HERE = (
+    f"__time_{name}" for name in ("text", "bare", "dot", "plain", "scaled", "whole", "part", "ns", "us")
+)
+INT64 = (-(2**63), 2**63 - 1)
 US_MIN, US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
-NS_MIN_US, NS_MAX_US = -(2**63) // 1000 + 1, (2**63 - 1) // 1000 - 1  # what int64 nanoseconds hold, in microseconds
+(NS_MIN_US, NS_MIN_SUB), (NS_MAX_US, NS_MAX_SUB) = (divmod(ns, 1000) for ns in INT64)  # what int64 nanoseconds hold
 
 
 @dataclass(frozen=True)
 class Parsed:
     """us: bigint, null where there is no moment · sub: 0 to 999 ns more · local: true where us is the time on a clock of the
-    zone, not yet in UTC · wanted: what a value should look like · is_ns: the source counts nanoseconds."""
+    zone, not yet in UTC · wanted: what a value should look like · is_ns: the source counts nanoseconds · steps: columns that the
+    others are made of, each step of those before it, so that what is needed twice is computed once."""
 
     us: Column
     sub: Column
     local: Column
     wanted: str
     is_ns: bool = False
+    steps: tuple[dict[str, Column], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,37 +67,77 @@ def parsed(column: Column, kind: T.DataType, wanted: Wanted, is_ns: bool, is_loc
     if not isinstance(kind, (T.StringType, T.NumericType)):
         raise JobError([f"--time: {wanted.time} is of type {kind.simpleString()}, wanted a timestamp, date, text or number"])
     if wanted.unit is not None:
-        return _number(F.trim(column.cast("string")), wanted.unit)
+        return _number(column, kind, wanted.unit)
     if wanted.time_format is not None:
         return _pattern(F.trim(column.cast("string")), wanted.time_format)
     if isinstance(kind, T.NumericType):
         raise JobError([f"--unit: {wanted.time} holds numbers, wanted one of {' '.join(UNIT_NS)}, or --time-format"])
-    return _iso(F.trim(column))
+    return _iso(column)
+
+
+def beyond_ns(us: Column, sub: Column) -> Column:
+    """True where int64 nanoseconds do not reach."""
+    edge = ((us == NS_MIN_US) & (sub < NS_MIN_SUB)) | ((us == NS_MAX_US) & (sub > NS_MAX_SUB))
+    return ~us.between(NS_MIN_US, NS_MAX_US) | edge
 
 
 def _ready(column: Column, is_ns: bool, is_local: bool) -> Parsed:
     if is_ns:
-        sub = F.pmod(column, F.lit(1000))
-        return Parsed(_thousands(column), sub.cast("int"), F.lit(is_local), "a timestamp", True)
+        us, sub = _of_ns(column)
+        return Parsed(us, sub, F.lit(is_local), "a timestamp", True)
     return Parsed(_in_years(F.unix_micros(column.cast("timestamp"))), F.lit(0), F.lit(is_local), "a timestamp")
 
 
-def _thousands(column: Column) -> Column:
-    """Of a bigint, rounded down. Exact for all of them, which `/` is only up to 2^53; `div` alone rounds towards 0."""
-    whole = F.call_function("div", column, F.lit(1000).cast("bigint"))
-    return whole - ((column < 0) & (column % 1000 != 0)).cast("bigint")
+def _of_ns(count: Column) -> tuple[Column, Column]:
+    """(microseconds, nanoseconds beyond them) of a bigint that counts nanoseconds."""
+    return floored(count, 1000), F.pmod(count, F.lit(1000)).cast("int")
+
+
+def floored(column: Column, by: int) -> Column:
+    """Of a bigint, divided and rounded down. Exact for all of them, which `/` is only up to 2^53; `div` alone rounds towards 0."""
+    whole = F.call_function("div", column, F.lit(by).cast("bigint"))
+    return whole - ((column < 0) & (column % by != 0)).cast("bigint")
 
 
 def _in_years(us: Column) -> Column:
     return F.when(us.between(US_MIN, US_MAX), us)
 
 
-def _iso(text: Column) -> Parsed:
-    us = F.when(text.rlike(ISO), F.unix_micros(text.cast("timestamp")))
+def _iso(column: Column) -> Parsed:
+    text = F.col(TEXT)
+    zulu = text.endswith("Z")
+    stripped = F.when(zulu, text.substr(F.lit(1), F.length(text) - 1)).otherwise(text)
+    bare, plain = F.col(BARE), F.col(PLAIN)
+    steps = {TEXT: F.trim(column)}, {BARE: stripped}, {PLAIN: _is_plain_iso(bare)}
+    other = F.when(text.rlike(ISO), F.unix_micros(text.cast("timestamp")))
+    us = F.when(plain, F.unix_micros(bare.cast("timestamp"))).otherwise(other)
+    finer = F.when(F.length(bare) > SECONDS + 7, _digits(bare.substr(SECONDS + 8, 3), 3)).otherwise(0)
     digits = F.regexp_extract(text, r"\.\d{6}(\d{1,3})", 1)
-    sub = F.when(digits == "", 0).otherwise(F.rpad(digits, 3, "0").cast("int"))
+    other = F.when(digits == "", 0).otherwise(_digits(digits, 3))
+    sub = F.when(plain, finer).otherwise(other).cast("int")
+    local = F.when(plain, ~zulu).otherwise(~text.rlike(ISO_OFFSET))
     example = "2016-10-14T00:00:06.85 or with +02:00 behind it (ISO 8601), or --time-format or --unit"
-    return Parsed(_in_years(us), sub, ~text.rlike(ISO_OFFSET), f"a time such as {example}")
+    return Parsed(F.col(WHOLE), sub, local, f"a time such as {example}", steps=(*steps, {WHOLE: _in_years(us)}))
+
+
+def _is_plain_iso(text: Column) -> Column:
+    """True for a date, a time to the second and up to nine digits more; the cast then tells whether it is a moment."""
+    plain = text.substr(11, 1).isin("T", " ") & _is_digit(text.substr(SECONDS, 1))
+    for place, letter in SEPARATORS.items():
+        plain = plain & (text.substr(place, 1) == letter)
+    part = text.substr(SECONDS + 2, 20)
+    fraction = (text.substr(SECONDS + 1, 1) == ".") & _is_digit(part.substr(1, 1)) & (F.length(part) <= 9)
+    fraction = fraction & _is_digit(part.substr(-1, 1)) & part.cast("bigint").isNotNull() & ~F.contains(part, F.lit("."))
+    return plain & ((F.length(text) == SECONDS) | fraction)
+
+
+def _is_digit(letter: Column) -> Column:
+    return letter.between("0", "9")
+
+
+def _digits(text: Column, count: int) -> Column:
+    """Of the first `count` digits behind a decimal point, as if there were so many."""
+    return F.rpad(text, count, "0").cast("bigint")
 
 
 def _pattern(text: Column, pattern: str) -> Parsed:
@@ -102,21 +155,43 @@ def check_pattern(spark: Any, pattern: str) -> None:
         raise JobError([f"--time-format: got {pattern!r}, wanted a pattern such as {PATTERN_EXAMPLE!r}: {reason}"]) from error
 
 
-def _number(text: Column, unit: str) -> Parsed:
-    per_ns = UNIT_NS[unit]
-    limit = min((US_MAX + 1) * 1000 // per_ns, 2**63 - 1)
-    exact = F.when(text.rlike(NUMBER), text.cast("decimal(38,9)"))
-    whole = F.floor(exact)
-    part_ns = F.floor((exact - whole).cast("decimal(9,9)") * F.lit(per_ns)).cast("bigint")
-    fits = exact.between(F.lit(-limit - 1).cast("decimal(38,9)"), F.lit(limit).cast("decimal(38,9)"))
-    whole = F.when(fits, whole.cast("bigint"))
+def _number(column: Column, kind: T.DataType, unit: str) -> Parsed:
+    if isinstance(kind, T.IntegralType):
+        steps = ({WHOLE: column.cast("bigint"), PART: F.lit(0).cast("bigint")},)
+    else:
+        steps = _decimal(F.trim(column.cast("string")))
+    whole, part = F.col(WHOLE), F.col(PART)
     if unit == "ns":
-        whole = F.when(exact == F.floor(exact), whole)  # finer than the finest is no time
-        sub = F.pmod(whole, F.lit(1000))
-        return Parsed(_thousands(whole), sub.cast("int"), F.lit(False), "a whole number of ns since 1970", True)
-    sub = F.pmod(part_ns, F.lit(1000))
-    us = whole * F.lit(per_ns // 1000) + _thousands(part_ns)
-    return Parsed(_in_years(us), sub.cast("int"), F.lit(False), f"a number of {unit} since 1970")
+        count = F.when(part == 0, whole)  # finer than the finest is no time
+        us, sub = _of_ns(F.col(NS))
+        return Parsed(us, sub, F.lit(False), "a whole number of ns since 1970", True, (*steps, {NS: count}))
+    per_ns = UNIT_NS[unit]
+    limit = (US_MAX + 1) * 1000 // per_ns
+    fits = F.when(whole.between(-limit - 1, limit), whole) * F.lit(per_ns // 1000)
+    steps = (*steps, {NS: floored(part, NANO // per_ns)}, {US_HERE: fits + floored(F.col(NS), 1000)})
+    sub = F.pmod(F.col(NS), F.lit(1000)).cast("int")
+    return Parsed(_in_years(F.col(US_HERE)), sub, F.lit(False), f"a number of {unit} since 1970", steps=steps)
+
+
+def _decimal(number: Column) -> tuple[dict[str, Column], ...]:
+    """Steps to a number's WHOLE, null if it is none, and PART, the billionths of one beyond it, of the same sign. Digits behind
+    the ninth are dropped."""
+    text, dot, whole = F.col(TEXT), F.col(DOT), F.col(WHOLE)
+    plain = F.col(PLAIN)
+    # This cast takes what is behind a point, looks that it is digits, and drops it.
+    casts = {DOT: F.instr(text, "."), WHOLE: text.cast("bigint")}
+    is_plain = whole.isNotNull() & ((dot == 0) | _is_digit(text.substr(dot - 1, F.lit(1))))
+    scaled = F.when(~is_plain & text.rlike(EXPONENT), text.cast("decimal(38,9)"))
+    part = _digits(text.substr(dot + 1, F.lit(9)), 9)
+    part = F.when(dot == 0, 0).when(text.startswith("-"), -part).otherwise(part)
+    # Of what `%` gives, no digit is lost; of a difference, some are.
+    scaled_part = ((F.col(SCALED) % 1) * NANO).cast("bigint")
+    scaled_whole = F.when(F.col(SCALED).between(*INT64), F.col(SCALED).cast("bigint"))
+    numbers = {
+        WHOLE: F.when(plain, whole).otherwise(scaled_whole),
+        PART: F.when(plain, part).otherwise(scaled_part).cast("bigint"),
+    }
+    return {TEXT: number}, casts, {PLAIN: F.coalesce(is_plain, F.lit(False)), SCALED: scaled}, numbers
 
 
 def in_zone(us: Column, local: Column, zone: str | None) -> InZone:
