@@ -26,7 +26,7 @@ from dataclasses import replace
 from math import ceil, exp, sqrt
 from typing import Collection, NamedTuple, Sequence
 
-from mpijoin.policy.estimate import Node, falls_behind, ideal_level
+from mpijoin.policy.estimate import Node, falls_behind, ideal_level, is_overloaded
 from mpijoin.policy.evening import Bar, Step, caution, even_out, move_of, within
 from mpijoin.policy.memory import COMMON_SHARE, DOUBTS, Memory, learn
 from mpijoin.policy.plan import Move, Plan
@@ -69,7 +69,8 @@ def _plan(view: ClusterView, known: Memory, behind: Collection[int], level: floa
     if known.grows >= GROW_AFTER or (known.grows and (behind or known.lean > _doubt(known))):
         grown = _grow(view, known, level)
     fixed = {group for group, period in view.moved.items() if view.period - period <= REST_PERIODS}
-    bar = Bar(known.noise / max(1, known.periods(view)) ** 0.5, behind, known.settled)
+    overloaded = {slave.slave for slave in view.active if is_overloaded(slave)}
+    bar = Bar(known.noise / max(1, known.periods(view)) ** 0.5, overloaded, known.settled)
     moves = even_out([*pool, *grown], fixed, bar, known.pace)
     takers = {move.consumer for move in moves}
     active = {slave.slave for slave in view.active} | {node.slave for node in grown if node.slave in takers}

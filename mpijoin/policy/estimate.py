@@ -76,6 +76,11 @@ def falls_behind(slave: SlaveView) -> bool:
     return has_backlog(slave) and slave.load * slave.inflow >= BEHIND
 
 
+def is_overloaded(slave: SlaveView) -> bool:
+    """It falls behind, or is behind and has no time left to change that."""
+    return falls_behind(slave) or (is_saturated(slave) and slave.occupancy > 1)
+
+
 def speeds(slaves: Iterable[SlaveView]) -> dict[int, float | None]:
     """How fast each slave was: work per busy second, relative to the (upper) median of those that worked; None: nothing
     tells.

@@ -33,7 +33,7 @@ class Step(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """What a plan must overcome. noise: standard deviation of a level, relative · overloaded: slaves known to fall behind ·
+    """What a plan must overcome. noise: standard deviation of a level, relative · overloaded: slaves known to be behind ·
     settled: for so many periods there was nothing to move, and nothing has changed: what is close to the bar must not cross it
     one day, however long that is."""
 
@@ -45,8 +45,9 @@ class Bar(NamedTuple):
         """By how much a level must be off the ideal."""
         # The expected maximum of n normal variables is about sqrt(2 ln n).
         strays = self.noise * (NOISES + sqrt(2 * log(len(pool))))
-        band = BAND_OVERLOADED if highest.slave in self.overloaded else BAND
-        return max(strays * caution(self.settled), band * min(SETTLED, caution(self.settled))) * ideal_level(pool)
+        if highest.slave in self.overloaded:
+            return max(strays, BAND_OVERLOADED) * ideal_level(pool)
+        return max(strays * caution(self.settled), BAND * min(SETTLED, caution(self.settled))) * ideal_level(pool)
 
     def is_uneven(self, pool: Collection[Node]) -> bool:
         ideal = ideal_level(pool)

@@ -1,5 +1,8 @@
 """Policy "balance" in the whole simulated engine: what made it oscillate, and what it must not do to stop that."""
 
+from collections import Counter
+from statistics import median
+
 import pyarrow.parquet as pq
 import pytest
 
@@ -61,6 +64,23 @@ def test_a_load_that_becomes_fivefold_finds_slaves_at_once_and_none_leaves(tmp_p
     assert summary["declustering"]["max"] >= 5 and summary["overload"]["behind_s_max"] < 1.5 * PERIOD_S
     assert {move["supplier"] for move in moves} == {1}  # nobody gives back what it got
     assert all(30e6 <= move["begun_us"] <= 38e6 for move in moves)
+
+
+def test_after_a_slowdown_at_half_load_the_mean_delay_stays_below_one_and_a_half_times_the_normal(tmp_path):
+    """One of four slaves falls to a third of its speed; figures per reorganization epoch, as in scripts/bench_recovery.py."""
+    slow = [{"rank": 2, "share": 0.333, "from": "12 s"}]
+    summary, moves = run(tmp_path, 4, 34, 6200, cluster={"partitions": 60}, inject={"slow": slow})
+    counts, sums_us = Counter(), Counter()
+    for file in (tmp_path / "run" / "metrics").glob("rank-*.parquet"):
+        for row in pq.read_table(file, columns=["role", "end_us", "delay_count", "delay_sum_us"]).to_pylist():
+            if row["role"] == "slave":
+                period = int(row["end_us"] // (1e6 * PERIOD_S))
+                counts[period] += row["delay_count"]
+                sums_us[period] += row["delay_sum_us"]
+    means_us = {period: sums_us[period] / count for period, count in counts.items() if count}
+    normal_us = median(means_us[period] for period in range(2, 6))
+    assert max(means_us[period] for period in range(6, 17)) <= 1.5 * normal_us
+    assert 7 <= len(moves) <= 14 and {move["supplier"] for move in moves} == {2}
 
 
 def test_many_small_groups_leave_a_slow_slave_before_it_is_far_behind(tmp_path):
