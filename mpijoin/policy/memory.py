@@ -76,11 +76,11 @@ class Pace(NamedTuple):
 @dataclass(frozen=True)
 class Memory:
     """works: group -> share of its time that it takes of a slave of speed 1 · variance, common_variance: of the noise of
-    each load beside that of all, and of all, over `views` views ·
-    common: by how much all loads were off (a logarithm), 0 where that was no more than noise · last: by how much they were
-    off, be it noise or not, 0 where that was taken for true · lean: by how much they go on to be off to the same side, as they do while the load rises · has_moved: the last plan had moves · settled:
-    for so many periods there was nothing to move, and nothing has changed · grows, calm: for so many periods one after the other more slaves were needed, or one
-    slave less would have done."""
+    each load beside that of all, and of all, over `views` views · common: by how much all loads were off (a logarithm), 0 where
+    that was no more than noise · last: by how much they were off, be it noise or not, 0 where that was taken for true · lean: by
+    how much they go on to be off to the same side, as they do while the load rises · has_moved: the last plan had moves ·
+    settled: for so many periods there was nothing to move, and nothing has changed · grows, calm: for so many periods one after
+    the other more slaves were needed, or one slave less would have done."""
 
     works: Mapping[int, float] = field(default_factory=dict)
     slaves: Mapping[int, Track] = field(default_factory=dict)

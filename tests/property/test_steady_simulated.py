@@ -69,7 +69,7 @@ def test_a_load_that_becomes_fivefold_finds_slaves_at_once_and_none_leaves(tmp_p
 def test_after_a_slowdown_at_half_load_the_mean_delay_stays_below_one_and_a_half_times_the_normal(tmp_path):
     """One of four slaves falls to a third of its speed; figures per reorganization epoch, as in scripts/bench_recovery.py."""
     slow = [{"rank": 2, "share": 0.333, "from": "12 s"}]
-    summary, moves = run(tmp_path, 4, 34, 6200, cluster={"partitions": 60}, inject={"slow": slow})
+    summary, moves = run(tmp_path, 4, 34, 4800, cluster={"partitions": 60, "distribution_epoch": "200 ms"}, inject={"slow": slow})
     counts, sums_us = Counter(), Counter()
     for file in (tmp_path / "run" / "metrics").glob("rank-*.parquet"):
         for row in pq.read_table(file, columns=["role", "end_us", "delay_count", "delay_sum_us"]).to_pylist():

@@ -177,7 +177,10 @@ def test_work_is_counted_in_what_it_takes_of_the_consumer():
     assert len(balance(view(slave_view(1, load=0.9, groups=tuple(range(9))), *others)).moves) < len(moves)
 
 
-@pytest.mark.parametrize("load, inflow, acts", [(0.98, 1.5, True), (0.98, 1.0, False), (0.98, 0.8, False), (0.6, 2.5, True), (0.3, 4.0, False)])
+FALLS = [(0.98, 1.5, True), (0.98, 1.0, False), (0.98, 0.8, False), (0.6, 2.5, True), (0.3, 4.0, False)]
+
+
+@pytest.mark.parametrize("load, inflow, acts", FALLS)
 def test_one_that_falls_behind_is_relieved_at_once(load, inflow, acts):
     """What came asks for more than all its time, though it is busy: that is seen within one period. One that catches up, or stood
     still, must wait for the next."""
