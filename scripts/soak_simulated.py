@@ -5,9 +5,8 @@
     python scripts/soak_simulated.py --seeds 1234:1235           one; a failure comes with its traceback
 
 The jobs, clusters, costs, policies and troubles are those of tests/simulated_engine.py, with what slaves must hold and let go
-(tests/simulated_expiry.py); every fiftieth seed runs twice, and
-both must have been the same course of events. Ends with 1 at the first seed that fails, having said how to repeat it, and
-when many seeds together have missed something that they are for.
+(tests/simulated_expiry.py); every fiftieth seed runs twice, and both must have been the same course of events. Ends with 1 at
+the first seed that fails, having said how to repeat it, and when many seeds together have missed something that they are for.
 """
 
 from __future__ import annotations
