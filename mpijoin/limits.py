@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import resource
 from contextlib import suppress
+from math import inf
 
 from mpijoin.errors import EXIT_BAD_JOB, EXIT_FAILED, MpijoinError
 
@@ -38,6 +39,15 @@ def check_address_space() -> None:
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     if allowed != resource.RLIM_INFINITY and allowed < PROGRAM_BYTES:
         raise _out_of_memory(is_loading=True)
+
+
+def address_space_share(slaves: int) -> float:
+    """Bytes of this process's address space (ulimit -v) that each of its slaves may reserve for windows; inf: there is no limit.
+
+    Half of what the program leaves, since buffers, results and threads want some, too.
+    """
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return inf if allowed == resource.RLIM_INFINITY else max(0, allowed - PROGRAM_BYTES) // (2 * slaves)
 
 
 def too_many_files(error: BaseException) -> str:

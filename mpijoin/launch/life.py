@@ -21,11 +21,11 @@ from mpijoin.launch import warmup
 from mpijoin.launch.plan import Plan, merged_schema
 from mpijoin.launch.provenance import own_command, provenance, resume_command
 from mpijoin.launch.summary import Outcome, summarize, summary_text
-from mpijoin.limits import named
+from mpijoin.limits import address_space_share, named
 from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unchanged
 from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
-from mpijoin.node_memory import Needs, held_bytes, node_memory_bytes, ranks_on_node, slave_memory_bytes
+from mpijoin.node_memory import LEAST_BYTES, Needs, held_bytes, node_memory_bytes, ranks_on_node, slave_memory_bytes
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
 from mpijoin.sinks.collector import Collector
@@ -228,7 +228,8 @@ def _memory_left(plan: Plan, rank: Rank) -> int:
     slaves = min(ranks, len(plan.roles.slaves))
     needs = Needs(held_bytes(), processes, slaves, cluster.master_buffer_bytes, cluster.buffer_bytes)
     node_bytes = node_memory_bytes(os.environ)
-    memory_bytes = slave_memory_bytes(node_bytes, ranks, needs)
+    share = address_space_share(slaves if processes == 1 else 1)
+    memory_bytes = min(slave_memory_bytes(node_bytes, ranks, needs), max(LEAST_BYTES, share))
     rank.log.info(
         "memory for windows: %.3g MB; the %d ranks here may take %.3g MB, and %.3g MB of it are for all else",
         *(memory_bytes / 1e6, ranks, node_bytes / 1e6, needs.total_bytes / 1e6),

@@ -97,6 +97,11 @@ def test_too_little_address_space_is_told_before_a_library_fails(folder):
     assert done.stderr.startswith("mpijoin: out of memory: this process may have 600 MiB of address space (ulimit -v), wanted")
 
 
+def test_memory_auto_fits_into_the_address_space_that_there_is(folder):
+    done = shell(folder, "$M run job.toml --ranks 2 --set cluster.memory=auto", AS=3 << 30)
+    assert (done.returncode, done.stderr.count("results from")) == (0, 1), done.stderr
+
+
 def test_memory_that_cannot_be_reserved_is_told_with_the_field(folder):
     done = shell(folder, "$M run job.toml --ranks 1 --set 'cluster.memory=\"64 GiB\"'", AS=4 << 30)
     assert done.returncode == 2 and "internal" not in done.stderr
