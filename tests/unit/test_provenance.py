@@ -74,7 +74,7 @@ def test_a_run_from_python_tells_where_it_comes_from(tmp_path):
 def test_the_printed_command_goes_on_with_a_stopped_run(tmp_path):
     if not mpirun_path():
         pytest.skip("there is no mpirun")
-    with Run(tmp_path, PACED.format(STREAM.format("3 s")), ranks=3) as run:
+    with Run(tmp_path, PACED.format(STREAM.format("5 s")), ranks=3) as run:
         run.wait_for(lambda: any(run.out.glob("checkpoint/0*.json")), "first checkpoint")
         os.kill(run.pid_of(0), signal.SIGUSR1)
         run.finish()
