@@ -240,6 +240,14 @@ def test_a_manifest_without_a_field_is_refused_by_name(folder, name):
         read_manifest(folder, 7)
 
 
+@pytest.mark.parametrize("path", [("slot",), ("active",), ("sent", 1), ("groups", 0, "group"), ("master", 0, 1), ("results", 0, 2)])
+@pytest.mark.parametrize("number", [-1, 1 << 63, 1 << 70])
+def test_a_number_that_cannot_be_is_refused_by_name(folder, path, number):
+    craft(folder, json.dumps(changed(content(folder), path, number)))
+    with pytest.raises(CheckpointError, match=f"00007.json: is no manifest of mpijoin's: {path[0]}: .*got {number}, wanted"):
+        read_manifest(folder, 7)
+
+
 @pytest.mark.parametrize("text", ["", "7", "[]", "null", '"x"', "{}", "{", "[" * 100_000, "9" * 10_000])
 def test_what_is_no_manifest_at_all_is_refused_by_name(folder, text):
     craft(folder, text)
