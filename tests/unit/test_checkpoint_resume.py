@@ -201,9 +201,12 @@ def test_a_part_damaged_that_only_the_newest_counts_on_sends_the_run_back_to_the
 
 @pytest.mark.parametrize("kind", PART_FOLDERS)
 @pytest.mark.parametrize("damage", PART_DAMAGES)
-def test_a_part_damaged_that_all_checkpoints_count_on_ends_the_run_and_takes_nothing_away(prepared, image, damage, kind):
+def test_a_part_damaged_that_every_checkpoint_counts_on_ends_the_run_and_takes_nothing_away(prepared, image, damage, kind):
+    newest, before = numbers_in(checkpoints(image))
+    part = min(parts_of(image, newest, kind))
+    if part not in parts_of(image, before, kind):  # it was written before a row was late
+        (checkpoints(image) / manifest_name(before)).unlink()
     numbers = numbers_in(checkpoints(image))
-    part = min(set.intersection(*(parts_of(image, number, kind) for number in numbers)))
     damage(part)
     left = {path for path in image.rglob("*") if not path.name.startswith("lock-")}  # of the run that was killed
     with pytest.raises(CheckpointError, match=f"no checkpoint can be used.*{part.name}: {PART_DAMAGES[damage]}") as caught:
