@@ -101,6 +101,13 @@ def test_scripts_that_are_named_exist_and_know_the_options(page):
                 assert option in text or option == "--help", f"{script} has no {option}"
 
 
+def test_every_script_is_described_on_the_page_of_scripts():
+    own = {path.name for path in (ROOT / "scripts").glob("*.py") if "argparse" in path.read_text(encoding="utf-8")}
+    own |= {path.name for path in (ROOT / "slurm").glob("*.sbatch")}
+    described = PAGES["scripts/README.md"] + PAGES["slurm/README.md"]
+    assert {name for name in own if name not in described} == set()
+
+
 def toml_of(name: str) -> list[dict]:
     return [tomllib.loads(block) for block in re.findall(r"```toml\n(.*?)```", PAGES[name], re.DOTALL)]
 
