@@ -19,7 +19,6 @@ from benching.launch import ROOT, command, environment, pin
 from numba import njit
 
 from mpijoin.data.batch import read_only
-from mpijoin.data.files import PARQUET
 from mpijoin.data.schema import Column
 from mpijoin.join.pool import reserve_words
 from mpijoin.join.probe import probe_groups, start_probe
@@ -28,8 +27,7 @@ from mpijoin.join.window_join import WindowJoin
 from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.sinks.parts import encoding_options
 from mpijoin.sources.base import BLOCK_ROWS
-from mpijoin.sources.blocks import BlockLimit
-from mpijoin.sources.files import READERS
+from mpijoin.sources.files import open_file
 from rooflines import kernels
 
 STATE_BYTES = 64 << 20  # workload A's window in blocks: 1.8 M tuples of 24 bytes, and what is empty in the blocks
@@ -237,7 +235,7 @@ def parquet_rates(data: Data, enough_s: float) -> Rates:
         columns = [Column(name, pa.int64()) for name in names]
 
         def in_blocks() -> None:
-            for _ in READERS[PARQUET](str(data.left), columns, BlockLimit(), 0).blocks():
+            for _ in open_file(str(data.left), columns).blocks():
                 pass
 
         whole_s = fastest_s(lambda: pq.read_table(data.left, columns=names, use_threads=False), enough_s)
