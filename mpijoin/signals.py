@@ -97,17 +97,26 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Inside, SIGTERM raises Terminated in the main thread, unless this process has its own way with it."""
-    is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    if is_ours:
-        signal.signal(signal.SIGTERM, _terminate)
+    """Inside, SIGTERM raises Terminated in the main thread, unless this process has its own way with it.
+
+    A batch system sends it to every process of a job: what fails because another one has ended first ends as Terminated, too.
+    """
+    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+    came = []
+
+    def terminate(number: int, frame: object) -> None:
+        came.append(number)
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a launcher may send it twice: clearing away goes on
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         yield
+    except Exception as error:
+        if came:
+            raise Terminated from error
+        raise
     finally:
-        if is_ours:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _terminate(number: int, frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a launcher may send it twice: clearing away goes on
-    raise Terminated
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)

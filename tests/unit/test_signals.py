@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from mpijoin.errors import Interrupted
-from mpijoin.signals import REPEAT_S, SignalFlag
+from mpijoin.signals import REPEAT_S, SignalFlag, Terminated, terminable
 
 
 @pytest.fixture
@@ -65,4 +65,15 @@ def test_the_handlers_before_come_back_and_other_threads_install_none(flag):
     thread = threading.Thread(target=other.install)
     thread.start()
     thread.join()
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_what_fails_after_sigterm_ends_as_terminated():
+    """As where Java, which got the signal too, is gone when the command wants to tell it to stop."""
+    with pytest.raises(Terminated), terminable():
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
+        finally:
+            raise ConnectionRefusedError
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
