@@ -21,7 +21,14 @@ from mpijoin.sinks.parts import part_name
 from mpijoin.sources.late import merge_late, writing
 
 STREAMS = ("left", "right")
-SLAVE_FIGURES = ("cpu_s", "comm_s", "idle_s", "busy_s", "window_bytes_max", "blocks_max", "comparisons", "results", "theta_bytes")
+SLAVE_FIGURES = (
+    *("cpu_s", "comm_s", "idle_s", "busy_s", "blocked_s"),
+    *("window_bytes_max", "blocks_max", "comparisons", "results", "theta_bytes"),
+)
+COLLECTOR_ADVICE = (
+    'the collector writes slower than slaves find results: let each slave write its own with results = "parquet", write fewer '
+    "columns, or choose a faster disk"
+)
 
 
 @dataclass(frozen=True)
@@ -165,12 +172,15 @@ def summary_text(outcome: Outcome) -> str:
     if summary["moves"]:
         lines.append(f"{summary['moves']:,} moves of groups, {summary['moved_bytes'] / 1e6:.3g} MB")
     if summary["overload"] and summary["overload"]["overloaded"]:
-        lines.append(_overload_text(summary["overload"]))
+        lines.append(_overload_text(summary["overload"], _waits_for_collector(summary, summary["overload"]["slowest_slave"])))
     for name in STREAMS:
         lines += _warnings(name, summary[name], summary["time_unit"])
     if summary["held_back_by"]:
         slowest = max(summary["held_back_by"], key=summary["held_back_by"].get)
-        lines.append(f"the source had to pause for slave {slowest}: it joins slower than the input is read")
+        slow = "it joins slower than the input is read"
+        if _waits_for_collector(summary, slowest):
+            slow = f"it waited {seconds(summary['per_slave'][slowest]['blocked_s'])} for the collector; {COLLECTOR_ADVICE}"
+        lines.append(f"the source had to pause for slave {slowest}: {slow}")
     return "\n".join(lines) if tuples else "\n".join(["the input holds no rows", *lines])
 
 
@@ -179,13 +189,19 @@ def _span(wall_s: float) -> str:
     return f"{wall_s:.2f} s" if wall_s < 600 else seconds(wall_s)
 
 
-def _overload_text(overload: dict[str, Any]) -> str:
+def _waits_for_collector(summary: dict[str, Any], slave: int | str) -> bool:
+    """Whether it is not the slave that is slow: it waited longer for the collector to take its results than it joined."""
+    figures = summary["per_slave"][str(slave)]
+    return figures["blocked_s"] > figures["busy_s"]
+
+
+def _overload_text(overload: dict[str, Any], waits_for_collector: bool) -> str:
     by = f"slave {overload['slowest_slave']} by up to {overload['behind_s_max']:.1f} s"
     if overload["lag_s_max"] > overload["behind_s_max"] / 2:
         by += f", the master by {overload['lag_s_max']:.1f} s"
     return (
-        f"warning: overloaded: {by} behind the clock (at the end {overload['behind_s_end']:.1f} s); use more slaves, a policy "
-        "that moves groups, or a lower speed"
+        f"warning: overloaded: {by} behind the clock (at the end {overload['behind_s_end']:.1f} s); "
+        + (COLLECTOR_ADVICE if waits_for_collector else "use more slaves, a policy that moves groups, or a lower speed")
     )
 
 

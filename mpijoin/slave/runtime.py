@@ -95,6 +95,8 @@ class Slave:
         rank.progress = lambda: self._report(0, -1)
         self._debt_s = 0.0  # what a slave made slow on purpose has still to sleep
         self._busy_s = 0.0
+        self._blocked_s = 0.0  # had something to join, but waited for the collector to take results
+        self._blocked_since_s: float | None = None
 
     def _output(self, job: Job, schema: JoinSchema, directory: RunDirectory | None) -> list[Sink]:
         if job.output.results == "count":
@@ -120,7 +122,9 @@ class Slave:
             return 0.0
         self._report_saved()
         shipped = self._core.between_slices and self._mover.ship(nothing_to_join=not self._actions)
-        if self._actions and not self._blocked():
+        blocked = bool(self._actions) and self._blocked()
+        self._count_blocked(blocked)
+        if self._actions and not blocked:
             self._work()
             return 0.0
         return 0.0 if received or shipped or self._mover.is_alert else WAIT_S
@@ -131,6 +135,12 @@ class Slave:
 
     def _blocked(self) -> bool:
         return self._collector is not None and self._rank.transport.unsent_bytes(self._collector) > UNSENT_BYTES_MAX
+
+    def _count_blocked(self, blocked: bool) -> None:
+        now_s = self._rank.clock.wall_s
+        if self._blocked_since_s is not None:
+            self._blocked_s += now_s - self._blocked_since_s
+        self._blocked_since_s = now_s if blocked else None
 
     def _take(self, message: Any) -> None:
         match message:
@@ -344,6 +354,7 @@ class Slave:
             "written": sum(part.rows for part in parts),
             "certificate": f"{self._operator.certificate:016x}",
             **self._epochs.times_after_warmup(self._busy_s),
+            "blocked_s": self._blocked_s,
             "window_bytes_max": self._epochs.window_bytes_max,
             "received_left": received[0],
             "received_right": received[1],

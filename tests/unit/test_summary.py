@@ -1,6 +1,7 @@
 """What a run says at its end: to people in a few lines, to programs in summary.json."""
 
 import json
+import time
 
 import pyarrow as pa
 import pytest
@@ -9,6 +10,7 @@ import mpijoin
 from mpijoin.config.units import DURATION_NS, INT64_MAX, duration_ns, rounded_duration
 from mpijoin.errors import InputError
 from mpijoin.launch.summary import Outcome, summary_text
+from mpijoin.sinks.collector import Collector
 
 FIELDS = {
     "results", "certificate", "left", "right", "ranks", "slaves", "wall_s", "compile_s", "tuples_per_s", "delay_s", "moves",
@@ -85,3 +87,28 @@ def test_a_lateness_that_is_named_is_never_too_short_and_hardly_too_long(count, 
 
 def test_a_failed_run_says_why():
     assert summary_text(Outcome(2, {}, "left.csv: no rows", InputError("x"))) == "mpijoin: left.csv: no rows"
+
+
+def test_a_slow_collector_is_not_taken_for_a_slow_slave(tmp_path, monkeypatch):
+    """The disk at the collector is slow: slaves wait for it with results in their hands, and the source for them."""
+    take = Collector.take
+
+    def slowly(collector, message):
+        time.sleep(0.02)
+        take(collector, message)
+
+    monkeypatch.setattr(Collector, "take", slowly)
+    monkeypatch.setattr("mpijoin.slave.runtime.UNSENT_BYTES_MAX", 1 << 16)
+    rows = 4000
+    table = pa.table({"ts": list(range(rows)), "key": [1] * rows, "more": ["x" * 400] * rows})
+    stream = {"table": table, "time": "ts", "time_unit": "s", "key": "key", "window": "5 s"}
+    cluster = {"partitions": 1, "memory": "64 MiB", "buffer": "64 KiB", "master_buffer": "256 KiB", "distribution_epoch": "50 s"}
+    output = {"path": str(tmp_path / "run"), "results": "collect"}
+    summary = mpijoin.run({"left": stream, "right": stream, "cluster": cluster, "output": output}, slaves=1).summary
+    (slave,) = summary["per_slave"].values()
+    assert slave["blocked_s"] > slave["busy_s"] and summary["held_back_by"]
+    told = summary_text(Outcome(0, summary))
+    assert "for the collector; the collector writes slower than slaves find results" in told and "joins slower" not in told
+    behind = {"slowest_slave": 1, "behind_s_max": 2.0, "behind_s_end": 1.0, "lag_s_max": 0.0, "overloaded": True}
+    told = summary_text(Outcome(0, {**summary, "overload": behind}))
+    assert "the collector writes slower" in told and "use more slaves" not in told
