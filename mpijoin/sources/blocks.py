@@ -70,5 +70,7 @@ class Steps:
 
     def decoded(self, batch: pa.RecordBatch) -> None:
         """These rows have been decoded."""
+        if self._is_known:
+            return
         self._row_bytes = -(-batch_bytes(batch) // max(1, batch.num_rows))
         self._rows_max = min(UNKNOWN_ROWS_MAX, GROWTH * max(1, batch.num_rows))

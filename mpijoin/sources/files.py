@@ -82,14 +82,18 @@ class ParquetReader:
         """All rows of these row groups, so many at a time as the steps allow."""
         coming = deque(groups)
         left = self._file.metadata.row_group(coming[0]).num_rows if coming else 0  # of the first of the groups to come
-        rows = self._steps.next_rows(self._row_bytes(coming))
+        row_bytes = self._row_bytes(coming)
+        rows = self._steps.next_rows(row_bytes)
         for batch in self._file.iter_batches(rows, row_groups=list(groups), columns=self._names, use_threads=False):
             left -= batch.num_rows
             while left <= 0 and len(coming) > 1:
                 coming.popleft()
                 left += self._file.metadata.row_group(coming[0]).num_rows
+                row_bytes = self._row_bytes(coming)
             self._steps.decoded(batch)
-            self._file.reader.set_batch_size(self._steps.next_rows(self._row_bytes(coming)))
+            if (wanted := self._steps.next_rows(row_bytes)) != rows:  # to set it takes as long as to wait for the interpreter
+                rows = wanted
+                self._file.reader.set_batch_size(rows)
             yield batch
 
     def _row_bytes(self, groups: Sequence[int]) -> int:
