@@ -48,6 +48,8 @@ def main_run(job_path: str, overrides: Sequence[str], options: Options) -> int:
         if launched_rank(os.environ):
             return error.exit_code  # every process meets it; one says so
         raise
+    finally:
+        signals.restore()
 
 
 def _run_under_mpi(job_path: str, overrides: Sequence[str], options: Options, signals: SignalFlag) -> int:

@@ -159,7 +159,7 @@ def failing(step, tmp_path, monkeypatch):
         real = builtins.open
         monkeypatch.setattr(builtins, "open", lambda path, *args, **named: refuse() if ".state" in str(path) else real(path, *args, **named))
     elif step == "write":
-        monkeypatch.setattr("mpijoin.checkpoint.files._write_all", refuse)
+        monkeypatch.setattr("mpijoin.checkpoint.files.write_all", refuse)
     elif step == "sync":
         monkeypatch.setattr("mpijoin.checkpoint.files.os.fsync", refuse)
     else:

@@ -12,8 +12,16 @@ from mpijoin.errors import Interrupted
 from mpijoin.signals import REPEAT_S, SignalFlag, Terminated, terminable
 
 
+@pytest.fixture(autouse=True)
+def usual():
+    """No handler but the system's, whatever ran in this process before."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
 @pytest.fixture
-def flag():
+def flag(usual):
     flag = SignalFlag()
     flag.install()
     yield flag
