@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import NoReturn
 
 from mpijoin.cli import main
+from mpijoin.transport.guard import launched_by_mpi
 
 
 # Nothing here multiplies matrices. Left alone, NumPy's library for that starts a thread for each core as it is loaded, and each
@@ -20,11 +21,14 @@ def process() -> NoReturn:
     """Runs the command line and ends the process with its exit code.
 
     When `main` returns, files, sockets and MPI are closed. To take interpreter and compiled kernels apart after that takes 25 ms,
-    and cannot be done at all while a rank of a failed run is still compiling in a thread. So the process just ends.
+    and cannot be done at all while a rank of a failed run is still compiling in a thread. So the process just ends. Not under a
+    launcher: MPICH's kills the ranks that are still taking leave when one of them is gone in no time.
     """
     for name, count in WITHOUT_THREADS.items():
         os.environ.setdefault(name, count)
     exit_code = main()
+    if launched_by_mpi(os.environ):
+        sys.exit(exit_code)
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # closed, or nobody reads it any more
