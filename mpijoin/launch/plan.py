@@ -28,7 +28,7 @@ from mpijoin.rundir import RunDirectory, blocking_file, room_faults
 
 @dataclass(frozen=True)
 class Roles:
-    """Which rank is what. With "collect" the last rank merges the results, rank 0 if there are only two (DESIGN, section 5).
+    """Which rank is what. With "collect" the last rank merges the results, rank 0 if there are only two.
 
     >>> Roles(4, True).slaves, Roles(4, True).name(3)
     ((1, 2), 'collector')
