@@ -15,8 +15,8 @@ export COVERAGE_FILE="$folder/data" PYTHONPATH="$PWD:$PWD/.venv/coverage"
 measured=(python -m coverage run -m)
 
 # Tests of the scripts start processes of their own, which would crawl without the compiler.
-NUMBA_DISABLE_JIT=1 "${measured[@]}" pytest -q -p no:cacheprovider --ignore tests/unit/test_scripts.py \
-    tests/unit tests/contracts tests/property
+NUMBA_DISABLE_JIT=1 "${measured[@]}" pytest -q -p no:cacheprovider \
+    --ignore=tests/{mpi,paper,scenarios,scripts,slurm,spark} tests
 
 if command -v mpirun > /dev/null; then
     mpirun -n 3 "${measured[@]}" mpi4py -m pytest -q -p no:cacheprovider tests/contracts

@@ -26,7 +26,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests/harness")]
 
 import pyarrow.parquet as pq
 
@@ -34,7 +34,7 @@ import mpijoin
 from launching import Run
 
 # The word is for `Run.pids`, which knows by it whose processes are whose.
-RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/run_with_random_moves.py")]
+RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/harness/run_with_random_moves.py")]
 RANKS = range(2, 6)
 KILLS_PER_JOB = 4  # after so many a job is left alone
 END_S = 120.0  # a run that nobody kills must have ended by then

@@ -15,7 +15,7 @@ import mpijoin
 from launching import ROOT, Run, mpirun_path
 
 # The word is for `Run.pids`, which knows by it whose processes are whose.
-RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/run_with_random_moves.py")]
+RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/harness/run_with_random_moves.py")]
 STREAM = """
 [{name}]
 kind = "synthetic"

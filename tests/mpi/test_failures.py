@@ -119,7 +119,7 @@ def test_a_rank_may_pause(tmp_path):
 @pytest.mark.parametrize("stopped", [2, 0])
 def test_a_rank_that_falls_silent_ends_the_run(tmp_path, stopped):
     """Of rank 0 the others say so in their logs only: nobody else may speak for the run, and its launcher ends with their code."""
-    program = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/run_with_little_patience.py"), "2"]
+    program = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/harness/run_with_little_patience.py"), "2"]
     with Run(tmp_path, LONG_JOB, 3, program=program) as run:
         run.wait_until_joining()
         os.kill(run.pid_of(stopped), signal.SIGSTOP)

@@ -59,7 +59,7 @@ def wanted(job, tmp_path_factory) -> dict:
 
 
 def mpi_run(job: Path, out: Path, seed: int, ranks: int, *settings: str) -> dict:
-    command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", "mpi4py", str(ROOT / "tests/run_with_random_moves.py")]
+    command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", "mpi4py", str(ROOT / "tests/harness/run_with_random_moves.py")]
     command += [str(seed), "run", str(job), "--set", f'output.path="{out}"']
     command += [word for setting in settings for word in ("--set", setting)]
     done = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=150)

@@ -1,5 +1,5 @@
 """Runs that are killed at any moment and go on, on other ranks, with another policy and pace, to be killed again: rows, late
-files, ledger and certificate are always the oracle's. Among threads and in virtual time; tests/checkpoint_harness.py says how.
+files, ledger and certificate are always the oracle's. Among threads and in virtual time; tests/harness/checkpoint_harness.py says how.
 """
 
 import sys

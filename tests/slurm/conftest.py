@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from mpijoin.compiled import cache_folder
-from slurm.one_machine import answers, missing, one_machine_slurm
+from one_machine import answers, missing, one_machine_slurm
 
 
 @pytest.fixture(scope="session", autouse=True)

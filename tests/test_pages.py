@@ -14,7 +14,7 @@ from mpijoin import cli
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 FOLDERS = ("mpijoin", "scripts", "slurm")
 PAGES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in [
     ROOT / "README.md", *sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("README.md"))

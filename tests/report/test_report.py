@@ -29,7 +29,7 @@ from mpijoin.report.findings import verdicts
 from mpijoin.report.runs import distinct_names, load_runs
 from mpijoin.report.series import Event, events, occupancy, shares_by_slave, state
 from mpijoin.report.style import FAINT, new_figure, panels_over_time, time_axis
-from tests.report_runs import MOVE, SECOND, make_run
+from report_runs import MOVE, SECOND, make_run
 
 PAGED = {"delay", "delay-map", "throughput", "shares", "shares-by-slave", "occupancy", "state", "declustering", "moves", "master"}
 VOID = {"meta", "br", "path", "use", "image", "rect", "line", "circle"}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 NO_HANG_S = 30.0  # a run that still goes on then hangs; it fails the test and is killed
 GONE_S = 2.0  # a launcher may end a moment before the ranks that it kills
 MAY_GO_ON, GO_ON = "mpijoin: should this run be stopped or killed, go on with: ", "mpijoin: to go on: "

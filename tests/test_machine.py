@@ -9,7 +9,7 @@ from pathlib import Path
 from mpijoin import machine
 from mpijoin.machine import core_count, processor_model
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 def test_there_is_a_core():

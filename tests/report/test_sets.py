@@ -15,8 +15,8 @@ from mpijoin.report.compare import Field, comparison, differing, labels_of, swee
 from mpijoin.report.runs import load_runs
 from mpijoin.report.sets import charts_of_set, run_set
 from mpijoin.report.style import styled
-from tests.report_runs import make_run
-from tests.unit.test_report import check_page, column, rows_of
+from report_runs import make_run
+from tests.report.test_report import check_page, column, rows_of
 
 
 @pytest.fixture(scope="module")

@@ -48,7 +48,7 @@ def shell(folder, line, **limits):
         for name, most in limits.items():
             resource.setrlimit(getattr(resource, f"RLIMIT_{name}"), (most, most))
 
-    environ = {**os.environ, "M": f"{sys.executable} -m mpijoin", "PYTHONPATH": str(Path(__file__).parents[2])}
+    environ = {**os.environ, "M": f"{sys.executable} -m mpijoin", "PYTHONPATH": str(Path(__file__).parents[1])}
     return subprocess.run(
         ["bash", "-c", line], cwd=folder, env=environ, capture_output=True, text=True, timeout=120, preexec_fn=lower, errors="replace"
     )

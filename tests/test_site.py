@@ -13,7 +13,7 @@ import pytest
 
 from mpijoin.cli import main
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 NAMES = sorted(path.name for path in (ROOT / "slurm").iterdir())
 
 

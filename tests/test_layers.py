@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mpijoin"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
 

@@ -14,7 +14,7 @@ from mpijoin.data.schema import Column
 from mpijoin.errors import EXIT_FAILED, ChangedInputError
 from mpijoin.sources.files import open_file
 from mpijoin.sources.inputs import input_file
-from tests.launching import Run
+from launching import Run
 
 ROWS = 300_000
 TABLE = pa.table({"ts": np.arange(ROWS), "key": np.arange(ROWS) * 7919 % 1000, "id": np.random.default_rng(1).random(ROWS)})

@@ -17,7 +17,7 @@ from mpijoin.errors import InputError
 from mpijoin.rundir import RunDirectory
 from mpijoin.verify import main, verify
 from mpijoin.verify.pairs import _pair_hash
-from tests.fake_run import fake_run, pair_hash
+from fake_run import fake_run, pair_hash
 
 DATA = Path(__file__).parent.parent / "data"
 

@@ -16,7 +16,7 @@ from mpijoin import lock
 from mpijoin.errors import JobError, OutputError
 from mpijoin.lock import take, this_owner
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 OUTSIDE = {"PATH": "/usr/bin:/bin"}  # of Slurm
 HOLD = """
 import sys, time

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 RUN = {"timeout": 60, "check": True, "capture_output": True, "text": True}
 HASH = "import numpy; from mpijoin.partitioning.hashing import hash_keys; print(hash_keys(numpy.array([0]))[0])"
 
