@@ -165,7 +165,7 @@ def call_ns() -> float:
 def master_ns() -> tuple[float, float]:
     """Making one tuple, and scattering it."""
     source = SyntheticSource(rate=1e6, tuples=1 << 20, payload_bytes=40)
-    job = Job(*(StreamJob(name, source) for name in ("left", "right")))
+    job = Job(tuple(StreamJob(name, source) for name in ("left", "right")))
     schema = resolve(job)
     place = np.arange(60)
 

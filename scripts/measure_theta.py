@@ -114,7 +114,7 @@ def main() -> None:
     words, rounds = arguments.words, 1 if arguments.quick else arguments.rounds
     job = bench_job(150 if arguments.quick else 1500)
     schema = resolve(job)
-    epochs, window = list(epochs_of(job, schema, words)), schema.ticks(job.left.window_ns)
+    epochs, window = list(epochs_of(job, schema, words)), schema.ticks(job.streams[0].window_ns)
     run(epochs, words, GROUP_TUPLES, window)  # kernels are loaded, memory was touched
     best, held = {theta: [np.inf] * len(TIMED) for theta in THETAS}, {}
     for _ in range(rounds):

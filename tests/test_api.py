@@ -178,8 +178,8 @@ def test_nothing_is_written_to_the_terminal_unless_asked(capfd):
 def test_overrides_and_job_values_are_taken_too(tmp_path):
     pq.write_table(table(), tmp_path / "left.parquet")
     pq.write_table(table((11, 99)), tmp_path / "right.parquet")
-    sides = [StreamJob(name, FileSource(str(tmp_path / f"{name}.parquet")), time_unit="s") for name in ("left", "right")]
-    assert mpijoin.run(Job(*sides), slaves=1).results == 0
+    sides = (StreamJob(name, FileSource(str(tmp_path / f"{name}.parquet")), time_unit="s") for name in ("left", "right"))
+    assert mpijoin.run(Job(tuple(sides)), slaves=1).results == 0
     assert mpijoin.run(job(), ['left.window="0 s"'], slaves=1).results == 0
 
 

@@ -115,14 +115,14 @@ def toml_of(name: str) -> list[dict]:
 def test_the_job_of_the_readme_is_a_job():
     (shown,) = toml_of("README.md")
     job = load_job(shown)
-    assert job.left.window_ns == 20_000_000_000 and job.left.columns == ("amplitude",) and job.output.results == "parquet"
+    assert job.streams[0].window_ns == 20_000_000_000 and job.streams[0].columns == ("amplitude",) and job.output.results == "parquet"
 
 
 def test_the_made_up_stream_is_sound():
     (shown,) = toml_of("mpijoin/pipeline/README.md")
     job = load_job({"left": shown["left"], "right": shown["left"], "output": {"results": "count"}})
     resolve(job)
-    assert job.left.source.tuples == 5_000_000 and len(job.left.source.changes) == 2
+    assert job.streams[0].source.tuples == 5_000_000 and len(job.streams[0].source.changes) == 2
 
 
 def test_the_paced_example_is_sound():

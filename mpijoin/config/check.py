@@ -51,7 +51,7 @@ def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
     faults += _output_faults(job, streams, unread)
     if faults:
         raise JobError(faults)
-    return _common_unit(job, *(stream.resolved() for stream in streams))
+    return _common_unit(job, [stream.resolved() for stream in streams])
 
 
 def _key_pair_faults(left: StreamColumns, right: StreamColumns) -> Iterator[str]:
@@ -94,7 +94,7 @@ def _output_faults(job: Job, streams: Sequence[StreamColumns], unread: Collectio
     """Names only: what results have hangs on what columns are called, not on what they are."""
     if job.output.results == "count" or "output.columns" in unread:
         return
-    times = Counter(column.name for column in all_columns(JoinSchema(*map(_by_name, streams), "ns")))
+    times = Counter(column.name for column in all_columns(JoinSchema(tuple(map(_by_name, streams)), "ns")))
     open_ended = [f"{one.stream.name}_" for one in streams if one.payload is None]
     open_ended += ["key"] if streams[0].keys is None else []
     for name in times if job.output.columns is None else job.output.columns:
@@ -112,14 +112,14 @@ def _by_name(stream: StreamColumns) -> StreamSchema:
     return StreamSchema(stream.stream.name, time[0], 1, keys, False, payload)
 
 
-def _common_unit(job: Job, left: StreamSchema, right: StreamSchema) -> JoinSchema:
-    """The coarsest unit in which both time columns, windows and latenesses are whole; streams scaled to it."""
-    own = [_time_unit(stream, schema) for stream, schema in zip(job.streams, (left, right))]
-    durations = [ns for stream in job.streams for ns in (stream.window_ns, stream.lateness_ns)]
+def _common_unit(job: Job, streams: Sequence[StreamSchema]) -> JoinSchema:
+    """The coarsest unit in which all time columns, windows and latenesses are whole; streams scaled to it."""
+    own = [_time_unit(stream, schema) for stream, schema in zip(job.streams, streams)]
+    durations = [ns for stream in job.streams for ns in (stream.window_ns, stream.lateness_ns) if ns is not None]
     exact = [UNIT_NS[unit] for unit in own] + durations
     unit = next(unit for unit in UNIT_NS if all(ns % UNIT_NS[unit] == 0 for ns in exact))
-    scaled = [replace(s, scale=UNIT_NS[each] // UNIT_NS[unit]) for s, each in zip((left, right), own)]
-    return JoinSchema(*scaled, unit)
+    scaled = (replace(stream, scale=UNIT_NS[each] // UNIT_NS[unit]) for stream, each in zip(streams, own))
+    return JoinSchema(tuple(scaled), unit)
 
 
 def _time_unit(stream: StreamJob, schema: StreamSchema) -> str:

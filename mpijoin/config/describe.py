@@ -16,8 +16,8 @@ def describe(job: Job, schema: JoinSchema) -> str:
     names = [column.name for column in result_columns(job, schema)]
     lines = [
         *(_stream_line(stream) for stream in job.streams),
-        f"key     {_columns(schema.left.keys)} = {_columns(schema.right.keys)}",
-        f"time    {_columns((schema.left.time,))} and {_columns((schema.right.time,))}, joined in {schema.unit}",
+        f"key     {_columns(schema.streams[0].keys)} = {_columns(schema.streams[1].keys)}",
+        f"time    {_columns((schema.streams[0].time,))} and {_columns((schema.streams[1].time,))}, joined in {schema.unit}",
         f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}{_declustering(job)}",
         *_pace(job),
         *_checkpoints(job),

@@ -68,12 +68,12 @@ class SyntheticSource:
 class StreamJob:
     """One input stream: where its rows come from, which columns are its time and key, and how long its rows wait."""
 
-    name: str  # "left" or "right"
+    name: str  # what its table in the job file is called
     source: FileSource | TableSource | SyntheticSource
     time: str = "ts"
     time_unit: str | None = None  # "s", "ms", "us", "ns"; needed when the time column is an integer
     key: tuple[str, ...] = ("key",)
-    window_ns: int = 0  # how long a tuple of this stream waits for partners
+    window_ns: int | None = 0  # how long a tuple of this stream waits for partners; None: "unbounded"
     lateness_ns: int = 0
     columns: tuple[str, ...] | None = None  # payload; None: every other column
     types: Mapping[str, str] = field(default_factory=dict)  # of columns of CSV files: name -> one of COLUMN_TYPES
@@ -198,8 +198,9 @@ class Inject:
 
 @dataclass(frozen=True)
 class Job:
-    left: StreamJob
-    right: StreamJob
+    """The whole job. `streams`: in the order of the job file; inside the engine a stream is named by its index in it."""
+
+    streams: tuple[StreamJob, ...]
     cluster: Cluster = Cluster()
     tuning: Tuning = Tuning()
     balance: Balance = Balance()
@@ -207,7 +208,3 @@ class Job:
     output: Output = Output()
     checkpoint: Checkpoint = Checkpoint()
     inject: Inject = Inject()
-
-    @property
-    def streams(self) -> tuple[StreamJob, StreamJob]:
-        return (self.left, self.right)

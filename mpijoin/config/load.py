@@ -139,14 +139,14 @@ def _build(document: dict[str, Any], folder: str, faults: list[Fault]) -> Job:
         if name not in sections:
             hint = _hint(_closest(name, sections))
             faults.append(Fault((), f"[{name}]: no such section{hint}, there are {' '.join(sections)}"))
-    streams = {name: _stream(name, document, folder, faults) for name in STREAMS}
+    streams = tuple(_stream(name, document, folder, faults) for name in STREAMS)
     others = {}
     for name, (make, fields) in SECTIONS.items():
         values = _values(name, _section(document, name, faults), fields, faults)
         if name in FOLDERS and "path" in values:
             values["path"] = _absolute(name, folder, values["path"], faults)
         others[name] = make(**values)
-    return Job(**streams, **others)
+    return Job(streams, **others)
 
 
 def _section(document: dict[str, Any], name: str, faults: list[Fault]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class ResultColumn(NamedTuple):
 
 def all_columns(schema: JoinSchema) -> list[ResultColumn]:
     """Every column that results of this join could have, in their order; names may clash."""
-    columns = _key_columns(schema.left.keys)
+    columns = _key_columns(schema.streams[0].keys)
     for kind in (TIME, ROW):
         columns += [ResultColumn(f"{stream.name}_{kind}", side, kind, 0) for side, stream in enumerate(schema.streams)]
     for side, stream in enumerate(schema.streams):
@@ -65,7 +65,7 @@ def result_schema(job: Job, schema: JoinSchema) -> pa.Schema:
 
 def _type(column: ResultColumn, schema: JoinSchema) -> pa.DataType:
     if column.kind == KEY:
-        return decoded(schema.left.keys[column.index].type)
+        return decoded(schema.streams[0].keys[column.index].type)
     if column.kind == ROW:
         return pa.int64()
     stream = schema.streams[column.stream]

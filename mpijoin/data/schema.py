@@ -43,23 +43,19 @@ class StreamSchema:
 
 @dataclass(frozen=True)
 class JoinSchema:
-    """Both streams; `unit` ("s", "ms", "us" or "ns") is the common unit of all times, windows and lateness inside."""
+    """All streams, in the job's order; `unit` ("s", "ms", "us" or "ns") is that of all times, windows and lateness inside."""
 
-    left: StreamSchema
-    right: StreamSchema
+    streams: tuple[StreamSchema, ...]
     unit: str
 
-    @property
-    def streams(self) -> tuple[StreamSchema, StreamSchema]:
-        return (self.left, self.right)
+    def ticks(self, duration_ns: int | None) -> int:
+        """A duration in the common unit; None, the window that is unbounded, is FOREVER.
 
-    def ticks(self, duration_ns: int) -> int:
-        """A duration in the common unit.
-
-        >>> JoinSchema(None, None, "us").ticks(20_000_000_000)
-        20000000
+        >>> JoinSchema((), "us").ticks(20_000_000_000), JoinSchema((), "us").ticks(None) == FOREVER
+        (20000000, True)
         """
-        return duration_ns // UNIT_NS[self.unit]
+        return FOREVER if duration_ns is None else duration_ns // UNIT_NS[self.unit]
 
 
+FOREVER = (1 << 63) - 1  # ticks of a window that is unbounded
 UNIT_NS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}

@@ -49,7 +49,7 @@ class Use(NamedTuple):
 
 def use_of(job: Job, schema: JoinSchema, moves: bool) -> Use:
     """moves: whether groups may be read out or taken over."""
-    text = schema.left.hashed or any(RecordLayout(stream).has_blob for stream in schema.streams)
+    text = schema.streams[0].hashed or any(RecordLayout(stream).has_blob for stream in schema.streams)
     return Use(text, job.output.results != "count", moves, job.run.speed != MAX)
 
 
@@ -170,10 +170,11 @@ def _read_and_scatter(use: Use) -> None:
     from mpijoin.sources import open_source
 
     streams = (_tiny_stream("left", use), _tiny_stream("right", use))
-    schema = JoinSchema(*streams, "ns")
+    schema = JoinSchema(streams, "ns")
     tables = _tiny_table(use), _tiny_table(use).slice(0, 2)  # one in disorder, and one in order
     sources = (TableSource(table) for table in tables)
-    job = Job(*(StreamJob(stream.name, source, time_unit="ns", lateness_ns=2) for stream, source in zip(streams, sources)))
+    pairs = zip(streams, sources)
+    job = Job(tuple(StreamJob(stream.name, source, time_unit="ns", lateness_ns=2) for stream, source in pairs))
     sources = tuple(open_source(job, index, schema, lambda table: None) for index in range(2))
     tick = TickReader(sources, (0, 0), pace_of(1, (1, 1), 1), 4).next()
     layout = RecordLayout(streams[0])

@@ -50,7 +50,7 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
     keeps = SLOT_IDS
     if job.output.results == "count":
         keeps = NOTHING if job.run.speed == MAX else LATER_TIMES
-    hashed = layouts[0] if schema.left.hashed else None
+    hashed = layouts[0] if schema.streams[0].hashed else None
     return WindowJoin(job.cluster.partitions, memory_bytes, block, theta, streams, job.tuning.result_buffer, keeps, hashed)
 
 

@@ -41,11 +41,11 @@ def faults(the_job):
 
 def test_columns_keep_the_sources_own_types_and_the_rest_is_payload():
     schema = resolve(job(table(prob=pa.float32(), name=pa.string()), table(key=pa.int32())))
-    assert schema.left.time == Column("ts", MICROSECONDS)
-    assert schema.left.keys == (Column("key", pa.int64()),)
-    assert schema.right.keys == (Column("key", pa.int32()),)
-    assert schema.left.payload == (Column("prob", pa.float32()), Column("name", pa.string()))
-    assert schema.right.payload == ()
+    assert schema.streams[0].time == Column("ts", MICROSECONDS)
+    assert schema.streams[0].keys == (Column("key", pa.int64()),)
+    assert schema.streams[1].keys == (Column("key", pa.int32()),)
+    assert schema.streams[0].payload == (Column("prob", pa.float32()), Column("name", pa.string()))
+    assert schema.streams[1].payload == ()
     assert [stream.hashed for stream in schema.streams] == [False, False]
 
 
@@ -94,7 +94,7 @@ def test_several_key_columns_are_hashed():
     schema = resolve(
         job(left, right, left={"table": left, "key": ["key", "sta"]}, right={"table": right, "key": ["key", "station"]})
     )
-    assert schema.left.hashed and schema.left.payload == ()
+    assert schema.streams[0].hashed and schema.streams[0].payload == ()
     names = [column.name for column in result_columns(job(left, right), schema)]
     assert names == ["key_key", "key_sta", "left_time", "right_time", "left_row", "right_row"]
 
@@ -142,9 +142,9 @@ def test_nested_payload_is_a_fault_unless_nobody_asked_for_it():
     left = table(deep=NESTED, prob=pa.float64())
     (fault,) = faults(job(left))
     assert '[left] columns: "deep" is struct<x: int8>' in fault and "columns = [...]" in fault
-    assert resolve(job(left, left={"table": left, "columns": ["prob"]})).left.payload[0].name == "prob"
-    assert resolve(job(left, output={"results": "count"})).left.payload == ()
-    assert [c.name for c in resolve(job(left, output={"columns": ["left_prob"]})).left.payload] == ["prob"]
+    assert resolve(job(left, left={"table": left, "columns": ["prob"]})).streams[0].payload[0].name == "prob"
+    assert resolve(job(left, output={"results": "count"})).streams[0].payload == ()
+    assert [c.name for c in resolve(job(left, output={"columns": ["left_prob"]})).streams[0].payload] == ["prob"]
 
 
 def test_a_missing_column_names_those_there_are():
@@ -185,7 +185,7 @@ def test_output_columns_select_order_and_drop_payload_that_is_not_needed():
     left = table(a=pa.int8(), b=pa.int16(), c=pa.int32())
     the_job = job(left, output={"columns": ["left_c", "right_row", "left_a"]})
     schema = resolve(the_job)
-    assert [column.name for column in schema.left.payload] == ["a", "c"]
+    assert [column.name for column in schema.streams[0].payload] == ["a", "c"]
     assert result_columns(the_job, schema) == [
         ResultColumn("left_c", 0, "payload", 1),
         ResultColumn("right_row", 1, "row", 0),
@@ -219,13 +219,13 @@ def test_a_synthetic_stream_has_its_own_columns():
     synthetic = {"kind": "synthetic", "tuples": 5, "payload_bytes": 40}
     schema = resolve(load_job({"left": synthetic, "right": {**synthetic, "payload_bytes": 0}}))
     assert schema.unit == "ns"
-    assert schema.left.time == Column("ts", pa.timestamp("ns")) and not schema.left.hashed
-    assert schema.left.payload == (Column("payload", pa.binary(40)),) and schema.right.payload == ()
+    assert schema.streams[0].time == Column("ts", pa.timestamp("ns")) and not schema.streams[0].hashed
+    assert schema.streams[0].payload == (Column("payload", pa.binary(40)),) and schema.streams[1].payload == ()
 
 
 def test_a_job_built_by_hand_gets_the_same_rules():
-    streams = [StreamJob(name, TableSource(table()), key=()) for name in ("left", "right")]
-    bad = Job(*streams, output=Output(results="csv"))
+    streams = tuple(StreamJob(name, TableSource(table()), key=()) for name in ("left", "right"))
+    bad = Job(streams, output=Output(results="csv"))
     assert faults(bad) == [
         "[left] key: got no column, wanted at least one",
         "[right] key: got no column, wanted at least one",
@@ -236,8 +236,10 @@ def test_a_job_built_by_hand_gets_the_same_rules():
 def test_faults_of_both_sides_come_at_once(tmp_path):
     found = faults(
         Job(
-            StreamJob("left", FileSource(str(tmp_path / "none.parquet"))),
-            StreamJob("right", TableSource(table(pa.int64(), pa.float64(), deep=NESTED))),
+            (
+                StreamJob("left", FileSource(str(tmp_path / "none.parquet"))),
+                StreamJob("right", TableSource(table(pa.int64(), pa.float64(), deep=NESTED))),
+            )
         )
     )
     assert [fault.split(":")[0] for fault in found] == ["[left] path", "[right] time", "[right] key", "[right] columns"]
@@ -272,8 +274,8 @@ def test_all_files_of_a_stream_need_the_firsts_columns_and_types(folder, tmp_pat
 def test_columns_that_are_not_needed_may_differ_between_files(folder):
     the_job = folder(a={**ROWS, "x": pa.array([1])}, b={**ROWS, "x": pa.array(["1"])})
     assert len(faults(the_job)) == 2
-    only = load_job({side: {"path": getattr(the_job, side).source.path, "columns": []} for side in ("left", "right")})
-    assert resolve(only).left.payload == ()
+    only = load_job({stream.name: {"path": stream.source.path, "columns": []} for stream in the_job.streams})
+    assert resolve(only).streams[0].payload == ()
 
 
 def test_csv_types_are_those_of_the_first_file(tmp_path):
@@ -281,7 +283,7 @@ def test_csv_types_are_those_of_the_first_file(tmp_path):
     (tmp_path / "b.csv").write_text("ts,key,x\n2024-01-01 00:00:00,1,2\n")
     the_job = load_job({side: {"path": str(tmp_path)} for side in ("left", "right")})
     schema = resolve(the_job)
-    assert (schema.unit, schema.left.payload) == ("s", (Column("x", pa.float64()),))
+    assert (schema.unit, schema.streams[0].payload) == ("s", (Column("x", pa.float64()),))
     (tmp_path / "c.csv").write_text("ts,key\n")
     assert any('c.csv: got no column "x"' in fault for fault in faults(the_job))
 
@@ -343,7 +345,7 @@ def test_pace_declustering_and_injections_are_described_where_there_are_any():
     ],
 )  # fmt: skip
 def test_any_fixed_width_or_variable_size_type_is_payload(kind):
-    assert resolve(job(table(x=kind))).left.payload == (Column("x", kind),)
+    assert resolve(job(table(x=kind))).streams[0].payload == (Column("x", kind),)
 
 
 @pytest.mark.parametrize(
@@ -355,4 +357,4 @@ def test_other_types_are_not(kind):
 
 def test_a_decimal_value_is_payload_of_a_real_file(folder):
     schema = resolve(folder(a={**ROWS, "price": pa.array([Decimal("1.50")])}))
-    assert schema.left.payload[0].name == "price"
+    assert schema.streams[0].payload[0].name == "price"

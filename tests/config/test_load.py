@@ -38,8 +38,7 @@ def job_file(tmp_path):
 
 def test_a_small_file_gets_the_defaults_and_paths_of_its_own_folder(job_file, tmp_path):
     assert load_job(job_file()) == Job(
-        left=StreamJob("left", FileSource(str(tmp_path / "p.parquet"))),
-        right=StreamJob("right", FileSource(str(tmp_path / "s/*.parquet"))),
+        (StreamJob("left", FileSource(str(tmp_path / "p.parquet"))), StreamJob("right", FileSource(str(tmp_path / "s/*.parquet")))),
         output=Output(path=str(tmp_path / "out")),
     )
 
@@ -96,8 +95,10 @@ def test_every_field_of_the_format_is_read():
         ["right.key=key", "left.key=[\"a\"]"],
     )
     assert job == Job(
-        left=StreamJob("left", FileSource("/l"), "t", "us", ("a",), 20_000_000_000, 2_000_000, ("prob",)),
-        right=StreamJob("right", SyntheticSource(10.0, 0.5, 7, None, 60_000_000_000, 3, 40)),
+        (
+            StreamJob("left", FileSource("/l"), "t", "us", ("a",), 20_000_000_000, 2_000_000, ("prob",)),
+            StreamJob("right", SyntheticSource(10.0, 0.5, 7, None, 60_000_000_000, 3, 40)),
+        ),
         cluster=Cluster(7, 2_000_000_000, 60_000_000_000, 2, 1 << 20, 2 << 20, 1 << 30, 2),
         tuning=Tuning(1_500_000, 64, 16, 0.2),
         balance=Balance("threshold", 1.0, 0.02, 0.75, 1_000_000),
@@ -141,7 +142,9 @@ def test_the_field_tables_cover_every_attribute_of_the_dataclasses():
     ],
 )
 def test_an_override_sets_one_field(override, section, attribute, value):
-    assert getattr(getattr(load_job(small(), [override]), section), attribute) == value
+    job = load_job(small(), [override])
+    streams = {stream.name: stream for stream in job.streams}
+    assert getattr(streams.get(section) or getattr(job, section), attribute) == value
 
 
 def test_an_override_leaves_the_callers_dict_alone():
@@ -190,7 +193,7 @@ def test_a_folder_in_place_of_the_job_file_is_a_fault(tmp_path):
 def test_a_table_from_python_is_a_source_and_is_dumped_as_a_comment():
     table = pa.table({"ts": [1], "key": [1]})
     job = load_job({**small(), "left": {"table": table}})
-    assert job.left.source == TableSource(table)
+    assert job.streams[0].source == TableSource(table)
     assert '[left]\n# kind = "table"\n' in dump_job(job)
 
 
@@ -207,8 +210,8 @@ def test_a_glob_keeps_special_characters_of_the_job_files_folder(tmp_path):
     folder.mkdir()
     (folder / "job.toml").write_text(SMALL)
     job = load_job(folder / "job.toml")
-    assert job.left.source.path == str(folder / "p.parquet")
-    assert job.right.source.path == str(tmp_path / "run[[]1]" / "s/*.parquet")
+    assert job.streams[0].source.path == str(folder / "p.parquet")
+    assert job.streams[1].source.path == str(tmp_path / "run[[]1]" / "s/*.parquet")
 
 
 def test_every_default_is_visible_in_a_dump():

@@ -227,7 +227,7 @@ def test_types_are_written_out_and_kept_by_checkpoints():
     types = {"a b": "string", "n": "int64"}
     document = {"left": {"path": "/l.csv", "types": types}, "right": {"path": "/r.csv"}, "output": {"path": "/run"}}
     job = load_job(document)
-    assert load_job(tomllib.loads(dump_job(job))) == job and job.left.types == {"a b": "string", "n": "int64"}
+    assert load_job(tomllib.loads(dump_job(job))) == job and job.streams[0].types == {"a b": "string", "n": "int64"}
     other = load_job({**document, "left": {"path": "/l.csv"}})
     with pytest.raises(JobError, match=r"\[left\] types: got"):
         check_identity(other, identity_of(job))

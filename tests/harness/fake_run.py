@@ -71,7 +71,7 @@ def brute_pairs(job, left, right):
         for other in right
         if one["fate"] == other["fate"] == "joins"
         and one["key"] == other["key"]
-        and one["time"] - job.right.window_ns <= other["time"] <= one["time"] + job.left.window_ns
+        and one["time"] - job.streams[1].window_ns <= other["time"] <= one["time"] + job.streams[0].window_ns
     ]
 
 
@@ -84,8 +84,8 @@ def result_table(job, tables, pairs):
     """Pairs with keys, times, rows and payload, in the sources' types."""
     sides = list(zip(*pairs)) or [(), ()]
     taken = [tables[side].take(pa.array([row["at"] for row in sides[side]], pa.int64())) for side in (0, 1)]
-    names = ["key"] if len(job.left.key) == 1 else [f"key_{name}" for name in job.left.key]
-    columns = {name: plain(taken[0][key]) for name, key in zip(names, job.left.key)}
+    names = ["key"] if len(job.streams[0].key) == 1 else [f"key_{name}" for name in job.streams[0].key]
+    columns = {name: plain(taken[0][key]) for name, key in zip(names, job.streams[0].key)}
     for stream, table in zip(job.streams, taken):
         columns[f"{stream.name}_time"] = plain(table[stream.time])
     for stream, rows in zip(job.streams, sides):

@@ -57,7 +57,7 @@ def measured(monkeypatch):
 def schema(payload=()):
     columns = tuple(Column(f"c{i}", kind) for i, kind in enumerate(payload))
     key = Column("key", pa.int64())
-    return JoinSchema(*(StreamSchema(name, Column("ts", pa.int64()), 1, (key,), False, columns) for name in ("left", "right")), "ns")
+    return JoinSchema(tuple(StreamSchema(name, Column("ts", pa.int64()), 1, (key,), False, columns) for name in ("left", "right")), "ns")
 
 
 def theta_of(job, of_schema):

@@ -11,10 +11,10 @@ S = 10**9
 
 
 def pacing_of(unit="us", window_s=600, **fields):
-    streams = [StreamJob(name, SyntheticSource(tuples=1), window_ns=window_s * S) for name in ("left", "right")]
+    streams = tuple(StreamJob(name, SyntheticSource(tuples=1), window_ns=window_s * S) for name in ("left", "right"))
     sections = {"cluster": Cluster, "run": Run, "tuning": Tuning, "balance": Balance}
     made = {name: sections[name](**values) for name, values in fields.items()}
-    return Pacing(Job(*streams, **made), JoinSchema(None, None, unit))
+    return Pacing(Job(streams, **made), JoinSchema((), unit))
 
 
 def test_as_fast_as_possible_a_slot_is_of_event_time_and_nothing_is_due():

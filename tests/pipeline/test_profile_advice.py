@@ -89,7 +89,7 @@ def test_lateness_is_the_disorder_and_never_less_than_the_jobs_own():
     found = advise(make_profile(disorder=250_000))
     assert found.lateness_ns == (250_000_000, 250_000_000)
     job = advised_job(make_job(), found)
-    assert (job.left.lateness_ns, job.right.lateness_ns) == (250_000_000, 1_000_000_000)
+    assert (job.streams[0].lateness_ns, job.streams[1].lateness_ns) == (250_000_000, 1_000_000_000)
 
 
 def test_a_hot_key_is_named():

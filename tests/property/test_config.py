@@ -73,8 +73,7 @@ LONG_DURATIONS = st.integers(2**61, 2**62)
 
 JOBS = st.builds(
     Job,
-    left=stream_jobs("left"),
-    right=stream_jobs("right"),
+    st.tuples(stream_jobs("left"), stream_jobs("right")),
     cluster=st.builds(
         Cluster,
         st.integers(1, 65535),

@@ -158,8 +158,8 @@ def test_files_and_tables_go_on_where_they_were_saved(kinds, files, lateness, pa
             StreamJob(name, source_of(kind, own, Path(folder, name)), lateness_ns=late)
             for name, kind, own, late in zip(("left", "right"), kinds, files, lateness)
         ]
-        schema = JoinSchema(*(StreamSchema(name, COLUMNS[0], 1, COLUMNS[1:2], False, COLUMNS[2:]) for name in ("left", "right")), "ns")
-        check(Job(*streams), schema, pace, sizes, breaks, exact="parquet" not in kinds)
+        schema = JoinSchema(tuple(StreamSchema(name, COLUMNS[0], 1, COLUMNS[1:2], False, COLUMNS[2:]) for name in ("left", "right")), "ns")
+        check(Job(tuple(streams)), schema, pace, sizes, breaks, exact="parquet" not in kinds)
 
 
 changes = st.builds(
@@ -188,8 +188,8 @@ synthetic = st.builds(lambda ending, other: SyntheticSource(rate=1000.0, domain=
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(st.tuples(synthetic, synthetic), st.integers(0, 10**7), st.sampled_from([10**6, 10**7]), sizes, breaks)
 def test_synthetic_streams_go_on_where_they_were_saved(sources, lateness, length, sizes, breaks):
-    job = Job(*(StreamJob(name, source, lateness_ns=lateness) for name, source in zip(("left", "right"), sources)))
-    schema = JoinSchema(*(synthetic_stream(stream) for stream in job.streams), "ns")
+    job = Job(tuple(StreamJob(name, source, lateness_ns=lateness) for name, source in zip(("left", "right"), sources)))
+    schema = JoinSchema(tuple(synthetic_stream(stream) for stream in job.streams), "ns")
     check(job, schema, Pace(length, 1, 1, 1), sizes, breaks, exact=True)
 
 

@@ -50,7 +50,7 @@ def test_the_jobs_have_no_fault(tmp_path, policy, back):
     values = tomllib.loads(job_text(load, 20_000))
     job = load_job(values, [*load.settings, f'output.path="{tmp_path}"'])
     resolve(job)
-    assert (job.run.speed, job.balance.policy, job.left.source.rate) == (1, policy, 20_000)
+    assert (job.run.speed, job.balance.policy, job.streams[0].source.rate) == (1, policy, 20_000)
     end_ns = (BEFORE_S + SLOW_S) * 1e9 if back else None
     *equal, slower = job.inject.slow
     assert equal == [Slowdown(slave, NODE, 0, None) for slave in range(1, SLAVES + 1)]

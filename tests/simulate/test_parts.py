@@ -137,7 +137,7 @@ def test_a_modelled_stream_follows_the_changes_of_its_rate():
 def test_what_is_not_modelled_is_refused_by_name(field, value):
     stream = StreamJob("left", SyntheticSource(tuples=1, **{field: value}))
     with pytest.raises(JobError, match=rf"\[left\] {field.removesuffix('_ns')}: .*simulated"):
-        simulated_job(Job(stream, stream), Manner(load_costs("wsj_2005")))
+        simulated_job(Job((stream, stream)), Manner(load_costs("wsj_2005")))
 
 
 def test_hollow_arrays_have_a_size_and_no_memory():

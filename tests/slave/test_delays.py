@@ -47,7 +47,7 @@ class Run:
         sections = {side.name: section(side, None) for side in sides}
         self.job = load_job({**sections, "output": output, "run": {"speed": speed, "warmup": warmup}})
         schema = resolve(self.job)
-        self.words = 3 + RecordLayout(schema.left).record_words
+        self.words = 3 + RecordLayout(schema.streams[0]).record_words
         self.desk = Desk()
         self.slave = Slave(self.job, schema, self.desk, None, 1 << 24, None)
 

@@ -53,8 +53,8 @@ WRITERS = {
 
 def open_job(path, schema, hash_bits=64, source=None):
     stream = StreamJob("left", source or FileSource(str(path)), schema.time.name, None, tuple(c.name for c in schema.keys))
-    job = Job(stream, stream, inject=Inject(hash_bits=hash_bits))
-    return open_source(job, 0, JoinSchema(schema, schema, "us"), None)
+    job = Job((stream, stream), inject=Inject(hash_bits=hash_bits))
+    return open_source(job, 0, JoinSchema((schema, schema), "us"), None)
 
 
 def read_all(source, rows=100):

@@ -88,8 +88,8 @@ def test_times_beyond_the_clock_are_refused():
 
 @pytest.mark.parametrize("ending", [{"tuples": 1000}, {"duration_ns": 10**9}])
 def test_as_a_source_it_is_never_late_and_ends_at_full_progress(ending):
-    streams = [StreamJob(name, SyntheticSource(**ending)) for name in ("left", "right")]
-    job = Job(*streams, run=Run(seed=4))
+    streams = tuple(StreamJob(name, SyntheticSource(**ending)) for name in ("left", "right"))
+    job = Job(streams, run=Run(seed=4))
     schema = resolve(job)
     source = open_source(job, 1, schema, None)
     rows, progress = [], []

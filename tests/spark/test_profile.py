@@ -157,7 +157,7 @@ def test_disorder_across_the_pieces_of_a_file(spark, tmp_path):
         own = {"path": str(path), "time": "ts", "time_unit": "us", "key": "key"}
         job = load_job({"left": own, "right": own})
         schema = resolve(job)
-        stream = open_stream(spark, job.left, schema.left, schema.unit)
+        stream = open_stream(spark, job.streams[0], schema.streams[0], schema.unit)
         assert stream.frame.rdd.getNumPartitions() > 2
         assert extent(stream).disorder == 999
     finally:

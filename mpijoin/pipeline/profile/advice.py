@@ -153,10 +153,9 @@ def warnings_of(profile: Profile, slaves: int) -> list[str]:
 def advised_job(job: Job, advice: Advice) -> Job:
     """The job with the advice in it; a lateness is never less than the job's own."""
     cluster = replace(job.cluster, partitions=advice.partitions, buffer_bytes=advice.buffer_bytes)
-    left, right = (
-        replace(stream, lateness_ns=max(stream.lateness_ns, needed)) for stream, needed in zip(job.streams, advice.lateness_ns)
-    )
-    return replace(job, left=left, right=right, cluster=cluster, tuning=replace(job.tuning, theta=AUTO))
+    pairs = zip(job.streams, advice.lateness_ns)
+    streams = tuple(replace(stream, lateness_ns=max(stream.lateness_ns, needed)) for stream, needed in pairs)
+    return replace(job, streams=streams, cluster=cluster, tuning=replace(job.tuning, theta=AUTO))
 
 
 def job_text(job: Job, advice: Advice) -> str:

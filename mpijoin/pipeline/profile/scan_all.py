@@ -22,7 +22,7 @@ def scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: st
         return _scan(spark, job, schema, top, sample)
     except PySparkException as error:
         told = str(error).strip().splitlines() or [type(error).__name__]
-        raise InputError(f"Spark cannot read {job.left.source.path} and {job.right.source.path}: {told[0]}") from error
+        raise InputError(f"Spark cannot read {job.streams[0].source.path} and {job.streams[1].source.path}: {told[0]}") from error
 
 
 def _scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: str | float) -> Profile:
