@@ -35,7 +35,7 @@ def test_every_value_of_a_job_is_a_field_that_is_explained():
     besides = {"name", "source"}  # of a stream: what its section is called, and the fields of SOURCE_FIELDS
     for make, fields in own.items():
         assert {one.name for one in dataclasses.fields(make)} - besides == {field.attribute for field in fields}, make
-    assert {one.name for one in dataclasses.fields(Job)} == {"left", "right", *SECTIONS}
+    assert {one.name for one in dataclasses.fields(Job)} == {"streams", *SECTIONS}
     assert all(inspected.__doc__ for inspected in vars(job_module).values() if dataclasses.is_dataclass(inspected))
 
 
