@@ -11,18 +11,18 @@ from typing import NoReturn
 from mpijoin.cli import main
 from mpijoin.transport.guard import launched_by_mpi
 
-
-# Nothing here multiplies matrices. Left alone, NumPy's library for that starts a thread for each core as it is loaded, and each
-# looks for work for 0.1 s of its core before it sleeps: in every rank, while the others start.
+# Nothing here multiplies matrices. Left alone, NumPy's library for that starts a thread for each core as it is loaded,
+# and each looks for work for 0.1 s of its core before it sleeps: in every rank, while the others start.
 WITHOUT_THREADS = {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
 def process() -> NoReturn:
     """Runs the command line and ends the process with its exit code.
 
-    When `main` returns, files, sockets and MPI are closed. To take interpreter and compiled kernels apart after that takes 25 ms,
-    and cannot be done at all while a rank of a failed run is still compiling in a thread. So the process just ends. Not under a
-    launcher: MPICH's kills the ranks that are still taking leave when one of them is gone in no time.
+    When `main` returns, files, sockets and MPI are closed. To take interpreter and compiled kernels apart after that
+    takes 25 ms, and cannot be done at all while a rank of a failed run is still compiling in a thread. So the process
+    just ends. Not under a launcher: MPICH's kills the ranks that are still taking leave when one of them is gone in no
+    time.
     """
     for name, count in WITHOUT_THREADS.items():
         os.environ.setdefault(name, count)

@@ -27,7 +27,8 @@ from mpijoin.sources.late import late_schema
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run. `summary`: as in summary.json · `path`: the run directory, None if the results stayed in memory."""
+    """A finished run. `summary`: as in summary.json · `path`: the run directory, None if the results stayed in
+    memory."""
 
     summary: Mapping[str, Any]
     path: Path | None
@@ -41,20 +42,25 @@ class Run:
         return self.summary["results"]
 
     def table(self) -> pa.Table:
-        """All results as one Arrow table, read from the run directory if they lie there. Raises OutputError if the job only
-        counted."""
+        """All results as one Arrow table, read from the run directory if they lie there. Raises OutputError if the job
+        only counted."""
         if not self._has_results:
             raise OutputError('the job counted its results ([output] results = "count"): there is no table of them')
         return pa.parquet.read_table(self.path / "results") if self._table is None else self._table
 
     def late(self, stream: str) -> pa.Table:
-        """The late rows of "left" or "right" as an Arrow table: the columns that the job uses, row, watermark and reason.
+        """The late rows of "left" or "right" as an Arrow table: the columns that the job uses, row, watermark and
+        reason.
 
         Raises JobError for any other name.
         """
         if stream not in STREAMS:
             raise JobError([f"late: got {show(stream)}, wanted {' or '.join(map(show, STREAMS))}"])
-        return pa.parquet.read_table(self.path / "late" / f"{stream}.parquet") if self._late is None else self._late[stream]
+        return (
+            pa.parquet.read_table(self.path / "late" / f"{stream}.parquet")
+            if self._late is None
+            else self._late[stream]
+        )
 
 
 class TableWriter:
@@ -101,15 +107,15 @@ def run(
 ) -> Run:
     """Runs a job on `slaves` local slaves (default: min(cores, 4)) and returns when it is done.
 
-    job: a `Job`, the path of a job file, or a dictionary of the same sections, whose [left] and [right] may have `table = ...`
-    instead of a path: a pyarrow.Table or RecordBatch, or a frame of pandas, polars or whatever else Arrow can read. Without an
-    output path the results and the late rows stay in memory: `run(job).table()`, `run(job).late("left")`.
-    overrides: "section.field=value", as --set has them · overwrite: replaces what an earlier run wrote to the output path ·
-    resume: goes on from the newest checkpoint there, and begins where there is none · oversubscribe: allows more than four
-    slaves per core · debug: writes the traceback of what fails to standard error.
+    job: a `Job`, the path of a job file, or a dictionary of the same sections, whose [left] and [right] may have `table
+    = ...` instead of a path: a pyarrow.Table or RecordBatch, or a frame of pandas, polars or whatever else Arrow can
+    read. Without an output path the results and the late rows stay in memory: `run(job).table()`,
+    `run(job).late("left")`. overrides: "section.field=value", as --set has them · overwrite: replaces what an earlier
+    run wrote to the output path · resume: goes on from the newest checkpoint there, and begins where there is none ·
+    oversubscribe: allows more than four slaves per core · debug: writes the traceback of what fails to standard error.
 
-    Raises JobError, InputError and the other errors of mpijoin.errors; KeyboardInterrupt after Ctrl-C, once the run has ended
-    (and, if the job says so, is in a checkpoint). Otherwise nothing is written to the terminal.
+    Raises JobError, InputError and the other errors of mpijoin.errors; KeyboardInterrupt after Ctrl-C, once the run has
+    ended (and, if the job says so, is in a checkpoint). Otherwise nothing is written to the terminal.
 
     >>> left = pa.table({"ts": [10, 20], "key": ["a", "b"]})
     >>> right = pa.table({"ts": [11, 99], "key": ["a", "b"]})
@@ -141,7 +147,9 @@ def _read(job: Any, overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
     if isinstance(overrides, str):
         raise JobError([f'overrides: got {show(overrides)}, wanted a list of strings, such as ["left.window=5 s"]'])
     if isinstance(job, Job):
-        return job, job_faults(job) + ([Fault((), "overrides: a Job has its values already: wanted none")] if overrides else [])
+        return job, job_faults(job) + (
+            [Fault((), "overrides: a Job has its values already: wanted none")] if overrides else []
+        )
     if not isinstance(job, (str, os.PathLike, Mapping)):
         raise JobError([f"job: got {show(job)}, wanted a Job, the path of a job file, or a dictionary of its sections"])
     return read_job(job, overrides)

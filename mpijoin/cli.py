@@ -69,7 +69,7 @@ examples:
   mpirun -n 5 mpijoin run job.toml --set cluster.partitions=120 --set "left.window=5 min"
   mpijoin run job.toml --set output.results=count --set 'left.key=["a", "b"]'
   mpirun -n 5 mpijoin run job.toml --set "checkpoint.every=10 min"     Ctrl-C, SIGTERM and SIGUSR1 save, then stop (75)
-  mpirun -n 9 mpijoin run job.toml --resume                            go on where it stopped or was killed, on more ranks
+  mpirun -n 9 mpijoin run job.toml --resume                            go on where it stopped or was killed, on more
 
 {EXIT_CODES}"""
 
@@ -96,9 +96,9 @@ example:
 {EXIT_CODES}"""
 
 SIMULATE_EPILOG = f"""\
-The master, the slaves and the policies are those of a real run, in virtual time; the join is a model that counts what it would
-compare and find. Streams must be synthetic, results are counted. One seed ([run] seed) gives one run. The output path gets
-metrics and summary as from a real run.
+The master, the slaves and the policies are those of a real run, in virtual time; the join is a model that counts what
+it would compare and find. Streams must be synthetic, results are counted. One seed ([run] seed) gives one run. The
+output path gets metrics and summary as from a real run.
 
 examples:
   mpijoin simulate job.toml --slaves 5
@@ -108,8 +108,8 @@ examples:
 {EXIT_CODES}"""
 
 REPORT_EPILOG = f"""\
-One run: figures over time and by slave. Several: what differs between their jobs, one table, and figures that compare them.
-The folder gets report.html, which needs no other file, and each figure as PNG and its data as CSV.
+One run: figures over time and by slave. Several: what differs between their jobs, one table, and figures that compare
+them. The folder gets report.html, which needs no other file, and each figure as PNG and its data as CSV.
 Needs matplotlib: pip install "mpijoin[report]"
 
 examples:
@@ -119,7 +119,8 @@ examples:
 {EXIT_CODES}"""
 
 SLURM_SCRIPTS_EPILOG = f"""\
-Slurm runs these: join.sbatch a job, chain.sh a long one as several, sweep.sbatch a sweep, prepare.sbatch a Spark command.
+Slurm runs these: join.sbatch a job, chain.sh a long one as several, sweep.sbatch a sweep, prepare.sbatch a Spark
+command.
 
 examples:
   mpijoin slurm-scripts slurm
@@ -134,7 +135,8 @@ examples:
 
 {EXIT_CODES}"""
 
-# Commands whose module says what its arguments are, and is imported only if it is meant: some need more than the others do.
+# Commands whose module says what its arguments are, and is imported only if it is meant: some need more than the others
+# do.
 MODULES = {
     "generate": "make a job's synthetic streams as Parquet files (Spark)",
     "prepare": "make typed, sorted Parquet files of raw CSV, JSON lines or Parquet (Spark)",
@@ -285,7 +287,9 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     simulate.add_argument("--slaves", type=_ranks, metavar="N", default=4, help="so many slaves (default: 4)")
     costs = "this_machine (default), wsj_2005 (the cluster of the paper), or a file from scripts/calibrate_costs.py"
     simulate.add_argument("--costs", metavar="FILE", default="this_machine", help=costs)
-    simulate.add_argument("--overwrite", action="store_true", help="replace what an earlier run wrote to the output path")
+    simulate.add_argument(
+        "--overwrite", action="store_true", help="replace what an earlier run wrote to the output path"
+    )
     delays = "every message takes longer, by so much in the mean; those of different ranks overtake each other"
     simulate.add_argument("--delays", metavar="DURATION", default="0 s", help=delays)
     stalls = "every rank and link stands still now and then, for so long in the mean"
@@ -296,10 +300,18 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     report.add_argument("run", metavar="RUN", nargs="+", help="a folder that a run wrote")
     folder = "where the report goes (default: RUN/report; of several runs, report in the current folder)"
     report.add_argument("-o", dest="folder", metavar="FOLDER", help=folder)
-    scripts = _command(commands, "slurm-scripts", _slurm_scripts, "copy the batch scripts for Slurm", SLURM_SCRIPTS_EPILOG)
+    scripts = _command(
+        commands, "slurm-scripts", _slurm_scripts, "copy the batch scripts for Slurm", SLURM_SCRIPTS_EPILOG
+    )
     scripts.add_argument("folder", metavar="DIR", help="where to; made if need be")
     scripts.add_argument("--overwrite", action="store_true", help="replace files of these names that were changed")
-    _command(commands, "completion", _completion, "print a function that completes commands in bash and zsh", COMPLETION_EPILOG)
+    _command(
+        commands,
+        "completion",
+        _completion,
+        "print a function that completes commands in bash and zsh",
+        COMPLETION_EPILOG,
+    )
     for name, summary in MODULES.items():
         _module_command(commands, name, summary, is_wanted=name in argv)
     return parser

@@ -1,4 +1,5 @@
-"""`mpijoin completion`: a shell function that completes commands, options and their values, made from the parser itself."""
+"""`mpijoin completion`: a shell function that completes commands, options and their values, made from the parser
+itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Files that are whole or not there: written under another name, flushed to disk, renamed; and files that know what was written."""
+"""Files that are whole or not there: written under another name, flushed to disk, renamed; and files that know what was
+written."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ def make_folder(path: Path) -> None:
         path.mkdir()
     except FileExistsError:
         if path.is_symlink() or not path.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, "is a link or a file, wanted a folder: remove it", str(path)) from None
+            raise NotADirectoryError(
+                errno.ENOTDIR, "is a link or a file, wanted a folder: remove it", str(path)
+            ) from None
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -54,7 +57,8 @@ def write_all(file: io.FileIO, data: memoryview) -> None:
 
 
 class HashedFile:
-    """A file that is written from front to end, as pyarrow wants one. octets: how many it has · checksum: of all of them."""
+    """A file that is written from front to end, as pyarrow wants one. octets: how many it has · checksum: of all of
+    them."""
 
     def __init__(self, path: Path):
         """Raises OSError, as all methods do, with the name of the file."""

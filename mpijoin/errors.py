@@ -33,7 +33,8 @@ class InputError(MpijoinError):
 
 
 class ChangedInputError(InputError):
-    """An input is not what it was when the run began, or ends before it should: names file, rows wanted and rows read."""
+    """An input is not what it was when the run began, or ends before it should: names file, rows wanted and rows
+    read."""
 
     exit_code = EXIT_FAILED
 

@@ -11,7 +11,8 @@ from mpijoin.errors import EXIT_BAD_JOB, EXIT_FAILED, MpijoinError
 
 OPEN_FILES_MAX = 65536  # more than any join opens at once, and few enough for programs that look through all numbers
 # What importing says where there is no address space left to map a library into.
-PROGRAM_BYTES = 1 << 30  # of address space, besides [cluster] memory: 0.7 GB with two slaves, 1.2 GB with eight or when it compiles
+# of address space, besides [cluster] memory: 0.7 GB with two slaves, 1.2 GB with eight or when it compiles
+PROGRAM_BYTES = 1 << 30
 UNMAPPED = ("failed to map segment", "Cannot allocate memory", "libllvmlite")
 NO_THREAD = "can't start new thread"
 
@@ -25,8 +26,8 @@ class LimitError(MpijoinError):
 
 
 def allow_open_files() -> None:
-    """Lets this process have as many files open as the system would allow it if asked: files of a stream that overlap in time
-    are open together, and the usual limit of 1024 is only for programs that cannot count further."""
+    """Lets this process have as many files open as the system would allow it if asked: files of a stream that overlap
+    in time are open together, and the usual limit of 1024 is only for programs that cannot count further."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -35,14 +36,16 @@ def allow_open_files() -> None:
 
 
 def check_address_space() -> None:
-    """Raises LimitError where there is too little for the program itself: libraries would end it without a word of ours."""
+    """Raises LimitError where there is too little for the program itself: libraries would end it without a word of
+    ours."""
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     if allowed != resource.RLIM_INFINITY and allowed < PROGRAM_BYTES:
         raise _out_of_memory(is_loading=True)
 
 
 def address_space_share(slaves: int) -> float:
-    """Bytes of this process's address space (ulimit -v) that each of its slaves may reserve for windows; inf: there is no limit.
+    """Bytes of this process's address space (ulimit -v) that each of its slaves may reserve for windows; inf: there is
+    no limit.
 
     Half of what the program leaves, since buffers, results and threads want some, too.
     """
@@ -55,7 +58,10 @@ def too_many_files(error: BaseException) -> str:
     if getattr(error, "errno", None) not in (errno.EMFILE, errno.ENFILE):
         return ""
     allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return f"too many open files: this process may have {allowed} at once (ulimit -n): allow more, or give the streams fewer files"
+    return (
+        f"too many open files: this process may have {allowed} at once (ulimit -n): allow more, or give the streams"
+        " fewer files"
+    )
 
 
 def named(error: BaseException) -> BaseException:
@@ -65,7 +71,9 @@ def named(error: BaseException) -> BaseException:
     if text := too_many_files(error):
         return _because(error, LimitError(text))
     is_memory = isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM
-    is_loading = not is_memory and isinstance(error, (ImportError, OSError)) and any(sign in str(error) for sign in UNMAPPED)
+    is_loading = (
+        not is_memory and isinstance(error, (ImportError, OSError)) and any(sign in str(error) for sign in UNMAPPED)
+    )
     if is_memory or is_loading or (isinstance(error, RuntimeError) and NO_THREAD in str(error)):
         return _because(error, _out_of_memory(is_loading))
     return error
@@ -75,7 +83,9 @@ def _out_of_memory(is_loading: bool) -> LimitError:
     """Its exit code is 2 where a limit of the user's own was too low from the start."""
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     if allowed == resource.RLIM_INFINITY:
-        return LimitError("out of memory: the system gives this process no more: set [cluster] memory lower", EXIT_FAILED)
+        return LimitError(
+            "out of memory: the system gives this process no more: set [cluster] memory lower", EXIT_FAILED
+        )
     wanted = f"{PROGRAM_BYTES >> 20} MiB and [cluster] memory for each slave"
     text = f"out of memory: this process may have {allowed >> 20} MiB of address space (ulimit -v), wanted {wanted}"
     return LimitError(f"{text}: raise the limit" + ("" if is_loading else ", or set [cluster] memory lower"))

@@ -5,8 +5,9 @@
 Shared file systems need not know flock for that. Who finds a lock asks whether its owner lives. On the same machine the
 process number and its start time tell. Elsewhere Slurm does, if the owner is one of its jobs; else the last touch does.
 
-Who finds nothing but dead locks creates the next number, which exactly one of several can do, and removes the dead ones.
-Before that it looks round once more: one that saw the folder empty a moment ago may have begun to count from 1 meanwhile.
+Who finds nothing but dead locks creates the next number, which exactly one of several can do, and removes the dead
+ones. Before that it looks round once more: one that saw the folder empty a moment ago may have begun to count from 1
+meanwhile.
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from mpijoin.errors import JobError, OutputError
 
 LOCKS = "lock-*"  # all files that are made here
 BEAT_S = 20.0
-SILENT_S = 300.0  # an owner elsewhere that has not touched its lock for so long is dead: file systems cache times for a minute
+# an owner elsewhere that has not touched its lock for so long is dead: file systems cache times for a minute
+SILENT_S = 300.0
 WAIT_S = 2.0  # for an owner that is just dying: a launcher may end a moment before the ranks that it kills
 WAIT_STEP_S = 0.1
 SLURM_S = 10.0  # how long Slurm may take to answer
-WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}  # states in which a job has no processes
+# states in which a job has no processes
+WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT"}
 
 GONE, HIDDEN = -1, -2  # instead of when a process began
 
@@ -41,8 +44,8 @@ _held: dict[str, Path] = {}  # token -> folder of the locks of this process: it 
 
 @dataclass(frozen=True)
 class Owner:
-    """Who has a lock. machine: this boot of it, and which of its process numbers are meant · start: of the process, in the clock
-    ticks of the machine · job, restarts: of Slurm, "" and 0 outside · token: unique."""
+    """Who has a lock. machine: this boot of it, and which of its process numbers are meant · start: of the process, in
+    the clock ticks of the machine · job, restarts: of Slurm, "" and 0 outside · token: unique."""
 
     host: str
     machine: str
@@ -158,7 +161,10 @@ def _living(paths: list[Path], environ: Mapping[str, str]) -> str:
             silent_s = max(0.0, _now_s(path.parent) - touched_s)
             lives, silent = silent_s <= SILENT_S, f"; seen {silent_s:.0f} s ago, counts as dead after {SILENT_S:.0f} s"
         if lives:
-            return f"{owner or 'a run that has just begun'}{silent}: wait for it or stop it; if it is no run, remove {path}"
+            return (
+                f"{owner or 'a run that has just begun'}{silent}: wait for it or stop it; if it is no run, remove"
+                f" {path}"
+            )
     return ""
 
 
@@ -221,8 +227,8 @@ def this_owner(environ: Mapping[str, str]) -> Owner:
 
 
 def _machine() -> str:
-    """Equal for two processes exactly if they know each other by the same numbers. A host's name is not enough: it may boot
-    anew, and containers count their processes apart."""
+    """Equal for two processes exactly if they know each other by the same numbers. A host's name is not enough: it may
+    boot anew, and containers count their processes apart."""
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
 
 

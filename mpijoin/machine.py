@@ -13,15 +13,16 @@ import numpy as np
 
 PROCESSORS = "/proc/cpuinfo"
 MAPPINGS = "/proc/self/maps"
-# One word for each page of the address space. To read it for one library takes a millisecond; /proc/self/smaps, which says the
-# same in text of all that is mapped, takes 15 and holds up every thread that needs a page meanwhile.
+# One word for each page of the address space. To read it for one library takes a millisecond; /proc/self/smaps, which
+# says the same in text of all that is mapped, takes 15 and holds up every thread that needs a page meanwhile.
 PAGES = "/proc/self/pagemap"
 HELD = np.uint64(0b11 << 62)  # in memory, or swapped out
 OF_FILE = np.uint64(1 << 61)
 MADV_DONTNEED = 4  # of Linux
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # of glibc
 KEPT_BYTES = 128 << 20  # free memory at the end of the heap that is kept
-HEAP_BYTES_MAX, HEAP_SHARE, MMAP_BYTES_MIN = 32 << 20, 4, 1 << 17  # what is larger, or than this part of all, is never kept
+# what is larger, or than this part of all, is never kept
+HEAP_BYTES_MAX, HEAP_SHARE, MMAP_BYTES_MIN = 32 << 20, 4, 1 << 17
 HEAP_PIECE_BYTES = 4 << 20  # so that some room between what lies in the heap already is used, too
 
 
@@ -48,9 +49,10 @@ def processor_model() -> str:
 def keep_freed_memory(octets: int = KEPT_BYTES) -> None:
     """Lets the allocator keep so much of what is freed for what is allocated next, instead of giving it back at once.
 
-    Messages and parts of ticks come and go, megabytes each: to get fresh pages for them takes longer than to fill them (a
-    third to a half of the master's time, and of a move's). Where the C library has no such setting, nothing is lost but speed.
-    Arrow, if it is not loaded yet, takes its memory there, too, and not from an allocator of its own, which keeps 30 MB more.
+    Messages and parts of ticks come and go, megabytes each: to get fresh pages for them takes longer than to fill them
+    (a third to a half of the master's time, and of a move's). Where the C library has no such setting, nothing is lost
+    but speed. Arrow, if it is not loaded yet, takes its memory there, too, and not from an allocator of its own, which
+    keeps 30 MB more.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     with suppress(OSError, AttributeError):
@@ -60,17 +62,19 @@ def keep_freed_memory(octets: int = KEPT_BYTES) -> None:
 
 
 def touch_heap(octets: int) -> None:
-    """Has the system find memory for what will be allocated, where the allocator keeps what is freed: `keep_freed_memory`."""
+    """Has the system find memory for what will be allocated, where the allocator keeps what is freed:
+    `keep_freed_memory`."""
     pieces = [np.empty(HEAP_PIECE_BYTES, np.uint8) for _ in range(octets // HEAP_PIECE_BYTES)]
     for piece in pieces:
         piece[:: os.sysconf("SC_PAGE_SIZE")] = 0
 
 
 def unmap_unchanged(library: str) -> None:
-    """Drops the pages of a shared library that are as in its file from this process; what is used again comes back unasked.
+    """Drops the pages of a shared library that are as in its file from this process; what is used again comes back
+    unasked.
 
-    Of the compiler 68 MB are mapped once it has loaded a kernel, a seventh of all that three ranks hold, and then it rests: the
-    system may have these pages for other files. Where it keeps no list of mappings, nothing happens.
+    Of the compiler 68 MB are mapped once it has loaded a kernel, a seventh of all that three ranks hold, and then it
+    rests: the system may have these pages for other files. Where it keeps no list of mappings, nothing happens.
     """
     with suppress(OSError, AttributeError):
         madvise = ctypes.CDLL(None).madvise

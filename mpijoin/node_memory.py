@@ -1,7 +1,7 @@
 """How much memory the ranks on a node may take, and what of it is left for a slave's windows. Read once, at launch.
 
-The kernel kills without a word whoever exceeds the limit of its control group or of a group above it, so all of them count, in
-both versions, and so does every limit that Slurm states. The least wins.
+The kernel kills without a word whoever exceeds the limit of its control group or of a group above it, so all of them
+count, in both versions, and so does every limit that Slurm states. The least wins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Iterator, Mapping, NamedTuple
 
 ROOT = Path("/")
-# By kind of control groups, the files in which a limit stands: "high" slows its processes down until they are of no use.
+# By kind of control groups, the files in which a limit stands: "high" slows its processes down until they are of no
+# use.
 LIMIT_FILES = {"cgroup": ("memory.limit_in_bytes",), "cgroup2": ("memory.max", "memory.high")}
 USABLE_SHARE = 0.8  # of a node's memory at most; the rest is for the page cache and for others
 RESULT_BYTES = 64 << 20  # what a slave gathers of results before they are in a file, and frees without giving it back
@@ -37,7 +38,8 @@ def cgroup_limits(root: Path = ROOT) -> Iterator[int]:
         if kind not in groups:
             continue
         top = root / mount_point.lstrip("/")
-        # What is mounted may be but a part of the hierarchy, and then the group may lie outside of what can be seen of it.
+        # What is mounted may be but a part of the hierarchy, and then the group may lie outside of what can be seen of
+        # it.
         inside = os.path.relpath(groups[kind], mounted_from)
         folder = top if inside.startswith("..") else top / inside
         for level in (folder, *folder.parents):
@@ -115,8 +117,8 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 
 
 class Needs(NamedTuple):
-    """What the ranks on a node take apart from windows. own: of this process, before it holds any rows · processes: so many like
-    it · slaves: among the ranks · master_buffer, buffer: of the job."""
+    """What the ranks on a node take apart from windows. own: of this process, before it holds any rows · processes: so
+    many like it · slaves: among the ranks · master_buffer, buffer: of the job."""
 
     own_bytes: int
     processes: int
@@ -132,8 +134,8 @@ class Needs(NamedTuple):
 
 
 def slave_memory_bytes(node_bytes: int, ranks: int, needs: Needs) -> int:
-    """`[cluster] memory = "auto"`: what of a node's memory remains for the windows of each slave, at most its share of what is
-    usable, and a little in any case. ranks: on this node.
+    """`[cluster] memory = "auto"`: what of a node's memory remains for the windows of each slave, at most its share of
+    what is usable, and a little in any case. ranks: on this node.
 
     >>> slave_memory_bytes(1 << 40, 4, Needs(150 << 20, 4, 3, 256 << 20, 64 << 20)) >> 30
     204
@@ -143,6 +145,7 @@ def slave_memory_bytes(node_bytes: int, ranks: int, needs: Needs) -> int:
 
 
 def held_bytes() -> int:
-    """The memory that this process holds now, pages shared with others counted in part; 0 where the system does not say."""
+    """The memory that this process holds now, pages shared with others counted in part; 0 where the system does not
+    say."""
     lines = _lines(ROOT / "proc/self/smaps_rollup")
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:"))

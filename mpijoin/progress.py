@@ -29,7 +29,8 @@ class SlaveView(NamedTuple):
 
 class ProgressView(NamedTuple):
     """One moment of a run. `fraction` of the input read, 0 to 1; `late_rows` of both streams; `eta_s` None: unknown;
-    `moves` of groups, `comparisons` of tuples so far; `behind_s`: how far an overloaded paced run is behind its time, else 0."""
+    `moves` of groups, `comparisons` of tuples so far; `behind_s`: how far an overloaded paced run is behind its time,
+    else 0."""
 
     fraction: float
     tuples: int
@@ -85,7 +86,8 @@ class Progress:
         self._attempt(lambda: print(line, file=self._stream, flush=True))
 
     def close(self, final_line: str = "", is_bad: bool = False) -> None:
-        """Take the panel away and leave `final_line` (may be several lines) in its place; a quiet one only if it `is_bad` news."""
+        """Take the panel away and leave `final_line` (may be several lines) in its place; a quiet one only if it
+        `is_bad` news."""
         self._attempt(self._stop_panel)
         self._broken = True
         if final_line and (is_bad or not self._quiet):

@@ -37,7 +37,8 @@ from mpijoin.transport.base import Channel, Transport, nothing
 MASTER = 0
 WAIT_S = 0.1  # how long a rank sleeps at most before it looks at signals and heartbeats
 HEARTBEAT_S = 1.0  # a rank that gets on tells so often how far,
-REST_S, SILENCE_PARTS = 5.0, 12  # ... one that does not, so often that it is alive, and so many times before it is taken for lost
+# ... one that does not, so often that it is alive, and so many times before it is taken for lost
+REST_S, SILENCE_PARTS = 5.0, 12
 SILENCE_S = 60.0  # a peer silent for longer is lost: longer than any write to a slow disk should take
 START_S = 600.0  # the same before ranks have met: the first of a node may have to compile everything
 LEAVE_S = 5.0  # how long a failing run waits for its peers before it takes them down (DESIGN, section 5)
@@ -66,7 +67,8 @@ class Stopped(MpijoinError):
 class Rank:
     """One rank's end of the run. Not a role: master, slave and collector each hold one."""
 
-    wakes_late = True  # a sleep lasts longer than until something arrives: whoever expects it soon had better stay awake
+    # a sleep lasts longer than until something arrives: whoever expects it soon had better stay awake
+    wakes_late = True
 
     def __init__(self, transport: Transport, clock: RunClock, signals: SignalFlag):
         self.transport, self.clock, self.signals = transport, clock, signals
@@ -74,7 +76,8 @@ class Rank:
         self.log.addHandler(logging.NullHandler())
         self.idle_s = 0.0
         self.hosts = {self.number: host_name()}  # where ranks run; the master knows of all, once they have met
-        self.progress = lambda: Report(transport.rank)  # what a heartbeat tells of this rank; a slave says how far it has come
+        # what a heartbeat tells of this rank; a slave says how far it has come
+        self.progress = lambda: Report(transport.rank)
         self._told: Report | None = None
         self._inject = Inject()
         self._early: list[tuple[int, Any]] = []  # received before this rank knew that all are ready
@@ -131,7 +134,8 @@ class Rank:
         return self.signals.asked.name if self.signals.asked else ""
 
     def keep_in_touch(self) -> None:
-        """In long work before the start: hears and is heard; what comes is kept for later. Raises what `receive` does."""
+        """In long work before the start: hears and is heard; what comes is kept for later. Raises what `receive`
+        does."""
         self._early = [*self.receive()]
         self.signals.check_before_start()
 
@@ -152,7 +156,10 @@ class Rank:
     def _delay_s(self) -> float:
         now_ns = int(self.clock.wall_s * 1e9)
         own = (one for one in self._inject.delay if one.rank == self.number)
-        return sum(one.by_ns for one in own if one.start_ns <= now_ns and (one.end_ns is None or now_ns < one.end_ns)) / 1e9
+        return (
+            sum(one.by_ns for one in own if one.start_ns <= now_ns and (one.end_ns is None or now_ns < one.end_ns))
+            / 1e9
+        )
 
     def wait(self, timeout_s: float = WAIT_S) -> None:
         """Sleeps until something may have arrived; counted as idle. Of no time it does nothing."""
@@ -163,7 +170,8 @@ class Rank:
         self.idle_s += self.clock.wall_s - start
 
     def gather(self, kinds: tuple[type, ...], sources: Collection[int]) -> dict[int, Any]:
-        """Waits, asleep, for one message of these kinds from each source; all others are kept for later. Before the start."""
+        """Waits, asleep, for one message of these kinds from each source; all others are kept for later. Before the
+        start."""
         found: dict[int, Any] = {}
         while len(found) < len(sources):
             for source, message in self.receive():
@@ -179,8 +187,8 @@ class Rank:
     def meet(self, elapsed_s: float = 0.0) -> None:
         """Waits, asleep, until all ranks are ready, and starts the clock. Raises what `receive` does.
 
-        elapsed_s: that the run has gone on for already, of which the master knows. Not by a barrier: one that a failing rank
-        does not enter would be taken for the one at the end.
+        elapsed_s: that the run has gone on for already, of which the master knows. Not by a barrier: one that a failing
+        rank does not enter would be taken for the one at the end.
         """
         if self.number == MASTER:
             self.hosts |= {rank: ready.host for rank, ready in self.gather((Ready,), self._heard_s).items()}
@@ -211,7 +219,8 @@ class Rank:
                 raise PeerError(f"rank {peer} has been silent for {now - heard_s:.0f} s")
 
     def report_failure(self, error: BaseException, trace: str) -> int:
-        """A rank that is not the master cannot go on: tells the master and waits for its word; returns the exit code."""
+        """A rank that is not the master cannot go on: tells the master and waits for its word; returns the exit
+        code."""
         if isinstance(error, Stopped):
             return error.exit_code
         self.log.error("%s", trace)
@@ -245,7 +254,8 @@ class Rank:
             self.send(peer, message)
 
     def leave(self, exit_code: int, last: Callable[[], None] = nothing) -> int:
-        """Leaves together with the others; takes them down if they do not come. last: called when nobody writes any more."""
+        """Leaves together with the others; takes them down if they do not come. last: called when nobody writes any
+        more."""
         try:
             failing_s = LEAVE_S if self._met else LEAVE_EARLY_S
             self.transport.close(failing_s if exit_code else LEAVE_DONE_S, last)

@@ -128,7 +128,8 @@ class RunDirectory:
             sync_path(folder)
 
     def reopen(self, job_text: str) -> None:
-        """Makes ready what a run has left that was stopped or broken off, for one that goes on. OutputError: refused."""
+        """Makes ready what a run has left that was stopped or broken off, for one that goes on. OutputError:
+        refused."""
         with _refusals(self.path):
             for name in RUN_FOLDERS:
                 make_folder(self.path / name)
@@ -138,13 +139,15 @@ class RunDirectory:
             self._withdraw()
 
     def keep_only(self, results: Collection[str], late: Collection[str], part: int) -> None:
-        """Removes what was written after the checkpoint of number `part`: results and late rows that are in no list, metrics
-        that begin with it or later. OutputError: refused, or something of the lists is missing."""
+        """Removes what was written after the checkpoint of number `part`: results and late rows that are in no list,
+        metrics that begin with it or later. OutputError: refused, or something of the lists is missing."""
         with _refusals(self.path):
             for folder, kept in ((self.open_results, set(results)), (self.open_late_parts, set(late))):
                 found = {item.name for item in folder.iterdir()}
                 if missing := kept - found:
-                    raise OutputError(f"{folder}: {_some(sorted(missing))} is missing, which the run has written before")
+                    raise OutputError(
+                        f"{folder}: {_some(sorted(missing))} is missing, which the run has written before"
+                    )
                 for name in found - kept:
                     (folder / name).unlink()
             for item in self.metrics.iterdir():
@@ -170,9 +173,9 @@ class RunDirectory:
     def commit(self, files: Sequence[str], late: Sequence[str] = ()) -> None:
         """Turn the parts named in `files` (names in results/.open) and all late files into results.
 
-        late: names in late/.open of the parts that the late files have been made of, which stay until `clean`. The manifest is
-        on disk before anything gets its name, so that an interrupted commit can be told from a finished one.
-        OutputError: a part is missing or unknown, or the file system refuses.
+        late: names in late/.open of the parts that the late files have been made of, which stay until `clean`. The
+        manifest is on disk before anything gets its name, so that an interrupted commit can be told from a finished
+        one. OutputError: a part is missing or unknown, or the file system refuses.
         """
         with _refusals(self.path):
             _expect(self.open_results, set(files), besides={"manifest.json"})
@@ -258,12 +261,15 @@ def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ())
     """
     where = f"[output] path: {path}"
     if blocked := blocking_file(path):
-        return [f"{where} cannot be a folder, {'it' if blocked == path else blocked} is a file: wanted a folder that is new or empty"]
+        what = "it" if blocked == path else blocked
+        return [f"{where} cannot be a folder, {what} is a file: wanted a folder that is new or empty"]
     files = [name for name in _walk(path, path) if not _is_lock(name)] if path.is_dir() else []
     if not files:
         return []
     if not overwrite:
-        return [f"{where} is not empty: choose another, or go on with the run in it (--resume) or replace it (--overwrite)"]
+        return [
+            f"{where} is not empty: choose another, or go on with the run in it (--resume) or replace it (--overwrite)"
+        ]
     foreign = [name for name in files if not _made_by_run(name)]
     if not _is_run(path) and "job.toml" not in foreign:
         foreign.append("job.toml" if "job.toml" in files else "(no job.toml of a run)")
@@ -281,7 +287,8 @@ def blocking_file(path: Path) -> Path | None:
 
 
 def _make_room(path: Path, overwrite: bool, inputs: Sequence[str]) -> None:
-    """Raises JobError with `room_faults`; without any, the folder is not there, or is empty, or nothing of a run is left."""
+    """Raises JobError with `room_faults`; without any, the folder is not there, or is empty, or nothing of a run is
+    left."""
     faults = room_faults(path, overwrite, inputs)
     if faults:
         raise JobError(faults)

@@ -21,8 +21,8 @@ AGAIN_S = 0.5  # after so long an exception that did not get out of foreign code
 class SignalFlag:
     """Remembers the first signal. `install` only works in the main thread; elsewhere the flag just stays down.
 
-    `asked` is the first of those that do not end the run but ask for a checkpoint (`save_at`). A second Ctrl-C, a second or
-    more after the first signal, raises KeyboardInterrupt at once, for whoever cannot wait.
+    `asked` is the first of those that do not end the run but ask for a checkpoint (`save_at`). A second Ctrl-C, a
+    second or more after the first signal, raises KeyboardInterrupt at once, for whoever cannot wait.
     """
 
     def __init__(self) -> None:
@@ -92,14 +92,16 @@ class SignalFlag:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM has come: it ends a command as Ctrl-C does, by an exception, so that what is half done is cleared away."""
+    """SIGTERM has come: it ends a command as Ctrl-C does, by an exception, so that what is half done is cleared
+    away."""
 
 
 @contextmanager
 def terminable() -> Iterator[None]:
     """Inside, SIGTERM raises Terminated in the main thread, unless this process has its own way with it.
 
-    A batch system sends it to every process of a job: what fails because another one has ended first ends as Terminated, too.
+    A batch system sends it to every process of a job: what fails because another one has ended first ends as
+    Terminated, too.
     """
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
         yield

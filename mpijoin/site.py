@@ -13,13 +13,16 @@ SCRIPTS = Path(__file__).with_name("slurm")  # the repository's folder slurm/, w
 def write_scripts(folder: Path, overwrite: bool) -> list[Path]:
     """Copies every script into a folder, which is made if need be; where they are now, in order of name.
 
-    Raises OutputError, before anything is written, where a file of another content is there and `overwrite` is not asked for.
+    Raises OutputError, before anything is written, where a file of another content is there and `overwrite` is not
+    asked for.
     """
     scripts = sorted(path for path in SCRIPTS.iterdir() if path.is_file())
     others = [folder / path.name for path in scripts if (folder / path.name).exists()]
     changed = [path for path in others if path.read_bytes() != (SCRIPTS / path.name).read_bytes()]
     if changed and not overwrite:
-        raise OutputError(f"{', '.join(map(str, changed))}: differs from what comes with mpijoin; --overwrite replaces it")
+        raise OutputError(
+            f"{', '.join(map(str, changed))}: differs from what comes with mpijoin; --overwrite replaces it"
+        )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return [Path(shutil.copy(path, folder)) for path in scripts]

@@ -1,4 +1,5 @@
-"""Standard streams that end no command: one that was closed before it began, and one whose reader leaves before the end."""
+"""Standard streams that end no command: one that was closed before it began, and one whose reader leaves before the
+end."""
 
 from __future__ import annotations
 
@@ -53,8 +54,8 @@ def patient_streams() -> Iterator[None]:
 
 
 def open_missing() -> None:
-    """Has something behind each standard stream that was closed when the process began (`2>&-`): else the next file that is opened
-    gets its number, and what libraries complain about is written into that file."""
+    """Has something behind each standard stream that was closed when the process began (`2>&-`): else the next file
+    that is opened gets its number, and what libraries complain about is written into that file."""
     for number, name in enumerate(NAMES):
         if getattr(sys, name) is not None:
             continue

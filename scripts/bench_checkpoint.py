@@ -2,11 +2,12 @@
 
     python scripts/bench_checkpoint.py [--sizes MB ...] [--pairs N] [--folder FOLDER] [-o FILE.json]
 
-Two slaves under mpirun join two synthetic streams of uniform keys with 40 bytes of payload as fast as they can; the window is
-as long as it takes for their state to reach the size. Runs with and without checkpoints alternate; what a checkpoint costs is
-the difference of the wall times / the checkpoints written, and at one a minute the loss is that / 60 s. A last run is killed
-(SIGKILL to a slave) after a checkpoint of the whole state; the page cache is told to forget the files, and the time to take
-everything out of them again is set against reading the same bytes, in the same number of processes, just as cold.
+Two slaves under mpirun join two synthetic streams of uniform keys with 40 bytes of payload as fast as they can; the
+window is as long as it takes for their state to reach the size. Runs with and without checkpoints alternate; what a
+checkpoint costs is the difference of the wall times / the checkpoints written, and at one a minute the loss is that /
+60 s. A last run is killed (SIGKILL to a slave) after a checkpoint of the whole state; the page cache is told to forget
+the files, and the time to take everything out of them again is set against reading the same bytes, in the same number
+of processes, just as cold.
 """
 
 from __future__ import annotations
@@ -98,7 +99,9 @@ def measure(size: Size, folder: Path, pairs: int) -> dict[str, float]:
 def restart(job: Path, output: Path, cores: Sequence[int], every: str) -> dict[str, float]:
     """Kills a slave once the newest checkpoint holds the whole state, and goes on."""
     options = ["--set", f"output.path={json.dumps(str(output))}", "--set", every]
-    kill = subprocess.Popen(command(SLAVES + 1, "run", str(job), "--overwrite", *options), env=environment(), stderr=subprocess.PIPE)
+    kill = subprocess.Popen(
+        command(SLAVES + 1, "run", str(job), "--overwrite", *options), env=environment(), stderr=subprocess.PIPE
+    )
     wait_for_checkpoint(output, CHECKPOINTS - 1, kill)
     kill.kill()  # mpirun takes its ranks along
     kill.wait(TIMEOUT_S)
@@ -107,12 +110,21 @@ def restart(job: Path, output: Path, cores: Sequence[int], every: str) -> dict[s
     read_s = min(read_cold(folder, manifest) for _ in range(2))
     forget(folder, manifest)
     done = subprocess.run(
-        command(SLAVES + 1, "run", str(job), "--resume", *options), env=environment(), capture_output=True, text=True, timeout=TIMEOUT_S
+        command(SLAVES + 1, "run", str(job), "--resume", *options),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
     )
     if done.returncode:
         raise SystemExit(f"the resumed run ended with {done.returncode}:\n{done.stderr}")
     restore_s = json.loads((output / "summary.json").read_text())["checkpoints"]["restore_s"]
-    return {"restored_mb": manifest.octets / 1e6, "read_s": read_s, "restore_s": restore_s, "restore_to_read": restore_s / read_s}
+    return {
+        "restored_mb": manifest.octets / 1e6,
+        "read_s": read_s,
+        "restore_s": restore_s,
+        "restore_to_read": restore_s / read_s,
+    }
 
 
 def wait_for_checkpoint(output: Path, number: int, process: subprocess.Popen) -> None:
@@ -162,7 +174,9 @@ def text_of(found: dict[int, dict[str, float]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES_MB, metavar="MB", help="state of both slaves together")
+    parser.add_argument(
+        "--sizes", type=int, nargs="+", default=SIZES_MB, metavar="MB", help="state of both slaves together"
+    )
     parser.add_argument("--pairs", type=int, default=3, help="pairs of runs with and without checkpoints (default: 3)")
     parser.add_argument("--folder", help="where runs are written (default: a temporary folder)")
     parser.add_argument("-o", dest="output", help="all figures as JSON")

@@ -17,7 +17,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the data goes")
     tuples = "per stream, such as 1e6 (default: 5,000,000)"
-    parser.add_argument("tuples", type=lambda text: int(float(text)), nargs="?", default=5_000_000, metavar="TUPLES", help=tuples)
+    parser.add_argument(
+        "tuples", type=lambda text: int(float(text)), nargs="?", default=5_000_000, metavar="TUPLES", help=tuples
+    )
     options = parser.parse_args()
     print(make_data(options.folder, options.tuples))
 

@@ -4,8 +4,8 @@
     python scripts/bench_engine.py --quick               everything, small: is the benchmark itself sound?
     python scripts/bench_engine.py --sections slave run  some sections only
 
-Runs are pinned to one core (slave) or two (the rest) and alternate, so that a busy machine is unfair to all alike. Prints
-tables and writes all times, medians, bests and targets as JSON. The yardstick is DuckDB in the same run.
+Runs are pinned to one core (slave) or two (the rest) and alternate, so that a busy machine is unfair to all alike.
+Prints tables and writes all times, medians, bests and targets as JSON. The yardstick is DuckDB in the same run.
 """
 
 from __future__ import annotations
@@ -34,14 +34,19 @@ def slave_alone(bench: Bench) -> Section:
     data = bench.data()
     section = Section("A slave alone: messages in memory, one core", 2 * data.tuples)
     epochs = {"100 s": 8.0, "20 s": 4.0, "2 s": 1.0}
-    cases = {f"slave, epochs of {epoch}": lambda epoch=epoch: bench.worker("bench_slave.py", 1, data, epoch) for epoch in epochs}
+    cases = {
+        f"slave, epochs of {epoch}": lambda epoch=epoch: bench.worker("bench_slave.py", 1, data, epoch)
+        for epoch in epochs
+    }
     for form in ("bucketed", "plain"):
         cases[f"DuckDB {form}, tables"] = lambda form=form: bench.duckdb(form, 1, data, "--in-memory")
     bench.measure(section, cases)
     rates = {case: section.tuples / section.best_s(case) / 1e6 for case in section.times_s}
     for epoch, wanted in epochs.items():
         section.at_least(f"epochs of {epoch}", rates[f"slave, epochs of {epoch}"], wanted, "M tuples/s")
-    section.at_least("epochs of 100 s : DuckDB bucketed", rates["slave, epochs of 100 s"] / rates["DuckDB bucketed, tables"], 2, "x")
+    section.at_least(
+        "epochs of 100 s : DuckDB bucketed", rates["slave, epochs of 100 s"] / rates["DuckDB bucketed, tables"], 2, "x"
+    )
     return section
 
 
@@ -60,8 +65,12 @@ def whole_run(bench: Bench) -> Section:
 
 def growth(bench: Bench) -> Section:
     small, large = bench.data(), bench.data(bench.scale)
-    section = Section(f"Time per tuple: {small.tuples / 1e6:g} M and {large.tuples / 1e6:g} M tuples a stream, mpirun -n 2")
-    bench.measure(section, {f"{data.tuples / 1e6:g} M": lambda data=data: bench.engine(data, 2) for data in (small, large)})
+    section = Section(
+        f"Time per tuple: {small.tuples / 1e6:g} M and {large.tuples / 1e6:g} M tuples a stream, mpirun -n 2"
+    )
+    bench.measure(
+        section, {f"{data.tuples / 1e6:g} M": lambda data=data: bench.engine(data, 2) for data in (small, large)}
+    )
     per_tuple = [section.best_s(f"{data.tuples / 1e6:g} M") / data.tuples for data in (small, large)]
     section.at_most("growth of the time per tuple", 100 * (per_tuple[1] / per_tuple[0] - 1), 10, "%")
     return section
@@ -72,7 +81,8 @@ def tuning(bench: Bench) -> Section:
     section = Section("What tuning buys: theta at 60 partitions, mpirun -n 2", 2 * data.tuples)
     thetas = ("auto", "1.5 MB", "off")
     return bench.measure(
-        section, {f"theta {theta}": lambda theta=theta: bench.engine(data, 2, f'tuning.theta="{theta}"') for theta in thetas}
+        section,
+        {f"theta {theta}": lambda theta=theta: bench.engine(data, 2, f'tuning.theta="{theta}"') for theta in thetas},
     )
 
 
@@ -143,12 +153,16 @@ SECTIONS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_TUPLES:,} tuples a stream, one round")
-    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="NAME", help=", ".join(SECTIONS))
+    parser.add_argument(
+        "--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="NAME", help=", ".join(SECTIONS)
+    )
     parser.add_argument("--tuples", type=lambda text: int(float(text)), help=f"per stream (default {FULL_TUPLES:,})")
     parser.add_argument("--scale", type=int, default=4, help="so many times more tuples in section growth (default 4)")
     parser.add_argument("--rounds", type=int, help="how often each case runs (default 5)")
     parser.add_argument("--data", type=Path, help="folder for data that later calls reuse (default: a temporary one)")
-    parser.add_argument("--json", type=Path, default=Path("runs/bench_engine.json"), help="where the figures go (default %(default)s)")
+    parser.add_argument(
+        "--json", type=Path, default=Path("runs/bench_engine.json"), help="where the figures go (default %(default)s)"
+    )
     options = parser.parse_args()
     tuples = options.tuples or (QUICK_TUPLES if options.quick else FULL_TUPLES)
     rounds = options.rounds or (1 if options.quick else 5)

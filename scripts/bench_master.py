@@ -2,9 +2,10 @@
 
     python scripts/bench_master.py [--ticks 100] [--rounds 5] [--words 8]
 
-Two ranks under mpirun: a master whose ticks lie in memory, so that neither files nor the join count, and a sink that takes
-the messages of all four slaves and drops them. Prints million tuples per second of the master's core (its CPU time) and of the
-wall clock, best and median of the rounds: the scatter alone, with mini-buffers and encoding, and with sending.
+Two ranks under mpirun: a master whose ticks lie in memory, so that neither files nor the join count, and a sink that
+takes the messages of all four slaves and drops them. Prints million tuples per second of the master's core (its CPU
+time) and of the wall clock, best and median of the rounds: the scatter alone, with mini-buffers and encoding, and with
+sending.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ class Distribution:
             self._send(message)
 
 
-def measure(step: Callable[[tuple[Batch, Batch]], object], finish: Callable[[], None], ticks: list, count: int) -> Speed:
+def measure(
+    step: Callable[[tuple[Batch, Batch]], object], finish: Callable[[], None], ticks: list, count: int
+) -> Speed:
     wall, core = time.perf_counter(), time.thread_time()
     for batches in islice(cycle(ticks), count):
         step(batches)
@@ -98,7 +101,8 @@ def inside(arguments: argparse.Namespace) -> None:
     if transport.rank == SINK:
         while not any(message.channel == Channel.CONTROL for message in transport.poll()):
             transport.wait(0.01)
-        return transport.close()
+        transport.close()
+        return
 
     def send(message: np.ndarray) -> None:
         transport.send(SINK, Channel.DATA, message)
@@ -118,7 +122,8 @@ def inside(arguments: argparse.Namespace) -> None:
         for name, (step, finish) in steps.items():
             speeds[name].append(measure(step, finish, ticks, arguments.ticks))
     transport.send(SINK, Channel.CONTROL, np.zeros(1, np.uint8))
-    report({name: every[1:] for name, every in speeds.items()}, arguments.words)  # the first loads kernels and touches memory
+    # the first loads kernels and touches memory
+    report({name: every[1:] for name, every in speeds.items()}, arguments.words)
     transport.close()
 
 

@@ -3,11 +3,12 @@
     python scripts/bench_memory.py                          payloads of 0, 500, 2000 and 8000 bytes: some minutes
     python scripts/bench_memory.py --widths 8000 --megabytes 200
 
-Two streams of strings of one width, as many megabytes of them for every width, all rows of a file in one row group. They are
-joined locally and under mpirun, as fast as possible and paced. A rank may hold what the fields of the job add up to, and
-150 MB for Python and its libraries: the master `master_buffer` and what is on its way to the slaves (a `buffer` for each), a
-slave its `memory` and its `buffer`; threads of one process all of these together. Prints each rank's greatest proportional
-set size, the second of the first results, and the bound; exits with 1 if some rank exceeds its bound.
+Two streams of strings of one width, as many megabytes of them for every width, all rows of a file in one row group.
+They are joined locally and under mpirun, as fast as possible and paced. A rank may hold what the fields of the job add
+up to, and 150 MB for Python and its libraries: the master `master_buffer` and what is on its way to the slaves (a
+`buffer` for each), a slave its `memory` and its `buffer`; threads of one process all of these together. Prints each
+rank's greatest proportional set size, the second of the first results, and the bound; exits with 1 if some rank exceeds
+its bound.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from typing import Iterator, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benching.launch import TIMEOUT_S, command, environment, family, pss_bytes
 
+from benching.launch import TIMEOUT_S, command, environment, family, pss_bytes
 
 RATE_PER_S, SPAN_KEYS, WINDOW_S = 1000, 50_000, 1.0
 MASTER_BUFFER, BUFFER, MEMORY = 64 << 20, 32 << 20, 128 << 20
@@ -63,7 +64,8 @@ class Case(NamedTuple):
 
 
 class Found(NamedTuple):
-    """pss: of each process by its rank, greatest · first_s: from the clock's start to the first results, by the metrics."""
+    """pss: of each process by its rank, greatest · first_s: from the clock's start to the first results, by the
+    metrics."""
 
     pss: dict[int, int]
     wall_s: float
@@ -85,7 +87,9 @@ def write_stream(path: Path, width: int, rows: int, seed: int) -> None:
 
 def _texts(rows: int, width: int, block: int = 10_000) -> Iterator[pa.Array]:
     for start in range(0, rows, block):
-        yield pa.array([f"{number:0>{KEY_CHARACTERS}}".ljust(width, "x") for number in range(start, min(rows, start + block))])
+        yield pa.array(
+            [f"{number:0>{KEY_CHARACTERS}}".ljust(width, "x") for number in range(start, min(rows, start + block))]
+        )
 
 
 def bound_bytes(ranks: int, rank: int) -> int:
@@ -101,7 +105,9 @@ def run(case: Case, job: Path, folder: Path) -> Found:
     options = ["--set", f"run.speed={case.speed}", "--set", f"output.path={json.dumps(str(folder))}"]
     started = time.monotonic()
     line = command(case.ranks, "run", str(job), *options)
-    with subprocess.Popen(line, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        line, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         pss: dict[int, int] = {}
         try:
             while process.poll() is None and time.monotonic() - started < TIMEOUT_S:
@@ -151,7 +157,10 @@ def main() -> None:
     parser.add_argument("--results", default="parquet", choices=("parquet", "collect", "count"))
     arguments = parser.parse_args()
     # Narrow rows are as many as make a tenth of the bytes: they are many.
-    rows = {width: arguments.megabytes * 10**6 // (width + NARROW_BYTES) // (1 if width else 10) for width in arguments.widths}
+    rows = {
+        width: arguments.megabytes * 10**6 // (width + NARROW_BYTES) // (1 if width else 10)
+        for width in arguments.widths
+    }
     exceeded = False
     print("payload B       rows  launch     speed   master MB (bound)  slaves MB (bound)  first s  wall s")
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
@@ -193,7 +202,10 @@ def line_of(case: Case, rows: int, found: Found) -> str:
     own = f"{master / 1e6:9.0f} ({bound_bytes(case.ranks, 0) / 1e6:.0f})"
     theirs = f"{max(slaves) / 1e6:9.0f} ({bound_bytes(case.ranks, 1) / 1e6:.0f})" if slaves else "in the same"
     launch, speed = f"mpirun -n {case.ranks}" if case.ranks else "local", "max" if "max" in case.speed else "paced"
-    return f"{case.width:9} {rows:10}  {launch:11} {speed:6} {own:>17} {theirs:>18} {found.first_s:8.2f} {found.wall_s:7.1f}"
+    return (
+        f"{case.width:9} {rows:10}  {launch:11} {speed:6} {own:>17} {theirs:>18} {found.first_s:8.2f}"
+        f" {found.wall_s:7.1f}"
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
-"""What a move of a partition group costs: its transfer against raw MPI between the same two ranks, and the pause of its input.
+"""What a move of a partition group costs: its transfer against raw MPI between the same two ranks, and the pause of its
+input.
 
     mpirun -n 3 python scripts/bench_moves.py [--rate N] [--seconds N] [-o FILE.json]
 
-A paced run (64-byte tuples, epochs of 1 s, reorganization every 4 s) in which a policy made for this measurement moves a
-group at each reorganization, to and fro. Raw bandwidth is measured between ranks 1 and 2 just before, in messages as large
-as a State message, with the plain blocking calls of mpi4py: from memory and into memory that, as a group's state, is in no
-cache. For comparison also from one buffer into one buffer, which are.
+A paced run (64-byte tuples, epochs of 1 s, reorganization every 4 s) in which a policy made for this measurement moves
+a group at each reorganization, to and fro. Raw bandwidth is measured between ranks 1 and 2 just before, in messages as
+large as a State message, with the plain blocking calls of mpi4py: from memory and into memory that, as a group's state,
+is in no cache. For comparison also from one buffer into one buffer, which are.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""How soon results come: production delay of paced runs against the distribution epoch, at a fifth and at half of capacity.
+"""How soon results come: production delay of paced runs against the distribution epoch, at a fifth and at half of
+capacity.
 
     python scripts/bench_paced.py [--epochs 2 1 0.5 0.2 0.1] [--rate N] [--quick] [-o FILE.json]
 
-Four slaves, all active, uniform keys. For each epoch t_d capacity is measured first, at that t_d, by bisection on the rate.
+Four slaves, all active, uniform keys. For each epoch t_d capacity is measured first, at that t_d, by bisection on the
+rate.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def main() -> None:
     parser.add_argument("--low", type=float, default=LOW, help="tuples per second and stream: where the search begins")
     parser.add_argument("--high", type=float, default=HIGH, help="... and where it ends")
     parser.add_argument("--rate", type=float, help="the capacity, if it is known")
-    parser.add_argument("--quick", action="store_true", help="one epoch, a small rate, one run each: is the script sound?")
+    parser.add_argument(
+        "--quick", action="store_true", help="one epoch, a small rate, one run each: is the script sound?"
+    )
     parser.add_argument("-o", "--output", help="where to write the figures as JSON")
     arguments = parser.parse_args()
     rounds = ROUNDS

@@ -1,16 +1,19 @@
-"""mpijoin beside what a user could pick instead: the same join of the same tuples on the same cores, in alternating runs.
+"""mpijoin beside what a user could pick instead: the same join of the same tuples on the same cores, in alternating
+runs.
 
-    python scripts/bench_peers.py --data DIR --environments DIR              all of it: hours, most of them the slow peers'
-    python scripts/bench_peers.py --workloads A G --peers mpijoin duckdb     some workloads; peers by the start of their names
-    python scripts/bench_peers.py --quick                                    small, one round: is the benchmark itself sound?
-    python scripts/bench_peers.py --workloads --earlier A.json C.json        measures nothing: tables and targets of earlier calls
+    python scripts/bench_peers.py --data DIR --environments DIR              all of it: hours, most of them the slow
+    peers' python scripts/bench_peers.py --workloads A G --peers mpijoin duckdb     some workloads; peers by the start
+    of their names python scripts/bench_peers.py --quick                                    small, one round: is the
+    benchmark itself sound? python scripts/bench_peers.py --workloads --earlier A.json C.json        measures nothing:
+    tables and targets of earlier calls
 
-Workloads: see scripts/peers/workloads.py; peers: scripts/peers/catalogue.py. Each peer runs in an environment of its own, which
-is made on first use; one that cannot be had is in the tables as absent. A time counts only when the answer was right. Times are
-by each program's own clock, from before the first file is opened to the answer: the start of a JVM, an interpreter or ranks does
-not count; CPU seconds are over the same span. Memory is the greatest proportional set size of all processes together. Ratios
-are times of the peer : times of mpijoin's best launch. A peer slower than 60 s runs once, one that goes over --limit not again.
-Prints tables and targets, and writes all figures as JSON after each run.
+Workloads: see scripts/peers/workloads.py; peers: scripts/peers/catalogue.py. Each peer runs in an environment of its
+own, which is made on first use; one that cannot be had is in the tables as absent. A time counts only when the answer
+was right. Times are by each program's own clock, from before the first file is opened to the answer: the start of a
+JVM, an interpreter or ranks does not count; CPU seconds are over the same span. Memory is the greatest proportional set
+size of all processes together. Ratios are times of the peer : times of mpijoin's best launch. A peer slower than 60 s
+runs once, one that goes over --limit not again. Prints tables and targets, and writes all figures as JSON after each
+run.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ class Bench:
         self.cores = sorted(os.sched_getaffinity(0))
 
     def compare(self, workload: Workload, peers: Sequence[Peer], cores: int) -> Iterator[list[Case]]:
-        """Takes turns: one run of each peer, then again. Yields the cases after each run: none is lost with a later one."""
+        """Takes turns: one run of each peer, then again. Yields the cases after each run: none is lost with a later
+        one."""
         peers = [peer for peer in peers if peer.runs(workload, cores)]
         cases = [Case(workload.name, cores, peer.name, peer.title, peer.family, workload.tuples) for peer in peers]
         # What watches a run that has one core keeps off it.
@@ -67,7 +71,9 @@ class Bench:
                 for peer, case in zip(peers, cases):
                     if not case.trouble and (number == 0 or case.best_s <= ONCE_S):
                         self.add_run(peer, case, workload)
-                        print(f"  {workload.name} {cores}  {number + 1}/{self.rounds}  {progress(case)}", file=sys.stderr)
+                        print(
+                            f"  {workload.name} {cores}  {number + 1}/{self.rounds}  {progress(case)}", file=sys.stderr
+                        )
                         yield cases
         finally:
             os.sched_setaffinity(0, self.cores)
@@ -97,7 +103,9 @@ class Bench:
         places = {"PYTHONPATH": str(ROOT) if peer.ranks is not None else ""}
         run = watch(line, self.cores[: case.cores], self.limits, threads | places)
         case.pss_bytes = max(case.pss_bytes, run.pss_bytes)
-        said = answer_of(run, self.limits) if peer.ranks is None else summary_of(run, self.limits, start.scratch / "run")
+        said = (
+            answer_of(run, self.limits) if peer.ranks is None else summary_of(run, self.limits, start.scratch / "run")
+        )
         check(said, start)
         case.times_s.append(said["seconds"])
         case.cpu_s.append(said["cpu_s"])
@@ -178,7 +186,9 @@ def cores_text(cores: int) -> str:
 
 def new_report(options: argparse.Namespace) -> dict[str, Any]:
     """What the figures are measured on; with those of earlier calls."""
-    models = [line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    models = [
+        line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
+    ]
     report = {
         "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": f"python scripts/bench_peers.py {' '.join(sys.argv[1:])}".strip(),
@@ -227,18 +237,34 @@ def run(bench: Bench, options: argparse.Namespace, report: dict[str, Any]) -> No
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"{QUICK} times fewer tuples, one round")
-    parser.add_argument("--workloads", nargs="*", choices=RECIPES, default=list(RECIPES), metavar="NAME", help=", ".join(RECIPES))
-    parser.add_argument("--peers", nargs="+", default=[""], metavar="START", help=", ".join(peer.name for peer in PEERS))
-    parser.add_argument("--cores", nargs="+", type=int, default=[2, 1], help="numbers of cores, one after another (default 2 1)")
+    parser.add_argument(
+        "--workloads", nargs="*", choices=RECIPES, default=list(RECIPES), metavar="NAME", help=", ".join(RECIPES)
+    )
+    parser.add_argument(
+        "--peers", nargs="+", default=[""], metavar="START", help=", ".join(peer.name for peer in PEERS)
+    )
+    parser.add_argument(
+        "--cores", nargs="+", type=int, default=[2, 1], help="numbers of cores, one after another (default 2 1)"
+    )
     parser.add_argument("--rounds", type=int, help="how often each peer runs (default 3)")
-    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="of a run, starting included (default 600)")
+    parser.add_argument(
+        "--limit", type=float, default=600.0, metavar="SECONDS", help="of a run, starting included (default 600)"
+    )
     parser.add_argument("--data", type=Path, help="folder for data that later calls reuse (default: a temporary one)")
-    parser.add_argument("--environments", type=Path, default=Path("runs/peers"), help="of the peers (default %(default)s)")
+    parser.add_argument(
+        "--environments", type=Path, default=Path("runs/peers"), help="of the peers (default %(default)s)"
+    )
     shared = ROOT.parent / "shared/data"
     real = shared if shared.is_dir() else ROOT / "tests/data"
-    parser.add_argument("--real", type=Path, default=real, help="folder of the real sets (default: ../shared/data or tests/data)")
-    parser.add_argument("--earlier", nargs="+", type=Path, default=[], metavar="FILE", help="earlier figures to show, too")
-    parser.add_argument("--json", type=Path, default=Path("runs/bench_peers.json"), help="for the figures (default %(default)s)")
+    parser.add_argument(
+        "--real", type=Path, default=real, help="folder of the real sets (default: ../shared/data or tests/data)"
+    )
+    parser.add_argument(
+        "--earlier", nargs="+", type=Path, default=[], metavar="FILE", help="earlier figures to show, too"
+    )
+    parser.add_argument(
+        "--json", type=Path, default=Path("runs/bench_peers.json"), help="for the figures (default %(default)s)"
+    )
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="the tables as Markdown")
     options = parser.parse_args()
     options.rounds = options.rounds or (1 if options.quick else 3)

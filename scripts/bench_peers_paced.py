@@ -1,15 +1,17 @@
-"""Workload H: how fast can a replay of two streams be, with results within a second? mpijoin and what else one could pick.
+"""Workload H: how fast can a replay of two streams be, with results within a second? mpijoin and what else one could
+pick.
 
     python scripts/bench_peers_paced.py                       all systems: about an hour and a half
     python scripts/bench_peers_paced.py --quick               one short replay each: is the benchmark itself sound?
     python scripts/bench_peers_paced.py --peers mpijoin-n2 flink
 
-Workload A (bench_data.py), repeated in time, is replayed at `speed` = seconds of event time per second of the wall clock. For
-each system the highest speed is searched at which the p99 of the delay stays below a second (from the moment the later tuple of a
-result was due to the moment the result is counted) and no backlog grows: neither delays nor the lags of the input are longer in
-the last quarter of the replay than in the one before. Windows are full when delays begin to count: event time that the warm-up
-does not cover is handed over before the clock starts, for all systems alike. All processes of a system, its feeder included, run
-on the same two cores. Systems take turns. The number of results must be that which DuckDB finds, or a replay does not count.
+Workload A (bench_data.py), repeated in time, is replayed at `speed` = seconds of event time per second of the wall
+clock. For each system the highest speed is searched at which the p99 of the delay stays below a second (from the moment
+the later tuple of a result was due to the moment the result is counted) and no backlog grows: neither delays nor the
+lags of the input are longer in the last quarter of the replay than in the one before. Windows are full when delays
+begin to count: event time that the warm-up does not cover is handed over before the clock starts, for all systems
+alike. All processes of a system, its feeder included, run on the same two cores. Systems take turns. The number of
+results must be that which DuckDB finds, or a replay does not count.
 """
 
 from __future__ import annotations
@@ -149,7 +151,9 @@ def report_text(cases: list[Case], fed_per_s: float | None) -> str:
     lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *map(row_of, cases))]
     lines.append("")
     for one in targets(cases):
-        lines.append(f"- {'met' if one['met'] else 'MISSED'}: {one['what']}: {one.get('got', '')} (wanted {one['wanted']:g} x)")
+        lines.append(
+            f"- {'met' if one['met'] else 'MISSED'}: {one['what']}: {one.get('got', '')} (wanted {one['wanted']:g} x)"
+        )
     if fed_per_s:
         lines.append(f"- DataFusion's feeder alone hands over {fed_per_s / 1e6:.1f} M tuples/s")
     return "\n".join(lines) + "\n"
@@ -168,8 +172,12 @@ def system_figures(case: Case) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one short replay of each system at a speed that it surely keeps")
-    parser.add_argument("--peers", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME", help=", ".join(SYSTEMS))
+    parser.add_argument(
+        "--quick", action="store_true", help="one short replay of each system at a speed that it surely keeps"
+    )
+    parser.add_argument(
+        "--peers", nargs="+", choices=SYSTEMS, default=list(SYSTEMS), metavar="NAME", help=", ".join(SYSTEMS)
+    )
     parser.add_argument("--seconds", type=float, help="of the wall clock that are measured (default 20)")
     parser.add_argument("--warmup", type=float, help="... and before them (default 5)")
     parser.add_argument("--environments", type=Path, help="folder for the peers' environments that later calls reuse")
@@ -183,7 +191,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         data, environments = ((folder or Path(temporary, name)).resolve() for folder, name in
                               ((options.data, "data"), (options.environments, "environments")))
-        place = Place(make_streams(data, TUPLES), Path(temporary, "replay"), environments, sorted(os.sched_getaffinity(0))[:2])
+        place = Place(
+            make_streams(data, TUPLES), Path(temporary, "replay"), environments, sorted(os.sched_getaffinity(0))[:2]
+        )
         cases = [case_of(name, options.quick) for name in options.peers]
         search_all(cases, place, warmup_s, seconds)
         fed = feeder_rate(place) if any(case.name == "datafusion" and not case.absent for case in cases) else None

@@ -1,14 +1,15 @@
-"""How fast the pipeline is: rows per second of generate, prepare and profile on two cores, and memory as the data grows.
+"""How fast the pipeline is: rows per second of generate, prepare and profile on two cores, and memory as the data
+grows.
 
     python scripts/bench_pipeline.py [--rows 10e6 100e6] [--steps generate,prepare,profile] [--repeat N] [-o FILE.json]
         [--folder FOLDER]
 
-For each number of rows: `mpijoin generate` makes two streams of half as many (Poisson, b-model keys); one of them becomes
-shuffled CSV and goes through `mpijoin prepare`, whose output must hold the same rows, counted and summed; `mpijoin profile`
-looks at both. Beside prepare, and alternating with it, the same job without checks is done by hand in Spark (scripts/peers: CSV
-with a schema, times parsed, filtered, sorted, written) and in DuckDB; CPU seconds are of whole process trees. Times are of whole
-commands, start of Spark included (about 5 s). Memory is the greatest sum of proportional set sizes of the Java and Python
-processes; Spark's own heap is at most 2 GB.
+For each number of rows: `mpijoin generate` makes two streams of half as many (Poisson, b-model keys); one of them
+becomes shuffled CSV and goes through `mpijoin prepare`, whose output must hold the same rows, counted and summed;
+`mpijoin profile` looks at both. Beside prepare, and alternating with it, the same job without checks is done by hand in
+Spark (scripts/peers: CSV with a schema, times parsed, filtered, sorted, written) and in DuckDB; CPU seconds are of
+whole process trees. Times are of whole commands, start of Spark included (about 5 s). Memory is the greatest sum of
+proportional set sizes of the Java and Python processes; Spark's own heap is at most 2 GB.
 """
 
 from __future__ import annotations
@@ -131,7 +132,9 @@ def write_raw(stream: Path, raw: Path, times: str) -> None:
     for batch in ds.dataset(stream).to_batches(batch_size=1 << 18):
         moments = batch["ts"].cast(pa.int64())
         if times == "iso":
-            moments = pc.strftime(moments.cast(pa.timestamp("ns")).cast(pa.timestamp("us"), safe=False), "%Y-%m-%dT%H:%M:%S")
+            moments = pc.strftime(
+                moments.cast(pa.timestamp("ns")).cast(pa.timestamp("us"), safe=False), "%Y-%m-%dT%H:%M:%S"
+            )
         table = pa.table({"ts": moments, "key": batch["key"]})
         writers[random.integers(CSV_FILES)].write_table(table.take(random.permutation(len(table))))
     for writer in writers:
@@ -153,7 +156,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="+", type=float, default=[10e6, 100e6], help="of both streams together")
     parser.add_argument("--steps", default=",".join(STEPS), help="some of generate, prepare, profile (default: all)")
-    parser.add_argument("--repeat", type=int, default=3, help="how often prepare and its peers run; medians count (default: 3)")
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="how often prepare and its peers run; medians count (default: 3)"
+    )
     parser.add_argument("--folder", help="where the data goes, gone afterwards (default: the temporary folder)")
     parser.add_argument("-o", "--output", help="where to write the figures as JSON")
     arguments = parser.parse_args()

@@ -2,11 +2,11 @@
 
     python scripts/bench_policies.py [--real] [--seeds N] [--policies none threshold balance] [-o FILE.json]
 
-Simulated (wsj_2005 costs, paced): slaves that are alike and stand still now and then; one group more than slaves; a slave at a
-third of its speed; a load that becomes fivefold; so many groups that each is next to nothing. With --seeds, for each shape
-so many runs with noise of other seeds. "late" are moves that began after the tenth reorganization epoch: under a steady load
-there should be none. With --real also a small run of four slaves, each a quarter of a core, of which each is slowed to a third
-for a second now and then; its rate is a part of this machine's, see --rate.
+Simulated (wsj_2005 costs, paced): slaves that are alike and stand still now and then; one group more than slaves; a
+slave at a third of its speed; a load that becomes fivefold; so many groups that each is next to nothing. With --seeds,
+for each shape so many runs with noise of other seeds. "late" are moves that began after the tenth reorganization epoch:
+under a steady load there should be none. With --real also a small run of four slaves, each a quarter of a core, of
+which each is slowed to a third for a second now and then; its rate is a part of this machine's, see --rate.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def real(policy: str, rate: float, seed: int, cores: list[int]) -> dict[str, Any
     for slave in range(1, SLAVES + 1):
         at_s = chance.expovariate(1 / SLOW_EVERY_S)
         while at_s < REAL_WARMUP_S + REAL_S:
-            slow.append(f'{{rank = {slave}, share = {SLOW_SHARE}, from = "{at_s:.2f} s", to = "{at_s + SLOW_S:.2f} s"}}')
+            slow.append(
+                f'{{rank = {slave}, share = {SLOW_SHARE}, from = "{at_s:.2f} s", to = "{at_s + SLOW_S:.2f} s"}}'
+            )
             at_s += SLOW_S + chance.expovariate(1 / SLOW_EVERY_S)
     settings = (
         f'balance.policy="{policy}"',
@@ -117,7 +119,10 @@ def figures(summary: dict[str, Any], path: Path) -> dict[str, Any]:
 
 def line_of(shape: str, policy: str, found: dict[str, Any]) -> str:
     delays = "".join(f"{found[name]:10.3f}" for name in ("mean", "p95", "max"))
-    return f"{shape:16}  {policy:10} {delays} {found['behind_s']:10.2f} {found['moves']:7.0f} {found['late']:7.0f} {found['slaves']:7.2f}"
+    return (
+        f"{shape:16}  {policy:10} {delays} {found['behind_s']:10.2f} {found['moves']:7.0f} {found['late']:7.0f}"
+        f" {found['slaves']:7.2f}"
+    )
 
 
 def mean_of(runs: Iterable[dict[str, Any]]) -> dict[str, Any]:
@@ -146,7 +151,9 @@ def main() -> None:
         found.append({"shape": "real", "policy": policy, **own})
         print(line_of("real, slow at times", policy, own), flush=True)
     if arguments.output:
-        Path(arguments.output).write_text(json.dumps({"seconds": time.monotonic() - start_s, "runs": found}, indent=1) + "\n")
+        Path(arguments.output).write_text(
+            json.dumps({"seconds": time.monotonic() - start_s, "runs": found}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python scripts/bench_recovery.py [--rate N] [--policies none threshold balance] [--back] [--quick] [-o FILE.json]
 
-Each slave is a node with a quarter of a core, so that it is the slow slave that falls behind and not this machine. Capacity is
-measured first, with such nodes, unless the rate is given. Prints, per policy, after how many reorganization epochs the mean delay
-is back within 1.5 times of what it was before, and how many groups moved in each; with --back the slave is fast again later,
-and its load comes back. For "threshold" a small model says what to expect.
+Each slave is a node with a quarter of a core, so that it is the slow slave that falls behind and not this machine.
+Capacity is measured first, with such nodes, unless the rate is given. Prints, per policy, after how many reorganization
+epochs the mean delay is back within 1.5 times of what it was before, and how many groups moved in each; with --back the
+slave is fast again later, and its load comes back. For "threshold" a small model says what to expect.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ def load_of(policy: str, back: bool) -> Load:
 
 def nodes(*slower: str) -> str:
     """The setting that makes each slave a part of a core; slower: further entries of [inject] slow."""
-    return f"inject.slow=[{', '.join([*(f'{{rank = {slave}, share = {NODE}}}' for slave in range(1, SLAVES + 1)), *slower])}]"
+    every = [f"{{rank = {slave}, share = {NODE}}}" for slave in range(1, SLAVES + 1)]
+    return f"inject.slow=[{', '.join([*every, *slower])}]"
 
 
 def mean_delays(path: Path) -> dict[int, float]:
-    """Reorganization epoch, counted from the slowdown on (before it: negative) -> mean delay in seconds of its results."""
+    """Reorganization epoch, counted from the slowdown on (before it: negative) -> mean delay in seconds of its
+    results."""
     counts: dict[int, int] = {}
     sums_us: dict[int, int] = {}
     for row in epoch_records(path, "end_us", "delay_count", "delay_sum_us"):
@@ -62,8 +64,8 @@ def mean_delays(path: Path) -> dict[int, float]:
 
 
 def recovery(delays_s: Mapping[int, float]) -> dict[str, Any]:
-    """normal_s: median of the mean delays before · worst_s · epochs: so many reorganization epochs after the slowdown the
-    mean delay was back within 1.5 x normal, to stay there as long as the slave was slow; None: never."""
+    """normal_s: median of the mean delays before · worst_s · epochs: so many reorganization epochs after the slowdown
+    the mean delay was back within 1.5 x normal, to stay there as long as the slave was slow; None: never."""
     slow = {epoch: delay_s for epoch, delay_s in delays_s.items() if 0 <= epoch < SLOW_S / REORGANIZATION_S}
     normal_s = float(np.median([delay_s for epoch, delay_s in delays_s.items() if epoch < 0]))
     late = [epoch for epoch, delay_s in slow.items() if delay_s > NORMAL * normal_s]
@@ -89,8 +91,8 @@ def moves_per_epoch(path: Path) -> list[int]:
 def expected(groups: int = PARTITIONS // SLAVES, threshold: float = 0.5, load_buffer_epochs: int = 2) -> int:
     """By a small model: after how many reorganization epochs policy "threshold" has relieved the slow slave.
 
-    Bytes count in what a slave gets in a distribution epoch. It can join SHARE / HALF of that, and gives one group, with its
-    part of the backlog, per reorganization epoch in which it is a supplier.
+    Bytes count in what a slave gets in a distribution epoch. It can join SHARE / HALF of that, and gives one group,
+    with its part of the backlog, per reorganization epoch in which it is a supplier.
     """
     kept, backlog = groups, 0.0
     for epoch in range(1, 1000):
@@ -124,7 +126,9 @@ def main() -> None:
         arguments.policies, arguments.rate = ["balance"], arguments.rate or 20_000
     cores, found = sorted(os.sched_getaffinity(0))[:2], []
     with tempfile.TemporaryDirectory() as name:
-        rate = arguments.rate or HALF * capacity(Load(SLAVES, EPOCH_S, WINDOW_S, settings=(nodes(),)), Path(name), cores)
+        rate = arguments.rate or HALF * capacity(
+            Load(SLAVES, EPOCH_S, WINDOW_S, settings=(nodes(),)), Path(name), cores
+        )
         print(f"{rate:,.0f} tuples/s/stream; slave {SLOW} at a third of its speed from {BEFORE_S:g} s on")
         print(f'by the model "threshold" needs {expected()} reorganization epochs')
         print(HEAD)
@@ -136,7 +140,9 @@ def main() -> None:
             found.append(figures)
             print(line_of(figures), flush=True)
     if arguments.output:
-        Path(arguments.output).write_text(json.dumps({"expected_threshold": expected(), "runs": found}, indent=1) + "\n")
+        Path(arguments.output).write_text(
+            json.dumps({"expected_threshold": expected(), "runs": found}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":

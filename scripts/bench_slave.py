@@ -15,8 +15,8 @@ from collections import deque
 from typing import Any, Collection
 
 import numpy as np
-from benching.data import WINDOW_US
 
+from benching.data import WINDOW_US
 from mpijoin.clock import RunClock
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Job

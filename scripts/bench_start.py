@@ -2,11 +2,13 @@
 
     python scripts/bench_start.py --data DIR --environments DIR     workload B: 1 million rows a stream, counted
     python scripts/bench_start.py --workload A --peers datafusion-symmetric    5 million rows, and one more system
-    python scripts/bench_start.py --imports                         also what the start of `mpijoin run` spends on imports
+    python scripts/bench_start.py --imports                         also what the start of `mpijoin run` spends on
+    imports
 
-What a user waits for: interpreter, imports, kernels from the cache, MPI, reading, joining, writing the summary. Commands take
-turns; each answer is checked before its time counts. Nothing samples the processes meanwhile, so that nothing takes a core
-from them. "own" is the time by the system's own clock, from the first file opened to the answer, as in bench_peers.py.
+What a user waits for: interpreter, imports, kernels from the cache, MPI, reading, joining, writing the summary.
+Commands take turns; each answer is checked before its time counts. Nothing samples the processes meanwhile, so that
+nothing takes a core from them. "own" is the time by the system's own clock, from the first file opened to the answer,
+as in bench_peers.py.
 """
 
 from __future__ import annotations
@@ -53,7 +55,12 @@ class Command:
             line = self.peer.line(start)
             before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
             done = subprocess.run(
-                line, env=surroundings(len(cores)), preexec_fn=pin(cores), capture_output=True, text=True, timeout=TIMEOUT_S
+                line,
+                env=surroundings(len(cores)),
+                preexec_fn=pin(cores),
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
             )
             seconds, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
             if done.returncode:
@@ -78,7 +85,9 @@ class Command:
 
 def surroundings(threads: int) -> dict[str, str]:
     """Of a user: Python may keep its compiled files, and mpijoin is found in its own environment."""
-    environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")}
+    environ = {
+        name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
+    }
     return environ | {"POLARS_MAX_THREADS": str(threads)}
 
 
@@ -110,12 +119,16 @@ def _row(command: Command, targets_s: Mapping[str, float]) -> list[str]:
     return [command.peer.title, *(f"{seconds:.2f}" for seconds in times), said]
 
 
-def imports(command: Command, workload: Workload, cores: Sequence[int], environments: Path, home: Path) -> list[list[str]]:
+def imports(
+    command: Command, workload: Workload, cores: Sequence[int], environments: Path, home: Path
+) -> list[list[str]]:
     """Milliseconds of `mpijoin run` in imports, by package, as `python -X importtime` says."""
     with tempfile.TemporaryDirectory(dir=home) as scratch:
         line = command.peer.line(Start(workload, len(cores), environments, Path(scratch)))
         line[1:1] = ["-X", "importtime"]
-        done = subprocess.run(line, env=surroundings(len(cores)), preexec_fn=pin(cores), capture_output=True, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run(
+            line, env=surroundings(len(cores)), preexec_fn=pin(cores), capture_output=True, text=True, timeout=TIMEOUT_S
+        )
     spent: Counter[str] = Counter()
     for row in (text.removeprefix("import time:").split("|") for text in done.stderr.splitlines() if "|" in text):
         if row[0].strip().isdigit():
@@ -131,7 +144,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="how often each command runs (default %(default)s)")
     parser.add_argument("--imports", action="store_true", help="show what imports take, by package")
     parser.add_argument("--data", type=Path, help="folder for data that later calls reuse (default: a temporary one)")
-    parser.add_argument("--environments", type=Path, default=Path("runs/peers"), help="of the peers (default %(default)s)")
+    parser.add_argument(
+        "--environments", type=Path, default=Path("runs/peers"), help="of the peers (default %(default)s)"
+    )
     options = parser.parse_args()
     cores = sorted(os.sched_getaffinity(0))[:2]
     with tempfile.TemporaryDirectory() as temporary:

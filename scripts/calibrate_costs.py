@@ -238,9 +238,13 @@ def measured_link() -> dict[str, float]:
     launcher = shutil.which("mpirun", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if launcher:
         command = [launcher, "-n", "2", sys.executable, __file__, "--link"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": ":".join(sys.path)})
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=120, env={**os.environ, "PYTHONPATH": ":".join(sys.path)}
+        )
         if done.returncode == 0:
-            return {name: float(value) for name, value in (line.split() for line in done.stdout.splitlines() if " " in line)}
+            return {
+                name: float(value) for name, value in (line.split() for line in done.stdout.splitlines() if " " in line)
+            }
         print(f"without MPI: {done.stderr.strip().splitlines()[-1:]}", file=sys.stderr)
     return local_link()
 
@@ -286,8 +290,14 @@ def measure() -> Costs:
 
 def text_of(costs: Costs) -> str:
     lines = [
-        "# One core of an ordinary server, as scripts/calibrate_costs.py measured it: tuples of 64 bytes, blocks of 4 KiB,",
-        f"# {platform.machine()}, messages between two processes of one node. Measure your own machine for figures of your own.",
+        (
+            "# One core of an ordinary server, as scripts/calibrate_costs.py measured it: tuples of 64 bytes, blocks of"
+            " 4 KiB,"
+        ),
+        (
+            f"# {platform.machine()}, messages between two processes of one node. Measure your own machine for figures"
+            " of your own."
+        ),
     ]
     lines += [f"{name} = {value:.4g}" for name, value in vars(costs).items() if name != "bandwidth_bytes_per_s"]
     return "\n".join([*lines, f"bandwidth_bytes_per_s = {costs.bandwidth_bytes_per_s:.4g}", ""])
@@ -296,10 +306,13 @@ def text_of(costs: Costs) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", metavar="FILE", help="where to write; default: to the terminal")
-    parser.add_argument("--link", action="store_true", help="one end of the measured link: started by the script itself")
+    parser.add_argument(
+        "--link", action="store_true", help="one end of the measured link: started by the script itself"
+    )
     options = parser.parse_args()
     if options.link:
-        return print_mpi_link()
+        print_mpi_link()
+        return
     text = text_of(measure())
     if options.o:
         Path(options.o).write_text(text)

@@ -22,7 +22,10 @@ def compare(profile: str, run: str) -> int:
     state = sum(slave["window_bytes_max"] for slave in summary["per_slave"].values())
     how = "exact" if expected["exact"] else f"estimated, +- {error:,.0f}"
     print(f"results: {predicted:,.0f} expected ({how}), {found:,} found")
-    print(f"bytes in the windows: {expected['state_bytes_max'] / 1e6:.1f} MB expected at most, {state / 1e6:.1f} MB held in blocks")
+    print(
+        f"bytes in the windows: {expected['state_bytes_max'] / 1e6:.1f} MB expected at most, {state / 1e6:.1f} MB held"
+        " in blocks"
+    )
     return int(abs(predicted - found) > error)
 
 

@@ -1,12 +1,14 @@
-"""Figures 5 to 14 of "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster" (section VI-B), from our own runs.
+"""Figures 5 to 14 of "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster" (section VI-B), from our own
+runs.
 
     python scripts/figures.py [-o FOLDER] [--figures 5,6] [--simulated-only | --real-only] [--processes N] [--quick]
 
-Each figure is measured twice: simulated at the paper's scale, on its cluster (costs of mpijoin/simulate/costs/wsj_2005.toml),
-and for real on two cores of this machine, scaled to what they carry: windows, epochs and run a hundredth, a tenth and a
-hundredth as long, a hundred times the rate, and a quarter of a core for each slave. FOLDER gets a PNG and a CSV per figure
-and table.md: the paper's sentences, what was found, whether they hold. Finished points are kept in FOLDER/points: a run that was
-stopped goes on where it was. About 6 minutes on one core for the simulated points, 8 for the real ones.
+Each figure is measured twice: simulated at the paper's scale, on its cluster (costs of
+mpijoin/simulate/costs/wsj_2005.toml), and for real on two cores of this machine, scaled to what they carry: windows,
+epochs and run a hundredth, a tenth and a hundredth as long, a hundred times the rate, and a quarter of a core for each
+slave. FOLDER gets a PNG and a CSV per figure and table.md: the paper's sentences, what was found, whether they hold.
+Finished points are kept in FOLDER/points: a run that was stopped goes on where it was. About 6 minutes on one core for
+the simulated points, 8 for the real ones.
 """
 
 from __future__ import annotations
@@ -30,11 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(options.output)
     costs_text = (resources.files("mpijoin.simulate") / f"costs/{COSTS}.toml").read_text(encoding="utf-8")
     store = Store(folder / "points", scales, costs_text)
-    points = [point for figure in figures for side in options.sides for line in figure.lines[side] for point in line.points]
+    points = [
+        point for figure in figures for side in options.sides for line in figure.lines[side] for point in line.points
+    ]
     try:
         sweep(points, store, scales, options.processes)
     except KeyboardInterrupt:
-        print(f"stopped; finished points are in {folder / 'points'}, the same command goes on from there", file=sys.stderr)
+        print(
+            f"stopped; finished points are in {folder / 'points'}, the same command goes on from there", file=sys.stderr
+        )
         return 130
     for figure in figures:
         draw.write_csv(folder / f"figure-{figure.number}.csv", draw.rows_of(figure, store.figures, options.sides))
@@ -49,9 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-o", "--output", default="runs/figures", help="folder (default: %(default)s)")
-    parser.add_argument("--figures", type=numbers, default=list(range(5, 15)), help="some of 5 to 14, as 5,6 (default: all)")
+    parser.add_argument(
+        "--figures", type=numbers, default=list(range(5, 15)), help="some of 5 to 14, as 5,6 (default: all)"
+    )
     parser.add_argument("--processes", type=int, default=1, help="simulated points at once (default: 1)")
-    parser.add_argument("--quick", action="store_true", help="few points and short runs: is the script sound? (no table)")
+    parser.add_argument(
+        "--quick", action="store_true", help="few points and short runs: is the script sound? (no table)"
+    )
     only = parser.add_mutually_exclusive_group()
     only.add_argument("--simulated-only", dest="sides", action="store_const", const=[SIMULATED])
     only.add_argument("--real-only", dest="sides", action="store_const", const=[REAL])

@@ -1,10 +1,12 @@
-"""Which theta is best for a full join on this processor, and how good the one is that a short trial at start-up chooses.
+"""Which theta is best for a full join on this processor, and how good the one is that a short trial at start-up
+chooses.
 
     python scripts/measure_theta.py [--words 6] [--rounds 3] [--quick]
 
-Two synthetic streams of 1500 rows/s, keys by the b-model (bias 0.7), windows of 600 s, tuples of so many words. For every
-theta (in tuples of both streams) it prints the nanoseconds of a core per tuple in epochs of 100, 20 and 2 s, their geometric
-mean, and the memory of the windows; then what `theta = "auto"` chooses, eight times. Rounds alternate; the best of them counts.
+Two synthetic streams of 1500 rows/s, keys by the b-model (bias 0.7), windows of 600 s, tuples of so many words. For
+every theta (in tuples of both streams) it prints the nanoseconds of a core per tuple in epochs of 100, 20 and 2 s,
+their geometric mean, and the memory of the windows; then what `theta = "auto"` chooses, eight times. Rounds alternate;
+the best of them counts.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def epochs_of(job: Job, schema: JoinSchema, words: int) -> Iterator[Epoch]:
                 tick = intake.next()
                 ticks += tick.watermarks is not None
                 for own, more in zip(batches, tick.batches):
-                    own += more
+                    own.extend(more)
             yield tuple(laid_out(own, words) for own in batches), tick.watermarks
     intake.close()
 
@@ -80,7 +82,9 @@ def laid_out(batches: list[Batch], words: int) -> Stream:
 
 def run(epochs: list[Epoch], words: int, theta_tuples: int, window: int) -> tuple[list[float], int]:
     """Nanoseconds per tuple for each length of epochs, and bytes of the windows at the end."""
-    operator = WindowJoin(PARTITIONS, MEMORY_BYTES, 4096, 8 * words * theta_tuples, [(words - 3, False, window)] * 2, 8192)
+    operator = WindowJoin(
+        PARTITIONS, MEMORY_BYTES, 4096, 8 * words * theta_tuples, [(words - 3, False, window)] * 2, 8192
+    )
     remaining = iter(epochs)
     for _ in range(sum(count for _, count in FILLING)):
         join(operator, *next(remaining))

@@ -4,9 +4,9 @@
     python scripts/roofline.py --quick             the same, small and short: is the measuring itself sound?
     python scripts/roofline.py --data DIR          data, shared with bench_engine.py, is kept in DIR
 
-Measures what one pinned core can do at each kind of the join's work (rooflines/machine.py), then the engine's stages in real runs
-(rooflines/engine.py), counts their work, and sets the least time that the rates allow for it beside the time it took
-(rooflines/model.py). Prints a table of the machine and one per run, and writes all as JSON.
+Measures what one pinned core can do at each kind of the join's work (rooflines/machine.py), then the engine's stages in
+real runs (rooflines/engine.py), counts their work, and sets the least time that the rates allow for it beside the time
+it took (rooflines/model.py). Prints a table of the machine and one per run, and writes all as JSON.
 """
 
 from __future__ import annotations
@@ -18,11 +18,9 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benching.bench import FULL_TUPLES, QUICK_TUPLES, Bench, machine
-
 from rooflines.engine import ROWS_ONLY, Case, Work, counted, timed
 from rooflines.machine import ENOUGH_S, QUICK_S, Rates, measure
 from rooflines.model import WANTED, Whole, bounds, probe_bound, whole
-
 
 CASES = [
     Case("Results counted, mpirun -n 2 on two cores", 2, 2),
@@ -62,13 +60,15 @@ def stage_rows(one: Whole, tuples: int) -> list[list[str]]:
         mark = "  <- slowest" if stage is one.slowest else ""
         rows.append(row(stage.name, stage.rank, stage.seconds, stage.bound.seconds, mark))
     rows.append(row("loops, waiting", "all", all_s - sum(stage.seconds for stage in one.stages), 0.0))
-    return rows + [row("whole", "all", all_s, one.least_s * one.case.cores)]
+    return [*rows, row("whole", "all", all_s, one.least_s * one.case.cores)]
 
 
 def verdict(one: Whole) -> str:
     met = "met   " if one.reached >= WANTED else "MISSED"
     limit = "all ranks on their cores" if one.critical == "all" else f"the {one.critical} alone"
-    reached = f"the whole reaches {one.reached:.0%} of the roofline (wanted {WANTED:.0%}), the least that {limit} can take"
+    reached = (
+        f"the whole reaches {one.reached:.0%} of the roofline (wanted {WANTED:.0%}), the least that {limit} can take"
+    )
     return f"{met}  {one.case.title}: {reached}; slowest: {one.slowest.name}"
 
 
@@ -87,7 +87,10 @@ def report(rates: Rates, work: Work, found: list[Whole], form=table) -> str:
     parts = [form(machine_rows(rates))]
     for one in found:
         parts += [one.case.title, form(stage_rows(one, work.tuples))]
-    return "\n\n".join([*parts, "Bounds:\n\n" + "\n".join(f"- {line}" for line in why), "\n".join(map(verdict, found))]) + "\n"
+    return (
+        "\n\n".join([*parts, "Bounds:\n\n" + "\n".join(f"- {line}" for line in why), "\n".join(map(verdict, found))])
+        + "\n"
+    )
 
 
 def main() -> None:
@@ -96,7 +99,9 @@ def main() -> None:
     parser.add_argument("--tuples", type=lambda text: int(float(text)), help=f"per stream (default {FULL_TUPLES:,})")
     parser.add_argument("--rounds", type=int, help="how often the engine runs (default 5); the best counts")
     parser.add_argument("--data", type=Path, help="folder for data that later calls reuse (default: a temporary one)")
-    parser.add_argument("--json", type=Path, default=Path("runs/roofline.json"), help="of the figures (default %(default)s)")
+    parser.add_argument(
+        "--json", type=Path, default=Path("runs/roofline.json"), help="of the figures (default %(default)s)"
+    )
     parser.add_argument("--markdown", type=Path, help="where the tables go, too")
     options = parser.parse_args()
     enough_s = QUICK_S if options.quick else ENOUGH_S

@@ -51,8 +51,15 @@ def first_delays_s(pairs: pa.Table) -> np.ndarray:
 
 def rows_text(pairs: pa.Table) -> str:
     head = pairs.slice(0, ROWS_SHOWN)
-    lines = [f"the first {head.num_rows} of {pairs.num_rows:,} pairs:", f"{'station':<10}{'P':<14}{'S':<14}{'S-P, s':>8}{'km':>8}"]
-    columns = (head["key"].to_pylist(), *(_clock_times(head[name]) for name in ("left_time", "right_time")), delays_s(head))
+    lines = [
+        f"the first {head.num_rows} of {pairs.num_rows:,} pairs:",
+        f"{'station':<10}{'P':<14}{'S':<14}{'S-P, s':>8}{'km':>8}",
+    ]
+    columns = (
+        head["key"].to_pylist(),
+        *(_clock_times(head[name]) for name in ("left_time", "right_time")),
+        delays_s(head),
+    )
     for station, p_time, s_time, delay_s in zip(*columns):
         lines.append(f"{station:<10}{p_time:<14}{s_time:<14}{delay_s:8.2f}{delay_s * KM_PER_S:8.1f}")
     return "\n".join(lines) + "\n"

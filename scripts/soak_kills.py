@@ -1,13 +1,14 @@
-"""A thousand real kills: jobs under mpirun, a rank or the launcher killed at a random moment, resumed on other ranks until done.
+"""A thousand real kills: jobs under mpirun, a rank or the launcher killed at a random moment, resumed on other ranks
+until done.
 
     python scripts/soak_kills.py                              1000 kills: some two hours on two cores
     python scripts/soak_kills.py --kills 50 --seed 7
     python scripts/soak_kills.py --kills 1 --seed 7 --first 12    the twelfth job of that seed, by itself
 
-Each job is drawn from the seed: streams, policy (groups that move at random), outputs, checkpoints. What it must give comes
-from an undisturbed run on one slave. Certificate, results, ledger, late rows and the rows on disk are compared; the first
-difference, or a run that fails for another reason than the kill, ends the soak with 1, and its run directory is kept. The
-moments of kills are of the wall clock, so a seed repeats the jobs but not the course.
+Each job is drawn from the seed: streams, policy (groups that move at random), outputs, checkpoints. What it must give
+comes from an undisturbed run on one slave. Certificate, results, ledger, late rows and the rows on disk are compared;
+the first difference, or a run that fails for another reason than the kill, ends the soak with 1, and its run directory
+is kept. The moments of kills are of the wall clock, so a seed repeats the jobs but not the course.
 """
 
 from __future__ import annotations
@@ -25,13 +26,13 @@ from collections import Counter
 from pathlib import Path
 from subprocess import TimeoutExpired
 
-ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), str(ROOT / "tests/harness")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(1, str(Path(__file__).parents[1] / "tests/harness"))
 
 import pyarrow.parquet as pq
 
 import mpijoin
-from launching import Run
+from launching import ROOT, Run
 
 # The word is for `Run.pids`, which knows by it whose processes are whose.
 RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/harness/run_with_random_moves.py")]
@@ -49,7 +50,9 @@ def job_text(chance: random.Random) -> str:
     """A job that runs for about a second on a few ranks."""
     streams = "".join(_stream_text(name, chance) for name in ("left", "right"))
     epoch_ms = chance.choice([50, 100, 200])
-    when = chance.choice(["epochs = 1", "epochs = 5", 'every = "50 ms"', 'every = "300 ms"', 'every = "100 ms"\nkeep = 1'])
+    when = chance.choice(
+        ["epochs = 1", "epochs = 5", 'every = "50 ms"', 'every = "300 ms"', 'every = "100 ms"\nkeep = 1']
+    )
     policy = chance.choice(["none", "balance"])
     return f"""{streams}
 [cluster]
@@ -93,7 +96,12 @@ def wanted_of(folder: Path, text: str) -> dict:
     """The summary of an undisturbed run."""
     path = folder / "undisturbed.toml"
     path.write_text(text)
-    settings = [f'output.path="{folder}/undisturbed"', 'output.results="count"', 'balance.policy="none"', 'checkpoint.every="off"']
+    settings = [
+        f'output.path="{folder}/undisturbed"',
+        'output.results="count"',
+        'balance.policy="none"',
+        'checkpoint.every="off"',
+    ]
     return mpijoin.run(path, [*settings, 'checkpoint.epochs="off"'], slaves=1).summary
 
 
@@ -184,7 +192,9 @@ def soak(kills: int, seed: int, first: int) -> int:
     while seen["kills"] < kills:
         fault = one_job(seed, number, seen)
         passed_s = time.monotonic() - start_s
-        print(f"{seen['kills']} of {kills} kills, {seen['jobs']} jobs, {seen['runs']} runs, {passed_s:.0f} s", flush=True)
+        print(
+            f"{seen['kills']} of {kills} kills, {seen['jobs']} jobs, {seen['runs']} runs, {passed_s:.0f} s", flush=True
+        )
         if fault:
             print(fault)
             return 1

@@ -4,9 +4,10 @@
     python scripts/soak_simulated.py --seeds 2000:9000 --processes 4
     python scripts/soak_simulated.py --seeds 1234:1235           one; a failure comes with its traceback
 
-The jobs, clusters, costs, policies and troubles are those of tests/harness/simulated_engine.py, with what slaves must hold and let go
-(tests/harness/simulated_expiry.py); every fiftieth seed runs twice, and both must have been the same course of events. Ends with 1 at
-the first seed that fails, having said how to repeat it, and when many seeds together have missed something that they are for.
+The jobs, clusters, costs, policies and troubles are those of tests/harness/simulated_engine.py, with what slaves must
+hold and let go (tests/harness/simulated_expiry.py); every fiftieth seed runs twice, and both must have been the same
+course of events. Ends with 1 at the first seed that fails, having said how to repeat it, and when many seeds together
+have missed something that they are for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
-sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "tests/harness")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(1, str(Path(__file__).parents[1] / "tests/harness"))
 
 from simulated_engine import THINGS, Course, run_scenario, scenario
 

@@ -8,6 +8,7 @@ fi
 # Runs that are broken and timed on purpose want the machine for themselves; all other tests share it.
 alone=(tests/mpi tests/scenarios tests/slurm)
 failed=0
+ruff check . || failed=$?
 python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile "${alone[@]/#/--ignore=}" || failed=$?
 python -m pytest "${alone[@]}" || failed=$?
 exit "$failed"

@@ -53,7 +53,9 @@ def test_results_on_disk_are_read_from_there(tmp_path, results):
 @pytest.mark.parametrize("results", ["parquet", "collect"])
 def test_a_run_that_finds_nothing_leaves_a_file_that_tells_the_columns(tmp_path, results):
     found, nothing = (
-        mpijoin.run(job(table(v=[1.5, 2.5]), right, output={"path": str(tmp_path / name), "results": results}), slaves=2)
+        mpijoin.run(
+            job(table(v=[1.5, 2.5]), right, output={"path": str(tmp_path / name), "results": results}), slaves=2
+        )
         for name, right in (("some", table((11, 99))), ("none", table((50, 60))))
     )
     (file,) = (nothing.path / "results").iterdir()
@@ -82,7 +84,12 @@ class Frame:
         return self.own.__arrow_c_stream__(requested_schema)
 
 
-FRAMES = {"batch": lambda own: own.to_batches()[0], "pandas": lambda own: own.to_pandas(), "stream": Frame, "table": lambda own: own}
+FRAMES = {
+    "batch": lambda own: own.to_batches()[0],
+    "pandas": lambda own: own.to_pandas(),
+    "stream": Frame,
+    "table": lambda own: own,
+}
 
 
 @pytest.mark.parametrize("name", FRAMES)
@@ -103,7 +110,13 @@ def test_what_is_no_table_is_a_fault_that_says_what_would_be(wrong):
 
 def test_a_frame_that_arrow_refuses_is_a_fault_with_the_reason():
     pandas = pytest.importorskip("pandas")
-    with pytest.raises(JobError, match=r"\[left\] table: got a pandas.*DataFrame, which Arrow cannot read \(Expected bytes, got a 'int' object; Conv"):
+    with pytest.raises(
+        JobError,
+        match=(
+            r"\[left\] table: got a pandas.*DataFrame, which Arrow cannot read \(Expected bytes, got a 'int' object;"
+            r" Conv"
+        ),
+    ):
         mpijoin.run(job(pandas.DataFrame({"ts": [1, 2], "key": ["a", 3]})))
 
 
@@ -122,7 +135,9 @@ def test_arguments_of_a_wrong_kind_are_faults(arguments, problem):
         mpijoin.run(job(), **arguments)
 
 
-@pytest.mark.parametrize("wrong, problem", [(None, "job: got None"), (3, "job: got 3"), ([], r"job: got \[\], wanted a Job, the path")])
+@pytest.mark.parametrize(
+    "wrong, problem", [(None, "job: got None"), (3, "job: got 3"), ([], r"job: got \[\], wanted a Job, the path")]
+)
 def test_what_is_no_job_is_a_fault(wrong, problem):
     with pytest.raises(JobError, match=problem):
         mpijoin.run(wrong)
@@ -143,7 +158,9 @@ LATE = table((10, 1, 20, 2), ("a", "a", "b", "c"), v=[1, 2, 3, 4])
 
 
 def test_late_rows_can_be_had_in_memory_and_from_disk(tmp_path):
-    kept, written = (mpijoin.run(job(LATE, output=output), slaves=1) for output in ({}, {"path": str(tmp_path / "run")}))
+    kept, written = (
+        mpijoin.run(job(LATE, output=output), slaves=1) for output in ({}, {"path": str(tmp_path / "run")})
+    )
     assert kept.late("left").to_pylist() == [
         {"ts": 1, "key": "a", "v": 2, "row": 1, "watermark": 10, "reason": "late"},
         {"ts": 2, "key": "c", "v": 4, "row": 3, "watermark": 20, "reason": "late"},
@@ -158,7 +175,7 @@ def test_late_rows_can_be_had_in_memory_and_from_disk(tmp_path):
 
 def test_many_late_rows_in_memory_are_those_that_were_read():
     rows = 300_000
-    left = pa.table({"ts": [10**6] + list(range(rows)), "key": ["a"] * (rows + 1), "v": range(rows + 1)})
+    left = pa.table({"ts": [10 ** 6, *list(range(rows))], "key": ["a"] * (rows + 1), "v": range(rows + 1)})
     late = mpijoin.run(job(left), slaves=1).late("left")
     assert late["ts"].to_pylist() == list(range(rows)) and late["v"].to_pylist() == list(range(1, rows + 1))
 
@@ -178,7 +195,9 @@ def test_nothing_is_written_to_the_terminal_unless_asked(capfd):
 def test_overrides_and_job_values_are_taken_too(tmp_path):
     pq.write_table(table(), tmp_path / "left.parquet")
     pq.write_table(table((11, 99)), tmp_path / "right.parquet")
-    sides = (StreamJob(name, FileSource(str(tmp_path / f"{name}.parquet")), time_unit="s") for name in ("left", "right"))
+    sides = (
+        StreamJob(name, FileSource(str(tmp_path / f"{name}.parquet")), time_unit="s") for name in ("left", "right")
+    )
     assert mpijoin.run(Job(tuple(sides)), slaves=1).results == 0
     assert mpijoin.run(job(), ['left.window="0 s"'], slaves=1).results == 0
 
@@ -231,7 +250,13 @@ ENDLESS = {"kind": "synthetic", "rate": 1000, "tuples": 10**9, "window": "1 s", 
 
 
 def endless(**sections):
-    return {"left": dict(ENDLESS), "right": dict(ENDLESS), "output": {"results": "count"}, "run": {"speed": 1}, **sections}
+    return {
+        "left": dict(ENDLESS),
+        "right": dict(ENDLESS),
+        "output": {"results": "count"},
+        "run": {"speed": 1},
+        **sections,
+    }
 
 
 def test_ctrl_c_is_a_keyboard_interrupt_and_no_exception():
@@ -243,7 +268,8 @@ def test_ctrl_c_is_a_keyboard_interrupt_and_no_exception():
 def test_ctrl_c_that_saves_is_one_too_and_the_run_can_go_on(tmp_path):
     checkpoint = {"every": "100 ms", "path": str(tmp_path / "saved")}
     wanted = endless(output={"path": str(tmp_path / "run"), "results": "count"}, checkpoint=checkpoint)
-    is_saved = lambda: any((tmp_path / "saved").glob("[0-9]*.json"))
+    def is_saved():
+        return any((tmp_path / "saved").glob("[0-9]*.json"))
     with pytest.raises(KeyboardInterrupt) as caught, pressed(signal.SIGINT, is_saved):
         mpijoin.run(wanted, slaves=1)
     assert isinstance(caught.value.__cause__, Checkpointed) and is_saved()

@@ -89,7 +89,10 @@ def test_run_hands_its_arguments_to_the_launcher(monkeypatch):
     assert main(["run", "j.toml", "--set", "a.b=1", "--set", "c.d=2", "--ranks", "3", "--overwrite"]) == 75
     assert main(["run", "j.toml", "--debug", "--ranks", "99", "--oversubscribe"]) == 75
     assert main(["run", "j.toml", "--resume"]) == 75
-    begins = [("j.toml", ["a.b=1", "c.d=2"], Options(ranks=3, overwrite=True)), ("j.toml", [], Options(99, True, debug=True))]
+    begins = [
+        ("j.toml", ["a.b=1", "c.d=2"], Options(ranks=3, overwrite=True)),
+        ("j.toml", [], Options(99, True, debug=True)),
+    ]
     assert calls == [*begins, ("j.toml", [], Options(resume=True))]
 
 
@@ -199,7 +202,10 @@ def test_pipeline_commands_explain_themselves(command, capsys):
 
 
 def test_pipeline_commands_are_listed_without_being_loaded():
-    code = "import sys, mpijoin.cli as c; c._parser(['run']).format_help().index('prepare'); print('mpijoin.pipeline' in sys.modules)"
+    code = (
+        "import sys, mpijoin.cli as c; c._parser(['run']).format_help().index('prepare'); print('mpijoin.pipeline' in"
+        " sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "False", done.stderr
 

@@ -55,7 +55,8 @@ def own_cache(tmp_path_factory):
 
 
 def plant(own_cache, folder, mark):
-    """What another user may leave in a folder whose name can be guessed: a cache of this package, but for what it does."""
+    """What another user may leave in a folder whose name can be guessed: a cache of this package, but for what it
+    does."""
     shutil.copytree(own_cache[0], folder)
     for path in folder.rglob("*.nbi"):
         path.write_bytes(pickle.dumps(Planted(str(mark))))
@@ -105,7 +106,9 @@ def test_a_cache_folder_that_others_may_have_filled_is_not_used(own_cache, tmp_p
     assert [path.name for path in temporary.iterdir()] == [f"mpijoin-{os.getuid()}"]
     without_home = {"XDG_CACHE_HOME": os.devnull, "TMPDIR": str(shared)}  # as a node without the user's home says it
     assert run_with({**environ, **without_home}) == own_cache[1] and not mark.exists()
-    assert {path.name for path in shared.iterdir()} <= {cache.name, "elsewhere"}, "a private folder goes with its process"
+    assert {path.name for path in shared.iterdir()} <= {cache.name, "elsewhere"}, (
+        "a private folder goes with its process"
+    )
 
 
 def run_with(environ):
@@ -115,7 +118,11 @@ def run_with(environ):
 def test_a_plant_that_is_believed_would_be_seen(own_cache, tmp_path):
     """Of the test above: in a folder of one's own it does what it was planted for."""
     plant(own_cache, tmp_path / "cache", tmp_path / "mark")
-    subprocess.run([sys.executable, "-c", HASH], env={"PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}, timeout=60)
+    subprocess.run(
+        [sys.executable, "-c", HASH],
+        env={"PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+        timeout=60,
+    )
     assert (tmp_path / "mark").exists()
 
 

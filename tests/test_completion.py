@@ -21,7 +21,9 @@ def complete(tmp_path_factory):
     script.write_text(said.getvalue())
 
     def offered(*words):
-        code = f'source {script}; COMP_WORDS=(mpijoin "$@"); COMP_CWORD=$#; _mpijoin; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        code = (
+            f'source {script}; COMP_WORDS=(mpijoin "$@"); COMP_CWORD=$#; _mpijoin; printf "%s\\n" "${{COMPREPLY[@]}}"'
+        )
         done = subprocess.run(["bash", "-uc", code, "bash", *words], capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout.split()

@@ -14,10 +14,23 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mpijoin"
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py")
 
-# From the bottom up; a module may import from its own level and from those before it. A folder stands for all in it that has no
-# level of its own.
+# From the bottom up; a module may import from its own level and from those before it. A folder stands for all in it
+# that has no level of its own.
 LEVELS = (
-    ("errors", "clock", "compiled", "disk", "limits", "lock", "machine", "node_memory", "signals", "site", "completion", "streams"),
+    (
+        "errors",
+        "clock",
+        "compiled",
+        "disk",
+        "limits",
+        "lock",
+        "machine",
+        "node_memory",
+        "signals",
+        "site",
+        "completion",
+        "streams",
+    ),
     ("config", "data"),
     ("partitioning", "policy", "operators", "join", "moving", "generators"),
     ("messages",),
@@ -141,7 +154,8 @@ import sys
 import mpijoin
 
 stream = {"path": sys.argv[1] + "/rows.csv", "time": "ts", "time_unit": "s", "key": "key", "window": "10 s"}
-done = mpijoin.run({"left": stream, "right": stream, "output": {"path": sys.argv[1] + "/out", "results": "parquet"}}, slaves=2)
+output = {"path": sys.argv[1] + "/out", "results": "parquet"}
+done = mpijoin.run({"left": stream, "right": stream, "output": output}, slaves=2)
 print(done.results > 0, done.summary["left"]["late"], "pandas" in sys.modules)
 """
 
@@ -152,5 +166,7 @@ def test_a_run_does_not_load_pandas(tmp_path):
     rows = [f"{time},{key},{time}" for time, key in zip([*range(40), 1, ""], ["k", "l", ""] * 14)]
     (tmp_path / "rows.csv").write_text("\n".join(["ts,key,name", *rows]) + "\n")
     environ = dict(os.environ, PYTHONPATH=str(ROOT))
-    done = subprocess.run([sys.executable, "-c", RUN, str(tmp_path)], env=environ, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(tmp_path)], env=environ, capture_output=True, text=True, timeout=300
+    )
     assert done.stdout.split() == ["True", "2", "False"], done.stdout + done.stderr

@@ -36,7 +36,9 @@ memory = "16 MiB"
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "left").mkdir()
-    pq.write_table(pa.table({"ts": pa.array([1, 10**6], pa.timestamp("us")), "key": [1, 2]}), tmp_path / "left" / "0.parquet")
+    pq.write_table(
+        pa.table({"ts": pa.array([1, 10**6], pa.timestamp("us")), "key": [1, 2]}), tmp_path / "left" / "0.parquet"
+    )
     (tmp_path / "job.toml").write_text(JOB)
     return tmp_path
 
@@ -50,7 +52,14 @@ def shell(folder, line, **limits):
 
     environ = {**os.environ, "M": f"{sys.executable} -m mpijoin", "PYTHONPATH": str(Path(__file__).parents[1])}
     return subprocess.run(
-        ["bash", "-c", line], cwd=folder, env=environ, capture_output=True, text=True, timeout=120, preexec_fn=lower, errors="replace"
+        ["bash", "-c", line],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        preexec_fn=lower,
+        errors="replace",
     )
 
 
@@ -62,7 +71,9 @@ def test_a_run_needs_no_terminal_at_all(folder):
 
 
 def test_a_reader_that_leaves_is_no_failure(folder):
-    done = shell(folder, "$M check job.toml | true; echo ${PIPESTATUS[0]}; $M check --fields | head -n 1; echo ${PIPESTATUS[0]}")
+    done = shell(
+        folder, "$M check job.toml | true; echo ${PIPESTATUS[0]}; $M check --fields | head -n 1; echo ${PIPESTATUS[0]}"
+    )
     assert done.stderr == ""
     first, head, second = done.stdout.splitlines()
     assert (first, second) == ("0", "0") and head.startswith("Every field")
@@ -94,7 +105,9 @@ def test_a_run_takes_as_many_open_files_as_it_may_have(folder):
 def test_too_little_address_space_is_told_before_a_library_fails(folder):
     done = shell(folder, "$M run job.toml --ranks 1", AS=600 << 20)
     assert done.returncode == 2 and not (folder / "out").exists()
-    assert done.stderr.startswith("mpijoin: out of memory: this process may have 600 MiB of address space (ulimit -v), wanted")
+    assert done.stderr.startswith(
+        "mpijoin: out of memory: this process may have 600 MiB of address space (ulimit -v), wanted"
+    )
 
 
 def test_memory_auto_fits_into_the_address_space_that_there_is(folder):
@@ -131,21 +144,28 @@ def test_only_errors_of_limits_are_taken_for_such(error, code):
 
 def test_odd_bytes_in_paths_are_faults(folder):
     """A zero byte, and what is no UTF-8: job.toml could not hold it."""
-    done = shell(folder, "$M check job.toml --set 'left.path=\"a\\u0000b\"' --set output.path=$'\\xff' --set checkpoint.path=$'a\\0b'")
+    done = shell(
+        folder,
+        "$M check job.toml --set 'left.path=\"a\\u0000b\"' --set output.path=$'\\xff' --set checkpoint.path=$'a\\0b'",
+    )
     assert done.returncode == 2, done.stderr
     assert '[left] path: got "a\\u0000b", wanted a path, which has no zero byte in it' in done.stderr
     assert '[output] path: got "\\udcff", wanted a text in UTF-8' in done.stderr
 
 
 def test_a_folder_whose_name_is_no_utf8_is_a_fault_and_no_crash(folder):
-    done = shell(folder, "mkdir $'\\xe9t\\xe9' && cp -r job.toml left $'\\xe9t\\xe9' && cd $'\\xe9t\\xe9' && $M run job.toml")
+    done = shell(
+        folder, "mkdir $'\\xe9t\\xe9' && cp -r job.toml left $'\\xe9t\\xe9' && cd $'\\xe9t\\xe9' && $M run job.toml"
+    )
     assert done.returncode == 2 and "internal" not in done.stderr
     assert done.stderr.count("wanted a text in UTF-8") == 3, "both inputs and the output"
 
 
 def test_a_file_whose_name_is_no_utf8_is_to_be_renamed(folder):
     done = shell(folder, "mv left/0.parquet $'left/\\xff.parquet' && $M check job.toml --set right.path=left")
-    assert done.returncode == 2 and done.stderr.count("left/\\udcff.parquet: got a name that is not in UTF-8: rename") == 2
+    assert (
+        done.returncode == 2 and done.stderr.count("left/\\udcff.parquet: got a name that is not in UTF-8: rename") == 2
+    )
 
 
 @pytest.mark.parametrize("command", ["check", "run"])

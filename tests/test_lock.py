@@ -99,7 +99,9 @@ def test_other_files_stay(tmp_path):
 def test_a_process_that_lives_is_named_and_one_that_was_killed_loses_it(tmp_path, go):
     with Holder(tmp_path / "run", go) as holder:
         assert holder.said()[0] == "got"
-        with pytest.raises(JobError, match=rf"output.path: .*/run is in use by process {holder.process.pid} on \S+ since 20") as caught:
+        with pytest.raises(
+            JobError, match=rf"output.path: .*/run is in use by process {holder.process.pid} on \S+ since 20"
+        ) as caught:
             taken(tmp_path / "run")
         assert caught.value.exit_code == 2 and "remove" in str(caught.value)
         holder.process.send_signal(signal.SIGKILL)
@@ -149,7 +151,10 @@ def test_a_process_does_not_take_what_it_has_and_knows_what_it_has_not(tmp_path)
 
 def test_who_is_elsewhere_lives_as_long_as_its_lock_is_touched(tmp_path):
     path = left(tmp_path, elsewhere(), lock.SILENT_S - 20)
-    with pytest.raises(JobError, match=rf"process 4321 on node7 since .*; seen 2\d\d s ago, counts as dead after 300 s: .*remove {path}"):
+    with pytest.raises(
+        JobError,
+        match=rf"process 4321 on node7 since .*; seen 2\d\d s ago, counts as dead after 300 s: .*remove {path}",
+    ):
         taken(tmp_path)
     assert [one.name for one in tmp_path.iterdir()] == [path.name], "a refusal leaves nothing behind"
     left(tmp_path, elsewhere(), lock.SILENT_S + 20)

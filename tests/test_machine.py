@@ -34,7 +34,13 @@ def test_freed_memory_is_kept_and_reused():
         "for _ in range(20): np.ones(1 << 20)\n"
         "print(faults() - before)"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert int(done.stdout) < 20 * 2048 / 4, done.stderr
 
 
@@ -46,7 +52,13 @@ def test_heap_that_was_touched_costs_no_faults_when_it_is_allocated():
         "keep_freed_memory(); first = faults(); touch_heap(16 << 20); before = faults()\n"
         "arrays = [np.ones(1 << 18) for _ in range(6)]; print(before - first, faults() - before)"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     touched, later = map(int, done.stdout.split())
     assert touched > 4 and later < 100, done.stderr  # numpy asks for huge pages, where there are some
 
@@ -62,6 +74,12 @@ def test_pages_of_a_library_that_are_as_in_its_file_are_dropped_and_come_back():
         "compiled_sum(); before = file_kb(); unmap_unchanged('nothing of this name'); unchanged = file_kb()\n"
         "unmap_unchanged('llvmlite'); print(before - unchanged, before - file_kb(), compiled_sum())"
     )
-    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, PYTHONPATH=str(ROOT)), capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=dict(os.environ, PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     other_kb, dropped_kb, total = map(int, done.stdout.split())
     assert other_kb <= 1024 and dropped_kb > 20_000 and total == 5, done.stderr

@@ -5,8 +5,25 @@ import pytest
 
 from mpijoin.data.codec import encode
 from mpijoin.errors import CodecError, ProtocolError
-from mpijoin.messages import MESSAGES, Ask, Columns, EpochEnd, Failed, Finished, Loads, Order, Piece, Ready, Report, Rows, Slot
-from mpijoin.messages import State, Step, Stop, parse
+from mpijoin.messages import (
+    MESSAGES,
+    Ask,
+    Columns,
+    EpochEnd,
+    Failed,
+    Finished,
+    Loads,
+    Order,
+    Piece,
+    Ready,
+    Report,
+    Rows,
+    Slot,
+    State,
+    Step,
+    Stop,
+    parse,
+)
 
 
 def columns(rows, words, blob=b""):
@@ -22,7 +39,12 @@ def slot(pieces=2, last=False):
 def test_a_slot_arrives_as_it_was_sent(pieces, last):
     sent = slot(pieces, last)
     found = parse(sent.encode())
-    assert (found.producer, found.epoch, found.watermarks, found.last) == (sent.producer, sent.epoch, sent.watermarks, last)
+    assert (found.producer, found.epoch, found.watermarks, found.last) == (
+        sent.producer,
+        sent.epoch,
+        sent.watermarks,
+        last,
+    )
     assert found.groups.tolist() == [2, 5, 9]
     assert len(found.pieces) == pieces
     for own, other in zip(sent.pieces, found.pieces):

@@ -128,7 +128,8 @@ def test_a_process_knows_what_it_holds():
 
 @contextmanager
 def memory_group(limit_bytes):
-    """A real control group inside one that has a limit, as the path of its list of processes; skips where there can be none."""
+    """A real control group inside one that has a limit, as the path of its list of processes; skips where there can be
+    none."""
     for top, name in ((Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes"), (Path("/sys/fs/cgroup"), "memory.max")):
         outer = top / f"mpijoin-test-{os.getpid()}"
         try:
@@ -170,14 +171,16 @@ results = "count"
 
 
 def test_a_run_in_a_control_group_ends_by_itself_before_the_kernel_ends_it(tmp_path):
-    """Its windows want 700 MB, a group above its own allows 450 MB: the run says so, instead of being killed without a word."""
+    """Its windows want 700 MB, a group above its own allows 450 MB: the run says so, instead of being killed without a
+    word."""
     (tmp_path / "job.toml").write_text(GREEDY)
     command = [sys.executable, "-m", "mpijoin", "run", "job.toml", "--ranks", "1", "--overwrite"]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     few = ["--set", "left.tuples=10", "--set", "right.tuples=10"]
     subprocess.run([*command, *few], cwd=tmp_path, env=environ, check=True, capture_output=True)  # compiles
     with memory_group(450 * MB) as processes:
-        enter = lambda: processes.write_text(str(os.getpid()))
+        def enter():
+            return processes.write_text(str(os.getpid()))
         ended = subprocess.run(command, cwd=tmp_path, env=environ, preexec_fn=enter, capture_output=True, text=True)
     assert ended.returncode == 3 and "[cluster] memory" in ended.stderr, (ended.returncode, ended.stderr)
     assert "memory for windows" in (tmp_path / "out/logs/rank-1.log").read_text()

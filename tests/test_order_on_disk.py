@@ -1,7 +1,7 @@
 """What a checkpoint counts on is on disk before the checkpoint is, as a power failure at any moment demands.
 
-All writes, fsyncs and renames of a real run are recorded in order, as ALICE does it for file systems. Until a file is synced its
-bytes may be lost, and until its folder is synced its name; nothing may depend on either before.
+All writes, fsyncs and renames of a real run are recorded in order, as ALICE does it for file systems. Until a file is
+synced its bytes may be lost, and until its folder is synced its name; nothing may depend on either before.
 """
 
 import json
@@ -37,7 +37,8 @@ left_out = threading.local()  # here: whether this thread's syncs are
 
 
 class Disk:
-    """What would be left after a power failure: names and bytes that were synced. faults: what was counted on before."""
+    """What would be left after a power failure: names and bytes that were synced. faults: what was counted on
+    before."""
 
     def __init__(self, root):
         self.root = Path(root).resolve()
@@ -163,9 +164,12 @@ def compiled_once():
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     sides = tuple(
-        Stream(name, (ROWS,), "ms", pa.int64(), (pa.string(),), (pa.int64(),), 50 * 10**6, 0, "ipc") for name in ("left", "right")
+        Stream(name, (ROWS,), "ms", pa.int64(), (pa.string(),), (pa.int64(),), 50 * 10**6, 0, "ipc")
+        for name in ("left", "right")
     )
-    return lay_out(Work(sides, {"cluster": {"partitions": 4}, "output": {"results": "parquet"}}), tmp_path_factory.mktemp("inputs"))
+    return lay_out(
+        Work(sides, {"cluster": {"partitions": 4}, "output": {"results": "parquet"}}), tmp_path_factory.mktemp("inputs")
+    )
 
 
 def watched_run(prepared, path, results="parquet"):
@@ -198,8 +202,16 @@ def unsynced(method):
 @pytest.mark.parametrize(
     ("target", "name", "told"),
     [
-        (mpijoin.checkpoint.files.StateFile, "finish", ["state.new: it gets its name", "state: 00001.json counts on it"]),
-        (PartWriter, "sync", [f"{what} results/.open/rank-1-00000.parquet: 00001" for what in ("bytes of", "name of run/")]),
+        (
+            mpijoin.checkpoint.files.StateFile,
+            "finish",
+            ["state.new: it gets its name", "state: 00001.json counts on it"],
+        ),
+        (
+            PartWriter,
+            "sync",
+            [f"{what} results/.open/rank-1-00000.parquet: 00001" for what in ("bytes of", "name of run/")],
+        ),
         (LateWriter, "cut", [f"{what} late/.open/left-00000.parquet: 00001" for what in ("bytes of", "name of run/")]),
         (mpijoin.disk, "write_whole", ["bytes of checkpoint/00001.json.new: it gets its name"]),
         (RunDirectory, "sync", ["name of run/results/.open: 00001.json counts on it"]),
@@ -211,8 +223,8 @@ def unsynced(method):
 def test_a_sync_that_is_left_out_is_noticed(prepared, tmp_path, target, name, told):
     """One at a time: that the test above notices nothing would else say nothing."""
     mutant = unsynced(getattr(target, name))
-    with mock.patch.object(target, name, mutant):
-        with mock.patch("mpijoin.checkpoint.manifest.write_whole", mutant if name == "write_whole" else mpijoin.disk.write_whole):
-            faults = watched_run(prepared, tmp_path / "run").faults
+    write = mutant if name == "write_whole" else mpijoin.disk.write_whole
+    with mock.patch.object(target, name, mutant), mock.patch("mpijoin.checkpoint.manifest.write_whole", write):
+        faults = watched_run(prepared, tmp_path / "run").faults
     for one in told:
         assert any(one.replace("/ ", "/") in fault for fault in faults), (one, faults)

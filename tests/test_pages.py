@@ -36,12 +36,13 @@ def page(request) -> str:
 def commands_of(text: str) -> list[tuple[str, str]]:
     """Each `mpijoin COMMAND ...` that stands in a code span or block: the command and what follows it."""
     spans = re.findall(r"(?<!`)`([^`]+)`(?!`)", text) + re.findall(SHELL, text, re.DOTALL)
-    found = [pair for span in spans for pair in COMMAND.findall(span.replace("\n--", " --"))]
-    return found
+    return [pair for span in spans for pair in COMMAND.findall(span.replace("\n--", " --"))]
 
 
 def test_there_is_a_page_beside_each_part_that_the_readme_sends_to():
-    assert {"slurm/README.md", "scripts/README.md", "mpijoin/pipeline/README.md", "mpijoin/report/README.md"} <= set(PAGES)
+    assert {"slurm/README.md", "scripts/README.md", "mpijoin/pipeline/README.md", "mpijoin/report/README.md"} <= set(
+        PAGES
+    )
 
 
 def test_the_readme_is_a_door_and_every_page_can_be_reached_from_it():
@@ -115,7 +116,11 @@ def toml_of(name: str) -> list[dict]:
 def test_the_job_of_the_readme_is_a_job():
     (shown,) = toml_of("README.md")
     job = load_job(shown)
-    assert job.streams[0].window_ns == 20_000_000_000 and job.streams[0].columns == ("amplitude",) and job.output.results == "parquet"
+    assert (
+        job.streams[0].window_ns == 20_000_000_000
+        and job.streams[0].columns == ("amplitude",)
+        and job.output.results == "parquet"
+    )
 
 
 def test_the_made_up_stream_is_sound():
@@ -140,7 +145,11 @@ def test_the_python_example_runs(capsys):
 
 def test_shell_examples_parse(page):
     for block in re.findall(SHELL, PAGES[page], re.DOTALL):
-        lines = [line for line in block.splitlines() if re.match(r"(mpijoin|mpirun|srun|sbatch|bash|pip|python|scancel) ", line)]
+        lines = [
+            line
+            for line in block.splitlines()
+            if re.match(r"(mpijoin|mpirun|srun|sbatch|bash|pip|python|scancel) ", line)
+        ]
         for line in lines:
             assert shlex.split(line, comments=True)
             assert subprocess.run(["bash", "-nc", line], timeout=60).returncode == 0

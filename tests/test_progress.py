@@ -89,7 +89,8 @@ def test_the_panel_fits_eighty_columns_and_shows_each_slave():
 
 LARGE = ProgressView(
     0.987, 123_456_789_012, 12_345_678.0, 12_345_678_901, 999_200_000_000,
-    tuple(SlaveView(rank, 0.9, 999_000_000 * rank) for rank in range(1, 16)), 1_234_567, 98765.0, 123456.0, 12345, 98765.0,
+    tuple(SlaveView(rank, 0.9, 999_000_000 * rank) for rank in range(1, 16)), 1_234_567,
+    98765.0, 123456.0, 12345, 98765.0,
 )  # fmt: skip
 
 
@@ -98,8 +99,9 @@ def test_no_line_of_the_panel_wraps_or_is_cut_on_any_terminal(width):
     text, _ = rendered(LARGE, width)
     lines = text.splitlines()
     assert max(map(len, lines)) <= min(width, 80) and "…" not in text
-    facts = ("98 %", "27 h 26 min, about 34 h 17 min left", "123 G tuples", "12.3 M tuples/s", "12.3 G results", "999 GB state",
-             "12.3 k moves of groups", "90 % load  999 MB", "90 % load   12 GB", "+ 3 less busy", "1.23 M late rows",
+    facts = ("98 %", "27 h 26 min, about 34 h 17 min left", "123 G tuples", "12.3 M tuples/s", "12.3 G results",
+             "999 GB state", "12.3 k moves of groups", "90 % load  999 MB", "90 % load   12 GB",
+             "+ 3 less busy", "1.23 M late rows",
              "27 h 26 min behind the clock")  # fmt: skip
     for fact in facts:
         assert any(fact in line for line in lines), fact

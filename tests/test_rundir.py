@@ -142,7 +142,9 @@ def test_a_planted_folder_is_refused_and_not_followed(tmp_path, name):
     shutil.rmtree(run.path / name)
     (run.path / name).symlink_to(precious)
     before = tree(tmp_path)
-    with pytest.raises(OutputError, match=f"{name}: cannot be written: is a link or a file, wanted a folder: remove it"):
+    with pytest.raises(
+        OutputError, match=f"{name}: cannot be written: is a link or a file, wanted a folder: remove it"
+    ):
         run.reopen("[run]\n")
     assert tree(tmp_path) == before
 

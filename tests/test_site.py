@@ -49,7 +49,15 @@ def built(tmp_path_factory) -> Path:
         shutil.copy(ROOT / name, sources)
     for name in ("mpijoin", "slurm"):
         shutil.copytree(ROOT / name, sources / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
-    build = [sys.executable, "-c", "import setuptools; setuptools.setup()", "--quiet", "build_py", "--build-lib", str(folder / "built")]
+    build = [
+        sys.executable,
+        "-c",
+        "import setuptools; setuptools.setup()",
+        "--quiet",
+        "build_py",
+        "--build-lib",
+        str(folder / "built"),
+    ]
     subprocess.run(build, cwd=sources, check=True, timeout=300)
     return folder / "built"
 
@@ -72,12 +80,21 @@ SCRIPTS = sorted((ROOT / "slurm").glob("*.sbatch"))
 
 def run_script(script: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess:
     """A batch script as far as it gets without Slurm; of the environment only what is given."""
-    told = {"SLURM_JOB_ID": "7", "SLURM_SUBMIT_DIR": str(folder), "SLURM_ARRAY_TASK_ID": "0", "PATH": "/usr/bin:/bin"} | environment
-    return subprocess.run(["bash", str(script), "job.toml"], cwd=folder, env=told, capture_output=True, text=True, timeout=60)
+    told = {
+        "SLURM_JOB_ID": "7",
+        "SLURM_SUBMIT_DIR": str(folder),
+        "SLURM_ARRAY_TASK_ID": "0",
+        "PATH": "/usr/bin:/bin",
+    } | environment
+    return subprocess.run(
+        ["bash", str(script), "job.toml"], cwd=folder, env=told, capture_output=True, text=True, timeout=60
+    )
 
 
 def test_all_batch_scripts_find_their_environment_in_the_same_way():
-    blocks = {re.search(r"# --- The same in every.*?\n# -{50,}\n", script.read_text(), re.DOTALL)[0] for script in SCRIPTS}
+    blocks = {
+        re.search(r"# --- The same in every.*?\n# -{50,}\n", script.read_text(), re.DOTALL)[0] for script in SCRIPTS
+    }
     assert len(SCRIPTS) == 3 and len(blocks) == 1
 
 
@@ -103,4 +120,8 @@ def test_a_site_loads_its_modules_first(place, tmp_path):
     environment = {"HOME": str(tmp_path), "SLURM_NTASKS": "1", "SLURM_EXPORT_ENV": "NONE"}
     environment |= {"MPIJOIN_SITE": str(tmp_path / place)} if place == "elsewhere.sh" else {}
     done = run_script(ROOT / "slurm/sweep.sbatch", tmp_path, **environment)
-    assert done.stdout == f"job 7: site settings from {tmp_path / place}\nmpijoin of the module: ALL sweep point job.toml 0 --launcher\n"
+    assert (
+        done.stdout
+        == f"job 7: site settings from {tmp_path / place}\nmpijoin of the module: ALL sweep point job.toml 0"
+        " --launcher\n"
+    )

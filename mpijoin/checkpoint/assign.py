@@ -10,8 +10,8 @@ from mpijoin.checkpoint.manifest import Manifest
 def assign(manifest: Manifest, partitions: int, slaves: Sequence[int], active: Sequence[int]) -> list[int]:
     """The slave of each partition. slaves: those there are now · active: those of them that are to have groups.
 
-    On the same slaves everybody keeps what it had; else the largest groups go first, each to whom has least so far: bytes, or,
-    of groups without any, groups.
+    On the same slaves everybody keeps what it had; else the largest groups go first, each to whom has least so far:
+    bytes, or, of groups without any, groups.
     """
     known = {group.group: group for group in manifest.groups}
     if tuple(slaves) == manifest.slaves and {group.slave for group in manifest.groups} == set(active):

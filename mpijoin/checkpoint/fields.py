@@ -54,7 +54,10 @@ def entries(value: Any, names: Sequence[str] | set[str]) -> dict[str, Any]:
 
 
 def spans(value: Any) -> tuple[Span, ...]:
-    found = tuple(Span(text(file, STATE), whole(at), whole(octets)) for file, at, octets in (items(one, 3) for one in items(value)))
+    found = tuple(
+        Span(text(file, STATE), whole(at), whole(octets))
+        for file, at, octets in (items(one, 3) for one in items(value))
+    )
     if not found:
         raise ValueError("got no span, wanted at least one")
     return found
@@ -62,7 +65,10 @@ def spans(value: Any) -> tuple[Span, ...]:
 
 def parts(value: Any, pattern: re.Pattern) -> tuple[PartInfo, ...]:
     listed = (items(one, 4) for one in items(value))
-    found = tuple(PartInfo(text(name, pattern), whole(rows), whole(octets), text(sum_, HEX)) for name, rows, octets, sum_ in listed)
+    found = tuple(
+        PartInfo(text(name, pattern), whole(rows), whole(octets), text(sum_, HEX))
+        for name, rows, octets, sum_ in listed
+    )
     return unique(found, [part.name for part in found])
 
 
@@ -97,7 +103,7 @@ def run(value: Any) -> dict[str, Any]:
     """What the master counts beside the slaves."""
     for name, one in entries(value, ("ticks", "restarts", "moves", "moved_bytes")).items():
         if name == "moves":
-            for outcome, count in (one.items() if isinstance(one, dict) else [("", one)]):
+            for count in one.values() if isinstance(one, dict) else [one]:
                 whole(count)
         else:
             whole(one)

@@ -1,4 +1,5 @@
-"""State files: encoded frames one after the other, written aside, synced and renamed, so that what has its name is whole."""
+"""State files: encoded frames one after the other, written aside, synced and renamed, so that what has its name is
+whole."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class StateFile:
 
 
 class Room:
-    """Memory that is used again and again: to have the system hand out fresh pages takes as long as to read them full."""
+    """Memory that is used again and again: to have the system hand out fresh pages takes as long as to read them
+    full."""
 
     def __init__(self) -> None:
         self._memory = aligned_empty(0)
@@ -75,7 +77,8 @@ class Room:
 
 
 def read_frames(folder: Path, spans: Sequence[Span], room: Room | None = None) -> list[np.ndarray]:
-    """The frames, uint8[n] each, in `room` if it is given. CheckpointError: one is not there, or shorter than it should be."""
+    """The frames, uint8[n] each, in `room` if it is given. CheckpointError: one is not there, or shorter than it should
+    be."""
     frames = (room or Room()).take([span.octets for span in spans])
     for span, frame in zip(spans, frames):
         path = folder / span.file
@@ -86,7 +89,9 @@ def read_frames(folder: Path, spans: Sequence[Span], room: Room | None = None) -
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from error
         if read < span.octets:
-            raise CheckpointError(f"{path}: ends {span.octets - read} bytes too soon: wanted {span.offset + span.octets}")
+            raise CheckpointError(
+                f"{path}: ends {span.octets - read} bytes too soon: wanted {span.offset + span.octets}"
+            )
     return frames
 
 

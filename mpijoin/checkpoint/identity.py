@@ -33,8 +33,8 @@ def check_identity(job: Job, saved: Mapping[str, Any]) -> None:
     """Raises JobError with every field that is another than when the checkpoint was made. saved: empty, unknown."""
     own = identity_of(job)
     faults = [
-        f"[{section}] {name}: got {show(own[section].get(name))}, but the run to go on with has {show(fields.get(name))}: "
-        "leave it as it was, or begin anew with --overwrite"
+        f"[{section}] {name}: got {show(own[section].get(name))}, but the run to go on with has"
+        f" {show(fields.get(name))}: leave it as it was, or begin anew with --overwrite"
         for section, fields in saved.items()
         for name in sorted({*fields, *own[section]})
         if own[section].get(name) != fields.get(name)

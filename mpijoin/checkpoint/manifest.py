@@ -1,4 +1,5 @@
-"""The manifest of a checkpoint: one JSON file, written last, that says which files and which parts of them belong to it.
+"""The manifest of a checkpoint: one JSON file, written last, that says which files and which parts of them belong to
+it.
 
     checkpoint/00007.json                 the manifest of checkpoint 7, with a checksum of itself
     checkpoint/rank-2-00007.state         what rank 2 wrote for it: frames (data/codec.py), each with its own checksum
@@ -46,10 +47,10 @@ class Group:
 class Manifest:
     """One whole checkpoint.
 
-    identity: what a job must keep to go on from here · groups: all that had been begun · master: frames of the master: where
-    it stands in its sources, then what waited for slaves, one per mini-buffer · results, late: part files ·
-    slot, complete: how many slots had ended, and the watermarks then · sent: rows per stream · active: how many slaves had
-    groups · before: the sums of all slaves' counts · run: further counts of the master.
+    identity: what a job must keep to go on from here · groups: all that had been begun · master: frames of the master:
+    where it stands in its sources, then what waited for slaves, one per mini-buffer · results, late: part files ·
+    slot, complete: how many slots had ended, and the watermarks then · sent: rows per stream · active: how many slaves
+    had groups · before: the sums of all slaves' counts · run: further counts of the master.
     """
 
     number: int
@@ -116,7 +117,9 @@ def read_manifest(folder: Path, number: int) -> Manifest:
     for name, octets in manifest.files.items():
         found = _octets_of(folder / name)
         if found < octets:
-            raise CheckpointError(f"{folder / name}: " + (f"got {found} bytes, wanted {octets}" if found >= 0 else "is missing"))
+            raise CheckpointError(
+                f"{folder / name}: " + (f"got {found} bytes, wanted {octets}" if found >= 0 else "is missing")
+            )
     return manifest
 
 
@@ -170,12 +173,15 @@ def parts_of(values: list) -> tuple[PartInfo, ...]:
 
 def numbers_in(folder: Path) -> list[int]:
     """Of the checkpoints whose manifests lie there, damaged ones too, the newest first."""
-    found = (path for path in folder.glob("*.json") if len(path.stem) == DIGITS and path.stem.isdecimal() or _is_own(path))
+    found = (
+        path for path in folder.glob("*.json") if (len(path.stem) == DIGITS and path.stem.isdecimal()) or _is_own(path)
+    )
     return sorted((int(path.stem) for path in found), reverse=True)
 
 
 def _is_own(path: Path) -> bool:
-    """Whether it is a file of checkpoints, also one that was left half written: others are let lie, whatever they are called."""
+    """Whether it is a file of checkpoints, also one that was left half written: others are let lie, whatever they are
+    called."""
     known = OWN.fullmatch(path.name)
     if not known or path.is_symlink():
         return False
@@ -207,7 +213,9 @@ def last_number_in(folder: Path) -> int:
 
 def prune(folder: Path, kept: list[Manifest]) -> None:
     """Removes all but these checkpoints: manifests first, so that none is left without its files. Never raises."""
-    needed = {manifest_name(manifest.number) for manifest in kept} | {name for manifest in kept for name in manifest.files}
+    needed = {manifest_name(manifest.number) for manifest in kept} | {
+        name for manifest in kept for name in manifest.files
+    }
     own = [path for path in folder.glob("*") if path.name not in needed and _is_own(path)]
     for path in sorted(own, key=lambda path: OWN.fullmatch(path.name)["state"] is not None):
         with suppress(OSError):
@@ -215,8 +223,8 @@ def prune(folder: Path, kept: list[Manifest]) -> None:
 
 
 def forget_after(folder: Path, number: int) -> None:
-    """Removes the manifests of later checkpoints: one that could not be read just now, and can be some day, would name files
-    that are others by then. CheckpointError: the file system refuses."""
+    """Removes the manifests of later checkpoints: one that could not be read just now, and can be some day, would name
+    files that are others by then. CheckpointError: the file system refuses."""
     with refusals(folder):
         for later in numbers_in(folder):
             if later > number and _is_own(folder / manifest_name(later)):

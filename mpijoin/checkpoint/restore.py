@@ -1,7 +1,7 @@
 """A run goes on: the newest checkpoint that is whole, taken out of its files by the ranks there are now.
 
-The master names a checkpoint, every slave takes its groups out of the files and reads a share of the results and late rows
-that were written before. Where one finds damage, all begin again with the checkpoint before.
+The master names a checkpoint, every slave takes its groups out of the files and reads a share of the results and late
+rows that were written before. Where one finds damage, all begin again with the checkpoint before.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from mpijoin.sinks.parts import PartInfo, content_fault, size_fault
 
 @dataclass(frozen=True)
 class Resumption:
-    """Where a run goes on. owners: the slave of each partition · position: frame of `Intake.save` · waiting: what waited for
-    slaves, as the slots it would have been sent in · seconds: that the master took to read its part, and then the slowest slave;
-    what they had to wait for each other, while kernels were made ready, is not in it."""
+    """Where a run goes on. owners: the slave of each partition · position: frame of `Intake.save` · waiting: what
+    waited for slaves, as the slots it would have been sent in · seconds: that the master took to read its part, and
+    then the slowest slave; what they had to wait for each other, while kernels were made ready, is not in it."""
 
     manifest: Manifest
     owners: tuple[int, ...]
@@ -71,7 +71,9 @@ def waiting_in(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarray]
                 raise ValueError(f"kind {frame.kind}")
             slots.append(Slot.of(frame))
         except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{folder / span.file}: no rows for a slave at byte {span.offset}: {error!r}") from error
+            raise CheckpointError(
+                f"{folder / span.file}: no rows for a slave at byte {span.offset}: {error!r}"
+            ) from error
     return tuple(slots)
 
 
@@ -79,12 +81,15 @@ def parts_in(directory: RunDirectory, manifest: Manifest) -> list[PartInfo]:
     """What had been written of results and late rows, with names from the run directory on."""
     listed = ((directory.open_results, manifest.results), (directory.open_late_parts, manifest.late))
     return [
-        part._replace(name=(folder / part.name).relative_to(directory.path).as_posix()) for folder, parts in listed for part in parts
+        part._replace(name=(folder / part.name).relative_to(directory.path).as_posix())
+        for folder, parts in listed
+        for part in parts
     ]
 
 
 def shared_out(parts: Sequence[PartInfo], slaves: Sequence[int]) -> dict[int, list[PartInfo]]:
-    """Who reads what, so that all have about as many bytes to read: the largest first, each to whom has least so far."""
+    """Who reads what, so that all have about as many bytes to read: the largest first, each to whom has least so
+    far."""
     shares: dict[int, list[PartInfo]] = {slave: [] for slave in slaves}
     octets = dict.fromkeys(slaves, 0)
     for part in sorted(parts, key=lambda part: (-part.bytes, part.name)):
@@ -95,7 +100,8 @@ def shared_out(parts: Sequence[PartInfo], slaves: Sequence[int]) -> dict[int, li
 
 
 def check_parts(folder: Path, parts: Sequence[PartInfo], between: Callable[[], None]) -> None:
-    """Reads them all. CheckpointError: one has other bytes than those that were written. between: called now and then."""
+    """Reads them all. CheckpointError: one has other bytes than those that were written. between: called now and
+    then."""
     for part in parts:
         if fault := content_fault(folder, part, between):
             raise CheckpointError(fault)
@@ -123,8 +129,8 @@ def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarra
 
 
 def install(folder: Path, operator: Any, groups: Sequence[Sequence]) -> None:
-    """Takes groups, [group, spans] each, out of their files. CheckpointError: one is damaged, and the operator is of no use
-    any more; MemoryBudgetError."""
+    """Takes groups, [group, spans] each, out of their files. CheckpointError: one is damaged, and the operator is of no
+    use any more; MemoryBudgetError."""
     room = Room()
     for _, listed in groups:
         spans = spans_of(listed)

@@ -35,8 +35,8 @@ class SavedGroup:
 class Saver:
     """One checkpoint after the other: `begin`, `save_next` until it is False, then `poll` until it answers.
 
-    Between the first two nothing may be joined; after that the disk is waited for in another thread. What goes wrong is told
-    by `poll`: the run goes on without this checkpoint.
+    Between the first two nothing may be joined; after that the disk is waited for in another thread. What goes wrong is
+    told by `poll`: the run goes on without this checkpoint.
     """
 
     def __init__(self, operator: Any, rank: int, folder: Path):

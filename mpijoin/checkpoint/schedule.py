@@ -1,4 +1,5 @@
-"""When a checkpoint is due: every so often, after so many epochs, before the walltime ends, or because a signal asks."""
+"""When a checkpoint is due: every so often, after so many epochs, before the walltime ends, or because a signal
+asks."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ def nothing() -> dict[str, Any]:
 
 
 def total(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The sum of slaves' counts, and of earlier sums. What they hold leaves them: it is in the checkpoint, from which the
-    slaves to come get it as if it had been moved to them."""
+    """The sum of slaves' counts, and of earlier sums. What they hold leaves them: it is in the checkpoint, from which
+    the slaves to come get it as if it had been moved to them."""
     counts = list(counts)
     names = (*SUMS, *(f"{name}_{stream}" for name in STREAM_SUMS for stream in STREAMS))
     sums = {name: sum(one[name] for one in counts) for name in names}
@@ -27,4 +27,8 @@ def total(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:
         sums[f"moved_out_{stream}"] += sum(one[f"held_{stream}"] for one in counts)
         sums[f"held_{stream}"] = 0
     certificate = sum(int(one["certificate"], 16) for one in counts) % MODULUS
-    return {**sums, "certificate": f"{certificate:016x}", "delays": DelayHistogram.of(one["delays"] for one in counts).compact()}
+    return {
+        **sums,
+        "certificate": f"{certificate:016x}",
+        "delays": DelayHistogram.of(one["delays"] for one in counts).compact(),
+    }

@@ -15,7 +15,9 @@ FIELDS = {
     "exponent": ("exponent", NUMBER),
     "permute": ("permute", INTEGER),
 }
-WANTED = 'wanted a list of tables such as {from = "60 s", rate = 3000}, with one or more of rate, bias, exponent and permute'
+WANTED = (
+    'wanted a list of tables such as {from = "60 s", rate = 3000}, with one or more of rate, bias, exponent and permute'
+)
 
 
 def _parse(value: Any) -> tuple[Change, ...]:

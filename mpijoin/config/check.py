@@ -37,8 +37,8 @@ def load_and_resolve(
 def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
     """The columns of both streams, as the engine will hold them; payload only as far as the results need it.
 
-    known: the faults of the job's own values, found here if not given. Raises JobError with them and with every fault of
-    the inputs' schemas.
+    known: the faults of the job's own values, found here if not given. Raises JobError with them and with every fault
+    of the inputs' schemas.
     """
     value_faults = job_faults(job) if known is None else known
     unread = {field for one in value_faults if one.unread for field in one.fields}
@@ -55,7 +55,8 @@ def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
 
 
 def _key_pair_faults(left: StreamColumns, right: StreamColumns) -> Iterator[str]:
-    """Of key columns that stand for each other; where one side has more of them, or a wrong one, nobody can say which those are."""
+    """Of key columns that stand for each other; where one side has more of them, or a wrong one, nobody can say which
+    those are."""
     for pair in zip(left.keys, right.keys) if _are_pairs(left, right) else ():
         columns = [stream.found.get(name) for stream, name in zip((left, right), pair)]
         if None in columns:
@@ -63,7 +64,9 @@ def _key_pair_faults(left: StreamColumns, right: StreamColumns) -> Iterator[str]
         kinds = [key_kind(column.type) for column in columns]
         if None not in kinds and not _comparable(columns, kinds):
             sides = " and ".join(f"{show(column.name)} is {column.type}" for column in columns)
-            text = any(stream.input.is_csv and name not in stream.stream.types for stream, name in zip((left, right), pair))
+            text = any(
+                stream.input.is_csv and name not in stream.stream.types for stream, name in zip((left, right), pair)
+            )
             hint = f', or say what a column of a CSV file is, such as types = {{{pair[0]} = "string"}}' if text else ""
             yield f"[left] key, [right] key: {sides}, wanted one type; cast one of them first{hint}"
 

@@ -1,7 +1,7 @@
 """Which columns a stream's input has for each field of the job, and what is wrong with each.
 
-Every column is looked for by itself. What cannot be told of one, because its field could not be read or the input lacks it, leaves
-the others to be told all the same.
+Every column is looked for by itself. What cannot be told of one, because its field could not be read or the input lacks
+it, leaves the others to be told all the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from mpijoin.errors import InputError
 
 @dataclass(frozen=True)
 class Input:
-    """What could be read of a stream's input: `files` are (path, schema or why there is none), in the order of the stream.
+    """What could be read of a stream's input: `files` are (path, schema or why there is none), in the order of the
+    stream.
 
     A table or a synthetic stream counts as one file.
     """
@@ -45,7 +46,8 @@ class Input:
 
     @cached_property
     def schema(self) -> pa.Schema | None:
-        """That of the first file; in CSV files a column without values there is what it is in the next file with one."""
+        """That of the first file; in CSV files a column without values there is what it is in the next file with
+        one."""
         if not self.is_csv:
             return None if self.first is None else self.files[self.first][1]
         return joint_schema([found for _, found in self.files if isinstance(found, pa.Schema)])
@@ -55,8 +57,9 @@ class Input:
 class StreamColumns:
     """A stream's columns: names as far as job and input say them, and of each name its column, if there is one.
 
-    time, keys, payload: the names; None: nothing says them, since the field could not be read, or means all columns of an
-    input that could not be read. kept: the payload that results need; no other is read or sent. found: name -> Column.
+    time, keys, payload: the names; None: nothing says them, since the field could not be read, or means all columns of
+    an input that could not be read. kept: the payload that results need; no other is read or sent. found: name ->
+    Column.
     """
 
     stream: StreamJob
@@ -115,10 +118,14 @@ def find_columns(job: Job, stream: StreamJob, unread: Collection[str]) -> Stream
 def _is_told(stream: StreamJob, column: Column) -> bool:
     """Whether the job, or the first rows of a CSV file, say of which type the column is."""
     given = stream.types.get(column.name)
-    return given in COLUMN_TYPES if given is not None else not (types.is_null(column.type) or types.is_binary(column.type))
+    return (
+        given in COLUMN_TYPES if given is not None else not (types.is_null(column.type) or types.is_binary(column.type))
+    )
 
 
-def _kept(job: Job, stream: StreamJob, payload: tuple[str, ...] | None, unread: Collection[str]) -> tuple[str, ...] | None:
+def _kept(
+    job: Job, stream: StreamJob, payload: tuple[str, ...] | None, unread: Collection[str]
+) -> tuple[str, ...] | None:
     if job.output.results == "count":
         return ()
     if payload is None or job.output.columns is None or "output.columns" in unread:
@@ -181,7 +188,11 @@ def _csv_faults(columns: StreamColumns) -> Iterator[str]:
             advice = f'say what it is, such as types = {{{name} = "string"}}'
             yield f"[{section}] {field}: column {show(name)} has no value in the first rows of any file; {advice}"
         for path, found in columns.input.files:
-            if isinstance(found, pa.Schema) and found.names.count(name) == 1 and types.is_binary(found.field(name).type):
+            if (
+                isinstance(found, pa.Schema)
+                and found.names.count(name) == 1
+                and types.is_binary(found.field(name).type)
+            ):
                 from mpijoin.data.csv_text import utf8_problem
 
                 yield f"[{section}] path: {path}: {utf8_problem(path, name)}"
@@ -252,14 +263,16 @@ def _difference(where: str, column: Column, found: pa.Schema, first: str, is_csv
         yield f"{where}: got {count} column {show(column.name)}, {first} has one"
     elif is_csv and not _reads_as(found.field(column.name).type, column.type):
         told = f"has values that are {found.field(column.name).type}, in {first} {column.type}"
-        yield f'{where}: column {show(column.name)} {told}; say what it is, such as types = {{{column.name} = "string"}}'
+        yield (
+            f'{where}: column {show(column.name)} {told}; say what it is, such as types = {{{column.name} = "string"}}'
+        )
     elif not is_csv and found.field(column.name).type != column.type:
         yield f"{where}: column {show(column.name)} is {found.field(column.name).type}, in {first} {column.type}"
 
 
 def _reads_as(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values that look so in one CSV file may be read as another type, which those of the first one have: a CSV file has no
-    types of its own. Whole numbers fit wherever there are only some in the first rows."""
+    """Whether values that look so in one CSV file may be read as another type, which those of the first one have: a CSV
+    file has no types of its own. Whole numbers fit wherever there are only some in the first rows."""
     if types.is_integer(wanted) or types.is_floating(wanted):
         return not types.is_string(found) and (types.is_floating(wanted) or not types.is_floating(found))
     return True

@@ -17,7 +17,10 @@ def describe(job: Job, schema: JoinSchema) -> str:
     lines = [
         *(_stream_line(stream) for stream in job.streams),
         f"key     {_columns(schema.streams[0].keys)} = {_columns(schema.streams[1].keys)}",
-        f"time    {_columns((schema.streams[0].time,))} and {_columns((schema.streams[1].time,))}, joined in {schema.unit}",
+        (
+            f"time    {_columns((schema.streams[0].time,))} and {_columns((schema.streams[1].time,))}, joined in"
+            f" {schema.unit}"
+        ),
         f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}{_declustering(job)}",
         *_pace(job),
         *_checkpoints(job),
@@ -30,7 +33,11 @@ def describe(job: Job, schema: JoinSchema) -> str:
 
 def _declustering(job: Job) -> str:
     least = job.cluster.slaves_min
-    return f", {least} slaves or more as the load asks for" if least is not None and job.balance.policy != NO_POLICY else ""
+    return (
+        f", {least} slaves or more as the load asks for"
+        if least is not None and job.balance.policy != NO_POLICY
+        else ""
+    )
 
 
 def _pace(job: Job) -> Iterator[str]:

@@ -21,7 +21,21 @@ from mpijoin.config.job import (
     Run,
     Tuning,
 )
-from mpijoin.config.kinds import ALL_OR_NAMES, DURATION, INTEGER, KEY, NAMES, NUMBER, PATH, SIZE, SPEED, TEXT, TYPES, Kind, or_word
+from mpijoin.config.kinds import (
+    ALL_OR_NAMES,
+    DURATION,
+    INTEGER,
+    KEY,
+    NAMES,
+    NUMBER,
+    PATH,
+    SIZE,
+    SPEED,
+    TEXT,
+    TYPES,
+    Kind,
+    or_word,
+)
 from mpijoin.config.tables import TABLE
 from mpijoin.config.units import COLUMN_TYPES, INT64_MAX
 
@@ -29,8 +43,8 @@ from mpijoin.config.units import COLUMN_TYPES, INT64_MAX
 class Field(NamedTuple):
     """One field. `low` and `high` bound numbers, both ends allowed; `choices` lists the words there are.
 
-    meaning: full sentences for users, as `mpijoin check --fields` prints them · unit: of a plain number; durations and sizes
-    are written with theirs.
+    meaning: full sentences for users, as `mpijoin check --fields` prints them · unit: of a plain number; durations and
+    sizes are written with theirs.
     """
 
     name: str  # in the job file
@@ -49,34 +63,38 @@ POLICIES = (NO_POLICY, "threshold", "balance")
 # Exactly one of these says where a stream comes from.
 SOURCE_FIELDS = (
     Field("path", "path", PATH, meaning=(
-        "A file, a folder or a glob of .parquet, .arrow, .ipc, .feather, .csv or .csv.gz files. A relative path starts at the job "
-        "file's folder. The files of a stream are read in the order of their times, and numbered in the order of their paths.")),
+        "A file, a folder or a glob of .parquet, .arrow, .ipc, .feather, .csv or .csv.gz files. A relative path starts "
+        "at the job file's folder. The files of a stream are read in the order of their times, and numbered in the "
+        "order of their paths.")),
     Field("table", "table", TABLE, meaning="Only in Python, instead of a path: the rows themselves."),
     Field("kind", "kind", TEXT, choices=("synthetic",), meaning=(
         "Instead of a path: the stream is made up, with the columns ts and key. Its further fields are listed below.")),
 )  # fmt: skip
 STREAM_FIELDS = (
-    Field("time", "time", TEXT, meaning="The column to order and join by: Arrow timestamps, or integers with a time_unit."),
+    Field("time", "time", TEXT, meaning=(
+        "The column to order and join by: Arrow timestamps, or integers with a time_unit.")),
     Field("time_unit", "time_unit", TEXT, choices=TIME_UNITS, meaning="The unit of a time column that holds integers."),
     Field("key", "key", KEY, meaning=(
-        "The column, or the columns, that must be equal. Integers, dates, booleans, timestamps or strings, of the same types "
-        "on both sides; a null key matches nothing.")),
+        "The column, or the columns, that must be equal. Integers, dates, booleans, timestamps or strings, of the same "
+        "types on both sides; a null key matches nothing.")),
     Field("window", "window_ns", DURATION, 0, INT64_MAX, meaning=(
         'How long a row of this stream waits for partners that are not older than itself. A pair (l, r) is a result if '
         'l.time - right.window <= r.time <= l.time + left.window.')),
     Field("lateness", "lateness_ns", DURATION, 0, INT64_MAX, meaning=(
         "How far rows may be out of order within a file. A row older than that does not join and goes to late/.")),
-    Field("columns", "columns", ALL_OR_NAMES, meaning="Further columns to carry into the results, beside time and key."),
+    Field("columns", "columns", ALL_OR_NAMES, meaning=(
+        "Further columns to carry into the results, beside time and key.")),
     Field("types", "types", TYPES, meaning=(
-        'What columns of CSV files are, such as {station = "string", count = "int64"}. Of the others the first rows of the first '
-        "file that has any decide; whole numbers with leading zeros, such as 007, are taken for strings. Types are "
+        'What columns of CSV files are, such as {station = "string", count = "int64"}. Of the others the first rows '
+        "of the first file that has any decide; whole numbers with leading zeros, such as 007, are taken for strings. "
+        "Types are "
         f'{", ".join(COLUMN_TYPES)}.')),
 )  # fmt: skip
 SYNTHETIC_FIELDS = (
     Field("rate", "rate", NUMBER, unit="rows per second", meaning="How many rows arrive, on average."),
     Field("bias", "bias", NUMBER, unit="b of the b-model, at least 0.5 and below 1", meaning=(
-        "How skewed the keys are: 0.5 makes all keys equally frequent, 0.8 sends 80 % of the rows to one half of the keys, "
-        "and so on within each half.")),
+        "How skewed the keys are: 0.5 makes all keys equally frequent, 0.8 sends 80 % of the rows to one half of the "
+        "keys, and so on within each half.")),
     # A key is (bits * domain) >> width, which must fit 64 bits.
     Field("domain", "domain", INTEGER, 1, 2**31, unit="keys", meaning="Keys are the integers from 0 to below this."),
     # Row numbers have 40 bits within one file.
@@ -95,21 +113,23 @@ SYNTHETIC_FIELDS = (
         '"b-model" follows bias; with "zipf" the n-th most frequent key has a share of 1 / n^exponent.')),
     Field("exponent", "exponent", NUMBER, unit="power, above 0 and up to 20", meaning='How skewed keys = "zipf" is.'),
     Field("permute", "permute", INTEGER, unit="the name of an order", meaning=(
-        "Makes keys change places: streams with the same number have the same frequent keys. Not set: small keys are the "
-        "frequent ones.")),
+        "Makes keys change places: streams with the same number have the same frequent keys. Not set: small keys are "
+        "the frequent ones.")),
     Field("changes", "changes", CHANGES, meaning=(
-        'What holds from when on, in order of time, such as [{from = "60 s", rate = 3000}, {from = "90 s", bias = 0.8}]. Each '
-        "has one or more of rate, bias, exponent and permute.")),
+        'What holds from when on, in order of time, such as [{from = "60 s", rate = 3000}, '
+        '{from = "90 s", bias = 0.8}]. Each has one or more of rate, bias, exponent and permute.')),
     Field("disorder", "disorder_ns", DURATION, 0, INT64_MAX, meaning=(
-        "Rows come up to this long after their time. The stream's lateness should be as long, or the latest rows are late.")),
+        "Rows come up to this long after their time. The stream's lateness should be as long, or the latest rows are "
+        "late.")),
 )  # fmt: skip
 CLUSTER_FIELDS = (
     Field("partitions", "partitions", INTEGER, 1, 65535, unit="partitions", meaning=(
-        "Keys are hashed into this many partitions, which are what slaves own and hand over. Take a few per slave at least.")),
+        "Keys are hashed into this many partitions, which are what slaves own and hand over. Take a few per slave at "
+        "least.")),
     Field("distribution_epoch", "distribution_epoch_ns", or_word(DURATION, {AUTO: None}), 1, INT64_MAX, meaning=(
-        'The master sends rows in epochs of this length: of event time with speed = "max", else of the wall clock. "auto" '
-        "takes about 393,000 rows, at most a quarter of the window unless those are few; in a paced run it takes as short an "
-        "epoch as communication in [tuning] allows.")),
+        'The master sends rows in epochs of this length: of event time with speed = "max", else of the wall clock. '
+        '"auto" takes about 393,000 rows, at most a quarter of the window unless those are few; in a paced run it '
+        "takes as short an epoch as communication in [tuning] allows.")),
     Field("reorganization_epoch", "reorganization_epoch_ns", DURATION, 1, INT64_MAX, meaning=(
         'How often the policy looks at the load and may move partitions. It has no effect with policy = "none".')),
     Field("subgroups", "subgroups", INTEGER, 1, 65535, unit="turns per epoch", meaning=(
@@ -117,18 +137,20 @@ CLUSTER_FIELDS = (
     Field("buffer", "buffer_bytes", SIZE, 64 << 10, INT64_MAX, meaning=(
         "How much may be sent to one slave and not be joined yet.")),
     Field("master_buffer", "master_buffer_bytes", SIZE, 64 << 10, INT64_MAX, meaning=(
-        "How much the master may hold of rows, of any width: half for those that wait to be sent, half for those that are being "
-        "read and sorted out. When it is full, reading pauses.")),
+        "How much the master may hold of rows, of any width: half for those that wait to be sent, half for those that "
+        "are being read and sorted out. When it is full, reading pauses.")),
     Field("memory", "memory_bytes", or_word(SIZE, {AUTO: None}), 64 << 10, INT64_MAX, meaning=(
-        'The memory of one slave for the rows in its windows; a run that needs more ends with exit code 3. "auto": what the node, '
-        "its control groups and Slurm allow the ranks there, less what these need for all else; 80 % of a rank's share at most.")),
+        'The memory of one slave for the rows in its windows; a run that needs more ends with exit code 3. "auto": '
+        "what the node, its control groups and Slurm allow the ranks there, less what these need for all else; 80 % of "
+        "a rank's share at most.")),
     Field("slaves_min", "slaves_min", or_word(INTEGER, {"all": None}), 1, 65535, unit="slaves", meaning=(
-        "With a policy: this many slaves begin, and the others wait idle until the load asks for them, and rest again after.")),
+        "With a policy: this many slaves begin, and the others wait idle until the load asks for them, and rest again "
+        "after.")),
 )  # fmt: skip
 TUNING_FIELDS = (
     Field("theta", "theta", or_word(SIZE, {AUTO: AUTO, OFF: OFF}), 1, INT64_MAX, meaning=(
-        'Partitions larger than twice this are split, smaller ones merged. "auto" is measured for this processor by the first '
-        "run on a machine. Results do not depend on it.")),
+        'Partitions larger than twice this are split, smaller ones merged. "auto" is measured for this processor by '
+        "the first run on a machine. Results do not depend on it.")),
     Field("block", "block_bytes", SIZE, 64, 16 << 20, meaning="Rows are stored and joined in blocks of this size."),
     Field("result_buffer", "result_buffer", INTEGER, 1, 2**24, unit="pairs", meaning=(
         "How many pairs a slave finds before it writes them.")),
@@ -137,8 +159,8 @@ TUNING_FIELDS = (
 )  # fmt: skip
 BALANCE_FIELDS = (
     Field("policy", "policy", TEXT, choices=POLICIES, meaning=(
-        '"none": partitions stay where they start. "threshold": the paper\'s rule, one partition per overloaded slave and '
-        'reorganization epoch. "balance": as many as the measured loads ask for.')),
+        "\"none\": partitions stay where they start. \"threshold\": the paper's rule, one partition per overloaded "
+        'slave and reorganization epoch. "balance": as many as the measured loads ask for.')),
     Field("supplier_threshold", "supplier_threshold", NUMBER, unit="share of load_buffer, above 0", meaning=(
         '"threshold": a slave whose load buffer is fuller than this, on average, gives a partition away.')),
     Field("consumer_threshold", "consumer_threshold", NUMBER, unit="share of load_buffer, above 0", meaning=(
@@ -150,8 +172,8 @@ BALANCE_FIELDS = (
 )  # fmt: skip
 RUN_FIELDS = (
     Field("speed", "speed", SPEED, unit="seconds of event time per second of the wall clock", meaning=(
-        '"max" joins as fast as the slaves can. A number, 1e-9 to 1e9, paces the run: rows are due when their time has come, and the summary '
-        "tells how long results took.")),
+        '"max" joins as fast as the slaves can. A number, 1e-9 to 1e9, paces the run: rows are due when their time has '
+        "come, and the summary tells how long results took.")),
     Field("warmup", "warmup_ns", DURATION, 0, INT64_MAX, meaning=(
         "The first part of the run, in wall time, which delays and other figures leave out.")),
     Field("seed", "seed", INTEGER, 0, INT64_MAX, unit="a seed", meaning="The seed of synthetic streams."),
@@ -162,8 +184,8 @@ OUTPUT_FIELDS = (
     Field("path", "path", PATH, meaning=(
         "The run directory. It must be new or empty, unless --overwrite or --resume says otherwise.")),
     Field("results", "results", TEXT, choices=("parquet", "collect", "count"), meaning=(
-        '"parquet": each slave writes its own results. "collect": one rank merges and writes all. "count": nothing is written, '
-        "pairs are counted.")),
+        '"parquet": each slave writes its own results. "collect": one rank merges and writes all. "count": nothing is '
+        "written, pairs are counted.")),
     Field("columns", "columns", ALL_OR_NAMES, meaning=(
         'The result columns to write, such as ["key", "left_time", "right_time"].')),
     Field("part", "part_bytes", SIZE, 1, INT64_MAX, meaning="A result file is closed at about this size."),
@@ -180,19 +202,21 @@ CHECKPOINT_FIELDS = (
     Field("signals", "signals", or_word(NAMES, {AUTO: None}), meaning=(
         "Which of SIGUSR1, SIGUSR2, SIGTERM and SIGINT save and stop. "
         '"auto": SIGUSR1; with every, epochs or margin also SIGTERM and SIGINT (Ctrl-C).')),
-    Field("keep", "keep", INTEGER, 1, 1000, unit="checkpoints", meaning="How many checkpoints are kept, the newest ones."),
+    Field("keep", "keep", INTEGER, 1, 1000, unit="checkpoints", meaning=(
+        "How many checkpoints are kept, the newest ones.")),
     Field("path", "path", PATH, meaning=(
         "Where they lie, in a folder that all ranks see. Not set: checkpoint/ in the run directory.")),
 )  # fmt: skip
 INJECT_FIELDS = (
     Field("slow", "slow", SLOW, meaning=(
-        '{2 = 0.5}: rank 2 joins at half its speed. [{rank = 2, share = 0.33, from = "20 s", to = "40 s"}]: for a part of the '
-        "run, by the wall clock.")),
+        '{2 = 0.5}: rank 2 joins at half its speed. [{rank = 2, share = 0.33, from = "20 s", to = "40 s"}]: for a part '
+        "of the run, by the wall clock.")),
     Field("delay", "delay", DELAY, meaning=(
-        '{2 = "50 ms"}: what rank 2 receives reaches it so late. [{rank = 2, by = "50 ms", from = "20 s"}]: for a part of the '
-        "run.")),
+        '{2 = "50 ms"}: what rank 2 receives reaches it so late. [{rank = 2, by = "50 ms", from = "20 s"}]: for a part '
+        "of the run.")),
     Field("hash_bits", "hash_bits", INTEGER, 1, 64, unit="bits", meaning=(
-        "Hashes of keys keep this many bits. Fewer make different keys collide, which costs time and changes nothing else.")),
+        "Hashes of keys keep this many bits. Fewer make different keys collide, which costs time and changes nothing "
+        "else.")),
     Field("fail", "fail", EPOCHS, meaning="{1 = 3}: rank 1 breaks down in epoch 3. Not in a resumed run."),
     Field("kill", "kill", EPOCHS, meaning="{1 = 3}: rank 1 is killed in epoch 3. Not in a resumed run."),
 )  # fmt: skip

@@ -46,7 +46,9 @@ def _scheduled(make: Callable, name: str, attribute: str, kind: Kind, example: s
     def parse_one(one: Any) -> Any:
         if not isinstance(one, dict) or not {"rank", name} <= set(one) <= set(fields) or not is_integer(one["rank"]):
             raise ValueError(f"got {show(one)}, wanted {wanted}")
-        values = {fields[key][0]: _value(fields[key][1], own, f"{key} = {show(own)}", wanted) for key, own in one.items()}
+        values = {
+            fields[key][0]: _value(fields[key][1], own, f"{key} = {show(own)}", wanted) for key, own in one.items()
+        }
         return make(**values)
 
     def write_one(one: Any) -> str:

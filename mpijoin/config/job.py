@@ -59,7 +59,8 @@ class SyntheticSource:
     burst: float = 0.7  # b of the b-model over time
     keys: str = B_MODEL  # or ZIPF
     exponent: float = 1.0  # of Zipf's law
-    permute: int | None = None  # keys change places: streams of one number have the same hot keys; None: hot keys are small
+    # keys change places: streams of one number have the same hot keys; None: hot keys are small
+    permute: int | None = None
     changes: tuple[Change, ...] = ()  # in order of time
     disorder_ns: int = 0  # tuples come up to so much after their time
 
@@ -88,7 +89,8 @@ class Cluster:
     reorganization_epoch_ns: int = 20_000_000_000
     subgroups: int = 1
     buffer_bytes: int = 64 << 20  # stream buffer of a slave: bounds what is sent and not yet joined
-    master_buffer_bytes: int = 256 << 20  # bounds what the master holds of rows: read ahead, ready to be sent, and held back
+    # bounds what the master holds of rows: read ahead, ready to be sent, and held back
+    master_buffer_bytes: int = 256 << 20
     memory_bytes: int | None = None  # bounds each slave; None: "auto"
     slaves_min: int | None = None  # the degree of declustering follows the load from here up; None: all slaves, always
 
@@ -159,7 +161,8 @@ class Checkpoint:
 
     @property
     def stops_at(self) -> tuple[str, ...]:
-        """Signals that save and stop: by default SIGUSR1, which has no other use, and where checkpoints are on, all three."""
+        """Signals that save and stop: by default SIGUSR1, which has no other use, and where checkpoints are on, all
+        three."""
         if self.signals is not None:
             return self.signals
         return ("SIGUSR1", "SIGTERM", "SIGINT") if self.is_on else ("SIGUSR1",)
@@ -198,7 +201,8 @@ class Inject:
 
 @dataclass(frozen=True)
 class Job:
-    """The whole job. `streams`: in the order of the job file; inside the engine a stream is named by its index in it."""
+    """The whole job. `streams`: in the order of the job file; inside the engine a stream is named by its index in
+    it."""
 
     streams: tuple[StreamJob, ...]
     cluster: Cluster = Cluster()

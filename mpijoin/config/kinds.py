@@ -50,7 +50,8 @@ def _parse_text(value: Any) -> str:
 
 
 def in_utf8(text: str) -> str:
-    """The text. Raises ValueError where bytes that are no UTF-8 stand in it, as a shell may pass them on: no file of ours holds them."""
+    """The text. Raises ValueError where bytes that are no UTF-8 stand in it, as a shell may pass them on: no file of
+    ours holds them."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -114,7 +115,9 @@ NUMBER = Kind(_parse_number, lambda value: repr(float(value)), "number")
 DURATION = Kind(duration_ns, lambda ns: quote(format_duration(ns)), "duration")
 SIZE = Kind(size_bytes, lambda size: quote(format_size(size)), "size")
 NAMES = Kind(_parse_name_list, _write_list, "list of names")
-KEY = Kind(_parse_key, lambda names: quote(names[0]) if len(names) == 1 else _write_list(names), "column, or list of columns")
+KEY = Kind(
+    _parse_key, lambda names: quote(names[0]) if len(names) == 1 else _write_list(names), "column, or list of columns"
+)
 TYPES = Kind(_parse_types, _write_types, "table of column = type")
 ALL_OR_NAMES = or_word(NAMES, {"all": None})
 SPEED = or_word(NUMBER, {MAX: MAX})

@@ -37,7 +37,8 @@ def load_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str
 
 
 def read_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
-    """As `load_job`: what could be read, with defaults for the rest, and the faults. JobError: nothing could be read."""
+    """As `load_job`: what could be read, with defaults for the rest, and the faults. JobError: nothing could be
+    read."""
     document, folder, faults = _overridden(job, overrides)
     value = _build(document, folder, faults)
     if not isinstance(job, Mapping) and not value.output.path:
@@ -67,7 +68,9 @@ def load_with_further_streams(path: str | os.PathLike, overrides: Sequence[str] 
     return value, streams
 
 
-def _overridden(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str]) -> tuple[dict[str, Any], str, list[Fault]]:
+def _overridden(
+    job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str]
+) -> tuple[dict[str, Any], str, list[Fault]]:
     """The raw sections with the overrides in them, the folder that paths are relative to, and the overrides' faults."""
     document, folder = _document(job)
     faults: list[Fault] = []

@@ -16,9 +16,9 @@ WIDE_CELLS = 76  # in fewer, what a field means stands below its name and not be
 BOLD, DIM, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 HEAD = f"""\
-Every field of a job file, with its default. Most jobs write only path, time, key and window of both streams, and the path of \
-the output. Durations have a unit, {" ".join(DURATION_NS)}, and so have sizes, {" ".join(SIZE_BYTES)}; a KB is 1000 bytes, a KiB \
-is 1024. Strings stand in quotes."""
+Every field of a job file, with its default. Most jobs write only path, time, key and window of both streams, and the \
+path of the output. Durations have a unit, {" ".join(DURATION_NS)}, and so have sizes, {" ".join(SIZE_BYTES)}; a KB is \
+1000 bytes, a KiB is 1024. Strings stand in quotes."""
 REQUIRED, UNSET = "required", "not set"
 # What it takes to make one of these sections: a value for each that has no default.
 STREAM = StreamJob("left", FileSource(""))
@@ -76,7 +76,8 @@ def _bare(field: Field, bound: int) -> str:
 
 
 def reference(wanted: str, width: int, colored: bool) -> str:
-    """The text, `width` cells wide at most. wanted: one section, or "" for all. Raises JobError where there is no such section."""
+    """The text, `width` cells wide at most. wanted: one section, or "" for all. Raises JobError where there is no such
+    section."""
     every = sections()
     wanted = {"right": "left"}.get(wanted, wanted)
     if wanted and wanted not in every:
@@ -87,7 +88,9 @@ def reference(wanted: str, width: int, colored: bool) -> str:
 
 
 def _section(name: str, about: str, fields: Sequence[Field], defaults: Any, width: int, colored: bool) -> Iterator[str]:
-    title = {"left": "[left] and [right]", SYNTHETIC_TITLE: '[left] or [right] with kind = "synthetic"'}.get(name, f"[{name}]")
+    title = {"left": "[left] and [right]", SYNTHETIC_TITLE: '[left] or [right] with kind = "synthetic"'}.get(
+        name, f"[{name}]"
+    )
     yield _styled(title, BOLD, colored)
     yield from textwrap.wrap(about, width)
     for field in fields:

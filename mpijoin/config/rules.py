@@ -216,7 +216,10 @@ def _checkpoint_faults(job: Job) -> Iterator[Fault]:
     margin_ns, walltime_ns = job.checkpoint.margin_ns, job.checkpoint.walltime_ns
     if margin_ns is not None and walltime_ns is not None and margin_ns >= walltime_ns:
         got = f"got {show(format_duration(margin_ns))} and {show(format_duration(walltime_ns))}"
-        text = f"[checkpoint] margin, walltime: {got}, wanted a margin shorter than the walltime: the run would stop at once"
+        text = (
+            f"[checkpoint] margin, walltime: {got}, wanted a margin shorter than the walltime: the run would stop at"
+            " once"
+        )
         yield Fault(("checkpoint.margin", "checkpoint.walltime"), text)
 
 

@@ -22,7 +22,10 @@ def _parse(value: Any) -> Any:
     try:
         return pa.table(value)
     except (pa.ArrowException, TypeError, ValueError, NotImplementedError) as error:
-        got, why = f"{type(value).__module__}.{type(value).__qualname__}", "; ".join(map(str, error.args)).splitlines()[0]
+        got, why = (
+            f"{type(value).__module__}.{type(value).__qualname__}",
+            "; ".join(map(str, error.args)).splitlines()[0],
+        )
         raise ValueError(f"got a {got}, which Arrow cannot read ({why}), {WANTED}") from error
 
 

@@ -108,7 +108,9 @@ def rounded_duration(count: int, unit: str) -> str:
         return "0 s"
     units = [(DURATION_NS[name], name) for name in ("ns", "us", "ms", "s", "min", "h")]
     span_ns = count * DURATION_NS[unit]
-    size_ns, name = max(one for one in units if one[0] <= span_ns and (one[0] < DURATION_NS["min"] or span_ns >= 10 * one[0]))
+    size_ns, name = max(
+        one for one in units if one[0] <= span_ns and (one[0] < DURATION_NS["min"] or span_ns >= 10 * one[0])
+    )
     step = 10 ** max(0, len(str(span_ns // size_ns)) - 2)
     if span_ns < 10 * size_ns and name != "ns":  # one digit before the point: one behind it
         tenths = -(-10 * span_ns // size_ns)

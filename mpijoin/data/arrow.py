@@ -2,8 +2,9 @@
 
 An array may be sliced, have no validity bitmap, or be dictionary-encoded; what comes out never is.
 
-The engine makes arrays here and not with `pa.array`, and never calls `to_numpy`: both import pandas where it is installed, half
-a second and 30 MB for every rank. Nor does it ask Arrow for what numpy can do: Arrow's functions are another 3 MB.
+The engine makes arrays here and not with `pa.array`, and never calls `to_numpy`: both import pandas where it is
+installed, half a second and 30 MB for every rank. Nor does it ask Arrow for what numpy can do: Arrow's functions are
+another 3 MB.
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def fixed_values(array: pa.Array) -> np.ndarray:
 
 
 def decoded_bytes(array: pa.Array) -> int:
-    """What the values take without dictionary, but for validity; string and binary views as the bytes that they show."""
+    """What the values take without dictionary, but for validity; string and binary views as the bytes that they
+    show."""
     kind = decoded(array.type)
     if not is_variable(kind):
         return len(array) * width_bytes(kind)
@@ -107,7 +109,9 @@ def decoded_bytes(array: pa.Array) -> int:
     if offsets is None or len(array) == 0:
         return 0
     item = np.dtype(np.int32 if _is_narrow(kind) else np.int64)
-    first, last = (np.frombuffer(offsets, item, 1, at * item.itemsize)[0] for at in (array.offset, array.offset + len(array)))
+    first, last = (
+        np.frombuffer(offsets, item, 1, at * item.itemsize)[0] for at in (array.offset, array.offset + len(array))
+    )
     return int(last - first) + item.itemsize * len(array)
 
 
@@ -133,7 +137,8 @@ def byte_values(array: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def has_offsets(kind: pa.DataType) -> bool:
-    """Whether values of this type are bytes between offsets: strings and binaries that are neither views nor of one size."""
+    """Whether values of this type are bytes between offsets: strings and binaries that are neither views nor of one
+    size."""
     return _is_narrow(kind) or types.is_large_string(kind) or types.is_large_binary(kind)
 
 

@@ -4,8 +4,8 @@
 
 Everything is little-endian. Each buffer starts at the next multiple of 64 bytes from the start of the frame, and the
 frame ends with the last buffer, so offsets and total length follow from the shapes and any other value is damage.
-What lies between buffers is zero, but for messages that were sent in parts. The checksum (the lower half of XXH3 over all
-other bytes: some 6 GB/s, where CRC-32 does 2) is for frames that rest on a disk.
+What lies between buffers is zero, but for messages that were sent in parts. The checksum (the lower half of XXH3 over
+all other bytes: some 6 GB/s, where CRC-32 does 2) is for frames that rest on a disk.
 """
 
 from __future__ import annotations
@@ -97,10 +97,11 @@ def encode(
 
 
 def encode_parts(kind: int, meta: Mapping[str, Any], buffers: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """One frame in parts, contiguous uint8[n] each: from the first large buffer on each is a part of its own, where it lies.
+    """One frame in parts, contiguous uint8[n] each: from the first large buffer on each is a part of its own, where it
+    lies.
 
-    Each part begins at the next multiple of 64 bytes of the frame. As for `encode`, but that nobody may write to the buffers
-    while the parts are in use.
+    Each part begins at the next multiple of 64 bytes of the frame. As for `encode`, but that nobody may write to the
+    buffers while the parts are in use.
 
     >>> [len(part) for part in encode_parts(7, {}, [np.arange(3), np.arange(10_000), np.arange(2)])]
     [216, 80000, 16]
@@ -170,11 +171,11 @@ def seal(frame: np.ndarray) -> np.ndarray:
 
 
 def decode(data: np.ndarray | Sequence[np.ndarray] | bytes | memoryview, trusted: bool = False) -> Frame:
-    """The frame that `encode` made, or in parts `encode_parts`, without copying its buffers, which stay valid as long as anyone
-    holds them.
+    """The frame that `encode` made, or in parts `encode_parts`, without copying its buffers, which stay valid as long
+    as anyone holds them.
 
-    trusted: made by this process just now, so that its checksum need not be looked at. CodecError says what is damaged. Without
-    a checksum a flipped bit inside meta or a buffer can go unnoticed; lengths, types and offsets never do.
+    trusted: made by this process just now, so that its checksum need not be looked at. CodecError says what is damaged.
+    Without a checksum a flipped bit inside meta or a buffer can go unnoticed; lengths, types and offsets never do.
     """
     if isinstance(data, (bytes, memoryview)):
         data = np.frombuffer(data, dtype=np.uint8)
@@ -226,8 +227,8 @@ def _checksum(frame: np.ndarray) -> int:
 
 
 def _check_prefix(data: np.ndarray, size_bytes: int, trusted: bool) -> tuple[int, int, int]:
-    """(kind, buffer count, meta bytes) of a frame of `size_bytes`, whose magic, version, length and checksum are right. data: the
-    frame, or its first part; only a whole one has a checksum."""
+    """(kind, buffer count, meta bytes) of a frame of `size_bytes`, whose magic, version, length and checksum are right.
+    data: the frame, or its first part; only a whole one has a checksum."""
     if data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous:
         raise CodecError(f"frame is {data.dtype}{list(data.shape)}, wanted contiguous uint8[n]")
     if len(data) < _PREFIX_BYTES:
@@ -260,7 +261,8 @@ def _aligned(data: np.ndarray) -> np.ndarray:
 
 
 def _view(parts: Sequence[np.ndarray], starts: Sequence[int], index: int, position: int) -> tuple[np.ndarray, int]:
-    """Buffer `index`, which must start at the next aligned byte from `position`, and the byte behind it. starts: of the parts."""
+    """Buffer `index`, which must start at the next aligned byte from `position`, and the byte behind it. starts: of the
+    parts."""
     entry = _ENTRY.unpack_from(parts[0], _PREFIX_BYTES + _ENTRY.size * index)
     code, dimensions, zero, columns, rows, offset, size_bytes = entry
     plausible = dimensions == 2 or (dimensions == 1 and columns == 1)

@@ -1,7 +1,8 @@
-"""Where the records of a CSV text end, and what is wrong with its quotes: as the library splits it, but nothing is guessed.
+"""Where the records of a CSV text end, and what is wrong with its quotes: as the library splits it, but nothing is
+guessed.
 
-A quote counts where a field begins. The value goes on, over line ends too, until the next quote that is not doubled; behind that
-only a comma or a line end may follow. Empty lines are no records.
+A quote counts where a field begins. The value goes on, over line ends too, until the next quote that is not doubled;
+behind that only a comma or a line end may follow. Empty lines are no records.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ ALL = 1 << 62
 
 
 class Records(NamedTuple):
-    """end: behind the last whole record · count: of these · open_quote: where the quote lies that has not been closed, -1: none ·
-    behind: where text follows a closing quote first, -1: nowhere."""
+    """end: behind the last whole record · count: of these · open_quote: where the quote lies that has not been closed,
+    -1: none · behind: where text follows a closing quote first, -1: nowhere."""
 
     end: int
     count: int
@@ -72,15 +73,16 @@ def _split(text, most):
 
 
 def may_be_padded(text: memoryview) -> bool:
-    """Whether any field behind the first two bytes, which end one, might be a number with leading zeros; quick, and never wrong
-    when it says no."""
+    """Whether any field behind the first two bytes, which end one, might be a number with leading zeros; quick, and
+    never wrong when it says no."""
     return bool(_may_be_padded(read_only(np.frombuffer(text, np.uint8))))
 
 
 @compiled()
 def _may_be_padded(text):
     length = len(text) - 3
-    two, one, here, after = text[:length], text[1 : length + 1], text[2 : length + 2], text[3:]  # of one length: vectors compare
+    # of one length: vectors compare
+    two, one, here, after = text[:length], text[1 : length + 1], text[2 : length + 2], text[3:]
     found = False
     for i in range(length):
         starts = (one[i] == COMMA) | (one[i] == NEWLINE) | (one[i] == RETURN) | (one[i] == QUOTE)
@@ -91,8 +93,8 @@ def _may_be_padded(text):
 
 
 def first_padded(text: bytes | memoryview, columns: np.ndarray) -> tuple[int, int]:
-    """Record and column of the first field that is a number with leading zeros, in columns that are looked at (bool[n]); (-1, -1) if
-    there is none.
+    """Record and column of the first field that is a number with leading zeros, in columns that are looked at
+    (bool[n]); (-1, -1) if there is none.
 
     >>> first_padded(b"007,70\\n7,70\\n8,-07\\n", np.array([False, True]))
     (2, 1)

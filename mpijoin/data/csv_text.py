@@ -14,7 +14,10 @@ from mpijoin.errors import InputError
 GZIP = ".gz"
 SAMPLE_BYTES = 1 << 20  # that types are inferred from
 RECORD_BYTES_MAX = 64 << 20  # of a line, or of several where a quoted value spans them
-TOO_LONG = f"a record of more than {RECORD_BYTES_MAX >> 20} MiB begins here: is a quote not closed? A quote inside of a value is written twice"
+TOO_LONG = (
+    f"a record of more than {RECORD_BYTES_MAX >> 20} MiB begins here: is a quote not closed? A quote inside of a value"
+    " is written twice"
+)
 PARSING = csv.ParseOptions(newlines_in_values=True)
 _STRADDLES = "straddling object"  # the library's words for a record that is longer than a block
 _SIGNS = (ord("+"), ord("-"))
@@ -29,8 +32,8 @@ def open_text(path: str) -> pa.NativeFile:
 def csv_schema(path: str, given: Mapping[str, pa.DataType]) -> pa.Schema:
     """Names, and types as the first rows suggest or as `given`; null where these have no value.
 
-    Numbers with leading zeros are names of something: whole ones are taken for strings. Text that is not UTF-8 is binary.
-    Raises ArrowException, OSError, and InputError where the header is not UTF-8.
+    Numbers with leading zeros are names of something: whole ones are taken for strings. Text that is not UTF-8 is
+    binary. Raises ArrowException, OSError, and InputError where the header is not UTF-8.
     """
     schema = _sample(path, csv.ConvertOptions(column_types=dict(given))).schema
     whole = [field.name for field in schema if types.is_integer(field.type) and field.name not in given]
@@ -54,7 +57,9 @@ def _sample(path: str, asked: csv.ConvertOptions) -> pa.RecordBatch:
         reading = csv.ReadOptions(use_threads=False, block_size=block_bytes)
         try:
             with file, csv.open_csv(file, reading, PARSING, asked) as reader:
-                return next(reader, None) or pa.record_batch([pa.nulls(0, kind) for kind in reader.schema.types], schema=reader.schema)
+                return next(reader, None) or pa.record_batch(
+                    [pa.nulls(0, kind) for kind in reader.schema.types], schema=reader.schema
+                )
         except pa.ArrowInvalid as error:
             if _STRADDLES not in str(error):
                 raise

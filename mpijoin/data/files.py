@@ -91,8 +91,8 @@ def _one_format(path: str, candidates: Iterable[str]) -> list[str]:
 
 
 def stream_schema(files: Sequence[str], types: Mapping[str, str]) -> pa.Schema:
-    """The columns of a stream of several files: those of the first; in CSV files, a column without values there is of the type
-    that it has in the next file with one. types: as for `file_schema`. Raises InputError."""
+    """The columns of a stream of several files: those of the first; in CSV files, a column without values there is of
+    the type that it has in the next file with one. types: as for `file_schema`. Raises InputError."""
     schema = file_schema(files[0], types)
     if file_format(files[0]) != CSV or not any(map(pa.types.is_null, schema.types)):
         return schema
@@ -112,8 +112,8 @@ def joint_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
 def file_schema(path: str, types: Mapping[str, str] = NO_TYPES) -> pa.Schema:
     """The columns of one file: Parquet footer, IPC header, or what the first rows of a CSV file suggest.
 
-    types: of columns of a CSV file, by name, as a job gives them; unknown ones count for nothing. Of the other columns the reader
-    must force what is found here on all rows of all files. Raises InputError.
+    types: of columns of a CSV file, by name, as a job gives them; unknown ones count for nothing. Of the other columns
+    the reader must force what is found here on all rows of all files. Raises InputError.
     """
     reader = {PARQUET: _parquet_schema, IPC: _ipc_schema, CSV: partial(_csv_schema, types)}[file_format(path)]
     try:

@@ -1,8 +1,9 @@
-"""Arrow IPC, message by message: the library reads the headers from here, and the values of a batch are read block by block.
+"""Arrow IPC, message by message: the library reads the headers from here, and the values of a batch are read block by
+block.
 
-A file is not mapped: where it is cut while it is read, a map kills the process without a word. The library, which reads a batch
-as a whole, is given a hollow body instead: pages of zeros of the same length that nobody touches. Where the buffers of its arrays
-lie in it is where their bytes lie in the file.
+A file is not mapped: where it is cut while it is read, a map kills the process without a word. The library, which reads
+a batch as a whole, is given a hollow body instead: pages of zeros of the same length that nobody touches. Where the
+buffers of its arrays lie in it is where their bytes lie in the file.
 """
 
 from __future__ import annotations
@@ -201,7 +202,8 @@ class HollowBatch:
         self, valid: pa.Buffer | None, views: pa.Buffer, data: Sequence[pa.Buffer], start: int, rows: int
     ) -> list[pa.Buffer]:
         """The views, and of each buffer what they show."""
-        own = np.frombuffer(self._bits(views, 128, start, rows), np.int32).reshape(-1, 4).copy()  # length, 4 bytes, buffer, offset
+        # length, 4 bytes, buffer, offset
+        own = np.frombuffer(self._bits(views, 128, start, rows), np.int32).reshape(-1, 4).copy()
         if valid is not None:
             own[~bits_of(valid, rows)] = 0
         is_long = own[:, 0] > VIEW_INLINE_BYTES

@@ -225,8 +225,8 @@ class RecordLayout:
         return self.unpack_words(np.ascontiguousarray(record.T), size, blob)
 
     def unpack_words(self, words: np.ndarray, size: np.ndarray, blob: np.ndarray) -> list[pa.Array]:
-        """As `unpack`, of records given word by word: int64[record_words, n], rows contiguous. Copies only what does not
-        fill words."""
+        """As `unpack`, of records given word by word: int64[record_words, n], rows contiguous. Copies only what does
+        not fill words."""
         values = _Items(words)
         data = self._unpack_blob(values, size, blob)
         return [self._unpack_field(index, values, data) for index in range(len(self.fields))]

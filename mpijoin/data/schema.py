@@ -43,7 +43,8 @@ class StreamSchema:
 
 @dataclass(frozen=True)
 class JoinSchema:
-    """All streams, in the job's order; `unit` ("s", "ms", "us" or "ns") is that of all times, windows and lateness inside."""
+    """All streams, in the job's order; `unit` ("s", "ms", "us" or "ns") is that of all times, windows and lateness
+    inside."""
 
     streams: tuple[StreamSchema, ...]
     unit: str

@@ -1,7 +1,7 @@
 """When tuples arrive: a Poisson process of stepwise constant rate, or bursts by the b-model.
 
-Both give int64 times in ns, never falling. A `position` is where a generator stands before some tuple: what the times after
-it depend on besides the tuple's number; `START` before the first.
+Both give int64 times in ns, never falling. A `position` is where a generator stands before some tuple: what the times
+after it depend on besides the tuple's number; `START` before the first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class Arrivals(Protocol):
     end_ns: int  # times are below this
 
     def times(self, first: int, rows: int, position: int) -> tuple[np.ndarray, int]:
-        """Of tuples first .. first + rows - 1, and the position after the last; fewer where the next is beyond 64 bits."""
+        """Of tuples first .. first + rows - 1, and the position after the last; fewer where the next is beyond 64
+        bits."""
 
     def skip(self, first: int, rows: int) -> int:
         """By how much those tuples move the position."""
@@ -40,7 +41,8 @@ def arrivals_of(source: SyntheticSource, base: np.uint64) -> Arrivals:
 
 
 class Poisson:
-    """Exponential gaps, rounded to ns: prefix sums of integers are the same however they are split (WSJ, section VI-A)."""
+    """Exponential gaps, rounded to ns: prefix sums of integers are the same however they are split (WSJ, section
+    VI-A)."""
 
     def __init__(self, source: SyntheticSource, base: np.uint64):
         self.total = source.tuples

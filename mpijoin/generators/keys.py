@@ -78,7 +78,8 @@ def _of_area(area, exponent):
 
 @compiled()
 def fill_zipf(base, first, exponent, domain, out):
-    """out[i] = key of tuple first + i, int64[n]: key k with a chance in proportion to (k + 1) ** -exponent, exponent > 0.
+    """out[i] = key of tuple first + i, int64[n]: key k with a chance in proportion to (k + 1) ** -exponent, exponent >
+    0.
 
     Rejection-inversion (Hormann and Derflinger 1996): no table, about 1.1 draws a key.
     """
@@ -108,7 +109,10 @@ def permute(key, domain, half, salt):
         while True:
             left, right = value >> half, value & mask
             for number in range(ROUNDS):
-                left, right = right, left ^ (mix(mix(salt + GOLDEN) + right * np.uint64(ROUNDS) + np.uint64(number)) & mask)
+                left, right = (
+                    right,
+                    left ^ (mix(mix(salt + GOLDEN) + right * np.uint64(ROUNDS) + np.uint64(number)) & mask),
+                )
             value = left << half | right
             if value < domain:
                 break

@@ -33,8 +33,8 @@ def segments_of(source: SyntheticSource) -> tuple[Segment, ...]:
 class OperationalTime:
     """Event time of a Poisson process of changing rate: that of the first rate, stretched.
 
-    An operational nanosecond brings as many arrivals, on average, as one of event time at the source's own rate; so gaps
-    can be drawn, and summed, before it is known when they fall (time change of a Poisson process).
+    An operational nanosecond brings as many arrivals, on average, as one of event time at the source's own rate; so
+    gaps can be drawn, and summed, before it is known when they fall (time change of a Poisson process).
     """
 
     def __init__(self, segments: tuple[Segment, ...]):

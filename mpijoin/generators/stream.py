@@ -41,12 +41,15 @@ class SyntheticStream:
         cuts = np.searchsorted(time, [segment.start_ns for segment in self._segments[1:]], "left").tolist()
         bounds = zip(self._segments, [0, *cuts], [*cuts, len(time)])
         parts = [
-            keys_of(source.keys, source.domain, segment, base, first + low, high - low) for segment, low, high in bounds if high > low
+            keys_of(source.keys, source.domain, segment, base, first + low, high - low)
+            for segment, low, high in bounds
+            if high > low
         ]
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def emitted(self, first: int, time: np.ndarray) -> np.ndarray:
-        """int64[n]: when the tuples come, by which a stream with disorder is ordered: up to `disorder` after their times."""
+        """int64[n]: when the tuples come, by which a stream with disorder is ordered: up to `disorder` after their
+        times."""
         if not self._source.disorder_ns:
             return time
         delay = np.empty(len(time), np.int64)

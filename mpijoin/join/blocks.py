@@ -10,8 +10,8 @@ from mpijoin.join.state import (
     ADDRESS,
     BLOB_FIRST,
     BLOB_LAST,
-    BLOCKS,
     BLOCK_ID,
+    BLOCKS,
     BYTES,
     COUNT,
     COUNTED,
@@ -24,10 +24,10 @@ from mpijoin.join.state import (
     NEXT_BLOCK_ID,
     NONE,
     OWNER,
+    PAGE_WORDS,
     PAGES,
     PAGES_HELD,
     PAGES_HELD_MAX,
-    PAGE_WORDS,
     SIZE,
     SLOTS,
     STREAM_WORDS,
@@ -36,16 +36,18 @@ from mpijoin.join.state import (
     TIME_MAX_VALUE,
     TIME_MIN,
     TIME_MIN_VALUE,
-    TUPLES_AT,
     TUPLE_BYTES,
     TUPLE_WORDS,
+    TUPLES_AT,
     UNUSED_PAGE,
 )
 
-# Kernels allocate nothing, so they need no reference counts: counting cost two thirds of the time (an atomic per array).
+# Kernels allocate nothing, so they need no reference counts: counting cost two thirds of the time (an atomic per
+# array).
 kernel = compiled(_nrt=False, forceinline=True)
 
-# What only kernels call: nothing for Python's use is compiled or kept, which saves a third of the time of a first start.
+# What only kernels call: nothing for Python's use is compiled or kept, which saves a third of the time of a first
+# start.
 part = njit(nogil=True, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
@@ -57,7 +59,8 @@ def free_pages(s):
 
 @part
 def take_page(s, group, stream):
-    """Takes a page for `group` and gives it a block id that was never used before. The caller has checked `free_pages`."""
+    """Takes a page for `group` and gives it a block id that was never used before. The caller has checked
+    `free_pages`."""
     counters, heads = s.counters, s.heads
     page = counters[FREE_PAGE]
     if page != NONE:

@@ -1,7 +1,7 @@
 """Kernels that compare tags: the fresh tuples of one block with the tuples of a block of the opposite chain.
 
-What is alike is collected as masks of candidates, whose keys and times are looked at later (confirm.py). There are three ways,
-for many fresh tuples, for few, and for blocks where time tells more than tags; all bring the same.
+What is alike is collected as masks of candidates, whose keys and times are looked at later (confirm.py). There are
+three ways, for many fresh tuples, for few, and for blocks where time tells more than tags; all bring the same.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from mpijoin.join.blocks import part, slot_id, tags_of
 from mpijoin.join.simd import LANES, LINE_TAGS, match_tags, unsigned
 from mpijoin.join.state import (
     BUDGET,
-    CANDIDATES,
     CANDIDATE_WORDS,
+    CANDIDATES,
     COLLECTED,
     COMPARED,
     COUNT,
@@ -66,8 +66,8 @@ def first_fresh_slot(s, bucket, stream, page):
 
 @part
 def scan_pair(s, stream, first, end, cursor, budget):
-    """Compares the fresh tuples of block FRESH_AT, which begin at slot `first`, with slots 0..end of block OPPOSITE_AT, from the
-    cursor on."""
+    """Compares the fresh tuples of block FRESH_AT, which begin at slot `first`, with slots 0..end of block OPPOSITE_AT,
+    from the cursor on."""
     page = cursor[OPPOSITE_AT]
     if end <= PANEL and spans_many_windows(s, page) and goes_by_time(s, stream, first, page, end, cursor):
         return scan_pair_by_time(s, stream, first, end, cursor, budget)
@@ -104,7 +104,8 @@ def scan_pair_by_tags(s, stream, first, end, cursor, budget):
 
 @part
 def is_filtered(s, page, first):
-    """Whether the fresh tuples of a block, from slot `first` on, are so many that a filter pays, and not too many for it."""
+    """Whether the fresh tuples of a block, from slot `first` on, are so many that a filter pays, and not too many for
+    it."""
     return FILTERED_MIN <= s.heads[page, COUNT] - first <= FILTERED_MAX
 
 
@@ -118,10 +119,11 @@ def mark_tags(s, page, first, mark):
 
 @part
 def scan_pair_filtered(s, stream, first, end, cursor, budget):
-    """As `scan_pair` with roles exchanged, the tags of the fresh tuples being marked in the filter: of the opposite block's tuples
-    only those whose tags are marked are compared, with all fresh ones.
+    """As `scan_pair` with roles exchanged, the tags of the fresh tuples being marked in the filter: of the opposite
+    block's tuples only those whose tags are marked are compared, with all fresh ones.
 
-    A slot costs a look at the filter, some 0.5 ns, instead of 0.04 for each fresh tuple (a probe of workload A: a sixth less).
+    A slot costs a look at the filter, some 0.5 ns, instead of 0.04 for each fresh tuple (a probe of workload A: a sixth
+    less).
     """
     halves, candidates, marks, opposite, found = s.halves, s.candidates, s.filter, 1 - stream, cursor[COLLECTED]
     rows, line = s.heads[cursor[FRESH_AT], COUNT] - first, first & -LINE_TAGS  # lines are compared whole
@@ -132,7 +134,11 @@ def scan_pair_filtered(s, stream, first, end, cursor, budget):
     fresh, chunk_words = slot_id(s, stream, cursor[FRESH_AT], line), s.layout[stream, TUPLE_WORDS] * LANES
     old, old_words = slot_id(s, opposite, cursor[OPPOSITE_AT], 0), s.layout[opposite, TUPLE_WORDS]
     while cursor[OPPOSITE_FROM] < end:
-        low, high, room = cursor[OPPOSITE_FROM], min(end, cursor[OPPOSITE_FROM] + LISTED), CANDIDATES - found // CANDIDATE_WORDS
+        low, high, room = (
+            cursor[OPPOSITE_FROM],
+            min(end, cursor[OPPOSITE_FROM] + LISTED),
+            CANDIDATES - found // CANDIDATE_WORDS,
+        )
         if room < chunks:
             return OUT_FULL
         if s.counters[SPENT] >= budget:
@@ -165,7 +171,8 @@ def scan_pair_filtered(s, stream, first, end, cursor, budget):
 
 @part
 def spans_many_windows(s, page):
-    """Whether a block spans so much more time than both windows together that most of it is out of reach of any one tuple."""
+    """Whether a block spans so much more time than both windows together that most of it is out of reach of any one
+    tuple."""
     reach, end = saturating_add(s.layout[0, WINDOW], s.layout[1, WINDOW]), s.heads[page, TIME_MIN]
     for _ in range(MANY_WINDOWS):
         end = saturating_add(end, reach)
@@ -174,8 +181,8 @@ def spans_many_windows(s, page):
 
 @part
 def goes_by_time(s, stream, first, page, end, cursor):
-    """Whether tags let much through, by the fresh tuple in slot `first` of block FRESH_AT, and slots 0..end of `page` are in order
-    of time."""
+    """Whether tags let much through, by the fresh tuple in slot `first` of block FRESH_AT, and slots 0..end of `page`
+    are in order of time."""
     halves, tags = s.halves, tags_of(s, page)
     tag = halves[unsigned(tags_of(s, cursor[FRESH_AT]) + first)]
     alike = 0
@@ -196,8 +203,8 @@ def goes_by_time(s, stream, first, page, end, cursor):
 def scan_pair_by_time(s, stream, first, end, cursor, budget):
     """As `scan_pair`, of a block in order of time: each fresh tuple meets only those that lie in its windows.
 
-    Few keys and short windows need it: of 10 million arrivals at 60 stations with a window of 20 s (workload F2) nearly all
-    that tags let through was out of time, and a slave took 5.7 s of a core instead of 1.1.
+    Few keys and short windows need it: of 10 million arrivals at 60 stations with a window of 20 s (workload F2) nearly
+    all that tags let through was out of time, and a slave took 5.7 s of a core instead of 1.1.
     """
     words, halves, candidates, opposite = s.words, s.halves, s.candidates, 1 - stream
     tags, width = tags_of(s, cursor[OPPOSITE_AT]), s.layout[opposite, TUPLE_WORDS]
@@ -211,7 +218,10 @@ def scan_pair_by_time(s, stream, first, end, cursor, budget):
         if s.counters[SPENT] >= budget:
             status = BUDGET
             break
-        mine, tag = slot_id(s, stream, cursor[FRESH_AT], cursor[FRESH_FROM]), halves[unsigned(fresh_tags + cursor[FRESH_FROM])]
+        mine, tag = (
+            slot_id(s, stream, cursor[FRESH_AT], cursor[FRESH_FROM]),
+            halves[unsigned(fresh_tags + cursor[FRESH_FROM])],
+        )
         earliest = saturating_add(words[unsigned(mine + TIME)], -s.layout[opposite, WINDOW])
         latest = saturating_add(words[unsigned(mine + TIME)], s.layout[stream, WINDOW])
         while low > 0 and words[unsigned(old + (low - 1) * width + TIME)] >= earliest:
@@ -252,7 +262,8 @@ def compare_tags(s, stream, panel_end, rows, cursor):
     mine, mine_words = slot_id(s, stream, cursor[FRESH_AT], fresh), s.layout[stream, TUPLE_WORDS]
     theirs, chunk_words = slot_id(s, 1 - stream, cursor[OPPOSITE_AT], panel), s.layout[1 - stream, TUPLE_WORDS] * LANES
     last = panel + ((panel_end - 1 - panel) & -LANES)
-    again = LINE_TAGS if 0 < last and panel_end - last <= LINE_TAGS else 0  # a line compared before, rather than one beyond
+    # a line compared before, rather than one beyond
+    again = LINE_TAGS if 0 < last and panel_end - last <= LINE_TAGS else 0
     tail = low_bits(panel_end - last + again) & -1 << again
     last_theirs = slot_id(s, 1 - stream, cursor[OPPOSITE_AT], last - again)
     for row in range(fresh, fresh + rows):

@@ -36,8 +36,8 @@ from mpijoin.partitioning.hashing import pair_hash
 
 @part
 def confirm(s, groups, cursor, out):
-    """Counts the candidates whose keys are equal and whose times lie in the windows; keeps of them what is wanted in `out`.
-    DONE or OUT_FULL.
+    """Counts the candidates whose keys are equal and whose times lie in the windows; keeps of them what is wanted in
+    `out`. DONE or OUT_FULL.
 
     They are certified at once, while their rows are in the innermost cache.
     """
@@ -67,19 +67,23 @@ def confirm(s, groups, cursor, out):
 
 @part
 def fetch_candidates(s, stream, at, end, room):
-    """Takes a pair each out of up to `room` candidates of at..end and asks for their tuples; returns where the rest begins, and how
-    many pairs.
+    """Takes a pair each out of up to `room` candidates of at..end and asks for their tuples; returns where the rest
+    begins, and how many pairs.
 
-    One by one the bits of a mask would be a chain, each waiting for the last, or a loop whose end no processor foresees. So each
-    candidate gives its lowest bit, and those with bits left move up to the others that are still to come (a probe of workload A:
-    a twelfth less).
+    One by one the bits of a mask would be a chain, each waiting for the last, or a loop whose end no processor
+    foresees. So each candidate gives its lowest bit, and those with bits left move up to the others that are still to
+    come (a probe of workload A: a twelfth less).
     """
     words, candidates, mine, theirs = s.words, s.candidates, s.mine, s.theirs
     fresh_words, old_words = s.layout[stream, TUPLE_WORDS], s.layout[1 - stream, TUPLE_WORDS]
     stop = min(end, at + room * CANDIDATE_WORDS)
     rest, filled = stop, 0
     for i in range(stop - CANDIDATE_WORDS, at - 1, -CANDIDATE_WORDS):
-        mask, one, first = candidates[unsigned(i + MASK)], candidates[unsigned(i + ONE)], candidates[unsigned(i + FIRST_OTHER)]
+        mask, one, first = (
+            candidates[unsigned(i + MASK)],
+            candidates[unsigned(i + ONE)],
+            candidates[unsigned(i + FIRST_OTHER)],
+        )
         place = lowest_bit(mask)
         fresh, old = (one, first + place * old_words) if first >= 0 else (~first + place * fresh_words, one)
         mine[unsigned(filled)] = fresh
@@ -99,7 +103,8 @@ def fetch_candidates(s, stream, at, end, room):
 
 @part
 def keep_matches(words, mine, theirs, count, before, after):
-    """Moves up those of the pairs 0..count whose keys are equal and before <= their time - my time <= after; returns how many."""
+    """Moves up those of the pairs 0..count whose keys are equal and before <= their time - my time <= after; returns
+    how many."""
     kept = 0
     for i in range(count):
         fresh, old = mine[unsigned(i)], theirs[unsigned(i)]
@@ -114,7 +119,8 @@ def keep_matches(words, mine, theirs, count, before, after):
 
 @part
 def keep_results(s, left, right, kept, out, count):
-    """Writes what the counter KEEPS says of the pairs 0..kept to `out`, from `count` on; returns how many entries that made."""
+    """Writes what the counter KEEPS says of the pairs 0..kept to `out`, from `count` on; returns how many entries that
+    made."""
     keeps, words = s.counters[KEEPS], s.words
     if keeps == NOTHING:
         return 0
@@ -131,7 +137,8 @@ def keep_results(s, left, right, kept, out, count):
 
 @part
 def certify(words, left, right, first, end):
-    """Sum of the pair hashes (DESIGN, section 1) of results first..end, uint64 modulo 2**64. left, right: int64[] slot ids."""
+    """Sum of the pair hashes (DESIGN, section 1) of results first..end, uint64 modulo 2**64. left, right: int64[] slot
+    ids."""
     total = np.uint64(0)
     for i in range(first, end):
         total += pair_hash(words[unsigned(left[unsigned(i)] + ROW)], words[unsigned(right[unsigned(i)] + ROW)])

@@ -15,9 +15,9 @@ from mpijoin.join.state import (
     EXPIRES_FROM,
     FIRST,
     FIRST_TIME_MAX,
-    GROWS,
     GROUP_BYTES,
     GROUP_TUPLES,
+    GROWS,
     HAS_BLOB,
     NEXT,
     NONE,
@@ -34,7 +34,8 @@ from mpijoin.join.state import (
 
 @kernel
 def expire_groups(s, groups, watermarks):
-    """Advances the groups' watermarks to watermarks[stream], lets expired blocks go and tunes; groups hold no fresh tuple.
+    """Advances the groups' watermarks to watermarks[stream], lets expired blocks go and tunes; groups hold no fresh
+    tuple.
 
     groups: int64[m] · watermarks: int64[2], of left and right. A watermark never goes back.
     """

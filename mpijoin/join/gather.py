@@ -35,9 +35,9 @@ def gather_blobs(s, slots, starts, out):
 def keep_equal_keys(s, out, first, key_words, fixed_words, variable):
     """Keeps, counts and certifies those of the results from `first` on whose key bytes are equal, in their order.
 
-    Where the key is but a hash, equal hashes may belong to different keys. out: int64[2, capacity] slot ids · key_words:
-    leading record words of the key, of which `fixed_words` are values; lengths of `variable` columns, whose bytes lead the
-    blob, follow two to a word.
+    Where the key is but a hash, equal hashes may belong to different keys. out: int64[2, capacity] slot ids ·
+    key_words: leading record words of the key, of which `fixed_words` are values; lengths of `variable` columns, whose
+    bytes lead the blob, follow two to a word.
     """
     words, kept = s.words, first
     # Payload may give a blob, and with it a record that begins later, to one of the streams only.

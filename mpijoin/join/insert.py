@@ -80,7 +80,8 @@ class Scratch(NamedTuple):
 def insert_groups(s, stream, groups, bounds, fresh, scratch, first):
     """Appends rows bounds[i, 0]:bounds[i, 1] of `fresh` to group groups[i], for i from `first` on.
 
-    groups: int64[m] · bounds: int64[m, 2]. Returns how many groups are in: m, or fewer where pages for the next are lacking.
+    groups: int64[m] · bounds: int64[m, 2]. Returns how many groups are in: m, or fewer where pages for the next are
+    lacking.
     """
     for i in range(first, len(groups)):
         low, high = bounds[i, 0], bounds[i, 1]
@@ -106,7 +107,8 @@ def clear_incoming(touched, scratch):
 
 @part
 def assign_buckets(s, group, low, high, fresh, scratch):
-    """Fills scratch.bucket and scratch.tag for the rows, and per bucket how many rows come; returns the buckets touched."""
+    """Fills scratch.bucket and scratch.tag for the rows, and per bucket how many rows come; returns the buckets
+    touched."""
     region, mask = s.groups[group, DIRECTORY], (1 << s.groups[group, DEPTH]) - 1
     touched = 0
     for i in range(high - low):
@@ -126,14 +128,14 @@ def assign_buckets(s, group, low, high, fresh, scratch):
 
 @part
 def split_ahead(s, stream, group, touched, low, high, fresh, scratch):
-    """Splits each small bucket that would come to hold too much if the other stream brings as many tuples as this one: more than
-    4 theta, or in a group that held nothing and will grow, more than 2 theta by the time that its windows are full; returns
-    whether any was split.
+    """Splits each small bucket that would come to hold too much if the other stream brings as many tuples as this one:
+    more than 4 theta, or in a group that held nothing and will grow, more than 2 theta by the time that its windows are
+    full; returns whether any was split.
 
-    It keeps a first or very long epoch from building one huge bucket that is joined before it can be split, and a group that
-    grows from being split, which moves all of its tuples, again and again. The margin above 2 theta keeps a steady stream from
-    splitting now what its next expiry would merge again. A bucket that is large already is left to `tune_group`, which knows
-    whether a split would separate anything.
+    It keeps a first or very long epoch from building one huge bucket that is joined before it can be split, and a group
+    that grows from being split, which moves all of its tuples, again and again. The margin above 2 theta keeps a steady
+    stream from splitting now what its next expiry would merge again. A bucket that is large already is left to
+    `tune_group`, which knows whether a split would separate anything.
     """
     changed = False
     if s.groups[group, FRESH] != NONE:  # a group is only split while it holds no fresh tuple
@@ -154,8 +156,8 @@ def split_ahead(s, stream, group, touched, low, high, fresh, scratch):
 
 @part
 def growth_of_rows(s, low, high, fresh):
-    """How many times as many tuples as these rows the windows will hold at this rate, though no more than GROWTH_MAX, since the
-    stream may end before that; 1 where the rows tell no rate."""
+    """How many times as many tuples as these rows the windows will hold at this rate, though no more than GROWTH_MAX,
+    since the stream may end before that; 1 where the rows tell no rate."""
     span = fresh.tuples[high - 1, TIME] - fresh.tuples[low, TIME]
     if span <= 0:
         return 1
@@ -173,7 +175,8 @@ def depth_of_rows(rows):
 
 @part
 def fetch_blocks(s, stream, touched, scratch):
-    """Asks for the heads of the open blocks, as `assign_buckets` did for the buckets and `pages_needed` will for the slots.
+    """Asks for the heads of the open blocks, as `assign_buckets` did for the buckets and `pages_needed` will for the
+    slots.
 
     Small batches touch each bucket for a tuple or two: cache misses are then what an insert takes its time for.
     """

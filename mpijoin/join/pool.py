@@ -16,25 +16,25 @@ from mpijoin.join.state import (
     FREE_PAGE,
     FREE_REGIONS,
     GROUP_WORDS,
-    HASHED,
     HAS_BLOB,
-    JoinState,
+    HASHED,
     KEEPS,
     LAYOUT_WORDS,
     LISTED,
     NONE,
-    PAGES,
     PAGE_WORDS,
+    PAGES,
     PAIRED,
     SHORT_LIST,
-    SLOTS,
     SLOT_IDS,
+    SLOTS,
     THETA,
-    TUPLES_AT,
     TUPLE_BYTES,
     TUPLE_WORDS,
+    TUPLES_AT,
     UNUSED_PAGE,
     WINDOW,
+    JoinState,
 )
 
 LINE_WORDS = 8  # a cache line
@@ -74,7 +74,8 @@ def stream_layout(page_words: int, words: int, has_blob: bool, window: int) -> n
 
 
 def reserve_words(count: int) -> np.ndarray:
-    """int64[count] of untouched address space, on huge pages where the system has them (a probe's misses are TLB misses)."""
+    """int64[count] of untouched address space, on huge pages where the system has them (a probe's misses are TLB
+    misses)."""
     memory = mmap.mmap(-1, max(8 * count, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         try:
@@ -98,7 +99,8 @@ def new_state(
     keeps: int = SLOT_IDS,
     hashed: bool = False,
 ) -> JoinState:
-    """An empty state. streams: (record_words, has_blob, window) of left and right; theta in bytes · keeps, hashed: state.py.
+    """An empty state. streams: (record_words, has_blob, window) of left and right; theta in bytes · keeps, hashed:
+    state.py.
 
     A page is `block_bytes` long, or longer where not even one tuple would fit; whole cache lines.
     """

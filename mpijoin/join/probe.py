@@ -1,12 +1,13 @@
-"""Kernels of the block-nested-loop join: every fresh tuple against every block of the opposite chain (WSJ, section IV-D).
+"""Kernels of the block-nested-loop join: every fresh tuple against every block of the opposite chain (WSJ, section
+IV-D).
 
-In each group left's fresh tuples meet right's old ones, then right's fresh tuples meet all of left's: no pair twice, none
-lost. Tags are compared first, and the masks of candidates kept; then the candidates' keys and times are looked at. Neither
-loop branches on the data, which a processor could not predict, and between the two there is time to fetch the tuples.
+In each group left's fresh tuples meet right's old ones, then right's fresh tuples meet all of left's: no pair twice,
+none lost. Tags are compared first, and the masks of candidates kept; then the candidates' keys and times are looked at.
+Neither loop branches on the data, which a processor could not predict, and between the two there is time to fetch the
+tuples.
 """
 
 from __future__ import annotations
-
 
 from mpijoin.join.blocks import kernel, part, tags_of
 from mpijoin.join.compare import first_fresh_slot, is_filtered, mark_tags, saturating_add, scan_pair
@@ -43,7 +44,8 @@ from mpijoin.join.state import (
     WINDOW,
 )
 
-FETCHED_BUCKETS, FETCHED_BLOCKS = 32, 8  # whose chains are asked for together, and of each: a part of the second-level cache
+# whose chains are asked for together, and of each: a part of the second-level cache
+FETCHED_BUCKETS, FETCHED_BLOCKS = 32, 8
 
 
 def start_probe(cursor):
@@ -57,10 +59,11 @@ def start_probe(cursor):
 @kernel
 def probe_groups(s, groups, cursor, budget, out):
     """Joins the fresh tuples of the groups. groups: int64[m] · budget: comparisons after which it returns BUDGET · out:
-    int64[2, capacity], left and right slot ids of results, or in its first row their later times, as the counter KEEPS says;
-    counters[OUT_COUNT] of them are filled.
+    int64[2, capacity], left and right slot ids of results, or in its first row their later times, as the counter KEEPS
+    says; counters[OUT_COUNT] of them are filled.
 
-    Returns DONE, BUDGET or OUT_FULL; after the latter two it is called again with the same arguments, the cursor as left.
+    Returns DONE, BUDGET or OUT_FULL; after the latter two it is called again with the same arguments, the cursor as
+    left.
     """
     s.counters[SPENT] = 0
     status = DONE
@@ -76,7 +79,8 @@ def probe_groups(s, groups, cursor, budget, out):
 
 @part
 def next_phase(s, groups, cursor):
-    """Goes on to right's fresh tuples of the group, then to the next group that has fresh tuples; False if there is none."""
+    """Goes on to right's fresh tuples of the group, then to the next group that has fresh tuples; False if there is
+    none."""
     cursor[PHASE] = 1 - cursor[PHASE]
     if cursor[PHASE] == 0:
         cursor[GROUP_INDEX] += 1

@@ -1,4 +1,5 @@
-"""What frames of a group hold, and the checks that they are one whole group of this join before anything is taken over."""
+"""What frames of a group hold, and the checks that they are one whole group of this join before anything is taken
+over."""
 
 from __future__ import annotations
 
@@ -14,7 +15,6 @@ from mpijoin.join.state import (
     DIRECTORY_DEPTH_MAX,
     GROWS,
     HAS_BLOB,
-    JoinState,
     MERGES,
     RESULTS,
     SIZE,
@@ -22,10 +22,12 @@ from mpijoin.join.state import (
     SPLITS,
     TUPLE_WORDS,
     WATERMARK,
+    JoinState,
 )
 
 BLOCKS_KIND, TAIL_KIND = 16, 17  # of frames; messages between ranks have smaller ones
-CARRIED = [WATERMARK, WATERMARK + 1, COMPARISONS, RESULTS, SPLITS, MERGES, GROWS]  # words of a group's row that go with it
+# words of a group's row that go with it
+CARRIED = [WATERMARK, WATERMARK + 1, COMPARISONS, RESULTS, SPLITS, MERGES, GROWS]
 
 
 class Blocks(NamedTuple):
@@ -141,22 +143,30 @@ def _check_blocks(s: JoinState, stream: int, blocks: Blocks, least: int) -> None
     if tuples.ndim != 2 or tuples.shape[1] != words:
         raise ProtocolError(f"stream {stream}: tuples {list(tuples.shape)} came, wanted {words} words each")
     if len(blocks.ids) != len(counts) or counts.sum() != len(tuples):
-        raise CodecError(f"stream {stream}: {len(blocks.ids)} blocks, {len(counts)} counts and {len(tuples)} tuples differ")
+        raise CodecError(
+            f"stream {stream}: {len(blocks.ids)} blocks, {len(counts)} counts and {len(tuples)} tuples differ"
+        )
     if len(counts) and not (least <= counts.min() and counts.max() <= slots):
-        raise ProtocolError(f"stream {stream}: blocks of {counts.min()} to {counts.max()} tuples, wanted {least} to {slots}")
+        raise ProtocolError(
+            f"stream {stream}: blocks of {counts.min()} to {counts.max()} tuples, wanted {least} to {slots}"
+        )
     sizes = tuples[:, SIZE] if s.layout[stream, HAS_BLOB] else np.zeros(1, np.int64)
     if (sizes < 0).any() or (sizes > len(blocks.blob)).any() or sizes.sum() != len(blocks.blob):
         raise CodecError(f"stream {stream}: blobs of {sizes.sum()} bytes in all, {len(blocks.blob)} came")
 
 
-def _named(s: JoinState, group: int, tail: Tail, blocks: list[tuple[int, Blocks]]) -> tuple[list[np.ndarray], np.ndarray]:
+def _named(
+    s: JoinState, group: int, tail: Tail, blocks: list[tuple[int, Blocks]]
+) -> tuple[list[np.ndarray], np.ndarray]:
     """(which blocks the tail names, bool per block; where the blocks of its order are among all)."""
     ids = np.concatenate([own.ids for _, own in blocks])
     by_id = np.argsort(ids, kind="stable")
     at = np.searchsorted(ids, tail.order, sorter=by_id)
     missing = (at == len(ids)) | (ids[by_id[np.minimum(at, len(ids) - 1)]] != tail.order) if len(ids) else at >= 0
     if missing.any():
-        raise ProtocolError(f"partition {group}: {missing.sum()} of {len(at)} blocks did not come: {tail.order[missing][:3]} ...")
+        raise ProtocolError(
+            f"partition {group}: {missing.sum()} of {len(at)} blocks did not come: {tail.order[missing][:3]} ..."
+        )
     places = by_id[at]
     wanted = np.zeros(len(ids), bool)
     wanted[places] = True

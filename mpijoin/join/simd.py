@@ -12,7 +12,8 @@ LANES = 2 * LINE_TAGS  # tags compared at once: their results fill a 64-bit mask
 
 
 def match_tags(tags, start, tag):
-    """Bit i of the result is set iff tags[start + i] == tag, for i in 0..63. tags: uint16[], start: int64, tag: uint16."""
+    """Bit i of the result is set iff tags[start + i] == tag, for i in 0..63. tags: uint16[], start: int64, tag:
+    uint16."""
     mask = 0
     for lane in range(LANES):
         mask |= int(tags[start + lane] == tag) << lane

@@ -4,13 +4,14 @@
              (`octets_max` leaves out the newer ones, and then the tail)
     install  the frames of any number of `get`s from one holder, in their order; the last one's tail is what counts
 
-A block that is full is *sealed*: nobody writes to it again, so it is shipped once. It is full some time after it was begun,
-hence `get` gives each block that it finds full for the first time a new id: ids of sealed blocks rise in the order in which
-`get` met them, and "newer than `since`" misses none and repeats none, though blocks fill in any order. The tail names every
-block that still counts, so blocks that expired, split or merged after they were shipped are simply not named.
+A block that is full is *sealed*: nobody writes to it again, so it is shipped once. It is full some time after it was
+begun, hence `get` gives each block that it finds full for the first time a new id: ids of sealed blocks rise in the
+order in which `get` met them, and "newer than `since`" misses none and repeats none, though blocks fill in any order.
+The tail names every block that still counts, so blocks that expired, split or merged after they were shipped are simply
+not named.
 
-Ids are of one holder: the receiver numbers the blocks anew, and whoever reads the group from there begins with since = 0.
-Tags are not shipped, and a tuple's blob address is an index of its frame's blobs.
+Ids are of one holder: the receiver numbers the blocks anew, and whoever reads the group from there begins with since =
+0. Tags are not shipped, and a tuple's blob address is an index of its frame's blobs.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import numpy as np
 
 from mpijoin.data.codec import decode, reserve, seal
 from mpijoin.errors import MemoryBudgetError, ProtocolError
-from mpijoin.join.shipment import BLOCKS_KIND, CARRIED, Blocks, Shipment, TAIL_KIND, checked, meta_of
+from mpijoin.join.shipment import BLOCKS_KIND, CARRIED, TAIL_KIND, Blocks, Shipment, checked, meta_of
 from mpijoin.join.state import (
     BLOCKS,
     BUCKETS,
@@ -29,15 +30,15 @@ from mpijoin.join.state import (
     FRESH,
     GROUP_TUPLES,
     HAS_BLOB,
-    JoinState,
     NEXT_BLOCK_ID,
     NONE,
+    PAGE_WORDS,
     PAGES,
     PAGES_HELD,
-    PAGE_WORDS,
     SIZE,
     SLOTS,
     TUPLE_WORDS,
+    JoinState,
 )
 from mpijoin.join.transfer_kernels import (
     BLOCK_COLUMNS,
@@ -107,14 +108,17 @@ def is_tail(frame: np.ndarray) -> bool:
 
 def refuse_fresh(s: JoinState, group: int) -> None:
     if s.groups[group, FRESH] != NONE:
-        raise ProtocolError(f"partition {group} holds fresh tuples: wanted it probed to the end before it is read or dropped")
+        raise ProtocolError(
+            f"partition {group} holds fresh tuples: wanted it probed to the end before it is read or dropped"
+        )
 
 
 def install(s: JoinState, parts: Sequence[np.ndarray], started: np.ndarray) -> int:
-    """Takes over a group from the frames of `get`; returns it. started: bool[partitions], which groups have a directory.
+    """Takes over a group from the frames of `get`; returns it. started: bool[partitions], which groups have a
+    directory.
 
-    CodecError for damaged frames, ProtocolError for frames that do not belong together, lack a block or bring a group that is
-    held here, MemoryBudgetError where memory is short: then nothing has changed.
+    CodecError for damaged frames, ProtocolError for frames that do not belong together, lack a block or bring a group
+    that is held here, MemoryBudgetError where memory is short: then nothing has changed.
     """
     shipment = checked(s, [decode(part) for part in parts])
     group, tail = shipment.group, shipment.tail
@@ -122,7 +126,9 @@ def install(s: JoinState, parts: Sequence[np.ndarray], started: np.ndarray) -> i
         raise ProtocolError(f"partition {group} came, but tuples of it are held here: wanted it dropped first")
     _check_memory(s, shipment)
     if not open_group(s, group, bool(started[group]), shipment.depth, len(tail.shapes)):
-        raise MemoryBudgetError(f"partition {group}: no room for a directory of {len(tail.shapes)} mini-partition-groups")
+        raise MemoryBudgetError(
+            f"partition {group}: no room for a directory of {len(tail.shapes)} mini-partition-groups"
+        )
     pages = [np.full(len(blocks.ids), NONE) for _, blocks in shipment.blocks]
     with np.errstate(over="ignore"):
         for (stream, blocks), wanted, own in zip(shipment.blocks, shipment.wanted, pages):
@@ -152,9 +158,15 @@ def _cut(s: JoinState, listed: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _frame(
-    s: JoinState, kind: int, meta: Mapping[str, Any], first: Sequence[np.ndarray], blocks: Mapping[int, np.ndarray], checksum: bool
+    s: JoinState,
+    kind: int,
+    meta: Mapping[str, Any],
+    first: Sequence[np.ndarray],
+    blocks: Mapping[int, np.ndarray],
+    checksum: bool,
 ) -> np.ndarray:
-    """A frame of these buffers and then a `Blocks` for each stream, gathered from the listed blocks straight into it."""
+    """A frame of these buffers and then a `Blocks` for each stream, gathered from the listed blocks straight into
+    it."""
     wanted = [(buffer.dtype, buffer.shape) for buffer in first]
     for stream, listed in blocks.items():
         ids, tuples = (len(listed),), (int(listed[:, TUPLES].sum()), int(s.layout[stream, TUPLE_WORDS]))

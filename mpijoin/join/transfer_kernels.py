@@ -5,7 +5,15 @@ from __future__ import annotations
 import numpy as np
 
 from mpijoin.join.blocks import append_blob, copy_blob, kernel, return_block, slot_id, tags_of, take_page
-from mpijoin.join.directory import PREFIX_SHIFT, buckets_left, prefix_of, return_bucket, return_region, take_bucket, take_region
+from mpijoin.join.directory import (
+    PREFIX_SHIFT,
+    buckets_left,
+    prefix_of,
+    return_bucket,
+    return_region,
+    take_bucket,
+    take_region,
+)
 from mpijoin.join.insert import TAG_SHIFT
 from mpijoin.join.state import (
     ADDRESS,
@@ -74,7 +82,8 @@ def blob_octets(s, page):
 def list_blocks(s, group, shapes, ends, listed):
     """Fills what a group consists of: shapes int64[buckets], ends int64[2 * buckets] of the chains in `listed`.
 
-    listed: int64[n, 5], id, page, stream, tuples and bytes of blobs per block, chain by chain in order. Returns the blocks.
+    listed: int64[n, 5], id, page, stream, tuples and bytes of blobs per block, chain by chain in order. Returns the
+    blocks.
     """
     found, index, region = 0, 0, s.groups[group, DIRECTORY]
     for entry in range(1 << s.groups[group, DEPTH]):
@@ -125,7 +134,8 @@ def buckets_free(s, wanted):
 
 @kernel
 def open_group(s, group, started, depth, buckets):
-    """Makes a group, which holds no tuple, one without buckets and of this depth; False, and nothing done, if it cannot."""
+    """Makes a group, which holds no tuple, one without buckets and of this depth; False, and nothing done, if it
+    cannot."""
     if buckets_free(s, buckets) < buckets:
         return False
     region = take_region(s, depth)

@@ -17,7 +17,8 @@ GROUPS = 16
 HELD_TUPLES = 40_000  # of both streams, in the windows: about what the caches next to a core hold
 WINDOW = 600_000
 FILLING = [WINDOW // 4] * 6  # until blocks leave: a block spans a good part of a window
-# Epochs and how many of each are timed: as of 100, 20 and 6 s in a window of 600 s. Long ones scan, short ones visit buckets.
+# Epochs and how many of each are timed: as of 100, 20 and 6 s in a window of 600 s. Long ones scan, short ones visit
+# buckets.
 TIMED = ((WINDOW // 6, 1), (WINDOW // 30, 3), (WINDOW // 100, 5))
 KEYS_PER_TUPLE = 4  # keys are so many times as many as tuples: results are few, and cost nothing of note
 MEMORY_BYTES = 256 << 20  # address space; the widest tuples take a fifth of it
@@ -34,8 +35,8 @@ class Epoch(NamedTuple):
 
 
 class Trial:
-    """The same tuples for every theta. Groups are of sizes 1 to 2, evenly on a scale of logarithms: bucket sizes are then
-    spread over theta to 2 theta for any theta, as they are over many jobs, and none is favoured by chance."""
+    """The same tuples for every theta. Groups are of sizes 1 to 2, evenly on a scale of logarithms: bucket sizes are
+    then spread over theta to 2 theta for any theta, as they are over many jobs, and none is favoured by chance."""
 
     def __init__(self, words: int):
         """words: of a tuple."""
@@ -46,7 +47,8 @@ class Trial:
         self._epochs = [Epoch(tuple(_tuples(generator, *span, words) for _ in range(2)), span[1]) for span in spans]
 
     def run(self, theta: int) -> float:
-        """Nanoseconds of this thread's time per tuple, the geometric mean over long and short epochs; theta in bytes."""
+        """Nanoseconds of this thread's time per tuple, the geometric mean over long and short epochs; theta in
+        bytes."""
         operator = WindowJoin(GROUPS, MEMORY_BYTES, BLOCK_BYTES, theta, [(self._words - 3, False, WINDOW)] * 2, 8192)
         remaining = iter(self._epochs)
         for _ in FILLING:

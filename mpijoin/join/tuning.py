@@ -17,9 +17,9 @@ from mpijoin.join.pool import tuple_words
 from mpijoin.join.state import THETA_OFF
 from mpijoin.machine import processor_model
 
-# Of both streams, where nothing better was measured. Small groups are many buckets to visit in short epochs, and much memory in blocks
-# that are half empty (pages are 1.6 times their tuples, twice as much for half the size); large ones are long scans. The floor
-# in blocks is for tuples so wide that a block holds few of them.
+# Of both streams, where nothing better was measured. Small groups are many buckets to visit in short epochs, and much
+# memory in blocks that are half empty (pages are 1.6 times their tuples, twice as much for half the size); large ones
+# are long scans. The floor in blocks is for tuples so wide that a block holds few of them.
 GROUP_TUPLES = 680
 GROUP_BLOCKS = 4
 
@@ -84,7 +84,12 @@ def remember(width: int) -> None:
     with suppress(OSError):
         aside.touch()
         rounds = measure(width)
-        facts = {"processor": processor_model(), "tuple_words": width, "group_tuples": choose(rounds), "rounds_ns": rounds}
+        facts = {
+            "processor": processor_model(),
+            "tuple_words": width,
+            "group_tuples": choose(rounds),
+            "rounds_ns": rounds,
+        }
         aside.write_text(json.dumps(facts))
         aside.replace(file)
 
@@ -98,14 +103,16 @@ def measure(width: int) -> list[list[float]]:
     trial = Trial(width)
     rounds: list[list[float]] = []
     # The first round includes what making the trial took: it stands for the longest to come.
-    while all((clock() - start) * (1 + 1 / max(1, len(rounds))) < limit for (clock, limit), start in zip(clocks, starts)):
+    while all(
+        (clock() - start) * (1 + 1 / max(1, len(rounds))) < limit for (clock, limit), start in zip(clocks, starts)
+    ):
         rounds.append([round(trial.run(8 * width * tuples), 1) for tuples in CANDIDATES])
     return rounds
 
 
 def choose(rounds: list[list[float]]) -> int:
-    """Of CANDIDATES the one with the best round, if it clearly beats GROUP_TUPLES; GROUP_TUPLES too where rounds differ so
-    much that they measure something else.
+    """Of CANDIDATES the one with the best round, if it clearly beats GROUP_TUPLES; GROUP_TUPLES too where rounds differ
+    so much that they measure something else.
 
     >>> choose([[100, 98, 109, 120, 150], [101, 99, 110, 125, 150]])
     480

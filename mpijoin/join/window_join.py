@@ -28,26 +28,27 @@ from mpijoin.join.state import (
     GROUP_BYTES,
     GROUP_TUPLES,
     INSERTED,
-    JoinState,
     LATER_TIMES,
     MERGED,
     MERGES,
     OUT_COUNT,
+    PAGE_WORDS,
     PAGES,
     PAGES_HELD,
     PAGES_HELD_MAX,
-    PAGE_WORDS,
     RESULTS,
     SLOT_IDS,
     SPLIT,
     SPLITS,
     THETA,
     WATERMARK,
+    JoinState,
 )
 from mpijoin.join.transfer_kernels import drop_group
 from mpijoin.operators.base import GroupInfo, Progress, Results
 
-# A larger buffer of pairs is of no use, since their tuples, which are looked at again, do not stay in the caches; times suffice.
+# A larger buffer of pairs is of no use, since their tuples, which are looked at again, do not stay in the caches; times
+# suffice.
 TIMES_PER_PAIR = 16
 
 
@@ -65,9 +66,10 @@ class WindowJoin:
         keeps: int = SLOT_IDS,
         hashed: RecordLayout | None = None,
     ):
-        """streams: (record_words, has_blob, window in time units) of left and right · theta, memory and block in bytes ·
-        result_buffer: pairs that may be found before they must be consumed · keeps: what of them stays until then, NOTHING,
-        SLOT_IDS or LATER_TIMES · hashed: of keys that are hashes, the layout of either stream's keys; slot ids then stay."""
+        """streams: (record_words, has_blob, window in time units) of left and right · theta, memory and block in bytes
+        · result_buffer: pairs that may be found before they must be consumed · keeps: what of them stays until then,
+        NOTHING, SLOT_IDS or LATER_TIMES · hashed: of keys that are hashes, the layout of either stream's keys; slot ids
+        then stay."""
         keeps = SLOT_IDS if hashed else keeps
         self.state = new_state(partitions, memory_bytes, block_bytes, theta, streams, keeps, hashed is not None)
         self._keeps = keeps
@@ -79,11 +81,13 @@ class WindowJoin:
         per_bucket = (reserve_words(-(-len(self.state.buckets) // 2)).view(np.int32) for _ in range(3))
         self._scratch = Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket)))
         self._started = np.zeros(partitions, bool)
-        self.moved_in = np.zeros(2, np.int64)  # tuples per stream that came with groups, and that left with them: ledger
+        # tuples per stream that came with groups, and that left with them: ledger
+        self.moved_in = np.zeros(2, np.int64)
         self.moved_out = np.zeros(2, np.int64)
 
     def touch(self, octets: int) -> None:
-        """Has the system find memory for the first `octets` of blocks of an operator that is still empty, and what goes with them."""
+        """Has the system find memory for the first `octets` of blocks of an operator that is still empty, and what goes
+        with them."""
         touch(self.state.words, min(octets, self.state.words.nbytes))
         per_bucket = self._scratch.incoming, self._scratch.start, self._scratch.touched
         for array in (self.state.heads, self.state.buckets, self.state.directory, *per_bucket):
@@ -217,13 +221,14 @@ class WindowJoin:
         listed = ", ".join(f"partition {group} ({sizes[group] / 1e6:.3g} MB)" for group in largest if sizes[group])
         budget = int(self.state.counters[PAGES]) * self.page_bytes
         return MemoryBudgetError(
-            f"the window state needs more than [cluster] memory allows: budget {budget / 1e6:.3g} MB, held "
-            f"{self.held_bytes / 1e6:.3g} MB, largest groups: {listed or 'none'}; give each slave more memory, use more "
-            "slaves, or shorten the windows"
+            f"the window state needs more than [cluster] memory allows: budget {budget / 1e6:.3g} MB, held"
+            f" {self.held_bytes / 1e6:.3g} MB, largest groups: {listed or 'none'}; give each slave more memory, use"
+            " more slaves, or shorten the windows"
         )
 
     def _start(self, groups: np.ndarray) -> np.ndarray:
-        """Makes those of the groups that do not exist yet; returns them all in the one form that kernels compile for."""
+        """Makes those of the groups that do not exist yet; returns them all in the one form that kernels compile
+        for."""
         started = self._started[groups]
         if not started.all():
             for group in groups[~started]:

@@ -30,19 +30,23 @@ class Options(NamedTuple):
 
 
 def main_run(job_path: str, overrides: Sequence[str], options: Options) -> int:
-    """Runs the job; returns the exit code, having said on rank 0 what happened. Raises what is wrong before it begins."""
+    """Runs the job; returns the exit code, having said on rank 0 what happened. Raises what is wrong before it
+    begins."""
     signals = SignalFlag()
     signals.install()  # first: to load the engine takes a while
     keep_freed_memory()
     allow_open_files()
     check_address_space()
-    gc.disable()  # what is loaded stays: looking for garbage in it costs a tenth of the start; life.py turns it on again
+    # what is loaded stays: looking for garbage in it costs a tenth of the start; life.py turns it on again
+    gc.disable()
     try:
         if not launched_by_mpi(os.environ):
             return _run_here(job_path, overrides, options, signals)
         if options.ranks is not None:
             size = launched_size(os.environ)
-            raise LaunchError(f"--ranks {options.ranks}: the launcher has started {size} ranks already: leave --ranks out")
+            raise LaunchError(
+                f"--ranks {options.ranks}: the launcher has started {size} ranks already: leave --ranks out"
+            )
         return _run_under_mpi(job_path, overrides, options, signals)
     except LaunchError as error:
         if launched_rank(os.environ):

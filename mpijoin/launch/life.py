@@ -35,9 +35,10 @@ from mpijoin.transport.guard import launched_by_mpi
 
 COMPILER = "llvmlite"  # its library's name
 
-# What every run of some size takes, touched before the clock starts: blocks of all slaves together, and messages and parts of
-# ticks on the master and on all slaves. Under a hypervisor that takes free memory back, the first write to a page is ten times
-# slower than later ones: 2.4 ms per MB, half of an insert's time until the blocks had been used once, and 12 ms of a message.
+# What every run of some size takes, touched before the clock starts: blocks of all slaves together, and messages and
+# parts of ticks on the master and on all slaves. Under a hypervisor that takes free memory back, the first write to a
+# page is ten times slower than later ones: 2.4 ms per MB, half of an insert's time until the blocks had been used once,
+# and 12 ms of a message.
 BLOCKS_TOUCHED_BYTES = 64 << 20
 HEAP_TOUCHED_BYTES = 32 << 20
 
@@ -136,10 +137,11 @@ def _ready(rank: Rank, plan: Plan) -> float:
         rank.signals.save_at(plan.job.checkpoint.stops_at)
     role = plan.roles.name(rank.number)
     cluster = plan.job.cluster
-    keep_freed_memory(min(KEPT_BYTES, cluster.master_buffer_bytes, 2 * cluster.buffer_bytes))  # what is kept counts as held
+    # what is kept counts as held
+    keep_freed_memory(min(KEPT_BYTES, cluster.master_buffer_bytes, 2 * cluster.buffer_bytes))
     heap_bytes = HEAP_TOUCHED_BYTES // (len(plan.roles.slaves) if rank.number in plan.roles.slaves else 1)
-    # Ranks that are threads of one process load kernels one after the other, but touch memory side by side. So every second one
-    # touches memory first, while another loads.
+    # Ranks that are threads of one process load kernels one after the other, but touch memory side by side. So every
+    # second one touches memory first, while another loads.
     touches_first = rank.number % 2 == 0
     if touches_first:
         touch_heap(heap_bytes)
@@ -260,8 +262,11 @@ def _part_writer(plan: Plan, rank: int) -> PartWriter:
     return PartWriter(plan.directory.open_results, f"rank-{rank}", merged_schema(plan), plan.job.output.part_bytes)
 
 
-def _fail(plan: Plan, rank: Rank, error: BaseException, debug: bool, started_s: float, things: Sequence[Any]) -> Outcome:
-    """Says so to the others and to the run directory. started_s: when the run began, in seconds since 1970 · things: to let go of."""
+def _fail(
+    plan: Plan, rank: Rank, error: BaseException, debug: bool, started_s: float, things: Sequence[Any]
+) -> Outcome:
+    """Says so to the others and to the run directory. started_s: when the run began, in seconds since 1970 · things: to
+    let go of."""
     trace = traceback.format_exc()
     if isinstance(error, PeerError) and error.trace:
         trace = error.trace  # of the rank that failed

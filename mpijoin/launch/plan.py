@@ -60,9 +60,9 @@ class Roles:
 
 @dataclass(frozen=True)
 class Plan:
-    """directory: None where a run writes no files · checkpoints: the folder for them, likewise · resumes: whether the run goes
-    on from one that lies there · locks: of both folders; the master alone has them · late: where a run without a directory
-    keeps each stream's late rows, things with `write(table)`."""
+    """directory: None where a run writes no files · checkpoints: the folder for them, likewise · resumes: whether the
+    run goes on from one that lies there · locks: of both folders; the master alone has them · late: where a run without
+    a directory keeps each stream's late rows, things with `write(table)`."""
 
     job: Job
     schema: JoinSchema
@@ -81,7 +81,9 @@ class Plan:
     def check_locks(self) -> None:
         """OutputError: they are lost."""
         if not self.has_locks:
-            raise OutputError(f"{self.directory.path}: another run has it now: this one stood still, and was taken for dead")
+            raise OutputError(
+                f"{self.directory.path}: another run has it now: this one stood still, and was taken for dead"
+            )
 
     def release(self) -> None:
         """Lets others have the folders. A second call does nothing."""
@@ -91,17 +93,19 @@ class Plan:
 def plan_of(
     path: str, overrides: Sequence[str], size_of: Callable[[Job], int], overwrite: bool = False, resume: bool = False
 ) -> Plan:
-    """The plan of a job file's run on `size_of(job)` ranks, as `prepare` makes it. Raises JobError with every fault there is."""
+    """The plan of a job file's run on `size_of(job)` ranks, as `prepare` makes it. Raises JobError with every fault
+    there is."""
     job, schema = load_and_resolve(path, overrides, lambda job: launch_faults(job, size_of(job), overwrite, resume))
     return prepare(job, schema, size_of(job), overwrite, resume)
 
 
 def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, resume: bool = False) -> Plan:
-    """Makes the run directory of a checked job, or opens that of a run to go on with. The plan's locks must be released.
+    """Makes the run directory of a checked job, or opens that of a run to go on with. The plan's locks must be
+    released.
 
-    resume: from the newest checkpoint there; where there is none, from the start. Raises JobError where job and ranks do not
-    fit or the path is taken or in use, AlreadyDone where the run to go on with is done, OutputError where nothing can be
-    written there.
+    resume: from the newest checkpoint there; where there is none, from the start. Raises JobError where job and ranks
+    do not fit or the path is taken or in use, AlreadyDone where the run to go on with is done, OutputError where
+    nothing can be written there.
     """
     faults = launch_faults(job, size, overwrite, resume)
     if faults:
@@ -181,7 +185,9 @@ def _output_faults(job: Job, overwrite: bool, resume: bool) -> Iterator[Fault]:
 def _checkpoint_faults(folder: Path, taken_over: bool) -> Iterator[Fault]:
     if blocked := blocking_file(folder):
         it = "it" if blocked == folder else blocked
-        yield fault("checkpoint", "path", f"{folder} cannot be a folder, {it} is a file: wanted a folder that all ranks see")
+        yield fault(
+            "checkpoint", "path", f"{folder} cannot be a folder, {it} is a file: wanted a folder that all ranks see"
+        )
     elif not taken_over and numbers_in(folder):
         text = f"{folder} holds another run's checkpoints: choose another, --resume or --overwrite"
         yield fault("checkpoint", "path", text)
@@ -196,12 +202,15 @@ def _input_files(job: Job) -> list[str]:
     paths: list[str] = []
     for stream in job.streams:
         with suppress(InputError):
-            paths += expand_files(stream.source.path) if isinstance(stream.source, FileSource) and stream.source.path else []
+            paths += (
+                expand_files(stream.source.path) if isinstance(stream.source, FileSource) and stream.source.path else []
+            )
     return paths
 
 
 def _walltime_faults(job: Job, environ: Mapping[str, str]) -> Iterator[Fault]:
-    """Of a margin that is longer than Slurm's walltime: the run would stop at once, and again whenever it is requeued."""
+    """Of a margin that is longer than Slurm's walltime: the run would stop at once, and again whenever it is
+    requeued."""
     times = [environ.get(name, "") for name in ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")]
     margin_ns = job.checkpoint.margin_ns
     if margin_ns is None or job.checkpoint.walltime_ns is not None or not all(map(str.isdecimal, times)):
@@ -224,7 +233,9 @@ def _role_faults(job: Job, roles: Roles) -> list[Fault]:
     last = f"the ranks are 0 to {roles.size - 1}"
     named = [("delay", one.rank) for one in job.inject.delay]
     named += [(field, rank) for field in ("fail", "kill") for rank in getattr(job.inject, field)]
-    return faults + [fault("inject", field, f"got rank {rank}, but {last}") for field, rank in named if rank >= roles.size]
+    return faults + [
+        fault("inject", field, f"got rank {rank}, but {last}") for field, rank in named if rank >= roles.size
+    ]
 
 
 def merged_schema(plan: Plan) -> pa.Schema:

@@ -1,4 +1,5 @@
-"""Where a run comes from: the version, command, hosts and batch job that made it, and the command that goes on with it."""
+"""Where a run comes from: the version, command, hosts and batch job that made it, and the command that goes on with
+it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ NOT_FOR_RESUMING = ("--overwrite", "--resume")
 
 
 def provenance(
-    hosts: Mapping[int, str], size: int, library: str, started_s: float, command: Sequence[str], environ: Mapping[str, str]
+    hosts: Mapping[int, str],
+    size: int,
+    library: str,
+    started_s: float,
+    command: Sequence[str],
+    environ: Mapping[str, str],
 ) -> dict[str, Any]:
     """What `summary.json`, `failed.json` and the report say of a run's origin.
 
@@ -45,7 +51,8 @@ SLURM_VARIABLES = ("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_ARRAY_JOB_ID", "SLUR
 
 
 def typed(command: Sequence[str], size: int, environ: Mapping[str, str]) -> list[str]:
-    """A command line as a user would type it: by the names of programs, and with the launcher that started `size` ranks.
+    """A command line as a user would type it: by the names of programs, and with the launcher that started `size`
+    ranks.
 
     >>> typed(["/opt/bin/mpijoin", "run", "job.toml"], 5, {"PMI_SIZE": "5", "HYDI_CONTROL_FD": "7"})
     ['mpirun', '-n', '5', 'mpijoin', 'run', 'job.toml']
@@ -74,7 +81,8 @@ def launcher(size: int, environ: Mapping[str, str]) -> list[str]:
 
 
 def resume_command(command: Sequence[str], size: int, environ: Mapping[str, str]) -> str:
-    """The command that goes on with a run, whatever folder it is typed in; "" where `mpijoin run` did not start the run."""
+    """The command that goes on with a run, whatever folder it is typed in; "" where `mpijoin run` did not start the
+    run."""
     if "run" not in command:
         return ""
     kept = [one for one in command if one not in NOT_FOR_RESUMING]

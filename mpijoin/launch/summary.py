@@ -1,4 +1,5 @@
-"""The end of a run: the ledger is checked, the files are committed, and what happened is told to people and programs."""
+"""The end of a run: the ledger is checked, the files are committed, and what happened is told to people and
+programs."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ SLAVE_FIGURES = (
     *("window_bytes_max", "blocks_max", "comparisons", "results", "theta_bytes"),
 )
 COLLECTOR_ADVICE = (
-    'the collector writes slower than slaves find results: let each slave write its own with results = "parquet", write fewer '
-    "columns, or choose a faster disk"
+    'the collector writes slower than slaves find results: let each slave write its own with results = "parquet", write'
+    " fewer columns, or choose a faster disk"
 )
 
 
@@ -49,7 +50,9 @@ def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str], fu
     streams = _streams(plan, master)
     check_ledger(streams, [*slaves, master.before], _written(plan, master, slaves))
     if plan.directory:
-        files = [*master.earlier_results, *own_files] + [name for finished in master.finished.values() for name in finished.files]
+        files = [*master.earlier_results, *own_files] + [
+            name for finished in master.finished.values() for name in finished.files
+        ]
         files = files or _empty_part(plan)
         plan.directory.commit(files, _merge_late(plan, master))
         if master.checkpointing and master.checkpointing.written:  # they go when the summary is there
@@ -63,7 +66,8 @@ def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str], fu
 
 
 def _empty_part(plan: Any) -> list[str]:
-    """Of a run that found nothing: a file without rows, from which readers of the folder learn the columns; returns its name."""
+    """Of a run that found nothing: a file without rows, from which readers of the folder learn the columns; returns its
+    name."""
     if plan.job.output.results == "count":
         return []
     name = part_name(f"rank-{MASTER}", 0)
@@ -163,23 +167,34 @@ def summary_text(outcome: Outcome) -> str:
     summary = outcome.summary
     tuples = summary["left"]["read"] + summary["right"]["read"]
     lines = [
-        f"{summary['results']:,} results from {summary['left']['read']:,} left and {summary['right']['read']:,} right tuples",
-        f"in {_span(summary['wall_s'])} ({summary['tuples_per_s'] / 1e6:.2f} M tuples/s) on {summary['slaves']} slaves; "
-        f"certificate {summary['certificate']}",
+        (
+            f"{summary['results']:,} results from {summary['left']['read']:,} left and {summary['right']['read']:,}"
+            " right tuples"
+        ),
+        (
+            f"in {_span(summary['wall_s'])} ({summary['tuples_per_s'] / 1e6:.2f} M tuples/s) on {summary['slaves']}"
+            f" slaves; certificate {summary['certificate']}"
+        ),
     ]
     if summary["delay_s"]:
-        lines.append("production delay: " + ", ".join(f"{name} {value:.3f} s" for name, value in summary["delay_s"].items()))
+        lines.append(
+            "production delay: " + ", ".join(f"{name} {value:.3f} s" for name, value in summary["delay_s"].items())
+        )
     if summary["moves"]:
         lines.append(f"{summary['moves']:,} moves of groups, {summary['moved_bytes'] / 1e6:.3g} MB")
     if summary["overload"] and summary["overload"]["overloaded"]:
-        lines.append(_overload_text(summary["overload"], _waits_for_collector(summary, summary["overload"]["slowest_slave"])))
+        lines.append(
+            _overload_text(summary["overload"], _waits_for_collector(summary, summary["overload"]["slowest_slave"]))
+        )
     for name in STREAMS:
         lines += _warnings(name, summary[name], summary["time_unit"])
     if summary["held_back_by"]:
         slowest = max(summary["held_back_by"], key=summary["held_back_by"].get)
         slow = "it joins slower than the input is read"
         if _waits_for_collector(summary, slowest):
-            slow = f"it waited {seconds(summary['per_slave'][slowest]['blocked_s'])} for the collector; {COLLECTOR_ADVICE}"
+            slow = (
+                f"it waited {seconds(summary['per_slave'][slowest]['blocked_s'])} for the collector; {COLLECTOR_ADVICE}"
+            )
         lines.append(f"the source had to pause for slave {slowest}: {slow}")
     return "\n".join(lines) if tuples else "\n".join(["the input holds no rows", *lines])
 
@@ -190,7 +205,8 @@ def _span(wall_s: float) -> str:
 
 
 def _waits_for_collector(summary: dict[str, Any], slave: int | str) -> bool:
-    """Whether it is not the slave that is slow: it waited longer for the collector to take its results than it joined."""
+    """Whether it is not the slave that is slow: it waited longer for the collector to take its results than it
+    joined."""
     figures = summary["per_slave"][str(slave)]
     return figures["blocked_s"] > figures["busy_s"]
 

@@ -1,7 +1,7 @@
 """Compiles, or loads from the cache, every kernel of a role before the clock starts.
 
-One process at a time compiles: the others wait, asleep on a lock file, and then load what it has left in the cache. Without
-this, N ranks of a first run would all compile the same code at once.
+One process at a time compiles: the others wait, asleep on a lock file, and then load what it has left in the cache.
+Without this, N ranks of a first run would all compile the same code at once.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
 
 
 def warm_up_sources(job: Job) -> float:
-    """Makes ready what the job's synthetic streams are made with, and what CSV files are read with; returns the seconds it took."""
+    """Makes ready what the job's synthetic streams are made with, and what CSV files are read with; returns the seconds
+    it took."""
     csv_s = compiled_once("csv", _split_text) if any(map(_reads_csv, job.streams)) else 0.0
     sources = [stream.source for stream in job.streams if isinstance(stream.source, SyntheticSource)]
     if not sources:
@@ -107,7 +108,8 @@ def _make_two(sources: Sequence[SyntheticSource]) -> None:
 
 
 def measure_theta(job: Job, schema: JoinSchema) -> float:
-    """Sees to it that this machine knows which theta suits the job's tuples, if it is to choose; returns the seconds it took."""
+    """Sees to it that this machine knows which theta suits the job's tuples, if it is to choose; returns the seconds it
+    took."""
     if job.tuning.theta != AUTO:
         return 0.0
     width = width_of(mean_tuple_bytes(schema))
@@ -117,8 +119,8 @@ def measure_theta(job: Job, schema: JoinSchema) -> float:
 def compiled_once(name: str, compile_all: Callable[[], None]) -> float:
     """Runs `compile_all`, alone on this machine if that has never been done; returns the seconds it took.
 
-    `name` tells one set of kernels from another. A stamp in the cache folder remembers that it is there; where the folder
-    cannot be written, ranks compile side by side: slower, not wrong.
+    `name` tells one set of kernels from another. A stamp in the cache folder remembers that it is there; where the
+    folder cannot be written, ranks compile side by side: slower, not wrong.
     """
     start = time.perf_counter()
     folder = cache_folder()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 
-EPOCHS_BEHIND = 2  # the default load buffer holds the bytes of two epochs (DESIGN, section 2): one behind by more is overloaded
-BEHIND_S = 0.5  # ... unless epochs are short: so long a busy neighbour or the system may hold up a rank, which says nothing of load
+# the default load buffer holds the bytes of two epochs (DESIGN, section 2): one behind by more is overloaded
+EPOCHS_BEHIND = 2
+# ... unless epochs are short: so long a busy neighbour or the system may hold up a rank, which says nothing of load
+BEHIND_S = 0.5
 
 
 class Backlog:
@@ -40,7 +42,8 @@ class Backlog:
         self.lag_s_max = max(self.lag_s_max, lag_s)
 
     def overload_s(self, epoch_ns: int) -> float:
-        """How far the slowest slave, or the master, is behind; 0 as long as it is less than two epochs, or `BEHIND_S`."""
+        """How far the slowest slave, or the master, is behind; 0 as long as it is less than two epochs, or
+        `BEHIND_S`."""
         behind_s = max(self.lag_s, *self.behind_s.values())
         return behind_s if behind_s > _allowed_s(epoch_ns) else 0.0
 

@@ -14,12 +14,21 @@ import numpy as np
 from mpijoin.checkpoint import totals
 from mpijoin.checkpoint.files import Span, StateFile, refusals
 from mpijoin.checkpoint.identity import identity_of
-from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, parts_of, prune, spans_of, state_name, write_manifest
+from mpijoin.checkpoint.manifest import (
+    Group,
+    Manifest,
+    last_number_in,
+    parts_of,
+    prune,
+    spans_of,
+    state_name,
+    write_manifest,
+)
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
 from mpijoin.config.job import Job
 from mpijoin.disk import sync_path
-from mpijoin.errors import CheckpointError, Checkpointed, MpijoinError, OutputError
+from mpijoin.errors import Checkpointed, CheckpointError, MpijoinError, OutputError
 from mpijoin.messages import Saved
 from mpijoin.metrics.checkpoints import CheckpointsFile
 from mpijoin.rank import MASTER, Rank
@@ -30,8 +39,8 @@ METRICS_S = 600.0  # so much of the metrics may be lost with a run that is kille
 
 @dataclass
 class Open:
-    """A checkpoint. own: what the master itself adds to the manifest · missing: ranks that have not saved yet · stops: the run
-    ends with it · faults: why it cannot be whole."""
+    """A checkpoint. own: what the master itself adds to the manifest · missing: ranks that have not saved yet · stops:
+    the run ends with it · faults: why it cannot be whole."""
 
     number: int
     begun_s: float
@@ -57,13 +66,15 @@ class Checkpointing:
         saving: Sequence[int],
         resumption: Resumption | None,
     ):
-        """folder: for checkpoints · directory: of the run · slots: of a reorganization epoch · saving: ranks that save ·
-        resumption: where the run goes on, None: it begins."""
+        """folder: for checkpoints · directory: of the run · slots: of a reorganization epoch · saving: ranks that save
+        · resumption: where the run goes on, None: it begins."""
         resumed = resumption.manifest if resumption else None
         self._rank, self._folder, self._directory, self._keep = rank, folder, directory, job.checkpoint.keep
         self._saving, self._identity = saving, identity_of(job)
         self._resumption = resumption
-        end_s = walltime_end_s(job.checkpoint, os.environ, rank.clock.started_s + (resumed.elapsed_s if resumed else 0.0))
+        end_s = walltime_end_s(
+            job.checkpoint, os.environ, rank.clock.started_s + (resumed.elapsed_s if resumed else 0.0)
+        )
         self.schedule = Schedule(job.checkpoint, slots, rank.clock.wall_s, end_s)
         self.before = resumed.before if resumed else totals.nothing()
         self.results = resumed.results if resumed else ()  # parts that were closed before this run went on
@@ -95,7 +106,8 @@ class Checkpointing:
         return anew
 
     def cuts_metrics(self) -> bool:
-        """Whether the checkpoint that begins cuts the metrics, too: not every one does, or there would be very many files."""
+        """Whether the checkpoint that begins cuts the metrics, too: not every one does, or there would be very many
+        files."""
         now_s = self._rank.clock.wall_s
         if not self.stops and now_s - self._metrics_s < METRICS_S:
             return False
@@ -198,7 +210,9 @@ class Checkpointing:
 
     def _manifest(self, open_: Open) -> Manifest:
         slaves = [answer for answer in open_.answers.values() if "certificate" in answer.counts]
-        groups = [Group(group, one.rank, alive, spans_of(spans)) for one in slaves for group, alive, spans in one.groups]
+        groups = [
+            Group(group, one.rank, alive, spans_of(spans)) for one in slaves for group, alive, spans in one.groups
+        ]
         counts = [one.counts for one in slaves]
         rows = sum(one.counts["rows"] for one in open_.answers.values() if "rows" in one.counts)
         before = totals.total([self.before, *counts])

@@ -1,5 +1,5 @@
-"""What the master decides: which slave is served when and with how much, which groups move, when the source must pause, when
-all is done.
+"""What the master decides: which slave is served when and with how much, which groups move, when the source must pause,
+when all is done.
 
 `MasterCore.step(event) -> actions` knows counts and bytes only: no message, file, clock or random source.
 """
@@ -37,21 +37,24 @@ from mpijoin.moving import handover
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import plan
 
+
 class MasterCore:
     """Distribution epochs of n_g slots: slot i serves sub-group i mod n_g (WSJ, section V-B).
 
-    A slot's message carries at most the slave's credit = its stream buffer less what it has not yet consumed; what is over
-    waits in its mini-buffers. A slave with nothing unconsumed always gets one piece, so no size can block it for ever.
+    A slot's message carries at most the slave's credit = its stream buffer less what it has not yet consumed; what is
+    over waits in its mini-buffers. A slave with nothing unconsumed always gets one piece, so no size can block it for
+    ever.
 
-    As fast as possible, the source is read while any slave is hungry: one that is slow holds back its own partitions, and the
-    source only when they fill the master's buffer. While the source pauses, or has ended, every sub-group's turn comes at
-    once. In a paced run the clock decides, and what was due and lacked credit is sent as soon as there is some.
+    As fast as possible, the source is read while any slave is hungry: one that is slow holds back its own partitions,
+    and the source only when they fill the master's buffer. While the source pauses, or has ended, every sub-group's
+    turn comes at once. In a paced run the clock decides, and what was due and lacked credit is sent as soon as there is
+    some.
 
-    Moves of groups change `table`; everybody else is served without waiting for them (WSJ, section IV-C). Slaves without
-    groups are idle: they get nothing but the end.
+    Moves of groups change `table`; everybody else is served without waiting for them (WSJ, section IV-C). Slaves
+    without groups are idle: they get nothing but the end.
 
-    A checkpoint that is due is cut after the next whole tick at which no group is on its way, and no move begins until it is
-    whole. One that stops the run cancels moves, and nothing is sent after it.
+    A checkpoint that is due is cut after the next whole tick at which no group is on its way, and no move begins until
+    it is whole. One that stops the run cancels moves, and nothing is sent after it.
     """
 
     def __init__(
@@ -67,8 +70,8 @@ class MasterCore:
         slot: int = 0,
         complete: Watermarks | None = None,
     ):
-        """slot, complete: where a run goes on that was cut there · finishing: the ranks beside the slaves that report when they have finished (a collector of its own) ·
-        reorganization: None: nothing ever moves."""
+        """slot, complete: where a run goes on that was cut there · finishing: the ranks beside the slaves that report
+        when they have finished (a collector of its own) · reorganization: None: nothing ever moves."""
         self.table = table
         self.reorganization = reorganization
         self.slaves = {slave: SlaveState(index % subgroups) for index, slave in enumerate(slaves)}
@@ -94,7 +97,11 @@ class MasterCore:
         """Whether the source may be read (paced: handed out when it is due); False pauses it for all."""
         if self.ended or self._full or self._stopped:
             return False
-        return self._paced or not self.active or any(self.slaves[slave].is_hungry(self._buffer_bytes) for slave in self.active)
+        return (
+            self._paced
+            or not self.active
+            or any(self.slaves[slave].is_hungry(self._buffer_bytes) for slave in self.active)
+        )
 
     @property
     def ended(self) -> bool:
@@ -229,8 +236,8 @@ class MasterCore:
         view = self.slaves[event.slave]
         if event.octets > view.unconsumed_bytes or view.unconsumed_slots == 0:
             raise ProtocolError(
-                f"slave {event.slave} reports {event.octets} bytes consumed, but it was sent {view.unconsumed_bytes} in "
-                f"{view.unconsumed_slots} messages"
+                f"slave {event.slave} reports {event.octets} bytes consumed, but it was sent {view.unconsumed_bytes} in"
+                f" {view.unconsumed_slots} messages"
             )
         view.unconsumed_bytes -= event.octets
         view.unconsumed_slots -= 1
@@ -267,7 +274,10 @@ class MasterCore:
         move = self._moves.get(event.move) or self._cancelled.get(event.move)
         if move is None:
             raise ProtocolError(f"slave {event.slave} says {event.step!r} of move {event.move}, which is not under way")
-        by = {**dict.fromkeys(handover.BY_SUPPLIER, move.supplier), **dict.fromkeys(handover.BY_CONSUMER, move.consumer)}
+        by = {
+            **dict.fromkeys(handover.BY_SUPPLIER, move.supplier),
+            **dict.fromkeys(handover.BY_CONSUMER, move.consumer),
+        }
         if event.slave != by.get(event.step):
             wanted = f"that of slave {by[event.step]}" if event.step in by else f"one of {', '.join(by)}"
             raise ProtocolError(f"slave {event.slave} says {event.step!r} of move {event.move}, wanted {wanted}")
@@ -310,7 +320,9 @@ class MasterCore:
     def _note_held(self, event: Held) -> list[Action]:
         frozen = [move for move in self._moves.values() if move.group == event.group and move.state == handover.FROZEN]
         if not frozen or len(event.octets) != len(self.slaves[frozen[0].supplier].waiting):
-            raise ProtocolError(f"master was told of rows of group {event.group}, wanted those of a group that is just frozen")
+            raise ProtocolError(
+                f"master was told of rows of group {event.group}, wanted those of a group that is just frozen"
+            )
         view = self.slaves[frozen[0].supplier]
         for index, octets in enumerate(event.octets):
             view.waiting[index] = view.waiting[index]._replace(octets=view.waiting[index].octets - octets)
@@ -319,8 +331,8 @@ class MasterCore:
         return []
 
     def _deliver(self, number: int | None, group: int, slave: int) -> list[Action]:
-        """The group is this slave's from now on. What was held back goes before all that waits, in a message of its own: it was
-        held for long enough. All rows up to the last whole tick are in it, or were sent before."""
+        """The group is this slave's from now on. What was held back goes before all that waits, in a message of its
+        own: it was held for long enough. All rows up to the last whole tick are in it, or were sent before."""
         view = self.slaves[slave]
         self.table.route(group, slave)
         view.layout += 1

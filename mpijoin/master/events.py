@@ -12,8 +12,8 @@ Watermarks = tuple[int, int]
 
 
 class Ingested(NamedTuple):
-    """A part of a tick is in the mini-buffers. octets: bytes per slave that has groups · held: per group that is held back ·
-    watermarks: of both streams, if it ends the tick."""
+    """A part of a tick is in the mini-buffers. octets: bytes per slave that has groups · held: per group that is held
+    back · watermarks: of both streams, if it ends the tick."""
 
     octets: dict[int, int]
     held: dict[int, int]
@@ -34,7 +34,8 @@ class Consumed(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The answer to Hold: bytes of the group that were taken out of each of its slave's waiting items, the next one first."""
+    """The answer to Hold: bytes of the group that were taken out of each of its slave's waiting items, the next one
+    first."""
 
     group: int
     octets: tuple[int, ...]
@@ -133,8 +134,8 @@ class Decided(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The last tick is whole and no group is on its way: cut a checkpoint here, between what was sent and what waits. slot:
-    how many have ended · complete: watermarks of the last tick."""
+    """The last tick is whole and no group is on its way: cut a checkpoint here, between what was sent and what waits.
+    slot: how many have ended · complete: watermarks of the last tick."""
 
     slot: int
     complete: Watermarks

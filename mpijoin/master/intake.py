@@ -23,7 +23,6 @@ from mpijoin.sources.inputs import check_inputs, inputs_of
 from mpijoin.sources.late import LateWriter
 from mpijoin.sources.position import UNREAD, Position, decode_position, encode_position
 
-
 PART_BYTES = 24 << 20  # of a stream's tuples that are scattered at once: each slave inserts each part on its own
 PART_BYTES_MIN = 1 << 20
 PART_SHARE = 16  # ... and at most this part of the master's buffer
@@ -41,8 +40,8 @@ class Intake:
         saved: np.ndarray | None = None,
         late: Sequence[Any] = (),
     ):
-        """saved: what `save` gave for this job, in a run that goes on from there in its directory · late: of a run without a
-        directory, writers for each stream's tables of late rows.
+        """saved: what `save` gave for this job, in a run that goes on from there in its directory · late: of a run
+        without a directory, writers for each stream's tables of late rows.
 
         Raises InputError where the inputs are others now, OutputError where late rows written before are gone,
         CodecError and ProtocolError where `saved` is damaged or something else.

@@ -15,7 +15,8 @@ from mpijoin.policy.epoch import next_epoch_ns
 FIRST_EPOCH_NS = 500_000_000  # of a paced run whose epochs are automatic
 ADVICE_EPOCHS = 10  # so many epochs are looked at before the next is made longer or shorter,
 ADVICE_NS = 1_000_000_000  # ... and at least so long
-EPOCHS_PER_REORGANIZATION = 10  # where distribution epochs have no length of their own: "an order of magnitude" (WSJ, IV-C)
+# where distribution epochs have no length of their own: "an order of magnitude" (WSJ, IV-C)
+EPOCHS_PER_REORGANIZATION = 10
 
 
 class Prepared(NamedTuple):
@@ -34,7 +35,8 @@ class Prepared(NamedTuple):
 class Pacing:
     """The lengths of epochs, and, in a paced run, the moments at which they end.
 
-    In a paced run distribution and reorganization epochs are of the wall clock; `speed` seconds of event time pass in one.
+    In a paced run distribution and reorganization epochs are of the wall clock; `speed` seconds of event time pass in
+    one.
     """
 
     def __init__(self, job: Job, schema: JoinSchema):
@@ -78,8 +80,8 @@ class Pacing:
         return second + (event - event_time) * self._unit_s
 
     def advise(self, spent_s: dict[int, tuple[float, float]], behind: bool, now_s: float) -> bool:
-        """Looks at what communication and joining cost: seconds since the start, per slave. behind: whether the run is far behind
-        its time. Whether epochs get another length."""
+        """Looks at what communication and joining cost: seconds since the start, per slave. behind: whether the run is
+        far behind its time. Whether epochs get another length."""
         passed_s = now_s - self._advised_s
         if not self.adapts or passed_s * 1e9 < max(ADVICE_NS, ADVICE_EPOCHS * self.epoch_ns):
             return False

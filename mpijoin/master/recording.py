@@ -41,8 +41,8 @@ class SlotRecorder:
     """One row of metrics/rank-0.parquet per slot. What lies before `warmup_s` is left out."""
 
     def __init__(self, rank: Rank, folder: Path | None, warmup_s: float, part: int, counts: Sequence[SourceCounts]):
-        """folder: None where nothing is written · part: of the checkpoint from which the run goes on, 0: it begins · counts: of
-        the sources until now. From here on times count."""
+        """folder: None where nothing is written · part: of the checkpoint from which the run goes on, 0: it begins ·
+        counts: of the sources until now. From here on times count."""
         self._rank, self._folder, self._warmup_s = rank, folder, warmup_s
         self._metrics = MetricsFile(folder, MASTER, part=part) if folder else None
         self.declustering = Declustering()

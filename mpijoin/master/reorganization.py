@@ -1,7 +1,9 @@
-"""Reorganization epochs: when the slaves are asked for their loads, what becomes of the answers, and what the policy makes of it.
+"""Reorganization epochs: when the slaves are asked for their loads, what becomes of the answers, and what the policy
+makes of it.
 
-f_i, the occupancy of a slave, is the mean, over the distribution epochs of the reorganization epoch, of what was left in its
-buffer at their end / the buffer memory (WSJ, section IV-C). What the master held back for want of credit is part of it.
+f_i, the occupancy of a slave, is the mean, over the distribution epochs of the reorganization epoch, of what was left
+in its buffer at their end / the buffer memory (WSJ, section IV-C). What the master held back for want of credit is part
+of it.
 """
 
 from __future__ import annotations
@@ -104,9 +106,9 @@ class Reorganization:
         return self.period
 
     def begin_anew(self, slaves: Iterable[int]) -> int:
-        """Groups have changed hands, and no move is open any more: a new epoch begins, and these shall measure from now on.
-        What was measured meanwhile says nothing of where groups are now: a slave looks idle that got its groups at the end.
-        Returns the number of the epoch."""
+        """Groups have changed hands, and no move is open any more: a new epoch begins, and these shall measure from now
+        on. What was measured meanwhile says nothing of where groups are now: a slave looks idle that got its groups at
+        the end. Returns the number of the epoch."""
         slots = max(1.0, self._slots_in_all - self._under_way.periods) - 0.5  # they ended within a slot
         self._moving = self._under_way._replace(periods=slots / max(1, self.slots))
         self.skip()
@@ -119,13 +121,16 @@ class Reorganization:
         if answer.slave not in self._asked or answer.period != self.period:
             asked = " ".join(map(str, sorted(self._asked))) or "nobody"
             raise ProtocolError(
-                f"slave {answer.slave} answered for period {answer.period}, wanted slaves {asked} and period {self.period}"
+                f"slave {answer.slave} answered for period {answer.period}, wanted slaves {asked} and period"
+                f" {self.period}"
             )
         self._asked.discard(answer.slave)
         self._answers[answer.slave] = answer
         return not self._asked and not self._void
 
-    def decide(self, slaves: Iterable[int], table: PartitionTable, subgroups: int, paced: bool) -> tuple[ClusterView, Plan]:
+    def decide(
+        self, slaves: Iterable[int], table: PartitionTable, subgroups: int, paced: bool
+    ) -> tuple[ClusterView, Plan]:
         """What the policy was shown and what it wants. ProtocolError where its plan cannot be carried out."""
         buffer_bytes = self._load_buffer_bytes or max(1, self._epoch_bytes(subgroups) * BUFFER_EPOCHS)
         views = tuple(self._slave_view(slave, table, buffer_bytes, paced) for slave in sorted(slaves))
@@ -172,7 +177,7 @@ def check_plan(plan: Plan, table: PartitionTable, slaves: set[int]) -> None:
         owner = table.owner_of(move.group) if 0 <= move.group < len(table.routes) else None
         if owner != move.supplier or move.consumer not in slaves - {move.supplier} or move.group in seen:
             raise ProtocolError(
-                f"the policy wants group {move.group} moved from {move.supplier} to {move.consumer}: wanted a group of the "
-                f"supplier's (it is {owner}'s), moved once, and another slave"
+                f"the policy wants group {move.group} moved from {move.supplier} to {move.consumer}: wanted a group of"
+                f" the supplier's (it is {owner}'s), moved once, and another slave"
             )
         seen.add(move.group)

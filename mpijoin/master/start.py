@@ -42,7 +42,8 @@ def new_core(
 
 
 def waiting_bytes_max(cluster: Cluster) -> int:
-    """Half of the master's buffer is for what waits for slaves or for its time, half for what is read ahead and scattered."""
+    """Half of the master's buffer is for what waits for slaves or for its time, half for what is read ahead and
+    scattered."""
     return cluster.master_buffer_bytes // 2
 
 

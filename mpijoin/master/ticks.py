@@ -1,8 +1,9 @@
 """Cuts both streams into ticks: the rows of one slot of a distribution epoch, as prefix cuts by running maximum.
 
-Tick [B, B') of a stream = its rows whose running maximum lies in it (DESIGN, section 1). Both streams share the borders; a
-tick without rows does not exist, so a timestamp years ahead costs nothing. A tick of more bytes than a part may have comes in
-several parts, of which only the last completes it. What is read ahead is counted in bytes, too: rows may be of any width.
+Tick [B, B') of a stream = its rows whose running maximum lies in it (DESIGN, section 1). Both streams share the
+borders; a tick without rows does not exist, so a timestamp years ahead costs nothing. A tick of more bytes than a part
+may have comes in several parts, of which only the last completes it. What is read ahead is counted in bytes, too: rows
+may be of any width.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ READ_ROWS = 1 << 16
 
 
 class Tick(NamedTuple):
-    """A part of a tick. batches: of left and right, in order · watermarks: of both, None unless this part completes it ·
-    border: where the tick ends."""
+    """A part of a tick. batches: of left and right, in order · watermarks: of both, None unless this part completes it
+    · border: where the tick ends."""
 
     batches: tuple[list[Batch], list[Batch]]
     watermarks: tuple[int, int] | None
@@ -34,8 +35,8 @@ class Tick(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How long a tick is, in the join's time unit. Fixed: `length` · automatic (length None): about `rows` rows, but no more
-    bytes than a part may have, and at most `length_max` unless it has fewer than `rows_min`."""
+    """How long a tick is, in the join's time unit. Fixed: `length` · automatic (length None): about `rows` rows, but no
+    more bytes than a part may have, and at most `length_max` unless it has fewer than `rows_min`."""
 
     length: int | None
     rows: int
@@ -90,7 +91,8 @@ class Buffered:
         return int(self._chunks[0].running_max[0]) if self._chunks else TIME_MAX
 
     def border_of(self, rows: int, octets: int) -> int:
-        """The running maximum before which there are so many rows, or about so many bytes; TIME_MAX if fewer are buffered."""
+        """The running maximum before which there are so many rows, or about so many bytes; TIME_MAX if fewer are
+        buffered."""
         for chunk in self._chunks:
             own = chunk.batch.octets
             fitting = min(rows, chunk.batch.rows * octets // own)
@@ -100,7 +102,8 @@ class Buffered:
         return TIME_MAX
 
     def take(self, border: int, octets: int) -> tuple[list[Batch], bool]:
-        """Rows with a running maximum below `border`, at most about `octets` bytes; and whether those are all there are."""
+        """Rows with a running maximum below `border`, at most about `octets` bytes; and whether those are all there
+        are."""
         taken: list[Batch] = []
         while octets > 0:
             while not self._chunks and self.horizon < border and not self.ended:
@@ -141,8 +144,8 @@ class TickReader:
         part_bytes: int,
         saved: tuple[StreamPosition, StreamPosition] = (UNREAD, UNREAD),
     ):
-        """part_bytes: about so many of a stream are in a part of a tick at most · saved: what a reader of the same streams has
-        saved, whose sources these go on from."""
+        """part_bytes: about so many of a stream are in a part of a tick at most · saved: what a reader of the same
+        streams has saved, whose sources these go on from."""
         self._streams = tuple(map(Buffered, sources, saved))
         self._latenesses = latenesses
         self.pace = pace  # of the ticks to come; may be changed at any time
@@ -184,7 +187,8 @@ class TickReader:
         return max(min(TIME_MAX, start + 1), min(border, self._border_of(most)))
 
     def _border_of(self, share: int) -> int:
-        """The running maximum before which one of the streams has `share` rows to give, or a part; both have been read so far."""
+        """The running maximum before which one of the streams has `share` rows to give, or a part; both have been read
+        so far."""
         return min(stream.border_of(share, self._part_bytes) for stream in self._streams)
 
     def _watermark(self, index: int) -> int:

@@ -20,8 +20,8 @@ AHEAD_BYTES = 8 << 20
 
 
 class Waiting(NamedTuple):
-    """An item in a slave's mini-buffers. watermarks: those it completes, None within a tick · layout: items of one layout are
-    of the same groups, and may go in one message."""
+    """An item in a slave's mini-buffers. watermarks: those it completes, None within a tick · layout: items of one
+    layout are of the same groups, and may go in one message."""
 
     octets: int
     watermarks: Watermarks | None

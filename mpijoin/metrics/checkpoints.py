@@ -12,7 +12,10 @@ from mpijoin.data.arrow import array_of, text_array
 from mpijoin.metrics.file import TableFile, part_name
 
 NUMBERS = ("checkpoint", "begun_us", "ended_us", "bytes")
-SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in NUMBERS] + [pa.field("outcome", pa.string(), nullable=False)])
+SCHEMA = pa.schema(
+    [pa.field(name, pa.int64(), nullable=False) for name in NUMBERS]
+    + [pa.field("outcome", pa.string(), nullable=False)]
+)
 ROWS_HELD = 1024
 OUTCOMES = ("whole", "failed", "stopped", "resumed")
 
@@ -20,8 +23,8 @@ OUTCOMES = ("whole", "failed", "stopped", "resumed")
 class CheckpointsFile:
     """metrics/checkpoints.parquet: `add` rows, `close` once; a run without checkpoints leaves no file.
 
-    Moments are in us since the clock of the run started. `outcome`: "whole"; "failed", which is not; "stopped", with which the run
-    ended; "resumed", from which it went on at that moment. OutputError as in `TableFile`.
+    Moments are in us since the clock of the run started. `outcome`: "whole"; "failed", which is not; "stopped", with
+    which the run ended; "resumed", from which it went on at that moment. OutputError as in `TableFile`.
     """
 
     def __init__(self, folder: str | os.PathLike, part: int = 0):

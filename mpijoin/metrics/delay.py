@@ -84,7 +84,9 @@ class DelayHistogram:
         """Mean, quantiles and maximum in seconds; None without results."""
         if self.count == 0:
             return None
-        quantiles = {name: self.quantile_us(share) / 1e6 for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))}
+        quantiles = {
+            name: self.quantile_us(share) / 1e6 for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
+        }
         return {"mean": self.sum_us / self.count / 1e6, **quantiles, "max": self.max_us / 1e6}
 
     def compact(self) -> dict[str, list]:

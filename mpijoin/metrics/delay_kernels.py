@@ -15,16 +15,16 @@ FIRST_STEP = (1023 + STEPS_BITS - 1) << STEPS_BITS  # of 64 us: what is left the
 
 @compiled()
 def delays_of(times, origin, origin_us, unit_us, now_us, out):
-    """out[i] = how many us ago times[i] was due, at least 0; event time `origin` was due at origin_us, and a unit of it takes
-    unit_us. times, out: int64[n]."""
+    """out[i] = how many us ago times[i] was due, at least 0; event time `origin` was due at origin_us, and a unit of it
+    takes unit_us. times, out: int64[n]."""
     for i in range(len(times)):
         out[i] = max(0.0, now_us - (origin_us + (times[i] - origin) * unit_us))
 
 
 @compiled()
 def bucket_of(delay_us):
-    """The bucket of a delay of at least 0: from 64 us on the exponent and leading bits of the delay as a float, since steps are
-    64 to a doubling.
+    """The bucket of a delay of at least 0: from 64 us on the exponent and leading bits of the delay as a float, since
+    steps are 64 to a doubling.
 
     >>> [int(bucket_of(delay_us)) for delay_us in (0, 63, 64, 127, 128, 129, 130)]
     [0, 63, 64, 127, 128, 128, 129]
@@ -36,10 +36,12 @@ def bucket_of(delay_us):
 
 @compiled()
 def count_delays(delays_us, counts, lanes):
-    """Adds to lanes: counts[i] results had delays_us[i]. Returns how many in all, the sum of their delays and the longest.
+    """Adds to lanes: counts[i] results had delays_us[i]. Returns how many in all, the sum of their delays and the
+    longest.
 
-    delays_us, counts: int64[n] · lanes: int64[LANES, BUCKETS], whose sum is the histogram. Results come with delays that are much
-    alike: several counts of each bucket, taken in turn, do not wait for one another (3.0 ns a result became 1.4).
+    delays_us, counts: int64[n] · lanes: int64[LANES, BUCKETS], whose sum is the histogram. Results come with delays
+    that are much alike: several counts of each bucket, taken in turn, do not wait for one another (3.0 ns a result
+    became 1.4).
     """
     places = np.empty(BLOCK, np.int64)
     count, sum_us, max_us = 0, 0, 0

@@ -13,7 +13,8 @@ from mpijoin.data.arrow import fixed_array, text_array
 from mpijoin.metrics.file import TableFile, part_name
 
 NUMBERS = (
-    "move", "period", "group", "supplier", "consumer", "bytes", "blocks", "begun_us", "frozen_us", "delivered_us", "closed_us",
+    "move", "period", "group", "supplier", "consumer", "bytes", "blocks", "begun_us", "frozen_us", "delivered_us",
+    "closed_us",
     "transfer_us",
 )  # fmt: skip
 SCHEMA = pa.schema(
@@ -27,9 +28,9 @@ ROWS_HELD = 1024
 class MovesFile:
     """metrics/moves.parquet: `add` rows, `close` once; a run without moves leaves no file.
 
-    A row has the fields of SCHEMA: moments in us since the clock of the run started (`frozen` to `delivered`: the group's input
-    was held), gains in shares of the supplier's time; `gain_realised` is null where no later epoch tells it. OutputError as in
-    `TableFile`.
+    A row has the fields of SCHEMA: moments in us since the clock of the run started (`frozen` to `delivered`: the
+    group's input was held), gains in shares of the supplier's time; `gain_realised` is null where no later epoch tells
+    it. OutputError as in `TableFile`.
     """
 
     def __init__(self, folder: str | os.PathLike, part: int = 0):

@@ -7,8 +7,9 @@
     REFUSING   the consumer refused before: the supplier shall stop shipping
     CANCELLING the source has ended, and nothing was frozen yet: likewise
 
-Exactly one side joins the group at any time (DESIGN, section 4; WSJ, section IV-C). Slaves are heard in any order: what one said
-may cross an order, or arrive after what another said later. It is taken where that can be, and refused by name elsewhere.
+Exactly one side joins the group at any time (DESIGN, section 4; WSJ, section IV-C). Slaves are heard in any order: what
+one said may cross an order, or arrive after what another said later. It is taken where that can be, and refused by name
+elsewhere.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ SHIPPING, FROZEN, DROPPING = "shipping", "frozen", "dropping"
 RESTORING, REFUSING, CANCELLING = "restoring", "refusing", "cancelling"
 MOVED, REFUSED, CANCELLED = CLOSED = ("moved", "refused", "cancelled")
 
-# What the slaves report, and by whom; "cancel" is the master's own. "refused" is a report and then the state of the move.
+# What the slaves report, and by whom; "cancel" is the master's own. "refused" is a report and then the state of the
+# move.
 SHIPPED, INSTALLED, DROPPED, RESTORED, CANCEL = "shipped", "installed", "dropped", "restored", "cancel"
 BY_SUPPLIER, BY_CONSUMER = (SHIPPED, DROPPED, RESTORED), (INSTALLED, REFUSED)
 

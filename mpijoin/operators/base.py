@@ -1,8 +1,9 @@
 """The Operator contract: all that distribution, moving, spill, checkpoints, simulation and tests know of a join.
 
 An operator holds the state of *groups* (partitions) of several streams. It is driven in rounds: `insert` batches of any
-streams as fresh tuples, `probe` until DONE, then `expire`. Groups are tuned, read out, installed or dropped only while they
-hold no fresh tuple. Nothing here blocks, reads a clock or touches a file; memory is what the constructor was given.
+streams as fresh tuples, `probe` until DONE, then `expire`. Groups are tuned, read out, installed or dropped only while
+they hold no fresh tuple. Nothing here blocks, reads a clock or touches a file; memory is what the constructor was
+given.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ class Progress(IntEnum):
 
 
 class Results(NamedTuple):
-    """Matched tuples by slot id, int64[n] per stream (-1: none, for outer joins); valid until the operator's next call."""
+    """Matched tuples by slot id, int64[n] per stream (-1: none, for outer joins); valid until the operator's next
+    call."""
 
     left: np.ndarray
     right: np.ndarray
@@ -47,12 +49,13 @@ class Operator(Protocol):
     def insert(self, groups: np.ndarray, stream: int, batch, bounds: np.ndarray) -> int:
         """Appends rows bounds[i, 0]:bounds[i, 1] of `batch` to groups[i] as fresh tuples.
 
-        Returns how many leading groups are in: len(groups), or fewer when memory for the next one is lacking. The caller
-        makes room (or fails) and calls again with the rest; a group is inserted whole or not at all.
+        Returns how many leading groups are in: len(groups), or fewer when memory for the next one is lacking. The
+        caller makes room (or fails) and calls again with the rest; a group is inserted whole or not at all.
         """
 
     def probe(self, groups: np.ndarray, budget: int) -> Progress:
-        """Joins the groups' fresh tuples for about `budget` comparisons. `results()` holds what was found, each pair once.
+        """Joins the groups' fresh tuples for about `budget` comparisons. `results()` holds what was found, each pair
+        once.
 
         Unless DONE it must be called again with the same groups before anything else is asked of them.
         """
@@ -85,8 +88,8 @@ class Operator(Protocol):
     def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
         """The group's state as encoded frames: sealed blocks with an id above `since`, then what still changes.
 
-        octets_max: of about so many bytes of sealed blocks, the oldest first; what still changes only if none is left out ·
-        checksum: for frames that rest on a disk.
+        octets_max: of about so many bytes of sealed blocks, the oldest first; what still changes only if none is left
+        out · checksum: for frames that rest on a disk.
         """
 
     def blocks_of(self, frame: np.ndarray) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""The master's buffer: per slave and stream the mini-buffers of its partitions, piece by piece until the slave takes them."""
+"""The master's buffer: per slave and stream the mini-buffers of its partitions, piece by piece until the slave takes
+them."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class MiniBuffers:
                 waiting[-1].pieces[-1] = _copied(waiting[-1].pieces[-1])
 
     def hold(self, group: int, slave: int) -> tuple[int, ...]:
-        """Takes the group's rows out of all that waits for the slave and holds them back; bytes per item, the oldest first."""
+        """Takes the group's rows out of all that waits for the slave and holds them back; bytes per item, the oldest
+        first."""
         waiting, octets = self._waiting[slave], []
         held = self._held.setdefault(group, [])
         for index, item in enumerate(waiting):

@@ -15,8 +15,8 @@ BLOB_WORDS = 2  # blob address, blob size
 
 
 class Scattered(NamedTuple):
-    """Rows of one stream in the table's layout: tuples int64[n, tuple_words] · blob uint8[] · starts int64[P + 1], first
-    row of each place · blob_starts int64[P + 1], first byte. Blob addresses count from the start of `blob`."""
+    """Rows of one stream in the table's layout: tuples int64[n, tuple_words] · blob uint8[] · starts int64[P + 1],
+    first row of each place · blob_starts int64[P + 1], first byte. Blob addresses count from the start of `blob`."""
 
     tuples: np.ndarray
     blob: np.ndarray

@@ -1,4 +1,5 @@
-"""Where a command writes until everything is there: a folder inside that of its output, which nobody takes for a result."""
+"""Where a command writes until everything is there: a folder inside that of its output, which nobody takes for a
+result."""
 
 from __future__ import annotations
 
@@ -14,12 +15,13 @@ OPEN = ".open"
 
 def is_empty(folder: Path) -> bool:
     """Whether there is no such folder, or nothing in it but what a call that was killed has left in `.open`."""
-    return not folder.exists() or folder.is_dir() and all(path.name == OPEN for path in folder.iterdir())
+    return not folder.exists() or (folder.is_dir() and all(path.name == OPEN for path in folder.iterdir()))
 
 
 @contextmanager
 def written_aside(folder: Path) -> Iterator[Path]:
-    """folder/.open, new and empty. It is gone at the end, and so is the folder if it is new and nothing was moved into it.
+    """folder/.open, new and empty. It is gone at the end, and so is the folder if it is new and nothing was moved into
+    it.
 
     What starts processes that write into it must end inside. OutputError: it cannot be written.
     """

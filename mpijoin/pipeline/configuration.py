@@ -1,4 +1,5 @@
-"""What Spark is told: our defaults, over them spark-defaults.conf, over that --conf, and over all what commands rely on."""
+"""What Spark is told: our defaults, over them spark-defaults.conf, over that --conf, and over all what commands rely
+on."""
 
 from __future__ import annotations
 
@@ -61,7 +62,9 @@ def given_settings(conf: Sequence[str], master: str | None, needed: Mapping[str,
     for text in conf:
         name, equals, value = text.partition("=")
         if not equals or not name.startswith("spark."):
-            faults.append(f"--conf: got {show(text)}, wanted KEY=VALUE with a key of Spark, such as spark.driver.memory=8g")
+            faults.append(
+                f"--conf: got {show(text)}, wanted KEY=VALUE with a key of Spark, such as spark.driver.memory=8g"
+            )
         elif name in needed and value != needed[name]:
             faults.append(f"--conf: got {show(text)}, which must be {needed[name]} here: leave it out")
         found[name] = value
@@ -73,8 +76,8 @@ def given_settings(conf: Sequence[str], master: str | None, needed: Mapping[str,
 def all_settings(name: str, given: Mapping[str, str], needed: Mapping[str, str], folder: Path) -> dict[str, str]:
     """Everything for one session: spark-defaults.conf is read by Spark itself, so it only keeps our defaults back.
 
-    name: of the application · given: by the user for this call · needed: by the command · folder: for what lives no longer than
-    the session.
+    name: of the application · given: by the user for this call · needed: by the command · folder: for what lives no
+    longer than the session.
     """
     defaults = spark_defaults(os.environ)
     told = defaults | given

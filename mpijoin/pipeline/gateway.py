@@ -1,4 +1,5 @@
-"""The Java process behind a Spark session: the terminal's signals do not reach it, and it never outlives the session."""
+"""The Java process behind a Spark session: the terminal's signals do not reach it, and it never outlives the
+session."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def _ends_within(process: int, patience_s: float) -> bool:
 
 @contextmanager
 def _no_log_of_interrupts() -> Iterator[None]:
-    """py4j logs the traceback of a Ctrl-C that finds it waiting for Java; the command says itself that it was stopped."""
+    """py4j logs the traceback of a Ctrl-C that finds it waiting for Java; the command says itself that it was
+    stopped."""
 
     def is_news(record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))

@@ -24,7 +24,8 @@ class Stage(NamedTuple):
 
 @contextmanager
 def told_in_lines(spark: Any, name: str, stream: TextIO | None = None) -> Iterator[None]:
-    """While it lasts, a line a minute says how far Spark is, the first after 5 s; nothing where the stream is a terminal.
+    """While it lasts, a line a minute says how far Spark is, the first after 5 s; nothing where the stream is a
+    terminal.
 
     name: of the command · stream: default stderr. What goes wrong with the lines never reaches the command.
     """

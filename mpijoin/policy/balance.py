@@ -1,23 +1,24 @@
 """Our policy: as many moves as the measured loads ask for, the best first, and none for noise.
 
-Where WSJ's takes one random group per supplier and epoch, this one predicts. It remembers how fast each slave is (work per
-busy second: a node that has other things to do is slow), what each group takes, and how well that has foretold the loads so
-far (`memory.py`); so it knows what a group will take of any slave, and evens out the predicted levels (`evening.py`).
+Where WSJ's takes one random group per supplier and epoch, this one predicts. It remembers how fast each slave is (work
+per busy second: a node that has other things to do is slow), what each group takes, and how well that has foretold the
+loads so far (`memory.py`); so it knows what a group will take of any slave, and evens out the predicted levels
+(`evening.py`).
 
 It does not oscillate. A difference must have been there for more than one period, but where a slave falls behind: that
-it joins all the time and yet gets less done than what comes is seen within one. It must be more than 15 %, and more than the
-noise that was measured makes. The moves must bring the level that is off back by half of that, and make up for the
-time they take; of what would even the levels so much is begun as is done in half a period. A group that moved, or was
-refused, stays for two periods; a slave gives or takes in one period, never both.
+it joins all the time and yet gets less done than what comes is seen within one. It must be more than 15 %, and more
+than the noise that was measured makes. The moves must bring the level that is off back by half of that, and make up for
+the time they take; of what would even the levels so much is begun as is done in half a period. A group that moved, or
+was refused, stays for two periods; a slave gives or takes in one period, never both.
 
 A slave's only group moves only to a slave that has none and is so much faster that it is worth it: the one becomes idle
 and the other active.
 
-Degree of declustering, between slaves_min and all: fewer slaves, but half of them stay, if for three periods those who stay
-would have stayed below 0.7, nobody had fallen behind, no load was suspect, and the last change is as long ago; as many more
-as it takes when even the best distribution would load the active ones above 0.85, for two periods or when one falls behind.
-Both bounds give way by the noise of the load of all. Between the two the degree stays; a slave that came at 0.85 could go
-at 0.7 only.
+Degree of declustering, between slaves_min and all: fewer slaves, but half of them stay, if for three periods those who
+stay would have stayed below 0.7, nobody had fallen behind, no load was suspect, and the last change is as long ago; as
+many more as it takes when even the best distribution would load the active ones above 0.85, for two periods or when one
+falls behind. Both bounds give way by the noise of the load of all. Between the two the degree stays; a slave that came
+at 0.85 could go at 0.7 only.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def balance(view: ClusterView) -> Plan:
     crowded = level > GROW_ABOVE + (0.0 if behind else level * max(0.0, margin))
     known = replace(known, grows=known.grows + 1 if crowded else 0, calm=_calm(view, known, behind))
     plan = _plan(view, known, behind, level)
-    calm = not plan.moves and (known.settled or known.periods(view) >= PERIODS_MIN and not known.is_suspect(view))
+    calm = not plan.moves and (known.settled or (known.periods(view) >= PERIODS_MIN and not known.is_suspect(view)))
     settled = known.settled + 1 if calm else 0
     return Plan(plan.moves, plan.active, replace(known, has_moved=bool(plan.moves), settled=settled))
 
@@ -147,8 +148,8 @@ def _shrink(view: ClusterView, known: Memory) -> Plan:
 
 
 def spread(leaving: Sequence[Node], staying: list[Node]) -> list[Move] | None:
-    """All groups of some nodes, the heaviest first, each to where the level will be lowest; None where there is no memory.
-    Changes the nodes that stay."""
+    """All groups of some nodes, the heaviest first, each to where the level will be lowest; None where there is no
+    memory. Changes the nodes that stay."""
     moves, items = [], [(item, node) for node in leaving for item in node.items.values()]
     for item, node in sorted(items, key=lambda one: (-one[0].work, one[0].group)):
         able = [other for other in staying if other.has_room(item)]
@@ -168,7 +169,9 @@ def _replace_slow(view: ClusterView, known: Memory, fixed: Collection[int]) -> t
         if others or item.group in fixed or not idle:
             continue
         level = item.work / known.speed(idle[0])
-        if node.level + _communication(view) >= SHRINK_BELOW and node.level - level >= max(ALONE_MIN, ALONE * node.level):
+        if node.level + _communication(view) >= SHRINK_BELOW and node.level - level >= max(
+            ALONE_MIN, ALONE * node.level
+        ):
             consumer = Node(idle.pop(0), 1.0, {}, node.memory_bytes)
             moves.append(move_of(Step(item, node, consumer)))
     return tuple(moves)

@@ -13,7 +13,8 @@ BEHIND_LOAD, BEHIND_OCCUPANCY = 0.5, 0.5  # ... if it was busy enough to tell wh
 EVIDENCE = 0.002  # a slave that was busy for a smaller share of its time says nothing of its speed
 ALIKE = 0.75  # speeds from here to the reference are taken for equal: comparisons are not all of the work
 SLOWEST = 1 / 16
-MEMORY_SHARE = 0.8  # of a slave's memory that groups may fill by moving: windows grow on, and frames wait to be installed
+# of a slave's memory that groups may fill by moving: windows grow on, and frames wait to be installed
+MEMORY_SHARE = 0.8
 
 
 class Item(NamedTuple):
@@ -26,8 +27,8 @@ class Item(NamedTuple):
 
 @dataclass
 class Node:
-    """A slave as predicted. speed: 1 as fast as others, 0.5: half · level: the share of its time that its groups ask for;
-    above 1 it cannot keep up."""
+    """A slave as predicted. speed: 1 as fast as others, 0.5: half · level: the share of its time that its groups ask
+    for; above 1 it cannot keep up."""
 
     slave: int
     speed: float
@@ -71,8 +72,8 @@ def has_backlog(slave: SlaveView) -> bool:
 
 
 def falls_behind(slave: SlaveView) -> bool:
-    """What came asks for more than all its time, whether it came from the start of the period or half-way on. It does not for a
-    slave that stood still for a while, nor for one that catches up."""
+    """What came asks for more than all its time, whether it came from the start of the period or half-way on. It does
+    not for a slave that stood still for a while, nor for one that catches up."""
     return has_backlog(slave) and slave.load * slave.inflow >= BEHIND
 
 
@@ -100,8 +101,9 @@ def speeds(slaves: Iterable[SlaveView]) -> dict[int, float | None]:
 
 
 def demand(slave: SlaveView) -> float:
-    """What its groups ask for / what they were seen to take. A saturated slave joins what it can, not what comes; one that
-    catches up joins more than what comes. Where a slave has time left and nothing waits, more came than was joined by chance."""
+    """What its groups ask for / what they were seen to take. A saturated slave joins what it can, not what comes; one
+    that catches up joins more than what comes. Where a slave has time left and nothing waits, more came than was joined
+    by chance."""
     return slave.inflow if is_saturated(slave) or has_backlog(slave) else min(1.0, slave.inflow)
 
 

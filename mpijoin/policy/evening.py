@@ -19,7 +19,8 @@ GAIN = 0.5  # ... and if the moves bring the one that is off back by this share 
 SETTLED = 1.7  # Where all was well before, and nothing has changed, up to so many times the least difference is needed,
 CAUTION, CAUTION_PERIODS = 0.35, 4  # ... and times the noise, more by this for each of the first few such periods.
 HORIZON = 30  # periods in which a lower level must make up for the time that groups are under way
-MARGIN = 0.025  # Once begun, they go on while a move lowers the higher of two levels that are twice this apart, or twice
+# Once begun, they go on while a move lowers the higher of two levels that are twice this apart, or twice
+MARGIN = 0.025
 MARGIN_SHARE = 0.05  # ... this share of the ideal.
 USE = 0.1  # of what it takes off the supplier, a move must take at least so much off the higher of the two levels
 LITTLE_BYTES = 16 << 20  # so much is moved in no time anywhere
@@ -33,9 +34,9 @@ class Step(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """What a plan must overcome. noise: standard deviation of a level, relative · overloaded: slaves known to be behind ·
-    settled: for so many periods there was nothing to move, and nothing has changed: what is close to the bar must not cross it
-    one day, however long that is."""
+    """What a plan must overcome. noise: standard deviation of a level, relative · overloaded: slaves known to be behind
+    · settled: for so many periods there was nothing to move, and nothing has changed: what is close to the bar must not
+    cross it one day, however long that is."""
 
     noise: float
     overloaded: Collection[int]
@@ -55,7 +56,9 @@ class Bar(NamedTuple):
         if highest.level - lowest < GAP_MIN:
             return False
         # Who falls behind is relieved at smaller differences; that another has less to do is no reason to hurry.
-        return highest.level - ideal > self.height(pool, highest) or ideal - lowest > self._replace(overloaded=()).height(pool, highest)
+        return highest.level - ideal > self.height(pool, highest) or ideal - lowest > self._replace(
+            overloaded=()
+        ).height(pool, highest)
 
 
 def caution(settled: int) -> float:

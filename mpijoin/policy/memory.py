@@ -1,10 +1,11 @@
 """What policy "balance" has learned from the periods before: an explicit value that it returns and is given again.
 
-Every view is a measurement, and no measurement is believed by itself. What a group takes and how fast a slave is are means
-over the periods in which nothing changed; from them follows what a slave's load should be in the next one. A load that is
-close to it is averaged in. One that is not may be noise or a change, and the next period tells which: off again to the same
-side, it is a change, and what was known of that slave is replaced; else it was noise, and is counted as such. So the noise is
-measured too, errors of the prediction after own moves included, and who decides can ask for differences that it does not make.
+Every view is a measurement, and no measurement is believed by itself. What a group takes and how fast a slave is are
+means over the periods in which nothing changed; from them follows what a slave's load should be in the next one. A load
+that is close to it is averaged in. One that is not may be noise or a change, and the next period tells which: off again
+to the same side, it is a change, and what was known of that slave is replaced; else it was noise, and is counted as
+such. So the noise is measured too, errors of the prediction after own moves included, and who decides can ask for
+differences that it does not make.
 
 What all slaves have in common, such as a rate that rises, is followed faster, and leaves their differences as they are.
 """
@@ -29,13 +30,14 @@ IDLE_PERIODS = 64  # in about so many a slave that has nothing to do is taken fo
 MOVING_SHARE = 0.5  # of a period: for so long, at most, groups should be under way
 
 
-DOUBTS, DOUBT_MAX = 2.0, 0.35  # a slave counts as slow if it is by so many standard deviations, at most this much, slower than ALIKE
+# a slave counts as slow if it is by so many standard deviations, at most this much, slower than ALIKE
+DOUBTS, DOUBT_MAX = 2.0, 0.35
 
 
 class Track(NamedTuple):
-    """What is known of a slave. speed: measured, relative to others · periods: for how long it has been as it is · suspect: by
-    how much its last load was off what was expected (a logarithm), 0 where it was not · slow: its speed is reckoned with; else
-    it counts as 1: a slave is not fast because its groups are of the cheap kind."""
+    """What is known of a slave. speed: measured, relative to others · periods: for how long it has been as it is ·
+    suspect: by how much its last load was off what was expected (a logarithm), 0 where it was not · slow: its speed is
+    reckoned with; else it counts as 1: a slave is not fast because its groups are of the cheap kind."""
 
     speed: float = 1.0
     periods: int = 0
@@ -47,22 +49,23 @@ class Track(NamedTuple):
         return self.speed if self.slow else 1.0
 
     def at(self, speed: float, periods: int, noise: float) -> Track:
-        """The same slave, measured again. It becomes slow, or as fast as others, where noise does not make it look so."""
+        """The same slave, measured again. It becomes slow, or as fast as others, where noise does not make it look
+        so."""
         doubt = min(DOUBT_MAX, DOUBTS * noise / sqrt(max(1, periods)))
         return Track(speed, periods, 0.0, speed < ALIKE + (doubt if self.slow else -doubt))
 
 
 class Pace(NamedTuple):
-    """What is taken to be moved in MOVING_SHARE of a period: so many groups, and so large a share of all state · group_periods:
-    for how long the last groups that moved were under way, each, 0: none has."""
+    """What is taken to be moved in MOVING_SHARE of a period: so many groups, and so large a share of all state ·
+    group_periods: for how long the last groups that moved were under way, each, 0: none has."""
 
     groups: float = 64.0
     share: float = 0.5
     group_periods: float = 0.0
 
     def after(self, moving: Moving, state_bytes: int) -> Pace:
-        """state_bytes: of all groups. A plan that took too long cuts what the next may ask for, one that asked for much and took
-        less lets it ask for more."""
+        """state_bytes: of all groups. A plan that took too long cuts what the next may ask for, one that asked for much
+        and took less lets it ask for more."""
         share = moving.state_bytes / max(1, state_bytes)
         factor = min(2.0, max(0.25, MOVING_SHARE / max(1e-6, moving.periods)))
         groups, most = self.groups, self.share
@@ -75,12 +78,13 @@ class Pace(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """works: group -> share of its time that it takes of a slave of speed 1 · variance, common_variance: of the noise of
-    each load beside that of all, and of all, over `views` views · common: by how much all loads were off (a logarithm), 0 where
-    that was no more than noise · last: by how much they were off, be it noise or not, 0 where that was taken for true · lean: by
-    how much they go on to be off to the same side, as they do while the load rises · has_moved: the last plan had moves ·
-    settled: for so many periods there was nothing to move, and nothing has changed · grows, calm: for so many periods one after
-    the other more slaves were needed, or one slave less would have done."""
+    """works: group -> share of its time that it takes of a slave of speed 1 · variance, common_variance: of the noise
+    of each load beside that of all, and of all, over `views` views · common: by how much all loads were off (a
+    logarithm), 0 where that was no more than noise · last: by how much they were off, be it noise or not, 0 where that
+    was taken for true · lean: by how much they go on to be off to the same side, as they do while the load rises ·
+    has_moved: the last plan had moves · settled: for so many periods there was nothing to move, and nothing has changed
+    · grows, calm: for so many periods one after the other more slaves were needed, or one slave less would have
+    done."""
 
     works: Mapping[int, float] = field(default_factory=dict)
     slaves: Mapping[int, Track] = field(default_factory=dict)
@@ -121,7 +125,8 @@ class Memory:
 
 
 def learn(view: ClusterView) -> Memory:
-    """What is known after this view. What it decided then (`has_moved`, `settled`, `grows`, `calm`) is for whoever decides."""
+    """What is known after this view. What it decided then (`has_moved`, `settled`, `grows`, `calm`) is for whoever
+    decides."""
     before = view.memory or Memory()
     measured, noise = speeds(view.active), before.noise
     tracks = {slave.slave: _begun(slave, before, measured) for slave in view.slaves}
@@ -181,8 +186,8 @@ def _off(slave: SlaveView, works: Mapping[int, float], speed: float) -> float:
 
 
 class Common(NamedTuple):
-    """What the loads of all are off together (logarithms). taken: of it, what is taken for true · suspect: what the next period
-    must tell · last, lean: as in Memory · noises: what is now known to have been noise."""
+    """What the loads of all are off together (logarithms). taken: of it, what is taken for true · suspect: what the
+    next period must tell · last, lean: as in Memory · noises: what is now known to have been noise."""
 
     off: float
     taken: float
@@ -197,7 +202,8 @@ def _take_common(offs: Sequence[float], before: Memory, urgent: bool) -> Common:
     off, suspicion = common_of(offs), max(CHANGE, CHANGE_NOISES * before.common_noise)
     if abs(off) <= suspicion:
         share = max(COMMON_SHARE, 1 / (before.views + 1))
-        # A load that rises or falls is off by the same again and again: noise is what differs from one period to the next.
+        # A load that rises or falls is off by the same again and again: noise is what differs from one period to the
+        # next.
         noises = [(off - before.last) / sqrt(2)] if before.views else []
         return Common(off, off * share, 0.0, off, (1 - share) * _agreed(off, before.last), noises)
     if urgent and off > 0:
@@ -228,9 +234,9 @@ def common_of(offs: Sequence[float]) -> float:
 
 
 class _Look(NamedTuple):
-    """A slave's new measurement. off: of what was expected, beside what all slaves have in common · speed: None: nothing tells ·
-    suspicion: off by more than this, it is noise or a change · scale: of its loads, to leave out what is common and not yet
-    taken for true."""
+    """A slave's new measurement. off: of what was expected, beside what all slaves have in common · speed: None:
+    nothing tells · suspicion: off by more than this, it is noise or a change · scale: of its loads, to leave out what
+    is common and not yet taken for true."""
 
     slave: SlaveView
     off: float
@@ -240,8 +246,8 @@ class _Look(NamedTuple):
     scale: float
 
     def update(self, track: Track, works: dict[int, float], has_moved: bool) -> tuple[Track, list[float], bool]:
-        """What is known of the slave now, in `works` of its groups too; what is now known to have been noise; and whether the
-        slave has changed."""
+        """What is known of the slave now, in `works` of its groups too; what is now known to have been noise; and
+        whether the slave has changed."""
         if abs(self.off) <= self.suspicion:
             return self._average(track, works), [self.off, *([track.suspect] if track.suspect else [])], False
         if falls_behind(self.slave) and self.off > 0:

@@ -19,9 +19,9 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """active: the slaves that shall be active from now on, None: those that are. Moves must leave no group with one that
-    is not. A slave counts as active while it has groups, whatever the plan says. memory: an immutable value that the next
-    view brings back; plans that want the same are equal whatever the policy remembers."""
+    """active: the slaves that shall be active from now on, None: those that are. Moves must leave no group with one
+    that is not. A slave counts as active while it has groups, whatever the plan says. memory: an immutable value that
+    the next view brings back; plans that want the same are equal whatever the policy remembers."""
 
     moves: tuple[Move, ...] = ()
     active: tuple[int, ...] | None = None

@@ -12,22 +12,22 @@ def threshold(settings: Balance) -> Policy:
     """The paper's policy with its three parameters: supplier_threshold (Th_sup), consumer_threshold (Th_con), growth
     (beta).
 
-    Active slaves with f > Th_sup are suppliers, with f < Th_con consumers, others neutral. One scan over the slaves pairs
-    consumers with suppliers; a supplier gives one group, chosen at random. No supplier: one slave fewer. N_sup > beta *
-    N_con: one slave more. What the paper leaves open, and what is done here:
+    Active slaves with f > Th_sup are suppliers, with f < Th_con consumers, others neutral. One scan over the slaves
+    pairs consumers with suppliers; a supplier gives one group, chosen at random. No supplier: one slave fewer. N_sup >
+    beta * N_con: one slave more. What the paper leaves open, and what is done here:
 
     - Which consumer meets which supplier: the i-th of one kind the i-th of the other, by rank; without partner nothing
       moves.
     - A supplier keeps its last group: giving it away would lower the degree of declustering against the rule above.
-    - Which slave leaves: the one whose groups took the least time, for that is what the others must take over; of equals the
-      one with the fewest groups, then the least occupied, then the last by rank. An empty buffer says nothing of it: a slave
-      that keeps up with 59 of 60 groups has one, too. Its groups go, the heaviest first, to whichever staying slave has the least load by then. Nothing else moves in this
-      epoch.
-    - Which slave comes: the first idle one. It is empty, f = 0, so it is a consumer, and the first in the scan: otherwise
-      it might get no group, and the degree would not have grown.
-    - What keeps it from growing and shrinking by turns: nothing. A load that fits neither k slaves without suppliers nor
-      k + 1 slaves with one makes it change for ever (tests/property/test_policies.py measures it). Policy "balance" does
-      not.
+    - Which slave leaves: the one whose groups took the least time, for that is what the others must take over; of
+      equals the one with the fewest groups, then the least occupied, then the last by rank. An empty buffer says
+      nothing of it: a slave that keeps up with 59 of 60 groups has one, too. Its groups go, the heaviest first, to
+      whichever staying slave has the least load by then. Nothing else moves in this epoch.
+    - Which slave comes: the first idle one. It is empty, f = 0, so it is a consumer, and the first in the scan:
+      otherwise it might get no group, and the degree would not have grown.
+    - What keeps it from growing and shrinking by turns: nothing. A load that fits neither k slaves without suppliers
+      nor k + 1 slaves with one makes it change for ever (tests/property/test_policies.py measures it). Policy "balance"
+      does not.
     """
 
     def policy(view: ClusterView) -> Plan:

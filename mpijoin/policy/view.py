@@ -7,8 +7,8 @@ from typing import Any, Mapping, NamedTuple
 
 
 class GroupView(NamedTuple):
-    """One partition group. load: the share of its slave's wall time that it took, 0 to 1 · state_bytes: of both windows ·
-    work: what it took, in units that do not depend on the slave (comparisons)."""
+    """One partition group. load: the share of its slave's wall time that it took, 0 to 1 · state_bytes: of both windows
+    · work: what it took, in units that do not depend on the slave (comparisons)."""
 
     group: int
     load: float
@@ -37,8 +37,8 @@ class SlaveView(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """What the moves of the last plan that had any took: so many groups and bytes were under way, from the first order to
-    the last group at its new place, for so many reorganization epochs."""
+    """What the moves of the last plan that had any took: so many groups and bytes were under way, from the first order
+    to the last group at its new place, for so many reorganization epochs."""
 
     groups: int
     state_bytes: int
@@ -47,11 +47,12 @@ class Moving(NamedTuple):
 
 @dataclass(frozen=True)
 class ClusterView:
-    """period: number of the reorganization epoch that ended; no group changed hands within it · slaves: all there are, by
-    rank · slaves_min: as many must stay active · seed: of the run: "random" choices are hashes of (seed, period, slave) ·
-    moved: group -> period in which it last changed hands or was refused · resized: period of the last change of the degree
-    of declustering, -1: none yet · memory_bytes: budget of a slave's state, None: unknown · moving: None: nothing has moved
-    since the last plan · memory: what the policy wanted to be told again, None: this is its first look."""
+    """period: number of the reorganization epoch that ended; no group changed hands within it · slaves: all there are,
+    by rank · slaves_min: as many must stay active · seed: of the run: "random" choices are hashes of (seed, period,
+    slave) · moved: group -> period in which it last changed hands or was refused · resized: period of the last change
+    of the degree of declustering, -1: none yet · memory_bytes: budget of a slave's state, None: unknown · moving: None:
+    nothing has moved since the last plan · memory: what the policy wanted to be told again, None: this is its first
+    look."""
 
     period: int
     slaves: tuple[SlaveView, ...]

@@ -33,13 +33,16 @@ def main(paths: Sequence[str | os.PathLike], folder: str | os.PathLike | None = 
 
 
 def write_report(
-    paths: Sequence[str | os.PathLike], folder: str | os.PathLike | None = None, capacities: Sequence[float] | None = None
+    paths: Sequence[str | os.PathLike],
+    folder: str | os.PathLike | None = None,
+    capacities: Sequence[float] | None = None,
 ) -> Path:
     """Makes report.html and each figure as PNG and CSV; returns the path of the page.
 
-    folder: default "report" inside the run, for several runs in the current folder · capacities: of each run, in tuples per
-    second and stream, where a search has found that rate to be the highest that is sustained. InputError: a path that holds no run,
-    a finished run without metrics, or matplotlib is missing. OutputError: the folder cannot be written.
+    folder: default "report" inside the run, for several runs in the current folder · capacities: of each run, in tuples
+    per second and stream, where a search has found that rate to be the highest that is sustained. InputError: a path
+    that holds no run, a finished run without metrics, or matplotlib is missing. OutputError: the folder cannot be
+    written.
     """
     try:
         from mpijoin.report.write import write

@@ -7,7 +7,8 @@ import math
 import numpy as np
 
 BINS_MAX = 180  # more would be finer than a figure can show
-GAP_EPOCHS = 5  # a rank that was idle for so many epochs without a break had no groups: what it held before is not drawn on
+# a rank that was idle for so many epochs without a break had no groups: what it held before is not drawn on
+GAP_EPOCHS = 5
 
 Records = dict[str, np.ndarray]  # columns of EpochRecord, of one rank and in order of time, int64[n] each
 
@@ -26,8 +27,8 @@ def bin_width_us(span_us: int, epoch_us: int) -> int:
 def edges_of(end_us: np.ndarray, wall_us: np.ndarray) -> np.ndarray:
     """int64[bins + 1]: edges of bins for epochs that ended at end_us after wall_us, int64[n] each, n at least 1.
 
-    They are multiples of the width, but for the first and last, which are those of the epochs; an end that would be less than
-    half a bin belongs to the bin before it.
+    They are multiples of the width, but for the first and last, which are those of the epochs; an end that would be
+    less than half a bin belongs to the bin before it.
     """
     start, stop = int((end_us - wall_us).min()), int(end_us.max())
     width = bin_width_us(stop - start, int(np.median(wall_us)))
@@ -59,7 +60,8 @@ def so_far(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
 
 
 def peak(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
-    """float64[bins]: the largest value recorded in each bin, else the last before it; nan before the first and in long idleness."""
+    """float64[bins]: the largest value recorded in each bin, else the last before it; nan before the first and in long
+    idleness."""
     bins, end_us, wall_us = len(edges) - 1, records["end_us"], records["wall_us"]
     if len(end_us) == 0:
         return np.full(bins, np.nan)

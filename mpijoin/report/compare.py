@@ -26,8 +26,9 @@ MISSING = float("nan")
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the job in which runs differ. name: as in the job file, once for what both streams share · texts: its value in
-    each run as the job file has it · numbers: likewise in `unit` ("s", "bytes" or ""), None where some value is a word."""
+    """A field of the job in which runs differ. name: as in the job file, once for what both streams share · texts: its
+    value in each run as the job file has it · numbers: likewise in `unit` ("s", "bytes" or ""), None where some value
+    is a word."""
 
     name: str
     texts: tuple[str, ...]
@@ -47,12 +48,16 @@ class Field:
     @property
     def places(self) -> np.ndarray:
         """Where its values stand on an axis: numbers as they are, words one after the other."""
-        return np.array([list(dict.fromkeys(self.texts)).index(text) for text in self.texts]) if self.numbers is None else self.numbers
+        return (
+            np.array([list(dict.fromkeys(self.texts)).index(text) for text in self.texts])
+            if self.numbers is None
+            else self.numbers
+        )
 
 
 def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> list[Field]:
-    """Fields of the job that are not the same in all runs, and `slaves`. What both streams share is named once: "rate" for
-    left.rate and right.rate. capacities: found for each run; a rate that is only that is left out."""
+    """Fields of the job that are not the same in all runs, and `slaves`. What both streams share is named once: "rate"
+    for left.rate and right.rate. capacities: found for each run; a rate that is only that is left out."""
     flat = [flat_job(run) for run in runs]
     names = dict.fromkeys(name for fields in flat for name in fields)
     columns = {name: tuple(fields.get(name, "not set") for fields in flat) for name in names}
@@ -63,7 +68,11 @@ def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None
             del columns[f"right.{name}"]
             columns[name] = columns.pop(left)
     fields = [Field(name, texts, *_numbers(texts)) for name, texts in columns.items()]
-    return [one for one in fields if capacities is None or one.numbers is None or not np.allclose(one.numbers, capacities, rtol=1e-3)]
+    return [
+        one
+        for one in fields
+        if capacities is None or one.numbers is None or not np.allclose(one.numbers, capacities, rtol=1e-3)
+    ]
 
 
 def flat_job(run: RunData) -> dict[str, str]:
@@ -93,7 +102,8 @@ def comparison(runs: Sequence[RunData], capacities: Sequence[float] | None = Non
 
 
 def comparison_in_words(runs: Sequence[RunData], fields: Sequence[Field], table: Table) -> Table:
-    """`comparison` for people: values as the job file has them, figures in units that read well, nothing where none is known."""
+    """`comparison` for people: values as the job file has them, figures in units that read well, nothing where none is
+    known."""
     fixed = {"run": np.array([shortened(run.name, LABEL_SIGNS) for run in runs]), "state": table["state"]}
     shown = {one.name: np.array(one.texts) for one in fields}
     figures = {}

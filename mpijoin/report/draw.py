@@ -157,7 +157,15 @@ def slaves_map(table: Table, columns: Sequence[str], name: str) -> Figure:
     field = np.stack([table[column] for column in columns])
     divisor, unit = byte_unit(np.nanmax(field, initial=0.0))
     ranks = np.array([int(column.split("_")[1]) for column in columns])
-    shade(figure, axes, edges_s(table), np.append(ranks - 0.5, ranks[-1] + 0.5), field / divisor, f"{name}, {unit}", vmin=0)
+    shade(
+        figure,
+        axes,
+        edges_s(table),
+        np.append(ranks - 0.5, ranks[-1] + 0.5),
+        field / divisor,
+        f"{name}, {unit}",
+        vmin=0,
+    )
     axes.set_ylabel("slave (rank)")
     over_time(axes, table)
     return figure
@@ -175,8 +183,8 @@ def declustering(table: Table) -> Figure:
 
 
 def moves(table: Table, end_s: float) -> Figure:
-    """Above, an arrow from supplier to consumer for each move, side by side; below, its pause, as large as its bytes. end_s: of
-    the run."""
+    """Above, an arrow from supplier to consumer for each move, side by side; below, its pause, as large as its bytes.
+    end_s: of the run."""
     figure, (above, below) = new_figure(2, sharex=True, height_ratios=(1.5, 1))
     place_s, width_s = side_by_side(table["begun_s"], end_s)
     supplier, consumer = table["supplier"], table["consumer"]
@@ -188,8 +196,12 @@ def moves(table: Table, end_s: float) -> Figure:
         dots = {"c": colour, "marker": marker, "linewidth": 0}
         arrows = {"angles": "xy", "scale_units": "xy", "scale": 1, "units": "x", "width": 0.22 * width_s}
         up = (consumer - supplier)[own]
-        above.quiver(place_s[own], supplier[own], np.zeros(len(up)), up, color=colour, headlength=4, headaxislength=4, **arrows)
-        above.scatter(place_s[own], supplier[own], 12 if own.sum() <= MOVES_APART_MAX else 3, label=outcome, zorder=3, **dots)
+        above.quiver(
+            place_s[own], supplier[own], np.zeros(len(up)), up, color=colour, headlength=4, headaxislength=4, **arrows
+        )
+        above.scatter(
+            place_s[own], supplier[own], 12 if own.sum() <= MOVES_APART_MAX else 3, label=outcome, zorder=3, **dots
+        )
         below.vlines(place_s[own], 0, 1e3 * table["pause_s"][own], color=colour, linewidth=0.8)
         below.scatter(place_s[own], 1e3 * table["pause_s"][own], area[own], alpha=0.8, **dots)
     ranks = sorted({*supplier.tolist(), *consumer.tolist()})
@@ -204,8 +216,8 @@ def moves(table: Table, end_s: float) -> Figure:
 
 
 def side_by_side(moments_s: np.ndarray, end_s: float) -> tuple[np.ndarray, float]:
-    """Places for marks at these moments, in their order, each at least so far from the next, and that distance; marks that would
-    lie on one another are spread evenly around the mean of their moments.
+    """Places for marks at these moments, in their order, each at least so far from the next, and that distance; marks
+    that would lie on one another are spread evenly around the mean of their moments.
 
     >>> side_by_side(np.array([50.0, 50.0, 90.0]), 90.0)
     (array([49.5, 50.5, 90. ]), 1.0)
@@ -220,12 +232,15 @@ def side_by_side(moments_s: np.ndarray, end_s: float) -> tuple[np.ndarray, float
             middle, count = (before * more + middle * count) / (more + count), more + count
         clusters.append((middle, count))
     places = np.empty(len(moments_s))
-    places[order] = np.concatenate([middle + apart_s * (np.arange(count) - (count - 1) / 2) for middle, count in clusters])
+    places[order] = np.concatenate(
+        [middle + apart_s * (np.arange(count) - (count - 1) / 2) for middle, count in clusters]
+    )
     return places, apart_s
 
 
 def mark(figure: Figure, events: Sequence[Event]) -> None:
-    """Marks events in every panel over time: checkpoints at the upper edge, what broke the run by a line from top to bottom."""
+    """Marks events in every panel over time: checkpoints at the upper edge, what broke the run by a line from top to
+    bottom."""
     looks = {"color": FAINT, "linewidth": 0.8, "zorder": 1.5}
     for axes in panels_over_time(figure):
         low, high = axes.get_xlim()

@@ -26,11 +26,23 @@ class Chart:
 
 
 def charts_of(run: RunData) -> Iterator[Chart]:
-    """The figures of a run, one after the other, so that only one needs memory at a time; none where no slave left metrics."""
+    """The figures of a run, one after the other, so that only one needs memory at a time; none where no slave left
+    metrics."""
     if not run.slaves:
         return
     marked = series.events(run)
-    for make in (_delay, _delay_map, _throughput, _shares, _shares_by_slave, _occupancy, _state, _declustering, _moves, _master):
+    for make in (
+        _delay,
+        _delay_map,
+        _throughput,
+        _shares,
+        _shares_by_slave,
+        _occupancy,
+        _state,
+        _declustering,
+        _moves,
+        _master,
+    ):
         with styled():
             chart = make(run)
             if chart is not None:
@@ -45,7 +57,9 @@ def notes(run: RunData) -> list[str]:
         return ["No figures: the run ended before any slave wrote its metrics."]
     reasons = _marked(run)
     if not run.paced:
-        reasons.append("No production delays: the run was not paced (speed “max”), so no result had a time at which it was due.")
+        reasons.append(
+            "No production delays: the run was not paced (speed “max”), so no result had a time at which it was due."
+        )
     elif not _has_delays(run):
         reasons.append("No production delays: no result came after the warm-up.")
     if not run.moves:
@@ -87,8 +101,8 @@ def _delay(run: RunData) -> Chart | None:
     table = series.delay_over_time(run)
     worst = int(np.nanargmax(table["mean_s"]))
     caption = (
-        f"From the moment the later of a pair's two tuples arrived to the moment the pair was put out, in seconds: the mean was "
-        f"longest, {seconds(table['mean_s'][worst])}, around second {table['end_s'][worst]:.3g}."
+        "From the moment the later of a pair's two tuples arrived to the moment the pair was put out, in seconds: the"
+        f" mean was longest, {seconds(table['mean_s'][worst])}, around second {table['end_s'][worst]:.3g}."
     )
     return Chart("delay", "Production delay over time", caption, table, draw.delay(table))
 
@@ -102,8 +116,8 @@ def _delay_map(run: RunData) -> Chart | None:
     upto = np.cumsum(table["results"][order])
     half = middle[order][np.searchsorted(upto, upto[-1] / 2)]
     caption = (
-        "How many results, by shade, had which delay, in seconds on a scale of powers of ten: half of all had less than "
-        f"about {seconds(half)}."
+        "How many results, by shade, had which delay, in seconds on a scale of powers of ten: half of all had less"
+        f" than about {seconds(half)}."
     )
     return Chart("delay-map", "How delays were spread", caption, table, draw.delay_map(table))
 
@@ -112,8 +126,9 @@ def _throughput(run: RunData) -> Chart:
     table = series.throughput(run)
     tuples = table["left_tuples_per_s"] + table["right_tuples_per_s"]
     caption = (
-        f"Tuples of both streams that were joined, and results found, per second of the run: {amount(np.median(tuples))} tuples and "
-        f"{amount(np.median(table['results_per_s']))} results each second in the median."
+        "Tuples of both streams that were joined, and results found, per second of the run:"
+        f" {amount(np.median(tuples))} tuples and {amount(np.median(table['results_per_s']))} results each second in"
+        " the median."
     )
     return Chart("throughput", "Throughput", caption, table, draw.throughput(table))
 
@@ -121,8 +136,9 @@ def _throughput(run: RunData) -> Chart:
 def _shares(run: RunData) -> Chart:
     table = series.shares_over_time(run)
     caption = (
-        "How the slaves spent their wall time, all together: CPU is joining, communication sending and receiving, idle waiting for "
-        f"input, other what they did not get or slept on purpose; they were idle for {np.nanmean(table['idle']):.0%} of it."
+        "How the slaves spent their wall time, all together: CPU is joining, communication sending and receiving, idle"
+        " waiting for input, other what they did not get or slept on purpose; they were idle for"
+        f" {np.nanmean(table['idle']):.0%} of it."
     )
     return Chart("shares", "What the slaves did", caption, table, draw.shares(table))
 
@@ -131,8 +147,8 @@ def _shares_by_slave(run: RunData) -> Chart:
     table = series.shares_by_slave(run)
     most, least = int(np.argmax(table["cpu"])), int(np.argmin(table["cpu"]))
     caption = (
-        f"The same for each slave over the whole run: CPU took between {table['cpu'][least]:.0%} (slave {table['slave'][least]}) and "
-        f"{table['cpu'][most]:.0%} (slave {table['slave'][most]}) of its wall time."
+        f"The same for each slave over the whole run: CPU took between {table['cpu'][least]:.0%} (slave"
+        f" {table['slave'][least]}) and {table['cpu'][most]:.0%} (slave {table['slave'][most]}) of its wall time."
     )
     return Chart("shares-by-slave", "What each slave did", caption, table, draw.shares_by_slave(table))
 
@@ -176,10 +192,11 @@ def _moves(run: RunData) -> Chart | None:
     table = series.moves(run)
     moved = table["outcome"] == "moved"
     caption = (
-        f"Groups of partitions that changed hands: above, an arrow for each, from the slave that gave the group away to the one that "
-        f"took it; below, for how many milliseconds the group's input was held, marks as large as its bytes. Moves that were ordered "
-        f"at one moment stand side by side. {moved.sum():,} of {len(moved):,} moves were carried out, with "
-        f"{bytes_amount(table['bytes'][moved].sum())}; the longest pause was {seconds(table['pause_s'].max())}."
+        "Groups of partitions that changed hands: above, an arrow for each, from the slave that gave the group away to"
+        " the one that took it; below, for how many milliseconds the group's input was held, marks as large as its"
+        f" bytes. Moves that were ordered at one moment stand side by side. {moved.sum():,} of {len(moved):,} moves"
+        f" were carried out, with {bytes_amount(table['bytes'][moved].sum())}; the longest pause was"
+        f" {seconds(table['pause_s'].max())}."
     )
     return Chart("moves", "Moves of groups", caption, table, draw.moves(table, series.edges_us(run)[-1] / 1e6))
 

@@ -15,7 +15,8 @@ from mpijoin.report.words import amount, bytes_amount, seconds
 GOOD, LOOK, BAD = "good", "look", "bad"
 
 UNEVEN = 1.25  # the busiest slave's CPU share over the mean: beyond the 5 % of noise and what one group of sixty weighs
-HUNGRY_IDLE, FULL_IDLE = 0.5, 0.05  # shares of the slaves' time: more than the first and fewer would do, less than the second ...
+# shares of the slaves' time: more than the first and fewer would do, less than the second ...
+HUNGRY_IDLE, FULL_IDLE = 0.5, 0.05
 
 
 class Verdict(NamedTuple):
@@ -38,7 +39,10 @@ def headlines(run: RunData) -> list[Headline]:
     if not summary:
         slaves = run.of_role("slave")
         tuples = int(slaves["tuples_left"].sum() + slaves["tuples_right"].sum())
-        return [Headline(amount(slaves["results"].sum()), "results so far"), Headline(amount(tuples), "tuples joined so far")]
+        return [
+            Headline(amount(slaves["results"].sum()), "results so far"),
+            Headline(amount(tuples), "tuples joined so far"),
+        ]
     found = [
         Headline(amount(summary["results"]), "results"),
         Headline(amount(summary["tuples_per_s"]), "tuples/s"),
@@ -66,7 +70,8 @@ def verdicts(run: RunData) -> list[Verdict]:
 
 
 def busiest(run: RunData) -> tuple[int, float]:
-    """The slave with the largest share of CPU, and how many times the mean of all slaves that joined anything that is."""
+    """The slave with the largest share of CPU, and how many times the mean of all slaves that joined anything that
+    is."""
     table, joined = series.shares_by_slave(run), _joined(run)
     if not table["cpu"][joined].sum():
         return run.slaves[0], 1.0
@@ -87,7 +92,9 @@ def _outcome(run: RunData) -> Verdict:
     if run.state == STOPPED:
         return Verdict(LOOK, f"{reason[:1].upper()}{reason[1:]}, as it was asked to.{go_on}")
     if run.state == UNFINISHED:
-        saved = " It left a checkpoint: the command that started it goes on with --resume." if _has_checkpoint(run) else ""
+        saved = (
+            " It left a checkpoint: the command that started it goes on with --resume." if _has_checkpoint(run) else ""
+        )
         return Verdict(BAD, f"Unfinished: {reason}.{saved}")
     return Verdict(BAD, f"Failed: {reason}.{go_on}")
 
@@ -104,11 +111,17 @@ def _overload(run: RunData) -> list[Verdict]:
         if not times:
             return []
         slowest = max(times, key=times.get)
-        return [Verdict(LOOK, f"Reading had to pause {times[slowest]:,} times for slave {slowest}, which joined more slowly.")]
+        return [
+            Verdict(
+                LOOK, f"Reading had to pause {times[slowest]:,} times for slave {slowest}, which joined more slowly."
+            )
+        ]
     behind = f"slave {overload['slowest_slave']} was up to {seconds(overload['behind_s_max'])} behind the clock"
     if overload["overloaded"]:
         end = seconds(overload["behind_s_end"])
-        return [Verdict(BAD, f"Overloaded: {behind} (at the end {end}), the master up to {seconds(overload['lag_s_max'])}.")]
+        return [
+            Verdict(BAD, f"Overloaded: {behind} (at the end {end}), the master up to {seconds(overload['lag_s_max'])}.")
+        ]
     return [Verdict(GOOD, f"Not overloaded: {behind}, with epochs of {seconds(overload['epoch_s'])}.")]
 
 
@@ -119,7 +132,11 @@ def _late(run: RunData) -> list[Verdict]:
     counts = {name: run.summary[name] for name in ("left", "right")}
     texts = [
         f"{one['late']:,} late rows of {name} did not join"
-        + (f" (a lateness of {rounded_duration(one['lateness_needed'], unit)} covers them)" if one["lateness_needed"] else "")
+        + (
+            f" (a lateness of {rounded_duration(one['lateness_needed'], unit)} covers them)"
+            if one["lateness_needed"]
+            else ""
+        )
         for name, one in counts.items()
         if one["late"]
     ]
@@ -144,5 +161,7 @@ def _use(run: RunData) -> list[Verdict]:
     if idle > HUNGRY_IDLE:
         return [Verdict(GOOD, f"Slaves with groups were idle for {idle:.0%} of their time: fewer of them would do.")]
     if idle < FULL_IDLE:
-        return [Verdict(LOOK, f"Slaves with groups were idle for only {idle:.0%} of their time: more of them would help.")]
+        return [
+            Verdict(LOOK, f"Slaves with groups were idle for only {idle:.0%} of their time: more of them would help.")
+        ]
     return []

@@ -54,7 +54,10 @@ def html_of(page: Page) -> str:
         _verdicts(page.verdicts),
         _pictures(page.pictures),
         "".join(f'<p class="what">{escape(note)}</p>' for note in page.notes),
-        *(f'<section><h2>{escape(name)}</h2><div class="scroll">{_table(table)}</div></section>' for name, table in page.tables.items()),
+        *(
+            f'<section><h2>{escape(name)}</h2><div class="scroll">{_table(table)}</div></section>'
+            for name, table in page.tables.items()
+        ),
         *(f"<section><h2>{escape(name)}</h2><pre>{escape(text)}</pre></section>" for name, text in page.texts.items()),
         "</body></html>",
     ]
@@ -67,7 +70,10 @@ def _numbers(headlines: Sequence[Headline]) -> str:
 
 
 def _verdicts(verdicts: Sequence[Verdict]) -> str:
-    rows = [f'<li class="{one.level}"><b>{VERDICT_WORDS[one.level]}</b><span>{escape(one.text)}</span></li>' for one in verdicts]
+    rows = [
+        f'<li class="{one.level}"><b>{VERDICT_WORDS[one.level]}</b><span>{escape(one.text)}</span></li>'
+        for one in verdicts
+    ]
     return f'<ul class="verdicts">{"".join(rows)}</ul>' if rows else ""
 
 
@@ -89,7 +95,10 @@ def _picture(picture: Picture) -> str:
 def _table(table: Table) -> str:
     """Two columns of words are names and what they stand for, and need no head."""
     if list(table) == ["what", "value"]:
-        rows = "".join(f"<tr>{_cell(name)}{_cell(value)}</tr>" for name, value in zip(*(column.tolist() for column in table.values())))
+        rows = "".join(
+            f"<tr>{_cell(name)}{_cell(value)}</tr>"
+            for name, value in zip(*(column.tolist() for column in table.values()))
+        )
         return f'<table class="pairs"><tbody>{rows}</tbody></table>'
     head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in table)
     rows = ["".join(map(_cell, row)) for row in zip(*(column.tolist() for column in table.values()))]

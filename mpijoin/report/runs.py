@@ -24,10 +24,10 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class RunData:
-    """One run. summary: of a run that is done, else empty · reason: why there is none · go_on: the command that goes on with a
-    run that ended early, "" where there is none · origin: where it comes from, empty where nobody knows · epochs: the columns of
-    EpochRecord, of all ranks, in order of rank and time · delays: rank, epoch, bucket_us, count, int64[n] each · moves,
-    checkpoints: as in moves.parquet and checkpoints.parquet."""
+    """One run. summary: of a run that is done, else empty · reason: why there is none · go_on: the command that goes on
+    with a run that ended early, "" where there is none · origin: where it comes from, empty where nobody knows ·
+    epochs: the columns of EpochRecord, of all ranks, in order of rank and time · delays: rank, epoch, bucket_us, count,
+    int64[n] each · moves, checkpoints: as in moves.parquet and checkpoints.parquet."""
 
     name: str
     path: Path
@@ -76,7 +76,8 @@ def load_run(folder: Path, name: str) -> RunData:
     """InputError: the folder holds no run, or metrics that cannot be read, or a finished run without metrics."""
     end = _end_of(folder)
     text = (folder / "job.toml").read_text(encoding="utf-8")
-    job, _ = read_job(folder / "job.toml", ())  # a table that came from Python is not in the file, which is no fault here
+    # a table that came from Python is not in the file, which is no fault here
+    job, _ = read_job(folder / "job.toml", ())
     metrics = folder / "metrics"
     epochs = _epochs(metrics)
     if end["state"] == DONE and len(epochs["rank"]) == 0:
@@ -109,7 +110,13 @@ def _end_of(folder: Path) -> dict[str, Any]:
     if failure is not None:
         state = STOPPED if failure.get("exit_code") == EXIT_CHECKPOINTED else FAILED
         reason, go_on = str(failure.get("reason", "no reason recorded")), failure.get("go_on", "")
-        return {"state": state, "summary": {}, "reason": reason, "go_on": go_on, "origin": failure.get("provenance") or {}}
+        return {
+            "state": state,
+            "summary": {},
+            "reason": reason,
+            "go_on": go_on,
+            "origin": failure.get("provenance") or {},
+        }
     if not (folder / "summary.json").exists():
         reason = "it holds no summary.json: the run is still going on or was killed"
         return {"state": UNFINISHED, "summary": {}, "reason": reason, "go_on": "", "origin": {}}

@@ -5,6 +5,7 @@ Moments are seconds of the run's clock; a row of a table over time is a bin, fro
 
 from __future__ import annotations
 
+import itertools
 from typing import Callable, NamedTuple
 
 import numpy as np
@@ -37,8 +38,8 @@ def throughput(run: RunData) -> Table:
 
 
 def delay_over_time(run: RunData) -> Table:
-    """Production delay of the results that came in each bin: mean and maximum, and quantiles where there are histograms; nan
-    where no result came."""
+    """Production delay of the results that came in each bin: mean and maximum, and quantiles where there are
+    histograms; nan where no result came."""
     edges = edges_us(run)
     slaves = run.of_role("slave")
     place, bins = bin_of(edges, slaves["end_us"]), len(edges) - 1
@@ -52,7 +53,8 @@ def delay_over_time(run: RunData) -> Table:
 
 
 def delay_map(run: RunData) -> Table:
-    """Results by bin of time and, in equal steps of the logarithm, delay: a row for each field of the map that has any."""
+    """Results by bin of time and, in equal steps of the logarithm, delay: a row for each field of the map that has
+    any."""
     edges = edges_us(run)
     place, delay_us, count = _placed_delays(run, edges)
     step = np.floor(np.log10(np.maximum(delay_us, SHORTEST_US)) * DECADE_STEPS).astype(np.int64)
@@ -81,8 +83,9 @@ def shares_by_slave(run: RunData) -> Table:
 
 
 def occupancy(run: RunData) -> Table:
-    """Bytes in each slave's stream buffer: at the end of an epoch; of a paced run, where that is the moment when the next
-    epoch's message came, without the last two: the message that ends the input comes right behind the one before it."""
+    """Bytes in each slave's stream buffer: at the end of an epoch; of a paced run, where that is the moment when the
+    next epoch's message came, without the last two: the message that ends the input comes right behind the one before
+    it."""
     if not run.paced:
         return _per_slave(run, "buffer_bytes")
     return _per_slave(run, "occupancy_bytes", slice(None, -2 if run.state == DONE else None))
@@ -104,12 +107,24 @@ def moves(run: RunData) -> Table:
     own = run.moves
     seconds = {f"{name}_s": own[f"{name}_us"] / 1e6 for name in ("begun", "frozen", "delivered", "closed", "transfer")}
     pause_us = np.where(own["frozen_us"] > 0, np.maximum(0, own["delivered_us"] - own["frozen_us"]), 0)
-    plain = ("move", "period", "group", "supplier", "consumer", "outcome", "bytes", "blocks", "gain_predicted", "gain_realised")
+    plain = (
+        "move",
+        "period",
+        "group",
+        "supplier",
+        "consumer",
+        "outcome",
+        "bytes",
+        "blocks",
+        "gain_predicted",
+        "gain_realised",
+    )
     return {**{name: own[name] for name in plain}, **seconds, "pause_s": pause_us / 1e6}
 
 
 class Event(NamedTuple):
-    """A checkpoint, or what broke the run: a restart, or the checkpoint with which it stopped. at_s: second of the run."""
+    """A checkpoint, or what broke the run: a restart, or the checkpoint with which it stopped. at_s: second of the
+    run."""
 
     at_s: float
     breaks: bool
@@ -120,7 +135,9 @@ def events(run: RunData) -> list[Event]:
     if not run.checkpoints:
         return []
     rows = zip(run.checkpoints["begun_us"].tolist(), run.checkpoints["outcome"].tolist())
-    return sorted({Event(begun_us / 1e6, outcome in ("resumed", "stopped")) for begun_us, outcome in rows if outcome != "failed"})
+    return sorted(
+        {Event(begun_us / 1e6, outcome in ("resumed", "stopped")) for begun_us, outcome in rows if outcome != "failed"}
+    )
 
 
 def master(run: RunData) -> Table:
@@ -170,7 +187,7 @@ def _quantiles(run: RunData, edges: np.ndarray) -> Table:
     order = np.argsort(place, kind="stable")
     bounds = np.searchsorted(place[order], np.arange(len(edges)))
     quantiles = np.full((len(QUANTILES), len(edges) - 1), np.nan)
-    for index, (low, high) in enumerate(zip(bounds, bounds[1:])):
+    for index, (low, high) in enumerate(itertools.pairwise(bounds)):
         if high > low:
             delays = DelayHistogram()
             delays.add(delay_us[order[low:high]], count[order[low:high]])

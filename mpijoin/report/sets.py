@@ -86,7 +86,9 @@ def charts_of_set(those: RunSet) -> Iterator[Chart]:
 def left_out_of_set(those: RunSet) -> list[str]:
     reasons = []
     if len(those.drawn) > SMALL_MULTIPLES_MAX:
-        reasons.append(f"No figures over time: these are more than {SMALL_MULTIPLES_MAX} runs. Ask for a report of a few of them.")
+        reasons.append(
+            f"No figures over time: these are more than {SMALL_MULTIPLES_MAX} runs. Ask for a report of a few of them."
+        )
     if sweep_axes(those.fields) is None:
         reasons.append("No figures over a field of the job: none differs between these runs.")
     return reasons
@@ -109,7 +111,9 @@ def _sweep(those: RunSet) -> Chart | None:
     for axes, column in zip(panels, measures):
         for index, group in enumerate(dict.fromkeys(groups)):
             own = np.isfinite(table[column]) & (np.array(groups) == group)
-            _sweep_line(axes, over.places[own].astype(float), table[column][own], index, group, over.numbers is not None)
+            _sweep_line(
+                axes, over.places[own].astype(float), table[column][own], index, group, over.numbers is not None
+            )
         _sweep_axes(axes, column, np.nanmax(table[column]))
     for axes in panels[len(measures) :]:
         axes.set_visible(False)
@@ -121,7 +125,11 @@ def _sweep(those: RunSet) -> Chart | None:
         legend(figure, panels[0])
     lines = f"; a line for each {' and '.join(one.name for one in apart)}" if apart else ""
     caption = f"What came out, over {over.name} of the job{lines}: each point is a run; lines go through the means."
-    shown = {"run": table["run"], **{one.column: one.values for one in (over, *apart)}, **{name: table[name] for name in measures}}
+    shown = {
+        "run": table["run"],
+        **{one.column: one.values for one in (over, *apart)},
+        **{name: table[name] for name in measures},
+    }
     return Chart("sweep", f"Over {over.name}", caption, shown, figure)
 
 
@@ -177,7 +185,10 @@ def _capacities(those: RunSet) -> Chart | None:
     axes.set_xlim(0, 1.2 * found.max())
     axes.grid(False, axis="y")
     count_axis(axes, found.max(), "tuples/s and stream", "x")
-    caption = f"The highest rate that each point of the sweep sustained: between {amount(found.min())} and {amount(found.max())} tuples/s and stream."
+    caption = (
+        f"The highest rate that each point of the sweep sustained: between {amount(found.min())} and"
+        f" {amount(found.max())} tuples/s and stream."
+    )
     shown = {"run": those.table["run"], **{one.column: one.values for one in those.fields}, "capacity": found}
     return Chart("capacities", "Capacity", caption, shown, figure)
 
@@ -220,7 +231,9 @@ def _delays(those: RunSet) -> Chart | None:
     with_delays = [(label, run) for label, run in those.drawn if run.epochs["delay_count"].any()]
     lines = [Series(label, run.name, series.delay_over_time(run), "mean_s") for label, run in with_delays]
     caption = "The mean production delay of the results of each moment, in seconds, run by run."
-    return _over_time("delays", "Production delay over time", caption, lines, lambda axes, _: axes.set_ylabel("mean delay, s"))
+    return _over_time(
+        "delays", "Production delay over time", caption, lines, lambda axes, _: axes.set_ylabel("mean delay, s")
+    )
 
 
 def _throughputs(those: RunSet) -> Chart | None:
@@ -230,7 +243,9 @@ def _throughputs(those: RunSet) -> Chart | None:
         both = table["left_tuples_per_s"] + table["right_tuples_per_s"]
         lines.append(Series(label, run.name, {**table, "tuples_per_s": both}, "tuples_per_s"))
     caption = "Tuples of both streams joined per second by all slaves, run by run."
-    return _over_time("throughputs", "Throughput", caption, lines, lambda axes, largest: count_axis(axes, largest, "tuples/s"))
+    return _over_time(
+        "throughputs", "Throughput", caption, lines, lambda axes, largest: count_axis(axes, largest, "tuples/s")
+    )
 
 
 def _states(those: RunSet) -> Chart | None:
@@ -240,7 +255,9 @@ def _states(those: RunSet) -> Chart | None:
         whole = np.nansum([column for name, column in table.items() if name.startswith("slave_")], axis=0)
         lines.append(Series(label, run.name, {**table, "window_bytes": whole}, "window_bytes"))
     caption = "Bytes of tuples that all slaves together hold in their windows, run by run."
-    return _over_time("states", "State of the join", caption, lines, lambda axes, largest: byte_axis(axes, largest, "in windows"))
+    return _over_time(
+        "states", "State of the join", caption, lines, lambda axes, largest: byte_axis(axes, largest, "in windows")
+    )
 
 
 def _over_time(name: str, title: str, caption: str, lines: Sequence[Series], label: Any) -> Chart | None:

@@ -1,4 +1,5 @@
-"""How every figure looks: colours that the colour-blind tell apart, marked by line and hatch too, so that grey print works.
+"""How every figure looks: colours that the colour-blind tell apart, marked by line and hatch too, so that grey print
+works.
 
 The colours in VARIABLES are other ones in the dark: in a page they are variables of its style sheet.
 """
@@ -78,7 +79,8 @@ def new_figure(rows: int = 1, columns: int = 1, height_in: float | None = None, 
 
 
 def line_style(index: int, points: int) -> dict[str, Any]:
-    """Colour, dashes and marker of the line with this number; some twelve markers on it, not at the same places as others'."""
+    """Colour, dashes and marker of the line with this number; some twelve markers on it, not at the same places as
+    others'."""
     kind = index % LINES_MAX
     every = max(1, points // 12)
     return {
@@ -154,7 +156,8 @@ def save_png(figure: Figure, path: Path) -> None:
 
 
 def svg_text(figure: Figure, name: str) -> str:
-    """The figure as SVG to stand in a page: no frame of its own, inks as variables of the page, ids that begin with `name`."""
+    """The figure as SVG to stand in a page: no frame of its own, inks as variables of the page, ids that begin with
+    `name`."""
     file = io.StringIO()
     with rc_context({**STYLE, "svg.hashsalt": name, "svg.id": name}):
         figure.savefig(file, format="svg", dpi=PNG_DPI, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))

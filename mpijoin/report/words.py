@@ -40,7 +40,8 @@ def bytes_amount(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A span in the unit in which it reads well; the unit is kept as long as the number has no more than three digits or so.
+    """A span in the unit in which it reads well; the unit is kept as long as the number has no more than three digits
+    or so.
 
     >>> seconds(0.0421), seconds(48.2), seconds(1200), seconds(259_200)
     ('42.1 ms', '48.2 s', '20 min', '72 h')

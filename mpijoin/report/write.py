@@ -46,7 +46,14 @@ def page_of_run(run: RunData, folder: Path) -> Page:
     if table:
         write_csv(table, folder / "slaves.csv")
     return Page(
-        run.name, subtitle_of(run), headlines(run), verdicts(run), pictures, notes(run), tables, {"The job": run.job_text}
+        run.name,
+        subtitle_of(run),
+        headlines(run),
+        verdicts(run),
+        pictures,
+        notes(run),
+        tables,
+        {"The job": run.job_text},
     )
 
 
@@ -55,13 +62,19 @@ def page_of_set(those: RunSet, folder: Path) -> Page:
     write_csv(those.table, folder / "runs.csv")
     pictures = write_charts(charts_of_set(those), folder)
     done = sum(run.state == DONE for run in runs)
-    numbers = [Headline(str(len(runs)), "runs"), Headline(str(done), "done"), Headline(str(len(runs) - done), "not done")]
+    numbers = [
+        Headline(str(len(runs)), "runs"),
+        Headline(str(done), "done"),
+        Headline(str(len(runs) - done), "not done"),
+    ]
     if "capacity" in those.table:
         numbers.append(Headline(amount(those.table["capacity"].max()), "tuples/s and stream, the highest capacity"))
     differing = ", ".join(one.name for one in those.fields) or "nothing"
     subtitle = f"{runs[0].name} to {runs[-1].name}; their jobs differ in: {differing}"
     tables = {"The runs": compare.comparison_in_words(runs, those.fields, those.table)}
-    return Page(f"{len(runs)} runs", subtitle, numbers, verdicts_of_set(runs), pictures, left_out_of_set(those), tables, {})
+    return Page(
+        f"{len(runs)} runs", subtitle, numbers, verdicts_of_set(runs), pictures, left_out_of_set(those), tables, {}
+    )
 
 
 def verdicts_of_set(runs: Sequence[RunData]) -> list[Verdict]:
@@ -75,7 +88,9 @@ def verdicts_of_set(runs: Sequence[RunData]) -> list[Verdict]:
 
 
 def subtitle_of(run: RunData) -> str:
-    speed = f"paced, {run.job.run.speed:g} seconds of event time in one" if run.paced else "as fast as the slaves joined"
+    speed = (
+        f"paced, {run.job.run.speed:g} seconds of event time in one" if run.paced else "as fast as the slaves joined"
+    )
     simulated = "simulated; " if run.summary.get("simulated") else ""
     return f"{simulated}{speed}; policy {run.job.balance.policy}; {run.path.resolve()}"
 

@@ -39,8 +39,8 @@ MEMORY_BYTES = 1 << 50  # of a slave, where the job does not say: "each processi
 
 @dataclass(frozen=True)
 class Manner:
-    """How a run is simulated. modelled: a join that counts, instead of the real one with its tuples · encodes: messages are
-    encoded and parsed as on a wire · limit_s: virtual time after which it is given up."""
+    """How a run is simulated. modelled: a join that counts, instead of the real one with its tuples · encodes: messages
+    are encoded and parsed as on a wire · limit_s: virtual time after which it is given up."""
 
     costs: Costs = Costs()
     modelled: bool = True
@@ -117,11 +117,15 @@ def _not_modelled(stream: StreamJob) -> Iterator[str]:
         if getattr(source, attribute) != getattr(usual, attribute):
             yield f"[{stream.name}] {name}: is not simulated: leave it out, or run the job for real"
     if any(change != Change(change.start_ns, change.rate) for change in source.changes):
-        yield f"[{stream.name}] changes: only those of the rate are simulated: leave the others out, or run the job for real"
+        yield (
+            f"[{stream.name}] changes: only those of the rate are simulated: leave the others out, or run the job for"
+            " real"
+        )
 
 
 class SimulatedCluster:
-    """The ranks of one run, on one engine. Of a plan that resumes, they go on from the newest checkpoint, which must be whole."""
+    """The ranks of one run, on one engine. Of a plan that resumes, they go on from the newest checkpoint, which must be
+    whole."""
 
     def __init__(self, plan: Plan, manner: Manner, progress: Any, writer: Any = None):
         job, size = plan.job, plan.roles.size
@@ -143,7 +147,11 @@ class SimulatedCluster:
     def run(self) -> Outcome:
         self.engine.run(lambda: self.master.done, self._manner.limit_s)
         self.master.close()
-        figures = {"simulated": True, "events": self.engine.events, "trace": f"{self.network.trace & (1 << 64) - 1:016x}"}
+        figures = {
+            "simulated": True,
+            "events": self.engine.events,
+            "trace": f"{self.network.trace & (1 << 64) - 1:016x}",
+        }
         return summarize(self._plan, self.master, 0.0, self._own_files(), figures)
 
     def abandon(self) -> None:

@@ -45,7 +45,9 @@ class Costed:
 
     def _charged(self, outcome: Any, state_bytes: int = 0) -> Any:
         costs, meter = self._costs, self._meter
-        spent_ns = meter.inserted * costs.tuple_ns + meter.comparisons * costs.comparison_ns + meter.results * costs.result_ns
+        spent_ns = (
+            meter.inserted * costs.tuple_ns + meter.comparisons * costs.comparison_ns + meter.results * costs.result_ns
+        )
         spent_ns += meter.rewritten * costs.split_tuple_ns
         now_ns = spent_ns - self._charged_ns + costs.call_ns + state_bytes * costs.state_byte_ns
         self._charged_ns = spent_ns
@@ -54,7 +56,8 @@ class Costed:
 
 
 class WindowMeter:
-    """What a real window join has done so far; a split or merge is taken to rewrite as many tuples as a mean bucket has."""
+    """What a real window join has done so far; a split or merge is taken to rewrite as many tuples as a mean bucket
+    has."""
 
     def __init__(self, operator: WindowJoin):
         self._operator = operator

@@ -18,9 +18,9 @@ FOLDER = "costs"
 class Costs:
     """Processor time in nanoseconds, on one core, but for latency and bandwidth, which are of each rank's link.
 
-    A field is the cost of: comparing two tuples · taking in one tuple (insert, and expire later) · a result, with its sinks ·
-    moving one tuple in a split or merge · one byte of a group's state, read out or installed · one call of the operator · a
-    message and each of its bytes, at either end · making one tuple, and scattering it, at the master.
+    A field is the cost of: comparing two tuples · taking in one tuple (insert, and expire later) · a result, with its
+    sinks · moving one tuple in a split or merge · one byte of a group's state, read out or installed · one call of the
+    operator · a message and each of its bytes, at either end · making one tuple, and scattering it, at the master.
     """
 
     comparison_ns: float = 0.0
@@ -50,7 +50,8 @@ def named_costs() -> list[str]:
 
 
 def load_costs(name: str) -> Costs:
-    """Of a file that comes with mpijoin, by its name, or of any file by its path. JobError says what is wrong with it."""
+    """Of a file that comes with mpijoin, by its name, or of any file by its path. JobError says what is wrong with
+    it."""
     known = named_costs()
     try:
         text = (_folder() / f"{name}.toml" if name in known else Path(name)).read_text(encoding="utf-8")

@@ -1,8 +1,9 @@
-"""The extendible-hash directory of a modelled group: which share of its tuples each bucket has, and when to split or merge.
+"""The extendible-hash directory of a modelled group: which share of its tuples each bucket has, and when to split or
+merge.
 
-The rules are those of join/directory.py (WSJ, section IV-D): a bucket above 2 theta is split, one below theta merges with its
-buddy if both together stay below 2 theta. Where all buckets lie in that range nothing needs looking at until the group has
-grown above `split_above` or shrunk below `merge_below` bytes.
+The rules are those of join/directory.py (WSJ, section IV-D): a bucket above 2 theta is split, one below theta merges
+with its buddy if both together stay below 2 theta. Where all buckets lie in that range nothing needs looking at until
+the group has grown above `split_above` or shrunk below `merge_below` bytes.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ class Directory:
         return max(bucket.depth for bucket in self.buckets.values())
 
     def tune(self, live_bytes: float, slack_bytes: float) -> Tuned:
-        """Splits and merges until all is at rest. slack_bytes: what each bucket holds of tuples that no longer count."""
+        """Splits and merges until all is at rest. slack_bytes: what each bucket holds of tuples that no longer
+        count."""
         before, moved = (self.splits, self.merges), 0.0
         while step := self._tune_once(live_bytes, slack_bytes):
             moved += step
@@ -88,7 +90,11 @@ class Directory:
     def _may_split(self, bucket: Bucket) -> bool:
         deepest = self.depth
         too_wide = bucket.depth == deepest and 2 << deepest > ENTRIES_PER_BUCKET_MAX * (len(self.buckets) + 1)
-        return bucket.depth < DEPTH_MAX and not too_wide and 0 < self._bucket(bucket.prefix, bucket.depth + 1).share < bucket.share
+        return (
+            bucket.depth < DEPTH_MAX
+            and not too_wide
+            and 0 < self._bucket(bucket.prefix, bucket.depth + 1).share < bucket.share
+        )
 
     def _split(self, bucket: Bucket) -> list[int]:
         prefixes = [bucket.prefix, bucket.prefix | 1 << bucket.depth]
@@ -122,7 +128,9 @@ class Directory:
         buckets = self.buckets.values()
         self.cross = sum(bucket.cross for bucket in buckets)
         room = 2 * self._theta - slack_bytes
-        self.split_above = min((room / one.share for one in buckets if one.share > 0 and self._may_split(one)), default=NEVER)
+        self.split_above = min(
+            (room / one.share for one in buckets if one.share > 0 and self._may_split(one)), default=NEVER
+        )
         self.merge_below = max((self._merges_below(one, slack_bytes) for one in buckets), default=0.0)
 
     def _merges_below(self, bucket: Bucket, slack_bytes: float) -> float:

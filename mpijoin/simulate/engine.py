@@ -30,15 +30,21 @@ class SimulatedClock:
         self.cpu_s += seconds
 
     def sleep(self, seconds: float) -> None:
-        self.wall_s = max(self.wall_s + seconds, math.nextafter(self.wall_s, math.inf))  # a sleep takes time, however short
+        # a sleep takes time, however short
+        self.wall_s = max(self.wall_s + seconds, math.nextafter(self.wall_s, math.inf))
 
 
 class Process:
-    """A rank that is called in turns. idle_s: asleep with nothing on its way to it · waited_s: asleep while something was,
-    which is time spent on communication: a rank that receives blockingly would spend it in there."""
+    """A rank that is called in turns. idle_s: asleep with nothing on its way to it · waited_s: asleep while something
+    was, which is time spent on communication: a rank that receives blockingly would spend it in there."""
 
     def __init__(
-        self, clock: SimulatedClock, endpoint: SimulatedTransport, stalls: Stalls, turn: Callable[[], float], rest_s: float
+        self,
+        clock: SimulatedClock,
+        endpoint: SimulatedTransport,
+        stalls: Stalls,
+        turn: Callable[[], float],
+        rest_s: float,
     ):
         """rest_s: a turn that returns this much or more has nothing to do until something arrives."""
         self.clock, self.turn, self.rest_s = clock, turn, rest_s
@@ -99,17 +105,21 @@ class Engine:
         self._schedule(process, process.clock.wall_s)
 
     def run(self, done: Callable[[], bool], limit_s: float = math.inf) -> None:
-        """Until `done`. Raises what turns raise, and SimulationError when nothing would ever happen again, time stands still,
-        or `limit_s` of virtual time have passed."""
+        """Until `done`. Raises what turns raise, and SimulationError when nothing would ever happen again, time stands
+        still, or `limit_s` of virtual time have passed."""
         while not done():
             if not self._heap:
-                raise SimulationError(f"at {self.time_s:.3f} s all {len(self.processes)} ranks sleep, and nothing is on its way")
+                raise SimulationError(
+                    f"at {self.time_s:.3f} s all {len(self.processes)} ranks sleep, and nothing is on its way"
+                )
             time_s, _, act = heapq.heappop(self._heap)
             self._still = self._still + 1 if time_s == self.time_s else 0
             self.time_s = time_s
             if time_s > limit_s or self._still > STILL_MAX:
                 spins = f"{STILL_MAX} events at one moment, {time_s} s"
-                raise SimulationError(spins if time_s <= limit_s else f"the run had not ended after {limit_s:g} virtual seconds")
+                raise SimulationError(
+                    spins if time_s <= limit_s else f"the run had not ended after {limit_s:g} virtual seconds"
+                )
             self.events += 1
             act()
 

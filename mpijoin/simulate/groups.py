@@ -17,9 +17,9 @@ REALS = ("carry", "cross", "chance", "split_above", "merge_below")
 
 
 class Groups:
-    """Per stream, int64[2, rows]: fresh, not joined yet · gone, expired · inserted, ever · marks, watermarks. Per group,
-    [rows]: compared, results · buckets · carry, of a result · cross, the chance that a left and a right tuple share a bucket ·
-    chance, that they match · split_above, merge_below, bytes at which the directory is looked at."""
+    """Per stream, int64[2, rows]: fresh, not joined yet · gone, expired · inserted, ever · marks, watermarks. Per
+    group, [rows]: compared, results · buckets · carry, of a result · cross, the chance that a left and a right tuple
+    share a bucket · chance, that they match · split_above, merge_below, bytes at which the directory is looked at."""
 
     def __init__(self, partitions: int, theta: int, matches: Matches):
         self._theta, self._matches = theta, matches

@@ -157,7 +157,9 @@ class CostedIntake:
     def next(self) -> Tick | None:
         tick = self._intake.next()
         if tick is not None:
-            self._clock.charge(sum(batch.rows for one in tick.batches for batch in one) * self._costs.generated_ns / 1e9)
+            self._clock.charge(
+                sum(batch.rows for one in tick.batches for batch in one) * self._costs.generated_ns / 1e9
+            )
         return tick
 
     def scatter(self, tick: Tick, table: PartitionTable) -> tuple[Scattered, Scattered]:

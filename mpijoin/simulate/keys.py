@@ -1,4 +1,5 @@
-"""The keys of a b-model as probabilities: how many tuples each partition and directory entry gets, and how many match."""
+"""The keys of a b-model as probabilities: how many tuples each partition and directory entry gets, and how many
+match."""
 
 from __future__ import annotations
 
@@ -18,22 +19,24 @@ CHUNK = 1 << 20
 
 
 class KeyModel(NamedTuple):
-    """Of one stream. weights: float64[partitions], shares of the tuples · entries: float64[partitions, 2**depth], shares of
-    the partition's tuples by the low `depth` bits of the key's hash · depth."""
+    """Of one stream. weights: float64[partitions], shares of the tuples · entries: float64[partitions, 2**depth],
+    shares of the partition's tuples by the low `depth` bits of the key's hash · depth."""
 
     weights: np.ndarray
     entries: np.ndarray
     depth: int
 
     def share(self, partition: int, prefix: int, depth: int) -> float:
-        """Of a partition's tuples, those whose hash ends in the `depth` bits of `prefix`; beyond what was counted, halves."""
+        """Of a partition's tuples, those whose hash ends in the `depth` bits of `prefix`; beyond what was counted,
+        halves."""
         if depth <= self.depth:
             return float(self.entries[partition, prefix :: 1 << depth].sum())
         return float(self.entries[partition, prefix & ((1 << self.depth) - 1)]) / (1 << (depth - self.depth))
 
 
 class Matches(NamedTuple):
-    """left, right: key models · chance: float64[partitions], that a left and a right tuple of a partition have equal keys."""
+    """left, right: key models · chance: float64[partitions], that a left and a right tuple of a partition have equal
+    keys."""
 
     left: KeyModel
     right: KeyModel
@@ -41,7 +44,8 @@ class Matches(NamedTuple):
 
 
 def match_model(left: SyntheticSource, right: SyntheticSource, partitions: int) -> Matches:
-    """Exact where both domains can be counted; where not, keys are drawn, and the chance is that of the b-model itself."""
+    """Exact where both domains can be counted; where not, keys are drawn, and the chance is that of the b-model
+    itself."""
     depth = min(DEPTH_MOST, max(DEPTH_LEAST, (ENTRIES_MAX // partitions).bit_length() - 1))
     models = [_key_model(one.bias, one.domain, partitions, depth) for one in (left, right)]
     return Matches(*models, _chances(left, right, models, partitions))
@@ -81,7 +85,8 @@ def _key_model(bias: float, domain: int, partitions: int, depth: int) -> KeyMode
 
 @cache
 def _probabilities(bias: float, domain: int) -> np.ndarray:
-    """float64[domain]: of each key. A key is the integer of `bits` bits, each 0 with probability `bias`, scaled to the domain."""
+    """float64[domain]: of each key. A key is the integer of `bits` bits, each 0 with probability `bias`, scaled to the
+    domain."""
     bits = _bits(domain)
     powers = bias ** np.arange(bits, -1, -1.0) * (1 - bias) ** np.arange(bits + 1)  # by the number of ones
     found = np.zeros(domain)

@@ -1,4 +1,5 @@
-"""A join without tuples: it keeps counts and directories, and says what the join would have compared, found and moved."""
+"""A join without tuples: it keeps counts and directories, and says what the join would have compared, found and
+moved."""
 
 from __future__ import annotations
 
@@ -54,10 +55,11 @@ class Meter:
 
 
 class ModelledJoin:
-    """Implements `Operator` of hollow tuples. Fresh tuples are spread over buckets, and found to match, as the key model says.
+    """Implements `Operator` of hollow tuples. Fresh tuples are spread over buckets, and found to match, as the key
+    model says.
 
-    A block expires as a whole, so each chain also holds about half a block of tuples that no longer count: they are compared
-    with and take memory, but give no results.
+    A block expires as a whole, so each chain also holds about half a block of tuples that no longer count: they are
+    compared with and take memory, but give no results.
     """
 
     def __init__(self, shape: Shape, matches: Matches):
@@ -119,7 +121,8 @@ class ModelledJoin:
         return Progress.DONE
 
     def _begin(self, rows: np.ndarray) -> Probe:
-        """What the rows' fresh tuples are compared with: left's with the old right ones, then right's with all left ones."""
+        """What the rows' fresh tuples are compared with: left's with the old right ones, then right's with all left
+        ones."""
         self._done = self._given = 0
         fresh, cross, chance = self._groups.fresh[:, rows], self._groups.cross[rows], self._groups.chance[rows]
         old = self._groups.windows.live[:, rows] - fresh
@@ -187,7 +190,9 @@ class ModelledJoin:
         octets = self._live_bytes(rows)
         for at in np.flatnonzero((octets > self._groups.split_above[rows]) | (octets < self._groups.merge_below[rows])):
             row = int(rows[at])
-            tuned = self._groups.directories[row].tune(float(octets[at]), self._dead_bytes if self._groups.gone[:, row].any() else 0.0)
+            tuned = self._groups.directories[row].tune(
+                float(octets[at]), self._dead_bytes if self._groups.gone[:, row].any() else 0.0
+            )
             self._splits += tuned.splits
             self._merges += tuned.merges
             self.meter.rewritten += tuned.moved * float(self._groups.windows.live[:, row].sum())
@@ -204,11 +209,15 @@ class ModelledJoin:
         rows = self._groups.rows(groups)
         live = self._groups.windows.live[:, rows].T
         directories = [self._groups.directories[row] for row in rows]
-        depth, splits, merges = (np.array([getattr(one, name) for one in directories]) for name in ("depth", "splits", "merges"))
+        depth, splits, merges = (
+            np.array([getattr(one, name) for one in directories]) for name in ("depth", "splits", "merges")
+        )
         blocks = (live // self._shape.slots).sum(axis=1) + 2 * self._groups.buckets[rows]
         figures = (self._groups.compared[rows], self._groups.results[rows], splits, merges)
         octets = ((live + self._dead_tuples(rows).T) * self._tuple_bytes).astype(np.int64)
-        return GroupInfo(live, octets, self._groups.marks[:, rows].T, blocks, self._groups.buckets[rows], depth, *figures)
+        return GroupInfo(
+            live, octets, self._groups.marks[:, rows].T, blocks, self._groups.buckets[rows], depth, *figures
+        )
 
     def get(self, group: int, since: int, octets_max: int | None = None) -> list[np.ndarray]:
         self._groups.rows(np.array([group]))
@@ -227,7 +236,9 @@ class ModelledJoin:
         if row >= 0 and self._groups.windows.live[:, row].any():
             raise ProtocolError(f"partition {group} came, but tuples of it are held here: wanted it dropped first")
         if self.held_bytes + octets > self._shape.memory_bytes:
-            raise MemoryBudgetError(f"partition {group} needs {octets} bytes here, more than [cluster] memory leaves free")
+            raise MemoryBudgetError(
+                f"partition {group} needs {octets} bytes here, more than [cluster] memory leaves free"
+            )
         row = take_in(self._groups, snapshot)  # which may make room: the arrays are others then
         self.moved_in += self._groups.windows.live[:, row]
         self._tuples_bytes += octets
@@ -286,7 +297,7 @@ class ModelledJoin:
 
     def out_of_memory(self) -> MemoryBudgetError:
         return MemoryBudgetError(
-            f"the window state needs more than [cluster] memory allows: budget {self._shape.memory_bytes / 1e6:.3g} MB, held "
-            f"{self.held_bytes / 1e6:.3g} MB; give each slave more memory, use more slaves, or shorten the windows"
+            f"the window state needs more than [cluster] memory allows: budget {self._shape.memory_bytes / 1e6:.3g} MB,"
+            f" held {self.held_bytes / 1e6:.3g} MB; give each slave more memory, use more slaves, or shorten the"
+            " windows"
         )
-

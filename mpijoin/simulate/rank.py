@@ -80,7 +80,9 @@ def octets_of(message: Any) -> int:
     """
     match message:
         case Slot():
-            return HEAD_BYTES + message.octets + message.groups.nbytes + sum(one.counts.nbytes for one in message.pieces)
+            return (
+                HEAD_BYTES + message.octets + message.groups.nbytes + sum(one.counts.nbytes for one in message.pieces)
+            )
         case State():
             final = 0 if message.input is None else octets_of(message.input)
             return HEAD_BYTES + final + sum(frame.nbytes for frame in message.frames)

@@ -23,7 +23,9 @@ class Snapshot(NamedTuple):
     columns: tuple
 
 
-def read_out(groups: Groups, group: int, since: int, octets_max: int | None, slots: int, tuple_bytes: float) -> list[Hollow]:
+def read_out(
+    groups: Groups, group: int, since: int, octets_max: int | None, slots: int, tuple_bytes: float
+) -> list[Hollow]:
     """As `Operator.get`. A block's id is the number of tuples that the group had taken in when it was sealed.
 
     slots: tuples of a left and a right block · tuple_bytes: the mean of both streams."""

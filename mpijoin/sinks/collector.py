@@ -59,12 +59,13 @@ class Writer(Protocol):
 class Collector:
     """Merges the slaves' results by epoch.
 
-    The oldest open epoch is the first that some slave has not ended. Its rows are written as they come; later ones wait, up
-    to `held_bytes_max`. Then `refuse` names the slaves that are ahead. One that is not is never refused, so the oldest epoch
-    always ends, and no slave waits for ever. Slaves without groups are not waited for.
+    The oldest open epoch is the first that some slave has not ended. Its rows are written as they come; later ones
+    wait, up to `held_bytes_max`. Then `refuse` names the slaves that are ahead. One that is not is never refused, so
+    the oldest epoch always ends, and no slave waits for ever. Slaves without groups are not waited for.
 
-    A checkpoint's mark comes from every slave in order with its results. What came before all marks is written, whatever its
-    epoch; what a slave sends after its own waits until the last mark is there, and the writer has been cut (`cut_number`).
+    A checkpoint's mark comes from every slave in order with its results. What came before all marks is written,
+    whatever its epoch; what a slave sends after its own waits until the last mark is there, and the writer has been cut
+    (`cut_number`).
     """
 
     def __init__(
@@ -86,7 +87,8 @@ class Collector:
         self._schema = schema
         self.writer = writer
         self._marked: dict[int, deque[Rows | EpochEnd]] = {}  # slave whose mark has come -> what came after it
-        self.cut_number: int | None = None  # of the checkpoint for which all results are written: `go_on` once it is noted
+        # of the checkpoint for which all results are written: `go_on` once it is noted
+        self.cut_number: int | None = None
         self.rows = 0
 
     @property
@@ -113,7 +115,9 @@ class Collector:
 
     def _mark(self, message: ResultMarker) -> None:
         if message.slave in self._marked:
-            raise ProtocolError(f"collector got the mark of checkpoint {message.number} from slave {message.slave} twice")
+            raise ProtocolError(
+                f"collector got the mark of checkpoint {message.number} from slave {message.slave} twice"
+            )
         self._marked[message.slave] = deque()
         if len(self._marked) == len(self._ended):
             for held in self._held.values():
@@ -135,7 +139,9 @@ class Collector:
             self._idle.discard(slave)
             self._ended[slave] = max(self._ended[slave], message.epoch - 1)
         if slave not in self._unfinished or message.epoch < self._ended[slave]:
-            raise ProtocolError(f"collector got {type(message).__name__} of epoch {message.epoch} from slave {slave} late")
+            raise ProtocolError(
+                f"collector got {type(message).__name__} of epoch {message.epoch} from slave {slave} late"
+            )
         if isinstance(message, Rows):
             self._held[slave].append(message)
             self._held_bytes += message.batch.nbytes

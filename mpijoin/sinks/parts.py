@@ -20,7 +20,8 @@ from mpijoin.errors import OutputError
 ROW_GROUP_ROWS = 1 << 17
 ROW_GROUP_BYTES = 16 << 20  # bounds what a writer holds when rows are wide
 SAMPLE_ROWS = 4096
-PAGE_BYTES, PAGE_ROWS = 1 << 20, 1 << 10  # the writer looks at a page's size after so many rows only: fewer where rows are wide
+# the writer looks at a page's size after so many rows only: fewer where rows are wide
+PAGE_BYTES, PAGE_ROWS = 1 << 20, 1 << 10
 PACKED_MAX = 0.75
 MINIBLOCK = 32
 
@@ -37,9 +38,9 @@ class PartInfo(NamedTuple):
 class PartWriter:
     """Writes tables of one schema as `prefix-00000.parquet`, `prefix-00001.parquet` … in `folder`.
 
-    A new part begins once `part_bytes` are written, so a part is at most a row group larger; numbers go on after what lies there.
-    A table that is kept is not copied: the caller must not change its buffers. Nothing written makes no file.
-    After an OutputError the broken part is gone, further writes raise the same error, and `close` is safe.
+    A new part begins once `part_bytes` are written, so a part is at most a row group larger; numbers go on after what
+    lies there. A table that is kept is not copied: the caller must not change its buffers. Nothing written makes no
+    file. After an OutputError the broken part is gone, further writes raise the same error, and `close` is safe.
     """
 
     def __init__(
@@ -73,7 +74,8 @@ class PartWriter:
     def write(self, table: pa.Table, keep: bool = True) -> None:
         """Append a table of the writer's schema. OutputError: the file system refuses, naming file and reason.
 
-        keep: it may wait for others to fill a row group; else it is written at once, and its buffers may change afterwards.
+        keep: it may wait for others to fill a row group; else it is written at once, and its buffers may change
+        afterwards.
         """
         if self._error is not None:
             raise self._error
@@ -162,7 +164,11 @@ def size_fault(folder: Path, part: PartInfo) -> str:
     """In what a part's size differs from when it was closed, "" if it does not."""
     path = folder / part.name
     found = f"{path.stat().st_size} bytes" if path.is_file() else "no such file"
-    return "" if found == f"{part.bytes} bytes" else f"{path}: got {found}, wanted the {part.bytes} bytes that were written there"
+    return (
+        ""
+        if found == f"{part.bytes} bytes"
+        else f"{path}: got {found}, wanted the {part.bytes} bytes that were written there"
+    )
 
 
 def content_fault(folder: Path, part: PartInfo, between: Callable[[], None] = lambda: None) -> str:
@@ -172,7 +178,11 @@ def content_fault(folder: Path, part: PartInfo, between: Callable[[], None] = la
         found = checksum_of(path, between)
     except OSError as error:
         return f"{path}: cannot be read: {error.strerror or error}"
-    return "" if found == part.checksum else f"{path}: got checksum {found}, wanted {part.checksum}: its bytes are others now"
+    return (
+        ""
+        if found == part.checksum
+        else f"{path}: got checksum {found}, wanted {part.checksum}: its bytes are others now"
+    )
 
 
 def next_number(folder: Path, prefix: str) -> int:
@@ -224,10 +234,10 @@ class _OpenPart:
 def encoding_options(sample: pa.Table) -> dict:
     """Options of ParquetWriter, by column type and a few rows, chosen by measured speed on one core.
 
-    Integers and times: delta packing, 80 to 110 M values/s and mostly a quarter of the bytes, so no codec on top; plain (200 M/s)
-    where it saves less than PACKED_MAX: on numbers that look random it does 50 M/s and saves nothing. Strings: dictionary, which
-    gives up by itself where values do not repeat. Floats: plain, since a dictionary of them costs four fifths of the speed.
-    Snappy for these two: every Parquet reader knows it.
+    Integers and times: delta packing, 80 to 110 M values/s and mostly a quarter of the bytes, so no codec on top; plain
+    (200 M/s) where it saves less than PACKED_MAX: on numbers that look random it does 50 M/s and saves nothing.
+    Strings: dictionary, which gives up by itself where values do not repeat. Floats: plain, since a dictionary of them
+    costs four fifths of the speed. Snappy for these two: every Parquet reader knows it.
     """
     integers = {field.name for field in sample.schema if _is_integer_like(field.type)}
     options = {
@@ -241,8 +251,8 @@ def encoding_options(sample: pa.Table) -> dict:
 
 
 def packed_share(values: np.ndarray) -> float:
-    """Bytes of delta packing : plain bytes, for numbers as items of their width. 32 differences are stored with as many bits as
-    the widest of them takes above the smallest."""
+    """Bytes of delta packing : plain bytes, for numbers as items of their width. 32 differences are stored with as many
+    bits as the widest of them takes above the smallest."""
     width = max(4, values.itemsize)  # Parquet knows no narrower integers
     steps = np.diff(values.view(f"i{values.itemsize}").astype(np.int64))  # wraps, as the encoding does
     blocks = steps[: len(steps) // MINIBLOCK * MINIBLOCK].reshape(-1, MINIBLOCK)

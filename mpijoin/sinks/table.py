@@ -24,8 +24,8 @@ PIECE_BYTES = 4 << 20  # of results that are gathered at once
 class TableBuilder:
     """Gathers results (slot ids) until so many make a table of `schema`.
 
-    Their words are copied out of the blocks column by column, straight to where Arrow wants them: of workload G (15 columns)
-    a slave's share took 7.1 s of a core when each batch became a table of its own, and takes 4.7 s so.
+    Their words are copied out of the blocks column by column, straight to where Arrow wants them: of workload G (15
+    columns) a slave's share took 7.1 s of a core when each batch became a table of its own, and takes 4.7 s so.
     """
 
     def __init__(self, job: Job, schema: JoinSchema, operator: WindowJoin):
@@ -46,7 +46,8 @@ class TableBuilder:
         return sum(side.blob_bytes for side in self._sides)
 
     def pieces(self, results: Results) -> Iterator[Results]:
-        """The results, in order, in pieces whose columns take about PIECE_BYTES: those of wide rows are not made all at once."""
+        """The results, in order, in pieces whose columns take about PIECE_BYTES: those of wide rows are not made all at
+        once."""
         octets = self.row_bytes + sum(side.sizes(slots) for side, slots in zip(self._sides, results))
         if np.ndim(octets) == 0:
             octets = np.full(len(results.left), octets)

@@ -1,10 +1,12 @@
 """What a slave decides: the order of its work, in pieces short enough to be interrupted, and when groups come and go.
 
-`SlaveCore.step(event) -> actions` holds counts only. One work action is under way at a time; its outcome is the next event.
+`SlaveCore.step(event) -> actions` holds counts only. One work action is under way at a time; its outcome is the next
+event.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from dataclasses import dataclass
 from typing import Iterator, NamedTuple
@@ -14,7 +16,8 @@ import numpy as np
 from mpijoin.errors import ProtocolError
 from mpijoin.operators.base import Progress
 
-# A slice of groups is inserted, probed and expired before the next: its state (a few MB) stays in the processor's cache.
+# A slice of groups is inserted, probed and expired before the next: its state (a few MB) stays in the processor's
+# cache.
 SLICE_ROWS = 1 << 15
 # In a paced run results leave slice by slice: a message is cut into about so many, but none is smaller than some rows.
 PACED_SLICES = 8
@@ -24,8 +27,8 @@ PROBE_BUDGET = 1 << 26
 
 
 class Arrived(NamedTuple):
-    """A message with input. groups int64[m], rows int64[m]: of both streams per group · own: not the master's, who waits for
-    no report of it."""
+    """A message with input. groups int64[m], rows int64[m]: of both streams per group · own: not the master's, who
+    waits for no report of it."""
 
     epoch: int
     octets: int
@@ -48,7 +51,8 @@ class Expired(NamedTuple):
 
 
 class Ordered(NamedTuple):
-    """The next step of a hand-over that this slave supplies; "freeze" takes the group out of all that is not joined yet."""
+    """The next step of a hand-over that this slave supplies; "freeze" takes the group out of all that is not joined
+    yet."""
 
     move: int
     step: str
@@ -103,7 +107,8 @@ class Expire(NamedTuple):
 
 
 class EndMessage(NamedTuple):
-    """The oldest message is joined: forget it, tell the master (credit) and the collector. own: the master knows nothing of it."""
+    """The oldest message is joined: forget it, tell the master (credit) and the collector. own: the master knows
+    nothing of it."""
 
     epoch: int
     octets: int
@@ -111,8 +116,8 @@ class EndMessage(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """Carry out an order, now that no group holds fresh tuples. places: for each message whose rows of the group are not joined
-    yet (0: the oldest), where in its groups it is; from now on it is not one of them."""
+    """Carry out an order, now that no group holds fresh tuples. places: for each message whose rows of the group are
+    not joined yet (0: the oldest), where in its groups it is; from now on it is not one of them."""
 
     move: int
     step: str
@@ -127,7 +132,8 @@ class Install(NamedTuple):
 
 
 class Save(NamedTuple):
-    """Save all groups, results and counts: what came before the checkpoint's mark is joined, and nothing after it. As in `Marked`."""
+    """Save all groups, results and counts: what came before the checkpoint's mark is joined, and nothing after it. As
+    in `Marked`."""
 
     number: int
     cuts_metrics: bool = True
@@ -309,7 +315,7 @@ def cut_slices(rows: np.ndarray, slice_rows: int) -> list[tuple[int, int]]:
             total = 0
         total += count
     bounds = [0, *ends, len(rows)] if len(rows) else [0]
-    return list(zip(bounds[:-1], bounds[1:]))
+    return list(itertools.pairwise(bounds))
 
 
 def without(slices: deque[tuple[int, int]], at: int) -> list[tuple[int, int]]:

@@ -18,7 +18,8 @@ class Message:
     def __init__(self, slot: Slot):
         self.slot = slot
         self.groups = read_only(slot.groups)  # once for all kernels that take some of them
-        self.parts: list[tuple[int, Fresh, np.ndarray]] = []  # stream, rows, bounds int64[m, 2]; both streams of each piece
+        # stream, rows, bounds int64[m, 2]; both streams of each piece
+        self.parts: list[tuple[int, Fresh, np.ndarray]] = []
         for piece in slot.pieces:
             for stream, columns in enumerate(piece.columns):
                 ends = np.cumsum(piece.counts[stream])

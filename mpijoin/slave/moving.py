@@ -1,7 +1,7 @@
 """Groups on their way: what this slave supplies, what it consumes, and how much of that goes out at once.
 
-A supplier goes on joining a group while it ships the blocks that no longer change, portion by portion; only the rest, which
-fits one portion, goes out while nobody joins it. A consumer keeps what has come aside until it is whole.
+A supplier goes on joining a group while it ships the blocks that no longer change, portion by portion; only the rest,
+which fits one portion, goes out while nobody joins it. A consumer keeps what has come aside until it is whole.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ ALERT_S = 0.02  # for so long after a portion, whoever sent or got it looks out 
 
 @dataclass
 class Supply:
-    """A group that goes away. since: newest block that was shipped · input: what was taken out of the messages, for the case
-    that the group comes back."""
+    """A group that goes away. since: newest block that was shipped · input: what was taken out of the messages, for the
+    case that the group comes back."""
 
     group: int
     consumer: int
@@ -106,7 +106,9 @@ class Mover:
             self._watch()
             del self._supplies[move]
             self._operator.drop(group)
-            transfer_s = supply.transfer_s or (0.0 if supply.sent_s is None else self._rank.clock.wall_s - supply.sent_s)
+            transfer_s = supply.transfer_s or (
+                0.0 if supply.sent_s is None else self._rank.clock.wall_s - supply.sent_s
+            )
             self._say(move, "dropped", octets=float(supply.octets), transfer_s=transfer_s)
         elif step == parties.RESTORE:
             del self._supplies[move]
@@ -125,7 +127,9 @@ class Mover:
         self._alert_until_s = self._rank.clock.wall_s + ALERT_S
         staging = self._stagings.setdefault(state.move, Staging(state.group))
         if staging.group != state.group or staging.input is not None:
-            raise ProtocolError(f"slave {self._rank.number} got state of group {state.group} in move {state.move} out of turn")
+            raise ProtocolError(
+                f"slave {self._rank.number} got state of group {state.group} in move {state.move} out of turn"
+            )
         staging.frames += state.frames
         staging.octets += sum(frame.nbytes for frame in state.frames)
         staging.input = state.input

@@ -53,7 +53,9 @@ class LoadMeter:
         self._rows[:] = 0
         self._samples = self._backlog_bytes = 0
         self._wall_s, self._busy_s, self._comm_s = wall_s, busy_s, comm_s
-        return Loads(self._rank.number, period, mean_bytes, busy, communication, groups, work, info.live_bytes.sum(axis=1))
+        return Loads(
+            self._rank.number, period, mean_bytes, busy, communication, groups, work, info.live_bytes.sum(axis=1)
+        )
 
 
 class EpochMeter:

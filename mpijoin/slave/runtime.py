@@ -39,7 +39,8 @@ SLEEP_S = 0.005  # how long a slave made slow on purpose sleeps between two look
 
 
 def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: int | None = None) -> WindowJoin:
-    """The join as the job wants it. group_tuples: what was measured for `theta = "auto"` on this machine, None: nothing."""
+    """The join as the job wants it. group_tuples: what was measured for `theta = "auto"` on this machine, None:
+    nothing."""
     layouts = [RecordLayout(stream) for stream in schema.streams]
     streams = [
         (layout.record_words, layout.has_blob, schema.ticks(stream.window_ns))
@@ -51,7 +52,9 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
     if job.output.results == "count":
         keeps = NOTHING if job.run.speed == MAX else LATER_TIMES
     hashed = layouts[0] if schema.streams[0].hashed else None
-    return WindowJoin(job.cluster.partitions, memory_bytes, block, theta, streams, job.tuning.result_buffer, keeps, hashed)
+    return WindowJoin(
+        job.cluster.partitions, memory_bytes, block, theta, streams, job.tuning.result_buffer, keeps, hashed
+    )
 
 
 class Slave:
@@ -68,8 +71,8 @@ class Slave:
         checkpoints: Path | None = None,
         resumed: int = 0,
     ):
-        """collector: the rank to which results go, None where the slave keeps them · operator: instead of the job's join ·
-        groups: that it holds already, of a run that goes on · checkpoints: the folder for them ·
+        """collector: the rank to which results go, None where the slave keeps them · operator: instead of the job's
+        join · groups: that it holds already, of a run that goes on · checkpoints: the folder for them ·
         resumed: the checkpoint from which the run goes on, 0: it begins."""
         self._rank = rank
         self._collector = collector
@@ -77,7 +80,8 @@ class Slave:
         self._core = core.SlaveCore(paced=paced)
         self._operator = operator or new_operator(job, schema, memory_bytes)
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
-        self._unit_s = UNIT_NS[schema.unit] / 1e9 / job.run.speed if paced else None  # wall seconds of one unit of event time
+        # wall seconds of one unit of event time
+        self._unit_s = UNIT_NS[schema.unit] / 1e9 / job.run.speed if paced else None
         self._sinks: list[Sink] = self._output(job, schema, directory)
         self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
         self._epochs = EpochMeter(rank, self._operator, directory, job.run.warmup_ns / 1e9, paced, resumed)
@@ -112,7 +116,8 @@ class Slave:
             self._rank.wait(self.turn())
 
     def turn(self) -> float:
-        """Takes what has arrived and does one bounded piece of work; returns for how many seconds there is nothing to do."""
+        """Takes what has arrived and does one bounded piece of work; returns for how many seconds there is nothing to
+        do."""
         received = 0
         for _, message in self._rank.receive():
             received += 1
@@ -165,13 +170,16 @@ class Slave:
             case Report():
                 pass  # the master's heartbeat
             case _:
-                raise ProtocolError(f"slave got {type(message).__name__}, wanted a Slot, an Ask, an Order, a State or a Marker")
+                raise ProtocolError(
+                    f"slave got {type(message).__name__}, wanted a Slot, an Ask, an Order, a State or a Marker"
+                )
 
     def _arrived(self, slot: Slot, own: bool) -> None:
         """Input from the master, or that of a group that came or came back.
 
-        Epochs never fall here, or the collector would get results of one that has ended. What came with a group may be of a
-        later epoch than what the master sent here before, and is still on its way: then it counts as of the newest known.
+        Epochs never fall here, or the collector would get results of one that has ended. What came with a group may be
+        of a later epoch than what the master sent here before, and is still on its way: then it counts as of the newest
+        known.
         """
         newest_epoch = self._core.newest_epoch
         epoch = newest_epoch if own and self._groups else max(slot.epoch, newest_epoch)
@@ -189,7 +197,8 @@ class Slave:
         self._actions.extend(self._core.step(event))
 
     def _work(self) -> None:
-        """Does one action, and for WORK_S those that follow in its slice: a look at the network costs as much as a small one."""
+        """Does one action, and for WORK_S those that follow in its slice: a look at the network costs as much as a
+        small one."""
         end_s = self._rank.clock.wall_s + WORK_S
         self._act(self._actions.popleft())
         while self._actions and not (self._core.between_slices or self._blocked() or self._debt_s > 0):
@@ -344,7 +353,9 @@ class Slave:
     def _finish(self) -> None:
         parts = [part for sink in self._sinks for part in sink.close()]
         self._epochs.close()
-        self._rank.send(MASTER, Finished(self._rank.number, self._counts(parts, self._received), [part.name for part in parts]))
+        self._rank.send(
+            MASTER, Finished(self._rank.number, self._counts(parts, self._received), [part.name for part in parts])
+        )
         self._rank.log.info("slave finished: %d results, %d part files", self._operator.found_in_all, len(parts))
 
     def _counts(self, parts: list[PartInfo], received: Sequence[int]) -> dict[str, Any]:

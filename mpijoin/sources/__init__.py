@@ -46,7 +46,10 @@ def stream_parts(job: Job, stream_index: int) -> list[Part]:
     source = stream.source
     if isinstance(source, FileSource):
         typed = frozenset(stream.types)
-        return [Part(file.path, file.size, partial(open_file, file.path, file=file, typed=typed)) for file in inputs_of(stream)]
+        return [
+            Part(file.path, file.size, partial(open_file, file.path, file=file, typed=typed))
+            for file in inputs_of(stream)
+        ]
     if isinstance(source, SyntheticSource):
         from mpijoin.sources.synthetic import SyntheticReader  # loads all that makes streams
 

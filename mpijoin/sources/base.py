@@ -22,7 +22,8 @@ LateSink = Callable[[pa.Table], None]
 
 
 class Chunk(NamedTuple):
-    """Some consecutive tuples of a stream; all arrays contiguous, and good for as long as they are held; not to be written.
+    """Some consecutive tuples of a stream; all arrays contiguous, and good for as long as they are held; not to be
+    written.
 
     batch: joinable tuples only, in merge order (late and null-key rows are gone) · running_max int64[n]: the stream's
     running maximum at each of them, in the join's unit, never falling · horizon: no later chunk's running_max is

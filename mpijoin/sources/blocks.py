@@ -1,4 +1,5 @@
-"""Blocks of bounded size: rows are cut by what they take once decoded, since 65,536 of them may be two megabytes or a thousand."""
+"""Blocks of bounded size: rows are cut by what they take once decoded, since 65,536 of them may be two megabytes or a
+thousand."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from mpijoin.data.schema import Column
 from mpijoin.data.types import decoded
 from mpijoin.sources.base import BLOCK_BYTES, BLOCK_ROWS
 
-# Where only decoding tells what rows take: so many at first, at most so many times as many as before, and never more than so
-# many, since any row may be the first of wide ones. Decoding is as fast at 2^14 rows at a time as at 2^16.
+# Where only decoding tells what rows take: so many at first, at most so many times as many as before, and never more
+# than so many, since any row may be the first of wide ones. Decoding is as fast at 2^14 rows at a time as at 2^16.
 FIRST_ROWS, GROWTH, UNKNOWN_ROWS_MAX = 1 << 10, 8, 1 << 14
 
 

@@ -1,7 +1,8 @@
-"""CSV files in pieces of whole records, each parsed on its own: so lines may be long, and values may span several of them.
+"""CSV files in pieces of whole records, each parsed on its own: so lines may be long, and values may span several of
+them.
 
-What the library would pass over is refused with file and line: a quote that is never closed takes all that follows for one value,
-and a number with leading zeros is the name of something, which as a number would equal others.
+What the library would pass over is refused with file and line: a quote that is never closed takes all that follows for
+one value, and a number with leading zeros is the name of something, which as a number would equal others.
 """
 
 from __future__ import annotations
@@ -53,12 +54,16 @@ class CsvReader:
         header = self._next_piece(records=1)
         if not bytes(header).strip():
             raise pa.ArrowInvalid("Empty CSV file")
-        with csv.open_csv(pa.BufferReader(bytes(header) + b"\n"), csv.ReadOptions(use_threads=False), PARSING) as reader:
+        with csv.open_csv(
+            pa.BufferReader(bytes(header) + b"\n"), csv.ReadOptions(use_threads=False), PARSING
+        ) as reader:
             names = reader.schema.names
         for name in self._columns:
             if names.count(name) != 1:
                 has = ", ".join(names)
-                raise InputError(f"{self._path}: got {names.count(name) or 'no'} column {name!r}, wanted one; the file has {has}")
+                raise InputError(
+                    f"{self._path}: got {names.count(name) or 'no'} column {name!r}, wanted one; the file has {has}"
+                )
         return names
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -79,7 +84,10 @@ class CsvReader:
         while True:
             found = split(self._held, records, self._at, self._end)
             if found.behind >= 0:
-                raise self._error(found.behind, "got text behind a closing quote, wanted a comma; a quote inside of a value is written twice")
+                raise self._error(
+                    found.behind,
+                    "got text behind a closing quote, wanted a comma; a quote inside of a value is written twice",
+                )
             if found.end:
                 self._piece_bytes = found.end
                 break
@@ -128,7 +136,9 @@ class CsvReader:
         name = self._names[column]
         value = self._parsed(piece, {name: pa.string()})[name][row].as_py()
         got = f"got {value!r}, which as a number would lose its zeros"
-        raise self._in_record(piece, row, f'column {name!r}: {got}; {_advice(name)}, or "{self._columns[name].type}" if it is one')
+        raise self._in_record(
+            piece, row, f'column {name!r}: {got}; {_advice(name)}, or "{self._columns[name].type}" if it is one'
+        )
 
     def _explained(self, error: pa.ArrowInvalid, piece: memoryview) -> Exception:
         """The library's error with the line and the column's name, where it can be told."""
@@ -157,7 +167,8 @@ class CsvReader:
         return self._error(before + blank, problem)
 
     def _error(self, place: int, problem: str) -> InputError:
-        """place: in the piece at hand. Lines are counted from the beginning of the file now: only an error is worth it."""
+        """place: in the piece at hand. Lines are counted from the beginning of the file now: only an error is worth
+        it."""
         left, text, ends = self._begun + place, b"", 0
         with open_text(self._path) as file:
             while left > 0 and (text := file.read(min(left, PIECE_BYTES))):

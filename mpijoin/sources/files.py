@@ -46,7 +46,9 @@ def check_columns(path: str, found: pa.Schema, wanted: Sequence[Column]) -> None
             raise InputError(f"{path}: got {count or 'no'} column {column.name!r}, wanted one; the file has {has}")
         kind = found.field(column.name).type
         if kind != column.type:
-            raise InputError(f"{path}: column {column.name!r} is {kind}, wanted {column.type} as resolved for the stream")
+            raise InputError(
+                f"{path}: column {column.name!r} is {kind}, wanted {column.type} as resolved for the stream"
+            )
 
 
 def rows_after(batches: Iterable[pa.RecordBatch], skip_rows: int) -> Iterator[pa.RecordBatch]:
@@ -58,8 +60,9 @@ def rows_after(batches: Iterable[pa.RecordBatch], skip_rows: int) -> Iterator[pa
 
 
 class ParquetReader:
-    """Decodes page by page: memory does not depend on the size of row groups, nor on how wide rows are: what they take is told
-    by the footer, which knows nothing of dictionaries, and by the rows before. Skips whole row groups undecoded."""
+    """Decodes page by page: memory does not depend on the size of row groups, nor on how wide rows are: what they take
+    is told by the footer, which knows nothing of dictionaries, and by the rows before. Skips whole row groups
+    undecoded."""
 
     def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int):
         self._watched, self._names, self._limit = watched, [column.name for column in columns], limit
@@ -91,13 +94,15 @@ class ParquetReader:
                 left += self._file.metadata.row_group(coming[0]).num_rows
                 row_bytes = self._row_bytes(coming)
             self._steps.decoded(batch)
-            if (wanted := self._steps.next_rows(row_bytes)) != rows:  # to set it takes as long as to wait for the interpreter
+            # to set it takes as long as to wait for the interpreter
+            if (wanted := self._steps.next_rows(row_bytes)) != rows:
                 rows = wanted
                 self._file.reader.set_batch_size(rows)
             yield batch
 
     def _row_bytes(self, groups: Sequence[int]) -> int:
-        """Of a row of the first two of these groups, the larger, as the footer knows it: dictionaries and encodings make it less."""
+        """Of a row of the first two of these groups, the larger, as the footer knows it: dictionaries and encodings
+        make it less."""
         found = [0]
         for group in islice(groups, 2):
             metadata = self._file.metadata.row_group(group)
@@ -126,7 +131,8 @@ class IpcReader:
     """Reads of a batch only the rows of a block at a time, whatever its size, unless it is compressed.
 
     The file layout is a stream between a magic and a footer, and is read as one: by its footer the library would load
-    whole batches as soon as columns are chosen. The footer still tells whether the file is whole; a stream says so at its end.
+    whole batches as soon as columns are chosen. The footer still tells whether the file is whole; a stream says so at
+    its end.
     """
 
     def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int):
@@ -152,7 +158,9 @@ class IpcReader:
             self._watched.wanted = self._messages.rows
         found = self._messages.batches
         if self._batches is not None and found != self._batches:
-            raise InputError(f"{self._path}: got {found} record batches, wanted the {self._batches} that its footer names")
+            raise InputError(
+                f"{self._path}: got {found} record batches, wanted the {self._batches} that its footer names"
+            )
 
     def _pieces(self, batch: pa.RecordBatch, start: int) -> Iterator[pa.RecordBatch]:
         if not self._messages.hollow:
@@ -236,8 +244,8 @@ def open_file(
     file: InputFile | None = None,
     typed: Collection[str] = (),
 ) -> Reader:
-    """A reader of these columns of one file. file: as it was when the run began; None: as it is now · typed: columns of a CSV
-    file whose type the job gives, not what its first rows suggest.
+    """A reader of these columns of one file. file: as it was when the run began; None: as it is now · typed: columns of
+    a CSV file whose type the job gives, not what its first rows suggest.
 
     Raises InputError when it cannot be read or has other columns, ChangedInputError when it is another than it was.
     """

@@ -91,9 +91,11 @@ class MergedFiles:
     Each that is open holds a block: the more of them, the smaller their blocks.
     """
 
-    def __init__(self, rules: StreamRules, parts: Sequence[Part], limit: BlockLimit, saved: SourcePosition | None = None):
-        """limit: of a block while one file is open · saved: by a source of the same files; goes on from there. Late rows told
-        of there are not told again."""
+    def __init__(
+        self, rules: StreamRules, parts: Sequence[Part], limit: BlockLimit, saved: SourcePosition | None = None
+    ):
+        """limit: of a block while one file is open · saved: by a source of the same files; goes on from there. Late
+        rows told of there are not told again."""
         start = saved or unread(rules, parts)
         self.counts = replace(start.counts)
         self._rules, self._parts = rules, parts

@@ -1,6 +1,7 @@
 """Where the reading of the input stands at a tick's border: enough to go on from there in another process.
 
-What has been decoded and not handed out yet is part of it, since it is little; what follows is read again from the files.
+What has been decoded and not handed out yet is part of it, since it is little; what follows is read again from the
+files.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ HELD_BUFFERS = len(Batch._fields) + 1  # with the running maxima
 
 class FilePosition(NamedTuple):
     """An open file. first: time of its first row, as merge.py finds it · rows: of the file that have been screened ·
-    running_max: of these · block: of the last of these, the joinable ones not yet taken; None: nothing has been read."""
+    running_max: of these · block: of the last of these, the joinable ones not yet taken; None: nothing has been
+    read."""
 
     index: int
     first: int
@@ -35,8 +37,9 @@ class FilePosition(NamedTuple):
 
 
 class SourcePosition(NamedTuple):
-    """A source. open: by file order · waiting: (first time, index) of files not yet opened, sorted; files that are neither
-    are finished · rest: of the last chunk, what has not been asked for · ended: whether the last chunk has been given."""
+    """A source. open: by file order · waiting: (first time, index) of files not yet opened, sorted; files that are
+    neither are finished · rest: of the last chunk, what has not been asked for · ended: whether the last chunk has been
+    given."""
 
     counts: SourceCounts
     open: Sequence[FilePosition]

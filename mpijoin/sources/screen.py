@@ -29,7 +29,8 @@ NO_NULLS = read_only(np.empty(0, np.bool_))
 
 
 class Rows(NamedTuple):
-    """Rows as read: time int64[n] in the file's unit, key int64[n]; null masks bool[n], or bool[0] if nothing is null."""
+    """Rows as read: time int64[n] in the file's unit, key int64[n]; null masks bool[n], or bool[0] if nothing is
+    null."""
 
     time: np.ndarray
     time_null: np.ndarray
@@ -47,7 +48,8 @@ class Kept(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What a block came to: rows kept, with null key, late; running maximum after it; largest disorder of a late row."""
+    """What a block came to: rows kept, with null key, late; running maximum after it; largest disorder of a late
+    row."""
 
     kept: int
     null_key: int
@@ -102,7 +104,8 @@ def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_
 
 @compiled()
 def in_order(time, earliest):
-    """Whether no time lies below the one before it, nor below `earliest`. Goes through all, so that vectors can be compared."""
+    """Whether no time lies below the one before it, nor below `earliest`. Goes through all, so that vectors can be
+    compared."""
     ordered = len(time) == 0 or time[0] >= earliest
     for i in range(1, len(time)):
         ordered &= time[i] >= time[i - 1]
@@ -187,7 +190,11 @@ class FileScreen:
     def _all_pass(self, rows: Rows) -> bool:
         """Whether it is plain at once that no row is late or has a null: most files are in order."""
         nulls = len(rows.time_null) or len(rows.key_null)
-        return len(rows.time) > 0 and not nulls and bool(in_order(rows.time, -(-self.running_max // self._rules.schema.scale)))
+        return (
+            len(rows.time) > 0
+            and not nulls
+            and bool(in_order(rows.time, -(-self.running_max // self._rules.schema.scale)))
+        )
 
     def _whole(self, rows: Rows) -> Kept:
         """All rows, in order of time; shares their memory."""
@@ -236,7 +243,8 @@ class FileScreen:
 
 
 def times_int64(column: pa.Array, scale: int) -> tuple[np.ndarray, int | None]:
-    """Times as int64[n] in their own unit, 0 where null, and the first index whose time, scaled, does not fit, if any."""
+    """Times as int64[n] in their own unit, 0 where null, and the first index whose time, scaled, does not fit, if
+    any."""
     bits = fixed_values(column)
     if types.is_signed_integer(column.type) or types.is_timestamp(column.type):
         bits = bits.view(f"i{bits.itemsize}")

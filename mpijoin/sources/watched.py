@@ -14,7 +14,8 @@ from mpijoin.sources.inputs import InputFile, input_file
 
 
 class Watched:
-    """`rows`: read so far, skipped ones included · `wanted`: how many there should be, as far as the file itself tells."""
+    """`rows`: read so far, skipped ones included · `wanted`: how many there should be, as far as the file itself
+    tells."""
 
     def __init__(self, path: str, file: InputFile | None):
         """file: as it was when the run began; None: it begins now. Raises InputError when it cannot be looked at."""
@@ -33,7 +34,9 @@ class Watched:
             raise
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
             self._check_same()
-            raise InputError(f"{self._path}: cannot be read as {file_format(self._path)}: {first_line(error)}") from error
+            raise InputError(
+                f"{self._path}: cannot be read as {file_format(self._path)}: {first_line(error)}"
+            ) from error
 
     def check_end(self) -> None:
         """Raises ChangedInputError unless the file has given all its rows and is what it was."""
@@ -47,7 +50,9 @@ class Watched:
         except InputError as error:
             raise ChangedInputError(f"{error}; it was there when the run began, and {self._rows()}") from error
         if now != self._then:
-            raise ChangedInputError(f"{self._path}: changed while it was read: it had {self._then}, now {now}; {self._rows()}")
+            raise ChangedInputError(
+                f"{self._path}: changed while it was read: it had {self._then}, now {now}; {self._rows()}"
+            )
 
     def _rows(self) -> str:
         wanted = f", wanted {self.wanted}" if self.wanted else ""
@@ -57,6 +62,6 @@ class Watched:
         self._check_same()
         wanted = f"{self.wanted} rows, or more" if self.wanted > self.rows else "an end behind them"
         return ChangedInputError(
-            f"{self._path}: cannot be read as {file_format(self._path)} to its end: got {self.rows} rows, wanted {wanted}; "
-            f"it has been cut short, or is still being written"
+            f"{self._path}: cannot be read as {file_format(self._path)} to its end: got {self.rows} rows, wanted"
+            f" {wanted}; it has been cut short, or is still being written"
         )

@@ -31,7 +31,8 @@ def epoch_records(path: Path, *names: str) -> list[dict[str, Any]]:
 
 
 def is_sustained(path: Path, epoch_s: float) -> bool:
-    """Whether the epochs of a run directory went out at most two epochs late and left at most two epochs' bytes unjoined."""
+    """Whether the epochs of a run directory went out at most two epochs late and left at most two epochs' bytes
+    unjoined."""
     rows = epoch_records(path, "lag_us", "occupancy_bytes", "received_bytes")
     lags_us = [row["lag_us"] for row in rows if row["role"] == "master"]
     in_time = [lag_us <= BEHIND_MAX * epoch_s * 1e6 for lag_us in lags_us]
@@ -54,9 +55,9 @@ def mean_epoch_s(path: Path) -> float:
 def highest(sustained: Callable[[float], bool], low: float, high: float, step: float = RATE_STEP) -> float:
     """The highest rate that is sustained, within the factor `step`, by bisection on a logarithmic scale.
 
-    low: where the search begins; if it is too much already the search goes down · high: where it ends. It is tried last, and only
-    if all below held, since a run far above the capacity takes long. If it holds too it is what is returned, and the capacity
-    is at least that. Raises NoCapacity if nothing from RATE_MIN on is sustained.
+    low: where the search begins; if it is too much already the search goes down · high: where it ends. It is tried
+    last, and only if all below held, since a run far above the capacity takes long. If it holds too it is what is
+    returned, and the capacity is at least that. Raises NoCapacity if nothing from RATE_MIN on is sustained.
     """
     is_refuted = False
     while not sustained(low):

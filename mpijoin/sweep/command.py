@@ -14,8 +14,8 @@ from mpijoin.errors import EXIT_DONE, EXIT_FAILED, JobError
 from mpijoin.sweep.spec import Sweep, load_sweep
 
 EPILOG = """\
-Runs a job with every combination of some fields' values. Points that are done stay done, and one that fails is recorded with
-its reason and does not stop the others. The end is one table and one report.
+Runs a job with every combination of some fields' values. Points that are done stay done, and one that fails is recorded
+with its reason and does not stop the others. The end is one table and one report.
 
 a sweep file (paths are taken from its folder):
   job = "job.toml"            # any job
@@ -76,7 +76,10 @@ def table(sweep: Sweep, options: argparse.Namespace) -> int:
     states = Counter(found["state"])
     print(", ".join(f"{count} {state}" for state, count in states.items()) + f": {sweep.folder / 'table.csv'}")
     if any(found.get("capacity_at_least", ())):
-        print(f"[capacity] high = {sweep.capacity.high:g} is sustained at some points (capacity_at_least): raise it to find theirs")
+        print(
+            f"[capacity] high = {sweep.capacity.high:g} is sustained at some points (capacity_at_least): raise it to"
+            " find theirs"
+        )
     page = write_figures(sweep)
     if page:
         print(f"report: {page}")

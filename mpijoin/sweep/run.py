@@ -1,4 +1,5 @@
-"""Runs points, each in a folder of its own; what is done stays done, what fails is recorded and does not stop the rest."""
+"""Runs points, each in a folder of its own; what is done stays done, what fails is recorded and does not stop the
+rest."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def state_of(folder: Path) -> str:
 
 def run_points(sweep: Sweep, points: Sequence[Point], launcher: Sequence[str], again: bool) -> int:
     """Those that are not done, and failed ones only if `again`; returns how many failed now."""
-    wanted = [point for point in points if state_of(sweep.folder_of(point)) in ((MISSING, FAILED) if again else (MISSING,))]
+    wanted = [
+        point for point in points if state_of(sweep.folder_of(point)) in ((MISSING, FAILED) if again else (MISSING,))
+    ]
     print(f"{len(wanted)} of {len(points)} points to run", file=sys.stderr, flush=True)
     started_s, failed = time.monotonic(), 0
     for number, point in enumerate(wanted, 1):
@@ -38,25 +41,35 @@ def run_points(sweep: Sweep, points: Sequence[Point], launcher: Sequence[str], a
         failed += reason is not None
         left_s = (time.monotonic() - started_s) / number * (len(wanted) - number)
         outcome = "done" if reason is None else f"failed: {reason}"
-        print(f"{number:4} of {len(wanted)} {point.name}: {outcome}; {seconds(left_s)} left", file=sys.stderr, flush=True)
+        print(
+            f"{number:4} of {len(wanted)} {point.name}: {outcome}; {seconds(left_s)} left", file=sys.stderr, flush=True
+        )
     return failed
 
 
 def run_point(sweep: Sweep, point: Point, launcher: Sequence[str]) -> str | None:
-    """Runs one; None, or why it failed, which its folder then says too. KeyboardInterrupt leaves it as if never begun."""
+    """Runs one; None, or why it failed, which its folder then says too. KeyboardInterrupt leaves it as if never
+    begun."""
     folder = sweep.folder_of(point)
     shutil.rmtree(folder, ignore_errors=True)
     start_s = time.monotonic()
     try:
         folder.mkdir(parents=True)
-        found = _search(sweep, point, launcher, sweep.capacity) if sweep.capacity else _run(sweep, point, launcher, folder / "run")
+        found = (
+            _search(sweep, point, launcher, sweep.capacity)
+            if sweep.capacity
+            else _run(sweep, point, launcher, folder / "run")
+        )
     except RunFailed as error:
         _write(folder / REASON, {"reason": str(error), "values": dict(point.values), "repeat": point.repeat})
         return str(error)
     except KeyboardInterrupt:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    _write(folder / RESULT, {"values": dict(point.values), "repeat": point.repeat, "took_s": time.monotonic() - start_s, **found})
+    _write(
+        folder / RESULT,
+        {"values": dict(point.values), "repeat": point.repeat, "took_s": time.monotonic() - start_s, **found},
+    )
     return None
 
 
@@ -103,7 +116,8 @@ def _reason(output: Path, code: int) -> str:
 
 
 def _search(sweep: Sweep, point: Point, launcher: Sequence[str], search: Capacity) -> dict[str, float | str | bool]:
-    """The highest sustained rate, whether it is [capacity] high itself, and the run at it: the paper's "capacity" (WSJ, section VI-A)."""
+    """The highest sustained rate, whether it is [capacity] high itself, and the run at it: the paper's "capacity" (WSJ,
+    section VI-A)."""
     folder, sustained_runs = sweep.folder_of(point), {}
 
     def sustained(rate: float) -> bool:

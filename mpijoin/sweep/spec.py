@@ -22,9 +22,10 @@ NAME_LENGTH = 80
 
 @dataclass(frozen=True)
 class Capacity:
-    """A search instead of one run. rates: the fields that get the rate tried · low, high: where it begins and ends, in tuples
-    per second and stream · step: it ends when the highest that was sustained and the lowest that was not differ by this factor ·
-    delay_s: the 99th percentile of the production delay may not be above this; None: only buffers are looked at."""
+    """A search instead of one run. rates: the fields that get the rate tried · low, high: where it begins and ends, in
+    tuples per second and stream · step: it ends when the highest that was sustained and the lowest that was not differ
+    by this factor · delay_s: the 99th percentile of the production delay may not be above this; None: only buffers are
+    looked at."""
 
     rates: tuple[str, ...]
     low: float
@@ -35,7 +36,8 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Point:
-    """A combination of values. settings: as for --set · name: of its folder; another job, combination or repeat has another."""
+    """A combination of values. settings: as for --set · name: of its folder; another job, combination or repeat has
+    another."""
 
     values: Mapping[str, Any]
     repeat: int
@@ -59,8 +61,8 @@ class Sweep:
 
 
 def load_sweep(path: str | Path) -> Sweep:
-    """Reads a sweep file; relative paths are taken from its folder. Raises JobError with every fault, those of each point's job
-    too."""
+    """Reads a sweep file; relative paths are taken from its folder. Raises JobError with every fault, those of each
+    point's job too."""
     path = Path(path)
     try:
         given = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -82,8 +84,14 @@ def _faults(given: Mapping[str, Any]) -> list[str]:
     if not isinstance(grid, dict) or not all(isinstance(values, list) and values for values in grid.values()):
         faults.append('[grid]: wanted lists of values, such as "left.rate" = [1000, 2000]')
     for name, least in (("ranks", 0), ("repeats", 1)):
-        if not is_integer(given.get(name, least)) or given.get(name, least) < least or given.get(name) == 1 and name == "ranks":
-            faults.append(f"{name}: got {given[name]!r}, wanted {'0 (local), or 2 or more' if name == 'ranks' else '1 or more'}")
+        if (
+            not is_integer(given.get(name, least))
+            or given.get(name, least) < least
+            or (given.get(name) == 1 and name == "ranks")
+        ):
+            faults.append(
+                f"{name}: got {given[name]!r}, wanted {'0 (local), or 2 or more' if name == 'ranks' else '1 or more'}"
+            )
     if not all(map(is_integer, given.get("seeds", []))):
         faults.append(f"seeds: got {given['seeds']!r}, wanted whole numbers")
     faults += _duration_faults("timeout", given.get("timeout", "1 h"))
@@ -99,7 +107,11 @@ def _duration_faults(name: str, value: Any) -> list[str]:
 
 
 def _capacity_faults(given: Mapping[str, Any]) -> list[str]:
-    faults = [f"[capacity] {name}: no such field, there are {', '.join(CAPACITY_FIELDS)}" for name in given if name not in CAPACITY_FIELDS]
+    faults = [
+        f"[capacity] {name}: no such field, there are {', '.join(CAPACITY_FIELDS)}"
+        for name in given
+        if name not in CAPACITY_FIELDS
+    ]
     faults += [f"[capacity] {name}: missing" for name in ("low", "high") if name not in given]
     if not faults and not 0 < given["low"] < given["high"]:
         faults.append(f"[capacity] low, high: got {given['low']} and {given['high']}, wanted 0 < low < high")

@@ -27,7 +27,13 @@ def submit_array(sweep: Sweep, path: Path, throttle: int, options: Sequence[str]
         print(f"nothing to submit: all points are done; their table: mpijoin sweep table {path}")
         return EXIT_DONE
     wanted = missing[:ARRAY_MAX]
-    command = ["sbatch", f"--array={','.join(map(str, wanted))}%{throttle}", "--ntasks", str(max(1, sweep.ranks)), *options]
+    command = [
+        "sbatch",
+        f"--array={','.join(map(str, wanted))}%{throttle}",
+        "--ntasks",
+        str(max(1, sweep.ranks)),
+        *options,
+    ]
     command += [str(SCRIPTS / "sweep.sbatch"), str(path.absolute())]
     print(f"$ {shlex.join(command)}", flush=True)
     # Tasks run in this environment unless another is named.
@@ -35,9 +41,15 @@ def submit_array(sweep: Sweep, path: Path, throttle: int, options: Sequence[str]
     try:
         exit_code = subprocess.run(command, env=environment | os.environ, check=False).returncode
     except OSError as error:
-        raise LaunchError(f"sbatch does not start ({error.strerror}): submit where Slurm is, or `mpijoin sweep run`") from error
+        raise LaunchError(
+            f"sbatch does not start ({error.strerror}): submit where Slurm is, or `mpijoin sweep run`"
+        ) from error
     if exit_code == EXIT_DONE:
-        rest = f"; {len(missing) - len(wanted)} more points wait for another `submit`" if len(missing) > len(wanted) else ""
+        rest = (
+            f"; {len(missing) - len(wanted)} more points wait for another `submit`"
+            if len(missing) > len(wanted)
+            else ""
+        )
         print(f"its tasks: squeue --me{rest}")
         print(f"when they have ended: mpijoin sweep table {shlex.quote(str(path))}")
         print(f"to run failed ones again: mpijoin sweep submit {shlex.quote(str(path))}")

@@ -15,11 +15,13 @@ from mpijoin.report.runs import load_run
 from mpijoin.sweep.run import DONE, FAILED, REASON, RESULT, state_of
 from mpijoin.sweep.spec import Point, Sweep
 
-CAPACITY = ("capacity", "capacity_at_least")  # tuples per second and stream; true: [capacity] high held, there may be more
+# tuples per second and stream; true: [capacity] high held, there may be more
+CAPACITY = ("capacity", "capacity_at_least")
 
 
 def write_table(sweep: Sweep) -> pa.Table:
-    """table.parquet and table.csv in the sweep's folder, a row per point: its values, repeat, state, reason, and figures."""
+    """table.parquet and table.csv in the sweep's folder, a row per point: its values, repeat, state, reason, and
+    figures."""
     rows = [_row(sweep, point) for point in sweep.points]
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
@@ -32,7 +34,10 @@ def write_table(sweep: Sweep) -> pa.Table:
 def _row(sweep: Sweep, point: Point) -> dict[str, Any]:
     folder = sweep.folder_of(point)
     state = state_of(folder)
-    values = {name: value if isinstance(value, (int, float, str)) else json.dumps(value) for name, value in point.values.items()}
+    values = {
+        name: value if isinstance(value, (int, float, str)) else json.dumps(value)
+        for name, value in point.values.items()
+    }
     row = values | {"repeat": point.repeat, "state": state, "reason": None}
     if state == FAILED:
         row["reason"] = json.loads((folder / REASON).read_text())["reason"]

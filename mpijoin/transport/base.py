@@ -4,8 +4,8 @@
   `unsent_bytes` never do, however slow, silent or full the peer is.
 - Order: kept per (source, channel), whatever the sizes. Nothing is promised between channels, so a RESULT that its
   receiver refuses never holds up DATA or CONTROL.
-- Parts: a message may be sent in several arrays, so that none need be copied into another. Each begins at the next multiple
-  of 64 bytes (codec.part_starts). Between processes it arrives in one, between threads as it is.
+- Parts: a message may be sent in several arrays, so that none need be copied into another. Each begins at the next
+  multiple of 64 bytes (codec.part_starts). Between processes it arrives in one, between threads as it is.
 - Buffers: from `send` on the memory belongs to the transport and then to the receiver, who may hold it for ever: the
   sender never writes into it again. It may send the same memory to several ranks; hence receivers only read.
 - Memory: a transport bounds nothing. What a rank has not taken stays with the sender and shows in `unsent_bytes`;

@@ -1,8 +1,9 @@
 """Transport between processes over MPI: buffers only, never pickle, nothing blocks but sleeps.
 
-Each channel has its own communicator. A message is one synchronous send; above `piece_bytes`, or in several parts, it is its
-length and then pieces, which the receiver puts straight into one buffer. Synchronous sends complete when the receiver has
-matched them: so `unsent_bytes` is what the peer has really not taken, and `close` can tell that nothing is under way.
+Each channel has its own communicator. A message is one synchronous send; above `piece_bytes`, or in several parts, it
+is its length and then pieces, which the receiver puts straight into one buffer. Synchronous sends complete when the
+receiver has matched them: so `unsent_bytes` is what the peer has really not taken, and `close` can tell that nothing is
+under way.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ SPIN_S = 100e-6  # a few times what a large message needs to show its next sign 
 SPIN_MAX_S = 2e-3  # bounds a poll however much arrives
 PAUSE_MIN_S = 20e-6
 PAUSE_SHORT_S = 2e-3  # reached after some 10 ms of quiet
-PAUSE_MAX_S = 50e-3  # beyond that a hundredth of the time for which it has been quiet: each waking costs about 50 us of a core
+# beyond that a hundredth of the time for which it has been quiet: each waking costs about 50 us of a core
+PAUSE_MAX_S = 50e-3
 
-SEGMENT = "/dev/shm/mpich_shm_"  # how MPICH calls it; other libraries attach theirs later, or take the names away themselves
+# how MPICH calls it; other libraries attach theirs later, or take the names away themselves
+SEGMENT = "/dev/shm/mpich_shm_"
 
 _CHANNELS = tuple(Channel)
 _WHOLE, _LENGTH, _PART, _PIECE = range(4)  # tags; a part's first piece, and its others
@@ -58,7 +61,8 @@ class _Outgoing:
             buffer, tag = self.waiting.popleft()
             self.posted.append((self.comm.Issend([buffer, MPI.BYTE], self.to, tag), buffer, tag))
         if self.posted:
-            self.posted[0][0].Test()  # else the peer may not see it before this rank's next look: a block is decoded meanwhile
+            # else the peer may not see it before this rank's next look: a block is decoded meanwhile
+            self.posted[0][0].Test()
 
     def completed_bytes(self) -> int | None:
         """Drop the sends that completed; their bytes, or None when there were none."""
@@ -105,7 +109,9 @@ class MpiTransport:
         self.rank: int = self._world.rank
         self.size: int = self._world.size
         self.stats = TransportStats()
-        self.library = " ".join(MPI.Get_library_version().replace("\0", " ").partition("\n")[0].replace(" Version:", "").split())
+        self.library = " ".join(
+            MPI.Get_library_version().replace("\0", " ").partition("\n")[0].replace(" Version:", "").split()
+        )
         self._status = MPI.Status()
         self._outgoing: dict[tuple[int, Channel], _Outgoing] = {}  # lanes that have something under way
         self._incoming: dict[tuple[int, Channel], deque[_Incoming]] = {}  # likewise
@@ -311,7 +317,8 @@ class MpiTransport:
 
 
 def _forget_segments() -> None:
-    """Takes their names from the shared memory that MPICH has made for the ranks of this node, which all have it by now.
+    """Takes their names from the shared memory that MPICH has made for the ranks of this node, which all have it by
+    now.
 
     A rank that is killed would leave it behind, and a later step of the same number would take it for its own and hang.
     """

@@ -1,8 +1,9 @@
-"""Transport in virtual time: links with latency and bandwidth, messages that cost their ranks time, disturbances by a seed.
+"""Transport in virtual time: links with latency and bandwidth, messages that cost their ranks time, disturbances by a
+seed.
 
-A message leaves when its sender's clock says so, waits for the sender's link (so n messages of one rank leave one after the
-other), travels, waits for the receiver's link, and arrives. Order is kept per (source, destination, channel) and nowhere
-else. What is sent may be an object instead of bytes: then its size is given, and it is handed over as it is.
+A message leaves when its sender's clock says so, waits for the sender's link (so n messages of one rank leave one after
+the other), travels, waits for the receiver's link, and arrives. Order is kept per (source, destination, channel) and
+nowhere else. What is sent may be an object instead of bytes: then its size is given, and it is handed over as it is.
 """
 
 from __future__ import annotations
@@ -219,7 +220,8 @@ class SimulatedTransport:
         self._inbox.append(parcel)
 
     def awaited_since(self) -> float:
-        """Since when anything was on its way to this rank, of what has arrived since the last call or is still under way."""
+        """Since when anything was on its way to this rank, of what has arrived since the last call or is still under
+        way."""
         since_s, self._awaited_s = min(self._awaited_s, *self._under_way, math.inf), math.inf
         return since_s
 

@@ -42,7 +42,7 @@ def compare_run(run_path: str, database: Any) -> Report:
     differences += _total_differences(summary, totals)
     if keeps_pairs:
         differences += compare_results(database, run_path, job, streams)
-    for side, stream in enumerate(streams):
+    for stream in streams:
         differences += compare_late(database, run_path, stream, clock.tick_ns)
     notes = [f"{path} was changed after the run began" for path in inputs_newer_than(streams, job_path)]
     return Report(

@@ -170,7 +170,8 @@ class _Marker:
         self._highest = INT64_MIN
 
     def judge(self, time: np.ndarray, no_time: np.ndarray, no_key: np.ndarray) -> tuple[np.ndarray, pa.Array]:
-        """The fate of each row and its watermark, null while no time is above the lowest there is: none lies below that."""
+        """The fate of each row and its watermark, null while no time is above the lowest there is: none lies below
+        that."""
         running = np.maximum.accumulate(np.concatenate([[self._highest], np.where(no_time, INT64_MIN, time)]))
         before, self._highest = running[:-1], int(running[-1])
         mark = np.maximum(before, INT64_MIN + self._lateness) - self._lateness
@@ -246,7 +247,8 @@ def _csv_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _synthetic_batches(job: Job, side: int) -> Iterator[pa.RecordBatch]:
-    """A synthetic stream made once more. Its generator is the engine's: what it makes, late rows included, is the input."""
+    """A synthetic stream made once more. Its generator is the engine's: what it makes, late rows included, is the
+    input."""
     from mpijoin.config.check import resolve
     from mpijoin.sources import stream_parts
     from mpijoin.sources.blocks import BlockLimit

@@ -1,4 +1,5 @@
-"""Cases that take turns, their times, the targets they are held against, and the machine that all of it was measured on."""
+"""Cases that take turns, their times, the targets they are held against, and the machine that all of it was measured
+on."""
 
 from __future__ import annotations
 
@@ -86,13 +87,15 @@ class Bench:
         return self.worker("bench_duckdb.py", threads, data, form, str(threads), str(WINDOW_US), options=options)
 
     def engine(self, data: Data, ranks: int, *settings: str) -> float:
-        """Seconds of a whole run on two cores by its own clock: from before the first source is opened to the last rename."""
+        """Seconds of a whole run on two cores by its own clock: from before the first source is opened to the last
+        rename."""
         done = self.launch(data, ranks, 'output.results="count"', *settings)
         return done.summary["wall_s"]
 
     def launch(self, data: Data, ranks: int, *settings: str, **options: Any) -> Launched:
         job = self.job(
-            *(f'path = "{path}"\ntime = "ts"\ntime_unit = "us"' for path in (data.left, data.right)), name=f"files-{data.tuples}"
+            *(f'path = "{path}"\ntime = "ts"\ntime_unit = "us"' for path in (data.left, data.right)),
+            name=f"files-{data.tuples}",
         )
         done = launch(job, self.home / "run", ranks, self.cores[:2], settings, **options)
         check(done.summary, data, f"mpijoin {settings}")
@@ -102,7 +105,9 @@ class Bench:
         """A job file whose streams come from these sources."""
         path = self.home / f"{name}.toml"
         sections = ((("left", left), ("right", right)))
-        path.write_text("\n".join(JOB.format(stream=one, source=source, window_us=WINDOW_US) for one, source in sections))
+        path.write_text(
+            "\n".join(JOB.format(stream=one, source=source, window_us=WINDOW_US) for one, source in sections)
+        )
         return path
 
 
@@ -125,7 +130,11 @@ def section_text(section: Section) -> str:
 
 def machine(bench: Bench) -> dict[str, Any]:
     """What the figures were measured on."""
-    models = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    models = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if "model name" in line
+    ]
     packages = ("numpy", "numba", "pyarrow", "mpi4py", "duckdb")
     return {
         "cpu": models[0] if models else platform.machine(),

@@ -1,7 +1,8 @@
-"""Workload A: two streams (ts in us, key, id), Poisson 1500/s, keys by the b-model (bias 0.7, 23 bits) over 10^7, window 600 s.
+"""Workload A: two streams (ts in us, key, id), Poisson 1500/s, keys by the b-model (bias 0.7, 23 bits) over 10^7,
+window 600 s.
 
-`make_data` makes left.parquet and right.parquet, and the right answer as DuckDB and numpy find it without mpijoin. With 5,000,000
-tuples a stream there are 29,715,319 results. Made once, then reused.
+`make_data` makes left.parquet and right.parquet, and the right answer as DuckDB and numpy find it without mpijoin. With
+5,000,000 tuples a stream there are 29,715,319 results. Made once, then reused.
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ def make_data(folder: Path, tuples: int) -> Data:
 
 
 def tables(tuples: int, bias: float = BIAS) -> Iterator[pa.Table]:
-    """The left stream, then the right one: both from one generator, so that their order matters. bias: of the keys, 0.5 makes
-    them uniform."""
+    """The left stream, then the right one: both from one generator, so that their order matters. bias: of the keys, 0.5
+    makes them uniform."""
     random = np.random.default_rng(SEED)
     for _ in range(2):
         times_us = np.cumsum(random.exponential(1e6 / RATE_PER_S, tuples)).astype(np.int64)
@@ -73,6 +74,7 @@ def b_model_keys(random: np.random.Generator, tuples: int, bias: float) -> np.nd
 def find_answer(left: Path, right: Path, window_us: int = WINDOW_US) -> Answer:
     """All pairs from DuckDB, certified with numpy: no line of this is mpijoin's."""
     import duckdb
+
     from peers.sql import join
 
     pairs = duckdb.connect().sql(join("bucketed", "duckdb", f"'{left}'", f"'{right}'", window_us, "l.id, r.id"))

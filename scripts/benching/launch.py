@@ -1,4 +1,5 @@
-"""Starts `mpijoin run` the ways a user would, and watches it from outside: its summary, memory and time to the first epoch."""
+"""Starts `mpijoin run` the ways a user would, and watches it from outside: its summary, memory and time to the first
+epoch."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ SAMPLE_S = 0.05
 
 @dataclass(frozen=True)
 class Launched:
-    """A finished run. wall_s: of the whole command · first_epoch_s: from the command to the first joined epoch of any slave ·
-    pss_bytes: the greatest sum over all ranks, 0 if it was not sampled."""
+    """A finished run. wall_s: of the whole command · first_epoch_s: from the command to the first joined epoch of any
+    slave · pss_bytes: the greatest sum over all ranks, 0 if it was not sampled."""
 
     summary: Mapping[str, Any]
     wall_s: float
@@ -44,11 +45,20 @@ def command(ranks: int, *arguments: str, python: Path = Path(sys.executable)) ->
     """mpijoin with these arguments under mpirun, or without it for ranks = 0; python: of the environment it is in."""
     mpijoin = [str(python), "-m", "mpijoin", *arguments]
     own = python.with_name("mpirun")
-    return [str(own) if own.exists() else shutil.which("mpirun") or "mpirun", "-n", str(ranks), *mpijoin] if ranks else mpijoin
+    return (
+        [str(own) if own.exists() else shutil.which("mpirun") or "mpirun", "-n", str(ranks), *mpijoin]
+        if ranks
+        else mpijoin
+    )
 
 
 def launch(
-    job: Path, output: Path, ranks: int, cores: Sequence[int], settings: Sequence[str] = (), extra: Mapping[str, str] = {},
+    job: Path,
+    output: Path,
+    ranks: int,
+    cores: Sequence[int],
+    settings: Sequence[str] = (),
+    extra: Mapping[str, str] = {},
     sample: bool = False,
 ) -> Launched:
     """Runs a job into `output`, which is replaced. ranks: 0 means local, without mpirun · extra: of the environment."""
@@ -73,7 +83,8 @@ def launch(
 
 
 def _first_epoch_s(output: Path, started: datetime) -> float:
-    """A rank's first log line, written as its clock starts, plus the end of its first epoch; the soonest slave counts."""
+    """A rank's first log line, written as its clock starts, plus the end of its first epoch; the soonest slave
+    counts."""
     found = []
     for metrics in (output / "metrics").glob("rank-*.parquet"):
         table = pq.read_table(metrics, columns=["role", "end_us"])
@@ -104,7 +115,9 @@ class MemorySampler:
 
     def _run(self) -> None:
         while not self._done.wait(SAMPLE_S):
-            self._most_bytes = max(self._most_bytes, sum(pss_bytes(one, self._programs) for one in family(self._parent)))
+            self._most_bytes = max(
+                self._most_bytes, sum(pss_bytes(one, self._programs) for one in family(self._parent))
+            )
 
 
 def family(parent: int) -> list[int]:
@@ -120,7 +133,8 @@ def family(parent: int) -> list[int]:
 
 
 def pss_bytes(process: int, programs: tuple[str, ...]) -> int:
-    """Proportional set size of a process; 0 for those of other programs (mpirun and its helpers) and those that are gone."""
+    """Proportional set size of a process; 0 for those of other programs (mpirun and its helpers) and those that are
+    gone."""
     if not _read(Path(f"/proc/{process}/comm")).startswith(programs):
         return 0
     lines = _read(Path(f"/proc/{process}/smaps_rollup")).splitlines()

@@ -35,7 +35,8 @@ results = "count"
 
 @dataclass(frozen=True)
 class Load:
-    """Uniform keys. epoch_s: distribution epoch · seconds: of the run, after `warmup_s` · settings: others, as for --set."""
+    """Uniform keys. epoch_s: distribution epoch · seconds: of the run, after `warmup_s` · settings: others, as for
+    --set."""
 
     slaves: int
     epoch_s: float
@@ -62,8 +63,8 @@ def job_text(load: Load, rate: float) -> str:
 
 
 def capacity(load: Load, folder: Path, cores: Sequence[int], low: float = LOW, high: float = HIGH) -> float:
-    """Tuples per second and stream, measured with runs of this load. A rate that failed once is tried again: it takes a busy
-    neighbour to make a sustainable rate fail, nothing makes one hold that is not."""
+    """Tuples per second and stream, measured with runs of this load. A rate that failed once is tried again: it takes a
+    busy neighbour to make a sustainable rate fail, nothing makes one hold that is not."""
 
     def sustained(rate: float) -> bool:
         for _ in range(2):

@@ -1,7 +1,7 @@
 """Who is compared, and how each is started.
 
-A peer's program prints what `measured.py` says as its last line. Each runs in an environment of its own (`environments.py`)
-with as many threads as it has cores, reads the format it reads fastest, and keeps no checkpoints.
+A peer's program prints what `measured.py` says as its last line. Each runs in an environment of its own
+(`environments.py`) with as many threads as it has cores, reads the format it reads fastest, and keeps no checkpoints.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ window = "{window_us} us"
 
 @dataclass(frozen=True)
 class Start:
-    """What a command line is made of. environments: folder of theirs · scratch: empty, for state, shuffles and output."""
+    """What a command line is made of. environments: folder of theirs · scratch: empty, for state, shuffles and
+    output."""
 
     workload: Workload
     cores: int
@@ -49,8 +50,8 @@ class Start:
 
 @dataclass(frozen=True)
 class Peer:
-    """line: of its command; Absent: it cannot be had here · counts, writes: it takes part where results are counted, where they
-    are written · ranks: of mpijoin under mpirun, 0: without it, None: not mpijoin."""
+    """line: of its command; Absent: it cannot be had here · counts, writes: it takes part where results are counted,
+    where they are written · ranks: of mpijoin under mpirun, 0: without it, None: not mpijoin."""
 
     name: str
     title: str

@@ -2,8 +2,8 @@
 
     python datafusion_join.py bucketed|plain|symmetric LEFT RIGHT WINDOW_US PARTITIONS
 
-`symmetric` is its way to join streams: both tables are declared unbounded and ordered by time, so that the plan is a symmetric
-hash join that drops what has left the window; the pairs stream out and are counted here.
+`symmetric` is its way to join streams: both tables are declared unbounded and ordered by time, so that the plan is a
+symmetric hash join that drops what has left the window; the pairs stream out and are counted here.
 """
 
 from __future__ import annotations

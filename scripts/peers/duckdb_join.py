@@ -34,8 +34,15 @@ def main() -> None:
         return connection.execute(join(options.form, "duckdb", *tables, COUNT)).fetchone()
 
     def write() -> tuple[int, int]:
-        names = [name for name, *_ in connection.execute(f"describe select * from '{options.left}'").fetchall() if name != "key"]
-        columns = ["l.key as key", *(f"{side[0]}.{name} as {side}_{name}" for side in ("left", "right") for name in names)]
+        names = [
+            name
+            for name, *_ in connection.execute(f"describe select * from '{options.left}'").fetchall()
+            if name != "key"
+        ]
+        columns = [
+            "l.key as key",
+            *(f"{side[0]}.{name} as {side}_{name}" for side in ("left", "right") for name in names),
+        ]
         pairs = join(options.form, "duckdb", *tables, ", ".join(columns))
         how = PARQUET + (NO_DICTIONARY if options.no_dictionary else "")
         return connection.execute(f"copy ({pairs}) to '{options.output}' ({how})").fetchone()[0], 0

@@ -1,4 +1,5 @@
-"""An environment for each system that is compared, this checkout of mpijoin among them: made on first use, kept for later calls.
+"""An environment for each system that is compared, this checkout of mpijoin among them: made on first use, kept for
+later calls.
 
 None has what another needs, nor what only tests need: a program may load, and then hold, whatever it finds installed.
 """
@@ -30,14 +31,23 @@ class Absent(Exception):
 
 
 def environment(name: str, home: Path) -> Path:
-    """The Python of an environment under `home`, made if it is not there as asked for. Absent: it cannot be installed."""
+    """The Python of an environment under `home`, made if it is not there as asked for. Absent: it cannot be
+    installed."""
     folder, wanted = home / name, "\n".join(REQUIREMENTS[name])
     stamp = folder / "installed"
     if not (stamp.exists() and stamp.read_text() == wanted):
         shutil.rmtree(folder, ignore_errors=True)
         print(f"making {folder}", file=sys.stderr, flush=True)
         _run(sys.executable, "-m", "venv", str(folder))
-        _run(str(folder / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *REQUIREMENTS[name])
+        _run(
+            str(folder / "bin/python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *REQUIREMENTS[name],
+        )
         stamp.write_text(wanted)
     return folder / "bin/python"
 
@@ -57,13 +67,23 @@ def java(program: str = "java") -> Path:
 
 
 def flink_classpath(home: Path) -> str:
-    """Flink's jars, and the joins in FLINK_SOURCES compiled against them, as for `java -cp`. Absent: no jars, no compiler."""
+    """Flink's jars, and the joins in FLINK_SOURCES compiled against them, as for `java -cp`. Absent: no jars, no
+    compiler."""
     site = environment("flink", home).parents[1]
     jars = sorted(str(jar) for jar in site.glob("lib/python*/site-packages/pyflink/lib/*.jar"))
     classes, sources = home / "flink-classes", sorted(FLINK_SOURCES.glob("*.java"))
     if not classes.exists() or classes.stat().st_mtime < max(source.stat().st_mtime for source in sources):
         shutil.rmtree(classes, ignore_errors=True)
-        _run(str(java("javac")), "-nowarn", "-Xlint:none", "-d", str(classes), "-cp", os.pathsep.join(jars), *map(str, sources))
+        _run(
+            str(java("javac")),
+            "-nowarn",
+            "-Xlint:none",
+            "-d",
+            str(classes),
+            "-cp",
+            os.pathsep.join(jars),
+            *map(str, sources),
+        )
         resources = FLINK_SOURCES / "resources"
         shutil.copytree(resources, classes, dirs_exist_ok=True)
     return os.pathsep.join([str(classes), *jars])

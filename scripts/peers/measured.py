@@ -10,7 +10,8 @@ from typing import Any, Callable, Sequence
 
 
 def measure(join: Callable[[], tuple[int, int]], version: str, processes: Sequence[int] = (), **further: Any) -> None:
-    """Runs `join`, which opens the files and returns results and the sum of l.id * 31 + r.id, and prints one line of JSON.
+    """Runs `join`, which opens the files and returns results and the sum of l.id * 31 + r.id, and prints one line of
+    JSON.
 
     processes: others that work for this one, such as a JVM · further: entries of the line, read when the join is done.
     """

@@ -1,7 +1,9 @@
-"""Workload A, repeated in time for as long as a replay takes, in the formats that systems read; the right answer at any time."""
+"""Workload A, repeated in time for as long as a replay takes, in the formats that systems read; the right answer at any
+time."""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterable
@@ -21,9 +23,9 @@ SIDES = ("left", "right")
 
 @dataclass(frozen=True)
 class Streams:
-    """In a folder: SIDE/NUMBER.arrow, a piece of event time each. The first `period` pieces are of workload A, the others are
-    those, shifted, and made when they are asked for. answers: pairs by the second of their later tuple, of the first pieces,
-    up to where they repeat."""
+    """In a folder: SIDE/NUMBER.arrow, a piece of event time each. The first `period` pieces are of workload A, the
+    others are those, shifted, and made when they are asked for. answers: pairs by the second of their later tuple, of
+    the first pieces, up to where they repeat."""
 
     folder: Path
     period: int
@@ -53,8 +55,11 @@ class Streams:
         """Pairs of which both tuples come before this time: what a replay up to it must find."""
         second, rest_us = divmod(until_us, 1_000_000)
         seconds, full_s, period_s = np.arange(second), REACH * PIECE_S, self.period * PIECE_S
-        # Of a period answers repeat once windows are full, which those of its first seconds are only from the second one on.
-        whole = int(self.answers[np.where(seconds < len(self.answers), seconds, full_s + (seconds - full_s) % period_s)].sum())
+        # Of a period answers repeat once windows are full, which those of its first seconds are only from the second
+        # one on.
+        whole = int(
+            self.answers[np.where(seconds < len(self.answers), seconds, full_s + (seconds - full_s) % period_s)].sum()
+        )
         return whole + (int(later_seconds(self, second * 1_000_000, until_us).sum()) if rest_us else 0)
 
     def arrow(self, folder: Path, until_us: int) -> None:
@@ -91,14 +96,15 @@ class Streams:
         """SIDE/NUMBER.parquet: the tuples from one border to the next, with times as timestamps."""
         for side in SIDES:
             (folder / side).mkdir(parents=True)
-            for number, (from_us, until_us) in enumerate(zip(borders_us, borders_us[1:])):
+            for number, (from_us, until_us) in enumerate(itertools.pairwise(borders_us)):
                 table = self.table(side, until_us, from_us)
                 table = table.set_column(0, "ts", table["ts"].cast(pa.timestamp("us", "UTC")))
                 pyarrow.parquet.write_table(table, folder / side / f"{number:05d}.parquet")
 
 
 def read_through(files: Iterable[Path]) -> None:
-    """Has them in the page cache: thousands of times the streams' pace is more than a disk gives, and no system is to wait."""
+    """Has them in the page cache: thousands of times the streams' pace is more than a disk gives, and no system is to
+    wait."""
     octets = bytearray(1 << 20)
     for file in files:
         with open(file, "rb", buffering=0) as source:
@@ -116,14 +122,15 @@ def make_streams(folder: Path, tuples: int) -> Streams:
         for side, table in zip(SIDES, tables):
             (home / side).mkdir(parents=True, exist_ok=True)
             borders = np.searchsorted(table["ts"].to_numpy(), np.arange(period + 1) * PIECE_US)
-            for number, (low, high) in enumerate(zip(borders, borders[1:])):
+            for number, (low, high) in enumerate(itertools.pairwise(borders)):
                 _write(table.slice(low, high - low), home / side / f"{number:05d}.arrow")
         np.save(answers, find_answers(Streams(home, period, np.zeros(0, np.int64))))
     return Streams(home, period, np.load(answers))
 
 
 def find_answers(streams: Streams) -> np.ndarray:
-    """int64[seconds]: pairs by the second of their later tuple, of one period and of the pieces after it that repeat none."""
+    """int64[seconds]: pairs by the second of their later tuple, of one period and of the pieces after it that repeat
+    none."""
     found = np.zeros((streams.period + REACH) * PIECE_S, np.int64)
     for from_us in range(0, len(found) * 1_000_000, PIECE_US):
         counts = later_seconds(streams, from_us, from_us + PIECE_US)
@@ -134,6 +141,7 @@ def find_answers(streams: Streams) -> np.ndarray:
 def later_seconds(streams: Streams, from_us: int, until_us: int) -> np.ndarray:
     """int64[n], from DuckDB: pairs whose later tuple comes in this span, by its second, counted from from_us."""
     import duckdb
+
     from peers.sql import join
 
     connection = duckdb.connect(config={"threads": 2})

@@ -1,8 +1,10 @@
-"""DataFusion's symmetric hash join of a replay: CSV from two FIFOs (the only unbounded source it has), results streamed out.
+"""DataFusion's symmetric hash join of a replay: CSV from two FIFOs (the only unbounded source it has), results streamed
+out.
 
     python -m peers.paced_datafusion REPLAY.json FIFOS CLOCK WINDOW_US CORES BATCH_ROWS SEEN.json
 
-FIFOS and CLOCK as in paced_feeder, which runs beside it. SEEN.json gets `results` and `delays` of Seen. Environment: sql.
+FIFOS and CLOCK as in paced_feeder, which runs beside it. SEEN.json gets `results` and `delays` of Seen. Environment:
+sql.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ class Delays:
         self._counts = np.zeros((int(replay.wall_s) + 1, DELAY_MS_MAX + 1), np.int64)
 
     def add(self, later_us: np.ndarray) -> None:
-        """The later times of results that have just come: few ms of them are different, so that they are counted by ms first."""
+        """The later times of results that have just come: few ms of them are different, so that they are counted by ms
+        first."""
         self.results += len(later_us)
         if self._clock is None:
             if not self._clock_file[0]:

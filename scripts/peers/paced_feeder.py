@@ -2,9 +2,9 @@
 
     python -m peers.paced_feeder REPLAY.json STREAMS FIFOS CLOCK LAGS.json
 
-REPLAY.json holds the fields of a Replay, FIFOS is the folder of `left` and `right`. The text was made before the replay: to feed
-it is to copy it. CLOCK, a file of one int64, gets the moment at which the clock starts. LAGS.json gets the lags of Seen and how
-long it all took. Environment: sql.
+REPLAY.json holds the fields of a Replay, FIFOS is the folder of `left` and `right`. The text was made before the
+replay: to feed it is to copy it. CLOCK, a file of one int64, gets the moment at which the clock starts. LAGS.json gets
+the lags of Seen and how long it all took. Environment: sql.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A replay of two streams at a pace: when tuples are due, what was seen, and whether the pace was kept. Needs no package."""
+"""A replay of two streams at a pace: when tuples are due, what was seen, and whether the pace was kept. Needs no
+package."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ GROWTH_MAX, GROWTH_FREE_S = 1.1, 0.1  # from one quarter of a replay to the next
 
 @dataclass(frozen=True)
 class Replay:
-    """Event time passes `speed` times as fast as the wall clock, from `lead_us` on; what comes before that is handed over at
-    once, and the clock starts when that is done. Delays of the first warmup_s are left out; `seconds` follow."""
+    """Event time passes `speed` times as fast as the wall clock, from `lead_us` on; what comes before that is handed
+    over at once, and the clock starts when that is done. Delays of the first warmup_s are left out; `seconds`
+    follow."""
 
     speed: float
     lead_us: int
@@ -61,8 +63,8 @@ class Clock:
 
 @dataclass(frozen=True)
 class Seen:
-    """delays: (second in which the later tuple was due, ms until its result was counted, how many) · lags: (second, ms by which
-    the tuple that was latest in it was handed over too late), of any feeder."""
+    """delays: (second in which the later tuple was due, ms until its result was counted, how many) · lags: (second, ms
+    by which the tuple that was latest in it was handed over too late), of any feeder."""
 
     results: int
     delays: Sequence[tuple[int, float, int]]
@@ -134,9 +136,9 @@ def _mean_s(rows: Sequence[tuple[int, float, int]]) -> float:
 
 @dataclass
 class Search:
-    """For the highest speed that is kept, within the factor `precision`: steps of `step` until it lies between two speeds, then
-    bisection on a logarithmic scale. A speed that failed is tried again: it takes a busy neighbour to make one fail that could
-    be kept, nothing makes one be kept that could not."""
+    """For the highest speed that is kept, within the factor `precision`: steps of `step` until it lies between two
+    speeds, then bisection on a logarithmic scale. A speed that failed is tried again: it takes a busy neighbour to make
+    one fail that could be kept, nothing makes one be kept that could not."""
 
     speed: float  # to try next
     lowest: float
@@ -152,7 +154,9 @@ class Search:
     def done(self) -> bool:
         if self.kept and self.failed:
             return self.failed.speed / self.kept.speed <= self.precision
-        return bool(self.kept and self.kept.speed >= self.highest or self.failed and self.failed.speed <= self.lowest)
+        return bool(
+            (self.kept and self.kept.speed >= self.highest) or (self.failed and self.failed.speed <= self.lowest)
+        )
 
     def tell(self, verdict: Verdict) -> None:
         """Of a replay at `speed`."""

@@ -1,9 +1,10 @@
-"""Spark's stream-stream join of a replay: Parquet files that are moved into two watched folders when their last tuple is due.
+"""Spark's stream-stream join of a replay: Parquet files that are moved into two watched folders when their last tuple
+is due.
 
     python -m peers.paced_spark REPLAY.json FILES SLICE_S WINDOW_US CORES STORE SEEN.json
 
-FILES/SIDE/*.parquet are the files in order: the lead (which may be empty), then a slice of SLICE_S seconds of the wall clock
-each. STORE is one of STORES. SEEN.json gets the fields of Seen. Environment: spark.
+FILES/SIDE/*.parquet are the files in order: the lead (which may be empty), then a slice of SLICE_S seconds of the wall
+clock each. STORE is one of STORES. SEEN.json gets the fields of Seen. Environment: spark.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # they would only drop state, which the next batch does as well
+    # they would only drop state, which the next batch does as well
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",
     "spark.sql.adaptive.enabled": "false",
 }
 STATE = "org.apache.spark.sql.execution.streaming.state"
@@ -47,7 +49,8 @@ STORES = {
 
 
 class Delays:
-    """foreachBatch: counts a batch's results by the time at which they were due; the clock starts after the first batch."""
+    """foreachBatch: counts a batch's results by the time at which they were due; the clock starts after the first
+    batch."""
 
     def __init__(self, replay: Replay):
         self._replay = replay
@@ -107,8 +110,12 @@ def stream(spark: SparkSession, folder: Path, prefix: str) -> DataFrame:
 
 def joined(spark: SparkSession, watched: Path, window_us: int) -> DataFrame:
     left, right = (stream(spark, watched / side, side) for side in SIDES)
-    near = f"right_ts between left_ts - interval {window_us} microseconds and left_ts + interval {window_us} microseconds"
-    return left.join(right, F.expr(f"left_key = right_key and {near}")).selectExpr("greatest(left_ts, right_ts) as later")
+    near = (
+        f"right_ts between left_ts - interval {window_us} microseconds and left_ts + interval {window_us} microseconds"
+    )
+    return left.join(right, F.expr(f"left_key = right_key and {near}")).selectExpr(
+        "greatest(left_ts, right_ts) as later"
+    )
 
 
 def session(cores: int, store: str, scratch: str) -> SparkSession:
@@ -123,7 +130,8 @@ def session(cores: int, store: str, scratch: str) -> SparkSession:
 def main() -> None:
     values, files, slice_s, window_us, cores, store, seen_path = sys.argv[1:]
     replay = Replay(**json.loads(Path(values).read_text()))
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None  # checkpoints, which Spark insists on, cost no disk there
+    # checkpoints, which Spark insists on, cost no disk there
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(dir=memory) as scratch:
         watched = Path(files, "watched")
         for side in SIDES:

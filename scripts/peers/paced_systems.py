@@ -1,4 +1,5 @@
-"""One replay by each system: prepares what it reads, starts it beside its feeder on the same cores, collects what was seen."""
+"""One replay by each system: prepares what it reads, starts it beside its feeder on the same cores, collects what was
+seen."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ window = "{window_us} us"
 
 """
 HEAP = "12g"
-OPENED = ("lang", "util", "lang.invoke", "nio", "net", "time", "util.concurrent")  # packages of java.base that Flink looks into
+# packages of java.base that Flink looks into
+OPENED = ("lang", "util", "lang.invoke", "nio", "net", "time", "util.concurrent")
 
 
 class Unfinished(Exception):
@@ -58,8 +60,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Mpijoin:
-    """ranks: 0 means local · epoch_ms: at thousands of times the streams' pace a few tenths of a second bring more than a window
-    holds; with 200 three ranks kept 4900, with 50 they kept 8000."""
+    """ranks: 0 means local · epoch_ms: at thousands of times the streams' pace a few tenths of a second bring more than
+    a window holds; with 200 three ranks kept 4900, with 50 they kept 8000."""
 
     ranks: int
     epoch_ms: int = 50
@@ -71,7 +73,11 @@ class Mpijoin:
         place.streams.arrow(home, replay.until_us)
         job = home / "job.toml"
         job.write_text("".join(JOB.format(side=side, path=home / side, window_us=WINDOW_US) for side in SIDES))
-        settings = (f"run.speed={replay.speed}", f'cluster.distribution_epoch="{self.epoch_ms} ms"', 'output.results="count"')
+        settings = (
+            f"run.speed={replay.speed}",
+            f'cluster.distribution_epoch="{self.epoch_ms} ms"',
+            'output.results="count"',
+        )
         os.sync()
         try:
             done = launch(job, home / "run", self.ranks, place.cores, settings)
@@ -112,7 +118,15 @@ class Flink:
         place.streams.binary(home, replay.until_us)
         line = [str(java()), f"-Xms{HEAP}", f"-Xmx{HEAP}", f"-XX:+Use{self.collector}GC", "-cp", classpath]
         line[1:1] = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in OPENED]
-        values = (WINDOW_US, replay.lead_us, replay.speed, replay.wall_s, self.watermark_ms, self.buffer_ms, len(place.cores))
+        values = (
+            WINDOW_US,
+            replay.lead_us,
+            replay.speed,
+            replay.wall_s,
+            self.watermark_ms,
+            self.buffer_ms,
+            len(place.cores),
+        )
         seen = home / "seen.json"
         line += ["PacedJoin", *(str(home / f"{side}.bin") for side in SIDES), *map(str, values), str(seen)]
         finish([start(line, place)], replay, place)
@@ -121,10 +135,11 @@ class Flink:
 
 @dataclass(frozen=True)
 class DataFusion:
-    """The symmetric hash join of two unbounded, ordered streams. batch_s: so much of a stream it collects before it goes on.
+    """The symmetric hash join of two unbounded, ordered streams. batch_s: so much of a stream it collects before it
+    goes on.
 
-    It looks for expired rows once a batch, so that short ones cost much: with its default of 8192 rows it kept a speed of 194,
-    with 32,768 (0.07 s) one of 300 at a p99 of 0.21 s."""
+    It looks for expired rows once a batch, so that short ones cost much: with its default of 8192 rows it kept a speed
+    of 194, with 32,768 (0.07 s) one of 300 at a p99 of 0.21 s."""
 
     batch_s: float = 0.15
 
@@ -138,7 +153,15 @@ class DataFusion:
         for side in SIDES:
             os.mkfifo(home / side)
         module = [str(python), "-m"]
-        feeder = [*module, "peers.paced_feeder", str(values), str(place.streams.folder), str(home), str(clock), str(lags)]
+        feeder = [
+            *module,
+            "peers.paced_feeder",
+            str(values),
+            str(place.streams.folder),
+            str(home),
+            str(clock),
+            str(lags),
+        ]
         numbers = (WINDOW_US, len(place.cores), round(RATE_PER_S * replay.speed * self.batch_s))
         join = [*module, "peers.paced_datafusion", str(values), str(home), str(clock), *map(str, numbers), str(seen)]
         finish([start(join, place), start(feeder, place)], replay, place)
@@ -147,8 +170,8 @@ class DataFusion:
 
 @dataclass(frozen=True)
 class Spark:
-    """Structured Streaming: stream-stream join with watermarks. store: where state is, "heap" or "rocksdb" · slice_s: of the
-    wall clock, that a file holds."""
+    """Structured Streaming: stream-stream join with watermarks. store: where state is, "heap" or "rocksdb" · slice_s:
+    of the wall clock, that a file holds."""
 
     store: str
     slice_s: float = 0.5

@@ -32,7 +32,9 @@ def main() -> None:
         values = pairs.select(value=left.row * 31 + right.row)
         totals = values.reduce(results=pw.reducers.count(), total=pw.reducers.sum(values.value))
         found = {"results": 0, "total": 0}  # no pair, no row of totals
-        pw.io.subscribe(totals, on_change=lambda key, row, time, is_addition: found.update(row) if is_addition else None)
+        pw.io.subscribe(
+            totals, on_change=lambda key, row, time, is_addition: found.update(row) if is_addition else None
+        )
         pw.run(monitoring_level=pw.MonitoringLevel.NONE)
         return found["results"], found["total"]
 

@@ -1,5 +1,5 @@
-"""What `mpijoin prepare` does, written by hand without its checks: CSV with a known schema is read, its times are parsed, rows
-filtered and sorted by time, and Parquet is written.
+"""What `mpijoin prepare` does, written by hand without its checks: CSV with a known schema is read, its times are
+parsed, rows filtered and sorted by time, and Parquet is written.
 
     python prepare_by_hand.py spark|duckdb ns|iso FOLDER OUTPUT THREADS
 """

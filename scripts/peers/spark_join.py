@@ -39,7 +39,8 @@ def session(threads: int, heap_gb: int, scratch: str) -> SparkSession:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
-    spark.range(1000).selectExpr("sum(id)").collect()  # the first query of a session starts what later ones find running
+    # the first query of a session starts what later ones find running
+    spark.range(1000).selectExpr("sum(id)").collect()
     return spark
 
 
@@ -49,7 +50,10 @@ def batch_join(spark: SparkSession, left: str, right: str, window_us: int) -> tu
 
 
 def streaming_join(spark: SparkSession, left: str, right: str, window_us: int, scratch: str) -> tuple[int, int]:
-    near = f"l_key = r_key and r_ts between l_ts - interval {window_us} microseconds and l_ts + interval {window_us} microseconds"
+    near = (
+        f"l_key = r_key and r_ts between l_ts - interval {window_us} microseconds and l_ts + interval {window_us}"
+        " microseconds"
+    )
     streams = [stream(spark, path, side) for path, side in ((left, "l"), (right, "r"))]
     pairs = streams[0].join(streams[1], on=pyspark.sql.functions.expr(near)).selectExpr("l_id * 31 + r_id as value")
     totals = [0, 0]
@@ -84,7 +88,9 @@ def main() -> None:
     files = (options.left, options.right, options.window_us)
 
     def count() -> tuple[int, int]:
-        return batch_join(spark, *files) if options.form == "bucketed" else streaming_join(spark, *files, options.scratch)
+        return (
+            batch_join(spark, *files) if options.form == "bucketed" else streaming_join(spark, *files, options.scratch)
+        )
 
     java = spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()
     measure(count, pyspark.__version__, processes=[int(java)])

@@ -7,8 +7,8 @@ bucketed  time cut into buckets of a window, left tuples copied into three: equa
 from __future__ import annotations
 
 COUNT = "count(*), sum(l.id * 31 + r.id)"
-# A time's bucket, a row for each of three buckets, and which side comes first: the other order takes DuckDB a fifth more time and
-# twice the memory, and DataFusion, which builds its hash table of the first, 1.7 times as long.
+# A time's bucket, a row for each of three buckets, and which side comes first: the other order takes DuckDB a fifth
+# more time and twice the memory, and DataFusion, which builds its hash table of the first, 1.7 times as long.
 DIALECTS = {
     "duckdb": ("ts // {window}", "unnest([{0} - 1, {0}, {0} + 1])", "copies l join cut r"),
     "datafusion": ("ts / {window}", "unnest(make_array({0} - 1, {0}, {0} + 1))", "cut r join copies l"),

@@ -87,7 +87,8 @@ def select(cases: Iterable[Case], workload: str, cores: int, family: str = "") -
 
 
 def ratio(case: Case, among: Iterable[Case], which: str = "best_s") -> Ratio | None:
-    """To mpijoin's best launch among cases of one workload; which: best_s or median_s. None: one of them has no time."""
+    """To mpijoin's best launch among cases of one workload; which: best_s or median_s. None: one of them has no
+    time."""
     base_s = min((getattr(one, which) for one in among if one.family == BASE and one.measured), default=None)
     if base_s is None:
         return None
@@ -124,7 +125,9 @@ def _faster(cases: Sequence[Case], workload: str, family: str, wanted: float) ->
         state = "unknown"
     else:
         state = "met" if got.times >= wanted else "MISSED"
-    return Target(f"{workload}: time of {family} : mpijoin", f">= {wanted:g} x", str(got or _why(cases, workload, family)), state)
+    return Target(
+        f"{workload}: time of {family} : mpijoin", f">= {wanted:g} x", str(got or _why(cases, workload, family)), state
+    )
 
 
 def _memory(own: Case, cases: Sequence[Case], family: str, share: float) -> Target:
@@ -151,7 +154,9 @@ def _not_shrinking(cases: Sequence[Case], peer: str) -> Target:
 
 
 def _why(cases: Sequence[Case], workload: str, family: str) -> str:
-    reasons = [f"{case.title}: {case.trouble}" for case in select(cases, workload, TARGET_CORES, family) if case.trouble]
+    reasons = [
+        f"{case.title}: {case.trouble}" for case in select(cases, workload, TARGET_CORES, family) if case.trouble
+    ]
     return "; ".join(reasons) or "not run"
 
 
@@ -180,7 +185,9 @@ def growth_rows(cases: Sequence[Case], cores: int = TARGET_CORES) -> list[list[s
     if len(run) < 2:
         return []
     found = {case.peer: case.title for workload in run for case in select(cases, workload, cores)}
-    table = [["ns per tuple", *(f"{workload}, {select(cases, workload, cores)[0].tuples / 1e6:g} M" for workload in run)]]
+    table = [
+        ["ns per tuple", *(f"{workload}, {select(cases, workload, cores)[0].tuples / 1e6:g} M" for workload in run)]
+    ]
     for peer, title in found.items():
         table.append([title, *(_ns_per_tuple(select(cases, workload, cores), peer) for workload in run)])
     return table

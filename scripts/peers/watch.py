@@ -30,8 +30,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Watched:
-    """A command that has ended. over: "time" or "memory", the limit it was ended for, else "" · pss_bytes: the greatest sum over
-    its processes · cpu: (seconds since 1970, CPU seconds of all processes so far), in order."""
+    """A command that has ended. over: "time" or "memory", the limit it was ended for, else "" · pss_bytes: the greatest
+    sum over its processes · cpu: (seconds since 1970, CPU seconds of all processes so far), in order."""
 
     exit_code: int
     said: str
@@ -73,7 +73,8 @@ def watch(line: Sequence[str], cores: Sequence[int], limits: Limits, extra: Mapp
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Ends a command and all it has started, and waits until their memory is free; of one that has ended nothing is left."""
+    """Ends a command and all it has started, and waits until their memory is free; of one that has ended nothing is
+    left."""
     if process.poll() is None:
         processes = family(process.pid)
         for one in processes:

@@ -1,7 +1,8 @@
-"""The workloads of bench_peers.py: both streams in every format that a peer reads, and the right answer; made once, then kept.
+"""The workloads of bench_peers.py: both streams in every format that a peer reads, and the right answer; made once,
+then kept.
 
-Streams have ts (us), key and id (the row's number), all int64, in order of time. Answers come from DuckDB and numpy, without a
-line of mpijoin.
+Streams have ts (us), key and id (the row's number), all int64, in order of time. Answers come from DuckDB and numpy,
+without a line of mpijoin.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ SIDES = ("left", "right")
 
 @dataclass(frozen=True)
 class Workload:
-    """tuples: of both streams · window_us: to either side · columns: of a stream beyond ts, key and id · writes: the results
-    are written to Parquet, not counted."""
+    """tuples: of both streams · window_us: to either side · columns: of a stream beyond ts, key and id · writes: the
+    results are written to Parquet, not counted."""
 
     name: str
     title: str
@@ -44,8 +45,8 @@ class Workload:
         return bool(self.columns)
 
     def files(self, form: str = "parquet") -> list[Path]:
-        """Both streams in a format: parquet, csv (with a header), binary (records of 24 bytes) or split (a folder of Parquet
-        files, the oldest first). Made if not there."""
+        """Both streams in a format: parquet, csv (with a header), binary (records of 24 bytes) or split (a folder of
+        Parquet files, the oldest first). Made if not there."""
         return [self._file(side, form) for side in SIDES]
 
     def _file(self, side: str, form: str) -> Path:
@@ -105,8 +106,8 @@ QUICK = 50  # a quick run has so many times fewer tuples
 
 
 def make(name: str, folder: Path, real: Path, scale: int = 1) -> Workload:
-    """A workload in a folder below `folder`, made if it is not there. real: folder of the real sets · scale: so many times
-    smaller. Missing: its real set is not here."""
+    """A workload in a folder below `folder`, made if it is not there. real: folder of the real sets · scale: so many
+    times smaller. Missing: its real set is not here."""
     recipe = RECIPES[name]
     if recipe.real:
         return _kept(name, folder, REAL_TUPLES // scale, lambda size: real_streams(recipe, real, size))
@@ -127,7 +128,9 @@ def _kept(name: str, folder: Path, size: int, streams: Callable[[int], Iterator[
         home.mkdir(parents=True, exist_ok=True)
         for side, table in zip(SIDES, streams(size)):
             pq.write_table(table, home / f"{side}.parquet")
-        known.write_text(json.dumps(asdict(find_answer(*(home / f"{side}.parquet" for side in SIDES), recipe.window_us))))
+        known.write_text(
+            json.dumps(asdict(find_answer(*(home / f"{side}.parquet" for side in SIDES), recipe.window_us)))
+        )
     tuples = sum(pq.read_metadata(home / f"{side}.parquet").num_rows for side in SIDES)
     return Workload(name, recipe.title, home, tuples, recipe.window_us, Answer(**json.loads(known.read_text())))
 
@@ -148,8 +151,8 @@ def _with_payload(name: str, plain: Workload, home: Path) -> Workload:
 
 
 def real_streams(recipe: Recipe, folder: Path, size: int) -> Iterator[pa.Table]:
-    """Copies of a real set, one after another, so far apart that no pair is of two copies. Keys become numbers, the same ones
-    in both streams: some peers' records hold nothing else."""
+    """Copies of a real set, one after another, so far apart that no pair is of two copies. Keys become numbers, the
+    same ones in both streams: some peers' records hold nothing else."""
     streams = [pq.read_table(file, columns=["ts", "key"]) for file in real_files(recipe.real, folder)]
     times = [stream["ts"].to_numpy() for stream in streams]
     keys = pa.chunked_array([chunk for stream in streams for chunk in stream["key"].chunks]).unique()
@@ -163,7 +166,8 @@ def real_streams(recipe: Recipe, folder: Path, size: int) -> Iterator[pa.Table]:
 
 
 def real_files(name: str, folder: Path) -> list[Path]:
-    """left.parquet and right.parquet of a real set in `folder` or among those of the tests. Missing: it is in neither."""
+    """left.parquet and right.parquet of a real set in `folder` or among those of the tests. Missing: it is in
+    neither."""
     tests = Path(__file__).resolve().parents[2] / "tests/data"
     for home in (folder / name, tests / name):
         if home.is_dir():
@@ -172,8 +176,8 @@ def real_files(name: str, folder: Path) -> list[Path]:
 
 
 def read_back(folder: Path, workload: Workload) -> tuple[int, int]:
-    """Results and sum of id * 31 + id of the Parquet files in a folder, in any order of rows. ValueError: a row's columns are
-    not those of the tuples that its ids name."""
+    """Results and sum of id * 31 + id of the Parquet files in a folder, in any order of rows. ValueError: a row's
+    columns are not those of the tuples that its ids name."""
     sources = [pq.read_table(file).combine_chunks() for file in workload.files()]
     results = total = 0
     for file in sorted(folder.rglob("*.parquet")):

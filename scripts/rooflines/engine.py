@@ -10,10 +10,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from benching.data import Data
 from benching.bench import Bench, check
+from benching.data import Data
 from benching.launch import environment, pin
-
 from rooflines.machine import script_command
 
 TIMEOUT_S = 600
@@ -42,8 +41,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Work:
-    """What there was to do. comparisons: of tags · tags_first_read: tuples whose tags a probe took from beyond the caches, over
-    all epochs · lines_of_old: cache lines of tuples that results touched for the first time."""
+    """What there was to do. comparisons: of tags · tags_first_read: tuples whose tags a probe took from beyond the
+    caches, over all epochs · lines_of_old: cache lines of tuples that results touched for the first time."""
 
     tuples: int
     results: int
@@ -81,11 +80,18 @@ def _watched(bench: Bench, data: Data, case: Case, kind: str) -> tuple[dict[str,
     folder.mkdir()
     sources = (f'path = "{path}"\ntime = "ts"\ntime_unit = "us"' for path in (data.left, data.right))
     job = bench.job(*sources, name=f"files-{data.tuples}")
-    options = [part for setting in (f"output.path={json.dumps(str(output))}", *case.settings) for part in ("--set", setting)]
+    options = [
+        part for setting in (f"output.path={json.dumps(str(output))}", *case.settings) for part in ("--set", setting)
+    ]
     line = [*script_command(case.ranks, "rooflines/watched.py"), str(folder), kind, "run", str(job), *options]
     done = subprocess.run(
-        line, env=environment(), preexec_fn=pin(bench.cores[: case.cores]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, timeout=TIMEOUT_S,
+        line,
+        env=environment(),
+        preexec_fn=pin(bench.cores[: case.cores]),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_S,
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(line)} ended with {done.returncode}:\n{done.stdout}")

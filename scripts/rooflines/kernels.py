@@ -1,7 +1,8 @@
-"""Idealised kernels: each does one kind of the join's work and nothing else, as fast as we know how. None is the engine's own.
+"""Idealised kernels: each does one kind of the join's work and nothing else, as fast as we know how. None is the
+engine's own.
 
-What they share with the engine are its formats, its hash and its single machine instructions (mpijoin/join/simd.py), so that
-a rate of theirs is one that the engine's own work could reach.
+What they share with the engine are its formats, its hash and its single machine instructions (mpijoin/join/simd.py), so
+that a rate of theirs is one that the engine's own work could reach.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def scan_tags(tags, wanted, rounds):
 
 @njit
 def list_marked(halves, start, count, marks, listed):
-    """Lists which of the tags start..start + count are marked, by a filter of a byte per tag but for the upper bits; how many.
+    """Lists which of the tags start..start + count are marked, by a filter of a byte per tag but for the upper bits;
+    how many.
 
     marks: uint8[FILTER] · listed: int64[count + 1].
     """
@@ -50,8 +52,8 @@ def list_marked(halves, start, count, marks, listed):
 
 @njit
 def look_up_blocks(halves, marks, listed):
-    """How many of uint16[n], n a multiple of SLOTS, are marked, block by block listed anew. A call from Python for each block would
-    take as long again as its look-ups."""
+    """How many of uint16[n], n a multiple of SLOTS, are marked, block by block listed anew. A call from Python for each
+    block would take as long again as its look-ups."""
     found = 0
     for start in range(0, len(halves), SLOTS):
         found += list_marked(halves, start, SLOTS, marks, listed)
@@ -71,7 +73,8 @@ def scan_keys(keys, wanted, rounds):
 
 @njit
 def scan_blocks(halves, pages, tag):
-    """Masks of the tags of blocks that lie scattered over memory. halves: uint16[], of pages · pages: int64[], in this order."""
+    """Masks of the tags of blocks that lie scattered over memory. halves: uint16[], of pages · pages: int64[], in this
+    order."""
     found = 0
     for i in range(len(pages)):
         if i + AHEAD < len(pages):
@@ -96,7 +99,8 @@ def load_lines(words, index):
 
 @njit
 def scatter_plain(key, time, row, tuples, filled):
-    """Appends each tuple to the buffer of its key's partition. tuples: int64[partitions, words] · filled: int64[partitions]."""
+    """Appends each tuple to the buffer of its key's partition. tuples: int64[partitions, words] · filled:
+    int64[partitions]."""
     partitions = len(tuples)
     for i in range(len(key)):
         own = unsigned(partition_of(hash64(key[i]), partitions))
@@ -126,10 +130,12 @@ def scatter_combined(key, time, row, tuples, filled, staged):
 
 @njit
 def append(tuples, starts, buckets, last, filled, words, halves, free):
-    """Appends tuples and their tags to the open blocks of their buckets; a full block is followed by the next of `free`.
+    """Appends tuples and their tags to the open blocks of their buckets; a full block is followed by the next of
+    `free`.
 
     tuples: int64[n, 3], by partition, of which starts: int64[partitions + 1] · buckets: per partition, a power of two ·
-    last, filled: int64[partitions * buckets], each bucket's open page and tuples in it · free: int64[], pages, used in a circle.
+    last, filled: int64[partitions * buckets], each bucket's open page and tuples in it · free: int64[], pages, used in
+    a circle.
     """
     taken, bucket, tag = 0, np.empty(AHEAD, np.int64), np.empty(AHEAD, np.uint16)
     for partition in range(len(starts) - 1):
@@ -158,12 +164,13 @@ def append(tuples, starts, buckets, last, filled, words, halves, free):
 
 @njit
 def probe(halves, pages, blocks, rows, words, lines, loads, pairs, marks):
-    """All that a probe must do, in one straight loop: each bucket's fresh rows meet the tags of its blocks, load tuples and
-    certify pairs; returns the masks that are not empty and the certificate of the pairs (0, 0), (1, 1), …
+    """All that a probe must do, in one straight loop: each bucket's fresh rows meet the tags of its blocks, load tuples
+    and certify pairs; returns the masks that are not empty and the certificate of the pairs (0, 0), (1, 1), …
 
-    pages: int64[buckets * blocks] · rows: per bucket · lines: int32[], indices of words, used in a circle · loads, pairs: cache
-    lines loaded and pairs certified per 1024 rows · marks: uint8[], all 0. Where there are none, each row is compared with all
-    tags; else all tags are looked up in this filter of the rows' tags, and for each line loaded the rows are compared with one.
+    pages: int64[buckets * blocks] · rows: per bucket · lines: int32[], indices of words, used in a circle · loads,
+    pairs: cache lines loaded and pairs certified per 1024 rows · marks: uint8[], all 0. Where there are none, each row
+    is compared with all tags; else all tags are looked up in this filter of the rows' tags, and for each line loaded
+    the rows are compared with one.
     """
     found = total = loaded = row = certified = 0
     certificate, listed = np.uint64(0), np.empty(SLOTS + 1, np.int64)
@@ -221,10 +228,16 @@ def certify(left, right):
 
 
 def widest(kernel: Any, instruction: str) -> str:
-    """The widest registers with which a compiled kernel's machine code uses an instruction: "zmm", "ymm", "xmm" or "none".
+    """The widest registers with which a compiled kernel's machine code uses an instruction: "zmm", "ymm", "xmm" or
+    "none".
 
     >>> widest(scan_keys, "no such instruction")
     'none'
     """
-    lines = [line for code in kernel.inspect_asm().values() for line in code.splitlines() if re.search(rf"\b{instruction}", line)]
+    lines = [
+        line
+        for code in kernel.inspect_asm().values()
+        for line in code.splitlines()
+        if re.search(rf"\b{instruction}", line)
+    ]
     return next((kind for kind in ("zmm", "ymm", "xmm") if any(f"%{kind}" in line for line in lines)), "none")

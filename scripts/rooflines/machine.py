@@ -14,10 +14,10 @@ from typing import Any, Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from benching.data import Data
-from benching.launch import ROOT, command, environment, pin
 from numba import njit
 
+from benching.data import Data
+from benching.launch import ROOT, command, environment, pin
 from mpijoin.data.batch import read_only
 from mpijoin.data.schema import Column
 from mpijoin.join.pool import reserve_words
@@ -44,7 +44,8 @@ MPI_TIMEOUT_S = 120
 
 @dataclass(frozen=True)
 class Rate:
-    """per_s: of `unit` · octets: bytes that one of them means, 0 where that says nothing · note: how it was measured."""
+    """per_s: of `unit` · octets: bytes that one of them means, 0 where that says nothing · note: how it was
+    measured."""
 
     per_s: float
     unit: str
@@ -56,7 +57,8 @@ Rates = dict[str, Rate]
 
 
 def fastest_s(work: Callable[[], Any], enough_s: float) -> float:
-    """Seconds of the fastest of as many calls as fit: what the core can do when nobody disturbs it. The first compiles."""
+    """Seconds of the fastest of as many calls as fit: what the core can do when nobody disturbs it. The first
+    compiles."""
     work()
     best, end = float("inf"), time.perf_counter() + enough_s
     while time.perf_counter() < end or best == float("inf"):
@@ -67,7 +69,8 @@ def fastest_s(work: Callable[[], Any], enough_s: float) -> float:
 
 
 def cache_bytes() -> dict[str, int]:
-    """Sizes of the first core's data caches, by level ("L1", …), as the system says; usual ones where it says nothing."""
+    """Sizes of the first core's data caches, by level ("L1", …), as the system says; usual ones where it says
+    nothing."""
     found = {"L1": 32 << 10, "L2": 1 << 20, "L3": 32 << 20}
     for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         if (folder / "type").read_text().strip() != "Instruction":
@@ -90,9 +93,14 @@ def measure(data: Data, cores: list[int], enough_s: float) -> Rates:
 
 
 def engine_registers() -> str:
-    """The widest registers that the engine's own probe compares tags in, from its machine code as compiled for this processor."""
+    """The widest registers that the engine's own probe compares tags in, from its machine code as compiled for this
+    processor."""
     join = WindowJoin(1, 1 << 20, 4096, 1 << 16, [(0, False, 1)] * 2, 16)
-    groups, cursor, out = read_only(np.zeros(1, np.int64)), np.zeros(CURSOR_WORDS, np.int64), np.zeros((2, 16), np.int64)
+    groups, cursor, out = (
+        read_only(np.zeros(1, np.int64)),
+        np.zeros(CURSOR_WORDS, np.int64),
+        np.zeros((2, 16), np.int64),
+    )
     join.probe(groups, 1)  # makes the group
     start_probe(cursor)
     fresh = njit(_nrt=False)(probe_groups.py_func)  # what comes from the cache has no machine code to show
@@ -115,7 +123,9 @@ def scan_rates(enough_s: float) -> Rates:
         keys_s = fastest_s(lambda: kernels.scan_keys(words, 1 << 40, rounds), enough_s) / rounds
         registers = kernels.widest(kernels.scan_tags, "vpcmpeqw"), kernels.widest(kernels.scan_keys, "vpcmpeqq")
         kib = f"{size >> 10:,} KiB, in"
-        rates[f"tags, {name}"] = Rate(len(tags) / tags_s, "tags", 2, f"{kib} {registers[0]} (the engine's probe: {engine})")
+        rates[f"tags, {name}"] = Rate(
+            len(tags) / tags_s, "tags", 2, f"{kib} {registers[0]} (the engine's probe: {engine})"
+        )
         rates[f"keys, {name}"] = Rate(len(words) / keys_s, "keys", 8, f"{kib} {registers[1]}")
     return rates | {"tags, looked up": _look_up_rate(enough_s)}
 
@@ -141,7 +151,10 @@ def load_rates(enough_s: float) -> Rates:
     return {
         "lines": Rate(len(lines) / loads_s, "lines", 64, f"independent loads, {STATE_BYTES >> 20} MiB in random order"),
         "block lines": Rate(
-            len(pages) * kernels.TAG_LINES / blocks_s, "lines", 64, f"{kernels.TAG_LINES} a block, blocks in random order"
+            len(pages) * kernels.TAG_LINES / blocks_s,
+            "lines",
+            64,
+            f"{kernels.TAG_LINES} a block, blocks in random order",
         ),
     }
 
@@ -194,7 +207,11 @@ def append_rates(enough_s: float) -> Rates:
     last, filled = pages[:count].copy(), np.zeros(count, np.int64)
     arguments = (tuples, starts, BUCKETS, last, filled, words, words.view(np.uint16), pages[count:])
     seconds = fastest_s(lambda: kernels.append(*arguments), enough_s)
-    return {"append": Rate(TICK_ROWS / seconds, "tuples", 26, f"{count:,} buckets, blocks of 4 KiB in {STATE_BYTES >> 20} MiB")}
+    return {
+        "append": Rate(
+            TICK_ROWS / seconds, "tuples", 26, f"{count:,} buckets, blocks of 4 KiB in {STATE_BYTES >> 20} MiB"
+        )
+    }
 
 
 def result_rates(enough_s: float) -> Rates:
@@ -202,7 +219,10 @@ def result_rates(enough_s: float) -> Rates:
     generator = np.random.default_rng(4)
     mine, theirs = generator.integers(0, 1 << 40, (2, RESULTS))
     out = np.zeros((2, RESULTS), np.int64)
-    emit_s = fastest_s(lambda: [kernels.emit(mine, theirs, np.ones(RESULTS, np.bool_), out) for _ in range(64)], enough_s) / 64
+    emit_s = (
+        fastest_s(lambda: [kernels.emit(mine, theirs, np.ones(RESULTS, np.bool_), out) for _ in range(64)], enough_s)
+        / 64
+    )
     certify_s = fastest_s(lambda: [kernels.certify(mine, theirs) for _ in range(64)], enough_s) / 64
     registers = kernels.widest(kernels.certify, "vpmullq")
     return {
@@ -212,8 +232,9 @@ def result_rates(enough_s: float) -> Rates:
 
 
 def probe_s(comparisons: float, reread: float, loads: float, pairs: float, enough_s: float) -> float:
-    """Seconds per fresh row of the idealised probe, of its two ways the faster. Per row: tags compared, cache lines loaded, pairs
-    certified · reread: by how many rows the tags of a bucket are compared once they have come from beyond the caches."""
+    """Seconds per fresh row of the idealised probe, of its two ways the faster. Per row: tags compared, cache lines
+    loaded, pairs certified · reread: by how many rows the tags of a bucket are compared once they have come from beyond
+    the caches."""
     blocks = max(1, round(comparisons / kernels.SLOTS))
     share = blocks * kernels.SLOTS / comparisons  # of a row's work, since blocks are whole
     words, generator = reserve_words(STATE_BYTES // 8), np.random.default_rng(6)
@@ -229,7 +250,8 @@ def probe_s(comparisons: float, reread: float, loads: float, pairs: float, enoug
 
 
 def parquet_rates(data: Data, enough_s: float) -> Rates:
-    """Rows per second that pyarrow decodes on one thread, the whole file or in blocks, and that it encodes as results are."""
+    """Rows per second that pyarrow decodes on one thread, the whole file or in blocks, and that it encodes as results
+    are."""
     rates = {}
     for names in (["ts", "key"], ["ts", "key", "id"]):
         columns = [Column(name, pa.int64()) for name in names]
@@ -242,7 +264,9 @@ def parquet_rates(data: Data, enough_s: float) -> Rates:
         blocks_s = fastest_s(in_blocks, enough_s)
         ways = {f"blocks of {BLOCK_ROWS:,} rows": blocks_s, "whole file": whole_s}
         note = ", ".join(f"{way} {data.tuples / seconds / 1e6:.0f} M/s" for way, seconds in ways.items())
-        rates[f"decode, {len(names)} columns"] = Rate(data.tuples / min(whole_s, blocks_s), "rows", 8 * len(names), note)
+        rates[f"decode, {len(names)} columns"] = Rate(
+            data.tuples / min(whole_s, blocks_s), "rows", 8 * len(names), note
+        )
     return rates | {"encode, 2 columns": _encode_rate(enough_s)}
 
 
@@ -252,7 +276,9 @@ def _encode_rate(enough_s: float) -> Rate:
     table = pa.table(list(rows), schema=fields)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "rows.parquet")
-        seconds = fastest_s(lambda: pq.write_table(table, file, write_statistics=False, **encoding_options(table)), enough_s)
+        seconds = fastest_s(
+            lambda: pq.write_table(table, file, write_statistics=False, **encoding_options(table)), enough_s
+        )
     return Rate(table.num_rows / seconds, "rows", 16, "delta-packed row numbers to a file, as results are written")
 
 
@@ -261,11 +287,19 @@ def mpi_rates(cores: list[int]) -> Rates:
     sizes = [str(mebibytes << 20) for mebibytes in MPI_MIB]
     line = [*script_command(2, "rooflines/bandwidth.py"), str(MPI_BYTES), *sizes]
     done = subprocess.run(
-        line, env=environment(), preexec_fn=pin(cores[:2]), check=True, stdout=subprocess.PIPE, text=True, timeout=MPI_TIMEOUT_S
+        line,
+        env=environment(),
+        preexec_fn=pin(cores[:2]),
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=MPI_TIMEOUT_S,
     )
     said = json.loads(done.stdout.splitlines()[-1])
     names = {size: f"{int(size) >> 20} MiB" for size in sizes}
-    return {f"MPI, {name}": Rate(said[size], "bytes", 1, f"mpirun -n 2, messages of {name}") for size, name in names.items()}
+    return {
+        f"MPI, {name}": Rate(said[size], "bytes", 1, f"mpirun -n 2, messages of {name}") for size, name in names.items()
+    }
 
 
 def script_command(ranks: int, script: str) -> list[str]:

@@ -1,9 +1,10 @@
 """The least time that the machine's rates allow for a stage's work, beside the time that it took.
 
-A stage's bound counts what its contract asks for and nothing that only its present form needs: no second pass, no copy that a
-better one could do without. Where a core can do two things at once, the bound is a measured loop that does both at once.
-Rates are of one core. The *whole* cannot take less than the longest rank's bounds, since a rank works on one core, nor less than
-the bounds of all ranks over the number of cores; that least time over the wall time is what a run reaches.
+A stage's bound counts what its contract asks for and nothing that only its present form needs: no second pass, no copy
+that a better one could do without. Where a core can do two things at once, the bound is a measured loop that does both
+at once. Rates are of one core. The *whole* cannot take less than the longest rank's bounds, since a rank works on one
+core, nor less than the bounds of all ranks over the number of cores; that least time over the wall time is what a run
+reaches.
 """
 
 from __future__ import annotations
@@ -51,7 +52,8 @@ class Whole:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Seconds that the run takes at least for "master", for one of the "slaves", and for "all" ranks on their cores.
+        """Seconds that the run takes at least for "master", for one of the "slaves", and for "all" ranks on their
+        cores.
 
         No stage counts for more than it took: a bound that was beaten had been measured while others disturbed.
         """
@@ -59,7 +61,11 @@ class Whole:
         for stage in self.stages:
             least[stage.rank] += min(stage.bound.seconds, stage.seconds)
         slaves = self.case.ranks - 1
-        return {"master": least["master"], "slaves": least["slaves"] / slaves, "all": sum(least.values()) / self.case.cores}
+        return {
+            "master": least["master"],
+            "slaves": least["slaves"] / slaves,
+            "all": sum(least.values()) / self.case.cores,
+        }
 
     @property
     def critical(self) -> str:
@@ -84,26 +90,37 @@ def bounds(rates: Rates, work: Work, probe: Bound) -> dict[str, Bound]:
     """Of every stage of both ranks, for all of the work."""
     sent = work.tuples * work.tuple_bytes / best(rates, "MPI").per_s
     return {
-        "decode": Bound(work.tuples / rates["decode, 2 columns"].per_s, "pyarrow's decoding of two columns, nothing else"),
+        "decode": Bound(
+            work.tuples / rates["decode, 2 columns"].per_s, "pyarrow's decoding of two columns, nothing else"
+        ),
         "key coding": Bound(
             work.tuples * CODED_BYTES / rates["copy, cached"].per_s,
             "in cache 16 bytes read (time, key) and 16 written (row, running maximum)",
         ),
-        "scatter": Bound(work.tuples / rates["scatter, 60"].per_s, "one pass: a hash, a store of 24 bytes into 60 buffers"),
+        "scatter": Bound(
+            work.tuples / rates["scatter, 60"].per_s, "one pass: a hash, a store of 24 bytes into 60 buffers"
+        ),
         "send": Bound(sent, "24 bytes over MPI"),
         "receive": Bound(sent, "24 bytes over MPI"),
-        "append": Bound(work.tuples / rates["append"].per_s, "one pass: a hash, a store of 24 bytes and a tag in a block"),
+        "append": Bound(
+            work.tuples / rates["append"].per_s, "one pass: a hash, a store of 24 bytes and a tag in a block"
+        ),
         "probe": probe,
-        "expire": Bound(work.expired / SLOTS / rates["lines"].per_s, f"a cache line per block of {SLOTS} expired tuples"),
-        "write": Bound(work.results / rates["encode, 2 columns"].per_s, "delta-packing two row numbers a result, to a file"),
+        "expire": Bound(
+            work.expired / SLOTS / rates["lines"].per_s, f"a cache line per block of {SLOTS} expired tuples"
+        ),
+        "write": Bound(
+            work.results / rates["encode, 2 columns"].per_s, "delta-packing two row numbers a result, to a file"
+        ),
     }
 
 
 def probe_bound(rates: Rates, work: Work, enough_s: float) -> Bound:
-    """Tags compared from L1 or looked up in a filter, tags read from the state once an epoch, cache lines of old tuples, and pairs certified, all at once.
+    """Tags compared from L1 or looked up in a filter, tags read from the state once an epoch, cache lines of old
+    tuples, and pairs certified, all at once.
 
-    What that takes is measured. It is held between what the machine's rates give if the core overlaps computing and loading
-    perfectly and if it does not at all, so that a loop of ours that is clumsy cannot flatter the engine.
+    What that takes is measured. It is held between what the machine's rates give if the core overlaps computing and
+    loading perfectly and if it does not at all, so that a loop of ours that is clumsy cannot flatter the engine.
     """
     parts = probe_parts(rates, work)
     per_row = (work.comparisons, work.comparisons / work.tags_first_read * work.tuples, work.lines_of_old, work.results)
@@ -112,18 +129,19 @@ def probe_bound(rates: Rates, work: Work, enough_s: float) -> Bound:
     seconds = min(max(measured, processor, memory), processor + memory)
     told = ", ".join(f"{name} {part:.3f} s" for name, part in parts.items())
     compared, first, old, pairs = (
-        count / work.tuples for count in (work.comparisons, work.tags_first_read / LINE_TAGS, work.lines_of_old, work.results)
+        count / work.tuples
+        for count in (work.comparisons, work.tags_first_read / LINE_TAGS, work.lines_of_old, work.results)
     )
     why = (
-        f"in one loop, per tuple, {compared:.0f} tags met, {first:.2f} lines of tags and {old:.2f} of old tuples loaded, "
-        f"{pairs:.2f} pairs certified (measured {measured:.3f} s; alone: {told})"
+        f"in one loop, per tuple, {compared:.0f} tags met, {first:.2f} lines of tags and {old:.2f} of old tuples"
+        f" loaded, {pairs:.2f} pairs certified (measured {measured:.3f} s; alone: {told})"
     )
     return Bound(seconds, why)
 
 
 def probe_parts(rates: Rates, work: Work) -> dict[str, float]:
-    """Seconds of each part of a probe's work alone. Tags: all compared with all, or looked up in a filter of the fresh ones and
-    compared where a line of old tuples was wanted, whichever takes less."""
+    """Seconds of each part of a probe's work alone. Tags: all compared with all, or looked up in a filter of the fresh
+    ones and compared where a line of old tuples was wanted, whichever takes less."""
     rows = work.comparisons / work.tags_first_read  # fresh ones that a tag meets
     compared_s = work.comparisons / rates["tags, L1"].per_s
     looked_up_s = work.tags_first_read / rates["tags, looked up"].per_s

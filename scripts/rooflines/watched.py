@@ -1,7 +1,8 @@
 """The `mpijoin` command with a stopwatch at each stage of the engine: python watched.py FOLDER times|counts COMMAND...
 
-Each rank leaves FOLDER/rank-N.json: seconds per stage since its clock started (of the core's time, so that others on the core do
-not count; "idle" by the wall clock) or, of a slave, what it counted: that takes time, so it is asked for in runs of its own.
+Each rank leaves FOLDER/rank-N.json: seconds per stage since its clock started (of the core's time, so that others on
+the core do not count; "idle" by the wall clock) or, of a slave, what it counted: that takes time, so it is asked for in
+runs of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""A figure of the paper, redrawn: the simulated points at the left, the real ones at the right; and its points as CSV."""
+"""A figure of the paper, redrawn: the simulated points at the left, the real ones at the right; and its points as
+CSV."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from mpijoin.config.dump import dump_job
 from mpijoin.config.load import load_job
 from mpijoin.simulate.cluster import Manner, simulate
 from mpijoin.simulate.costs import load_costs
-
 from wsj_figures.points import COSTS, SIMULATED, Point, Scale, job_values
 
 CORES = 2  # of a real run, whatever the machine has
@@ -38,8 +37,8 @@ def figures_of(summary: Mapping[str, Any], scale: Scale) -> dict[str, float]:
     """Of the run after its warm-up.
 
     delay_s, delay_p99_s: of all results, nan without any · cpu, comm, comm_min, comm_max: a slave's time joining and
-    communicating, as shares of the time in which the input came (cpu is above 1 where it took longer to join) · comm_sum: of
-    all slaves · idle: as share of the time that the run took · active: mean number of slaves with groups.
+    communicating, as shares of the time in which the input came (cpu is above 1 where it took longer to join) ·
+    comm_sum: of all slaves · idle: as share of the time that the run took · active: mean number of slaves with groups.
     """
     slaves, delays = summary["per_slave"].values(), summary["delay_s"] or {}
     input_s, run_s = scale.measured_s, max(scale.measured_s, summary["wall_s"] - scale.warmup_s)

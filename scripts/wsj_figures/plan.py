@@ -50,11 +50,17 @@ class Figure:
     log: bool = False
 
 
-def by_slaves(counts: Iterable[int], rates: Mapping[str, Mapping[int, tuple[float, ...]]]) -> dict[str, tuple[Line, ...]]:
+def by_slaves(
+    counts: Iterable[int], rates: Mapping[str, Mapping[int, tuple[float, ...]]]
+) -> dict[str, tuple[Line, ...]]:
     """A line of delays per number of slaves."""
     return {
         side: tuple(
-            Line(f"{count} slave{'s'[: count > 1]}", "delay_s", tuple(Point(side, count, rate) for rate in rates[side][count]))
+            Line(
+                f"{count} slave{'s'[: count > 1]}",
+                "delay_s",
+                tuple(Point(side, count, rate) for rate in rates[side][count]),
+            )
             for count in counts
             if count in rates[side]
         )
@@ -121,7 +127,9 @@ def declustering_figure(slaves_max: Mapping[str, int]) -> Figure:
 
 def epoch_figures(epochs_s: Mapping[str, tuple[float, ...]]) -> list[Figure]:
     points = {side: tuple(Point(side, epoch_s=epoch_s) for epoch_s in epochs_s[side]) for side in SIDES}
-    delays, comms = ({side: (Line("4 slaves", metric, points[side]),) for side in SIDES} for metric in ("delay_s", "comm"))
+    delays, comms = (
+        {side: (Line("4 slaves", metric, points[side]),) for side in SIDES} for metric in ("delay_s", "comm")
+    )
     return [
         Figure(13, "Delay over the distribution epoch", EPOCH, "delay_s", delays),
         Figure(14, "Communication over the distribution epoch", EPOCH, "comm", comms),

@@ -1,4 +1,5 @@
-"""The points of the figures: a setting of WSJ, section VI, brought to a side (simulated or real), and the job it becomes."""
+"""The points of the figures: a setting of WSJ, section VI, brought to a side (simulated or real), and the job it
+becomes."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ SIMULATED, REAL = "simulated", "real"
 SIDES = (SIMULATED, REAL)
 COSTS = "wsj_2005"
 PARTITIONS, DOMAIN, BIAS = 60, 10_000_000, 0.7
-TUPLE_BYTES, BARE_BYTES = 64, 24  # the paper's tuples; without the payload, which is not carried where results are only counted
+# the paper's tuples; without the payload, which is not carried where results are only counted
+TUPLE_BYTES, BARE_BYTES = 64, 24
 THETA_BYTES, BLOCK_BYTES, LOAD_BUFFER_BYTES = 1_500_000, 4096, 1_000_000
 EPOCH_S, REORGANIZATION_S = 2.0, 20.0
 REAL_MEMORY = "1 GB"
@@ -19,8 +21,9 @@ REAL_MEMORY = "1 GB"
 
 @dataclass(frozen=True)
 class Scale:
-    """What becomes of the paper's setting on one side. rate, epoch: so many times the paper's · window_s .. measured_s: of the
-    run · sizes: of tuples, blocks and theta, so many times the paper's · node: of a core, that a slave has; None: all of it."""
+    """What becomes of the paper's setting on one side. rate, epoch: so many times the paper's · window_s .. measured_s:
+    of the run · sizes: of tuples, blocks and theta, so many times the paper's · node: of a core, that a slave has;
+    None: all of it."""
 
     rate: float
     epoch: float
@@ -43,8 +46,8 @@ QUICK_SCALES = {
 
 @dataclass(frozen=True)
 class Point:
-    """rate: tuples per second and stream, epoch_s: t_d; both as in the paper · adaptive: the degree of declustering follows
-    the load, from one slave to all of them."""
+    """rate: tuples per second and stream, epoch_s: t_d; both as in the paper · adaptive: the degree of declustering
+    follows the load, from one slave to all of them."""
 
     side: str
     slaves: int = 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, Sequence
 
@@ -30,7 +31,8 @@ class Results:
     """
 
     def __init__(self, side: str, figures: Callable[[Point], Mapping[str, float]], epoch_scale: float):
-        """figures: of a point, as `measure` returns them · epoch_scale: seconds here per second of the paper's epochs."""
+        """figures: of a point, as `measure` returns them · epoch_scale: seconds here per second of the paper's
+        epochs."""
         self.side, self._figures, self._epoch_scale = side, figures, epoch_scale
         self.tuned_rates = TUNED_RATES if side == SIMULATED else REAL_TUNED_RATES
         self.untuned_rates = UNTUNED_RATES if side == SIMULATED else REAL_UNTUNED_RATES
@@ -65,7 +67,7 @@ def sharp_rise(results: Results) -> Verdict:
     steps = {}
     for slaves, rates in results.tuned_rates.items():
         delays = [results.epochs(slaves=slaves, rate=rate) for rate in rates]
-        steps[slaves] = max(later / earlier for earlier, later in zip(delays, delays[1:]))
+        steps[slaves] = max(later / earlier for earlier, later in itertools.pairwise(delays))
     found = ", ".join(f"x {step:.0f} ({slaves})" for slaves, step in steps.items())
     return Verdict(f"largest step between neighbouring rates, by slaves: {found}", min(steps.values()) > SHARP)
 
@@ -76,7 +78,9 @@ def flat_before(results: Results) -> Verdict:
         delays = [results.epochs(slaves=slaves, rate=rate) for rate in rates if rate <= results.capacity(slaves)]
         spans[slaves] = max(delays, default=float("nan")) / min(delays, default=float("nan"))
     found = ", ".join(f"x {span:.2f} ({slaves})" for slaves, span in spans.items())
-    return Verdict(f"from the lowest to the highest sustained rate, by slaves: {found}", all(span < 2 for span in spans.values()))
+    return Verdict(
+        f"from the lowest to the highest sustained rate, by slaves: {found}", all(span < 2 for span in spans.values())
+    )
 
 
 def more_slaves_more_rate(results: Results) -> Verdict:
@@ -95,10 +99,15 @@ def cpu_rises_sharply(results: Results) -> Verdict:
 
 
 def untuned_delay(results: Results) -> Verdict:
-    delay_s, epochs = results.of("delay_s", rate=results.top, tuned=False), results.epochs(rate=results.top, tuned=False)
+    delay_s, epochs = (
+        results.of("delay_s", rate=results.top, tuned=False),
+        results.epochs(rate=results.top, tuned=False),
+    )
     if results.side == SIMULATED:
         return Verdict(f"{delay_s:.1f} s (fitted)", 0.8 < delay_s / 48 < 1.25)
-    return Verdict(f"{epochs:.1f} distribution epochs at {results.top} (the paper's: 24)", epochs > 2 * SUSTAINED_EPOCHS)
+    return Verdict(
+        f"{epochs:.1f} distribution epochs at {results.top} (the paper's: 24)", epochs > 2 * SUSTAINED_EPOCHS
+    )
 
 
 def tuned_delay(results: Results) -> Verdict:
@@ -144,7 +153,10 @@ def diverges(results: Results) -> Verdict:
 
 def less_per_slave(results: Results) -> Verdict:
     shares = [results.of("comm", slaves=slaves) for slaves in results.slaves]
-    return Verdict(f"of a slave's time: {_list(shares)} for {results.slaves[0]} to {results.slaves[-1]} slaves", _rises(shares[::-1]))
+    return Verdict(
+        f"of a slave's time: {_list(shares)} for {results.slaves[0]} to {results.slaves[-1]} slaves",
+        _rises(shares[::-1]),
+    )
 
 
 def aggregate_rises(results: Results) -> Verdict:
@@ -173,7 +185,7 @@ def communication_against_epoch(results: Results) -> Verdict:
 
 
 def _rises(values: Sequence[float]) -> bool:
-    return all(later > earlier for earlier, later in zip(values, values[1:]))
+    return all(later > earlier for earlier, later in itertools.pairwise(values))
 
 
 def _list(shares: Sequence[float]) -> str:
@@ -182,62 +194,103 @@ def _list(shares: Sequence[float]) -> str:
 
 SENTENCES = (
     Sentence(
-        "sharp rise", (5, 6), "Given a number of slave nodes, the average delay increases sharply at a point where the applied load "
-        "overloads the whole system.", sharp_rise,
+        "sharp rise",
+        (5, 6),
+        "Given a number of slave nodes, the average delay increases sharply at a point where the applied load "
+        "overloads the whole system.",
+        sharp_rise,
     ),
     Sentence(
-        "flat before", (5, 6), "Before such a saturation point, the average delay shows very little variations with the increase in "
-        "stream rates.", flat_before,
+        "flat before",
+        (5, 6),
+        "Before such a saturation point, the average delay shows very little variations with the increase in "
+        "stream rates.",
+        flat_before,
     ),
     Sentence(
-        "capacity", (5, 6), "the stream arrival rate which overloads the system increases as more and more slave nodes are added in "
-        "the system", more_slaves_more_rate,
+        "capacity",
+        (5, 6),
+        "the stream arrival rate which overloads the system increases as more and more slave nodes are added in "
+        "the system",
+        more_slaves_more_rate,
     ),
     Sentence(
-        "CPU time", (7,), "Without fine tuning, the average CPU time required to process the joins increases sharply with the "
-        "increase in the stream rates.", cpu_rises_sharply,
+        "CPU time",
+        (7,),
+        "Without fine tuning, the average CPU time required to process the joins increases sharply with the "
+        "increase in the stream rates.",
+        cpu_rises_sharply,
     ),
     Sentence(
-        "48 seconds", (8,), "without fine tuning, the average delay is around 48 sec for a per-stream rate of 4000 tuples/sec",
+        "48 seconds",
+        (8,),
+        "without fine tuning, the average delay is around 48 sec for a per-stream rate of 4000 tuples/sec",
         untuned_delay,
     ),
     Sentence(
-        "2 seconds", (6, 8), "with fine tuning, the average delay for the same system [...] drops to around 2 seconds", tuned_delay
+        "2 seconds",
+        (6, 8),
+        "with fine tuning, the average delay for the same system [...] drops to around 2 seconds",
+        tuned_delay,
     ),
     Sentence(
-        "idle at 4000", (9,), "Without partition tuning, the idle time for the system drops near to zero for an arrival rate of 4000 "
-        "tuples/sec/stream.", idle_ends_untuned,
+        "idle at 4000",
+        (9,),
+        "Without partition tuning, the idle time for the system drops near to zero for an arrival rate of 4000 "
+        "tuples/sec/stream.",
+        idle_ends_untuned,
     ),
     Sentence(
-        "idle at 6000", (10,), "with fine grained partition tuning, the idle time for the slave nodes is near to zero while the "
-        "arrival rate is 6000 tuples/sec/stream", idle_ends_tuned,
+        "idle at 6000",
+        (10,),
+        "with fine grained partition tuning, the idle time for the slave nodes is near to zero while the "
+        "arrival rate is 6000 tuples/sec/stream",
+        idle_ends_tuned,
     ),
     Sentence(
-        "tuning is local", (9, 10), "Such a fine grained tuning incurs no communication overhead as evident from Figure 9 and "
-        "Figure 10.", tuning_is_no_communication,
+        "tuning is local",
+        (9, 10),
+        "Such a fine grained tuning incurs no communication overhead as evident from Figure 9 and Figure 10.",
+        tuning_is_no_communication,
     ),
     Sentence(
-        "less per slave", (11,), "The communication time decreases with the increase in degree of declustering", less_per_slave
+        "less per slave",
+        (11,),
+        "The communication time decreases with the increase in degree of declustering",
+        less_per_slave,
     ),
     Sentence("aggregate", (11,), "however aggregate overhead over all the slaves increases linearly", aggregate_rises),
     Sentence(
-        "adaptive", (11,), "With adaptive parallelism, the aggregate communication overhead is significantly lower while compared to "
-        "non-adaptive counterpart", adaptive_is_less,
+        "adaptive",
+        (11,),
+        "With adaptive parallelism, the aggregate communication overhead is significantly lower while compared to "
+        "non-adaptive counterpart",
+        adaptive_is_less,
     ),
     Sentence(
-        "not uniform", (12,), "The communication time is not uniform across the slaves, as the tuples are distributed to the slaves, "
-        "during a distribution epoch, in a serial order.", not_uniform,
+        "not uniform",
+        (12,),
+        "The communication time is not uniform across the slaves, as the tuples are distributed to the slaves, "
+        "during a distribution epoch, in a serial order.",
+        not_uniform,
     ),
     Sentence(
-        "divergence", (12,), "The divergence in communication overhead across the slaves increases with an increase in arrival "
-        "rates.", diverges,
+        "divergence",
+        (12,),
+        "The divergence in communication overhead across the slaves increases with an increase in arrival rates.",
+        diverges,
     ),
     Sentence(
-        "delay and epoch", (13,), "As the distribution epoch decreases, the average delay also decreases due to the decrease in the "
-        "wait time at the master node.", delay_follows_epoch,
+        "delay and epoch",
+        (13,),
+        "As the distribution epoch decreases, the average delay also decreases due to the decrease in the "
+        "wait time at the master node.",
+        delay_follows_epoch,
     ),
     Sentence(
-        "communication and epoch", (14,), "with the decrease in the distribution epoch, the communication overhead increases",
+        "communication and epoch",
+        (14,),
+        "with the decrease in the distribution epoch, the communication overhead increases",
         communication_against_epoch,
     ),
 )

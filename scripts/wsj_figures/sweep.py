@@ -1,4 +1,5 @@
-"""Measures points that are not measured yet; each finished one is a file, so that a sweep goes on where it was stopped."""
+"""Measures points that are not measured yet; each finished one is a file, so that a sweep goes on where it was
+stopped."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ class Store:
     def keep(self, point: Point, figures: Mapping[str, float], took_s: float) -> None:
         scale = self._scales[point.side]
         path = self._path(point)
-        values = {"point": asdict(point), "figures": figures, "took_s": round(took_s, 2), "job": job_values(point, scale)}
+        values = {
+            "point": asdict(point),
+            "figures": figures,
+            "took_s": round(took_s, 2),
+            "job": job_values(point, scale),
+        }
         path.with_suffix(".open").write_text(json.dumps(values, indent=1) + "\n")
         os.replace(path.with_suffix(".open"), path)
 
@@ -52,7 +58,11 @@ def sweep(points: Sequence[Point], store: Store, scales: Mapping[str, Scale], pr
         for done, (point, figures, took_s) in enumerate(_measured(own, scales[side], at_once), 1):
             store.keep(point, figures, took_s)
             left_s = (time.monotonic() - started_s) / done * (len(own) - done)
-            print(f"{done:3} of {len(own)} {point.words}: {took_s:.1f} s; {left_s:.0f} s left", file=sys.stderr, flush=True)
+            print(
+                f"{done:3} of {len(own)} {point.words}: {took_s:.1f} s; {left_s:.0f} s left",
+                file=sys.stderr,
+                flush=True,
+            )
     return len(wanted)
 
 

@@ -9,7 +9,10 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from mpijoin.checkpoint import totals
+from mpijoin.checkpoint.fields import SECTIONS
 from mpijoin.checkpoint.files import Span, StateFile, read_frames
+from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import (
     Group,
     Manifest,
@@ -23,10 +26,7 @@ from mpijoin.checkpoint.manifest import (
     state_name,
     write_manifest,
 )
-from mpijoin.checkpoint.fields import SECTIONS
-from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.restore import check_frames, waiting_in
-from mpijoin.checkpoint import totals
 from mpijoin.config.load import load_job
 from mpijoin.data.codec import ALIGNMENT, MAGIC, encode
 from mpijoin.disk import ASIDE
@@ -71,7 +71,9 @@ def test_it_has_its_name_only_when_it_is_finished_and_none_when_it_is_abandoned(
 def test_what_the_system_takes_only_in_part_is_written_to_the_end(tmp_path):
     file = StateFile(tmp_path, NAME)
     whole = file._file
-    file._file = type("Short", (), {"write": lambda self, data: whole.write(data[:5]), "fileno": whole.fileno, "close": whole.close})()
+    file._file = type(
+        "Short", (), {"write": lambda self, data: whole.write(data[:5]), "fileno": whole.fileno, "close": whole.close}
+    )()
     span = file.write(FRAMES[1])
     file.finish()
     assert read_frames(tmp_path, [span])[0].tobytes() == FRAMES[1].tobytes()
@@ -97,7 +99,9 @@ def test_a_missing_and_a_short_file_are_named(tmp_path):
     with open(tmp_path / NAME, "r+b") as file:
         file.truncate(spans[-1].offset + 3)
     assert len(read_frames(tmp_path, spans[:-1])) == 3
-    with pytest.raises(CheckpointError, match=rf"{NAME}: ends {spans[-1].octets - 3} bytes too soon: wanted {sum(spans[-1][1:])}"):
+    with pytest.raises(
+        CheckpointError, match=rf"{NAME}: ends {spans[-1].octets - 3} bytes too soon: wanted {sum(spans[-1][1:])}"
+    ):
         read_frames(tmp_path, spans)
 
 
@@ -113,7 +117,7 @@ def test_any_flipped_byte_of_a_frame_is_found(tmp_path):
 def manifest(number=7, master=(), groups=()):
     return Manifest(
         number=number,
-        identity=dict.fromkeys(SECTIONS, {"window": "1 s", "partitions": 5}),
+        identity={section: {"window": "1 s", "partitions": 5} for section in SECTIONS},
         groups=tuple(groups),
         master=tuple(master),
         results=(PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef"),),
@@ -148,7 +152,10 @@ def test_a_manifest_comes_back_as_it_was(folder):
     spans = found.master + found.groups[0].spans + found.groups[1].spans
     assert found == manifest(7, found.master, found.groups)
     assert all(isinstance(span, Span) for span in spans) and found.octets == sum(span.octets for span in spans)
-    ends = {span.file: span.offset + span.octets for span in (found.groups[0].spans[0], found.groups[0].spans[-1], *found.master)}
+    ends = {
+        span.file: span.offset + span.octets
+        for span in (found.groups[0].spans[0], found.groups[0].spans[-1], *found.master)
+    }
     assert found.files == ends
     assert numbers_in(folder) == [7, 6]
 
@@ -240,11 +247,15 @@ def test_a_manifest_without_a_field_is_refused_by_name(folder, name):
         read_manifest(folder, 7)
 
 
-@pytest.mark.parametrize("path", [("slot",), ("active",), ("sent", 1), ("groups", 0, "group"), ("master", 0, 1), ("results", 0, 2)])
+@pytest.mark.parametrize(
+    "path", [("slot",), ("active",), ("sent", 1), ("groups", 0, "group"), ("master", 0, 1), ("results", 0, 2)]
+)
 @pytest.mark.parametrize("number", [-1, 1 << 63, 1 << 70])
 def test_a_number_that_cannot_be_is_refused_by_name(folder, path, number):
     craft(folder, json.dumps(changed(content(folder), path, number)))
-    with pytest.raises(CheckpointError, match=f"00007.json: is no manifest of mpijoin's: {path[0]}: .*got {number}, wanted"):
+    with pytest.raises(
+        CheckpointError, match=f"00007.json: is no manifest of mpijoin's: {path[0]}: .*got {number}, wanted"
+    ):
         read_manifest(folder, 7)
 
 
@@ -255,7 +266,9 @@ def test_what_is_no_manifest_at_all_is_refused_by_name(folder, text):
         read_manifest(folder, 7)
 
 
-@pytest.mark.parametrize("file", ["/etc/passwd", "../rank-1-00007.state", "rank-1-00007.state/..", "notes.state", "rank-1-7.state"])
+@pytest.mark.parametrize(
+    "file", ["/etc/passwd", "../rank-1-00007.state", "rank-1-00007.state/..", "notes.state", "rank-1-7.state"]
+)
 def test_a_manifest_names_only_files_of_checkpoints(folder, file):
     value = content(folder)
     value["master"][0][0] = file
@@ -336,7 +349,12 @@ def test_pruning_removes_manifests_before_their_files(folder, monkeypatch):
 
 def test_the_next_number_is_above_all_that_was_ever_begun(tmp_path):
     assert last_number_in(tmp_path) == 0 == last_number_in(tmp_path / "nowhere")
-    for name, highest in (("00003.json", 3), ("rank-2-00004.state", 4), ("rank-1-00005.state.new", 5), ("00012.json.new", 12)):
+    for name, highest in (
+        ("00003.json", 3),
+        ("rank-2-00004.state", 4),
+        ("rank-1-00005.state.new", 5),
+        ("00012.json.new", 12),
+    ):
         (tmp_path / name).write_text("")
         assert last_number_in(tmp_path) == highest
 

@@ -1,4 +1,5 @@
-"""Results at a checkpoint: the collector's marks, parts that are closed there, and what a run that goes on finds and keeps."""
+"""Results at a checkpoint: the collector's marks, parts that are closed there, and what a run that goes on finds and
+keeps."""
 
 import os
 from pathlib import Path

@@ -10,9 +10,9 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
 from checkpoint_harness import Camera, Manner, Work, check, lay_out, resume, run
 from engine_harness import Stream
-
 from mpijoin.checkpoint.manifest import manifest_name, numbers_in, read_manifest
 from mpijoin.checkpoint.restore import shared_out
 from mpijoin.errors import AlreadyDone, CheckpointError, InputError, JobError, MpijoinError
@@ -38,7 +38,8 @@ def compiled_once():
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory):
     sides = tuple(
-        Stream(name, (ROWS,), "ms", pa.int64(), (pa.string(),), (pa.int64(),), 50 * 10**6, 0, "ipc") for name in ("left", "right")
+        Stream(name, (ROWS,), "ms", pa.int64(), (pa.string(),), (pa.int64(),), 50 * 10**6, 0, "ipc")
+        for name in ("left", "right")
     )
     kept = {"cluster": {"partitions": 4}, "output": {"results": "parquet"}}
     return lay_out(Work(sides, kept), tmp_path_factory.mktemp("inputs"))
@@ -140,8 +141,8 @@ def test_where_all_are_damaged_it_is_said_what_to_do(prepared, image):
 
 
 def test_a_damage_that_heals_after_the_one_before_was_used_does_no_harm(prepared, image, tmp_path):
-    """A disk that could not be read for a while: results after the checkpoint before were written anew since, and the newer
-    manifest, though its files are sound again, is gone."""
+    """A disk that could not be read for a while: results after the checkpoint before were written anew since, and the
+    newer manifest, though its files are sound again, is gone."""
     newest, _ = numbers_in(checkpoints(image))
     whole = tmp_path / "whole"
     shutil.copytree(checkpoints(image), whole)
@@ -188,7 +189,9 @@ def parts_of(path, number, kind):
 
 @pytest.mark.parametrize("made", [NORMAL, OTHER], ids=["same", "other"])
 @pytest.mark.parametrize("damage", PART_DAMAGES)
-def test_a_part_damaged_that_only_the_newest_counts_on_sends_the_run_back_to_the_one_before(prepared, image, capsys, damage, made):
+def test_a_part_damaged_that_only_the_newest_counts_on_sends_the_run_back_to_the_one_before(
+    prepared, image, capsys, damage, made
+):
     newest, before = numbers_in(checkpoints(image))
     part = min(parts_of(image, newest, "results") - parts_of(image, before, "results"))
     damage(part)
@@ -201,7 +204,9 @@ def test_a_part_damaged_that_only_the_newest_counts_on_sends_the_run_back_to_the
 
 @pytest.mark.parametrize("kind", PART_FOLDERS)
 @pytest.mark.parametrize("damage", PART_DAMAGES)
-def test_a_part_damaged_that_every_checkpoint_counts_on_ends_the_run_and_takes_nothing_away(prepared, image, damage, kind):
+def test_a_part_damaged_that_every_checkpoint_counts_on_ends_the_run_and_takes_nothing_away(
+    prepared, image, damage, kind
+):
     newest, before = numbers_in(checkpoints(image))
     part = min(parts_of(image, newest, kind))
     if part not in parts_of(image, before, kind):  # it was written before a row was late
@@ -209,7 +214,9 @@ def test_a_part_damaged_that_every_checkpoint_counts_on_ends_the_run_and_takes_n
     numbers = numbers_in(checkpoints(image))
     damage(part)
     left = {path for path in image.rglob("*") if not path.name.startswith("lock-")}  # of the run that was killed
-    with pytest.raises(CheckpointError, match=f"no checkpoint can be used.*{part.name}: {PART_DAMAGES[damage]}") as caught:
+    with pytest.raises(
+        CheckpointError, match=f"no checkpoint can be used.*{part.name}: {PART_DAMAGES[damage]}"
+    ) as caught:
         resume(prepared, NORMAL, image)
     assert caught.value.exit_code == 3 and not (image / "summary.json").exists()
     assert left <= {*image.rglob("*")} and numbers_in(checkpoints(image)) == numbers

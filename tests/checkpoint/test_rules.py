@@ -47,7 +47,7 @@ def test_on_others_the_bytes_are_even_and_every_partition_has_a_slave(slaves, se
 
 
 def test_only_active_slaves_get_groups():
-    saved = manifest({group: 1 for group in range(10)}, dict.fromkeys(range(10), 5), (1, 2))
+    saved = manifest(dict.fromkeys(range(10), 1), dict.fromkeys(range(10), 5), (1, 2))
     owners = assign(saved, 10, (1, 2, 3, 4), (1, 2, 3))
     assert sorted(owners.count(slave) for slave in (1, 2, 3)) == [3, 3, 4]
 
@@ -55,7 +55,7 @@ def test_only_active_slaves_get_groups():
 def test_groups_without_tuples_are_spread_over_all_slaves():
     """What comes for them later would else meet one slave only."""
     sizes = {group: 100 + group if group < 4 else 0 for group in range(60)}
-    owners = assign(manifest({group: 1 for group in range(60)}, sizes, (1, 2)), 60, (1, 2, 3, 4), (1, 2, 3, 4))
+    owners = assign(manifest(dict.fromkeys(range(60), 1), sizes, (1, 2)), 60, (1, 2, 3, 4), (1, 2, 3, 4))
     assert max(owners.count(slave) for slave in (1, 2, 3, 4)) <= 2 * 60 / 4
 
 
@@ -145,7 +145,9 @@ def test_what_a_job_must_keep_is_named_when_it_is_another(name):
     with pytest.raises(JobError) as caught:
         check_identity(load_job(small(**{name: CHANGES[name]})), saved)
     (fault,) = caught.value.faults
-    assert fault.startswith(f"[{section}] {field}: got ") and "leave it as it was, or begin anew with --overwrite" in fault
+    assert (
+        fault.startswith(f"[{section}] {field}: got ") and "leave it as it was, or begin anew with --overwrite" in fault
+    )
 
 
 def test_all_that_must_be_kept_is_tried_above():
@@ -180,7 +182,9 @@ def counts(certificate, delay_us, **others):
 
 
 def test_totals_are_sums_and_what_was_held_has_moved_out():
-    together = totals.total([counts(5, 1000, results=10, held_left=7), counts((1 << 64) - 2, 3000, results=20, moved_out_left=4)])
+    together = totals.total(
+        [counts(5, 1000, results=10, held_left=7), counts((1 << 64) - 2, 3000, results=20, moved_out_left=4)]
+    )
     assert (together["results"], together["certificate"]) == (30, f"{3:016x}")
     assert (together["held_left"], together["moved_out_left"]) == (0, 1 + 7 + 4 + 1)
     assert DelayHistogram.of([together["delays"]]).count == 4

@@ -1,8 +1,8 @@
 """A slave's part of a checkpoint: what is written, what is not written again, and what a failing disk costs."""
 
-import os
 import builtins
 import errno
+import os
 
 import numpy as np
 import pytest
@@ -73,7 +73,9 @@ def test_what_was_saved_is_what_another_takes_out(held, own, tmp_path):
     assert content(taken_out(tmp_path, told)) == content(held)
     assert [path.name for path in tmp_path.iterdir()] == [state_name(1, 1)]
     assert told["octets"] == (tmp_path / state_name(1, 1)).stat().st_size
-    assert [alive for _, alive, _ in told["groups"]] == held.operator.info(np.array(GROUPS)).live_bytes.sum(axis=1).tolist()
+    assert [alive for _, alive, _ in told["groups"]] == held.operator.info(np.array(GROUPS)).live_bytes.sum(
+        axis=1
+    ).tolist()
 
 
 def test_sealed_blocks_are_written_once(held, own, tmp_path):
@@ -84,7 +86,9 @@ def test_sealed_blocks_are_written_once(held, own, tmp_path):
     third = save(own, 3)
     before, after = spans_of(first), spans_of(third)
     for group in GROUPS:
-        assert after[group][: len(before[group]) - 1] == before[group][:-1], "the frames of sealed blocks are those of before"
+        assert after[group][: len(before[group]) - 1] == before[group][:-1], (
+            "the frames of sealed blocks are those of before"
+        )
         assert {span.file for span in after[group][len(before[group]) - 1 :]} == {state_name(1, 3)}
         newer = [transfer.blocks_of(frame) for frame in held.operator.get(group, own._known[group].since)[:-1]]
         assert not newer, "and nothing sealed is left to be written"
@@ -102,7 +106,8 @@ def test_frames_of_which_all_blocks_expired_are_listed_no_more(held, own, tmp_pa
 
 
 def test_a_group_of_which_less_than_half_is_alive_is_written_anew(held, own, tmp_path, monkeypatch):
-    monkeypatch.setattr(transfer, "FRAME_BYTES", 1 << 30)  # so that one frame holds blocks that live and blocks that do not
+    # so that one frame holds blocks that live and blocks that do not
+    monkeypatch.setattr(transfer, "FRAME_BYTES", 1 << 30)
     save(own, 1)
     join(held, 200, 210, 1060)  # everything before 60 goes, of 200: more than half stays
     told = save(own, 2)
@@ -157,7 +162,11 @@ def failing(step, tmp_path, monkeypatch):
     """Lets the disk be full at a step of the next checkpoint."""
     if step == "open":
         real = builtins.open
-        monkeypatch.setattr(builtins, "open", lambda path, *args, **named: refuse() if ".state" in str(path) else real(path, *args, **named))
+        monkeypatch.setattr(
+            builtins,
+            "open",
+            lambda path, *args, **named: refuse() if ".state" in str(path) else real(path, *args, **named),
+        )
     elif step == "write":
         monkeypatch.setattr("mpijoin.checkpoint.files.write_all", refuse)
     elif step == "sync":
@@ -167,7 +176,9 @@ def failing(step, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("step", ["open", "write", "sync", "rename"])
-def test_a_failing_disk_is_told_and_harms_neither_the_checkpoint_before_nor_the_next(held, own, tmp_path, monkeypatch, step):
+def test_a_failing_disk_is_told_and_harms_neither_the_checkpoint_before_nor_the_next(
+    held, own, tmp_path, monkeypatch, step
+):
     before, held_before = save(own, 1), content(held)
     join(held, 200, 250)
     with monkeypatch.context() as patch:
@@ -179,7 +190,9 @@ def test_a_failing_disk_is_told_and_harms_neither_the_checkpoint_before_nor_the_
     assert content(taken_out(tmp_path, before)) == held_before
     join(held, 250, 300)
     after = save(own, 3)
-    assert {span.file for spans in spans_of(after).values() for span in spans} == {state_name(1, 3)}, "it is complete by itself"
+    assert {span.file for spans in spans_of(after).values() for span in spans} == {state_name(1, 3)}, (
+        "it is complete by itself"
+    )
     assert content(taken_out(tmp_path, after)) == content(held)
 
 

@@ -37,12 +37,12 @@ results = "csv"
             "[left] kye: no such field, did you mean key?",
             "[right] path: got 3, wanted a non-empty string",
             '[right] lateness: got "-1 s", wanted a duration such as "20 s" (units: ns us ms s min h d), not negative',
-            "[cluser]: no such section, did you mean cluster?,"
-            " there are left right cluster tuning balance run output checkpoint inject",
+            ("[cluser]: no such section, did you mean cluster?,"
+            " there are left right cluster tuning balance run output checkpoint inject"),
             "[cluster] partitions: got 0, wanted 1 to 65535",
             '[cluster] buffer: got "1 KiB", wanted "64 KiB" to "9223372036854775807 B"',
-            '[tuning] theta: got "some", wanted a size such as "64 MiB" (units: B KB KiB MB MiB GB GiB),'
-            ' or "auto" or "off"',
+            ('[tuning] theta: got "some", wanted a size such as "64 MiB" (units: B KB KiB MB MiB GB GiB),'
+            ' or "auto" or "off"'),
             '[balance] policy: got "greedy", wanted "none" or "threshold" or "balance"',
             '[run] speed: got -2.0, wanted more than 0 seconds of event time per second, or "max"',
             '[run] warmup: got 3, wanted a duration such as "20 s" (units: ns us ms s min h d)',
@@ -76,14 +76,39 @@ SYNTHETIC = {"kind": "synthetic", "tuples": 10}
         ({**small(), "left": {**SYNTHETIC, "domain": 0}}, ["[left] domain: got 0, wanted 1 to"]),
         ({**small(), "left": {**SYNTHETIC, "tuples": True}}, ["[left] tuples: got true, wanted a whole number"]),
         ({**small(), "left": {**SYNTHETIC, "rate": "x"}}, ['[left] rate: got "x", wanted a number']),
-        ({**small(), "left": {**SYNTHETIC, "arrivals": "bursts"}}, ['[left] arrivals: got "bursts", wanted "poisson" or "b-model"']),
-        ({**small(), "left": {**SYNTHETIC, "burst": 0.3, "exponent": 0, "permute": -1}}, ["burst: got 0.3", "exponent: got 0.0", "permute: got -1"]),
-        ({**small(), "left": {**SYNTHETIC, "changes": {"from": "1 s"}}}, ['wanted a list of tables such as {from = "60 s"']),
-        ({**small(), "left": {**SYNTHETIC, "changes": [{"from": "1 s"}]}}, ["[left] changes: got {'from': '1 s'}, wanted a list"]),
-        ({**small(), "left": {**SYNTHETIC, "changes": [{"from": "1 s", "rate": "x"}]}}, ['[left] changes: rate: got "x", wanted a number']),
-        ({**small(), "left": {**SYNTHETIC, "changes": [{"from": "0 s", "bias": 0.2}]}}, ['got from = "0 s", wanted each after', 'from "0 s": got bias = 0.2']),
         (
-            {**small(), "left": {**SYNTHETIC, "arrivals": "b-model", "changes": [{"from": "2 s", "rate": 1}, {"from": "2 s", "bias": 0.6}]}},
+            {**small(), "left": {**SYNTHETIC, "arrivals": "bursts"}},
+            ['[left] arrivals: got "bursts", wanted "poisson" or "b-model"'],
+        ),
+        (
+            {**small(), "left": {**SYNTHETIC, "burst": 0.3, "exponent": 0, "permute": -1}},
+            ["burst: got 0.3", "exponent: got 0.0", "permute: got -1"],
+        ),
+        (
+            {**small(), "left": {**SYNTHETIC, "changes": {"from": "1 s"}}},
+            ['wanted a list of tables such as {from = "60 s"'],
+        ),
+        (
+            {**small(), "left": {**SYNTHETIC, "changes": [{"from": "1 s"}]}},
+            ["[left] changes: got {'from': '1 s'}, wanted a list"],
+        ),
+        (
+            {**small(), "left": {**SYNTHETIC, "changes": [{"from": "1 s", "rate": "x"}]}},
+            ['[left] changes: rate: got "x", wanted a number'],
+        ),
+        (
+            {**small(), "left": {**SYNTHETIC, "changes": [{"from": "0 s", "bias": 0.2}]}},
+            ['got from = "0 s", wanted each after', 'from "0 s": got bias = 0.2'],
+        ),
+        (
+            {
+                **small(),
+                "left": {
+                    **SYNTHETIC,
+                    "arrivals": "b-model",
+                    "changes": [{"from": "2 s", "rate": 1}, {"from": "2 s", "bias": 0.6}],
+                },
+            },
             ['from "2 s": a rate changes only with arrivals = "poisson"', 'got from = "2 s", wanted each after'],
         ),
         ({**small(), "left": {**SYNTHETIC, "time": "t"}}, ["[left] time: a synthetic stream has its own"]),
@@ -93,17 +118,17 @@ SYNTHETIC = {"kind": "synthetic", "tuples": 10}
         (small(left__key=["a", "b"]), ["got 2 and 1 columns, wanted as many on both sides"]),
         (small(left__key=[]), ["[left] key: got an empty list"]),
         (small(left__key=3), ["[left] key: got 3, wanted a list of column names"]),
-        (small(left__key="ts"), ["[left] key: got \"ts\", which is the time column"]),
+        (small(left__key="ts"), ['[left] key: got "ts", which is the time column']),
         (small(left__columns=["x", "x"]), ['[left] columns: got "x" 2 times']),
         (small(left__columns=["ts"]), ['[left] columns: got "ts", which results have anyway']),
         (small(left__columns=["key"]), ['[left] columns: got "key", which results have anyway']),
         (small(left__columns="some"), ['wanted a list of column names, or "all"']),
         (small(cluster__partitions=65536), ["wanted 1 to 65535"]),
         (small(cluster__subgroups=0), ["[cluster] subgroups: got 0"]),
-        (small(cluster__distribution_epoch="0 s"), ["[cluster] distribution_epoch: got \"0 s\""]),
+        (small(cluster__distribution_epoch="0 s"), ['[cluster] distribution_epoch: got "0 s"']),
         (small(tuning__block="63 B"), ['[tuning] block: got "63 B", wanted "64 B" to "16 MiB"']),
         (small(tuning__block="17 MiB"), ['[tuning] block: got "17 MiB"']),
-        (small(cluster__slaves_min=0), ['[cluster] slaves_min: got 0, wanted 1 to 65535']),
+        (small(cluster__slaves_min=0), ["[cluster] slaves_min: got 0, wanted 1 to 65535"]),
         (small(cluster__slaves_min="none"), ['[cluster] slaves_min: got "none", wanted a whole number, or "all"']),
         (small(tuning__communication=0), ["[tuning] communication: got 0.0, wanted more than 0 and less than 1"]),
         (small(tuning__communication=1), ["[tuning] communication: got 1.0"]),
@@ -113,7 +138,10 @@ SYNTHETIC = {"kind": "synthetic", "tuples": 10}
         (small(balance__growth=float("inf")), ["[balance] growth: got inf"]),
         (small(balance__growth="fast"), ['[balance] growth: got "fast", wanted a number']),
         (small(balance__growth=10**400), ["[balance] growth: got 1000"]),
-        (small(balance__consumer_threshold=0.5), ["consumer_threshold, supplier_threshold: got 0.5 and 0.5, wanted the"]),
+        (
+            small(balance__consumer_threshold=0.5),
+            ["consumer_threshold, supplier_threshold: got 0.5 and 0.5, wanted the"],
+        ),
         (small(balance__load_buffer=0), ['[balance] load_buffer: got "0 B", wanted "1 B" to']),
         (small(balance__load_buffer="some"), ['wanted a size such as "64 MiB"']),
         (
@@ -134,7 +162,10 @@ SYNTHETIC = {"kind": "synthetic", "tuples": 10}
         (small(inject__slow={"0": 0.5}), ["[inject] slow: got rank 0"]),
         (small(inject__slow={"1": 0}), ["[inject] slow: got 0.0 for rank 1"]),
         (small(inject__slow={"1": 1.5}), ["[inject] slow: got 1.5 for rank 1"]),
-        (small(inject__slow=[3]), ["[inject] slow: got 3, wanted a table of rank = share, such as {2 = 0.5}, or a list"]),
+        (
+            small(inject__slow=[3]),
+            ["[inject] slow: got 3, wanted a table of rank = share, such as {2 = 0.5}, or a list"],
+        ),
         (small(inject__slow=[{"rank": 2}]), ["[inject] slow: got {'rank': 2}, wanted"]),
         (small(inject__slow=[{"rank": "2", "share": 1}]), ["[inject] slow: got {'rank': '2', 'share': 1}, wanted"]),
         (small(inject__slow=[{"rank": 2, "share": 1, "till": 3}]), ["[inject] slow: got {'rank': 2, 'share': 1, 't"]),

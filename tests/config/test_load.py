@@ -38,7 +38,10 @@ def job_file(tmp_path):
 
 def test_a_small_file_gets_the_defaults_and_paths_of_its_own_folder(job_file, tmp_path):
     assert load_job(job_file()) == Job(
-        (StreamJob("left", FileSource(str(tmp_path / "p.parquet"))), StreamJob("right", FileSource(str(tmp_path / "s/*.parquet")))),
+        (
+            StreamJob("left", FileSource(str(tmp_path / "p.parquet"))),
+            StreamJob("right", FileSource(str(tmp_path / "s/*.parquet"))),
+        ),
         output=Output(path=str(tmp_path / "out")),
     )
 
@@ -219,7 +222,14 @@ def test_every_default_is_visible_in_a_dump():
     for line in ('key = "key"', 'window = "0 s"', 'columns = "all"', 'memory = "auto"', 'theta = "auto"', "slow = {}"):
         assert line + "\n" in text
     assert "# time_unit is not set\n" in text
-    for line in ('slaves_min = "all"', 'load_buffer = "auto"', 'speed = "max"', 'warmup = "0 s"', "delay = {}", "kill = {}"):
+    for line in (
+        'slaves_min = "all"',
+        'load_buffer = "auto"',
+        'speed = "max"',
+        'warmup = "0 s"',
+        "delay = {}",
+        "kill = {}",
+    ):
         assert line + "\n" in text
     assert 'distribution_epoch = "auto"' in text and 'block = "4 KiB"' in text
 

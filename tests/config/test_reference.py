@@ -31,7 +31,7 @@ def test_every_field_has_a_meaning_a_type_and_a_unit(title, field):
 def test_every_value_of_a_job_is_a_field_that_is_explained():
     """A field that is new in the job cannot be forgotten here."""
     own = {StreamJob: STREAM_FIELDS, SyntheticSource: SYNTHETIC_FIELDS, FileSource: SOURCE_FIELDS[:1]}
-    own |= {make: fields for make, fields in SECTIONS.values()}
+    own |= dict(SECTIONS.values())
     besides = {"name", "source"}  # of a stream: what its section is called, and the fields of SOURCE_FIELDS
     for make, fields in own.items():
         assert {one.name for one in dataclasses.fields(make)} - besides == {field.attribute for field in fields}, make
@@ -82,7 +82,8 @@ def test_a_pipe_gets_plain_text(capsys):
     assert "\x1b" not in out and out.count("\n[") == len(sections())
 
 
-# Job files in the documentation: what the pages show must be what a job accepts, and what they call a default must be it.
+# Job files in the documentation: what the pages show must be what a job accepts, and what they call a default must be
+# it.
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("mpijoin/**/*.md"), *ROOT.glob("s*/**/README.md")])
 BLOCKS = [
     pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
@@ -126,8 +127,11 @@ def test_defaults_that_the_documentation_tells_are_those_that_hold(block):
 
 
 def test_the_readme_shows_the_usual_fields_with_their_defaults():
-    """In its job file every field is either an example of what each job has of its own, or has its default, or names it."""
-    block = re.search(r"^## The job file\n.*?```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)[1]
+    """In its job file every field is either an example of what each job has of its own, or has its default, or names
+    it."""
+    block = re.search(
+        r"^## The job file\n.*?```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )[1]
     shown = tomllib.loads(block)
     for section, values in shown.items():
         for name, value in values.items():

@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mpijoin.config import fields, injections, kinds, rules, units
-from mpijoin.config.units import DURATION_NS, INT64_MAX, SIZE_BYTES
-from mpijoin.config.units import duration_ns, format_duration, format_size, size_bytes
+from mpijoin.config.units import (
+    DURATION_NS,
+    INT64_MAX,
+    SIZE_BYTES,
+    duration_ns,
+    format_duration,
+    format_size,
+    size_bytes,
+)
 from mpijoin.data import files, types
 
 

@@ -16,8 +16,8 @@ import traceback
 import numpy as np
 import pytest
 
-from mpijoin.errors import PeerError
 from mpijoin.data.codec import part_starts
+from mpijoin.errors import PeerError
 from mpijoin.transport.base import Channel, Transport, octets_of, parts_of
 from mpijoin.transport.guard import launched_by_mpi
 from mpijoin.transport.local import LocalTransport
@@ -210,7 +210,8 @@ PIECE_BYTES, LARGE, SMALL = 100, 20_000, 8  # a large one is more pieces than MP
 
 
 def large_before_small(endpoint):
-    """Each large message comes in many pieces and is seen in part; the small ones behind it in its lane are whole at once."""
+    """Each large message comes in many pieces and is seen in part; the small ones behind it in its lane are whole at
+    once."""
     sizes = [LARGE, SMALL, 0, LARGE, LARGE, SMALL] * 3
     for channel in (DATA, RESULT):
         for number, size in enumerate(sizes):

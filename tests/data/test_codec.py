@@ -216,8 +216,18 @@ def parts_cases():
     yield []
     yield [np.arange(5)]
     yield [np.zeros(0), np.arange(large), np.zeros((0, 3), np.int64)]
-    yield [rng.random((large, 2)), np.zeros(0, np.uint8), np.arange(3, dtype=np.int32), np.arange(2 * large + 1, dtype=np.uint16)]
-    yield [np.arange(3), rng.integers(0, 9, (large, 3))[::2], np.arange(PART_BYTES + 1).astype(np.uint8), np.ones(7, bool)]
+    yield [
+        rng.random((large, 2)),
+        np.zeros(0, np.uint8),
+        np.arange(3, dtype=np.int32),
+        np.arange(2 * large + 1, dtype=np.uint16),
+    ]
+    yield [
+        np.arange(3),
+        rng.integers(0, 9, (large, 3))[::2],
+        np.arange(PART_BYTES + 1).astype(np.uint8),
+        np.ones(7, bool),
+    ]
 
 
 @pytest.mark.parametrize("buffers", list(parts_cases()))

@@ -1,4 +1,5 @@
-"""CSV files: what quotes, leading zeros, long lines, encodings and empty files mean, and where it is told what is wrong."""
+"""CSV files: what quotes, leading zeros, long lines, encodings and empty files mean, and where it is told what is
+wrong."""
 
 import csv
 import gzip
@@ -73,7 +74,9 @@ def test_an_open_quote_does_not_read_a_large_file_into_memory(tmp_path, monkeypa
     monkeypatch.setattr(csv_reader, "PIECE_BYTES", 500)
     path = tmp_path / "picks.csv"
     path.write_text('ts,key\n1,"a\n' + "2,b\n" * 100_000)
-    with pytest.raises(InputError, match="picks.csv: line 2: a record of more than .* begins here: is a quote not closed"):
+    with pytest.raises(
+        InputError, match="picks.csv: line 2: a record of more than .* begins here: is a quote not closed"
+    ):
         read(path)
 
 
@@ -135,7 +138,14 @@ def test_leading_zeros_behind_the_first_rows_are_told_and_not_lost(tmp_path, lat
 
 
 @settings(max_examples=100, deadline=None)
-@given(st.lists(st.sampled_from(["0", "7", "00", "07", "-07", "+0", "-0", "0.5", "a07", '"08"', " 03", "  004", "12-05", "1 05", ""]), max_size=6))
+@given(
+    st.lists(
+        st.sampled_from(
+            ["0", "7", "00", "07", "-07", "+0", "-0", "0.5", "a07", '"08"', " 03", "  004", "12-05", "1 05", ""]
+        ),
+        max_size=6,
+    )
+)
 def test_no_field_with_leading_zeros_escapes_the_quick_look(values):
     padded = [at for at, value in enumerate(values) if re.match(r'"? *[+-]?0\d', value)]
     text = ("7,7\n\n\n" + ",".join(values) + "\n").encode()
@@ -152,7 +162,10 @@ def test_compressed_files_are_read_as_the_others(tmp_path, small):
     path = tmp_path / "a.CSV.gz"
     path.write_bytes(gzip.compress(text[:9000].encode()) + gzip.compress(text[9000:].encode()))
     assert expand_files(str(tmp_path)) == [str(path)]
-    assert read(path) == read(tmp_path / "plain" / "a.csv") and file_schema(str(path)).types == [pa.int64(), pa.string()]
+    assert read(path) == read(tmp_path / "plain" / "a.csv") and file_schema(str(path)).types == [
+        pa.int64(),
+        pa.string(),
+    ]
     path.write_bytes(path.read_bytes()[:-30])
     with pytest.raises(InputError, match="a.CSV.gz: cannot be read as CSV: Truncated compressed stream"):
         read(path)
@@ -173,14 +186,19 @@ def test_a_file_without_rows_does_not_decide_types(tmp_path):
     assert faults(tmp_path, tmp_path) == []
     (tmp_path / "c.csv").unlink()
     (fault, other) = faults(tmp_path, tmp_path)
-    assert fault.startswith('[left] columns: column "v" has no value in the first rows of any file; say what it is, such as types = {v =')
+    assert fault.startswith(
+        '[left] columns: column "v" has no value in the first rows of any file; say what it is, such as types = {v ='
+    )
     assert faults(tmp_path, tmp_path, types={"v": "double"}) == [other] and other.startswith("[right]")
 
 
 def test_a_later_file_whose_values_do_not_fit_is_told_before_the_run(tmp_path):
     (tmp_path / "a.csv").write_text("ts,key\n1,7\n")
     (tmp_path / "b.csv").write_text("ts,key\n2,007\n")
-    told = f'[left] path: {tmp_path}/b.csv: column "key" has values that are string, in the first file int64; say what it is'
+    told = (
+        f'[left] path: {tmp_path}/b.csv: column "key" has values that are string, in the first file int64; say what'
+        " it is"
+    )
     assert faults(tmp_path, tmp_path)[0].startswith(told)
 
 
@@ -188,9 +206,14 @@ def test_a_later_file_whose_values_do_not_fit_is_told_before_the_run(tmp_path):
 def test_a_key_that_is_not_utf8_is_told_with_its_line(tmp_path, rows):
     path = tmp_path / "picks.csv"
     path.write_bytes(b"ts,key\n" + b"1,fine\n\n" * rows + b"2,Forl\xec\n3,fine\n")
-    told = f"path: {path}: line {2 + 2 * rows}: column 'key': got the byte 0xec behind 'Forl'; wanted UTF-8: convert the file"
+    told = (
+        f"path: {path}: line {2 + 2 * rows}: column 'key': got the byte 0xec behind 'Forl'; wanted UTF-8: convert the"
+        " file"
+    )
     assert [fault.partition("] ")[2].startswith(told) for fault in faults(tmp_path, path)] == [True, True]
-    with pytest.raises(InputError, match=f"picks.csv: line {2 + 2 * rows}: column 'key': got the byte 0xec behind 'Forl'"):
+    with pytest.raises(
+        InputError, match=f"picks.csv: line {2 + 2 * rows}: column 'key': got the byte 0xec behind 'Forl'"
+    ):
         read(path)
     assert [row["key"] for row in read(path, (TS, Column("key", pa.binary())), {"key"})][-2:] == [b"Forl\xec", b"fine"]
 
@@ -217,10 +240,15 @@ def test_types_are_checked_as_every_other_field(tmp_path):
         '[left] types: got "strng" for column "v"',
         '[left] types: no column "kye"',
     ]
-    assert faults(tmp_path, path, types=3) == ['[left] types: got 3, wanted a table of column = type, such as {station = "string"}']
+    assert faults(tmp_path, path, types=3) == [
+        '[left] types: got 3, wanted a table of column = type, such as {station = "string"}'
+    ]
     (fault,) = faults(tmp_path, path, types={"key": "int64"})
     assert '"key" is int64 and "key" is string, wanted one type' in fault and fault.endswith('types = {key = "string"}')
-    assert "conversion error to timestamp[us]: invalid value '1'" in faults(tmp_path, path, path, types={"ts": "timestamp[us]"})[0]
+    assert (
+        "conversion error to timestamp[us]: invalid value '1'"
+        in faults(tmp_path, path, path, types={"ts": "timestamp[us]"})[0]
+    )
 
 
 def test_types_are_written_out_and_kept_by_checkpoints():

@@ -27,7 +27,8 @@ KEY_TYPES = [pa.int8(), pa.int64(), pa.uint64(), pa.bool_(), pa.date32(), pa.tim
 
 
 def schema(keys=(), payload=(), hashed=True) -> StreamSchema:
-    columns = lambda prefix, kinds: tuple(Column(f"{prefix}{i}", kind) for i, kind in enumerate(kinds))
+    def columns(prefix, kinds):
+        return tuple(Column(f"{prefix}{i}", kind) for i, kind in enumerate(kinds))
     return StreamSchema("left", TIME, 1, columns("k", keys), hashed, columns("p", payload))
 
 
@@ -64,7 +65,9 @@ def choose(packed, rows):
 def test_any_columns_survive_the_round_trip_and_any_choice_of_rows(data):
     kinds = data.draw(st.lists(st.sampled_from(TYPES), max_size=12))
     keys = data.draw(st.lists(st.sampled_from(KEY_TYPES), max_size=3))
-    rows, null_share, seed = data.draw(st.tuples(st.integers(0, 20), st.sampled_from([0.0, 0.3, 1.0]), st.integers(0, 99)))
+    rows, null_share, seed = data.draw(
+        st.tuples(st.integers(0, 20), st.sampled_from([0.0, 0.3, 1.0]), st.integers(0, 99))
+    )
     layout = RecordLayout(schema(keys, kinds, hashed=bool(keys)))
     columns = [random_array(kind, rows, 0.0, seed + i) for i, kind in enumerate(keys)]
     columns += [random_array(kind, rows, null_share, seed + 50 + i) for i, kind in enumerate(kinds)]
@@ -85,7 +88,8 @@ def test_any_columns_survive_the_round_trip_and_any_choice_of_rows(data):
 
 def same_bits(one: pa.Array, other: pa.Array) -> bool:
     width = pa.binary(one.type.bit_width // 8)
-    recast = lambda array: pa.Array.from_buffers(width, len(array), array.buffers()[:2], offset=array.offset)
+    def recast(array):
+        return pa.Array.from_buffers(width, len(array), array.buffers()[:2], offset=array.offset)
     return recast(one).equals(recast(other))
 
 
@@ -104,8 +108,10 @@ def test_chunked_columns_are_taken_in_one_piece():
 
 
 def test_what_a_null_hides_is_not_kept():
-    hidden = pa.Array.from_buffers(pa.string(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(np.array([0, 3, 4], np.int32)), pa.py_buffer(b"abcd")])
-    record, size, blob = RecordLayout(schema((), [pa.string()], hashed=False)).pack([hidden])
+    hidden = pa.Array.from_buffers(
+        pa.string(), 2, [pa.py_buffer(b"\x02"), pa.py_buffer(np.array([0, 3, 4], np.int32)), pa.py_buffer(b"abcd")]
+    )
+    _record, size, blob = RecordLayout(schema((), [pa.string()], hashed=False)).pack([hidden])
     assert size.tolist() == [0, 1] and blob.tobytes() == b"d"
 
 
@@ -116,7 +122,9 @@ def test_nothing_stored_takes_no_room():
 
 
 def test_the_layout_is_aligned_and_counts_its_key_part():
-    layout = RecordLayout(schema([pa.string(), pa.int8(), pa.binary(2), pa.string()], [pa.bool_(), pa.int64(), pa.string()]))
+    layout = RecordLayout(
+        schema([pa.string(), pa.int8(), pa.binary(2), pa.string()], [pa.bool_(), pa.int64(), pa.string()])
+    )
     assert (layout.key_fixed_words, layout.key_count_var, layout.key_words) == (1, 3, 3)
     assert [field.offset for field in layout.fields] == [8, 0, 12, 16, 32, 24, 33]
     assert layout.record_words == 5 and [field.column.name for field in layout.variable] == ["k0", "k2", "k3", "p2"]
@@ -143,16 +151,21 @@ def blobs(size, blob):
 def test_keys_of_one_logical_type_have_equal_codes_and_equal_words(left, right):
     layouts = [RecordLayout(schema([array.type, pa.string()])) for array in (left, right)]
     packed = [layout.pack([array, pa.array(["x"] * len(array))]) for layout, array in zip(layouts, (left, right))]
-    codes = [key_codes(layout.schema, [array, pa.array(["x"] * len(array))]) for layout, array in zip(layouts, (left, right))]
+    codes = [
+        key_codes(layout.schema, [array, pa.array(["x"] * len(array))]) for layout, array in zip(layouts, (left, right))
+    ]
     assert (codes[0] == codes[1]).all() and len(set(codes[0])) == len(left)
     words = layouts[0].key_words
-    keys = [[(tuple(record[i, :words]), bytes(one)) for i, one in enumerate(blobs(size, blob))] for record, size, blob in packed]
+    keys = [
+        [(tuple(record[i, :words]), bytes(one)) for i, one in enumerate(blobs(size, blob))]
+        for record, size, blob in packed
+    ]
     assert keys[0] == keys[1] and len(set(keys[0])) == len(left)
 
 
 def test_keys_whose_parts_split_otherwise_are_not_the_same():
     layout = RecordLayout(schema([pa.string(), pa.string()]))
-    record, size, blob = layout.pack([pa.array(["ab", "a"]), pa.array(["c", "bc"])])
+    record, _size, blob = layout.pack([pa.array(["ab", "a"]), pa.array(["c", "bc"])])
     assert bytes(blob[:3]) == bytes(blob[3:]) == b"abc"
     assert tuple(record[0, : layout.key_words]) != tuple(record[1, : layout.key_words])
     codes = key_codes(layout.schema, [pa.array(["ab", "a"]), pa.array(["c", "bc"])])
@@ -177,7 +190,11 @@ def test_a_key_of_one_word_is_the_value_itself_and_comes_back(source):
 
 def test_null_keys_are_told_over_all_key_columns():
     assert key_nulls([pa.array([1, 2])]) is None
-    assert key_nulls([pa.array([1, None, 3]), pa.array(["a", "b", None]), pa.array([1, 1, 1])]).tolist() == [False, True, True]
+    assert key_nulls([pa.array([1, None, 3]), pa.array(["a", "b", None]), pa.array([1, 1, 1])]).tolist() == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_few_hash_bits_make_keys_collide_but_only_hashed_ones():

@@ -24,7 +24,8 @@ from mpijoin.sources.files import open_file
 from mpijoin.sources.table import TableReader
 
 KB, MB = 1 << 10, 1 << 20
-DECODED_MAX = 12 * MB  # while a reader gives blocks of 1 MB: a step that turned out too large, and what the library keeps
+# while a reader gives blocks of 1 MB: a step that turned out too large, and what the library keeps
+DECODED_MAX = 12 * MB
 
 
 def texts(widths, kind=pa.string()):
@@ -77,13 +78,16 @@ def test_no_block_takes_more_bytes_than_its_limit_and_no_row_is_lost(tmp_path, f
     found, most = blocks_of(reader)
     rows = [count for count, *_ in found]
     assert max(octets for _, octets, _ in found) <= MB
-    assert [first for *_, first in found] == [sum(rows[:index]) for index in range(len(rows))] and sum(rows) == len(table)
+    assert [first for *_, first in found] == [sum(rows[:index]) for index in range(len(rows))] and sum(rows) == len(
+        table
+    )
     if form == "table" or len(table) != len(NARROW_THEN_WIDE):  # there the first wide rows come as a surprise
         assert most <= DECODED_MAX
 
 
 def test_a_file_of_few_bytes_that_becomes_many_is_decoded_in_small_steps(tmp_path):
-    """Strings that a dictionary page holds once, of which the footer says nothing: 240 MB of rows in a file of some KB."""
+    """Strings that a dictionary page holds once, of which the footer says nothing: 240 MB of rows in a file of some
+    KB."""
     table = pa.table({"ts": np.arange(30_000), "text": REPEATED.take(pa.array(np.arange(30_000) % 3))})
     pq.write_table(table.cast(pa.schema([("ts", pa.int64()), ("text", pa.large_string())])), tmp_path / "small.parquet")
     assert os.path.getsize(tmp_path / "small.parquet") < MB

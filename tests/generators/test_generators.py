@@ -66,7 +66,11 @@ def test_poisson_times_can_be_made_in_pieces():
         for first in range(0, 10_000, size):
             rows = min(size, 10_000 - first)
             part, _ = arrivals.times(first, rows, position)
-            assert (part[0] if len(part) else 0) >= arrivals.time_before(first, position) >= (parts[-1][-1] if parts else 0)
+            assert (
+                (part[0] if len(part) else 0)
+                >= arrivals.time_before(first, position)
+                >= (parts[-1][-1] if parts else 0)
+            )
             position += arrivals.skip(first, rows)
             parts.append(part)
         assert position == end and np.array_equal(np.concatenate(parts), whole)
@@ -164,7 +168,10 @@ def test_skew_changes_from_the_moment_it_should():
     source = SyntheticSource(bias=0.5, domain=1 << 10, changes=(Change(500, bias=0.9), Change(800, permute=3)))
     time = np.repeat(np.arange(1000), 100)
     key = SyntheticStream(source, 1, 0).keys(0, time)
-    top = [np.bincount(key[part * 100 : end * 100]).max() / (end - part) / 100 for part, end in ((0, 500), (500, 800), (800, 1000))]
+    top = [
+        np.bincount(key[part * 100 : end * 100]).max() / (end - part) / 100
+        for part, end in ((0, 500), (500, 800), (800, 1000))
+    ]
     assert top[0] < 0.004 and 0.33 < top[1] < 0.36 and 0.33 < top[2] < 0.36
     assert np.bincount(key[50_000:80_000]).argmax() == 0 != np.bincount(key[80_000:]).argmax()
 

@@ -1,7 +1,8 @@
-"""Runs that are killed: jobs from seeds, and a camera that copies a run directory at a chosen moment, as a kill there leaves it.
+"""Runs that are killed: jobs from seeds, and a camera that copies a run directory at a chosen moment, as a kill there
+leaves it.
 
-A kill leaves what the file system has at that moment. So the run itself goes on to its end, and what would have been killed
-is the copy: no name changes while it is taken, and files that are being written may be torn, as a kill's are.
+A kill leaves what the file system has at that moment. So the run itself goes on to its end, and what would have been
+killed is the copy: no name changes while it is taken, and files that are being written may be torn, as a kill's are.
 """
 
 import os
@@ -19,9 +20,6 @@ from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from engine_harness import Stream, check_late, expect, expected_rows, section, table_rows
-from random_policy import random_policy
-from simulated_engine import LIMIT_S, costs, disturbance
 
 import mpijoin.checkpoint.files
 import mpijoin.master.intake
@@ -31,6 +29,7 @@ import mpijoin.master.ticks
 import mpijoin.simulate.cluster as simulated
 import mpijoin.slave.runtime
 import mpijoin.sources.base
+from engine_harness import Stream, check_late, expect, expected_rows, section, table_rows
 from mpijoin.api import Silent
 from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.saver import Saver
@@ -46,10 +45,18 @@ from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.runtime import Slave
+from random_policy import random_policy
+from simulated_engine import LIMIT_S, costs, disturbance
 
 KEYS = ((pa.int64(), (0, 1, -1, 7, 1 << 40)), (pa.string(), ("", "a", "b", "ab", "more than eight letters")))
 PAYLOADS = ((pa.int64(), (1, -5)), (pa.string(), ("x", "y" * 90, None)))
-CHECKPOINTS = ({"epochs": 1}, {"epochs": 4}, {"every": "1 ns", "keep": 1}, {"every": "10 ms"}, {"every": "20 ms", "keep": 3})
+CHECKPOINTS = (
+    {"epochs": 1},
+    {"epochs": 4},
+    {"every": "1 ns", "keep": 1},
+    {"every": "10 ms"},
+    {"every": "20 ms", "keep": 3},
+)
 RARE_CHECKPOINTS = ({"epochs": 6}, {"epochs": 20, "keep": 1}, {"every": "50 ms"})  # that leave time for moves
 
 
@@ -67,7 +74,8 @@ class Work:
 
 @dataclass(frozen=True)
 class Manner:
-    """How it is joined, which may be another after each restart. rows: after so few everything is cut that is cut by size."""
+    """How it is joined, which may be another after each restart. rows: after so few everything is cut that is cut by
+    size."""
 
     slaves: int
     sections: dict
@@ -283,7 +291,8 @@ class Camera:
     def _copy(self, label):
         target = self._album / f"{len(self.pictures)}-{label.replace(' ', '-')}".replace("'", "")
         if self.path.exists():
-            with suppress(shutil.Error):  # a file that got its name since the folder was listed: no manifest knows it yet
+            # a file that got its name since the folder was listed: no manifest knows it yet
+            with suppress(shutil.Error):
                 shutil.copytree(self.path, target)
         else:
             target.mkdir()
@@ -368,11 +377,13 @@ def signs_of(image):
     numbers = {int(path.stem.rpartition("-")[2].partition(".")[0]) for path in folder.glob("rank-*")}
     whole = numbers_in(folder) if folder.exists() else []
     signs = Counter()
-    signs["half-written"] = any(name.endswith(".new") for name in names) or bool(numbers - set(whole)) and not whole
+    signs["half-written"] = any(name.endswith(".new") for name in names) or (bool(numbers - set(whole)) and not whole)
     signs["half-written"] |= bool(numbers) and max(numbers) > max(whole, default=0)
     signs["whole"] = bool(whole)
     signs["late parts"] = any((Path(image) / "late" / ".open").glob("*-*.parquet"))
-    signs["committing"] = any((Path(image) / "results").glob("*.parquet")) and not (Path(image) / "summary.json").exists()
+    signs["committing"] = (
+        any((Path(image) / "results").glob("*.parquet")) and not (Path(image) / "summary.json").exists()
+    )
     signs["done"] = (Path(image) / "summary.json").exists()
     return signs
 
@@ -391,7 +402,8 @@ class AsksFor(SignalFlag):
 
 
 def live(prepared, made, path, chance, resumes, kills):
-    """One run among threads: its summary, None where it stopped at a checkpoint, and the pictures of `kills` moments."""
+    """One run among threads: its summary, None where it stopped at a checkpoint, and the pictures of `kills`
+    moments."""
     camera = Camera(path, path.with_name(f"{path.name}-album"), choose(chance, kills) if kills else {})
     signals = AsksFor(chance.randint(1, 100)) if kills and chance.random() < 0.25 else None
     with camera.watching():
@@ -461,14 +473,16 @@ class SavesAtOnce(Saver):
 
 
 class Kills(NamedTuple):
-    """When pictures are taken in virtual time: numbers of events since the run began, and since its first checkpoint."""
+    """When pictures are taken in virtual time: numbers of events since the run began, and since its first
+    checkpoint."""
 
     early: frozenset = frozenset()
     later: frozenset = frozenset()
 
 
 def simulate(prepared, made, path, chance, resumes=False, kills=Kills(), stop=None):
-    """As `run`, in virtual time; the summary, None where it stopped at a checkpoint, and pictures, as those of a camera.
+    """As `run`, in virtual time; the summary, None where it stopped at a checkpoint, and pictures, as those of a
+    camera.
 
     chance: for costs and trouble · stop: the event at which a signal asks for a last checkpoint.
     """

@@ -1,6 +1,7 @@
 """A cluster as policies see it, in a few lines: slaves with speeds, groups with work, a backlog that integrates the
 excess."""
 
+import itertools
 import random
 
 from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView
@@ -91,7 +92,9 @@ class ClusterModel:
 
     def _carry_out(self, plan):
         before = len(self.active)
-        self.moving = Moving(len(plan.moves), len(plan.moves) << 20, MOVE_PERIODS * len(plan.moves)) if plan.moves else None
+        self.moving = (
+            Moving(len(plan.moves), len(plan.moves) << 20, MOVE_PERIODS * len(plan.moves)) if plan.moves else None
+        )
         for move in plan.moves:
             assert self.owners[move.group] == move.supplier != move.consumer
             self.owners[move.group] = move.consumer
@@ -105,12 +108,14 @@ class ClusterModel:
         self.degrees.append(len(self.active))
 
 def steady_model(seed):
-    """A cluster in which nothing changes but by noise of up to 10 %: few groups or many, equal or not, n slaves with n + 1, fast
-    slaves and slow ones; the slaves could carry the load, and every group some slave."""
+    """A cluster in which nothing changes but by noise of up to 10 %: few groups or many, equal or not, n slaves with n
+    + 1, fast slaves and slow ones; the slaves could carry the load, and every group some slave."""
     chance = random.Random(seed)
     slaves = chance.choice([2, 2, 3, 4, 5, 8, 12])
     count = chance.choice([slaves + 1, slaves + 1, 2 * slaves, 2 * slaves + 1, 5 * slaves, 15 * slaves, 40 * slaves])
-    works = chance.choice([[1.0] * count, [chance.expovariate(1) for _ in range(count)], [1 / (n + 1) for n in range(count)]])
+    works = chance.choice(
+        [[1.0] * count, [chance.expovariate(1) for _ in range(count)], [1 / (n + 1) for n in range(count)]]
+    )
     speeds = [chance.choice([1 / 3, 0.5, 0.7, 0.8, 2.0]) if chance.random() < 0.2 else 1.0 for _ in range(slaves)]
     scale = chance.uniform(0.2, 0.75) * sum(min(1, speed) for speed in speeds) / sum(works)
     scale = min(scale, 0.75 / max(works))
@@ -123,9 +128,13 @@ def steady_model(seed):
     return model
 
 
-def slave_view(slave, occupancy=0.0, load=0.0, groups=(), inflow=1.0, communication=0.0, speed=1.0, state_bytes=1 << 20):
+def slave_view(
+    slave, occupancy=0.0, load=0.0, groups=(), inflow=1.0, communication=0.0, speed=1.0, state_bytes=1 << 20
+):
     """An active slave; groups: ids, which share its load evenly · speed: of its work per busy second."""
-    views = tuple(GroupView(group, load / len(groups), state_bytes, 1e9 * load * speed / len(groups)) for group in groups)
+    views = tuple(
+        GroupView(group, load / len(groups), state_bytes, 1e9 * load * speed / len(groups)) for group in groups
+    )
     return SlaveView(slave, True, occupancy, load, communication, views, inflow)
 
 
@@ -135,4 +144,4 @@ def idle_view(slave):
 
 def changes(degrees):
     """How often the degree of declustering changed."""
-    return sum(one != other for one, other in zip(degrees, degrees[1:]))
+    return sum(one != other for one, other in itertools.pairwise(degrees))

@@ -1,4 +1,5 @@
-"""What the tests of the whole engine share: streams as plain Python rows, written as files, and what a run must give."""
+"""What the tests of the whole engine share: streams as plain Python rows, written as files, and what a run must
+give."""
 
 import csv
 from collections import Counter
@@ -36,7 +37,9 @@ class Stream:
     @property
     def rows(self):
         """{row number: (time, key, payload)} of all files."""
-        return {index * oracle.FILE_ROWS + at: row for index, rows in enumerate(self.files) for at, row in enumerate(rows)}
+        return {
+            index * oracle.FILE_ROWS + at: row for index, rows in enumerate(self.files) for at, row in enumerate(rows)
+        }
 
 
 def table_of(stream, rows):
@@ -101,7 +104,8 @@ def expect(left, right):
 
 
 def screen(stream, index, rows):
-    """One file's rows by the late rule: (kept as (ns, key, row), {late row: (reason, watermark in its unit)}, null keys)."""
+    """One file's rows by the late rule: (kept as (ns, key, row), {late row: (reason, watermark in its unit)}, null
+    keys)."""
     unit_ns = UNIT_NS[stream.unit]
     numbered = [
         (None if time is None else time * unit_ns, None if None in key else key, index * oracle.FILE_ROWS + at)
@@ -130,7 +134,12 @@ def expected_schema(left, right):
 
     one_key = len(left.key_types) == 1
     named = [("key" if one_key else f"key_k{i}", plain(kind)) for i, kind in enumerate(left.key_types)]
-    named += [("left_time", left.time_type), ("right_time", right.time_type), ("left_row", pa.int64()), ("right_row", pa.int64())]
+    named += [
+        ("left_time", left.time_type),
+        ("right_time", right.time_type),
+        ("left_row", pa.int64()),
+        ("right_row", pa.int64()),
+    ]
     for stream in (left, right):
         named += [(f"{stream.name}_p{i}", plain(kind)) for i, kind in enumerate(stream.payload_types)]
     return named

@@ -1,7 +1,7 @@
 """A sound job over real files, and the single things that can be wrong with it, each with what `check` says of it.
 
-A fault says what it touches, and what must be left as it was for anybody to see it: of a file that is not there nobody can tell the
-columns. That is all that it may hang on: whatever else is wrong with the job, it is found.
+A fault says what it touches, and what must be left as it was for anybody to see it: of a file that is not there nobody
+can tell the columns. That is all that it may hang on: whatever else is wrong with the job, it is found.
 """
 
 import copy
@@ -83,7 +83,9 @@ class Single(NamedTuple):
 
 
 def _meet(some, others):
-    return any(one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.") for one in some for other in others)
+    return any(
+        one == other or one.startswith(f"{other}.") or other.startswith(f"{one}.") for one in some for other in others
+    )
 
 
 def single(name, said, change, touches, needs=()):
@@ -99,7 +101,11 @@ def value(section, field, bad, said, *needs, touches=""):
 
     texts = [said] if isinstance(said, str) else said
     return single(
-        f"{section}.{field} = {bad!r}", [f"[{section}] {text}" for text in texts], change, f"{section}.{field} {touches}", needs
+        f"{section}.{field} = {bad!r}",
+        [f"[{section}] {text}" for text in texts],
+        change,
+        f"{section}.{field} {touches}",
+        needs,
     )
 
 
@@ -121,15 +127,17 @@ def stream_faults(side, other):
     yield value(side, "kind", "files", ["path, kind: got 2 of them", 'kind: got "files"'])
     yield value(side, "time", 3, "time: got 3")
     yield value(side, "time", "when", 'time: no column "when"', path)
-    yield value(side, "time_unit", "ms", 'time_unit: got "ms", but "ts" is timestamp[us]', path, f"{side}.time {side}.column.ts")
+    yield value(
+        side, "time_unit", "ms", 'time_unit: got "ms", but "ts" is timestamp[us]', path, f"{side}.time {side}.column.ts"
+    )
     yield value(side, "time_unit", 3, "time_unit: got 3")
     yield value(side, "key", 3, "key: got 3")
     yield value(side, "key", ["sta", "sta"], 'key: got "sta" 2 times')
     yield value(side, "key", ["sta", "ts"], 'key: got "ts", which is the time', f"{side}.time")
     yield value(side, "key", ["sta", "who"], 'key: no column "who"', path)
     yield single(
-        f"{side}.key too short", "[left] key, [right] key: got", lambda world: world.set(side, "key", "sta"), f"{side}.key",
-        [f"{other}.key"],
+        f"{side}.key too short", "[left] key, [right] key: got", lambda world: world.set(side, "key", "sta"),
+        f"{side}.key", [f"{other}.key"],
     )  # fmt: skip
     yield value(side, "types", 3, "types: got 3")
     both = ['types: got "strng" for column "amp"', "types: is for CSV files; the input is Parquet"]
@@ -139,32 +147,72 @@ def stream_faults(side, other):
     yield value(side, "columns", ["num"], 'columns: got "num", which results have anyway', f"{side}.key")
     yield value(side, "columns", ["nope"], 'columns: no column "nope"', path)
     said = f"[{side}] time: column \"ts\" is double, wanted a timestamp"
-    yield columns("time of a wrong type", said, lambda world: world.retype(side, "ts", pa.float64()), f"{side}.column.ts", f"{side}.time")
+    yield columns(
+        "time of a wrong type",
+        said,
+        lambda world: world.retype(side, "ts", pa.float64()),
+        f"{side}.column.ts",
+        f"{side}.time",
+    )
     said = f"[{side}] time: column \"ts\" is int64, wanted also time_unit"
     needs = f"{side}.time {side}.time_unit"
-    yield columns("time without unit", said, lambda world: world.retype(side, "ts", pa.int64()), f"{side}.column.ts", needs)
+    yield columns(
+        "time without unit", said, lambda world: world.retype(side, "ts", pa.int64()), f"{side}.column.ts", needs
+    )
     needs = f"{side}.time {side}.time_unit {other}.path {other}.time {other}.column.ts"
     kind = pa.timestamp("us", "UTC")
-    yield columns("one zone", "wanted both with a time zone", lambda world: world.retype(side, "ts", kind), f"{side}.column.ts", needs)
+    yield columns(
+        "one zone",
+        "wanted both with a time zone",
+        lambda world: world.retype(side, "ts", kind),
+        f"{side}.column.ts",
+        needs,
+    )
     said = f"[{side}] key: column \"num\" is double, which cannot be a key"
-    yield columns("float key", said, lambda world: world.retype(side, "num", pa.float64()), f"{side}.column.num", f"{side}.key")
+    yield columns(
+        "float key", said, lambda world: world.retype(side, "num", pa.float64()), f"{side}.column.num", f"{side}.key"
+    )
     needs = f"{side}.key {other}.key {other}.path {other}.column.sta"
     said = '"sta" is'
     yield columns("key pair", said, lambda world: world.retype(side, "sta", pa.binary()), f"{side}.column.sta", needs)
     said = f'[{side}] columns: "deep" is struct'
-    yield columns("payload type", said, lambda world: world.add(side, "deep", pa.struct([("x", pa.int8())])), f"{side}.column.deep", payload)
+    yield columns(
+        "payload type",
+        said,
+        lambda world: world.add(side, "deep", pa.struct([("x", pa.int8())])),
+        f"{side}.column.deep",
+        payload,
+    )
     said = f'[{side}] path: the input has 2 columns named "amp"'
     yield columns("a name twice", said, lambda world: world.add(side, "amp", pa.int8()), f"{side}.column.amp", payload)
     said = f'2 columns would be called "{side}_row"'
     yield columns("results clash", said, lambda world: world.add(side, "row", pa.int8()), f"{side}.column.row", payload)
     needs = f"{side}.time {side}.column.ts"
     said = 'c.parquet: got no column "ts"'
-    yield columns("no time in a later file", said, lambda world: world.drop(side, "ts", "c.parquet"), f"{side}.later.ts", needs)
+    yield columns(
+        "no time in a later file", said, lambda world: world.drop(side, "ts", "c.parquet"), f"{side}.later.ts", needs
+    )
     needs, said = f"{side}.key {side}.column.num", 'c.parquet: column "num" is int8'
-    yield columns("key of a later file", said, lambda world: world.retype(side, "num", pa.int8(), ["c.parquet"]), f"{side}.later.num", needs)
+    yield columns(
+        "key of a later file",
+        said,
+        lambda world: world.retype(side, "num", pa.int8(), ["c.parquet"]),
+        f"{side}.later.num",
+        needs,
+    )
     said = f"[{side}] path: "
-    yield columns("first file damaged", "a.parquet: cannot be read", lambda world: world.files[side].update({"a.parquet": None}), f"{side}.first")
-    yield columns("last file damaged", "d.parquet: cannot be read", lambda world: world.files[side].update({"d.parquet": None}), f"{side}.last")
+    yield columns(
+        "first file damaged",
+        "a.parquet: cannot be read",
+        lambda world: world.files[side].update({"a.parquet": None}),
+        f"{side}.first",
+    )
+    yield columns(
+        "last file damaged",
+        "d.parquet: cannot be read",
+        lambda world: world.files[side].update({"d.parquet": None}),
+        f"{side}.last",
+    )
 
 
 def job_faults(folder):
@@ -175,12 +223,16 @@ def job_faults(folder):
     (folder / "saved").mkdir()
     (folder / "saved" / "00001.json").write_text("{}")
     yield value("output", "path", str(folder / "file"), f"path: {folder}/file cannot be a folder, it is a file")
-    yield value("output", "path", str(folder / "file" / "x"), f"path: {folder}/file/x cannot be a folder, {folder}/file is")
+    yield value(
+        "output", "path", str(folder / "file" / "x"), f"path: {folder}/file/x cannot be a folder, {folder}/file is"
+    )
     yield value("output", "path", str(folder / "full"), f"path: {folder}/full is not empty")
     yield value("output", "path", [1], "path: got [1]")
     yield value("output", "results", "csv", 'results: got "csv"')
     yield value("output", "columns", "some", 'columns: got "some"')
-    yield value("output", "columns", ["nope"], 'columns: no column "nope"', "output.results", "left.column.row right.column.row")
+    yield value(
+        "output", "columns", ["nope"], 'columns: no column "nope"', "output.results", "left.column.row right.column.row"
+    )
     yield value("output", "part", 0, "part: got")
     yield value("checkpoint", "path", str(folder / "file"), f"path: {folder}/file cannot be a folder, it is a file")
     yield value("checkpoint", "path", str(folder / "saved"), f"path: {folder}/saved holds another run's checkpoints")
@@ -206,9 +258,19 @@ def job_faults(folder):
     yield value("run", "late", "drop", 'late: got "drop"')
     yield value("inject", "slow", {"1": 2}, "slow: got 2.0 for rank 1")
     yield value("inject", "kill", 3, "kill: got 3")
-    yield single("no such section", "[clutser]: no such section, did you mean cluster?", lambda world: world.set("clutser", "x", 1), "clutser")
+    yield single(
+        "no such section",
+        "[clutser]: no such section, did you mean cluster?",
+        lambda world: world.set("clutser", "x", 1),
+        "clutser",
+    )
     yield single("no table", "[tuning]: got 3, wanted a table", lambda world: world.job.update(tuning=3), "tuning")
-    yield single("bad override", "--set what: wanted section.field=value", lambda world: world.overrides.append("what"), "override")
+    yield single(
+        "bad override",
+        "--set what: wanted section.field=value",
+        lambda world: world.overrides.append("what"),
+        "override",
+    )
 
 
 def all_faults(folder):

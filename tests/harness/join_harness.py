@@ -91,7 +91,16 @@ def groups_of(*numbers):
 class Harness:
     """One operator, and the pairs it has found so far: each is checked to be of the tuples that were given to it."""
 
-    def __init__(self, streams, partitions=1, memory=1 << 23, block=4096, theta=st.THETA_OFF, result_buffer=1000, keeps=st.SLOT_IDS):
+    def __init__(
+        self,
+        streams,
+        partitions=1,
+        memory=1 << 23,
+        block=4096,
+        theta=st.THETA_OFF,
+        result_buffer=1000,
+        keeps=st.SLOT_IDS,
+    ):
         layout = [(stream.record_words, stream.has_blob, stream.window) for stream in streams]
         self.streams, self.partitions = streams, partitions
         self.operator = WindowJoin(partitions, memory, block, theta, layout, result_buffer, keeps)
@@ -272,7 +281,8 @@ def free_list(state):
 
 
 def key_of(hashed):
-    """The key whose 64-bit hash this is: the hash is a bijection, so keys can be made to collide where a test wants it."""
+    """The key whose 64-bit hash this is: the hash is a bijection, so keys can be made to collide where a test wants
+    it."""
     for shift, factor in ((31, oracle.SECOND), (27, oracle.FIRST), (30, 1)):
         hashed = unshift(hashed, shift) * pow(factor, -1, 1 << 64) & oracle.MASK
     return signed(hashed - oracle.GOLDEN)
@@ -298,7 +308,8 @@ def settle(harness, groups, watermarks=(NEVER, NEVER)):
 
 
 def untuned(walked, theta, grows=False):
-    """What a tuned group must not have: buckets above 2 theta that may be split or, unless it grows, buddies to be merged."""
+    """What a tuned group must not have: buckets above 2 theta that may be split or, unless it grows, buddies to be
+    merged."""
     by_place = {(bucket.depth, bucket.prefix): bucket for bucket in walked.buckets}
     found = [bucket for bucket in walked.buckets if bucket.octets > 2 * theta and may_split(walked, bucket)]
     for bucket in walked.buckets if not grows else ():

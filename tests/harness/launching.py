@@ -19,7 +19,9 @@ ENDED_S = 10.0  # how long a failing run may take from the failure to its end
 
 # Endless for a test: some 100 epochs a second, so that whatever breaks, breaks in the middle.
 STREAM = 'kind = "synthetic"\nrate = 1500\ndomain = 1000\ntuples = 100_000_000\nwindow = "2 s"\n'
-LONG_JOB = f'[left]\n{STREAM}[right]\n{STREAM}[cluster]\npartitions = 6\ndistribution_epoch = "2 s"\n[output]\npath = "out"\n'
+LONG_JOB = (
+    f'[left]\n{STREAM}[right]\n{STREAM}[cluster]\npartitions = 6\ndistribution_epoch = "2 s"\n[output]\npath = "out"\n'
+)
 
 
 def mpirun_path():
@@ -100,7 +102,11 @@ class Run:
     @property
     def resume_commands(self):
         """The commands that go on with the run, as it told them at its start and at its end."""
-        return [line.partition(": ")[2].partition(": ")[2] for line in self.err.splitlines() if line.startswith((MAY_GO_ON, GO_ON))]
+        return [
+            line.partition(": ")[2].partition(": ")[2]
+            for line in self.err.splitlines()
+            if line.startswith((MAY_GO_ON, GO_ON))
+        ]
 
     @property
     def failed(self):

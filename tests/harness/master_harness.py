@@ -1,5 +1,5 @@
-"""A cluster without processes: the real master's core and mini-buffers, slaves that join rows one by one and check everything
-they are told, and a network that delivers in any order that is possible."""
+"""A cluster without processes: the real master's core and mini-buffers, slaves that join rows one by one and check
+everything they are told, and a network that delivers in any order that is possible."""
 
 from collections import defaultdict, deque
 from typing import NamedTuple
@@ -81,7 +81,8 @@ class FakeSlave:
         self.queue = deque()
         self.groups = set(groups)  # that it joins
         self.reached = {}  # group -> watermarks
-        self.giving = {}  # move -> [order, what is done: "shipping", "shipped", "frozen", kept input, whether anything was sent]
+        # move -> [order, what is done: "shipping", "shipped", "frozen", kept input, whether anything was sent]
+        self.giving = {}
         self.taking = {}  # move -> "staging" or "refused"
         self.ended = False
 
@@ -207,7 +208,8 @@ class Cluster:
     # The master's runtime
 
     def ingest(self, groups, tick, completes):
-        """A part of this tick: a row of the left stream for each of `groups`, and of the right one for each in reverse."""
+        """A part of this tick: a row of the left stream for each of `groups`, and of the right one for each in
+        reverse."""
         scattered = []
         for stream, own in enumerate((groups, groups[::-1])):
             for at, group in enumerate(own):

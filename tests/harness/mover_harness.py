@@ -1,4 +1,5 @@
-"""What the tests of moving groups share: slaves of which there is only the operator and the mover, on a wire of their own."""
+"""What the tests of moving groups share: slaves of which there is only the operator and the mover, on a wire of their
+own."""
 
 from types import SimpleNamespace
 

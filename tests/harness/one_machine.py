@@ -1,4 +1,5 @@
-"""A throw-away Slurm of two nodes on this machine: its own munge, controller and node daemons, without root or systemd."""
+"""A throw-away Slurm of two nodes on this machine: its own munge, controller and node daemons, without root or
+systemd."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def answers() -> bool:
 
 @contextmanager
 def one_machine_slurm(folder: Path) -> Iterator[None]:
-    """Started in `folder`, and ended with all its jobs; meanwhile SLURM_CONF names it. RuntimeError: a daemon does not start."""
+    """Started in `folder`, and ended with all its jobs; meanwhile SLURM_CONF names it. RuntimeError: a daemon does not
+    start."""
     conf = _write_conf(folder)
     before = {name: os.environ.get(name) for name in ("SLURM_CONF", "PATH")}
     os.environ |= {"SLURM_CONF": str(conf), "PATH": search_path()}
@@ -94,14 +96,26 @@ def _write_conf(folder: Path) -> Path:
         (folder / f"spool.n{number}").mkdir()
     host, ports = socket.gethostname().split(".")[0], _free_ports(NODES + 1)
     memory_mb = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2**20 // 2 // NODES
-    node = "NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory} State=UNKNOWN"
+    node = (
+        "NodeName=n{number} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} RealMemory={memory}"
+        " State=UNKNOWN"
+    )
     nodes = [
-        node.format(number=number, host=host, port=ports[1 + number], cpus=CPUS, memory=memory_mb) for number in range(NODES)
+        node.format(number=number, host=host, port=ports[1 + number], cpus=CPUS, memory=memory_mb)
+        for number in range(NODES)
     ]
     low = max(ports) + 100 if max(ports) < 60_000 else 20_000
-    # MPICH names shared memory by the job's number: what a killed job has left behind must not be taken for that of a new one.
+    # MPICH names shared memory by the job's number: what a killed job has left behind must not be taken for that of a
+    # new one.
     first_job = random.randrange(1, 1 << 25)
-    values = {"first_job": first_job, "host": host, "user": getpass.getuser(), "port": ports[0], "mpi_low": low, "mpi_high": low + 200}
+    values = {
+        "first_job": first_job,
+        "host": host,
+        "user": getpass.getuser(),
+        "port": ports[0],
+        "mpi_low": low,
+        "mpi_high": low + 200,
+    }
     conf = folder / "slurm.conf"
     conf.write_text(CONF.format(folder=folder, nodes="\n".join(nodes), **values))
     return conf

@@ -1,6 +1,7 @@
 """The slow twin of everything that decides a result: plain Python, no numpy, no function above ten lines.
 
-Times, keys and rows are Python ints (no overflow), so sums saturate nowhere: the engine's must behave as if they did not.
+Times, keys and rows are Python ints (no overflow), so sums saturate nowhere: the engine's must behave as if they did
+not.
 """
 
 import heapq
@@ -31,7 +32,8 @@ def join(left, right, left_window, right_window):
 
 
 def merge(files):
-    """Files, lists of (time, key), merged row by row into (time, key, row): the file whose next row's time is least goes on.
+    """Files, lists of (time, key), merged row by row into (time, key, row): the file whose next row's time is least
+    goes on.
 
     Ties go to the earlier file. Times are not None here: where a row without a time goes is the source's own business.
     """

@@ -19,6 +19,8 @@ def random_policy(seed, moves_max=3):
             chosen = [one for one in owned if one[1] == leaving]
         else:
             chosen = chance.sample(owned, chance.randint(0, min(moves_max, len(owned))))
-        return Plan(tuple(Move(group, own, chance.choice([one for one in slaves if one != own])) for group, own in chosen))
+        return Plan(
+            tuple(Move(group, own, chance.choice([one for one in slaves if one != own])) for group, own in chosen)
+        )
 
     return policy

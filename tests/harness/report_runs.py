@@ -15,8 +15,9 @@ SECOND = 1_000_000
 EPOCHS = 6  # of a second each; the last brings no rows, it ends the input
 DELAYS_US = {1: [100_000, 300_000], 2: [200_000, 2_000_000]}  # of each slave's results, the same in every epoch
 MOVE = {
-    "move": 0, "period": 1, "group": 7, "supplier": 2, "consumer": 1, "outcome": "moved", "bytes": 5_000_000, "blocks": 9,
-    "begun_us": 2_000_000, "frozen_us": 2_500_000, "delivered_us": 2_750_000, "closed_us": 3_000_000, "transfer_us": 100_000,
+    "move": 0, "period": 1, "group": 7, "supplier": 2, "consumer": 1, "outcome": "moved", "bytes": 5_000_000,
+    "blocks": 9, "begun_us": 2_000_000, "frozen_us": 2_500_000, "delivered_us": 2_750_000, "closed_us": 3_000_000,
+    "transfer_us": 100_000,
     "gain_predicted": 0.2, "gain_realised": 0.1,
 }  # fmt: skip
 
@@ -35,10 +36,18 @@ def job_of(path, rate=1000, speed=1.0, more=None):
 
 def summary_of(slaves, paced=True, **more):
     counts = {"read": 5000, "joined": 4990, "late": 0, "null_key": 0, "lateness_needed": 0}
-    overload = {"overloaded": False, "behind_s_max": 0.3, "behind_s_end": 0.2, "slowest_slave": 2, "lag_s_max": 0.01, "epoch_s": 1.0}
+    overload = {
+        "overloaded": False,
+        "behind_s_max": 0.3,
+        "behind_s_end": 0.2,
+        "slowest_slave": 2,
+        "lag_s_max": 0.01,
+        "epoch_s": 1.0,
+    }
     return {
-        "results": 1234, "certificate": "00000000000000ff", "left": dict(counts), "right": dict(counts), "time_unit": "us",
-        "slaves": slaves, "wall_s": 6.0, "tuples_per_s": 1666.7, "moves": 1, "moved_bytes": 5_000_000, "held_back_by": {},
+        "results": 1234, "certificate": "00000000000000ff", "left": dict(counts), "right": dict(counts),
+        "time_unit": "us", "slaves": slaves, "wall_s": 6.0, "tuples_per_s": 1666.7, "moves": 1,
+        "moved_bytes": 5_000_000, "held_back_by": {},
         "delay_s": {"mean": 0.65, "p50": 0.25, "p95": 2.0, "p99": 2.0, "max": 2.0} if paced else None,
         "overload": overload if paced else None, "declustering": {"min": 1, "mean": 1.5, "max": 2}, **more,
     }  # fmt: skip
@@ -67,7 +76,8 @@ def write_master(run, epochs):
     for epoch in range(epochs):
         file.add(
             rank=0, role="master", epoch=epoch, end_us=(epoch + 1) * SECOND, wall_us=SECOND, cpu_us=SECOND // 10,
-            idle_us=9 * SECOND // 10, active=1 if epoch < 2 else 2, lag_us=1000 * epoch, buffer_bytes=10_000 * epoch, late=epoch,
+            idle_us=9 * SECOND // 10, active=1 if epoch < 2 else 2, lag_us=1000 * epoch, buffer_bytes=10_000 * epoch,
+            late=epoch,
         )  # fmt: skip
     file.close()
 
@@ -86,7 +96,8 @@ def write_slave(run, slave, epochs, paced):
             measured = {"delay_count": 4, "delay_sum_us": 2 * sum(own), "delay_max_us": max(own)}
         file.add(
             rank=slave, role="slave", epoch=epoch, end_us=(epoch + 1) * SECOND, wall_us=SECOND, cpu_us=slave * 200_000,
-            comm_us=100_000, idle_us=SECOND - slave * 200_000 - 100_000 - (50_000 if slave == 2 else 0), tuples_left=rows,
+            comm_us=100_000, idle_us=SECOND - slave * 200_000 - 100_000 - (50_000 if slave == 2 else 0),
+            tuples_left=rows,
             tuples_right=rows, results=3 * rows, comparisons=100 * rows, window_bytes=1000 * slave * (epoch + 1),
             occupancy_bytes=500 * slave + epoch, buffer_bytes=700 * slave + epoch, **measured,
         )  # fmt: skip

@@ -1,9 +1,10 @@
-"""`mpijoin`, but ranks that are silent for so many seconds are lost: python tests/harness/run_with_little_patience.py SECONDS run JOB.toml ..."""
+"""`mpijoin`, but ranks that are silent for so many seconds are lost: python tests/harness/run_with_little_patience.py
+SECONDS run JOB.toml ..."""
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import mpijoin.rank
 from mpijoin.cli import main

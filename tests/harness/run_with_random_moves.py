@@ -1,9 +1,11 @@
-"""`mpijoin`, but every policy moves groups at random: python tests/harness/run_with_random_moves.py SEED run JOB.toml ..."""
+"""`mpijoin`, but every policy moves groups at random: python tests/harness/run_with_random_moves.py SEED run JOB.toml
+..."""
 
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[2]), str(Path(__file__).parent)]
+sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(1, str(Path(__file__).parent))
 
 import mpijoin.master.start
 from mpijoin.cli import main

@@ -1,4 +1,5 @@
-"""The real join on simulated ranks: one seed is one job, one cluster, one course of events; the answer is the oracle's."""
+"""The real join on simulated ranks: one seed is one job, one cluster, one course of events; the answer is the
+oracle's."""
 
 import random
 from collections import Counter
@@ -8,10 +9,6 @@ from functools import partial
 from unittest import mock
 
 import pyarrow as pa
-from engine_harness import Stream, check_counts, expect, expected_rows, section, table_rows
-from join_harness import RUNNING
-from random_policy import random_policy
-from simulated_expiry import Expiry
 
 import mpijoin.master.intake
 import mpijoin.master.pacing
@@ -20,6 +17,8 @@ import mpijoin.master.ticks
 import mpijoin.slave.moving
 import mpijoin.slave.runtime
 import mpijoin.sources.base
+from engine_harness import Stream, check_counts, expect, expected_rows, section, table_rows
+from join_harness import RUNNING
 from mpijoin.api import TableWriter
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Delay, Inject, Slowdown
@@ -32,6 +31,8 @@ from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
 from mpijoin.simulate.costs import Costs
 from mpijoin.slave.core import SlaveCore
 from mpijoin.transport.simulated import Disturbance
+from random_policy import random_policy
+from simulated_expiry import Expiry
 
 LIMIT_S = 100_000.0  # of virtual time: what takes longer hangs
 ENOUGH_BYTES = 16 << 20  # of memory: with less, a run may end for want of it
@@ -63,8 +64,8 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Course:
-    """How a scenario went. summary: empty where it ran out of memory · seen: how often each thing happened that the seeds
-    are for."""
+    """How a scenario went. summary: empty where it ran out of memory · seen: how often each thing happened that the
+    seeds are for."""
 
     summary: dict
     trace: int
@@ -118,7 +119,9 @@ def stream(chance, name, key, payload):
         at, rows = chance.choice([0, -300, 10**6]), []
         for _ in range(chance.choice([0, 20, 100, 200, 200, 300])):
             at += chance.choice([0, 1, 3, 10, -8, 60])
-            rows.append((at, (None if chance.random() < 0.05 else chance.choice(key[1]),), (chance.choice(payload[1]),)))
+            rows.append(
+                (at, (None if chance.random() < 0.05 else chance.choice(key[1]),), (chance.choice(payload[1]),))
+            )
         files.append(rows)
     form = "table" if len(files) == 1 else "ipc"
     window_ns, lateness_ns = chance.choice([0, 5, 50, 400]) * 10**6, chance.choice([0, 10, 1000]) * 10**6
@@ -257,7 +260,8 @@ def seen_in(made, summary):
 
 
 class Watch:
-    """Looks at every slave after each of its turns, at all that is sent as one piece, and at what happens on the way."""
+    """Looks at every slave after each of its turns, at all that is sent as one piece, and at what happens on the
+    way."""
 
     def __init__(self, simulated, plan, made):
         self.seen = Counter()

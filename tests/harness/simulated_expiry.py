@@ -18,14 +18,17 @@ from mpijoin.join.state import (
 
 
 class Expiry:
-    """What slaves must hold of each group, wherever it is: all that may still find partners, and no block that cannot."""
+    """What slaves must hold of each group, wherever it is: all that may still find partners, and no block that
+    cannot."""
 
     def __init__(self, made):
-        self._in_order = [len(side.files) == 1 for side in made.sides]  # rows of several files are numbered file by file
+        # rows of several files are numbered file by file
+        self._in_order = [len(side.files) == 1 for side in made.sides]
         self._wanted = {}  # (group, stream) -> times of tuples that may still find partners
         self._newest = {}  # (group, stream) -> row
         self._watermarks = {}  # group -> of both streams, the furthest that it was told
-        self._delivered = set()  # groups that moved: what follows may have been cut before the tick that they have come to
+        # groups that moved: what follows may have been cut before the tick that they have come to
+        self._delivered = set()
 
     def delivered(self, deliver, group, slave):
         self._delivered.add(group)

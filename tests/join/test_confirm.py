@@ -35,7 +35,9 @@ def test_pairs_are_kept_whose_keys_are_equal_and_times_in_the_windows(seed):
     before, after = -int(windows[0]), int(windows[1])
     pairs = [(int(a), int(b)) for a, b in zip(mine, theirs)]
     wanted = [
-        (a, b) for a, b in pairs[:count] if words[a] == words[b] and before <= int(words[b + 1]) - int(words[a + 1]) <= after
+        (a, b)
+        for a, b in pairs[:count]
+        if words[a] == words[b] and before <= int(words[b + 1]) - int(words[a + 1]) <= after
     ]
     kept = compiled_keep_matches(words, mine, theirs, count, before, after)
     assert list(zip(mine[:kept].tolist(), theirs[:kept].tolist())) == wanted

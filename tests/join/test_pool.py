@@ -22,7 +22,12 @@ def test_tags_are_whole_cache_lines():
 
 
 def test_words_of_a_tuple():
-    assert [pool.tuple_words(record, blob) for record, blob in ((0, False), (2, False), (0, True), (3, True))] == [3, 5, 5, 8]
+    assert [pool.tuple_words(record, blob) for record, blob in ((0, False), (2, False), (0, True), (3, True))] == [
+        3,
+        5,
+        5,
+        8,
+    ]
 
 
 def test_a_page_is_of_whole_cache_lines_and_long_enough_for_one_tuple():

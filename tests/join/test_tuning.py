@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 import pytest
-from config_jobs import small
 
+from config_jobs import small
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.join import tuning
@@ -57,7 +57,10 @@ def measured(monkeypatch):
 def schema(payload=()):
     columns = tuple(Column(f"c{i}", kind) for i, kind in enumerate(payload))
     key = Column("key", pa.int64())
-    return JoinSchema(tuple(StreamSchema(name, Column("ts", pa.int64()), 1, (key,), False, columns) for name in ("left", "right")), "ns")
+    return JoinSchema(
+        tuple(StreamSchema(name, Column("ts", pa.int64()), 1, (key,), False, columns) for name in ("left", "right")),
+        "ns",
+    )
 
 
 def theta_of(job, of_schema):

@@ -39,7 +39,9 @@ def test_check_and_run_agree_on_a_path_that_is_taken(job_file, capsys):
     told = [main(arguments) for arguments in (["check", job_file], ["run", job_file])]
     lines = capsys.readouterr().err.splitlines()
     assert told == [2, 2] and lines[0] == lines[1]
-    assert lines[0].endswith("is not empty: choose another, or go on with the run in it (--resume) or replace it (--overwrite)")
+    assert lines[0].endswith(
+        "is not empty: choose another, or go on with the run in it (--resume) or replace it (--overwrite)"
+    )
     assert main(["check", job_file, "--overwrite"]) == 0
     assert main(["check", job_file, "--resume"]) == 0
 
@@ -62,7 +64,13 @@ def test_a_run_names_faults_of_job_place_and_ranks_together(job_file, tmp_path, 
     changes = ["cluster.partitions=0", "cluster.slaves_min=3", "left.time=when", "inject.slow.9=0.5"]
     assert main(["run", job_file, "--ranks", "2", *(f"--set={one}" for one in changes)]) == 2
     said = capsys.readouterr().err
-    for text in ("[cluster] partitions: got 0", "slaves_min: got 3", 'no column "when"', "is a file", "slow: got rank 9"):
+    for text in (
+        "[cluster] partitions: got 0",
+        "slaves_min: got 3",
+        'no column "when"',
+        "is a file",
+        "slow: got rank 9",
+    ):
         assert text in said
     assert said.startswith("mpijoin: 5 faults\n")
 
@@ -73,11 +81,18 @@ def slurm(monkeypatch, start, end):
 
 
 def test_a_margin_longer_than_slurms_walltime_would_stop_at_once(monkeypatch):
-    document = {"left": {"path": "/l.parquet"}, "right": {"path": "/r.parquet"}, "output": {"path": "/out"}, "checkpoint": {"margin": "10 min"}}
+    document = {
+        "left": {"path": "/l.parquet"},
+        "right": {"path": "/r.parquet"},
+        "output": {"path": "/out"},
+        "checkpoint": {"margin": "10 min"},
+    }
     assert launch_faults(load_job(document)) == []
     slurm(monkeypatch, "1000", "1600")
     (found,) = launch_faults(load_job(document))
-    assert found.text.startswith('[checkpoint] margin: got "10 min" of Slurm\'s "10 min", wanted less than the walltime')
+    assert found.text.startswith(
+        '[checkpoint] margin: got "10 min" of Slurm\'s "10 min", wanted less than the walltime'
+    )
     slurm(monkeypatch, "1000", "1601")
     assert launch_faults(load_job(document)) == []
     document["checkpoint"]["walltime"] = "1 h"

@@ -16,7 +16,10 @@ from mpijoin.launch.provenance import launcher, provenance, resume_command, type
 from mpijoin.rundir import part_of
 
 STREAM = 'kind = "synthetic"\nrate = 5000\ndomain = 1000\nduration = "{}"\nwindow = "1 s"\n'
-PACED = '[left]\n{0}[right]\n{0}[run]\nspeed = 1\n[checkpoint]\nevery = "500 ms"\n[output]\npath = "out"\nresults = "count"\n'
+PACED = (
+    '[left]\n{0}[right]\n{0}[run]\nspeed = 1\n[checkpoint]\nevery = "500 ms"\n[output]\npath = "out"\nresults ='
+    ' "count"\n'
+)
 
 MPICH = {"PMI_SIZE": "5", "HYDI_CONTROL_FD": "7"}
 OPEN_MPI = {"OMPI_COMM_WORLD_SIZE": "5"}
@@ -48,7 +51,16 @@ def test_the_command_that_goes_on_finds_the_job_from_anywhere_and_overwrites_not
     monkeypatch.chdir(tmp_path)
     given = ["/usr/bin/mpijoin", "run", "my job.toml", "--set", "left.window=5 min", "--overwrite", "--ranks", "3"]
     again = shlex.split(resume_command(given, 1, {}))
-    assert again == ["mpijoin", "run", f"{tmp_path}/my job.toml", "--set", "left.window=5 min", "--ranks", "3", "--resume"]
+    assert again == [
+        "mpijoin",
+        "run",
+        f"{tmp_path}/my job.toml",
+        "--set",
+        "left.window=5 min",
+        "--ranks",
+        "3",
+        "--resume",
+    ]
     assert shlex.split(resume_command([*given, "--resume"], 5, MPICH)) == ["mpirun", "-n", "5", *again]
     batch = {**SRUN, "MPIJOIN_LAUNCHER": "sbatch -n 5 slurm/join.sbatch"}
     assert shlex.split(resume_command(given, 5, batch)) == ["sbatch", "-n", "5", "slurm/join.sbatch", *again[2:]]
@@ -86,7 +98,9 @@ def test_the_printed_command_goes_on_with_a_stopped_run(tmp_path):
     log = (run.out / "logs/rank-0.log").read_text()
     assert first == last == run.failed["go_on"] and log.count(last) == 2
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    done = subprocess.run(last, shell=True, cwd="/", env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, timeout=60)
+    done = subprocess.run(
+        last, shell=True, cwd="/", env={**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}, timeout=60
+    )
     assert done.returncode == 0 and (run.out / "summary.json").exists()
     found = outcomes_in(run.out)
     assert found.count("resumed") == 1 and "stopped" not in found and {"whole", "resumed"} == set(found)

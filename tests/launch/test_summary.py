@@ -13,8 +13,23 @@ from mpijoin.launch.summary import Outcome, summary_text
 from mpijoin.sinks.collector import Collector
 
 FIELDS = {
-    "results", "certificate", "left", "right", "ranks", "slaves", "wall_s", "compile_s", "tuples_per_s", "delay_s", "moves",
-    "splits", "merges", "declustering", "peak_master_buffer_bytes", "per_slave", "provenance",
+    "results",
+    "certificate",
+    "left",
+    "right",
+    "ranks",
+    "slaves",
+    "wall_s",
+    "compile_s",
+    "tuples_per_s",
+    "delay_s",
+    "moves",
+    "splits",
+    "merges",
+    "declustering",
+    "peak_master_buffer_bytes",
+    "per_slave",
+    "provenance",
 }
 SLAVE_FIELDS = {"cpu_s", "comm_s", "idle_s", "window_bytes_max", "blocks_max", "results"}
 
@@ -44,7 +59,10 @@ def test_the_lateness_that_is_named_covers_exactly_all_late_rows(tmp_path):
     left, right = ([10, 7, 3], "aaa"), ([10], "a")
     done = run(left, right, tmp_path / "run")
     text = summary_text(Outcome(0, done.summary))
-    assert 'warning: 2 late rows of left did not join, see late/left.parquet; lateness = "7 s" would have covered them' in text
+    assert (
+        'warning: 2 late rows of left did not join, see late/left.parquet; lateness = "7 s" would have covered them'
+        in text
+    )
     assert run(left, right, tmp_path / "more", lateness="7 s").summary["left"]["late"] == 0
     assert run(left, right, tmp_path / "less", lateness="6 s").summary["left"]["late"] == 1
 
@@ -56,8 +74,12 @@ def test_no_lateness_covers_a_row_without_time(tmp_path):
 
 def test_null_keys_and_empty_inputs_are_told(tmp_path):
     text = summary_text(Outcome(0, run(([1, 2], ["a", None]), ([], []), tmp_path / "one").summary))
-    assert "1 rows of left have no key and match nothing" in text and text.startswith("0 results from 2 left and 0 right")
-    assert summary_text(Outcome(0, run(([], []), ([], []), tmp_path / "none").summary)).startswith("the input holds no rows\n")
+    assert "1 rows of left have no key and match nothing" in text and text.startswith(
+        "0 results from 2 left and 0 right"
+    )
+    assert summary_text(Outcome(0, run(([], []), ([], []), tmp_path / "none").summary)).startswith(
+        "the input holds no rows\n"
+    )
 
 
 def test_the_slave_that_paused_the_source_is_told(tmp_path):
@@ -75,7 +97,9 @@ def test_long_runs_and_fine_units_are_told_in_words(tmp_path):
     assert "\nin 12.35 s (" in summary_text(Outcome(0, {**summary, "wall_s": 12.345678}))
 
 
-@pytest.mark.parametrize("count", [1, 7, 99, 100, 101, 999, 1_001, 59_999, 60_001, 199_843_155, 3_600_000_000_001, 86_400 * 10**9 + 1])
+@pytest.mark.parametrize(
+    "count", [1, 7, 99, 100, 101, 999, 1_001, 59_999, 60_001, 199_843_155, 3_600_000_000_001, 86_400 * 10**9 + 1]
+)
 @pytest.mark.parametrize("unit", ["ns", "us", "ms", "s"])
 def test_a_lateness_that_is_named_is_never_too_short_and_hardly_too_long(count, unit):
     wanted_ns = count * DURATION_NS[unit]
@@ -102,13 +126,21 @@ def test_a_slow_collector_is_not_taken_for_a_slow_slave(tmp_path, monkeypatch):
     rows = 4000
     table = pa.table({"ts": list(range(rows)), "key": [1] * rows, "more": ["x" * 400] * rows})
     stream = {"table": table, "time": "ts", "time_unit": "s", "key": "key", "window": "5 s"}
-    cluster = {"partitions": 1, "memory": "64 MiB", "buffer": "64 KiB", "master_buffer": "256 KiB", "distribution_epoch": "50 s"}
+    cluster = {
+        "partitions": 1,
+        "memory": "64 MiB",
+        "buffer": "64 KiB",
+        "master_buffer": "256 KiB",
+        "distribution_epoch": "50 s",
+    }
     output = {"path": str(tmp_path / "run"), "results": "collect"}
     summary = mpijoin.run({"left": stream, "right": stream, "cluster": cluster, "output": output}, slaves=1).summary
     (slave,) = summary["per_slave"].values()
     assert slave["blocked_s"] > slave["busy_s"] and summary["held_back_by"]
     told = summary_text(Outcome(0, summary))
-    assert "for the collector; the collector writes slower than slaves find results" in told and "joins slower" not in told
+    assert (
+        "for the collector; the collector writes slower than slaves find results" in told and "joins slower" not in told
+    )
     behind = {"slowest_slave": 1, "behind_s_max": 2.0, "behind_s_end": 1.0, "lag_s_max": 0.0, "overloaded": True}
     told = summary_text(Outcome(0, {**summary, "overload": behind}))
     assert "the collector writes slower" in told and "use more slaves" not in told

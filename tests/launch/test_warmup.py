@@ -54,7 +54,8 @@ for number, (keys, output, run, balance) in enumerate((
     loaded.clear()
     output = {"results": output} if output == "count" else {"results": output, "path": f"{sys.argv[1]}/{number}"}
     with mock.patch.object(Rank, "meet", met):
-        done = mpijoin.run({"left": stream, "right": stream, "output": output, "run": run, "balance": balance}, slaves=2)
+        job = {"left": stream, "right": stream, "output": output, "run": run, "balance": balance}
+        done = mpijoin.run(job, slaves=2)
     assert done.results > 0
     late = sorted(set(loaded[len(before_the_clock) :]))
     print(f"late: {late} first: {sorted(set(before_the_clock))}")
@@ -65,7 +66,9 @@ for number, (keys, output, run, balance) in enumerate((
 def lines(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     environ = dict(os.environ, PYTHONPATH=str(ROOT))
-    done = subprocess.run([sys.executable, "-c", RUN, str(folder)], env=environ, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(folder)], env=environ, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -76,7 +79,15 @@ def test_no_kernel_is_loaded_or_compiled_once_the_clock_runs(lines):
 
 def test_a_count_of_whole_numbers_loads_no_kernel_for_text_or_results(lines):
     assert "insert_groups" in lines[0]
-    for name in ("_combine_bytes", "_put_bytes", "_get_bytes", "keep_equal_keys", "gather_columns", "gather_blobs", "fill_keys"):
+    for name in (
+        "_combine_bytes",
+        "_put_bytes",
+        "_get_bytes",
+        "keep_equal_keys",
+        "gather_columns",
+        "gather_blobs",
+        "fill_keys",
+    ):
         assert name not in lines[0]
 
 
@@ -97,5 +108,7 @@ __main__.process()
 
 def test_numpy_starts_no_threads_in_a_process_of_ours():
     """They would take 0.1 s of a core each from the ranks that start beside this one."""
-    environ = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")} | {"PYTHONPATH": str(ROOT)}
+    environ = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")} | {
+        "PYTHONPATH": str(ROOT)
+    }
     assert subprocess.run([sys.executable, "-c", THREADS], env=environ, timeout=60).returncode == 1

@@ -1,4 +1,5 @@
-"""The master's log of moves: one row for each that ended, with moments in order, and the gain it was to bring and brought."""
+"""The master's log of moves: one row for each that ended, with moments in order, and the gain it was to bring and
+brought."""
 
 import pyarrow.parquet as pq
 import pytest

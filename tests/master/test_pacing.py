@@ -73,7 +73,8 @@ def test_no_advice_before_enough_epochs_have_passed():
 
 
 def test_epochs_grow_while_the_run_is_far_behind_and_stay_until_there_is_time_to_spare():
-    """A slave that takes 0.6 s of its time per epoch and 0.2 s for the rows of a second keeps up only with long epochs."""
+    """A slave that takes 0.6 s of its time per epoch and 0.2 s for the rows of a second keeps up only with long
+    epochs."""
     pacing = pacing_of(run={"speed": 1.0})
     now_s = busy_s = behind_s = 0.0
     lengths = []

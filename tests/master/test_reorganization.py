@@ -72,7 +72,7 @@ def test_occupancy_is_the_mean_backlog_by_the_load_buffer():
 def test_without_a_load_buffer_it_is_the_bytes_of_two_distribution_epochs_of_a_slave():
     # 200 bytes a slave in 2 slots: with one sub-group 100 an epoch; with two sub-groups it is one epoch of 200.
     assert [slave.occupancy for slave in shown().slaves] == [30 / 200] * 2
-    assert [slave.occupancy for slave in shown(subgroups=2).slaves][0] == 30 / 400
+    assert next(slave.occupancy for slave in shown(subgroups=2).slaves) == 30 / 400
 
 
 def test_what_is_due_and_lacks_credit_counts_as_backlog():

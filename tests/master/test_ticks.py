@@ -1,4 +1,5 @@
-"""Ticks: prefix cuts of both streams at shared borders, in parts where they are large, with the watermarks they reach."""
+"""Ticks: prefix cuts of both streams at shared borders, in parts where they are large, with the watermarks they
+reach."""
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, SourceCounts
 
 
 class ListSource:
-    """A source of rows at the given times (disorder allowed), given `block` at a time; empty chunks may come between."""
+    """A source of rows at the given times (disorder allowed), given `block` at a time; empty chunks may come
+    between."""
 
     def __init__(self, times, block=3, empty_between=False):
         self.counts = SourceCounts()
@@ -47,7 +49,9 @@ class ListSource:
 def chunk(times, rows, running, horizon):
     times, rows = np.array(times, np.int64), np.array(rows, np.int64)
     none = np.empty(0, np.int64)
-    batch = Batch(np.zeros(len(times), np.int64), times, rows, np.empty((len(times), 0), np.int64), none, np.empty(0, np.uint8))
+    batch = Batch(
+        np.zeros(len(times), np.int64), times, rows, np.empty((len(times), 0), np.int64), none, np.empty(0, np.uint8)
+    )
     return Chunk(batch, np.array(running, np.int64), horizon)
 
 
@@ -68,7 +72,9 @@ ROW_BYTES = 24  # of these rows: key, time, row
 
 
 def reader_of(left, right, pace, latenesses=(0, 0), part_rows=1000, **source):
-    return TickReader((ListSource(left, **source), ListSource(right, **source)), latenesses, pace, ROW_BYTES * part_rows)
+    return TickReader(
+        (ListSource(left, **source), ListSource(right, **source)), latenesses, pace, ROW_BYTES * part_rows
+    )
 
 
 def test_both_streams_are_cut_at_the_same_borders():

@@ -19,7 +19,10 @@ OTHER = {"received": 0, "joined": 1, "expired": 1, "held": 2, "moved_in": 2, "mo
 
 def slaves():
     """A group has moved from the first to the second, and with it a tuple that was not joined yet."""
-    both = [{f"{name}_{side}": count for side in ("left", "right") for name, count in counts.items()} for counts in (ONE, OTHER)]
+    both = [
+        {f"{name}_{side}": count for side in ("left", "right") for name, count in counts.items()}
+        for counts in (ONE, OTHER)
+    ]
     return [{**both[0], "results": 5}, {**both[1], "results": 0}]
 
 
@@ -68,7 +71,10 @@ def miscounts(monkeypatch, name):
     monkeypatch.setattr(Slave, "_counts", lambda *args: {**(own := counts(*args)), name: own[name] + 1})
 
 
-COUNTED = ["results", *(f"{name}_{side}" for name in ("received", "joined", "expired", "held", "moved_in") for side in ("left", "right"))]
+COUNTED = [
+    "results",
+    *(f"{name}_{side}" for name in ("received", "joined", "expired", "held", "moved_in") for side in ("left", "right")),
+]
 
 
 @pytest.mark.parametrize("name", ["written", *COUNTED])

@@ -72,7 +72,10 @@ def test_a_file_that_cannot_grow_is_named_once_and_then_given_up(tmp_path):
     file.add(rank=1, role="slave", epoch=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        with file_size_limit(100), pytest.raises(OutputError, match="rank-1.parquet: cannot be written: File too large"):
+        with (
+            file_size_limit(100),
+            pytest.raises(OutputError, match="rank-1.parquet: cannot be written: File too large"),
+        ):
             file.add(rank=1, role="slave", epoch=1)
         for epoch in range(2, 9):
             file.add(rank=1, role="slave", epoch=epoch)

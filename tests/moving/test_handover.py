@@ -67,7 +67,12 @@ def test_every_way_ends_and_delivers_what_it_held():
 
 def test_the_group_is_joined_by_one_side_at_most():
     """Who joins it, by state: nobody between freeze and the delivery that follows."""
-    joins = dict.fromkeys(STATES, "supplier") | {"frozen": None, "restoring": None, "dropping": "consumer", "moved": "consumer"}
+    joins = dict.fromkeys(STATES, "supplier") | {
+        "frozen": None,
+        "restoring": None,
+        "dropping": "consumer",
+        "moved": "consumer",
+    }
     for (state, _), (after, acts) in LEGAL.items():
         if joins[state] != joins[after]:
             assert None in (joins[state], joins[after]), f"from {state} to {after} at once"

@@ -88,7 +88,11 @@ def test_each_frame_is_a_message_and_only_the_last_of_all_brings_input():
     portions = ship_all(supplier)
     supplier.order(parties.FREEZE)
     final = states(supplier.desk.taken())
-    assert all(len(state.frames) == 1 for portion in [*portions, [(CONSUMER, one) for one in final]] for state in states(portion))
+    assert all(
+        len(state.frames) == 1
+        for portion in [*portions, [(CONSUMER, one) for one in final]]
+        for state in states(portion)
+    )
     assert [state.input is not None for state in final] == [False] * (len(final) - 1) + [True]
     assert {(state.move, state.supplier, state.group) for state in final} == {(7, SUPPLIER, 1)}
 
@@ -173,7 +177,13 @@ def test_what_was_not_joined_goes_with_it_up_to_the_newest_message():
     for state in arrived + states(supplier.desk.taken()):
         consumer.mover.take(state)
     given = consumer.mover.install(7)
-    assert (given.producer, given.epoch, given.watermarks, given.origin, given.last) == (SUPPLIER, 5, (70, 80), origin, False)
+    assert (given.producer, given.epoch, given.watermarks, given.origin, given.last) == (
+        SUPPLIER,
+        5,
+        (70, 80),
+        origin,
+        False,
+    )
     assert given.groups.tolist() == [1] and given.rows.tolist() == [30]
     found = [words[2] for piece in given.pieces for words in piece.columns[0].tuples.tolist()]
     assert found == [row.row for row in rows]

@@ -1,4 +1,5 @@
-"""Runs under mpirun that are killed, or stopped by a signal, and go on on other ranks: the same certificate as undisturbed."""
+"""Runs under mpirun that are killed, or stopped by a signal, and go on on other ranks: the same certificate as
+undisturbed."""
 
 import json
 import os
@@ -54,7 +55,9 @@ pytestmark = [
 
 
 def job(tuples):
-    return "".join(STREAM.format(name=name, seed=seed, tuples=tuples) for name, seed in (("left", 1), ("right", 2))) + REST
+    return (
+        "".join(STREAM.format(name=name, seed=seed, tuples=tuples) for name, seed in (("left", 1), ("right", 2))) + REST
+    )
 
 
 def undisturbed(tuples, folder):
@@ -148,7 +151,8 @@ def test_a_signal_without_other_checkpoints_stops_at_one(wanted_of_long, tmp_pat
     """SIGUSR1 has no other use, so it always asks for a checkpoint."""
     with launched(tmp_path, 3, *SMALL_BUFFERS, text=job(LONG_TUPLES)) as run:
         log = run.out / "logs/rank-0.log"
-        decided = lambda: re.search(r"reorganization ([5-9]|\d\d)", log.read_text())  # some are skipped while groups move
+        def decided():
+            return re.search(r"reorganization ([5-9]|\d\d)", log.read_text())  # some are skipped while groups move
         run.wait_for(lambda: log.exists() and decided(), "fifth reorganization epoch")
         run.process.send_signal(signal.SIGUSR1)
         assert run.finish(END_S).code == 75, run.err

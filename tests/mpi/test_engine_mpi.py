@@ -1,4 +1,5 @@
-"""The whole engine under a real mpirun: the same answer on any number of ranks, shares that are even, large messages."""
+"""The whole engine under a real mpirun: the same answer on any number of ranks, shares that are even, large
+messages."""
 
 from __future__ import annotations
 
@@ -137,6 +138,11 @@ def test_messages_above_the_size_of_a_piece_arrive_whole(tmp_path):
 
 
 def test_the_slave_is_told_by_its_own_rank_in_a_stalled_run(job, tmp_path):
-    settings = ['output.results="count"', "inject.slow={2 = 0.05}", 'cluster.buffer="64 KiB"', 'cluster.master_buffer="128 KiB"']
+    settings = [
+        'output.results="count"',
+        "inject.slow={2 = 0.05}",
+        'cluster.buffer="64 KiB"',
+        'cluster.master_buffer="128 KiB"',
+    ]
     summary = mpi_run(3, job, tmp_path / "run", *settings, 'cluster.distribution_epoch="50 ms"')
     assert list(summary["held_back_by"]) == ["2"]

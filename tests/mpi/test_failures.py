@@ -1,4 +1,5 @@
-"""What goes wrong in a run under mpirun, for real: one message from rank 0, the documented exit code, no hang, no orphan."""
+"""What goes wrong in a run under mpirun, for real: one message from rank 0, the documented exit code, no hang, no
+orphan."""
 
 import os
 import signal
@@ -118,8 +119,17 @@ def test_a_rank_may_pause(tmp_path):
 
 @pytest.mark.parametrize("stopped", [2, 0])
 def test_a_rank_that_falls_silent_ends_the_run(tmp_path, stopped):
-    """Of rank 0 the others say so in their logs only: nobody else may speak for the run, and its launcher ends with their code."""
-    program = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/harness/run_with_little_patience.py"), "2"]
+    """Of rank 0 the others say so in their logs only: nobody else may speak for the run, and its launcher ends with
+    their code."""
+    program = [
+        sys.executable,
+        "-X",
+        "mpijoin",
+        "-m",
+        "mpi4py",
+        str(ROOT / "tests/harness/run_with_little_patience.py"),
+        "2",
+    ]
     with Run(tmp_path, LONG_JOB, 3, program=program) as run:
         run.wait_until_joining()
         os.kill(run.pid_of(stopped), signal.SIGSTOP)
@@ -150,7 +160,12 @@ def test_the_memory_budget_of_a_slave_ends_all(tmp_path):
     options = ["--set", "left.window=1 d", "--set", "right.window=1 d", "--set", "cluster.memory=1 MB"]
     with Run(tmp_path, LONG_JOB, 3, options) as run:
         run.finish()
-    assert run.code == 3 and len(run.messages) == 1 and "[cluster] memory" in run.messages[0] and run.failed["exit_code"] == 3
+    assert (
+        run.code == 3
+        and len(run.messages) == 1
+        and "[cluster] memory" in run.messages[0]
+        and run.failed["exit_code"] == 3
+    )
 
 
 SLOW_RELEASE = """

@@ -1,4 +1,5 @@
-"""Groups that move between MPI processes, as fast as possible and paced: the answer is that of one slave that keeps them all."""
+"""Groups that move between MPI processes, as fast as possible and paced: the answer is that of one slave that keeps
+them all."""
 
 import json
 import os
@@ -55,11 +56,21 @@ def job(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def wanted(job, tmp_path_factory) -> dict:
     out = tmp_path_factory.mktemp("local") / "run"
-    return mpijoin.run(job, [f'output.path="{out}"', 'balance.policy="none"', 'output.results="count"'], slaves=1).summary
+    return mpijoin.run(
+        job, [f'output.path="{out}"', 'balance.policy="none"', 'output.results="count"'], slaves=1
+    ).summary
 
 
 def mpi_run(job: Path, out: Path, seed: int, ranks: int, *settings: str) -> dict:
-    command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", "mpi4py", str(ROOT / "tests/harness/run_with_random_moves.py")]
+    command = [
+        str(MPIRUN),
+        "-n",
+        str(ranks),
+        sys.executable,
+        "-m",
+        "mpi4py",
+        str(ROOT / "tests/harness/run_with_random_moves.py"),
+    ]
     command += [str(seed), "run", str(job), "--set", f'output.path="{out}"']
     command += [word for setting in settings for word in ("--set", setting)]
     done = subprocess.run(command, cwd=ROOT, env=dict(os.environ), capture_output=True, text=True, timeout=150)
@@ -73,7 +84,9 @@ def check(summary: dict, wanted: dict, out: Path) -> None:
     assert sum(move["outcome"] == "moved" for move in moves) == summary["moves"] > 3
     records = pa.concat_tables([pq.read_table(file) for file in (out / "metrics").glob("rank-*.parquet")])
     for name in set(records.column_names) - {"role"}:
-        assert pc.min(records[name]).as_py() >= 0, f"{name}: what is counted only grows, so no epoch has less than none of it"
+        assert pc.min(records[name]).as_py() >= 0, (
+            f"{name}: what is counted only grows, so no epoch has less than none of it"
+        )
     for move in moves:
         if move["outcome"] == "moved":
             assert move["begun_us"] <= move["frozen_us"] <= move["delivered_us"] <= move["closed_us"]
@@ -91,7 +104,9 @@ def test_random_moves_change_nothing(job, wanted, tmp_path, seed, results):
 def test_random_moves_in_a_paced_run_change_nothing(job, wanted, tmp_path):
     slow = "inject.slow=[{rank = 2, share = 0.3, from = '1 s', to = '2 s'}]"
     late = "inject.delay=[{rank = 3, by = '30 ms'}]"
-    summary = mpi_run(job, tmp_path / "run", 3, 4, 'output.results="count"', "run.speed=4", "cluster.slaves_min=1", slow, late)
+    summary = mpi_run(
+        job, tmp_path / "run", 3, 4, 'output.results="count"', "run.speed=4", "cluster.slaves_min=1", slow, late
+    )
     check(summary, wanted, tmp_path / "run")
     assert summary["declustering"]["max"] == 3
     assert 0 < summary["delay_s"]["p50"] <= summary["delay_s"]["p99"] <= summary["delay_s"]["max"]

@@ -41,7 +41,13 @@ def data(name: str) -> Path:
 
 def document(name: str, windows: tuple[str, str], **output) -> dict:
     def stream(side: str, window: str) -> dict:
-        return {"path": str(data(name) / f"{side}.parquet"), "time": "ts", "time_unit": "us", "key": "key", "window": window}
+        return {
+            "path": str(data(name) / f"{side}.parquet"),
+            "time": "ts",
+            "time_unit": "us",
+            "key": "key",
+            "window": window,
+        }
 
     return {"left": stream("left", windows[0]), "right": stream("right", windows[1]), "output": output}
 

@@ -1,4 +1,5 @@
-"""Sentences of WSJ, section VI-B, on the paper's cluster in virtual time: two of them fix its costs, the others are predicted.
+"""Sentences of WSJ, section VI-B, on the paper's cluster in virtual time: two of them fix its costs, the others are
+predicted.
 
 What was fitted, and how, is told in mpijoin/simulate/costs/wsj_2005.toml; all figures of the paper: scripts/figures.py.
 """
@@ -30,9 +31,9 @@ def measure(tmp_path_factory):
 
 
 def test_figure_8_and_the_knee_of_figure_9(measure):
-    """ "without fine tuning, the average delay is around 48 sec for a per-stream rate of 4000 tuples/sec" (fitted); "Without
-    partition tuning, the idle time for the system drops near to zero for an arrival rate of 4000 tuples/sec/stream"
-    (predicted: it does so 9 % earlier) """
+    """ "without fine tuning, the average delay is around 48 sec for a per-stream rate of 4000 tuples/sec" (fitted);
+    "Without partition tuning, the idle time for the system drops near to zero for an arrival rate of 4000
+    tuples/sec/stream" (predicted: it does so 9 % earlier) """
     delay_s, idle = measure(4000, "off")
     assert 46 < delay_s < 50 and idle < 0.005
     delay_s, idle = measure(3500, "off")
@@ -40,8 +41,9 @@ def test_figure_8_and_the_knee_of_figure_9(measure):
 
 
 def test_figure_6_and_the_knee_of_figure_10(measure):
-    """ "with fine tuning, the average delay for the same system [...] drops to around 2 seconds"; "with fine grained partition
-    tuning, the idle time for the slave nodes is near to zero while the arrival rate is 6000 tuples/sec/stream" (predicted) """
+    """ "with fine tuning, the average delay for the same system [...] drops to around 2 seconds"; "with fine grained
+    partition tuning, the idle time for the slave nodes is near to zero while the arrival rate is 6000
+    tuples/sec/stream" (predicted)"""
     delay_s, idle = measure(4000, "1.5 MB")
     assert 1.7 < delay_s < 2.3 and idle > 0.2
     delay_s, idle = measure(6000, "1.5 MB")

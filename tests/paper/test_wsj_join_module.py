@@ -1,4 +1,5 @@
-"""Sentences of "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster", section IV-D, each with what checks it."""
+"""Sentences of "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster", section IV-D, each with what checks
+it."""
 
 from collections import Counter
 
@@ -42,8 +43,8 @@ def test_no_pair_twice_although_both_heads_hold_fresh_tuples():
 
 
 def test_an_expiring_block_has_met_the_fresh_tuples_of_the_opposite_head():
-    """ "While expiring a block from a mini-window, the block is joined with the fresh tuples within the head block of the
-    opposite mini-window; this ensures the completeness of the join results." """
+    """ "While expiring a block from a mini-window, the block is joined with the fresh tuples within the head block of
+    the opposite mini-window; this ensures the completeness of the join results." """
     harness = holder(window=10)
     harness.round(GROUP, numbered([(0, 7), (0, 7)]), [], (0, 0))
     # Right's batch brings the last partners at time 10 and, with time 30, the end of the left block.
@@ -64,8 +65,8 @@ def test_a_block_expires_whole_and_only_when_its_last_tuple_may():
 
 
 def test_a_group_above_two_theta_is_split_and_stays_within_the_range():
-    """ "We split a partition-group when its size is above [2 theta], and try to merge partitions whenever a partition size
-    falls below [theta]." """
+    """ "We split a partition-group when its size is above [2 theta], and try to merge partitions whenever a partition
+    size falls below [theta]." """
     theta, tuple_bytes = 1200, 24
     harness = holder(theta)
     rows = numbered([(0, key) for key in range(2 * theta // tuple_bytes + 1)])
@@ -77,8 +78,8 @@ def test_a_group_above_two_theta_is_split_and_stays_within_the_range():
 
 
 def test_two_to_the_difference_of_the_depths_entries_point_to_a_bucket():
-    """ "The number of hashtable entries pointing to a bucket is given by [2^(d - d')]; the [d'] least significant bits of these
-    entries are the same." """
+    """ "The number of hashtable entries pointing to a bucket is given by [2^(d - d')]; the [d'] least significant bits
+    of these entries are the same." """
     harness = holder(theta=480)
     skewed = keys_with(0b101, 3, 150) + keys_with(0b010, 3, 20) + keys_with(0b000, 3, 20)
     harness.round(GROUP, numbered([(0, key) for key in skewed]), [], (NEVER, NEVER))
@@ -88,9 +89,9 @@ def test_two_to_the_difference_of_the_depths_entries_point_to_a_bucket():
 
 
 def test_a_split_below_the_global_depth_leaves_the_directory_as_large_as_it_is():
-    """ "When the size of a mini-partition-group, with local depth less than the global depth, is larger than [2 theta], we split
-    the mini-partition-group by assigning half of the entries to each new mini-group and distributing the tuples accordingly;
-    the local depth of the newly created partitions are increased by one." """
+    """ "When the size of a mini-partition-group, with local depth less than the global depth, is larger than [2 theta],
+    we split the mini-partition-group by assigning half of the entries to each new mini-group and distributing the
+    tuples accordingly; the local depth of the newly created partitions are increased by one." """
     harness = holder(theta=480)
     one_sided = [key_of(n << 32 | 3 | n % 4 << 2) for n in range(100)]  # bits ..11: depth grows on that side only
     harness.round(GROUP, numbered([(0, key) for key in one_sided]), [], (NEVER, NEVER))
@@ -105,8 +106,8 @@ def test_a_split_below_the_global_depth_leaves_the_directory_as_large_as_it_is()
 
 
 def test_a_split_at_the_global_depth_doubles_the_directory_first():
-    """ "To split a mini-partition-group with the local depth same as the global depth, the total entries in the hashtable
-    should be doubled first, increasing the global depth" """
+    """ "To split a mini-partition-group with the local depth same as the global depth, the total entries in the
+    hashtable should be doubled first, increasing the global depth" """
     harness = holder(theta=480)
     assert harness.operator.info(GROUP).depth[0] == 0
     harness.round(GROUP, numbered([(0, key) for key in range(41)]), [], (NEVER, NEVER))
@@ -115,10 +116,14 @@ def test_a_split_at_the_global_depth_doubles_the_directory_first():
 
 
 def test_buddies_merge_when_one_is_small_and_their_sum_is_below_two_theta():
-    """ "When the size of a mini-partition-group is less than [theta], the bucket is merged with its buddy bucket, if any,
-    provided the sum of the sizes of two buckets is less than [2 theta] and the local depths of the two buckets are same." """
+    """ "When the size of a mini-partition-group is less than [theta], the bucket is merged with its buddy bucket, if
+    any, provided the sum of the sizes of two buckets is less than [2 theta] and the local depths of the two buckets are
+    same." """
     harness = holder(theta=480, window=10)
-    low, high = ([(5, key) for key in keys_with(0, 1, 30)], [(0 if n < 6 else 3, key) for n, key in enumerate(keys_with(1, 1, 25))])
+    low, high = (
+        [(5, key) for key in keys_with(0, 1, 30)],
+        [(0 if n < 6 else 3, key) for n, key in enumerate(keys_with(1, 1, 25))],
+    )
     harness.round(GROUP, numbered(low + high), [], (NEVER, NEVER))
     assert [bucket.octets for bucket in walked(harness).buckets] == [720, 600]
     harness.operator.expire(GROUP, (NEVER, 11))  # six tuples go: below theta, but the sum is not below 2 theta

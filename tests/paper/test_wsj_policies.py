@@ -5,7 +5,6 @@ Of IV-C those on who moves what to whom; how a move is carried out: test_wsj_reo
 """
 
 from cluster_model import ClusterModel, idle_view, slave_view
-
 from mpijoin.config.job import Balance
 from mpijoin.policy import make_policy
 from mpijoin.policy.plan import Plan
@@ -31,16 +30,16 @@ def test_the_defaults_are_those_of_table_2():
 
 
 def test_load_is_the_mean_buffer_occupancy_and_nothing_else():
-    """ "We use an average buffer occupancy metric, over the current reorganization epoch, at a slave as the indication of
-    the load applied to the slave." """
+    """ "We use an average buffer occupancy metric, over the current reorganization epoch, at a slave as the indication
+    of the load applied to the slave." """
     busy = [slave_view(1, 0.6, 0.1, (10, 11)), slave_view(2, 0.0, 0.9, (20, 21))]
     assert [(move.supplier, move.consumer) for move in plan_of(*busy).moves] == [(1, 2)]
 
 
 def test_three_categories():
     """ "A supplier has an average buffer occupancy above a threshold value, whereas a consumer is a slave with the
-    average buffer occupancy below ...; the rest of the nodes, which are neither supplier nor consumer, are classified as
-    the neutrals." """
+    average buffer occupancy below ...; the rest of the nodes, which are neither supplier nor consumer, are classified
+    as the neutrals." """
     moves = plan_of(*of_occupancies(0.51, 0.5, 0.2, 0.01, 0.009, 0.8, 0.0)).moves
     assert {move.supplier for move in moves} == {1, 6}
     assert {move.consumer for move in moves} == {5, 7}

@@ -1,5 +1,5 @@
-"""Sentences of "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster" on repartitioning, section IV-C, each with what
-checks it in the master. What the policies make of the loads is in test_wsj_policies.py."""
+"""Sentences of "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster" on repartitioning, section IV-C, each
+with what checks it in the master. What the policies make of the loads is in test_wsj_policies.py."""
 
 import random
 
@@ -50,8 +50,9 @@ def kinds(actions, kind):
 
 
 def test_the_protocol_starts_at_the_end_of_every_reorganization_epoch():
-    """ "The processing nodes in the system (master and the slaves) start the repartitioning protocol periodically at the end of
-    an interval called reorganization epoch, which is a order of magnitude larger than the distribution epoch" """
+    """ "The processing nodes in the system (master and the slaves) start the repartitioning protocol periodically at
+    the end of an interval called reorganization epoch, which is a order of magnitude larger than the distribution
+    epoch" """
     cluster = new_cluster()
     for period in range(3):
         assert kinds(ticks(cluster, SLOTS - 1), Ask) == []
@@ -60,8 +61,8 @@ def test_the_protocol_starts_at_the_end_of_every_reorganization_epoch():
 
 
 def test_the_master_classifies_by_the_average_buffer_size_over_the_total():
-    """ "The average buffer occupancy metric is obtained by dividing the calculated average buffer size by the total buffer size
-    (i.e., memory allotted to the buffer)" """
+    """ "The average buffer occupancy metric is obtained by dividing the calculated average buffer size by the total
+    buffer size (i.e., memory allotted to the buffer)" """
     cluster = new_cluster()
     ticks(cluster, SLOTS)
     occupancy = {1: 0.6, 2: 0.0, 3: 0.3, 4: 1.5}
@@ -70,9 +71,9 @@ def test_the_master_classifies_by_the_average_buffer_size_over_the_total():
 
 
 def test_each_supplier_yields_one_group_to_a_consumer():
-    """ "While reorganizing the placement of partition-groups across the nodes, each supplier yield only one randomly selected
-    partition-group to a consumer. For each consumer, the master node selects a supplier, and sends messages to the participating
-    nodes to initiate transferring the window states of the partition-groups to move." """
+    """ "While reorganizing the placement of partition-groups across the nodes, each supplier yield only one randomly
+    selected partition-group to a consumer. For each consumer, the master node selects a supplier, and sends messages to
+    the participating nodes to initiate transferring the window states of the partition-groups to move." """
     cluster = new_cluster()
     ticks(cluster, SLOTS)
     orders = kinds(answer(cluster, {1: 0.6, 2: 0.0, 3: 0.9, 4: 0.005}), Command)
@@ -81,8 +82,8 @@ def test_each_supplier_yields_one_group_to_a_consumer():
 
 
 def test_the_consumer_processes_the_subsequent_tuples_of_the_group():
-    """ "A supplier yields a partition-group to a consumer node, which installs the partition-group in its join module and
-    processes the subsequent tuples arriving within the partition-group." """
+    """ "A supplier yields a partition-group to a consumer node, which installs the partition-group in its join module
+    and processes the subsequent tuples arriving within the partition-group." """
     cluster = new_cluster()
     ticks(cluster, SLOTS)
     (order,) = kinds(answer(cluster, {1: 0.6, 2: 0.0, 3: 0.2, 4: 0.2}), Command)
@@ -91,7 +92,10 @@ def test_the_consumer_processes_the_subsequent_tuples_of_the_group():
     joined = len(cluster.joined_rows[order.group])
     ticks(cluster, 2)
     cluster.settle()
-    assert cluster.joined_rows[order.group] == cluster.sent_rows[order.group] and len(cluster.joined_rows[order.group]) > joined
+    assert (
+        cluster.joined_rows[order.group] == cluster.sent_rows[order.group]
+        and len(cluster.joined_rows[order.group]) > joined
+    )
     assert [slave.number for slave in cluster.slaves.values() if order.group in slave.groups] == [order.peer]
 
 
@@ -120,8 +124,9 @@ def act_until(cluster, wanted):
 
 
 def test_pending_tuples_are_transferred_when_the_consumer_has_acknowledged():
-    """ "After finishing the state movement, the participating nodes send acknowledgement to the master indicating the completion
-    of the task, upon which the master node transfers the pending tuples (in its buffer) to be processed." """
+    """ "After finishing the state movement, the participating nodes send acknowledgement to the master indicating the
+    completion of the task, upon which the master node transfers the pending tuples (in its buffer) to be
+    processed." """
     cluster = new_cluster()
     ticks(cluster, SLOTS)
     (order,) = kinds(answer(cluster, {1: 0.6, 2: 0.0, 3: 0.2, 4: 0.2}), Command)
@@ -143,8 +148,9 @@ def rows_in(message, group):
 
 
 def test_slaves_that_take_no_part_are_served_before_the_acknowledgements():
-    """ "Note that the slaves not participating in the state movement receives the pending tuples before the master receives an
-    acknowledgement from every node participating in the state movement." Here the participants do, too, of other groups."""
+    """ "Note that the slaves not participating in the state movement receives the pending tuples before the master
+    receives an acknowledgement from every node participating in the state movement." Here the participants do, too, of
+    other groups."""
     cluster = new_cluster()
     ticks(cluster, SLOTS)
     answer(cluster, {1: 0.6, 2: 0.0, 3: 0.2, 4: 0.2})
@@ -155,8 +161,9 @@ def test_slaves_that_take_no_part_are_served_before_the_acknowledgements():
 
 
 def test_a_supplier_s_state_and_buffer_go_together():
-    """ "To transfer a state, the state-mover in a slave node (supplier) extracts the tuples from both the stream windows and the
-    buffer (at the join module), and sends to the consumer." What it did not join is joined by the consumer, in order."""
+    """ "To transfer a state, the state-mover in a slave node (supplier) extracts the tuples from both the stream
+    windows and the buffer (at the join module), and sends to the consumer." What it did not join is joined by the
+    consumer, in order."""
     cluster = new_cluster()
     ticks(cluster, SLOTS)
     for slave in cluster.slaves.values():  # all has arrived, nothing is joined
@@ -177,7 +184,8 @@ def test_a_supplier_s_state_and_buffer_go_together():
 
 
 def test_without_a_supplier_a_slave_less_without_input():
-    """Section V-A: "If all the nodes are either neutral or consumer, the master node decreases the degree of declustering." """
+    """Section V-A: "If all the nodes are either neutral or consumer, the master node decreases the degree of
+    declustering." """
     cluster = new_cluster(slaves_min=2)
     ticks(cluster, SLOTS)
     answer(cluster, {1: 0.2, 2: 0.3, 3: 0.1, 4: 0.2})
@@ -187,8 +195,8 @@ def test_without_a_supplier_a_slave_less_without_input():
 
 
 def test_with_many_suppliers_a_slave_more():
-    """Section V-A: "the master node increases the degree of declustering when the number of supplier in the system is greater
-    than [beta] times the number of consumers in the system" """
+    """Section V-A: "the master node increases the degree of declustering when the number of supplier in the system is
+    greater than [beta] times the number of consumers in the system" """
     cluster = new_cluster(active=2, slaves_min=2)
     ticks(cluster, SLOTS)
     answer(cluster, {1: 0.7, 2: 0.6})

@@ -1,4 +1,5 @@
-"""Mini-buffers: first in, first out for each slave, every byte counted; groups that are held; how much of the input they hold."""
+"""Mini-buffers: first in, first out for each slave, every byte counted; groups that are held; how much of the input
+they hold."""
 
 import numpy as np
 import pytest
@@ -86,7 +87,9 @@ def rows_by_group(groups, pieces):
 def add_rows(buffers, first, count):
     """Some rows with payloads, of no bytes every third time; returns what was added."""
     blobs = [b"%d" % row * (row % 3) for row in range(first, first + count)]
-    return buffers.add((scattered(buffers.table, range(first, first + count), first, blobs), scattered(buffers.table, [])))
+    return buffers.add(
+        (scattered(buffers.table, range(first, first + count), first, blobs), scattered(buffers.table, []))
+    )
 
 
 @pytest.fixture
@@ -180,9 +183,10 @@ class Uniform:
 
 @pytest.mark.parametrize("subgroups", [1, 2, 4])
 def test_peak_of_the_master_s_buffer_is_half_an_epoch_and_a_share_of_the_other_half(subgroups):
-    """WSJ, section V-B: "Such a communication in sub-group also minimizes the total storage or memory required to buffer the
-    pending tuples at the master node. Let us consider a stream with a uniform rate, and assume that the master distributes
-    an equal number of tuples to every slaves." Then it is (r t_d / 2) (1 + 1 / n_g) tuples at most."""
+    """WSJ, section V-B: "Such a communication in sub-group also minimizes the total storage or memory required to
+    buffer the pending tuples at the master node. Let us consider a stream with a uniform rate, and assume that the
+    master distributes an equal number of tuples to every slaves." Then it is (r t_d / 2) (1 + 1 / n_g) tuples at
+    most."""
     epoch, slaves = 4000, (1, 2, 3, 4)
     table = PartitionTable.even(60, slaves)
     buffers = MiniBuffers(table, slaves)

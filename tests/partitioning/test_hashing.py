@@ -23,7 +23,9 @@ def strings(*values: bytes) -> tuple[np.ndarray, np.ndarray]:
     return offsets, np.frombuffer(b"".join(values), np.uint8)
 
 
-@pytest.mark.parametrize("left, right, wanted", [(0, 0, 0x48218226FF3CD4BF), (1, 2, 0x081A5C1377856B73), (2, 1, 0xF2826F98653E9E57)])
+@pytest.mark.parametrize(
+    "left, right, wanted", [(0, 0, 0x48218226FF3CD4BF), (1, 2, 0x081A5C1377856B73), (2, 1, 0xF2826F98653E9E57)]
+)
 def test_the_certificate_of_one_pair_is_as_published(left, right, wanted):
     assert hashing.certificate(np.array([left]), np.array([right])) == wanted == pair_hash(left, right)
     with np.errstate(over="ignore"):
@@ -41,7 +43,9 @@ def test_the_certificate_is_a_sum_that_ignores_order_and_wraps():
 
 def test_key_hashes_equal_the_slow_twin_also_for_negative_keys():
     keys = np.array([0, 1, -1, 2**63 - 1, -(2**63)])
-    assert [int(value) for value in hashing.hash_keys(keys)] == [mix((int(key) + 0x9E3779B97F4A7C15) & MASK) for key in keys]
+    assert [int(value) for value in hashing.hash_keys(keys)] == [
+        mix((int(key) + 0x9E3779B97F4A7C15) & MASK) for key in keys
+    ]
 
 
 def test_partitions_are_even_and_in_range():
@@ -52,7 +56,19 @@ def test_partitions_are_even_and_in_range():
 
 
 def test_strings_that_differ_in_length_zero_bytes_or_order_hash_differently():
-    values = [b"", b"\0", b"\0\0", b"\0" * 8, b"\0" * 9, b"ab", b"ba", b"abcdefgh", b"abcdefghi", b"abcdefg", b"hgfedcba"]
+    values = [
+        b"",
+        b"\0",
+        b"\0\0",
+        b"\0" * 8,
+        b"\0" * 9,
+        b"ab",
+        b"ba",
+        b"abcdefgh",
+        b"abcdefghi",
+        b"abcdefg",
+        b"hgfedcba",
+    ]
     assert len(set(hashing.hash_bytes(*strings(*values)).tolist())) == len(values)
 
 
@@ -70,7 +86,7 @@ def test_one_flipped_bit_flips_about_half_of_the_hash():
         other[bit // 8] ^= 1 << (bit % 8)
         values.append(other.tobytes())
     hashes = hashing.hash_bytes(*strings(*values))
-    flipped = [bin(int(hashes[0] ^ value)).count("1") for value in hashes[1:]]
+    flipped = [int(hashes[0] ^ value).bit_count() for value in hashes[1:]]
     assert 12 < min(flipped) and max(flipped) < 52 and 30 < np.mean(flipped) < 34
 
 

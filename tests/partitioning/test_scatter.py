@@ -26,7 +26,13 @@ ROWS = some.lists(some.tuples(some.integers(-3, 3), some.integers(-(1 << 63), (1
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(some.lists(ROWS, min_size=1, max_size=3), some.permutations(range(6)), some.integers(1, 6), some.integers(0, 2), some.booleans())
+@given(
+    some.lists(ROWS, min_size=1, max_size=3),
+    some.permutations(range(6)),
+    some.integers(1, 6),
+    some.integers(0, 2),
+    some.booleans(),
+)
 def test_rows_lie_by_place_in_their_order(parts, order, partitions, record_words, has_blob):
     place = np.array([own for own in order if own < partitions], np.int64)
     rows, batches = [], []
@@ -34,11 +40,16 @@ def test_rows_lie_by_place_in_their_order(parts, order, partitions, record_words
         numbered = [(key, time, len(rows) + i) for i, (key, time) in enumerate(part)]
         rows += numbered
         batches.append(batch(numbered, record_words, has_blob))
-    wanted = [[row for row in rows if place[oracle.partition(row[0] & oracle.MASK, partitions)] == own] for own in range(partitions)]
+    wanted = [
+        [row for row in rows if place[oracle.partition(row[0] & oracle.MASK, partitions)] == own]
+        for own in range(partitions)
+    ]
     found = scatter(batches, place, record_words, has_blob)
     assert np.diff(found.starts).tolist() == [len(some) for some in wanted]
     assert [tuple(row[:FIXED_WORDS]) for row in found.tuples.tolist()] == [row for some in wanted for row in some]
-    assert np.array_equal(found.tuples[:, found.tuples.shape[1] - record_words :], found.tuples[:, [2]] * 10 + np.arange(record_words))
+    assert np.array_equal(
+        found.tuples[:, found.tuples.shape[1] - record_words :], found.tuples[:, [2]] * 10 + np.arange(record_words)
+    )
     if has_blob:
         for row, address, size in found.tuples[:, 2:5].tolist():
             assert found.blob[address : address + size].tobytes() == blob_of(row)

@@ -8,7 +8,9 @@ import pytest
 from mpijoin.partitioning.table import HELD, JOIN, Hop, PartitionTable
 
 
-@pytest.mark.parametrize("partitions, slaves", [(1, (1,)), (5, (1, 2)), (60, (1, 2, 3, 4)), (3, (2, 5, 9, 11)), (8, (4, 1))])
+@pytest.mark.parametrize(
+    "partitions, slaves", [(1, (1,)), (5, (1, 2)), (60, (1, 2, 3, 4)), (3, (2, 5, 9, 11)), (8, (4, 1))]
+)
 def test_an_even_table_gives_every_partition_to_one_slave(partitions, slaves):
     table = PartitionTable.even(partitions, slaves)
     groups = {slave: table.groups_of(slave).tolist() for slave in slaves}

@@ -24,7 +24,9 @@ def make_side(name, counts, top, window_s=60, disorder=0):
     extent = Extent(rows, 0, 0, rows, 0, last, 0.0, 0, 99, disorder)
     sums = KeySums(100, rows, rows * np.log2(max(rows, 2) / 100), rows * rows / 100, top)
     cells = np.full(64, rows // 64)
-    return Side(name, f"{name}.parquet", int(window_s * 1e9), 4, 1000, extent, Arrivals(0.0, SECONDS, counts), Keys(sums, cells))
+    return Side(
+        name, f"{name}.parquet", int(window_s * 1e9), 4, 1000, extent, Arrivals(0.0, SECONDS, counts), Keys(sums, cells)
+    )
 
 
 def make_profile(rate=1000, top_share=0.01, results=None, window_s=60, disorder=0, burst=1, sampled=False):

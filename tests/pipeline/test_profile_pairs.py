@@ -57,7 +57,8 @@ def test_a_sample_is_a_share_of_the_ranges_or_all_of_few():
 
 
 def test_the_bound_holds_about_as_often_as_it_says():
-    """Bursty results, in proportion to a weight up to noise: the ratio estimate's bound covers the truth in most draws."""
+    """Bursty results, in proportion to a weight up to noise: the ratio estimate's bound covers the truth in most
+    draws."""
     generator = np.random.default_rng(11)
     weight = generator.pareto(3, 2000) + 0.1
     truth = np.rint(weight * 100 * generator.uniform(0.7, 1.3, 2000))

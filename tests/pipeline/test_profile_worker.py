@@ -16,7 +16,9 @@ segments, worst_disorder = worker.segments, worker.worst_disorder
 
 def rows_of(parts, batch_rows):
     """Of one task: parts (file, first place, times), cut into batches."""
-    columns = [np.concatenate(column) for column in zip(*((np.full(len(t), f), p + np.arange(len(t)), t) for f, p, t in parts))]
+    columns = [
+        np.concatenate(column) for column in zip(*((np.full(len(t), f), p + np.arange(len(t)), t) for f, p, t in parts))
+    ]
     table = pa.table(dict(zip(("file", "place", "time"), (column.astype(np.int64) for column in columns))))
     return iter(table.to_batches(batch_rows))
 

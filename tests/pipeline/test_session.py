@@ -74,7 +74,10 @@ def test_no_java_at_all_says_what_was_found_and_how_to_get_one(monkeypatch, tmp_
 
 def test_without_pyspark(monkeypatch):
     monkeypatch.setattr(session, "find_spec", lambda name: None)
-    with pytest.raises(errors.LaunchError, match="pyspark is not installed: pip install"), session.spark_session("test"):
+    with (
+        pytest.raises(errors.LaunchError, match="pyspark is not installed: pip install"),
+        session.spark_session("test"),
+    ):
         pass
 
 
@@ -91,7 +94,8 @@ def test_own_errors_come_back_from_spark_as_themselves():
 
 
 class Tracker:
-    """A status tracker with one stage of ten tasks, of which one more is done at each look, and which breaks after three."""
+    """A status tracker with one stage of ten tasks, of which one more is done at each look, and which breaks after
+    three."""
 
     def __init__(self):
         self.done = 0
@@ -121,21 +125,28 @@ def test_a_log_gets_lines_and_a_terminal_none_and_a_broken_gateway_hurts_nobody(
         deadline_s = time.monotonic() + 5
         while tracker.done <= 3 and lines and time.monotonic() < deadline_s:
             time.sleep(0.01)
-    assert stream.getvalue().splitlines() == [f"mpijoin profile: 0 s, stage 5: {done} of 10 tasks done" for done in range(1, lines + 1)]
+    assert stream.getvalue().splitlines() == [
+        f"mpijoin profile: 0 s, stage 5: {done} of 10 tasks done" for done in range(1, lines + 1)
+    ]
 
 
 def test_settings_that_cannot_be_taken_are_named_at_once():
     with pytest.raises(errors.JobError) as error:
-        configuration.given_settings(["driver.memory=1g", "spark.x", "spark.sql.session.timeZone=Asia/Tokyo"], None, configuration.NEEDED)
+        configuration.given_settings(
+            ["driver.memory=1g", "spark.x", "spark.sql.session.timeZone=Asia/Tokyo"], None, configuration.NEEDED
+        )
     assert [fault.partition(", w")[0] for fault in error.value.faults] == [
-        '--conf: got "driver.memory=1g"', '--conf: got "spark.x"', '--conf: got "spark.sql.session.timeZone=Asia/Tokyo"',
+        '--conf: got "driver.memory=1g"', '--conf: got "spark.x"',
+        '--conf: got "spark.sql.session.timeZone=Asia/Tokyo"',
     ]  # fmt: skip
 
 
 def test_java_options_of_the_user_stand_beside_ours(tmp_path, monkeypatch):
     pytest.importorskip("pyspark")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
-    (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -Dsite=yes\nspark.local.dir /scratch\n")
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.driver.extraJavaOptions -Dsite=yes\nspark.local.dir /scratch\n"
+    )
     found = configuration.all_settings("test", {}, {}, tmp_path)
     assert found["spark.driver.extraJavaOptions"].endswith(f"-Djava.io.tmpdir={tmp_path} -Dsite=yes")
     assert "spark.local.dir" not in found and found["spark.driver.memory"] == "2g"

@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from cluster_model import idle_view, slave_view
 
+from cluster_model import idle_view, slave_view
 from mpijoin.policy import balance as policy
 from mpijoin.policy.estimate import ideal_level, speeds
 from mpijoin.policy.memory import Pace, learn
@@ -98,8 +98,13 @@ def test_an_only_group_goes_to_an_idle_slave_that_is_faster():
     assert balance(view(calm, *others, idle_view(4))).moves == ()  # it keeps up: what for?
     # One that was slow itself when it had groups is no better.
     before = balance(view(slow, *others, idle_view(4)))
-    back = view(slave_view(4, load=0.9, groups=(1,), speed=1 / 3), *others, idle_view(1), memory=before.memory, period=20)
-    assert policy.balance(back).moves == () and policy.balance(replace(back, memory=policy.balance(back).memory)).moves == ()
+    back = view(
+        slave_view(4, load=0.9, groups=(1,), speed=1 / 3), *others, idle_view(1), memory=before.memory, period=20
+    )
+    assert (
+        policy.balance(back).moves == ()
+        and policy.balance(replace(back, memory=policy.balance(back).memory)).moves == ()
+    )
 
 
 def test_one_that_none_can_relieve_does_not_keep_others_from_getting_even():
@@ -182,8 +187,8 @@ FALLS = [(0.98, 1.5, True), (0.98, 1.0, False), (0.98, 0.8, False), (0.6, 2.5, T
 
 @pytest.mark.parametrize("load, inflow, acts", FALLS)
 def test_one_that_falls_behind_is_relieved_at_once(load, inflow, acts):
-    """What came asks for more than all its time, though it is busy: that is seen within one period. One that catches up, or stood
-    still, must wait for the next."""
+    """What came asks for more than all its time, though it is busy: that is seen within one period. One that catches
+    up, or stood still, must wait for the next."""
     others = [slave_view(slave, 0.0, 0.3, tuple(range(10 * slave, 10 * slave + 5))) for slave in (2, 3, 4)]
     plan = policy.balance(view(slave_view(1, 2.0, load, tuple(range(8)), inflow), *others))
     assert bool(plan.moves) == acts
@@ -201,12 +206,13 @@ def test_what_was_there_for_one_period_moves_nothing():
     assert known.noise > 0.2  # and it has learned from it
     quiet = balance(even, 4).memory
     first = policy.balance(replace(off, memory=quiet))
-    assert first == Plan() and policy.balance(replace(off, memory=first.memory)).moves != ()  # twice, and it is a change
+    # twice, and it is a change
+    assert first == Plan() and policy.balance(replace(off, memory=first.memory)).moves != ()
 
 
 def test_while_a_load_is_suspect_nothing_moves():
     """What it turns out to be may change where a group should go."""
-    first, second, third = uneven().slaves
+    first, second, _third = uneven().slaves
     odd = view(first, second, slave_view(3, load=0.6, groups=(20, 21, 22)))
     known = None
     for _ in range(4):
@@ -233,7 +239,9 @@ def test_one_slave_that_falls_behind_is_relieved_at_smaller_differences():
         groups = tuple(range(30))
         others = [slave_view(slave, 0.0, 0.9, tuple(range(100 * slave, 100 * slave + 30))) for slave in (2, 3, 4)]
         known = balance(view(slave_view(1, 0.0, 0.9, groups), *others), 8).memory
-        return policy.balance(view(slave_view(1, occupancy, 0.99, groups, inflow), *others, memory=replace(known, settled=0)))
+        return policy.balance(
+            view(slave_view(1, occupancy, 0.99, groups, inflow), *others, memory=replace(known, settled=0))
+        )
 
     assert plan(0.3, 1.12) == Plan()
     assert {move.supplier for move in plan(1.5, 1.12).moves} <= {1}

@@ -1,5 +1,6 @@
 """Epoch advice against communication that costs a seconds per epoch and a share b for its bytes."""
 
+import itertools
 import random
 
 import pytest
@@ -25,20 +26,21 @@ def test_the_share_ends_just_below_the_bound(start_ns, per_epoch_s, per_byte):
     history = advised(start_ns, per_epoch_s, per_byte)
     assert 0.55 * BOUND <= history[-1][1] <= BOUND * (1 + 1e-6)
     shortest_ns = per_epoch_s / (BOUND - per_byte) * 1e9  # whose share is the bound
-    if per_byte <= 0.02 or start_ns < shortest_ns:  # else it may stay where it is, longer than need be, but cheap enough
+    # else it may stay where it is, longer than need be, but cheap enough
+    if per_byte <= 0.02 or start_ns < shortest_ns:
         assert history[-1][0] <= 2 * shortest_ns
 
 
 def test_it_gets_there_step_by_step():
     epochs = [epoch_ns for epoch_ns, _ in advised(LONGEST_NS, 0.005, 0.0)]
-    assert all(0.5 <= after / before <= 2 for before, after in zip(epochs, epochs[1:]))
+    assert all(0.5 <= after / before <= 2 for before, after in itertools.pairwise(epochs))
     assert epochs == sorted(epochs, reverse=True)  # from one side: it never overshoots
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_noise_makes_no_ping_pong(seed):
     epochs = [epoch_ns for epoch_ns, _ in advised(500_000_000, 0.02, 0.01, steps=200, noise=0.08, seed=seed)]
-    assert sum(one != other for one, other in zip(epochs[10:], epochs[11:])) <= 8  # of 189, and all of them small:
+    assert sum(one != other for one, other in itertools.pairwise(epochs)) <= 8  # of 189, and all of them small:
     assert max(epochs[10:]) <= 1.6 * min(epochs[10:])
 
 

@@ -2,8 +2,8 @@
 tests/paper/test_wsj_policies.py."""
 
 import pytest
-from cluster_model import idle_view, slave_view
 
+from cluster_model import idle_view, slave_view
 from mpijoin.config.job import Balance
 from mpijoin.errors import JobError
 from mpijoin.policy import make_policy

@@ -1,5 +1,6 @@
-"""Runs that are killed at any moment and go on, on other ranks, with another policy and pace, to be killed again: rows, late
-files, ledger and certificate are always the oracle's. Among threads and in virtual time; tests/harness/checkpoint_harness.py says how.
+"""Runs that are killed at any moment and go on, on other ranks, with another policy and pace, to be killed again: rows,
+late files, ledger and certificate are always the oracle's. Among threads and in virtual time;
+tests/harness/checkpoint_harness.py says how.
 """
 
 import sys
@@ -8,11 +9,13 @@ from collections import Counter
 from unittest import mock
 
 import pytest
+
 from checkpoint_harness import course, live, live_simulated
 
 LOCAL_SEEDS = 10  # each is some ten kills, on a machine that is not too busy
 SIMULATED_SEEDS = 10
-SWITCH_S = 1e-4  # threads of one process take turns so often, or moves would hardly come about in runs as short as these
+# threads of one process take turns so often, or moves would hardly come about in runs as short as these
+SWITCH_S = 1e-4
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -57,7 +60,14 @@ def test_killed_runs_give_the_oracles_answer(transport, request):
 
 
 def test_kills_came_inside_checkpoints_moves_and_the_commit(local):
-    inside = ("torn state", "state written", "before sync", "before rename state", "before rename manifest", "before unlink state")
+    inside = (
+        "torn state",
+        "state written",
+        "before sync",
+        "before rename state",
+        "before rename manifest",
+        "before unlink state",
+    )
     assert sum(local[name] for name in inside) > 2 and local["half-written"] > 4, local
     assert min(local[name] for name in ("late parts", "kills of a resumed run")) > 0, local
     assert sum(local[name] for name in ("move", "move step", "committing", "done")) > 0, local

@@ -32,7 +32,9 @@ DURATIONS = st.integers(1, 2**62)
 
 
 CHANGES = st.lists(st.builds(Change, DURATIONS, bias=st.floats(0.5, 0.99), permute=st.integers(0, 9)), max_size=3).map(
-    lambda changes: tuple(sorted({change.start_ns: change for change in changes}.values(), key=lambda change: change.start_ns))
+    lambda changes: tuple(
+        sorted({change.start_ns: change for change in changes}.values(), key=lambda change: change.start_ns)
+    )
 )
 
 
@@ -63,7 +65,9 @@ def stream_jobs(draw, name):
 
 
 SPANS = st.tuples(st.integers(0, 2**30), st.none() | st.integers(2**30 + 1, 2**62))
-SLOWDOWNS = st.builds(lambda rank, share, span: Slowdown(rank, share, *span), st.integers(1, 9), st.floats(0.01, 1), SPANS)
+SLOWDOWNS = st.builds(
+    lambda rank, share, span: Slowdown(rank, share, *span), st.integers(1, 9), st.floats(0.01, 1), SPANS
+)
 DELAYS = st.builds(lambda rank, by_ns, span: Delay(rank, by_ns, *span), st.integers(0, 9), st.integers(0, 2**62), SPANS)
 ALWAYS_SLOW = st.dictionaries(st.integers(1, 99), st.floats(0.01, 1.0), max_size=3).map(
     lambda shares: tuple(Slowdown(rank, share) for rank, share in shares.items())

@@ -147,12 +147,17 @@ def split_at_once(window, rows):
 
 
 def test_a_group_that_will_grow_is_split_for_it_while_that_moves_nothing():
-    """100 rows of 24 bytes, as many to come on the other side: 4800 bytes in 2 buckets, unless the windows hold more epochs."""
+    """100 rows of 24 bytes, as many to come on the other side: 4800 bytes in 2 buckets, unless the windows hold more
+    epochs."""
     rows = numbered([(time, key_of(time)) for time in range(100)])
     assert split_at_once(30, rows)[0] == 0, "the window is shorter than what came: no more than 4 theta, 8000 bytes"
-    assert split_at_once(150, rows)[0] == 3, "two and a half times as much to hold: 9600 bytes and more, in buckets of up to 4000"
+    assert split_at_once(150, rows)[0] == 3, (
+        "two and a half times as much to hold: 9600 bytes and more, in buckets of up to 4000"
+    )
     assert split_at_once(10**6, rows)[0] == 7, "not more than four times: 19,200 bytes"
-    assert split_at_once(10**6, numbered([(7, key_of(key)) for key in range(100)]))[0] == 0, "rows of one moment tell no rate"
+    assert split_at_once(10**6, numbered([(7, key_of(key)) for key in range(100)]))[0] == 0, (
+        "rows of one moment tell no rate"
+    )
 
 
 def test_what_was_split_for_more_is_merged_once_something_has_expired():
@@ -186,7 +191,7 @@ def test_a_split_or_merge_leaves_the_earliest_expiry_known():
     rows = numbered([(10 * i + (key == odd), key) for i in range(6) for key in (even, odd)])
     harness.round(groups_of(0), rows, [], (NEVER, NEVER))
     assert harness.operator.info(groups_of(0)).buckets[0] == 2
-    for bound in range(0, 60):
+    for bound in range(60):
         harness.operator.expire(groups_of(0), (NEVER, bound))
         walked = check_accounts(harness, [0])[0]
         slots = int(harness.state.layout[0, st.SLOTS])

@@ -12,17 +12,17 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from engine_harness import Stream, check_counts, check_late, expect, expected_rows, expected_schema, section, table_rows
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from random_policy import random_policy
 
 import mpijoin
 import mpijoin.master.intake
 import mpijoin.master.pacing
 import mpijoin.master.start
 import mpijoin.slave.runtime
+from engine_harness import Stream, check_counts, check_late, expect, expected_rows, expected_schema, section, table_rows
 from mpijoin.slave.core import SlaveCore
+from random_policy import random_policy
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
 LONG = "more than eight letters"
@@ -134,7 +134,9 @@ def clocked(shape, unit, rows):
 @some.composite
 def settings_of_runs(draw):
     """Everything that must not matter."""
-    epoch = draw(some.one_of(some.just("auto"), some.sampled_from(["1 ns", "3 ns", "1 us", "700 us", "5 ms", "4 s", "9 h"])))
+    epoch = draw(
+        some.one_of(some.just("auto"), some.sampled_from(["1 ns", "3 ns", "1 us", "700 us", "5 ms", "4 s", "9 h"]))
+    )
     return {
         "balance": {"policy": draw(some.sampled_from(["none", "balance"]))},  # which stands for random moves here
         "cluster": {
@@ -157,8 +159,8 @@ def settings_of_runs(draw):
 
 @contextmanager
 def inner_sizes(rows, seed=0):
-    """Cuts everything the engine cuts by size after so few rows, that tests need no millions; None: as it is. Policies other
-    than "none" move groups at random at every epoch."""
+    """Cuts everything the engine cuts by size after so few rows, that tests need no millions; None: as it is. Policies
+    other than "none" move groups at random at every epoch."""
 
     def policies(balance):
         return None if balance.policy == "none" else random_policy(seed)
@@ -194,7 +196,15 @@ SLAVES, INNER_SIZES, SEEDS = some.integers(1, 4), some.sampled_from([None, 1, 3,
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(some.data(), shapes(), settings_of_runs(), SLAVES, INNER_SIZES, SEEDS, some.sampled_from(["memory", "parquet", "collect"]))
+@given(
+    some.data(),
+    shapes(),
+    settings_of_runs(),
+    SLAVES,
+    INNER_SIZES,
+    SEEDS,
+    some.sampled_from(["memory", "parquet", "collect"]),
+)
 def test_rows_payload_late_set_and_counts_are_the_oracles(data, shape, job, slaves, rows, seed, output):
     sides = [data.draw(streams(shape, side)) for side in range(2)]
     wanted = expect(*sides)
@@ -244,8 +254,13 @@ def test_chosen_columns_come_in_the_order_asked_for(data, shape, job, slaves):
 
 def test_part_files_are_many_and_hold_each_pair_once(tmp_path):
     rows = [[(time, (time % 5,), (time,)) for time in range(400)]]
-    sides = [Stream(name, tuple(rows), "us", pa.int64(), (pa.int64(),), (pa.int64(),), 200_000) for name in ("left", "right")]
-    job = {"output": {"path": str(tmp_path / "run"), "part": "1 B"}, "cluster": {"distribution_epoch": "50 us", "memory": "16 MiB"}}
+    sides = [
+        Stream(name, tuple(rows), "us", pa.int64(), (pa.int64(),), (pa.int64(),), 200_000) for name in ("left", "right")
+    ]
+    job = {
+        "output": {"path": str(tmp_path / "run"), "part": "1 B"},
+        "cluster": {"distribution_epoch": "50 us", "memory": "16 MiB"},
+    }
     with mock.patch("mpijoin.sinks.parts.ROW_GROUP_ROWS", 100):
         done = run(job, sides, 2, tmp_path)
     files = sorted((tmp_path / "run" / "results").iterdir())
@@ -254,7 +269,9 @@ def test_part_files_are_many_and_hold_each_pair_once(tmp_path):
     assert table_rows(done.table()) == expected_rows(*sides, expect(*sides).pairs)
 
 
-@pytest.mark.parametrize("sides", [((), (pa.string(),)), ((pa.string(),), ()), ((pa.int64(),), (pa.binary(), pa.int8()))])
+@pytest.mark.parametrize(
+    "sides", [((), (pa.string(),)), ((pa.string(),), ()), ((pa.int64(),), (pa.binary(), pa.int8()))]
+)
 def test_a_hashed_key_of_fixed_size_with_variable_payload_on_one_side_only(sides, tmp_path):
     """The records of the two streams then begin at different words, where the keys' own values are compared."""
     values = {pa.string(): "text", pa.int64(): 5, pa.binary(): b"bytes", pa.int8(): 3}

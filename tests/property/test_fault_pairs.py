@@ -1,4 +1,5 @@
-"""No fault of a job hides another: each alone is named, and of any two that can be seen at all both are, and nothing else is."""
+"""No fault of a job hides another: each alone is named, and of any two that can be seen at all both are, and nothing
+else is."""
 
 from itertools import combinations
 

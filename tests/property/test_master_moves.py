@@ -1,5 +1,5 @@
-"""The master with moves at every reorganization epoch, whatever slaves and network do: no row is lost, doubled or out of order,
-no slave is told that rows are complete which it lacks, every move ends, and the end comes once and last."""
+"""The master with moves at every reorganization epoch, whatever slaves and network do: no row is lost, doubled or out
+of order, no slave is told that rows are complete which it lacks, every move ends, and the end comes once and last."""
 
 import random
 from collections import Counter
@@ -77,7 +77,9 @@ def test_whatever_happens_every_row_is_joined_once_in_order_and_all_ends(seed, p
 
 def check_ends(told):
     last = Counter(action.slave for action in told if isinstance(action, core.Serve) and action.last)
-    assert set(last.values()) <= {1} and len(last) == len({action.slave for action in told if isinstance(action, core.Serve)})
+    assert set(last.values()) <= {1} and len(last) == len(
+        {action.slave for action in told if isinstance(action, core.Serve)}
+    )
     assert sum(isinstance(action, core.CloseInput) for action in told) == 1
 
 

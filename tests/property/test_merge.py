@@ -57,7 +57,10 @@ def first_time(file):
 
 def table(file):
     columns = list(zip(*file)) if file else [[], [], []]
-    return pa.table([pa.array(values, column.type) for values, column in zip(columns, COLUMNS)], names=[column.name for column in COLUMNS])
+    return pa.table(
+        [pa.array(values, column.type) for values, column in zip(columns, COLUMNS)],
+        names=[column.name for column in COLUMNS],
+    )
 
 
 def table_parts(files):

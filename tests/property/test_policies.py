@@ -4,10 +4,10 @@ import math
 import random
 
 import pytest
-from cluster_model import ClusterModel, changes, steady_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cluster_model import ClusterModel, changes, steady_model
 from mpijoin.config.job import Balance
 from mpijoin.policy import make_policy
 from mpijoin.policy.plan import Plan
@@ -90,8 +90,8 @@ def test_balance_sheds_from_a_slow_slave_and_takes_back(seed):
 
 
 def test_threshold_moves_one_group_per_supplier_and_period():
-    """The same slowdown. As the paper's rule predicts: one group a period, until the backlog is small; twice the time and
-    more."""
+    """The same slowdown. As the paper's rule predicts: one group a period, until the backlog is small; twice the time
+    and more."""
     model = ClusterModel(HALF, slaves=4).run(THRESHOLD, 5)
     model.speeds[2] = 1 / 3
     model.run(THRESHOLD, 25)
@@ -162,7 +162,8 @@ def views(draw):
         count = draw(st.integers(0, 6))
         numbers = st.floats(0, 1.0)
         groups = tuple(
-            GroupView(group + n, draw(numbers), draw(st.integers(0, 1 << 24)), draw(st.floats(0, 1e9))) for n in range(count)
+            GroupView(group + n, draw(numbers), draw(st.integers(0, 1 << 24)), draw(st.floats(0, 1e9)))
+            for n in range(count)
         )
         group += count
         load, inflow = min(1.0, sum(one.load for one in groups)), draw(st.floats(0, 9))
@@ -176,8 +177,8 @@ def views(draw):
 @settings(max_examples=400, deadline=None)
 @given(views(), st.sampled_from([BALANCE, THRESHOLD]))
 def test_every_plan_can_be_carried_out(view, policy):
-    """A group moves once, from its owner to another slave that is or becomes active; who shall not be active is left with
-    none, and who gives does not also take, unless it leaves. Equal views, equal plans."""
+    """A group moves once, from its owner to another slave that is or becomes active; who shall not be active is left
+    with none, and who gives does not also take, unless it leaves. Equal views, equal plans."""
     plan = policy(view)
     assert plan == policy(view)
     owner = {group.group: slave.slave for slave in view.slaves for group in slave.groups}

@@ -3,6 +3,7 @@
 import tempfile
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -62,7 +63,7 @@ class Reading(NamedTuple):
     late: list
 
 
-def read(job, schema, pace, breaks={}):
+def read(job, schema, pace, breaks=MappingProxyType({})):
     """Reads all, broken off at the ticks of `breaks`, each time after having read on for so many parts of ticks."""
     with tempfile.TemporaryDirectory() as folder:
         directory, ticks, counts = RunDirectory.create(folder, ""), [], []
@@ -89,8 +90,13 @@ def next_tick(intake, schema, ticks):
             for batch in batches:
                 assert all(column.flags.c_contiguous for column in batch)
                 stored = RecordLayout(stream).unpack(batch.record, batch.size, batch.blob)
-                columns = [batch.key.tolist(), batch.time.tolist(), batch.row.tolist(), *(one.to_pylist() for one in stored)]
-                side += zip(*columns)
+                columns = [
+                    batch.key.tolist(),
+                    batch.time.tolist(),
+                    batch.row.tolist(),
+                    *(one.to_pylist() for one in stored),
+                ]
+                side.extend(zip(*columns))
         if part.watermarks is not None:
             ticks.append((sides, part.watermarks, part.border))
             return True
@@ -158,7 +164,10 @@ def test_files_and_tables_go_on_where_they_were_saved(kinds, files, lateness, pa
             StreamJob(name, source_of(kind, own, Path(folder, name)), lateness_ns=late)
             for name, kind, own, late in zip(("left", "right"), kinds, files, lateness)
         ]
-        schema = JoinSchema(tuple(StreamSchema(name, COLUMNS[0], 1, COLUMNS[1:2], False, COLUMNS[2:]) for name in ("left", "right")), "ns")
+        schema = JoinSchema(
+            tuple(StreamSchema(name, COLUMNS[0], 1, COLUMNS[1:2], False, COLUMNS[2:]) for name in ("left", "right")),
+            "ns",
+        )
         check(Job(tuple(streams)), schema, pace, sizes, breaks, exact="parquet" not in kinds)
 
 
@@ -170,7 +179,8 @@ changes = st.builds(
     permute=st.one_of(st.none(), st.integers(0, 9)),
 )
 endings = st.one_of(
-    st.fixed_dictionaries({"tuples": st.integers(0, 120)}), st.fixed_dictionaries({"duration_ns": st.integers(1, 10**8)})
+    st.fixed_dictionaries({"tuples": st.integers(0, 120)}),
+    st.fixed_dictionaries({"duration_ns": st.integers(1, 10**8)}),
 )
 others = st.fixed_dictionaries(
     {
@@ -182,7 +192,9 @@ others = st.fixed_dictionaries(
         "disorder_ns": st.sampled_from([0, 0, 10**6, 3 * 10**7]),
     }
 )
-synthetic = st.builds(lambda ending, other: SyntheticSource(rate=1000.0, domain=100, **ending, **other), endings, others)
+synthetic = st.builds(
+    lambda ending, other: SyntheticSource(rate=1000.0, domain=100, **ending, **other), endings, others
+)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

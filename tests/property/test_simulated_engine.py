@@ -1,6 +1,6 @@
-"""The whole engine with the real join in virtual time: whatever the links, the load, the moves and the trouble, the pairs are
-the oracle's, the ledger balances, every move closes and memory keeps to its bounds. `scripts/soak_simulated.py` runs
-thousands of seeds."""
+"""The whole engine with the real join in virtual time: whatever the links, the load, the moves and the trouble, the
+pairs are the oracle's, the ledger balances, every move closes and memory keeps to its bounds.
+`scripts/soak_simulated.py` runs thousands of seeds."""
 
 import subprocess
 import sys

@@ -1,4 +1,5 @@
-"""The seeds of the simulated engine notice what they are for: each of these faults is caught by one of a few of them."""
+"""The seeds of the simulated engine notice what they are for: each of these faults is caught by one of a few of
+them."""
 
 import itertools
 import tempfile

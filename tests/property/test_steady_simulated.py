@@ -18,7 +18,14 @@ TENTH_S = 10 * PERIOD_S
 
 def run(folder, slaves, seconds, rate, stall_s=0.0, seed=0, **sections):
     """A paced run on the paper's machines; its summary, and its moves as rows."""
-    stream = {"kind": "synthetic", "rate": rate, "bias": 0.5, "duration": f"{seconds} s", "window": "4 s", "payload_bytes": 40}
+    stream = {
+        "kind": "synthetic",
+        "rate": rate,
+        "bias": 0.5,
+        "duration": f"{seconds} s",
+        "window": "4 s",
+        "payload_bytes": 40,
+    }
     stream |= {"changes": sections.pop("changes", [])}
     cluster = {"distribution_epoch": f"{EPOCH_S} s", "reorganization_epoch": f"{PERIOD_S} s", **sections.pop("cluster")}
     job = load_job({
@@ -52,9 +59,13 @@ def test_slaves_that_are_alike_exchange_nothing_for_noise(tmp_path, seed):
     assert moves == []
 
 
-@pytest.mark.parametrize("seed, slaves, partitions, slow", [(1, 3, 4, {}), (2, 3, 31, {2: 0.5}), (3, 5, 6, {1: 0.33}), (4, 2, 5, {})])
+@pytest.mark.parametrize(
+    "seed, slaves, partitions, slow", [(1, 3, 4, {}), (2, 3, 31, {2: 0.5}), (3, 5, 6, {1: 0.33}), (4, 2, 5, {})]
+)
 def test_under_a_steady_load_nothing_moves_after_the_tenth_period(tmp_path, seed, slaves, partitions, slow):
-    _, moves = run(tmp_path, slaves, 50, 900 * slaves, 0.1, seed, cluster={"partitions": partitions}, inject={"slow": slow})
+    _, moves = run(
+        tmp_path, slaves, 50, 900 * slaves, 0.1, seed, cluster={"partitions": partitions}, inject={"slow": slow}
+    )
     assert late(moves) == []
 
 
@@ -67,9 +78,12 @@ def test_a_load_that_becomes_fivefold_finds_slaves_at_once_and_none_leaves(tmp_p
 
 
 def test_after_a_slowdown_at_half_load_the_mean_delay_stays_below_one_and_a_half_times_the_normal(tmp_path):
-    """One of four slaves falls to a third of its speed; figures per reorganization epoch, as in scripts/bench_recovery.py."""
+    """One of four slaves falls to a third of its speed; figures per reorganization epoch, as in
+    scripts/bench_recovery.py."""
     slow = [{"rank": 2, "share": 0.333, "from": "12 s"}]
-    summary, moves = run(tmp_path, 4, 34, 4800, cluster={"partitions": 60, "distribution_epoch": "200 ms"}, inject={"slow": slow})
+    _summary, moves = run(
+        tmp_path, 4, 34, 4800, cluster={"partitions": 60, "distribution_epoch": "200 ms"}, inject={"slow": slow}
+    )
     counts, sums_us = Counter(), Counter()
     for file in (tmp_path / "run" / "metrics").glob("rank-*.parquet"):
         for row in pq.read_table(file, columns=["role", "end_us", "delay_count", "delay_sum_us"]).to_pylist():

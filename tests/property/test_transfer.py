@@ -1,4 +1,5 @@
-"""A group handed from one WindowJoin to another, at any batch border, in one piece or block by block: the result is the oracle's."""
+"""A group handed from one WindowJoin to another, at any batch border, in one piece or block by block: the result is the
+oracle's."""
 
 from collections import Counter
 
@@ -123,7 +124,9 @@ def test_a_group_arrives_as_it_left():
     assert consumer.operator.install(supplier.operator.get(1, 0)) == 1
     after = check_accounts(consumer, [1])[1]
     assert after.tuples == before.tuples and after.depth == before.depth > 1
-    assert [bucket._replace(number=0) for bucket in after.buckets] == [bucket._replace(number=0) for bucket in before.buckets]
+    assert [bucket._replace(number=0) for bucket in after.buckets] == [
+        bucket._replace(number=0) for bucket in before.buckets
+    ]
     for one, other in zip(info, consumer.operator.info(groups_of(1))):
         assert one.tolist() == other.tolist()
     supplier.operator.drop(1)
@@ -139,7 +142,9 @@ def test_later_reads_bring_only_blocks_that_were_sealed_since():
     more = numbered([(2000 + time, time % 40) for time in range(60)], supplier.streams[0], (3,), 1000)
     supplier.round(groups_of(1), more, [], (NEVER, NEVER))
     second = supplier.operator.get(1, since)
-    ids = [set(np.concatenate([decode(frame).buffers[0] for frame in frames[:-1]]).tolist()) for frames in (first, second)]
+    ids = [
+        set(np.concatenate([decode(frame).buffers[0] for frame in frames[:-1]]).tolist()) for frames in (first, second)
+    ]
     assert ids[1] and not ids[0] & ids[1] and min(ids[1]) > since >= max(ids[0])
     consumer = empty_like(supplier)
     consumer.operator.install(first[:-1] + second)
@@ -268,29 +273,81 @@ DAMAGE = {
     "a frame came twice": (lambda frames: frames[:1] + frames, ProtocolError, "came twice"),
     "cut short": (lambda frames: [frames[0][:-8], *frames[1:]], CodecError, "but it says"),
     "another kind": (lambda frames: [edited(frames[0], kind=3), *frames[1:]], ProtocolError, "kind 3, wanted 16"),
-    "another group": (lambda frames: [edited(frames[0], group=0), *frames[1:]], ProtocolError, "partition 0 came among those of 1"),
-    "no such group": (lambda frames: [*frames[:-1], edited(frames[-1], group=2)], ProtocolError, "wanted one of 0 to 1"),
-    "no group at all": (lambda frames: [*frames[:-1], edited(frames[-1], group="1")], CodecError, "group is '1', wanted an integer"),
-    "another stream": (lambda frames: [edited(frames[0], stream=1), *frames[1:]], ProtocolError, "chains of their stream"),
-    "no such stream": (lambda frames: [edited(frames[0], stream=2), *frames[1:]], ProtocolError, "stream 2, wanted 0 or 1"),
+    "another group": (
+        lambda frames: [edited(frames[0], group=0), *frames[1:]],
+        ProtocolError,
+        "partition 0 came among those of 1",
+    ),
+    "no such group": (
+        lambda frames: [*frames[:-1], edited(frames[-1], group=2)],
+        ProtocolError,
+        "wanted one of 0 to 1",
+    ),
+    "no group at all": (
+        lambda frames: [*frames[:-1], edited(frames[-1], group="1")],
+        CodecError,
+        "group is '1', wanted an integer",
+    ),
+    "another stream": (
+        lambda frames: [edited(frames[0], stream=1), *frames[1:]],
+        ProtocolError,
+        "chains of their stream",
+    ),
+    "no such stream": (
+        lambda frames: [edited(frames[0], stream=2), *frames[1:]],
+        ProtocolError,
+        "stream 2, wanted 0 or 1",
+    ),
     "half a block": (
         lambda frames: [edited(frames[0], buffer_1=plus(-1), buffer_2=lambda tuples: tuples[1:]), *frames[1:]],
         ProtocolError,
         "blocks of .* tuples, wanted",
     ),
-    "counts that do not add up": (lambda frames: [edited(frames[0], buffer_1=plus(1)), *frames[1:]], CodecError, "differ"),
-    "blobs that do not add up": (lambda frames: [edited(frames[0], buffer_3=lambda blob: blob[1:]), *frames[1:]], CodecError, "blobs of"),
+    "counts that do not add up": (
+        lambda frames: [edited(frames[0], buffer_1=plus(1)), *frames[1:]],
+        CodecError,
+        "differ",
+    ),
+    "blobs that do not add up": (
+        lambda frames: [edited(frames[0], buffer_3=lambda blob: blob[1:]), *frames[1:]],
+        CodecError,
+        "blobs of",
+    ),
     "narrower tuples": (
         lambda frames: [edited(frames[0], buffer_2=lambda tuples: tuples[:, 1:]), *frames[1:]],
         ProtocolError,
         "wanted 6 words each",
     ),
-    "other buffers": (lambda frames: [edited(frames[0], buffer_0=lambda ids: ids.astype(np.int32)), *frames[1:]], CodecError, "holds"),
-    "a wrong depth": (lambda frames: [*frames[:-1], edited(frames[-1], depth=1)], ProtocolError, "do not fill a directory"),
-    "a wrong prefix": (lambda frames: [*frames[:-1], edited(frames[-1], buffer_0=plus(1 << 16))], ProtocolError, "do not fill"),
-    "a bucket less": (lambda frames: [*frames[:-1], edited(frames[-1], buffer_0=lambda some: some[1:])], CodecError, "chains of"),
-    "falling ends": (lambda frames: [*frames[:-1], edited(frames[-1], buffer_1=plus(10**6))], ProtocolError, "wanted rising numbers"),
-    "shifted chains": (lambda frames: [*frames[:-1], edited(frames[-1], buffer_1=plus(1))], ProtocolError, "chains of their stream"),
+    "other buffers": (
+        lambda frames: [edited(frames[0], buffer_0=lambda ids: ids.astype(np.int32)), *frames[1:]],
+        CodecError,
+        "holds",
+    ),
+    "a wrong depth": (
+        lambda frames: [*frames[:-1], edited(frames[-1], depth=1)],
+        ProtocolError,
+        "do not fill a directory",
+    ),
+    "a wrong prefix": (
+        lambda frames: [*frames[:-1], edited(frames[-1], buffer_0=plus(1 << 16))],
+        ProtocolError,
+        "do not fill",
+    ),
+    "a bucket less": (
+        lambda frames: [*frames[:-1], edited(frames[-1], buffer_0=lambda some: some[1:])],
+        CodecError,
+        "chains of",
+    ),
+    "falling ends": (
+        lambda frames: [*frames[:-1], edited(frames[-1], buffer_1=plus(10**6))],
+        ProtocolError,
+        "wanted rising numbers",
+    ),
+    "shifted chains": (
+        lambda frames: [*frames[:-1], edited(frames[-1], buffer_1=plus(1))],
+        ProtocolError,
+        "chains of their stream",
+    ),
     "a block named twice": (
         lambda frames: [*frames[:-1], edited(frames[-1], buffer_2=lambda order: order[[0, 0, *range(2, len(order))]])],
         ProtocolError,

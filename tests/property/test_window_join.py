@@ -1,4 +1,5 @@
-"""WindowJoin finds what the oracle finds, whatever the batches, partitions, theta, block size, budget and result buffer."""
+"""WindowJoin finds what the oracle finds, whatever the batches, partitions, theta, block size, budget and result
+buffer."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -65,7 +66,11 @@ def histories(draw):
     start, keys = draw(STARTS), draw(some.sampled_from(KEYS))
     sides = draw(some.tuples(*[some.lists(some.tuples(some.integers(-4, 8), keys), max_size=90)] * 2))
     return [
-        list(zip((clamp(start + time) for time in np.cumsum([gap for gap, _ in side]).tolist()), (key for _, key in side)))
+        list(
+            zip(
+                (clamp(start + time) for time in np.cumsum([gap for gap, _ in side]).tolist()), (key for _, key in side)
+            )
+        )
         for side in sides
     ]
 
@@ -110,7 +115,8 @@ def test_the_result_is_the_oracles_and_every_tuple_expires(setup, streams, sizes
     for stream, rows in enumerate((left, right)):
         held = [row for one in walked.values() for row in one.tuples[stream]]
         assert counters[st.INSERTED + stream] == len(rows) == counters[st.EXPIRED + stream] + len(held)
-        # Only what is too near the end of time to be ever out of reach may be left, or shares a block with such a tuple.
+        # Only what is too near the end of time to be ever out of reach may be left, or shares a block with such a
+        # tuple.
         assert not held or max(row.time for row in rows) >= EVER - streams[stream].window
 
 
@@ -118,7 +124,10 @@ def test_the_result_is_the_oracles_and_every_tuple_expires(setup, streams, sizes
 @given(SETUPS, SETUPS, some.tuples(STREAMS, STREAMS), SIZES, histories(), CUTS, CUTS)
 def test_no_setting_and_no_cut_changes_the_result(one, other, streams, sizes, sides, cuts, other_cuts):
     left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
-    found = [run(*setup, left, right, some_cuts) for setup, some_cuts in (((one, streams), cuts), ((other, streams), other_cuts))]
+    found = [
+        run(*setup, left, right, some_cuts)
+        for setup, some_cuts in (((one, streams), cuts), ((other, streams), other_cuts))
+    ]
     assert found[0].row_pairs() == found[1].row_pairs()
     assert oracle.certificate(found[0].row_pairs().elements()) == oracle.certificate(found[1].row_pairs().elements())
 
@@ -136,7 +145,14 @@ def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup,
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
-@given(SETUPS, some.tuples(*[some.integers(0, 30)] * 2), some.integers(0, 2**32 - 1), some.integers(1, 3), some.booleans(), CUTS)
+@given(
+    SETUPS,
+    some.tuples(*[some.integers(0, 30)] * 2),
+    some.integers(0, 2**32 - 1),
+    some.integers(1, 3),
+    some.booleans(),
+    CUTS,
+)
 def test_few_keys_and_short_windows_are_joined_by_time(setup, windows, seed, keys, disorder, cuts):
     """Blocks in order of time, but for a few rows, that span many windows and hold equal keys."""
     random, streams = np.random.default_rng(seed), [Stream(window) for window in windows]
@@ -248,7 +264,8 @@ def test_a_hot_key_with_100_000_partners_takes_no_more_memory_than_its_tuples():
     assert harness.operator.held_bytes <= held + harness.operator.page_bytes
 
 
-# Fresh tuples and slots of a block around what decides how they are compared, and keys from one to more than the filter holds.
+# Fresh tuples and slots of a block around what decides how they are compared, and keys from one to more than the filter
+# holds.
 CROWDS = [1, compare.FILTERED_MIN - 1, compare.FILTERED_MIN, 64, 65, 128, 129, 157, compare.FILTERED_MAX + 1]
 
 
@@ -273,7 +290,9 @@ def test_crowds_of_fresh_tuples_are_joined_through_the_filter(setup, crowds, key
     sides = []
     for side in range(2):
         count = sum(crowd[side] for crowd in crowds)
-        sides.append(list(zip(np.sort(random.integers(0, 400, count)).tolist(), random.integers(0, keys, count).tolist())))
+        sides.append(
+            list(zip(np.sort(random.integers(0, 400, count)).tolist(), random.integers(0, keys, count).tolist()))
+        )
     left, right = (numbered(side, stream, [0]) for side, stream in zip(sides, streams))
     totals = np.cumsum(crowds[::-1], axis=0)[:-1].tolist()
     harness = run(setup, streams, left, right, [(*rest, 0) for rest in totals], st.NOTHING if seed % 2 else st.SLOT_IDS)

@@ -1,4 +1,5 @@
-"""The report of one run: its figures' data equal what is computed by hand, its page needs nothing else, faults are named."""
+"""The report of one run: its figures' data equal what is computed by hand, its page needs nothing else, faults are
+named."""
 
 import csv
 import json
@@ -31,7 +32,18 @@ from mpijoin.report.series import Event, events, occupancy, shares_by_slave, sta
 from mpijoin.report.style import FAINT, new_figure, panels_over_time, time_axis
 from report_runs import MOVE, SECOND, make_run
 
-PAGED = {"delay", "delay-map", "throughput", "shares", "shares-by-slave", "occupancy", "state", "declustering", "moves", "master"}
+PAGED = {
+    "delay",
+    "delay-map",
+    "throughput",
+    "shares",
+    "shares-by-slave",
+    "occupancy",
+    "state",
+    "declustering",
+    "moves",
+    "master",
+}
 VOID = {"meta", "br", "path", "use", "image", "rect", "line", "circle"}
 
 
@@ -199,8 +211,14 @@ def test_a_failed_run_is_reported_with_its_reason(tmp_path, capsys):
 
 def test_a_run_that_was_asked_to_stop_has_not_failed(tmp_path):
     path = make_run(tmp_path / "run")
-    failure = {"reason": "stopped at checkpoint 2: SIGUSR1", "exit_code": 75, "go_on": "mpirun -n 3 mpijoin run job.toml --resume"}
-    (path / "failed.json").write_text(json.dumps({**failure, "provenance": {"version": "1.2", "hosts": {"n1": [0, 1], "n2": [2]}}}))
+    failure = {
+        "reason": "stopped at checkpoint 2: SIGUSR1",
+        "exit_code": 75,
+        "go_on": "mpirun -n 3 mpijoin run job.toml --resume",
+    }
+    (path / "failed.json").write_text(
+        json.dumps({**failure, "provenance": {"version": "1.2", "hosts": {"n1": [0, 1], "n2": [2]}}})
+    )
     (run,) = load_runs([path])
     (first, *_) = verdicts(run)
     assert first.level == "look" and run.state == "stopped"
@@ -232,7 +250,11 @@ def test_checkpoints_and_restarts_are_marked(tmp_path):
         marked = panels_over_time(chart.figure)
         assert len(marked) == {"shares-by-slave": 0, "throughput": 2, "master": 3}.get(chart.name, 1), chart.name
         for axes in marked:
-            lines = [one for one in axes.collections if isinstance(one, LineCollection) and to_hex(one.get_color()[0]) == FAINT]
+            lines = [
+                one
+                for one in axes.collections
+                if isinstance(one, LineCollection) and to_hex(one.get_color()[0]) == FAINT
+            ]
             marks = [(*foot, *head) for one in lines for foot, head in one.get_segments()]
             assert marks == [(1.5, 0.95, 1.5, 1), (4.25, 0.95, 4.25, 1), (3.5, 0, 3.5, 1)]
     text = write_report([path]).read_text()
@@ -244,7 +266,7 @@ def test_each_move_has_an_arrow_of_its_own(tmp_path):
     moves = [{**MOVE, "move": number, "supplier": 2 - number % 2, "consumer": 1 + number % 2} for number in range(40)]
     (run,) = load_runs([make_run(tmp_path / "run", summary={}, moves=moves)])
     (chart,) = [chart for chart in charts_of(run) if chart.name == "moves"]
-    above, below = chart.figure.axes
+    above, _below = chart.figure.axes
     (arrows,) = [one for one in above.collections if isinstance(one, Quiver)]
     places, heads = arrows.X, arrows.Y + arrows.V
     assert arrows.Y.tolist() == [2, 1] * 20 and heads.tolist() == [1, 2] * 20
@@ -259,11 +281,17 @@ def test_marks_stand_side_by_side_in_order_and_near_their_moments(seed):
     moments = np.sort(random.choice([random.uniform(0, 100, 30), np.repeat(random.uniform(0, 100, 3), 10)]))
     places, apart = side_by_side(moments, 100.0)
     assert np.diff(places).min() >= apart * 0.999
-    assert np.abs(places - moments).max() <= apart * len(moments) / 2 + 1e-9 and places.mean() == pytest.approx(moments.mean())
+    assert np.abs(places - moments).max() <= apart * len(moments) / 2 + 1e-9 and places.mean() == pytest.approx(
+        moments.mean()
+    )
 
 
 def test_long_runs_have_axes_in_minutes_and_hours():
-    for end_s, unit, texts in ((90, "second", ["0", "10", "20"]), (1500, "minute", ["0", "5", "10"]), (200_000, "hour", ["0", "10", "20"])):
+    for end_s, unit, texts in (
+        (90, "second", ["0", "10", "20"]),
+        (1500, "minute", ["0", "5", "10"]),
+        (200_000, "hour", ["0", "10", "20"]),
+    ):
         figure, axes = new_figure()
         time_axis(axes, 0.0, end_s)
         FigureCanvasAgg(figure).draw()
@@ -310,7 +338,10 @@ def make_old(path):
 
 def test_without_matplotlib_the_message_says_what_to_install(tmp_path):
     path = make_run(tmp_path / "run", summary={})
-    code = f"import sys; sys.modules['matplotlib'] = None; from mpijoin.cli import main; sys.exit(main(['report', {str(path)!r}]))"
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; from mpijoin.cli import main; sys.exit(main(['report',"
+        f" {str(path)!r}]))"
+    )
     environ = dict(os.environ, PYTHONPATH=str(Path(mpijoin.__file__).parents[1]))
     done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
     assert done.returncode == 2
@@ -335,7 +366,11 @@ def test_overwriting_a_run_removes_its_report(tmp_path):
 
 def test_a_real_run_has_a_report(tmp_path):
     stream = {"kind": "synthetic", "rate": 2000, "duration": "60 s", "window": "5 s", "domain": 1000}
-    job = {"left": stream, "right": {**stream, "seed": 5}, "output": {"path": str(tmp_path / "run"), "results": "count"}}
+    job = {
+        "left": stream,
+        "right": {**stream, "seed": 5},
+        "output": {"path": str(tmp_path / "run"), "results": "count"},
+    }
     done = mpijoin.run(job, slaves=2)
     page = write_report([tmp_path / "run"])
     rows = rows_of(page.parent / "throughput.csv")
@@ -352,7 +387,12 @@ def test_late_rows_are_seen_when_they_came(tmp_path):
     left = pa.table({"ts": times, "key": [1] * len(times)})
     stream = {"table": left, "time": "ts", "time_unit": "ms", "key": "key", "window": "10 ms"}
     cluster = {"distribution_epoch": "1 s"}
-    job = {"left": stream, "right": stream, "cluster": cluster, "output": {"path": str(tmp_path / "run"), "results": "count"}}
+    job = {
+        "left": stream,
+        "right": stream,
+        "cluster": cluster,
+        "output": {"path": str(tmp_path / "run"), "results": "count"},
+    }
     mpijoin.run(job, slaves=1)
     (run,) = load_runs([tmp_path / "run"])
     assert run.of_role("master")["late"].sum() == 20
@@ -363,8 +403,9 @@ def test_late_rows_are_seen_when_they_came(tmp_path):
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"overload": {"overloaded": True, "behind_s_max": 7.3, "behind_s_end": 4.6, "slowest_slave": 3, "lag_s_max": 0.1,
-                       "epoch_s": 1.0}}, "Overloaded: slave 3 was up to 7.3 s behind the clock (at the end 4.6 s)"),
+        ({"overload": {"overloaded": True, "behind_s_max": 7.3, "behind_s_end": 4.6, "slowest_slave": 3,
+                       "lag_s_max": 0.1, "epoch_s": 1.0}},
+         "Overloaded: slave 3 was up to 7.3 s behind the clock (at the end 4.6 s)"),
         ({"left": {"late": 12, "lateness_needed": 199_843_155}, "time_unit": "ns"},
          "12 late rows of left did not join (a lateness of 200 ms covers them)"),
     ],

@@ -26,7 +26,12 @@ def sweep(tmp_path_factory):
     for slaves in (1, 2):
         for rate in (1000, 2000, 3000):
             delay_s = {"mean": rate / 1000 / slaves, "p50": 0.1, "p95": 0.3, "p99": 0.5, "max": 0.9}
-            make_run(folder / f"{slaves}-{rate}", rate, slaves=slaves, summary={"delay_s": delay_s, "tuples_per_s": 2.0 * rate})
+            make_run(
+                folder / f"{slaves}-{rate}",
+                rate,
+                slaves=slaves,
+                summary={"delay_s": delay_s, "tuples_per_s": 2.0 * rate},
+            )
     return [folder / f"{slaves}-{rate}" for slaves in (1, 2) for rate in (1000, 2000, 3000)]
 
 
@@ -44,7 +49,12 @@ def test_fields_that_differ_between_the_streams_keep_their_names(tmp_path):
     make_run(tmp_path / "two", summary={}, job={"left": {"window": "3 s"}, "balance": {"policy": "threshold"}})
     runs = load_runs([tmp_path / "one", tmp_path / "two"])
     window, policy = differing(runs)
-    assert (window.name, window.texts, window.numbers.tolist(), window.unit) == ("left.window", ("2 s", "3 s"), [2, 3], "s")
+    assert (window.name, window.texts, window.numbers.tolist(), window.unit) == (
+        "left.window",
+        ("2 s", "3 s"),
+        [2, 3],
+        "s",
+    )
     assert (policy.name, policy.texts, policy.numbers) == ("balance.policy", ("none", "threshold"), None)
     table = comparison(runs)
     assert table["balance.policy"].tolist() == ["none", "threshold"] and table["left.window_s"].tolist() == [2, 3]
@@ -57,7 +67,11 @@ def field(name, *texts):
 
 
 def test_a_sweep_is_drawn_over_a_number_else_over_words_never_over_seeds():
-    rate, theta, seed = field("rate", "1", "2", "1", "2"), field("tuning.theta", "auto", "auto", "off", "off"), field("run.seed", *"1234")
+    rate, theta, seed = (
+        field("rate", "1", "2", "1", "2"),
+        field("tuning.theta", "auto", "auto", "off", "off"),
+        field("run.seed", *"1234"),
+    )
     assert sweep_axes([seed, theta, rate]) == (rate, (theta,))
     assert sweep_axes([seed, theta]) == (theta, ())
     assert sweep_axes([seed]) is None and sweep_axes([]) is None
@@ -68,7 +82,8 @@ def test_runs_whose_jobs_do_not_tell_them_apart_are_named_by_their_folders(sweep
     assert labels_of(runs, []) == [run.name for run in runs]
     assert labels_of(runs, differing(runs)[:1]) == [run.name for run in runs]  # only the number of slaves
     long = [replace(run, name=f"{'x' * 30}{index}{'y' * 40}") for index, run in enumerate(runs)]
-    assert labels_of(long, []) == [f"run {number}" for number in range(1, 7)]  # what differs is in the middle, which is cut
+    # what differs is in the middle, which is cut
+    assert labels_of(long, []) == [f"run {number}" for number in range(1, 7)]
 
 
 def test_a_capacity_sweep_shows_its_capacities(sweep, tmp_path):
@@ -108,17 +123,31 @@ def clipped_in(figure):
 def test_no_text_of_a_figure_of_many_runs_is_clipped_or_lies_on_another(count, tmp_path):
     paths, windows = [], ("100 s", "1 h", "72 h")
     for index in range(count):
-        job = {"left": {"window": windows[index % 3], "bias": 0.5 + index // 3 / 20}, "tuning": {"theta": ("1 MB", "off")[index % 2]}}
-        paths.append(make_run(tmp_path / f"a-rather-long-name-of-a-run-in-a-sweep,left.bias={index}" / "run", job=job, epochs=3, summary={}))
+        job = {
+            "left": {"window": windows[index % 3], "bias": 0.5 + index // 3 / 20},
+            "tuning": {"theta": ("1 MB", "off")[index % 2]},
+        }
+        paths.append(
+            make_run(
+                tmp_path / f"a-rather-long-name-of-a-run-in-a-sweep,left.bias={index}" / "run",
+                job=job,
+                epochs=3,
+                summary={},
+            )
+        )
     those = run_set(load_runs(paths))
     for chart in charts_of_set(those):
         with styled():
             FigureCanvasAgg(chart.figure)
             assert clipped_in(chart.figure) == [], chart.name
-            titles = [one.title.get_window_extent() for one in chart.figure.axes if one.get_visible() and one.get_title()]
+            titles = [
+                one.title.get_window_extent() for one in chart.figure.axes if one.get_visible() and one.get_title()
+            ]
             assert not any(one.overlaps(other) for one, other in combinations(titles, 2)), chart.name
             for axes in chart.figure.axes:
-                ticks = [one.get_window_extent() for one in axes.get_xticklabels() if one.get_visible() and one.get_text()]
+                ticks = [
+                    one.get_window_extent() for one in axes.get_xticklabels() if one.get_visible() and one.get_text()
+                ]
                 assert not any(one.overlaps(other) for one, other in combinations(ticks, 2)), chart.name
 
 
@@ -149,10 +178,21 @@ def test_figures_over_time_hold_every_run(sweep, tmp_path):
     write_report(sweep, tmp_path)
     rows = rows_of(tmp_path / "throughputs.csv")
     # slave s joins 100 s + 10 k rows of each stream in epoch k
-    assert [float(row["tuples_per_s"]) for row in rows if row["run"] == "1-2000"] == pytest.approx([200, 220, 240, 260, 280, 0])
-    assert [float(row["tuples_per_s"]) for row in rows if row["run"] == "2-1000"] == pytest.approx([600, 640, 680, 720, 760, 0])
+    assert [float(row["tuples_per_s"]) for row in rows if row["run"] == "1-2000"] == pytest.approx(
+        [200, 220, 240, 260, 280, 0]
+    )
+    assert [float(row["tuples_per_s"]) for row in rows if row["run"] == "2-1000"] == pytest.approx(
+        [600, 640, 680, 720, 760, 0]
+    )
     states = rows_of(tmp_path / "states.csv")
-    assert [float(row["window_bytes"]) for row in states if row["run"] == "2-3000"] == [3000, 6000, 9000, 12000, 15000, 15000]
+    assert [float(row["window_bytes"]) for row in states if row["run"] == "2-3000"] == [
+        3000,
+        6000,
+        9000,
+        12000,
+        15000,
+        15000,
+    ]
 
 
 def test_failed_runs_and_those_at_full_speed_stand_beside_the_others(sweep, tmp_path):
@@ -182,7 +222,16 @@ def test_hundreds_of_runs_have_a_table_and_the_figures_that_scale(tmp_path):
     for index in range(200):
         delay_s = {"mean": index / 100, "p50": 0.1, "p95": 0.3, "p99": 0.5, "max": 0.9}
         slaves = 1 + index % 2
-        paths.append(make_run(tmp_path / f"run-{index:03}", 10 + index // 2, slaves=slaves, epochs=3, summary={"delay_s": delay_s}, moves=()))
+        paths.append(
+            make_run(
+                tmp_path / f"run-{index:03}",
+                10 + index // 2,
+                slaves=slaves,
+                epochs=3,
+                summary={"delay_s": delay_s},
+                moves=(),
+            )
+        )
     page = write_report(paths, tmp_path / "out")
     rows = rows_of(tmp_path / "out" / "runs.csv")
     assert len(rows) == 200 and column(rows, "delay_mean_s") == pytest.approx(np.arange(200) / 100)

@@ -1,4 +1,5 @@
-"""What goes wrong in a run without mpirun, for real: one message, the documented exit code, no hang, nothing that looks whole."""
+"""What goes wrong in a run without mpirun, for real: one message, the documented exit code, no hang, nothing that looks
+whole."""
 
 import json
 import os
@@ -15,11 +16,15 @@ import pytest
 
 from launching import ENDED_S, LONG_JOB, ROOT, Run
 
-FILES = '[left]\npath = "left.parquet"\nwindow = "1 s"\n[right]\npath = "right.parquet"\nwindow = "1 s"\n[output]\npath = "out"\n'
+FILES = (
+    '[left]\npath = "left.parquet"\nwindow = "1 s"\n[right]\npath = "right.parquet"\nwindow = "1 s"\n[output]\npath ='
+    ' "out"\n'
+)
 
 
 def write_inputs(folder, rows=200_000, shuffled=()):
-    """left.parquet and right.parquet: a tuple per ms, 1000 keys, small row groups; `shuffled` streams have late rows."""
+    """left.parquet and right.parquet: a tuple per ms, 1000 keys, small row groups; `shuffled` streams have late
+    rows."""
     random = np.random.default_rng(7)
     for name in ("left", "right"):
         time_us = np.arange(rows, dtype=np.int64) * 1000
@@ -52,7 +57,9 @@ def test_an_exception_on_a_rank_ends_the_run(tmp_path, rank, named):
 
 def test_an_exception_on_the_collector_ends_the_run(tmp_path):
     run = ended(tmp_path, LONG_JOB + 'results = "collect"\n', "--ranks", "2", "--set", "inject.fail={3=5}")
-    assert (run.code, run.failed["exit_code"]) == (3, 3) and run.messages[0].startswith("mpijoin: rank 3: internal error")
+    assert (run.code, run.failed["exit_code"]) == (3, 3) and run.messages[0].startswith(
+        "mpijoin: rank 3: internal error"
+    )
 
 
 def test_debug_shows_where_the_other_rank_failed(tmp_path):
@@ -116,7 +123,9 @@ def test_late_rows_fail_a_run_that_says_so(tmp_path):
 
 
 def test_the_memory_budget_ends_the_run(tmp_path):
-    run = ended(tmp_path, LONG_JOB, "--set", "left.window=1 d", "--set", "right.window=1 d", "--set", "cluster.memory=1 MB")
+    run = ended(
+        tmp_path, LONG_JOB, "--set", "left.window=1 d", "--set", "right.window=1 d", "--set", "cluster.memory=1 MB"
+    )
     assert run.code == 3 and len(run.messages) == 1 and run.failed["exit_code"] == 3
     assert "rank" in run.messages[0] and "memory" in run.messages[0] and "group" in run.messages[0]
 
@@ -124,7 +133,10 @@ def test_the_memory_budget_ends_the_run(tmp_path):
 def test_an_output_below_a_file_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
     run = ended(tmp_path, LONG_JOB, "--set", f"output.path={tmp_path}/file/out")
-    told = f"[output] path: {tmp_path}/file/out cannot be a folder, {tmp_path}/file is a file: wanted a folder that is new or empty"
+    told = (
+        f"[output] path: {tmp_path}/file/out cannot be a folder, {tmp_path}/file is a file: wanted a folder that is new"
+        " or empty"
+    )
     assert run.code == 2 and run.messages == [f"mpijoin: {told}"]
 
 
@@ -213,7 +225,13 @@ def test_a_read_only_installation_and_home_keep_kernels_in_the_temporary_folder(
     temporary.mkdir()
     read_only(package)
     read_only(home)
-    environ = {**os.environ, "PYTHONPATH": str(package), "HOME": str(home), "TMPDIR": str(temporary), "XDG_CACHE_HOME": ""}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(package),
+        "HOME": str(home),
+        "TMPDIR": str(temporary),
+        "XDG_CACHE_HOME": "",
+    }
     environ.pop("NUMBA_CACHE_DIR", None)
     subprocess.run([sys.executable, "-c", ONE_KERNEL], env=environ, cwd=home, timeout=60, check=True)
     assert list(temporary.glob(f"mpijoin-{os.getuid()}/**/*.nbi"))

@@ -59,7 +59,8 @@ def summary_of(run):
 
 
 def failed_in(folder):
-    """Numbers of the checkpoints that were not whole, by the master's log. The kill may have met a further one half done."""
+    """Numbers of the checkpoints that were not whole, by the master's log. The kill may have met a further one half
+    done."""
     return re.findall(r"checkpoint (\d+) is not whole", (folder / "out/logs/rank-0.log").read_text())
 
 

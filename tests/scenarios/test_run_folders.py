@@ -1,4 +1,5 @@
-"""Run directories and checkpoint folders as other processes and people find them: in use, damaged, shared, left by the dead."""
+"""Run directories and checkpoint folders as other processes and people find them: in use, damaged, shared, left by the
+dead."""
 
 import json
 import os
@@ -10,7 +11,10 @@ import pytest
 
 from launching import Run
 
-STREAM = 'kind = "synthetic"\nrate = 1000\ntuples = 40_000\ndomain = 300\nwindow = "5 s"\ndisorder = "20 ms"\nlateness = "10 ms"\n'
+STREAM = (
+    'kind = "synthetic"\nrate = 1000\ntuples = 40_000\ndomain = 300\nwindow = "5 s"\ndisorder = "20 ms"\nlateness = "10'
+    ' ms"\n'
+)
 JOB = f"""
 [left]
 {STREAM}
@@ -108,10 +112,14 @@ def test_a_run_that_goes_on_is_as_if_it_had_never_stopped(stopped, tmp_path):
     with started(folder, "--resume") as run:
         assert run.finish(END_S).code == 0, run.err
     summary = json.loads((folder / "out/summary.json").read_text())
-    with started(tmp_path, "--set", f"output.path={tmp_path}/again", "--set", f"checkpoint.path={tmp_path}/none") as run:
+    with started(
+        tmp_path, "--set", f"output.path={tmp_path}/again", "--set", f"checkpoint.path={tmp_path}/none"
+    ) as run:
         assert run.finish(END_S).code == 0, run.err
     again = json.loads((tmp_path / "again/summary.json").read_text())
-    assert [summary[name] for name in ("results", "certificate", "left")] == [again[name] for name in ("results", "certificate", "left")]
+    assert [summary[name] for name in ("results", "certificate", "left")] == [
+        again[name] for name in ("results", "certificate", "left")
+    ]
     assert {path.name for path in (folder / "saved").iterdir()} == NAMES, "and what others have there stays"
     assert locks(folder) == locks(tmp_path) == [] and not (tmp_path / "none").exists()
 
@@ -124,7 +132,9 @@ def test_two_runs_do_not_share_a_folder(tmp_path):
             with started(beside(tmp_path), *paths(tmp_path, out), option, text=ENDLESS) as second:
                 assert second.finish(END_S).code == 2
             folder = tmp_path / ("out" if out == "out" else "saved")
-            expected = f"mpijoin: {named}: {folder} is in use by process {first.process.pid} on {os.uname().nodename} since "
+            expected = (
+                f"mpijoin: {named}: {folder} is in use by process {first.process.pid} on {os.uname().nodename} since "
+            )
             assert second.messages[0].startswith(expected), second.err
         assert not (tmp_path / "other").exists()
         first.process.send_signal(signal.SIGTERM)

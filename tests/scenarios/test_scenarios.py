@@ -1,4 +1,5 @@
-"""Stories told as text: each .txt file here has events (lines that begin with "> ") and below them what the core answers.
+"""Stories told as text: each .txt file here has events (lines that begin with "> ") and below them what the core
+answers.
 
 When a core is changed on purpose, print the new story with `python tests/scenarios/test_scenarios.py FILE` and read it.
 """
@@ -25,8 +26,8 @@ class MasterStory:
     """> master slaves=2 subgroups=1 buffer=100 master_buffer=1000 [collector=3] [active=1 groups=4 slots=2 paced=yes]
 
     Octets of a tick are those of the slaves that have groups, by rank, and then, as g7=octets, of groups that are held.
-    slots: of a reorganization epoch; `> plan 0:1>2 …` is what the policy will ask for next. When a group is held, it has an
-    equal share of what waits for its slave.
+    slots: of a reorganization epoch; `> plan 0:1>2 …` is what the policy will ask for next. When a group is held, it
+    has an equal share of what waits for its slave.
     """
 
     def __init__(
@@ -105,7 +106,10 @@ class MasterStory:
             case master.Deliver(move, group, slave):
                 return f"deliver group {group} to {slave}"
             case master.Moved():
-                return f"move {action.move} of group {action.group}, {action.supplier} to {action.consumer}: {action.outcome}"
+                return (
+                    f"move {action.move} of group {action.group}, {action.supplier} to {action.consumer}:"
+                    f" {action.outcome}"
+                )
             case master.CloseInput():
                 return "close the input"
             case master.Complete():
@@ -121,7 +125,9 @@ class MasterStory:
         if self.core.reorganization is None:
             return ""
         table = self.core.table
-        own = " ".join(f"{rank}:{','.join(map(str, table.groups_of(rank).tolist())) or '-'}" for rank in self.core.slaves)
+        own = " ".join(
+            f"{rank}:{','.join(map(str, table.groups_of(rank).tolist())) or '-'}" for rank in self.core.slaves
+        )
         held = " ".join(f"{group}:{octets}" for group, octets in self.core._held.items())
         return f"; groups {own}" + (f"; held {held}" if held else "")
 
@@ -136,7 +142,9 @@ class SlaveStory:
         last = rows[-1:] == ("last",)
         counts = [int(word) for word in rows[: len(rows) - last] if word != "-"]
         groups = [group for group, word in enumerate(rows) if word.isdecimal()]
-        return self.core.step(slave.Arrived(int(epoch), int(octets), np.array(groups, np.int64), np.array(counts, np.int64), last))
+        return self.core.step(
+            slave.Arrived(int(epoch), int(octets), np.array(groups, np.int64), np.array(counts, np.int64), last)
+        )
 
     def order(self, move, step, group):
         return self.core.step(slave.Ordered(int(move), step, int(group)))

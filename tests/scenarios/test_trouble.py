@@ -22,9 +22,14 @@ def job(tuples=(8000, 8000), **sections):
         common = {"kind": "synthetic", "rate": 2000, "bias": 0.5, "domain": 300, "seed": index + 1, "window": "200 ms"}
         return {**common, "tuples": tuples[index], "payload_bytes": 40}
 
-    tight = {"partitions": 12, "buffer": "64 KiB", "master_buffer": "128 KiB", "memory": "64 MiB", "distribution_epoch": "50 ms"}
-    made = {"left": stream(0), "right": stream(1), "cluster": tight | sections.pop("cluster", {}), **sections}
-    return made
+    tight = {
+        "partitions": 12,
+        "buffer": "64 KiB",
+        "master_buffer": "128 KiB",
+        "memory": "64 MiB",
+        "distribution_epoch": "50 ms",
+    }
+    return {"left": stream(0), "right": stream(1), "cluster": tight | sections.pop("cluster", {}), **sections}
 
 
 def run(*arguments, **keywords):

@@ -83,7 +83,10 @@ def seen(delay_ms, lag_ms=lambda second: 0.0, results=2500):
         (dict(delay_ms=lambda second: 5000 if second < 5 else 300), ""),  # the warm-up does not count
         (dict(delay_ms=lambda second: 5000 if second == 7 else 300), "p99 of the delay 5.00 s"),
         (dict(delay_ms=lambda second: 40 * second), "delays grow from 0.68 to 0.88 s"),
-        (dict(delay_ms=lambda second: 300, lag_ms=lambda second: 40 * second), "lags of the input grow from 0.68 to 0.88 s"),
+        (
+            dict(delay_ms=lambda second: 300, lag_ms=lambda second: 40 * second),
+            "lags of the input grow from 0.68 to 0.88 s",
+        ),
         (dict(delay_ms=lambda second: 300, results=2499), "WRONG: 2,499 results, wanted 2,500"),
     ],
 )

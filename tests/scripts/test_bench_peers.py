@@ -1,4 +1,5 @@
-"""scripts/bench_peers.py: its arithmetic, and small real runs of the harness; Flink, Spark and the like are not needed."""
+"""scripts/bench_peers.py: its arithmetic, and small real runs of the harness; Flink, Spark and the like are not
+needed."""
 
 from __future__ import annotations
 
@@ -152,7 +153,11 @@ def test_ratios_must_not_shrink_from_a_to_c():
 
     a = [case("local", "mpijoin", [1.0]), case("grows", "DuckDB", [2.0]), case("shrinks", "Polars", [2.0])]
     a.append(case("late", "Flink", [30.0]))
-    c = [case("local", "mpijoin", [4.0], "C"), case("grows", "DuckDB", [9.0], "C"), case("shrinks", "Polars", [7.0], "C")]
+    c = [
+        case("local", "mpijoin", [4.0], "C"),
+        case("grows", "DuckDB", [9.0], "C"),
+        case("shrinks", "Polars", [7.0], "C"),
+    ]
     late = case("late", "Flink", workload="C", trouble="time", limit_s=100.0)
     states = {one.what.split()[5]: one.state for one in targets([*a, *c, late]) if "shrink" in one.what}
     assert states == {"grows": "met", "shrinks": "MISSED", "late": "unknown"}
@@ -163,7 +168,11 @@ def test_time_per_tuple_as_history_grows():
 
     cases = [case("local", "mpijoin", [1.0]), case("local", "mpijoin", [5.0], "C")]
     cases.append(case("late", "Flink", workload="C", trouble="time", limit_s=60.0))
-    assert growth_rows(cases) == [["ns per tuple", "A, 10 M", "C, 10 M"], ["local", "100", "500"], ["late", "", "> 6000"]]
+    assert growth_rows(cases) == [
+        ["ns per tuple", "A, 10 M", "C, 10 M"],
+        ["local", "100", "500"],
+        ["late", "", "> 6000"],
+    ]
     assert growth_rows(cases[:1]) == []
 
 
@@ -293,7 +302,9 @@ def test_limits_end_a_command_with_all_it_started(tmp_path):
     over_time = watch([sys.executable, "-c", parent], [0], Limits(1.5, 1e12))
     assert over_time.over == "time" and time.monotonic() - start < 30
     assert not is_alive(int((tmp_path / "child").read_text()))
-    over_memory = watch([sys.executable, "-c", "import time; held = bytearray(10**8); time.sleep(60)"], [0], Limits(30, 5e7))
+    over_memory = watch(
+        [sys.executable, "-c", "import time; held = bytearray(10**8); time.sleep(60)"], [0], Limits(30, 5e7)
+    )
     assert over_memory.over == "memory" and over_memory.pss_bytes > 5e7
 
 
@@ -308,13 +319,24 @@ def test_cpu_time_between_two_moments():
 def test_the_command_itself(tmp_path, data):
     """A program in pieces: earlier figures join the tables, absent workloads are named."""
     first, second = tmp_path / "first.json", tmp_path / "second.json"
-    line = [sys.executable, str(SCRIPTS / "bench_peers.py"), "--cores", "1", "--data", str(data), "--real", str(tmp_path)]
+    line = [
+        sys.executable,
+        str(SCRIPTS / "bench_peers.py"),
+        "--cores",
+        "1",
+        "--data",
+        str(data),
+        "--real",
+        str(tmp_path),
+    ]
     absent = [*line, "--quick", "--workloads", "F1", "--json", str(first)]
     done = subprocess.run(absent, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and "F1: absent, no folder mooncake_kv" in done.stdout, done.stderr
     report = json.loads(first.read_text())
     report["titles"]["A"] = "one"
-    report["cases"] = [dataclasses.asdict(one) for one in (case("local", "mpijoin", [1.0]), case("plain", "DuckDB", [1.4]))]
+    report["cases"] = [
+        dataclasses.asdict(one) for one in (case("local", "mpijoin", [1.0]), case("plain", "DuckDB", [1.4]))
+    ]
     first.write_text(json.dumps(report))
     table = tmp_path / "table.md"
     further = ["--workloads", "--earlier", str(first), "--json", str(second), "--markdown", str(table)]

@@ -1,4 +1,5 @@
-"""scripts/figures.py: points are measured once, drawn and written; sentences hold where made-up points say so, and only there."""
+"""scripts/figures.py: points are measured once, drawn and written; sentences hold where made-up points say so, and only
+there."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ def test_a_sweep_goes_on_where_it_was(tmp_path, figures_script, capsys):
     command = ["--quick", "--simulated-only", "--figures", "8,11", "-o", str(tmp_path)]
     assert figures_script.main(command) == 0
     first = capsys.readouterr().err
-    assert first.startswith("7 of 7 points to measure")  # 4 slaves: two rates, with and without; 1 and 2, and 2 adaptive
+    # 4 slaves: two rates, with and without; 1 and 2, and 2 adaptive
+    assert first.startswith("7 of 7 points to measure")
     points = sorted((tmp_path / "points").iterdir())
     points[0].unlink()
     kept = {path.name: path.stat().st_mtime_ns for path in points[1:]}
@@ -56,7 +58,12 @@ def test_a_point_is_another_when_anything_that_makes_it_is(figures_script):
     from wsj_figures.points import REAL, SCALES, SIMULATED, Point, key_of
 
     point, scale = Point(SIMULATED), SCALES[SIMULATED]
-    others = [replace(point, rate=1501), replace(point, tuned=False), replace(point, slaves=3), replace(point, adaptive=True)]
+    others = [
+        replace(point, rate=1501),
+        replace(point, tuned=False),
+        replace(point, slaves=3),
+        replace(point, adaptive=True),
+    ]
     keys = {key_of(one, scale, "costs") for one in (point, *others)}
     assert len(keys) == 5
     assert key_of(point, scale, "other costs") not in keys
@@ -98,7 +105,10 @@ def test_points_as_in_the_paper_make_every_sentence_hold():
 @pytest.mark.parametrize(
     "changes, lost",
     [
-        (lambda point, own: {"delay_s": 1.0 + point.rate / 1e4 + point.epoch_s / 1e3}, {"sharp rise", "capacity", "48 seconds"}),
+        (
+            lambda point, own: {"delay_s": 1.0 + point.rate / 1e4 + point.epoch_s / 1e3},
+            {"sharp rise", "capacity", "48 seconds"},
+        ),
         (lambda point, own: {"delay_s": own["delay_s"] * point.rate / 4000}, {"flat before"}),
         (lambda point, own: {"cpu": point.rate / 4000}, {"CPU time"}),
         (lambda point, own: {"delay_s": 9.0 if point.rate == 4000 and point.tuned else own["delay_s"]}, {"2 seconds"}),

@@ -26,7 +26,8 @@ def _import_scripts(monkeypatch):
 
 
 def run_directory(path, lags_us=(0,) * 20, left_bytes=(100,) * 20, delays_us=(), seconds=()):
-    """One master, slave 1; of slave 2 the epochs that end at `seconds` with mean delay `delays_us` of 10 results each."""
+    """One master, slave 1; of slave 2 the epochs that end at `seconds` with mean delay `delays_us` of 10 results
+    each."""
     (path / "metrics").mkdir(parents=True)
     master, slave, other = (MetricsFile(path / "metrics", rank) for rank in range(3))
     for epoch, lag_us in enumerate(lags_us):
@@ -100,7 +101,9 @@ def test_recovery_is_counted_from_the_slowdown(tmp_path):
     delays_s = mean_delays(run_directory(tmp_path / "back", delays_us=delays_us, seconds=seconds))
     assert delays_s[-1] == pytest.approx(0.1) and delays_s[1] == pytest.approx(0.9)
     assert recovery(delays_s) == {"normal_s": 0.1, "worst_s": 0.9, "epochs": 4}
-    never = recovery(mean_delays(run_directory(tmp_path / "never", delays_us=[*delays_us[:-1], 160_000], seconds=seconds)))
+    never = recovery(
+        mean_delays(run_directory(tmp_path / "never", delays_us=[*delays_us[:-1], 160_000], seconds=seconds))
+    )
     assert never["epochs"] is None
     unmoved = recovery(mean_delays(run_directory(tmp_path / "unmoved", delays_us=[100_000] * 15, seconds=seconds)))
     assert unmoved["epochs"] == 0

@@ -1,4 +1,5 @@
-"""roofline.py: its kernels do the work whose rate they stand for, and its arithmetic is right. Nothing here measures time."""
+"""roofline.py: its kernels do the work whose rate they stand for, and its arithmetic is right. Nothing here measures
+time."""
 
 from __future__ import annotations
 
@@ -11,13 +12,13 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
-from mpijoin.join.state import FILTER  # noqa: E402
-from mpijoin.partitioning.hashing import certificate, hash_keys  # noqa: E402
-from roofline import markdown, stage_rows, table, verdict  # noqa: E402
-from rooflines import kernels  # noqa: E402
-from rooflines.engine import Case, Run, Work  # noqa: E402
-from rooflines.machine import Rate, fastest_s  # noqa: E402
-from rooflines.model import Bound, bounds, probe_bound, probe_parts, whole  # noqa: E402
+from mpijoin.join.state import FILTER
+from mpijoin.partitioning.hashing import certificate, hash_keys
+from roofline import markdown, stage_rows, table, verdict
+from rooflines import kernels
+from rooflines.engine import Case, Run, Work
+from rooflines.machine import Rate, fastest_s
+from rooflines.model import Bound, bounds, probe_bound, probe_parts, whole
 
 RANDOM = np.random.default_rng(11)
 RATES = {
@@ -111,7 +112,9 @@ def test_the_idealised_probe_does_all_of_its_work():
     words = np.zeros(8 * kernels.PAGE_WORDS, np.int64)
     words.view(np.uint16)[0] = 1
     pages, lines = np.arange(8), np.arange(0, 512, 8).astype(np.int32)
-    found, certified, _ = kernels.probe(words.view(np.uint16), pages, 2, 4, words, lines, 2048, 1024, np.zeros(0, np.uint8))
+    found, certified, _ = kernels.probe(
+        words.view(np.uint16), pages, 2, 4, words, lines, 2048, 1024, np.zeros(0, np.uint8)
+    )
     assert found == 2 * 3 + 1, "row 0 finds the zeros in all chunks of its bucket's two blocks, row 1 the planted tag"
     assert int(certified) == certificate(np.arange(16), np.arange(16)), "a pair of each of 16 rows"
 
@@ -127,7 +130,11 @@ def test_the_idealised_probe_with_a_filter_does_all_of_its_work():
 
 
 def test_marked_tags_are_listed():
-    tags, marks, listed = np.array([9, 5, FILTER + 5, 7, 5], np.uint16), np.zeros(FILTER, np.uint8), np.zeros(5, np.int64)
+    tags, marks, listed = (
+        np.array([9, 5, FILTER + 5, 7, 5], np.uint16),
+        np.zeros(FILTER, np.uint8),
+        np.zeros(5, np.int64),
+    )
     marks[5] = 1
     assert kernels.list_marked(tags, 1, 4, marks, listed) == 3 and listed[:3].tolist() == [0, 1, 3]
     blocks = np.tile(np.array([5, 9], np.uint16), kernels.SLOTS)  # two blocks of an odd number of slots
@@ -173,7 +180,9 @@ def reached(run, **bounds):
 def test_no_run_takes_less_than_its_longest_rank_nor_than_all_ranks_on_their_cores():
     assert reached(OWN_CORES) == ("slaves", 0.45), "one slave: 20 + 25 s"
     assert reached(OWN_CORES, probe=5.0, append=3.0) == ("master", 0.1)
-    assert reached(SHARED) == ("all", 0.275), "10 + 20 + 25 s on two cores, though two slaves need no more than 22.5 s each"
+    assert reached(SHARED) == ("all", 0.275), (
+        "10 + 20 + 25 s on two cores, though two slaves need no more than 22.5 s each"
+    )
     assert reached(SHARED, decode=20.0, probe=5.0, append=3.0) == ("master", 0.2), "which works on one core alone"
     assert reached(ONE_CORE) == ("all", 0.55)
     assert whole(ONE_CORE, LEAST).slowest.name == "append"

@@ -27,7 +27,9 @@ def _import_scripts(monkeypatch):
     monkeypatch.syspath_prepend(str(SCRIPTS))
 
 
-@pytest.mark.parametrize("script", sorted([*SCRIPTS.glob("*.sh"), ROOT / "slurm/join.sbatch", ROOT / ".ci/run"]), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "script", sorted([*SCRIPTS.glob("*.sh"), ROOT / "slurm/join.sbatch", ROOT / ".ci/run"]), ids=lambda path: path.name
+)
 def test_shell_scripts_parse_and_stop_at_the_first_error(script):
     assert subprocess.run(["bash", "-n", str(script)], timeout=60).returncode == 0
     if script.name != "environment.sh":  # sourced: its caller has said so
@@ -41,7 +43,13 @@ def test_find_python_refuses_what_is_too_old(tmp_path):
     functions = (SCRIPTS / "environment.sh").read_text().partition("\nmake_environment\n")[0]
     text = functions.replace('cd "$(dirname "${BASH_SOURCE[0]}")/.."', "") + "\nfind_python"
     for python, exit_code in ((str(old), 1), (sys.executable, 0)):
-        done = subprocess.run(["bash", "-c", text], env={"PATH": "/usr/bin:/bin", "PYTHON": python}, capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            ["bash", "-c", text],
+            env={"PATH": "/usr/bin:/bin", "PYTHON": python},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode == exit_code
         assert (done.stdout.strip() == python) if exit_code == 0 else ("no Python 3.11" in done.stderr)
 
@@ -60,7 +68,9 @@ def test_quickstart_job_and_its_report(tmp_path, capsys):
     text = capsys.readouterr().out
     assert "IV.T1202  00:00:06.850  00:00:13.890      7.04    56.3" in text
     assert "22,333 of 35,435 P picks found at least one of the 49,854 S picks." in text
-    assert "  0-1    11,310  ##################################################\n  1-2     3,042  #############\n" in text
+    assert (
+        "  0-1    11,310  ##################################################\n  1-2     3,042  #############\n" in text
+    )
     for line in text.splitlines()[:5]:
         assert line in README, "the README shows what the quickstart prints"
 
@@ -126,7 +136,10 @@ def test_bench_slave_and_duckdb_agree(tmp_path):
     data = make_data(tmp_path, 20_000)
     assert make_data(tmp_path, 20_000) == data
     files = [str(data.left), str(data.right)]
-    assert worker("bench_slave.py", "2 s", *files) == {"results": data.answer.results, "certificate": data.answer.certificate}
+    assert worker("bench_slave.py", "2 s", *files) == {
+        "results": data.answer.results,
+        "certificate": data.answer.certificate,
+    }
     for form in ("plain", "bucketed"):
         said = worker("bench_duckdb.py", form, "1", str(WINDOW_US), *files, "--in-memory")
         assert said == {"results": data.answer.results, "sum": data.answer.sum}

@@ -1,11 +1,14 @@
 """Virtual time: who has a turn when, what a rank's clock says, and what was idle."""
 
+import itertools
+
 import pytest
 
 from mpijoin.errors import SimulationError
 from mpijoin.transport.base import Channel
 from mpijoin.transport.simulated import Disturbance, LinkCosts
 from simulated_ranks import REST_S, Ranks, once
+
 
 def resting(endpoint, clock):
     endpoint.poll()
@@ -108,6 +111,6 @@ def test_a_stalled_rank_has_no_turns_and_its_stall_is_not_its_work():
     disturbance = Disturbance(seed=3, stall_s=0.5, stall_every_s=1.0)
     ranks = Ranks([turn], disturbance=disturbance)
     ranks.engine.run(lambda: len(seen) == 1000)
-    gaps = [later - sooner for sooner, later in zip(seen, seen[1:])]
+    gaps = [later - sooner for sooner, later in itertools.pairwise(seen)]
     assert max(gaps) > 0.2 and ranks.processes[0].clock.cpu_s == pytest.approx(10.0)
     assert 0.15 < 1 - 10.0 / ranks.processes[0].clock.wall_s < 0.6, "half a second of every one and a half, in the mean"

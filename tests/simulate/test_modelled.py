@@ -142,7 +142,10 @@ def test_what_is_expired_is_held_no_more_and_nothing_is_lost():
     for tick in range(100):
         feed_model(model, tick, (50, 20))
     totals = model.totals
-    assert totals["held_left"] == PARTITIONS * 50 * WINDOW // TICK and totals["held_right"] == PARTITIONS * 20 * WINDOW // TICK
+    assert (
+        totals["held_left"] == PARTITIONS * 50 * WINDOW // TICK
+        and totals["held_right"] == PARTITIONS * 20 * WINDOW // TICK
+    )
     assert totals["joined_left"] == totals["held_left"] + totals["expired_left"] == 100 * 50 * PARTITIONS
     model.expire(GROUPS, (1 << 62, 1 << 62))
     assert model.totals["held_left"] == model.totals["held_right"] == 0

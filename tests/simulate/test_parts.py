@@ -20,7 +20,8 @@ from mpijoin.simulate.keys import _probabilities, match_model
 from mpijoin.simulate.windows import Windows
 
 steps = some.lists(
-    some.tuples(some.sampled_from(["add", "expire", "move", "clear"]), some.integers(0, 3), some.integers(0, 400)), max_size=80
+    some.tuples(some.sampled_from(["add", "expire", "move", "clear"]), some.integers(0, 3), some.integers(0, 400)),
+    max_size=80,
 )
 
 
@@ -46,9 +47,11 @@ def test_windows_are_counters_by_tick(steps):
                 windows.put(3, kept)
             wanted[3] = {end: list(counts) for end, counts in wanted[row].items()} if row != 3 else {}
         for at, own in enumerate(wanted):
-            assert windows.live[:, at].tolist() == [sum(counts[stream] for counts in own.values()) for stream in range(2)]
+            assert windows.live[:, at].tolist() == [
+                sum(counts[stream] for counts in own.values()) for stream in range(2)
+            ]
             kept = windows.take(at)
-            found = {end: counts for end, counts in zip(kept.ends.tolist(), kept.counts.T.tolist())}
+            found = dict(zip(kept.ends.tolist(), kept.counts.T.tolist()))
             assert found == {end: counts for end, counts in own.items() if any(counts)}
 
 
@@ -58,7 +61,9 @@ def test_a_directory_at_rest_is_within_theta_and_covers_every_hash(sizes, seed):
     random = np.random.default_rng(seed)
     weights = random.random(1 << 10) + 0.1
     weights /= weights.sum()
-    directory = Directory(lambda prefix, depth: (float(weights[prefix :: 1 << depth].sum()),) * 2 if depth <= 10 else (0, 0), theta)
+    directory = Directory(
+        lambda prefix, depth: (float(weights[prefix :: 1 << depth].sum()),) * 2 if depth <= 10 else (0, 0), theta
+    )
     for size in sizes:
         directory.tune(size, 0)
         buckets = directory.buckets.values()
@@ -96,7 +101,9 @@ def exact_keys(bias, domain):
 def test_the_key_model_is_that_of_the_hashes(bias, domain):
     partitions = 7
     keys = exact_keys(bias, domain)
-    model = match_model(SyntheticSource(bias=bias, domain=domain), SyntheticSource(bias=bias, domain=domain), partitions)
+    model = match_model(
+        SyntheticSource(bias=bias, domain=domain), SyntheticSource(bias=bias, domain=domain), partitions
+    )
     assert np.allclose(_probabilities(bias, domain), [keys[key] for key in range(domain)])
     for partition in range(partitions):
         own = {key: chance for key, chance in keys.items() if oracle.partition(key, partitions) == partition}
@@ -122,7 +129,9 @@ def test_two_streams_match_where_both_have_a_key():
 
 
 def test_a_modelled_stream_follows_the_changes_of_its_rate():
-    source = SyntheticSource(rate=1000.0, duration_ns=30 * 10**9, changes=(Change(10 * 10**9, rate=4000.0), Change(15 * 10**9, rate=100.0)))
+    source = SyntheticSource(
+        rate=1000.0, duration_ns=30 * 10**9, changes=(Change(10 * 10**9, rate=4000.0), Change(15 * 10**9, rate=100.0))
+    )
     stream = ModelledStream(source, 0, 1, np.array([0.25, 0.75]), 10**6)
     counts = [stream.arrivals(second, 1000 * second, 1000 * second + 1000).sum() for second in range(30)]
     for low, high, rate in ((0, 10, 1000), (10, 15, 4000), (15, 30, 100)):
@@ -132,7 +141,13 @@ def test_a_modelled_stream_follows_the_changes_of_its_rate():
 
 @pytest.mark.parametrize(
     "field, value",
-    [("arrivals", "b-model"), ("keys", "zipf"), ("permute", 3), ("disorder_ns", 1), ("changes", (Change(9, bias=0.9),))],
+    [
+        ("arrivals", "b-model"),
+        ("keys", "zipf"),
+        ("permute", 3),
+        ("disorder_ns", 1),
+        ("changes", (Change(9, bias=0.9),)),
+    ],
 )
 def test_what_is_not_modelled_is_refused_by_name(field, value):
     stream = StreamJob("left", SyntheticSource(tuples=1, **{field: value}))

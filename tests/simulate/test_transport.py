@@ -1,5 +1,6 @@
 """Simulated links: when messages arrive, in which order, and what a seed changes."""
 
+import itertools
 import json
 
 import numpy as np
@@ -40,7 +41,9 @@ def test_messages_of_one_rank_leave_one_after_the_other():
     during a distribution epoch, in a serial order."
     """
     costs = LinkCosts(latency_s=0.5, bytes_per_s=1000.0)
-    times, ranks = arrival_times(costs, 1000, lambda endpoint, to, octets: endpoint.hand_over(to, Channel.DATA, "", octets))
+    times, ranks = arrival_times(
+        costs, 1000, lambda endpoint, to, octets: endpoint.hand_over(to, Channel.DATA, "", octets)
+    )
     assert times == pytest.approx([1.5 + place for place in range(SLAVES)])
     waited = [process.waited_s for process in ranks.processes[1:]]
     assert waited == pytest.approx(times)
@@ -48,7 +51,9 @@ def test_messages_of_one_rank_leave_one_after_the_other():
 
 def test_both_ends_work_for_a_message():
     costs = LinkCosts(message_s=0.25, byte_s=0.001)
-    times, ranks = arrival_times(costs, 250, lambda endpoint, to, octets: endpoint.hand_over(to, Channel.DATA, "", octets))
+    times, ranks = arrival_times(
+        costs, 250, lambda endpoint, to, octets: endpoint.hand_over(to, Channel.DATA, "", octets)
+    )
     assert ranks.processes[0].clock.cpu_s == pytest.approx(SLAVES * 0.5)
     assert [process.clock.cpu_s for process in ranks.processes[1:]] == pytest.approx([0.5] * SLAVES)
     assert times == pytest.approx([0.5 * place + 0.5 for place in range(1, SLAVES + 1)])
@@ -85,7 +90,9 @@ def chatter(seed, delay_s=0.01, stall_s=0.0, stall_every_s=0.0):
             arrivals.extend((message.source, message.channel, int(message.data[0])) for message in endpoint.poll())
             endpoint.wait(0.05)
 
-    network = run_simulated(story, 3, LinkCosts(latency_s=1e-4), 60.0, Disturbance(seed, delay_s, stall_s, stall_every_s))
+    network = run_simulated(
+        story, 3, LinkCosts(latency_s=1e-4), 60.0, Disturbance(seed, delay_s, stall_s, stall_every_s)
+    )
     return arrivals, network.trace
 
 
@@ -102,7 +109,7 @@ def test_order_is_kept_in_a_lane_and_only_there(trouble):
     assert lanes == {(source, channel): list(range(30)) for source in range(3) for channel in Channel}
     if trouble.get("delay_s") != 0.0:
         numbers = [number for _, _, number in arrivals]
-        overtaken = sum(later < sooner for sooner, later in zip(numbers, numbers[1:]))
+        overtaken = sum(later < sooner for sooner, later in itertools.pairwise(numbers))
         assert overtaken > 15, "delays reorder across lanes"
 
 
@@ -116,7 +123,9 @@ def simulated(path, *options):
     """`summary.json` of `mpijoin simulate` on a small paced job, in which one slave is slow and groups move."""
     stream = {"kind": "synthetic", "rate": 500, "duration": "30 s", "window": "5 s"}
     slow = '[{rank = 2, share = 0.003, from = "5 s", to = "20 s"}]'
-    sections = [f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in stream.items()) for name in SIDES]
+    sections = [
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in stream.items()) for name in SIDES
+    ]
     sections += ['[run]\nspeed = 1\n[balance]\npolicy = "balance"\n']
     sections += ['[cluster]\ndistribution_epoch = "500 ms"\nreorganization_epoch = "3 s"\n']
     sections += [f'[inject]\nslow = {slow}\n[output]\npath = "out"\n']

@@ -190,7 +190,8 @@ def test_an_idle_slave_ends_with_the_run():
 
 
 class Slaves:
-    """Three slaves that run ahead of each other, and lose and get groups. ended: the last epoch of each that has groups."""
+    """Three slaves that run ahead of each other, and lose and get groups. ended: the last epoch of each that has
+    groups."""
 
     def __init__(self, chance):
         self.chance, self.going, self.epoch = chance, {1, 2, 3}, dict.fromkeys((1, 2, 3), 0)

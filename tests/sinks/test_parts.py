@@ -32,7 +32,9 @@ def test_small_tables_become_whole_row_groups(tmp_path):
         writer.write(pairs(start, min(start + 7, 250)))
     assert writer.rows == 250
     (part,) = writer.close()
-    assert part == PartInfo("rank-1-00000.parquet", 250, (tmp_path / part.name).stat().st_size, checksum_of(tmp_path / part.name))
+    assert part == PartInfo(
+        "rank-1-00000.parquet", 250, (tmp_path / part.name).stat().st_size, checksum_of(tmp_path / part.name)
+    )
     assert read(tmp_path).equals(pairs(0, 250))
     file = pq.ParquetFile(tmp_path / part.name)
     assert max(file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)) < 200

@@ -64,7 +64,15 @@ def test_slices_of_a_message_follow_each_other():
     core = core_of(message(6, 6, 1))
     done = [Inserted(), Probed(Progress.DONE), Expired()]
     found = [action for event in done * 2 for action in core.step(event)]
-    probes_and_expiries = [Probe(0, 1, 5), Consume(), Expire(0, 1), Insert(1, 3), Probe(1, 3, 5), Consume(), Expire(1, 3)]
+    probes_and_expiries = [
+        Probe(0, 1, 5),
+        Consume(),
+        Expire(0, 1),
+        Insert(1, 3),
+        Probe(1, 3, 5),
+        Consume(),
+        Expire(1, 3),
+    ]
     assert found == [*probes_and_expiries, EndMessage(0, 24, False)]
 
 

@@ -1,4 +1,5 @@
-"""Production delays as a slave of a paced run counts them: from the moment the later tuple was due to the moment it is joined."""
+"""Production delays as a slave of a paced run counts them: from the moment the later tuple was due to the moment it is
+joined."""
 
 import logging
 from types import SimpleNamespace
@@ -42,7 +43,10 @@ class Run:
 
     def __init__(self, speed, window_ms=1000, warmup="0 s"):
         window_ns = window_ms * 10**6
-        sides = [Stream(name, ([],), "ms", pa.int64(), (pa.int64(),), (), window_ns, form="table") for name in ("left", "right")]
+        sides = [
+            Stream(name, ([],), "ms", pa.int64(), (pa.int64(),), (), window_ns, form="table")
+            for name in ("left", "right")
+        ]
         output = {"path": "none", "results": "count"}
         sections = {side.name: section(side, None) for side in sides}
         self.job = load_job({**sections, "output": output, "run": {"speed": speed, "warmup": warmup}})
@@ -75,12 +79,16 @@ class Run:
 
 
 def test_a_delay_counts_from_when_the_later_tuple_was_due():
-    """WSJ, section VI-A: "We measure the production delay of an output tuple as the interval elapsed since the arrival of the
-    joining tuple with the more recent timestamp." """
+    """WSJ, section VI-A: "We measure the production delay of an output tuple as the interval elapsed since the arrival
+    of the joining tuple with the more recent timestamp." """
     run = Run(speed=1.0)
     run.joins([100], [40, 300], (0, 2.0), now_s=2.5)  # due at 2.1 and, with the later one, at 2.3
     delays = run.delays
-    assert (delays.count, delays.max_us, delays.sum_us) == (2, pytest.approx(400_000, abs=1), pytest.approx(600_000, abs=2))
+    assert (delays.count, delays.max_us, delays.sum_us) == (
+        2,
+        pytest.approx(400_000, abs=1),
+        pytest.approx(600_000, abs=2),
+    )
 
 
 @pytest.mark.parametrize("speed", [0.5, 2.0, 10.0])

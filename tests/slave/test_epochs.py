@@ -1,4 +1,5 @@
-"""The epochs under which a slave's results go out never fall, whatever overtakes what: else the collector refuses them."""
+"""The epochs under which a slave's results go out never fall, whatever overtakes what: else the collector refuses
+them."""
 
 import logging
 from types import SimpleNamespace
@@ -42,7 +43,9 @@ class Desk:
 @pytest.fixture
 def consumer():
     sides = [Stream(name, ([],), "ms", pa.int64(), (pa.int64(),), form="table") for name in ("left", "right")]
-    job = load_job({**{side.name: section(side, None) for side in sides}, "output": {"path": "none", "results": "collect"}})
+    job = load_job(
+        {**{side.name: section(side, None) for side in sides}, "output": {"path": "none", "results": "collect"}}
+    )
     schema = resolve(job)
     desk = Desk()
     slave = Slave(job, schema, desk, None, 1 << 24, COLLECTOR)

@@ -1,4 +1,5 @@
-"""A slot's message on its way through the join: what is inserted and what leaves with a frozen group is all that came, once."""
+"""A slot's message on its way through the join: what is inserted and what leaves with a frozen group is all that came,
+once."""
 
 import random
 
@@ -162,13 +163,16 @@ def payload_of(row):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_it_takes_rows_out_of_what_the_master_really_sends(seed):
-    """Scattered, through mini-buffers of two slaves and over the wire: payloads of all lengths, empty ones among them."""
+    """Scattered, through mini-buffers of two slaves and over the wire: payloads of all lengths, empty ones among
+    them."""
     random_keys = np.random.default_rng(seed)
     table = PartitionTable.even(PARTITIONS, (1, 2))
     buffers = MiniBuffers(table, (1, 2))
     for part in range(3):
         keys = [random_keys.integers(0, 50, random_keys.integers(0, 60)) for _ in range(2)]
-        both = [scatter([batch_of(own, 1000 * part + 500 * side)], table.place, 0, True) for side, own in enumerate(keys)]
+        both = [
+            scatter([batch_of(own, 1000 * part + 500 * side)], table.place, 0, True) for side, own in enumerate(keys)
+        ]
         buffers.add(tuple(both))
     groups, pieces = buffers.take(1 + seed % 2, 3)
     slot = parse(Slot(0, 0, (0, 0), groups, tuple(pieces)).encode())
@@ -252,5 +256,6 @@ def test_at_any_point_of_progress_rows_joined_and_rows_taken_are_the_rows_receiv
     assert joining.messages == [] and not joining.core.busy and joining.core.backlog_bytes == 0
     for (group, stream), rows in received.items():
         taken = joining.taken.get(group, [[], []])[stream]
-        assert joining.joined.get((group, stream), []) + taken == rows  # in order of arrival: nothing lost, nothing twice
+        # in order of arrival: nothing lost, nothing twice
+        assert joining.joined.get((group, stream), []) + taken == rows
     assert joining.taken.keys() == set(range(PARTITIONS)) - set(here)

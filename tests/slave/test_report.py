@@ -1,4 +1,5 @@
-"""What a slave tells of itself: its mean backlog and shares of time when asked, a record per epoch, delays after the warm-up."""
+"""What a slave tells of itself: its mean backlog and shares of time when asked, a record per epoch, delays after the
+warm-up."""
 
 import random
 from types import SimpleNamespace
@@ -37,7 +38,17 @@ class Desk:
 class Counted:
     """An operator of which only the counts are there: comparisons and live bytes per group, running totals."""
 
-    NAMES = ("comparisons", "splits", "merges", "live_bytes", "blocks", "joined_left", "joined_right", "expired_left", "expired_right")
+    NAMES = (
+        "comparisons",
+        "splits",
+        "merges",
+        "live_bytes",
+        "blocks",
+        "joined_left",
+        "joined_right",
+        "expired_left",
+        "expired_right",
+    )
 
     def __init__(self, partitions=4):
         self.comparisons, self.live_bytes = np.zeros(partitions, np.int64), np.zeros((partitions, 2), np.int64)
@@ -75,8 +86,8 @@ def test_without_an_epoch_since_then_it_is_what_is_there_now():
 
 @pytest.mark.parametrize("load_buffer_bytes", [1000, 250])
 def test_occupancy_is_the_mean_backlog_by_the_buffer_s_size(load_buffer_bytes):
-    """WSJ, section IV-C: "The average buffer occupancy metric is obtained by dividing the calculated average buffer size by
-    the total buffer size (i.e., memory allotted to the buffer)"."""
+    """WSJ, section IV-C: "The average buffer occupancy metric is obtained by dividing the calculated average buffer
+    size by the total buffer size (i.e., memory allotted to the buffer)"."""
     views = []
     reorganization = Reorganization(lambda view: views.append(view) or Plan(), 1, 2, 5, load_buffer_bytes, 1 << 20)
     master = MasterCore(PartitionTable.even(4, (1, 2)), (1, 2), 1, 1000, 1 << 30, (), True, reorganization)
@@ -87,7 +98,9 @@ def test_occupancy_is_the_mean_backlog_by_the_buffer_s_size(load_buffer_bytes):
             meter.epoch_ended(sample)
         answer = parse(meter.answer(0, groups_of(), 0, 0.0).encode())
         master.step(Loaded(slave, answer.period, answer.backlog_bytes, answer.busy, answer.communication, ()))
-    assert [one.occupancy for one in views[0].slaves] == pytest.approx([300 / load_buffer_bytes, 10 / load_buffer_bytes])
+    assert [one.occupancy for one in views[0].slaves] == pytest.approx(
+        [300 / load_buffer_bytes, 10 / load_buffer_bytes]
+    )
 
 
 def test_shares_are_of_the_time_since_the_last_answer():
@@ -204,7 +217,9 @@ def written(tmp_path, meter, rank=3):
 def test_a_record_has_what_happened_in_its_epoch_alone(tmp_path):
     desk, operator, meter = epochs_of(tmp_path)
     desk.passes(1.0, 0.5, 0.25, 0.125)
-    operator.totals.update(comparisons=70, joined_left=5, joined_right=6, expired_left=1, expired_right=2, live_bytes=900, blocks=4)
+    operator.totals.update(
+        comparisons=70, joined_left=5, joined_right=6, expired_left=1, expired_right=2, live_bytes=900, blocks=4
+    )
     desk.transport.stats.sent_bytes, desk.transport.stats.received_bytes = 10, 20
     meter.epoch_ended(4, results=8, buffer_bytes=33, occupancy_bytes=44, busy_s=0.5)
     desk.passes(2.0, 1.0, 0.5, 0.25)
@@ -212,10 +227,43 @@ def test_a_record_has_what_happened_in_its_epoch_alone(tmp_path):
     desk.transport.stats.sent_bytes = 15
     meter.epoch_ended(6, results=9, buffer_bytes=0, occupancy_bytes=1, busy_s=1.0)
     first, second = written(tmp_path, meter)
-    names = ("rank", "role", "epoch", "end_us", "wall_us", "cpu_us", "comm_us", "idle_us", "tuples_left", "tuples_right", "results")
+    names = (
+        "rank",
+        "role",
+        "epoch",
+        "end_us",
+        "wall_us",
+        "cpu_us",
+        "comm_us",
+        "idle_us",
+        "tuples_left",
+        "tuples_right",
+        "results",
+    )
     assert [first[name] for name in names] == [3, "slave", 4, 1_000_000, 1_000_000, 500_000, 250_000, 125_000, 5, 6, 8]
-    assert [second[name] for name in names] == [3, "slave", 6, 3_000_000, 2_000_000, 1_000_000, 500_000, 250_000, 0, 1, 1]
-    rest = ("comparisons", "window_bytes", "blocks", "buffer_bytes", "occupancy_bytes", "sent_bytes", "received_bytes", "expired")
+    assert [second[name] for name in names] == [
+        3,
+        "slave",
+        6,
+        3_000_000,
+        2_000_000,
+        1_000_000,
+        500_000,
+        250_000,
+        0,
+        1,
+        1,
+    ]
+    rest = (
+        "comparisons",
+        "window_bytes",
+        "blocks",
+        "buffer_bytes",
+        "occupancy_bytes",
+        "sent_bytes",
+        "received_bytes",
+        "expired",
+    )
     assert [first[name] for name in rest] == [70, 900, 4, 33, 44, 10, 20, 3]
     assert [second[name] for name in rest] == [30, 300, 3, 0, 1, 5, 0, 0]
     assert (second["splits"], second["merges"], second["delay_count"]) == (2, 1, 0)
@@ -234,7 +282,9 @@ def test_delays_belong_to_the_epoch_in_which_they_were_found_and_all_are_kept(tm
     rows = written(tmp_path, meter)
     assert [row["delay_count"] for row in rows] == [5, 0, 2]
     assert [row["delay_sum_us"] for row in rows] == [170, 0, 14] and [row["delay_max_us"] for row in rows] == [90, 0, 7]
-    assert [row["delay_p50_us"] for row in rows] == [10, 0, 7] and rows[0]["delay_p95_us"] == rows[0]["delay_p99_us"] == 90
+    assert [row["delay_p50_us"] for row in rows] == [10, 0, 7] and rows[0]["delay_p95_us"] == rows[0][
+        "delay_p99_us"
+    ] == 90
     assert (meter.delays.count, meter.delays.sum_us, meter.delays.max_us) == (7, 184, 90)
     file = pq.read_table(tmp_path / "delay-3.parquet").to_pylist()
     assert [(row["rank"], row["epoch"], row["bucket_us"], row["count"]) for row in file] == [
@@ -258,7 +308,10 @@ def test_what_lies_before_the_warm_up_s_end_is_left_out_but_for_the_state_s_peak
     meter.epoch_ended(2, 135, 0, 0, 2.0)
     assert meter.times_after_warmup(2.25) == {"cpu_s": 0.75, "comm_s": 0.125, "idle_s": 0.5, "busy_s": 0.75}
     rows = written(tmp_path, meter)
-    assert [(row["epoch"], row["results"], row["comparisons"], row["delay_count"]) for row in rows] == [(1, 30, 2, 1), (2, 5, 0, 0)]
+    assert [(row["epoch"], row["results"], row["comparisons"], row["delay_count"]) for row in rows] == [
+        (1, 30, 2, 1),
+        (2, 5, 0, 0),
+    ]
     assert meter.delays.max_us == 5 and meter.window_bytes_max == 5000
 
 
@@ -309,6 +362,11 @@ def test_records_add_up_to_the_totals(tmp_path, seed):
     assert (sums["results"], sums["comparisons"], sums["splits"]) == (results, totals["comparisons"], totals["splits"])
     assert (sums["tuples_left"], sums["tuples_right"]) == (totals["joined_left"], totals["joined_right"])
     assert sums["expired"] == totals["expired_left"] + totals["expired_right"]
-    for name, seconds in (("wall_us", desk.clock.wall_s), ("cpu_us", desk.clock.cpu_s), ("comm_us", desk.comm_s), ("idle_us", desk.idle_s)):
+    for name, seconds in (
+        ("wall_us", desk.clock.wall_s),
+        ("cpu_us", desk.clock.cpu_s),
+        ("comm_us", desk.comm_s),
+        ("idle_us", desk.idle_s),
+    ):
         assert sums[name] == int(seconds * 1e6)  # nothing is lost to rounding
     assert rows[-1]["end_us"] == sums["wall_us"]

@@ -26,6 +26,8 @@ def slurm(tmp_path_factory):
         yield
         return
     if missing():
-        pytest.skip(f"no Slurm here: {', '.join(missing())} not found (Debian: apt install slurmctld slurmd slurm-client munge)")
+        pytest.skip(
+            f"no Slurm here: {', '.join(missing())} not found (Debian: apt install slurmctld slurmd slurm-client munge)"
+        )
     with one_machine_slurm(tmp_path_factory.mktemp("slurm")):
         yield

@@ -42,11 +42,24 @@ def test_join_sbatch_runs_a_job_on_all_ranks(tmp_path):
 
 
 def test_nothing_of_the_callers_environment_is_needed(tmp_path):
-    """sbatch --export=NONE, as some sites demand: a file of the site says where mpijoin is, and the ranks hear of it."""
+    """sbatch --export=NONE, as some sites demand: a file of the site says where mpijoin is, and the ranks hear of
+    it."""
     write_job(tmp_path, str(ROOT / "tests/data/italy_picks"))
     site = f"export MPIJOIN_ENVIRONMENT={sys.prefix} SLURM_TMPDIR={os.environ['SLURM_TMPDIR']}\n"
     (tmp_path / "mpijoin-site.sh").write_text(site)
-    command = ["sbatch", "--wait", "--export=NONE", "-J", "picks", "-n", "3", "-t", "5", str(ROOT / "slurm/join.sbatch"), "job.toml"]
+    command = [
+        "sbatch",
+        "--wait",
+        "--export=NONE",
+        "-J",
+        "picks",
+        "-n",
+        "3",
+        "-t",
+        "5",
+        str(ROOT / "slurm/join.sbatch"),
+        "job.toml",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     (log,) = tmp_path.glob("picks-*.log")
     assert done.returncode == 0 and "site settings from" in log.read_text(), done.stderr + log.read_text()

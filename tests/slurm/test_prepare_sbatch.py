@@ -27,7 +27,18 @@ pytestmark = pytest.mark.slow
 
 def submit(folder, nodes, *arguments):
     """Submits prepare.sbatch from `folder` and waits; returns the exit code and the job's log."""
-    command = ["sbatch", "--wait", "-N", str(nodes), "-t", "5", "-o", "job.log", str(ROOT / "slurm/prepare.sbatch"), *arguments]
+    command = [
+        "sbatch",
+        "--wait",
+        "-N",
+        str(nodes),
+        "-t",
+        "5",
+        "-o",
+        "job.log",
+        str(ROOT / "slurm/prepare.sbatch"),
+        *arguments,
+    ]
     environment = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
     log = folder / "job.log"
@@ -54,7 +65,9 @@ def test_streams_are_made_on_all_nodes(tmp_path, monkeypatch):
     assert len(list((tmp_path / "streams/left").iterdir())) == 2 and "8,000 rows" in log
     assert pq.read_table(tmp_path / "streams/left").num_rows == 5000
     spark_log = next(tmp_path.glob("mpijoin-prepare-*-spark.log")).read_text()
-    assert "with 1 core(s) and 600.0 MiB RAM" in spark_log or "600 MB" in spark_log or "-Xmx600M" in spark_log, spark_log
+    assert "with 1 core(s) and 600.0 MiB RAM" in spark_log or "600 MB" in spark_log or "-Xmx600M" in spark_log, (
+        spark_log
+    )
     assert len(set(re.findall(r"Registering worker (\S+)", spark_log))) == 2  # a slow one may ask twice
     assert not processes_with("--port", re.search(r"spark://[^: ]+:(\d+)", spark_log)[1])  # and so is its Spark
 
@@ -69,11 +82,18 @@ def test_a_cancelled_job_leaves_nothing(tmp_path):
     command = ["sbatch", "--parsable", "-N", "2", "-t", "5", "-o", "job.log", str(ROOT / "slurm/prepare.sbatch")]
     environment = os.environ | {"MPIJOIN_ENVIRONMENT": sys.prefix}
     arguments = ["generate", "job.toml", "-o", "streams"]
-    number = subprocess.run([*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60).stdout.strip()
+    number = subprocess.run(
+        [*command, *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    ).stdout.strip()
     log = tmp_path / "job.log"
     wait_until(lambda: log.exists() and "left: writing" in log.read_text())
     subprocess.run(["scancel", number], check=True, timeout=60)
-    wait_until(lambda: number not in subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True, timeout=60).stdout)
+    wait_until(
+        lambda: (
+            number
+            not in subprocess.run(["squeue", "-h", "-o", "%i"], capture_output=True, text=True, timeout=60).stdout
+        )
+    )
     assert "mpijoin: stopped by SIGTERM" in log.read_text() and not (tmp_path / "streams").exists()
     assert nothing_is_left(tmp_path)
     assert not processes_with(str(tmp_path))

@@ -1,4 +1,5 @@
-"""Runs in Slurm jobs that are stopped, killed, requeued and chained: whatever happens, the answer is that of an undisturbed run."""
+"""Runs in Slurm jobs that are stopped, killed, requeued and chained: whatever happens, the answer is that of an
+undisturbed run."""
 
 import json
 import os
@@ -46,7 +47,9 @@ def slurm(*command, cwd=None, **environment):
 def submit(folder, ranks, *arguments, **environment):
     """Submits join.sbatch with job.toml from `folder`; returns the job's number."""
     options = ["--parsable", "-n", str(ranks), "-t", "30", "-o", "%j.log"]
-    return slurm("sbatch", *options, str(ROOT / "slurm/join.sbatch"), "job.toml", *arguments, cwd=folder, **environment).strip()
+    return slurm(
+        "sbatch", *options, str(ROOT / "slurm/join.sbatch"), "job.toml", *arguments, cwd=folder, **environment
+    ).strip()
 
 
 def submit_chain(folder, links, *arguments):
@@ -136,7 +139,8 @@ def test_a_signal_stops_a_job_and_fewer_or_more_ranks_go_on(folder, undisturbed)
 
 
 def test_a_killed_slave_ends_the_job_and_the_next_one_goes_on(folder, undisturbed):
-    number = submit(folder, 4, "--set", "run.speed=10", "--set", "inject.kill={2=8}")  # after 4 s of 6, a checkpoint every second
+    # after 4 s of 6, a checkpoint every second
+    number = submit(folder, 4, "--set", "run.speed=10", "--set", "inject.kill={2=8}")
     state, exit_code = ended(number)
     assert (state, exit_code) == ("FAILED", 137), (folder / f"{number}.log").read_text()
     number = submit(folder, 4, "--resume", "--set", "inject.kill={2=8}")
@@ -146,7 +150,8 @@ def test_a_killed_slave_ends_the_job_and_the_next_one_goes_on(folder, undisturbe
 
 
 def test_the_walltime_ends_soon_and_the_job_requeues_itself(folder, undisturbed):
-    """All of the walltime is margin, so it stops as soon as it can; what the restart finds in the job lets it finish."""
+    """All of the walltime is margin, so it stops as soon as it can; what the restart finds in the job lets it
+    finish."""
     hurried = JOB.replace("[checkpoint]\n", '[checkpoint]\nmargin = "30 min"\n')
     (folder / "job.toml").write_text(hurried + "[run]\nspeed = 0.5\n")
     number = submit(folder, 3, "--overwrite", MPIJOIN_REQUEUE="1")
@@ -161,7 +166,8 @@ def test_the_walltime_ends_soon_and_the_job_requeues_itself(folder, undisturbed)
 
 
 def test_a_job_that_somebody_requeues_goes_on_after_a_kill_and_restarts_have_an_end(folder, undisturbed):
-    """As after a node failure. Killed ranks leave shared memory behind, which those of the restart must not take for theirs."""
+    """As after a node failure. Killed ranks leave shared memory behind, which those of the restart must not take for
+    theirs."""
     own = {"MPIJOIN_REQUEUE": "1", "MPIJOIN_RESTARTS_MAX": "1"}
     number = submit(folder, 3, *PACED, **own)
     wait_until_saved(folder / "out", 1)
@@ -210,5 +216,7 @@ def test_a_bad_job_ends_its_chain(folder):
     ],
 )
 def test_what_chain_refuses(folder, arguments, said):
-    done = subprocess.run([str(ROOT / "slurm/chain.sh"), *arguments], cwd=folder, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [str(ROOT / "slurm/chain.sh"), *arguments], cwd=folder, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 2 and said in done.stderr

@@ -10,14 +10,16 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
+from launching import Run
 from mpijoin.data.schema import Column
 from mpijoin.errors import EXIT_FAILED, ChangedInputError
 from mpijoin.sources.files import open_file
 from mpijoin.sources.inputs import input_file
-from launching import Run
 
 ROWS = 300_000
-TABLE = pa.table({"ts": np.arange(ROWS), "key": np.arange(ROWS) * 7919 % 1000, "id": np.random.default_rng(1).random(ROWS)})
+TABLE = pa.table(
+    {"ts": np.arange(ROWS), "key": np.arange(ROWS) * 7919 % 1000, "id": np.random.default_rng(1).random(ROWS)}
+)
 COLUMNS = tuple(Column(field.name, field.type) for field in TABLE.schema)
 
 
@@ -90,8 +92,12 @@ def test_a_change_between_the_start_of_the_run_and_the_files_turn_is_told(tmp_pa
 def test_a_parquet_file_with_fewer_rows_than_its_footer_says_is_told(tmp_path, monkeypatch):
     path = str(tmp_path / "picks.parquet")
     WRITERS["parquet"](TABLE, path)
-    monkeypatch.setattr(pq.ParquetFile, "iter_batches", lambda file, *_, **options: iter(TABLE.slice(0, 5000).to_batches()))
-    with pytest.raises(ChangedInputError, match="picks.parquet: .* to its end: got 5000 rows, wanted 300000 rows, or more"):
+    monkeypatch.setattr(
+        pq.ParquetFile, "iter_batches", lambda file, *_, **options: iter(TABLE.slice(0, 5000).to_batches())
+    )
+    with pytest.raises(
+        ChangedInputError, match="picks.parquet: .* to its end: got 5000 rows, wanted 300000 rows, or more"
+    ):
         list(open_file(path, COLUMNS).blocks())
 
 

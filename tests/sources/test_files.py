@@ -32,7 +32,8 @@ TABLE = pa.table(
 
 
 def schema_of(table: pa.Table, time="ts", key="station", payload=("prob",), scale=1) -> StreamSchema:
-    column = lambda name: Column(name, table.schema.field(name).type)
+    def column(name):
+        return Column(name, table.schema.field(name).type)
     keys = (column(key),)
     hashed = pa.types.is_string(keys[0].type)
     return StreamSchema("left", column(time), scale, keys, hashed, tuple(map(column, payload)))
@@ -52,7 +53,9 @@ WRITERS = {
 
 
 def open_job(path, schema, hash_bits=64, source=None):
-    stream = StreamJob("left", source or FileSource(str(path)), schema.time.name, None, tuple(c.name for c in schema.keys))
+    stream = StreamJob(
+        "left", source or FileSource(str(path)), schema.time.name, None, tuple(c.name for c in schema.keys)
+    )
     job = Job((stream, stream), inject=Inject(hash_bits=hash_bits))
     return open_source(job, 0, JoinSchema((schema, schema), "us"), None)
 
@@ -117,7 +120,9 @@ def test_files_are_opened_when_their_time_comes_and_closed_at_their_end(tmp_path
             if not self.is_peek:
                 opened.remove(self.number)
 
-    source = MergedFiles(StreamRules(schema, 0, None), [Part("table", 1, partial(Watched, i)) for i in range(10)], BlockLimit(10))
+    source = MergedFiles(
+        StreamRules(schema, 0, None), [Part("table", 1, partial(Watched, i)) for i in range(10)], BlockLimit(10)
+    )
     at_once, progress = [], []
     while source.read(1000) is not None:
         at_once.append(len(opened))
@@ -145,7 +150,9 @@ def test_memory_stays_small_for_one_giant_row_group(tmp_path, extension):
             writer.write_table(table)
     assert os.path.getsize(path) >= 60_000_000
     del table
-    schema = StreamSchema("left", Column("ts", pa.int64()), 1, (Column("key", pa.int64()),), False, (Column("id", pa.float64()),))
+    schema = StreamSchema(
+        "left", Column("ts", pa.int64()), 1, (Column("key", pa.int64()),), False, (Column("id", pa.float64()),)
+    )
     source, before, peak, count = open_job(path, schema), pa.total_allocated_bytes(), 0, 0
     while (chunk := source.read(1 << 16)) is not None:
         peak = max(peak, pa.total_allocated_bytes() - before)
@@ -163,7 +170,10 @@ def test_a_truncated_file_is_named(tmp_path, extension):
     os.truncate(path, os.path.getsize(path) - (20 if extension != "csv" else 6))
     with open(path, "ab") as file:
         file.write(b"\n1,2\n" if extension == "csv" else b"")
-    with pytest.raises(InputError, match="cut.csv: line 902: got 2 values, wanted 4" if extension == "csv" else "cut.*cannot be read as"):
+    with pytest.raises(
+        InputError,
+        match="cut.csv: line 902: got 2 values, wanted 4" if extension == "csv" else "cut.*cannot be read as",
+    ):
         if extension == "arrow":
             os.truncate(path, os.path.getsize(path) - 500)
         read_all(open_job(path, schema))
@@ -207,14 +217,18 @@ def test_a_csv_value_of_the_wrong_type_is_named_wherever_it_stands(tmp_path):
     lines[150_000] = "150000,three,1"
     path.write_text("\n".join(["ts,key,id", *lines]) + "\n")
     schema = StreamSchema("left", Column("ts", pa.int64()), 1, (Column("key", pa.int64()),), False, ())
-    with pytest.raises(InputError, match=r"long.csv: line 150002: column 'key': invalid value 'three', wanted int64 as"):
+    with pytest.raises(
+        InputError, match=r"long.csv: line 150002: column 'key': invalid value 'three', wanted int64 as"
+    ):
         read_all(open_job(path, schema), rows=1 << 20)
     with pytest.raises(InputError, match=r"long.csv: got no column 'nope', wanted one; the file has ts, key, id"):
         open_file(str(path), (Column("nope", pa.int64()),))
 
 
 def test_a_column_twice_in_a_file_is_refused():
-    table = pa.table([TABLE["ts"], TABLE["station"], TABLE["prob"], TABLE["prob"]], names=["ts", "station", "prob", "prob"])
+    table = pa.table(
+        [TABLE["ts"], TABLE["station"], TABLE["prob"], TABLE["prob"]], names=["ts", "station", "prob", "prob"]
+    )
     with pytest.raises(InputError, match="got 2 column 'prob'"):
         open_job(None, schema_of(TABLE), source=TableSource(table)).read(10)
 
@@ -240,7 +254,9 @@ def test_an_ipc_file_with_dictionaries_and_compression_is_read_whole(tmp_path):
     table = TABLE.set_column(2, "station", TABLE["station"].dictionary_encode())
     path = str(tmp_path / "picks.feather")
     pa.feather.write_feather(table, path, compression="zstd", chunksize=64)
-    schema = StreamSchema("left", Column("ts", pa.timestamp("us")), 1, (Column("station", table["station"].type),), True, ())
+    schema = StreamSchema(
+        "left", Column("ts", pa.timestamp("us")), 1, (Column("station", table["station"].type),), True, ()
+    )
     station = values(read_all(open_job(path, schema)), schema)[0]
     assert station.type == pa.string() and station.to_pylist() == TABLE["station"].to_pylist()
 
@@ -249,7 +265,9 @@ def test_an_ipc_file_whose_batches_end_before_its_footer_says_is_refused(tmp_pat
     path = tmp_path / "picks.feather"
     pa.feather.write_feather(TABLE, path, compression="uncompressed", chunksize=500)
     content = path.read_bytes()
-    second = content.index(b"\xff\xff\xff\xff", content.index(b"\xff\xff\xff\xff", content.index(b"\xff\xff\xff\xff") + 4) + 4)
+    second = content.index(
+        b"\xff\xff\xff\xff", content.index(b"\xff\xff\xff\xff", content.index(b"\xff\xff\xff\xff") + 4) + 4
+    )
     path.write_bytes(content[:second] + b"\xff\xff\xff\xff\0\0\0\0" + content[second + 8 :])
     with pytest.raises(InputError, match="got 1 record batches, wanted the 2 that its footer names"):
         read_all(open_job(path, schema_of(TABLE)))

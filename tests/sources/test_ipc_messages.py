@@ -1,4 +1,5 @@
-"""Arrow IPC read piece by piece with plain reads: the same values as the library's own reader, and never a byte behind the end."""
+"""Arrow IPC read piece by piece with plain reads: the same values as the library's own reader, and never a byte behind
+the end."""
 
 import os
 
@@ -31,7 +32,16 @@ def flags(nulls=True):
 
 
 TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view()]
-NUMBERS = [pa.int8(), pa.uint16(), pa.float32(), pa.int64(), pa.float64(), pa.date32(), pa.time32("s"), pa.timestamp("ns", "UTC")]
+NUMBERS = [
+    pa.int8(),
+    pa.uint16(),
+    pa.float32(),
+    pa.int64(),
+    pa.float64(),
+    pa.date32(),
+    pa.time32("s"),
+    pa.timestamp("ns", "UTC"),
+]
 COLUMNS = {
     **{str(kind): texts(kind) for kind in TEXTS},
     **{f"{kind} whole": texts(kind, False) for kind in TEXTS},
@@ -51,15 +61,17 @@ NESTED = {  # of several buffers, which must be passed over
     "struct": pa.array([{"a": i, "b": [str(i)]} for i in range(ROWS)]),
     "null": pa.nulls(ROWS),
 }
-TABLE = pa.table({**NESTED, **COLUMNS, "map": pa.array([[("k", i)] for i in range(ROWS)], pa.map_(pa.string(), pa.int64()))})
+TABLE = pa.table(
+    {**NESTED, **COLUMNS, "map": pa.array([[("k", i)] for i in range(ROWS)], pa.map_(pa.string(), pa.int64()))}
+)
 WANTED = tuple(Column(name, TABLE.schema.field(name).type) for name in COLUMNS)
 
 
 def written(path, is_file, chunk=80, **options):
     opener = pa.ipc.new_file if is_file else pa.ipc.new_stream
-    with pa.OSFile(str(path), "wb") as file:
-        with opener(file, TABLE.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
-            writer.write_table(TABLE, max_chunksize=chunk)
+    options = pa.ipc.IpcWriteOptions(**options)
+    with pa.OSFile(str(path), "wb") as file, opener(file, TABLE.schema, options=options) as writer:
+        writer.write_table(TABLE, max_chunksize=chunk)
     return str(path)
 
 
@@ -98,8 +110,12 @@ def test_views_that_share_bytes_and_null_views_of_anything(tmp_path):
     path = str(tmp_path / "views.arrow")
     with pa.OSFile(path, "wb") as file, pa.ipc.new_file(file, pa.schema([("s", pa.string_view())])) as writer:
         writer.write_batch(pa.record_batch([column], ["s"]))
-    found = [value for block in open_file(path, (Column("s", pa.string_view()),), BlockLimit(6)).blocks() for value in block["s"].to_pylist()]
-    assert found == [None if row == 3 else "%020d" % (row * 7 % 10) for row in range(40)]
+    found = [
+        value
+        for block in open_file(path, (Column("s", pa.string_view()),), BlockLimit(6)).blocks()
+        for value in block["s"].to_pylist()
+    ]
+    assert found == [None if row == 3 else f"{row * 7 % 10:020d}" for row in range(40)]
 
 
 def test_a_value_outside_of_its_buffer_is_refused(tmp_path):
@@ -110,7 +126,9 @@ def test_a_value_outside_of_its_buffer_is_refused(tmp_path):
     content = path.read_bytes()
     offsets = np.array([0, 5, 11, 16], np.int32).tobytes()
     path.write_bytes(content.replace(offsets, np.array([0, 5, 11, 1 << 30], np.int32).tobytes()))
-    with pytest.raises(InputError, match="damaged.arrow: cannot be read as Arrow IPC: a value lies outside of its buffer"):
+    with pytest.raises(
+        InputError, match="damaged.arrow: cannot be read as Arrow IPC: a value lies outside of its buffer"
+    ):
         list(open_file(str(path), (Column("s", pa.string()),)).blocks())
 
 
@@ -120,7 +138,9 @@ def test_a_stream_cut_between_two_batches_lacks_its_end(tmp_path, skip_rows):
     whole = os.path.getsize(path)
     assert read(path, 64, skip_rows).num_rows == ROWS - skip_rows
     os.truncate(path, whole - 8)
-    with pytest.raises(ChangedInputError, match=f"cut.arrow: .* got {ROWS} rows, wanted an end behind them; it has been cut short"):
+    with pytest.raises(
+        ChangedInputError, match=f"cut.arrow: .* got {ROWS} rows, wanted an end behind them; it has been cut short"
+    ):
         read(path, 64, skip_rows)
     os.truncate(path, whole - 100)
     with pytest.raises(ChangedInputError, match=rf"got {max(160, skip_rows)} rows, wanted {ROWS} rows, or more"):

@@ -29,7 +29,12 @@ def screen(schema, lateness, *columns, name="picks.parquet", index=0):
     late, counts = [], SourceCounts()
     rules = StreamRules(schema, lateness, late.append)
     one = FileScreen(rules, counts, name, index).screen(pa.RecordBatch.from_arrays(list(columns), list(rules.names)))
-    return one.batch.row.tolist(), one.running_max.tolist(), [row for table in late for row in table.to_pylist()], counts
+    return (
+        one.batch.row.tolist(),
+        one.running_max.tolist(),
+        [row for table in late for row in table.to_pylist()],
+        counts,
+    )
 
 
 def ints(*values):
@@ -39,7 +44,10 @@ def ints(*values):
 def test_a_row_is_late_only_strictly_below_the_watermark():
     rows, running, late, counts = screen(stream(), 5, ints(10, 20, 15, 14, 20, 3), ints(1, 1, 1, 1, 1, 1))
     assert rows == [0, 1, 2, 4] and running == [10, 20, 20, 20]
-    assert [(row["row"], row["ts"], row["watermark"], row["reason"]) for row in late] == [(3, 14, 15, "late"), (5, 3, 15, "late")]
+    assert [(row["row"], row["ts"], row["watermark"], row["reason"]) for row in late] == [
+        (3, 14, 15, "late"),
+        (5, 3, 15, "late"),
+    ]
     assert counts == SourceCounts(read=6, late=2, null_key=0, disorder_max=17)
 
 
@@ -98,7 +106,12 @@ def test_payload_keeps_step_with_the_rows_that_pass():
     schema = stream(payload=payload)
     late = []
     rules = StreamRules(schema, 0, late.append)
-    columns = [ints(5, 1, 6), ints(1, 2, 3), pa.array(["a", "late", None]).cast(pa.string_view()), pa.array([True, None, False])]
+    columns = [
+        ints(5, 1, 6),
+        ints(1, 2, 3),
+        pa.array(["a", "late", None]).cast(pa.string_view()),
+        pa.array([True, None, False]),
+    ]
     one = FileScreen(rules, SourceCounts(), "x", 0).screen(pa.RecordBatch.from_arrays(columns, list(rules.names)))
     name, flag = rules.layout.unpack(one.batch.record, one.batch.size, one.batch.blob)
     assert name.to_pylist() == ["a", None] and flag.to_pylist() == [True, False] and one.batch.key.tolist() == [1, 3]
@@ -107,7 +120,12 @@ def test_payload_keeps_step_with_the_rows_that_pass():
 
 @pytest.mark.parametrize(
     "kind, scale, value",
-    [(pa.timestamp("s"), 10**9, 2**40), (pa.int64(), 1000, -(2**60)), (pa.uint64(), 1, 2**63), (pa.uint64(), 1000, 2**60)],
+    [
+        (pa.timestamp("s"), 10**9, 2**40),
+        (pa.int64(), 1000, -(2**60)),
+        (pa.uint64(), 1, 2**63),
+        (pa.uint64(), 1000, 2**60),
+    ],
 )
 def test_a_time_that_does_not_fit_the_common_unit_is_refused_by_row_and_value(kind, scale, value):
     time = pa.array([1, None, value], pa.uint64() if kind == pa.uint64() else pa.int64()).cast(kind)
@@ -130,7 +148,9 @@ def test_watermarks_saturate_at_the_range_of_the_time_column():
 
 
 def test_columns_named_like_what_is_told_step_aside():
-    schema = stream(keys=(Column("row", pa.int64()),), payload=(Column("reason", pa.dictionary(pa.int8(), pa.string())),))
+    schema = stream(
+        keys=(Column("row", pa.int64()),), payload=(Column("reason", pa.dictionary(pa.int8(), pa.string())),)
+    )
     assert late_schema(schema).names == ["ts", "row_", "reason_", "row", "watermark", "reason"]
     assert late_schema(schema).field("reason_").type == pa.string()
     assert late_schema(stream()).field("watermark").type == pa.int64()
@@ -162,7 +182,15 @@ def test_the_late_file_holds_what_the_screen_told(tmp_path):
 UNITS = ("s", "ms", "us", "ns")
 TIMES = [pa.timestamp(unit, zone) for unit in UNITS for zone in (None, "UTC", "Europe/Rome")]
 INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
-TEXTS = [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view(), pa.binary(1)]
+TEXTS = [
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.binary_view(),
+    pa.binary(1),
+]
 CLOCKS = [pa.time32("s"), pa.time32("ms"), pa.time64("us"), pa.time64("ns"), *map(pa.duration, UNITS)]
 FLOATS = [pa.float16(), pa.float32(), pa.float64()]
 DECIMALS = [pa.decimal32(5, 2), pa.decimal64(12, 2), pa.decimal128(20, 3), pa.decimal256(50, 3)]
@@ -207,7 +235,9 @@ def late_file_of(folder, schema, *columns):
 def test_a_late_row_of_any_time_is_kept_as_results_would_hold_it(tmp_path, kind):
     found = late_file_of(tmp_path, stream(kind), column_of(kind), ints(1, 1, 1))
     wanted = as_parquet_has_it(pa.table({"ts": column_of(kind)[1:]}), tmp_path / "wanted")
-    assert found.select(["ts"]).equals(wanted) and found.schema.field("watermark").type == wanted.schema.field("ts").type
+    assert (
+        found.select(["ts"]).equals(wanted) and found.schema.field("watermark").type == wanted.schema.field("ts").type
+    )
 
 
 def test_a_late_row_of_any_key_and_payload_is_kept_as_results_would_hold_it(tmp_path):
@@ -266,7 +296,9 @@ def test_parts_and_late_file_are_on_disk_when_they_are_closed(tmp_path, monkeypa
     assert synced == []
     writer.cut()
     merge_late([tmp_path / "left-00000.parquet"], tmp_path / "left.parquet", stream())
-    assert synced == [(tmp_path / name).stat().st_ino for name in ("left-00000.parquet", "", "left.parquet")], "the folder, too"
+    assert synced == [(tmp_path / name).stat().st_ino for name in ("left-00000.parquet", "", "left.parquet")], (
+        "the folder, too"
+    )
 
 
 def test_a_run_that_goes_on_keeps_its_parts_and_removes_what_came_after(tmp_path):
@@ -286,7 +318,9 @@ def test_a_run_that_goes_on_keeps_its_parts_and_removes_what_came_after(tmp_path
 def test_a_part_that_is_not_as_it_was_closed_is_named(tmp_path, found):
     if found == "3 bytes":
         (tmp_path / "left-00000.parquet").write_bytes(b"cut")
-    with pytest.raises(OutputError, match=f"left-00000.parquet: got {found}, wanted the 700 bytes that were written there"):
+    with pytest.raises(
+        OutputError, match=f"left-00000.parquet: got {found}, wanted the 700 bytes that were written there"
+    ):
         LateWriter(tmp_path, stream(), [PartInfo("left-00000.parquet", 4, 700, "")])
 
 

@@ -37,12 +37,16 @@ def folder(tmp_path):
 def job_of(folder, right=None):
     common = {"time": "ts", "time_unit": "s", "key": "key"}
     right = right or {"table": table(TIMES["a"]), **common}
-    return load_job({"left": {"path": str(folder / "in"), **common}, "right": right, "output": {"path": str(folder / "run")}})
+    return load_job(
+        {"left": {"path": str(folder / "in"), **common}, "right": right, "output": {"path": str(folder / "run")}}
+    )
 
 
 def intake_of(folder, right=None, saved=None, job=None):
     job = job or job_of(folder, right)
-    directory = RunDirectory(folder / "run") if saved is not None else RunDirectory.create(folder / "run", "", overwrite=True)
+    directory = (
+        RunDirectory(folder / "run") if saved is not None else RunDirectory.create(folder / "run", "", overwrite=True)
+    )
     return Intake(job, resolve(job), directory, PACE, saved)
 
 
@@ -102,7 +106,8 @@ def changed_size(path):
         (changed_time, r"b.parquet: got (\d+) bytes changed at \S+, wanted \1 bytes changed at \S+: "),
         (changed_size, r"b.parquet: got \d+ bytes changed at (\S+), wanted \d+ bytes changed at \1: "),
         (os.unlink, r"b.parquet: got no such input, wanted \d+ bytes changed at \S+: "),
-        (lambda path: pq.write_table(table(TIMES["a"]), path.with_name("c.parquet")), r"c.parquet: got \d+ bytes .*, wanted no such input: "),
+        (lambda path: pq.write_table(table(TIMES["a"]), path.with_name("c.parquet")),
+         r"c.parquet: got \d+ bytes .*, wanted no such input: "),
     ],
 )  # fmt: skip
 def test_another_input_file_is_named(folder, change, told):

@@ -77,7 +77,8 @@ SYNTHETIC = {
     "bursts": SyntheticSource(tuples=500, arrivals=B_MODEL, keys=ZIPF),
     "bursts with an end": SyntheticSource(duration_ns=300 * 10**6, arrivals=B_MODEL),
     "changes": SyntheticSource(
-        tuples=500, changes=(Change(10**8, rate=200.0, bias=0.9), Change(2 * 10**8, rate=9000.0, permute=1, exponent=2.0))
+        tuples=500,
+        changes=(Change(10**8, rate=200.0, bias=0.9), Change(2 * 10**8, rate=9000.0, permute=1, exponent=2.0)),
     ),
     "changes with an end": SyntheticSource(duration_ns=3 * 10**8, changes=(Change(10**8, rate=5000.0),)),
     "disorder": SyntheticSource(tuples=500, disorder_ns=10**7, payload_bytes=3),
@@ -123,6 +124,9 @@ def test_what_has_been_made_counts_from_the_start_of_the_stream(source):
 
 @pytest.mark.parametrize("name", ["poisson", "poisson with an end", "changes with an end", "bursts with an end"])
 def test_skipped_tuples_count_as_made_from_the_beginning(name):
-    whole, later = (SyntheticReader(SYNTHETIC[name], 5, 1, SYNTHETIC_COLUMNS[:2], BlockLimit(50), skip_rows) for skip_rows in (0, 100))
+    whole, later = (
+        SyntheticReader(SYNTHETIC[name], 5, 1, SYNTHETIC_COLUMNS[:2], BlockLimit(50), skip_rows)
+        for skip_rows in (0, 100)
+    )
     list(islice(whole.blocks(), 2))
     assert later.fraction() == pytest.approx(whole.fraction(), abs=0.01) and later.fraction() > 0.1

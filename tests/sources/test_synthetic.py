@@ -4,12 +4,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mpijoin.config.job import Job, Run, StreamJob, SyntheticSource
 from mpijoin.config.check import resolve
-from mpijoin.errors import InputError
+from mpijoin.config.job import Job, Run, StreamJob, SyntheticSource
 from mpijoin.data.schema import Column
-from mpijoin.sources import open_source
+from mpijoin.errors import InputError
 from mpijoin.generators.keys import scaled
+from mpijoin.sources import open_source
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.synthetic import SyntheticReader
 
@@ -26,7 +26,9 @@ def made(source, columns=COLUMNS, seed=1, stream=0, block_rows=1000) -> pa.Table
 def test_any_split_into_blocks_gives_the_same_rows():
     source = SyntheticSource(tuples=2000, payload_bytes=11)
     whole = made(source, PAYLOAD, block_rows=5000)
-    assert all(made(source, PAYLOAD, block_rows=rows).combine_chunks().equals(whole.combine_chunks()) for rows in (1, 7, 1000))
+    assert all(
+        made(source, PAYLOAD, block_rows=rows).combine_chunks().equals(whole.combine_chunks()) for rows in (1, 7, 1000)
+    )
     assert whole.num_rows == 2000 and len(set(whole["payload"].to_pylist())) == 2000
 
 
@@ -69,7 +71,10 @@ def test_the_wide_product_is_exact():
     rng = np.random.default_rng(5)
     with np.errstate(over="ignore"):
         for bits in (1, 17, 32, 33, 63):
-            key, domain = int(rng.integers(0, 1 << bits, dtype=np.uint64)), int(rng.integers(1, 1 << 63, dtype=np.uint64))
+            key, domain = (
+                int(rng.integers(0, 1 << bits, dtype=np.uint64)),
+                int(rng.integers(1, 1 << 63, dtype=np.uint64)),
+            )
             assert int(scaled(np.uint64(key), np.uint64(domain), np.uint64(bits))) == key * domain >> bits
 
 

@@ -24,7 +24,9 @@ from mpijoin.sources.synthetic import SyntheticReader
 S = 10**9
 SOURCES = {
     "poisson": SyntheticSource(tuples=5000),
-    "changes": SyntheticSource(duration_ns=5 * S, payload_bytes=9, changes=(Change(2 * S, rate=300.0, bias=0.9), Change(3 * S, rate=900.0))),
+    "changes": SyntheticSource(
+        duration_ns=5 * S, payload_bytes=9, changes=(Change(2 * S, rate=300.0, bias=0.9), Change(3 * S, rate=900.0))
+    ),
     "disorder": SyntheticSource(duration_ns=4 * S, disorder_ns=S, keys=ZIPF, permute=3),
     "disorder of all": SyntheticSource(tuples=3000, disorder_ns=100 * S, payload_bytes=3),
     "bursts": SyntheticSource(tuples=5000, arrivals=B_MODEL, burst=0.8),
@@ -38,7 +40,9 @@ SOURCES = {
 def read_by_the_engine(source, seed=4, stream=1):
     schema = synthetic_schema(source)
     columns = [Column(field.name, field.type) for field in schema]
-    return pa.Table.from_batches(list(SyntheticReader(source, seed, stream, columns, BlockLimit(700)).blocks()), schema).combine_chunks()
+    return pa.Table.from_batches(
+        list(SyntheticReader(source, seed, stream, columns, BlockLimit(700)).blocks()), schema
+    ).combine_chunks()
 
 
 def made_by_spark(spark, folder, source, rows):
@@ -64,14 +68,19 @@ def test_the_rows_are_those_of_the_engine(spark, tmp_path, name):
         if len(time):
             lag = np.maximum.accumulate(time) - time
             assert max(file.lag_ns for file in files) <= lag.max() <= source.disorder_ns
-            assert min(f.first_ns for f in files if f.rows) == time.min() and max(f.last_ns for f in files if f.rows) == time.max()
+            assert (
+                min(f.first_ns for f in files if f.rows) == time.min()
+                and max(f.last_ns for f in files if f.rows) == time.max()
+            )
     assert len(sums) == 1
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 7])
 def test_partitions_of_spark_change_nothing(spark, tmp_path, partitions, monkeypatch):
     source, plain = SOURCES["disorder"], type(spark).range
-    monkeypatch.setattr(type(spark), "range", lambda self, start, stop, numPartitions: plain(self, start, stop, 1, partitions))
+    monkeypatch.setattr(
+        type(spark), "range", lambda self, start, stop, numPartitions: plain(self, start, stop, 1, partitions)
+    )
     assert made_by_spark(spark, tmp_path / "out", source, 500)[0].equals(read_by_the_engine(source))
 
 
@@ -101,7 +110,11 @@ def test_the_command_leaves_streams_manifest_and_a_job_that_gives_the_same_pairs
     job.write_text(JOB + THIRD)
     assert main(["generate", str(job), "-o", str(folder), "--set", "run.seed=5"]) == 0
     manifest = json.loads((folder / "manifest.json").read_text())["streams"]
-    assert list(manifest) == ["left", "right", "third"] and manifest["left"]["rows"] == 4000 and manifest["third"]["rows"] == 10
+    assert (
+        list(manifest) == ["left", "right", "third"]
+        and manifest["left"]["rows"] == 4000
+        and manifest["third"]["rows"] == 10
+    )
     assert [manifest[name]["stream"] for name in manifest] == [0, 1, 2] and manifest["right"]["seed"] == 5
     assert 0 < manifest["right"]["lag_ns"] <= 2e8 and manifest["left"]["lag_ns"] == 0
     job.write_text(JOB)

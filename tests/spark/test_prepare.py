@@ -1,11 +1,13 @@
-"""`mpijoin prepare` on a real Spark: hostile input, times, order, what is kept aside, and real data through a whole run."""
+"""`mpijoin prepare` on a real Spark: hostile input, times, order, what is kept aside, and real data through a whole
+run."""
 
 import bz2
 import doctest
 import gzip
+import itertools
 import json
 from collections import Counter
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
 from types import SimpleNamespace
 from zoneinfo import ZoneInfo
@@ -22,7 +24,7 @@ from mpijoin.pipeline.prepare import options, order, report, scan
 DATA = "tests/data/italy_picks"
 BOM = b"\xef\xbb\xbf"
 ANY = ("--max-rejected", "1")
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -60,7 +62,8 @@ def at(seconds):
 
 def test_hostile_csv(prepare):
     files = {
-        "a.csv": BOM + b'ts,k,v\r\n5,a,"x,""y"""\n4,b\r3,c,d,e\n\n2,"",\xc3\xa9\n1,q,\xe9\n6,"un\n7,\xf0\x9f\x98\x80,1\r\n',
+        "a.csv": BOM
+        + b'ts,k,v\r\n5,a,"x,""y"""\n4,b\r3,c,d,e\n\n2,"",\xc3\xa9\n1,q,\xe9\n6,"un\n7,\xf0\x9f\x98\x80,1\r\n',
         "b [1] {+%} \xe9.csv": "ts,k,v\n0.5,two words,-\n-1, a ,\n",
         "c.csv.gz": gzip.compress(b"ts,k,v\n1e1,z,gz\nx,y,z\n"),
         "d.csv.bz2": bz2.compress(b'\n"ts",k,v\n10,z,bz2'),
@@ -125,7 +128,7 @@ def test_local_times_are_those_of_the_zone(prepare):
     zone = ZoneInfo("Europe/Rome")
     wanted, gone, twice = [], 0, 0
     for local in local_times():
-        utc = local.replace(tzinfo=zone).astimezone(timezone.utc)
+        utc = local.replace(tzinfo=zone).astimezone(UTC)
         if utc.astimezone(zone).replace(tzinfo=None, fold=0) != local:
             gone += 1
             continue
@@ -153,7 +156,16 @@ ISO = {
     "9999-12-31T23:59:59.999999": "9999-12-31T23:59:59.999999",
 }
 NOT_ISO = [
-    *("2015-02-29", "1900-02-29", "2016-13-01", "2016-10-14T24:00:00", "2016-06-30T23:59:60", "2016", "12:00", "0000-01-01"),
+    *(
+        "2015-02-29",
+        "1900-02-29",
+        "2016-13-01",
+        "2016-10-14T24:00:00",
+        "2016-06-30T23:59:60",
+        "2016",
+        "12:00",
+        "0000-01-01",
+    ),
     *("1476403206", "14/10/2016", "2016-10-14T00:00:06.85 Europe/Rome", "now", "''"),
 ]
 
@@ -168,7 +180,11 @@ def test_iso_8601(prepare):
 def test_times_finer_than_microseconds_stay_exact(prepare):
     left = prepare({"a.csv": "ts\n2016-10-14T00:00:06.123456789\n1969-12-31T23:59:59.9999999\n1970-01-01\n"})
     assert left.rows == [(-100,), (0,), (1_476_403_206_123_456_789,)]
-    assert left.report["time"]["unit"] == "ns" and 'time_unit = "ns"' in left.said.out and "2 times are finer" in left.said.out
+    assert (
+        left.report["time"]["unit"] == "ns"
+        and 'time_unit = "ns"' in left.said.out
+        and "2 times are finer" in left.said.out
+    )
     numbers = "1476403206123456789 -1 0 -9223372036854775808 9223372036854775807 1.5 9223372036854775808"
     left = prepare({"a.csv": "\n".join(["ts", *numbers.split()])}, "--unit", "ns", "--overwrite")
     assert left.rows == [(-(2**63),), (-1,), (0,), (1_476_403_206_123_456_789,), (2**63 - 1,)]
@@ -180,7 +196,17 @@ def in_ns(numbers, per_ns):
     return [int((Decimal(number) * per_ns).to_integral_value(ROUND_FLOOR)) for number in numbers]
 
 
-DATE_N = ["1476403206.850000123", "-0.999999999", "1.99999996", "-1.000000001", "0.000000001", "-5", "+7.5", "2.", "007.10"]
+DATE_N = [
+    "1476403206.850000123",
+    "-0.999999999",
+    "1.99999996",
+    "-1.000000001",
+    "0.000000001",
+    "-5",
+    "+7.5",
+    "2.",
+    "007.10",
+]
 DATE_N += ["253402300799.999999999", "1e1", "1.5E-3", "1476403206850000123e-9", "-62135596800.000000000"]
 NOT_NUMBERS = [".5", ".", "-", "1.5.5", "1,5", "0x10", "1e400", "1.-5", "1. 5", "nan"]
 NOT_NUMBERS += ["253402300800", "99999999999999999999", "1e19"]
@@ -195,10 +221,12 @@ def test_numbers_keep_every_digit(prepare):
     assert {row["raw"].rsplit(",", 1)[0] for row in left.rejected} == {*NOT_NUMBERS, *far}
     left = prepare({"a.csv": "\n".join(["ts,i", *rows])}, "--unit", "s", "--precision", "us", "--overwrite")
     wanted = {i: ns // 1000 for i, ns in enumerate(in_ns(DATE_N, 10**9))}
-    assert {i: ts for ts, i in zip(left.table["ts"].cast(pa.int64()).to_pylist(), left.table["i"].to_pylist())} == wanted
+    assert {
+        i: ts for ts, i in zip(left.table["ts"].cast(pa.int64()).to_pylist(), left.table["i"].to_pylist())
+    } == wanted
     numbers = ["1.5", "-1.5", "0.000001", "1476403206850.000123", "-0.0000001"]
     left = prepare({"b.csv": "\n".join(["ts", *numbers])}, "--unit", "ms", "--precision", "ns", "--overwrite")
-    assert [ts for ts, in left.rows] == sorted(in_ns(numbers[:-1], 10**6) + [-1])
+    assert [ts for ts, in left.rows] == sorted([*in_ns(numbers[:-1], 10 ** 6), -1])
 
 
 def test_one_fine_time_or_a_far_one_changes_no_filter_and_refuses_no_job(prepare):
@@ -215,7 +243,8 @@ def test_one_fine_time_or_a_far_one_changes_no_filter_and_refuses_no_job(prepare
     assert "do not reach (1677 to 2262)" in left.rejected[0]["reason"] and left.report["disorder"]["rows"] == 1
     left = prepare(files, *where, "--precision", "us", "--overwrite")
     assert [ts.isoformat() for ts, _ in left.rows] == ["2016-10-14T00:00:01+00:00", "2016-10-14T00:00:02.123456+00:00"]
-    left = prepare(files, "--where", "amp in (0, 3)", "--overwrite")  # the fine one is left out: microseconds do, and reach
+    # the fine one is left out: microseconds do, and reach
+    left = prepare(files, "--where", "amp in (0, 3)", "--overwrite")
     assert left.table.schema.field("ts").type == pa.timestamp("us", "UTC") and len(left.rows) == 2
     left = prepare(files, "--where", "amp in (0, 3)", "--precision", "ns", "--overwrite")
     assert left.rows == fine[:1] and left.report["rows"]["rejected"] == 1
@@ -223,14 +252,16 @@ def test_one_fine_time_or_a_far_one_changes_no_filter_and_refuses_no_job(prepare
 
 def test_patterns(prepare):
     arguments = ["--time-format", "dd/MM/yyyy hh:mm a", "--zone", "+01:00"]
-    left = prepare({"a.csv": "ts\n29/02/2016 01:30 PM\n30/02/2016 01:30 PM\n2016-02-29\n01/01/1970 01:00 AM\n"}, *arguments)
-    assert left.rows == [(at(0),), (datetime(2016, 2, 29, 12, 30, tzinfo=timezone.utc),)] and len(left.rejected) == 2
+    left = prepare(
+        {"a.csv": "ts\n29/02/2016 01:30 PM\n30/02/2016 01:30 PM\n2016-02-29\n01/01/1970 01:00 AM\n"}, *arguments
+    )
+    assert left.rows == [(at(0),), (datetime(2016, 2, 29, 12, 30, tzinfo=UTC),)] and len(left.rejected) == 2
     arguments = ["--time-format", "yyyyMMdd'T'HHmmssXX", "--zone", "Asia/Tokyo", "--overwrite"]
     left = prepare({"a.csv": "ts\n20160229T133000+0200\n"}, *arguments)
-    assert left.rows == [(datetime(2016, 2, 29, 11, 30, tzinfo=timezone.utc),)]
+    assert left.rows == [(datetime(2016, 2, 29, 11, 30, tzinfo=UTC),)]
     assert "--time-format" in prepare({"a.csv": "ts\n1\n"}, "--time-format", "yyyy-qq-bb", "--overwrite", code=2)
     left = left_in(left.folder)
-    assert left.rows == [(datetime(2016, 2, 29, 11, 30, tzinfo=timezone.utc),)]  # what failed replaced nothing
+    assert left.rows == [(datetime(2016, 2, 29, 11, 30, tzinfo=UTC),)]  # what failed replaced nothing
 
 
 def test_json_lines(prepare):
@@ -268,13 +299,21 @@ def test_rejected_rows_have_line_numbers_and_can_be_fed_back(prepare, spark, tmp
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
     spark.conf.set("spark.sql.files.maxPartitionBytes", "1000")
     try:
-        files = {"a.csv": "ts,v\n1,x\nts,v\n", "b.csv": "\n".join(lines), "c.csv.gz": gzip.compress(b"\n\nts,v\n1,x\n\n?,y\n")}
+        files = {
+            "a.csv": "ts,v\n1,x\nts,v\n",
+            "b.csv": "\n".join(lines),
+            "c.csv.gz": gzip.compress(b"\n\nts,v\n1,x\n\n?,y\n"),
+        }
         left = prepare(files, "--unit", "s")
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", before)
     found = [(row["file"].rsplit("/")[-1], row["line"], row["raw"]) for row in left.rejected]
     assert found == [*(("b.csv", line, raw) for line, raw in sorted(bad.items())), ("c.csv.gz", 6, "?,y")]
-    assert left.report["input"]["repeated_headers"] == 1 and left.report["rows"]["read"] == 603 and "b.csv:6: ts: got '3x'" in left.said.out
+    assert (
+        left.report["input"]["repeated_headers"] == 1
+        and left.report["rows"]["read"] == 603
+        and "b.csv:6: ts: got '3x'" in left.said.out
+    )
     again = "\n".join(["ts,v", *(raw.replace("x,", ",", 1) for _, _, raw in found[:-1])])
     fed = prepare({"again.csv": again}, "--unit", "s", "--overwrite")
     assert [v for _, v in fed.rows] == [f'a "{line - 3}", b' for line in sorted(bad)]
@@ -287,7 +326,9 @@ def test_rejected_rows_have_line_numbers_and_can_be_fed_back(prepare, spark, tmp
 def test_multiline_with_any_line_ends(prepare, ends):
     lines = ["ts,v,k", '1,"x\r\ny",a', "2,,b", "3,z,c", '4,"w",""', "5,u,"]
     end = {"mixed": ["\n", "\r\n"] * 3, "mixed, CR LF first": ["\r\n", "\n"] * 3}.get(ends, [ends] * 6)
-    left = prepare({"a.csv": "".join(line + end for line, end in zip(lines, end))}, "--unit", "s", "--key", "k", "--multiline")
+    left = prepare(
+        {"a.csv": "".join(line + end for line, end in zip(lines, end))}, "--unit", "s", "--key", "k", "--multiline"
+    )
     assert [row[1:] for row in left.rows] == [("x\r\ny", "a"), (None, "b"), ("z", "c"), ("w", None), ("u", None)]
     left = prepare({"b.csv": "ts,k\n1,a\r2,b\n3,c\n"}, "--unit", "s", "--multiline", "--overwrite")
     assert [k for _, k in left.rows] == ["c"] and len(left.rejected) == 1
@@ -308,10 +349,12 @@ def test_json_that_is_no_plain_row(prepare):
         (2, "line: got a name twice in one object, wanted each once", lines[1]),
         (3, "x: got a number that is too large for a float", lines[2]),
     ]
-    assert "wanted one of the columns" in prepare({"a.jsonl": lines[3]}, "--unit", "s", "--key", "user.id", "--overwrite", code=2)
+    assert "wanted one of the columns" in prepare(
+        {"a.jsonl": lines[3]}, "--unit", "s", "--key", "user.id", "--overwrite", code=2
+    )
     nested = '{"at": {"ts": "2016-10-14T00:00:01Z"}, "k": 1}\n{"at": {}, "k": 2}'
     left = prepare({"b.jsonl": nested}, "--time", "at.ts", "--columns", "k", "--overwrite")
-    assert left.rows == [(1, datetime(2016, 10, 14, 0, 0, 1, tzinfo=timezone.utc))] and len(left.rejected) == 1
+    assert left.rows == [(1, datetime(2016, 10, 14, 0, 0, 1, tzinfo=UTC))] and len(left.rejected) == 1
 
 
 def test_a_float_too_large_is_none(prepare):
@@ -332,7 +375,13 @@ def test_nulls_are_those_of_the_rows_written(prepare, tmp_path):
 
 def test_a_type_that_few_values_spoil_says_so(prepare):
     left = prepare({"a.csv": "ts,n,s\n" + "".join(f"{i},{i},s{i}\n" for i in range(20)) + "20,N/A,t\n"}, "--unit", "s")
-    assert left.report["columns"]["n"] == {"type": "string", "nulls": 0, "found_out": True, "nearly": "int", "misfits": 1}
+    assert left.report["columns"]["n"] == {
+        "type": "string",
+        "nulls": 0,
+        "found_out": True,
+        "nearly": "int",
+        "misfits": 1,
+    }
     assert "all but 1 value would be int: --columns n:int puts those aside" in left.said.out
     assert "nearly" not in left.report["columns"]["s"]
 
@@ -357,7 +406,10 @@ def test_files_that_change_between_two_looks_are_named(prepare, tmp_path, monkey
 
     monkeypatch.setattr(scan, "standing", changing)
     error = prepare({"a.csv": "ts,k\n1,a\nx,b\n"}, "--unit", "s", code=3)
-    assert "a.csv or other files changed while they were read: 1 row could not be used at first, 0 at a second look" in error
+    assert (
+        "a.csv or other files changed while they were read: 1 row could not be used at first, 0 at a second look"
+        in error
+    )
 
 
 def write_parquet(path, **columns):
@@ -370,7 +422,12 @@ def write_parquet(path, **columns):
     [
         (pa.timestamp("us", "UTC"), [5, -5], [(-5, "us"), (5, "us")], ["--zone", "Asia/Tokyo"]),
         (pa.timestamp("us"), [9 * 3600 * 10**6, 0], [(-9 * 3600 * 10**6, "us"), (0, "us")], ["--zone", "Asia/Tokyo"]),
-        (pa.timestamp("ns"), [9 * 3600 * 10**9 + 1, -7], [(-9 * 3600 * 10**9 - 7, "ns"), (1, "ns")], ["--zone", "Asia/Tokyo"]),
+        (
+            pa.timestamp("ns"),
+            [9 * 3600 * 10**9 + 1, -7],
+            [(-9 * 3600 * 10**9 - 7, "ns"), (1, "ns")],
+            ["--zone", "Asia/Tokyo"],
+        ),
         (pa.timestamp("ns", "UTC"), [1001, -1001], [(-1001, "ns"), (1001, "ns")], []),
         (pa.date32(), [1, -1], [(-86400 * 10**6, "us"), (86400 * 10**6, "us")], []),
         (pa.int32(), [7, -7], [(-7000, "us"), (7000, "us")], ["--unit", "ms"]),
@@ -379,7 +436,9 @@ def write_parquet(path, **columns):
     ],
 )
 def test_parquet(prepare, tmp_path, kind, values, wanted, arguments):
-    ts = pa.array([*values, None], pa.int64() if kind != pa.float64() and kind != pa.int32() and kind != pa.date32() else kind)
+    ts = pa.array(
+        [*values, None], pa.int64() if kind != pa.float64() and kind != pa.int32() and kind != pa.date32() else kind
+    )
     write_parquet(tmp_path / "raw/a.parquet", ts=ts.cast(kind), v=["a", "b", "c"])
     left = prepare({}, str(tmp_path / "raw"), *arguments)
     unit = wanted[0][1]
@@ -404,7 +463,7 @@ def test_types_normal_keys_and_what_does_not_fit(prepare):
     found_out = {"ts": "timestamp", "k": "string", "code": "string", "n": "bigint", "x": "double", "b": "boolean"}
     assert types == found_out | {"m": "bigint", "day": "date"}
     assert left.table["k"].to_pylist() == ["a", "b"] and left.table["m"].to_pylist() == [5, 6]
-    assert [row["reason"] for row in left.rejected][0] == "m: got 'x', wanted int; day: got '2015-02-29', wanted date"
+    assert next(row["reason"] for row in left.rejected) == "m: got 'x', wanted int; day: got '2015-02-29', wanted date"
     assert left.report["rejected"]["column m"] == 3 and left.report["rejected"]["column day"] == 1
 
 
@@ -431,7 +490,10 @@ def files_in_disorder(rng, count):
 
 def test_order_ties_and_disorder_over_pieces_of_files(prepare, spark):
     times = files_in_disorder(np.random.default_rng(3), 3000)
-    files = {name: "ts,n\n" + "".join(f"{time // 1000 * 1000},{i}\n" for i, time in enumerate(own)) for name, own in times.items()}
+    files = {
+        name: "ts,n\n" + "".join(f"{time // 1000 * 1000},{i}\n" for i, time in enumerate(own))
+        for name, own in times.items()
+    }
     before = spark.conf.get("spark.sql.files.maxPartitionBytes")
     spark.conf.set("spark.sql.files.maxPartitionBytes", "9000")  # so that files are read in pieces
     try:
@@ -439,7 +501,9 @@ def test_order_ties_and_disorder_over_pieces_of_files(prepare, spark):
     finally:
         spark.conf.set("spark.sql.files.maxPartitionBytes", before)
     rows = [(int(time) // 1000 * 1000, name, i) for name, own in times.items() for i, time in enumerate(own)]
-    assert [(int((time - EPOCH) / timedelta(microseconds=1)), n) for time, n in left.rows] == [(t, i) for t, _, i in sorted(rows)]
+    assert [(int((time - EPOCH) / timedelta(microseconds=1)), n) for time, n in left.rows] == [
+        (t, i) for t, _, i in sorted(rows)
+    ]
     lag = np.concatenate([np.maximum.accumulate(own // 1000) - own // 1000 for own in times.values()]) * 10**6
     found = left.report["disorder"]
     assert found["rows"] == (lag > 0).sum() and found["lateness_ns"]["of_all"] == lag.max()
@@ -449,17 +513,34 @@ def test_order_ties_and_disorder_over_pieces_of_files(prepare, spark):
     parts = sorted((left.folder / "data").iterdir())
     assert [part.name for part in parts] == [file["file"] for file in left.report["files"]] and 4 <= len(parts) <= 6
     spans = [pq.read_table(part)["ts"].cast(pa.int64()).to_numpy() for part in parts]
-    assert [(own[0], own[-1], len(own)) for own in spans] == [(f["first"], f["last"], f["rows"]) for f in left.report["files"]]
+    assert [(own[0], own[-1], len(own)) for own in spans] == [
+        (f["first"], f["last"], f["rows"]) for f in left.report["files"]
+    ]
 
 
 def test_any_column_names(prepare):
-    left = prepare({"a.csv": "k.1;ts;`x` y;K.1;__;\xe9,=\n1;2;3;4;5;6\n".replace("__", "_")}, "--unit", "s", "--delimiter", ";",
-                   "--key", "k.1", "--columns", "k.1:string,`x` y:int,K.1,_", "--dedup-on", "k.1", "--where", "`é,=` = 6")
+    left = prepare(
+        {"a.csv": "k.1;ts;`x` y;K.1;__;\xe9,=\n1;2;3;4;5;6\n".replace("__", "_")},
+        "--unit",
+        "s",
+        "--delimiter",
+        ";",
+        "--key",
+        "k.1",
+        "--columns",
+        "k.1:string,`x` y:int,K.1,_",
+        "--dedup-on",
+        "k.1",
+        "--where",
+        "`é,=` = 6",
+    )
     assert left.table.schema.names == ["k.1", "ts", "`x` y", "K.1", "_"] and left.rows == [("1", at(2), 3, 4, 5)]
 
 
 def test_one_time_for_all_rows_still_makes_several_files(prepare):
-    left = prepare({"a.csv": "ts,n\n" + "".join(f"5,{i}\n" for i in range(1000))}, "--unit", "s", "--rows-per-file", "300")
+    left = prepare(
+        {"a.csv": "ts,n\n" + "".join(f"5,{i}\n" for i in range(1000))}, "--unit", "s", "--rows-per-file", "300"
+    )
     assert left.table["n"].to_pylist() == list(range(1000)) and len(left.report["files"]) >= 3
 
 
@@ -499,7 +580,17 @@ def test_faults_before_spark_starts(tmp_path, capsys):
 
     bad = {"--key": "a,,b", "--zone": "Mars", "--time-format": "%Y", "--rows-per-file": 0, "--columns": "a:number"}
     bad |= {"--lateness-share": 2, "--delimiter": ",,"}
-    error = call("x", "--time", "t", "--unit", "s", "--dedup", "--dedup-on", "a", *[word for pair in bad.items() for word in pair])
+    error = call(
+        "x",
+        "--time",
+        "t",
+        "--unit",
+        "s",
+        "--dedup",
+        "--dedup-on",
+        "a",
+        *[word for pair in bad.items() for word in pair],
+    )
     assert error.startswith("mpijoin: 9 faults") and all(f"\n  {field}" in error for field in bad)
     (tmp_path / "a.csv").write_text("ts,k\n1,a\n")
     (tmp_path / "b.csv").write_text("ts,q\n1,a\n")
@@ -538,7 +629,9 @@ def test_lags_are_those_of_a_plain_loop(seed):
         newest, last = max(before[piece] if piece != last else newest, (us, sub)), piece
         wanted[int(order.edges(np.array([(newest[0] - us) * 1000 + newest[1] - sub]))[0])] += 1
     cuts = [0, *np.sort(rng.integers(0, count, 2)), count]  # as Spark cuts them, anywhere
-    batches = [pa.record_batch([column[a:b] for column in rows], ["piece", "us", "sub"]) for a, b in zip(cuts, cuts[1:])]
+    batches = [
+        pa.record_batch([column[a:b] for column in rows], ["piece", "us", "sub"]) for a, b in itertools.pairwise(cuts)
+    ]
     found = Counter()
     for batch in order._count_lags([0, 0, 0], before, iter(batches)):
         for row in batch.to_pylist():
@@ -565,7 +658,9 @@ def test_real_data_from_text_to_a_verified_run(prepare, tmp_path):
     streams = {}
     for name in ("left", "right"):
         shuffled_csv(name, tmp_path / f"raw-{name}", rng)
-        left = prepare({}, str(tmp_path / f"raw-{name}"), "--key", "key", "--trim", "--lower", "--rows-per-file", "9000", out=name)
+        left = prepare(
+            {}, str(tmp_path / f"raw-{name}"), "--key", "key", "--trim", "--lower", "--rows-per-file", "9000", out=name
+        )
         original = pq.read_table(f"{DATA}/{name}.parquet")
         assert left.table["ts"].cast(pa.int64()).equals(original["ts"]) and left.report["disorder"]["rows"] > 30000
         assert sorted(left.table["weight"].to_pylist()) == sorted(original["weight"].to_pylist()) and not left.rejected

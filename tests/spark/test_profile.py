@@ -35,7 +35,9 @@ def options_of(*arguments):
 
 def profile(spark, left, right, sample="auto", top=5, **both):
     """Of two paths; windows and other fields of [left] as left_window ..."""
-    sections = {side: {"time": "ts", "key": "key", "path": str(path)} for side, path in (("left", left), ("right", right))}
+    sections = {
+        side: {"time": "ts", "key": "key", "path": str(path)} for side, path in (("left", left), ("right", right))
+    }
     for name, value in both.items():
         side, _, field = name.partition("_")
         for section in sections if side == "both" else [side]:
@@ -84,7 +86,9 @@ def test_real_data_is_as_it_is_known(spark):
     assert (left.keys.sums.distinct, right.keys.sums.distinct, found.common) == (60, 60, 60)
     assert (left.extent.disorder, right.extent.disorder) == (0, 0)
     assert found.top[0].key == "YR.ED10"
-    assert left.keys.top_share == pytest.approx(0.066, abs=5e-4) and right.keys.top_share == pytest.approx(0.0465, abs=5e-4)
+    assert left.keys.top_share == pytest.approx(0.066, abs=5e-4) and right.keys.top_share == pytest.approx(
+        0.0465, abs=5e-4
+    )
     times = pq.read_table(ITALY / "left.parquet")["ts"].to_numpy()
     counts = np.histogram(times, 1 << 16, (times[0], times[-1] + 1))[0]
     assert np.abs(left.arrivals.counts - counts).sum() <= 2  # an edge may fall to either side
@@ -134,9 +138,15 @@ def test_a_call_that_has_too_many_rows_is_cut_by_key(spark, tmp_path, monkeypatc
 def test_nulls_disorder_and_several_files(spark, tmp_path):
     folder = tmp_path / "left[1] {x}"  # signs that a glob would read otherwise
     folder.mkdir()
-    write(folder / "a.parquet", ts=pa.array([10, 50, 20, None, 60], pa.int64()), key=pa.array([1, 1, None, 2, 3], pa.int32()))
+    write(
+        folder / "a.parquet",
+        ts=pa.array([10, 50, 20, None, 60], pa.int64()),
+        key=pa.array([1, 1, None, 2, 3], pa.int32()),
+    )
     write(folder / "b.parquet", ts=pa.array([5, 5, 4, 100], pa.int64()), key=pa.array([1, 2, 3, None], pa.int32()))
-    right = write(tmp_path / "right.parquet", ts=pa.array([11, 12, 5, 61], pa.int64()), key=pa.array([1, 1, 2, 3], pa.int64()))
+    right = write(
+        tmp_path / "right.parquet", ts=pa.array([11, 12, 5, 61], pa.int64()), key=pa.array([1, 1, 2, 3], pa.int64())
+    )
     found = profile(spark, folder, right, both_time_unit="ms", left_window="2 ms", right_window="0 s")
     left = found.left
     assert (left.extent.rows, left.extent.null_time, left.extent.null_key, left.extent.joinable) == (9, 1, 2, 6)
@@ -207,7 +217,11 @@ def test_keys_of_every_type(spark, tmp_path, values):
 
 
 def test_keys_of_several_columns(spark, tmp_path):
-    columns = {"ts": pa.array([0, 1, 2], pa.timestamp("us")), "net": ["a", "a", "b"], "my `key`": pa.array([1, 2, 1], pa.int16())}
+    columns = {
+        "ts": pa.array([0, 1, 2], pa.timestamp("us")),
+        "net": ["a", "a", "b"],
+        "my `key`": pa.array([1, 2, 1], pa.int16()),
+    }
     paths = [write(tmp_path / f"{side}.parquet", **columns) for side in ("l", "r")]
     keys = ["net", "my `key`"]
     found = profile(spark, *paths, both_key=keys, left_window="1 s", right_window="1 s")
@@ -235,10 +249,16 @@ def test_the_command_writes_a_job_that_runs(spark, tmp_path, capsys):
     how = ("--time", "ts", "--time-unit", "us", "--key", "key", "--window", "20 s", "-o", folder)
     assert main_profile(options_of(left, right, *how)) == 0
     text = capsys.readouterr().out
-    assert "32,799 (exact if no row is late)" in text and "YR.ED10" in text and f"mpijoin run {folder / 'job.toml'}" in text
+    assert (
+        "32,799 (exact if no row is late)" in text
+        and "YR.ED10" in text
+        and f"mpijoin run {folder / 'job.toml'}" in text
+    )
     names = {path.name for path in folder.iterdir()}
     assert names == {"profile.json", "job.toml"} | {
-        f"{name}.{kind}" for name in ("arrivals", "burstiness", "entropy", "keys", "expected") for kind in ("png", "csv")
+        f"{name}.{kind}"
+        for name in ("arrivals", "burstiness", "entropy", "keys", "expected")
+        for kind in ("png", "csv")
     }
     found = json.loads((folder / "profile.json").read_text())
     assert found["expected"]["results"] == 32_799 and found["expected"]["exact"]
@@ -249,7 +269,9 @@ def test_the_command_writes_a_job_that_runs(spark, tmp_path, capsys):
     assert run.results == 32_799
     with pytest.raises(OutputError, match="not empty"):
         main_profile(options_of(left, right, *how))
-    assert main_profile(options_of(left, right, *how, "--overwrite", "--no-figures", "--top", "3", "--bins", "100")) == 0
+    assert (
+        main_profile(options_of(left, right, *how, "--overwrite", "--no-figures", "--top", "3", "--bins", "100")) == 0
+    )
     assert pyarrow.csv.read_csv(folder / "keys.csv").num_rows == 3
     assert pyarrow.csv.read_csv(folder / "arrivals.csv").num_rows == 128
 

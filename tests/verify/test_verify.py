@@ -11,13 +11,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from fake_run import fake_run, pair_hash
 from mpijoin.config.dump import dump_job
 from mpijoin.config.load import load_job
 from mpijoin.errors import InputError
 from mpijoin.rundir import RunDirectory
 from mpijoin.verify import main, verify
 from mpijoin.verify.pairs import _pair_hash
-from fake_run import fake_run, pair_hash
 
 DATA = Path(__file__).parent.parent / "data"
 

@@ -25,9 +25,10 @@ from mpijoin.pipeline.session import plain_errors, spark_session
 
 MANIFEST, JOB = "manifest.json", "job.toml"
 EPILOG = """\
-Makes the streams of a job that have kind = "synthetic": the same rows as `mpijoin run` would make of the same job, whatever
-the number of executors. FOLDER gets a folder of Parquet files per stream, manifest.json (schema, seed, and per file rows, time
-span and checksum) and job.toml, the same job reading these files. Further sections with kind = "synthetic" become streams too.
+Makes the streams of a job that have kind = "synthetic": the same rows as `mpijoin run` would make of the same job,
+whatever the number of executors. FOLDER gets a folder of Parquet files per stream, manifest.json (schema, seed, and per
+file rows, time span and checksum) and job.toml, the same job reading these files. Further sections with kind =
+"synthetic" become streams too.
 
 examples:
   mpijoin generate job.toml -o streams
@@ -39,7 +40,9 @@ examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("job", metavar="JOB.toml", help="the job whose synthetic streams are made")
     parser.add_argument("-o", "--output", metavar="FOLDER", required=True, help="where to; every executor must see it")
-    parser.add_argument("--set", metavar="SECTION.FIELD=VALUE", action="append", default=[], help="change one field of the job")
+    parser.add_argument(
+        "--set", metavar="SECTION.FIELD=VALUE", action="append", default=[], help="change one field of the job"
+    )
     parser.add_argument("--rows-per-file", metavar="N", type=int, help="default: about 128 MiB of tuples")
     add_spark_arguments(parser)
     parser.add_argument("--overwrite", action="store_true", help="replace what an earlier call left in FOLDER")
@@ -105,13 +108,16 @@ def _say(text: str) -> None:
 
 
 def reading_job(job: Job, made: dict[str, list[Written]], folder: Path) -> Job:
-    """The job with files in place of what was made, a lateness that covers the disorder put in, and somewhere to write."""
+    """The job with files in place of what was made, a lateness that covers the disorder put in, and somewhere to
+    write."""
     streams = {}
     for stream in job.streams:
         if stream.name in made:
             lateness_ns = max(stream.lateness_ns, stream.source.disorder_ns)
-            stream = replace(stream, source=FileSource(str(folder / stream.name)), lateness_ns=lateness_ns)
-        streams[stream.name] = stream
+            source = FileSource(str(folder / stream.name))
+            streams[stream.name] = replace(stream, source=source, lateness_ns=lateness_ns)
+        else:
+            streams[stream.name] = stream
     output = job.output if job.output.path else replace(job.output, path=str(folder / "run"))
     return replace(job, output=output, **streams)
 
@@ -127,7 +133,8 @@ def write_manifest(path: Path, plans: Sequence[StreamPlan], made: dict[str, list
 def _described(plan: StreamPlan, files: list[Written]) -> dict[str, Any]:
     full = [file for file in files if file.rows]
     return {
-        "schema": {"ts": "timestamp[ns]", "key": "int64"} | ({"payload": "binary"} if plan.source.payload_bytes else {}),
+        "schema": {"ts": "timestamp[ns]", "key": "int64"}
+        | ({"payload": "binary"} if plan.source.payload_bytes else {}),
         "seed": plan.seed,
         "stream": plan.index,
         "rows": sum(file.rows for file in files),

@@ -55,7 +55,9 @@ def _moves(spark: Any, plan: StreamPlan, start: int, sizes: Sequence[int]) -> li
     return [(size, moved[start + index]) for index, size in enumerate(sizes)]
 
 
-def _sum(plan: StreamPlan, start: int, sizes: Sequence[int], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _sum(
+    plan: StreamPlan, start: int, sizes: Sequence[int], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     arrivals = plan.stream().arrivals
     for batch in batches:
         numbers = batch.column(0).to_pylist()

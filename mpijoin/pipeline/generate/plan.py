@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,7 +29,8 @@ class StreamPlan:
 
 
 class Piece(NamedTuple):
-    """Tuples first .. first + rows - 1, at which the arrivals stand at `position`; they come from the time `start_ns` on."""
+    """Tuples first .. first + rows - 1, at which the arrivals stand at `position`; they come from the time `start_ns`
+    on."""
 
     number: int
     first: int
@@ -38,7 +40,8 @@ class Piece(NamedTuple):
 
 
 class FilePlan(NamedTuple):
-    """The file with the tuples that come in [low_ns, high_ns), all of which are in these pieces. number: of the file."""
+    """The file with the tuples that come in [low_ns, high_ns), all of which are in these pieces. number: of the
+    file."""
 
     number: int
     low_ns: int
@@ -56,13 +59,13 @@ def rows_per_file(source: SyntheticSource) -> int:
 
 
 def file_plans(plan: StreamPlan, pieces: list[Piece]) -> list[FilePlan]:
-    """A file for each piece: its own tuples; with disorder those that come before the next piece starts, some of which are
-    of earlier pieces."""
+    """A file for each piece: its own tuples; with disorder those that come before the next piece starts, some of which
+    are of earlier pieces."""
     if not plan.source.disorder_ns:
         return [FilePlan(piece.number, 0, TIME_MAX, (piece,)) for piece in pieces]
     borders = [0, *(piece.start_ns for piece in pieces[1:]), TIME_MAX]
     found = []
-    for number, (low_ns, high_ns) in enumerate(zip(borders, borders[1:])):
+    for number, (low_ns, high_ns) in enumerate(itertools.pairwise(borders)):
         first = number
         while first > 0 and pieces[first].start_ns >= low_ns - plan.source.disorder_ns:
             first -= 1

@@ -32,8 +32,9 @@ WRITTEN = "number long, file string, rows long, first_ns long, last_ns long, lag
 
 
 class Written(NamedTuple):
-    """A file. first_ns, last_ns: its least and greatest time, None without rows · lag_ns: how far at most a row lies below the
-    greatest time before it in the file · checksum: 16 hex digits, the sum of a hash of time and key over its rows."""
+    """A file. first_ns, last_ns: its least and greatest time, None without rows · lag_ns: how far at most a row lies
+    below the greatest time before it in the file · checksum: 16 hex digits, the sum of a hash of time and key over its
+    rows."""
 
     number: int
     file: str

@@ -1,4 +1,5 @@
-"""`mpijoin prepare`: raw CSV, JSON lines or Parquet, any size and order, to typed Parquet files sorted by time, by Spark.
+"""`mpijoin prepare`: raw CSV, JSON lines or Parquet, any size and order, to typed Parquet files sorted by time, by
+Spark.
 
 ```
 options.py   what is wanted, and every fault of it at once
@@ -16,7 +17,8 @@ write.py     rows -> files sorted by time
 report.py    what was found, as JSON and in words
 ```
 
-Files are parsed once. What is kept of a row is small: its values, its time as (US, SUB), where it stood, and whether it is good;
-Spark keeps that at hand for the passes that follow (types, filter, disorder, the bounds of the sort, the sort). Reasons and lines
-of bad rows are worked out in a second look at the files that hold any: they cost nothing where all is well.
+Files are parsed once. What is kept of a row is small: its values, its time as (US, SUB), where it stood, and whether it
+is good; Spark keeps that at hand for the passes that follow (types, filter, disorder, the bounds of the sort, the
+sort). Reasons and lines of bad rows are worked out in a second look at the files that hold any: they cost nothing where
+all is well.
 """

@@ -1,7 +1,7 @@
 """Raw columns -> a parsed time, typed columns and normalised keys, and every reason for which a row is put aside.
 
-All rows get what those that are kept need: values, time and a small state. Reasons and raw lines are worked out in a second look
-at the files that hold bad rows (rejected.py), since nearly all rows are good ones.
+All rows get what those that are kept need: values, time and a small state. Reasons and raw lines are worked out in a
+second look at the files that hold bad rows (rejected.py), since nearly all rows are good ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from mpijoin.pipeline.prepare.files import Source
-from mpijoin.pipeline.prepare.options import JSONL, NS, PARQUET, TYPES, US as IN_US, Wanted, kept_names
+from mpijoin.pipeline.prepare.options import JSONL, NS, PARQUET, TYPES, Wanted, kept_names
+from mpijoin.pipeline.prepare.options import US as IN_US
 from mpijoin.pipeline.prepare.read import BLOCK, BROKEN, FILE, FOREIGN, ROW, SKIP, Raw, col, quoted
 from mpijoin.pipeline.prepare.times import beyond_ns, in_zone, parsed
 
@@ -41,9 +42,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Rules:
-    """What makes a row good, and what of it. frame: the raw rows with their time · values: the other columns that are wanted,
-    typed as far as told · names: of all, in order · beyond: the sentence for a time out of the reach of nanoseconds · is_ns:
-    the output counts nanoseconds whatever the rows hold."""
+    """What makes a row good, and what of it. frame: the raw rows with their time · values: the other columns that are
+    wanted, typed as far as told · names: of all, in order · beyond: the sentence for a time out of the reach of
+    nanoseconds · is_ns: the output counts nanoseconds whatever the rows hold."""
 
     frame: DataFrame
     shown: Column
@@ -60,8 +61,8 @@ class Rules:
 
 @dataclass(frozen=True)
 class Clean:
-    """frame: every row read, columns `names` but for the time, US, SUB, STATE, FILE_ID, BLOCK, ROW · untyped: text whose type
-    is to be found out."""
+    """frame: every row read, columns `names` but for the time, US, SUB, STATE, FILE_ID, BLOCK, ROW · untyped: text
+    whose type is to be found out."""
 
     frame: DataFrame
     names: tuple[str, ...]
@@ -108,7 +109,8 @@ def cleaned(rules: Rules, raw: Raw) -> Clean:
 
 
 def accused(rules: Rules) -> DataFrame:
-    """The rows that are bad or that nanoseconds do not reach: KINDS, REASON, BEYOND and RAW of them, beside values and place."""
+    """The rows that are bad or that nanoseconds do not reach: KINDS, REASON, BEYOND and RAW of them, beside values and
+    place."""
     kinds = F.array_compact(F.array(*[F.when(check.fails, F.lit(check.kind)) for check in rules.checks]))
     reason = F.concat_ws("; ", *[F.when(check.fails, check.says) for check in rules.checks])
     # Of a line that is no row, nothing else is said: what its columns hold means nothing.
@@ -121,7 +123,9 @@ def accused(rules: Rules) -> DataFrame:
     rows = rules.frame.where(col(SKIP).isNull() & (bad | F.coalesce(beyond_ns(col(US), col(SUB)), F.lit(False))))
     values = [value.alias(name) for name, value in rules.values.items()]
     place = [col(FILE), F.xxhash64(FILE).alias(FILE_ID), col(BLOCK), col(ROW), col(US)]
-    return rows.select(*values, *place, rules.shown.alias(RAW), *[column.alias(name) for name, column in verdict.items()])
+    return rows.select(
+        *values, *place, rules.shown.alias(RAW), *[column.alias(name) for name, column in verdict.items()]
+    )
 
 
 def _is_bad(rules: Rules) -> Column:

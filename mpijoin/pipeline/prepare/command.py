@@ -18,23 +18,25 @@ from mpijoin.pipeline.prepare.options import FORMATS, PRECISIONS, UNIT_NS, Wante
 from mpijoin.pipeline.session import plain_errors, spark_session
 
 EPILOG = """\
-Makes of raw files one stream that a job can read: FOLDER/data/*.parquet, sorted by time inside and across files. Rows that cannot
-be used go to FOLDER/rejected with file, line, reason and the line itself; FOLDER/report.json and the terminal say what was found,
-and which lateness the raw files would have needed. Ends with the part of a job that reads the result. One stream for each call.
+Makes of raw files one stream that a job can read: FOLDER/data/*.parquet, sorted by time inside and across files. Rows
+that cannot be used go to FOLDER/rejected with file, line, reason and the line itself; FOLDER/report.json and the
+terminal say what was found, and which lateness the raw files would have needed. Ends with the part of a job that reads
+the result. One stream for each call.
 
-Times: ISO 8601 needs no more than --time; other texts --time-format (letters as in Java: yyyy-MM-dd HH:mm:ss.SSS); numbers since
-1970 --unit. Those without an offset are of --zone, or UTC. Written as timestamps of microseconds (--precision us, which drops
-further digits) or int64 nanoseconds (ns); by itself as nanoseconds if a row that --where leaves needs them, which the report says.
-Columns of CSV get a type that all values fit (int, float, bool, else string; leading zeros stay strings) unless --columns names
-one of int, float, string, bool, date. The output's columns are those of --columns, or all. --where sees all columns, the time as
-a timestamp of whole microseconds. In JSON lines user.id means the id in the object user.
-Files must be UTF-8, where every executor sees them; CSV with a header, the same in all files. Blanks around its names do not
-count, and the third column, if it has no name, is column3.
+Times: ISO 8601 needs no more than --time; other texts --time-format (letters as in Java: yyyy-MM-dd HH:mm:ss.SSS);
+numbers since 1970 --unit. Those without an offset are of --zone, or UTC. Written as timestamps of microseconds
+(--precision us, which drops further digits) or int64 nanoseconds (ns); by itself as nanoseconds if a row that --where
+leaves needs them, which the report says.
+Columns of CSV get a type that all values fit (int, float, bool, else string; leading zeros stay strings) unless
+--columns names one of int, float, string, bool, date. The output's columns are those of --columns, or all. --where sees
+all columns, the time as a timestamp of whole microseconds. In JSON lines user.id means the id in the object user.
+Files must be UTF-8, where every executor sees them; CSV with a header, the same in all files. Blanks around its
+names do not count, and the third column, if it has no name, is column3.
 Needs Spark: pip install "mpijoin[spark]"
 
 examples:
   mpijoin prepare picks/*.csv.gz -o prepared --time when --key station
-  mpijoin prepare calls.csv -o calls --time Start --time-format "dd/MM/yyyy HH:mm" --zone Europe/Rome --key Cell --trim --lower
+  mpijoin prepare calls.csv -o calls --time Start --time-format "dd/MM/yyyy HH:mm" --zone Europe/Rome --key Cell
   mpijoin prepare log.jsonl -o log --time ts --unit ms --key user,host --columns ts,user,host,bytes:int --dedup
   mpijoin prepare raw/ -o clean --time t --key k --where "t >= '2016-10-14' and amp > 0" --master spark://node1:7077"""
 
@@ -59,8 +61,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--dedup-on", metavar="COLUMN[,COLUMN]", help="of rows equal in these, keep the first by file and place")
     add("--trim", action="store_true", help="no blanks around texts; what is empty then is null")
     add("--lower", action="store_true", help="text keys in lower case")
-    add("--precision", choices=PRECISIONS, default="auto", help="of the times written (default: us, or ns where one is finer)")
-    add("--max-rejected", metavar="SHARE", type=float, default=0.1, help="of rows that may be unusable (default: %(default)s)")
+    add(
+        "--precision",
+        choices=PRECISIONS,
+        default="auto",
+        help="of the times written (default: us, or ns where one is finer)",
+    )
+    add(
+        "--max-rejected",
+        metavar="SHARE",
+        type=float,
+        default=0.1,
+        help="of rows that may be unusable (default: %(default)s)",
+    )
     add("--lateness-share", metavar="SHARE", type=float, default=0.999, help="of rows to cover (default: %(default)s)")
     add("--rows-per-file", metavar="N", type=int, default=4_000_000, help="about so many (default: %(default)s)")
     add("--overwrite", action="store_true", help="replace what an earlier call left in FOLDER")
@@ -90,7 +103,9 @@ def check_places(wanted: Wanted, source: Source) -> None:
     own = [wanted.folder / name for name in OUTPUTS]
     inside = [path for path in source.paths if any(Path(path).is_relative_to(place) for place in own)]
     if inside:
-        raise JobError([f"-o {wanted.folder}: {inside[0]} is in it and would be replaced while it is read: wanted another folder"])
+        raise JobError(
+            [f"-o {wanted.folder}: {inside[0]} is in it and would be replaced while it is read: wanted another folder"]
+        )
 
 
 def check_columns(wanted: Wanted, names: list[str]) -> None:
@@ -139,7 +154,8 @@ def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path) -> str:
 
 @contextmanager
 def cached(frame: Any) -> Iterator[None]:
-    """The frame is kept once computed, in memory and what does not fit on disk: reading costs more than all that follows."""
+    """The frame is kept once computed, in memory and what does not fit on disk: reading costs more than all that
+    follows."""
     frame.persist()
     try:
         yield

@@ -21,19 +21,29 @@ from mpijoin.data.files import first_line
 from mpijoin.errors import InputError
 from mpijoin.pipeline.prepare.options import CSV, FORMATS, JSONL, OWN_PREFIX, PARQUET, Wanted
 
-SUFFIXES = {".csv": CSV, ".tsv": CSV, ".jsonl": JSONL, ".ndjson": JSONL, ".json": JSONL, ".parquet": PARQUET, ".pq": PARQUET}
+SUFFIXES = {
+    ".csv": CSV,
+    ".tsv": CSV,
+    ".jsonl": JSONL,
+    ".ndjson": JSONL,
+    ".json": JSONL,
+    ".parquet": PARQUET,
+    ".pq": PARQUET,
+}
 PACKED: dict[str, Callable[[str], BinaryIO]] = {".gz": gzip.open, ".bz2": bz2.open}
 TABBED = ".tsv"
 HEAD_MAX = 16 << 20
-ARRAY_HINT = "; {path} begins with '[', as one JSON array does: wanted one object in each line, such as jq -c '.[]' makes of it"
+ARRAY_HINT = (
+    "; {path} begins with '[', as one JSON array does: wanted one object in each line, such as jq -c '.[]' makes of it"
+)
 READERS = 16
 
 
 @dataclass(frozen=True)
 class Source:
-    """format: one of FORMATS · paths: files that hold something, sorted · empty: those that hold nothing · names: of the
-    columns; () for JSON lines, whose columns only a look at all rows tells · headers: lines that name the columns of CSV · hint:
-    what may be wrong with lines that cannot be used · ns_columns: Parquet's timestamps in ns ·
+    """format: one of FORMATS · paths: files that hold something, sorted · empty: those that hold nothing · names: of
+    the columns; () for JSON lines, whose columns only a look at all rows tells · headers: lines that name the columns
+    of CSV · hint: what may be wrong with lines that cannot be used · ns_columns: Parquet's timestamps in ns ·
     delimiter: of CSV."""
 
     format: str
@@ -71,7 +81,8 @@ def find_source(wanted: Wanted) -> Source:
 
 
 def _expand(raw: str, kind: str | None) -> list[str]:
-    """The files of one argument: a file as it is; of folders and globs those with a known suffix, hidden ones left out."""
+    """The files of one argument: a file as it is; of folders and globs those with a known suffix, hidden ones left
+    out."""
     if os.path.isfile(raw):
         if os.path.basename(raw).startswith(("_", ".")):
             raise InputError(f"{raw}: begins with '_' or '.', which means a hidden file to Spark: wanted another name")
@@ -81,7 +92,9 @@ def _expand(raw: str, kind: str | None) -> list[str]:
     found = [path for path in found if not os.path.basename(path).startswith(("_", "."))]
     found = [path for path in found if kind is not None or _format(path) is not None]
     if not found:
-        wanted = "files" if kind else f"files that end with {' '.join(SUFFIXES)} (.gz or .bz2 behind it too), or --format"
+        wanted = (
+            "files" if kind else f"files that end with {' '.join(SUFFIXES)} (.gz or .bz2 behind it too), or --format"
+        )
         raise InputError(f"{raw}: no such file, or none of that kind in it, wanted {wanted}")
     return found
 
@@ -101,7 +114,9 @@ def _one_format(paths: Sequence[str]) -> str:
     for path in paths:
         first_of.setdefault(_format(path), path)
     if None in first_of:
-        raise InputError(f"{first_of[None]}: its suffix tells no format, wanted --format with one of {' '.join(FORMATS)}")
+        raise InputError(
+            f"{first_of[None]}: its suffix tells no format, wanted --format with one of {' '.join(FORMATS)}"
+        )
     if len(first_of) > 1:
         found = ", ".join(f"{kind} ({path})" for kind, path in first_of.items())
         raise InputError(f"got files of several formats, {found}, wanted one")
@@ -112,7 +127,9 @@ def _delimiter(paths: Sequence[str]) -> str:
     """A tab if the files are called .tsv, else a comma."""
     first_of = {_plain_suffix(path) == TABBED: path for path in reversed(paths)}
     if len(first_of) > 1:
-        raise InputError(f"{first_of[True]} and {first_of[False]}: one is called {TABBED}, one not: wanted --delimiter, for both")
+        raise InputError(
+            f"{first_of[True]} and {first_of[False]}: one is called {TABBED}, one not: wanted --delimiter, for both"
+        )
     return "\t" if True in first_of else ","
 
 
@@ -144,9 +161,13 @@ def _csv_names(paths: Sequence[str], heads: Sequence[str], delimiter: str) -> tu
 def _header(path: str, head: str, delimiter: str) -> tuple[str, ...]:
     try:
         head.encode("utf-8")
-        names = tuple(name.strip() for name in next(csv.reader([head], delimiter=delimiter, skipinitialspace=delimiter != " ")))
+        names = tuple(
+            name.strip() for name in next(csv.reader([head], delimiter=delimiter, skipinitialspace=delimiter != " "))
+        )
     except (UnicodeEncodeError, csv.Error) as error:
-        raise InputError(f"{path}: its first line is no header in UTF-8: {error}, wanted the names of the columns") from error
+        raise InputError(
+            f"{path}: its first line is no header in UTF-8: {error}, wanted the names of the columns"
+        ) from error
     # pandas writes its index under no name.
     return _checked(path, tuple(name or f"column{number}" for number, name in enumerate(names, 1)))
 
@@ -169,7 +190,7 @@ def _schema(path: str) -> pa.Schema:
 def _parquet_source(paths: Sequence[str], schemas: Sequence[pa.Schema]) -> Source:
     first = [(field.name, field.type) for field in schemas[0]]
     for path, schema in zip(paths, schemas):
-        if differing := set((field.name, field.type) for field in schema) ^ set(first):
+        if differing := {(field.name, field.type) for field in schema} ^ set(first):
             name, kind = min(differing, key=str)
             raise InputError(f"{path}: its columns are not those of {paths[0]}: {name} ({kind}) is only in one of them")
     names = _checked(paths[0], tuple(name for name, _ in first))

@@ -26,9 +26,9 @@ OWN_PREFIX = "__"  # of columns that live only inside this command
 
 @dataclass(frozen=True)
 class Wanted:
-    """raw: files, folders, globs · folder: of the output · unit: of a time that is a number · columns: name -> one of TYPES
-    or None (find out); None for all · precision: of the times written, one of PRECISIONS · share: of the rows that a suggested
-    lateness covers, 0 to 1 · max_rejected: share of the rows that may be put aside, 0 to 1."""
+    """raw: files, folders, globs · folder: of the output · unit: of a time that is a number · columns: name -> one of
+    TYPES or None (find out); None for all · precision: of the times written, one of PRECISIONS · share: of the rows
+    that a suggested lateness covers, 0 to 1 · max_rejected: share of the rows that may be put aside, 0 to 1."""
 
     raw: tuple[str, ...]
     folder: Path
@@ -106,7 +106,9 @@ def _columns(text: str | None, faults: list[str]) -> dict[str, str | None] | Non
         if kind is not None and kind not in TYPES:
             faults.append(f"--columns: {name} has type {show(kind)}, wanted one of {' '.join(TYPES)}")
         if not name or name in found:
-            faults.append(f"--columns: got {show(text)}, wanted NAME or NAME:TYPE, each name once, with commas between them")
+            faults.append(
+                f"--columns: got {show(text)}, wanted NAME or NAME:TYPE, each name once, with commas between them"
+            )
             break
         found[name] = kind
     return found
@@ -117,7 +119,9 @@ def _time_faults(wanted: Wanted) -> Iterator[str]:
     if pattern is not None and wanted.unit is not None:
         yield "--time-format and --unit: got both; a time is a text with a format or a number with a unit"
     if pattern is not None and ("%" in pattern or not pattern.strip()):
-        yield f"--time-format: got {show(pattern)}, wanted letters as in Java's patterns, such as {show(PATTERN_EXAMPLE)}"
+        yield (
+            f"--time-format: got {show(pattern)}, wanted letters as in Java's patterns, such as {show(PATTERN_EXAMPLE)}"
+        )
     elif pattern is not None and re.search("S{7}", pattern):
         yield f"--time-format: got {show(pattern)}: finer than 1 us only without a format (ISO 8601) or with --unit"
     if wanted.zone is not None and not _is_zone(wanted.zone):
@@ -138,7 +142,9 @@ def _other_faults(wanted: Wanted) -> Iterator[str]:
     if wanted.time in wanted.keys:
         yield f"--key: {wanted.time} is the time, wanted other columns"
     if wanted.declared(wanted.time) is not None:
-        yield f"--columns: {wanted.time} is the time and gets its type from --time-format or --unit, wanted no type here"
+        yield (
+            f"--columns: {wanted.time} is the time and gets its type from --time-format or --unit, wanted no type here"
+        )
     if wanted.delimiter is not None and (len(wanted.delimiter) != 1 or wanted.delimiter in '"\r\n'):
         yield f"--delimiter: got {show(wanted.delimiter)}, wanted one character that is no quote and ends no line"
     if wanted.dedup and wanted.dedup_on:
@@ -178,7 +184,8 @@ def asked_names(wanted: Wanted) -> tuple[str, ...]:
 
 
 def kept_names(wanted: Wanted, names: list[str]) -> list[str]:
-    """The columns of the output in the input's order: those asked for, and always time and key; never the command's own."""
+    """The columns of the output in the input's order: those asked for, and always time and key; never the command's
+    own."""
     names = [name for name in names if not name.startswith(OWN_PREFIX)]
     asked = names if wanted.columns is None else wanted.columns
     return [name for name in names if name in asked or name == wanted.time or name in wanted.keys]

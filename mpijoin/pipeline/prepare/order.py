@@ -27,8 +27,8 @@ LARGEST_US = INT64_MAX // 1000 - 1  # above it a lag is more nanoseconds than in
 
 @dataclass(frozen=True)
 class Disorder:
-    """Lags in nanoseconds. share_lag: covers the wanted share of the rows, or at most 0.1 % more than needed · all_lag: covers
-    all, exactly · files: the worst ones, (path, rows behind, largest lag)."""
+    """Lags in nanoseconds. share_lag: covers the wanted share of the rows, or at most 0.1 % more than needed · all_lag:
+    covers all, exactly · files: the worst ones, (path, rows behind, largest lag)."""
 
     rows: int
     behind: int
@@ -38,7 +38,8 @@ class Disorder:
 
 
 def disorder(rows: DataFrame, share: float, pieces: Pieces, tops: Mapping[int, tuple[int, int]]) -> Disorder:
-    """rows: US, SUB and PLACE, in the order of the file within each piece · tops: newest (US, SUB) of pieces by their keys."""
+    """rows: US, SUB and PLACE, in the order of the file within each piece · tops: newest (US, SUB) of pieces by their
+    keys."""
     count = partial(_count_lags, [piece.file for piece in pieces.all], newest_before(pieces, tops))
     slim = rows.select(F.shiftright(PLACE, ROW_BITS).alias("piece"), col(US), col(SUB))
     lags = slim.mapInArrow(count, LAGS).groupBy("file", "edge").agg(
@@ -46,14 +47,21 @@ def disorder(rows: DataFrame, share: float, pieces: Pieces, tops: Mapping[int, t
     )
     lags.persist()
     try:
-        by_edge = {edge: count for edge, count in lags.groupBy("edge").agg(F.sum("rows")).collect()}
+        by_edge = dict(lags.groupBy("edge").agg(F.sum("rows")).collect())
         behind = F.sum(F.when(F.col("longest") > 0, F.col("rows")).otherwise(0))
         longest = [F.max(name).alias(name) for name in ("longest", "longest_us")]
         by_file = lags.groupBy("file").agg(behind.alias("behind"), *longest)
-        worst = by_file.where("behind > 0").orderBy(F.desc("longest"), F.desc("longest_us"), "file").limit(WORST_FILES).collect()
+        worst = (
+            by_file.where("behind > 0")
+            .orderBy(F.desc("longest"), F.desc("longest_us"), "file")
+            .limit(WORST_FILES)
+            .collect()
+        )
     finally:
         lags.unpersist()
-    files = tuple((pieces.paths[one["file"]], one["behind"], _exact(one["longest"], one["longest_us"])) for one in worst)
+    files = tuple(
+        (pieces.paths[one["file"]], one["behind"], _exact(one["longest"], one["longest_us"])) for one in worst
+    )
     all_lag = files[0][2] if files else 0
     total = sum(by_edge.values())
     share_lag = covering(by_edge, share)

@@ -19,8 +19,8 @@ ROW_BITS = 33  # of a row's number in what one task reads; Spark puts the task's
 
 @dataclass(frozen=True)
 class Piece:
-    """key: as `key()` makes it · file: index into the paths · block: byte at which it begins · lines: in it, also those that
-    are no rows · first_row: ROW of the first · bad: rows in it that cannot be used."""
+    """key: as `key()` makes it · file: index into the paths · block: byte at which it begins · lines: in it, also those
+    that are no rows · first_row: ROW of the first · bad: rows in it that cannot be used."""
 
     key: int
     file: int
@@ -56,7 +56,9 @@ class Pieces:
     def bad_paths(self, also: Iterable[int] = ()) -> list[str]:
         """Of the files with bad rows, or with a piece that is among `also`, which are keys."""
         keys = set(also)
-        return [self.paths[file] for file in sorted({piece.file for piece in self.all if piece.bad or piece.key in keys})]
+        return [
+            self.paths[file] for file in sorted({piece.file for piece in self.all if piece.bad or piece.key in keys})
+        ]
 
     def size(self, largest: int) -> int:
         """Bytes by which files were cut. largest: of the files, in bytes."""
@@ -89,13 +91,15 @@ def pieces_of(ids: Mapping[int, str], found: Sequence[Mapping[str, Any]]) -> Pie
     paths = sorted(ids.values())
     index = {path: number for number, path in enumerate(paths)}
     pieces = [
-        Piece(one["key"], index[ids[one["file_id"]]], one["block"], one["lines"], one["first_row"], one["bad"]) for one in found
+        Piece(one["key"], index[ids[one["file_id"]]], one["block"], one["lines"], one["first_row"], one["bad"])
+        for one in found
     ]
     return Pieces(tuple(paths), tuple(sorted(pieces, key=lambda piece: (piece.file, piece.block))))
 
 
 def table(spark: Any, pieces: Pieces, **columns: Sequence[int]) -> DataFrame:
-    """KEY and these bigint columns, one value for each piece; small, so that a join with it leaves rows where they are."""
+    """KEY and these bigint columns, one value for each piece; small, so that a join with it leaves rows where they
+    are."""
     keys = pd.Series([piece.key for piece in pieces.all], dtype="int64")
     values = {name: pd.Series(column, dtype="int64") for name, column in columns.items()}
     kinds = ", ".join(f"{name} bigint" for name in (KEY, *columns))

@@ -1,7 +1,8 @@
 """Raw files -> one frame of their columns, with the file and place of each row and what the row looked like.
 
-Lines of CSV and JSON are read as they are and parsed here, so that one that is put aside can be shown, and fed back, letter by
-letter. Text is UTF-8: a decoder that meets bad bytes puts U+FFFD in their place, and where one is found, the line is looked at.
+Lines of CSV and JSON are read as they are and parsed here, so that one that is put aside can be shown, and fed back,
+letter by letter. Text is UTF-8: a decoder that meets bad bytes puts U+FFFD in their place, and where one is found, the
+line is looked at.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ BLANKS = "".join(map(chr, range(33)))
 
 @dataclass(frozen=True)
 class Raw:
-    """frame: the columns of `types`, those above, and what `shown` needs · types: Spark's, by name · shown: the line, or the
-    values as CSV or JSON, for rows that are put aside · untyped: columns whose type nobody has told."""
+    """frame: the columns of `types`, those above, and what `shown` needs · types: Spark's, by name · shown: the line,
+    or the values as CSV or JSON, for rows that are put aside · untyped: columns whose type nobody has told."""
 
     frame: DataFrame
     types: Mapping[str, T.DataType]
@@ -62,7 +63,11 @@ def read_raw(spark: Any, source: Source, wanted: Wanted, columns: Columns, paths
 
 
 def _placed(frame: DataFrame) -> DataFrame:
-    place = {FILE: F.col("_metadata.file_path"), BLOCK: F.col("_metadata.file_block_start"), ROW: F.monotonically_increasing_id()}
+    place = {
+        FILE: F.col("_metadata.file_path"),
+        BLOCK: F.col("_metadata.file_block_start"),
+        ROW: F.monotonically_increasing_id(),
+    }
     return frame.select("*", *[column.alias(name) for name, column in place.items()])
 
 
@@ -76,7 +81,9 @@ def _lines(spark: Any, paths: list[str], headers: Sequence[str]) -> DataFrame:
 
 
 def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
-    row = F.from_csv(col(LINE), _csv_schema(source).simpleString(), {k: str(v) for k, v in _csv_options(source).items()})
+    row = F.from_csv(
+        col(LINE), _csv_schema(source).simpleString(), {k: str(v) for k, v in _csv_options(source).items()}
+    )
     frame = _lines(spark, paths, source.headers).withColumn("__object", row)
     values = [F.col("__object").getField(_anonymous(i)).alias(name) for i, name in enumerate(source.names)]
     frame = frame.select(
@@ -84,7 +91,9 @@ def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: 
         *map(col, (FILE, BLOCK, ROW, SKIP, LINE)),
         F.when(F.col("__object").getField(CORRUPT).isNotNull(), F.lit(_wanted_fields(source, wanted))).alias(BROKEN),
     )
-    return Raw(frame.withColumn(FOREIGN, _is_foreign(source.names)), columns.types, _shown_line(), _untyped(source, wanted))
+    return Raw(
+        frame.withColumn(FOREIGN, _is_foreign(source.names)), columns.types, _shown_line(), _untyped(source, wanted)
+    )
 
 
 def _anonymous(number: int) -> str:
@@ -98,7 +107,13 @@ def _csv_schema(source: Source) -> T.StructType:
 
 
 def _csv_options(source: Source) -> dict[str, Any]:
-    return {"sep": source.delimiter, "quote": '"', "escape": '"', "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    return {
+        "sep": source.delimiter,
+        "quote": '"',
+        "escape": '"',
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": CORRUPT,
+    }
 
 
 def _untyped(source: Source, wanted: Wanted) -> tuple[str, ...]:
@@ -106,7 +121,8 @@ def _untyped(source: Source, wanted: Wanted) -> tuple[str, ...]:
 
 
 def _is_foreign(names: Sequence[str]) -> Column:
-    """True where a text with a U+FFFD comes of a line whose bytes are not UTF-8; the letter itself is one like any other."""
+    """True where a text with a U+FFFD comes of a line whose bytes are not UTF-8; the letter itself is one like any
+    other."""
     suspect = F.lit(False)
     for name in names:
         suspect = suspect | F.coalesce(F.contains(col(name), F.lit(REPLACEMENT)), F.lit(False))
@@ -132,7 +148,8 @@ def _wanted_fields(source: Source, wanted: Wanted) -> str:
 
 
 def _multiline(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
-    """Lines end with LF, before which a CR may stand: what a reader guesses from the first line is wrong where they are mixed."""
+    """Lines end with LF, before which a CR may stand: what a reader guesses from the first line is wrong where they are
+    mixed."""
     options = {**_csv_options(source), "header": True, "multiLine": True, "lineSep": "\n", "encoding": "UTF-8"}
     frame = _placed(spark.read.schema(_csv_schema(source)).options(**options).csv(paths))
     values = {name: col(_anonymous(i)) for i, name in enumerate(source.names)}
@@ -146,7 +163,9 @@ def _multiline(spark: Any, paths: list[str], source: Source, wanted: Wanted, col
     foreign = F.lit(False)
     for value in values.values():
         foreign = foreign | F.coalesce(F.contains(value, F.lit(REPLACEMENT)), F.lit(False))
-    record = F.to_csv(F.struct(*[value.alias(_anonymous(i)) for i, value in enumerate(values.values())]), _csv_writing(source))
+    record = F.to_csv(
+        F.struct(*[value.alias(_anonymous(i)) for i, value in enumerate(values.values())]), _csv_writing(source)
+    )
     frame = frame.select(
         *[value.alias(name) for name, value in values.items()],
         *map(col, (FILE, BLOCK, ROW)),

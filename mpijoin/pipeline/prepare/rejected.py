@@ -1,5 +1,5 @@
-"""Rows that cannot be used -> files with their place, the reason and what they looked like, by a second look at the raw files
-that hold them."""
+"""Rows that cannot be used -> files with their place, the reason and what they looked like, by a second look at the raw
+files that hold them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ BEFORE = "__before"  # lines of the file before the piece
 
 @dataclass(frozen=True)
 class Rejected:
-    """kinds: what is wrong -> rows, a row may suffer from several · example: place and reason of one; None without any."""
+    """kinds: what is wrong -> rows, a row may suffer from several · example: place and reason of one; None without
+    any."""
 
     rows: int
     kinds: dict[str, int]
@@ -40,12 +41,15 @@ def put_aside(
     spark: Any, source: Source, wanted: Wanted, columns: Columns, found: Scan, left: Standing, folder: Path
 ) -> Rejected:
     """Writes file, line, reason and raw of each row; no file where there is none. Raises InputError if no row is good,
-    TooManyRejectedError if more are bad than the call allows, ChangedInputError if the files are not what they were before."""
+    TooManyRejectedError if more are bad than the call allows, ChangedInputError if the files are not what they were
+    before."""
     count = found.bad + sum(left.beyond.values())
     paths = found.pieces.bad_paths(left.beyond)
     # Pieces are to be those of the first reading, each by a task of its own: then ROW counts a piece's lines from 0.
     size = found.pieces.size(max(map(os.path.getsize, source.paths)))
-    with conf_set(spark, {"spark.sql.files.maxPartitionBytes": f"{size}b", "spark.sql.files.openCostInBytes": f"{size}b"}):
+    with conf_set(
+        spark, {"spark.sql.files.maxPartitionBytes": f"{size}b", "spark.sql.files.openCostInBytes": f"{size}b"}
+    ):
         rules_here = rules(read_raw(spark, source, wanted, columns, paths or source.paths[:1]), source, wanted)
         kinds = rules_here.kinds
         if not count:
@@ -58,10 +62,12 @@ def put_aside(
     written = sum(part.rows for part in parts)
     if written != count:
         raise ChangedInputError(
-            f"{paths[0]} or other files changed while they were read: {plural(count, 'row')} could not be used at first, "
-            f"{written:,} at a second look; start again once nobody writes to them"
+            f"{paths[0]} or other files changed while they were read: {plural(count, 'row')} could not be used at"
+            f" first, {written:,} at a second look; start again once nobody writes to them"
         )
-    result = Rejected(count, {kind: told.get[f"k{i}"] for i, kind in enumerate(kinds)}, _example(folder / parts[0].file))
+    result = Rejected(
+        count, {kind: told.get[f"k{i}"] for i, kind in enumerate(kinds)}, _example(folder / parts[0].file)
+    )
     _check(result, source, wanted, found)
     return result
 
@@ -100,6 +106,7 @@ def _check(result: Rejected, source: Source, wanted: Wanted, found: Scan) -> Non
     if result.rows > wanted.max_rejected * found.rows:
         kinds = ", ".join(f"{kind} {rows:,}" for kind, rows in result.kinds.items() if rows)
         raise TooManyRejectedError(
-            f"{result.rows:,} of {found.rows:,} rows cannot be used ({kinds}), such as {result.example}{source.hint}; wanted at "
-            f"most {100 * wanted.max_rejected:g} % of them: --max-rejected 1 takes any number, and shows them all"
+            f"{result.rows:,} of {found.rows:,} rows cannot be used ({kinds}), such as {result.example}{source.hint};"
+            f" wanted at most {100 * wanted.max_rejected:g} % of them: --max-rejected 1 takes any number, and shows"
+            " them all"
         )

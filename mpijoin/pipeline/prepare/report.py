@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any, Iterator
 
 from mpijoin.config.units import format_duration, format_size
@@ -16,7 +16,7 @@ from mpijoin.pipeline.prepare.scan import Scan, Standing
 from mpijoin.pipeline.prepare.write import DATA, REJECTED, Part
 
 PART_FIELDS = ("file", "rows", "bytes", "first", "last")
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,10 @@ def _time_lines(report: Report) -> Iterator[str]:
     if not order.behind:
         yield "disorder   none: each file was in order of time"
         return
-    yield f"disorder   {plural(order.behind, 'row')} came after a newer one of the file; as it was, the input would have needed"
+    yield (
+        f"disorder   {plural(order.behind, 'row')} came after a newer one of the file; as it was, the input would have"
+        " needed"
+    )
     yield f"           lateness = \"{format_duration(order.share_lag)}\" for {100 * wanted.share:g} % of its rows"
     yield f"           lateness = \"{format_duration(order.all_lag)}\" for all, because of {order.files[0][0]}"
 
@@ -207,4 +210,3 @@ def _key(keys: tuple[str, ...]) -> str:
 def _toml(text: str) -> str:
     # Strings of JSON are strings of TOML.
     return json.dumps(text, ensure_ascii=False)
-

@@ -1,5 +1,5 @@
-"""Passes over all rows, once they are read: how many are good, the types of columns that nobody named, and of the rows that the
-filter leaves, first and last times and whether microseconds hold them."""
+"""Passes over all rows, once they are read: how many are good, the types of columns that nobody named, and of the rows
+that the filter leaves, first and last times and whether microseconds hold them."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ NEARLY = 0.5  # of the values fit: then those that do not are worth a word
 
 @dataclass(frozen=True)
 class Scan:
-    """rows: read · good, bad, twice: of them · headers: lines that name the columns of CSV · types: found for untyped text ·
-    misfits: (type, values that do not fit it) of texts that are nearly all of a type."""
+    """rows: read · good, bad, twice: of them · headers: lines that name the columns of CSV · types: found for untyped
+    text · misfits: (type, values that do not fit it) of texts that are nearly all of a type."""
 
     pieces: Pieces
     rows: int
@@ -41,9 +41,9 @@ class Scan:
 
 @dataclass(frozen=True)
 class Standing:
-    """The good rows that the filter leaves. in_ns: the output counts nanoseconds · tops: newest (US, SUB) of each piece by its
-    key · finer: rows whose time is no whole microsecond · first_finer: (piece's key, ROW) of one · beyond: rows put aside, by
-    piece, since nanoseconds, which finer ones need, do not reach them; they count nowhere else."""
+    """The good rows that the filter leaves. in_ns: the output counts nanoseconds · tops: newest (US, SUB) of each piece
+    by its key · finer: rows whose time is no whole microsecond · first_finer: (piece's key, ROW) of one · beyond: rows
+    put aside, by piece, since nanoseconds, which finer ones need, do not reach them; they count nowhere else."""
 
     rows: int
     tops: dict[int, tuple[int, int]]
@@ -54,8 +54,8 @@ class Standing:
 
 
 def shapes(text: Column) -> dict[str, Column]:
-    """What every value must look like for a column to be of the type. Leading zeros mean a code, not a number; so do more digits
-    than a float holds."""
+    """What every value must look like for a column to be of the type. Leading zeros mean a code, not a number; so do
+    more digits than a float holds."""
     whole = text.cast("bigint")
     is_int = ((whole.cast("string") == text) | (text == "-0")) & whole.between(-INT_MAX, INT_MAX)
     is_float = text.rlike(FLOAT) & ~is_infinite(text.cast("double"))
@@ -99,8 +99,8 @@ def _count(condition: Column) -> Column:
 
 
 def _type(fitting: dict[str, int], given: int, is_key: bool) -> tuple[str, tuple[str, int] | None]:
-    """The first that fits all, and what spoilt a better one; keys are no floats, which the engine would refuse. No value at all
-    tells nothing."""
+    """The first that fits all, and what spoilt a better one; keys are no floats, which the engine would refuse. No
+    value at all tells nothing."""
     kinds = [kind for kind in fitting if not (is_key and kind == "float")]
     found = next((kind for kind in kinds if given and fitting[kind] == given), "string")
     better = max(kinds[: kinds.index(found)] if found in kinds else kinds, key=fitting.__getitem__, default=None)

@@ -1,5 +1,5 @@
-"""The columns of the input and their types, as far as its files tell them: names of CSV, the schema of Parquet, and of JSON lines
-what a look at all of them finds."""
+"""The columns of the input and their types, as far as its files tell them: names of CSV, the schema of Parquet, and of
+JSON lines what a look at all of them finds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ CORRUPT = "__corrupt"  # where Spark's parsers put what they cannot parse
 
 @dataclass(frozen=True)
 class Columns:
-    """types: Spark's, by name · paths: of those that lie in objects of JSON, such as user.id, their names from the outside in."""
+    """types: Spark's, by name · paths: of those that lie in objects of JSON, such as user.id, their names from the
+    outside in."""
 
     types: Mapping[str, T.DataType]
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -54,7 +55,8 @@ def _json_columns(spark: Any, paths: list[str], source: Source, wanted: Wanted) 
 
 
 def _inferred(spark: Any, lines: DataFrame) -> T.StructType:
-    """Of a frame with one column of text. Python's own `spark.read.json` takes such a frame only row by row through Python."""
+    """Of a frame with one column of text. Python's own `spark.read.json` takes such a frame only row by row through
+    Python."""
     encoder = spark._jvm.org.apache.spark.sql.Encoders.STRING()
     texts = getattr(lines._jdf, "as")(encoder)
     reader = spark._jsparkSession.read().option("columnNameOfCorruptRecord", CORRUPT)

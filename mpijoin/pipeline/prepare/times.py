@@ -1,7 +1,7 @@
 """Column expressions of a moment: whole microseconds since 1970 UTC, and the nanoseconds beyond them.
 
-What most files hold is told by its plain form and read by casts; only what has another form meets a regular expression, which
-costs several times as much as all the rest.
+What most files hold is told by its plain form and read by casts; only what has another form meets a regular expression,
+which costs several times as much as all the rest.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ US_MIN, US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 
 
 @dataclass(frozen=True)
 class Parsed:
-    """us: bigint, null where there is no moment · sub: 0 to 999 ns more · local: true where us is the time on a clock of the
-    zone, not yet in UTC · wanted: what a value should look like · is_ns: the source counts nanoseconds · steps: columns that the
-    others are made of, each step of those before it, so that what is needed twice is computed once."""
+    """us: bigint, null where there is no moment · sub: 0 to 999 ns more · local: true where us is the time on a clock
+    of the zone, not yet in UTC · wanted: what a value should look like · is_ns: the source counts nanoseconds · steps:
+    columns that the others are made of, each step of those before it, so that what is needed twice is computed once."""
 
     us: Column
     sub: Column
@@ -65,7 +65,9 @@ def parsed(column: Column, kind: T.DataType, wanted: Wanted, is_ns: bool, is_loc
             raise JobError([f"--time: {wanted.time} is a {found} already, wanted neither --unit nor --time-format"])
         return _ready(column, is_ns, is_local or isinstance(kind, T.DateType))
     if not isinstance(kind, (T.StringType, T.NumericType)):
-        raise JobError([f"--time: {wanted.time} is of type {kind.simpleString()}, wanted a timestamp, date, text or number"])
+        raise JobError(
+            [f"--time: {wanted.time} is of type {kind.simpleString()}, wanted a timestamp, date, text or number"]
+        )
     if wanted.unit is not None:
         return _number(column, kind, wanted.unit)
     if wanted.time_format is not None:
@@ -94,7 +96,8 @@ def _of_ns(count: Column) -> tuple[Column, Column]:
 
 
 def floored(column: Column, by: int) -> Column:
-    """Of a bigint, divided and rounded down. Exact for all of them, which `/` is only up to 2^53; `div` alone rounds towards 0."""
+    """Of a bigint, divided and rounded down. Exact for all of them, which `/` is only up to 2^53; `div` alone rounds
+    towards 0."""
     whole = F.call_function("div", column, F.lit(by).cast("bigint"))
     return whole - ((column < 0) & (column % by != 0)).cast("bigint")
 
@@ -127,7 +130,9 @@ def _is_plain_iso(text: Column) -> Column:
         plain = plain & (text.substr(place, 1) == letter)
     part = text.substr(SECONDS + 2, 20)
     fraction = (text.substr(SECONDS + 1, 1) == ".") & _is_digit(part.substr(1, 1)) & (F.length(part) <= 9)
-    fraction = fraction & _is_digit(part.substr(-1, 1)) & part.cast("bigint").isNotNull() & ~F.contains(part, F.lit("."))
+    fraction = (
+        fraction & _is_digit(part.substr(-1, 1)) & part.cast("bigint").isNotNull() & ~F.contains(part, F.lit("."))
+    )
     return plain & ((F.length(text) == SECONDS) | fraction)
 
 
@@ -152,7 +157,9 @@ def check_pattern(spark: Any, pattern: str) -> None:
         spark.range(1).select(F.to_timestamp(F.lit("1"), pattern)).collect()
     except PySparkException as error:
         reason = str(error).splitlines()[0]
-        raise JobError([f"--time-format: got {pattern!r}, wanted a pattern such as {PATTERN_EXAMPLE!r}: {reason}"]) from error
+        raise JobError(
+            [f"--time-format: got {pattern!r}, wanted a pattern such as {PATTERN_EXAMPLE!r}: {reason}"]
+        ) from error
 
 
 def _number(column: Column, kind: T.DataType, unit: str) -> Parsed:
@@ -174,8 +181,8 @@ def _number(column: Column, kind: T.DataType, unit: str) -> Parsed:
 
 
 def _decimal(number: Column) -> tuple[dict[str, Column], ...]:
-    """Steps to a number's WHOLE, null if it is none, and PART, the billionths of one beyond it, of the same sign. Digits behind
-    the ninth are dropped."""
+    """Steps to a number's WHOLE, null if it is none, and PART, the billionths of one beyond it, of the same sign.
+    Digits behind the ninth are dropped."""
     text, dot, whole = F.col(TEXT), F.col(DOT), F.col(WHOLE)
     plain = F.col(PLAIN)
     # This cast takes what is behind a point, looks that it is digits, and drops it.

@@ -42,8 +42,8 @@ class Part:
 
 
 def typed(rows: DataFrame, names: Sequence[str], types: Mapping[str, str], wanted: Wanted) -> DataFrame:
-    """As a filter sees them: columns whose type was found out have it, and the time is a timestamp of whole microseconds,
-    whatever is written. names: of the columns, beside those that live only inside this command."""
+    """As a filter sees them: columns whose type was found out have it, and the time is a timestamp of whole
+    microseconds, whatever is written. names: of the columns, beside those that live only inside this command."""
     named = {name: col(name).cast(TYPES[kind]) for name, kind in types.items()} | {wanted.time: F.timestamp_micros(US)}
     own = [col(name) for name in rows.columns if name.startswith(OWN_PREFIX)]
     return rows.select(*[named.get(name, col(name)).alias(name) for name in names], *own)
@@ -75,7 +75,8 @@ def placed(spark: Any, rows: DataFrame, found: Scan, left: Standing, wanted: Wan
 
 
 def check_filter(clean: Clean, wanted: Wanted) -> None:
-    """Raises JobError for what is wrong with the filter whatever the types are, which only a pass over all rows tells."""
+    """Raises JobError for what is wrong with the filter whatever the types are, which only a pass over all rows
+    tells."""
     rows = clean.frame.select(*[F.lit(None).alias(name) for name in clean.names])
     try:
         rows.where(wanted.where or "true")
@@ -103,11 +104,14 @@ def without_duplicates(rows: DataFrame, wanted: Wanted) -> DataFrame:
 def as_written(rows: DataFrame, in_ns: bool, wanted: Wanted) -> DataFrame:
     """The columns of the output, with their types."""
     stamp = col(wanted.time) if in_ns else F.timestamp_micros(col(wanted.time))
-    return rows.select(*[stamp.alias(name) if name == wanted.time else col(name) for name in kept_names(wanted, rows.columns)])
+    return rows.select(
+        *[stamp.alias(name) if name == wanted.time else col(name) for name in kept_names(wanted, rows.columns)]
+    )
 
 
 def write_sorted(rows: DataFrame, count: int, in_ns: bool, wanted: Wanted, folder: Path) -> list[Part]:
-    """`count` rows (before duplicates are left out) into folder/part-*.parquet, in order of time inside and across files."""
+    """`count` rows (before duplicates are left out) into folder/part-*.parquet, in order of time inside and across
+    files."""
     files = max(-(-count // wanted.rows_per_file), 1)
     order = [col(wanted.time), col(PLACE)]  # ties keep the order of the input, and many of them can be cut into files
     own = [col(name) for name in (*kept_names(wanted, rows.columns), PLACE)]
@@ -125,13 +129,17 @@ def _with_figures(part: Part, path: Path, time: str) -> Part:
         told[footer.schema.column(index).path] = [group.column(index).statistics for group in groups]
     whole = {name: own for name, own in told.items() if all(one and one.has_null_count for one in own)}
     nulls = {name: sum(one.null_count for one in own) for name, own in whole.items()}
-    span = (min(one.min_raw for one in told[time]), max(one.max_raw for one in told[time])) if part.rows else (None, None)
+    span = (
+        (min(one.min_raw for one in told[time]), max(one.max_raw for one in told[time])) if part.rows else (None, None)
+    )
     return replace(part, first=span[0], last=span[1], nulls=nulls)
 
 
 def count_nulls(spark: Any, parts: Sequence[Part], names: Sequence[str], folder: Path) -> dict[str, int]:
     """Of the rows written, by column. Footers tell them but of nested columns, which are counted."""
-    known = {name: sum(part.nulls[name] for part in parts) for name in names if all(name in part.nulls for part in parts)}
+    known = {
+        name: sum(part.nulls[name] for part in parts) for name in names if all(name in part.nulls for part in parts)
+    }
     others = [name for name in names if name not in known]
     if others:
         counts = [F.count(F.when(col(name).isNull(), 1)) for name in others]
@@ -140,7 +148,8 @@ def count_nulls(spark: Any, parts: Sequence[Part], names: Sequence[str], folder:
 
 
 def write_parts(rows: DataFrame, folder: Path) -> list[Part]:
-    """Spark's files renamed to part-00000.parquet and so on in its own order; empty ones are left out if another is not."""
+    """Spark's files renamed to part-00000.parquet and so on in its own order; empty ones are left out if another is
+    not."""
     unnamed = folder.with_name(f"{folder.name}.spark")
     rows.write.options(**WRITING).parquet(f"file://{unnamed}")
     parts = sorted(unnamed.glob("part-*.parquet"))

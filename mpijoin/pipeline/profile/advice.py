@@ -1,4 +1,5 @@
-"""What a profile advises: slaves, partitions, theta, buffer and lateness, each with its reason, and a job file of them."""
+"""What a profile advises: slaves, partitions, theta, buffer and lateness, each with its reason, and a job file of
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from mpijoin.pipeline.profile.findings import Profile
 from mpijoin.pipeline.profile.keys import printable
 from mpijoin.report.words import amount, bytes_amount
 
-TUPLE_NS = 450  # of a slave's core per tuple in epochs of two seconds: scripts/bench_engine.py --sections slave, 2.2 M rows/s
+# of a slave's core per tuple in epochs of two seconds: scripts/bench_engine.py --sections slave, 2.2 M rows/s
+TUPLE_NS = 450
 RESULT_NS = 8  # and per result: mpijoin/simulate/costs/this_machine.toml
 BUSY_MAX = 0.5  # of a slave's time at the peak: what is left is for bursts that are shorter than a bin
 SLAVE_BYTES = 4 << 30  # memory that a slave can count on
@@ -81,9 +83,13 @@ def advised_slaves(profile: Profile) -> tuple[int, str]:
     slaves = min(SLAVES_MAX, max(by_pace, by_memory))
     if by_memory > by_pace:
         return slaves, f"the windows need about {bytes_amount(memory)}, at {format_size(SLAVE_BYTES)} a slave"
-    return slaves, (
-        f"at the peak, {amount(profile.peak_rate)} tuples and {amount(profile.peak_results)} results per second, joining takes "
-        f"{_cores(load)}, and a slave that keeps pace should not be busy more than {BUSY_MAX:.0%} of the time"
+    return (
+        slaves,
+        (
+            f"at the peak, {amount(profile.peak_rate)} tuples and {amount(profile.peak_results)} results per second,"
+            f" joining takes {_cores(load)}, and a slave that keeps pace should not be busy more than {BUSY_MAX:.0%} of"
+            " the time"
+        ),
     )
 
 
@@ -98,8 +104,12 @@ def advised_buffer(profile: Profile, slaves: int) -> tuple[int, str]:
     needed = ceil(behind + peak)
     default = Cluster().buffer_bytes
     buffer = default if needed <= default else 1 << (needed - 1).bit_length()
-    return buffer, (
-        f"a slave gets at most about {bytes_amount(peak)} in {BUFFER_S:g} s, and bursts leave {bytes_amount(behind)} waiting"
+    return (
+        buffer,
+        (
+            f"a slave gets at most about {bytes_amount(peak)} in {BUFFER_S:g} s, and bursts leave"
+            f" {bytes_amount(behind)} waiting"
+        ),
     )
 
 
@@ -137,8 +147,8 @@ def warnings_of(profile: Profile, slaves: int) -> list[str]:
     name = printable(profile.top[0].key) if profile.top else ""
     if hot > 1:
         found.append(
-            f"the hottest key, {name}, alone keeps {hot:.3g} cores busy at the peak, and one slave joins all of a key: it will "
-            f"fall behind, however many slaves there are"
+            f"the hottest key, {name}, alone keeps {hot:.3g} cores busy at the peak, and one slave joins all of a key:"
+            " it will fall behind, however many slaves there are"
         )
     elif slaves * share > 1:
         found.append(

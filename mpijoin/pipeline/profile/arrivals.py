@@ -17,7 +17,8 @@ HURST_PER_BIN = 1.0  # tuples per bin in the mean: in finer bins nothing but the
 
 @dataclass(frozen=True)
 class Arrivals:
-    """One stream's arrivals. counts: int64[2^k] in equal bins from `start_s`, seconds since 1970, over `span_s` seconds."""
+    """One stream's arrivals. counts: int64[2^k] in equal bins from `start_s`, seconds since 1970, over `span_s`
+    seconds."""
 
     start_s: float
     span_s: float
@@ -46,7 +47,8 @@ class Arrivals:
 
     @property
     def hurst(self) -> float | None:
-        """Rough: 0.5 for arrivals without memory, towards 1 the longer bursts last; None where the fit is none of 0 to 1.
+        """Rough: 0.5 for arrivals without memory, towards 1 the longer bursts last; None where the fit is none of 0 to
+        1.
 
         It is none, say, of arrivals by a timetable.
         """
@@ -66,14 +68,16 @@ class Arrivals:
         return np.interp(time_s, self.edges_s(len(self.counts)), np.concatenate([[0], np.cumsum(self.counts)]))
 
     def peak_rate(self, length_s: float) -> float:
-        """Tuples per second in the busiest stretch of about this length, of a bin at least; of all where that takes no longer."""
+        """Tuples per second in the busiest stretch of about this length, of a bin at least; of all where that takes no
+        longer."""
         if self.span_s <= length_s:
             return self.rows / length_s
         bins = int(np.clip(round(length_s / self.bin_s), 1, len(self.counts)))
         return int(sliding_sums(self.counts, bins).max()) / (bins * self.bin_s)
 
     def in_window(self, window_s: float) -> np.ndarray:
-        """At most so many tuples lie in the window that ends in each bin, int64[2^k]: those of all bins that it touches."""
+        """At most so many tuples lie in the window that ends in each bin, int64[2^k]: those of all bins that it
+        touches."""
         bins = int(min(np.ceil(window_s / self.bin_s) + 1, len(self.counts)))
         return sliding_sums(np.concatenate([np.zeros(bins - 1, np.int64), self.counts]), bins)
 
@@ -117,7 +121,8 @@ def variances(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def variance_line(counts: np.ndarray) -> Line | None:
-    """log2 of the variance over log2 of the block's length: slope 2H - 2 (Beran, "Statistics for long-memory processes", 4.4)."""
+    """log2 of the variance over log2 of the block's length: slope 2H - 2 (Beran, "Statistics for long-memory
+    processes", 4.4)."""
     levels, variance = variances(counts)
     known = variance > 0
     if known.sum() < HURST_LEVELS_MIN:

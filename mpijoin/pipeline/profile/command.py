@@ -20,34 +20,44 @@ FOLDER = "profile"
 BINS, BINS_MAX, TOP, TOP_MAX = 4096, 1 << 16, 20, 1000
 
 EPILOG = """\
-Reads Parquet with Spark, on this machine unless --master names a cluster. Says rates, burstiness, skew of the keys, the number
-of results that the windows will give, and the memory for them; advises slaves, partitions, buffers and lateness. The folder gets
-profile.json, each figure as PNG, its data as CSV, and job.toml, ready to run.
+Reads Parquet with Spark, on this machine unless --master names a cluster. Says rates, burstiness, skew of the keys, the
+number of results that the windows will give, and the memory for them; advises slaves, partitions, buffers and lateness.
+The folder gets profile.json, each figure as PNG, its data as CSV, and job.toml, ready to run.
 Needs Spark: pip install "mpijoin[spark,report]"
 
 examples:
   mpijoin profile job.toml
   mpijoin profile job.toml -o what-if --set "left.window=5 min"
   mpijoin profile picks_p.parquet picks_s.parquet --time ts --key station --window "20 s"
-  mpijoin profile 'p/*.parquet' 's/*.parquet' --time ms --time-unit ms --key network,station --window "20 s" --sample 0.01"""
+  mpijoin profile 'p/*.parquet' 's/*.parquet' --time ms --time-unit ms --key station --window "20 s" --sample 0.01"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Those of `mpijoin profile`."""
-    parser.add_argument("inputs", metavar="JOB.toml | LEFT RIGHT", nargs="+", help="a job file, or the files of both streams")
-    parser.add_argument("-o", dest="folder", metavar="FOLDER", default=FOLDER, help=f"where files go (default: {FOLDER})")
+    parser.add_argument(
+        "inputs", metavar="JOB.toml | LEFT RIGHT", nargs="+", help="a job file, or the files of both streams"
+    )
+    parser.add_argument(
+        "-o", dest="folder", metavar="FOLDER", default=FOLDER, help=f"where files go (default: {FOLDER})"
+    )
     parser.add_argument("--overwrite", action="store_true", help="replace what an earlier profile wrote there")
-    parser.add_argument("--set", action="append", default=[], metavar="section.field=value", help="set one field of the job")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="section.field=value", help="set one field of the job"
+    )
     streams = parser.add_argument_group("instead of a job file")
     streams.add_argument("--time", metavar="COLUMN", help="of both streams (default: ts)")
     streams.add_argument("--time-unit", metavar="UNIT", help="s, ms, us or ns: of a column of integers")
     streams.add_argument("--key", metavar="COLUMN[,COLUMN]", help="of both streams (default: key)")
-    streams.add_argument("--window", metavar="DURATION", help='how long a left tuple waits for right ones, such as "20 s"')
+    streams.add_argument(
+        "--window", metavar="DURATION", help='how long a left tuple waits for right ones, such as "20 s"'
+    )
     streams.add_argument("--right-window", metavar="DURATION", help='and a right tuple for left ones (default: "0 s")')
     much = parser.add_argument_group("how much")
     points = f"points of the rate curve, rounded up to a power of two (default: {BINS})"
     much.add_argument("--bins", type=_count(BINS_MAX), default=BINS, metavar="N", help=points)
-    much.add_argument("--top", type=_count(TOP_MAX), default=TOP, metavar="N", help=f"hottest keys to list (default: {TOP})")
+    much.add_argument(
+        "--top", type=_count(TOP_MAX), default=TOP, metavar="N", help=f"hottest keys to list (default: {TOP})"
+    )
     sample = "count results exactly, or in so much of the time; auto (default): exactly up to 50 million rows"
     much.add_argument("--sample", type=_sample, default="auto", metavar="auto|exact|SHARE", help=sample)
     add_spark_arguments(much)
@@ -107,10 +117,14 @@ def job_of(options: argparse.Namespace) -> Job:
     named = [name for name, value in given.items() if value is not None]
     if len(options.inputs) == 1:
         if named:
-            raise JobError([f"{', '.join(named)}: go with two paths, LEFT and RIGHT; a job file says so itself, or use --set"])
+            raise JobError(
+                [f"{', '.join(named)}: go with two paths, LEFT and RIGHT; a job file says so itself, or use --set"]
+            )
         return load_job(options.inputs[0], options.set)
     if len(options.inputs) != 2:
-        raise JobError([f"got {len(options.inputs)} paths, wanted a job file, or two: the left stream's and the right stream's"])
+        raise JobError(
+            [f"got {len(options.inputs)} paths, wanted a job file, or two: the left stream's and the right stream's"]
+        )
     if options.window is None:
         raise JobError(['--window: missing, wanted how long a left tuple waits for right ones, such as "20 s"'])
     stream = {"time": options.time or "ts", "key": (options.key or "key").split(",")}
@@ -129,7 +143,9 @@ def check_sources(job: Job) -> None:
     faults = []
     for stream in job.streams:
         if not isinstance(stream.source, FileSource):
-            faults.append(f"[{stream.name}] kind: got a synthetic stream, wanted files; its rate and bias are in the job")
+            faults.append(
+                f"[{stream.name}] kind: got a synthetic stream, wanted files; its rate and bias are in the job"
+            )
             continue
         found = file_format(expand_files(stream.source.path)[0])
         if found != PARQUET:
@@ -159,7 +175,10 @@ def profile_of(job: Job, schema: JoinSchema, options: argparse.Namespace) -> Pro
     """Reads the streams with Spark."""
     from mpijoin.pipeline.session import plain_errors, spark_session
 
-    with spark_session("profile", options.master, {"spark.sql.caseSensitive": "true"}, options.conf) as spark, plain_errors():
+    with (
+        spark_session("profile", options.master, {"spark.sql.caseSensitive": "true"}, options.conf) as spark,
+        plain_errors(),
+    ):
         from mpijoin.pipeline.profile.scan_all import scan
 
         return scan(spark, job, schema, options.top, options.sample)

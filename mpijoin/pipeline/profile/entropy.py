@@ -1,8 +1,8 @@
 """Entropy plots: how uneven counts are, level by level of finer cells, and the bias b of a b-model that is as uneven.
 
 A b-model halves its interval again and again and gives the share b of the mass to one half, so its entropy grows by
-h(b) = -b log2 b - (1 - b) log2(1 - b) bits per level: a straight line (Wang et al., "Data mining meets performance evaluation:
-fast algorithms for modeling bursty traffic", ICDE 2002, section 4).
+h(b) = -b log2 b - (1 - b) log2(1 - b) bits per level: a straight line (Wang et al., "Data mining meets performance
+evaluation: fast algorithms for modeling bursty traffic", ICDE 2002, section 4).
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from math import log, log2, sqrt
 
 import numpy as np
 
-PER_CELL_MIN = 100  # tuples per cell in the mean: with fewer, the bias of the estimate is no longer small against what is left
+# tuples per cell in the mean: with fewer, the bias of the estimate is no longer small against what is left
+PER_CELL_MIN = 100
 LINEAR_R2 = 0.999  # below it the plot bends, and its slope is the b of no b-model
 BISECTIONS = 60  # halvings of [0.5, 1]: more than a double's bits
 
 
 @dataclass(frozen=True)
 class Line:
-    """y = intercept + slope x by least squares; r2: the share of y's variance that it explains, 1 where y does not vary."""
+    """y = intercept + slope x by least squares; r2: the share of y's variance that it explains, 1 where y does not
+    vary."""
 
     slope: float
     intercept: float
@@ -36,7 +38,8 @@ def fit_line(x: np.ndarray, y: np.ndarray) -> Line:
 
 @dataclass(frozen=True)
 class EntropyPlot:
-    """entropy[l]: bits, of the shares of 2^l equal cells, float64[levels + 1]; line: through the first `fitted` levels and level 0.
+    """entropy[l]: bits, of the shares of 2^l equal cells, float64[levels + 1]; line: through the first `fitted` levels
+    and level 0.
 
     line is None, and so is the bias, where fewer than two levels have enough tuples.
     """
@@ -73,8 +76,8 @@ def coarser(counts: np.ndarray, level: int) -> np.ndarray:
 def entropy_bits(counts: np.ndarray) -> float:
     """Bits of entropy of the distribution that gave these counts, int64[n]; 0 for none.
 
-    What the counts themselves have is too little by (cells - 1) / 2N nats in the mean; that is added (Miller, 1955; the cells
-    are those that were met).
+    What the counts themselves have is too little by (cells - 1) / 2N nats in the mean; that is added (Miller, 1955; the
+    cells are those that were met).
     """
     met = counts[counts > 0].astype(float)
     if len(met) == 0:
@@ -111,9 +114,11 @@ def bias_of_entropy(bits: float) -> float:
 
 
 def bias_of_collisions(equal_share: float, distinct: int) -> float | None:
-    """A rough b of keys without an order: equal_share, that two tuples have one key, is (b^2 + (1 - b)^2)^bits in a b-model.
+    """A rough b of keys without an order: equal_share, that two tuples have one key, is (b^2 + (1 - b)^2)^bits in a
+    b-model.
 
-    bits = log2 distinct: of the keys met, not of those there could be. None for fewer than two keys or where no two are equal.
+    bits = log2 distinct: of the keys met, not of those there could be. None for fewer than two keys or where no two are
+    equal.
     """
     if distinct < 2 or equal_share <= 0:
         return None

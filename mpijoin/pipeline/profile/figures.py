@@ -27,8 +27,16 @@ from mpijoin.report.style import (
     styled,
 )
 
-LOOKS = {"left": {"color": BLUE, "linestyle": "-", "marker": "o"}, "right": {"color": VERMILLION, "linestyle": "--", "marker": "s"}}
-TIME_UNITS = ((86_400.0 * 3, 86_400.0, "days"), (3600.0 * 3, 3600.0, "hours"), (180.0, 60.0, "minutes"), (0.0, 1.0, "seconds"))
+LOOKS = {
+    "left": {"color": BLUE, "linestyle": "-", "marker": "o"},
+    "right": {"color": VERMILLION, "linestyle": "--", "marker": "s"},
+}
+TIME_UNITS = (
+    (86_400.0 * 3, 86_400.0, "days"),
+    (3600.0 * 3, 3600.0, "hours"),
+    (180.0, 60.0, "minutes"),
+    (0.0, 1.0, "seconds"),
+)
 DRAWN_POINTS = 512  # a figure shows no more side by side
 KEY_SIGNS = 24  # of a key's text, in a figure
 
@@ -63,7 +71,8 @@ def arrivals(profile: Profile, table: Table) -> Figure:
 
 
 def burstiness(profile: Profile, table: Table) -> Figure:
-    """Index of dispersion over the length of bins; variance of means over the length of blocks, with the Hurst estimates."""
+    """Index of dispersion over the length of bins; variance of means over the length of blocks, with the Hurst
+    estimates."""
     figure, (left, right) = new_figure(1, 2, height_in=1.15 * HEIGHT_IN)
     for side in profile.sides:
         own = table["stream"] == side.name
@@ -76,7 +85,9 @@ def burstiness(profile: Profile, table: Table) -> Figure:
             levels = np.log2(side.arrivals.span_s / length[known])
             right.plot(length[known], 2.0 ** (line.intercept - line.slope * levels), **{**look, "marker": ""})
     left.axhline(1, color=FAINT, linewidth=1, linestyle=":")
-    left.annotate("Poisson", (1, 1), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=FAINT, fontsize=8)
+    left.annotate(
+        "Poisson", (1, 1), xycoords=("axes fraction", "data"), ha="right", va="bottom", color=FAINT, fontsize=8
+    )
     for axes, column, name in (
         (left, "dispersion", "index of dispersion"),
         (right, "variance", "variance of the mean in a block"),
@@ -84,7 +95,9 @@ def burstiness(profile: Profile, table: Table) -> Figure:
         scale = "log" if (table[column] > 0).any() else "linear"
         axes.set(xscale=scale, yscale=scale, ylabel=name)
     left.set_xlabel("length of a bin, s")
-    estimates = ", ".join(f"{side.name} H = {side.arrivals.hurst:.2f}" for side in profile.sides if side.arrivals.hurst is not None)
+    estimates = ", ".join(
+        f"{side.name} H = {side.arrivals.hurst:.2f}" for side in profile.sides if side.arrivals.hurst is not None
+    )
     right.set_xlabel(f"length of a block, s\n{estimates}")
     legend(figure, left)
     return figure
@@ -98,7 +111,9 @@ def entropy(profile: Profile, table: Table) -> Figure:
         for side in profile.sides:
             plot = side.arrivals.entropy if name == "time" else side.keys.plot
             own = (table["stream"] == side.name) & (table["axis"] == name)
-            _entropy_line(axes, table["level"][own], table["entropy_bits"][own], table["fitted"][own], side.name, plot.bias)
+            _entropy_line(
+                axes, table["level"][own], table["entropy_bits"][own], table["fitted"][own], side.name, plot.bias
+            )
         top = int(table["level"].max())
         axes.plot([0, top], [0, top], color=FAINT, linewidth=1, linestyle=":")
         axes.set_xlabel(f"level: 2^level cells of {'time' if name == 'time' else 'the key span'}")
@@ -108,7 +123,9 @@ def entropy(profile: Profile, table: Table) -> Figure:
     return figure
 
 
-def _entropy_line(axes: Axes, level: np.ndarray, bits: np.ndarray, fitted: np.ndarray, name: str, bias: float | None) -> None:
+def _entropy_line(
+    axes: Axes, level: np.ndarray, bits: np.ndarray, fitted: np.ndarray, name: str, bias: float | None
+) -> None:
     label = name if bias is None else f"{name}, b = {bias:.3f}"
     look = LOOKS[name]
     axes.plot(level, bits, label=label, markevery=np.flatnonzero(fitted).tolist(), **look)

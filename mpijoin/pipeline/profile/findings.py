@@ -15,9 +15,9 @@ PEAK_S = 1.0  # the busiest second is the peak
 
 @dataclass(frozen=True)
 class Extent:
-    """What a stream holds. joinable: rows that have time and key, `first` and `last` their ticks · blob_bytes: of values of
-    variable size in a row, in the mean · key_least, key_most: of a key that is one integer column, else None · disorder: the
-    least lateness, in ticks, with which no row is late.
+    """What a stream holds. joinable: rows that have time and key, `first` and `last` their ticks · blob_bytes: of
+    values of variable size in a row, in the mean · key_least, key_most: of a key that is one integer column, else None
+    · disorder: the least lateness, in ticks, with which no row is late.
     """
 
     rows: int
@@ -34,7 +34,8 @@ class Extent:
 
 @dataclass(frozen=True)
 class Side:
-    """One stream. words: 8-byte words of a stored tuple without its values of variable size; tick_ns: of the join's unit."""
+    """One stream. words: 8-byte words of a stored tuple without its values of variable size; tick_ns: of the join's
+    unit."""
 
     name: str
     path: str

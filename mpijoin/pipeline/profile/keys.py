@@ -15,7 +15,8 @@ ROUND_SHARE = 0.02  # a span from 0 ends at a round number if that is no farther
 
 @dataclass(frozen=True)
 class KeySums:
-    """Of one stream, over its distinct keys, n tuples each: their number, and the sums of n, n log2 n and n (n - 1); the most n."""
+    """Of one stream, over its distinct keys, n tuples each: their number, and the sums of n, n log2 n and n (n - 1);
+    the most n."""
 
     distinct: int
     rows: int

@@ -19,7 +19,8 @@ NORMAL_95 = 1.96
 class Ranges:
     """Equal ranges of time from tick `start`, `count` of `length` ticks; every left tuple lies in one of them.
 
-    Pairs are counted range by range. Each is cut into `slots` equal slots, the points of the curve of results over time.
+    Pairs are counted range by range. Each is cut into `slots` equal slots, the points of the curve of results over
+    time.
     """
 
     start: int
@@ -50,7 +51,8 @@ def count_pairs(
 ) -> np.ndarray:
     """Results of each left tuple, in their order: int64[lefts], of tuples int64[n] each, is_right bool[n].
 
-    A pair has one group and key, and l.time - right_window <= r.time <= l.time + left_window. Time O(n log n), no pair is made.
+    A pair has one group and key, and l.time - right_window <= r.time <= l.time + left_window. Time O(n log n), no pair
+    is made.
     """
     together = _dense(group, key)
     left, right = ~is_right, is_right
@@ -97,7 +99,8 @@ class Expected:
 
 
 def choose(ranges: Ranges, share: float | None, seed: int = 0) -> np.ndarray:
-    """The numbers of the ranges to count, ascending int64[n]: all for a share of None, or where a sample would be too small."""
+    """The numbers of the ranges to count, ascending int64[n]: all for a share of None, or where a sample would be too
+    small."""
     wanted = ranges.count if share is None else int(np.ceil(share * ranges.count))
     if wanted >= ranges.count or ranges.count < 2 * SAMPLED_MIN:
         return np.arange(ranges.count)
@@ -108,8 +111,9 @@ def choose(ranges: Ranges, share: float | None, seed: int = 0) -> np.ndarray:
 def extrapolate(ranges: Ranges, chosen: np.ndarray, per_slot: np.ndarray, weight: np.ndarray) -> Expected:
     """From the results of the chosen ranges to those of all, in proportion to weight, float64[ranges.count].
 
-    per_slot: float64[ranges.count * ranges.slots], of any value where not chosen. The weight is known for every range, and about
-    proportional to its results: the closer, the smaller the error (ratio estimate; Cochran, "Sampling techniques", 6.3).
+    per_slot: float64[ranges.count * ranges.slots], of any value where not chosen. The weight is known for every range,
+    and about proportional to its results: the closer, the smaller the error (ratio estimate; Cochran, "Sampling
+    techniques", 6.3).
     """
     by_range = per_slot.reshape(ranges.count, ranges.slots)
     found = by_range[chosen].sum(axis=1)
@@ -128,7 +132,8 @@ def extrapolate(ranges: Ranges, chosen: np.ndarray, per_slot: np.ndarray, weight
 
 
 def sharing(rows: np.ndarray, group_rows: int = GROUP_ROWS) -> tuple[np.ndarray, np.ndarray]:
-    """Which ranges are counted in one call, and into how many parts, by key, a range is cut that alone has too many rows.
+    """Which ranges are counted in one call, and into how many parts, by key, a range is cut that alone has too many
+    rows.
 
     rows: about so many in each range, float64[n]; gives (block int64[n], parts int64[n]).
     """

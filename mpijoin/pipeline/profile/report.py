@@ -100,7 +100,13 @@ def _side_json(side: Side, bins: int) -> dict[str, Any]:
 def _plot_json(plot: EntropyPlot | None) -> dict[str, Any] | None:
     if plot is None or plot.line is None:
         return None
-    return {"slope": plot.line.slope, "b": plot.bias, "r2": plot.line.r2, "levels": plot.fitted, "linear": plot.is_linear}
+    return {
+        "slope": plot.line.slope,
+        "b": plot.bias,
+        "r2": plot.line.r2,
+        "levels": plot.fitted,
+        "linear": plot.is_linear,
+    }
 
 
 def _expected_json(profile: Profile) -> dict[str, Any]:
@@ -139,7 +145,9 @@ def text_of(profile: Profile, advice: Advice, bins: int) -> str:
 
 
 def _wrapped(head: str, text: str) -> str:
-    return textwrap.fill(text, TEXT_WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False)
+    return textwrap.fill(
+        text, TEXT_WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_on_hyphens=False
+    )
 
 
 def _row(label: str, *values: str) -> str:
@@ -201,6 +209,9 @@ def _results_lines(profile: Profile) -> list[str]:
         part = f"{expected.counted:,} of {expected.ranges.count:,} ranges of time"
         how = f"about {expected.results:,.0f} +- {expected.error:,.0f} (95 %, from {part})"
     return [
-        f"results expected: {how}, at most {amount(profile.peak_results)} per second over {seconds(profile.peak_results_s)}",
+        (
+            f"results expected: {how}, at most {amount(profile.peak_results)} per second over"
+            f" {seconds(profile.peak_results_s)}"
+        ),
         f"in the windows: at most {bytes_amount(profile.state_bytes)}",
     ]

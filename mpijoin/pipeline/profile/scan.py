@@ -32,8 +32,8 @@ EPOCH_TIMES = {
 
 @dataclass(frozen=True)
 class Stream:
-    """Rows of a stream: `time` (ticks of the join's unit), `k0`, `k1` ..., `size` (bytes of values of variable size), `file`
-    (a hash) and `place` (position in the file).
+    """Rows of a stream: `time` (ticks of the join's unit), `k0`, `k1` ..., `size` (bytes of values of variable size),
+    `file` (a hash) and `place` (position in the file).
     """
 
     name: str
@@ -77,7 +77,8 @@ def _named(name: str) -> Column:
 
 
 def _own_units(frame: DataFrame, name: str, kind: pa.DataType) -> Column:
-    """The time column as whole numbers of its own unit. Spark reads nanoseconds as numbers, all else as microseconds."""
+    """The time column as whole numbers of its own unit. Spark reads nanoseconds as numbers, all else as
+    microseconds."""
     found = next(field.dataType for field in frame.schema.fields if field.name == name)
     if isinstance(found, (T.TimestampType, T.TimestampNTZType)):
         return EPOCH_TIMES[kind.unit](_named(name).cast("timestamp"))
@@ -101,13 +102,16 @@ def extent(stream: Stream) -> Extent:
     row = stream.frame.agg(F.count("*"), *nulls, *times, F.avg("size"), *integers).first()
     rows, null_key, null_time, joinable, first, last, blob_bytes, least, most = row
     if not joinable:
-        raise InputError(f"[{stream.name}] path: got {rows:,} rows, none with both a time and a key; there is nothing to profile")
+        raise InputError(
+            f"[{stream.name}] path: got {rows:,} rows, none with both a time and a key; there is nothing to profile"
+        )
     keys = (None, None) if least is None else (int(least), int(most))
     return Extent(rows, null_time, null_key, joinable, first, last, blob_bytes, *keys, disorder(stream))
 
 
 def disorder(stream: Stream) -> int:
-    """How far, in ticks, a row lies before the newest of those before it in its file, at most (a lateness of this keeps it)."""
+    """How far, in ticks, a row lies before the newest of those before it in its file, at most (a lateness of this keeps
+    it)."""
     timed = stream.frame.where("time IS NOT NULL").select("file", "place", "time")
     found = timed.mapInArrow(segments, ", ".join(f"{name} long" for name in SEGMENT)).toPandas()
     return worst_disorder(found.to_numpy().tolist())

@@ -17,12 +17,15 @@ from mpijoin.pipeline.profile.scan_pairs import expected_results, sampled_share
 
 
 def scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: str | float) -> Profile:
-    """sample: as `sampled_share` takes it. InputError: Spark cannot read the files, or nothing in them can be joined."""
+    """sample: as `sampled_share` takes it. InputError: Spark cannot read the files, or nothing in them can be
+    joined."""
     try:
         return _scan(spark, job, schema, top, sample)
     except PySparkException as error:
         told = str(error).strip().splitlines() or [type(error).__name__]
-        raise InputError(f"Spark cannot read {job.streams[0].source.path} and {job.streams[1].source.path}: {told[0]}") from error
+        raise InputError(
+            f"Spark cannot read {job.streams[0].source.path} and {job.streams[1].source.path}: {told[0]}"
+        ) from error
 
 
 def _scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: str | float) -> Profile:

@@ -1,4 +1,5 @@
-"""Keys of both streams, counted in Spark: sums over all keys, the top ones, and counts over the span of integer keys."""
+"""Keys of both streams, counted in Spark: sums over all keys, the top ones, and counts over the span of integer
+keys."""
 
 from __future__ import annotations
 

@@ -44,7 +44,9 @@ def expected_results(
     chosen = choose(ranges, share)
     left_rows, right_rows = (_rows(one, ranges, streams[0].tick_s) for one in arrivals)
     table = _table(spark, chosen, *sharing((left_rows + right_rows)[chosen]))
-    tuples = _in_ranges(streams[0], ranges, table, 0, 0).unionAll(_in_ranges(streams[1], ranges, table, left_window, right_window))
+    tuples = _in_ranges(streams[0], ranges, table, 0, 0).unionAll(
+        _in_ranges(streams[1], ranges, table, left_window, right_window)
+    )
     pairs = tuples.groupBy("block", "part").applyInPandas(pair_counter(ranges, left_window, right_window), FOUND)
     rows = pairs.groupBy("slot").agg(F.sum("pairs").alias("pairs")).toPandas()
     per_slot = np.zeros(ranges.count * ranges.slots)
@@ -75,7 +77,8 @@ def _table(spark: SparkSession, chosen: np.ndarray, block: np.ndarray, parts: np
 
 
 def _in_ranges(stream: Stream, ranges: Ranges, table: DataFrame, before: int, after: int) -> DataFrame:
-    """Tuples as (block, part, range, hash of the key, time, is_right); a right one in each range where it may find a partner.
+    """Tuples as (block, part, range, hash of the key, time, is_right); a right one in each range where it may find a
+    partner.
 
     before, after: how many ticks earlier or later its left partners may be; 0 for left tuples themselves.
     """
@@ -84,8 +87,11 @@ def _in_ranges(stream: Stream, ranges: Ranges, table: DataFrame, before: int, af
     hashed = F.xxhash64(*stream.keys).alias("hash")
     rows = stream.joinable.select("time", hashed)
     if is_right:
-        # Left tuples lie within both streams' span, so nothing is lost by cutting a reach there; and sums cannot overflow.
-        low = F.when(F.col("time") - F.lit(ranges.start) <= before, F.lit(ranges.start)).otherwise(F.col("time") - F.lit(before))
+        # Left tuples lie within both streams' span, so nothing is lost by cutting a reach there; and sums cannot
+        # overflow.
+        low = F.when(F.col("time") - F.lit(ranges.start) <= before, F.lit(ranges.start)).otherwise(
+            F.col("time") - F.lit(before)
+        )
         high = F.when(F.lit(end) - F.col("time") <= after, F.lit(end)).otherwise(F.col("time") + F.lit(after))
         span = rows.withColumn("low", low).withColumn("high", high)
         rows = span.withColumn("range", F.explode(F.sequence(_range("low", ranges), _range("high", ranges))))

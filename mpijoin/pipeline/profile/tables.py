@@ -21,7 +21,8 @@ def arrivals_table(profile: Profile, bins: int) -> Table:
 
 
 def burstiness_table(profile: Profile) -> Table:
-    """A row for each stream and length of bins: index of dispersion, and the variance that the Hurst estimate takes, if it does."""
+    """A row for each stream and length of bins: index of dispersion, and the variance that the Hurst estimate takes, if
+    it does."""
     parts = [_burstiness(side) for side in profile.sides]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
@@ -63,8 +64,8 @@ def keys_table(profile: Profile) -> Table:
 
 
 def expected_table(profile: Profile) -> Table:
-    """Over stretches of time: results per second, by the time of their left tuples, nan where none were counted; and the most
-    bytes that are in the windows.
+    """Over stretches of time: results per second, by the time of their left tuples, nan where none were counted; and
+    the most bytes that are in the windows.
     """
     per_slot = profile.expected.per_slot
     per_slot = per_slot[: int(np.ceil(profile.span_s / profile.slot_s))]  # the last range may end behind the last tuple

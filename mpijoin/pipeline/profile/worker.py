@@ -11,11 +11,13 @@ import pyarrow as pa
 from mpijoin.pipeline.profile.pairs import Ranges, count_pairs
 
 SEGMENT = ("file", "first", "least", "most", "disorder")
-Segment = list[int]  # by SEGMENT: file, position of its first row in it; least and most time; how far out of order within
+# by SEGMENT: file, position of its first row in it; least and most time; how far out of order within
+Segment = list[int]
 
 
 def segments(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A segment for each run of rows of one file, int64 columns; from batches of (file, place, time), int64 without nulls.
+    """A segment for each run of rows of one file, int64 columns; from batches of (file, place, time), int64 without
+    nulls.
 
     Rows of one file come in their order.
     """
