@@ -99,7 +99,7 @@ def expect(left, right):
         nulls = sum(side[2] for side in sides)
         read = len(kept[-1]) + len(late[stream.name]) + nulls
         counts[stream.name] = {"read": read, "joined": len(kept[-1]), "late": len(late[stream.name]), "null_key": nulls}
-    pairs = oracle.join(*kept, left.window_ns, right.window_ns)
+    pairs = oracle.join(kept, [left.window_ns, right.window_ns])
     return Expected(Counter(pairs), counts, late)
 
 

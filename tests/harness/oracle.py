@@ -10,25 +10,43 @@ from collections import Counter
 MASK = (1 << 64) - 1
 GOLDEN, FIRST, SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 FILE_ROWS = 1 << 40
+FOREVER = float("inf")
 LATE, NULL_TIME = "late", "null_time"
 
 
-def join(left, right, left_window, right_window):
-    """All (left row, right row) of equal keys with right time in [left time - right_window, left time + left_window].
+def join(streams, windows):
+    """The rows of all results: one tuple of each stream, of equal keys, the latest no later than any one's time and window allow.
 
-    left, right: lists of (time, key, row). A key of None matches nothing.
+    streams: per stream a list of (time, key, row); a key of None matches nothing · windows: per stream, None: unbounded.
 
-    >>> join([(10, 1, 0)], [(12, 1, 0), (13, 1, 1)], 2, 0)
+    >>> join([[(10, 1, 0)], [(12, 1, 0), (13, 1, 1)]], [2, 0])
     [(0, 0)]
+    >>> join([[(10, 1, 0)], [(12, 1, 0), (13, 1, 1)], [(9, 1, 5), (99, 1, 6)]], [2, None, 3])
+    [(0, 0, 5)]
     """
+    by_key = [grouped(rows) for rows in streams]
+    keys = [key for key in by_key[0] if key is not None]
+    return [rows for key in keys for rows in combinations([stream.get(key, []) for stream in by_key], windows)]
+
+
+def grouped(rows):
+    """{key: [(time, row)]} of a list of (time, key, row)."""
     by_key = {}
-    for time, key, row in right:
+    for time, key, row in rows:
         by_key.setdefault(key, []).append((time, row))
-    pairs = []
-    for time, key, row in left:
-        partners = by_key.get(key, []) if key is not None else []
-        pairs += [(row, other) for then, other in partners if time - right_window <= then <= time + left_window]
-    return pairs
+    return by_key
+
+
+def combinations(lists, windows):
+    """The rows of all results that one (time, row) of each list makes: lists grow stream by stream, while nobody waits in vain."""
+    found = [((), None, FOREVER)]  # rows, latest time, first deadline
+    for own, window in zip(lists, windows):
+        longer = [
+            ((*rows, row), time if latest is None else max(latest, time), min(deadline, FOREVER if window is None else time + window))
+            for rows, latest, deadline in found for time, row in own
+        ]  # fmt: skip
+        found = [one for one in longer if one[1] <= one[2]]
+    return [rows for rows, _, _ in found]
 
 
 def merge(files):
@@ -85,22 +103,25 @@ def partition(key, partitions):
     return (hash64(key) >> 32) * partitions >> 32
 
 
-def pair_hash(left_row, right_row):
-    """h(l, r) of DESIGN section 1.
+def result_hash(rows):
+    """The hash of one result, of its rows in the order of the streams: one row's is itself, and each further one is mixed in.
 
-    >>> [f"{pair_hash(*pair):016x}" for pair in ((0, 0), (1, 2), (2, 1))]
-    ['48218226ff3cd4bf', '081a5c1377856b73', 'f2826f98653e9e57']
+    >>> [f"{result_hash(rows):016x}" for rows in ((0, 0), (1, 2), (2, 1), (7,))]
+    ['48218226ff3cd4bf', '081a5c1377856b73', 'f2826f98653e9e57', '0000000000000007']
     """
-    return mix((hash64(left_row) + right_row) & MASK)
+    hashed = rows[0] & MASK
+    for row in rows[1:]:
+        hashed = mix((hash64(hashed) + row) & MASK)
+    return hashed
 
 
-def certificate(pairs):
-    """16 hex digits over the (left row, right row) of a result, in any order.
+def certificate(results):
+    """16 hex digits over the rows of each result, in any order of results.
 
     >>> certificate([]), certificate([(0, 0)])
     ('0000000000000000', '48218226ff3cd4bf')
     """
-    return f"{sum(pair_hash(*pair) for pair in pairs) & MASK:016x}"
+    return f"{sum(result_hash(rows) for rows in results) & MASK:016x}"
 
 
 def ledger(files, lateness):

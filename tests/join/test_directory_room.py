@@ -15,7 +15,7 @@ def harness(**settings):
 
 def expected(rows):
     side = [(row.time, row.key, row.row) for row in rows]
-    return Counter(oracle.join(side, side, STREAM.window, STREAM.window))
+    return Counter(oracle.join([side, side], [STREAM.window] * 2))
 
 
 def test_without_entries_for_a_larger_directory_a_bucket_stays_whole():

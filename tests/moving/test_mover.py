@@ -206,8 +206,8 @@ def test_what_was_not_joined_is_joined_there_with_all_that_came_before():
         assert consumer.harness.operator.insert(given.groups, stream, fresh, bounds) == 1
     consumer.harness.probe(given.groups)
     found = supplier.harness.row_pairs() + consumer.harness.row_pairs()
-    sides = ([(row.time, row.key, row.row) for row in own] for own in (rows, rows[:160]))
-    assert found == Counter(oracle.join(*sides, 1000, 1000)) and consumer.harness.pairs == []
+    sides = [[(row.time, row.key, row.row) for row in own] for own in (rows, rows[:160])]
+    assert found == Counter(oracle.join(sides, [1000, 1000])) and consumer.harness.pairs == []
 
 
 def test_a_group_that_no_message_has_goes_with_the_watermarks_it_reached():

@@ -94,7 +94,7 @@ def test_hand_overs_at_batch_borders_change_nothing(data, windows, steps, block,
 
 def check_result(cluster, sides, windows):
     found = sum((holder.row_pairs() for holder in cluster.holders), Counter())
-    assert found == Counter(oracle.join(*([(r.time, r.key, r.row) for r in side] for side in sides), *windows))
+    assert found == Counter(oracle.join([[(r.time, r.key, r.row) for r in side] for side in sides], windows))
     for left, right in (pair for holder in cluster.holders for pair in holder.pairs):
         assert left == sides[0][left.row] and right == sides[1][right.row]
     for holder in cluster.holders:  # ledger: joined = expired + held + out - in

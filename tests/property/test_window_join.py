@@ -99,7 +99,7 @@ def run(setup, streams, left, right, cuts, keeps=st.SLOT_IDS):
 
 def expected(left, right, streams):
     sides = [[(row.time, row.key, row.row) for row in side] for side in (left, right)]
-    return Counter(oracle.join(*sides, *(stream.window for stream in streams)))
+    return Counter(oracle.join(sides, [stream.window for stream in streams]))
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)
