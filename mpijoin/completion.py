@@ -50,7 +50,7 @@ def _commands(path: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str,
 
 
 def _words(parser: argparse.ArgumentParser) -> list[str]:
-    found = []
+    found: list[str] = []
     for action in parser._actions:
         found += action.option_strings
         if isinstance(action, argparse._SubParsersAction):

@@ -64,7 +64,8 @@ def _mounts(root: Path) -> Iterator[tuple[str, str, str]]:
         own, _, system = line.partition(" - ")
         kind, _, options = system.split(" ", 2)
         if kind == "cgroup2" or (kind == "cgroup" and "memory" in options.split(",")):
-            yield kind, *own.split(" ")[3:5]
+            mounted, where = own.split(" ")[3:5]
+            yield kind, mounted, where
 
 
 def _limits_in(folder: Path, names: tuple[str, ...]) -> Iterator[int]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
 import time
 from contextlib import contextmanager
-from typing import Collection, Iterator
+from typing import Any, Collection, Iterator
 
 from mpijoin.errors import EXIT_CHECKPOINTED, EXIT_SIGINT, EXIT_SIGTERM, Interrupted
 
@@ -29,9 +30,9 @@ class SignalFlag:
         self.asked: signal.Signals | None = None
         self._saves: frozenset[signal.Signals] = frozenset()
         self._ended_by: signal.Signals | None = None
-        self._first_s: float | None = None
+        self._first_s = math.inf  # of the clock that only rises: when the first signal came
         self._at_once = False
-        self._before: dict[signal.Signals, object] = {}
+        self._before: dict[signal.Signals, Any] = {}
 
     def install(self) -> None:
         if threading.current_thread() is threading.main_thread():
@@ -48,7 +49,7 @@ class SignalFlag:
 
     def _handle(self, number: int, frame: object) -> None:
         known = number in self._saves or number in ENDING
-        if known and self._first_s is None:
+        if known and self._first_s == math.inf:
             self._first_s = time.monotonic()
         elif number == signal.SIGINT and time.monotonic() - self._first_s >= REPEAT_S:
             raise KeyboardInterrupt

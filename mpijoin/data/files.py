@@ -9,7 +9,7 @@ import glob
 import os
 from functools import partial
 from types import MappingProxyType
-from typing import Iterable, Mapping, Sequence
+from typing import Callable, Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
@@ -115,9 +115,13 @@ def file_schema(path: str, types: Mapping[str, str] = NO_TYPES) -> pa.Schema:
     types: of columns of a CSV file, by name, as a job gives them; unknown ones count for nothing. Of the other columns
     the reader must force what is found here on all rows of all files. Raises InputError.
     """
-    reader = {PARQUET: _parquet_schema, IPC: _ipc_schema, CSV: partial(_csv_schema, types)}[file_format(path)]
+    readers: dict[str, Callable[[str], pa.Schema]] = {
+        PARQUET: _parquet_schema,
+        IPC: _ipc_schema,
+        CSV: partial(_csv_schema, types),
+    }
     try:
-        return reader(path)
+        return readers[file_format(path)](path)
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as {file_format(path)}: {first_line(error)}") from error
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-from typing import NamedTuple, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -82,7 +82,8 @@ class Messages:
         self._at = self._message = at
         self._body = range(0)
         self._header: Header | None = None
-        self.batch_at, self.hollow, self.batches, self.rows = 0, None, 0, 0
+        self.hollow: Any = None
+        self.batch_at, self.batches, self.rows = 0, 0, 0
 
     @property
     def closed(self) -> bool:

@@ -33,7 +33,7 @@ class TableFile:
         self.path = Path(path)
         self._schema = schema
         self._open_path = self.path.with_name(self.path.name + ".open")
-        self._writer: pq.ParquetWriter | None = None
+        self._writer: Any = None  # a pq.ParquetWriter, once there is a table
         self._failed = False
 
     def append(self, table: pa.Table) -> None:

@@ -62,8 +62,8 @@ def balance(view: ClusterView) -> Plan:
 
 
 def _plan(view: ClusterView, known: Memory, behind: Collection[int], level: float) -> Plan:
-    if known.calm >= SHRINK_AFTER:
-        return _shrink(view, known)
+    if known.calm >= SHRINK_AFTER and (leave := _leave(view, known)):
+        return _shrink(known, leave)
     if not behind and (known.periods(view) < PERIODS_MIN or known.is_suspect(view)):
         return Plan()
     pool, grown = known.nodes(view), []
@@ -140,9 +140,8 @@ def _leave(view: ClusterView, known: Memory) -> Leave | None:
     return None
 
 
-def _shrink(view: ClusterView, known: Memory) -> Plan:
+def _shrink(known: Memory, leave: Leave) -> Plan:
     """One slave or more leave, in several epochs where they have more groups than move in one."""
-    leave = _leave(view, known)
     begun = within(known.pace, leave.moves, leave.pool)
     return Plan(tuple(begun), leave.staying if len(begun) == len(leave.moves) else None)
 

@@ -90,7 +90,8 @@ def even_out(pool: Collection[Node], fixed: Collection[int], bar: Bar, pace: Pac
 def within(pace: Pace, moves: Iterable[Move], pool: Iterable[Node]) -> list[Move]:
     """As many of the moves as are taken to be done in time; of the bytes the first may take any number."""
     octets = {item.group: item.state_bytes for node in pool for item in node.items.values()}
-    left_bytes, taken = max(LITTLE_BYTES, pace.share * sum(octets.values())), []
+    left_bytes = max(LITTLE_BYTES, pace.share * sum(octets.values()))
+    taken: list[Move] = []
     for move in moves:
         left_bytes -= octets[move.group]
         if taken and (len(taken) >= int(pace.groups) or left_bytes < 0):

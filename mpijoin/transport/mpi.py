@@ -13,7 +13,7 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
-from typing import Callable, Collection
+from typing import Callable, Collection, TypeVar
 
 import mpi4py
 import numpy as np
@@ -28,6 +28,8 @@ from mpijoin.transport.base import Channel, Data, Message, TransportStats, check
 mpi4py.rc(thread_level="serialized", finalize=False)
 
 from mpi4py import MPI
+
+Made = TypeVar("Made")
 
 PIECE_BYTES = 8 << 20  # MPI copies a piece inside one call, some ms: a poll must not take much longer than that
 POSTED_MAX = 64  # sends in MPI's hands per (rank, channel): bounds the receiver's memory for unmatched small ones
@@ -156,7 +158,8 @@ class MpiTransport:
     def barrier(self, timeout_s: float) -> None:
         if self._barrier is None:
             self._barrier = self._comms[Channel.CONTROL].Ibarrier()
-        if not self._sleep_until(lambda moved: self._barrier.Test(), timeout_s):
+        barrier = self._barrier
+        if not self._sleep_until(lambda moved: barrier.Test(), timeout_s):
             raise PeerError(f"rank {self.rank}: not all {self.size} ranks reached the barrier in {timeout_s} s")
         self._barrier = None
 
@@ -191,7 +194,7 @@ class MpiTransport:
             pieces += [(part[start : start + step], _PIECE if start else _PART) for start in range(0, len(part), step)]
         return pieces
 
-    def _guarded(self, step: Callable[[], bool | None]) -> bool | None:
+    def _guarded(self, step: Callable[[], Made]) -> Made:
         try:
             return step()
         except MPI.Exception as error:
