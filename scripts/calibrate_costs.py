@@ -23,14 +23,14 @@ import numpy as np
 from mpijoin.config.check import resolve
 from mpijoin.config.job import AUTO, Job, StreamJob, SyntheticSource
 from mpijoin.data.codec import decode, encode
-from mpijoin.join.insert import Fresh
-from mpijoin.join.state import THETA_OFF
 from mpijoin.join.tuning import theta_bytes
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.simulate.costs import Costs
 from mpijoin.sources import open_source
+from mpijoin.store.insert import Fresh
+from mpijoin.store.state import THETA, THETA_OFF, TUNED
 from mpijoin.transport.base import Channel, Transport
 from mpijoin.transport.local import LocalTransport
 
@@ -122,8 +122,8 @@ def split_tuple_ns(tuple_cost: float) -> float:
         bench = Bench(THETA_OFF)
         for _ in range(20):
             bench.feed(5_000, 1 << 60)
-        bench.join.state.counters[8] = theta_bytes(AUTO, TUPLE_BYTES, BLOCK_BYTES)  # THETA
-        bench.join.state.groups[0, 20] = 0  # TUNED
+        bench.join.state.counters[THETA] = theta_bytes(AUTO, TUPLE_BYTES, BLOCK_BYTES)
+        bench.join.state.groups[0, TUNED] = 0
         start_s = time.perf_counter()
         bench.join.expire(np.zeros(1, np.int64), (0, 0))
         spent_s = time.perf_counter() - start_s

@@ -24,13 +24,13 @@ from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
 from mpijoin.data.batch import Batch, read_only
 from mpijoin.data.schema import JoinSchema
-from mpijoin.join.insert import Fresh
 from mpijoin.join.tuning import GROUP_TUPLES, choose, measure, width_of
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.master.intake import Intake
 from mpijoin.master.pacing import Pacing
 from mpijoin.operators.base import Progress
 from mpijoin.partitioning.scatter import scatter
+from mpijoin.store.insert import Fresh
 
 THETAS = (240, 340, 480, 680, 960, 1360, 1920)
 PARTITIONS = 60

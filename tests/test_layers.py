@@ -32,7 +32,7 @@ LEVELS = (
         "streams",
     ),
     ("config", "data"),
-    ("partitioning", "policy", "operators", "join", "moving", "generators"),
+    ("partitioning", "policy", "operators", "store", "join", "moving", "generators"),
     ("messages",),
     ("metrics", "rundir", "progress"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),

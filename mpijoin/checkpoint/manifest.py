@@ -25,7 +25,7 @@ from mpijoin.disk import sync_path, write_whole
 from mpijoin.errors import CheckpointError
 from mpijoin.sinks.parts import PartInfo
 
-VERSION = 5
+VERSION = 6
 DIGITS = 5  # of a number in a name, at least
 
 # What files of checkpoints are called, and how they begin.

@@ -8,36 +8,36 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.join.blocks import part, slot_id, tags_of
-from mpijoin.join.simd import LANES, LINE_TAGS, match_tags, unsigned
 from mpijoin.join.state import (
-    BUDGET,
     CANDIDATE_WORDS,
     CANDIDATES,
     COLLECTED,
-    COMPARED,
-    COUNT,
-    DONE,
     FILTER,
     FIRST_OTHER,
     FRESH_AT,
     FRESH_FROM,
-    FRESH_PAGE,
-    FRESH_SLOT,
     LISTED,
     MASK,
     ONE,
     OPPOSITE_AT,
     OPPOSITE_FROM,
-    OUT_FULL,
     SHORT_LIST,
+)
+from mpijoin.store.blocks import part, saturating_add, slot_id, tags_of, time_after, time_before
+from mpijoin.store.simd import LANES, LINE_TAGS, match_tags, unsigned
+from mpijoin.store.state import (
+    BUDGET,
+    COMPARED,
+    COUNT,
+    DONE,
+    FRESH_PAGE,
+    FRESH_SLOT,
+    OUT_FULL,
     SPENT,
     STREAM_WORDS,
     TIME,
     TIME_MAX,
-    TIME_MAX_VALUE,
     TIME_MIN,
-    TIME_MIN_VALUE,
     TUPLE_WORDS,
     WINDOW,
 )
@@ -45,16 +45,6 @@ from mpijoin.join.state import (
 PANEL = 64 * LANES  # slots whose tags (8 KiB) stay in the innermost cache while a block's fresh tuples pass over them
 MANY_WINDOWS, MANY_ALIKE = 4, 8  # a block that spans more of both windows, with more tags alike, is compared by time
 FILTERED_MIN, FILTERED_MAX = 16, 8 * LANES  # fresh tuples of a block with which a filter pays, and are not too many
-
-
-@part
-def saturating_add(a, b):
-    """a + b for b of any sign, held to the int64 range."""
-    if b > 0 and a > TIME_MAX_VALUE - b:
-        return TIME_MAX_VALUE
-    if b < 0 and a < TIME_MIN_VALUE - b:
-        return TIME_MIN_VALUE
-    return a + b
 
 
 @part
@@ -222,8 +212,8 @@ def scan_pair_by_time(s, stream, first, end, cursor, budget):
             slot_id(s, stream, cursor[FRESH_AT], cursor[FRESH_FROM]),
             halves[unsigned(fresh_tags + cursor[FRESH_FROM])],
         )
-        earliest = saturating_add(words[unsigned(mine + TIME)], -s.layout[opposite, WINDOW])
-        latest = saturating_add(words[unsigned(mine + TIME)], s.layout[stream, WINDOW])
+        earliest = time_before(words[unsigned(mine + TIME)], s.layout[opposite, WINDOW])
+        latest = time_after(words[unsigned(mine + TIME)], s.layout[stream, WINDOW])
         while low > 0 and words[unsigned(old + (low - 1) * width + TIME)] >= earliest:
             low -= 1
         while low < end and words[unsigned(old + low * width + TIME)] < earliest:

@@ -4,34 +4,37 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.join.blocks import part
-from mpijoin.join.simd import lowest_bit, prefetch, unsigned
 from mpijoin.join.state import (
     CANDIDATE_WORDS,
     COLLECTED,
     CONFIRMED,
-    DONE,
     FIRST_OTHER,
-    FOUND,
     GROUP_INDEX,
-    HASHED,
-    KEEPS,
-    KEY,
     MASK,
     NOTHING,
     ONE,
-    OUT_COUNT,
-    OUT_FULL,
     PAIRED,
     PHASE,
+    SLOT_IDS,
+)
+from mpijoin.partitioning.hashing import pair_hash
+from mpijoin.store.blocks import part
+from mpijoin.store.simd import lowest_bit, prefetch, unsigned
+from mpijoin.store.state import (
+    DONE,
+    FOREVER,
+    FOUND,
+    HASHED,
+    KEEPS,
+    KEY,
+    OUT_COUNT,
+    OUT_FULL,
     RESULTS,
     ROW,
-    SLOT_IDS,
     TIME,
     TUPLE_WORDS,
     WINDOW,
 )
-from mpijoin.partitioning.hashing import pair_hash
 
 
 @part
@@ -45,7 +48,7 @@ def confirm(s, groups, cursor, out):
     if at == end:
         return DONE
     words, certifies = s.words, s.counters[HASHED] == 0
-    before, after = -s.layout[1 - stream, WINDOW], s.layout[stream, WINDOW]
+    before, after = longest_wait(s, 1 - stream), longest_wait(s, stream)
     left, right = (s.mine, s.theirs) if stream == 0 else (s.theirs, s.mine)
     count, found, capacity = s.counters[OUT_COUNT], 0, out.shape[1]
     while at < end and count < capacity:
@@ -102,17 +105,28 @@ def fetch_candidates(s, stream, at, end, room):
 
 
 @part
+def longest_wait(s, stream):
+    """The stream's window as uint64: more than any two times differ where it has no end."""
+    window = s.layout[stream, WINDOW]
+    return np.uint64(0xFFFF_FFFF_FFFF_FFFF) if window == FOREVER else np.uint64(window)
+
+
+@part
 def keep_matches(words, mine, theirs, count, before, after):
-    """Moves up those of the pairs 0..count whose keys are equal and before <= their time - my time <= after; returns
-    how many."""
+    """Moves up those of the pairs 0..count whose keys are equal, and whose times differ by no more than the earlier
+    tuple waits.
+
+    before, after: uint64, how long the tuples of `theirs` and of `mine` wait. Differences of any int64 times fit an
+    uint64. Returns how many pairs there are then.
+    """
     kept = 0
     for i in range(count):
         fresh, old = mine[unsigned(i)], theirs[unsigned(i)]
         mine[unsigned(kept)] = fresh
         theirs[unsigned(kept)] = old
         time, other = words[unsigned(fresh + TIME)], words[unsigned(old + TIME)]
-        later = other - time
-        in_windows = (before <= later) & (later <= after) & ((later < 0) == (other < time))  # the last: no overflow
+        difference = unsigned(other - time) if time <= other else unsigned(time - other)
+        in_windows = difference <= (after if time <= other else before)
         kept += (words[unsigned(fresh + KEY)] == words[unsigned(old + KEY)]) & in_windows
     return kept
 

@@ -1,20 +1,10 @@
-"""Kernels that read matched tuples out of the blocks: their rows, times, keys, records and blobs."""
+"""Kernels on the slot ids of results: their later times, and which of them have equal keys where keys are hashes."""
 
 from __future__ import annotations
 
-from mpijoin.join.blocks import copy_blob, kernel
 from mpijoin.join.confirm import certify
-from mpijoin.join.simd import unsigned
-from mpijoin.join.state import ADDRESS, FOUND, HAS_BLOB, NEXT, OUT_COUNT, PAGE_WORDS, SIZE, TIME
-
-
-@kernel
-def gather_columns(words, slots, chosen, out, at):
-    """out[c, at + i] = word chosen[c] of tuple slots[i]. chosen: int64[k] · out: int64[k, capacity]."""
-    for i in range(len(slots)):
-        slot = slots[i]
-        for c in range(len(chosen)):
-            out[unsigned(c), unsigned(at + i)] = words[unsigned(slot + chosen[c])]
+from mpijoin.store.blocks import kernel
+from mpijoin.store.state import ADDRESS, FOUND, HAS_BLOB, NEXT, OUT_COUNT, PAGE_WORDS, TIME
 
 
 @kernel
@@ -22,13 +12,6 @@ def gather_later(words, left, right, out):
     """out[i] = the later time of the tuples left[i] and right[i], slot ids; int64[n] all."""
     for i in range(len(left)):
         out[i] = max(words[left[i] + TIME], words[right[i] + TIME])
-
-
-@kernel
-def gather_blobs(s, slots, starts, out):
-    """Copies the blobs of tuples slots[i] to out[starts[i]:]; out: uint8[]."""
-    for i in range(len(slots)):
-        copy_blob(s, s.words[slots[i] + ADDRESS], s.words[slots[i] + SIZE], out, starts[i])
 
 
 @kernel
@@ -61,7 +44,7 @@ def keep_equal_keys(s, out, first, key_words, fixed_words, variable):
 @kernel
 def same_octets(s, a, b, count):
     """Whether two stored blobs begin with the same `count` bytes, across the pages they lie in."""
-    page_bytes = s.counters[PAGE_WORDS] * 8
+    page_bytes = s.pool[PAGE_WORDS] * 8
     a_page, b_page = a // page_bytes, b // page_bytes
     for _ in range(count):
         if a == (a_page + 1) * page_bytes:

@@ -1,21 +1,20 @@
 """Kernels of the block-nested-loop join: every fresh tuple against every block of the opposite chain (WSJ, section
 IV-D).
 
-In each group left's fresh tuples meet right's old ones, then right's fresh tuples meet all of left's: no pair twice,
-none lost. Tags are compared first, and the masks of candidates kept; then the candidates' keys and times are looked at.
-Neither loop branches on the data, which a processor could not predict, and between the two there is time to fetch the
-tuples.
+In each group the fresh tuples of stream 0 meet the old ones of stream 1, then the fresh ones of stream 1 meet all of
+stream 0's: no pair twice, none lost. Tags are compared first, and the masks of candidates kept; then the candidates'
+keys and times are looked at. Neither loop branches on the data, which a processor could not predict, and between the
+two there is time to fetch the tuples.
 """
 
 from __future__ import annotations
 
-from mpijoin.join.blocks import kernel, part, tags_of
-from mpijoin.join.compare import first_fresh_slot, is_filtered, mark_tags, saturating_add, scan_pair
+from mpijoin.join.compare import first_fresh_slot, is_filtered, mark_tags, scan_pair
 from mpijoin.join.confirm import confirm
-from mpijoin.join.simd import LANES, LINE_TAGS, prefetch
-from mpijoin.join.state import (
-    AHEAD,
-    BUCKET,
+from mpijoin.join.state import AHEAD, BUCKET, FRESH_AT, FRESH_FROM, GROUP_INDEX, OPPOSITE_AT, PHASE, SHORT_LIST
+from mpijoin.store.blocks import kernel, part, tags_of, time_after, time_before
+from mpijoin.store.simd import LANES, LINE_TAGS, prefetch
+from mpijoin.store.state import (
     BUDGET,
     COMPARED,
     COMPARISONS,
@@ -23,19 +22,13 @@ from mpijoin.join.state import (
     DONE,
     FIRST,
     FRESH,
-    FRESH_AT,
-    FRESH_FROM,
     FRESH_PAGE,
     FRESH_SLOT,
-    GROUP_INDEX,
     HEAD_WORDS,
     NEXT,
     NEXT_FRESH,
     NONE,
-    OPPOSITE_AT,
     OUT_FULL,
-    PHASE,
-    SHORT_LIST,
     SPENT,
     STREAM_WORDS,
     TIME_MAX,
@@ -59,8 +52,8 @@ def start_probe(cursor):
 @kernel
 def probe_groups(s, groups, cursor, budget, out):
     """Joins the fresh tuples of the groups. groups: int64[m] · budget: comparisons after which it returns BUDGET · out:
-    int64[2, capacity], left and right slot ids of results, or in its first row their later times, as the counter KEEPS
-    says; counters[OUT_COUNT] of them are filled.
+    int64[2, capacity], slot ids of the results' tuples per stream, or in its first row their latest times, as the
+    counter KEEPS says; counters[OUT_COUNT] of them are filled.
 
     Returns DONE, BUDGET or OUT_FULL; after the latter two it is called again with the same arguments, the cursor as
     left.
@@ -79,7 +72,7 @@ def probe_groups(s, groups, cursor, budget, out):
 
 @part
 def next_phase(s, groups, cursor):
-    """Goes on to right's fresh tuples of the group, then to the next group that has fresh tuples; False if there is
+    """Goes on to stream 1's fresh tuples of the group, then to the next group that has fresh tuples; False if there is
     none."""
     cursor[PHASE] = 1 - cursor[PHASE]
     if cursor[PHASE] == 0:
@@ -166,8 +159,8 @@ def scan_block(s, bucket, stream, cursor, budget):
     opposite = 1 - stream
     buckets, base = s.buckets, opposite * STREAM_WORDS
     fresh_page = cursor[FRESH_AT]
-    earliest = saturating_add(s.heads[fresh_page, TIME_MIN], -s.layout[opposite, WINDOW])
-    latest = saturating_add(s.heads[fresh_page, TIME_MAX], s.layout[stream, WINDOW])
+    earliest = time_before(s.heads[fresh_page, TIME_MIN], s.layout[opposite, WINDOW])
+    latest = time_after(s.heads[fresh_page, TIME_MAX], s.layout[stream, WINDOW])
     if cursor[OPPOSITE_AT] == NONE:
         cursor[OPPOSITE_AT] = buckets[bucket, base + FIRST]
     first = first_fresh_slot(s, bucket, stream, fresh_page)
@@ -177,7 +170,8 @@ def scan_block(s, bucket, stream, cursor, budget):
     status = DONE
     while cursor[OPPOSITE_AT] != NONE:
         page = cursor[OPPOSITE_AT]
-        # Fresh tuples of the opposite stream are left out: they join when their own turn comes. Left's are old by then.
+        # Fresh tuples of the opposite stream are left out: they join when their own turn comes. Stream 0's are old by
+        # then.
         at_mark = page == buckets[bucket, base + FRESH_PAGE]
         end = buckets[bucket, base + FRESH_SLOT] if at_mark else s.heads[page, COUNT]
         if s.heads[page, TIME_MAX] >= earliest and s.heads[page, TIME_MIN] <= latest:

@@ -9,9 +9,9 @@ from typing import NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.data.batch import read_only
-from mpijoin.join.insert import Fresh
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
+from mpijoin.store.insert import Fresh
 
 GROUPS = 16
 HELD_TUPLES = 40_000  # of both streams, in the windows: about what the caches next to a core hold

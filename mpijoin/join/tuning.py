@@ -13,9 +13,9 @@ from mpijoin.compiled import cache_folder
 from mpijoin.config.job import AUTO, OFF
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
-from mpijoin.join.pool import tuple_words
-from mpijoin.join.state import THETA_OFF
 from mpijoin.machine import processor_model
+from mpijoin.store.pool import tuple_words
+from mpijoin.store.state import THETA_OFF
 
 # Of both streams, where nothing better was measured. Small groups are many buckets to visit in short epochs, and much
 # memory in blocks that are half empty (pages are 1.6 times their tuples, twice as much for half the size); large ones

@@ -9,43 +9,39 @@ import numpy as np
 from mpijoin.data.batch import read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.errors import MemoryBudgetError
-from mpijoin.join import transfer
-from mpijoin.join.directory import start_group
-from mpijoin.join.expire import expire_groups
 from mpijoin.join.gather import gather_later, keep_equal_keys
-from mpijoin.join.insert import Fresh, Scratch, insert_groups
-from mpijoin.join.pool import new_state, reserve_words, touch
 from mpijoin.join.probe import probe_groups, start_probe
-from mpijoin.join.state import (
+from mpijoin.join.state import CURSOR_WORDS, LATER_TIMES, SLOT_IDS, JoinState, new_state
+from mpijoin.operators.base import GroupInfo, Progress, Results
+from mpijoin.store import transfer
+from mpijoin.store.directory import start_group
+from mpijoin.store.expire import expire_groups
+from mpijoin.store.insert import Fresh, Scratch, insert_groups
+from mpijoin.store.pool import StreamSpec, new_pool, new_table, reserve_words
+from mpijoin.store.state import (
     BLOCKS,
     BUCKETS,
     COMPARED,
     COMPARISONS,
-    CURSOR_WORDS,
     DEPTH,
     EXPIRED,
     FOUND,
     GROUP_BYTES,
     GROUP_TUPLES,
     INSERTED,
-    LATER_TIMES,
     MERGED,
     MERGES,
     OUT_COUNT,
-    PAGE_WORDS,
-    PAGES,
-    PAGES_HELD,
-    PAGES_HELD_MAX,
+    OWN_PAGES,
+    OWN_PAGES_MAX,
     RESULTS,
-    SLOT_IDS,
     SPLIT,
     SPLITS,
     THETA,
     WATERMARK,
-    JoinState,
+    words_of,
 )
-from mpijoin.join.transfer_kernels import drop_group
-from mpijoin.operators.base import GroupInfo, Progress, Results
+from mpijoin.store.transfer_kernels import drop_group
 
 # A larger buffer of pairs is of no use, since their tuples, which are looked at again, do not stay in the caches; times
 # suffice.
@@ -71,7 +67,9 @@ class WindowJoin:
         NOTHING, SLOT_IDS or LATER_TIMES · hashed: of keys that are hashes, the layout of either stream's keys; slot ids
         then stay."""
         keeps = SLOT_IDS if hashed else keeps
-        self.state = new_state(partitions, memory_bytes, block_bytes, theta, streams, keeps, hashed is not None)
+        specs = [StreamSpec(*stream) for stream in streams]
+        self.pool = new_pool(memory_bytes, block_bytes, max(spec.tuple_words for spec in specs))
+        self.state = new_state(new_table(self.pool, partitions, theta, specs), keeps, hashed is not None)
         self._keeps = keeps
         self._key = (hashed.key_words, hashed.key_fixed_words, hashed.key_count_var) if hashed else None
         self._out = np.zeros((2, result_buffer * (TIMES_PER_PAIR if keeps == LATER_TIMES else 1)), np.int64)
@@ -82,15 +80,15 @@ class WindowJoin:
         self._scratch = Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket)))
         self._started = np.zeros(partitions, bool)
         # tuples per stream that came with groups, and that left with them: ledger
-        self.moved_in = np.zeros(2, np.int64)
-        self.moved_out = np.zeros(2, np.int64)
+        self.moved_in = np.zeros(len(specs), np.int64)
+        self.moved_out = np.zeros(len(specs), np.int64)
 
     def touch(self, octets: int) -> None:
         """Has the system find memory for the first `octets` of blocks of an operator that is still empty, and what goes
         with them."""
-        touch(self.state.words, min(octets, self.state.words.nbytes))
+        self.pool.touch(octets)
         per_bucket = self._scratch.incoming, self._scratch.start, self._scratch.touched
-        for array in (self.state.heads, self.state.buckets, self.state.directory, *per_bucket):
+        for array in (self.state.buckets, self.state.directory, *per_bucket):
             array.flat[0] = 0
 
     def insert(self, groups: np.ndarray, stream: int, fresh: Fresh, bounds: np.ndarray) -> int:
@@ -137,14 +135,14 @@ class WindowJoin:
     def install(self, parts: Sequence[np.ndarray]) -> int:
         group = transfer.install(self.state, parts, self._started)
         self._started[group] = True
-        self.moved_in += self.state.groups[group, GROUP_TUPLES : GROUP_TUPLES + 2]
+        self.moved_in += transfer.held(self.state, group)
         return group
 
     def drop(self, group: int) -> None:
         if not self._started[group]:
             return
         transfer.refuse_fresh(self.state, group)
-        self.moved_out += self.state.groups[group, GROUP_TUPLES : GROUP_TUPLES + 2]
+        self.moved_out += transfer.held(self.state, group)
         drop_group(self.state, group)
         self._started[group] = False
 
@@ -170,25 +168,28 @@ class WindowJoin:
     def info(self, groups: np.ndarray) -> GroupInfo:
         rows = self.state.groups[groups]
         single = (BLOCKS, BUCKETS, DEPTH, COMPARISONS, RESULTS, SPLITS, MERGES)
-        pairs = (rows[:, first : first + 2] for first in (GROUP_TUPLES, GROUP_BYTES, WATERMARK))
-        return GroupInfo(*pairs, *(rows[:, column] for column in single))
+        of_streams = (
+            rows[:, words_of(first, len(self.state.layout))] for first in (GROUP_TUPLES, GROUP_BYTES, WATERMARK)
+        )
+        return GroupInfo(*of_streams, *(rows[:, column] for column in single))
 
     @property
     def page_bytes(self) -> int:
-        return 8 * int(self.state.counters[PAGE_WORDS])
+        return self.pool.page_bytes
 
     @property
     def totals(self) -> dict[str, int]:
         """Of all groups: what a run reports of its join."""
         groups, counters = self.state.groups, self.state.counters
-        tuples = groups[:, GROUP_TUPLES : GROUP_TUPLES + 2].sum(axis=0)
+        streams = len(self.state.layout)
+        tuples = groups[:, words_of(GROUP_TUPLES, streams)].sum(axis=0)
         return {
             "comparisons": int(counters[COMPARED]),
             "splits": int(counters[SPLIT]),
             "merges": int(counters[MERGED]),
-            "live_bytes": int(groups[:, GROUP_BYTES : GROUP_BYTES + 2].sum()),
-            "blocks": int(counters[PAGES_HELD]),
-            "blocks_max": int(counters[PAGES_HELD_MAX]),
+            "live_bytes": int(groups[:, words_of(GROUP_BYTES, streams)].sum()),
+            "blocks": int(counters[OWN_PAGES]),
+            "blocks_max": int(counters[OWN_PAGES_MAX]),
             "joined_left": int(counters[INSERTED]),
             "joined_right": int(counters[INSERTED + 1]),
             "expired_left": int(counters[EXPIRED]),
@@ -204,7 +205,7 @@ class WindowJoin:
     @property
     def held_bytes(self) -> int:
         """The memory account: bytes of the pages in use."""
-        return int(self.state.counters[PAGES_HELD]) * self.page_bytes
+        return int(self.state.counters[OWN_PAGES]) * self.page_bytes
 
     @property
     def theta_bytes(self) -> int:
@@ -212,14 +213,14 @@ class WindowJoin:
 
     @property
     def free_bytes(self) -> int:
-        return int(self.state.counters[PAGES]) * self.page_bytes - self.held_bytes
+        return self.pool.free_bytes
 
     def out_of_memory(self) -> MemoryBudgetError:
         """What to raise when `insert` stopped short: names the budget, what is held, and the largest groups."""
         sizes = self.state.groups[:, BLOCKS] * self.page_bytes
         largest = np.argsort(-sizes)[:3]
         listed = ", ".join(f"partition {group} ({sizes[group] / 1e6:.3g} MB)" for group in largest if sizes[group])
-        budget = int(self.state.counters[PAGES]) * self.page_bytes
+        budget = self.pool.budget_bytes
         return MemoryBudgetError(
             f"the window state needs more than [cluster] memory allows: budget {budget / 1e6:.3g} MB, held"
             f" {self.held_bytes / 1e6:.3g} MB, largest groups: {listed or 'none'}; give each slave more memory, use"

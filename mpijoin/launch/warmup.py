@@ -26,13 +26,13 @@ from mpijoin.data.batch import read_only
 from mpijoin.data.files import CSV, expand_files, file_format
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
-from mpijoin.join.gather import gather_blobs, gather_columns
-from mpijoin.join.insert import Fresh
-from mpijoin.join.state import SIZE
 from mpijoin.join.tuning import mean_tuple_bytes, remember, width_of
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import SCHEMA
+from mpijoin.store.insert import Fresh
+from mpijoin.store.read import gather_blobs, gather_columns
+from mpijoin.store.state import SIZE
 
 LOCK_S = 120.0  # longer than one process compiles, also on a busy machine
 LOCK_STEP_S = 0.05

@@ -6,11 +6,20 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mpijoin.join.state import BUCKETS, COMPARED, GROUP_TUPLES, INSERTED, MERGED, SPLIT
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Operator, Progress
 from mpijoin.simulate.costs import Costs
 from mpijoin.simulate.engine import SimulatedClock
+from mpijoin.store.state import (
+    BUCKETS,
+    COMPARED,
+    GROUP_STREAM_WORDS,
+    GROUP_TUPLES,
+    INSERTED,
+    MERGED,
+    SPLIT,
+    STREAMS_MAX,
+)
 
 PIECE_NS = 50e6  # a slave looks at the network after at most so much joining
 
@@ -65,7 +74,7 @@ class WindowMeter:
 
     @property
     def inserted(self) -> int:
-        return int(self._operator.state.counters[INSERTED : INSERTED + 2].sum())
+        return int(self._operator.state.counters[INSERTED : INSERTED + STREAMS_MAX].sum())
 
     @property
     def comparisons(self) -> int:
@@ -78,7 +87,7 @@ class WindowMeter:
     @property
     def rewritten(self) -> float:
         groups, done = self._operator.state.groups, int(self._operator.state.counters[[SPLIT, MERGED]].sum())
-        tuples = groups[:, GROUP_TUPLES : GROUP_TUPLES + 2].sum() / max(1, int(groups[:, BUCKETS].sum()))
+        tuples = groups[:, GROUP_TUPLES :: GROUP_STREAM_WORDS].sum() / max(1, int(groups[:, BUCKETS].sum()))
         self._rewritten += float(tuples) * (done - self._seen)
         self._seen = done
         return self._rewritten

@@ -1,7 +1,7 @@
 """The extendible-hash directory of a modelled group: which share of its tuples each bucket has, and when to split or
 merge.
 
-The rules are those of join/directory.py (WSJ, section IV-D): a bucket above 2 theta is split, one below theta merges
+The rules are those of store/directory.py (WSJ, section IV-D): a bucket above 2 theta is split, one below theta merges
 with its buddy if both together stay below 2 theta. Where all buckets lie in that range nothing needs looking at until
 the group has grown above `split_above` or shrunk below `merge_below` bytes.
 """

@@ -6,10 +6,10 @@ from typing import Callable
 
 import numpy as np
 
-from mpijoin.join.state import TIME_MIN_VALUE
 from mpijoin.simulate.directory import Directory
 from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.windows import Windows
+from mpijoin.store.state import TIME_MIN_VALUE
 
 PAIRS = ("fresh", "gone", "inserted", "marks")
 SINGLES = ("compared", "results", "buckets", "carry", "cross", "chance", "split_above", "merge_below")

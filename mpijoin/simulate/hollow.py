@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijoin.join.state import KEY, ROW, TIME
+from mpijoin.store.state import KEY, ROW, TIME
 
 
 class Hollow(np.ndarray):

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.errors import MemoryBudgetError, ProtocolError
-from mpijoin.join.state import TIME_MIN_VALUE
 from mpijoin.operators.base import GroupInfo, Progress, Results
 from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import ticks_of
 from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.travel import Snapshot, read_out, take_in
+from mpijoin.store.state import TIME_MIN_VALUE
 
 NO_RESULTS = Results(np.zeros(0, np.int64), np.zeros(0, np.int64))
 DELAY_STEPS = 8  # results are spread over this many moments of the tick in which their later tuples arrived

@@ -12,11 +12,12 @@ from mpijoin.data import results as columns
 from mpijoin.data.arrow import NO_BYTES, array_of
 from mpijoin.data.record import NO_SIZES, RecordLayout
 from mpijoin.data.schema import JoinSchema, StreamSchema
-from mpijoin.join.gather import gather_blobs, gather_columns
-from mpijoin.join.state import ADDRESS, KEY, ROW, SIZE, TIME, JoinState
+from mpijoin.join.state import JoinState
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Results
 from mpijoin.partitioning.keys import key_values
+from mpijoin.store.read import gather_blobs, gather_columns
+from mpijoin.store.state import ADDRESS, KEY, ROW, SIZE, TIME
 
 PIECE_BYTES = 4 << 20  # of results that are gathered at once
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from mpijoin.data.batch import read_only
-from mpijoin.join.insert import Fresh
-from mpijoin.join.state import ADDRESS, SIZE
 from mpijoin.messages import Columns, Piece, Slot
+from mpijoin.store.insert import Fresh
+from mpijoin.store.state import ADDRESS, SIZE
 
 STREAMS = 2
 

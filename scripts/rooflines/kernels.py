@@ -1,8 +1,8 @@
 """Idealised kernels: each does one kind of the join's work and nothing else, as fast as we know how. None is the
 engine's own.
 
-What they share with the engine are its formats, its hash and its single machine instructions (mpijoin/join/simd.py), so
-that a rate of theirs is one that the engine's own work could reach.
+What they share with the engine are its formats, its hash and its single machine instructions (mpijoin/store/simd.py),
+so that a rate of theirs is one that the engine's own work could reach.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from mpijoin.join.simd import LANES, LINE_TAGS, match_tags, prefetch, unsigned
 from mpijoin.join.state import FILTER
 from mpijoin.partitioning.hashing import hash64, pair_hash, partition_of
+from mpijoin.store.simd import LANES, LINE_TAGS, match_tags, prefetch, unsigned
 
 TUPLE_WORDS = 3  # key, time, row
 STAGED_WORDS = 24  # of a write-combining buffer: eight tuples, three whole cache lines

@@ -20,7 +20,6 @@ from benching.data import Data
 from benching.launch import ROOT, command, environment, pin
 from mpijoin.data.batch import read_only
 from mpijoin.data.schema import Column
-from mpijoin.join.pool import reserve_words
 from mpijoin.join.probe import probe_groups, start_probe
 from mpijoin.join.state import CURSOR_WORDS, FILTER
 from mpijoin.join.window_join import WindowJoin
@@ -28,6 +27,7 @@ from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.sinks.parts import encoding_options
 from mpijoin.sources.base import BLOCK_ROWS
 from mpijoin.sources.files import open_file
+from mpijoin.store.pool import reserve_words
 from rooflines import kernels
 
 STATE_BYTES = 64 << 20  # workload A's window in blocks: 1.8 M tuples of 24 bytes, and what is empty in the blocks

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from mpijoin.join.simd import LANES, LINE_TAGS
+from mpijoin.store.simd import LANES, LINE_TAGS
 from rooflines.engine import Case, Run, Work
 from rooflines.kernels import SLOTS
 from rooflines.machine import Rate, Rates, probe_s

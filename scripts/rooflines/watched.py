@@ -21,7 +21,6 @@ import numpy as np
 from mpijoin.cli import main as mpijoin
 from mpijoin.clock import RunClock
 from mpijoin.data.codec import ALIGNMENT
-from mpijoin.join.state import COMPARED, EXPIRED, GROUP_TUPLES, ROW
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.master.intake import Intake
 from mpijoin.messages import Slot
@@ -29,6 +28,7 @@ from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sources.files import ParquetReader
 from mpijoin.sources.screen import FileScreen
+from mpijoin.store.state import COMPARED, EXPIRED, GROUP_STREAM_WORDS, GROUP_TUPLES, ROW, STREAMS_MAX
 from mpijoin.transport.guard import launched_rank
 from mpijoin.transport.mpi import MpiTransport
 
@@ -112,7 +112,7 @@ class Counting:
 
     def probe(self, join: WindowJoin, groups: np.ndarray, budget: int) -> None:
         if join._probed is None:  # else it goes on with the same groups
-            self.counts["tags_first_read"] += int(join.state.groups[groups, GROUP_TUPLES : GROUP_TUPLES + 2].sum())
+            self.counts["tags_first_read"] += int(join.state.groups[groups, GROUP_TUPLES :: GROUP_STREAM_WORDS].sum())
 
     def clear_results(self, join: WindowJoin) -> None:
         """Of a pair the older tuple, which is not in the caches yet; several of a batch may share its cache line."""
@@ -129,7 +129,7 @@ class Counting:
     def expire(self, join: WindowJoin, groups: np.ndarray, watermarks: Any) -> None:
         self._fresh_from = [np.inf, np.inf]
         self.counts["comparisons"] = int(join.state.counters[COMPARED])
-        self.counts["expired"] = int(join.state.counters[EXPIRED : EXPIRED + 2].sum())
+        self.counts["expired"] = int(join.state.counters[EXPIRED : EXPIRED + STREAMS_MAX].sum())
 
 
 def replace(owner: type, name: str, wrap: Callable[[Callable], Callable]) -> None:

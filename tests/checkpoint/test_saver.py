@@ -13,7 +13,7 @@ from mpijoin.checkpoint.files import Span
 from mpijoin.checkpoint.manifest import state_name
 from mpijoin.checkpoint.restore import install
 from mpijoin.checkpoint.saver import Saver
-from mpijoin.join import transfer
+from mpijoin.store import transfer
 
 STREAMS = [Stream(window=1000, has_blob=True), Stream(window=1000)]
 PARTITIONS = 3

@@ -7,11 +7,12 @@ import numpy as np
 
 import oracle
 from mpijoin.data.batch import read_only
-from mpijoin.join import state as st
-from mpijoin.join.directory import PREFIX_SHIFT, UNSPLITTABLE
-from mpijoin.join.insert import Fresh
+from mpijoin.join.state import SLOT_IDS
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
+from mpijoin.store import state as st
+from mpijoin.store.directory import PREFIX_SHIFT, UNSPLITTABLE
+from mpijoin.store.insert import Fresh
 
 NEVER, EVER = st.TIME_MIN_VALUE, st.TIME_MAX_VALUE
 SIGN = 1 << 63
@@ -92,14 +93,7 @@ class Harness:
     """One operator, and the pairs it has found so far: each is checked to be of the tuples that were given to it."""
 
     def __init__(
-        self,
-        streams,
-        partitions=1,
-        memory=1 << 23,
-        block=4096,
-        theta=st.THETA_OFF,
-        result_buffer=1000,
-        keeps=st.SLOT_IDS,
+        self, streams, partitions=1, memory=1 << 23, block=4096, theta=st.THETA_OFF, result_buffer=1000, keeps=SLOT_IDS
     ):
         layout = [(stream.record_words, stream.has_blob, stream.window) for stream in streams]
         self.streams, self.partitions = streams, partitions
@@ -161,7 +155,7 @@ def read_tuple(state, stream, slot):
 
 
 def read_blob(state, address, size):
-    page_bytes, found = 8 * int(state.counters[st.PAGE_WORDS]), b""
+    page_bytes, found = 8 * int(state.pool[st.PAGE_WORDS]), b""
     page = address // page_bytes
     while len(found) < size:
         found += state.octets[address : min((page + 1) * page_bytes, address + size - len(found))].tobytes()
@@ -189,7 +183,7 @@ def blob_pages(state, page):
 
 
 def slots(state, stream, page):
-    first = page * int(state.counters[st.PAGE_WORDS]) + int(state.layout[stream, st.TUPLES_AT])
+    first = page * int(state.pool[st.PAGE_WORDS]) + int(state.layout[stream, st.TUPLES_AT])
     width = int(state.layout[stream, st.TUPLE_WORDS])
     return [first + slot * width for slot in range(int(state.heads[page, st.COUNT]))]
 
@@ -215,15 +209,15 @@ def walk(state, group, streams):
     """Walks a group and checks on the way all that must hold of it at any time without fresh tuples."""
     row = state.groups[group].tolist()
     entries = state.directory[row[st.DIRECTORY] :][: 1 << row[st.DEPTH]].tolist()
-    buckets, tuples, pages = [], ([], []), []
+    buckets, tuples, pages = [], tuple([] for _ in streams), []
     for number in dict.fromkeys(entries):
         bucket = check_bucket(state, number, entries, row[st.DEPTH])
         octets = sum(check_chain(state, group, bucket, i, stream, tuples[i], pages) for i, stream in enumerate(streams))
         buckets.append(bucket._replace(octets=octets))
     assert row[st.BUCKETS] == len(buckets)
     assert row[st.DEEPEST] == sum(bucket.depth == row[st.DEPTH] for bucket in buckets)
-    assert row[st.GROUP_TUPLES : st.GROUP_TUPLES + 2] == [len(some) for some in tuples]
-    assert sum(row[st.GROUP_BYTES : st.GROUP_BYTES + 2]) == sum(bucket.octets for bucket in buckets)
+    assert row[st.GROUP_TUPLES :: st.GROUP_STREAM_WORDS] == [len(some) for some in tuples]
+    assert sum(row[st.GROUP_BYTES :: st.GROUP_STREAM_WORDS]) == sum(bucket.octets for bucket in buckets)
     assert row[st.BLOCKS] == len(pages) == len(set(pages))
     assert row[st.FRESH] == st.NONE
     return Walked(tuples, buckets, row[st.DEPTH], pages)
@@ -245,10 +239,10 @@ def check_chain(state, group, bucket, stream, layout, tuples, pages):
     for page in blocks:
         head = state.heads[page].tolist()
         found = [read_tuple(state, layout, slot) for slot in slots(state, stream, page)]
-        assert head[st.OWNER] == group * 2 + stream and found
+        assert head[st.OWNER] == group * st.STREAMS_MAX + stream and found
         assert [head[st.TIME_MIN], head[st.TIME_MAX]] == [f(row.time for row in found) for f in (min, max)]
         assert all(oracle.hash64(row.key) & ((1 << bucket.depth) - 1) == bucket.prefix for row in found)
-        tags = state.halves[4 * page * int(state.counters[st.PAGE_WORDS]) :][: len(found)].tolist()
+        tags = state.halves[4 * page * int(state.pool[st.PAGE_WORDS]) :][: len(found)].tolist()
         assert tags == [oracle.hash64(row.key) >> 24 & 0xFFFF for row in found]
         octets += len(found) * int(state.layout[stream, st.TUPLE_BYTES]) + sum(len(row.blob) for row in found)
         tuples += found
@@ -258,7 +252,7 @@ def check_chain(state, group, bucket, stream, layout, tuples, pages):
     assert (counted, live) == (len(tuples) - before, octets)
     first_max = state.heads[blocks[0], st.TIME_MAX] if blocks else EVER
     assert state.buckets[bucket.number, base + st.FIRST_TIME_MAX] == first_max
-    assert state.groups[group, st.EXPIRES_FROM + stream] <= first_max
+    assert state.groups[group, st.EXPIRES_FROM + stream * st.GROUP_STREAM_WORDS] <= first_max
     return octets
 
 
@@ -266,14 +260,14 @@ def check_accounts(harness, groups):
     """Checks all groups and that the operator's own counts are those of the walk; returns {group: Walked}."""
     state, walked = harness.state, {group: walk(harness.state, group, harness.streams) for group in groups}
     pages = [page for one in walked.values() for page in one.pages]
-    assert len(pages) == len(set(pages)) == state.counters[st.PAGES_HELD]
+    assert len(pages) == len(set(pages)) == state.pool[st.PAGES_HELD]
     free = free_list(state)
-    assert not set(free) & set(pages) and len(free) + len(pages) == state.counters[st.UNUSED_PAGE]
+    assert not set(free) & set(pages) and len(free) + len(pages) == state.pool[st.UNUSED_PAGE]
     return walked
 
 
 def free_list(state):
-    pages, page = [], int(state.counters[st.FREE_PAGE])
+    pages, page = [], int(state.pool[st.FREE_PAGE])
     while page != st.NONE:
         pages.append(page)
         page = int(state.heads[page, st.NEXT])
@@ -324,7 +318,7 @@ def may_split(walked, bucket):
 
     A bucket that was found unsplittable keeps that mark until it shrinks below theta, whatever comes to it.
     """
-    codes = {oracle.hash64(row.key) & 0xFFFFFF for row in walked.tuples[0] + walked.tuples[1]}
+    codes = {oracle.hash64(row.key) & 0xFFFFFF for side in walked.tuples for row in side}
     own = {code for code in codes if code & ((1 << bucket.depth) - 1) == bucket.prefix}
     doubled_too_far = bucket.depth == walked.depth and 2 << bucket.depth > 16 * (len(walked.buckets) + 1)
     return len(own) > 1 and not doubled_too_far and not bucket.unsplittable

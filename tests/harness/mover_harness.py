@@ -8,12 +8,12 @@ import numpy as np
 import oracle
 from join_harness import NEVER, Harness, Stream, encode, groups_of, numbered, walk
 from mpijoin.data.codec import decode
-from mpijoin.join.shipment import BLOCKS_KIND
 from mpijoin.messages import Columns, Order, Piece, Slot, State, Step, parse
 from mpijoin.moving import parties
 from mpijoin.rank import MASTER
 from mpijoin.simulate.engine import SimulatedClock
 from mpijoin.slave.moving import Mover
+from mpijoin.store.shipment import BLOCKS_KIND
 from mpijoin.transport.base import octets_of, parts_of
 
 SUPPLIER, CONSUMER = 1, 2

@@ -1,9 +1,10 @@
 """What slaves of a simulated run must hold of each group, and what they must have let go."""
 
-from mpijoin.join.state import (
+from mpijoin.store.state import (
     DEPTH,
     DIRECTORY,
     FIRST,
+    GROUP_STREAM_WORDS,
     GROUP_TUPLES,
     MERGED,
     NONE,
@@ -58,13 +59,15 @@ class Expiry:
                 bound = furthest[1 - stream] - int(join.state.layout[stream, WINDOW])
                 self._check_held(join.state, group, stream, bound)
                 assert not is_same or is_clear(join.state, group, stream, bound), "what cannot find partners is let go"
-            held = tuple(join.state.groups[group, WATERMARK : WATERMARK + 2].tolist())
+            held = tuple(join.state.groups[group, WATERMARK :: GROUP_STREAM_WORDS].tolist())
             assert held == furthest, "a group keeps the furthest watermarks that it was told"
         return progress
 
     def _check_held(self, state, group, stream, bound):
         times = self._wanted[group, stream] = [time for time in self._wanted.get((group, stream), ()) if time >= bound]
-        assert state.groups[group, GROUP_TUPLES + stream] >= len(times), "what may find partners is held"
+        assert state.groups[group, GROUP_TUPLES + stream * GROUP_STREAM_WORDS] >= len(times), (
+            "what may find partners is held"
+        )
 
 
 def is_clear(state, group, stream, bound):

@@ -14,7 +14,6 @@ from config_jobs import small
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.join import tuning
-from mpijoin.join.state import THETA_OFF
 from mpijoin.join.trial import GROUPS, HELD_TUPLES, WINDOW, Trial, _join
 from mpijoin.join.tuning import (
     CANDIDATES,
@@ -29,6 +28,7 @@ from mpijoin.join.tuning import (
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.launch import warmup
 from mpijoin.slave.runtime import new_operator
+from mpijoin.store.state import THETA_OFF
 
 QUIET = [[100.0, 98.0, 120.0, 110.0, 150.0]] * 2
 

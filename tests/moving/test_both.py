@@ -10,15 +10,15 @@ from mover_harness import ALLOWANCE, PORTION, STREAM, Side, rows_of, states, ste
 from mpijoin.clock import RunClock
 from mpijoin.data.batch import read_only
 from mpijoin.data.codec import decode
-from mpijoin.join import state as st
-from mpijoin.join.insert import Fresh
-from mpijoin.join.shipment import BLOCKS_KIND
 from mpijoin.messages import Order
 from mpijoin.moving import parties
 from mpijoin.rank import Rank
 from mpijoin.signals import SignalFlag
 from mpijoin.slave import moving
 from mpijoin.slave.moving import Mover
+from mpijoin.store import state as st
+from mpijoin.store.insert import Fresh
+from mpijoin.store.shipment import BLOCKS_KIND
 from mpijoin.transport.local import LocalTransport
 
 

@@ -25,13 +25,13 @@ from mover_harness import (
 )
 from mpijoin.data.codec import decode
 from mpijoin.errors import ProtocolError
-from mpijoin.join.shipment import BLOCKS_KIND, TAIL_KIND
 from mpijoin.messages import State, Step
 from mpijoin.moving import parties
 from mpijoin.rank import MASTER
 from mpijoin.slave import moving
 from mpijoin.slave.message import Message
 from mpijoin.slave.moving import ALERT_S
+from mpijoin.store.shipment import BLOCKS_KIND, TAIL_KIND
 
 
 @pytest.fixture(autouse=True)

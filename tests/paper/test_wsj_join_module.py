@@ -5,7 +5,7 @@ from collections import Counter
 
 import oracle
 from join_harness import NEVER, Harness, Stream, check_accounts, groups_of, key_of, numbered, settle
-from mpijoin.join import state as st
+from mpijoin.store import state as st
 
 GROUP = groups_of(0)
 

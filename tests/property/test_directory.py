@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import oracle
 from join_harness import EVER, NEVER, Harness, Stream, check_accounts, groups_of, key_of, numbered, settle, untuned
-from mpijoin.join import state as st
+from mpijoin.store import state as st
 
 WINDOW = 40
 KEYS = {

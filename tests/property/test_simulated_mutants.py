@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import mpijoin.master.runtime
-from mpijoin.join.state import WATERMARK
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.messages import Slot
 from mpijoin.operators.base import Progress
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.slave.moving import Mover
+from mpijoin.store.state import GROUP_STREAM_WORDS, WATERMARK
 from simulated_engine import run_scenario, scenario
 
 SEEDS = range(60)  # each fault is caught within so many
@@ -32,7 +32,7 @@ def reordered_held_rows(monkeypatch):
 
 def noted(join, groups, watermarks):
     """The groups' watermarks after this call, as they should be."""
-    return np.maximum(join.state.groups[groups, WATERMARK : WATERMARK + 2], watermarks)
+    return np.maximum(join.state.groups[groups, WATERMARK :: GROUP_STREAM_WORDS], watermarks)
 
 
 def early_expiry(monkeypatch):
@@ -41,7 +41,7 @@ def early_expiry(monkeypatch):
     def too_far(join, groups, watermarks):
         should = noted(join, groups, watermarks)
         progress = expire(join, groups, [min(one + EARLY_MS, (1 << 63) - 1) for one in watermarks])
-        join.state.groups[groups, WATERMARK : WATERMARK + 2] = should
+        join.state.groups[groups, WATERMARK :: GROUP_STREAM_WORDS] = should
         return progress
 
     monkeypatch.setattr(WindowJoin, "expire", too_far)
@@ -53,7 +53,7 @@ def skipped_expiry(monkeypatch):
     def every_second(join, groups, watermarks):
         if next(turns) % 2:
             return expire(join, groups, watermarks)
-        join.state.groups[groups, WATERMARK : WATERMARK + 2] = noted(join, groups, watermarks)
+        join.state.groups[groups, WATERMARK :: GROUP_STREAM_WORDS] = noted(join, groups, watermarks)
         return Progress.DONE
 
     monkeypatch.setattr(WindowJoin, "expire", every_second)
@@ -73,7 +73,7 @@ def watermarks_that_are_forgotten(monkeypatch):
     expire = WindowJoin.expire
 
     def without_maximum(join, groups, watermarks):
-        join.state.groups[groups, WATERMARK : WATERMARK + 2] = watermarks
+        join.state.groups[groups, WATERMARK :: GROUP_STREAM_WORDS] = watermarks
         return expire(join, groups, watermarks)
 
     monkeypatch.setattr(WindowJoin, "expire", without_maximum)

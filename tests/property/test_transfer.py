@@ -12,9 +12,9 @@ import oracle
 from join_harness import EVER, NEVER, RUNNING, Harness, Stream, check_accounts, groups_of, numbered, walk
 from mpijoin.data.codec import decode, encode
 from mpijoin.errors import CodecError, MemoryBudgetError, ProtocolError
-from mpijoin.join import state as st
-from mpijoin.join import transfer
-from mpijoin.join.shipment import BLOCKS_KIND, TAIL_KIND
+from mpijoin.store import state as st
+from mpijoin.store import transfer
+from mpijoin.store.shipment import BLOCKS_KIND, TAIL_KIND
 
 WINDOWS = some.tuples(some.integers(0, 30), some.integers(0, 30))
 
@@ -99,7 +99,7 @@ def check_result(cluster, sides, windows):
         assert left == sides[0][left.row] and right == sides[1][right.row]
     for holder in cluster.holders:  # ledger: joined = expired + held + out - in
         operator, counters = holder.operator, holder.state.counters
-        held = holder.state.groups[:, st.GROUP_TUPLES : st.GROUP_TUPLES + 2].sum(axis=0)
+        held = holder.state.groups[:, st.GROUP_TUPLES :: st.GROUP_STREAM_WORDS].sum(axis=0)
         joined, expired = counters[st.INSERTED : st.INSERTED + 2], counters[st.EXPIRED : st.EXPIRED + 2]
         assert (joined == expired + held + operator.moved_out - operator.moved_in).all()
 
@@ -296,7 +296,7 @@ DAMAGE = {
     "no such stream": (
         lambda frames: [edited(frames[0], stream=2), *frames[1:]],
         ProtocolError,
-        "stream 2, wanted 0 or 1",
+        "stream 2, wanted one of 0 to 1",
     ),
     "half a block": (
         lambda frames: [edited(frames[0], buffer_1=plus(-1), buffer_2=lambda tuples: tuples[1:]), *frames[1:]],
@@ -362,11 +362,12 @@ def test_damaged_or_missing_frames_are_refused_and_nothing_changes(name):
     supplier, _ = filled()
     consumer = empty_like(supplier)
     consumer.operator.expire(groups_of(0, 1), (3, 4))
-    before = consumer.state.counters.copy(), consumer.state.groups.copy()
+    before = [array.copy() for array in (consumer.state.pool, consumer.state.counters, consumer.state.groups)]
     frames = supplier.operator.get(1, 0)
     with pytest.raises(error, match=message):
         consumer.operator.install(damage(frames))
-    assert (consumer.state.counters == before[0]).all() and (consumer.state.groups == before[1]).all()
+    after = consumer.state.pool, consumer.state.counters, consumer.state.groups
+    assert all(np.array_equal(*both) for both in zip(before, after))
     consumer.operator.install(frames)
     check_accounts(consumer, [0, 1])
 

@@ -13,9 +13,10 @@ import oracle
 from join_harness import EVER, NEVER, Harness, Stream, check_accounts, clamp, groups_of, numbered
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join import compare
-from mpijoin.join import state as st
+from mpijoin.join.state import LATER_TIMES, NOTHING, SLOT_IDS
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
+from mpijoin.store import state as st
 
 KEYS = [
     some.just(7),
@@ -50,7 +51,7 @@ SETUPS = some.builds(
 )
 STREAMS = some.builds(
     Stream,
-    window=some.one_of(some.integers(0, 12), some.sampled_from([0, 10**6, EVER])),
+    window=some.one_of(some.integers(0, 12), some.sampled_from([0, 10**6, EVER - 1, st.FOREVER])),
     record_words=some.integers(0, 3),
     has_blob=some.booleans(),
 )
@@ -88,7 +89,7 @@ def rounds(left, right, cuts):
     return remaining
 
 
-def run(setup, streams, left, right, cuts, keeps=st.SLOT_IDS):
+def run(setup, streams, left, right, cuts, keeps=SLOT_IDS):
     harness = Harness(streams, setup.partitions, 1 << 23, setup.block, setup.theta, setup.result_buffer, keeps)
     for left_part, right_part, watermarks in rounds(left, right, cuts):
         for first in range(0, setup.partitions, setup.slice_groups):
@@ -99,7 +100,7 @@ def run(setup, streams, left, right, cuts, keeps=st.SLOT_IDS):
 
 def expected(left, right, streams):
     sides = [[(row.time, row.key, row.row) for row in side] for side in (left, right)]
-    return Counter(oracle.join(sides, [stream.window for stream in streams]))
+    return Counter(oracle.join(sides, [None if stream.window == st.FOREVER else stream.window for stream in streams]))
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)
@@ -116,8 +117,13 @@ def test_the_result_is_the_oracles_and_every_tuple_expires(setup, streams, sizes
         held = [row for one in walked.values() for row in one.tuples[stream]]
         assert counters[st.INSERTED + stream] == len(rows) == counters[st.EXPIRED + stream] + len(held)
         # Only what is too near the end of time to be ever out of reach may be left, or shares a block with such a
-        # tuple.
-        assert not held or max(row.time for row in rows) >= EVER - streams[stream].window
+        # tuple, or waits for ever.
+        assert (
+            not held
+            or max(row.time for row in rows) >= EVER - streams[stream].window
+            or streams[stream].window == st.FOREVER
+        )
+        assert len(held) == len(rows) or streams[stream].window != st.FOREVER
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -133,7 +139,7 @@ def test_no_setting_and_no_cut_changes_the_result(one, other, streams, sizes, si
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(SETUPS, some.tuples(STREAMS, STREAMS), SIZES, histories(), CUTS, some.sampled_from([st.NOTHING, st.LATER_TIMES]))
+@given(SETUPS, some.tuples(STREAMS, STREAMS), SIZES, histories(), CUTS, some.sampled_from([NOTHING, LATER_TIMES]))
 def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup, streams, sizes, sides, cuts, keeps):
     left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
     harness, wanted = run(setup, streams, left, right, cuts, keeps), expected(left, right, streams)
@@ -141,7 +147,7 @@ def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup,
     assert harness.operator.found_in_all == wanted.total()
     assert f"{harness.operator.certificate:016x}" == oracle.certificate(wanted.elements())
     times = Counter(max(left[a].time, right[b].time) for a, b in wanted.elements())
-    assert harness.later_times == (times if keeps == st.LATER_TIMES else Counter())
+    assert harness.later_times == (times if keeps == LATER_TIMES else Counter())
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -295,7 +301,7 @@ def test_crowds_of_fresh_tuples_are_joined_through_the_filter(setup, crowds, key
         )
     left, right = (numbered(side, stream, [0]) for side, stream in zip(sides, streams))
     totals = np.cumsum(crowds[::-1], axis=0)[:-1].tolist()
-    harness = run(setup, streams, left, right, [(*rest, 0) for rest in totals], st.NOTHING if seed % 2 else st.SLOT_IDS)
+    harness = run(setup, streams, left, right, [(*rest, 0) for rest in totals], NOTHING if seed % 2 else SLOT_IDS)
     wanted = expected(left, right, streams)
     assert harness.operator.found_in_all == wanted.total()
     assert f"{harness.operator.certificate:016x}" == oracle.certificate(wanted.elements())

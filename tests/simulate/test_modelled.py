@@ -7,14 +7,14 @@ import pytest
 
 from mpijoin.config.job import SyntheticSource
 from mpijoin.errors import MemoryBudgetError, ProtocolError
-from mpijoin.join.insert import Fresh
-from mpijoin.join.state import THETA_OFF
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
 from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.simulate.hollow import hollow_tuples
 from mpijoin.simulate.keys import _probabilities, match_model
 from mpijoin.simulate.modelled import ModelledJoin, Shape
+from mpijoin.store.insert import Fresh
+from mpijoin.store.state import THETA_OFF
 
 PARTITIONS, WINDOW, TICK, TUPLE_WORDS = 4, 600, 20, 8
 GROUPS = np.arange(PARTITIONS)

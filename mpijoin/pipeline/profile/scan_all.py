@@ -9,11 +9,11 @@ from mpijoin.config.job import Job
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.errors import InputError
-from mpijoin.join.pool import tuple_words
 from mpijoin.pipeline.profile.findings import Profile, Side
 from mpijoin.pipeline.profile.scan import arrivals, extent, open_stream
 from mpijoin.pipeline.profile.scan_keys import scan_keys
 from mpijoin.pipeline.profile.scan_pairs import expected_results, sampled_share
+from mpijoin.store.pool import tuple_words
 
 
 def scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: str | float) -> Profile:

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from mpijoin.compiled import compiled
-from mpijoin.join.state import (
+from mpijoin.store.state import (
     ADDRESS,
     BLOB_FIRST,
     BLOB_LAST,
@@ -17,12 +17,19 @@ from mpijoin.join.state import (
     COUNTED,
     FIRST,
     FIRST_TIME_MAX,
+    FOREVER,
     FREE_PAGE,
+    GENERATION,
+    GROUPS_MAX,
     HAS_BLOB,
     LAST,
     NEXT,
     NEXT_BLOCK_ID,
     NONE,
+    OPERATOR,
+    OPERATORS_MAX,
+    OWN_PAGES,
+    OWN_PAGES_MAX,
     OWNER,
     PAGE_WORDS,
     PAGES,
@@ -31,6 +38,7 @@ from mpijoin.join.state import (
     SIZE,
     SLOTS,
     STREAM_WORDS,
+    STREAMS_MAX,
     TIME,
     TIME_MAX,
     TIME_MAX_VALUE,
@@ -54,31 +62,40 @@ part = njit(nogil=True, _nrt=False, forceinline=True, no_cpython_wrapper=True, n
 @part
 def free_pages(s):
     """Pages that can still be taken."""
-    return s.counters[PAGES] - s.counters[PAGES_HELD]
+    return s.pool[PAGES] - s.pool[PAGES_HELD]
+
+
+@part
+def owner_of(s, group, stream):
+    """Whose the blocks are that a group takes now: state.py says how the four numbers are packed."""
+    number = s.groups[group, GENERATION] * OPERATORS_MAX + s.counters[OPERATOR]
+    return (number * GROUPS_MAX + group) * STREAMS_MAX + stream
 
 
 @part
 def take_page(s, group, stream):
     """Takes a page for `group` and gives it a block id that was never used before. The caller has checked
     `free_pages`."""
-    counters, heads = s.counters, s.heads
-    page = counters[FREE_PAGE]
+    pool, heads = s.pool, s.heads
+    page = pool[FREE_PAGE]
     if page != NONE:
-        counters[FREE_PAGE] = heads[page, NEXT]
+        pool[FREE_PAGE] = heads[page, NEXT]
     else:
-        page = counters[UNUSED_PAGE]
-        counters[UNUSED_PAGE] += 1
+        page = pool[UNUSED_PAGE]
+        pool[UNUSED_PAGE] += 1
     heads[page, NEXT] = NONE
     heads[page, COUNT] = 0
     heads[page, TIME_MIN] = TIME_MAX_VALUE
     heads[page, TIME_MAX] = TIME_MIN_VALUE
-    heads[page, BLOCK_ID] = counters[NEXT_BLOCK_ID]
-    heads[page, OWNER] = group * 2 + stream
+    heads[page, BLOCK_ID] = pool[NEXT_BLOCK_ID]
+    heads[page, OWNER] = owner_of(s, group, stream)
     heads[page, BLOB_FIRST] = NONE
     heads[page, BLOB_LAST] = NONE
-    counters[NEXT_BLOCK_ID] += 1
-    counters[PAGES_HELD] += 1
-    counters[PAGES_HELD_MAX] = max(counters[PAGES_HELD_MAX], counters[PAGES_HELD])
+    pool[NEXT_BLOCK_ID] += 1
+    pool[PAGES_HELD] += 1
+    pool[PAGES_HELD_MAX] = max(pool[PAGES_HELD_MAX], pool[PAGES_HELD])
+    s.counters[OWN_PAGES] += 1
+    s.counters[OWN_PAGES_MAX] = max(s.counters[OWN_PAGES_MAX], s.counters[OWN_PAGES])
     s.groups[group, BLOCKS] += 1
     return page
 
@@ -86,12 +103,13 @@ def take_page(s, group, stream):
 @part
 def return_block(s, page):
     """Returns a block's page and those of its blobs."""
-    group = s.heads[page, OWNER] >> 1
+    group = s.heads[page, OWNER] // STREAMS_MAX & GROUPS_MAX - 1
     following = s.heads[page, BLOB_FIRST]
     while page != NONE:
-        s.heads[page, NEXT] = s.counters[FREE_PAGE]
-        s.counters[FREE_PAGE] = page
-        s.counters[PAGES_HELD] -= 1
+        s.heads[page, NEXT] = s.pool[FREE_PAGE]
+        s.pool[FREE_PAGE] = page
+        s.pool[PAGES_HELD] -= 1
+        s.counters[OWN_PAGES] -= 1
         s.groups[group, BLOCKS] -= 1
         page = following
         if page != NONE:
@@ -121,7 +139,7 @@ def append_blob(s, page, group, stream, source, start, size):
     An address is an index of the octets. A blob may run over several pages: its page's NEXT tells where it goes on.
     """
     heads, octets = s.heads, s.octets
-    page_bytes = s.counters[PAGE_WORDS] * 8
+    page_bytes = s.pool[PAGE_WORDS] * 8
     address = NONE
     while size > 0:
         blob = heads[page, BLOB_LAST]
@@ -148,7 +166,7 @@ def append_blob(s, page, group, stream, source, start, size):
 @part
 def copy_blob(s, address, size, target, start):
     """Copies a stored blob out of its pages to target[start : start + size]."""
-    page_bytes = s.counters[PAGE_WORDS] * 8
+    page_bytes = s.pool[PAGE_WORDS] * 8
     page = address // page_bytes
     while size > 0:
         part = min(size, (page + 1) * page_bytes - address)
@@ -163,7 +181,7 @@ def copy_blob(s, address, size, target, start):
 @part
 def move_blob(s, address, size, page, group, stream):
     """Appends a stored blob, size > 0, to the blobs of the block in `page`, piece by piece; returns its new address."""
-    page_bytes = s.counters[PAGE_WORDS] * 8
+    page_bytes = s.pool[PAGE_WORDS] * 8
     source = address // page_bytes
     moved = NONE
     while size > 0:
@@ -178,15 +196,37 @@ def move_blob(s, address, size, page, group, stream):
 
 
 @part
+def saturating_add(a, b):
+    """a + b for b of any sign, held to the int64 range."""
+    if b > 0 and a > TIME_MAX_VALUE - b:
+        return TIME_MAX_VALUE
+    if b < 0 and a < TIME_MIN_VALUE - b:
+        return TIME_MIN_VALUE
+    return a + b
+
+
+@part
+def time_before(time, window):
+    """The earliest time whose tuples, of a stream with this window, may wait for a tuple of `time`."""
+    return np.int64(TIME_MIN_VALUE) if window == FOREVER else saturating_add(time, -window)
+
+
+@part
+def time_after(time, window):
+    """The latest time until which a tuple of `time`, of a stream with this window, waits."""
+    return saturating_add(time, window)
+
+
+@part
 def slot_id(s, stream, page, slot):
     """Index of a stored tuple's first word."""
-    return page * s.counters[PAGE_WORDS] + s.layout[stream, TUPLES_AT] + slot * s.layout[stream, TUPLE_WORDS]
+    return page * s.pool[PAGE_WORDS] + s.layout[stream, TUPLES_AT] + slot * s.layout[stream, TUPLE_WORDS]
 
 
 @part
 def tags_of(s, page):
     """Index in `halves` of a block's first tag."""
-    return page * s.counters[PAGE_WORDS] * 4
+    return page * s.pool[PAGE_WORDS] * 4
 
 
 @part

@@ -4,7 +4,7 @@ from collections import Counter
 
 import oracle
 from join_harness import NEVER, Harness, Stream, check_accounts, groups_of, numbered
-from mpijoin.join import state as st
+from mpijoin.store import state as st
 
 STREAM = Stream(window=1000)
 
@@ -33,13 +33,13 @@ def test_without_pages_to_copy_to_buckets_are_not_merged_until_there_are_some():
     crowded = harness(theta=300)
     rows = numbered([(time, time) for time in range(40)])
     crowded.round(groups_of(0), rows, rows, (NEVER, NEVER))
-    counters = crowded.state.counters
+    pool = crowded.state.pool
     buckets, merges = len(check_accounts(crowded, [0])[0].buckets), crowded.operator.info(groups_of(0)).merges[0]
     assert buckets > 3
-    pages, counters[st.PAGES] = int(counters[st.PAGES]), 0
+    pages, pool[st.PAGES] = int(pool[st.PAGES]), 0
     crowded.operator.expire(groups_of(0), (30 + STREAM.window, 30 + STREAM.window))
     assert crowded.operator.info(groups_of(0)).merges[0] == merges
-    counters[st.PAGES] = pages
+    pool[st.PAGES] = pages
     crowded.operator.expire(groups_of(0), (39 + STREAM.window, 39 + STREAM.window))
     assert crowded.operator.info(groups_of(0)).merges[0] > merges
     assert len(check_accounts(crowded, [0])[0].buckets) < buckets

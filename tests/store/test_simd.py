@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from mpijoin.join import simd
+from mpijoin.store import simd
 
 
 @njit

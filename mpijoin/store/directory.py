@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.join.blocks import free_pages, kernel, move_tuple, part, return_block, slot_id, tags_of
-from mpijoin.join.state import (
+from mpijoin.partitioning.hashing import hash64
+from mpijoin.store.blocks import free_pages, kernel, move_tuple, part, return_block, slot_id, tags_of
+from mpijoin.store.state import (
     BUCKETS,
     BYTES,
     COUNT,
@@ -29,6 +30,7 @@ from mpijoin.join.state import (
     FRESH,
     FRESH_PAGE,
     FRESH_SLOT,
+    GROUP_STREAM_WORDS,
     GROWS,
     KEY,
     LAST,
@@ -43,7 +45,6 @@ from mpijoin.join.state import (
     SPLIT,
     SPLITS,
     STREAM_WORDS,
-    THETA,
     TIME,
     TIME_MAX_VALUE,
     TIME_MIN_VALUE,
@@ -53,7 +54,6 @@ from mpijoin.join.state import (
     UNUSED_ENTRY,
     WATERMARK,
 )
-from mpijoin.partitioning.hashing import hash64
 
 UNSPLITTABLE = 1 << 8
 PREFIX_SHIFT = 16
@@ -71,8 +71,11 @@ def prefix_of(s, bucket):
 
 @part
 def bucket_bytes(s, bucket):
-    """Size of a mini-partition-group: live tuple bytes of both streams."""
-    return s.buckets[bucket, BYTES] + s.buckets[bucket, STREAM_WORDS + BYTES]
+    """Size of a mini-partition-group: live tuple bytes of all streams."""
+    octets = s.buckets[bucket, BYTES]
+    for stream in range(1, len(s.layout)):
+        octets += s.buckets[bucket, stream * STREAM_WORDS + BYTES]
+    return octets
 
 
 @part
@@ -85,7 +88,7 @@ def take_bucket(s, depth, prefix):
     else:
         bucket = counters[UNUSED_BUCKET]
         counters[UNUSED_BUCKET] += 1
-    for stream in range(2):
+    for stream in range(len(s.layout)):
         clear_chain(s, bucket, stream)
     s.buckets[bucket, NEXT_FRESH] = UNLISTED
     s.buckets[bucket, SHAPE] = depth | prefix << PREFIX_SHIFT
@@ -148,9 +151,9 @@ def start_group(s, group):
     groups[group, FRESH] = NONE
     groups[group, GROWS] = 0
     s.directory[groups[group, DIRECTORY]] = take_bucket(s, none, none)
-    for stream in range(2):
-        groups[group, WATERMARK + stream] = TIME_MIN_VALUE
-        groups[group, EXPIRES_FROM + stream] = TIME_MAX_VALUE
+    for stream in range(len(s.layout)):
+        groups[group, WATERMARK + stream * GROUP_STREAM_WORDS] = TIME_MIN_VALUE
+        groups[group, EXPIRES_FROM + stream * GROUP_STREAM_WORDS] = TIME_MAX_VALUE
 
 
 @part
@@ -198,7 +201,7 @@ def directory_code(key):
 def hash_difference(s, bucket):
     """Bits in which the hashes of a bucket's tuples differ, of the low 24."""
     difference, first, seen = 0, 0, False
-    for stream in range(2):
+    for stream in range(len(s.layout)):
         page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
         while page != NONE:
             for slot in range(s.heads[page, COUNT]):
@@ -222,10 +225,10 @@ def within_limits(s, group, bucket):
 def can_rewrite(s, bucket):
     """Whether there are pages to copy a bucket's tuples to before its own are returned (blobs may pack worse: twice)."""
     pages = 4
-    for stream in range(2):
+    for stream in range(len(s.layout)):
         base = stream * STREAM_WORDS
         pages += 2 * (s.buckets[bucket, base + COUNTED] // s.layout[stream, SLOTS] + 1)
-        pages += 2 * (s.buckets[bucket, base + BYTES] // (s.counters[PAGE_WORDS] * 8) + 1)
+        pages += 2 * (s.buckets[bucket, base + BYTES] // (s.pool[PAGE_WORDS] * 8) + 1)
     return free_pages(s) >= pages and buckets_left(s) >= 2
 
 
@@ -243,8 +246,8 @@ def can_separate(s, bucket):
 @part
 def note_first(s, group, stream, bucket):
     """Keeps EXPIRES_FROM true of a bucket whose first block is new: it may end earlier than any first block before."""
-    first = s.buckets[bucket, stream * STREAM_WORDS + FIRST_TIME_MAX]
-    s.groups[group, EXPIRES_FROM + stream] = min(first, s.groups[group, EXPIRES_FROM + stream])
+    first, place = s.buckets[bucket, stream * STREAM_WORDS + FIRST_TIME_MAX], EXPIRES_FROM + stream * GROUP_STREAM_WORDS
+    s.groups[group, place] = min(first, s.groups[group, place])
 
 
 @part
@@ -255,7 +258,7 @@ def split_bucket(s, group, bucket):
         return False
     low = take_bucket(s, depth + 1, prefix)
     high = take_bucket(s, depth + 1, prefix | 1 << depth)
-    for stream in range(2):
+    for stream in range(len(s.layout)):
         divide_chain(s, group, bucket, stream, low, high, depth)
         note_first(s, group, stream, low)
         note_first(s, group, stream, high)
@@ -301,7 +304,7 @@ def merge_buckets(s, group, bucket, buddy):
     groups, depth = s.groups, local_depth(s, bucket) - 1
     prefix = prefix_of(s, bucket) & ((1 << depth) - 1)
     merged = take_bucket(s, depth, prefix)
-    for stream in range(2):
+    for stream in range(len(s.layout)):
         interleave_chains(s, group, bucket, buddy, stream, merged)
         note_first(s, group, stream, merged)
     for entry in range(prefix, 1 << groups[group, DEPTH], 1 << depth):
@@ -337,63 +340,3 @@ def interleave_chains(s, group, bucket, buddy, stream, merged):
             first, i = page, slot
         else:
             second, j = page, slot
-
-
-@part
-def shrunk_too_far(s, group, bucket):
-    """Whether a bucket that has lost tuples is to be merged, or is to lose its mark."""
-    theta, size = s.counters[THETA], bucket_bytes(s, bucket)
-    if size < theta and s.buckets[bucket, SHAPE] & UNSPLITTABLE:
-        return True
-    buddy = buddy_of(s, group, bucket)
-    if buddy == NONE:
-        return False
-    other = bucket_bytes(s, buddy)
-    return min(size, other) < theta and size + other < 2 * theta
-
-
-@part
-def tune_bucket(s, group, bucket):
-    """Brings one mini-partition-group back into [theta, 2 theta] if it can be: splits it once, or merges it upward.
-
-    Returns whether it was at rest: nothing was changed, and nothing left for want of pages or entries.
-    """
-    theta = s.counters[THETA]
-    if bucket_bytes(s, bucket) > 2 * theta:
-        if not within_limits(s, group, bucket):
-            return False
-        if not can_separate(s, bucket):
-            return True
-        split_bucket(s, group, bucket)
-        return False
-    if bucket_bytes(s, bucket) < theta:
-        s.buckets[bucket, SHAPE] &= ~UNSPLITTABLE
-    rest = True
-    while bucket_bytes(s, bucket) < theta and not s.groups[group, GROWS]:
-        buddy = buddy_of(s, group, bucket)
-        if buddy == NONE or bucket_bytes(s, bucket) + bucket_bytes(s, buddy) >= 2 * theta:
-            break
-        rest = False
-        if not (can_rewrite(s, bucket) and can_rewrite(s, buddy)):
-            break
-        bucket = merge_buckets(s, group, bucket, buddy)
-    return rest
-
-
-@part
-def tune_group(s, group):
-    """Tunes every mini-partition-group of a group that holds no fresh tuple; what comes of a split is tuned as well.
-
-    A group found at rest is not looked at again before an insert or an expiry gives cause to: with short epochs, looking
-    took longer than expiring.
-    """
-    if s.groups[group, TUNED]:
-        return
-    entry, rest = 0, True
-    while entry < 1 << s.groups[group, DEPTH]:
-        bucket = s.directory[s.groups[group, DIRECTORY] + entry]
-        if prefix_of(s, bucket) == entry:
-            rest &= tune_bucket(s, group, bucket)
-        if s.directory[s.groups[group, DIRECTORY] + entry] == bucket:
-            entry += 1
-    s.groups[group, TUNED] = rest

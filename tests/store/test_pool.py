@@ -3,8 +3,14 @@
 import pytest
 
 from join_harness import NEVER, Harness, Stream, free_list, groups_of, numbered
-from mpijoin.join import pool
-from mpijoin.join import state as st
+from mpijoin.store import pool
+from mpijoin.store import state as st
+
+
+def empty(partitions, memory_bytes, block_bytes, streams):
+    specs = [pool.StreamSpec(*stream) for stream in streams]
+    pages = pool.new_pool(memory_bytes, block_bytes, max(spec.tuple_words for spec in specs))
+    return pool.new_table(pages, partitions, 1, specs)
 
 
 @pytest.mark.parametrize("words", [3, 4, 5, 8, 13, 100, 600])
@@ -32,8 +38,8 @@ def test_words_of_a_tuple():
 
 def test_a_page_is_of_whole_cache_lines_and_long_enough_for_one_tuple():
     for block_bytes, record_words in ((8, 0), (100, 0), (64, 50), (4096, 3)):
-        state = pool.new_state(1, 1 << 20, block_bytes, 1, [(record_words, False, 0), (0, True, 5)])
-        page_words = state.counters[st.PAGE_WORDS]
+        state = empty(1, 1 << 20, block_bytes, [(record_words, False, 0), (0, True, 5)])
+        page_words = state.pool[st.PAGE_WORDS]
         assert page_words % pool.LINE_WORDS == 0 and 8 * page_words >= block_bytes
         ends = state.layout[:, st.TUPLES_AT] + state.layout[:, st.SLOTS] * state.layout[:, st.TUPLE_WORDS]
         assert (ends <= page_words).all() and (state.layout[:, st.SLOTS] >= 1).all()
@@ -42,13 +48,13 @@ def test_a_page_is_of_whole_cache_lines_and_long_enough_for_one_tuple():
 
 
 def test_the_budget_bounds_the_pages():
-    state = pool.new_state(3, 100_000, 4096, 1, [(0, False, 0)] * 2)
-    assert state.counters[st.PAGES] == 24 and len(state.words) == 24 * 512 and len(state.heads) == 24
-    assert pool.new_state(3, 1, 4096, 1, [(0, False, 0)] * 2).counters[st.PAGES] == 1
+    state = empty(3, 100_000, 4096, [(0, False, 0)] * 2)
+    assert state.pool[st.PAGES] == 24 and len(state.words) == 24 * 512 and len(state.heads) == 24
+    assert empty(3, 1, 4096, [(0, False, 0)] * 2).pool[st.PAGES] == 1
 
 
 def test_the_views_are_of_one_memory():
-    state = pool.new_state(1, 1 << 16, 256, 1, [(0, False, 0)] * 2)
+    state = empty(1, 1 << 16, 256, [(0, False, 0)] * 2)
     state.words[3] = 0x0102030405060708
     assert state.halves[12] == 0x0708 and state.octets[24] == 8
 
@@ -68,7 +74,7 @@ def test_pages_are_used_again_before_new_ones():
     harness.operator.expire(groups, (NEVER, 20))
     assert harness.operator.held_bytes == 0 and len(free_list(harness.state)) == 10
     harness.round(groups, numbered([(time, 1) for time in range(20, 36)]), [], (NEVER, NEVER))
-    counters = harness.state.counters
+    counters = harness.state.pool
     assert counters[st.UNUSED_PAGE] == counters[st.PAGES_HELD_MAX] == 10 and counters[st.PAGES_HELD] == 8
 
 

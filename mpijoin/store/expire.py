@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from mpijoin.join.blocks import kernel, part, return_block, slot_id
-from mpijoin.join.compare import saturating_add
-from mpijoin.join.directory import clear_chain, prefix_of, shrunk_too_far, tune_group
-from mpijoin.join.state import (
+import numpy as np
+
+from mpijoin.store.blocks import kernel, part, return_block, slot_id, time_before
+from mpijoin.store.directory import clear_chain, prefix_of
+from mpijoin.store.state import (
     BYTES,
     COUNT,
     COUNTED,
@@ -16,6 +17,7 @@ from mpijoin.join.state import (
     FIRST,
     FIRST_TIME_MAX,
     GROUP_BYTES,
+    GROUP_STREAM_WORDS,
     GROUP_TUPLES,
     GROWS,
     HAS_BLOB,
@@ -30,6 +32,7 @@ from mpijoin.join.state import (
     WATERMARK,
     WINDOW,
 )
+from mpijoin.store.tune import shrunk_too_far, tune_group
 
 
 @kernel
@@ -37,17 +40,32 @@ def expire_groups(s, groups, watermarks):
     """Advances the groups' watermarks to watermarks[stream], lets expired blocks go and tunes; groups hold no fresh
     tuple.
 
-    groups: int64[m] · watermarks: int64[2], of left and right. A watermark never goes back.
+    groups: int64[m] · watermarks: int64[n], one per stream. A watermark never goes back.
     """
+    streams = len(s.layout)
     for group in groups:
-        for stream in range(2):
-            s.groups[group, WATERMARK + stream] = max(s.groups[group, WATERMARK + stream], watermarks[stream])
-        for stream in range(2):
-            # A tuple of this stream is wanted until the other stream has passed its time by its window.
-            bound = saturating_add(s.groups[group, WATERMARK + 1 - stream], -s.layout[stream, WINDOW])
-            if s.groups[group, EXPIRES_FROM + stream] < bound:
+        for stream in range(streams):
+            place = WATERMARK + stream * GROUP_STREAM_WORDS
+            s.groups[group, place] = max(s.groups[group, place], watermarks[stream])
+        for stream in range(streams):
+            bound = expiry_bound(s, group, stream)
+            if s.groups[group, EXPIRES_FROM + stream * GROUP_STREAM_WORDS] < bound:
                 expire_stream(s, group, stream, bound)
         tune_group(s, group)
+
+
+@part
+def expiry_bound(s, group, stream):
+    """Before which time nobody will want a tuple of the stream any more: all other streams have passed its time by its
+    window.
+
+    Nobody wants the tuples of an only stream.
+    """
+    streams, reached = len(s.layout), np.int64(TIME_MAX_VALUE)
+    for other in range(streams):
+        if other != stream:
+            reached = min(reached, s.groups[group, WATERMARK + other * GROUP_STREAM_WORDS])
+    return reached if streams == 1 else time_before(reached, s.layout[stream, WINDOW])
 
 
 @part
@@ -61,7 +79,7 @@ def expire_stream(s, group, stream, bound):
             if s.buckets[bucket, stream * STREAM_WORDS + FIRST_TIME_MAX] < bound:
                 expire_chain(s, group, bucket, stream, bound)
             earliest = min(earliest, s.buckets[bucket, stream * STREAM_WORDS + FIRST_TIME_MAX])
-    s.groups[group, EXPIRES_FROM + stream] = earliest
+    s.groups[group, EXPIRES_FROM + stream * GROUP_STREAM_WORDS] = earliest
 
 
 @part
@@ -74,8 +92,8 @@ def expire_chain(s, group, bucket, stream, bound):
         octets = count * s.layout[stream, TUPLE_BYTES] + blob_bytes(s, stream, page)
         buckets[bucket, base + COUNTED] -= count
         buckets[bucket, base + BYTES] -= octets
-        s.groups[group, GROUP_TUPLES + stream] -= count
-        s.groups[group, GROUP_BYTES + stream] -= octets
+        s.groups[group, GROUP_TUPLES + stream * GROUP_STREAM_WORDS] -= count
+        s.groups[group, GROUP_BYTES + stream * GROUP_STREAM_WORDS] -= octets
         s.counters[EXPIRED + stream] += count
         return_block(s, page)
         page = following

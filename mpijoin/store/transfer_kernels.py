@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.join.blocks import append_blob, copy_blob, kernel, return_block, slot_id, tags_of, take_page
-from mpijoin.join.directory import (
+from mpijoin.partitioning.hashing import hash64
+from mpijoin.store.blocks import append_blob, copy_blob, kernel, return_block, slot_id, tags_of, take_page
+from mpijoin.store.directory import (
     PREFIX_SHIFT,
     buckets_left,
+    note_first,
     prefix_of,
     return_bucket,
     return_region,
     take_bucket,
     take_region,
 )
-from mpijoin.join.insert import TAG_SHIFT
-from mpijoin.join.state import (
+from mpijoin.store.insert import TAG_SHIFT
+from mpijoin.store.state import (
     ADDRESS,
     BLOB_FIRST,
     BLOCK_ID,
@@ -33,6 +35,7 @@ from mpijoin.join.state import (
     FREE_BUCKET,
     FRESH,
     GROUP_BYTES,
+    GROUP_STREAM_WORDS,
     GROUP_TUPLES,
     HAS_BLOB,
     KEY,
@@ -52,7 +55,6 @@ from mpijoin.join.state import (
     TUPLE_BYTES,
     TUPLE_WORDS,
 )
-from mpijoin.partitioning.hashing import hash64
 
 # Columns of a list of blocks.
 ID, PAGE, STREAM, TUPLES, OCTETS, BLOCK_COLUMNS = range(6)
@@ -63,8 +65,8 @@ def block_id(s, stream, page):
     """A block's id; a block that is found full gets its last one, which its head keeps as a negative number."""
     heads = s.heads
     if heads[page, BLOCK_ID] >= 0 and heads[page, COUNT] == s.layout[stream, SLOTS]:
-        heads[page, BLOCK_ID] = -s.counters[NEXT_BLOCK_ID]
-        s.counters[NEXT_BLOCK_ID] += 1
+        heads[page, BLOCK_ID] = -s.pool[NEXT_BLOCK_ID]
+        s.pool[NEXT_BLOCK_ID] += 1
     return abs(heads[page, BLOCK_ID])
 
 
@@ -80,17 +82,18 @@ def blob_octets(s, page):
 
 @kernel
 def list_blocks(s, group, shapes, ends, listed):
-    """Fills what a group consists of: shapes int64[buckets], ends int64[2 * buckets] of the chains in `listed`.
+    """Fills what a group consists of: shapes int64[buckets], ends int64[n * buckets] of the chains in `listed`.
 
     listed: int64[n, 5], id, page, stream, tuples and bytes of blobs per block, chain by chain in order. Returns the
     blocks.
     """
-    found, index, region = 0, 0, s.groups[group, DIRECTORY]
+    found, index, chains, region = 0, 0, 0, s.groups[group, DIRECTORY]
     for entry in range(1 << s.groups[group, DEPTH]):
         bucket = s.directory[region + entry]
         if prefix_of(s, bucket) == entry:
-            shapes[index >> 1] = s.buckets[bucket, SHAPE]
-            for stream in range(2):
+            shapes[index] = s.buckets[bucket, SHAPE]
+            index += 1
+            for stream in range(len(s.layout)):
                 page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
                 while page != NONE:
                     listed[found, ID] = block_id(s, stream, page)
@@ -100,8 +103,8 @@ def list_blocks(s, group, shapes, ends, listed):
                     listed[found, OCTETS] = blob_octets(s, page)
                     found += 1
                     page = s.heads[page, NEXT]
-                ends[index] = found
-                index += 1
+                ends[chains] = found
+                chains += 1
     return found
 
 
@@ -149,8 +152,8 @@ def open_group(s, group, started, depth, buckets):
     groups[group, DEPTH] = depth
     groups[group, BUCKETS] = buckets
     groups[group, FRESH] = NONE
-    for stream in range(2):
-        groups[group, EXPIRES_FROM + stream] = TIME_MAX_VALUE
+    for stream in range(len(s.layout)):
+        groups[group, EXPIRES_FROM + stream * GROUP_STREAM_WORDS] = TIME_MAX_VALUE
     return True
 
 
@@ -199,8 +202,8 @@ def link_group(s, group, shapes, ends, pages):
         groups[group, DEEPEST] += own == depth
         for entry in range(prefix, 1 << depth, 1 << own):
             s.directory[groups[group, DIRECTORY] + entry] = bucket
-        for stream in range(2):
-            high = ends[2 * index + stream]
+        for stream in range(len(s.layout)):
+            high = ends[index * len(s.layout) + stream]
             link_chain(s, group, bucket, stream, pages, low, high)
             low = high
 
@@ -220,10 +223,9 @@ def link_chain(s, group, bucket, stream, pages, low, high):
         octets = s.heads[page, COUNT] * s.layout[stream, TUPLE_BYTES] + blob_octets(s, page)
         buckets[bucket, base + COUNTED] += s.heads[page, COUNT]
         buckets[bucket, base + BYTES] += octets
-        groups[group, GROUP_TUPLES + stream] += s.heads[page, COUNT]
-        groups[group, GROUP_BYTES + stream] += octets
-    first = buckets[bucket, base + FIRST_TIME_MAX]
-    groups[group, EXPIRES_FROM + stream] = min(first, groups[group, EXPIRES_FROM + stream])
+        groups[group, GROUP_TUPLES + stream * GROUP_STREAM_WORDS] += s.heads[page, COUNT]
+        groups[group, GROUP_BYTES + stream * GROUP_STREAM_WORDS] += octets
+    note_first(s, group, stream, bucket)
 
 
 @kernel
@@ -234,7 +236,7 @@ def drop_group(s, group):
     for entry in range(1 << groups[group, DEPTH]):
         bucket = s.directory[region + entry]
         if prefix_of(s, bucket) == entry:
-            for stream in range(2):
+            for stream in range(len(s.layout)):
                 page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
                 while page != NONE:
                     following = s.heads[page, NEXT]

@@ -22,8 +22,8 @@ import numpy as np
 
 from mpijoin.data.codec import decode, reserve, seal
 from mpijoin.errors import MemoryBudgetError, ProtocolError
-from mpijoin.join.shipment import BLOCKS_KIND, CARRIED, TAIL_KIND, Blocks, Shipment, checked, meta_of
-from mpijoin.join.state import (
+from mpijoin.store.shipment import BLOCKS_KIND, TAIL_KIND, Blocks, Shipment, carried, checked, meta_of
+from mpijoin.store.state import (
     BLOCKS,
     BUCKETS,
     DEPTH,
@@ -38,9 +38,10 @@ from mpijoin.join.state import (
     SIZE,
     SLOTS,
     TUPLE_WORDS,
-    JoinState,
+    StoreState,
+    words_of,
 )
-from mpijoin.join.transfer_kernels import (
+from mpijoin.store.transfer_kernels import (
     BLOCK_COLUMNS,
     ID,
     OCTETS,
@@ -59,7 +60,7 @@ FRAME_BYTES = 1 << 20  # frames of blocks are cut where they have grown to this,
 
 
 def get(
-    s: JoinState, group: int, since: int, octets_max: int | None = None, checksum: bool = False
+    s: StoreState, group: int, since: int, octets_max: int | None = None, checksum: bool = False
 ) -> list[np.ndarray]:
     """The state of a started group as frames: sealed blocks with an id above `since` (0: all), then the tail.
 
@@ -68,22 +69,23 @@ def get(
     """
     refuse_fresh(s, group)
     shapes = np.empty(s.groups[group, BUCKETS], np.int64)
-    ends = np.empty(2 * len(shapes), np.int64)
+    streams = len(s.layout)
+    ends = np.empty(streams * len(shapes), np.int64)
     listed = np.empty((s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
     listed = listed[: list_blocks(s, group, shapes, ends, listed)]
     sealed = listed[:, TUPLES] == s.layout[listed[:, STREAM], SLOTS]
     wanted = listed[sealed & (listed[:, ID] > since)]
     taken = wanted if octets_max is None else _oldest(s, wanted, octets_max)
     frames, newest_id = [], int(taken[:, ID].max(initial=since))
-    for stream in range(2):
+    for stream in range(streams):
         for part in _cut(s, taken[taken[:, STREAM] == stream]):
             meta = {"group": int(group), "stream": stream, "newest": newest_id}
             frames.append(_frame(s, BLOCKS_KIND, meta, (), {stream: part}, checksum))
     if len(taken) < len(wanted):
         return frames
-    unsealed = {stream: listed[~sealed & (listed[:, STREAM] == stream)] for stream in range(2)}
-    meta = {"group": int(group), "depth": int(s.groups[group, DEPTH]), "newest": int(s.counters[NEXT_BLOCK_ID]) - 1}
-    tail = (shapes, ends, listed[:, ID], s.groups[group, CARRIED])
+    unsealed = {stream: listed[~sealed & (listed[:, STREAM] == stream)] for stream in range(streams)}
+    meta = {"group": int(group), "depth": int(s.groups[group, DEPTH]), "newest": int(s.pool[NEXT_BLOCK_ID]) - 1}
+    tail = (shapes, ends, listed[:, ID], s.groups[group, carried(streams)])
     return [*frames, _frame(s, TAIL_KIND, meta, tail, unsealed, checksum)]
 
 
@@ -106,14 +108,19 @@ def is_tail(frame: np.ndarray) -> bool:
     return decode(frame, trusted=True).kind == TAIL_KIND
 
 
-def refuse_fresh(s: JoinState, group: int) -> None:
+def refuse_fresh(s: StoreState, group: int) -> None:
     if s.groups[group, FRESH] != NONE:
         raise ProtocolError(
             f"partition {group} holds fresh tuples: wanted it probed to the end before it is read or dropped"
         )
 
 
-def install(s: JoinState, parts: Sequence[np.ndarray], started: np.ndarray) -> int:
+def held(s: StoreState, group: int) -> np.ndarray:
+    """int64[n]: tuples of the group per stream."""
+    return s.groups[group, words_of(GROUP_TUPLES, len(s.layout))]
+
+
+def install(s: StoreState, parts: Sequence[np.ndarray], started: np.ndarray) -> int:
     """Takes over a group from the frames of `get`; returns it. started: bool[partitions], which groups have a
     directory.
 
@@ -122,7 +129,7 @@ def install(s: JoinState, parts: Sequence[np.ndarray], started: np.ndarray) -> i
     """
     shipment = checked(s, [decode(part) for part in parts])
     group, tail = shipment.group, shipment.tail
-    if started[group] and (s.groups[group, GROUP_TUPLES : GROUP_TUPLES + 2].any() or s.groups[group, FRESH] != NONE):
+    if started[group] and (held(s, group).any() or s.groups[group, FRESH] != NONE):
         raise ProtocolError(f"partition {group} came, but tuples of it are held here: wanted it dropped first")
     _check_memory(s, shipment)
     if not open_group(s, group, bool(started[group]), shipment.depth, len(tail.shapes)):
@@ -134,11 +141,11 @@ def install(s: JoinState, parts: Sequence[np.ndarray], started: np.ndarray) -> i
         for (stream, blocks), wanted, own in zip(shipment.blocks, shipment.wanted, pages):
             place_blocks(s, group, stream, blocks.counts, blocks.tuples, blocks.blob, wanted, own)
     link_group(s, group, tail.shapes, tail.ends, np.concatenate(pages)[shipment.places])
-    s.groups[group, CARRIED] = tail.carried
+    s.groups[group, carried(len(s.layout))] = tail.carried
     return group
 
 
-def _oldest(s: JoinState, listed: np.ndarray, octets_max: int) -> np.ndarray:
+def _oldest(s: StoreState, listed: np.ndarray, octets_max: int) -> np.ndarray:
     """Those of the listed blocks that were sealed first and have so many bytes together, at least one."""
     oldest = np.argsort(listed[:, ID])
     within = np.cumsum(_octets_of(s, listed[oldest])) <= octets_max
@@ -146,11 +153,11 @@ def _oldest(s: JoinState, listed: np.ndarray, octets_max: int) -> np.ndarray:
     return listed[np.sort(oldest[within])]
 
 
-def _octets_of(s: JoinState, listed: np.ndarray) -> np.ndarray:
+def _octets_of(s: StoreState, listed: np.ndarray) -> np.ndarray:
     return listed[:, TUPLES] * 8 * s.layout[listed[:, STREAM], TUPLE_WORDS] + listed[:, OCTETS]
 
 
-def _cut(s: JoinState, listed: np.ndarray) -> Iterator[np.ndarray]:
+def _cut(s: StoreState, listed: np.ndarray) -> Iterator[np.ndarray]:
     """The listed blocks of one stream in parts of about FRAME_BYTES."""
     if len(listed):
         octets = np.cumsum(_octets_of(s, listed))
@@ -158,7 +165,7 @@ def _cut(s: JoinState, listed: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _frame(
-    s: JoinState,
+    s: StoreState,
     kind: int,
     meta: Mapping[str, Any],
     first: Sequence[np.ndarray],
@@ -182,16 +189,16 @@ def _frame(
     return seal(frame) if checksum else frame
 
 
-def _check_memory(s: JoinState, shipment: Shipment) -> None:
-    page_bytes = 8 * int(s.counters[PAGE_WORDS])
+def _check_memory(s: StoreState, shipment: Shipment) -> None:
+    page_bytes = 8 * int(s.pool[PAGE_WORDS])
     needed = len(shipment.places)
     for (stream, blocks), wanted in zip(shipment.blocks, shipment.wanted):
         if s.layout[stream, HAS_BLOB] and len(blocks.counts):
             octets = np.add.reduceat(blocks.tuples[:, SIZE], np.cumsum(blocks.counts) - blocks.counts)
             needed += int((-(-octets // page_bytes))[wanted].sum())
-    free = int(s.counters[PAGES] - s.counters[PAGES_HELD])
+    free = int(s.pool[PAGES] - s.pool[PAGES_HELD])
     if needed > free:
         raise MemoryBudgetError(
             f"partition {shipment.group} needs {needed * page_bytes} bytes here, and {free * page_bytes} of the "
-            f"{int(s.counters[PAGES]) * page_bytes} that [cluster] memory allows are free"
+            f"{int(s.pool[PAGES]) * page_bytes} that [cluster] memory allows are free"
         )

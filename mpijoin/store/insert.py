@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpijoin.join.blocks import append_blob, free_pages, kernel, note_tuples, open_block, part, slot_id, tags_of
-from mpijoin.join.directory import UNSPLITTABLE, bucket_bytes, local_depth, note_first, split_bucket, within_limits
-from mpijoin.join.simd import prefetch, unsigned
-from mpijoin.join.state import (
+from mpijoin.partitioning.hashing import hash64
+from mpijoin.store.blocks import append_blob, free_pages, kernel, note_tuples, open_block, part, slot_id, tags_of
+from mpijoin.store.directory import UNSPLITTABLE, bucket_bytes, local_depth, note_first, split_bucket, within_limits
+from mpijoin.store.simd import prefetch, unsigned
+from mpijoin.store.state import (
     ADDRESS,
-    BUCKET_WORDS,
     COUNT,
     DEPTH,
     DIRECTORY,
@@ -20,6 +20,7 @@ from mpijoin.join.state import (
     FRESH_PAGE,
     FRESH_SLOT,
     GROUP_BYTES,
+    GROUP_STREAM_WORDS,
     GROUP_TUPLES,
     GROWS,
     HAS_BLOB,
@@ -45,7 +46,6 @@ from mpijoin.join.state import (
     UNLISTED,
     WINDOW,
 )
-from mpijoin.partitioning.hashing import hash64
 
 TAG_SHIFT = DIRECTORY_DEPTH_MAX  # tags are the 16 bits above those that the directory uses
 GROWTH_MAX = 4  # splits of empty buckets are free: expiring and tuning workload A fell from 5.5 to 1.6 ns a tuple
@@ -87,10 +87,10 @@ def insert_groups(s, stream, groups, bounds, fresh, scratch, first):
         low, high = bounds[i, 0], bounds[i, 1]
         if low == high:
             continue
-        touched = assign_buckets(s, groups[i], low, high, fresh, scratch)
+        touched = assign_buckets(s, stream, groups[i], low, high, fresh, scratch)
         while split_ahead(s, stream, groups[i], touched, low, high, fresh, scratch):
             clear_incoming(touched, scratch)
-            touched = assign_buckets(s, groups[i], low, high, fresh, scratch)
+            touched = assign_buckets(s, stream, groups[i], low, high, fresh, scratch)
         fetch_blocks(s, stream, touched, scratch)
         if free_pages(s) < pages_needed(s, stream, low, high, touched, fresh, scratch):
             clear_incoming(touched, scratch)
@@ -106,7 +106,7 @@ def clear_incoming(touched, scratch):
 
 
 @part
-def assign_buckets(s, group, low, high, fresh, scratch):
+def assign_buckets(s, stream, group, low, high, fresh, scratch):
     """Fills scratch.bucket and scratch.tag for the rows, and per bucket how many rows come; returns the buckets
     touched."""
     region, mask = s.groups[group, DIRECTORY], (1 << s.groups[group, DEPTH]) - 1
@@ -118,8 +118,9 @@ def assign_buckets(s, group, low, high, fresh, scratch):
         scratch.tag[i] = np.uint16(code >> np.uint64(TAG_SHIFT) & np.uint64(0xFFFF))
         count = scratch.incoming[unsigned(bucket)]
         if count == 0:
-            prefetch(s.buckets, bucket * BUCKET_WORDS)
-            prefetch(s.buckets, bucket * BUCKET_WORDS + STREAM_WORDS)
+            line = bucket * s.buckets.shape[1]
+            prefetch(s.buckets, line)
+            prefetch(s.buckets, line + max(stream, 1) * STREAM_WORDS)
             scratch.touched[touched] = bucket
             touched += 1
         scratch.incoming[unsigned(bucket)] = count + 1
@@ -128,7 +129,7 @@ def assign_buckets(s, group, low, high, fresh, scratch):
 
 @part
 def split_ahead(s, stream, group, touched, low, high, fresh, scratch):
-    """Splits each small bucket that would come to hold too much if the other stream brings as many tuples as this one:
+    """Splits each small bucket that would come to hold too much if each other stream brings as many tuples as this one:
     more than 4 theta, or in a group that held nothing and will grow, more than 2 theta by the time that its windows are
     full; returns whether any was split.
 
@@ -141,17 +142,29 @@ def split_ahead(s, stream, group, touched, low, high, fresh, scratch):
     if s.groups[group, FRESH] != NONE:  # a group is only split while it holds no fresh tuple
         return changed
     deepest, growth = depth_of_rows(high - low), 1
-    if s.groups[group, GROUP_TUPLES] + s.groups[group, GROUP_TUPLES + 1] == 0:
+    if is_empty(s, group):
         growth = growth_of_rows(s, low, high, fresh)
         s.groups[group, GROWS] = growth > 1
     limit = (4 if growth == 1 else 2) * s.counters[THETA]
+    tuple_bytes = np.int64(0)
+    for each in range(len(s.layout)):
+        tuple_bytes += s.layout[each, TUPLE_BYTES]
     for i in range(touched):
         bucket = np.int64(scratch.touched[i])
         held = bucket_bytes(s, bucket)
-        coming = np.int64(scratch.incoming[bucket]) * (s.layout[0, TUPLE_BYTES] + s.layout[1, TUPLE_BYTES])
+        coming = np.int64(scratch.incoming[bucket]) * tuple_bytes
         if held <= s.counters[THETA] and held + growth * coming > limit and local_depth(s, bucket) < deepest:
             changed |= within_limits(s, group, bucket) and split_bucket(s, group, bucket)
     return changed
+
+
+@part
+def is_empty(s, group):
+    """Whether a group holds no tuple of any stream."""
+    held = np.int64(0)
+    for stream in range(len(s.layout)):
+        held += s.groups[group, GROUP_TUPLES + stream * GROUP_STREAM_WORDS]
+    return held == 0
 
 
 @part
@@ -161,7 +174,10 @@ def growth_of_rows(s, low, high, fresh):
     span = fresh.tuples[high - 1, TIME] - fresh.tuples[low, TIME]
     if span <= 0:
         return 1
-    return min(1 + (s.layout[0, WINDOW] // 2 + s.layout[1, WINDOW] // 2) // span, GROWTH_MAX)
+    streams, window = len(s.layout), 0
+    for stream in range(streams):
+        window += s.layout[stream, WINDOW] // streams
+    return 1 + min(window // span, GROWTH_MAX - 1)
 
 
 @part
@@ -200,7 +216,7 @@ def pages_needed(s, stream, low, high, touched, fresh, scratch):
             prefetch(s.words, slot_id(s, stream, last, used))
         pages += (max(0, np.int64(scratch.incoming[bucket]) - room) + slots - 1) // slots
     if s.layout[stream, HAS_BLOB]:
-        pages += pages + touched + blob_bytes(low, high, fresh) // (s.counters[PAGE_WORDS] * 8)
+        pages += pages + touched + blob_bytes(low, high, fresh) // (s.pool[PAGE_WORDS] * 8)
     return pages
 
 
@@ -233,11 +249,13 @@ def append_group(s, stream, group, low, high, fresh, scratch):
         append_bucket(s, stream, group, bucket, place, count, low, fresh, scratch)
         place += count
         scratch.incoming[bucket] = 0
-    octets = blob_bytes(low, high, fresh) if s.layout[stream, HAS_BLOB] else 0
-    s.groups[group, GROUP_TUPLES + stream] += high - low
-    s.groups[group, GROUP_BYTES + stream] += (high - low) * s.layout[stream, TUPLE_BYTES] + octets
+    octets = (high - low) * s.layout[stream, TUPLE_BYTES]
+    if s.layout[stream, HAS_BLOB]:
+        octets += blob_bytes(low, high, fresh)
+    s.groups[group, GROUP_TUPLES + stream * GROUP_STREAM_WORDS] += high - low
+    s.groups[group, GROUP_BYTES + stream * GROUP_STREAM_WORDS] += octets
     s.counters[INSERTED + stream] += high - low
-    s.counters[INSERTED_BYTES + stream] += (high - low) * s.layout[stream, TUPLE_BYTES] + octets
+    s.counters[INSERTED_BYTES + stream] += octets
 
 
 @part

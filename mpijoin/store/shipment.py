@@ -9,10 +9,11 @@ import numpy as np
 
 from mpijoin.data.codec import Frame
 from mpijoin.errors import CodecError, ProtocolError
-from mpijoin.join.directory import PREFIX_SHIFT
-from mpijoin.join.state import (
+from mpijoin.store.directory import PREFIX_SHIFT
+from mpijoin.store.state import (
     COMPARISONS,
     DIRECTORY_DEPTH_MAX,
+    GENERATION,
     GROWS,
     HAS_BLOB,
     MERGES,
@@ -22,12 +23,17 @@ from mpijoin.join.state import (
     SPLITS,
     TUPLE_WORDS,
     WATERMARK,
-    JoinState,
+    StoreState,
+    words_of,
 )
 
 BLOCKS_KIND, TAIL_KIND = 16, 17  # of frames; messages between ranks have smaller ones
-# words of a group's row that go with it
-CARRIED = [WATERMARK, WATERMARK + 1, COMPARISONS, RESULTS, SPLITS, MERGES, GROWS]
+BLOCKS_DTYPES = ["int64", "int64", "int64", "uint8"]
+
+
+def carried(streams: int) -> list[int]:
+    """The words of a group's row that go with it: what was counted of it, then the watermarks of so many streams."""
+    return [COMPARISONS, RESULTS, SPLITS, MERGES, GROWS, GENERATION, *words_of(WATERMARK, streams)]
 
 
 class Blocks(NamedTuple):
@@ -40,15 +46,14 @@ class Blocks(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """shapes int64[k]: SHAPE per bucket · ends int64[2 k]: where in `order` each one's left and right chain end · order
-    int64[n]: ids of all blocks · carried int64[7] · left, right: the unsealed blocks."""
+    """shapes int64[k]: SHAPE per bucket · ends int64[k * streams]: where in `order` each one's chains end · order
+    int64[n]: ids of all blocks · carried int64[6 + streams] · unsealed: the blocks of each stream that are not full."""
 
     shapes: np.ndarray
     ends: np.ndarray
     order: np.ndarray
     carried: np.ndarray
-    left: Blocks
-    right: Blocks
+    unsealed: tuple[Blocks, ...]
 
 
 class Shipment(NamedTuple):
@@ -75,7 +80,7 @@ def meta_of(frame: Frame, name: str) -> int:
     return value
 
 
-def checked(s: JoinState, frames: list[Frame]) -> Shipment:
+def checked(s: StoreState, frames: list[Frame]) -> Shipment:
     """Decoded frames, found to be one whole group of this join."""
     if not frames:
         raise ProtocolError("a group came without a frame, wanted at least its tail")
@@ -88,22 +93,26 @@ def checked(s: JoinState, frames: list[Frame]) -> Shipment:
             raise ProtocolError(f"a frame of partition {meta_of(frame, 'group')} came among those of {group}")
         if frame.kind != TAIL_KIND:  # a tail that is not the last is out of date
             blocks.append(_sealed(s, expect(frame, BLOCKS_KIND)))
-    blocks += [(0, tail.left), (1, tail.right)]
+    blocks += enumerate(tail.unsealed)
     wanted, places = _named(s, group, tail, blocks)
     return Shipment(group, depth, tail, blocks, wanted, places)
 
 
-def _tail(s: JoinState, frame: Frame, depth: int) -> Tail:
-    _check_buffers(frame, ["int64"] * 4 + ["int64", "int64", "int64", "uint8"] * 2)
-    tail = Tail(*frame.buffers[:4], Blocks(*frame.buffers[4:8]), Blocks(*frame.buffers[8:12]))
+def _tail(s: StoreState, frame: Frame, depth: int) -> Tail:
+    streams, buffers = len(s.layout), frame.buffers
+    _check_buffers(frame, ["int64"] * 4 + BLOCKS_DTYPES * streams)
+    unsealed = tuple(
+        Blocks(*buffers[at : at + len(BLOCKS_DTYPES)]) for at in range(4, len(buffers), len(BLOCKS_DTYPES))
+    )
+    tail = Tail(*buffers[:4], unsealed)
     ends = tail.ends
-    if len(ends) != 2 * len(tail.shapes) or len(tail.carried) != len(CARRIED):
+    if len(ends) != streams * len(tail.shapes) or len(tail.carried) != len(carried(streams)):
         raise CodecError(f"tail: {len(ends)} chains of {len(tail.shapes)} buckets, {len(tail.carried)} statistics")
     if not _covers(tail.shapes, depth):
         raise ProtocolError(f"tail: {len(tail.shapes)} buckets do not fill a directory of depth {depth} exactly")
     if ends[-1] != len(tail.order) or ends[0] < 0 or (np.diff(ends) < 0).any():
         raise ProtocolError(f"tail: chains end at {ends.tolist()[-4:]}, wanted rising numbers up to {len(tail.order)}")
-    for stream, blocks in enumerate((tail.left, tail.right)):
+    for stream, blocks in enumerate(tail.unsealed):
         _check_blocks(s, stream, blocks, 1)
     return tail
 
@@ -121,11 +130,11 @@ def _covers(shapes: np.ndarray, depth: int) -> bool:
     return bool(in_a_row and ends[-1] == 1 << depth and (prefixes >> own == 0).all())
 
 
-def _sealed(s: JoinState, frame: Frame) -> tuple[int, Blocks]:
-    _check_buffers(frame, ["int64", "int64", "int64", "uint8"])
+def _sealed(s: StoreState, frame: Frame) -> tuple[int, Blocks]:
+    _check_buffers(frame, BLOCKS_DTYPES)
     stream, blocks = meta_of(frame, "stream"), Blocks(*frame.buffers)
-    if stream not in (0, 1):
-        raise ProtocolError(f"blocks of stream {stream}, wanted 0 or 1")
+    if not 0 <= stream < len(s.layout):
+        raise ProtocolError(f"blocks of stream {stream}, wanted one of 0 to {len(s.layout) - 1}")
     _check_blocks(s, stream, blocks, int(s.layout[stream, SLOTS]))
     return stream, blocks
 
@@ -136,7 +145,7 @@ def _check_buffers(frame: Frame, dtypes: list[str]) -> None:
         raise CodecError(f"frame of a group holds {found}, wanted {dtypes}")
 
 
-def _check_blocks(s: JoinState, stream: int, blocks: Blocks, least: int) -> None:
+def _check_blocks(s: StoreState, stream: int, blocks: Blocks, least: int) -> None:
     """Whether the parts of `blocks` fit each other and this join's blocks, of at least so many tuples."""
     words, slots = s.layout[stream, [TUPLE_WORDS, SLOTS]].tolist()
     tuples, counts = blocks.tuples, blocks.counts
@@ -156,7 +165,7 @@ def _check_blocks(s: JoinState, stream: int, blocks: Blocks, least: int) -> None
 
 
 def _named(
-    s: JoinState, group: int, tail: Tail, blocks: list[tuple[int, Blocks]]
+    s: StoreState, group: int, tail: Tail, blocks: list[tuple[int, Blocks]]
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """(which blocks the tail names, bool per block; where the blocks of its order are among all)."""
     ids = np.concatenate([own.ids for _, own in blocks])
@@ -176,7 +185,7 @@ def _named(
     return np.split(wanted, np.cumsum([len(own.ids) for _, own in blocks])[:-1]), places
 
 
-def _in_order(s: JoinState, tail: Tail, blocks: list[tuple[int, Blocks]], places: np.ndarray) -> bool:
+def _in_order(s: StoreState, tail: Tail, blocks: list[tuple[int, Blocks]], places: np.ndarray) -> bool:
     """Whether all blocks stand in chains of their own stream, and none but the last of a chain has room."""
     streams = np.concatenate([np.full(len(own.ids), stream) for stream, own in blocks])[places]
     counts = np.concatenate([own.counts for _, own in blocks])[places]
@@ -184,4 +193,4 @@ def _in_order(s: JoinState, tail: Tail, blocks: list[tuple[int, Blocks]], places
     last = np.zeros(len(places), bool)
     last[tail.ends[lengths > 0] - 1] = True
     full = counts == s.layout[streams, SLOTS]
-    return bool((streams == np.repeat(np.arange(len(lengths)) % 2, lengths)).all() and (full | last).all())
+    return bool((streams == np.repeat(np.arange(len(lengths)) % len(s.layout), lengths)).all() and (full | last).all())

@@ -1,0 +1,167 @@
+"""The pool of pages: address space for the memory budget, reserved once, and the tables of groups that lie over it."""
+
+from __future__ import annotations
+
+import mmap
+from typing import NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.store.simd import LINE_TAGS
+from mpijoin.store.state import (
+    COUNTERS,
+    ENTRIES_PER_BUCKET_MAX,
+    FREE_BUCKET,
+    FREE_PAGE,
+    FREE_REGIONS,
+    HAS_BLOB,
+    HEAD_WORDS,
+    LAYOUT_WORDS,
+    NONE,
+    OPERATOR,
+    PAGE_WORDS,
+    PAGES,
+    PAGES_HELD,
+    POOL_COUNTERS,
+    SLOTS,
+    THETA,
+    TUPLE_BYTES,
+    TUPLE_WORDS,
+    TUPLES_AT,
+    WINDOW,
+    StoreState,
+    bucket_words,
+    group_words,
+)
+
+LINE_WORDS = 8  # a cache line
+PAGES_MAX = 1 << 31
+MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # the budget is address space, not memory, until it is written
+
+
+def tuple_words(record_words: int, has_blob: bool) -> int:
+    """Words of a tuple: key, time, row, where its blob is, and its record."""
+    return (5 if has_blob else 3) + record_words
+
+
+def tag_words(slots: int) -> int:
+    """Words of the tags of so many slots: whole cache lines, since they are read by lines."""
+    return -(-slots // LINE_TAGS) * LINE_TAGS // 4
+
+
+def slots_in(page_words: int, words: int) -> int:
+    """Tuples of so many words that fit a block: max(1, block / tuple bytes), less what their tags take.
+
+    >>> slots_in(512, 3)
+    157
+    """
+    slots = max(1, page_words // words)
+    while slots > 1 and tag_words(slots) + slots * words > page_words:
+        slots -= 1
+    return slots
+
+
+def stream_layout(page_words: int, words: int, has_blob: bool, window: int) -> np.ndarray:
+    """One row of a table's layout."""
+    slots = slots_in(page_words, words)
+    row = np.zeros(LAYOUT_WORDS, np.int64)
+    row[[SLOTS, TUPLES_AT, TUPLE_WORDS]] = slots, tag_words(slots), words
+    row[[TUPLE_BYTES, HAS_BLOB, WINDOW]] = 8 * words, has_blob, window
+    return row
+
+
+def reserve_words(count: int) -> np.ndarray:
+    """int64[count] of untouched address space, on huge pages where the system has them (a probe's misses are TLB
+    misses)."""
+    memory = mmap.mmap(-1, max(8 * count, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # a kernel without huge pages: slower, not wrong
+    return np.frombuffer(memory, np.int64)[:count]
+
+
+def touch(words: np.ndarray, octets: int) -> None:
+    """Has the system find memory for the first `octets` of what `reserve_words` gave and nobody has written to yet."""
+    words[: octets // 8 : mmap.PAGESIZE // 8] = 0
+
+
+class Pool(NamedTuple):
+    """Pages of one size, and the account of them; the tables of several operators may lie over one pool. Arrays:
+    state.py."""
+
+    words: np.ndarray
+    halves: np.ndarray
+    octets: np.ndarray
+    heads: np.ndarray
+    counters: np.ndarray
+
+    @property
+    def page_bytes(self) -> int:
+        return 8 * int(self.counters[PAGE_WORDS])
+
+    @property
+    def budget_bytes(self) -> int:
+        """Of all pages."""
+        return int(self.counters[PAGES]) * self.page_bytes
+
+    @property
+    def held_bytes(self) -> int:
+        """Of the pages in use, whoever holds them."""
+        return int(self.counters[PAGES_HELD]) * self.page_bytes
+
+    @property
+    def free_bytes(self) -> int:
+        return self.budget_bytes - self.held_bytes
+
+    def touch(self, octets: int) -> None:
+        """Has the system find memory for the first `octets` of the pages of a pool that nobody has used yet."""
+        touch(self.words, min(octets, self.words.nbytes))
+        self.heads.flat[0] = 0
+
+
+class StreamSpec(NamedTuple):
+    """What the store must know of a stream. window: in time units; FOREVER: its tuples never expire."""
+
+    record_words: int
+    has_blob: bool
+    window: int
+
+    @property
+    def tuple_words(self) -> int:
+        return tuple_words(self.record_words, self.has_blob)
+
+
+def new_pool(memory_bytes: int, block_bytes: int, widest_words: int) -> Pool:
+    """An empty pool. A page is `block_bytes` long, or longer where not even one tuple of `widest_words` would fit;
+    whole cache lines."""
+    page_words = max(block_bytes // 8, tag_words(1) + widest_words)
+    page_words = -(-page_words // LINE_WORDS) * LINE_WORDS
+    pages = min(max(memory_bytes // (8 * page_words), 1), PAGES_MAX - 1)
+    words = reserve_words(pages * page_words)
+    counters = np.zeros(POOL_COUNTERS, np.int64)
+    counters[PAGES], counters[PAGE_WORDS], counters[FREE_PAGE] = pages, page_words, NONE
+    heads = reserve_words(pages * HEAD_WORDS).reshape(pages, HEAD_WORDS)
+    return Pool(words, words.view(np.uint16), words.view(np.uint8), heads, counters)
+
+
+def new_table(pool: Pool, partitions: int, theta: int, streams: Sequence[StreamSpec], operator: int = 0) -> StoreState:
+    """An empty table of up to STREAMS_MAX streams over the pool. theta: in bytes · operator: its number among those
+    over it."""
+    counters = np.zeros(COUNTERS, np.int64)
+    counters[THETA], counters[OPERATOR] = theta, operator
+    counters[FREE_REGIONS:] = counters[FREE_BUCKET] = NONE
+    pages, page_words = pool.counters[[PAGES, PAGE_WORDS]].tolist()
+    buckets = 4 * pages + 2 * partitions  # a bucket in use holds a page, but for the empty halves of splits
+    width = bucket_words(len(streams))
+    return StoreState(
+        *pool,
+        buckets=reserve_words(buckets * width).reshape(buckets, width),
+        groups=np.zeros((partitions, group_words(len(streams))), np.int64),
+        directory=reserve_words(2 * ENTRIES_PER_BUCKET_MAX * buckets),
+        layout=np.stack([
+            stream_layout(page_words, stream.tuple_words, stream.has_blob, stream.window) for stream in streams
+        ]),
+        counters=counters,
+    )
