@@ -14,7 +14,7 @@ import pyarrow.parquet
 
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Job
-from mpijoin.config.load import STREAMS, read_job
+from mpijoin.config.load import read_job
 from mpijoin.config.rules import Fault, job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import EXIT_SIGINT, AlreadyDone, JobError, MpijoinError, OutputError
@@ -32,13 +32,14 @@ class Run:
 
     summary: Mapping[str, Any]
     path: Path | None
+    _streams: Sequence[str]  # their names
     _has_results: bool  # False: they were only counted
     _table: pa.Table | None = None
     _late: Mapping[str, pa.Table] | None = None
 
     @property
     def results(self) -> int:
-        """How many pairs there are."""
+        """How many there are."""
         return self.summary["results"]
 
     def table(self) -> pa.Table:
@@ -49,13 +50,13 @@ class Run:
         return pa.parquet.read_table(self.path / "results") if self._table is None else self._table
 
     def late(self, stream: str) -> pa.Table:
-        """The late rows of "left" or "right" as an Arrow table: the columns that the job uses, row, watermark and
+        """The late rows of the stream of this name as an Arrow table: the columns that the job uses, row, watermark and
         reason.
 
-        Raises JobError for any other name.
+        Raises JobError where the job has no such stream.
         """
-        if stream not in STREAMS:
-            raise JobError([f"late: got {show(stream)}, wanted {' or '.join(map(show, STREAMS))}"])
+        if stream not in self._streams:
+            raise JobError([f"late: got {show(stream)}, wanted {' or '.join(map(show, self._streams))}"])
         return (
             pa.parquet.read_table(self.path / "late" / f"{stream}.parquet")
             if self._late is None
@@ -107,12 +108,13 @@ def run(
 ) -> Run:
     """Runs a job on `slaves` local slaves (default: min(cores, 4)) and returns when it is done.
 
-    job: a `Job`, the path of a job file, or a dictionary of the same sections, whose [left] and [right] may have `table
-    = ...` instead of a path: a pyarrow.Table or RecordBatch, or a frame of pandas, polars or whatever else Arrow can
-    read. Without an output path the results and the late rows stay in memory: `run(job).table()`,
-    `run(job).late("left")`. overrides: "section.field=value", as --set has them · overwrite: replaces what an earlier
-    run wrote to the output path · resume: goes on from the newest checkpoint there, and begins where there is none ·
-    oversubscribe: allows more than four slaves per core · debug: writes the traceback of what fails to standard error.
+    job: a `Job`, the path of a job file, or a dictionary of the same sections, {"streams": {"picks": {...}, ...}} or
+    {"left": {...}, "right": {...}}. A stream may have `table = ...` instead of a path: a pyarrow.Table or RecordBatch,
+    or a frame of pandas, polars or whatever else Arrow can read. Without an output path the results and the late rows
+    stay in memory: `run(job).table()`, `run(job).late("picks")`. overrides: "section.field=value", as --set has them ·
+    overwrite: replaces what an earlier run wrote to the output path · resume: goes on from the newest checkpoint there,
+    and begins where there is none · oversubscribe: allows more than four slaves per core · debug: writes the traceback
+    of what fails to standard error.
 
     Raises JobError, InputError and the other errors of mpijoin.errors; KeyboardInterrupt after Ctrl-C, once the run has
     ended (and, if the job says so, is in a checkpoint). Otherwise nothing is written to the terminal.
@@ -130,16 +132,17 @@ def run(
         job = replace(job, output=replace(job.output, results="collect"))
     size = local_size(job, local_slaves(slaves, oversubscribe, "slaves"))
     schema = resolve(job, [*faults, *launch_faults(job, size, overwrite, resume)])
-    path, has_results = Path(job.output.path) if job.output.path else None, job.output.results != "count"
+    path = Path(job.output.path) if job.output.path else None
+    known = (path, [stream.name for stream in job.streams], job.output.results != "count")
     try:
         plan = prepare(job, schema, size, overwrite, resume)
     except AlreadyDone:
-        return Run(read_summary(job.output.path), path, has_results)
+        return Run(read_summary(job.output.path), *known)
     writer = TableWriter(merged_schema(plan)) if in_memory else None
     late = None if path else {stream.name: TableWriter(late_schema(stream)) for stream in schema.streams}
     summary = _join(replace(plan, late=tuple(late.values()) if late else ()), writer, debug)
     tables = {name: kept.table() for name, kept in late.items()} if late else None
-    return Run(summary, path, has_results, writer.table() if writer else None, tables)
+    return Run(summary, *known, writer.table() if writer else None, tables)
 
 
 def _read(job: Any, overrides: Sequence[str]) -> tuple[Job, list[Fault]]:

@@ -14,12 +14,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tomllib
 from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Collection, Iterator, Sequence
 
+from mpijoin.config.job import SHORT_STREAMS
 from mpijoin.disk import make_folder, new_file, sync_path, write_all, write_whole
 from mpijoin.errors import InputError, JobError, OutputError
 from mpijoin.lock import LOCKS
@@ -38,10 +40,6 @@ RUN_FILES = (
     "results/.open/*-[0-9][0-9][0-9][0-9][0-9].parquet",
     "results/.open/manifest.json",
     "results/.open/manifest.json.new",
-    "late/left.parquet",
-    "late/right.parquet",
-    "late/.open/left.parquet",
-    "late/.open/right.parquet",
     "late/.open/*-[0-9][0-9][0-9][0-9][0-9].parquet",
     "checkpoint/[0-9][0-9][0-9][0-9][0-9].json",
     "checkpoint/[0-9][0-9][0-9][0-9][0-9].json.new",
@@ -56,7 +54,7 @@ RUN_FILES = (
     LOCKS,
     f"checkpoint/{LOCKS}",
 )
-LATE_FILES = {"left.parquet", "right.parquet"}
+LATE_FOLDERS = ("late", "late/.open")  # in which each stream has a file of its name
 RUN_FOLDERS = ("results", "results/.open", "late", "late/.open", "metrics", "logs")
 MADE_FOLDERS = (*RUN_FOLDERS, "checkpoint", "report")  # with what only some runs have, and `mpijoin report`
 NAMED_MAX = 5  # a message names this many files and counts the rest
@@ -179,7 +177,7 @@ class RunDirectory:
         """
         with _refusals(self.path):
             _expect(self.open_results, set(files), besides={"manifest.json"})
-            late_files = _expect(self.open_late_parts, set(late), besides=LATE_FILES)
+            late_files = _expect(self.open_late_parts, set(late), besides=_late_files(self.path))
             manifest = self.open_results / "manifest.json"
             _write_json(manifest, {"results": sorted(files), "late": late_files})
             _move_all(self.open_late_parts, self.late, late_files)
@@ -270,7 +268,8 @@ def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ())
         return [
             f"{where} is not empty: choose another, or go on with the run in it (--resume) or replace it (--overwrite)"
         ]
-    foreign = [name for name in files if not _made_by_run(name)]
+    late = {f"{folder}/{name}" for folder in LATE_FOLDERS for name in _late_files(path)}
+    foreign = [name for name in files if name not in late and not _made_by_run(name)]
     if not _is_run(path) and "job.toml" not in foreign:
         foreign.append("job.toml" if "job.toml" in files else "(no job.toml of a run)")
     if foreign:
@@ -319,6 +318,19 @@ def _is_lock(name: str) -> bool:
 def _made_by_run(name: str) -> bool:
     # fnmatch's * crosses slashes, so the depth must agree as well.
     return any(name.count("/") == pattern.count("/") and fnmatch(name, pattern) for pattern in RUN_FILES)
+
+
+def _late_files(path: Path) -> set[str]:
+    """What the late files of the run in this folder are called: after the streams of its job. Empty where there is no
+    run."""
+    if not _is_run(path):
+        return set()
+    try:
+        job = tomllib.loads((path / "job.toml").read_text(encoding="utf-8"))
+    except ValueError:  # no TOML, or not even text
+        return set()
+    streams = job.get("streams", {name: job[name] for name in SHORT_STREAMS if name in job})
+    return {f"{stream}.parquet" for stream in streams}
 
 
 def _is_run(path: Path) -> bool:

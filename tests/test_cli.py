@@ -73,7 +73,7 @@ def test_check_lists_every_fault_on_stderr(job_file, capsys):
     assert out == ""
     assert err.splitlines() == [
         "mpijoin: 2 faults",
-        '  [left] window: got "long", wanted a duration such as "20 s" (units: ns us ms s min h d)',
+        '  [left] window: got "long", wanted a duration such as "20 s" (units: ns us ms s min h d), or "unbounded"',
         "  [cluster] partitions: got 0, wanted 1 to 65535",
     ]
 

@@ -10,9 +10,11 @@ import pytest
 from mpijoin.errors import InputError, JobError, OutputError
 from mpijoin.rundir import RUN_MARK, RunDirectory, read_summary
 
+JOB = "[left]\n[right]\n[run]\nseed = 0\n"
+
 
 def make(path, **options):
-    return RunDirectory.create(path, "[run]\nseed = 0\n", **options)
+    return RunDirectory.create(path, JOB, **options)
 
 
 def put(folder, *names):
@@ -26,7 +28,7 @@ def tree(path):
 
 def test_a_new_folder_gets_job_and_folders(tmp_path):
     run = make(tmp_path / "a" / "b")
-    assert run.job.read_text() == RUN_MARK + "[run]\nseed = 0\n"
+    assert run.job.read_text() == RUN_MARK + JOB
     assert run.open_results.is_dir() and run.open_late("left").parent.is_dir()
     assert run.metrics.is_dir() and run.log(2) == run.path / "logs" / "rank-2.log"
 
@@ -282,3 +284,16 @@ def test_read_summary_tells_what_it_found_instead(tmp_path):
     (run.path / "summary.json").write_text("[]")
     with pytest.raises(InputError, match="found list"):
         read_summary(run.path)
+
+
+def test_late_files_are_those_of_the_streams_of_the_job(tmp_path):
+    run = RunDirectory.create(tmp_path / "run", '[streams.picks]\n[streams.S_2]\n')
+    put(run.open_late_parts, "picks-00000.parquet", "picks.parquet", "S_2.parquet")
+    run.commit([], ["picks-00000.parquet"])
+    assert tree(run.late) == [".open/picks-00000.parquet", "S_2.parquet", "picks.parquet"]
+    run.clean()
+    RunDirectory.create(run.path, JOB, overwrite=True)
+    assert tree(run.path) == ["job.toml"]
+    put(run.late, "picks.parquet")  # which this job does not make
+    with pytest.raises(JobError, match="what no run made: late/picks.parquet"):
+        RunDirectory.create(run.path, JOB, overwrite=True)

@@ -16,7 +16,7 @@ from mpijoin.config.columns import StreamColumns, column_faults, find_columns
 from mpijoin.config.job import Job, StreamJob
 from mpijoin.config.load import read_job
 from mpijoin.config.rules import Fault, job_faults
-from mpijoin.config.units import show
+from mpijoin.config.units import listed, show
 from mpijoin.data.results import all_columns
 from mpijoin.data.schema import UNIT_NS, Column, JoinSchema, StreamSchema
 from mpijoin.data.types import decoded, key_kind
@@ -35,7 +35,7 @@ def load_and_resolve(
 
 
 def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
-    """The columns of both streams, as the engine will hold them; payload only as far as the results need it.
+    """The columns of all streams, as the engine will hold them; payload only as far as the results need it.
 
     known: the faults of the job's own values, found here if not given. Raises JobError with them and with every fault
     of the inputs' schemas.
@@ -46,56 +46,61 @@ def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
     streams = [find_columns(job, stream, unread) for stream in job.streams]
     for stream in streams:
         faults += column_faults(stream, unread)
-    faults += _key_pair_faults(*streams)
-    faults += _zone_faults(*streams)
+    faults += _key_type_faults(streams)
+    faults += _zone_faults(streams)
     faults += _output_faults(job, streams, unread)
     if faults:
         raise JobError(faults)
     return _common_unit(job, [stream.resolved() for stream in streams])
 
 
-def _key_pair_faults(left: StreamColumns, right: StreamColumns) -> Iterator[str]:
-    """Of key columns that stand for each other; where one side has more of them, or a wrong one, nobody can say which
+def _key_type_faults(streams: Sequence[StreamColumns]) -> Iterator[str]:
+    """Of key columns that stand for each other; where one stream has more of them, or a wrong one, nobody can say which
     those are."""
-    for pair in zip(left.keys, right.keys) if _are_pairs(left, right) else ():
-        columns = [stream.found.get(name) for stream, name in zip((left, right), pair)]
-        if None in columns:
-            continue
-        kinds = [key_kind(column.type) for column in columns]
-        if None not in kinds and not _comparable(columns, kinds):
-            sides = " and ".join(f"{show(column.name)} is {column.type}" for column in columns)
-            text = any(
-                stream.input.is_csv and name not in stream.stream.types for stream, name in zip((left, right), pair)
-            )
-            hint = f', or say what a column of a CSV file is, such as types = {{{pair[0]} = "string"}}' if text else ""
-            yield f"[left] key, [right] key: {sides}, wanted one type; cast one of them first{hint}"
+    sound = [stream for stream in streams if _has_sound_keys(stream)]
+    for count in dict.fromkeys(len(stream.keys) for stream in sound):
+        alike = [stream for stream in sound if len(stream.keys) == count]
+        for at in range(count):
+            yield from _unlike_faults([(stream, stream.keys[at]) for stream in alike])
 
 
-def _are_pairs(left: StreamColumns, right: StreamColumns) -> bool:
-    if left.keys is None or right.keys is None or len(left.keys) != len(right.keys):
-        return False
-    return all(len({*stream.keys, stream.stream.time}) == len(stream.keys) + 1 for stream in (left, right))
+def _has_sound_keys(stream: StreamColumns) -> bool:
+    return stream.keys is not None and len({*stream.keys, stream.stream.time}) == len(stream.keys) + 1
 
 
-def _comparable(pair: Sequence[Column], kinds: list[str]) -> bool:
-    if kinds[0] != kinds[1]:
-        return False
-    if kinds[0] != "timestamp":
-        return True
-    left, right = (decoded(column.type) for column in pair)
-    return left.unit == right.unit and (left.tz is None) == (right.tz is None)
+def _unlike_faults(keys: Sequence[tuple[StreamColumns, str]]) -> Iterator[str]:
+    """Of columns that must be equal for rows to join, as far as they are known and can be keys."""
+    known = [(stream, stream.found[name]) for stream, name in keys if name in stream.found]
+    known = [(stream, column) for stream, column in known if key_kind(column.type) is not None]
+    if len({_compared_as(column) for _, column in known}) < 2:
+        return
+    where = ", ".join(f"[{stream.stream.section}] key" for stream, _ in known)
+    sides = listed([f"{show(column.name)} is {column.type}" for _, column in known])
+    untold = [column.name for stream, column in known if stream.input.is_csv and column.name not in stream.stream.types]
+    hint = f', or say what a column of a CSV file is, such as types = {{{untold[0]} = "string"}}' if untold else ""
+    which = "one of them" if len(known) == 2 else "the others"
+    yield f"{where}: {sides}, wanted one type; cast {which} first{hint}"
 
 
-def _zone_faults(left: StreamColumns, right: StreamColumns) -> Iterator[str]:
-    columns = (left.time_column, right.time_column)
-    types = [column.type for column in columns if column is not None and pa.types.is_timestamp(column.type)]
-    if len(types) == 2 and (types[0].tz is None) != (types[1].tz is None):
-        yield f"[left] time, [right] time: got {types[0]} and {types[1]}, wanted both with a time zone or both without"
+def _compared_as(column: Column) -> tuple:
+    """Equal for types whose values can be compared."""
+    kind, own = key_kind(column.type), decoded(column.type)
+    return (kind, own.unit, own.tz is None) if kind == "timestamp" else (kind,)
+
+
+def _zone_faults(streams: Sequence[StreamColumns]) -> Iterator[str]:
+    known = [(stream.stream.section, stream.time_column.type) for stream in streams if stream.time_column is not None]
+    known = [(section, kind) for section, kind in known if pa.types.is_timestamp(kind)]
+    if len({kind.tz is None for _, kind in known}) > 1:
+        where = ", ".join(f"[{section}] time" for section, _ in known)
+        both = "both" if len(known) == 2 else "all"
+        got = listed([str(kind) for _, kind in known])
+        yield f"{where}: got {got}, wanted {both} with a time zone or {both} without"
 
 
 def _output_faults(job: Job, streams: Sequence[StreamColumns], unread: Collection[str]) -> Iterator[str]:
     """Names only: what results have hangs on what columns are called, not on what they are."""
-    if job.output.results == "count" or "output.columns" in unread:
+    if job.output.results == "count" or "output.columns" in unread or not streams:
         return
     times = Counter(column.name for column in all_columns(JoinSchema(tuple(map(_by_name, streams)), "ns")))
     open_ended = [f"{one.stream.name}_" for one in streams if one.payload is None]

@@ -97,7 +97,7 @@ def find_columns(job: Job, stream: StreamJob, unread: Collection[str]) -> Stream
     """
 
     def read(field: str) -> bool:
-        return f"{stream.name}.{field}" not in unread
+        return f"{stream.section}.{field}" not in unread
 
     data = read_input(stream) if read("path") else Input(())
     schema = data.schema
@@ -166,20 +166,20 @@ def synthetic_schema(source: SyntheticSource) -> pa.Schema:
 def column_faults(columns: StreamColumns, unread: Collection[str]) -> Iterator[str]:
     """Everything that is wrong with one stream's input and columns."""
     yield from _missing_faults(columns)
-    yield from _time_faults(columns, f"{columns.stream.name}.time_unit" not in unread)
+    yield from _time_faults(columns, f"{columns.stream.section}.time_unit" not in unread)
     yield from _type_faults(columns)
     if columns.input.is_csv:
-        if f"{columns.stream.name}.types" not in unread:
+        if f"{columns.stream.section}.types" not in unread:
             yield from _csv_faults(columns)
     elif columns.stream.types and columns.input.first is not None and isinstance(columns.stream.source, FileSource):
         form = file_format(columns.input.files[columns.input.first][0])
-        yield f"[{columns.stream.name}] types: is for CSV files; the input is {form}, which has types of its own"
+        yield f"[{columns.stream.section}] types: is for CSV files; the input is {form}, which has types of its own"
     yield from _file_faults(columns)
 
 
 def _csv_faults(columns: StreamColumns) -> Iterator[str]:
     """Needed columns whose type neither the job nor the first rows say."""
-    section, given, schema = columns.stream.name, columns.stream.types, columns.input.schema
+    section, given, schema = columns.stream.section, columns.stream.types, columns.input.schema
     wanted = {"time": (columns.time,), "key": columns.keys or (), "columns": columns.kept or ()}
     for field, name in ((field, name) for field, names in wanted.items() for name in names):
         if name in given or schema.names.count(name) != 1:
@@ -200,7 +200,7 @@ def _csv_faults(columns: StreamColumns) -> Iterator[str]:
 
 def _missing_faults(columns: StreamColumns) -> Iterator[str]:
     """Of names that the input lacks, or has more than once."""
-    schema, name = columns.input.schema, columns.stream.name
+    schema, name = columns.input.schema, columns.stream.section
     if schema is None:
         return
     counted = Counter(schema.names)
@@ -217,7 +217,7 @@ def _missing_faults(columns: StreamColumns) -> Iterator[str]:
 
 def _time_faults(columns: StreamColumns, has_unit: bool) -> Iterator[str]:
     """has_unit: whether it is known what the job says of time_unit."""
-    time, unit, name = columns.time_column, columns.stream.time_unit, columns.stream.name
+    time, unit, name = columns.time_column, columns.stream.time_unit, columns.stream.section
     if time is None:
         return
     where = f"[{name}] time: column {show(time.name)}"
@@ -231,7 +231,7 @@ def _time_faults(columns: StreamColumns, has_unit: bool) -> Iterator[str]:
 
 
 def _type_faults(columns: StreamColumns) -> Iterator[str]:
-    name = columns.stream.name
+    name = columns.stream.section
     for column in columns.columns(columns.keys):
         if column.name != columns.time and key_kind(column.type) is None:
             where = f"[{name}] key: column {show(column.name)}"
@@ -249,9 +249,9 @@ def _file_faults(columns: StreamColumns) -> Iterator[str]:
     files, first = columns.input.files, columns.input.first
     called = "the first file" if not first else os.path.basename(files[first][0])
     for at, (path, found) in enumerate(files):
-        where = f"[{columns.stream.name}] path: {path}"
+        where = f"[{columns.stream.section}] path: {path}"
         if isinstance(found, InputError):
-            yield f"[{columns.stream.name}] path: {found}"
+            yield f"[{columns.stream.section}] path: {found}"
         elif at != first:
             for column in columns.needed:
                 yield from _difference(where, column, found, called, file_format(path) == CSV)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from typing import Iterator
 
-from mpijoin.config.job import MAX, NO_POLICY, FileSource, Job, StreamJob, SyntheticSource
-from mpijoin.config.units import format_duration
+from mpijoin.config.job import MAX, NO_POLICY, UNBOUNDED, FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.units import format_duration, listed
 from mpijoin.data.files import count_rows, expand_files, file_format
 from mpijoin.data.results import result_columns
 from mpijoin.data.schema import Column, JoinSchema
 
 
 def describe(job: Job, schema: JoinSchema) -> str:
-    """A few lines: both streams with rows where their footers tell, key, unit, partitions and result columns."""
+    """A few lines: all streams with rows where their footers tell, key, unit, partitions and result columns."""
     names = [column.name for column in result_columns(job, schema)]
+    width = max(7, *(len(stream.name) for stream in job.streams))
+    times = listed([_columns((stream.time,)) for stream in schema.streams])
     lines = [
-        *(_stream_line(stream) for stream in job.streams),
-        f"key     {_columns(schema.streams[0].keys)} = {_columns(schema.streams[1].keys)}",
-        (
-            f"time    {_columns((schema.streams[0].time,))} and {_columns((schema.streams[1].time,))}, joined in"
-            f" {schema.unit}"
-        ),
+        *(f"{stream.name:<{width}} {_stream_text(stream)}" for stream in job.streams),
+        f"key     {' = '.join(_columns(stream.keys) for stream in schema.streams)}",
+        f"time    {times}, joined in {schema.unit}",
         f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}{_declustering(job)}",
         *_pace(job),
         *_checkpoints(job),
@@ -69,9 +68,9 @@ def _injections(job: Job) -> Iterator[str]:
         yield f"inject  on purpose: {'; '.join(faults)}"
 
 
-def _stream_line(stream: StreamJob) -> str:
-    waits = f"window {format_duration(stream.window_ns)}, lateness {format_duration(stream.lateness_ns)}"
-    return f"{stream.name:<7} {_source(stream)}; {waits}"
+def _stream_text(stream: StreamJob) -> str:
+    window = UNBOUNDED if stream.window_ns is None else format_duration(stream.window_ns)
+    return f"{_source(stream)}; window {window}, lateness {format_duration(stream.lateness_ns)}"
 
 
 def _source(stream: StreamJob) -> str:

@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
-from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.config.job import SHORT_STREAMS, FileSource, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.config.kinds import quote
 
 
@@ -15,15 +15,16 @@ def dump_job(job: Job) -> str:
 
     A stream that came as a table is named in a comment only: a file cannot hold it.
     """
-    parts = [_stream_text(stream) for stream in job.streams]
+    is_short = tuple(stream.name for stream in job.streams) == SHORT_STREAMS
+    parts = [_stream_text(stream, stream.name if is_short else f"streams.{stream.name}") for stream in job.streams]
     for name, (_, fields) in SECTIONS.items():
         parts.append(_fields_text([f"[{name}]"], getattr(job, name), fields))
     return "\n".join(parts)
 
 
-def _stream_text(stream: StreamJob) -> str:
+def _stream_text(stream: StreamJob, section: str) -> str:
     source = stream.source
-    text = _fields_text([f"[{stream.name}]", _source_text(source)], stream, STREAM_FIELDS)
+    text = _fields_text([f"[{section}]", _source_text(source)], stream, STREAM_FIELDS)
     if isinstance(source, SyntheticSource):
         text += _fields_text([], source, SYNTHETIC_FIELDS)
     return text

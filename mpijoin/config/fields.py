@@ -33,6 +33,7 @@ from mpijoin.config.kinds import (
     SPEED,
     TEXT,
     TYPES,
+    WINDOW,
     Kind,
     or_word,
 )
@@ -76,10 +77,12 @@ STREAM_FIELDS = (
     Field("time_unit", "time_unit", TEXT, choices=TIME_UNITS, meaning="The unit of a time column that holds integers."),
     Field("key", "key", KEY, meaning=(
         "The column, or the columns, that must be equal. Integers, dates, booleans, timestamps or strings, of the same "
-        "types on both sides; a null key matches nothing.")),
-    Field("window", "window_ns", DURATION, 0, INT64_MAX, meaning=(
-        'How long a row of this stream waits for partners that are not older than itself. A pair (l, r) is a result if '
-        'l.time - right.window <= r.time <= l.time + left.window.')),
+        "types in all streams; a null key matches nothing.")),
+    Field("window", "window_ns", WINDOW, 0, INT64_MAX, meaning=(
+        'How long a row of this stream waits for partners that are not older than itself; "unbounded": for ever. '
+        "One row of each stream, all of one key, are a result if the latest of them is no later than each one's time "
+        "plus its stream's window. Of two streams these are the pairs (l, r) with "
+        "l.time - right.window <= r.time <= l.time + left.window.")),
     Field("lateness", "lateness_ns", DURATION, 0, INT64_MAX, meaning=(
         "How far rows may be out of order within a file. A row older than that does not join and goes to late/.")),
     Field("columns", "columns", ALL_OR_NAMES, meaning=(
@@ -187,7 +190,8 @@ OUTPUT_FIELDS = (
         '"parquet": each slave writes its own results. "collect": one rank merges and writes all. "count": nothing is '
         "written, pairs are counted.")),
     Field("columns", "columns", ALL_OR_NAMES, meaning=(
-        'The result columns to write, such as ["key", "left_time", "right_time"].')),
+        'The result columns to write, such as ["key", "left_time", "right_time"]. There are the keys, then NAME_time '
+        "of each stream, then NAME_row of each, then NAME_COLUMN of what the streams carry.")),
     Field("part", "part_bytes", SIZE, 1, INT64_MAX, meaning="A result file is closed at about this size."),
 )  # fmt: skip
 CHECKPOINT_FIELDS = (

@@ -12,8 +12,21 @@ from typing import Any, Mapping
 AUTO = "auto"
 OFF = "off"
 MAX = "max"
+UNBOUNDED = "unbounded"
 NO_POLICY = "none"
 POISSON, B_MODEL, ZIPF = "poisson", "b-model", "zipf"
+
+STREAMS_MAX = 8  # of a job; the store and the m-way join have room for as many
+SHORT_STREAMS = ("left", "right")  # [left] and [right] are short for [streams.left] and [streams.right]
+
+
+def section_of(stream: str) -> str:
+    """What messages call the table of a stream of this name.
+
+    >>> section_of("left"), section_of("picks")
+    ('left', 'streams.picks')
+    """
+    return stream if stream in SHORT_STREAMS else f"streams.{stream}"
 
 
 @dataclass(frozen=True)
@@ -69,7 +82,7 @@ class SyntheticSource:
 class StreamJob:
     """One input stream: where its rows come from, which columns are its time and key, and how long its rows wait."""
 
-    name: str  # what its table in the job file is called
+    name: str  # NAME of [streams.NAME]
     source: FileSource | TableSource | SyntheticSource
     time: str = "ts"
     time_unit: str | None = None  # "s", "ms", "us", "ns"; needed when the time column is an integer
@@ -78,6 +91,11 @@ class StreamJob:
     lateness_ns: int = 0
     columns: tuple[str, ...] | None = None  # payload; None: every other column
     types: Mapping[str, str] = field(default_factory=dict)  # of columns of CSV files: name -> one of COLUMN_TYPES
+
+    @property
+    def section(self) -> str:
+        """Its table in the job file."""
+        return section_of(self.name)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Mapping, NamedTuple
 
-from mpijoin.config.job import MAX
+from mpijoin.config.job import MAX, UNBOUNDED
 from mpijoin.config.units import duration_ns, format_duration, format_size, is_integer, show, size_bytes
 
 
@@ -120,4 +120,5 @@ KEY = Kind(
 )
 TYPES = Kind(_parse_types, _write_types, "table of column = type")
 ALL_OR_NAMES = or_word(NAMES, {"all": None})
+WINDOW = or_word(DURATION, {UNBOUNDED: None})
 SPEED = or_word(NUMBER, {MAX: MAX})

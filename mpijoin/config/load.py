@@ -5,20 +5,20 @@ from __future__ import annotations
 import difflib
 import glob
 import os
-import tomllib
 from typing import Any, Collection, Mapping, Sequence
 
+from mpijoin.config.document import STREAMS, Document, read_document
 from mpijoin.config.dump import dump_job
 from mpijoin.config.fields import SECTIONS, SOURCE_FIELDS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
-from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.config.job import SHORT_STREAMS, FileSource, Job, StreamJob, SyntheticSource, TableSource, section_of
 from mpijoin.config.kinds import in_utf8
-from mpijoin.config.rules import Fault, fault, job_faults, stream_faults
+from mpijoin.config.rules import Fault, fault, job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 
-__all__ = ["dump_job", "load_job"]
+__all__ = ["dump_job", "load_job", "load_streams"]
 
-STREAMS = ("left", "right")
+TABLES = (*SHORT_STREAMS, f"{STREAMS}.NAME", *SECTIONS)  # at the top of a job file
 FOLDERS = ("output", "checkpoint")  # sections whose path is a folder
 SOURCES = {field.name: field for field in SOURCE_FIELDS}
 
@@ -27,136 +27,71 @@ def load_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str
     """The job in a TOML file, or in a dict of the same form, with each "section.field=value" of `overrides` set in it.
 
     Relative paths, the output's too, are taken from the job file's folder (for a dict: the current one) and made
-    absolute. In a dict, `left = {"table": <pyarrow.Table>, ...}` hands over a table instead of a path.
+    absolute. In a dict, `{"table": <pyarrow.Table>, ...}` as a stream hands over a table instead of a path.
     Raises JobError with every fault of its text and values.
     """
-    value, faults = read_job(job, overrides)
-    if faults:
-        raise JobError([one.text for one in faults])
-    return value
+    return _sound(*read_job(job, overrides))
 
 
 def read_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
     """As `load_job`: what could be read, with defaults for the rest, and the faults. JobError: nothing could be
     read."""
-    document, folder, faults = _overridden(job, overrides)
-    value = _build(document, folder, faults)
-    if not isinstance(job, Mapping) and not value.output.path:
-        faults.append(fault("output", "path", "missing: wanted the folder that the run writes"))
-    unread = [one._replace(unread=True) for one in faults]
-    return value, unread + _unknown_yet(unread, job_faults(value))
+    faults: list[Fault] = []
+    return _read(read_document(job, overrides, faults), faults, needs_output=not isinstance(job, Mapping))
 
 
-def load_with_further_streams(path: str | os.PathLike, overrides: Sequence[str] = ()) -> tuple[Job, list[StreamJob]]:
-    """The job, and what further synthetic streams its file has: sections of other names with kind = "synthetic".
+def load_streams(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Job:
+    """As `load_job`, for those who only look at the streams: the job needs no output path."""
+    faults: list[Fault] = []
+    return _sound(*_read(read_document(path, overrides, faults), faults, needs_output=False))
 
-    The job needs no output path. Raises JobError as `load_job` does.
-    """
-    document, folder, faults = _overridden(path, overrides)
-    sections = (*STREAMS, *SECTIONS)
-    further = {
-        name: document.pop(name)
-        for name, section in list(document.items())
-        if name not in sections and isinstance(section, dict) and section.get("kind") == "synthetic"
-    }
-    value = _build(document, folder, faults)
-    streams = [_stream(name, further, folder, faults) for name in further]
-    own = [*job_faults(value), *(one for stream in streams for one in stream_faults(stream))]
-    faults += _unknown_yet(faults, own)
+
+def _sound(job: Job, faults: Sequence[Fault]) -> Job:
     if faults:
         raise JobError([one.text for one in faults])
-    return value, streams
+    return job
 
 
-def _overridden(
-    job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str]
-) -> tuple[dict[str, Any], str, list[Fault]]:
-    """The raw sections with the overrides in them, the folder that paths are relative to, and the overrides' faults."""
-    document, folder = _document(job)
-    faults: list[Fault] = []
-    for override in overrides:
-        _override(document, override, faults)
-    return document, folder, faults
+def _read(document: Document, faults: list[Fault], needs_output: bool) -> tuple[Job, list[Fault]]:
+    """faults: those of the document so far."""
+    job = _build(document, faults)
+    output = document.sections.get("output", {})
+    if needs_output and isinstance(output, dict) and "path" not in output:
+        faults.append(fault("output", "path", "missing: wanted the folder that the run writes"))
+    unread = [one._replace(unread=True) for one in faults]
+    fields = {field for one in unread for field in one.fields}
+    return job, unread + [one for one in job_faults(job, fields) if fields.isdisjoint(one.fields)]
 
 
-def _unknown_yet(known: Sequence[Fault], found: Sequence[Fault]) -> list[Fault]:
-    """Without those of fields that are known to be wrong already."""
-    fields = {field for one in known for field in one.fields}
-    return [one for one in found if fields.isdisjoint(one.fields)]
-
-
-def _document(job: str | os.PathLike | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The raw sections and the folder that paths are relative to."""
-    if isinstance(job, Mapping):
-        copy = {name: dict(section) if isinstance(section, Mapping) else section for name, section in job.items()}
-        return copy, os.getcwd()
-    try:
-        with open(job, "rb") as file:
-            document = tomllib.load(file)
-    except OSError as error:
-        raise JobError([f"{os.fspath(job)}: cannot be read: {error.strerror}"]) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise JobError([f"{os.fspath(job)}: is not TOML: {error}"]) from error
-    except ValueError as error:
-        raise JobError([f"{show(job)}: cannot be read: {error}"]) from error
-    return document, os.path.dirname(os.path.abspath(job))
-
-
-def _override(document: dict[str, Any], override: str, faults: list[Fault]) -> None:
-    """Set one "section.field=value" in the document; deeper names ("inject.slow.2=0.5") reach into tables."""
-    path, equals, text = override.partition("=")
-    names = path.strip().split(".")
-    if not equals or len(names) < 2 or not all(names):
-        faults.append(Fault((), f"--set {override}: wanted section.field=value"))
-        return
-    try:
-        value = _override_value(text.strip())
-    except tomllib.TOMLDecodeError as error:
-        faults.append(Fault((path.strip(),), f"--set {override}: the value is not TOML: {error}"))
-        return
-    table = document
-    for name in names[:-1]:
-        if not isinstance(table.setdefault(name, {}), dict):
-            faults.append(Fault((), f"--set {override}: {name} is not a table"))
-            return
-        table[name] = dict(table[name])  # a caller's own dict stays as it is
-        table = table[name]
-    table[names[-1]] = value
-
-
-def _override_value(text: str) -> Any:
-    """The text as a TOML value; what is none, such as `20 s` or `a.parquet`, as a plain string."""
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        if text[:1] in ("[", "{", '"', "'"):
-            raise
-        return text
-    return parsed["value"] if len(parsed) == 1 else text
-
-
-def _build(document: dict[str, Any], folder: str, faults: list[Fault]) -> Job:
+def _build(document: Document, faults: list[Fault]) -> Job:
     """A Job of all that could be read; what could not is at its default and in `faults`."""
-    sections = (*STREAMS, *SECTIONS)
-    for name in document:
-        if name not in sections:
-            hint = _hint(_closest(name, sections))
-            faults.append(Fault((), f"[{name}]: no such section{hint}, there are {' '.join(sections)}"))
-    streams = tuple(_stream(name, document, folder, faults) for name in STREAMS)
+    for name, table in document.sections.items():
+        if name not in SECTIONS:
+            faults.append(
+                Fault((), f"[{name}]: no such section{_section_hint(name, table)}, there are {' '.join(TABLES)}")
+            )
+    streams = tuple(_stream(name, document, faults) for name in document.names)
     others = {}
     for name, (make, fields) in SECTIONS.items():
-        values = _values(name, _section(document, name, faults), fields, faults)
+        values = _values(name, _table(document.sections, name, name, faults), fields, faults)
         if name in FOLDERS and "path" in values:
-            values["path"] = _absolute(name, folder, values["path"], faults)
+            values["path"] = _absolute(name, document.folder, values["path"], faults)
         others[name] = make(**values)
     return Job(streams, **others)
 
 
-def _section(document: dict[str, Any], name: str, faults: list[Fault]) -> dict[str, Any]:
-    section = document.get(name, {})
-    if isinstance(section, dict):
-        return section
-    faults.append(Fault(_fields_of(name), f"[{name}]: got {show(section)}, wanted a table of fields"))
+def _section_hint(name: str, table: Any) -> str:
+    if isinstance(table, dict) and not SOURCES.keys().isdisjoint(table):
+        return f", did you mean [{STREAMS}.{name}]?"
+    return _hint(_closest(name, TABLES))
+
+
+def _table(tables: Mapping[str, Any], name: str, section: str, faults: list[Fault]) -> dict[str, Any]:
+    """The fields in the table `name`, which messages call `section`."""
+    table = tables.get(name, {})
+    if isinstance(table, dict):
+        return table
+    faults.append(Fault(_fields_of(section), f"[{section}]: got {show(table)}, wanted a table of fields"))
     return {}
 
 
@@ -186,7 +121,7 @@ def _values(
 
 def _unknown_field(section: str, name: str, known: Sequence[str], given: Collection[str]) -> Fault:
     """Involves, beside the name that there is not, the one that it was meant for, where it seems so."""
-    if section in STREAMS and name in {field.name for field in SYNTHETIC_FIELDS}:
+    if section not in SECTIONS and name in {field.name for field in SYNTHETIC_FIELDS}:
         return fault(section, name, 'is for kind = "synthetic" only')
     homes = [other for other, (_, fields) in SECTIONS.items() if name in {field.name for field in fields}]
     if homes:
@@ -205,45 +140,46 @@ def _hint(closest: str) -> str:
     return f", did you mean {closest}?" if closest else ""
 
 
-def _stream(name: str, document: dict[str, Any], folder: str, faults: list[Fault]) -> StreamJob:
-    if name not in document:
-        faults.append(Fault(_fields_of(name), f"[{name}]: missing section, wanted one with at least a path"))
-    given = _section(document, name, faults)
+def _stream(name: str, document: Document, faults: list[Fault]) -> StreamJob:
+    section = section_of(name)
+    if name not in document.streams:
+        faults.append(Fault(_fields_of(section), f"[{section}]: missing section, wanted one with at least a path"))
+    given = _table(document.streams, name, section, faults)
     synthetic = given.get("kind") == "synthetic"
     fields = STREAM_FIELDS + (SYNTHETIC_FIELDS if synthetic else ())
-    values = _values(name, given, fields, faults, others=tuple(SOURCES))
+    values = _values(section, given, fields, faults, others=tuple(SOURCES))
     own = {field.attribute: values[field.attribute] for field in STREAM_FIELDS if field.attribute in values}
     generated = {key: value for key, value in values.items() if key not in own}
-    return StreamJob(name, _source(name, given, generated, folder, faults), **own)
+    return StreamJob(name, _source(section, given, generated, document.folder, faults), **own)
 
 
 def _source(
-    name: str, given: dict[str, Any], generated: dict[str, Any], folder: str, faults: list[Fault]
+    section: str, given: dict[str, Any], generated: dict[str, Any], folder: str, faults: list[Fault]
 ) -> FileSource | TableSource | SyntheticSource:
     present = [field for field in SOURCES if field in given]
     is_path = "path" in given and "table" not in given and given.get("kind") != "synthetic"
     if len(present) > 1:
-        fields = tuple(f"{name}.{field}" for field in present if field != "path" or not is_path)
-        faults.append(Fault(fields, f"[{name}] {', '.join(present)}: got {len(present)} of them, wanted one"))
+        fields = tuple(f"{section}.{field}" for field in present if field != "path" or not is_path)
+        faults.append(Fault(fields, f"[{section}] {', '.join(present)}: got {len(present)} of them, wanted one"))
     if given.get("kind", "synthetic") != "synthetic":
-        text = f'[{name}] kind: got {show(given["kind"])}, wanted "synthetic", or a path instead'
-        faults.append(Fault((f"{name}.kind", *(() if is_path else (f"{name}.path",))), text))
+        text = f'[{section}] kind: got {show(given["kind"])}, wanted "synthetic", or a path instead'
+        faults.append(Fault((f"{section}.kind", *(() if is_path else (f"{section}.path",))), text))
     if given.get("kind") == "synthetic":
         return SyntheticSource(**generated)
     which = "table" if "table" in given else "path"
     try:
         value = SOURCES[which].kind.parse(given[which]) if which in given else ""
     except ValueError as error:
-        faults.append(Fault((f"{name}.{which}", f"{name}.path"), f"[{name}] {which}: {error}"))
+        faults.append(Fault((f"{section}.{which}", f"{section}.path"), f"[{section}] {which}: {error}"))
         value = ""
     if isinstance(value, str):
-        return FileSource(_input_path(name, folder, value, faults) if value else "")
+        return FileSource(_input_path(section, folder, value, faults) if value else "")
     return TableSource(value)
 
 
-def _input_path(name: str, folder: str, path: str, faults: list[Fault]) -> str:
+def _input_path(section: str, folder: str, path: str, faults: list[Fault]) -> str:
     """The absolute path; in a glob, the folder's own name is not part of the pattern."""
-    return _absolute(name, glob.escape(folder) if glob.has_magic(path) else folder, path, faults)
+    return _absolute(section, glob.escape(folder) if glob.has_magic(path) else folder, path, faults)
 
 
 def _absolute(section: str, folder: str, path: str, faults: list[Fault]) -> str:

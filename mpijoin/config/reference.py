@@ -7,7 +7,7 @@ import textwrap
 from typing import Any, Iterator, Sequence
 
 from mpijoin.config.fields import SECTIONS, SOURCE_FIELDS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
-from mpijoin.config.job import FileSource, StreamJob, SyntheticSource
+from mpijoin.config.job import SHORT_STREAMS, FileSource, StreamJob, SyntheticSource
 from mpijoin.config.units import DURATION_NS, INT64_MAX, SIZE_BYTES, show
 from mpijoin.errors import JobError
 
@@ -16,20 +16,22 @@ WIDE_CELLS = 76  # in fewer, what a field means stands below its name and not be
 BOLD, DIM, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 HEAD = f"""\
-Every field of a job file, with its default. Most jobs write only path, time, key and window of both streams, and the \
-path of the output. Durations have a unit, {" ".join(DURATION_NS)}, and so have sizes, {" ".join(SIZE_BYTES)}; a KB is \
-1000 bytes, a KiB is 1024. Strings stand in quotes."""
+Every field of a job file, with its default. Most jobs write only path, time, key and window of each stream, and the \
+path of the output. The streams are the tables [streams.NAME], one to eight of them, in the order of the file: a name \
+has letters, digits and _, and result columns begin with it. [left] and [right], in this order, are short for \
+[streams.left] and [streams.right]. Durations have a unit, {" ".join(DURATION_NS)}, and so have sizes, \
+{" ".join(SIZE_BYTES)}; a KB is 1000 bytes, a KiB is 1024. Strings stand in quotes."""
 REQUIRED, UNSET = "required", "not set"
 # What it takes to make one of these sections: a value for each that has no default.
 STREAM = StreamJob("left", FileSource(""))
 SYNTHETIC = SyntheticSource()
-SYNTHETIC_TITLE = "synthetic"
+STREAM_TITLE, SYNTHETIC_TITLE = "streams", "synthetic"
 
 
 def sections() -> dict[str, tuple[str, tuple[Field, ...], Any]]:
     """{title: (what the section is, its fields, an object with their defaults)}, in the order of a job file."""
     return {
-        "left": (_about(StreamJob), SOURCE_FIELDS + STREAM_FIELDS, STREAM),
+        STREAM_TITLE: (_about(StreamJob), SOURCE_FIELDS + STREAM_FIELDS, STREAM),
         SYNTHETIC_TITLE: (_about(SyntheticSource), SYNTHETIC_FIELDS, SYNTHETIC),
         **{name: (_about(make), fields, make()) for name, (make, fields) in SECTIONS.items()},
     }
@@ -46,7 +48,7 @@ def default_text(section: str, field: Field, defaults: Any) -> str:
     >>> default_text(title, fields[0], defaults), default_text(title, fields[4], defaults)
     ('60', '"64 MiB"')
     """
-    if (section, field.name) in (("left", "path"), ("output", "path")):
+    if (section, field.name) in ((STREAM_TITLE, "path"), ("output", "path")):
         return REQUIRED
     value = getattr(defaults, field.attribute, None)
     if value == "" or (value is None and not field.kind.none_has_word):
@@ -79,18 +81,20 @@ def reference(wanted: str, width: int, colored: bool) -> str:
     """The text, `width` cells wide at most. wanted: one section, or "" for all. Raises JobError where there is no such
     section."""
     every = sections()
-    wanted = {"right": "left"}.get(wanted, wanted)
+    wanted = STREAM_TITLE if wanted in SHORT_STREAMS else wanted
     if wanted and wanted not in every:
-        raise JobError([f"--fields: got {show(wanted)}, wanted one of {' '.join(('left', 'right', *list(every)[1:]))}"])
+        raise JobError([f"--fields: got {show(wanted)}, wanted one of {' '.join((*SHORT_STREAMS, *every))}"])
     parts = [] if wanted else [textwrap.fill(HEAD, width)]
     parts += ["\n".join(_section(name, *every[name], width, colored)) for name in every if wanted in ("", name)]
     return "\n\n".join(parts)
 
 
 def _section(name: str, about: str, fields: Sequence[Field], defaults: Any, width: int, colored: bool) -> Iterator[str]:
-    title = {"left": "[left] and [right]", SYNTHETIC_TITLE: '[left] or [right] with kind = "synthetic"'}.get(
-        name, f"[{name}]"
-    )
+    titles = {
+        STREAM_TITLE: "[streams.NAME], [left] and [right]",
+        SYNTHETIC_TITLE: '[streams.NAME] with kind = "synthetic"',
+    }
+    title = titles.get(name, f"[{name}]")
     yield _styled(title, BOLD, colored)
     yield from textwrap.wrap(about, width)
     for field in fields:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from math import inf
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Collection, Iterator, NamedTuple
 
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
-from mpijoin.config.job import MAX, NO_POLICY, POISSON, Delay, FileSource, Job, Slowdown, StreamJob, SyntheticSource
-from mpijoin.config.units import COLUMN_TYPES, INT64_MAX, format_duration, is_integer, show
+from mpijoin.config.job import (
+    MAX,
+    NO_POLICY,
+    POISSON,
+    STREAMS_MAX,
+    Delay,
+    FileSource,
+    Job,
+    Slowdown,
+    StreamJob,
+    SyntheticSource,
+)
+from mpijoin.config.units import COLUMN_TYPES, INT64_MAX, format_duration, is_integer, listed, show
 
 # What a synthetic stream calls its columns.
 SYNTHETIC_TIME, SYNTHETIC_KEY, SYNTHETIC_PAYLOAD = "ts", "key", "payload"
 
-
+NAME_CHARACTERS_MAX = 64  # a column or a file of this name and some more is still short enough for everybody
+STREAM_NAME = re.compile(f"[A-Za-z0-9_]{{1,{NAME_CHARACTERS_MAX}}}")
+RESERVED_NAMES = ("key",)  # key and key_... are what results call the key columns
 SPEED_MIN, SPEED_MAX = 1e-9, 1e9  # a second in 30 years, 30 years in a second: times of any clock stay within int64
 STOP_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT")  # that may ask for a checkpoint
 
@@ -47,12 +61,15 @@ def fault(section: str, name: str, problem: str) -> Fault:
     return Fault((f"{section}.{name}",), f"[{section}] {name}: {problem}")
 
 
-def job_faults(job: Job) -> list[Fault]:
-    """Every fault that can be told from the job alone; empty when there is none. Alters nothing."""
-    faults: list[Fault] = []
+def job_faults(job: Job, unread: Collection[str] = ()) -> list[Fault]:
+    """Every fault that can be told from the job alone; empty when there is none. Alters nothing.
+
+    unread: fields ("left.key") at their defaults because what the job says of them could not be read.
+    """
+    faults = [*_stream_number_faults(job), *_name_faults(job)]
     for stream in job.streams:
-        faults += stream_faults(stream)
-    faults += _key_pair_faults(job)
+        faults += _stream_faults(stream)
+    faults += _key_count_faults(job, unread)
     for section, (_, fields) in SECTIONS.items():
         faults += _bound_faults(section, getattr(job, section), fields)
     faults += _tuning_faults(job)
@@ -75,9 +92,32 @@ def _bound_faults(section: str, values: Any, fields: tuple[Field, ...]) -> Itera
             yield fault(section, field.name, f"got {field.kind.write(value)}, wanted {low} to {high}")
 
 
-def stream_faults(stream: StreamJob) -> Iterator[Fault]:
+def _stream_number_faults(job: Job) -> Iterator[Fault]:
+    if not 1 <= len(job.streams) <= STREAMS_MAX:
+        wanted = f"wanted 1 to {STREAMS_MAX} tables [streams.NAME], or [left] and [right]"
+        yield Fault(("streams",), f"[streams]: got {len(job.streams)} streams, {wanted}")
+
+
+def _name_faults(job: Job) -> Iterator[Fault]:
+    """A name begins those of result columns, which SQL knows in any case, and is that of a file of late rows."""
+    known: dict[str, str] = {}
+    for stream in job.streams:
+        where, got = f"[{stream.section}]:", f"got {show(stream.name)} as a stream's name"
+        if not STREAM_NAME.fullmatch(stream.name):
+            yield Fault((), f"{where} {got}, wanted letters, digits and _ only, {NAME_CHARACTERS_MAX} of them at most")
+        elif stream.name.lower() in RESERVED_NAMES:
+            yield Fault((), f"{where} {got}, which result columns begin with that are no stream's: choose another")
+        elif stream.name.lower() in known:
+            yield Fault(
+                (),
+                f"{where} {got} beside {show(known[stream.name.lower()])}, wanted names that differ in more than case",
+            )
+        known.setdefault(stream.name.lower(), stream.name)
+
+
+def _stream_faults(stream: StreamJob) -> Iterator[Fault]:
     """Those of one stream alone."""
-    name = stream.name
+    name = stream.section
     yield from _bound_faults(name, stream, STREAM_FIELDS)
     yield from _repeated(name, "key", stream.key)
     if not stream.key:
@@ -102,11 +142,11 @@ def stream_faults(stream: StreamJob) -> Iterator[Fault]:
 
 def _type_faults(stream: StreamJob) -> Iterator[Fault]:
     if stream.types and not isinstance(stream.source, FileSource):
-        yield fault(stream.name, "types", "is for CSV files; this stream has types of its own")
+        yield fault(stream.section, "types", "is for CSV files; this stream has types of its own")
     for column, kind in stream.types.items():
         if kind not in COLUMN_TYPES:
             wanted = f"wanted one of {', '.join(COLUMN_TYPES)}"
-            yield fault(stream.name, "types", f"got {show(kind)} for column {show(column)}, {wanted}")
+            yield fault(stream.section, "types", f"got {show(kind)} for column {show(column)}, {wanted}")
 
 
 def _repeated(section: str, field: str, names: tuple[str, ...]) -> Iterator[Fault]:
@@ -116,7 +156,7 @@ def _repeated(section: str, field: str, names: tuple[str, ...]) -> Iterator[Faul
 
 
 def _synthetic_faults(stream: StreamJob, source: SyntheticSource) -> Iterator[Fault]:
-    name = stream.name
+    name = stream.section
     yield from _bound_faults(name, source, SYNTHETIC_FIELDS)
     for field, (sound, wanted) in SYNTHETIC_BOUNDS.items():
         value = getattr(source, field)
@@ -150,13 +190,15 @@ def _change_faults(name: str, source: SyntheticSource) -> Iterator[Fault]:
             yield fault(name, "changes", f"from {start}: a rate changes only with arrivals = {show(POISSON)}")
 
 
-def _key_pair_faults(job: Job) -> Iterator[Fault]:
-    left, right = (len(stream.key) for stream in job.streams)
-    if left != right:
-        yield Fault(
-            ("left.key", "right.key"),
-            f"[left] key, [right] key: got {left} and {right} columns, wanted as many on both sides",
-        )
+def _key_count_faults(job: Job, unread: Collection[str]) -> Iterator[Fault]:
+    counts = {
+        f"{stream.section}.key": len(stream.key) for stream in job.streams if f"{stream.section}.key" not in unread
+    }
+    if len(set(counts.values())) > 1:
+        where = ", ".join(f"[{field.removesuffix('.key')}] key" for field in counts)
+        everywhere = "on both sides" if len(job.streams) == 2 else "in all streams"
+        got = listed([str(count) for count in counts.values()])
+        yield Fault(tuple(counts), f"{where}: got {got} columns, wanted as many {everywhere}")
 
 
 def _tuning_faults(job: Job) -> Iterator[Fault]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 DURATION_NS = {
     "ns": 1,
@@ -96,6 +96,15 @@ def show(value: Any) -> str:
     if isinstance(value, str):
         text = f'"{value}"' if value.isprintable() else json.dumps(value)
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def listed(words: Sequence[str]) -> str:
+    """As a sentence lists them.
+
+    >>> listed(["1", "2"]), listed(["1", "2", "3"])
+    ('1 and 2', '1, 2 and 3')
+    """
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def rounded_duration(count: int, unit: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mpijoin.config.job import Job
+from mpijoin.config.job import Job, section_of
 from mpijoin.data.batch import Batch
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.rows import empty_batch
@@ -78,8 +78,8 @@ class Intake:
             if self._fail_late:
                 first = table.slice(0, 1).to_pylist()[0]
                 raise InputError(
-                    f'[{name}] has late rows and [run] late = "fail": row {first["row"]} ({first["reason"]}), time '
-                    f"{first[table.column_names[0]]}, watermark {first['watermark']}"
+                    f'[{section_of(name)}] has late rows and [run] late = "fail": row {first["row"]} '
+                    f"({first['reason']}), time {first[table.column_names[0]]}, watermark {first['watermark']}"
                 )
             if writer:
                 writer.write(table)

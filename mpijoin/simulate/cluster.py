@@ -98,7 +98,7 @@ def simulated_job(job: Job, manner: Manner) -> Job:
     if not manner.modelled:
         return job
     faults = [
-        f'[{stream.name}]: wanted kind = "synthetic": a modelled join knows its tuples only by their distribution'
+        f'[{stream.section}]: wanted kind = "synthetic": a modelled join knows its tuples only by their distribution'
         for stream in job.streams
         if not isinstance(stream.source, SyntheticSource)
     ]
@@ -115,12 +115,10 @@ def _not_modelled(stream: StreamJob) -> Iterator[str]:
         return
     for name, attribute in NOT_MODELLED.items():
         if getattr(source, attribute) != getattr(usual, attribute):
-            yield f"[{stream.name}] {name}: is not simulated: leave it out, or run the job for real"
+            yield f"[{stream.section}] {name}: is not simulated: leave it out, or run the job for real"
     if any(change != Change(change.start_ns, change.rate) for change in source.changes):
-        yield (
-            f"[{stream.name}] changes: only those of the rate are simulated: leave the others out, or run the job for"
-            " real"
-        )
+        advice = "leave the others out, or run the job for real"
+        yield f"[{stream.section}] changes: only those of the rate are simulated: {advice}"
 
 
 class SimulatedCluster:

@@ -54,7 +54,7 @@ def stream_parts(job: Job, stream_index: int) -> list[Part]:
         from mpijoin.sources.synthetic import SyntheticReader  # loads all that makes streams
 
         seed = job.run.seed if source.seed is None else source.seed
-        return [Part(f"[{stream.name}]", 1, partial(SyntheticReader, source, seed, stream_index))]
+        return [Part(f"[{stream.section}]", 1, partial(SyntheticReader, source, seed, stream_index))]
     from mpijoin.sources.table import TableReader
 
     return [Part(table_name(stream), 1, partial(TableReader, table_name(stream), source.table))]

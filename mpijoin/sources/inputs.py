@@ -37,7 +37,7 @@ def inputs_of(stream: StreamJob) -> list[InputFile]:
 
 def table_name(stream: StreamJob) -> str:
     """What messages call a table that is a stream's input."""
-    return f"[{stream.name}] table"
+    return f"[{stream.section}] table"
 
 
 def input_file(path: str) -> InputFile:

@@ -157,7 +157,7 @@ def names(folder):
 @pytest.fixture
 def broken_off(tmp_path):
     """A run that was killed in the middle of its commit."""
-    directory = RunDirectory.create(tmp_path / "run", "[run]\n")
+    directory = RunDirectory.create(tmp_path / "run", "[left]\n[right]\n[run]\n")
     put(directory.results, "rank-1-00000.parquet")
     put(directory.open_results, "rank-1-00001.parquet", "rank-2-00000.parquet", "manifest.json")
     put(directory.late, "left.parquet")

@@ -33,16 +33,19 @@ results = "csv"
     path.write_text(text)
     assert sorted(faults(path)) == sorted(
         [
-            '[left] window: got "20 parsecs", wanted a duration such as "20 s" (units: ns us ms s min h d)',
+            ('[left] window: got "20 parsecs", wanted a duration such as "20 s" (units: ns us ms s min h d),'
+            ' or "unbounded"'),
             "[left] kye: no such field, did you mean key?",
             "[right] path: got 3, wanted a non-empty string",
             '[right] lateness: got "-1 s", wanted a duration such as "20 s" (units: ns us ms s min h d), not negative',
             ("[cluser]: no such section, did you mean cluster?,"
-            " there are left right cluster tuning balance run output checkpoint inject"),
+            " there are left right streams.NAME cluster tuning balance run output checkpoint inject"),
             "[cluster] partitions: got 0, wanted 1 to 65535",
             '[cluster] buffer: got "1 KiB", wanted "64 KiB" to "9223372036854775807 B"',
-            ('[tuning] theta: got "some", wanted a size such as "64 MiB" (units: B KB KiB MB MiB GB GiB),'
-            ' or "auto" or "off"'),
+            (
+                '[tuning] theta: got "some", wanted a size such as "64 MiB" (units: B KB KiB MB MiB GB GiB),'
+                ' or "auto" or "off"'
+            ),
             '[balance] policy: got "greedy", wanted "none" or "threshold" or "balance"',
             '[run] speed: got -2.0, wanted more than 0 seconds of event time per second, or "max"',
             '[run] warmup: got 3, wanted a duration such as "20 s" (units: ns us ms s min h d)',

@@ -10,7 +10,7 @@ import pytest
 from mpijoin.cli import main
 from mpijoin.config import job as job_module
 from mpijoin.config.fields import SECTIONS, SOURCE_FIELDS, STREAM_FIELDS, SYNTHETIC_FIELDS
-from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.job import SHORT_STREAMS, FileSource, Job, StreamJob, SyntheticSource
 from mpijoin.config.load import load_job
 from mpijoin.config.reference import REQUIRED, UNSET, default_text, reference, sections, type_text
 
@@ -47,9 +47,11 @@ def test_the_defaults_that_are_told_are_those_of_a_job():
         text = "\n".join(f"{name} = {value}" for name, value in told if value not in (REQUIRED, UNSET))
         documents[title] = tomllib.loads(text)
     synthetic = {"kind": "synthetic", "tuples": 5}
-    documents["right"] = {**synthetic, **documents.pop("synthetic")}
-    documents["left"]["path"] = "/l.parquet"
-    assert load_job(documents) == load_job({"left": {"path": "/l.parquet"}, "right": synthetic})
+    documents["streams"] = {
+        "a": {"path": "/l.parquet", **documents["streams"]},
+        "b": {**synthetic, **documents.pop("synthetic")},
+    }
+    assert load_job(documents) == load_job({"streams": {"a": {"path": "/l.parquet"}, "b": synthetic}})
 
 
 @pytest.mark.parametrize("width", [50, 80, 110])
@@ -69,10 +71,11 @@ def test_one_section_can_be_asked_for(capsys):
     out = capsys.readouterr().out
     assert out.startswith("[checkpoint]\n") and "[output]" not in out
     assert re.search(r'^  margin +"off" +duration, or "off"$', out, re.MULTILINE)
-    assert main(["check", "--fields", "right"]) == 0
-    assert capsys.readouterr().out.startswith("[left] and [right]\n")
+    for name in ("streams", "right"):
+        assert main(["check", "--fields", name]) == 0
+        assert capsys.readouterr().out.startswith("[streams.NAME], [left] and [right]\n")
     assert main(["check", "--fields", "outptu"]) == 2
-    assert 'got "outptu", wanted one of left right synthetic cluster' in capsys.readouterr().err
+    assert 'got "outptu", wanted one of left right streams synthetic cluster' in capsys.readouterr().err
     assert main(["check", "job.toml", "--fields"]) == 2
 
 
@@ -95,16 +98,18 @@ EXAMPLES = {"path", "time", "time_unit", "key", "window", "columns"}  # every jo
 
 def fields_of(section, values):
     """{name: (title, field)} that a section of these values may have."""
-    titles = {"left": ["left"], "right": ["left"]}.get(section, [section])
+    titles = ["streams"] if section in SHORT_STREAMS or section.startswith("streams.") else [section]
     if values.get("kind") == "synthetic":
-        titles = ["left", "synthetic"]
+        titles = ["streams", "synthetic"]
     return {field.name: (title, field) for title in titles for field in sections()[title][1]}
 
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_job_files_in_the_documentation_have_fields_that_there_are(block):
-    for section, values in tomllib.loads(block).items():
-        if section not in ("left", "right", *SECTIONS):
+    document = tomllib.loads(block)
+    document |= {f"streams.{name}": values for name, values in document.pop("streams", {}).items()}
+    for section, values in document.items():
+        if section not in SHORT_STREAMS + tuple(SECTIONS) and not section.startswith("streams."):
             continue  # a sweep's, for one
         known = fields_of(section, values)
         for name, value in values.items():
@@ -117,10 +122,10 @@ def test_job_files_in_the_documentation_have_fields_that_there_are(block):
 def test_defaults_that_the_documentation_tells_are_those_that_hold(block):
     section = ""
     for line in block.splitlines():
-        if header := re.match(r"\[(\w+)\]", line):
+        if header := re.match(r"\[([\w.]+)\]", line):
             section = header[1]
         told = re.match(r"(\w+) = .*# .*\bdefault(?:s to|:)? (\S.*)", line)
-        if told and section in ("left", "right", *SECTIONS):
+        if told and (section in SHORT_STREAMS + tuple(SECTIONS) or section.startswith("streams.")):
             title, field = fields_of(section, {"kind": "synthetic"} if 'kind = "synthetic"' in block else {})[told[1]]
             default = default_text(title, field, sections()[title][2]).strip('"')
             assert default == UNSET or told[2].strip('"').startswith(default), line

@@ -17,20 +17,31 @@ from mpijoin.launch.plan import launch_faults
 
 COLUMNS = {"ts": pa.timestamp("us"), "sta": pa.string(), "num": pa.int64(), "amp": pa.float64()}
 FILES = ("b.parquet", "c.parquet")
+TWO, THREE = ("left", "right"), ("streams.picks", "streams.S_2", "streams.left")  # the tables of a job's streams
 
 
 class World:
-    """A job as a dict, and the columns of the files that it reads, by side and file name; None: the file is damaged."""
+    """A job as tables by name, and the columns of the files that it reads, by table and file name; None: the file is
+    damaged."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, streams=TWO):
         self.folder = folder
-        stream = {"time": "ts", "key": ["sta", "num"]}
-        self.job = {"left": dict(stream), "right": dict(stream), "output": {"path": str(folder / "new")}}
-        self.files = {side: {name: list(COLUMNS.items()) for name in FILES} for side in ("left", "right")}
+        self.job = {stream: {"time": "ts", "key": ["sta", "num"]} for stream in streams}
+        self.job["output"] = {"path": str(folder / "new")}
+        self.files = {stream: {name: list(COLUMNS.items()) for name in FILES} for stream in streams}
         self.overrides = []
 
     def set(self, section, field, value):
         self.job.setdefault(section, {})[field] = value
+
+    @property
+    def document(self):
+        """The job as a job file nests its tables."""
+        document = {}
+        for name, table in self.job.items():
+            *above, own = name.split(".")
+            (document.setdefault(above[0], {}) if above else document)[own] = table
+        return document
 
     def retype(self, side, column, kind, files=FILES):
         for name in files:
@@ -48,9 +59,10 @@ class World:
         for side, files in self.files.items():
             if isinstance(self.job[side], dict):
                 self.job[side].setdefault("path", self._folder_of(files))
-        job, faults = read_job(self.job, self.overrides)
+        job, faults = read_job(self.document, self.overrides)
         try:
-            resolve(job, [*faults, *launch_faults(job)])
+            here = [one for one in launch_faults(job) if one.fields != ("streams",)]  # until runs join any number
+            resolve(job, [*faults, *here])
         except JobError as error:
             return error.faults
         return []
@@ -102,15 +114,23 @@ def value(section, field, bad, said, *needs, touches=""):
     texts = [said] if isinstance(said, str) else said
     return single(
         f"{section}.{field} = {bad!r}",
-        [f"[{section}] {text}" for text in texts],
+        [f"[{said_of(section)}] {text}" for text in texts],
         change,
         f"{section}.{field} {touches}",
         needs,
     )
 
 
-def stream_faults(side, other):
-    """Those that either stream can have."""
+def said_of(section):
+    """What messages call a stream's table: `left` and `right` as in the short form."""
+    return section.removeprefix("streams.") if section.endswith((".left", ".right")) else section
+
+
+def stream_faults(side, others):
+    """Those that each stream can have. others: the tables of the other streams."""
+    where, name = said_of(side), side.rpartition(".")[2]
+    every = [one.format(other) for other in others for one in ("{}.key", "{}.path", "{}.column.sta")]
+    zones = [one.format(other) for other in others for one in ("{}.path", "{}.time", "{}.column.ts")]
     path, payload = f"{side}.path", f"{side}.path {side}.columns output.columns output.results"
 
     def columns(name, said, change, touches, *needs):
@@ -136,8 +156,8 @@ def stream_faults(side, other):
     yield value(side, "key", ["sta", "ts"], 'key: got "ts", which is the time', f"{side}.time")
     yield value(side, "key", ["sta", "who"], 'key: no column "who"', path)
     yield single(
-        f"{side}.key too short", "[left] key, [right] key: got", lambda world: world.set(side, "key", "sta"),
-        f"{side}.key", [f"{other}.key"],
+        f"{side}.key too short", "columns, wanted as many", lambda world: world.set(side, "key", "sta"), f"{side}.key",
+        [f"{other}.key" for other in others],
     )  # fmt: skip
     yield value(side, "types", 3, "types: got 3")
     both = ['types: got "strng" for column "amp"', "types: is for CSV files; the input is Parquet"]
@@ -146,7 +166,7 @@ def stream_faults(side, other):
     yield value(side, "columns", ["amp", "amp"], 'columns: got "amp" 2 times')
     yield value(side, "columns", ["num"], 'columns: got "num", which results have anyway', f"{side}.key")
     yield value(side, "columns", ["nope"], 'columns: no column "nope"', path)
-    said = f"[{side}] time: column \"ts\" is double, wanted a timestamp"
+    said = f"[{where}] time: column \"ts\" is double, wanted a timestamp"
     yield columns(
         "time of a wrong type",
         said,
@@ -154,28 +174,24 @@ def stream_faults(side, other):
         f"{side}.column.ts",
         f"{side}.time",
     )
-    said = f"[{side}] time: column \"ts\" is int64, wanted also time_unit"
+    said = f"[{where}] time: column \"ts\" is int64, wanted also time_unit"
     needs = f"{side}.time {side}.time_unit"
     yield columns(
         "time without unit", said, lambda world: world.retype(side, "ts", pa.int64()), f"{side}.column.ts", needs
     )
-    needs = f"{side}.time {side}.time_unit {other}.path {other}.time {other}.column.ts"
+    needs = " ".join([f"{side}.time {side}.time_unit", *zones])
     kind = pa.timestamp("us", "UTC")
     yield columns(
-        "one zone",
-        "wanted both with a time zone",
-        lambda world: world.retype(side, "ts", kind),
-        f"{side}.column.ts",
-        needs,
+        "one zone", "with a time zone or", lambda world: world.retype(side, "ts", kind), f"{side}.column.ts", needs
     )
-    said = f"[{side}] key: column \"num\" is double, which cannot be a key"
+    said = f"[{where}] key: column \"num\" is double, which cannot be a key"
     yield columns(
         "float key", said, lambda world: world.retype(side, "num", pa.float64()), f"{side}.column.num", f"{side}.key"
     )
-    needs = f"{side}.key {other}.key {other}.path {other}.column.sta"
+    needs = " ".join([f"{side}.key", *every])
     said = '"sta" is'
     yield columns("key pair", said, lambda world: world.retype(side, "sta", pa.binary()), f"{side}.column.sta", needs)
-    said = f'[{side}] columns: "deep" is struct'
+    said = f'[{where}] columns: "deep" is struct'
     yield columns(
         "payload type",
         said,
@@ -183,9 +199,9 @@ def stream_faults(side, other):
         f"{side}.column.deep",
         payload,
     )
-    said = f'[{side}] path: the input has 2 columns named "amp"'
+    said = f'[{where}] path: the input has 2 columns named "amp"'
     yield columns("a name twice", said, lambda world: world.add(side, "amp", pa.int8()), f"{side}.column.amp", payload)
-    said = f'2 columns would be called "{side}_row"'
+    said = f'2 columns would be called "{name}_row"'
     yield columns("results clash", said, lambda world: world.add(side, "row", pa.int8()), f"{side}.column.row", payload)
     needs = f"{side}.time {side}.column.ts"
     said = 'c.parquet: got no column "ts"'
@@ -200,7 +216,6 @@ def stream_faults(side, other):
         f"{side}.later.num",
         needs,
     )
-    said = f"[{side}] path: "
     yield columns(
         "first file damaged",
         "a.parquet: cannot be read",
@@ -215,12 +230,12 @@ def stream_faults(side, other):
     )
 
 
-def job_faults(folder):
+def job_faults(folder, streams):
     """Those of the other sections, and of where the run is to be. folder: some empty one, in which files are made."""
     (folder / "file").write_text("a file")
-    (folder / "full").mkdir()
+    (folder / "full").mkdir(exist_ok=True)
     (folder / "full" / "notes.txt").write_text("somebody's")
-    (folder / "saved").mkdir()
+    (folder / "saved").mkdir(exist_ok=True)
     (folder / "saved" / "00001.json").write_text("{}")
     yield value("output", "path", str(folder / "file"), f"path: {folder}/file cannot be a folder, it is a file")
     yield value(
@@ -231,7 +246,12 @@ def job_faults(folder):
     yield value("output", "results", "csv", 'results: got "csv"')
     yield value("output", "columns", "some", 'columns: got "some"')
     yield value(
-        "output", "columns", ["nope"], 'columns: no column "nope"', "output.results", "left.column.row right.column.row"
+        "output",
+        "columns",
+        ["nope"],
+        'columns: no column "nope"',
+        "output.results",
+        " ".join(f"{stream}.column.row" for stream in streams),
     )
     yield value("output", "part", 0, "part: got")
     yield value("checkpoint", "path", str(folder / "file"), f"path: {folder}/file cannot be a folder, it is a file")
@@ -273,5 +293,6 @@ def job_faults(folder):
     )
 
 
-def all_faults(folder):
-    return [*stream_faults("left", "right"), *stream_faults("right", "left"), *job_faults(folder)]
+def all_faults(folder, streams=TWO):
+    own = [one for stream in streams for one in stream_faults(stream, [other for other in streams if other != stream])]
+    return [*own, *job_faults(folder, streams)]

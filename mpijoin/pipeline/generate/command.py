@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from mpijoin.config.dump import dump_job
-from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
-from mpijoin.config.load import load_with_further_streams
+from mpijoin.config.job import FileSource, Job, SyntheticSource
+from mpijoin.config.load import load_streams
 from mpijoin.errors import EXIT_DONE, JobError
 from mpijoin.pipeline.aside import is_empty, written_aside
 from mpijoin.pipeline.configuration import add_spark_arguments
@@ -27,8 +27,7 @@ MANIFEST, JOB = "manifest.json", "job.toml"
 EPILOG = """\
 Makes the streams of a job that have kind = "synthetic": the same rows as `mpijoin run` would make of the same job,
 whatever the number of executors. FOLDER gets a folder of Parquet files per stream, manifest.json (schema, seed, and per
-file rows, time span and checksum) and job.toml, the same job reading these files. Further sections with kind =
-"synthetic" become streams too.
+file rows, time span and checksum) and job.toml, the same job reading these files.
 
 examples:
   mpijoin generate job.toml -o streams
@@ -52,8 +51,8 @@ def main_generate(options: argparse.Namespace) -> int:
     """The whole command; returns the exit code. Raises JobError, OutputError, LaunchError."""
     if options.rows_per_file is not None and options.rows_per_file < 1:
         raise JobError([f"--rows-per-file: got {options.rows_per_file}, wanted at least 1"])
-    job, further = load_with_further_streams(options.job, options.set)
-    plans = stream_plans(job, further, options.rows_per_file)
+    job = load_streams(options.job, options.set)
+    plans = stream_plans(job, options.rows_per_file)
     if not plans:
         raise JobError([f'{options.job}: no stream has kind = "synthetic", so there is nothing to make'])
     folder = Path(options.output).absolute()
@@ -73,10 +72,10 @@ def main_generate(options: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def stream_plans(job: Job, further: Sequence[StreamJob], rows: int | None) -> list[StreamPlan]:
+def stream_plans(job: Job, rows: int | None) -> list[StreamPlan]:
     """What is to be made; streams that are read from files are left as they are."""
     found = []
-    for index, stream in enumerate((*job.streams, *further)):
+    for index, stream in enumerate(job.streams):
         source = stream.source
         if isinstance(source, SyntheticSource):
             seed = job.run.seed if source.seed is None else source.seed
@@ -110,16 +109,16 @@ def _say(text: str) -> None:
 def reading_job(job: Job, made: dict[str, list[Written]], folder: Path) -> Job:
     """The job with files in place of what was made, a lateness that covers the disorder put in, and somewhere to
     write."""
-    streams = {}
+    streams = []
     for stream in job.streams:
         if stream.name in made:
             lateness_ns = max(stream.lateness_ns, stream.source.disorder_ns)
             source = FileSource(str(folder / stream.name))
-            streams[stream.name] = replace(stream, source=source, lateness_ns=lateness_ns)
+            streams.append(replace(stream, source=source, lateness_ns=lateness_ns))
         else:
-            streams[stream.name] = stream
+            streams.append(stream)
     output = job.output if job.output.path else replace(job.output, path=str(folder / "run"))
-    return replace(job, output=output, **streams)
+    return replace(job, output=output, streams=tuple(streams))
 
 
 def write_manifest(path: Path, plans: Sequence[StreamPlan], made: dict[str, list[Written]]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Iterator, Sequence
 
 import pyarrow as pa
 
+from mpijoin.config.job import section_of
 from mpijoin.errors import InputError
 from mpijoin.generators.arrivals import START
 from mpijoin.generators.schedule import TIME_MAX, segments_of
@@ -69,7 +70,9 @@ def _placed(plan: StreamPlan, moves: Sequence[tuple[int, int]]) -> list[Piece]:
     arrivals = plan.stream().arrivals
     positions = list(accumulate((moved for _, moved in moves), initial=START))
     if positions[-1] >= TIME_MAX:
-        raise InputError(f"[{plan.name}] rate: times leave 64-bit nanoseconds; wanted a higher rate or fewer tuples")
+        raise InputError(
+            f"[{section_of(plan.name)}] rate: times leave 64-bit nanoseconds; wanted a higher rate or fewer tuples"
+        )
     found = []
     for number, ((rows, _), position) in enumerate(zip(moves, positions)):
         first = number * plan.rows

@@ -21,7 +21,7 @@ class StreamPlan:
     name: str
     source: SyntheticSource
     seed: int
-    index: int  # of the stream: left is 0, right 1
+    index: int  # of the stream in the job, from 0
     rows: int
 
     def stream(self) -> SyntheticStream:

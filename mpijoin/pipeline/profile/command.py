@@ -144,13 +144,13 @@ def check_sources(job: Job) -> None:
     for stream in job.streams:
         if not isinstance(stream.source, FileSource):
             faults.append(
-                f"[{stream.name}] kind: got a synthetic stream, wanted files; its rate and bias are in the job"
+                f"[{stream.section}] kind: got a synthetic stream, wanted files; its rate and bias are in the job"
             )
             continue
         found = file_format(expand_files(stream.source.path)[0])
         if found != PARQUET:
             hint = "`mpijoin prepare` makes it so"
-            faults.append(f"[{stream.name}] path: {stream.source.path} is {found}, wanted Parquet; {hint}")
+            faults.append(f"[{stream.section}] path: {stream.source.path} is {found}, wanted Parquet; {hint}")
     if faults:
         raise JobError(faults)
 

@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from mpijoin.config.job import StreamJob
+from mpijoin.config.job import StreamJob, section_of
 from mpijoin.data.arrow import is_variable
 from mpijoin.data.files import expand_files
 from mpijoin.data.schema import UNIT_NS, StreamSchema
@@ -103,7 +103,8 @@ def extent(stream: Stream) -> Extent:
     rows, null_key, null_time, joinable, first, last, blob_bytes, least, most = row
     if not joinable:
         raise InputError(
-            f"[{stream.name}] path: got {rows:,} rows, none with both a time and a key; there is nothing to profile"
+            f"[{section_of(stream.name)}] path: got {rows:,} rows, none with both a time and a key; there is nothing "
+            "to profile"
         )
     keys = (None, None) if least is None else (int(least), int(most))
     return Extent(rows, null_time, null_key, joinable, first, last, blob_bytes, *keys, disorder(stream))

@@ -1,0 +1,137 @@
+"""What stands in a job file, before anybody asks what it means: its tables, all streams in one place, and `--set` in
+them."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
+
+from mpijoin.config.job import SHORT_STREAMS, section_of
+from mpijoin.config.rules import Fault
+from mpijoin.config.units import show
+from mpijoin.errors import JobError
+
+STREAMS = "streams"  # the table of the streams' tables
+
+
+class Document(NamedTuple):
+    """streams: name -> what its table holds, in the order of the file · is_short: [left] and [right] stand for
+    [streams.left] and [streams.right]; one of them may be missing · sections: all other tables by name · folder: that
+    relative paths start at."""
+
+    streams: dict[str, Any]
+    is_short: bool
+    sections: dict[str, Any]
+    folder: str
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the streams that the job has. In the short form there are two, in this order."""
+        return SHORT_STREAMS if self.is_short else tuple(self.streams)
+
+
+def read_document(
+    job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str], faults: list[Fault]
+) -> Document:
+    """A job file, or a dict of the same form, with each "section.field=value" of `overrides` set in it.
+
+    Adds to `faults` what is wrong with overrides and with the tables of the streams. JobError: there is nothing to
+    read.
+    """
+    tables, folder = _tables(job)
+    is_short = STREAMS not in tables
+    faults += _form_faults(tables)
+    document = Document(_taken_streams(tables), is_short, tables, folder)
+    for override in overrides:
+        _override(document, override, faults)
+    return document
+
+
+def _tables(job: str | os.PathLike | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """The top of the document, which is never the caller's own, and the folder that paths are relative to."""
+    if isinstance(job, Mapping):
+        return {name: _copied(table) for name, table in job.items()}, os.getcwd()
+    try:
+        with open(job, "rb") as file:
+            tables = tomllib.load(file)
+    except OSError as error:
+        raise JobError([f"{os.fspath(job)}: cannot be read: {error.strerror}"]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise JobError([f"{os.fspath(job)}: is not TOML: {error}"]) from error
+    except ValueError as error:
+        raise JobError([f"{show(job)}: cannot be read: {error}"]) from error
+    return tables, os.path.dirname(os.path.abspath(job))
+
+
+def _copied(table: Any) -> Any:
+    return dict(table) if isinstance(table, Mapping) else table
+
+
+def _form_faults(tables: Mapping[str, Any]) -> Iterator[Fault]:
+    """Of streams that are written in no form, or in two."""
+    long, short = tables.get(STREAMS, {}), [name for name in SHORT_STREAMS if name in tables]
+    if not isinstance(long, Mapping):
+        yield Fault(
+            (STREAMS,), f"[{STREAMS}]: got {show(long)}, wanted a table of each stream, such as [{STREAMS}.picks]"
+        )
+        return
+    if STREAMS in tables and short:
+        got = ", ".join([*(f"[{name}]" for name in short), *(f"[{STREAMS}.{name}]" for name in long)])
+        advice = " and ".join(f"[{name}] as [{STREAMS}.{name}]" for name in short if name not in long)
+        again = " and ".join(f"[{name}]" for name in short if name in long)
+        what = [f"write {advice}"] if advice else []
+        what += [f"leave {again} out"] if again else []
+        yield Fault((), f"{got}: got both forms of a stream's table, wanted one: {', '.join(what)}")
+
+
+def _taken_streams(tables: dict[str, Any]) -> dict[str, Any]:
+    """The streams, no longer in `tables`. Of both forms, which is a fault, all, so that what else is wrong with them is
+    found."""
+    streams: dict[str, Any] = {}
+    for name in [name for name in tables if name in (STREAMS, *SHORT_STREAMS)]:
+        table = tables.pop(name)
+        if name != STREAMS:
+            streams.setdefault(name, table)
+        elif isinstance(table, Mapping):
+            streams |= {each: _copied(own) for each, own in table.items()}
+    return streams
+
+
+def _override(document: Document, override: str, faults: list[Fault]) -> None:
+    """Sets one "section.field=value" in the document; deeper names ("inject.slow.2=0.5") reach into tables."""
+    path, equals, text = override.partition("=")
+    names = path.strip().split(".")
+    table = document.sections
+    if names[0] in SHORT_STREAMS or (names[0] == STREAMS and len(names) > 1):
+        names, table = names[names[0] == STREAMS :], document.streams
+    if not equals or len(names) < 2 or not all(names):
+        faults.append(Fault((), f"--set {override}: wanted section.field=value"))
+        return
+    if table is document.streams and names[0] not in document.names:
+        faults.append(Fault((), f"--set {override}: no such stream, there are {' '.join(document.names) or 'none'}"))
+        return
+    try:
+        value = _override_value(text.strip())
+    except tomllib.TOMLDecodeError as error:
+        section = section_of(names[0]) if table is document.streams else names[0]
+        faults.append(Fault((".".join([section, *names[1:]]),), f"--set {override}: the value is not TOML: {error}"))
+        return
+    for name in names[:-1]:
+        if not isinstance(table.setdefault(name, {}), dict):
+            faults.append(Fault((), f"--set {override}: {name} is not a table"))
+            return
+        table[name] = dict(table[name])  # a caller's own dict stays as it is
+        table = table[name]
+    table[names[-1]] = value
+
+
+def _override_value(text: str) -> Any:
+    """The text as a TOML value; what is none, such as `20 s` or `a.parquet`, as a plain string."""
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        if text[:1] in ("[", "{", '"', "'"):
+            raise
+        return text
+    return parsed["value"] if len(parsed) == 1 else text

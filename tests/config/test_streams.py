@@ -1,0 +1,204 @@
+"""The streams of a job file: any number of them, of any names, and the short form of two."""
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import mpijoin
+from config_jobs import faults
+from mpijoin.config.check import load_and_resolve, resolve
+from mpijoin.config.describe import describe
+from mpijoin.config.dump import dump_job
+from mpijoin.config.job import STREAMS_MAX
+from mpijoin.config.load import load_job
+from mpijoin.data.results import result_columns, result_schema
+from mpijoin.data.schema import FOREVER
+from mpijoin.errors import JobError
+
+PATH = {"path": "/rows.parquet"}
+
+
+def names(job):
+    return [stream.name for stream in job.streams]
+
+
+def table(**columns):
+    ts = pa.array([1, 2], pa.timestamp("ms"))
+    return pa.table({"ts": ts, "key": [1, 2]} | {name: pa.array([None, None], kind) for name, kind in columns.items()})
+
+
+def job_of(*given, **sections):
+    """Of streams a, b, c ..., each a table or the fields of one."""
+    streams = {name: one if isinstance(one, dict) else {"table": one} for name, one in zip("abcdefghij", given)}
+    return load_job({"streams": streams, **sections})
+
+
+def test_streams_come_in_the_order_of_the_file(tmp_path):
+    path = tmp_path / "job.toml"
+    tables = [f'[streams.{name}]\npath = "{name}.parquet"' for name in ("zeta", "P_1", "left", "2nd")]
+    path.write_text("\n".join([*tables, '[output]\npath = "out"']))
+    job = load_job(path)
+    assert names(job) == ["zeta", "P_1", "left", "2nd"] and job.streams[1].source.path == str(tmp_path / "P_1.parquet")
+    path.write_text(dump_job(job))
+    assert load_job(path) == job
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, STREAMS_MAX])
+def test_there_may_be_one_to_eight_streams(count):
+    job = job_of(*[PATH] * count)
+    assert names(job) == list("abcdefgh"[:count])
+
+
+def test_left_and_right_are_the_short_form_in_this_order():
+    long = load_job({"streams": {"left": {"path": "/l"}, "right": {"path": "/r"}}})
+    assert long == load_job({"right": {"path": "/r"}, "left": {"path": "/l"}})
+    assert "[left]" in dump_job(long) and "streams" not in dump_job(long)
+    turned = load_job({"streams": {"right": {"path": "/r"}, "left": {"path": "/l"}}})
+    assert names(turned) == ["right", "left"] and "[streams.right]" in dump_job(turned)
+
+
+@pytest.mark.parametrize(
+    "document, problems",
+    [
+        (
+            {"left": PATH, "streams": {"s": PATH}},
+            ["[left], [streams.s]: got both forms of a stream's table, wanted one: write [left] as [streams.left]"],
+        ),
+        (
+            {"left": PATH, "right": PATH, "streams": {"left": {"path": 3}}},
+            ["wanted one: write [right] as [streams.right], leave [left] out", "[left] path: got 3"],
+        ),
+        ({"streams": {}}, ["[streams]: got 0 streams, wanted 1 to 8 tables [streams.NAME], or [left] and [right]"]),
+        ({"streams": {f"s{number}": PATH for number in range(9)}}, ["[streams]: got 9 streams, wanted 1 to 8"]),
+        ({"streams": [PATH]}, ["wanted a table of each stream, such as [streams.picks]"]),
+        ({"streams": {"s": 3}}, ["[streams.s]: got 3, wanted a table of fields"]),
+        ({"streams": {"s": {}}}, ["[streams.s] path: missing: wanted a file"]),
+        (
+            {"streams": {"a b": PATH}},
+            ['[streams.a b]: got "a b" as a stream\'s name, wanted letters, digits and _ only'],
+        ),
+        ({"streams": {"": PATH}}, ['got "" as a stream\'s name']),
+        ({"streams": {"ä": PATH}}, ["wanted letters, digits and _ only"]),
+        ({"streams": {"s" * 65: PATH}}, ["64 of them at most"]),
+        (
+            {"streams": {"Key": PATH}},
+            ["got \"Key\" as a stream's name, which result columns begin with that are no stream's"],
+        ),
+        (
+            {"streams": {"p": PATH, "P": PATH}},
+            ['[streams.P]: got "P" as a stream\'s name beside "p", wanted names that differ in more than case'],
+        ),
+        (
+            {"left": PATH, "right": PATH, "picks": PATH},
+            ["[picks]: no such section, did you mean [streams.picks]?, there are left right streams.NAME"],
+        ),
+        ({"left": PATH, "right": PATH, "stream": {}}, ["[stream]: no such section, did you mean streams.NAME?"]),
+        (
+            {
+                "streams": {
+                    "a": {**PATH, "key": ["k"]},
+                    "b": {**PATH, "key": ["k", "l"]},
+                    "c": {**PATH, "window": "2 x"},
+                }
+            },
+            [
+                '[streams.c] window: got "2 x"',
+                "[streams.b] key, [streams.c] key: got 1, 2 and 1 columns, wanted as many in all streams",
+            ],
+        ),
+    ],
+)
+def test_what_is_wrong_with_streams_is_told(document, problems):
+    found = faults(document)
+    assert len(found) == len(problems), found
+    assert all(problem in text for problem, text in zip(problems, found)), found
+
+
+def test_overrides_name_a_stream_in_either_form():
+    short, long = {"left": PATH, "right": PATH}, {"streams": {"left": PATH, "picks": PATH}}
+    for document in (short, long):
+        for override in ("left.window=5 s", "streams.left.window=5 s"):
+            assert load_job(document, [override]).streams[0].window_ns == 5_000_000_000
+    assert load_job(long, ["streams.picks.window=unbounded"]).streams[1].window_ns is None
+    assert faults(long, ["right.window=1 s", "streams.pick.window=1 s", "streams.picks=3"]) == [
+        "--set right.window=1 s: no such stream, there are left picks",
+        "--set streams.pick.window=1 s: no such stream, there are left picks",
+        "--set streams.picks=3: wanted section.field=value",
+    ]
+    assert faults(short, ["picks.window=1 s"])[0].startswith("[picks]: no such section")
+    assert long == {"streams": {"left": PATH, "picks": PATH}}  # as the caller has it
+
+
+def test_an_unbounded_window_is_for_ever():
+    job = job_of({"table": table(), "window": "unbounded"}, table(), {"table": table(), "window": "3 ms"})
+    schema = resolve(job)
+    assert [schema.ticks(stream.window_ns) for stream in job.streams] == [FOREVER, 0, 3]
+    assert schema.unit == "ms" and 'window = "unbounded"' in dump_job(
+        load_job({"streams": {"a": {**PATH, "window": "unbounded"}}})
+    )
+
+
+def test_results_have_the_keys_and_then_of_each_stream_its_time_its_row_and_what_it_carries():
+    job = job_of(table(x=pa.int8()), table(), table(x=pa.string(), y=pa.float64()))
+    found = result_schema(job, resolve(job))
+    assert found.names == ["key", "a_time", "b_time", "c_time", "a_row", "b_row", "c_row", "a_x", "c_x", "c_y"]
+    assert found.field("c_x").type == pa.string()
+    chosen = job_of(table(x=pa.int8()), table(), table(y=pa.float64()), output={"columns": ["c_y", "b_row", "key"]})
+    assert [(one.name, one.stream) for one in result_columns(chosen, resolve(chosen))] == [
+        ("c_y", 2),
+        ("b_row", 1),
+        ("key", None),
+    ]
+    assert [stream.payload for stream in resolve(chosen).streams[:2]] == [(), ()]
+
+
+def test_result_columns_of_one_name_are_named():
+    given = {"table": table()}
+    job = load_job({"streams": {"a": {"table": table(b_time=pa.int8())}, "a_b": given, "c": given}})
+    with pytest.raises(JobError) as caught:
+        resolve(job)
+    assert caught.value.faults == [
+        '[output] columns: 2 columns would be called "a_b_time", rename the input\'s or leave it out'
+    ]
+
+
+def test_keys_and_times_must_suit_each_other_in_all_streams():
+    text = pa.table({"ts": pa.array([1], pa.timestamp("us", "UTC")), "key": ["a"]})
+    with pytest.raises(JobError) as caught:
+        resolve(job_of(table(), text, table()))
+    where = [", ".join(f"[streams.{name}] {field}" for name in "abc") for field in ("key", "time")]
+    assert caught.value.faults == [
+        f'{where[0]}: "key" is int64, "key" is string and "key" is int64, wanted one type; cast the others first',
+        (f"{where[1]}: got timestamp[ms], timestamp[us, tz=UTC] and timestamp[ms],"
+        " wanted all with a time zone or all without"),
+    ]
+
+
+def test_check_says_what_a_job_of_three_streams_means(tmp_path):
+    for name in ("p", "s", "trigger_times"):
+        pq.write_table(table(), tmp_path / f"{name}.parquet")
+    streams = [
+        f'[streams.{name}]\npath = "{name}.parquet"\nwindow = "unbounded"' for name in ("p", "s", "trigger_times")
+    ]
+    (tmp_path / "job.toml").write_text("\n".join([*streams, '[output]\npath = "out"\n']))
+    lines = describe(*load_and_resolve(tmp_path / "job.toml")).splitlines()
+    assert lines[0].startswith(
+        f"p             {tmp_path}/p.parquet: 1 Parquet file, 2 rows; window unbounded, lateness 0 s"
+    )
+    assert lines[2].startswith("trigger_times ")
+    assert lines[3] == "key     key (int64) = key (int64) = key (int64)"
+    assert lines[4] == "time    ts (timestamp[ms]), ts (timestamp[ms]) and ts (timestamp[ms]), joined in ms"
+    assert "key, p_time, s_time, trigger_times_time, p_row" in lines[-2] and lines[-1] == "ok"
+
+
+def test_streams_of_any_name_are_joined_in_python():
+    left, right = table(x=pa.int8()), table()
+    streams = {"picks": {"table": left, "window": "1 ms"}, "S_2": {"table": right}}
+    done = mpijoin.run({"streams": streams}, slaves=1)
+    assert (
+        done.table().column_names == ["key", "picks_time", "S_2_time", "picks_row", "S_2_row", "picks_x"]
+        and done.results == 2
+    )
+    assert done.late("S_2").num_rows == 0
+    with pytest.raises(JobError, match='late: got "left", wanted "picks" or "S_2"'):
+        done.late("left")
