@@ -20,8 +20,9 @@ from mpijoin.streams import patient_streams
 from mpijoin.transport.guard import launched_rank
 
 DESCRIPTION = """\
-Join two streams over a sliding time window, as an ordinary MPI job:
-every pair (l, r) with equal keys and l.time - right.window <= r.time <= l.time + left.window."""
+Join streams over a sliding time window, as an ordinary MPI job: one row of each stream, all of one key, are a result
+if the latest of them is no later than each one's time + its stream's window. Of two streams these are all pairs (l, r)
+with equal keys and l.time - right.window <= r.time <= l.time + left.window."""
 
 EXIT_CODES = """\
 exit codes:
@@ -37,13 +38,14 @@ a small job file (relative paths, the output's too, are taken from the job file'
   path = "picks_p.parquet"     # file, folder or glob; Parquet, Arrow IPC or CSV
   time = "ts"
   key = "station"
-  window = "20 s"              # how long a left tuple waits for right ones
+  window = "20 s"              # how long a left tuple waits for right ones; "unbounded": for ever
   [right]
   path = "picks_s.parquet"
   time = "ts"
   key = "station"
   [output]
-  path = "runs/picks\""""
+  path = "runs/picks"
+one to eight streams of other names: [streams.NAME] for each, of which [left] and [right] are the short form"""
 
 MAIN_EPILOG = f"""\
 examples:
@@ -140,7 +142,7 @@ examples:
 MODULES = {
     "generate": "make a job's synthetic streams as Parquet files (Spark)",
     "prepare": "make typed, sorted Parquet files of raw CSV, JSON lines or Parquet (Spark)",
-    "profile": "tell rate, bursts, key skew and expected results of two streams, and which job suits them (Spark)",
+    "profile": "tell rate, bursts, key skew and expected results of streams, and which job suits them (Spark)",
     "sweep": "run a job with every combination of some fields' values, here or as a Slurm array",
 }
 PIPELINE = ("generate", "prepare", "profile")

@@ -18,7 +18,7 @@ from mpijoin.report.style import LINES_MAX
 from mpijoin.report.words import amount, bytes_amount, seconds, shortened
 
 UNCOMPARED = ("output.path", "checkpoint.path")
-REPEATS = ("run.seed", "left.seed", "right.seed", "seed")  # they tell runs apart, but nothing is drawn over them
+SEED = "seed"  # of a run or a stream: it tells runs apart, but nothing is drawn over it
 LABEL_SIGNS = 44  # what a legend or an axis has room for
 CATEGORIES_MAX = 12  # values of a field that are words, side by side on an axis
 MISSING = float("nan")
@@ -56,23 +56,32 @@ class Field:
 
 
 def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> list[Field]:
-    """Fields of the job that are not the same in all runs, and `slaves`. What both streams share is named once: "rate"
+    """Fields of the job that are not the same in all runs, and `slaves`. What all streams share is named once: "rate"
     for left.rate and right.rate. capacities: found for each run; a rate that is only that is left out."""
     flat = [flat_job(run) for run in runs]
     names = dict.fromkeys(name for fields in flat for name in fields)
     columns = {name: tuple(fields.get(name, "not set") for fields in flat) for name in names}
     columns = {name: texts for name, texts in columns.items() if len(set(texts)) > 1}
-    for left in [name for name in columns if name.startswith("left.")]:
-        name = left.removeprefix("left.")
-        if columns.get(f"right.{name}") == columns[left]:
-            del columns[f"right.{name}"]
-            columns[name] = columns.pop(left)
+    sections = list(dict.fromkeys(section for run in runs for section in _stream_sections(run)))
+    for first in [name for name in columns if name.startswith(f"{sections[0]}.")]:
+        name = first.removeprefix(f"{sections[0]}.")
+        of_all = [f"{section}.{name}" for section in sections]
+        if all(columns.get(one) == columns[first] for one in of_all):
+            columns[name] = columns[first]
+            for one in of_all:
+                del columns[one]
     fields = [Field(name, texts, *_numbers(texts)) for name, texts in columns.items()]
     return [
         one
         for one in fields
         if capacities is None or one.numbers is None or not np.allclose(one.numbers, capacities, rtol=1e-3)
     ]
+
+
+def _stream_sections(run: RunData) -> list[str]:
+    """What the tables of its streams are called in its job file."""
+    document = tomllib.loads(run.job_text)
+    return [f"streams.{name}" if "streams" in document else name for name in run.streams]
 
 
 def flat_job(run: RunData) -> dict[str, str]:
@@ -170,7 +179,7 @@ def sweep_axes(fields: Sequence[Field]) -> tuple[Field, tuple[Field, ...]] | Non
     Over the number with the most values, else over the words with the most. Apart are all others, as long as their
     combinations can be told apart, else as many as can.
     """
-    swept = [one for one in fields if one.name not in REPEATS]
+    swept = [one for one in fields if one.name.rpartition(".")[2] != SEED]
     numbers = [one for one in swept if one.numbers is not None]
     words = [one for one in swept if one.numbers is None and len(set(one.texts)) <= CATEGORIES_MAX]
     candidates = numbers or words

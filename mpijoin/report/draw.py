@@ -80,7 +80,7 @@ def delay_map(table: Table) -> Figure:
 
 def throughput(table: Table) -> Figure:
     figure, (above, below) = new_figure(2, sharex=True)
-    tuples = table["left_tuples_per_s"] + table["right_tuples_per_s"]
+    tuples = table["tuples_per_s"]
     above.plot(table["end_s"], tuples, color=BLUE, label="tuples", **dots_if_few(tuples))
     count_axis(above, tuples.max(), "tuples/s")
     below.plot(table["end_s"], table["results_per_s"], color=GREEN, **dots_if_few(tuples))

@@ -124,9 +124,9 @@ def _delay_map(run: RunData) -> Chart | None:
 
 def _throughput(run: RunData) -> Chart:
     table = series.throughput(run)
-    tuples = table["left_tuples_per_s"] + table["right_tuples_per_s"]
+    tuples = table["tuples_per_s"]
     caption = (
-        "Tuples of both streams that were joined, and results found, per second of the run:"
+        "Tuples of all streams that were joined, and results found, per second of the run:"
         f" {amount(np.median(tuples))} tuples and {amount(np.median(table['results_per_s']))} results each second in"
         " the median."
     )

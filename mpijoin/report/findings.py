@@ -38,7 +38,7 @@ def headlines(run: RunData) -> list[Headline]:
         return []
     if not summary:
         slaves = run.of_role("slave")
-        tuples = int(slaves["tuples_left"].sum() + slaves["tuples_right"].sum())
+        tuples = int(sum(slaves[f"tuples_{name}"].sum() for name in run.streams))
         return [
             Headline(amount(slaves["results"].sum()), "results so far"),
             Headline(amount(tuples), "tuples joined so far"),

@@ -44,6 +44,11 @@ class RunData:
     checkpoints: Columns
 
     @property
+    def streams(self) -> list[str]:
+        """Their names, in the job's order."""
+        return [stream.name for stream in self.job.streams]
+
+    @property
     def paced(self) -> bool:
         return self.job.run.speed != MAX
 

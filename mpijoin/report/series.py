@@ -30,11 +30,12 @@ def edges_us(run: RunData) -> np.ndarray:
 
 
 def throughput(run: RunData) -> Table:
-    """Tuples joined and results found by all slaves, per second."""
+    """Tuples of each stream, and of all, joined and results found by all slaves, per second."""
     edges = edges_us(run)
     seconds = np.diff(edges) / 1e6
-    fields = {"left_tuples_per_s": "tuples_left", "right_tuples_per_s": "tuples_right", "results_per_s": "results"}
-    return {**_times(edges), **{name: _flow_of_all(run, edges, field) / seconds for name, field in fields.items()}}
+    of_each = {f"{name}_tuples_per_s": _flow_of_all(run, edges, f"tuples_{name}") / seconds for name in run.streams}
+    results = _flow_of_all(run, edges, "results") / seconds
+    return {**_times(edges), **of_each, "tuples_per_s": sum(of_each.values()), "results_per_s": results}
 
 
 def delay_over_time(run: RunData) -> Table:

@@ -239,10 +239,8 @@ def _delays(those: RunSet) -> Chart | None:
 def _throughputs(those: RunSet) -> Chart | None:
     lines = []
     for label, run in those.drawn:
-        table = series.throughput(run)
-        both = table["left_tuples_per_s"] + table["right_tuples_per_s"]
-        lines.append(Series(label, run.name, {**table, "tuples_per_s": both}, "tuples_per_s"))
-    caption = "Tuples of both streams joined per second by all slaves, run by run."
+        lines.append(Series(label, run.name, series.throughput(run), "tuples_per_s"))
+    caption = "Tuples of all streams joined per second by all slaves, run by run."
     return _over_time(
         "throughputs", "Throughput", caption, lines, lambda axes, largest: count_axis(axes, largest, "tuples/s")
     )

@@ -25,10 +25,10 @@ a sweep file (paths are taken from its folder):
   seeds = [1, 2]              # values of run.seed
   timeout = "1 h"             # of one run
   [grid]
-  "left.rate" = [1000, 2000]
+  "left.rate" = [1000, 2000]  # or "streams.NAME.rate"
   "tuning.theta" = ["auto", "off"]
   [capacity]                  # optional: at each point search for the highest sustained rate, by bisection
-  rates = ["left.rate", "right.rate"]
+  rates = ["left.rate"]       # default: of all streams
   low = 1000                  # where the search begins
   high = 100_000              # where it ends; if this is sustained, the table says "at least"
   delay = "1 s"               # the 99th percentile must not be above; default: only buffers count

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mpijoin.config.load import dump_job, load_job
+from mpijoin.config.load import dump_job, load_job, read_job
 from mpijoin.config.units import duration_ns, is_integer
 from mpijoin.errors import JobError
 
@@ -72,8 +72,8 @@ def load_sweep(path: str | Path) -> Sweep:
     faults += [f"{path}: {text}" for text in _faults(given)]
     if faults:
         raise JobError(faults)
-    capacity = _capacity(given["capacity"]) if "capacity" in given else None
     job, folder = path.parent / given["job"], path.parent / given["output"]
+    capacity = _capacity(given["capacity"], job) if "capacity" in given else None
     points = _points(job, given, capacity)
     return Sweep(job, folder, given.get("ranks", 0), duration_ns(given.get("timeout", "1 h")) / 1e9, points, capacity)
 
@@ -120,10 +120,10 @@ def _capacity_faults(given: Mapping[str, Any]) -> list[str]:
     return faults + (_duration_faults("[capacity] delay", given["delay"]) if "delay" in given else [])
 
 
-def _capacity(given: Mapping[str, Any]) -> Capacity:
+def _capacity(given: Mapping[str, Any], job: Path) -> Capacity:
     delay_s = duration_ns(given["delay"]) / 1e9 if "delay" in given else None
-    rates = tuple(given.get("rates", ("left.rate", "right.rate")))
-    return Capacity(rates, float(given["low"]), float(given["high"]), float(given.get("step", 1.08)), delay_s)
+    rates = given.get("rates") or [f"{stream.section}.rate" for stream in read_job(job, ())[0].streams]
+    return Capacity(tuple(rates), float(given["low"]), float(given["high"]), float(given.get("step", 1.08)), delay_s)
 
 
 def _points(job: Path, given: Mapping[str, Any], capacity: Capacity | None) -> tuple[Point, ...]:
