@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
-from mpijoin.join.confirm import certify
-from mpijoin.store.blocks import kernel
-from mpijoin.store.state import ADDRESS, FOUND, HAS_BLOB, NEXT, OUT_COUNT, PAGE_WORDS, TIME
+import numpy as np
+
+from mpijoin.partitioning.hashing import GOLDEN, mix
+from mpijoin.store.blocks import kernel, part
+from mpijoin.store.state import ADDRESS, FOUND, HAS_BLOB, NEXT, OUT_COUNT, PAGE_WORDS, ROW, TIME
 
 
 @kernel
-def gather_later(words, left, right, out):
-    """out[i] = the later time of the tuples left[i] and right[i], slot ids; int64[n] all."""
-    for i in range(len(left)):
-        out[i] = max(words[left[i] + TIME], words[right[i] + TIME])
+def gather_latest(words, slots, out):
+    """out[i] = the latest time of the tuples slots[0, i], slots[1, i], ...; slots: int64[n, k] slot ids, out:
+    int64[k]."""
+    for i in range(len(out)):
+        out[i] = words[slots[0, i] + TIME]
+        for stream in range(1, len(slots)):
+            out[i] = max(out[i], words[slots[stream, i] + TIME])
 
 
 @kernel
 def keep_equal_keys(s, out, first, key_words, fixed_words, variable):
     """Keeps, counts and certifies those of the results from `first` on whose key bytes are equal, in their order.
 
-    Where the key is but a hash, equal hashes may belong to different keys. out: int64[2, capacity] slot ids ·
+    Where the key is but a hash, equal hashes may belong to different keys. out: int64[n, capacity] slot ids ·
     key_words: leading record words of the key, of which `fixed_words` are values; lengths of `variable` columns, whose
     bytes lead the blob, follow two to a word.
     """
-    words, kept = s.words, first
-    # Payload may give a blob, and with it a record that begins later, to one of the streams only.
-    left_record, right_record = ADDRESS + 2 * s.layout[0, HAS_BLOB], ADDRESS + 2 * s.layout[1, HAS_BLOB]
+    words, kept, total = s.words, first, np.uint64(0)
     for i in range(first, s.counters[OUT_COUNT]):
-        left, right = out[0, i] + left_record, out[1, i] + right_record
-        equal, octets = True, 0
-        for word in range(key_words):
-            equal &= words[left + word] == words[right + word]
-        for column in range(variable):
-            octets += words[left + fixed_words + column // 2] >> (32 * (column % 2)) & 0x7FFFFFFF
-        if equal and octets > 0:
-            equal = same_octets(s, words[out[0, i] + ADDRESS], words[out[1, i] + ADDRESS], octets)
-        out[0, kept], out[1, kept] = out[0, i], out[1, i]
+        equal, hashed = True, np.uint64(words[out[0, i] + ROW])
+        out[0, kept] = out[0, i]
+        for stream in range(1, len(out)):
+            equal = equal and same_keys(s, out[0, i], out[stream, i], stream, key_words, fixed_words, variable)
+            hashed = mix(mix(hashed + GOLDEN) + np.uint64(words[out[stream, i] + ROW]))
+            out[stream, kept] = out[stream, i]
+        total += hashed if equal else np.uint64(0)
         kept += equal
-    s.certificate[0] += certify(words, out[0], out[1], first, kept)
+    s.certificate[0] += total
     s.counters[FOUND] += kept - first
     s.counters[OUT_COUNT] = kept
+
+
+@part
+def same_keys(s, one, other, stream, key_words, fixed_words, variable):
+    """Whether the tuples with slot ids `one`, of stream 0, and `other`, of `stream`, have the same bytes of keys."""
+    # Payload may give a blob, and with it a record that begins later, to one of the streams only.
+    words, octets = s.words, 0
+    one_record = one + ADDRESS + 2 * s.layout[0, HAS_BLOB]
+    other_record = other + ADDRESS + 2 * s.layout[stream, HAS_BLOB]
+    for word in range(key_words):
+        if words[one_record + word] != words[other_record + word]:
+            return False
+    for column in range(variable):
+        octets += words[one_record + fixed_words + column // 2] >> (32 * (column % 2)) & 0x7FFFFFFF
+    return octets == 0 or same_octets(s, words[one + ADDRESS], words[other + ADDRESS], octets)
 
 
 @kernel

@@ -9,7 +9,9 @@ import numpy as np
 from mpijoin.data.batch import read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.errors import MemoryBudgetError
-from mpijoin.join.gather import gather_later, keep_equal_keys
+from mpijoin.join.gather import gather_latest, keep_equal_keys
+from mpijoin.join.mway import probe_groups_mway
+from mpijoin.join.mway_state import MWAY_CURSOR_WORDS, new_scratch, start_probe_mway
 from mpijoin.join.probe import probe_groups, start_probe
 from mpijoin.join.state import CURSOR_WORDS, LATER_TIMES, SLOT_IDS, JoinState, new_state
 from mpijoin.operators.base import GroupInfo, Progress, Results
@@ -61,20 +63,23 @@ class WindowJoin:
         result_buffer: int,
         keeps: int = SLOT_IDS,
         hashed: RecordLayout | None = None,
+        symmetric: bool | None = None,
     ):
         """streams: (record_words, has_blob, window in time units) of left and right · theta, memory and block in bytes
         · result_buffer: pairs that may be found before they must be consumed · keeps: what of them stays until then,
         NOTHING, SLOT_IDS or LATER_TIMES · hashed: of keys that are hashes, the layout of either stream's keys; slot ids
-        then stay."""
+        then stay · symmetric: by the probe for any number of streams, which is not as fast for two as theirs; None:
+        unless there are two."""
         keeps = SLOT_IDS if hashed else keeps
         specs = [StreamSpec(*stream) for stream in streams]
         self.pool = new_pool(memory_bytes, block_bytes, max(spec.tuple_words for spec in specs))
         self.state = new_state(new_table(self.pool, partitions, theta, specs), keeps, hashed is not None)
         self._keeps = keeps
         self._key = (hashed.key_words, hashed.key_fixed_words, hashed.key_count_var) if hashed else None
-        self._out = np.zeros((2, result_buffer * (TIMES_PER_PAIR if keeps == LATER_TIMES else 1)), np.int64)
+        self._out = np.zeros((len(specs), result_buffer * (TIMES_PER_PAIR if keeps == LATER_TIMES else 1)), np.int64)
         self._ones = np.ones(self._out.shape[1] if keeps == LATER_TIMES else 0, np.int64)
-        self._cursor = np.zeros(CURSOR_WORDS, np.int64)
+        self._mway = new_scratch(self.state) if symmetric or (symmetric is None and len(specs) != 2) else None
+        self._cursor = np.zeros(MWAY_CURSOR_WORDS if self._mway else CURSOR_WORDS, np.int64)
         self._probed: np.ndarray | None = None  # the groups of an unfinished probe
         per_bucket = (reserve_words(-(-len(self.state.buckets) // 2)).view(np.int32) for _ in range(3))
         self._scratch = Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket)))
@@ -100,19 +105,25 @@ class WindowJoin:
 
     def probe(self, groups: np.ndarray, budget: int) -> Progress:
         if self._probed is None:
-            start_probe(self._cursor)
+            (start_probe_mway if self._mway else start_probe)(self._cursor)
             self._probed = self._start(groups)
         first = self.state.counters[OUT_COUNT]
-        progress = Progress(probe_groups(self.state, self._probed, self._cursor, budget, self._out))
+        progress = self._probe(self._probed, budget)
         if self._key:
             keep_equal_keys(self.state, self._out, first, *self._key)
         if progress is Progress.DONE:
             self._probed = None
         return progress
 
+    def _probe(self, groups: np.ndarray, budget: int) -> Progress:
+        if self._mway:
+            return Progress(probe_groups_mway(self.state, self._mway, groups, self._cursor, budget, self._out))
+        return Progress(probe_groups(self.state, groups, self._cursor, budget, self._out))
+
     def results(self) -> Results:
         count = self.state.counters[OUT_COUNT] if self._keeps == SLOT_IDS else 0
-        return Results(self._out[0, :count], self._out[1, :count])
+        rows = self._out[:, :count]
+        return Results(*rows) if len(rows) == 2 else tuple(rows)
 
     def clear_results(self) -> None:
         self.state.counters[OUT_COUNT] = 0
@@ -162,7 +173,7 @@ class WindowJoin:
         if self._keeps == LATER_TIMES:
             return self._out[0, : self.found], self._ones[: self.found]
         times = np.empty(self.found, np.int64)
-        gather_later(self.state.words, *self.results(), times)
+        gather_latest(self.state.words, self._out[:, : self.found], times)
         return times, np.ones(self.found, np.int64)
 
     def info(self, groups: np.ndarray) -> GroupInfo:

@@ -214,7 +214,7 @@ def time_before(time, window):
 @part
 def time_after(time, window):
     """The latest time until which a tuple of `time`, of a stream with this window, waits."""
-    return saturating_add(time, window)
+    return np.int64(TIME_MAX_VALUE) if window == FOREVER else saturating_add(time, window)
 
 
 @part

@@ -93,11 +93,12 @@ class Harness:
     """One operator, and the pairs it has found so far: each is checked to be of the tuples that were given to it."""
 
     def __init__(
-        self, streams, partitions=1, memory=1 << 23, block=4096, theta=st.THETA_OFF, result_buffer=1000, keeps=SLOT_IDS
-    ):
+        self, streams, partitions=1, memory=1 << 23, block=4096, theta=st.THETA_OFF, result_buffer=1000, keeps=SLOT_IDS,
+        symmetric=None,
+    ):  # fmt: skip
         layout = [(stream.record_words, stream.has_blob, stream.window) for stream in streams]
         self.streams, self.partitions = streams, partitions
-        self.operator = WindowJoin(partitions, memory, block, theta, layout, result_buffer, keeps)
+        self.operator = WindowJoin(partitions, memory, block, theta, layout, result_buffer, keeps, symmetric=symmetric)
         self.pairs = []
         self.later_times = Counter()
 
@@ -126,9 +127,12 @@ class Harness:
         self.operator.clear_results()
 
     def round(self, groups, left, right, watermarks, budget=1 << 40, pieces=1):
-        """Inserts both streams' rows, each in so many pieces, then probes and expires."""
+        self.round_of(groups, (left, right), watermarks, budget, pieces)
+
+    def round_of(self, groups, parts, watermarks, budget=1 << 40, pieces=1):
+        """Inserts each stream's rows, in so many pieces, then probes and expires."""
         for piece in range(pieces):
-            for stream, rows in enumerate((left, right)):
+            for stream, rows in enumerate(parts):
                 part = rows[len(rows) * piece // pieces : len(rows) * (piece + 1) // pieces]
                 assert self.insert(groups, stream, part) == len(groups)
         self.probe(groups, budget)

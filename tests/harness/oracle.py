@@ -15,9 +15,9 @@ LATE, NULL_TIME = "late", "null_time"
 
 
 def join(streams, windows):
-    """The rows of all results: one tuple of each stream, of equal keys, the latest no later than any one's time and window allow.
-
-    streams: per stream a list of (time, key, row); a key of None matches nothing · windows: per stream, None: unbounded.
+    """The rows of all results: one tuple of each stream, of equal keys, the latest no later than any one's time and
+    window allow.
+ streams: per stream a list of (time, key, row); a key of None matches nothing · windows: per stream, None: unbounded.
 
     >>> join([[(10, 1, 0)], [(12, 1, 0), (13, 1, 1)]], [2, 0])
     [(0, 0)]
@@ -38,13 +38,16 @@ def grouped(rows):
 
 
 def combinations(lists, windows):
-    """The rows of all results that one (time, row) of each list makes: lists grow stream by stream, while nobody waits in vain."""
-    found = [((), None, FOREVER)]  # rows, latest time, first deadline
+    """The rows of all results that one (time, row) of each list makes: lists grow stream by stream, while nobody waits
+    in vain."""
+    found = [((), -FOREVER, FOREVER)]  # rows, latest time, first deadline
     for own, window in zip(lists, windows):
+        waits = FOREVER if window is None else window
         longer = [
-            ((*rows, row), time if latest is None else max(latest, time), min(deadline, FOREVER if window is None else time + window))
-            for rows, latest, deadline in found for time, row in own
-        ]  # fmt: skip
+            ((*rows, row), max(latest, time), min(deadline, time + waits))
+            for rows, latest, deadline in found
+            for time, row in own
+        ]
         found = [one for one in longer if one[1] <= one[2]]
     return [rows for rows, _, _ in found]
 
@@ -104,7 +107,8 @@ def partition(key, partitions):
 
 
 def result_hash(rows):
-    """The hash of one result, of its rows in the order of the streams: one row's is itself, and each further one is mixed in.
+    """The hash of one result, of its rows in the order of the streams: one row's is itself, and each further one is
+    mixed in.
 
     >>> [f"{result_hash(rows):016x}" for rows in ((0, 0), (1, 2), (2, 1), (7,))]
     ['48218226ff3cd4bf', '081a5c1377856b73', 'f2826f98653e9e57', '0000000000000007']

@@ -1,0 +1,216 @@
+"""Kernels that gather a batch of fresh tuples and collect their partners, one other stream after the other."""
+
+from __future__ import annotations
+
+from mpijoin.join.mway_scan import TABLE_MIN, mark_members, scan_block, unmark_members
+from mpijoin.join.mway_state import (
+    ASKING,
+    BUCKET,
+    CONFIRMED,
+    FOUND_PAIRS,
+    FRESH_AT,
+    FRESH_FROM,
+    GATHERED,
+    LIMIT,
+    MEMBERS,
+    NEXT_AT,
+    NEXT_FROM,
+    OTHER,
+    PAGE,
+    PAIRS,
+    SLOT,
+    STAGE,
+    STREAM,
+    TOP,
+)
+from mpijoin.store.blocks import part, slot_id, tags_of, time_after
+from mpijoin.store.simd import unsigned
+from mpijoin.store.state import (
+    BUDGET,
+    COUNT,
+    COUNTED,
+    DONE,
+    FIRST,
+    FRESH_PAGE,
+    FRESH_SLOT,
+    KEY,
+    NEXT,
+    NONE,
+    OUT_FULL,
+    SPENT,
+    STREAM_WORDS,
+    TIME,
+    TIME_MAX,
+    TIME_MAX_VALUE,
+    TIME_MIN,
+    TIME_MIN_VALUE,
+    TUPLE_WORDS,
+    WINDOW,
+)
+
+LOOKED_AT = 512  # pairs that are collected, and so asked of memory, before the first of them is looked at
+
+
+@part
+def order_streams(s, m, bucket, stream):
+    """Orders the other streams by how many tuples the bucket holds of them; False: one of them has none."""
+    count = 0
+    for other in range(len(s.layout)):
+        held = s.buckets[bucket, other * STREAM_WORDS + COUNTED]
+        if held == 0:
+            return False
+        if other == stream:
+            continue
+        place = count
+        while place > 0 and s.buckets[bucket, m.order[place - 1] * STREAM_WORDS + COUNTED] > held:
+            m.order[place] = m.order[place - 1]
+            place -= 1
+        m.order[place] = other
+        count += 1
+    return True
+
+
+@part
+def gather_batch(s, m, cursor):
+    """Takes up to LIMIT fresh tuples from the cursor on, from one block or several."""
+    stream, page, slot, members = cursor[STREAM], cursor[FRESH_AT], cursor[FRESH_FROM], 0
+    width, window, words = s.layout[stream, TUPLE_WORDS], s.layout[stream, WINDOW], s.words
+    while page != NONE and members < cursor[LIMIT]:
+        count = min(s.heads[page, COUNT] - slot, cursor[LIMIT] - members)
+        tags, at = tags_of(s, page) + slot, slot_id(s, stream, page, slot)
+        for i in range(members, members + count):
+            m.tag[unsigned(i)] = s.halves[unsigned(tags)]
+            m.slot[unsigned(i)] = at
+            m.key[unsigned(i)] = words[unsigned(at + KEY)]
+            m.time[unsigned(i)] = words[unsigned(at + TIME)]
+            m.deadline[unsigned(i)] = time_after(words[unsigned(at + TIME)], window)
+            at += width
+            tags += 1
+        members += count
+        slot += count
+        if slot == s.heads[page, COUNT]:
+            page, slot = s.heads[page, NEXT], 0
+    cursor[NEXT_AT], cursor[NEXT_FROM] = page, slot
+    cursor[GATHERED] = cursor[MEMBERS] = members
+    cursor[STAGE] = cursor[ASKING] = 0
+    cursor[TOP], cursor[PAGE], cursor[SLOT] = 1, NONE, 0
+
+
+@part
+def collect(s, m, cursor, budget):
+    """Collects the partners of a batch. DONE: those of its MEMBERS are listed (none may be left) · BUDGET · OUT_FULL:
+    they are too many, and the batch must be made smaller."""
+    while cursor[STAGE] < len(s.layout) - 1 and cursor[MEMBERS] > 0:
+        if cursor[PAGE] == NONE:
+            begin_stage(s, m, cursor)
+        status = scan_chain(s, m, cursor, budget)
+        if status == BUDGET:
+            return BUDGET
+        if cursor[MEMBERS] >= TABLE_MIN:
+            unmark_members(m, cursor[MEMBERS])
+        if status == OUT_FULL:
+            return OUT_FULL
+        end_stage(m, cursor)
+    return DONE
+
+
+@part
+def begin_stage(s, m, cursor):
+    other = m.order[cursor[STAGE]]
+    cursor[OTHER] = other
+    cursor[PAGE] = s.buckets[cursor[BUCKET], other * STREAM_WORDS + FIRST]
+    cursor[CONFIRMED] = cursor[FOUND_PAIRS] = cursor[SLOT] = cursor[ASKING] = 0
+    m.first[other, 0] = cursor[TOP]
+    if cursor[MEMBERS] >= TABLE_MIN:
+        mark_members(m, cursor[MEMBERS])
+
+
+@part
+def scan_chain(s, m, cursor, budget):
+    """Scans a stream's blocks, from the cursor on, for partners of the members; DONE, BUDGET, or OUT_FULL."""
+    other = cursor[OTHER]
+    base, window = other * STREAM_WORDS, s.layout[other, WINDOW]
+    earliest, latest = TIME_MAX_VALUE, TIME_MIN_VALUE
+    for i in range(cursor[MEMBERS]):
+        earliest, latest = min(earliest, m.time[i]), max(latest, m.deadline[i])
+    while cursor[PAGE] != NONE:
+        if s.counters[SPENT] >= budget:
+            return BUDGET
+        page = cursor[PAGE]
+        # Fresh tuples of later streams are left out: they join when their own turn comes. Those of earlier ones are old
+        # by now.
+        at_mark = page == s.buckets[cursor[BUCKET], base + FRESH_PAGE]
+        end = s.buckets[cursor[BUCKET], base + FRESH_SLOT] if at_mark else s.heads[page, COUNT]
+        status = DONE
+        if s.heads[page, TIME_MIN] <= latest and time_after(s.heads[page, TIME_MAX], window) >= earliest:
+            status = scan_block(s, m, end, cursor)
+        if status == DONE:
+            cursor[PAGE], cursor[SLOT] = NONE if at_mark else s.heads[page, NEXT], 0
+        if status == OUT_FULL or cursor[FOUND_PAIRS] - cursor[CONFIRMED] >= LOOKED_AT or cursor[PAGE] == NONE:
+            keep_matches(s, m, cursor)
+            if cursor[CONFIRMED] > PAIRS:
+                return OUT_FULL
+    return DONE
+
+
+@part
+def keep_matches(s, m, cursor):
+    """Moves up those of the pairs whose keys are equal and whose times lie in both windows; those of a single member go
+    straight to its list."""
+    words, window = s.words, s.layout[cursor[OTHER], WINDOW]
+    kept = cursor[CONFIRMED]
+    for i in range(kept, cursor[FOUND_PAIRS]):
+        member, partner = m.pair_member[unsigned(i)], m.pair_slot[unsigned(i)]
+        m.pair_member[unsigned(kept)] = member
+        m.pair_slot[unsigned(kept)] = partner
+        time = words[unsigned(partner + TIME)]
+        in_windows = (time <= m.deadline[unsigned(member)]) & (m.time[unsigned(member)] <= time_after(time, window))
+        kept += (words[unsigned(partner + KEY)] == m.key[unsigned(member)]) & in_windows
+    if cursor[MEMBERS] == 1:
+        top = cursor[TOP]
+        for i in range(kept):
+            m.partners[unsigned(top + i)] = m.pair_slot[unsigned(i)]
+        cursor[TOP] += kept
+        kept = 0
+    cursor[CONFIRMED] = cursor[FOUND_PAIRS] = kept
+
+
+@part
+def end_stage(m, cursor):
+    """Lists each member's partners of this stream, one list after the other; members without any leave the batch."""
+    members, other = cursor[MEMBERS], cursor[OTHER]
+    first, count = m.first[other], m.count[other]
+    if members == 1:
+        count[0] = cursor[TOP] - first[0]
+    else:
+        count[:members] = 0
+        for i in range(cursor[CONFIRMED]):
+            count[unsigned(m.pair_member[unsigned(i)])] += 1
+        place = cursor[TOP]
+        for i in range(members):
+            first[unsigned(i)] = place
+            place += count[unsigned(i)]
+        cursor[TOP] = place
+        for i in range(cursor[CONFIRMED]):
+            member = unsigned(m.pair_member[unsigned(i)])
+            m.partners[unsigned(first[member])] = m.pair_slot[unsigned(i)]
+            first[member] += 1
+        for i in range(members):
+            first[unsigned(i)] -= count[unsigned(i)]
+    cursor[STAGE] += 1
+    cursor[MEMBERS] = keep_members(m, cursor[STAGE], other, members)
+
+
+@part
+def keep_members(m, stages, other, members):
+    """Moves up the members that have partners of stream `other`, and their lists of this stage and those before."""
+    kept = 0
+    for i in range(members):
+        at, to = unsigned(i), unsigned(kept)
+        m.tag[to], m.key[to], m.slot[to] = m.tag[at], m.key[at], m.slot[at]
+        m.time[to], m.deadline[to] = m.time[at], m.deadline[at]
+        for stage in range(stages):
+            stream = m.order[stage]
+            m.first[stream, to], m.count[stream, to] = m.first[stream, at], m.count[stream, at]
+        kept += m.count[other, at] > 0
+    return kept

@@ -1,0 +1,197 @@
+"""Kernels that scan a block of another stream for partners of a batch's members.
+ They compare tags, or times where these tell more, and write down the pairs that may match; there are three ways, for
+many members, for few, and for blocks where time tells more than tags.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijoin.join.compare import low_bits
+from mpijoin.join.mway_state import (
+    ASKING,
+    BATCH,
+    FOUND_PAIRS,
+    LISTED,
+    MEMBERS,
+    OTHER,
+    PAGE,
+    PAIRS,
+    ROOM,
+    SLOT,
+    STREAM,
+    TAG_TABLE,
+)
+from mpijoin.store.blocks import part, saturating_add, slot_id, tags_of, time_before
+from mpijoin.store.simd import LANES, lowest_bit, match_tags, prefetch, unsigned
+from mpijoin.store.state import (
+    COMPARED,
+    DONE,
+    OUT_FULL,
+    ROW,
+    SPENT,
+    TIME,
+    TIME_MAX,
+    TIME_MIN,
+    TUPLE_WORDS,
+    WINDOW,
+)
+
+TABLE_MIN = 16  # members for which a table of tags pays
+MANY_WINDOWS, MANY_ALIKE = 4, 8  # a block that spans more of both windows, with more tags alike, is scanned by time
+
+
+@part
+def mark_members(m, members):
+    """Enters the members' tags into the table."""
+    for i in range(members - 1, -1, -1):
+        entry = unsigned(np.int64(m.tag[unsigned(i)]) % TAG_TABLE)
+        m.after[unsigned(i)] = m.table[entry]
+        m.table[entry] = i + 1
+
+
+@part
+def unmark_members(m, members):
+    for i in range(members):
+        m.table[unsigned(np.int64(m.tag[unsigned(i)]) % TAG_TABLE)] = 0
+
+
+@part
+def scan_block(s, m, end, cursor):
+    """Writes down which of slots SLOT..end of block PAGE may match which member; OUT_FULL: there is no room for more
+    pairs."""
+    if spans_many_windows(s, cursor) and goes_by_time(s, m, end, cursor):
+        return scan_by_time(s, m, end, cursor)
+    if cursor[MEMBERS] >= TABLE_MIN:
+        return scan_by_table(s, m, end, cursor)
+    return scan_by_tags(s, m, end, cursor)
+
+
+@part
+def count_compared(s, pairs):
+    s.counters[COMPARED] += pairs
+    s.counters[SPENT] += pairs
+
+
+@part
+def scan_by_table(s, m, end, cursor):
+    """As `scan_block`: each slot's tag is looked up in the table of the members' tags."""
+    halves, words, table = s.halves, s.words, m.table
+    other, page = cursor[OTHER], cursor[PAGE]
+    tags, base, width = tags_of(s, page), slot_id(s, other, page, 0), s.layout[other, TUPLE_WORDS]
+    found, first = cursor[FOUND_PAIRS], cursor[SLOT]
+    low, status = first, DONE
+    while low < end and status == DONE:
+        high, listed = min(end, low + LISTED), 0
+        for slot in range(low, high):
+            m.listed[unsigned(listed)] = slot
+            listed += table[unsigned(np.int64(halves[unsigned(tags + slot)]) % TAG_TABLE)] != 0
+        for i in range(listed):
+            slot = m.listed[unsigned(i)]
+            if found > PAIRS + ROOM - BATCH:
+                high, status = slot, OUT_FULL
+                break
+            tag, partner = halves[unsigned(tags + slot)], base + slot * width
+            prefetch(words, partner)
+            prefetch(words, partner + ROW)
+            member = np.int64(table[unsigned(np.int64(tag) % TAG_TABLE)])
+            while member != 0:
+                m.pair_member[unsigned(found)] = member - 1
+                m.pair_slot[unsigned(found)] = partner
+                found += m.tag[unsigned(member - 1)] == tag
+                member = np.int64(m.after[unsigned(member - 1)])
+        low = high
+    count_compared(s, (low - first) * cursor[MEMBERS])
+    cursor[FOUND_PAIRS], cursor[SLOT] = found, low
+    return status
+
+
+@part
+def scan_by_tags(s, m, end, cursor):
+    """As `scan_block`: each member's tag is compared with those of many slots at once."""
+    halves, words, members = s.halves, s.words, cursor[MEMBERS]
+    other, page = cursor[OTHER], cursor[PAGE]
+    tags, base, width = tags_of(s, page), slot_id(s, other, page, 0), s.layout[other, TUPLE_WORDS]
+    found, first = cursor[FOUND_PAIRS], cursor[SLOT]
+    low, status = first, DONE
+    while low < end:
+        if found > PAIRS + ROOM - members * LANES:
+            status = OUT_FULL
+            break
+        asked = low_bits(end - low)
+        for i in range(members):
+            mask = match_tags(halves, tags + low, m.tag[unsigned(i)]) & asked
+            while mask != 0:
+                partner = base + (low + lowest_bit(mask)) * width
+                prefetch(words, partner)
+                prefetch(words, partner + ROW)
+                m.pair_member[unsigned(found)] = i
+                m.pair_slot[unsigned(found)] = partner
+                found += 1
+                mask &= mask - 1
+        low = min(end, low + LANES)
+    count_compared(s, (low - first) * members)
+    cursor[FOUND_PAIRS], cursor[SLOT] = found, low
+    return status
+
+
+@part
+def spans_many_windows(s, cursor):
+    """Whether a block spans so much more time than both windows together that most of it is out of reach of any one
+    tuple."""
+    page = cursor[PAGE]
+    reach = saturating_add(s.layout[cursor[STREAM], WINDOW], s.layout[cursor[OTHER], WINDOW])
+    end = s.heads[page, TIME_MIN]
+    for _ in range(MANY_WINDOWS):
+        end = saturating_add(end, reach)
+    return s.heads[page, TIME_MAX] > end
+
+
+@part
+def goes_by_time(s, m, end, cursor):
+    """Whether tags let much through, by the first member, and slots 0..end of the block are in order of time."""
+    page, other = cursor[PAGE], cursor[OTHER]
+    tags, alike = tags_of(s, page), 0
+    for slot in range(end):
+        alike += s.halves[unsigned(tags + slot)] == m.tag[0]
+    if alike < MANY_ALIKE or end > ROOM:
+        return False
+    at, width = slot_id(s, other, page, 0) + TIME, s.layout[other, TUPLE_WORDS]
+    for _ in range(1, end):
+        if s.words[unsigned(at + width)] < s.words[unsigned(at)]:
+            return False
+        at += width
+    return True
+
+
+@part
+def scan_by_time(s, m, end, cursor):
+    """As `scan_block`, of a block in order of time: each member meets only those that lie in its windows."""
+    words, halves, members = s.words, s.halves, cursor[MEMBERS]
+    other, page = cursor[OTHER], cursor[PAGE]
+    tags, base, width = tags_of(s, page), slot_id(s, other, page, 0), s.layout[other, TUPLE_WORDS]
+    found, low, compared = cursor[FOUND_PAIRS], 0, 0
+    status = DONE
+    while cursor[ASKING] < members:
+        if found > PAIRS + ROOM - end:
+            status = OUT_FULL
+            break
+        member = cursor[ASKING]
+        earliest, deadline = time_before(m.time[member], s.layout[other, WINDOW]), m.deadline[member]
+        while low > 0 and words[unsigned(base + (low - 1) * width + TIME)] >= earliest:
+            low -= 1
+        while low < end and words[unsigned(base + low * width + TIME)] < earliest:
+            low += 1
+        slot = low
+        while slot < end and words[unsigned(base + slot * width + TIME)] <= deadline:
+            m.pair_member[unsigned(found)] = member
+            m.pair_slot[unsigned(found)] = base + slot * width
+            found += halves[unsigned(tags + slot)] == m.tag[member]
+            slot += 1
+        compared += slot - low + 1
+        cursor[ASKING] += 1
+    count_compared(s, compared)
+    cursor[FOUND_PAIRS] = found
+    if status == DONE:
+        cursor[ASKING], cursor[SLOT] = 0, end
+    return status
