@@ -6,7 +6,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
 find_python() {
-    local name
+    # Not the one of .venv, which may be about to go.
+    local name PATH="${PATH//"$PWD/.venv/bin:"/}"
     for name in ${PYTHON:-python3.11 python3 python3.12 python3.13 python}; do
         if is_new_enough "$name"; then command -v "$name"; return; fi
     done
@@ -19,7 +20,7 @@ make_environment() {
     local python stamp=.venv/installed wanted
     python="$(find_python)"
     # What an installation depends on: made again when any of it changes.
-    wanted="$(cat setup.cfg pyproject.toml | cksum) $python $PWD"
+    wanted="$({ cat setup.cfg; sed -n '/^\[build-system\]/,/^$/p' pyproject.toml; } | cksum) $python $PWD"
     if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ]; then return; fi
     echo "making .venv with $python and installing mpijoin with its extras (some minutes on a slow network)" >&2
     rm -rf .venv

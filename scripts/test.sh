@@ -1,14 +1,44 @@
 #!/usr/bin/env bash
-# Run the tests in an environment of their own:  bash scripts/test.sh [pytest arguments]
+# usage: bash scripts/test.sh             ruff, mypy and every test, as continuous integration runs them (20 minutes or so)
+#        bash scripts/test.sh --fast      ruff, mypy and the most telling tests (below 90 s on two cores)
+#        bash scripts/test.sh ARGUMENTS   pytest with these arguments, such as tests/join -x
+#        bash scripts/test.sh --help      this text
+# All of it in an environment of its own, .venv, which is made first if need be.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
-if [ $# -gt 0 ]; then
-    exec python -m pytest "$@"
+if [ "${1:-}" = --help ]; then
+    sed -n '2,/^set /{/^set /!s/^# //p}' "${BASH_SOURCE[0]}"
+    exit 0
 fi
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+# What the fast lane runs: the rules of the house, what each part promises the others, every decision that a core or a
+# policy makes, the join and the engine against the slow oracle, and one run under MPI.
+fast=(
+    tests/test_layers.py tests/contracts tests/scenarios/test_scenarios.py
+    tests/config tests/data/test_codec.py tests/data/test_record.py tests/partitioning tests/metrics
+    tests/test_messages.py tests/master tests/slave tests/policy tests/moving
+    tests/sources/test_files.py tests/sources/test_late.py tests/sources/test_position.py tests/checkpoint tests/simulate
+    tests/join tests/property/test_window_join.py
+    tests/property/test_engine.py::test_counting_needs_no_payload_and_counts_the_same
+    tests/property/test_engine.py::test_chosen_columns_come_in_the_order_asked_for
+    tests/test_api.py tests/test_cli.py
+    "tests/mpi/test_engine_mpi.py::test_any_number_of_ranks_gives_the_same[4-collect]"
+)
 # Runs that are broken and timed on purpose want the machine for themselves; all other tests share it.
 alone=(tests/mpi tests/scenarios tests/slurm)
+
 failed=0
-ruff check . || failed=$?
-python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile "${alone[@]/#/--ignore=}" || failed=$?
-python -m pytest "${alone[@]}" || failed=$?
+shared=(python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile)
+case "${1:-}" in
+    "" | --fast)
+        ruff check . || failed=$?
+        mypy || failed=$?
+        ;;&
+    "")
+        "${shared[@]}" "${alone[@]/#/--ignore=}" || failed=$?
+        python -m pytest "${alone[@]}" || failed=$?
+        ;;
+    --fast) "${shared[@]}" "${fast[@]}" || failed=$? ;;
+    *) python -m pytest "$@" || failed=$? ;;
+esac
 exit "$failed"

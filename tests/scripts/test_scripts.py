@@ -36,6 +36,26 @@ def test_shell_scripts_parse_and_stop_at_the_first_error(script):
         assert "set -euo pipefail" in script.read_text()
 
 
+def test_the_fast_lane_names_tests_that_there_are():
+    text = (SCRIPTS / "test.sh").read_text().partition("fast=(")[2].partition("\n)")[0]
+    named = [word.strip('"').partition("::") for word in text.split()]
+    assert len(named) > 20
+    for path, _, function in named:
+        assert (ROOT / path).exists(), path
+        assert not function or f"def {function.partition('[')[0]}(" in (ROOT / path).read_text(), (path, function)
+
+
+def test_the_python_of_the_environment_does_not_make_the_environment_anew(tmp_path):
+    """It would be gone before it can: where .venv is active, another python is found, or none."""
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    (tmp_path / ".venv/bin/python3").symlink_to(sys.executable)
+    functions = (SCRIPTS / "environment.sh").read_text().partition("\nmake_environment\n")[0]
+    text = f'cd "{tmp_path}"\n' + functions.replace('cd "$(dirname "${BASH_SOURCE[0]}")/.."', "") + "\nfind_python"
+    environ = {"PATH": f"{tmp_path}/.venv/bin:/usr/bin:/bin", "PYTHON": "python3"}
+    found = subprocess.run(["bash", "-c", text], env=environ, capture_output=True, text=True, timeout=60)
+    assert ".venv" not in found.stdout
+
+
 def test_find_python_refuses_what_is_too_old(tmp_path):
     old = tmp_path / "python"
     old.write_text("#!/bin/sh\nexit 1\n")
