@@ -134,7 +134,7 @@ class SimulatedCluster:
         self._stalls = [Stalls(disturbance, size + 1 + rank) for rank in range(size)]
         self._matches = None
         if manner.modelled:
-            self._matches = match_model(job.streams[0].source, job.streams[1].source, job.cluster.partitions)
+            self._matches = match_model([stream.source for stream in job.streams], job.cluster.partitions)
         self._resumption = self._find() if plan.resumes else None
         ranks = [self._new_rank(number) for number in range(size)]
         self.roles = [self._new_role(rank, progress, writer) for rank in ranks]

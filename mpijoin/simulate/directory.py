@@ -8,6 +8,7 @@ the group has grown above `split_above` or shrunk below `merge_below` bytes.
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Callable, NamedTuple
 
 DEPTH_MAX = 24
@@ -16,7 +17,7 @@ NEVER = float("inf")
 
 
 class Bucket(NamedTuple):
-    """share: of the group's tuples · cross: left's share times right's."""
+    """share: of the group's tuples · cross: the chance that two tuples of different streams are both in it."""
 
     prefix: int
     depth: int
@@ -33,7 +34,7 @@ class Tuned(NamedTuple):
 
 
 class Directory:
-    """shares: (prefix, depth) -> left's and right's share of the tuples whose hash ends so · theta: bytes.
+    """shares: (prefix, depth) -> of each stream's tuples, the share whose hash ends so · theta: bytes.
 
     >>> directory = Directory(lambda prefix, depth: (0.5**depth, 0.5**depth), theta=100)
     >>> directory.tune(450, 0), directory.cross, len(directory.buckets)
@@ -42,7 +43,7 @@ class Directory:
     (Tuned(splits=0, merges=3, moved=2.0), 200.0)
     """
 
-    def __init__(self, shares: Callable[[int, int], tuple[float, float]], theta: float):
+    def __init__(self, shares: Callable[[int, int], tuple[float, ...]], theta: float):
         self._shares, self._theta = shares, theta
         self.buckets = {0: self._bucket(0, 0)}  # by prefix
         self.splits = self.merges = 0
@@ -84,8 +85,9 @@ class Directory:
         return other
 
     def _bucket(self, prefix: int, depth: int) -> Bucket:
-        left, right = self._shares(prefix, depth)
-        return Bucket(prefix, depth, (left + right) / 2, left * right)
+        shares = self._shares(prefix, depth)
+        both = [one * other for one, other in combinations(shares, 2)]
+        return Bucket(prefix, depth, sum(shares) / len(shares), sum(both) / max(1, len(both)))
 
     def _may_split(self, bucket: Bucket) -> bool:
         deepest = self.depth

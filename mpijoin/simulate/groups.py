@@ -11,29 +11,29 @@ from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.windows import Windows
 from mpijoin.store.state import TIME_MIN_VALUE
 
-PAIRS = ("fresh", "gone", "inserted", "marks")
+PER_STREAM = ("fresh", "gone", "inserted", "marks")
 SINGLES = ("compared", "results", "buckets", "carry", "cross", "chance", "split_above", "merge_below")
 REALS = ("carry", "cross", "chance", "split_above", "merge_below")
 
 
 class Groups:
-    """Per stream, int64[2, rows]: fresh, not joined yet · gone, expired · inserted, ever · marks, watermarks. Per
-    group, [rows]: compared, results · buckets · carry, of a result · cross, the chance that a left and a right tuple
+    """Per stream, int64[n, rows]: fresh, not joined yet · gone, expired · inserted, ever · marks, watermarks. Per
+    group, [rows]: compared, results · buckets · carry, of a result · cross, the chance that tuples of two streams
     share a bucket · chance, that they match · split_above, merge_below, bytes at which the directory is looked at."""
 
     def __init__(self, partitions: int, theta: int, matches: Matches):
         self._theta, self._matches = theta, matches
         self._row = np.full(partitions, -1)  # of each group; -1: not here
-        self.windows = Windows()
+        self.windows = Windows(len(matches.models))
         self.directories: list[Directory | None] = [None] * self.windows.rows
         self.bucket_count = 0  # of all groups
         self._free = list(range(self.windows.rows))[::-1]
-        for name in PAIRS + SINGLES:
+        for name in PER_STREAM + SINGLES:
             setattr(self, name, self._blank(name))
 
     def _blank(self, name: str) -> np.ndarray:
         rows = self.windows.rows
-        shape = (2, rows) if name in PAIRS else (rows,)
+        shape = (len(self._matches.models), rows) if name in PER_STREAM else (rows,)
         return np.full(shape, TIME_MIN_VALUE if name == "marks" else 0, float if name in REALS else np.int64)
 
     def row(self, group: int) -> int:
@@ -75,7 +75,7 @@ class Groups:
         self.windows.clear(row)
         self.directories[row] = None
         self.bucket_count -= int(self.buckets[row])
-        for name in PAIRS + SINGLES:
+        for name in PER_STREAM + SINGLES:
             getattr(self, name)[..., row] = TIME_MIN_VALUE if name == "marks" else 0
         self._free.append(row)
 
@@ -83,14 +83,14 @@ class Groups:
         used = self.windows.rows
         self.windows.grow()
         self.directories += [None] * used
-        for name in PAIRS + SINGLES:
+        for name in PER_STREAM + SINGLES:
             column = self._blank(name)
             column[..., :used] = getattr(self, name)
             setattr(self, name, column)
         self._free = list(range(used, 2 * used))[::-1]
 
-    def _shares(self, group: int) -> Callable[[int, int], tuple[float, float]]:
-        left, right = self._matches.left, self._matches.right
-        if left is right:
-            return lambda prefix, depth: (left.share(group, prefix, depth),) * 2
-        return lambda prefix, depth: (left.share(group, prefix, depth), right.share(group, prefix, depth))
+    def _shares(self, group: int) -> Callable[[int, int], tuple[float, ...]]:
+        models = self._matches.models
+        if all(one is models[0] for one in models):
+            return lambda prefix, depth: (models[0].share(group, prefix, depth),) * len(models)
+        return lambda prefix, depth: tuple(one.share(group, prefix, depth) for one in models)

@@ -84,10 +84,9 @@ class ModelledIntake:
 
     def __init__(self, job: Job, schema: JoinSchema, matches: Matches, pace: Pace, clock: SimulatedClock, costs: Costs):
         unit_ns = UNIT_NS[schema.unit]
-        models = (matches.left, matches.right)
         self.sources = [
             ModelledStream(stream.source, index, job.run.seed, model.weights, unit_ns)
-            for index, (stream, model) in enumerate(zip(job.streams, models))
+            for index, (stream, model) in enumerate(zip(job.streams, matches.models))
         ]
         self._words = [tuple_words_of(RecordLayout(stream)) for stream in schema.streams]
         self._latenesses = tuple(schema.ticks(stream.lateness_ns) for stream in job.streams)
@@ -111,7 +110,7 @@ class ModelledIntake:
         length = pace.length
         if length is None:
             fastest = max(one.rate_per_unit() for one in self.sources)
-            length = max(1, min(pace.length_max, round(pace.rows / 2 / fastest)))
+            length = max(1, min(pace.length_max, round(pace.rows / len(self.sources) / fastest)))
         return (self._time // length + 1) * length
 
     def _watermark(self, stream: int) -> int:

@@ -3,8 +3,9 @@ match."""
 
 from __future__ import annotations
 
+import math
 from functools import cache
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
@@ -35,34 +36,35 @@ class KeyModel(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """left, right: key models · chance: float64[partitions], that a left and a right tuple of a partition have equal
+    """models: of each stream · chance: float64[partitions], that tuples of a partition, one of each stream, have equal
     keys."""
 
-    left: KeyModel
-    right: KeyModel
+    models: tuple[KeyModel, ...]
     chance: np.ndarray
 
 
-def match_model(left: SyntheticSource, right: SyntheticSource, partitions: int) -> Matches:
-    """Exact where both domains can be counted; where not, keys are drawn, and the chance is that of the b-model
+def match_model(sources: Sequence[SyntheticSource], partitions: int) -> Matches:
+    """Exact where all domains can be counted; where not, keys are drawn, and the chance is that of the b-model
     itself."""
     depth = min(DEPTH_MOST, max(DEPTH_LEAST, (ENTRIES_MAX // partitions).bit_length() - 1))
-    models = [_key_model(one.bias, one.domain, partitions, depth) for one in (left, right)]
-    return Matches(*models, _chances(left, right, models, partitions))
+    models = tuple(_key_model(one.bias, one.domain, partitions, depth) for one in sources)
+    return Matches(models, _chances(sources, models, partitions))
 
 
-def _chances(left: SyntheticSource, right: SyntheticSource, models: list[KeyModel], partitions: int) -> np.ndarray:
-    if _bits(left.domain) > BITS_MAX or _bits(right.domain) > BITS_MAX:
-        both = left.bias * right.bias + (1 - left.bias) * (1 - right.bias)
-        return np.full(partitions, partitions * both ** _bits(max(left.domain, right.domain)))
-    probabilities = [_probabilities(one.bias, one.domain) for one in (left, right)]
+def _chances(sources: Sequence[SyntheticSource], models: Sequence[KeyModel], partitions: int) -> np.ndarray:
+    widest = max(_bits(one.domain) for one in sources)
+    if widest > BITS_MAX:
+        of_a_bit = math.prod(one.bias for one in sources) + math.prod(1 - one.bias for one in sources)
+        return np.full(partitions, float(partitions) ** (len(sources) - 1) * of_a_bit**widest)
+    probabilities = [_probabilities(one.bias, one.domain) for one in sources]
     shared = min(map(len, probabilities))
     equal = np.zeros(partitions)
     for start in range(0, shared, CHUNK):
         own = slice(start, min(start + CHUNK, shared))
         hashed = _hashes(np.arange(own.start, own.stop, dtype=np.uint64))
-        equal += np.bincount(_partitions(hashed, partitions), probabilities[0][own] * probabilities[1][own], partitions)
-    product = models[0].weights * models[1].weights
+        together = np.prod([one[own] for one in probabilities], axis=0)
+        equal += np.bincount(_partitions(hashed, partitions), together, partitions)
+    product = np.prod([one.weights for one in models], axis=0)
     return np.divide(equal, product, out=np.zeros(partitions), where=product > 0)
 
 

@@ -13,7 +13,7 @@ from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import ticks_of
 from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.travel import Snapshot, read_out, take_in
-from mpijoin.store.state import TIME_MIN_VALUE
+from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
 
 NO_RESULTS = Results(np.zeros(0, np.int64), np.zeros(0, np.int64))
 DELAY_STEPS = 8  # results are spread over this many moments of the tick in which their later tuples arrived
@@ -21,18 +21,18 @@ STEPS, MIDDLES = np.arange(DELAY_STEPS + 1), 2 * np.arange(DELAY_STEPS) + 1
 
 
 class Shape(NamedTuple):
-    """Sizes that left and right share or have each. windows: in time units."""
+    """Sizes that streams share or have each. windows: in time units."""
 
     partitions: int
     memory_bytes: int
     block_bytes: int
     theta: int
-    tuple_bytes: tuple[int, int]
-    windows: tuple[int, int]
+    tuple_bytes: tuple[int, ...]
+    windows: tuple[int, ...]
 
     @property
     def slots(self) -> np.ndarray:
-        """int64[2]: tuples of a block."""
+        """int64[n]: tuples of a block."""
         return np.array([max(1, self.block_bytes // octets) for octets in self.tuple_bytes])
 
 
@@ -66,7 +66,7 @@ class ModelledJoin:
         self._shape = shape
         self.meter = Meter()
         self.found = 0  # results not yet consumed
-        self.moved_in, self.moved_out = np.zeros(2, np.int64), np.zeros(2, np.int64)
+        self.moved_in, self.moved_out, self._expired, self._joined = np.zeros((4, len(shape.windows)), np.int64)
         self._groups = Groups(shape.partitions, shape.theta, matches)
         self._tuple_bytes = np.array(shape.tuple_bytes)
         self._window = np.array(shape.windows)[:, None]
@@ -77,8 +77,6 @@ class ModelledJoin:
         self._done = self._given = 0  # of the probe: comparisons made, results found
         self._later: list[tuple[np.ndarray, np.ndarray]] = []
         self._splits = self._merges = 0
-        self._expired = np.zeros(2, np.int64)
-        self._joined = np.zeros(2, np.int64)
         self._tuples_bytes = self._held_bytes_max = 0
 
     def insert(self, groups: np.ndarray, stream: int, fresh: Any, bounds: np.ndarray) -> int:
@@ -121,17 +119,21 @@ class ModelledJoin:
         return Progress.DONE
 
     def _begin(self, rows: np.ndarray) -> Probe:
-        """What the rows' fresh tuples are compared with: left's with the old right ones, then right's with all left
-        ones."""
+        """What the rows' fresh tuples are compared with: stream by stream, with all tuples of the streams before, and
+        the old ones of those behind."""
         self._done = self._given = 0
         fresh, cross, chance = self._groups.fresh[:, rows], self._groups.cross[rows], self._groups.chance[rows]
         old = self._groups.windows.live[:, rows] - fresh
         expires = self._groups.gone[:, rows] > 0
         dead = self._dead[:, None] * expires
-        compared = fresh[0] * (old[1] * cross + dead[1]) + fresh[1] * ((old[0] + fresh[0]) * cross + dead[0])
         within = old - self._groups.windows.oldest(rows) / 2 * expires
-        pairs = fresh[0] * within[1] + fresh[1] * within[0] + fresh[0] * fresh[1]
-        expected = np.maximum(0, pairs) * chance + self._groups.carry[rows]
+        compared, found = np.zeros((2, len(rows)))
+        for stream in range(len(fresh)):
+            before, behind = slice(None, stream), slice(stream + 1, None)
+            met = (old[before] + fresh[before]).sum(axis=0) + old[behind].sum(axis=0)
+            compared += fresh[stream] * (met * cross + dead[before].sum(axis=0) + dead[behind].sum(axis=0))
+            found += fresh[stream] * (within[before] + fresh[before]).prod(axis=0) * within[behind].prod(axis=0)
+        expected = np.maximum(0, found) * chance + self._groups.carry[rows]
         results = np.floor(expected).astype(np.int64)
         self._groups.carry[rows] = expected - results
         comparisons = np.rint(compared).astype(np.int64)
@@ -176,7 +178,7 @@ class ModelledJoin:
         rows = self._groups.rows(groups)
         marks = np.maximum(self._groups.marks[:, rows], np.array(watermarks)[:, None])
         self._groups.marks[:, rows] = marks
-        bounds = np.maximum(marks[::-1], TIME_MIN_VALUE + self._window) - self._window
+        bounds = np.maximum(_least_of_others(marks), TIME_MIN_VALUE + self._window) - self._window
         gone = self._groups.windows.expire(rows, bounds)
         if gone.any():
             self._groups.gone[:, rows] += gone
@@ -202,7 +204,7 @@ class ModelledJoin:
         return self._tuple_bytes @ self._groups.windows.live[:, rows]
 
     def _dead_tuples(self, rows: np.ndarray) -> np.ndarray:
-        """float64[2, m]: those that no longer count, of all chains of a group."""
+        """float64[n, m]: those that no longer count, of all chains of a group."""
         return self._dead[:, None] * self._groups.buckets[rows] * (self._groups.gone[:, rows] > 0)
 
     def info(self, groups: np.ndarray) -> GroupInfo:
@@ -212,7 +214,7 @@ class ModelledJoin:
         depth, splits, merges = (
             np.array([getattr(one, name) for one in directories]) for name in ("depth", "splits", "merges")
         )
-        blocks = (live // self._shape.slots).sum(axis=1) + 2 * self._groups.buckets[rows]
+        blocks = (live // self._shape.slots).sum(axis=1) + len(self._shape.windows) * self._groups.buckets[rows]
         figures = (self._groups.compared[rows], self._groups.results[rows], splits, merges)
         octets = ((live + self._dead_tuples(rows).T) * self._tuple_bytes).astype(np.int64)
         return GroupInfo(
@@ -259,7 +261,8 @@ class ModelledJoin:
     @property
     def held_bytes(self) -> int:
         """Of the blocks: live tuples, those that no longer count, and what is empty, about half a block a chain."""
-        return self._tuples_bytes + 2 * self._shape.block_bytes * self._groups.bucket_count
+        chains = len(self._shape.windows) * self._groups.bucket_count
+        return self._tuples_bytes + chains * self._shape.block_bytes
 
     @property
     def free_bytes(self) -> int:
@@ -301,3 +304,16 @@ class ModelledJoin:
             f" held {self.held_bytes / 1e6:.3g} MB; give each slave more memory, use more slaves, or shorten the"
             " windows"
         )
+
+
+def _least_of_others(marks: np.ndarray) -> np.ndarray:
+    """Of watermarks int64[n, m], for each stream the smallest of the other streams; of a single stream the end of
+    time.
+
+    >>> _least_of_others(np.array([[5], [7], [6]])).ravel()
+    array([6, 5, 5])
+    """
+    least = np.full_like(marks, TIME_MAX_VALUE)
+    for shift in range(1, len(marks)):
+        least = np.minimum(least, np.roll(marks, shift, axis=0))
+    return least

@@ -28,7 +28,7 @@ def read_out(
 ) -> list[Hollow]:
     """As `Operator.get`. A block's id is the number of tuples that the group had taken in when it was sealed.
 
-    slots: tuples of a left and a right block · tuple_bytes: the mean of both streams."""
+    slots: tuples of a block of each stream, together · tuple_bytes: the mean of all streams."""
     row = groups.row(group)
     directory = groups.directories[row]
     upto, live = int(groups.inserted[:, row].sum()), int(groups.windows.live[:, row].sum())

@@ -7,20 +7,19 @@ from typing import NamedTuple
 import numpy as np
 
 ROWS, COLUMNS = 8, 64  # to begin with
-STREAMS = np.arange(2)[:, None]
 
 
 class Kept(NamedTuple):
-    """One group's tuples. ends: int64[n], last instants of the ticks, rising · counts: int32[2, n]."""
+    """One group's tuples. ends: int64[m], last instants of the ticks, rising · counts: int32[n, m]."""
 
     ends: np.ndarray
     counts: np.ndarray
 
 
 class Windows:
-    """A row per group, a column per tick; `live` int64[2, rows] is the sum of a row per stream.
+    """A row per group, a column per tick; `live` int64[n, rows] is the sum of a row per stream.
 
-    >>> windows = Windows()
+    >>> windows = Windows(2)
     >>> for end in (9, 19, 29):
     ...     windows.add(0, np.array([0, 1]), end, np.array([5, end]))
     >>> windows.expire(np.array([0, 1]), np.array([[20, 10], [20, 10]]))[0], windows.live[0, :2]
@@ -30,10 +29,10 @@ class Windows:
            [ 0,  0]], dtype=int32))
     """
 
-    def __init__(self) -> None:
-        self.live = np.zeros((2, ROWS), np.int64)
-        self._first = np.zeros((2, ROWS), np.int64)  # the oldest column of which anything is held
-        self._counts = np.zeros((2, ROWS, COLUMNS), np.int32)
+    def __init__(self, streams: int) -> None:
+        self.live = np.zeros((streams, ROWS), np.int64)
+        self._first = np.zeros((streams, ROWS), np.int64)  # the oldest column of which anything is held
+        self._counts = np.zeros((streams, ROWS, COLUMNS), np.int32)
         self._ends = np.zeros(COLUMNS, np.int64)
         self._columns = 0
 
@@ -55,7 +54,7 @@ class Windows:
         self._first[stream, rows] = np.minimum(self._first[stream, rows], column)
 
     def expire(self, rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """Lets go of ticks that end before bounds int64[2, m]; int64[2, m]: how many tuples per stream and row."""
+        """Lets go of ticks that end before bounds int64[n, m]; int64[n, m]: how many tuples per stream and row."""
         limits = self._ends[: self._columns].searchsorted(bounds)
         gone = np.zeros_like(limits)
         behind = self._first[:, rows] < limits
@@ -72,9 +71,9 @@ class Windows:
         return gone
 
     def oldest(self, rows: np.ndarray) -> np.ndarray:
-        """int32[2, m]: tuples of the oldest tick that is held."""
+        """int32[n, m]: tuples of the oldest tick that is held."""
         at = np.minimum(self._first[:, rows], max(0, self._columns - 1))
-        return self._counts[STREAMS, rows, at]
+        return self._counts[np.arange(len(at))[:, None], rows, at]
 
     def take(self, row: int) -> Kept:
         """What one row holds."""
@@ -120,7 +119,7 @@ class Windows:
         unused = int(held[0]) if len(held) else self._columns
         self._columns -= unused
         capacity = len(self._ends) * (1 if unused > len(self._ends) // 2 else 2)
-        ends, counts = np.zeros(capacity, np.int64), np.zeros((2, self.rows, capacity), np.int32)
+        ends, counts = np.zeros(capacity, np.int64), np.zeros((len(self.live), self.rows, capacity), np.int32)
         ends[: self._columns] = self._ends[unused : unused + self._columns]
         counts[:, :, : self._columns] = self._counts[:, :, unused : unused + self._columns]
         self._ends, self._counts = ends, counts

@@ -27,7 +27,7 @@ def source(bias):
 
 def new_model(bias=0.5, theta=32_640, memory_bytes=1 << 40, window=WINDOW):
     shape = Shape(PARTITIONS, memory_bytes, 4096, theta, (8 * TUPLE_WORDS,) * 2, (window, window))
-    return ModelledJoin(shape, match_model(source(bias), source(bias), PARTITIONS))
+    return ModelledJoin(shape, match_model([source(bias)] * 2, PARTITIONS))
 
 
 def new_real(theta):
@@ -217,3 +217,26 @@ def test_an_empty_group_travels_and_rows_are_reused():
         here.install(there.get(group, 0))
         there.drop(group)
     assert here.totals["held_left"] == 600 and there.totals["held_left"] == 0
+
+
+@pytest.mark.parametrize(
+    "windows", [(WINDOW,), (WINDOW, WINDOW // 2), (WINDOW, WINDOW // 2, 2 * WINDOW), (WINDOW,) * 4]
+)
+def test_of_any_number_of_streams_the_model_finds_what_their_rates_and_windows_say(windows):
+    """A result is counted by its latest tuple: one of each other stream lies in that one's window before it."""
+    streams, ticks = len(windows), 6 * max(windows) // TICK
+    matches = match_model([SyntheticSource(bias=0.5, domain=2000)] * streams, PARTITIONS)
+    model = ModelledJoin(Shape(PARTITIONS, 1 << 40, 4096, THETA_OFF, (8 * TUPLE_WORDS,) * streams, windows), matches)
+    rows, found = 30, []
+    for tick in range(ticks):
+        for stream in range(streams):
+            ends = np.cumsum(np.full(PARTITIONS, rows))
+            tuples = hollow_tuples(int(ends[-1]), TUPLE_WORDS, tick * TICK, tick * TICK + TICK - 1)
+            model.insert(GROUPS, stream, SimpleNamespace(tuples=tuples), np.stack([ends - rows, ends], axis=1))
+        found.append(join_all(model))
+        model.expire(GROUPS, ((tick + 1) * TICK,) * streams)
+    held = np.array(windows) / TICK * rows  # of each stream, in a group's windows
+    others = sum(np.prod(np.delete(held, stream)) for stream in range(streams))
+    wanted = float((matches.chance * rows * others).sum())
+    assert np.mean(found[ticks // 2 :]) == pytest.approx(wanted, rel=0.05)
+    assert model.info(GROUPS).tuples.sum(axis=0) == pytest.approx(held * PARTITIONS * (streams > 1), rel=0.05)

@@ -27,7 +27,7 @@ steps = some.lists(
 
 @given(steps)
 def test_windows_are_counters_by_tick(steps):
-    windows, wanted = Windows(), [{}, {}, {}, {}]
+    windows, wanted = Windows(2), [{}, {}, {}, {}]
     for action, row, number in steps:
         if action == "add":
             windows.add(number % 2, np.array([row]), number // 4 * 10, np.array([number]))
@@ -101,31 +101,42 @@ def exact_keys(bias, domain):
 def test_the_key_model_is_that_of_the_hashes(bias, domain):
     partitions = 7
     keys = exact_keys(bias, domain)
-    model = match_model(
-        SyntheticSource(bias=bias, domain=domain), SyntheticSource(bias=bias, domain=domain), partitions
-    )
+    model = match_model([SyntheticSource(bias=bias, domain=domain)] * 2, partitions)
     assert np.allclose(_probabilities(bias, domain), [keys[key] for key in range(domain)])
     for partition in range(partitions):
         own = {key: chance for key, chance in keys.items() if oracle.partition(key, partitions) == partition}
         weight = sum(own.values())
-        assert model.left.weights[partition] == pytest.approx(weight)
+        assert model.models[0].weights[partition] == pytest.approx(weight)
         if weight:
             assert model.chance[partition] == pytest.approx(sum(one**2 for one in own.values()) / weight**2)
         for prefix, depth in ((0, 0), (1, 1), (2, 2), (5, 3)):
             share = sum(chance for key, chance in own.items() if oracle.hash64(key) % (1 << depth) == prefix)
-            assert model.left.share(partition, prefix, depth) == pytest.approx(share / weight if weight else 0)
+            assert model.models[0].share(partition, prefix, depth) == pytest.approx(share / weight if weight else 0)
 
 
 def test_keys_of_a_domain_too_large_to_count_are_drawn():
     source = SyntheticSource(bias=0.6, domain=1 << 40)
-    model = match_model(source, source, 10)
-    assert model.left.weights == pytest.approx([0.1] * 10, rel=0.05)
+    model = match_model([source] * 2, 10)
+    assert model.models[0].weights == pytest.approx([0.1] * 10, rel=0.05)
     assert model.chance == pytest.approx([10 * 0.52**40] * 10)
 
 
 def test_two_streams_match_where_both_have_a_key():
-    model = match_model(SyntheticSource(bias=0.5, domain=8), SyntheticSource(bias=0.5, domain=16), 1)
+    model = match_model([SyntheticSource(bias=0.5, domain=8), SyntheticSource(bias=0.5, domain=16)], 1)
     assert model.chance == pytest.approx([8 * (1 / 8) * (1 / 16)])
+
+
+@pytest.mark.parametrize("domain", [1000, 1 << 40])
+def test_any_number_of_streams_match_where_all_have_a_key(domain):
+    sources = [SyntheticSource(bias=bias, domain=domain) for bias in (0.5, 0.7, 0.6)]
+    of_a_bit = 0.5 * 0.7 * 0.6 + 0.5 * 0.3 * 0.4
+    counted = domain == 1000
+    partitions = 1 if counted else 10
+    wanted = (
+        float(np.prod([_probabilities(one.bias, domain) for one in sources], axis=0).sum()) if counted else of_a_bit**40
+    )
+    assert match_model(sources, partitions).chance == pytest.approx([partitions**2 * wanted] * partitions)
+    assert match_model(sources[:1], partitions).chance == pytest.approx([1.0] * partitions)
 
 
 def test_a_modelled_stream_follows_the_changes_of_its_rate():
