@@ -1,72 +1,206 @@
 """Compiled functions, and where their machine code is kept between runs.
 
-Numba's own cache looks at the file of a function only, not at those of the functions it calls: after an update it may
-go on running old code. So the code of each state of the package lies in a folder of its own, named by a hash of all its
-sources, the compiler and the processor; and it may lie where the package itself cannot be written.
+A kernel is a Python function that Numba compiles once for each state of the package, processor and kinds of arguments.
+What comes out is kept as machine code behind a C function, which every later process calls. Numba itself, whose import
+takes as long as the join of a million rows, is loaded only where something must be compiled.
 
-Numba unpickles what it finds there, so who can write there can have this user run anything. Such folders have names
-that others can guess, some in folders where everybody may create: they are used only if they are this user's, and no
-one else's to change.
+The code of each state of the package lies in a folder of its own, named by a hash of all its sources, the compiler and
+the processor; and it may lie where the package itself cannot be written. Whoever can write there can have this user run
+anything. Such folders have names that others can guess, some in folders where everybody may create: they are used only
+if they are this user's, and no one else's to change.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import hashlib
 import os
 import shutil
 import stat
+import struct
 import tempfile
+import threading
 import time
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Sequence
 
-import llvmlite.binding
-import numba
-from numba.core.caching import FunctionCache
-from numba.core.runtime import _nrt_python
+import numpy as np
 
+from mpijoin.machine import processor
+
+COMPILERS = ("numba", "llvmlite")
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+C_ORDER, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # bits of an array's `flags.num` that machine code depends on,
+FLAGS = C_ORDER | ALIGNED | WRITEABLE  # ... and all of them
 UNUSED_DAYS = 30  # folders of other states of the package are removed when they are older
 
-
-def compiled(**options: Any) -> Callable[[Callable], Callable]:
-    """`numba.njit` with our cache folder, without the interpreter's lock. options: further ones of njit."""
-
-    def decorate(function: Callable) -> Callable:
-        before = numba.config.CACHE_DIR
-        # read while a function is decorated; other users of Numba keep theirs
-        numba.config.CACHE_DIR = str(cache_folder())
-        try:
-            dispatcher = numba.njit(nogil=True, **options)(function)
-            dispatcher._cache = KernelCache(function)
-            return dispatcher
-        finally:
-            numba.config.CACHE_DIR = before
-
-    return decorate
+_readying = threading.Lock()  # one thread at a time compiles or loads
 
 
-class KernelCache(FunctionCache):
-    """Numba's cache, but machine code is loaded without the definitions of all that Numba can compile.
+class Part:
+    """A function that only kernels call. Python that calls it gets the Python function."""
 
-    They are 80 modules, 14 MB and 0.3 s of every rank. Machine code needs no more of Numba than the addresses of its
-    memory management; what must be compiled after all still fetches the rest.
-    """
+    def __init__(self, function: Callable, compiled_from: str = ""):
+        """compiled_from: a module whose function of the same name is what Numba compiles."""
+        self.py_func, self._compiled_from = function, compiled_from
+        self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
+        self.__wrapped__ = function
 
-    def load_overload(self, sig: Any, target_context: Any) -> Any:
-        _name_memory_management()
-        return self._load_overload(sig, target_context)
+    def __call__(self, *arguments: Any) -> Any:
+        return self.py_func(*arguments)
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """As Numba calls it."""
+        from mpijoin.compiling import dispatcher_of
+
+        if self._compiled_from:
+            return dispatcher_of(getattr(import_module(self._compiled_from), self.__name__))
+        return dispatcher_of(self.py_func)
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What Numba asks any object that it does not know."""
+        return self.dispatcher._numba_type_
 
 
-@cache
-def _name_memory_management() -> None:
-    """Tells the linker what `rtsys.initialize` tells it, without the 20 ms in which that compiles what only compiling
-    needs."""
-    for name, address in _nrt_python.c_helpers.items():
-        llvmlite.binding.add_symbol(name if name.startswith("_") else f"NRT_{name}", address)
+class Kernel(Part):
+    """A function that Python calls as machine code, without the interpreter's lock. It neither raises nor allocates."""
+
+    def __init__(self, function: Callable):
+        super().__init__(function)
+        self._entries: dict[tuple[Any, ...], Callable] = {}
+
+    def __call__(self, *arguments: Any) -> Any:
+        """arguments: numbers, arrays, and tuples of these; TypeError: others, and a kernel that raises or allocates."""
+        kinds: list[Any] = []
+        words: list[Any] = []
+        _take_apart(arguments, kinds, words)
+        found = tuple(kinds)
+        entry = self._entries.get(found)
+        if entry is None:
+            entry = self.ready(arguments, found)
+        return entry(words)
+
+    def ready(self, arguments: Sequence[Any], found: tuple[Any, ...]) -> Callable:
+        """Loads the code for such arguments, and compiles it before where it is not there."""
+        with _readying:
+            if found not in self._entries:
+                kinds = [_kind_of(value) for value in arguments]
+                digest = hashlib.sha256(repr(kinds).encode()).hexdigest()[:12]
+                name = f"{self.__module__}.{self.__name__}.{digest}".replace(".", "_")
+                path = cache_folder() / f"{name}.o"
+                code = _read(path) or self._compile(name, kinds, path)
+                self._entries[found] = _entry(name, _formats(kinds), *code)
+        return self._entries[found]
+
+    def _compile(self, name: str, kinds: Sequence[Any], path: Path) -> tuple[str, bytes]:
+        from mpijoin.compiling import compile_entry
+
+        returned, octets = compile_entry(name, self.dispatcher, kinds)
+        _write(path, returned, octets)
+        return returned, octets
+
+
+def kernel(function: Callable) -> Part:
+    """Makes a kernel of a function; where Numba is told not to compile, it stays the Python function."""
+    return Part(function) if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" else Kernel(function)
+
+
+def part(function: Callable) -> Part:
+    """Makes a part of kernels of a function."""
+    return Part(function)
+
+
+def instruction(module: str) -> Callable[[Callable], Part]:
+    """Makes a part of kernels of a function whose namesake in `module` says how Numba compiles it."""
+    return lambda function: Part(function, module)
+
+
+def _take_apart(values: Sequence[Any], kinds: list[Any], words: list[Any]) -> None:
+    """Adds what tells these values' kinds from others, and the words that an entry takes for them."""
+    for value in values:
+        kind = type(value)
+        kinds.append(kind)
+        if isinstance(value, np.ndarray):
+            kinds += (value.dtype, value.ndim, value.flags.num & FLAGS)
+            words.append(id(value))
+        elif isinstance(value, tuple):
+            kinds.append(len(value))
+            _take_apart(value, kinds, words)
+        else:
+            words.append(value)
+
+
+def _kind_of(value: Any) -> Any:
+    """What decides how a value is compiled: (type, dimensions, flags) of an array, (class, kinds …) of a tuple, else a
+    type."""
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.ndim, value.flags.num & FLAGS
+    if isinstance(value, tuple):
+        return (type(value), *map(_kind_of, value))
+    if isinstance(value, (bool, int, float, np.bool_, np.integer)):
+        return np.dtype(type(value)).str
+    raise TypeError(f"got {type(value).__name__}: kernels take numbers, arrays and tuples")
+
+
+def _formats(kinds: Sequence[Any]) -> str:
+    """`struct` format of an entry's words."""
+    return "".join(map(_format, kinds))
+
+
+def _format(kind: Any) -> str:
+    if isinstance(kind, str):
+        return {"f": "d", "u": "Q"}.get(kind[1], "q")
+    return "Q" if isinstance(kind[0], str) else _formats(kind[1:])
+
+
+def _entry(name: str, formats: str, returned: str, octets: bytes) -> Callable:
+    """Calls the C function with an argument's words; gives back what it returns."""
+    from mpijoin.linking import address_of
+
+    call = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)(address_of(name, octets))
+    pack, unpack = struct.Struct(f"={formats}").pack, struct.Struct("=" + returned.strip("()")).unpack
+    out_bytes, is_single = struct.calcsize("=" + returned.strip("()")), "(" not in returned
+
+    def enter(words: list[Any]) -> Any:
+        out = ctypes.create_string_buffer(out_bytes)
+        call(pack(*words), out)
+        found = unpack(out.raw)
+        return found[0] if is_single else found
+
+    def enter_without_answer(words: list[Any]) -> None:
+        call(pack(*words), None)
+
+    return enter if returned else enter_without_answer
+
+
+def _read(path: Path) -> tuple[str, bytes] | None:
+    """What the code returns, and the code; None: it is not there, or is damaged."""
+    with suppress(OSError):
+        checksum, _, kept = path.read_bytes().partition(b"\n")
+        if checksum == _checksum(kept):
+            returned, _, octets = kept.partition(b"\n")
+            return returned.decode(), octets
+    return None
+
+
+def _write(path: Path, returned: str, octets: bytes) -> None:
+    """So that others find all or nothing; not at all where nothing can be written."""
+    kept = b"\n".join([returned.encode(), octets])
+    with suppress(OSError):
+        new = path.with_suffix(f".{os.getpid()}")
+        new.write_bytes(b"\n".join([_checksum(kept), kept]))
+        new.replace(path)
+
+
+def _checksum(octets: bytes) -> bytes:
+    return hashlib.sha256(octets).hexdigest().encode()
 
 
 @cache
@@ -92,7 +226,7 @@ def _is_own(folder: Path) -> bool:
     own, above = os.lstat(folder), os.stat(folder.parent)
     if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.getuid() or own.st_mode & OTHERS_WRITE:
         return False
-    # sticky: only owners rename, as in /tmp
+    # Sticky: only owners rename, as in /tmp.
     return not above.st_mode & OTHERS_WRITE or bool(above.st_mode & stat.S_ISVTX)
 
 
@@ -115,13 +249,17 @@ def _remove_unused(base: Path, own: Path) -> None:
 
 def _fingerprint() -> str:
     """Changes with anything that makes compiled code useless: the sources, the compiler, the processor."""
-    facts = (
-        sorted(_sources(os.path.dirname(__file__))),
-        numba.__version__,
-        llvmlite.__version__,
-        llvmlite.binding.get_host_cpu_name(),
-    )
+    facts = (sorted(_sources(os.path.dirname(__file__))), [_installed(name) for name in COMPILERS], processor())
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def _installed(package: str) -> list[tuple[str, int]]:
+    """Name, which has the version, and time of the folders that say what is installed. Nothing is imported for it."""
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        return []
+    entries = (entry for entry in os.scandir(Path(spec.origin).parents[1]) if entry.name.startswith(package))
+    return sorted((entry.name, entry.stat().st_mtime_ns) for entry in entries)
 
 
 def _sources(root: str) -> Iterator[tuple[str, int, int]]:

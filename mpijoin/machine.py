@@ -12,6 +12,7 @@ from typing import Iterator
 import numpy as np
 
 PROCESSORS = "/proc/cpuinfo"
+PROCESSOR_FACTS = ("vendor_id", "cpu family", "model", "model name", "flags", "CPU implementer", "CPU part", "Features")
 MAPPINGS = "/proc/self/maps"
 # One word for each page of the address space. To read it for one library takes a millisecond; /proc/self/smaps, which
 # says the same in text of all that is mapped, takes 15 and holds up every thread that needs a page meanwhile.
@@ -44,6 +45,19 @@ def processor_model() -> str:
             if name.strip() == "model name":
                 return value.strip()
     return platform.machine()
+
+
+def processor() -> str:
+    """What decides which machine code this processor runs: its model, and what it can do."""
+    facts = [platform.machine()]
+    with suppress(OSError), open(PROCESSORS) as lines:
+        for line in lines:
+            name, _, value = line.partition(":")
+            if not value:
+                break  # on to the next core, of the same kind
+            if name.strip() in PROCESSOR_FACTS:
+                facts.append(value.strip())
+    return " ".join(facts)
 
 
 def keep_freed_memory(octets: int = KEPT_BYTES) -> None:

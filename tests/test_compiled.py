@@ -1,17 +1,24 @@
 import os
-import pickle
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pytest
+
+from mpijoin import linking
+from mpijoin.compiled import Kernel, kernel
+from mpijoin.data.batch import read_only
+from mpijoin.partitioning.hashing import _hash_keys, hash_keys
 
 ROOT = Path(__file__).parents[1]
 RUN = {"timeout": 60, "check": True, "capture_output": True, "text": True}
 HASH = "import numpy; from mpijoin.partitioning.hashing import hash_keys; print(hash_keys(numpy.array([0]))[0])"
 
-LOADED = f"{HASH}; import sys; print('numba.np.arraymath' in sys.modules)"
+LOADED = f"{HASH}; import sys; print('numba' in sys.modules)"
 
 
 def hashed(package, cache, code=HASH):
@@ -30,21 +37,94 @@ def test_a_change_in_a_file_that_a_kernel_only_calls_is_not_answered_by_old_code
     assert len(list(cache.iterdir())) == 2, "every state of the package has a folder of its own"
 
 
-def test_kernels_from_the_cache_do_not_load_what_only_compiling_needs(tmp_path):
+def test_kernels_from_the_cache_do_not_load_the_compiler(tmp_path):
     cache = tmp_path / "cache"
     hash_then, compiling = hashed(ROOT, cache, LOADED).split()
     hash_now, loading = hashed(ROOT, cache, LOADED).split()
     assert (compiling, loading) == ("True", "False") and hash_now == hash_then
 
 
-class Planted:
-    """Unpickled, it leaves a mark."""
+def test_damaged_code_is_compiled_again(tmp_path):
+    cache = tmp_path / "cache"
+    then = hashed(ROOT, cache, LOADED)
+    path = next(cache.rglob("*_hash_keys*.o"))
+    whole = path.read_bytes()
+    for damaged in (b"", whole[:-100], whole[:-1] + bytes([whole[-1] ^ 1]), b"no line\n" * 3):
+        path.write_bytes(damaged)
+        assert hashed(ROOT, cache, LOADED) == then and path.read_bytes()[:64] == whole[:64]
 
-    def __init__(self, mark):
-        self.mark = mark
 
-    def __reduce__(self):
-        return os.mkdir, (self.mark,)
+def test_without_the_compiler_kernels_are_python_functions():
+    environ = dict(os.environ, PYTHONPATH=str(ROOT), NUMBA_DISABLE_JIT="1")
+    done = subprocess.run([sys.executable, "-c", LOADED], env=environ, **RUN)
+    assert done.stdout.split() == [str(hash_keys(np.array([0]))[0]), "False"]
+
+
+@kernel
+def measure(numbers, more, factor, is_wanted):
+    total = 0.0
+    for row in range(numbers.shape[0]):
+        for column in range(numbers.shape[1]):
+            total += numbers[row, column] * factor
+    more.out[0] = total
+    return total, numbers.shape[1], not is_wanted, np.uint64(more.least) - np.uint64(1)
+
+
+class More(NamedTuple):
+    out: np.ndarray
+    least: int
+
+
+def unaligned(numbers):
+    octets = np.frombuffer(b"x" + numbers.tobytes(), np.uint8)
+    return octets[1:].view(np.float64).reshape(numbers.shape)
+
+
+SLICES = [lambda numbers: numbers[::2, 1::2], lambda numbers: numbers[:0]]
+
+
+@pytest.mark.parametrize("of", [np.copy, np.transpose, unaligned, read_only, *SLICES])
+def test_a_kernel_takes_any_array_numbers_and_tuples(of):
+    numbers, out = of(np.arange(24.0).reshape(4, 6)), np.zeros(1)
+    answer = measure(numbers, More(out, 0), 0.5, True)
+    assert answer == (numbers.sum() / 2, numbers.shape[1], False, (1 << 64) - 1)
+    assert list(map(type, answer)) == [float, int, bool, int] and out[0] == answer[0]
+
+
+def test_a_kernel_writes_nothing_that_is_read_only():
+    with pytest.raises(Exception, match="setitem"):
+        measure(np.zeros((1, 1)), More(read_only(np.zeros(1)), 0), 1.0, True)
+
+
+@pytest.mark.parametrize("argument", [None, "text", np.float32(1), [1]])
+def test_a_kernel_refuses_what_is_no_number(argument):
+    with pytest.raises(TypeError, match="kernels take numbers, arrays and tuples"):
+        measure(argument, More(np.zeros(1), 0), 1.0, True)
+
+
+@kernel
+def raising(numbers):
+    if numbers[0] > 1:
+        raise ValueError
+    return numbers[0]
+
+
+def test_a_function_that_raises_is_no_kernel():
+    with pytest.raises(TypeError, match="may neither raise nor allocate"):
+        raising(np.zeros(1))
+
+
+def test_threads_that_call_a_kernel_for_the_first_time_get_the_same_code(monkeypatch):
+    loads = []
+    monkeypatch.setattr(linking, "address_of", lambda *code, load=linking.address_of: loads.append(code) or load(*code))
+    hashing, keys = Kernel(_hash_keys.py_func), read_only(np.arange(5))
+    answers = [np.zeros(5, np.uint64) for _ in range(8)]
+    threads = [threading.Thread(target=hashing, args=(keys, out)) for out in answers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(loads) == 1 and all((out == hash_keys(keys)).all() for out in answers)
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +134,23 @@ def own_cache(tmp_path_factory):
     return folder, hashed(ROOT, folder)
 
 
-def plant(own_cache, folder, mark):
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """The code of another hash, and what that answers."""
+    folder = tmp_path_factory.mktemp("other")
+    shutil.copytree(ROOT / "mpijoin", folder / "package/mpijoin", ignore=shutil.ignore_patterns("__pycache__"))
+    source = folder / "package/mpijoin/partitioning/hashing.py"
+    source.write_text(source.read_text().replace("0x9E3779B97F4A7C15", "0x9E3779B97F4A7C17"))
+    answer = hashed(folder / "package", folder / "cache")
+    return next((folder / "cache").rglob("*_hash_keys*.o")), answer
+
+
+def plant(own_cache, folder, other):
     """What another user may leave in a folder whose name can be guessed: a cache of this package, but for what it
     does."""
     shutil.copytree(own_cache[0], folder)
-    for path in folder.rglob("*.nbi"):
-        path.write_bytes(pickle.dumps(Planted(str(mark))))
+    for path in folder.rglob("*_hash_keys*.o"):
+        shutil.copy(other[0], path)
 
 
 def open_to_all(folder):
@@ -93,19 +184,19 @@ def of_another_inside(folder):
 
 
 @pytest.mark.parametrize("taken", [open_to_all, open_inside, open_above, a_link, of_another, of_another_inside])
-def test_a_cache_folder_that_others_may_have_filled_is_not_used(own_cache, tmp_path, taken):
-    shared, mark, temporary = tmp_path / "shared", tmp_path / "mark", tmp_path / "tmp"
+def test_a_cache_folder_that_others_may_have_filled_is_not_used(own_cache, other, tmp_path, taken):
+    shared, temporary = tmp_path / "shared", tmp_path / "tmp"
     for folder in (shared, temporary):
         folder.mkdir()
     cache = shared / f"mpijoin-{os.getuid()}"
-    plant(own_cache, cache, mark)
+    plant(own_cache, cache, other)
     taken(cache)
     environ = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
     usual = {"NUMBA_CACHE_DIR": str(cache), "TMPDIR": str(temporary)}  # as batch scripts say it
-    assert run_with({**environ, **usual}) == own_cache[1] and not mark.exists()
+    assert run_with({**environ, **usual}) == own_cache[1]
     assert [path.name for path in temporary.iterdir()] == [f"mpijoin-{os.getuid()}"]
     without_home = {"XDG_CACHE_HOME": os.devnull, "TMPDIR": str(shared)}  # as a node without the user's home says it
-    assert run_with({**environ, **without_home}) == own_cache[1] and not mark.exists()
+    assert run_with({**environ, **without_home}) == own_cache[1]
     assert {path.name for path in shared.iterdir()} <= {cache.name, "elsewhere"}, (
         "a private folder goes with its process"
     )
@@ -115,15 +206,11 @@ def run_with(environ):
     return subprocess.run([sys.executable, "-c", HASH], env=environ, **RUN).stdout.strip()
 
 
-def test_a_plant_that_is_believed_would_be_seen(own_cache, tmp_path):
+def test_a_plant_that_is_believed_would_be_seen(own_cache, other, tmp_path):
     """Of the test above: in a folder of one's own it does what it was planted for."""
-    plant(own_cache, tmp_path / "cache", tmp_path / "mark")
-    subprocess.run(
-        [sys.executable, "-c", HASH],
-        env={"PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
-        timeout=60,
-    )
-    assert (tmp_path / "mark").exists()
+    plant(own_cache, tmp_path / "cache", other)
+    answer = run_with({"PYTHONPATH": str(ROOT), "NUMBA_CACHE_DIR": str(tmp_path / "cache")})
+    assert answer == other[1] != own_cache[1]
 
 
 def test_a_cache_folder_is_made_for_its_user_alone(own_cache):

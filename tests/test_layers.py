@@ -21,6 +21,8 @@ LEVELS = (
         "errors",
         "clock",
         "compiled",
+        "compiling",
+        "linking",
         "disk",
         "limits",
         "lock",

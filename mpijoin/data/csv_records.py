@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import kernel
 from mpijoin.data.batch import read_only
 
 QUOTE, COMMA, NEWLINE, RETURN = (np.uint8(ord(sign)) for sign in '",\n\r')
@@ -43,7 +43,7 @@ def split(text: bytes | bytearray, most: int = ALL, start: int = 0, end: int | N
     return Records(*_split(read_only(np.frombuffer(text, np.uint8)[start:end]), most))
 
 
-@compiled()
+@kernel
 def _split(text, most):
     state, end, count, quote, behind = FIELD_START, 0, 0, -1, -1
     for i in range(len(text)):
@@ -78,7 +78,7 @@ def may_be_padded(text: memoryview) -> bool:
     return bool(_may_be_padded(read_only(np.frombuffer(text, np.uint8))))
 
 
-@compiled()
+@kernel
 def _may_be_padded(text):
     length = len(text) - 3
     # of one length: vectors compare
@@ -102,7 +102,7 @@ def first_padded(text: bytes | memoryview, columns: np.ndarray) -> tuple[int, in
     return _first_padded(read_only(np.frombuffer(text, np.uint8)), read_only(columns))
 
 
-@compiled()
+@kernel
 def _first_padded(text, columns):
     state, record, column, end, part = FIELD_START, 0, 0, 0, LEADING
     for i in range(len(text)):

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import kernel
 from mpijoin.data.arrow import (
     NO_BYTES,
     byte_array,
@@ -64,7 +64,7 @@ class Field(NamedTuple):
         return np.dtype("i8") if self.is_key else item_dtype(width_bytes(self.kind))
 
 
-@compiled()
+@kernel
 def _put_bytes(offsets, data, length, at, blob):
     """Copies value i, length[i] bytes of it (none if negative), to blob[at[i]:] and moves at[i] behind it."""
     for index in range(len(at)):
@@ -74,7 +74,7 @@ def _put_bytes(offsets, data, length, at, blob):
         at[index] = target + max(length[index], 0)
 
 
-@compiled()
+@kernel
 def _get_bytes(blob, length, at, offsets, data):
     """Copies length[i] bytes from blob[at[i]:] to data[offsets[i]:] and moves at[i] behind them."""
     for index in range(len(at)):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import kernel
 from mpijoin.data.batch import Batch, read_only
 
 
-@compiled()
+@kernel
 def _gather_blobs(blob, starts, size, out):
     """Copies size[i] bytes from blob[starts[i]:], one tuple after the other, to out."""
     at = 0

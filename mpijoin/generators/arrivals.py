@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import kernel, part
 from mpijoin.config.job import B_MODEL, SyntheticSource
 from mpijoin.generators.draws import draw, share
 from mpijoin.generators.schedule import TIME_MAX, OperationalTime, segments_of
@@ -77,7 +77,7 @@ class Bursts:
 
     def times(self, first: int, rows: int, position: int) -> tuple[np.ndarray, int]:
         time = np.empty(max(0, min(rows, self.total - first)), np.int64)
-        fill_bursts(self._base, self.total, self.end_ns, self._burst, first, time)
+        fill_bursts(self._base, self.total, self.end_ns, self._burst, first, time, *_path())
         return time, START
 
     def skip(self, first: int, rows: int) -> int:
@@ -89,13 +89,13 @@ class Bursts:
         return int(self.times(first, 1, START)[0][0])
 
 
-@compiled()
+@kernel
 def gap(base, index, mean_ns):
     """Exponential gap before tuple `index`, in ns, rounded, float64."""
     return np.rint(-np.log(share(draw(base, np.uint64(index)))) * mean_ns)
 
 
-@compiled()
+@kernel
 def fill_times(base, first, mean_ns, start_ns, out):
     """out[i] = time of tuple first + i in ns, int64[n], given that of the one before.
 
@@ -111,7 +111,7 @@ def fill_times(base, first, mean_ns, start_ns, out):
     return len(out)
 
 
-@compiled()
+@kernel
 def sum_gaps(base, first, rows, mean_ns):
     """By how many ns tuple first + rows - 1 comes after tuple first - 1; TIME_MAX at most."""
     total = np.int64(0)
@@ -123,20 +123,30 @@ def sum_gaps(base, first, rows, mean_ns):
     return total
 
 
-@compiled()
-def fill_bursts(base, total, span_ns, burst, first, out):
+def _path() -> tuple[np.ndarray, np.ndarray]:
+    """Room for one node of each depth: its number in the binary heap, 1, then 2 n and 2 n + 1, modulo 2**64; and of its
+    interval start, width, number of its first tuple, and tuples."""
+    return np.empty(DEPTH_MAX + 1, np.uint64), np.empty((DEPTH_MAX + 1, 4), np.int64)
+
+
+@part
+def _put(half, at, start, width, number, tuples):
+    half[at, 0], half[at, 1], half[at, 2], half[at, 3] = start, width, number, tuples
+
+
+@kernel
+def fill_bursts(base, total, span_ns, burst, first, out, node, half):
     """out[i] = time of tuple first + i of `total`, int64[n], within [0, span_ns).
 
-    Walks the tree of halves from left to right, and only where tuples of `out` lie.
+    Walks the tree of halves from left to right, and only where tuples of `out` lie. node, half: the way to where it is,
+    as `_path` makes them.
     """
-    node = np.empty(DEPTH_MAX + 1, np.uint64)  # of the binary heap: 1, then 2 n and 2 n + 1, modulo 2**64
-    half = np.empty((DEPTH_MAX + 1, 4), np.int64)  # start and width of its interval, number of its first tuple, tuples
     node[0] = _ONE
-    half[0] = (0, span_ns, 0, total)
+    _put(half, 0, 0, span_ns, 0, total)
     top, last = 0, first + len(out)
     while top >= 0:
         this = node[top]
-        start, width, number, tuples = half[top]
+        start, width, number, tuples = half[top, 0], half[top, 1], half[top, 2], half[top, 3]
         top -= 1
         if tuples == 0 or number + tuples <= first or number >= last:
             continue
@@ -150,8 +160,8 @@ def fill_bursts(base, total, span_ns, burst, first, out):
         left = min(tuples, np.int64(np.float64(tuples) * heavy + share(draw(base, this * _TWO + _ONE))))
         middle = width - width // 2
         node[top + 1] = this * _TWO + _ONE
-        half[top + 1] = (start + middle, width - middle, number + left, tuples - left)
+        _put(half, top + 1, start + middle, width - middle, number + left, tuples - left)
         node[top + 2] = this * _TWO
-        half[top + 2] = (start, middle, number, left)
+        _put(half, top + 2, start, middle, number, left)
         top += 2
     return len(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import kernel
 from mpijoin.partitioning.hashing import GOLDEN, mix, pair_hash
 
 ARRIVAL, KEY, PAYLOAD, DELAY = range(4)  # purposes
@@ -19,19 +19,19 @@ def base_of(seed: int, stream: int, purpose: int) -> np.uint64:
         return np.uint64(pair_hash(np.uint64(seed & _ALL), np.uint64(stream * PURPOSES + purpose)))
 
 
-@compiled()
+@kernel
 def draw(base, index):
     """64 random bits: the uint64 `index`-th of the sequence that `base`, uint64, stands for."""
     return mix(base + (index + _ONE) * GOLDEN)
 
 
-@compiled()
+@kernel
 def share(bits):
     """53 of 64 random bits as a double in (0, 1]: its logarithm is finite."""
     return np.float64((bits >> _S11) + _ONE) * 2.0**-53
 
 
-@compiled()
+@kernel
 def fill_payload(base, first, out):
     """out[i] = random bytes of tuple first + i, uint8[n, width]."""
     rows, width = out.shape
@@ -43,7 +43,7 @@ def fill_payload(base, first, out):
                 out[i, at] = np.uint8((random >> np.uint64(8 * (at % 8))) & np.uint64(255))
 
 
-@compiled()
+@kernel
 def fill_delays(base, first, bound, out):
     """out[i] = delay of tuple first + i, int64[n]: uniform over 0 to bound, both ends possible."""
     for i in range(len(out)):

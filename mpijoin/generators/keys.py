@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import kernel
 from mpijoin.config.job import ZIPF
 from mpijoin.generators.draws import draw, share
 from mpijoin.generators.schedule import Segment
@@ -29,7 +29,7 @@ def keys_of(law: str, domain: int, segment: Segment, base: np.uint64, first: int
     return key
 
 
-@compiled()
+@kernel
 def fill_keys(base, first, threshold, bits, domain, out):
     """out[i] = b-model key of tuple first + i, int64[n]: a bit is 1 where 32 random bits are >= threshold."""
     words = np.uint64((bits + 1) // 2)
@@ -46,7 +46,7 @@ def fill_keys(base, first, threshold, bits, domain, out):
         out[i] = np.int64(scaled(key, domain, np.uint64(bits)))
 
 
-@compiled()
+@kernel
 def scaled(key, domain, bits):
     """(key * domain) >> bits for uint64 of up to 63 bits each, 0 <= bits < 64: the product has up to 126 bits."""
     if bits == np.uint64(0):
@@ -61,7 +61,7 @@ def scaled(key, domain, bits):
     return (high << (np.uint64(64) - bits)) | (low >> bits)
 
 
-@compiled()
+@kernel
 def _area(x, exponent):
     """Integral of t ** -exponent from 1 to x; both near and at exponent 1."""
     log_x = np.log(x)
@@ -69,14 +69,14 @@ def _area(x, exponent):
     return log_x * (np.expm1(power) / power if abs(power) > 1e-8 else 1.0 + power / 2.0)
 
 
-@compiled()
+@kernel
 def _of_area(area, exponent):
     """The x of `_area`."""
     power = max(-1.0, (1.0 - exponent) * area)
     return np.exp(area * (np.log1p(power) / power if abs(power) > 1e-8 else 1.0 - power / 2.0))
 
 
-@compiled()
+@kernel
 def fill_zipf(base, first, exponent, domain, out):
     """out[i] = key of tuple first + i, int64[n]: key k with a chance in proportion to (k + 1) ** -exponent, exponent >
     0.
@@ -97,7 +97,7 @@ def fill_zipf(base, first, exponent, domain, out):
         out[i] = np.int64(rank) - 1
 
 
-@compiled()
+@kernel
 def permute(key, domain, half, salt):
     """Replaces int64 keys in [0, domain) by their places in an order that uint64 `salt` stands for.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijoin.compiled import part
 from mpijoin.join.state import (
     CANDIDATE_WORDS,
     CANDIDATES,
@@ -23,7 +24,7 @@ from mpijoin.join.state import (
     OPPOSITE_FROM,
     SHORT_LIST,
 )
-from mpijoin.store.blocks import part, saturating_add, slot_id, tags_of, time_after, time_before
+from mpijoin.store.blocks import saturating_add, slot_id, tags_of, time_after, time_before
 from mpijoin.store.simd import LANES, LINE_TAGS, match_tags, unsigned
 from mpijoin.store.state import (
     BUDGET,

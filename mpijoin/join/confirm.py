@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijoin.compiled import part
 from mpijoin.join.state import (
     CANDIDATE_WORDS,
     COLLECTED,
@@ -18,7 +19,6 @@ from mpijoin.join.state import (
     SLOT_IDS,
 )
 from mpijoin.partitioning.hashing import pair_hash
-from mpijoin.store.blocks import part
 from mpijoin.store.simd import lowest_bit, prefetch, unsigned
 from mpijoin.store.state import (
     DONE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import GOLDEN, mix
-from mpijoin.store.blocks import kernel, part
 from mpijoin.store.state import ADDRESS, FOUND, HAS_BLOB, NEXT, OUT_COUNT, PAGE_WORDS, ROW, TIME
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijoin.compiled import kernel, part
 from mpijoin.join.mway_collect import collect, gather_batch, order_streams
 from mpijoin.join.mway_state import (
     AHEAD,
@@ -42,7 +43,7 @@ from mpijoin.join.mway_state import (
 )
 from mpijoin.join.state import LATER_TIMES, NOTHING, SLOT_IDS
 from mpijoin.partitioning.hashing import GOLDEN, mix
-from mpijoin.store.blocks import kernel, part, tags_of, time_after
+from mpijoin.store.blocks import tags_of, time_after
 from mpijoin.store.simd import LANES, LINE_TAGS, prefetch, unsigned
 from mpijoin.store.state import (
     BUDGET,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mpijoin.compiled import part
 from mpijoin.join.mway_scan import TABLE_MIN, mark_members, scan_block, unmark_members
 from mpijoin.join.mway_state import (
     ASKING,
@@ -23,7 +24,7 @@ from mpijoin.join.mway_state import (
     STREAM,
     TOP,
 )
-from mpijoin.store.blocks import part, slot_id, tags_of, time_after
+from mpijoin.store.blocks import slot_id, tags_of, time_after
 from mpijoin.store.simd import unsigned
 from mpijoin.store.state import (
     BUDGET,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijoin.compiled import part
 from mpijoin.join.compare import low_bits
 from mpijoin.join.mway_state import (
     ASKING,
@@ -22,7 +23,7 @@ from mpijoin.join.mway_state import (
     STREAM,
     TAG_TABLE,
 )
-from mpijoin.store.blocks import part, saturating_add, slot_id, tags_of, time_before
+from mpijoin.store.blocks import saturating_add, slot_id, tags_of, time_before
 from mpijoin.store.simd import LANES, lowest_bit, match_tags, prefetch, unsigned
 from mpijoin.store.state import (
     COMPARED,

@@ -9,10 +9,11 @@ two there is time to fetch the tuples.
 
 from __future__ import annotations
 
+from mpijoin.compiled import kernel, part
 from mpijoin.join.compare import first_fresh_slot, is_filtered, mark_tags, scan_pair
 from mpijoin.join.confirm import confirm
 from mpijoin.join.state import AHEAD, BUCKET, FRESH_AT, FRESH_FROM, GROUP_INDEX, OPPOSITE_AT, PHASE, SHORT_LIST
-from mpijoin.store.blocks import kernel, part, tags_of, time_after, time_before
+from mpijoin.store.blocks import tags_of, time_after, time_before
 from mpijoin.store.simd import LANES, LINE_TAGS, prefetch
 from mpijoin.store.state import (
     BUDGET,

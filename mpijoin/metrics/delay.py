@@ -55,9 +55,9 @@ class DelayHistogram:
 
     def add(self, delays_us: np.ndarray, counts: np.ndarray) -> None:
         """counts[i] results had delays_us[i], int64[n] of at least 0."""
-        from mpijoin.metrics.delay_kernels import count_delays  # who reads histograms needs no compiler
+        from mpijoin.metrics.delay_kernels import BLOCK, count_delays  # who reads histograms needs no kernels
 
-        count, sum_us, max_us = count_delays(delays_us, counts, self._lanes)
+        count, sum_us, max_us = count_delays(delays_us, counts, self._lanes, np.empty(BLOCK, np.int64))
         self.count += count
         self.sum_us += sum_us
         self.max_us = max(self.max_us, max_us)

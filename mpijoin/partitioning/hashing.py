@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import kernel
 from mpijoin.data.batch import read_only
 
 # Steele, Lea, Flood 2014: splitmix64. GOLDEN is 2**64 / golden ratio, the other two its finalizer's multipliers.
@@ -18,7 +18,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(32)
 
 
-@compiled(inline="always")
+@kernel
 def mix(x):
     """splitmix64's finalizer: a bijection of uint64 in which every input bit moves every output bit."""
     x = (x ^ (x >> _S30)) * _FIRST
@@ -26,37 +26,37 @@ def mix(x):
     return x ^ (x >> _S31)
 
 
-@compiled()
+@kernel
 def hash64(key):
     """uint64 hash of an int64 key: its high 32 bits choose the partition, its low bits the directory entry."""
     return mix(np.uint64(key) + GOLDEN)
 
 
-@compiled()
+@kernel
 def pair_hash(left_row, right_row):
     """uint64 hash of a result pair of int64 rows; the certificate of a run is the sum of these modulo 2**64."""
     return mix(mix(np.uint64(left_row) + GOLDEN) + np.uint64(right_row))
 
 
-@compiled()
+@kernel
 def partition_of(hashed, partitions):
     """Partition in [0, partitions) of a uint64 hash; partitions < 2**32."""
     return np.int64(((hashed >> _S32) * np.uint64(partitions)) >> _S32)
 
 
-@compiled()
+@kernel
 def combine(hashed, value):
     """uint64 hash of what was hashed before followed by one more uint64 value; the order counts."""
     return mix((hashed + GOLDEN) ^ value)
 
 
-@compiled()
+@kernel
 def _hash_keys(key, out):
     for index in range(len(key)):
         out[index] = hash64(key[index])
 
 
-@compiled()
+@kernel
 def _certificate(left_row, right_row):
     total = np.uint64(0)
     for index in range(len(left_row)):
@@ -64,7 +64,7 @@ def _certificate(left_row, right_row):
     return total
 
 
-@compiled()
+@kernel
 def _word(data, start, stop):
     """Bytes data[start:stop] (at most 8) as one little-endian uint64."""
     word = np.uint64(0)
@@ -73,7 +73,7 @@ def _word(data, start, stop):
     return word
 
 
-@compiled()
+@kernel
 def _combine_bytes(offsets, data, hashed):
     """Fold value i = data[offsets[i]:offsets[i + 1]] into hashed[i]: its length first, then 8 bytes at a time."""
     for index in range(len(hashed)):
@@ -87,7 +87,7 @@ def _combine_bytes(offsets, data, hashed):
         hashed[index] = folded
 
 
-@compiled()
+@kernel
 def _combine_words(values, hashed):
     for index in range(len(hashed)):
         hashed[index] = combine(hashed[index], np.uint64(values[index]))

@@ -6,7 +6,7 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import kernel
 from mpijoin.data.batch import Batch, read_only
 from mpijoin.partitioning.hashing import hash64, partition_of
 
@@ -41,7 +41,7 @@ def scatter(batches: Sequence[Batch], place: np.ndarray, record_words: int, has_
     return Scattered(tuples, blob, starts, blob_starts)
 
 
-@compiled()
+@kernel
 def _count(key, size, place, places, counts, octets):
     """Fills places uint16[n] and adds rows and blob bytes per place, one entry further on."""
     partitions = len(place)
@@ -53,7 +53,7 @@ def _count(key, size, place, places, counts, octets):
         octets[np.int64(places[i]) + 1] += size[i]
 
 
-@compiled()
+@kernel
 def _lay_out(key, time, row, record, size, blob, places, at, blob_at, tuples, blob_out):
     """Copies each row to the next free position of its place, and its blob behind the place's blobs."""
     width, first = record.shape[1], tuples.shape[1] - record.shape[1]

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import types
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import kernel
 from mpijoin.data.arrow import array_of, fixed_values, null_mask, one_array
 from mpijoin.data.batch import Batch, read_only
 from mpijoin.data.record import RecordLayout
@@ -58,18 +58,18 @@ class Tally(NamedTuple):
     disorder_max: int
 
 
-@compiled()
+@kernel
 def _watermark(running_max, lateness):
     return running_max - lateness if running_max >= TIME_MIN + lateness else TIME_MIN
 
 
-@compiled()
+@kernel
 def _distance(high, low):
     """high - low >= 0, at most TIME_MAX."""
     return high - low if low >= 0 or high <= TIME_MAX + low else TIME_MAX
 
 
-@compiled()
+@kernel
 def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_max):
     """Sorts rows into kept (copied to `kept`), null key and late; see `Tally` for what it returns.
 
@@ -102,7 +102,7 @@ def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_
     return count, null_keys, lates, running_max, disorder_max
 
 
-@compiled()
+@kernel
 def in_order(time, earliest):
     """Whether no time lies below the one before it, nor below `earliest`. Goes through all, so that vectors can be
     compared."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import part
 from mpijoin.store.state import (
     ADDRESS,
     BLOB_FIRST,
@@ -49,14 +48,6 @@ from mpijoin.store.state import (
     TUPLES_AT,
     UNUSED_PAGE,
 )
-
-# Kernels allocate nothing, so they need no reference counts: counting cost two thirds of the time (an atomic per
-# array).
-kernel = compiled(_nrt=False, forceinline=True)
-
-# What only kernels call: nothing for Python's use is compiled or kept, which saves a third of the time of a first
-# start.
-part = njit(nogil=True, _nrt=False, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 @part

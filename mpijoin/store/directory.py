@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
-from mpijoin.store.blocks import free_pages, kernel, move_tuple, part, return_block, slot_id, tags_of
+from mpijoin.store.blocks import free_pages, move_tuple, return_block, slot_id, tags_of
 from mpijoin.store.state import (
     BUCKETS,
     BYTES,

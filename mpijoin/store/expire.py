@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.store.blocks import kernel, part, return_block, slot_id, time_before
+from mpijoin.compiled import kernel, part
+from mpijoin.store.blocks import return_block, slot_id, time_before
 from mpijoin.store.directory import clear_chain, prefix_of
 from mpijoin.store.state import (
     BYTES,

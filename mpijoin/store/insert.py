@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
-from mpijoin.store.blocks import append_blob, free_pages, kernel, note_tuples, open_block, part, slot_id, tags_of
+from mpijoin.store.blocks import append_blob, free_pages, note_tuples, open_block, slot_id, tags_of
 from mpijoin.store.directory import UNSPLITTABLE, bucket_bytes, local_depth, note_first, split_bucket, within_limits
 from mpijoin.store.simd import prefetch, unsigned
 from mpijoin.store.state import (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mpijoin.store.blocks import copy_blob, kernel
+from mpijoin.compiled import kernel
+from mpijoin.store.blocks import copy_blob
 from mpijoin.store.simd import unsigned
 from mpijoin.store.state import ADDRESS, SIZE
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijoin.compiled import kernel
 from mpijoin.partitioning.hashing import hash64
-from mpijoin.store.blocks import append_blob, copy_blob, kernel, return_block, slot_id, tags_of, take_page
+from mpijoin.store.blocks import append_blob, copy_blob, return_block, slot_id, tags_of, take_page
 from mpijoin.store.directory import (
     PREFIX_SHIFT,
     buckets_left,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mpijoin.store.blocks import part
+from mpijoin.compiled import part
 from mpijoin.store.directory import (
     UNSPLITTABLE,
     bucket_bytes,

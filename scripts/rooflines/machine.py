@@ -18,6 +18,7 @@ from numba import njit
 
 from benching.data import Data
 from benching.launch import ROOT, command, environment, pin
+from mpijoin.compiling import OPTIONS
 from mpijoin.data.batch import read_only
 from mpijoin.data.schema import Column
 from mpijoin.join.probe import probe_groups, start_probe
@@ -103,7 +104,7 @@ def engine_registers() -> str:
     )
     join.probe(groups, 1)  # makes the group
     start_probe(cursor)
-    fresh = njit(_nrt=False)(probe_groups.py_func)  # what comes from the cache has no machine code to show
+    fresh = njit(**OPTIONS)(probe_groups.py_func)  # what comes from the cache has no machine code to show
     fresh(join.state, groups, cursor, 1, out)
     return kernels.widest(fresh, "vpcmpeqw")
 

@@ -15,21 +15,21 @@ import sys
 from unittest import mock
 
 import pyarrow as pa
-from numba.core.dispatcher import Dispatcher
 
 import mpijoin
+from mpijoin.compiled import Kernel
 from mpijoin.rank import Rank
 
 loaded = []
-compile_for_args = Dispatcher._compile_for_args
+ready = Kernel.ready
 
 
-def noted(self, *arguments, **options):
-    loaded.append(self.py_func.__name__)
-    return compile_for_args(self, *arguments, **options)
+def noted(self, *arguments):
+    loaded.append(self.__name__)
+    return ready(self, *arguments)
 
 
-Dispatcher._compile_for_args = noted
+Kernel.ready = noted
 rows = 3000
 times = [(index * 7) % 11 + index for index in range(rows)]
 kinds = {"integers": list(range(5)) * (rows // 5), "text": [f"k{index % 5}" for index in range(rows)]}

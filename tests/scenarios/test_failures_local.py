@@ -80,7 +80,7 @@ def test_a_signal_stops_the_run(tmp_path, number, code, name):
 def test_a_signal_while_kernels_compile_stops_the_run(tmp_path):
     cache = tmp_path / "compiled"
     with Run(tmp_path, environ={"NUMBA_CACHE_DIR": str(cache)}) as run:
-        run.wait_for(lambda: any(cache.rglob("*.nbi")), "first compiled kernel")
+        run.wait_for(lambda: any(cache.rglob("*.o")), "first compiled kernel")
         run.process.send_signal(signal.SIGINT)
         run.finish(ENDED_S)
     assert (run.code, run.messages) == (130, ["mpijoin: stopped by Ctrl-C"])
@@ -234,7 +234,7 @@ def test_a_read_only_installation_and_home_keep_kernels_in_the_temporary_folder(
     }
     environ.pop("NUMBA_CACHE_DIR", None)
     subprocess.run([sys.executable, "-c", ONE_KERNEL], env=environ, cwd=home, timeout=60, check=True)
-    assert list(temporary.glob(f"mpijoin-{os.getuid()}/**/*.nbi"))
+    assert list(temporary.glob(f"mpijoin-{os.getuid()}/**/*.o"))
 
 
 def test_the_current_folder_may_be_read_only(tmp_path, read_only):

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mpijoin.compiled import compiled
+from mpijoin.compiled import kernel
 from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.rules import SYNTHETIC_TIME
 from mpijoin.errors import OutputError
@@ -149,7 +149,7 @@ class _Meter:
         self.checksum = (self.checksum + int(sum_of_hashes(time, batch.column(1).to_numpy()))) % 2**64
 
 
-@compiled()
+@kernel
 def sum_of_hashes(time, key):
     """uint64: sum over rows of a hash of time and key, int64[n] each; any order of the rows gives the same."""
     total = np.uint64(0)
