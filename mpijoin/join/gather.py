@@ -11,7 +11,7 @@ from mpijoin.store.state import ADDRESS, FOUND, HAS_BLOB, NEXT, OUT_COUNT, PAGE_
 
 @kernel
 def gather_latest(words, slots, out):
-    """out[i] = the latest time of the tuples slots[0, i], slots[1, i], ...; slots: int64[n, k] slot ids, out:
+    """out[i] = the latest time of the tuples slots[0, i], slots[1, i], ...; slots: int64[n, at least k] slot ids, out:
     int64[k]."""
     for i in range(len(out)):
         out[i] = words[slots[0, i] + TIME]

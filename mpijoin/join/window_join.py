@@ -173,7 +173,7 @@ class WindowJoin:
         if self._keeps == LATER_TIMES:
             return self._out[0, : self.found], self._ones[: self.found]
         times = np.empty(self.found, np.int64)
-        gather_latest(self.state.words, self._out[:, : self.found], times)
+        gather_latest(self.state.words, self._out, times)
         return times, np.ones(self.found, np.int64)
 
     def info(self, groups: np.ndarray) -> GroupInfo:
