@@ -50,40 +50,47 @@ def make_data(folder: Path, tuples: int) -> Data:
     if not known.exists():
         for file, table in zip(files, tables(tuples)):
             pq.write_table(table, file)
-        known.write_text(json.dumps(asdict(find_answer(*files))))
+        known.write_text(json.dumps(asdict(find_answer(files))))
     return Data(tuples, *files, Answer(**json.loads(known.read_text())))
 
 
-def tables(tuples: int, bias: float = BIAS) -> Iterator[pa.Table]:
-    """The left stream, then the right one: both from one generator, so that their order matters. bias: of the keys, 0.5
-    makes them uniform."""
+def tables(tuples: int, bias: float = BIAS, streams: int = 2, bits: int = KEY_BITS) -> Iterator[pa.Table]:
+    """One stream after the other, all from one generator, so that their order matters. bias: of the keys, 0.5 makes
+    them uniform · bits: there are 2^bits keys."""
     random = np.random.default_rng(SEED)
-    for _ in range(2):
+    for _ in range(streams):
         times_us = np.cumsum(random.exponential(1e6 / RATE_PER_S, tuples)).astype(np.int64)
-        yield pa.table({"ts": times_us, "key": b_model_keys(random, tuples, bias), "id": np.arange(tuples)})
+        yield pa.table({"ts": times_us, "key": b_model_keys(random, tuples, bias, bits), "id": np.arange(tuples)})
 
 
-def b_model_keys(random: np.random.Generator, tuples: int, bias: float) -> np.ndarray:
+def b_model_keys(random: np.random.Generator, tuples: int, bias: float, bits: int = KEY_BITS) -> np.ndarray:
     """int64[tuples] in [0, DOMAIN): each bit, from the highest, is 0 with probability `bias`."""
     position = np.zeros(tuples, np.int64)
-    for _ in range(KEY_BITS):
+    for _ in range(bits):
         position = position * 2 + (random.random(tuples) >= bias)
-    return (position * DOMAIN) >> KEY_BITS
+    return (position * DOMAIN) >> bits
 
 
-def find_answer(left: Path, right: Path, window_us: int = WINDOW_US) -> Answer:
-    """All pairs from DuckDB, certified with numpy: no line of this is mpijoin's."""
+def find_answer(files: list[Path], window_us: int = WINDOW_US) -> Answer:
+    """All results of two or three streams from DuckDB, certified with numpy: no line of this is mpijoin's."""
     import duckdb
 
-    from peers.sql import join
+    from peers.sql import join, join_three
 
-    pairs = duckdb.connect().sql(join("bucketed", "duckdb", f"'{left}'", f"'{right}'", window_us, "l.id, r.id"))
+    names = [f"'{file}'" for file in files]
+    if len(files) == 2:
+        query = join("bucketed", "duckdb", *names, window_us, "l.id, r.id")
+    else:
+        query = join_three("plain", list(map(str, files)), window_us, "l.id, r.id, m.id")
     results = total = certificate = 0
-    for batch in pairs.to_arrow_reader(1 << 20):
-        left_ids, right_ids = (column.to_numpy().astype(np.uint64) for column in batch.columns)
-        results += len(left_ids)
-        total += int((left_ids * np.uint64(31) + right_ids).sum())
-        certificate += int(mix(mix(left_ids + np.uint64(0x9E3779B97F4A7C15)) + right_ids).sum())
+    for batch in duckdb.connect().sql(query).to_arrow_reader(1 << 20):
+        added, *others = (column.to_numpy().astype(np.uint64) for column in batch.columns)
+        hashed = added
+        for ids in others:
+            added, hashed = added * np.uint64(31) + ids, mix(mix(hashed + np.uint64(0x9E3779B97F4A7C15)) + ids)
+        results += len(added)
+        total += int(added.sum())
+        certificate += int(hashed.sum())
     return Answer(results, total, f"{certificate % 2**64:016x}")
 
 

@@ -13,6 +13,7 @@ from typing import Callable
 
 from benching.launch import command
 from peers.environments import environment, flink_classpath, java
+from peers.sql import THREE_FORMS
 from peers.watch import machine_memory_bytes
 from peers.workloads import SIDES, Workload
 
@@ -21,7 +22,7 @@ HEAP_SHARE = 0.6  # of the machine's memory for a JVM's heap: garbage collection
 # What Flink reaches into on Java 17 and newer.
 OPENED = ("lang", "lang.invoke", "net", "nio", "time", "util", "util.concurrent")
 STREAM = """\
-[{side}]
+[streams.{side}]
 path = {path}
 time = "ts"
 time_unit = "us"
@@ -51,7 +52,8 @@ class Start:
 @dataclass(frozen=True)
 class Peer:
     """line: of its command; Absent: it cannot be had here · counts, writes: it takes part where results are counted,
-    where they are written · ranks: of mpijoin under mpirun, 0: without it, None: not mpijoin."""
+    where they are written · streams: how many there may be · ranks: of mpijoin under mpirun, 0: without it, None: not
+    mpijoin."""
 
     name: str
     title: str
@@ -59,21 +61,36 @@ class Peer:
     line: Callable[[Start], list[str]]
     counts: bool = True
     writes: bool = False
+    streams: tuple[int, ...] = (2,)
     ranks: int | None = None
 
     def runs(self, workload: Workload, cores: int) -> bool:
         """On one core mpijoin runs without mpirun: its ranks would only take turns."""
-        return (self.writes if workload.writes else self.counts) and not (self.ranks and cores == 1)
+        takes_part = (self.writes if workload.writes else self.counts) and len(workload.streams) in self.streams
+        return takes_part and not (self.ranks and cores == 1)
 
 
 def mpijoin(name: str, title: str, ranks: int) -> Peer:
-    return Peer(name, title, "mpijoin", lambda start: mpijoin_line(start, ranks), writes=True, ranks=ranks)
+    return Peer(
+        name, title, "mpijoin", lambda start: mpijoin_line(start, ranks), writes=True, streams=(2, 3), ranks=ranks
+    )
+
+
+def of_three(engine: str, title: str, form: str, threads: bool = False) -> Peer:
+    """A system's join of three streams. threads: its program wants to be told how many."""
+
+    def line(start: Start) -> list[str]:
+        program = str(HERE / f"{engine}_three.py")
+        further = (str(start.cores),) if threads else ()
+        return [str(environment("sql", start.environments)), program, form, *start.inputs("parquet"), *further]
+
+    return Peer(f"{engine}-three-{form}", f"{title}, {form}", title, line, streams=(3,))
 
 
 def mpijoin_line(start: Start, ranks: int) -> list[str]:
     """Writes the job file, too."""
     workload, job = start.workload, start.scratch / "job.toml"
-    files = {side: json.dumps(str(path)) for side, path in zip(SIDES, workload.files())}
+    files = {side: json.dumps(str(path)) for side, path in zip(workload.streams, workload.files())}
     streams = (STREAM.format(side=side, path=path, window_us=workload.window_us) for side, path in files.items())
     job.write_text("\n".join(streams))
     settings = [f"output.path={json.dumps(str(start.scratch / 'run'))}", 'output.results="count"']
@@ -140,4 +157,6 @@ PEERS = (
     Peer("spark-batch", "Spark, batch, bucketed", "Spark batch", lambda start: spark(start, "bucketed")),
     Peer("spark-streaming", "Spark Structured Streaming", "Spark streaming", lambda start: spark(start, "streaming")),
     Peer("pathway", "Pathway, interval join", "Pathway", pathway),
+    *(of_three("duckdb", "DuckDB", form, threads=True) for form in THREE_FORMS),
+    *(of_three("polars", "Polars", form) for form in THREE_FORMS),
 )

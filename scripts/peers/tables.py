@@ -11,6 +11,7 @@ TARGET_CORES = 2
 # How many times slower than mpijoin's best launch each must be on A.
 FASTER = {"Flink": 25.0, "Spark streaming": 100.0, "DataFusion streaming": 5.0, "DuckDB": 1.5, "Polars": 1.5}
 COPY = ("DuckDB", 1.5)  # on G
+THREE_STREAMS = {"I5": 3.0, "I7": 3.0}  # DuckDB and Polars must be so many times slower, and take more memory
 MEMORY = {"DuckDB": 1.0, "DataFusion streaming": 1.5}  # so many times theirs may mpijoin take on A
 GROWING = ("B", "A", "C")  # the same streams, longer and longer
 NOISE = 0.9  # a ratio has shrunk when it is less than so much of the other
@@ -114,6 +115,11 @@ def targets(cases: Sequence[Case]) -> list[Target]:
     if select(cases, "A", TARGET_CORES) and select(cases, "C", TARGET_CORES):
         names = [case.peer for case in select(cases, "A", TARGET_CORES) if case.family != BASE]
         found += [_not_shrinking(cases, name) for name in names]
+    for workload, wanted in THREE_STREAMS.items():
+        if launches := select(cases, workload, TARGET_CORES, BASE):
+            for family in ("DuckDB", "Polars"):
+                found.append(_faster(cases, workload, family, wanted))
+                found += [_memory(own, cases, family, 1.0) for own in launches]
     if select(cases, "G", TARGET_CORES):
         found.append(_faster(cases, "G", *COPY))
     return found
@@ -132,10 +138,11 @@ def _faster(cases: Sequence[Case], workload: str, family: str, wanted: float) ->
 
 def _memory(own: Case, cases: Sequence[Case], family: str, share: float) -> Target:
     """Of one launch: they take more the more ranks they have."""
-    theirs = min((case.pss_bytes for case in select(cases, "A", TARGET_CORES, family) if case.measured), default=None)
-    what, wanted = f"A: memory of {own.title} : {family}", f"<= {share:g} x"
+    among = select(cases, own.workload, TARGET_CORES, family)
+    theirs = min((case.pss_bytes for case in among if case.measured), default=None)
+    what, wanted = f"{own.workload}: memory of {own.title} : {family}", f"<= {share:g} x"
     if theirs is None or not own.measured:
-        return Target(what, wanted, _why(cases, "A", BASE if theirs else family), "unknown")
+        return Target(what, wanted, _why(cases, own.workload, BASE if theirs else family), "unknown")
     got = own.pss_bytes / theirs
     text = f"{got:.3g} x, {own.pss_bytes / 1e6:.0f} of {theirs / 1e6:.0f} MB"
     return Target(what, wanted, text, "met" if got <= share else "MISSED")

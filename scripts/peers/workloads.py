@@ -18,19 +18,20 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from benching.data import WINDOW_US, Answer, find_answer, make_data, tables
+from benching.data import KEY_BITS, WINDOW_US, Answer, find_answer, make_data, tables
 
 REAL_TUPLES = 10_000_000  # of both streams; as many copies of the real ones as reach it
 PAYLOAD = ("a", "b", "c", "d", "e")  # int64 columns: with time, key and id tuples of 64 bytes
 PAYLOAD_SEED = {"left": 11, "right": 12}
 SPLIT_ROWS = 500_000  # of a file of the "split" format, which Spark takes as one micro-batch
 SIDES = ("left", "right")
+THREE = ("one", "two", "three")
 
 
 @dataclass(frozen=True)
 class Workload:
-    """tuples: of both streams · window_us: to either side · columns: of a stream beyond ts, key and id · writes: the
-    results are written to Parquet, not counted."""
+    """tuples: of all streams · window_us: to either side · columns: of a stream beyond ts, key and id · streams: their
+    names · writes: the results are written to Parquet, not counted."""
 
     name: str
     title: str
@@ -39,15 +40,16 @@ class Workload:
     window_us: int
     answer: Answer
     columns: tuple[str, ...] = ()
+    streams: tuple[str, ...] = SIDES
 
     @property
     def writes(self) -> bool:
         return bool(self.columns)
 
     def files(self, form: str = "parquet") -> list[Path]:
-        """Both streams in a format: parquet, csv (with a header), binary (records of 24 bytes) or split (a folder of
+        """All streams in a format: parquet, csv (with a header), binary (records of 24 bytes) or split (a folder of
         Parquet files, the oldest first). Made if not there."""
-        return [self._file(side, form) for side in SIDES]
+        return [self._file(side, form) for side in self.streams]
 
     def _file(self, side: str, form: str) -> Path:
         path = self.home / f"{side}.{form}"
@@ -82,7 +84,8 @@ WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {"csv": write_csv, "binar
 
 @dataclass(frozen=True)
 class Recipe:
-    """Made-up streams of so many tuples each, or copies of a real set; and their window."""
+    """Made-up streams of so many tuples each, or copies of a real set; and their window. bits: there are 2^bits
+    keys."""
 
     title: str
     tuples: int = 0
@@ -90,6 +93,8 @@ class Recipe:
     payload: bool = False
     real: str = ""
     window_us: int = WINDOW_US
+    streams: tuple[str, ...] = SIDES
+    bits: int = KEY_BITS
 
 
 RECIPES = {
@@ -101,6 +106,14 @@ RECIPES = {
     "F1": Recipe("mooncake_kv (real, bursts), repeated, window 10 s", real="mooncake_kv", window_us=10_000_000),
     "F2": Recipe("italy_picks (real), repeated, window 20 s", real="italy_picks", window_us=20_000_000),
     "G": Recipe("as A, tuples of 64 bytes, all results with all columns written to Parquet", 5_000_000, payload=True),
+    "I5": Recipe(
+        "three streams of 1500 tuples/s, uniform keys, window 87 s",
+        2_000_000, bias=0.5, window_us=87_000_000, streams=THREE, bits=18,
+    ),
+    "I7": Recipe(
+        "three streams of 1500 tuples/s, keys of bias 0.7, window 92 s",
+        2_000_000, window_us=92_000_000, streams=THREE,
+    ),
 }
 QUICK = 50  # a quick run has so many times fewer tuples
 
@@ -114,25 +127,25 @@ def make(name: str, folder: Path, real: Path, scale: int = 1) -> Workload:
     tuples = recipe.tuples // scale
     if recipe.payload:
         return _with_payload(name, make("A", folder, real, scale), folder / f"{name}-{2 * tuples}")
-    if recipe.bias == RECIPES["A"].bias:
+    if recipe.bias == RECIPES["A"].bias and recipe.streams == SIDES:
         data = make_data(folder, tuples)
         return Workload(name, recipe.title, data.left.parent, 2 * tuples, recipe.window_us, data.answer)
-    return _kept(name, folder, 2 * tuples, lambda size: tables(size // 2, recipe.bias))
+    count = len(recipe.streams)
+    return _kept(name, folder, count * tuples, lambda size: tables(size // count, recipe.bias, count, recipe.bits))
 
 
 def _kept(name: str, folder: Path, size: int, streams: Callable[[int], Iterator[pa.Table]]) -> Workload:
-    """size: about so many tuples of both streams."""
+    """size: about so many tuples of all streams."""
     recipe, home = RECIPES[name], folder / f"{name}-{size}"
     known = home / "answer.json"  # written last: with it, all is there
+    files = [home / f"{side}.parquet" for side in recipe.streams]
     if not known.exists():
         home.mkdir(parents=True, exist_ok=True)
-        for side, table in zip(SIDES, streams(size)):
-            pq.write_table(table, home / f"{side}.parquet")
-        known.write_text(
-            json.dumps(asdict(find_answer(*(home / f"{side}.parquet" for side in SIDES), recipe.window_us)))
-        )
-    tuples = sum(pq.read_metadata(home / f"{side}.parquet").num_rows for side in SIDES)
-    return Workload(name, recipe.title, home, tuples, recipe.window_us, Answer(**json.loads(known.read_text())))
+        for file, table in zip(files, streams(size)):
+            pq.write_table(table, file)
+        known.write_text(json.dumps(asdict(find_answer(files, recipe.window_us))))
+    tuples, answer = sum(pq.read_metadata(file).num_rows for file in files), Answer(**json.loads(known.read_text()))
+    return Workload(name, recipe.title, home, tuples, recipe.window_us, answer, streams=recipe.streams)
 
 
 def _with_payload(name: str, plain: Workload, home: Path) -> Workload:

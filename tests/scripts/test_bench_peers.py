@@ -232,6 +232,18 @@ def test_polars_where_it_is_installed(bench, workload):
         assert one.measured, one.reason
 
 
+@pytest.mark.parametrize("engine", ["duckdb", "polars"])
+@pytest.mark.parametrize("name", ["I5", "I7"])
+def test_all_forms_of_the_join_of_three_streams_give_the_same_answer(bench, workload, engine, name):
+    pytest.importorskip(engine)
+    three = workload(name, 100)
+    peers = [peer(f"{engine}-three-{form}") for form in ("bucketed", "wide", "plain")]
+    assert not any(one.runs(workload("B"), 2) for one in peers) and all(one.runs(three, 2) for one in peers)
+    cases = compare(bench, three, peers, 2)
+    assert [case.trouble for case in cases] == ["", "", ""] and three.answer.results > 10
+    assert not peer(f"{engine}-bucketed").runs(three, 2)
+
+
 def test_written_pairs_are_read_again(bench, workload):
     g = workload("G")
     (one,) = compare(bench, g, [peer("duckdb-plain"), peer("pathway")], 1)
