@@ -24,8 +24,8 @@ from mpijoin.config.check import resolve
 from mpijoin.config.job import AUTO, Job, StreamJob, SyntheticSource
 from mpijoin.data.codec import decode, encode
 from mpijoin.join.tuning import theta_bytes
-from mpijoin.join.window_join import WindowJoin
-from mpijoin.operators.base import Progress
+from mpijoin.join.window_join import window_join
+from mpijoin.operators.base import Out, Progress
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.simulate.costs import Costs
 from mpijoin.sources import open_source
@@ -50,7 +50,8 @@ class Bench:
     """One group of a window join, fed with tuples of this process's making."""
 
     def __init__(self, theta: int):
-        self.join = WindowJoin(1, MEMORY_BYTES, BLOCK_BYTES, theta, [(RECORD_WORDS, False, 1 << 40)] * 2, 1 << 14)
+        self.join = window_join(1, MEMORY_BYTES, BLOCK_BYTES, theta, [(RECORD_WORDS, False, 1 << 40)] * 2)
+        self.out = Out(2, 1 << 14)
         self._groups, self._time, self._random = np.zeros(1, np.int64), 0, np.random.default_rng(1)
 
     def feed(self, rows: int, keys: int) -> float:
@@ -65,10 +66,10 @@ class Bench:
         start_s = time.perf_counter()
         for stream, fresh in enumerate(batches):
             self.join.insert(self._groups, stream, fresh, np.array([[0, rows]]))
-        while self.join.probe(self._groups, 1 << 40) is not Progress.DONE:
-            self.join.clear_results()
-        self.join.clear_results()
-        self.join.expire(self._groups, (0, 0))
+        while self.join.probe(self._groups, 1 << 40, self.out) is not Progress.DONE:
+            self.out.clear()
+        self.out.clear()
+        self.join.expire(self._groups, (0, 0), self.out)
         return time.perf_counter() - start_s
 
     @property
@@ -122,10 +123,10 @@ def split_tuple_ns(tuple_cost: float) -> float:
         bench = Bench(THETA_OFF)
         for _ in range(20):
             bench.feed(5_000, 1 << 60)
-        bench.join.state.counters[THETA] = theta_bytes(AUTO, TUPLE_BYTES, BLOCK_BYTES)
-        bench.join.state.groups[0, TUNED] = 0
+        bench.join._table.counters[THETA] = theta_bytes(AUTO, TUPLE_BYTES, BLOCK_BYTES)
+        bench.join._table.groups[0, TUNED] = 0
         start_s = time.perf_counter()
-        bench.join.expire(np.zeros(1, np.int64), (0, 0))
+        bench.join.expire(np.zeros(1, np.int64), (0, 0), bench.out)
         spent_s = time.perf_counter() - start_s
         return spent_s / (200_000 * max(1, int(bench.join.info(np.zeros(1, np.int64)).depth[0])))
 
@@ -155,8 +156,8 @@ def call_ns() -> float:
         start_s = time.perf_counter()
         for _ in range(300):
             bench.join.insert(groups, 0, fresh, bounds)
-            bench.join.probe(groups, 1)
-            bench.join.expire(groups, (0, 0))
+            bench.join.probe(groups, 1, bench.out)
+            bench.join.expire(groups, (0, 0), bench.out)
         return (time.perf_counter() - start_s) / 900
 
     return 1e9 * best_s(once)

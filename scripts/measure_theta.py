@@ -25,10 +25,10 @@ from mpijoin.config.load import load_job
 from mpijoin.data.batch import Batch, read_only
 from mpijoin.data.schema import JoinSchema
 from mpijoin.join.tuning import GROUP_TUPLES, choose, measure, width_of
-from mpijoin.join.window_join import WindowJoin
+from mpijoin.join.window_join import WindowJoin, window_join
 from mpijoin.master.intake import Intake
 from mpijoin.master.pacing import Pacing
-from mpijoin.operators.base import Progress
+from mpijoin.operators.base import Out, Progress
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.store.insert import Fresh
 
@@ -82,8 +82,8 @@ def laid_out(batches: list[Batch], words: int) -> Stream:
 
 def run(epochs: list[Epoch], words: int, theta_tuples: int, window: int) -> tuple[list[float], int]:
     """Nanoseconds per tuple for each length of epochs, and bytes of the windows at the end."""
-    operator = WindowJoin(
-        PARTITIONS, MEMORY_BYTES, 4096, 8 * words * theta_tuples, [(words - 3, False, window)] * 2, 8192
+    operator = window_join(
+        PARTITIONS, MEMORY_BYTES, 4096, 8 * words * theta_tuples, [(words - 3, False, window)] * 2
     )
     remaining = iter(epochs)
     for _ in range(sum(count for _, count in FILLING)):
@@ -96,17 +96,17 @@ def run(epochs: list[Epoch], words: int, theta_tuples: int, window: int) -> tupl
             join(operator, *epoch)
         rows = sum(len(fresh.tuples) for streams, _ in timed for fresh, _ in streams)
         times.append((time.thread_time_ns() - start) / rows)
-    return times, operator.held_bytes
+    return times, operator.memory().held
 
 
 def join(operator: WindowJoin, streams: tuple[Stream, Stream], watermarks: tuple[int, int]) -> None:
     groups = np.arange(PARTITIONS)
     for stream, (fresh, bounds) in enumerate(streams):
         operator.insert(groups, stream, fresh, bounds)
-    while operator.probe(groups, 1 << 22) is not Progress.DONE:
-        operator.clear_results()
-    operator.clear_results()
-    operator.expire(groups, watermarks)
+    out = Out(2, 8192)
+    while operator.probe(groups, 1 << 22, out) is not Progress.DONE:
+        out.clear()
+    operator.expire(groups, watermarks, out)
 
 
 def main() -> None:

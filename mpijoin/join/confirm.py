@@ -59,7 +59,7 @@ def confirm(s, groups, cursor, out):
             s.certificate[0] += certify(words, left, right, 0, kept)
         count += keep_results(s, left, right, kept, out, count)
     s.counters[OUT_COUNT] = count
-    s.counters[FOUND] += found if certifies else 0
+    s.counters[FOUND] += found
     s.groups[groups[cursor[GROUP_INDEX]], RESULTS] += found
     cursor[CONFIRMED] = at
     if at < end:

@@ -41,7 +41,7 @@ from mpijoin.join.mway_state import (
     STEP,
     STREAM,
 )
-from mpijoin.join.state import LATER_TIMES, NOTHING, SLOT_IDS
+from mpijoin.join.state import LATEST_TIMES, NOTHING, SLOT_IDS
 from mpijoin.partitioning.hashing import GOLDEN, mix
 from mpijoin.store.blocks import tags_of, time_after
 from mpijoin.store.simd import LANES, LINE_TAGS, prefetch, unsigned
@@ -272,7 +272,7 @@ def take_last(s, m, group, level, budget, out):
         total += hashed if is_result else np.uint64(0)
         if keeps == SLOT_IDS:
             out[level, unsigned(count + found)] = partner
-        elif keeps == LATER_TIMES:
+        elif keeps == LATEST_TIMES:
             out[0, unsigned(count + found)] = max(latest, time)
         found += is_result
     if keeps == SLOT_IDS:
@@ -283,8 +283,8 @@ def take_last(s, m, group, level, budget, out):
     s.counters[SPENT] += end - begin
     if keeps != NOTHING:
         s.counters[OUT_COUNT] += found
+    s.counters[FOUND] += found
     if s.counters[HASHED] == 0:
-        s.counters[FOUND] += found
         s.certificate[0] += total
     s.groups[group, RESULTS] += found
     levels[level, AT] = end

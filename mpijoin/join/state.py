@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpijoin.store.state import HASHED, KEEPS, StoreState
+from mpijoin.operators.base import Keep
+from mpijoin.store.state import StoreState
 
 # A probe's cursor: where a probe that stopped goes on. PHASE 0: the first stream's fresh tuples, 1: the second's.
 # BUCKET: NONE between phases. COLLECTED words of candidates are filled, those before CONFIRMED are done with; AHEAD
@@ -16,9 +17,7 @@ from mpijoin.store.state import HASHED, KEEPS, StoreState
     CURSOR_WORDS,
 ) = range(11)  # fmt: skip
 
-# What stays of the results until it is consumed (the counter KEEPS): nothing, they are only counted and certified; the
-# slot ids of their tuples; or their latest time.
-NOTHING, SLOT_IDS, LATER_TIMES = range(3)
+NOTHING, SLOT_IDS, LATEST_TIMES = (one.value for one in Keep)  # as kernels see them
 
 # A probe collects masks of candidates before it looks at keys and times: three words each, 30 KB of cache. A candidate
 # is one tuple, ONE, and those of a mask, the first of which is FIRST_OTHER; ~FIRST_OTHER where the one is old and the
@@ -59,15 +58,13 @@ class JoinState(NamedTuple):
     certificate: np.ndarray
 
 
-def new_state(table: StoreState, keeps: int, hashed: bool) -> JoinState:
-    """An empty table with what a join over it needs. keeps: NOTHING, SLOT_IDS or LATER_TIMES · hashed: keys are
-    hashes."""
-    table.counters[KEEPS], table.counters[HASHED] = keeps, hashed
+def new_state(table: StoreState, certificate: np.ndarray) -> JoinState:
+    """A table with what a join over it needs. certificate: uint64[1], to which that of results is added."""
     return JoinState(
         *table,
         candidates=np.zeros(SHORT_LIST + LISTED, np.int64),
         mine=np.zeros(PAIRED, np.int64),
         theirs=np.zeros(PAIRED, np.int64),
         filter=np.zeros(FILTER, np.uint8),
-        certificate=np.zeros(1, np.uint64),
+        certificate=certificate,
     )

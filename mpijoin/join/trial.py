@@ -9,8 +9,8 @@ from typing import NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.data.batch import read_only
-from mpijoin.join.window_join import WindowJoin
-from mpijoin.operators.base import Progress
+from mpijoin.join.window_join import WindowJoin, window_join
+from mpijoin.operators.base import Out, Progress
 from mpijoin.store.insert import Fresh
 
 GROUPS = 16
@@ -24,6 +24,7 @@ KEYS_PER_TUPLE = 4  # keys are so many times as many as tuples: results are few,
 MEMORY_BYTES = 256 << 20  # address space; the widest tuples take a fifth of it
 BLOCK_BYTES = 4096
 BUDGET = 1 << 22
+RESULTS = 8192  # that are found before they are forgotten
 SEED = 1
 
 
@@ -49,7 +50,7 @@ class Trial:
     def run(self, theta: int) -> float:
         """Nanoseconds of this thread's time per tuple, the geometric mean over long and short epochs; theta in
         bytes."""
-        operator = WindowJoin(GROUPS, MEMORY_BYTES, BLOCK_BYTES, theta, [(self._words - 3, False, WINDOW)] * 2, 8192)
+        operator = window_join(GROUPS, MEMORY_BYTES, BLOCK_BYTES, theta, [(self._words - 3, False, WINDOW)] * 2)
         remaining = iter(self._epochs)
         for _ in FILLING:
             _join(operator, next(remaining))
@@ -80,7 +81,7 @@ def _join(operator: WindowJoin, epoch: Epoch) -> None:
     groups = np.arange(GROUPS)
     for stream, (fresh, bounds) in enumerate(epoch.streams):
         operator.insert(groups, stream, fresh, bounds)
-    while operator.probe(groups, BUDGET) is not Progress.DONE:
-        operator.clear_results()
-    operator.clear_results()
-    operator.expire(groups, (epoch.end, epoch.end))
+    out = Out(len(epoch.streams), RESULTS)
+    while operator.probe(groups, BUDGET, out) is not Progress.DONE:
+        out.clear()
+    operator.expire(groups, (epoch.end, epoch.end), out)

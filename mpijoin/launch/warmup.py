@@ -26,12 +26,14 @@ from mpijoin.data.batch import read_only
 from mpijoin.data.files import CSV, expand_files, file_format
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
+from mpijoin.join.results import CountRows, EqualKeys, latest_times
 from mpijoin.join.tuning import mean_tuple_bytes, remember, width_of
-from mpijoin.join.window_join import WindowJoin
+from mpijoin.join.window_join import WindowJoin, window_join
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import SCHEMA
+from mpijoin.operators.base import Out
 from mpijoin.store.insert import Fresh
-from mpijoin.store.read import gather_blobs, gather_columns
+from mpijoin.store.read import KeyWords, gather_columns
 from mpijoin.store.state import SIZE
 
 LOCK_S = 120.0  # longer than one process compiles, also on a busy machine
@@ -200,7 +202,7 @@ def _one_tuple(use: Use) -> tuple[RecordLayout, np.ndarray, Fresh]:
 
 def _new_operator(layout: RecordLayout) -> WindowJoin:
     streams = [(layout.record_words, layout.has_blob, 1)] * 2
-    return WindowJoin(1, 1 << 20, 4096, 64, streams, 16, hashed=layout if layout.schema.hashed else None)
+    return window_join(1, 1 << 20, 4096, 64, streams)
 
 
 def _insert(use: Use) -> None:
@@ -214,7 +216,7 @@ def _hand_over(use: Use) -> None:
     layout, _, fresh = _one_tuple(use)
     supplier, consumer, groups = (*(_new_operator(layout) for _ in range(2)), np.zeros(1, np.int64))
     supplier.insert(groups, 0, fresh, np.array([[0, 1]]))
-    supplier.probe(groups, 1 << 20)
+    supplier.probe(groups, 1 << 20, Out(2, 16))
     consumer.install(supplier.get(0, 0))
     supplier.drop(0)
 
@@ -223,23 +225,28 @@ def _delay(use: Use) -> None:
     from mpijoin.metrics.delay_kernels import delays_of
 
     layout, _, _ = _one_tuple(use)
-    times, counts = _new_operator(layout).later_times()
+    times = np.zeros(0, np.int64)
+    latest_times(_new_operator(layout).words, Out(2, 0).slots, times)
     delays_of(times, 0, 0.0, 1.0, 0.0, times)
-    DelayHistogram().add(times, counts)
+    DelayHistogram().add(times, times)
 
 
 def _probe_and_expire(use: Use) -> None:
     """Of no groups: what is compiled depends on types alone."""
     layout, size, _ = _one_tuple(use)
     operator, groups = _new_operator(layout), np.zeros(0, np.int64)
-    operator.probe(groups, 1 << 20)
-    operator.expire(groups, (10, 10))
+    out = Out(2, 16)
+    operator.probe(groups, 1 << 20, out)
+    operator.expire(groups, (10, 10), out)
+    if layout.schema.hashed:
+        EqualKeys(KeyWords(layout.key_words, layout.key_fixed_words, layout.key_count_var)).keep(out, operator)
+        CountRows().consume(out, operator, 0)
     if not use.rows:
         return
-    found = operator.results().left
+    found = out.filled[0]
     stored = np.empty((layout.record_words, 0), np.int64)
-    gather_columns(operator.state.words, found, np.arange(layout.record_words), stored, 0)
+    gather_columns(operator.words, found, np.arange(layout.record_words), stored, 0)
     if use.text:
         octets = np.empty(0, np.uint8)
-        gather_blobs(operator.state, found, np.zeros(0, np.int64), octets)
+        operator.copy_blobs(found, np.zeros(0, np.int64), octets)
         layout.unpack_words(stored, size[:0], octets)

@@ -23,7 +23,7 @@ from mpijoin.master.intake import Intake
 from mpijoin.master.pacing import Pacing
 from mpijoin.master.runtime import Master
 from mpijoin.rank import MASTER, WAIT_S, describe, exit_code_of
-from mpijoin.simulate.costed import Costed, WindowMeter
+from mpijoin.simulate.costed import Costed, OperatorMeter
 from mpijoin.simulate.costs import Costs
 from mpijoin.simulate.engine import Engine, Process, SimulatedClock
 from mpijoin.simulate.intake import CostedIntake, ModelledIntake, tuple_words_of
@@ -206,7 +206,7 @@ class SimulatedCluster:
             meter = join.meter
         else:
             join = new_operator(job, plan.schema, memory_bytes)
-            meter = WindowMeter(join)
+            meter = OperatorMeter(join, job.cluster.partitions)
         listed, number = [], 0
         if self._resumption:
             listed, number = groups_of(self._resumption, rank.number), self._resumption.manifest.number

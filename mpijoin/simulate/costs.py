@@ -7,11 +7,21 @@ import tomllib
 from dataclasses import dataclass, fields
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 
 from mpijoin.errors import JobError
 from mpijoin.transport.simulated import LinkCosts
 
 FOLDER = "costs"
+
+
+class Done(NamedTuple):
+    """Running totals of what is charged for. rewritten: tuples moved by splits and merges."""
+
+    inserted: int = 0
+    comparisons: int = 0
+    results: int = 0
+    rewritten: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.errors import MemoryBudgetError, ProtocolError
-from mpijoin.operators.base import GroupInfo, Progress, Results
+from mpijoin.operators.base import GroupInfo, Keep, Memory, Out, Progress, Taken, Totals
+from mpijoin.simulate.costs import Done
 from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import ticks_of
 from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.travel import Snapshot, read_out, take_in
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
 
-NO_RESULTS = Results(np.zeros(0, np.int64), np.zeros(0, np.int64))
 DELAY_STEPS = 8  # results are spread over this many moments of the tick in which their later tuples arrived
 STEPS, MIDDLES = np.arange(DELAY_STEPS + 1), 2 * np.arange(DELAY_STEPS) + 1
 
@@ -53,6 +53,9 @@ class Meter:
         self.inserted = self.comparisons = self.results = 0
         self.rewritten = 0.0
 
+    def look(self) -> Done:
+        return Done(self.inserted, self.comparisons, self.results, self.rewritten)
+
 
 class ModelledJoin:
     """Implements `Operator` of hollow tuples. Fresh tuples are spread over buckets, and found to match, as the key
@@ -65,8 +68,7 @@ class ModelledJoin:
     def __init__(self, shape: Shape, matches: Matches):
         self._shape = shape
         self.meter = Meter()
-        self.found = 0  # results not yet consumed
-        self.moved_in, self.moved_out, self._expired, self._joined = np.zeros((4, len(shape.windows)), np.int64)
+        self._moved_in, self._moved_out, self._expired, self._joined = np.zeros((4, len(shape.windows)), np.int64)
         self._groups = Groups(shape.partitions, shape.theta, matches)
         self._tuple_bytes = np.array(shape.tuple_bytes)
         self._window = np.array(shape.windows)[:, None]
@@ -75,15 +77,15 @@ class ModelledJoin:
         self._pending: dict[tuple[int, int], int] = {}  # first and last instant of a tick -> its fresh tuples
         self._probe: Probe | None = None
         self._done = self._given = 0  # of the probe: comparisons made, results found
-        self._later: list[tuple[np.ndarray, np.ndarray]] = []
         self._splits = self._merges = 0
         self._tuples_bytes = self._held_bytes_max = 0
 
-    def insert(self, groups: np.ndarray, stream: int, fresh: Any, bounds: np.ndarray) -> int:
+    def insert(self, groups: np.ndarray, stream: int, batch: Any, bounds: np.ndarray) -> Taken:
         rows = self._groups.rows(groups)
-        if self._lacks_memory(len(fresh.tuples), stream):
-            return 0
-        for first, last, counts in ticks_of(fresh.tuples, bounds):
+        lacking_bytes = self._lacking_bytes(len(batch.tuples), stream)
+        if lacking_bytes > 0:
+            return Taken(0, -(-lacking_bytes // self._shape.block_bytes))
+        for first, last, counts in ticks_of(batch.tuples, bounds):
             self._groups.windows.add(stream, rows, last, counts)
             self._groups.fresh[stream, rows] += counts
             self._groups.inserted[stream, rows] += counts
@@ -92,14 +94,15 @@ class ModelledJoin:
             self._tuples_bytes += total * self._shape.tuple_bytes[stream]
             self.meter.inserted += total
             self._pending[first, last] = self._pending.get((first, last), 0) + total
-        return len(groups)
+        return Taken(len(groups))
 
-    def _lacks_memory(self, coming: int, stream: int) -> bool:
-        held_bytes = self.held_bytes
+    def _lacking_bytes(self, coming: int, stream: int) -> int:
+        """Of memory, for so many tuples more; not above 0 where there is enough."""
+        held_bytes = self._held_bytes
         self._held_bytes_max = max(self._held_bytes_max, held_bytes)
-        return held_bytes + coming * self._shape.tuple_bytes[stream] > self._shape.memory_bytes
+        return held_bytes + coming * self._shape.tuple_bytes[stream] - self._shape.memory_bytes
 
-    def probe(self, groups: np.ndarray, budget: int) -> Progress:
+    def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
         if self._probe is None:
             self._probe = self._begin(self._groups.rows(groups))
         probe = self._probe
@@ -107,7 +110,7 @@ class ModelledJoin:
         self._done += step
         self.meter.comparisons += step
         found = probe.found * self._done // probe.total if probe.total else probe.found
-        self._give(found - self._given)
+        self._give(found - self._given, out)
         self._given = found
         if self._done < probe.total:
             return Progress.BUDGET
@@ -139,42 +142,21 @@ class ModelledJoin:
         comparisons = np.rint(compared).astype(np.int64)
         return Probe(rows, comparisons, results, int(comparisons.sum()), int(results.sum()))
 
-    def _give(self, results: int) -> None:
+    def _give(self, results: int, out: Out) -> None:
         """So many results were found; their later tuples lie evenly over the ticks that are joined."""
         if results <= 0:
             return
-        self.found += results
+        out.counted(results, 0)  # nobody knows which they are
         self.meter.results += results
+        if out.keep is not Keep.LATEST_TIMES:
+            return
         total = sum(self._pending.values())
         for (first, last), tuples in self._pending.items():
             steps = STEPS * (results * tuples) // (DELAY_STEPS * total)
             times = first + MIDDLES * (last + 1 - first) // (2 * DELAY_STEPS)
-            self._later.append((times, steps[1:] - steps[:-1]))
+            out.add_times(times, steps[1:] - steps[:-1])
 
-    def later_times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of the results not yet consumed: times int64[k] of their later tuples, and how many have each, int64[k]."""
-        if not self._later:
-            return NO_RESULTS
-        return tuple(np.concatenate(columns) for columns in zip(*self._later))
-
-    def results(self) -> Results:
-        """None that could be looked at: `found` says how many there are."""
-        return NO_RESULTS
-
-    def clear_results(self) -> None:
-        self.found = 0
-        self._later.clear()
-
-    @property
-    def found_in_all(self) -> int:
-        return self.meter.results
-
-    @property
-    def certificate(self) -> int:
-        """Nobody knows which pairs they are."""
-        return 0
-
-    def expire(self, groups: np.ndarray, watermarks: Sequence[int]) -> Progress:
+    def expire(self, groups: np.ndarray, watermarks: Sequence[int], out: Out) -> Progress:
         rows = self._groups.rows(groups)
         marks = np.maximum(self._groups.marks[:, rows], np.array(watermarks)[:, None])
         self._groups.marks[:, rows] = marks
@@ -215,7 +197,7 @@ class ModelledJoin:
             np.array([getattr(one, name) for one in directories]) for name in ("depth", "splits", "merges")
         )
         blocks = (live // self._shape.slots).sum(axis=1) + len(self._shape.windows) * self._groups.buckets[rows]
-        figures = (self._groups.compared[rows], self._groups.results[rows], splits, merges)
+        figures = (self._groups.compared[rows], self._groups.results[rows], splits, merges, np.zeros_like(splits))
         octets = ((live + self._dead_tuples(rows).T) * self._tuple_bytes).astype(np.int64)
         return GroupInfo(
             live, octets, self._groups.marks[:, rows].T, blocks, self._groups.buckets[rows], depth, *figures
@@ -231,18 +213,18 @@ class ModelledJoin:
         newest, snapshot = frames[-1].content
         return newest, snapshot is not None
 
-    def install(self, parts: Sequence[np.ndarray]) -> int:
+    def install(self, parts: Sequence[np.ndarray], generation: int | None = None) -> int:
         snapshot: Snapshot = parts[-1].content[1]
         group, octets = snapshot.group, int(snapshot.kept.counts.sum(axis=1) @ self._tuple_bytes)
         row = self._groups.row(group)
         if row >= 0 and self._groups.windows.live[:, row].any():
             raise ProtocolError(f"partition {group} came, but tuples of it are held here: wanted it dropped first")
-        if self.held_bytes + octets > self._shape.memory_bytes:
+        if self._held_bytes + octets > self._shape.memory_bytes:
             raise MemoryBudgetError(
                 f"partition {group} needs {octets} bytes here, more than [cluster] memory leaves free"
             )
         row = take_in(self._groups, snapshot)  # which may make room: the arrays are others then
-        self.moved_in += self._groups.windows.live[:, row]
+        self._moved_in += self._groups.windows.live[:, row]
         self._tuples_bytes += octets
         return group
 
@@ -250,7 +232,7 @@ class ModelledJoin:
         row = self._groups.row(group)
         if row >= 0:
             self._refuse_fresh(group)
-            self.moved_out += self._groups.windows.live[:, row]
+            self._moved_out += self._groups.windows.live[:, row]
             self._tuples_bytes -= int(self._tuple_bytes @ self._groups.windows.live[:, row])
             self._groups.forget(group)
 
@@ -259,49 +241,43 @@ class ModelledJoin:
             raise ProtocolError(f"partition {group} holds fresh tuples: wanted it probed before it is read or dropped")
 
     @property
-    def held_bytes(self) -> int:
+    def _held_bytes(self) -> int:
         """Of the blocks: live tuples, those that no longer count, and what is empty, about half a block a chain."""
         chains = len(self._shape.windows) * self._groups.bucket_count
         return self._tuples_bytes + chains * self._shape.block_bytes
 
-    @property
-    def free_bytes(self) -> int:
-        return self._shape.memory_bytes - self.held_bytes
+    def memory(self) -> Memory:
+        held = self._held_bytes
+        return Memory(self._shape.memory_bytes, held, self._shape.memory_bytes - held)
 
     @property
     def theta_bytes(self) -> int:
         return self._shape.theta
 
     @property
-    def totals(self) -> dict[str, int]:
-        held = self._groups.windows.live.sum(axis=1)
+    def totals(self) -> Totals:
         every = slice(None)
         live_bytes = int((self._live_bytes(every) + self._tuple_bytes @ self._dead_tuples(every)).sum())
-        blocks = self.held_bytes // self._shape.block_bytes
-        self._held_bytes_max = max(self._held_bytes_max, self.held_bytes)
-        return {
-            "comparisons": self.meter.comparisons,
-            "splits": self._splits,
-            "merges": self._merges,
-            "live_bytes": live_bytes,
-            "blocks": blocks,
-            "blocks_max": self._held_bytes_max // self._shape.block_bytes,
-            "joined_left": int(self._joined[0]),
-            "joined_right": int(self._joined[1]),
-            "expired_left": int(self._expired[0]),
-            "expired_right": int(self._expired[1]),
-            "held_left": int(held[0]),
-            "held_right": int(held[1]),
-            "moved_in_left": int(self.moved_in[0]),
-            "moved_in_right": int(self.moved_in[1]),
-            "moved_out_left": int(self.moved_out[0]),
-            "moved_out_right": int(self.moved_out[1]),
-        }
+        self._held_bytes_max = max(self._held_bytes_max, self._held_bytes)
+        return Totals(
+            joined=tuple(self._joined.tolist()),
+            expired=tuple(self._expired.tolist()),
+            held=tuple(self._groups.windows.live.sum(axis=1).tolist()),
+            moved_in=tuple(self._moved_in.tolist()),
+            moved_out=tuple(self._moved_out.tolist()),
+            comparisons=self.meter.comparisons,
+            results=self.meter.results,
+            splits=self._splits,
+            merges=self._merges,
+            live_bytes=live_bytes,
+            blocks=self._held_bytes // self._shape.block_bytes,
+            blocks_max=self._held_bytes_max // self._shape.block_bytes,
+        )
 
     def out_of_memory(self) -> MemoryBudgetError:
         return MemoryBudgetError(
             f"the window state needs more than [cluster] memory allows: budget {self._shape.memory_bytes / 1e6:.3g} MB,"
-            f" held {self.held_bytes / 1e6:.3g} MB; give each slave more memory, use more slaves, or shorten the"
+            f" held {self._held_bytes / 1e6:.3g} MB; give each slave more memory, use more slaves, or shorten the"
             " windows"
         )
 

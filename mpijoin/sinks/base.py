@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from mpijoin.operators.base import Results
+from mpijoin.operators.base import Consumer
 from mpijoin.sinks.parts import PartInfo
 
 
-class Sink(Protocol):
-    """Takes results in the order they are found. May block on files, never on another rank."""
-
-    def consume(self, results: Results, epoch: int) -> None:
-        """Takes some results of this epoch; the slot ids are good only until it returns. Raises OutputError."""
-
-    def end_epoch(self, epoch: int, last: bool) -> None:
-        """All results up to this epoch have been consumed; `last`: there will be none after."""
+class Sink(Consumer, Protocol):
+    """A consumer that brings results out of the slave."""
 
     def rest(self, epoch: int) -> None:
         """The slave has nothing to join; there will be no results until it is given groups again."""

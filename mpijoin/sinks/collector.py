@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from mpijoin.errors import ProtocolError
 from mpijoin.messages import EpochEnd, ResultMarker, Rows
-from mpijoin.operators.base import Results
+from mpijoin.operators.base import Out
+from mpijoin.operators.base import Rows as StoredRows
 from mpijoin.sinks.parts import PartInfo
 from mpijoin.sinks.table import TableBuilder
 
@@ -25,9 +26,9 @@ class SendSink:
         self._rank = rank
         self._send = send
 
-    def consume(self, results: Results, epoch: int) -> None:
-        for piece in self._builder.pieces(results):
-            self._builder.add(piece)
+    def consume(self, out: Out, rows: StoredRows, epoch: int) -> None:
+        for piece in self._builder.pieces(out.filled, rows):
+            self._builder.add(piece, rows)
             batch = self._builder.take().to_batches()[0]
             octets = np.frombuffer(batch.serialize(), np.uint8)
             self._send(Rows(self._rank, epoch, octets).encode())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mpijoin.operators.base import Results
+from mpijoin.operators.base import Out, Rows
 from mpijoin.sinks.parts import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartInfo, PartWriter
 from mpijoin.sinks.table import TableBuilder
 
@@ -19,9 +19,9 @@ class ParquetSink:
         self._rows_max = min(ROW_GROUP_ROWS, ROW_GROUP_BYTES // max(1, builder.row_bytes))
         self._writer = PartWriter(folder, f"rank-{rank}", builder.schema, part_bytes)
 
-    def consume(self, results: Results, epoch: int) -> None:
-        for piece in self._builder.pieces(results):
-            self._builder.add(piece)
+    def consume(self, out: Out, rows: Rows, epoch: int) -> None:
+        for piece in self._builder.pieces(out.filled, rows):
+            self._builder.add(piece, rows)
             if self._builder.rows >= self._rows_max or self._builder.blob_bytes >= BLOB_BYTES:
                 self._flush()
 

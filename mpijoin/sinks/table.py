@@ -12,11 +12,9 @@ from mpijoin.data import results as columns
 from mpijoin.data.arrow import NO_BYTES, array_of
 from mpijoin.data.record import NO_SIZES, RecordLayout
 from mpijoin.data.schema import JoinSchema, StreamSchema
-from mpijoin.join.state import JoinState
-from mpijoin.join.window_join import WindowJoin
-from mpijoin.operators.base import Results
+from mpijoin.operators.base import Rows
 from mpijoin.partitioning.keys import key_values
-from mpijoin.store.read import gather_blobs, gather_columns
+from mpijoin.store.read import gather_columns
 from mpijoin.store.state import ADDRESS, KEY, ROW, SIZE, TIME
 
 PIECE_BYTES = 4 << 20  # of results that are gathered at once
@@ -29,12 +27,12 @@ class TableBuilder:
     columns) a slave's share took 7.1 s of a core when each batch became a table of its own, and takes 4.7 s so.
     """
 
-    def __init__(self, job: Job, schema: JoinSchema, operator: WindowJoin):
+    def __init__(self, job: Job, schema: JoinSchema):
         self.schema = nullable_fields(columns.result_schema(job, schema))
         self._columns = columns.result_columns(job, schema)
         wanted = {(column.stream or 0, column.kind) for column in self._columns}  # keys are equal: the left's are given
         kinds = [{kind for side, kind in wanted if side == own} for own in range(2)]
-        self._sides = [_Side(stream, own, operator.state) for stream, own in zip(schema.streams, kinds)]
+        self._sides = [_Side(stream, own) for stream, own in zip(schema.streams, kinds)]
         self.rows = 0
 
     @property
@@ -46,24 +44,25 @@ class TableBuilder:
     def blob_bytes(self) -> int:
         return sum(side.blob_bytes for side in self._sides)
 
-    def pieces(self, results: Results) -> Iterator[Results]:
+    def pieces(self, slots: np.ndarray, rows: Rows) -> Iterator[np.ndarray]:
         """The results, in order, in pieces whose columns take about PIECE_BYTES: those of wide rows are not made all at
         once."""
-        octets = self.row_bytes + sum(side.sizes(slots) for side, slots in zip(self._sides, results))
+        octets = self.row_bytes + sum(side.sizes(own, rows) for side, own in zip(self._sides, slots))
         if np.ndim(octets) == 0:
-            octets = np.full(len(results.left), octets)
+            octets = np.full(slots.shape[1], octets)
         ends = np.cumsum(octets)
         start = 0
         while start < len(ends):
             reached = ends[start] - octets[start] + PIECE_BYTES
             end = max(start + 1, int(np.searchsorted(ends, reached, "right")))
-            yield Results(results.left[start:end], results.right[start:end])
+            yield slots[:, start:end]
             start = end
 
-    def add(self, results: Results) -> None:
-        for side, slots in zip(self._sides, results):
-            side.add(slots, self.rows)
-        self.rows += len(results.left)
+    def add(self, slots: np.ndarray, rows: Rows) -> None:
+        """slots: int64[n, m], one row of slot ids per stream, of tuples in `rows`."""
+        for side, own in zip(self._sides, slots):
+            side.add(own, rows, self.rows)
+        self.rows += slots.shape[1]
 
     def take(self) -> pa.Table:
         """All that was added, in order. Its memory is used again: it is good until the next `add`."""
@@ -93,10 +92,10 @@ class TableBuilder:
 class _Side:
     """What is gathered of one stream's tuples. chosen: int64[k], the words of a tuple that are wanted, ascending."""
 
-    def __init__(self, stream: StreamSchema, kinds: set[str], state: JoinState):
+    def __init__(self, stream: StreamSchema, kinds: set[str]):
         """kinds: of result columns."""
         self.stream = stream
-        self._state, self._layout = state, RecordLayout(stream)
+        self._layout = RecordLayout(stream)
         self._is_stored = columns.PAYLOAD in kinds or (columns.KEY in kinds and stream.hashed)
         self._has_blob = self._is_stored and self._layout.has_blob
         simple = {columns.KEY: KEY, columns.TIME: TIME, columns.ROW: ROW}
@@ -114,11 +113,11 @@ class _Side:
     def blob_bytes(self) -> int:
         return sum(len(blob) for blob in self.blobs)
 
-    def sizes(self, slots: np.ndarray) -> np.ndarray | int:
+    def sizes(self, slots: np.ndarray, rows: Rows) -> np.ndarray | int:
         """int64[n]: bytes of the tuples' blobs, 0 where none are wanted."""
-        return self._state.words[slots + SIZE] if self._has_blob else 0
+        return rows.words[slots + SIZE] if self._has_blob else 0
 
-    def add(self, slots: np.ndarray, at: int) -> None:
+    def add(self, slots: np.ndarray, rows: Rows, at: int) -> None:
         """Gathers the tuples behind the `at` that are there."""
         if not len(self.chosen):
             return
@@ -126,11 +125,11 @@ class _Side:
             larger = np.empty((len(self.chosen), 2 * (at + len(slots))), np.int64)
             larger[:, :at] = self._gathered[:, :at]
             self._gathered = larger
-        gather_columns(self._state.words, slots, self.chosen, self._gathered, at)
+        gather_columns(rows.words, slots, self.chosen, self._gathered, at)
         if self._has_blob:
             size = self.word(SIZE, at + len(slots))[at:]
             blob = np.empty(int(size.sum()), np.uint8)
-            gather_blobs(self._state, slots, np.cumsum(size) - size, blob)
+            rows.copy_blobs(slots, np.cumsum(size) - size, blob)
             self.blobs.append(blob)
 
     def word(self, word: int, rows: int) -> np.ndarray:

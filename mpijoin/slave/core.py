@@ -14,7 +14,7 @@ from typing import Iterator, NamedTuple
 import numpy as np
 
 from mpijoin.errors import ProtocolError
-from mpijoin.operators.base import Progress
+from mpijoin.operators.base import Progress, Taken
 
 # A slice of groups is inserted, probed and expired before the next: its state (a few MB) stays in the processor's
 # cache.
@@ -39,7 +39,9 @@ class Arrived(NamedTuple):
 
 
 class Inserted(NamedTuple):
-    pass
+    """What the operator took of the slice's groups. Where it is not all, memory is short."""
+
+    taken: Taken
 
 
 class Probed(NamedTuple):
@@ -47,7 +49,9 @@ class Probed(NamedTuple):
 
 
 class Expired(NamedTuple):
-    pass
+    """Unless DONE, what expiring has found must be consumed, and it goes on."""
+
+    progress: Progress
 
 
 class Ordered(NamedTuple):
@@ -99,6 +103,12 @@ class Consume(NamedTuple):
     """Hand the results found so far to the consumers."""
 
 
+class RunOut(NamedTuple):
+    """Memory is short, by so many pages or more, and nobody makes room: the run fails."""
+
+    lacking_pages: int
+
+
 class Expire(NamedTuple):
     """Advance the watermarks of groups low:high to the message's, and let go of what is expired."""
 
@@ -144,7 +154,7 @@ class Finish(NamedTuple):
     """All input is joined: close the sinks and report."""
 
 
-Action = Insert | Probe | Consume | Expire | EndMessage | Carry | Install | Save | Finish
+Action = Insert | RunOut | Probe | Consume | Expire | EndMessage | Carry | Install | Save | Finish
 
 
 @dataclass
@@ -215,13 +225,24 @@ class SlaveCore:
             wanted = self._awaits.__name__ if self._awaits else "a message"
             raise ProtocolError(f"slave got {type(event).__name__} while it waits for {wanted}")
         if isinstance(event, Inserted):
-            return [self._work(Probe(*self._slices[0], self._budget), Probed)]
+            return self._inserted(event)
         if isinstance(event, Probed):
             return self._probed(event)
         if isinstance(event, Saved):
             self._messages.popleft()
             return self._change() + self._next_message()
-        low, high = self._slices.popleft()  # Expired
+        return self._expired(event)
+
+    def _inserted(self, event: Inserted) -> list[Action]:
+        low, high = self._slices[0]
+        if event.taken.groups < high - low:
+            return [RunOut(event.taken.lacking_pages)]
+        return [self._work(Probe(low, high, self._budget), Probed)]
+
+    def _expired(self, event: Expired) -> list[Action]:
+        if event.progress is not Progress.DONE:
+            return [Consume(), self._work(Expire(*self._slices[0]), Expired)]
+        low, high = self._slices.popleft()
         self._messages[0].rows_joined += int(self._messages[0].rows[low:high].sum())
         return self._change() + self._next_slice()
 

@@ -133,7 +133,7 @@ class Mover:
         staging.frames += state.frames
         staging.octets += sum(frame.nbytes for frame in state.frames)
         staging.input = state.input
-        if self.staged_bytes > self._operator.free_bytes:
+        if self.staged_bytes > self._operator.memory().free:
             self._refuse(state.move, f"it has no room for group {state.group}: {staging.octets} bytes have come so far")
             return False
         return staging.input is not None

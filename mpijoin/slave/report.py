@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mpijoin.messages import Loads
 from mpijoin.metrics.delay import DelayHistogram, DelaysFile
 from mpijoin.metrics.write import MetricsFile
+from mpijoin.operators.base import Operator
 from mpijoin.rank import Rank
 from mpijoin.rundir import RunDirectory
 
@@ -20,7 +19,7 @@ class LoadMeter:
     """The load since it was last asked for (WSJ, section IV-C: "A slave node records the buffer size at the end of each
     distribution epoch within current reorganization interval and calculate their average")."""
 
-    def __init__(self, rank: Rank, operator: Any, partitions: int):
+    def __init__(self, rank: Rank, operator: Operator, partitions: int):
         self._rank, self._operator = rank, operator
         self._rows = np.zeros(partitions, np.int64)  # per group, since then
         self._compared = np.zeros(partitions, np.int64)  # per group, until then
@@ -62,7 +61,13 @@ class EpochMeter:
     """One record per epoch, and the delays of its results. What lies before `warmup_s` is left out."""
 
     def __init__(
-        self, rank: Rank, operator: Any, directory: RunDirectory | None, warmup_s: float, paced: bool, part: int = 0
+        self,
+        rank: Rank,
+        operator: Operator,
+        directory: RunDirectory | None,
+        warmup_s: float,
+        paced: bool,
+        part: int = 0,
     ):
         """part: of the checkpoint from which the run goes on, 0: it begins."""
         self._rank, self._operator, self._warmup_s = rank, operator, warmup_s
@@ -86,7 +91,7 @@ class EpochMeter:
     def epoch_ended(self, epoch: int, results: int, buffer_bytes: int, occupancy_bytes: int, busy_s: float) -> None:
         """results, busy_s: since the clock started · buffer_bytes: what is left in the buffer now."""
         totals = self._operator.totals
-        self.window_bytes_max = max(self.window_bytes_max, totals["live_bytes"])
+        self.window_bytes_max = max(self.window_bytes_max, totals.live_bytes)
         now = self._snapshot(results)
         change = {name: now[name] - self._last[name] for name in now}
         self._last = now
@@ -104,8 +109,8 @@ class EpochMeter:
             role="slave",
             epoch=epoch,
             end_us=now["wall_us"],
-            window_bytes=totals["live_bytes"],
-            blocks=totals["blocks"],
+            window_bytes=totals.live_bytes,
+            blocks=totals.blocks,
             buffer_bytes=buffer_bytes,
             occupancy_bytes=occupancy_bytes,
             delay_count=delays.count,
@@ -149,13 +154,13 @@ class EpochMeter:
             "cpu_us": int(rank.clock.cpu_s * 1e6),
             "comm_us": int(rank.comm_s * 1e6),
             "idle_us": int(rank.idle_s * 1e6),
-            "tuples_left": totals["joined_left"],
-            "tuples_right": totals["joined_right"],
+            "tuples_left": totals.joined[0],
+            "tuples_right": totals.joined[1],
             "results": results,
-            "comparisons": totals["comparisons"],
+            "comparisons": totals.comparisons,
             "sent_bytes": stats.sent_bytes,
             "received_bytes": stats.received_bytes,
-            "splits": totals["splits"],
-            "merges": totals["merges"],
-            "expired": totals["expired_left"] + totals["expired_right"],
+            "splits": totals.splits,
+            "merges": totals.merges,
+            "expired": sum(totals.expired),
         }

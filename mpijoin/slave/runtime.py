@@ -14,12 +14,11 @@ from mpijoin.config.job import MAX, Job
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.errors import ProtocolError
-from mpijoin.join.state import LATER_TIMES, NOTHING, SLOT_IDS
+from mpijoin.join.results import CountRows, EqualKeys
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
-from mpijoin.join.window_join import WindowJoin
+from mpijoin.join.window_join import WindowJoin, window_join
 from mpijoin.messages import Ask, Finished, Marker, Order, Report, Saved, Slot, State
-from mpijoin.metrics.delay_kernels import delays_of
-from mpijoin.operators.base import Operator
+from mpijoin.operators.base import Consumer, Filter, Keep, Operator, Out, Taken
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.base import Sink
@@ -28,12 +27,15 @@ from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sinks.parts import PartInfo
 from mpijoin.sinks.table import TableBuilder
 from mpijoin.slave import core
+from mpijoin.slave.delays import Delays
 from mpijoin.slave.message import Message
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.report import EpochMeter, LoadMeter
+from mpijoin.store.read import KeyWords
 from mpijoin.transport.base import Channel
 
 UNSENT_BYTES_MAX = 16 << 20  # results on their way to the collector; with more, joining waits
+PER_STREAM = ("joined", "expired", "held", "moved_in", "moved_out")
 WORK_S = 0.002
 SLEEP_S = 0.005  # how long a slave made slow on purpose sleeps between two looks at the network
 
@@ -48,13 +50,23 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
     ]
     block = job.tuning.block_bytes
     theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block, group_tuples)
-    keeps = SLOT_IDS
-    if job.output.results == "count":
-        keeps = NOTHING if job.run.speed == MAX else LATER_TIMES
-    hashed = layouts[0] if schema.streams[0].hashed else None
-    return WindowJoin(
-        job.cluster.partitions, memory_bytes, block, theta, streams, job.tuning.result_buffer, keeps, hashed
-    )
+    return window_join(job.cluster.partitions, memory_bytes, block, theta, streams)
+
+
+def new_out(job: Job, schema: JoinSchema) -> Out:
+    """Room for as much of the results as somebody wants to look at."""
+    hashed = schema.streams[0].hashed
+    keep = Keep.SLOT_IDS
+    if job.output.results == "count" and not hashed:
+        keep = Keep.NOTHING if job.run.speed == MAX else Keep.LATEST_TIMES
+    return Out(len(schema.streams), job.tuning.result_buffer, keep, certifies=not hashed)
+
+
+def key_filters(schema: JoinSchema) -> list[Filter]:
+    """What drops results whose keys have but equal hashes."""
+    layout = RecordLayout(schema.streams[0])
+    key = KeyWords(layout.key_words, layout.key_fixed_words, layout.key_count_var)
+    return [EqualKeys(key)] if schema.streams[0].hashed else []
 
 
 class Slave:
@@ -79,12 +91,15 @@ class Slave:
         paced = job.run.speed != MAX
         self._core = core.SlaveCore(paced=paced)
         self._operator = operator or new_operator(job, schema, memory_bytes)
+        self._out, self._filters = new_out(job, schema), key_filters(schema)
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
-        # wall seconds of one unit of event time
-        self._unit_s = UNIT_NS[schema.unit] / 1e9 / job.run.speed if paced else None
         self._sinks: list[Sink] = self._output(job, schema, directory)
         self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
         self._epochs = EpochMeter(rank, self._operator, directory, job.run.warmup_ns / 1e9, paced, resumed)
+        unit_s = UNIT_NS[schema.unit] / 1e9 / job.run.speed if paced else 0.0  # wall seconds of one unit of event time
+        self._delays = Delays(rank.clock, unit_s, self._epochs.delayed)
+        counts, times = [] if self._out.certifies else [CountRows()], [self._delays] if paced else []
+        self._consumers: list[Consumer] = [*counts, *self._sinks, *times]
         self._mover = Mover(rank, self._operator)
         self._saver = Saver(self._operator, rank.number, checkpoints) if checkpoints else None
         self._saved: Saved | None = None  # what to say once the disk has it
@@ -105,7 +120,7 @@ class Slave:
     def _output(self, job: Job, schema: JoinSchema, directory: RunDirectory | None) -> list[Sink]:
         if job.output.results == "count":
             return []
-        builder = TableBuilder(job, schema, self._operator)
+        builder = TableBuilder(job, schema)
         if self._collector is not None:
             return [SendSink(builder, self._rank.number, self._send_results)]
         return [ParquetSink(builder, directory.open_results, self._rank.number, job.output.part_bytes)]
@@ -210,17 +225,18 @@ class Slave:
         start_s = self._rank.clock.wall_s
         match action:
             case core.Insert(low, high):
-                self._insert(low, high)
-                self._do(core.Inserted())
+                self._do(core.Inserted(self._insert(low, high)))
+            case core.RunOut():
+                raise self._operator.out_of_memory()
             case core.Probe(low, high, budget):
                 groups = self._messages[0].groups[low:high]
-                self._do(core.Probed(self._operator.probe(groups, budget)))
+                self._do(core.Probed(self._operator.probe(groups, budget, self._out)))
             case core.Consume():
                 self._consume()
             case core.Expire(low, high):
                 message = self._messages[0]
-                self._operator.expire(message.groups[low:high], message.slot.watermarks)
-                self._do(core.Expired())
+                groups, watermarks = message.groups[low:high], message.slot.watermarks
+                self._do(core.Expired(self._operator.expire(groups, watermarks, self._out)))
             case core.EndMessage(epoch, octets, own):
                 self._end_message(epoch, octets, own)
             case core.Carry():
@@ -249,41 +265,36 @@ class Slave:
         self._rank.clock.sleep(min(self._debt_s, SLEEP_S))
         self._debt_s -= self._rank.clock.wall_s - start_s
 
-    def _insert(self, low: int, high: int) -> None:
+    def _insert(self, low: int, high: int) -> Taken:
+        """What the operator took of groups low:high of the oldest message; it stops at the first that lacks memory."""
         message = self._messages[0]
         groups = message.groups[low:high]
         for stream, fresh, bounds in message.parts:
-            if self._operator.insert(groups, stream, fresh, bounds[low:high]) < len(groups):
-                raise self._operator.out_of_memory()
+            taken = self._operator.insert(groups, stream, fresh, bounds[low:high])
+            if taken.groups < len(groups):
+                return taken
+        return Taken(len(groups))
 
     def _consume(self) -> None:
-        operator = self._operator
-        if not operator.found:
+        if not self._out.count:
             return
-        slot, results = self._messages[0].slot, operator.results()
-        for sink in self._sinks:
-            sink.consume(results, slot.epoch)
-        if self._unit_s is not None and slot.origin:  # what waited at a checkpoint was due before this clock started
-            self._delayed(slot.origin)
-        operator.clear_results()
-
-    def _delayed(self, origin: tuple[int, float]) -> None:
-        """Production delay: from the moment at which the later tuple was due until now (WSJ, section VI-A)."""
-        times, counts = self._operator.later_times()
-        delays_us = np.empty(len(times), np.int64)
-        time, second = origin
-        delays_of(times, time, second * 1e6, self._unit_s * 1e6, self._rank.clock.wall_s * 1e6, delays_us)
-        self._epochs.delayed(delays_us, counts)
+        slot = self._messages[0].slot
+        for own in self._filters:
+            own.keep(self._out, self._operator)
+        self._delays.origin = slot.origin  # none where it waited at a checkpoint, and was due before this clock started
+        for consumer in self._consumers:
+            consumer.consume(self._out, self._operator, slot.epoch)
+        self._out.clear()
 
     def _send_results(self, data: np.ndarray) -> None:
         self._rank.transport.send(self._collector, Channel.RESULT, data)
 
     def _end_message(self, epoch: int, octets: int, own: bool) -> None:
         slot = self._messages.popleft().slot
-        for sink in self._sinks:
-            sink.end_epoch(epoch, slot.last)
+        for consumer in self._consumers:
+            consumer.end_epoch(epoch, slot.last)
         self._epochs.epoch_ended(
-            epoch, self._operator.found_in_all, self._core.backlog_bytes, self._load.occupancy_bytes, self._busy_s
+            epoch, self._out.found, self._core.backlog_bytes, self._load.occupancy_bytes, self._busy_s
         )
         if not own:
             self._rank.send(MASTER, self._report(octets, epoch))
@@ -291,9 +302,9 @@ class Slave:
 
     def _report(self, octets: int, epoch: int) -> Report:
         """So many bytes are consumed, and how far this slave has come."""
-        own, compared = self._operator, self._operator.totals["comparisons"]
+        own, compared = self._operator, self._operator.totals.comparisons
         number, comm_s = self._rank.number, self._rank.comm_s
-        return Report(number, octets, epoch, own.found_in_all, self._busy_s, own.held_bytes, comm_s, compared)
+        return Report(number, octets, epoch, self._out.found, self._busy_s, own.memory().held, comm_s, compared)
 
     def _carry_out(self, action: core.Carry) -> None:
         taken = [(self._messages[index], self._messages[index].take_out(at)) for index, at in action.places]
@@ -356,14 +367,15 @@ class Slave:
         self._rank.send(
             MASTER, Finished(self._rank.number, self._counts(parts, self._received), [part.name for part in parts])
         )
-        self._rank.log.info("slave finished: %d results, %d part files", self._operator.found_in_all, len(parts))
+        self._rank.log.info("slave finished: %d results, %d part files", self._out.found, len(parts))
 
     def _counts(self, parts: list[PartInfo], received: Sequence[int]) -> dict[str, Any]:
         """received: rows per stream that came from the master, up to where the other counts go."""
+        totals = self._operator.totals
         return {
-            "results": self._operator.found_in_all,
+            "results": self._out.found,
             "written": sum(part.rows for part in parts),
-            "certificate": f"{self._operator.certificate:016x}",
+            "certificate": f"{self._out.certificate:016x}",
             **self._epochs.times_after_warmup(self._busy_s),
             "blocked_s": self._blocked_s,
             "window_bytes_max": self._epochs.window_bytes_max,
@@ -371,5 +383,8 @@ class Slave:
             "received_right": received[1],
             "delays": self._epochs.delays.compact(),
             "theta_bytes": self._operator.theta_bytes,
-            **self._operator.totals,
+            **{name: getattr(totals, name) for name in ("comparisons", "splits", "merges", "live_bytes", "blocks")},
+            "blocks_max": totals.blocks_max,
+            **{f"{name}_left": getattr(totals, name)[0] for name in PER_STREAM},
+            **{f"{name}_right": getattr(totals, name)[1] for name in PER_STREAM},
         }

@@ -29,6 +29,7 @@ from mpijoin.store.state import (
     INSERTED,
     INSERTED_BYTES,
     KEY,
+    LACKING,
     LAST,
     NEXT_FRESH,
     NONE,
@@ -93,7 +94,9 @@ def insert_groups(s, stream, groups, bounds, fresh, scratch, first):
             clear_incoming(touched, scratch)
             touched = assign_buckets(s, stream, groups[i], low, high, fresh, scratch)
         fetch_blocks(s, stream, touched, scratch)
-        if free_pages(s) < pages_needed(s, stream, low, high, touched, fresh, scratch):
+        lacking = pages_needed(s, stream, low, high, touched, fresh, scratch) - free_pages(s)
+        if lacking > 0:
+            s.counters[LACKING] = lacking
             clear_incoming(touched, scratch)
             return i
         append_group(s, stream, groups[i], low, high, fresh, scratch)

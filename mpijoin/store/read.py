@@ -1,11 +1,22 @@
-"""Kernels that read stored tuples, named by slot ids, out of the blocks: words of them, and their blobs."""
+"""Kernels that read stored tuples, named by slot ids, out of the blocks: words of them, their blobs, and their keys."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from mpijoin.compiled import kernel
 from mpijoin.store.blocks import copy_blob
 from mpijoin.store.simd import unsigned
-from mpijoin.store.state import ADDRESS, SIZE
+from mpijoin.store.state import ADDRESS, HAS_BLOB, NEXT, PAGE_WORDS, SIZE
+
+
+class KeyWords(NamedTuple):
+    """Where a tuple's record keeps its key. words: leading record words, of which `fixed_words` are values; lengths of
+    `variable` columns, whose bytes lead the blob, follow two to a word."""
+
+    words: int
+    fixed_words: int
+    variable: int
 
 
 @kernel
@@ -22,3 +33,55 @@ def gather_blobs(s, slots, starts, out):
     """Copies the blobs of tuples slots[i] to out[starts[i]:]; out: uint8[]."""
     for i in range(len(slots)):
         copy_blob(s, s.words[slots[i] + ADDRESS], s.words[slots[i] + SIZE], out, starts[i])
+
+
+@kernel
+def keep_equal_keys(s, out, count, key_words, fixed_words, variable):
+    """Keeps those of the results 0..count whose tuples' key bytes are equal, in their order; returns how many.
+
+    Where the key is but a hash, equal hashes may belong to different keys. out: int64[n, capacity] slot ids · the other
+    parameters: `KeyWords`.
+    """
+    kept = 0
+    for i in range(count):
+        equal = True
+        for stream in range(1, len(out)):
+            equal &= same_key(s, out[0, i], out[stream, i], stream, key_words, fixed_words, variable)
+        for stream in range(len(out)):
+            out[stream, kept] = out[stream, i]
+        kept += equal
+    return kept
+
+
+@kernel
+def same_key(s, first, other, stream, key_words, fixed_words, variable):
+    """Whether a tuple of stream 0 and one of `stream` have the same key bytes."""
+    words, equal, octets = s.words, True, 0
+    # Payload may give a blob, and with it a record that begins later, to some of the streams only.
+    left, right = first + ADDRESS + 2 * s.layout[0, HAS_BLOB], other + ADDRESS + 2 * s.layout[stream, HAS_BLOB]
+    for word in range(key_words):
+        equal &= words[left + word] == words[right + word]
+    for column in range(variable):
+        octets += words[left + fixed_words + column // 2] >> (32 * (column % 2)) & 0x7FFFFFFF
+    if equal and octets > 0:
+        equal = same_octets(s, words[first + ADDRESS], words[other + ADDRESS], octets)
+    return equal
+
+
+@kernel
+def same_octets(s, a, b, count):
+    """Whether two stored blobs begin with the same `count` bytes, across the pages they lie in."""
+    page_bytes = s.pool[PAGE_WORDS] * 8
+    a_page, b_page = a // page_bytes, b // page_bytes
+    for _ in range(count):
+        if a == (a_page + 1) * page_bytes:
+            a_page = s.heads[a_page, NEXT]
+            a = a_page * page_bytes
+        if b == (b_page + 1) * page_bytes:
+            b_page = s.heads[b_page, NEXT]
+            b = b_page * page_bytes
+        if s.octets[a] != s.octets[b]:
+            return False
+        a += 1
+        b += 1
+    return True

@@ -56,8 +56,8 @@ FREE_PAGE, UNUSED_PAGE, PAGES, PAGE_WORDS, NEXT_BLOCK_ID, PAGES_HELD, PAGES_HELD
 # Entries of `counters`.
 (
     OPERATOR, FREE_BUCKET, UNUSED_BUCKET, UNUSED_ENTRY, THETA, OUT_COUNT, OWN_PAGES, OWN_PAGES_MAX, COMPARED, SPENT,
-    FOUND, KEEPS, HASHED, SPLIT, MERGED,
-) = range(15)  # fmt: skip
+    FOUND, KEEPS, HASHED, SPLIT, MERGED, LACKING,
+) = range(16)  # fmt: skip
 # OPERATOR: its number among those that share the pool · OWN_PAGES: that it holds of the pool's.
 # COMPARED, SPLIT, MERGED: what was done here, and only ever grows; a group's own counters go with it when it moves ·
 # FOUND: results so far, kept or not · HASHED 1: keys are hashes, and who compares the keys themselves counts and

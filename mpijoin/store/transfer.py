@@ -28,6 +28,7 @@ from mpijoin.store.state import (
     BUCKETS,
     DEPTH,
     FRESH,
+    GENERATION,
     GROUP_TUPLES,
     HAS_BLOB,
     NEXT_BLOCK_ID,
@@ -120,7 +121,9 @@ def held(s: StoreState, group: int) -> np.ndarray:
     return s.groups[group, words_of(GROUP_TUPLES, len(s.layout))]
 
 
-def install(s: StoreState, parts: Sequence[np.ndarray], started: np.ndarray) -> int:
+def install(
+    s: StoreState, parts: Sequence[np.ndarray], started: np.ndarray, generation: int | None = None
+) -> int:
     """Takes over a group from the frames of `get`; returns it. started: bool[partitions], which groups have a
     directory.
 
@@ -142,6 +145,8 @@ def install(s: StoreState, parts: Sequence[np.ndarray], started: np.ndarray) -> 
             place_blocks(s, group, stream, blocks.counts, blocks.tuples, blocks.blob, wanted, own)
     link_group(s, group, tail.shapes, tail.ends, np.concatenate(pages)[shipment.places])
     s.groups[group, carried(len(s.layout))] = tail.carried
+    if generation is not None:
+        s.groups[group, GENERATION] = generation
     return group
 
 

@@ -23,7 +23,8 @@ from mpijoin.data.batch import read_only
 from mpijoin.data.schema import Column
 from mpijoin.join.probe import probe_groups, start_probe
 from mpijoin.join.state import CURSOR_WORDS, FILTER
-from mpijoin.join.window_join import WindowJoin
+from mpijoin.join.window_join import window_join
+from mpijoin.operators.base import Out
 from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.sinks.parts import encoding_options
 from mpijoin.sources.base import BLOCK_ROWS
@@ -96,16 +97,16 @@ def measure(data: Data, cores: list[int], enough_s: float) -> Rates:
 def engine_registers() -> str:
     """The widest registers that the engine's own probe compares tags in, from its machine code as compiled for this
     processor."""
-    join = WindowJoin(1, 1 << 20, 4096, 1 << 16, [(0, False, 1)] * 2, 16)
+    join = window_join(1, 1 << 20, 4096, 1 << 16, [(0, False, 1)] * 2)
     groups, cursor, out = (
         read_only(np.zeros(1, np.int64)),
         np.zeros(CURSOR_WORDS, np.int64),
         np.zeros((2, 16), np.int64),
     )
-    join.probe(groups, 1)  # makes the group
+    join.probe(groups, 1, Out(2, 16))  # makes the group
     start_probe(cursor)
     fresh = njit(**OPTIONS)(probe_groups.py_func)  # what comes from the cache has no machine code to show
-    fresh(join.state, groups, cursor, 1, out)
+    fresh(join._probe._state, groups, cursor, 1, out)
     return kernels.widest(fresh, "vpcmpeqw")
 
 

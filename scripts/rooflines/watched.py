@@ -24,11 +24,12 @@ from mpijoin.data.codec import ALIGNMENT
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.master.intake import Intake
 from mpijoin.messages import Slot
+from mpijoin.operators.base import Out, Rows
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sources.files import ParquetReader
 from mpijoin.sources.screen import FileScreen
-from mpijoin.store.state import COMPARED, EXPIRED, GROUP_STREAM_WORDS, GROUP_TUPLES, ROW, STREAMS_MAX
+from mpijoin.store.state import ROW
 from mpijoin.transport.guard import launched_rank
 from mpijoin.transport.mpi import MpiTransport
 
@@ -96,13 +97,18 @@ class Counting:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self._fresh_from = [np.inf, np.inf]  # per stream, row numbers of the slice that is being joined
-        for name in ("insert", "probe", "clear_results", "expire"):
-            replace(WindowJoin, name, lambda method, name=name: self._before(method, getattr(self, name)))
+        for owner, name in (
+            (WindowJoin, "insert"),
+            (WindowJoin, "probe"),
+            (ParquetSink, "consume"),
+            (WindowJoin, "expire"),
+        ):
+            replace(owner, name, lambda method, name=name: self._before(method, getattr(self, name)))
 
     def _before(self, method: Callable, look: Callable) -> Callable:
-        def looked_at(join: WindowJoin, *arguments: Any) -> Any:
-            look(join, *arguments)
-            return method(join, *arguments)
+        def looked_at(one: Any, *arguments: Any) -> Any:
+            look(one, *arguments)
+            return method(one, *arguments)
 
         return looked_at
 
@@ -110,26 +116,25 @@ class Counting:
         first = fresh.tuples[:, ROW].min(initial=np.iinfo(np.int64).max)
         self._fresh_from[stream] = min(self._fresh_from[stream], first)
 
-    def probe(self, join: WindowJoin, groups: np.ndarray, budget: int) -> None:
+    def probe(self, join: WindowJoin, groups: np.ndarray, budget: int, out: Out) -> None:
         if join._probed is None:  # else it goes on with the same groups
-            self.counts["tags_first_read"] += int(join.state.groups[groups, GROUP_TUPLES :: GROUP_STREAM_WORDS].sum())
+            self.counts["tags_first_read"] += int(join.info(groups).tuples.sum())
 
-    def clear_results(self, join: WindowJoin) -> None:
+    def consume(self, sink: ParquetSink, out: Out, rows: Rows, epoch: int) -> None:
         """Of a pair the older tuple, which is not in the caches yet; several of a batch may share its cache line."""
-        results = join.results()
-        left, right = (self._is_fresh(join, stream, slots) for stream, slots in enumerate(results))
-        old = (results.right[left & ~right], results.left[right & ~left])
+        left, right = (self._is_fresh(rows, stream, slots) for stream, slots in enumerate(out.filled))
+        old = (out.filled[1][left & ~right], out.filled[0][right & ~left])
         lines = (np.concatenate([slots, slots + ROW]) // LINE_WORDS for slots in old)  # a tuple may lie across two
         self.counts["lines_of_old"] += sum(len(np.unique(one)) for one in lines)
         self.counts["results"] += len(left)
 
-    def _is_fresh(self, join: WindowJoin, stream: int, slots: np.ndarray) -> np.ndarray:
-        return join.state.words[slots + ROW] >= self._fresh_from[stream]
+    def _is_fresh(self, rows: Rows, stream: int, slots: np.ndarray) -> np.ndarray:
+        return rows.words[slots + ROW] >= self._fresh_from[stream]
 
-    def expire(self, join: WindowJoin, groups: np.ndarray, watermarks: Any) -> None:
+    def expire(self, join: WindowJoin, groups: np.ndarray, watermarks: Any, out: Out) -> None:
         self._fresh_from = [np.inf, np.inf]
-        self.counts["comparisons"] = int(join.state.counters[COMPARED])
-        self.counts["expired"] = int(join.state.counters[EXPIRED : EXPIRED + STREAMS_MAX].sum())
+        self.counts["comparisons"] = join.totals.comparisons
+        self.counts["expired"] = sum(join.totals.expired)
 
 
 def replace(owner: type, name: str, wrap: Callable[[Callable], Callable]) -> None:

@@ -149,7 +149,7 @@ def test_a_group_that_was_never_begun_is_saved_empty(tmp_path):
     empty = holder()
     told = save(Saver(empty.operator, 1, tmp_path), 1)
     other = taken_out(tmp_path, told)
-    assert other.operator.totals["held_left"] == 0
+    assert other.operator.totals.held[0] == 0
     join(other, 0, 50)
     assert other.pairs and all(oracle.partition(left.key, PARTITIONS) in GROUPS for left, _ in other.pairs)
 

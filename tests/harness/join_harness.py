@@ -7,9 +7,9 @@ import numpy as np
 
 import oracle
 from mpijoin.data.batch import read_only
-from mpijoin.join.state import SLOT_IDS
-from mpijoin.join.window_join import WindowJoin
-from mpijoin.operators.base import Progress
+from mpijoin.join.window_join import window_join
+from mpijoin.operators.base import Keep, Out, Progress
+from mpijoin.slave.delays import times_of
 from mpijoin.store import state as st
 from mpijoin.store.directory import PREFIX_SHIFT, UNSPLITTABLE
 from mpijoin.store.insert import Fresh
@@ -17,10 +17,12 @@ from mpijoin.store.insert import Fresh
 NEVER, EVER = st.TIME_MIN_VALUE, st.TIME_MAX_VALUE
 SIGN = 1 << 63
 # Of an operator's totals, those that count what it has done: whatever comes and goes, they never fall.
-RUNNING = (
-    "comparisons", "splits", "merges", "blocks_max",
-    *(f"{name}_{stream}" for name in ("joined", "expired", "moved_in", "moved_out") for stream in ("left", "right")),
-)  # fmt: skip
+RUNNING = ("comparisons", "results", "splits", "merges", "blocks_max", "joined", "expired", "moved_in", "moved_out")
+
+
+def fallen_counts(before, now):
+    """Those of RUNNING that two looks at an operator's totals show to have fallen."""
+    return [name for name in RUNNING if np.any(np.less(getattr(now, name), getattr(before, name)))]
 
 
 class Stored(NamedTuple):
@@ -93,38 +95,47 @@ class Harness:
     """One operator, and the pairs it has found so far: each is checked to be of the tuples that were given to it."""
 
     def __init__(
-        self, streams, partitions=1, memory=1 << 23, block=4096, theta=st.THETA_OFF, result_buffer=1000, keeps=SLOT_IDS,
+        self,
+        streams,
+        partitions=1,
+        memory=1 << 23,
+        block=4096,
+        theta=st.THETA_OFF,
+        result_buffer=1000,
+        keep=Keep.SLOT_IDS,
         symmetric=None,
-    ):  # fmt: skip
+    ):
         layout = [(stream.record_words, stream.has_blob, stream.window) for stream in streams]
         self.streams, self.partitions = streams, partitions
-        self.operator = WindowJoin(partitions, memory, block, theta, layout, result_buffer, keeps, symmetric=symmetric)
+        self.operator = window_join(partitions, memory, block, theta, layout, symmetric)
+        self.out = Out(len(streams), result_buffer, keep)
         self.pairs = []
         self.later_times = Counter()
 
     @property
     def state(self):
-        return self.operator.state
+        return self.operator._table
 
     def insert(self, groups, stream, rows):
         fresh, bounds = encode(groups, rows, self.streams[stream], self.partitions)
-        return self.operator.insert(groups, stream, fresh, bounds)
+        return self.operator.insert(groups, stream, fresh, bounds).groups
 
     def probe(self, groups, budget=1 << 40):
         """Probes until done; returns how many calls it took."""
         calls, progress = 0, None
         while progress is not Progress.DONE:
-            progress = self.operator.probe(groups, budget)
+            progress = self.operator.probe(groups, budget, self.out)
             self.consume()
             calls += 1
         return calls
 
     def consume(self):
-        results = self.operator.results()
-        for time, count in zip(*(side.tolist() for side in self.operator.later_times())):
+        for time, count in zip(*(side.tolist() for side in times_of(self.out, self.operator))):
             self.later_times[time] += count
-        self.pairs += list(zip(*([self.read(i, slot) for slot in side.tolist()] for i, side in enumerate(results))))
-        self.operator.clear_results()
+        if self.out.keep is Keep.SLOT_IDS:
+            sides = [[self.read(i, slot) for slot in side.tolist()] for i, side in enumerate(self.out.filled)]
+            self.pairs += list(zip(*sides))
+        self.out.clear()
 
     def round(self, groups, left, right, watermarks, budget=1 << 40, pieces=1):
         self.round_of(groups, (left, right), watermarks, budget, pieces)
@@ -136,7 +147,10 @@ class Harness:
                 part = rows[len(rows) * piece // pieces : len(rows) * (piece + 1) // pieces]
                 assert self.insert(groups, stream, part) == len(groups)
         self.probe(groups, budget)
-        self.operator.expire(groups, watermarks)
+        self.expire(groups, watermarks)
+
+    def expire(self, groups, watermarks):
+        assert self.operator.expire(groups, watermarks, self.out) is Progress.DONE
 
     def started(self):
         """The groups that have a directory here."""
@@ -298,7 +312,7 @@ def settle(harness, groups, watermarks=(NEVER, NEVER)):
     """Tunes until nothing changes any more; fails if that takes long."""
     before = None
     for _ in range(40):
-        harness.operator.expire(groups, watermarks)
+        harness.expire(groups, watermarks)
         info = harness.operator.info(groups)
         if before == (before := (info.splits.tolist(), info.merges.tolist())):
             return info

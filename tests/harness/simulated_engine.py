@@ -18,7 +18,7 @@ import mpijoin.slave.moving
 import mpijoin.slave.runtime
 import mpijoin.sources.base
 from engine_harness import Stream, check_counts, expect, expected_rows, section, table_rows
-from join_harness import RUNNING
+from join_harness import fallen_counts
 from mpijoin.api import TableWriter
 from mpijoin.config.check import resolve
 from mpijoin.config.job import Delay, Inject, Slowdown
@@ -167,14 +167,15 @@ def faults(chance, slaves):
 @contextmanager
 def inner_sizes(made):
     """Cuts everything early, lets a random policy move groups, and memory be short now and then where groups come."""
-    moods, free_bytes, install = random.Random(made.seed), WindowJoin.free_bytes.fget, WindowJoin.install
+    moods, memory, install = random.Random(made.seed), WindowJoin.memory, WindowJoin.install
 
     def policies(balance):
         asked = make_policy(balance)
         return random_policy(made.seed) if asked and made.moves_randomly else asked
 
-    def some_free_bytes(join):
-        return -1 if getattr(join, "is_short", False) else free_bytes(join)  # Watch decides when
+    def some_memory(join):
+        # Watch decides when
+        return memory(join)._replace(free=-1) if getattr(join, "is_short", False) else memory(join)
 
     def install_or_not(join, parts):
         if moods.random() < made.refusals:
@@ -187,7 +188,7 @@ def inner_sizes(made):
             stack.enter_context(mock.patch.object(target, name, value))
 
         patch(mpijoin.master.start, "make_policy", policies)
-        patch(WindowJoin, "free_bytes", property(some_free_bytes))
+        patch(WindowJoin, "memory", some_memory)
         patch(WindowJoin, "install", install_or_not)
         patch(mpijoin.slave.moving, "PORTION_BYTES", made.portion_bytes)
         patch(mpijoin.slave.moving, "SLOT_BYTES", 3 * made.portion_bytes)
@@ -294,8 +295,9 @@ class Watch:
 
     def _turn(self, slave, turn):
         pause_s = turn()
-        before, self._counted[slave] = self._counted.get(slave, {}), slave._operator.totals
-        fallen = [name for name in RUNNING if self._counted[slave][name] < before.get(name, 0)]
+        now = slave._operator.totals
+        before, self._counted[slave] = self._counted.get(slave, now), now
+        fallen = fallen_counts(before, now)
         assert not fallen, f"what a slave counts only grows: {fallen}"
         from_master = sum(message.backlog_bytes for message in slave._core._messages if not message.own)
         self._backlog_bytes_max = max(self._backlog_bytes_max, from_master)
@@ -304,7 +306,7 @@ class Watch:
 
     def _shipped(self, send, move, supply, frames, final):
         octets = sum(frame.nbytes for frame in frames)
-        block_bytes = self._slaves[0]._operator.page_bytes
+        block_bytes = self._slaves[0]._operator._pool.page_bytes
         bound_bytes = 2 * max(self._made.portion_bytes, block_bytes) + FRAME_EXTRA_BYTES
         assert final or octets <= bound_bytes, f"a portion of {octets} bytes, wanted at most {bound_bytes}"
         send(move, supply, frames, final)
@@ -315,7 +317,7 @@ class Watch:
         join.is_short = self._moods.random() < self._made.refusals
         whole = take(state)
         refused = state.move not in slave._mover._stagings
-        assert refused or slave._mover.staged_bytes <= join.free_bytes, "who has no room for a group refuses it"
+        assert refused or slave._mover.staged_bytes <= join.memory().free, "who has no room for a group refuses it"
         join.is_short = False
         return whole
 
@@ -364,6 +366,6 @@ class Watch:
         most_bytes = made.master_buffer_bytes + self._piece_bytes_max * made.slaves
         assert self._cluster.master.buffers.held_bytes_max <= most_bytes, "the master's buffer is bounded"
         for slave in self._slaves:
-            blocks_bytes = slave._operator.totals["blocks_max"] * slave._operator.page_bytes
+            blocks_bytes = slave._operator.totals.blocks_max * slave._operator._pool.page_bytes
             assert blocks_bytes <= memory_bytes, "the state is bounded"
         assert self._staged_bytes_max <= memory_bytes, "what is staged is bounded"

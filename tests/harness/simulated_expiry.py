@@ -36,30 +36,30 @@ class Expiry:
         deliver(group, slave)
 
     def inserted(self, insert, groups, stream, fresh, bounds):
-        count = insert(groups, stream, fresh, bounds)
-        for group, (low, high) in zip(groups[:count].tolist(), bounds.tolist()):
+        taken = insert(groups, stream, fresh, bounds)
+        for group, (low, high) in zip(groups[: taken.groups].tolist(), bounds.tolist()):
             rows = fresh.tuples[low:high, ROW].tolist()
             self._wanted.setdefault((group, stream), []).extend(fresh.tuples[low:high, TIME].tolist())
             if self._in_order[stream] and rows:
                 arrived = [self._newest.get((group, stream), -1), *rows]
                 assert arrived == sorted(arrived), "a group's rows come in their order, whoever held them back"
                 self._newest[group, stream] = rows[-1]
-        return count
+        return taken
 
-    def expired(self, join, expire, groups, watermarks):
-        tuned = join.state.counters[[SPLIT, MERGED]].tolist()
-        progress = expire(groups, watermarks)
+    def expired(self, join, expire, groups, watermarks, out):
+        tuned = join._table.counters[[SPLIT, MERGED]].tolist()
+        progress = expire(groups, watermarks, out)
         # A split comes last, and may part a tuple that can go from one that held the block.
-        is_same = tuned == join.state.counters[[SPLIT, MERGED]].tolist()
+        is_same = tuned == join._table.counters[[SPLIT, MERGED]].tolist()
         for group in groups.tolist():
             before = self._watermarks.get(group, watermarks)
             furthest = self._watermarks[group] = tuple(map(max, before, watermarks))
             assert group in self._delivered or furthest == tuple(watermarks), "a group's watermarks never go back"
             for stream in range(2):
-                bound = furthest[1 - stream] - int(join.state.layout[stream, WINDOW])
-                self._check_held(join.state, group, stream, bound)
-                assert not is_same or is_clear(join.state, group, stream, bound), "what cannot find partners is let go"
-            held = tuple(join.state.groups[group, WATERMARK :: GROUP_STREAM_WORDS].tolist())
+                bound = furthest[1 - stream] - int(join._table.layout[stream, WINDOW])
+                self._check_held(join._table, group, stream, bound)
+                assert not is_same or is_clear(join._table, group, stream, bound), "what cannot find partners is let go"
+            held = tuple(join._table.groups[group, WATERMARK :: GROUP_STREAM_WORDS].tolist())
             assert held == furthest, "a group keeps the furthest watermarks that it was told"
         return progress
 

@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from mpijoin.join import confirm
-from mpijoin.join.state import CANDIDATE_WORDS, FIRST_OTHER, MASK, ONE, PAIRED, SLOT_IDS, new_state
+from mpijoin.join.state import CANDIDATE_WORDS, FIRST_OTHER, MASK, ONE, PAIRED, new_state
 from mpijoin.store.pool import StreamSpec, new_pool, new_table
 
 EDGES = np.array([np.iinfo(np.int64).min, -(1 << 40), -1, 0, 1, 5, 1 << 40, np.iinfo(np.int64).max])
@@ -61,7 +61,7 @@ def test_each_bit_of_each_mask_becomes_one_pair(seed, stream):
     """However little room there is at a time, and whether the one tuple of a candidate is fresh or old."""
     random = np.random.default_rng(seed)
     table = new_table(new_pool(1 << 20, 4096, 5), 1, 1 << 40, [StreamSpec(0, False, 10), StreamSpec(2, False, 10)])
-    state = new_state(table, SLOT_IDS, False)
+    state = new_state(table, np.zeros(1, np.uint64))
     width = [3, 5]  # words of a tuple
     end, wanted = int(random.integers(1, 60)) * CANDIDATE_WORDS, []
     for at in range(0, end, CANDIDATE_WORDS):

@@ -25,7 +25,7 @@ from mpijoin.join.tuning import (
     remembered,
     theta_bytes,
 )
-from mpijoin.join.window_join import WindowJoin
+from mpijoin.join.window_join import window_join
 from mpijoin.launch import warmup
 from mpijoin.slave.runtime import new_operator
 from mpijoin.store.state import THETA_OFF
@@ -153,14 +153,14 @@ def test_a_trial_is_a_steady_join_of_the_candidates_sizes():
     """Groups are between theta and 2 theta for each candidate; nothing is lost and old tuples leave."""
     trial = Trial(4)
     for tuples in CANDIDATES:
-        operator = WindowJoin(GROUPS, 256 << 20, 4096, 32 * tuples, [(1, False, WINDOW)] * 2, 8192)
+        operator = window_join(GROUPS, 256 << 20, 4096, 32 * tuples, [(1, False, WINDOW)] * 2)
         for epoch in trial._epochs:
             _join(operator, epoch)
         totals, info = operator.totals, operator.info(np.arange(GROUPS))
         rows = sum(len(fresh.tuples) for epoch in trial._epochs for fresh, _ in epoch.streams)
-        assert totals["joined_left"] + totals["joined_right"] == rows
-        assert totals["expired_left"] > 0
-        held = totals["held_left"] + totals["held_right"]
+        assert totals.joined[0] + totals.joined[1] == rows
+        assert totals.expired[0] > 0
+        held = totals.held[0] + totals.held[1]
         assert HELD_TUPLES <= held < 1.6 * HELD_TUPLES
         assert tuples < held / info.buckets.sum() < 2 * tuples
 

@@ -12,6 +12,7 @@ from mpijoin.data.batch import read_only
 from mpijoin.data.codec import decode
 from mpijoin.messages import Order
 from mpijoin.moving import parties
+from mpijoin.operators.base import Out
 from mpijoin.rank import Rank
 from mpijoin.signals import SignalFlag
 from mpijoin.slave import moving
@@ -88,9 +89,10 @@ def test_over_a_real_transport_with_portions_of_the_real_size():
     rows, operators = 600_000, [Harness([Stream(1 << 40)] * 2, 1, 1 << 26).operator for _ in range(2)]
     number = np.arange(rows)
     everything = Fresh(read_only(np.stack([number * 7919, number, number], axis=1)), read_only(np.empty(0, np.uint8)))
-    assert operators[0].insert(groups_of(0), 0, everything, np.array([[0, rows]])) == 1
-    operators[0].probe(groups_of(0), 1 << 40)
-    operators[0].expire(groups_of(0), (NEVER, NEVER))
+    out = Out(2, 1)
+    assert operators[0].insert(groups_of(0), 0, everything, np.array([[0, rows]])).groups == 1
+    operators[0].probe(groups_of(0), 1 << 40, out)
+    operators[0].expire(groups_of(0), (NEVER, NEVER), out)
     supplier, consumer = map(Mover, ranks, operators)
     supplier.expects(Order(0, parties.SHIP, 0, 2))
     supplier.carry_out(0, parties.SHIP, 0, [])

@@ -36,7 +36,7 @@ def test_what_is_staged_is_counted_and_not_joined():
         octets += whole_bytes(state.frames)
         assert not consumer.mover.take(state)
         assert consumer.mover.staged_bytes == octets
-    assert consumer.harness.operator.held_bytes == 0 and consumer.desk.sent == []
+    assert consumer.harness.operator.memory().held == 0 and consumer.desk.sent == []
 
 
 @pytest.mark.parametrize("at", [0, 3, -1])
@@ -104,7 +104,7 @@ def test_room_counts_all_that_is_staged():
     first = frozen_states()[:4]
     for state in first:
         consumer.mover.take(state)
-    room = consumer.harness.operator.free_bytes - consumer.mover.staged_bytes
+    room = consumer.harness.operator.memory().free - consumer.mover.staged_bytes
     frame = np.zeros(room + 1, np.uint8)
     consumer.mover.take(State(8, SUPPLIER, 0, (frame,)))
     assert [(message.step, message.move) for _, message in consumer.desk.sent] == [("refused", 8)]
@@ -112,15 +112,15 @@ def test_room_counts_all_that_is_staged():
 
 
 def test_a_group_for_which_there_is_no_room_any_more_is_refused_when_it_is_installed():
-    one_group_bytes = supplier_of(group=0).harness.operator.held_bytes
+    one_group_bytes = supplier_of(group=0).harness.operator.memory().held
     consumer, arrived = Side(CONSUMER, memory=one_group_bytes * 3 // 2), frozen_states()
     assert [consumer.mover.take(state) for state in arrived][-1]
     consumer.add(300, 0, group=0)  # it goes on joining meanwhile
-    own, held_bytes = consumer.walk(0), consumer.harness.operator.held_bytes
+    own, held_bytes = consumer.walk(0), consumer.harness.operator.memory().held
     assert consumer.mover.install(7) is None
     ((to, refused),) = consumer.desk.taken()
     assert (to, refused.step) == (MASTER, "refused") and "partition 1 needs" in refused.reason
-    assert consumer.mover.staged_bytes == 0 and consumer.harness.operator.held_bytes == held_bytes
+    assert consumer.mover.staged_bytes == 0 and consumer.harness.operator.memory().held == held_bytes
     assert consumer.walk(0) == own and not consumer.mover.take(State(7, SUPPLIER, 1, (), cancelled=True))
 
 

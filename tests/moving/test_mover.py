@@ -53,7 +53,7 @@ def test_a_whole_move_and_what_is_installed_is_what_was_there():
     given = consumer.mover.install(7)
     assert given.groups.tolist() == [1] and given.pieces == () and given.watermarks == (30, 40)
     assert check_accounts(consumer.harness, [1])[1].tuples == before
-    assert supplier.order(parties.DROP) is None and supplier.harness.operator.held_bytes == 0
+    assert supplier.order(parties.DROP) is None and supplier.harness.operator.memory().held == 0
     octets = sum(whole_bytes(state.frames) for state in arrived)
     (_, dropped), (_, installed) = supplier.desk.taken()[-1], consumer.desk.taken()[-1]
     assert (dropped.step, dropped.figures["octets"]) == ("dropped", octets)
@@ -203,7 +203,7 @@ def test_what_was_not_joined_is_joined_there_with_all_that_came_before():
         consumer.mover.take(state)
     given = Message(consumer.mover.install(7))
     for stream, fresh, bounds in given.parts:
-        assert consumer.harness.operator.insert(given.groups, stream, fresh, bounds) == 1
+        assert consumer.harness.operator.insert(given.groups, stream, fresh, bounds).groups == 1
     consumer.harness.probe(given.groups)
     found = supplier.harness.row_pairs() + consumer.harness.row_pairs()
     sides = [[(row.time, row.key, row.row) for row in own] for own in (rows, rows[:160])]

@@ -59,7 +59,7 @@ def test_a_block_expires_whole_and_only_when_its_last_tuple_may():
     slots = int(harness.state.layout[0, st.SLOTS])
     harness.round(GROUP, numbered([(time, 7) for time in range(2 * slots)]), [], (NEVER, NEVER))
     for watermark in range(11 + 2 * slots):
-        harness.operator.expire(GROUP, (NEVER, watermark))
+        harness.expire(GROUP, (NEVER, watermark))
         gone = sum(slots for block in range(2) if (block + 1) * slots - 1 < watermark - 10)
         assert len(walked(harness).tuples[0]) == 2 * slots - gone
 
@@ -126,9 +126,9 @@ def test_buddies_merge_when_one_is_small_and_their_sum_is_below_two_theta():
     )
     harness.round(GROUP, numbered(low + high), [], (NEVER, NEVER))
     assert [bucket.octets for bucket in walked(harness).buckets] == [720, 600]
-    harness.operator.expire(GROUP, (NEVER, 11))  # six tuples go: below theta, but the sum is not below 2 theta
+    harness.expire(GROUP, (NEVER, 11))  # six tuples go: below theta, but the sum is not below 2 theta
     assert [bucket.octets for bucket in walked(harness).buckets] == [720, 456]
-    harness.operator.expire(GROUP, (NEVER, 14))
+    harness.expire(GROUP, (NEVER, 14))
     assert [(bucket.depth, bucket.octets) for bucket in walked(harness).buckets] == [(0, 720)]
 
 
@@ -149,7 +149,7 @@ def test_a_split_and_a_merge_keep_the_order_of_time():
     rows = numbered([(n, key) for n, key in enumerate(range(120))])
     harness.round(GROUP, rows, [], (NEVER, NEVER))
     for watermark in range(0, 160, 5):
-        harness.operator.expire(GROUP, (NEVER, watermark))
+        harness.expire(GROUP, (NEVER, watermark))
         for bucket in walked(harness).buckets:
             mask = (1 << bucket.depth) - 1
             own = [row.time for row in walked(harness).tuples[0] if oracle.hash64(row.key) & mask == bucket.prefix]

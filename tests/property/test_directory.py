@@ -60,7 +60,7 @@ class Directories(RuleBasedStateMachine):
     @rule(step=some.sampled_from([0, 1, 5, 30, 200]))
     def expire(self, step):
         self.watermark += step
-        self.harness.operator.expire(self.groups, (self.watermark, self.watermark))
+        self.harness.expire(self.groups, (self.watermark, self.watermark))
         self.check_growth()
 
     def check_growth(self):
@@ -92,9 +92,9 @@ class Directories(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "harness"):
-            self.harness.operator.expire(self.groups, (EVER, EVER))
+            self.harness.expire(self.groups, (EVER, EVER))
             info = settle(self.harness, self.groups, (EVER, EVER))
-            assert self.harness.operator.held_bytes == 0
+            assert self.harness.operator.memory().held == 0
             assert info.buckets.tolist() == [1] * len(self.groups) and not info.depth.any()
 
 
@@ -114,7 +114,7 @@ def test_a_hot_key_does_not_split_without_end(theta):
     harness = tuned(numbered([(0, 1)] * 2000), theta)
     first = harness.operator.info(groups_of(0))
     for _ in range(5):
-        harness.operator.expire(groups_of(0), (NEVER, NEVER))
+        harness.expire(groups_of(0), (NEVER, NEVER))
     last = harness.operator.info(groups_of(0))
     assert (last.splits, last.depth) == (first.splits, first.depth)
     assert last.depth[0] <= 16 and last.buckets[0] == last.splits[0] + 1
@@ -131,7 +131,7 @@ def test_keys_that_differ_only_above_the_low_24_bits_stay_together():
 def test_an_unsplittable_bucket_is_looked_at_again_once_it_was_below_theta():
     harness = tuned(numbered([(0, 1)] * 40), 240)
     assert any(bucket.unsplittable for bucket in check_accounts(harness, [0])[0].buckets)
-    harness.operator.expire(groups_of(0), (NEVER, EVER))
+    harness.expire(groups_of(0), (NEVER, EVER))
     assert not any(bucket.unsplittable for bucket in check_accounts(harness, [0])[0].buckets)
     harness.round(groups_of(0), [], numbered([(0, key) for key in range(200)]), (NEVER, NEVER))
     settle(harness, groups_of(0))
@@ -164,9 +164,9 @@ def test_what_was_split_for_more_is_merged_once_something_has_expired():
     rows = numbered([(time, key_of(time)) for time in range(100)])
     splits, harness = split_at_once(1000, rows)
     harness.probe(groups_of(0))
-    harness.operator.expire(groups_of(0), (100, 100))
+    harness.expire(groups_of(0), (100, 100))
     assert harness.operator.info(groups_of(0)).merges[0] == 0 and splits == 7
-    harness.operator.expire(groups_of(0), (100, 1080))  # most of the left tuples are wanted no more
+    harness.expire(groups_of(0), (100, 1080))  # most of the left tuples are wanted no more
     info = settle(harness, groups_of(0), (100, 1080))
     assert info.merges[0] == 7 and info.buckets[0] == 1
     assert untuned(check_accounts(harness, [0])[0], 2000) == []
@@ -178,7 +178,7 @@ def test_a_group_that_moves_goes_on_growing():
     supplier.probe(groups_of(0))
     consumer = Harness([Stream(1000), Stream(1000)], memory=1 << 24, block=256, theta=2000)
     consumer.operator.install([frame.copy() for frame in supplier.operator.get(0, 0)])
-    consumer.operator.expire(groups_of(0), (100, 100))
+    consumer.expire(groups_of(0), (100, 100))
     info = settle(consumer, groups_of(0), (100, 100))
     assert splits == 7 and (info.splits[0], info.merges[0], info.buckets[0]) == (7, 0, 8)
     assert settle(consumer, groups_of(0), (100, 1080)).buckets[0] == 1
@@ -192,7 +192,7 @@ def test_a_split_or_merge_leaves_the_earliest_expiry_known():
     harness.round(groups_of(0), rows, [], (NEVER, NEVER))
     assert harness.operator.info(groups_of(0)).buckets[0] == 2
     for bound in range(60):
-        harness.operator.expire(groups_of(0), (NEVER, bound))
+        harness.expire(groups_of(0), (NEVER, bound))
         walked = check_accounts(harness, [0])[0]
         slots = int(harness.state.layout[0, st.SLOTS])
         assert sum(row.time < bound for row in walked.tuples[0]) < slots * len(walked.buckets)
@@ -202,7 +202,7 @@ def test_a_directory_that_has_shrunk_grows_again_in_its_old_region():
     harness = tuned(numbered([(0, key) for key in range(400)]), 400)
     deep = harness.operator.info(groups_of(0)).depth[0]
     used = harness.state.counters[st.UNUSED_ENTRY]
-    harness.operator.expire(groups_of(0), (NEVER, EVER))
+    harness.expire(groups_of(0), (NEVER, EVER))
     settle(harness, groups_of(0), (NEVER, EVER))
     assert deep > 2 and harness.operator.info(groups_of(0)).depth[0] == 0
     harness.round(groups_of(0), [], numbered([(0, key) for key in range(400)]), (NEVER, EVER))

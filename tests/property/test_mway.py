@@ -15,8 +15,7 @@ from hypothesis import strategies as some
 import oracle
 from join_harness import EVER, NEVER, Harness, Stream, check_accounts, clamp, groups_of, numbered
 from mpijoin.join import mway_scan, mway_state
-from mpijoin.join.state import LATER_TIMES, NOTHING, SLOT_IDS
-from mpijoin.operators.base import Progress
+from mpijoin.operators.base import Keep, Progress
 from mpijoin.store import state as st
 
 # Rows of a stream, by how many streams there are: with one key, all of them may be combined.
@@ -91,11 +90,11 @@ def rounds(rows, cuts):
         yield parts, marks
 
 
-def run(setup, streams, rows, cuts, keeps=SLOT_IDS):
+def run(setup, streams, rows, cuts, keep=Keep.SLOT_IDS):
     """The holders, after every round of which each group has gone to the next one."""
     holders = [
         Harness(
-            streams, setup.partitions, 1 << 22, setup.block, setup.theta, setup.result_buffer, keeps, symmetric=True
+            streams, setup.partitions, 1 << 22, setup.block, setup.theta, setup.result_buffer, keep, symmetric=True
         )
         for _ in range(setup.holders)
     ]
@@ -119,8 +118,8 @@ def results_of(holders):
 
 
 def check_totals(holders, wanted):
-    assert sum(holder.operator.found_in_all for holder in holders) == wanted.total()
-    certificate = sum(holder.operator.certificate for holder in holders) & oracle.MASK
+    assert sum(holder.out.found for holder in holders) == wanted.total()
+    certificate = sum(holder.out.certificate for holder in holders) & oracle.MASK
     assert f"{certificate:016x}" == oracle.certificate(wanted.elements())
 
 
@@ -145,14 +144,14 @@ def test_the_result_is_the_oracles_wherever_groups_go_and_every_tuple_expires(se
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
-@given(SETUPS, joins(), CUTS, some.sampled_from([NOTHING, LATER_TIMES]))
-def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup, join, cuts, keeps):
+@given(SETUPS, joins(), CUTS, some.sampled_from([Keep.NOTHING, Keep.LATEST_TIMES]))
+def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup, join, cuts, keep):
     streams, rows = join
-    holders, wanted = run(setup, streams, rows, cuts, keeps), expected(streams, rows)
+    holders, wanted = run(setup, streams, rows, cuts, keep), expected(streams, rows)
     check_totals(holders, wanted)
     times = Counter(max(rows[stream][row].time for stream, row in enumerate(one)) for one in wanted.elements())
     found = sum((holder.later_times for holder in holders), Counter())
-    assert found == (times if keeps == LATER_TIMES else Counter())
+    assert found == (times if keep is Keep.LATEST_TIMES else Counter())
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -165,7 +164,7 @@ def test_two_streams_are_joined_as_by_their_own_probe(setup, join, cuts):
         for group in range(setup.partitions):
             two.round_of(groups_of(group), parts, marks, setup.budget, setup.pieces)
     assert Counter(own.pairs) == Counter(two.pairs)
-    assert own.operator.certificate == two.operator.certificate
+    assert own.out.certificate == two.out.certificate
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -207,7 +206,7 @@ def test_crowds_of_fresh_tuples_are_joined_batch_by_batch(crowds, keys, block, b
     holders, wanted = run(setup, streams, rows, cuts), expected(streams, rows)
     assert results_of(holders) == wanted
     check_totals(holders, wanted)
-    assert not holders[0].operator._mway.table.any()
+    assert not holders[0].operator._probe._scratch.table.any()
 
 
 @pytest.mark.parametrize("count", [3, 4])
@@ -225,7 +224,9 @@ def test_both_ends_of_every_window_are_closed(count):
 
 
 def hot_streams(count, streams=3):
-    harness = Harness([Stream(st.FOREVER)] * streams, memory=1 << 24, theta=20_000, result_buffer=4096, keeps=NOTHING)
+    harness = Harness(
+        [Stream(st.FOREVER)] * streams, memory=1 << 24, theta=20_000, result_buffer=4096, keep=Keep.NOTHING
+    )
     for stream in range(streams):
         assert harness.insert(groups_of(0), stream, numbered([(0, 1)] * count)) == 1
     return harness
@@ -234,12 +235,14 @@ def hot_streams(count, streams=3):
 def test_27_million_results_of_one_key_come_in_bounded_pieces():
     """300 partners in each of three streams."""
     harness, budget, calls = hot_streams(300), 1 << 18, 1
-    while harness.operator.probe(groups_of(0), budget) is Progress.BUDGET:
+    while harness.operator.probe(groups_of(0), budget, harness.out) is Progress.BUDGET:
         calls += 1
         assert harness.state.counters[st.SPENT] < 1.5 * budget, "a piece is about as large as was asked for"
-    assert harness.operator.found_in_all == 300**3
+    assert harness.out.found == 300**3
     assert 27_000_000 / budget <= calls < 250
-    assert harness.operator._mway.partners.nbytes < 1 << 24, "what lists of partners may take is reserved once"
+    assert harness.operator._probe._scratch.partners.nbytes < 1 << 24, (
+        "what lists of partners may take is reserved once"
+    )
 
 
 def test_results_of_a_hot_key_fill_the_buffer_and_go_on_where_they_stopped():
@@ -247,24 +250,24 @@ def test_results_of_a_hot_key_fill_the_buffer_and_go_on_where_they_stopped():
     other = Harness([Stream(st.FOREVER)] * 3, memory=1 << 24, theta=20_000, result_buffer=4096)
     for stream in range(3):
         other.insert(groups_of(0), stream, numbered([(0, 1)] * 40))
-    while (progress := other.operator.probe(groups_of(0), 1 << 40)) is Progress.OUT_FULL:
-        assert other.operator.found == 4096
-        found += other.operator.found
-        other.operator.clear_results()
-    assert progress is Progress.DONE and found + other.operator.found == 40**3
+    while (progress := other.operator.probe(groups_of(0), 1 << 40, other.out)) is Progress.OUT_FULL:
+        assert other.out.count == 4096
+        found += other.out.count
+        other.out.clear()
+    assert progress is Progress.DONE and found + other.out.count == 40**3
     harness.probe(groups_of(0))
-    assert harness.operator.certificate == other.operator.certificate
+    assert harness.out.certificate == other.out.certificate
 
 
 def test_a_single_tuple_may_have_more_partners_than_a_batch_has_room_for():
     count = mway_state.PAIRS + 5000
-    harness = Harness([Stream(st.FOREVER)] * 3, memory=1 << 24, keeps=NOTHING)
+    harness = Harness([Stream(st.FOREVER)] * 3, memory=1 << 24, keep=Keep.NOTHING)
     harness.insert(groups_of(0), 0, numbered([(0, 1)] * count))
     harness.probe(groups_of(0))
     harness.insert(groups_of(0), 1, numbered([(0, 1), (1, 1)]))
     harness.insert(groups_of(0), 2, numbered([(0, 1)] * 3))
     harness.probe(groups_of(0))
-    assert harness.operator.found_in_all == count * 6
+    assert harness.out.found == count * 6
 
 
 def test_a_stream_without_a_partner_spares_the_others_from_being_compared():

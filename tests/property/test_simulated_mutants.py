@@ -32,16 +32,16 @@ def reordered_held_rows(monkeypatch):
 
 def noted(join, groups, watermarks):
     """The groups' watermarks after this call, as they should be."""
-    return np.maximum(join.state.groups[groups, WATERMARK :: GROUP_STREAM_WORDS], watermarks)
+    return np.maximum(join._table.groups[groups, WATERMARK :: GROUP_STREAM_WORDS], watermarks)
 
 
 def early_expiry(monkeypatch):
     expire = WindowJoin.expire
 
-    def too_far(join, groups, watermarks):
+    def too_far(join, groups, watermarks, out):
         should = noted(join, groups, watermarks)
-        progress = expire(join, groups, [min(one + EARLY_MS, (1 << 63) - 1) for one in watermarks])
-        join.state.groups[groups, WATERMARK :: GROUP_STREAM_WORDS] = should
+        progress = expire(join, groups, [min(one + EARLY_MS, (1 << 63) - 1) for one in watermarks], out)
+        join._table.groups[groups, WATERMARK :: GROUP_STREAM_WORDS] = should
         return progress
 
     monkeypatch.setattr(WindowJoin, "expire", too_far)
@@ -50,10 +50,10 @@ def early_expiry(monkeypatch):
 def skipped_expiry(monkeypatch):
     expire, turns = WindowJoin.expire, itertools.count()
 
-    def every_second(join, groups, watermarks):
+    def every_second(join, groups, watermarks, out):
         if next(turns) % 2:
-            return expire(join, groups, watermarks)
-        join.state.groups[groups, WATERMARK :: GROUP_STREAM_WORDS] = noted(join, groups, watermarks)
+            return expire(join, groups, watermarks, out)
+        join._table.groups[groups, WATERMARK :: GROUP_STREAM_WORDS] = noted(join, groups, watermarks)
         return Progress.DONE
 
     monkeypatch.setattr(WindowJoin, "expire", every_second)
@@ -72,9 +72,9 @@ def watermarks_that_go_back(monkeypatch):
 def watermarks_that_are_forgotten(monkeypatch):
     expire = WindowJoin.expire
 
-    def without_maximum(join, groups, watermarks):
-        join.state.groups[groups, WATERMARK :: GROUP_STREAM_WORDS] = watermarks
-        return expire(join, groups, watermarks)
+    def without_maximum(join, groups, watermarks, out):
+        join._table.groups[groups, WATERMARK :: GROUP_STREAM_WORDS] = watermarks
+        return expire(join, groups, watermarks, out)
 
     monkeypatch.setattr(WindowJoin, "expire", without_maximum)
 

@@ -13,9 +13,8 @@ import oracle
 from join_harness import EVER, NEVER, Harness, Stream, check_accounts, clamp, groups_of, numbered
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join import compare
-from mpijoin.join.state import LATER_TIMES, NOTHING, SLOT_IDS
-from mpijoin.join.window_join import WindowJoin
-from mpijoin.operators.base import Progress
+from mpijoin.join.window_join import window_join
+from mpijoin.operators.base import Keep, Out, Progress
 from mpijoin.store import state as st
 
 KEYS = [
@@ -89,8 +88,8 @@ def rounds(left, right, cuts):
     return remaining
 
 
-def run(setup, streams, left, right, cuts, keeps=SLOT_IDS):
-    harness = Harness(streams, setup.partitions, 1 << 23, setup.block, setup.theta, setup.result_buffer, keeps)
+def run(setup, streams, left, right, cuts, keep=Keep.SLOT_IDS):
+    harness = Harness(streams, setup.partitions, 1 << 23, setup.block, setup.theta, setup.result_buffer, keep)
     for left_part, right_part, watermarks in rounds(left, right, cuts):
         for first in range(0, setup.partitions, setup.slice_groups):
             groups = groups_of(*range(first, min(first + setup.slice_groups, setup.partitions)))
@@ -109,8 +108,8 @@ def test_the_result_is_the_oracles_and_every_tuple_expires(setup, streams, sizes
     left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
     harness = run(setup, streams, left, right, cuts)
     assert harness.row_pairs() == expected(left, right, streams)
-    assert harness.operator.found_in_all == len(harness.pairs)
-    assert f"{harness.operator.certificate:016x}" == oracle.certificate(harness.row_pairs().elements())
+    assert harness.out.found == len(harness.pairs)
+    assert f"{harness.out.certificate:016x}" == oracle.certificate(harness.row_pairs().elements())
     assert all(a == left[a.row] and b == right[b.row] for a, b in harness.pairs)
     counters, walked = harness.state.counters, check_accounts(harness, range(setup.partitions))
     for stream, rows in enumerate((left, right)):
@@ -139,15 +138,22 @@ def test_no_setting_and_no_cut_changes_the_result(one, other, streams, sizes, si
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(SETUPS, some.tuples(STREAMS, STREAMS), SIZES, histories(), CUTS, some.sampled_from([NOTHING, LATER_TIMES]))
-def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup, streams, sizes, sides, cuts, keeps):
+@given(
+    SETUPS,
+    some.tuples(STREAMS, STREAMS),
+    SIZES,
+    histories(),
+    CUTS,
+    some.sampled_from([Keep.NOTHING, Keep.LATEST_TIMES]),
+)
+def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup, streams, sizes, sides, cuts, keep):
     left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
-    harness, wanted = run(setup, streams, left, right, cuts, keeps), expected(left, right, streams)
+    harness, wanted = run(setup, streams, left, right, cuts, keep), expected(left, right, streams)
     assert harness.pairs == []
-    assert harness.operator.found_in_all == wanted.total()
-    assert f"{harness.operator.certificate:016x}" == oracle.certificate(wanted.elements())
+    assert harness.out.found == wanted.total()
+    assert f"{harness.out.certificate:016x}" == oracle.certificate(wanted.elements())
     times = Counter(max(left[a].time, right[b].time) for a, b in wanted.elements())
-    assert harness.later_times == (times if keeps == LATER_TIMES else Counter())
+    assert harness.later_times == (times if keep is Keep.LATEST_TIMES else Counter())
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -218,15 +224,15 @@ def test_a_probe_that_is_interrupted_anywhere_goes_on_where_it_stopped():
 
 
 def test_a_group_of_which_nothing_is_known_yet_has_nothing_to_join():
-    operator = WindowJoin(2, 1 << 20, 4096, 64, [(0, False, 1)] * 2, 8)
-    assert operator.probe(np.array([1]), 100) is Progress.DONE
-    assert len(operator.results().left) == 0
+    operator, out = window_join(2, 1 << 20, 4096, 64, [(0, False, 1)] * 2), Out(2, 8)
+    assert operator.probe(np.array([1]), 100, out) is Progress.DONE
+    assert out.count == out.found == 0
 
 
 def test_a_watermark_never_goes_back():
     harness = Harness([Stream(1), Stream(1)])
-    harness.operator.expire(groups_of(0), (10, 20))
-    harness.operator.expire(groups_of(0), (5, 30))
+    harness.expire(groups_of(0), (10, 20))
+    harness.expire(groups_of(0), (5, 30))
     assert harness.operator.info(groups_of(0)).watermarks.tolist() == [[10, 30]]
 
 
@@ -243,8 +249,8 @@ def test_a_group_is_inserted_whole_or_not_at_all_and_later_when_there_is_room():
     walked = check_accounts(harness, range(done))
     wanted = Counter(row for row in rows if oracle.partition(row.key, 6) < done)
     assert Counter(row for one in walked.values() for row in one.tuples[0]) == wanted
-    harness.operator.expire(groups, (0, EVER))
-    assert harness.operator.held_bytes == 0
+    harness.expire(groups, (0, EVER))
+    assert harness.operator.memory().held == 0
     assert harness.insert(groups[done:], 0, rows) > 0
 
 
@@ -253,21 +259,20 @@ def test_a_hot_key_with_100_000_partners_takes_no_more_memory_than_its_tuples():
     harness = Harness([stream, stream], memory=1 << 24, theta=4096, result_buffer=512)
     partners = numbered([(0, 1)] * 100_000)
     assert harness.insert(groups_of(0), 1, partners) == 1
-    harness.operator.probe(groups_of(0), 1 << 40)
-    harness.operator.expire(groups_of(0), (NEVER, NEVER))
+    harness.operator.probe(groups_of(0), 1 << 40, harness.out)
+    harness.expire(groups_of(0), (NEVER, NEVER))
     info = harness.operator.info(groups_of(0))
-    held = harness.operator.held_bytes
+    held = harness.operator.memory().held
     assert (info.buckets[0], info.splits[0], info.depth[0]) <= (16, 15, 24)
     assert held <= 1.1 * info.live_bytes.sum()
     harness.insert(groups_of(0), 0, numbered([(0, 1)]))
     found = 0
-    while harness.operator.probe(groups_of(0), 1 << 40) != 0:
-        results = harness.operator.results()
-        found += len(results.left)
-        assert len(results.left) == 512
-        harness.operator.clear_results()
-    assert found + len(harness.operator.results().left) == 100_000
-    assert harness.operator.held_bytes <= held + harness.operator.page_bytes
+    while harness.operator.probe(groups_of(0), 1 << 40, harness.out) != 0:
+        found += harness.out.count
+        assert harness.out.count == 512
+        harness.out.clear()
+    assert found + harness.out.count == 100_000
+    assert harness.operator.memory().held <= held + harness.operator._pool.page_bytes
 
 
 # Fresh tuples and slots of a block around what decides how they are compared, and keys from one to more than the filter
@@ -301,8 +306,10 @@ def test_crowds_of_fresh_tuples_are_joined_through_the_filter(setup, crowds, key
         )
     left, right = (numbered(side, stream, [0]) for side, stream in zip(sides, streams))
     totals = np.cumsum(crowds[::-1], axis=0)[:-1].tolist()
-    harness = run(setup, streams, left, right, [(*rest, 0) for rest in totals], NOTHING if seed % 2 else SLOT_IDS)
+    harness = run(
+        setup, streams, left, right, [(*rest, 0) for rest in totals], Keep.NOTHING if seed % 2 else Keep.SLOT_IDS
+    )
     wanted = expected(left, right, streams)
-    assert harness.operator.found_in_all == wanted.total()
-    assert f"{harness.operator.certificate:016x}" == oracle.certificate(wanted.elements())
+    assert harness.out.found == wanted.total()
+    assert f"{harness.out.certificate:016x}" == oracle.certificate(wanted.elements())
     assert not harness.state.filter.any()

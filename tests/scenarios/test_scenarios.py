@@ -14,7 +14,7 @@ import pytest
 from mpijoin.errors import ProtocolError
 from mpijoin.master import core as master
 from mpijoin.master.reorganization import Reorganization
-from mpijoin.operators.base import Progress
+from mpijoin.operators.base import Progress, Taken
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan
 from mpijoin.slave import core as slave
@@ -157,13 +157,13 @@ class SlaveStory:
         return self.core.step(slave.Arrived(self.core.newest_epoch, 24, np.array([int(group)]), rows, False, True))
 
     def inserted(self):
-        return self.core.step(slave.Inserted())
+        return self.core.step(slave.Inserted(Taken(1 << 30)))
 
     def probed(self, progress):
         return self.core.step(slave.Probed(Progress[progress.upper()]))
 
     def expired(self):
-        return self.core.step(slave.Expired())
+        return self.core.step(slave.Expired(Progress.DONE))
 
     def tell(self, action):
         values = " ".join(f"{name}={value}" for name, value in action._asdict().items())

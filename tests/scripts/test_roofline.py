@@ -12,8 +12,8 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
+from mpijoin.join.state import FILTER
 from mpijoin.partitioning.hashing import certificate, hash_keys
-from mpijoin.store.state import FILTER
 from roofline import markdown, stage_rows, table, verdict
 from rooflines import kernels
 from rooflines.engine import Case, Run, Work

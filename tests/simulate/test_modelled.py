@@ -7,12 +7,13 @@ import pytest
 
 from mpijoin.config.job import SyntheticSource
 from mpijoin.errors import MemoryBudgetError, ProtocolError
-from mpijoin.join.window_join import WindowJoin
-from mpijoin.operators.base import Progress
+from mpijoin.join.window_join import window_join
+from mpijoin.operators.base import Keep, Out, Progress
 from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.simulate.hollow import hollow_tuples
 from mpijoin.simulate.keys import _probabilities, match_model
 from mpijoin.simulate.modelled import ModelledJoin, Shape
+from mpijoin.slave.delays import times_of
 from mpijoin.store.insert import Fresh
 from mpijoin.store.state import THETA_OFF
 
@@ -25,13 +26,16 @@ def source(bias):
     return SyntheticSource(bias=bias, domain=200_000)
 
 
+NO_OUT = Out(2, 0)
+
+
 def new_model(bias=0.5, theta=32_640, memory_bytes=1 << 40, window=WINDOW):
     shape = Shape(PARTITIONS, memory_bytes, 4096, theta, (8 * TUPLE_WORDS,) * 2, (window, window))
     return ModelledJoin(shape, match_model([source(bias)] * 2, PARTITIONS))
 
 
 def new_real(theta):
-    return WindowJoin(PARTITIONS, 1 << 30, 4096, theta, [(TUPLE_WORDS - 3, False, WINDOW)] * 2, 1 << 14)
+    return window_join(PARTITIONS, 1 << 30, 4096, theta, [(TUPLE_WORDS - 3, False, WINDOW)] * 2)
 
 
 def drawn(random, bias, rows, tick):
@@ -48,13 +52,10 @@ def drawn(random, bias, rows, tick):
 
 
 def join_all(operator, groups=GROUPS, budget=1 << 40):
-    found = 0
-    while True:
-        progress = operator.probe(groups, budget)
-        found += operator.found if isinstance(operator, ModelledJoin) else len(operator.results().left)
-        operator.clear_results()
-        if progress is Progress.DONE:
-            return found
+    out = Out(2, 1 << 14)
+    while operator.probe(groups, budget, out) is not Progress.DONE:
+        out.clear()
+    return out.found
 
 
 def feed_model(model, tick, rows=(50, 50), groups=GROUPS):
@@ -64,7 +65,7 @@ def feed_model(model, tick, rows=(50, 50), groups=GROUPS):
         tuples = hollow_tuples(int(ends[-1]), TUPLE_WORDS, tick * TICK, tick * TICK + TICK - 1)
         model.insert(groups, stream, SimpleNamespace(tuples=tuples), np.stack([ends - count, ends], axis=1))
     found = join_all(model, groups)
-    model.expire(groups, ((tick + 1) * TICK,) * 2)
+    model.expire(groups, ((tick + 1) * TICK,) * 2, NO_OUT)
     return found
 
 
@@ -83,17 +84,17 @@ def test_the_model_counts_what_the_join_does(bias, theta):
             model.insert(GROUPS, stream, SimpleNamespace(tuples=hollow), bounds)
         results += (join_all(real), join_all(model))
         for operator in (real, model):
-            operator.expire(GROUPS, ((tick + 1) * TICK,) * 2)
+            operator.expire(GROUPS, ((tick + 1) * TICK,) * 2, NO_OUT)
         depths.append((real.info(GROUPS).buckets.sum(), model.info(GROUPS).buckets.sum()))
     wanted, got = real.totals, model.totals
-    assert got["comparisons"] == pytest.approx(wanted["comparisons"], rel=0.05)
-    assert got["joined_left"] == wanted["joined_left"] and got["joined_right"] == wanted["joined_right"]
+    assert got.comparisons == pytest.approx(wanted.comparisons, rel=0.05)
+    assert got.joined == wanted.joined
     assert results[1] == pytest.approx(results[0], rel=0.05, abs=40)
     depths = np.array(depths)
     assert (np.abs(depths[:, 0] - depths[:, 1]) <= 2 + depths[:, 0] // 4).mean() > 0.9
     if theta < THETA_OFF:
-        assert got["splits"] == pytest.approx(wanted["splits"], rel=0.25)
-        assert got["merges"] == pytest.approx(wanted["merges"], rel=0.35, abs=3) and got["merges"] > 0
+        assert got.splits == pytest.approx(wanted.splits, rel=0.25)
+        assert got.merges == pytest.approx(wanted.merges, rel=0.35, abs=3) and got.merges > 0
 
 
 def test_live_bytes_and_blocks_are_about_those_of_the_join():
@@ -106,9 +107,9 @@ def test_live_bytes_and_blocks_are_about_those_of_the_join():
             model.insert(GROUPS, stream, SimpleNamespace(tuples=hollow), bounds)
         for operator in (real, model):
             join_all(operator)
-            operator.expire(GROUPS, ((tick + 1) * TICK,) * 2)
-    assert model.totals["live_bytes"] == pytest.approx(real.totals["live_bytes"], rel=0.05)
-    assert model.totals["blocks"] == pytest.approx(real.totals["blocks"], rel=0.1)
+            operator.expire(GROUPS, ((tick + 1) * TICK,) * 2, NO_OUT)
+    assert model.totals.live_bytes == pytest.approx(real.totals.live_bytes, rel=0.05)
+    assert model.totals.blocks == pytest.approx(real.totals.blocks, rel=0.1)
     assert model.info(GROUPS).live_bytes.sum() == pytest.approx(real.info(GROUPS).live_bytes.sum(), rel=0.05)
 
 
@@ -121,15 +122,15 @@ def test_a_probe_keeps_to_its_budget_and_gives_all_results_in_the_end():
             tuples = hollow_tuples(400, TUPLE_WORDS, 400, 419)
             ends = np.cumsum(np.full(PARTITIONS, 100))
             model.insert(GROUPS, stream, SimpleNamespace(tuples=tuples), np.stack([ends - 100, ends], axis=1))
-    before, calls, found = pieces.meter.comparisons, 0, 0
+    before, calls, found, out = pieces.meter.comparisons, 0, 0, Out(2, 1, Keep.LATEST_TIMES)
     while True:
         spent = pieces.meter.comparisons
-        progress = pieces.probe(GROUPS, 5_000)
+        progress = pieces.probe(GROUPS, 5_000, out)
         assert 0 < pieces.meter.comparisons - spent <= 5_000
-        times, counts = pieces.later_times()
-        assert counts.sum() == pieces.found and ((times >= 400) & (times < 420)).all()
-        found, calls = found + pieces.found, calls + 1
-        pieces.clear_results()
+        times, counts = times_of(out, pieces)
+        assert counts.sum() == out.found - found and ((times >= 400) & (times < 420)).all()
+        found, calls = out.found, calls + 1
+        out.clear()
         if progress is Progress.DONE:
             break
         assert progress is Progress.BUDGET
@@ -143,12 +144,12 @@ def test_what_is_expired_is_held_no_more_and_nothing_is_lost():
         feed_model(model, tick, (50, 20))
     totals = model.totals
     assert (
-        totals["held_left"] == PARTITIONS * 50 * WINDOW // TICK
-        and totals["held_right"] == PARTITIONS * 20 * WINDOW // TICK
+        totals.held[0] == PARTITIONS * 50 * WINDOW // TICK
+        and totals.held[1] == PARTITIONS * 20 * WINDOW // TICK
     )
-    assert totals["joined_left"] == totals["held_left"] + totals["expired_left"] == 100 * 50 * PARTITIONS
-    model.expire(GROUPS, (1 << 62, 1 << 62))
-    assert model.totals["held_left"] == model.totals["held_right"] == 0
+    assert totals.joined[0] == totals.held[0] + totals.expired[0] == 100 * 50 * PARTITIONS
+    model.expire(GROUPS, (1 << 62, 1 << 62), NO_OUT)
+    assert model.totals.held[0] == model.totals.held[1] == 0
     assert model.info(GROUPS).buckets.tolist() == [1] * PARTITIONS
 
 
@@ -169,8 +170,8 @@ def test_a_group_travels_whole_in_portions(octets_max):
     assert there.install(frames) == 2
     assert all(np.array_equal(one, other) for one, other in zip(there.info(np.array([2])), info))
     left.drop(2)
-    assert left.moved_out.tolist() == there.moved_in.tolist() == (info.tuples[0]).tolist()
-    assert left.totals["held_left"] + there.totals["held_left"] == stayed.totals["held_left"]
+    assert left.totals.moved_out == there.totals.moved_in == tuple(info.tuples[0].tolist())
+    assert left.totals.held[0] + there.totals.held[0] == stayed.totals.held[0]
     others = np.array([0, 1, 3])
     for tick in range(50, 60):
         found = feed_model(left, tick, groups=others) + feed_model(there, tick, groups=np.array([2]))
@@ -201,7 +202,8 @@ def test_what_must_not_be_is_refused():
     tight = new_model(memory_bytes=1000)
     with pytest.raises(MemoryBudgetError, match="partition 3 needs 6400 bytes here"):
         tight.install(other.get(3, 0))
-    assert tight.insert(np.array([1]), 0, SimpleNamespace(tuples=hollow_tuples(40, 8, 0, 1)), np.array([[0, 40]])) == 0
+    taken = tight.insert(np.array([1]), 0, SimpleNamespace(tuples=hollow_tuples(40, 8, 0, 1)), np.array([[0, 40]]))
+    assert taken == (0, 3), "320 tuples of 8 words, and four blocks that are empty: 3 pages more than there are"
     assert "budget 0.001 MB" in str(tight.out_of_memory())
 
 
@@ -210,13 +212,13 @@ def test_an_empty_group_travels_and_rows_are_reused():
     for group in range(PARTITIONS):
         assert there.install(here.get(group, 0)) == group
         here.drop(group)
-    assert here.totals["held_left"] == there.totals["held_left"] == 0
+    assert here.totals.held[0] == there.totals.held[0] == 0
     for tick in range(3):
         assert feed_model(there, tick) >= 0
     for group in range(PARTITIONS):
         here.install(there.get(group, 0))
         there.drop(group)
-    assert here.totals["held_left"] == 600 and there.totals["held_left"] == 0
+    assert here.totals.held[0] == 600 and there.totals.held[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,7 @@ def test_of_any_number_of_streams_the_model_finds_what_their_rates_and_windows_s
             tuples = hollow_tuples(int(ends[-1]), TUPLE_WORDS, tick * TICK, tick * TICK + TICK - 1)
             model.insert(GROUPS, stream, SimpleNamespace(tuples=tuples), np.stack([ends - rows, ends], axis=1))
         found.append(join_all(model))
-        model.expire(GROUPS, ((tick + 1) * TICK,) * streams)
+        model.expire(GROUPS, ((tick + 1) * TICK,) * streams, NO_OUT)
     held = np.array(windows) / TICK * rows  # of each stream, in a group's windows
     others = sum(np.prod(np.delete(held, stream)) for stream in range(streams))
     wanted = float((matches.chance * rows * others).sum())

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from mpijoin.errors import ProtocolError
-from mpijoin.operators.base import Progress
+from mpijoin.operators.base import Progress, Taken
 from mpijoin.slave.core import (
     PACED_SLICE_ROWS_MIN,
     PACED_SLICES,
@@ -22,12 +22,15 @@ from mpijoin.slave.core import (
     Ordered,
     Probe,
     Probed,
+    RunOut,
     Save,
     Saved,
     SlaveCore,
     Staged,
     cut_slices,
 )
+
+ALL_IN = Inserted(Taken(1 << 30))
 
 
 def message(*rows, epoch=0, octets=24, last=False, own=False):
@@ -46,15 +49,34 @@ def test_a_slice_is_inserted_probed_consumed_and_expired():
     core = SlaveCore(slice_rows=10, budget=5)
     assert core.step(message(3, 4, epoch=7, octets=100)) == [Insert(0, 2)]
     assert core.busy and core.backlog_bytes == 100
-    assert core.step(Inserted()) == [Probe(0, 2, 5)]
+    assert core.step(ALL_IN) == [Probe(0, 2, 5)]
     assert core.step(Probed(Progress.DONE)) == [Consume(), Expire(0, 2)]
-    assert core.step(Expired()) == [EndMessage(7, 100, False)]
+    assert core.step(Expired(Progress.DONE)) == [EndMessage(7, 100, False)]
     assert not core.busy and core.backlog_bytes == 0
+
+
+def test_a_group_that_lacks_memory_ends_the_run_and_says_how_much():
+    core = SlaveCore(slice_rows=10)
+    assert core.step(message(3, 4)) == [Insert(0, 2)]
+    assert core.step(Inserted(Taken(1, 12))) == [RunOut(12)]
+    with pytest.raises(ProtocolError, match="waits for Inserted"):
+        core.step(Probed(Progress.DONE))
+
+
+@pytest.mark.parametrize("progress", [Progress.OUT_FULL, Progress.BUDGET])
+def test_what_expiring_finds_is_consumed_before_it_goes_on(progress):
+    core = core_of(message(1))
+    for event in (ALL_IN, Probed(Progress.DONE)):
+        core.step(event)
+    for _ in range(2):
+        assert core.step(Expired(progress)) == [Consume(), Expire(0, 1)]
+        assert core.backlog_bytes > 0, "the slice is not done with"
+    assert core.step(Expired(Progress.DONE))[0] == EndMessage(0, 24, False)
 
 
 def test_a_probe_goes_on_after_its_budget_and_after_its_results_were_taken():
     core = core_of(message(1))
-    core.step(Inserted())
+    core.step(ALL_IN)
     assert core.step(Probed(Progress.BUDGET)) == [Probe(0, 1, 5)]
     assert core.step(Probed(Progress.OUT_FULL)) == [Consume(), Probe(0, 1, 5)]
     assert core.step(Probed(Progress.DONE)) == [Consume(), Expire(0, 1)]
@@ -62,7 +84,7 @@ def test_a_probe_goes_on_after_its_budget_and_after_its_results_were_taken():
 
 def test_slices_of_a_message_follow_each_other():
     core = core_of(message(6, 6, 1))
-    done = [Inserted(), Probed(Progress.DONE), Expired()]
+    done = [ALL_IN, Probed(Progress.DONE), Expired(Progress.DONE)]
     found = [action for event in done * 2 for action in core.step(event)]
     probes_and_expiries = [
         Probe(0, 1, 5),
@@ -80,9 +102,9 @@ def test_a_message_that_arrives_meanwhile_waits_for_its_turn():
     core = core_of(message(1))
     assert core.step(message(2, epoch=1, octets=50)) == []
     assert core.backlog_bytes == 74
-    core.step(Inserted())
+    core.step(ALL_IN)
     core.step(Probed(Progress.DONE))
-    assert core.step(Expired()) == [EndMessage(0, 24, False), Insert(0, 1)]
+    assert core.step(Expired(Progress.DONE)) == [EndMessage(0, 24, False), Insert(0, 1)]
     assert core.backlog_bytes == 50
 
 
@@ -93,9 +115,9 @@ def test_a_message_without_groups_ends_at_once_and_the_last_one_ends_the_run():
 
 def test_finish_waits_for_the_messages_before_it():
     core = core_of(message(1), message(epoch=1, octets=0, last=True))
-    core.step(Inserted())
+    core.step(ALL_IN)
     core.step(Probed(Progress.DONE))
-    assert core.step(Expired()) == [EndMessage(0, 24, False), EndMessage(1, 0, False), Finish()]
+    assert core.step(Expired(Progress.DONE)) == [EndMessage(0, 24, False), EndMessage(1, 0, False), Finish()]
 
 
 def test_a_mark_is_reached_when_all_before_it_is_joined_and_nothing_after_it():
@@ -110,7 +132,7 @@ def test_a_mark_is_reached_when_all_before_it_is_joined_and_nothing_after_it():
     assert core.step(Marked(9)) == [Save(9)] and core.step(Saved()) == [], "it finishes once"
 
 
-DONE = [Inserted(), Probed(Progress.DONE), Expired()]
+DONE = [ALL_IN, Probed(Progress.DONE), Expired(Progress.DONE)]
 
 
 def joined(core, slices):
@@ -170,17 +192,17 @@ def test_a_group_that_has_come_whole_is_installed_between_slices():
     core = core_of(message(1))
     assert core.step(Staged(3)) == []
     assert core.between_slices
-    core.step(Inserted())
+    core.step(ALL_IN)
     assert not core.between_slices
     core.step(Probed(Progress.DONE))
-    assert core.step(Expired()) == [Install(3), EndMessage(0, 24, False)]
+    assert core.step(Expired(Progress.DONE)) == [Install(3), EndMessage(0, 24, False)]
 
 
 def test_in_a_paced_run_results_leave_with_every_probe_and_slices_are_small():
     core = SlaveCore(budget=5, paced=True)
     rows = PACED_SLICES * PACED_SLICE_ROWS_MIN
     assert core.step(message(*[1] * 2 * rows)) == [Insert(0, 2 * PACED_SLICE_ROWS_MIN)]
-    core.step(Inserted())
+    core.step(ALL_IN)
     assert core.step(Probed(Progress.BUDGET)) == [Consume(), Probe(0, 2 * PACED_SLICE_ROWS_MIN, 5)]
     few = SlaveCore(paced=True)
     assert few.step(message(*[1] * rows)) == [Insert(0, PACED_SLICE_ROWS_MIN)]
@@ -197,10 +219,10 @@ def after(*events):
 @pytest.mark.parametrize(
     "core, event, text",
     [
-        (SlaveCore(), Inserted(), "slave got Inserted while it waits for a message"),
+        (SlaveCore(), ALL_IN, "slave got Inserted while it waits for a message"),
         (after(), Probed(Progress.DONE), "slave got Probed while it waits for Inserted"),
-        (after(Inserted()), Expired(), "slave got Expired while it waits for Probed"),
-        (after(Inserted(), Probed(Progress.DONE)), Inserted(), "slave got Inserted while it waits for Expired"),
+        (after(ALL_IN), Expired(Progress.DONE), "slave got Expired while it waits for Probed"),
+        (after(ALL_IN, Probed(Progress.DONE)), ALL_IN, "slave got Inserted while it waits for Expired"),
         (core_of(message(1, last=True)), message(1), "slave got a message after the last one"),
     ],
 )

@@ -1,7 +1,6 @@
 """The epochs under which a slave's results go out never fall, whatever overtakes what: else the collector refuses
 them."""
 
-import logging
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,33 +10,12 @@ import pytest
 from engine_harness import Stream, section
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
-from mpijoin.messages import EpochEnd, Slot, State, Step, parse
+from mpijoin.messages import EpochEnd, Slot, State, Step
 from mpijoin.rank import MASTER
-from mpijoin.simulate.engine import SimulatedClock
 from mpijoin.slave.runtime import Slave, new_operator
-from mpijoin.transport.base import TransportStats
+from slave_desk import Desk
 
 CONSUMER, SUPPLIER, COLLECTOR = 1, 2, 3
-
-
-class Desk:
-    """A rank without a network: `inbox` is what it receives next, `sent` all it sends."""
-
-    number, wakes_late, idle_s, comm_s = CONSUMER, False, 0.0, 0.0
-
-    def __init__(self):
-        self.inbox, self.sent, self.clock, self.log = [], [], SimulatedClock(), logging.Logger("test")
-        self.transport = SimpleNamespace(stats=TransportStats(), send=self._send_frame, unsent_bytes=lambda to=None: 0)
-
-    def _send_frame(self, to, channel, data):
-        self.sent.append(parse(data))
-
-    def send(self, to, message):
-        self.sent.append(message)
-
-    def receive(self, refuse=()):
-        inbox, self.inbox = self.inbox, []
-        return iter(inbox)
 
 
 @pytest.fixture

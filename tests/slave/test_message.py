@@ -10,7 +10,7 @@ import oracle
 from join_harness import Stream, encode, groups_of, numbered
 from mpijoin.data.batch import Batch
 from mpijoin.messages import Columns, Piece, Slot, parse
-from mpijoin.operators.base import Progress
+from mpijoin.operators.base import Progress, Taken
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.partitioning.table import PartitionTable
@@ -206,11 +206,11 @@ class Joining:
         match self.actions.pop(0):
             case core.Insert(low, high):
                 self.insert(low, high)
-                self.do(core.Inserted())
+                self.do(core.Inserted(Taken(high - low)))
             case core.Probe():
                 self.do(core.Probed(Progress.DONE))
             case core.Expire():
-                self.do(core.Expired())
+                self.do(core.Expired(Progress.DONE))
             case core.EndMessage():
                 self.messages.pop(0)
             case core.Carry(_, _, group, places):

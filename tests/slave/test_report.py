@@ -13,6 +13,7 @@ from join_harness import Harness, Stream, groups_of, numbered
 from mpijoin.master.core import Ingested, Loaded, MasterCore
 from mpijoin.master.reorganization import Reorganization
 from mpijoin.messages import parse
+from mpijoin.operators.base import Totals
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Plan
 from mpijoin.slave.report import TUPLE_WORK, EpochMeter, LoadMeter
@@ -38,21 +39,12 @@ class Desk:
 class Counted:
     """An operator of which only the counts are there: comparisons and live bytes per group, running totals."""
 
-    NAMES = (
-        "comparisons",
-        "splits",
-        "merges",
-        "live_bytes",
-        "blocks",
-        "joined_left",
-        "joined_right",
-        "expired_left",
-        "expired_right",
-    )
-
     def __init__(self, partitions=4):
         self.comparisons, self.live_bytes = np.zeros(partitions, np.int64), np.zeros((partitions, 2), np.int64)
-        self.totals = dict.fromkeys(self.NAMES, 0)
+        self.totals = Totals(*[(0, 0)] * 5, *[0] * 7)
+
+    def count(self, **totals):
+        self.totals = self.totals._replace(**totals)
 
     def info(self, groups):
         return SimpleNamespace(comparisons=self.comparisons[groups], live_bytes=self.live_bytes[groups])
@@ -188,11 +180,11 @@ def test_the_answer_of_a_real_join_sums_to_its_totals_and_travels_as_it_is():
     for first in (0, 300):
         rows = numbered([(first + at, at % 20) for at in range(200)], first_row=first)
         meter.arrived(groups, np.array([count_of(rows, group) for group in range(4)]) * 2)
-        before = harness.operator.totals["comparisons"]
+        before = harness.operator.totals.comparisons
         harness.round(groups, rows, rows, (first, first))
         answer = meter.answer(first, groups, 0, 0.0)
-        assert answer.work.sum() == harness.operator.totals["comparisons"] - before + TUPLE_WORK * 400
-        assert answer.live_bytes.sum() == harness.operator.totals["live_bytes"]
+        assert answer.work.sum() == harness.operator.totals.comparisons - before + TUPLE_WORK * 400
+        assert answer.live_bytes.sum() == harness.operator.totals.live_bytes
         arrived = parse(answer.encode())
         assert arrived.work.tolist() == answer.work.tolist() and arrived.busy == answer.busy
 
@@ -217,13 +209,11 @@ def written(tmp_path, meter, rank=3):
 def test_a_record_has_what_happened_in_its_epoch_alone(tmp_path):
     desk, operator, meter = epochs_of(tmp_path)
     desk.passes(1.0, 0.5, 0.25, 0.125)
-    operator.totals.update(
-        comparisons=70, joined_left=5, joined_right=6, expired_left=1, expired_right=2, live_bytes=900, blocks=4
-    )
+    operator.count(comparisons=70, joined=(5, 6), expired=(1, 2), live_bytes=900, blocks=4)
     desk.transport.stats.sent_bytes, desk.transport.stats.received_bytes = 10, 20
     meter.epoch_ended(4, results=8, buffer_bytes=33, occupancy_bytes=44, busy_s=0.5)
     desk.passes(2.0, 1.0, 0.5, 0.25)
-    operator.totals.update(comparisons=100, joined_left=5, joined_right=7, splits=2, merges=1, live_bytes=300, blocks=3)
+    operator.count(comparisons=100, joined=(5, 7), splits=2, merges=1, live_bytes=300, blocks=3)
     desk.transport.stats.sent_bytes = 15
     meter.epoch_ended(6, results=9, buffer_bytes=0, occupancy_bytes=1, busy_s=1.0)
     first, second = written(tmp_path, meter)
@@ -297,9 +287,9 @@ def test_what_lies_before_the_warm_up_s_end_is_left_out_but_for_the_state_s_peak
     desk.passes(1.0, 1.0, 0.5, 0.25)
     assert not meter.is_warm
     meter.delayed(np.array([1000]), np.array([9]))
-    operator.totals.update(live_bytes=5000, comparisons=10)
+    operator.count(live_bytes=5000, comparisons=10)
     meter.epoch_ended(0, 100, 0, 0, 1.0)
-    operator.totals.update(live_bytes=10, comparisons=12)
+    operator.count(live_bytes=10, comparisons=12)
     desk.passes(1.5, 0.5, 0.25, 0.25)
     assert meter.is_warm
     meter.delayed(np.array([5]), np.array([1]))
@@ -352,16 +342,18 @@ def test_records_add_up_to_the_totals(tmp_path, seed):
     results = 0
     for epoch in range(40):
         desk.passes(*(chance.randrange(1000) / 1024 for _ in range(4)))
-        for name in ("comparisons", "joined_left", "joined_right", "expired_left", "expired_right", "splits", "merges"):
-            operator.totals[name] += chance.randrange(1000)
+        for name in ("comparisons", "splits", "merges"):
+            operator.count(**{name: getattr(operator.totals, name) + chance.randrange(1000)})
+        for name in ("joined", "expired"):
+            operator.count(**{name: tuple(count + chance.randrange(1000) for count in getattr(operator.totals, name))})
         results += chance.randrange(50)
         meter.epoch_ended(epoch, results, 0, 0, 0.0)
     rows = written(tmp_path, meter)
     sums = {name: sum(row[name] for row in rows) for name in rows[0] if name != "role"}
     totals = operator.totals
-    assert (sums["results"], sums["comparisons"], sums["splits"]) == (results, totals["comparisons"], totals["splits"])
-    assert (sums["tuples_left"], sums["tuples_right"]) == (totals["joined_left"], totals["joined_right"])
-    assert sums["expired"] == totals["expired_left"] + totals["expired_right"]
+    assert (sums["results"], sums["comparisons"], sums["splits"]) == (results, totals.comparisons, totals.splits)
+    assert (sums["tuples_left"], sums["tuples_right"]) == totals.joined
+    assert sums["expired"] == sum(totals.expired)
     for name, seconds in (
         ("wall_us", desk.clock.wall_s),
         ("cpu_us", desk.clock.cpu_s),

@@ -37,10 +37,10 @@ def test_without_pages_to_copy_to_buckets_are_not_merged_until_there_are_some():
     buckets, merges = len(check_accounts(crowded, [0])[0].buckets), crowded.operator.info(groups_of(0)).merges[0]
     assert buckets > 3
     pages, pool[st.PAGES] = int(pool[st.PAGES]), 0
-    crowded.operator.expire(groups_of(0), (30 + STREAM.window, 30 + STREAM.window))
+    crowded.expire(groups_of(0), (30 + STREAM.window, 30 + STREAM.window))
     assert crowded.operator.info(groups_of(0)).merges[0] == merges
     pool[st.PAGES] = pages
-    crowded.operator.expire(groups_of(0), (39 + STREAM.window, 39 + STREAM.window))
+    crowded.expire(groups_of(0), (39 + STREAM.window, 39 + STREAM.window))
     assert crowded.operator.info(groups_of(0)).merges[0] > merges
     assert len(check_accounts(crowded, [0])[0].buckets) < buckets
     assert crowded.row_pairs() == expected(rows)

@@ -70,9 +70,9 @@ def test_pages_are_used_again_before_new_ones():
     harness = Harness([Stream(0), Stream(0)], block=64)
     groups = groups_of(0)
     harness.round(groups, numbered([(time, 1) for time in range(20)]), [], (NEVER, NEVER))
-    assert harness.operator.held_bytes == 10 * harness.operator.page_bytes == 10 * 128
-    harness.operator.expire(groups, (NEVER, 20))
-    assert harness.operator.held_bytes == 0 and len(free_list(harness.state)) == 10
+    assert harness.operator.memory().held == 10 * harness.operator._pool.page_bytes == 10 * 128
+    harness.expire(groups, (NEVER, 20))
+    assert harness.operator.memory().held == 0 and len(free_list(harness.state)) == 10
     harness.round(groups, numbered([(time, 1) for time in range(20, 36)]), [], (NEVER, NEVER))
     counters = harness.state.pool
     assert counters[st.UNUSED_PAGE] == counters[st.PAGES_HELD_MAX] == 10 and counters[st.PAGES_HELD] == 8
@@ -84,5 +84,5 @@ def test_block_ids_are_never_used_again():
     for start in range(0, 60, 20):
         harness.round(groups, numbered([(start + time, 1) for time in range(20)]), [], (NEVER, NEVER))
         seen += harness.state.heads[:10, st.BLOCK_ID].tolist()
-        harness.operator.expire(groups, (NEVER, start + 20))
+        harness.expire(groups, (NEVER, start + 20))
     assert len(set(seen)) == len(seen) == 30

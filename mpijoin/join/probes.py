@@ -1,0 +1,62 @@
+"""The two probes of a window join, each with its kernels, their scratch, and where a probe that stopped goes on."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from mpijoin.join.mway import probe_groups_mway
+from mpijoin.join.mway_state import MWAY_CURSOR_WORDS, new_scratch, start_probe_mway
+from mpijoin.join.probe import probe_groups, start_probe
+from mpijoin.join.state import CURSOR_WORDS, new_state
+from mpijoin.store.state import StoreState
+
+
+class Probe(Protocol):
+    """Finds the results of fresh tuples. certificate: uint64[1], to which that of the results is added."""
+
+    def start(self) -> None:
+        """The next `go_on` begins with the first of its groups."""
+
+    def go_on(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
+        """Probes for about `budget` comparisons; DONE, BUDGET or OUT_FULL.
+
+        groups: int64[m], the same until DONE · slots: int64[k, capacity] for what is found; the table's counters say
+        what is filled."""
+
+
+class TwoWayProbe:
+    """Of two streams."""
+
+    def __init__(self, table: StoreState, certificate: np.ndarray):
+        self._state = new_state(table, certificate)
+        self._cursor = np.zeros(CURSOR_WORDS, np.int64)
+
+    def start(self) -> None:
+        start_probe(self._cursor)
+
+    def go_on(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
+        return probe_groups(self._state, groups, self._cursor, budget, slots)
+
+
+class MwayProbe:
+    """Of any number of streams; two take it three times as long as `TwoWayProbe`."""
+
+    def __init__(self, table: StoreState, certificate: np.ndarray):
+        self._state = new_state(table, certificate)
+        self._scratch = new_scratch(self._state)
+        self._cursor = np.zeros(MWAY_CURSOR_WORDS, np.int64)
+
+    def start(self) -> None:
+        start_probe_mway(self._cursor)
+
+    def go_on(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
+        return probe_groups_mway(self._state, self._scratch, groups, self._cursor, budget, slots)
+
+
+def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None) -> Probe:
+    """symmetric: `MwayProbe` also for two streams; None: unless there are two."""
+    if symmetric is None:
+        symmetric = len(table.layout) != 2
+    return MwayProbe(table, certificate) if symmetric else TwoWayProbe(table, certificate)

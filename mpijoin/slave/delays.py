@@ -1,0 +1,43 @@
+"""Production delays of results: how long after its latest tuple was due each one was found (WSJ, section VI-A)."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import numpy as np
+
+from mpijoin.clock import RunClock
+from mpijoin.join.results import latest_times
+from mpijoin.metrics.delay_kernels import delays_of
+from mpijoin.operators.base import Keep, Out, Rows
+
+
+class Delays:
+    """A consumer that tells `record` how many results were how many us late. origin: of what is being joined, a moment
+    of event time and the second at which it was due; None for what is not to be timed."""
+
+    def __init__(self, clock: RunClock, unit_s: float, record: Callable[[np.ndarray, np.ndarray], None]):
+        """unit_s: wall seconds of one unit of event time · record: takes delays in us and counts, int64[k] both."""
+        self._clock, self._unit_s, self._record = clock, unit_s, record
+        self.origin: tuple[int, float] | None = None
+
+    def consume(self, out: Out, rows: Rows, epoch: int) -> None:
+        if self.origin is None:
+            return
+        times, counts = times_of(out, rows)
+        delays_us = np.empty(len(times), np.int64)
+        time, second = self.origin
+        delays_of(times, time, second * 1e6, self._unit_s * 1e6, self._clock.wall_s * 1e6, delays_us)
+        self._record(delays_us, counts)
+
+    def end_epoch(self, epoch: int, last: bool) -> None:
+        pass
+
+
+def times_of(out: Out, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """Latest times of results, and how many results have each: int64[k] both."""
+    if out.keep is Keep.LATEST_TIMES:
+        return out.slots[0, : out.count], out.weights[: out.count]
+    times = np.empty(out.count, np.int64)
+    latest_times(rows.words, out.slots, times)
+    return times, np.ones(out.count, np.int64)
