@@ -41,7 +41,7 @@ HEARTBEAT_S = 1.0  # a rank that gets on tells so often how far,
 REST_S, SILENCE_PARTS = 5.0, 12
 SILENCE_S = 60.0  # a peer silent for longer is lost: longer than any write to a slow disk should take
 START_S = 600.0  # the same before ranks have met: the first of a node may have to compile everything
-LEAVE_S = 5.0  # how long a failing run waits for its peers before it takes them down (DESIGN, section 5)
+LEAVE_S = 5.0  # how long a failing run waits for its peers before it takes them down
 LEAVE_EARLY_S = 2.0  # the same before they have met: a rank that compiles hears nobody
 LEAVE_DONE_S = 60.0  # the same at the end of a good run
 

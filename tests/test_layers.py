@@ -2,9 +2,11 @@
 
 import ast
 import os
+import re
 import statistics
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -86,6 +88,17 @@ def imports(path):
         assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: a relative import"
 
 
+def needed(path):
+    """Files of mpijoin whose names a file asks for, in annotations too, as paths."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mpijoin."):
+            for name in (f"{node.module}.{alias.name}" for alias in node.names):
+                parts = name.split(".")
+                places = [ROOT.joinpath(*parts[:length]) for length in (len(parts), len(parts) - 1)]
+                files = [file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")]
+                yield next(file for file in files if file.exists())
+
+
 def functions(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -105,6 +118,15 @@ def test_imports_go_downward(path):
         assert allowed or (str(path.relative_to(PACKAGE)), other) in EXCEPTIONS, f"{path.name} imports {name}"
 
 
+def test_imports_make_no_circle():
+    """Of files, also of one package: who reads one need not have read it before. Only the package itself, whose
+    interface is loaded late, is imported from everywhere, for its version."""
+    try:
+        tuple(TopologicalSorter({path: set(needed(path)) for path in PACKAGE.rglob("*.py")}).static_order())
+    except CycleError as error:
+        pytest.fail(" imports ".join(str(path.relative_to(PACKAGE)) for path in reversed(error.args[1])))
+
+
 # Where decisions are made: the cores, and what they decide with.
 DECIDING_FILES = ("core.py", "events.py", "views.py", "reorganization.py")
 DECIDING = [path for path in FILES if path.name in DECIDING_FILES or path.parts[-2] == "moving"]
@@ -122,6 +144,19 @@ def test_cores_know_no_outside(path):
     names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     pure = {name for name in names for one in PURE if f"{name}.".startswith(f"mpijoin.{one}.")}
     assert names - pure <= {"__future__", "collections", "dataclasses", "itertools", "typing", "numpy"}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("__init__.py")), ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_package_says_what_it_is_for(path):
+    assert len(ast.get_docstring(ast.parse(path.read_text())) or "") > 60
+
+
+def test_nothing_cites_what_the_project_does_not_contain():
+    """A fact is said where it is needed, not by the section of a document that a reader cannot find."""
+    files = [path for folder in ("mpijoin", "scripts", "slurm", "tests") for path in (ROOT / folder).rglob("*")]
+    texts = {path: path.read_bytes() for path in files if path.suffix in (".py", ".md", ".sh", ".sbatch", ".toml")}
+    assert len(texts) > 300
+    assert [str(path.relative_to(ROOT)) for path, text in texts.items() if re.search(rb"\bDESIG[N]\b", text)] == []
 
 
 def test_functions_are_short():

@@ -151,7 +151,7 @@ def keep_results(s, left, right, kept, out, count):
 
 @part
 def certify(words, left, right, first, end):
-    """Sum of the pair hashes (DESIGN, section 1) of results first..end, uint64 modulo 2**64. left, right: int64[] slot
+    """Sum of the pair hashes of results first..end, uint64 modulo 2**64. left, right: int64[] slot
     ids."""
     total = np.uint64(0)
     for i in range(first, end):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-# the default load buffer holds the bytes of two epochs (DESIGN, section 2): one behind by more is overloaded
+# the default load buffer holds the bytes of two epochs: one behind by more is overloaded
 EPOCHS_BEHIND = 2
 # ... unless epochs are short: so long a busy neighbour or the system may hold up a rank, which says nothing of load
 BEHIND_S = 0.5

@@ -15,7 +15,7 @@ from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Plan, Policy
 from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView
 
-BUFFER_EPOCHS = 2  # a buffer of no stated size holds the bytes of two distribution epochs (DESIGN, section 2)
+BUFFER_EPOCHS = 2  # a buffer of no stated size holds the bytes of two distribution epochs
 INFLOW_MAX = 8.0  # more than that is a slave that joined next to nothing
 
 

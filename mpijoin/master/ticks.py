@@ -1,6 +1,6 @@
 """Cuts both streams into ticks: the rows of one slot of a distribution epoch, as prefix cuts by running maximum.
 
-Tick [B, B') of a stream = its rows whose running maximum lies in it (DESIGN, section 1). Both streams share the
+Tick [B, B') of a stream = its rows whose running maximum lies in it. Both streams share the
 borders; a tick without rows does not exist, so a timestamp years ahead costs nothing. A tick of more bytes than a part
 may have comes in several parts, of which only the last completes it. What is read ahead is counted in bytes, too: rows
 may be of any width.

@@ -1,7 +1,4 @@
-"""Production delays of a paced run: a histogram of bounded size and error, and metrics/delay-N.parquet.
-
-Buckets are one us wide up to 128 us, and above that 64 to a doubling: no value is off by more than a 64th.
-"""
+"""Production delays of a paced run: a histogram of bounded size and error, and metrics/delay-N.parquet."""
 
 from __future__ import annotations
 
@@ -13,26 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from mpijoin.data.arrow import array_of
+from mpijoin.metrics.buckets import BUCKETS, LANES, STARTS_US
 from mpijoin.metrics.file import TableFile, part_name
 
-STEPS_BITS = 6
-EXACT = 2 << STEPS_BITS
-LONGEST_US = (1 << 40) - 1  # 12 days; what took longer counts as that
-BUCKETS = (40 - STEPS_BITS << STEPS_BITS) + (1 << STEPS_BITS)
-LANES = 4  # counts per bucket, of which each takes its turn (delay_kernels.count_delays)
 ROWS_HELD = 1 << 14
 
 SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("rank", "epoch", "bucket_us", "count")])
-
-
-def bucket_starts() -> np.ndarray:
-    """int64[BUCKETS + 1]: least value of each bucket, in us, and the end of the last."""
-    index = np.arange(BUCKETS + 1)
-    shift = np.maximum(0, (index >> STEPS_BITS) - 1)
-    return (index - (shift << STEPS_BITS)) << shift
-
-
-STARTS_US = bucket_starts()
 
 
 class DelayHistogram:

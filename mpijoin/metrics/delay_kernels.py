@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijoin.compiled import kernel
-from mpijoin.metrics.delay import LANES, LONGEST_US, STEPS_BITS
+from mpijoin.metrics.buckets import LANES, LONGEST_US, STEPS_BITS
 from mpijoin.store.simd import unsigned
 
 BLOCK = 1024  # delays whose buckets are found together, in a loop that processors run on vectors

@@ -1,4 +1,4 @@
-"""The ledger: every rank counts what it did, and at the end the counts must agree (DESIGN, section 1)."""
+"""The ledger: every rank counts what it did, and at the end the counts must agree."""
 
 from __future__ import annotations
 

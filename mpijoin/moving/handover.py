@@ -7,7 +7,7 @@
     REFUSING   the consumer refused before: the supplier shall stop shipping
     CANCELLING the source has ended, and nothing was frozen yet: likewise
 
-Exactly one side joins the group at any time (DESIGN, section 4; WSJ, section IV-C). Slaves are heard in any order: what
+Exactly one side joins the group at any time (WSJ, section IV-C). Slaves are heard in any order: what
 one said may cross an order, or arrive after what another said later. It is taken where that can be, and refused by name
 elsewhere.
 """

@@ -22,7 +22,7 @@ SLICE_ROWS = 1 << 15
 # In a paced run results leave slice by slice: a message is cut into about so many, but none is smaller than some rows.
 PACED_SLICES = 8
 PACED_SLICE_ROWS_MIN = 512
-# Comparisons between two looks at the network: 32 a nanosecond or two, so a few milliseconds (DESIGN: at most 10 ms).
+# Comparisons between two looks at the network: 32 a nanosecond or two, so a few milliseconds.
 PROBE_BUDGET = 1 << 26
 
 

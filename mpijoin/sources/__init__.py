@@ -11,9 +11,8 @@ from mpijoin.data.schema import JoinSchema
 BLOCK_SHARE = 32  # the blocks of a stream take this part of the master's buffer at most
 
 if TYPE_CHECKING:
-    from mpijoin.sources.base import LateSink, Source
+    from mpijoin.sources.base import LateSink, Source, SourcePosition
     from mpijoin.sources.merge import Part
-    from mpijoin.sources.position import SourcePosition
 
 
 def open_source(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Callable, NamedTuple, Protocol
+from typing import Callable, NamedTuple, Protocol, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from mpijoin.data.batch import Batch
-
-if TYPE_CHECKING:
-    from mpijoin.sources.position import SourcePosition
 
 TIME_MIN = int(np.iinfo(np.int64).min)
 TIME_MAX = int(np.iinfo(np.int64).max)
@@ -47,6 +44,37 @@ class SourceCounts:
     late: int = 0
     null_key: int = 0
     disorder_max: int = 0
+
+
+class Screened(NamedTuple):
+    """A block's joinable rows, and the file's running maximum at each, int64[n]."""
+
+    batch: Batch
+    running_max: np.ndarray
+
+
+class FilePosition(NamedTuple):
+    """An open file. first: time of its first row, as merge.py finds it · rows: of the file that have been screened ·
+    running_max: of these · block: of the last of these, the joinable ones not yet taken; None: nothing has been
+    read."""
+
+    index: int  # type: ignore[assignment]  # not the method of tuples
+    first: int
+    rows: int = 0
+    running_max: int = TIME_MIN
+    block: Screened | None = None
+
+
+class SourcePosition(NamedTuple):
+    """A source. open: by file order · waiting: (first time, index) of files not yet opened, sorted; files that are
+    neither are finished · rest: of the last chunk, what has not been asked for · ended: whether the last chunk has been
+    given."""
+
+    counts: SourceCounts
+    open: Sequence[FilePosition]
+    waiting: Sequence[tuple[int, int]]
+    rest: Chunk | None = None
+    ended: bool = False
 
 
 class Source(Protocol):

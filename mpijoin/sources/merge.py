@@ -16,12 +16,11 @@ import numpy as np
 from mpijoin.data.arrow import null_mask, one_array
 from mpijoin.data.rows import concat_batches, empty_batch, split_batch, take_rows
 from mpijoin.data.schema import Column
-from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, SourceCounts
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, FilePosition, Screened, SourceCounts, SourcePosition
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import Reader
 from mpijoin.sources.late import late_columns
-from mpijoin.sources.position import FilePosition, SourcePosition
-from mpijoin.sources.screen import FileScreen, Screened, StreamRules, times_int64
+from mpijoin.sources.screen import FileScreen, StreamRules, times_int64
 
 PEEK_ROWS = 1024
 SHARE_BYTES_MIN = 1 << 16  # of a block, however many files are open

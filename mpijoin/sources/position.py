@@ -16,36 +16,11 @@ from mpijoin.data.batch import Batch
 from mpijoin.data.codec import decode, encode
 from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.sinks.parts import PartInfo
-from mpijoin.sources.base import TIME_MIN, Chunk, SourceCounts
+from mpijoin.sources.base import TIME_MIN, Chunk, FilePosition, Screened, SourceCounts, SourcePosition
 from mpijoin.sources.inputs import InputFile
-from mpijoin.sources.screen import Screened
 
 POSITION_KIND = 32  # of the frame; messages between ranks and frames of groups have smaller ones
 HELD_BUFFERS = len(Batch._fields) + 1  # with the running maxima
-
-
-class FilePosition(NamedTuple):
-    """An open file. first: time of its first row, as merge.py finds it · rows: of the file that have been screened ·
-    running_max: of these · block: of the last of these, the joinable ones not yet taken; None: nothing has been
-    read."""
-
-    index: int
-    first: int
-    rows: int = 0
-    running_max: int = TIME_MIN
-    block: Screened | None = None
-
-
-class SourcePosition(NamedTuple):
-    """A source. open: by file order · waiting: (first time, index) of files not yet opened, sorted; files that are
-    neither are finished · rest: of the last chunk, what has not been asked for · ended: whether the last chunk has been
-    given."""
-
-    counts: SourceCounts
-    open: Sequence[FilePosition]
-    waiting: Sequence[tuple[int, int]]
-    rest: Chunk | None = None
-    ended: bool = False
 
 
 class StreamPosition(NamedTuple):

@@ -20,7 +20,7 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import StreamSchema
 from mpijoin.errors import InputError
 from mpijoin.partitioning.keys import key_codes, key_nulls
-from mpijoin.sources.base import TIME_MAX, TIME_MIN, LateSink, SourceCounts
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, LateSink, Screened, SourceCounts
 from mpijoin.sources.late import late_columns, late_table
 
 FILE_ROWS = 1 << 40  # rows are numbered file index * FILE_ROWS + position
@@ -129,13 +129,6 @@ class StreamRules:
     def names(self) -> tuple[str, ...]:
         """Columns to read, each once."""
         return tuple(dict.fromkeys(column.name for column in late_columns(self.schema)))
-
-
-class Screened(NamedTuple):
-    """A block's joinable rows, and the file's running maximum at each, int64[n]."""
-
-    batch: Batch
-    running_max: np.ndarray
 
 
 class FileScreen:

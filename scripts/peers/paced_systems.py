@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from benching.data import RATE_PER_S, WINDOW_US
 from benching.launch import ROOT, launch, pin
-from mpijoin.metrics.delay import STARTS_US
+from mpijoin.metrics.buckets import STARTS_US
 from peers.environments import environment, flink_classpath, java
 from peers.paced_data import SIDES, Streams
 from peers.paced_replay import Replay, Seen

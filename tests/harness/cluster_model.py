@@ -8,7 +8,7 @@ from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView
 
 EPOCHS = 10  # distribution epochs of a reorganization epoch
 MOVE_PERIODS = 0.002  # a group is under way for so long, were it a real cluster
-BUFFER_EPOCHS = 2  # the load buffer holds the bytes of so many (DESIGN, section 2)
+BUFFER_EPOCHS = 2  # the load buffer holds the bytes of so many
 
 
 class ClusterModel:

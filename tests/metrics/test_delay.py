@@ -9,18 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from mpijoin.errors import OutputError
-from mpijoin.metrics.delay import (
-    BUCKETS,
-    EXACT,
-    LONGEST_US,
-    ROWS_HELD,
-    SCHEMA,
-    STARTS_US,
-    STEPS_BITS,
-    DelayHistogram,
-    DelaysFile,
-    bucket_starts,
-)
+from mpijoin.metrics.buckets import BUCKETS, EXACT, LONGEST_US, STARTS_US, STEPS_BITS, bucket_starts
+from mpijoin.metrics.delay import ROWS_HELD, SCHEMA, DelayHistogram, DelaysFile
 from mpijoin.metrics.delay_kernels import bucket_of
 
 # Delays of every size: as many of 7 digits as of 3.
