@@ -31,12 +31,11 @@ from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
+from mpijoin.flags import FLAGS
 from mpijoin.machine import processor
 
 COMPILERS = ("numba", "llvmlite")
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-C_ORDER, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400  # bits of an array's `flags.num` that machine code depends on,
-FLAGS = C_ORDER | ALIGNED | WRITEABLE  # ... and all of them
 UNUSED_DAYS = 30  # folders of other states of the package are removed when they are older
 
 _readying = threading.Lock()  # one thread at a time compiles or loads

@@ -18,7 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
-from mpijoin.compiled import ALIGNED, C_ORDER, WRITEABLE
+from mpijoin.flags import ALIGNED, C_ORDER, WRITEABLE
 
 # Machine code must not call back into Python: of what it may call, all is in the C library.
 OUTSIDE = re.compile(r"llvm\.|mem(cpy|set|move)$|(log|log1p|exp|exp2|expm1|pow|rint|floor|ceil|sqrt|fabs)f?$")

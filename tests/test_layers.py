@@ -26,6 +26,7 @@ LEVELS = (
         "compiling",
         "linking",
         "disk",
+        "flags",
         "limits",
         "lock",
         "machine",
