@@ -1,4 +1,13 @@
-"""Policies: pure functions from what the master knows of the cluster to what shall be moved."""
+"""Policies: pure functions from what the master knows of the cluster to what shall be moved.
+
+A policy gets a frozen view of the loads over one reorganization epoch and answers with a plan, which is data: moves of
+groups, and which slaves shall be active. It keeps nothing and carries out nothing; what it has learned it hands over as
+a value (`memory`) that the next view brings back. So a policy is tested by showing it a made-up history, tried on
+thousands of simulated slaves as it is, and saved in a checkpoint. What looks random is a hash (`chance`), so it can be
+repeated.
+
+`threshold` is the rule of the paper (WSJ, section IV-C), one group per overloaded slave; `balance` is this project's.
+"""
 
 from __future__ import annotations
 
