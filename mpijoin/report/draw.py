@@ -241,7 +241,7 @@ def side_by_side(moments_s: np.ndarray, end_s: float) -> tuple[np.ndarray, float
 def mark(figure: Figure, events: Sequence[Event]) -> None:
     """Marks events in every panel over time: checkpoints at the upper edge, what broke the run by a line from top to
     bottom."""
-    looks = {"color": FAINT, "linewidth": 0.8, "zorder": 1.5}
+    looks: dict[str, Any] = {"color": FAINT, "linewidth": 0.8, "zorder": 1.5}
     for axes in panels_over_time(figure):
         low, high = axes.get_xlim()
         for breaks, foot, dashes in ((False, 0.95, "-"), (True, 0.0, (0, (4, 2)))):
@@ -299,6 +299,6 @@ def share_axis(axes: Axes, letter: str = "y") -> None:
     getattr(axes, f"{letter}axis").set_major_formatter(PercentFormatter(1.0))
 
 
-def dots_if_few(points: Sequence[float]) -> dict[str, str]:
+def dots_if_few(points: Sequence[float] | np.ndarray) -> dict[str, str]:
     """A line through one or two points shows nothing without them."""
     return {"marker": "o"} if len(points) < 12 else {}

@@ -168,7 +168,7 @@ def _state(run: RunData) -> Chart:
 
 def _largest(table: Table) -> str:
     peaks = {column: np.nanmax(table[column], initial=0.0) for column in table if column.startswith("slave_")}
-    column = max(peaks, key=peaks.get)
+    column = max(peaks, key=lambda column: peaks[column])
     if peaks[column] == 0:
         return "there never were any"
     return f"at most {bytes_amount(peaks[column])}, at slave {column.split('_')[1]}"

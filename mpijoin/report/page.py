@@ -95,11 +95,11 @@ def _picture(picture: Picture) -> str:
 def _table(table: Table) -> str:
     """Two columns of words are names and what they stand for, and need no head."""
     if list(table) == ["what", "value"]:
-        rows = "".join(
+        pairs = "".join(
             f"<tr>{_cell(name)}{_cell(value)}</tr>"
             for name, value in zip(*(column.tolist() for column in table.values()))
         )
-        return f'<table class="pairs"><tbody>{rows}</tbody></table>'
+        return f'<table class="pairs"><tbody>{pairs}</tbody></table>'
     head = "".join(f"<th>{escape(name.replace('_', ' '))}</th>" for name in table)
     rows = ["".join(map(_cell, row)) for row in zip(*(column.tolist() for column in table.values()))]
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(f'<tr>{row}</tr>' for row in rows)}</tbody></table>"

@@ -87,7 +87,7 @@ def load_run(folder: Path, name: str) -> RunData:
     epochs = _epochs(metrics)
     if end["state"] == DONE and len(epochs["rank"]) == 0:
         raise InputError(f"{metrics}: found no rows in rank-*.parquet, wanted those of a run: there is nothing to draw")
-    tables = {name: _table(metrics, f"{pattern}*") for name, pattern in TABLES.items()}
+    tables: dict[str, Any] = {name: _table(metrics, f"{pattern}*") for name, pattern in TABLES.items()}
     return RunData(name=name, path=folder, job=job, job_text=text, epochs=epochs, **end, **tables)
 
 

@@ -35,7 +35,8 @@ def throughput(run: RunData) -> Table:
     seconds = np.diff(edges) / 1e6
     of_each = {f"{name}_tuples_per_s": _flow_of_all(run, edges, f"tuples_{name}") / seconds for name in run.streams}
     results = _flow_of_all(run, edges, "results") / seconds
-    return {**_times(edges), **of_each, "tuples_per_s": sum(of_each.values()), "results_per_s": results}
+    of_all = np.sum(list(of_each.values()), axis=0)
+    return {**_times(edges), **of_each, "tuples_per_s": of_all, "results_per_s": results}
 
 
 def delay_over_time(run: RunData) -> Table:
@@ -79,7 +80,7 @@ def shares_over_time(run: RunData) -> Table:
 
 def shares_by_slave(run: RunData) -> Table:
     """The same of each slave over the whole run."""
-    spent = _each_slave(run, lambda records: [records[field].sum() for field in SPENT]).astype(np.float64)
+    spent = _each_slave(run, lambda records: np.array([records[field].sum() for field in SPENT])).astype(np.float64)
     return {"slave": np.array(run.slaves), **_shares(*spent.T)}
 
 

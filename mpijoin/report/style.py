@@ -36,7 +36,7 @@ OVER_TIME = " of the run"  # how the label of a time axis ends
 FONT = "'DejaVu Sans'"
 FONTS = f"{FONT}, Verdana, sans-serif"  # DejaVu Sans and Verdana are as wide
 
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
     "font.size": 9,
     "axes.labelsize": 9,
@@ -95,7 +95,7 @@ def line_style(index: int, points: int) -> dict[str, Any]:
 def legend(figure: Figure, axes: Axes, columns: int = LINES_MAX, title: str | None = None) -> None:
     """Above the figure, in so many columns, or as many as there is room for."""
     handles, labels = axes.get_legend_handles_labels()
-    place = {"loc": "outside upper left", "alignment": "left", "borderpad": 0}
+    place: dict[str, Any] = {"loc": "outside upper left", "alignment": "left", "borderpad": 0}
     columns = max((one for one in range(1, columns + 1) if _legend_width_in(labels, one) <= WIDTH_IN), default=1)
     figure.legend(handles, labels, ncols=columns, handlelength=2.6, title=title, **place)
 
@@ -146,7 +146,7 @@ class _Multiples(MaxNLocator):
         self._divisor = divisor
 
     def tick_values(self, low: float, high: float) -> Any:
-        return super().tick_values(low / self._divisor, high / self._divisor) * self._divisor
+        return np.asarray(super().tick_values(low / self._divisor, high / self._divisor)) * self._divisor
 
 
 def save_png(figure: Figure, path: Path) -> None:

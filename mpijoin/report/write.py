@@ -126,7 +126,7 @@ def slaves_table(run: RunData) -> Table:
     return {
         "slave": shares["slave"],
         **{f"{name}_%": 100 * shares[name] for name in series.SHARES},
-        "tuples": sum(total(f"tuples_{name}") for name in run.streams),
+        "tuples": np.sum([total(f"tuples_{name}") for name in run.streams], axis=0),
         "results": total("results"),
         "comparisons": total("comparisons"),
         "largest_state_MB": largest("window_bytes"),
