@@ -1,8 +1,9 @@
 """Kernels of the extendible-hash directory of a partition group (WSJ, section IV-D; Fagin et al. 1979).
 
-A group of global depth d owns a region of 2**d entries; the d least significant bits of a tuple's hash select one. A bucket
-(mini-partition-group) of local depth d' <= d is pointed to by 2**(d - d') entries, the first of which equals its `prefix`.
-SHAPE packs a bucket's local depth (bits 0-7), whether it has proved unsplittable (bit 8) and its prefix (from bit 16).
+A group of global depth d owns a region of 2**d entries; the d least significant bits of a tuple's hash select one. A
+bucket (mini-partition-group) of local depth d' <= d is pointed to by 2**(d - d') entries, the first of which equals its
+`prefix`. SHAPE packs a bucket's local depth (bits 0-7), whether it has proved unsplittable (bit 8) and its prefix (from
+bit 16).
 """
 
 from __future__ import annotations
@@ -218,13 +219,15 @@ def hash_difference(s, bucket):
 def within_limits(s, group, bucket):
     """Whether the directory may grow as much as a split of the bucket needs, and pages and buckets suffice for it."""
     depth, groups = local_depth(s, bucket), s.groups
-    doubled_too_far = depth == groups[group, DEPTH] and (2 << depth) > ENTRIES_PER_BUCKET_MAX * (groups[group, BUCKETS] + 1)
+    entries_max = ENTRIES_PER_BUCKET_MAX * (groups[group, BUCKETS] + 1)
+    doubled_too_far = depth == groups[group, DEPTH] and (2 << depth) > entries_max
     return depth < DIRECTORY_DEPTH_MAX and not doubled_too_far and can_rewrite(s, bucket)
 
 
 @part
 def can_rewrite(s, bucket):
-    """Whether there are pages to copy a bucket's tuples to before its own are returned (blobs may pack worse: twice)."""
+    """Whether there are pages to copy a bucket's tuples to before its own are returned (blobs may pack worse:
+    twice)."""
     pages = 4
     for stream in range(len(s.layout)):
         base = stream * STREAM_WORDS
@@ -253,7 +256,8 @@ def note_first(s, group, stream, bucket):
 
 @part
 def split_bucket(s, group, bucket):
-    """Splits a bucket, of which `within_limits` is true, by the next bit of its tuples' hashes; False if it cannot be."""
+    """Splits a bucket, of which `within_limits` is true, by the next bit of its tuples' hashes; False if it cannot
+    be."""
     groups, depth, prefix = s.groups, local_depth(s, bucket), prefix_of(s, bucket)
     if depth == groups[group, DEPTH] and not double_directory(s, group):
         return False
@@ -277,7 +281,8 @@ def split_bucket(s, group, bucket):
 
 @part
 def divide_chain(s, group, bucket, stream, low, high, depth):
-    """Moves a chain's tuples to `low` or `high` by bit `depth` of their hash, in their order, and returns its blocks."""
+    """Moves a chain's tuples to `low` or `high` by bit `depth` of their hash, in their order, and returns its
+    blocks."""
     page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
     while page != NONE:
         for slot in range(s.heads[page, COUNT]):
@@ -291,7 +296,8 @@ def divide_chain(s, group, bucket, stream, low, high, depth):
 
 @part
 def buddy_of(s, group, bucket):
-    """The bucket whose prefix differs in bit d'-1 only, if it has the same local depth; else NONE (WSJ, section IV-D)."""
+    """The bucket whose prefix differs in bit d'-1 only, if it has the same local depth; else NONE (WSJ, section
+    IV-D)."""
     depth = local_depth(s, bucket)
     if depth == 0:
         return NONE
