@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 PANEL_INTERVAL_S = 0.25  # four pictures a second are smooth enough and cost less than 1 % of a core
 LINE_INTERVAL_S = 60.0  # a log of a day has 1440 of them
 LINE_FIRST_S = 2.0  # the first one soon: it says that the run goes on, and when it may be done
+QUIET = "print nothing unless it fails; only a pipe gets the line that says what came out"  # --quiet, where no run is
 SLAVES_SHOWN = 12
 PANEL_CELLS_MAX = 80
 FRAME_CELLS = 4  # the panel's frame, and the blanks inside it
@@ -44,6 +45,24 @@ class ProgressView(NamedTuple):
     moves: int = 0
     behind_s: float = 0.0
     comparisons: int = 0
+
+
+class Teller(NamedTuple):
+    """What a command beside a run says, by its name: how far it is on stderr, what came out on stdout. A quiet one says
+    nothing of the first, and of the second `line` alone, where stdout is no terminal."""
+
+    command: str
+    is_quiet: bool = False
+
+    def say(self, text: str) -> None:
+        if not self.is_quiet:
+            print(f"mpijoin {self.command}: {text}", file=sys.stderr, flush=True)
+
+    def result(self, text: str, line: str) -> None:
+        if not self.is_quiet:
+            print(text)
+        elif not sys.stdout.isatty():
+            print(line)
 
 
 class Progress:

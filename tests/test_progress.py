@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mpijoin.progress import Progress, ProgressView, SlaveView, amount, panel, plain_line, seconds, size
+from mpijoin.progress import Progress, ProgressView, SlaveView, Teller, amount, panel, plain_line, seconds, size
 
 
 def view(fraction=0.5, late_rows=0, slaves=2, eta_s=2.0):
@@ -212,6 +212,16 @@ def test_figures_keep_three_digits_or_two():
     ]
     assert [size(n) for n in (999, 1_000, 9_990, 99_600, 5e8)] == ["999 B", "1.0 KB", "10 KB", "100 KB", "500 MB"]
     assert [seconds(n) for n in (0, 59.9, 60, 3600)] == ["0 s", "59 s", "1 min 00 s", "1 h 00 min"]
+
+
+def test_a_quiet_teller_tells_a_pipe_what_came_out_and_a_terminal_nothing(capsys, monkeypatch):
+    cases = ((False, True, "all\n"), (False, False, "all\n"), (True, True, ""), (True, False, "line\n"))
+    for is_quiet, is_terminal, out in cases:
+        teller = Teller("prepare", is_quiet)
+        monkeypatch.setattr(sys.stdout, "isatty", lambda is_terminal=is_terminal: is_terminal)
+        teller.say("reading")
+        teller.result("all", "line")
+        assert capsys.readouterr() == (out, "" if is_quiet else "mpijoin prepare: reading\n")
 
 
 def test_a_quiet_one_says_only_what_is_wrong():

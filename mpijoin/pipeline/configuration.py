@@ -12,6 +12,7 @@ from typing import Mapping, Sequence
 
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
+from mpijoin.progress import QUIET
 
 LOCAL = "local[*]"
 DRIVER_MEMORY = "2g"
@@ -46,6 +47,7 @@ logger.util.level = off
 
 def add_spark_arguments(parser: argparse._ActionsContainer) -> None:
     """Those of every command that starts Spark."""
+    parser.add_argument("--quiet", action="store_true", help=QUIET)
     master = f"of Spark (default: spark.master in spark-defaults.conf, else {LOCAL}, all cores of this machine)"
     parser.add_argument("--master", metavar="URL", help=master)
     conf = "a setting of Spark, as often as needed, such as spark.driver.memory=8g; wins over spark-defaults.conf"

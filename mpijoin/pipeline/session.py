@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Iterator, Mapping, Sequence
@@ -30,14 +30,18 @@ HOW_TO_JAVA = (
 
 @contextmanager
 def spark_session(
-    name: str, master: str | None = None, settings: Mapping[str, str] = {}, conf: Sequence[str] = ()
+    name: str,
+    master: str | None = None,
+    settings: Mapping[str, str] = {},
+    conf: Sequence[str] = (),
+    is_quiet: bool = False,
 ) -> Iterator[Any]:
     """A SparkSession, stopped at the end if it was started here; one that runs already in this process is used as it
     is.
 
     name: of the application · master: a Spark master URL, None: what spark-defaults.conf says, else local[*] ·
     settings: of Spark that the command relies on, which win · conf: what the user gives, as KEY=VALUE. Times are in
-    UTC; lines on stderr say how far Spark is, where that is no terminal. Raises LaunchError without pyspark, a fitting
+    UTC. Unless `is_quiet`, a bar or lines on stderr say how far Spark is. Raises LaunchError without pyspark, a fitting
     Java or a master that answers, JobError for what is wrong in `conf`.
     """
     if find_spec("pyspark") is None:
@@ -45,7 +49,8 @@ def spark_session(
     from py4j.protocol import Py4JError
     from pyspark.sql import SparkSession
 
-    given = given_settings(conf, master, NEEDED | dict(settings))
+    settings = dict(settings) | ({"spark.ui.showConsoleProgress": "false"} if is_quiet else {})
+    given = given_settings(conf, master, NEEDED | settings)
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
@@ -58,7 +63,7 @@ def spark_session(
     ):
         spark = _start(all_settings(name, given, settings, Path(folder)), stack)
         try:
-            with told_in_lines(spark, name):
+            with nullcontext() if is_quiet else told_in_lines(spark, name):
                 yield spark
         except KeyboardInterrupt:
             # The tasks that end now have nothing to say that anybody wants to know.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Sequence
 
 from mpijoin.errors import EXIT_DONE, EXIT_FAILED, JobError
+from mpijoin.progress import QUIET, Teller
 from mpijoin.sweep.spec import Sweep, load_sweep
 
 EPILOG = """\
@@ -55,7 +56,7 @@ def main_sweep(options: argparse.Namespace) -> int:
 def run(sweep: Sweep, options: argparse.Namespace) -> int:
     from mpijoin.sweep.run import run_points
 
-    failed = run_points(sweep, sweep.points, launcher_of(sweep, options), options.again)
+    failed = run_points(sweep, sweep.points, launcher_of(sweep, options), options.again, options.quiet)
     table(sweep, options)
     return EXIT_FAILED if failed else EXIT_DONE
 
@@ -65,7 +66,8 @@ def point(sweep: Sweep, options: argparse.Namespace) -> int:
 
     if not 0 <= options.number < len(sweep.points):
         raise JobError([f"point {options.number}: there are {len(sweep.points)}, from 0"])
-    failed = run_points(sweep, sweep.points[options.number :][:1], launcher_of(sweep, options), again=True)
+    points = sweep.points[options.number :][:1]
+    failed = run_points(sweep, points, launcher_of(sweep, options), again=True, is_quiet=options.quiet)
     return EXIT_FAILED if failed else EXIT_DONE
 
 
@@ -74,15 +76,16 @@ def table(sweep: Sweep, options: argparse.Namespace) -> int:
 
     found = write_table(sweep).to_pydict()
     states = Counter(found["state"])
-    print(", ".join(f"{count} {state}" for state, count in states.items()) + f": {sweep.folder / 'table.csv'}")
+    lines = [", ".join(f"{count} {state}" for state, count in states.items()) + f": {sweep.folder / 'table.csv'}"]
     if any(found.get("capacity_at_least", ())):
-        print(
+        lines.append(
             f"[capacity] high = {sweep.capacity.high:g} is sustained at some points (capacity_at_least): raise it to"
             " find theirs"
         )
     page = write_figures(sweep)
     if page:
-        print(f"report: {page}")
+        lines.append(f"report: {page}")
+    Teller("sweep", options.quiet).result("\n".join(lines), lines[0])
     return EXIT_DONE
 
 
@@ -121,6 +124,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         command = commands.add_parser(action.__name__, help=text, description=f"{text[0].upper()}{text[1:]}.")
         command.add_argument("sweep", metavar="SWEEP.toml", help="the sweep file; `mpijoin sweep --help` shows one")
         command.set_defaults(action=action)
+        if action is not submit:
+            command.add_argument("--quiet", action="store_true", help=QUIET)
         if action in (run, point):
             command.add_argument("--launcher", help='instead of mpirun, such as "srun --mpi=pmi2 -n 5"')
         if action is run:

@@ -29,21 +29,25 @@ def state_of(folder: Path) -> str:
     return FAILED if (folder / REASON).exists() else MISSING
 
 
-def run_points(sweep: Sweep, points: Sequence[Point], launcher: Sequence[str], again: bool) -> int:
-    """Those that are not done, and failed ones only if `again`; returns how many failed now."""
+def run_points(
+    sweep: Sweep, points: Sequence[Point], launcher: Sequence[str], again: bool, is_quiet: bool = False
+) -> int:
+    """Those that are not done, and failed ones only if `again`; returns how many failed now. is_quiet: says nothing but
+    of those."""
     wanted = [
         point for point in points if state_of(sweep.folder_of(point)) in ((MISSING, FAILED) if again else (MISSING,))
     ]
-    print(f"{len(wanted)} of {len(points)} points to run", file=sys.stderr, flush=True)
+    if not is_quiet:
+        print(f"{len(wanted)} of {len(points)} points to run", file=sys.stderr, flush=True)
     started_s, failed = time.monotonic(), 0
     for number, point in enumerate(wanted, 1):
         reason = run_point(sweep, point, launcher)
         failed += reason is not None
         left_s = (time.monotonic() - started_s) / number * (len(wanted) - number)
         outcome = "done" if reason is None else f"failed: {reason}"
-        print(
-            f"{number:4} of {len(wanted)} {point.name}: {outcome}; {seconds(left_s)} left", file=sys.stderr, flush=True
-        )
+        line = f"{number:4} of {len(wanted)} {point.name}: {outcome}; {seconds(left_s)} left"
+        if reason is not None or not is_quiet:
+            print(line, file=sys.stderr, flush=True)
     return failed
 
 

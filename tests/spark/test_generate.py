@@ -123,7 +123,11 @@ def test_the_command_leaves_streams_manifest_and_a_job_that_gives_the_same_pairs
     # One file a stream: even the row numbers, and so the certificates, are the same.
     assert read.summary["certificate"] == direct.summary["certificate"] and read.results == direct.results > 1000
     assert main(["generate", str(job), "-o", str(folder)]) == 2 and "is not empty" in capsys.readouterr().err
-    assert main(["generate", str(job), "-o", str(folder), "--overwrite", "--rows-per-file", "1000"]) == 0
+    capsys.readouterr()
+    again = ["generate", str(job), "-o", str(folder), "--overwrite", "--rows-per-file", "1000", "--quiet"]
+    assert main(again) == 0
+    said = capsys.readouterr()
+    assert said.err == "" and said.out.count("\n") == 1 and f"join them: mpijoin run {folder / 'job.toml'}" in said.out
     assert len(list((folder / "left").iterdir())) == 4
 
 

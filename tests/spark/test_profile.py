@@ -279,8 +279,12 @@ def test_the_command_writes_a_job_that_runs(spark, tmp_path, capsys):
 def test_the_command_takes_a_job_file(spark, tmp_path, capsys):
     folder = tmp_path / "out"
     path = ROOT / "scripts" / "jobs" / "seismic.toml"
-    assert main_profile(options_of(path, "-o", folder, "--no-figures", "--set", "right.window=20 s")) == 0
+    how = ("--no-figures", "--set", "right.window=20 s")
+    assert main_profile(options_of(path, "-o", folder, *how)) == 0
     assert "53,869" in capsys.readouterr().out
+    assert main_profile(options_of(path, "-o", folder, *how, "--overwrite", "--quiet")) == 0
+    said = capsys.readouterr()
+    assert said.err == "" and said.out.startswith(f"profile: {folder}; to run: ") and said.out.count("\n") == 1
     assert replace(load_job(folder / "job.toml"), cluster=None, tuning=None) == replace(
         load_job(path, ["right.window=20 s"]), cluster=None, tuning=None
     )

@@ -133,6 +133,18 @@ def test_a_failed_point_is_recorded_and_the_rest_runs(sweep_file):
     assert "2 of 4 points to run" in call("run", sweep_file, "--again").stderr
 
 
+def test_a_quiet_sweep_says_what_failed_and_where_the_table_is(sweep_file):
+    sweep_file.write_text(SWEEP.replace("repeats = 2", "repeats = 1").replace("[500, 1000]", "[500]"))
+    done = call("run", sweep_file, "--quiet")
+    assert (done.returncode, done.stderr) == (0, ""), done.stderr
+    assert done.stdout == f"2 done: {sweep_file.parent / 'sweep/table.csv'}\n"
+    fail = SWEEP.replace("repeats = 2", "").replace('"tuning.theta" = ["auto", "off"]', '"inject.fail" = [{"1" = 0}]')
+    sweep_file.write_text(fail)
+    done = call("run", sweep_file, "--quiet")
+    assert done.returncode == 3 and len(done.stderr.splitlines()) == 2, done.stderr
+    assert all(": failed: " in line for line in done.stderr.splitlines())
+
+
 def test_a_run_that_takes_too_long_is_ended(sweep_file):
     sweep_file.write_text(
         'timeout = "1 s"\n' + SWEEP.replace("repeats = 2", "").replace("[500, 1000]", "[2000]").replace(', "off"', "")

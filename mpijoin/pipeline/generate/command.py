@@ -6,7 +6,6 @@ import argparse
 import json
 import os
 import shutil
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from mpijoin.pipeline.generate.pieces import pieces_of
 from mpijoin.pipeline.generate.plan import StreamPlan, file_plans, rows_per_file
 from mpijoin.pipeline.generate.write import Written, write_files
 from mpijoin.pipeline.session import plain_errors, spark_session
+from mpijoin.progress import Teller
 
 MANIFEST, JOB = "manifest.json", "job.toml"
 EPILOG = """\
@@ -59,16 +59,18 @@ def main_generate(options: argparse.Namespace) -> int:
     if not is_empty(folder) and not options.overwrite:
         raise JobError([f"-o {folder}: is not empty: choose another, or replace what is in it with --overwrite"])
     start_s = time.monotonic()
-    session = spark_session("generate", options.master, conf=options.conf)
-    _say("starting Spark")
+    teller = Teller("generate", options.quiet)
+    session = spark_session("generate", options.master, conf=options.conf, is_quiet=options.quiet)
+    teller.say("starting Spark")
     # Spark ends before what it has written aside is taken away.
     with written_aside(folder) as aside, session as spark, plain_errors():
-        made = {plan.name: _make(spark, plan, aside) for plan in plans}
+        made = {plan.name: _make(spark, plan, aside, teller) for plan in plans}
         replace_former(aside, folder, plans)
     (folder / JOB).write_text(dump_job(reading_job(job, made, folder)), encoding="utf-8")
     write_manifest(folder / MANIFEST, plans, made)
     rows = sum(file.rows for files in made.values() for file in files)
-    print(f"{rows:,} rows in {time.monotonic() - start_s:.1f} s; join them: mpijoin run {folder / JOB}")
+    line = f"{rows:,} rows in {time.monotonic() - start_s:.1f} s; join them: mpijoin run {folder / JOB}"
+    teller.result(line, line)
     return EXIT_DONE
 
 
@@ -91,19 +93,15 @@ def replace_former(new: Path, folder: Path, plans: Sequence[StreamPlan]) -> None
         os.rename(new / plan.name, folder / plan.name)
 
 
-def _make(spark: Any, plan: StreamPlan, folder: Path) -> list[Written]:
-    _say(f"{plan.name}: planning")
+def _make(spark: Any, plan: StreamPlan, folder: Path, teller: Teller) -> list[Written]:
+    teller.say(f"{plan.name}: planning")
     files = file_plans(plan, pieces_of(spark, plan))
-    _say(f"{plan.name}: writing {len(files)} files")
+    teller.say(f"{plan.name}: writing {len(files)} files")
     (folder / plan.name).mkdir()
     made = write_files(spark, plan, files, folder / plan.name)
     span_ns = max((file.last_ns for file in made if file.rows), default=0)
-    _say(f"{plan.name}: {sum(file.rows for file in made):,} rows over {span_ns / 1e9:,.1f} s")
+    teller.say(f"{plan.name}: {sum(file.rows for file in made):,} rows over {span_ns / 1e9:,.1f} s")
     return made
-
-
-def _say(text: str) -> None:
-    print(f"mpijoin generate: {text}", file=sys.stderr, flush=True)
 
 
 def reading_job(job: Job, made: dict[str, list[Written]], folder: Path) -> Job:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Any, Iterator
 
 from mpijoin.errors import EXIT_DONE, InputError, JobError, MpijoinError
 from mpijoin.pipeline.aside import OPEN, written_aside
@@ -16,6 +15,10 @@ from mpijoin.pipeline.prepare.conf import SETTINGS, conf_set
 from mpijoin.pipeline.prepare.files import Source, damaged_archive, find_source
 from mpijoin.pipeline.prepare.options import FORMATS, PRECISIONS, UNIT_NS, Wanted, column_faults, plural, wanted_of
 from mpijoin.pipeline.session import plain_errors, spark_session
+from mpijoin.progress import Teller
+
+if TYPE_CHECKING:
+    from mpijoin.pipeline.prepare.report import Report
 
 EPILOG = """\
 Makes of raw files one stream that a job can read: FOLDER/data/*.parquet, sorted by time inside and across files. Rows
@@ -87,14 +90,15 @@ def main_prepare(options: argparse.Namespace) -> int:
     check_places(wanted, source)
     if source.names:
         check_columns(wanted, list(source.names))
-    _say(f"{plural(len(source.paths), 'file')} of {source.format}; starting Spark")
+    teller = Teller("prepare", options.quiet)
+    teller.say(f"{plural(len(source.paths), 'file')} of {source.format}; starting Spark")
     start_s = time.monotonic()
-    session = spark_session("prepare", options.master, SETTINGS, options.conf)
+    session = spark_session("prepare", options.master, SETTINGS, options.conf, options.quiet)
     # Spark ends before what it has written aside is taken away.
     with written_aside(wanted.folder) as folder, session as spark, plain_errors(), conf_set(spark), readable(source):
-        text = prepare(spark, source, wanted, folder)
-    print(text)
-    _say(f"done in {time.monotonic() - start_s:.1f} s")
+        report = prepare(spark, source, wanted, folder, teller)
+    teller.result(*words_of(report))
+    teller.say(f"done in {time.monotonic() - start_s:.1f} s")
     return EXIT_DONE
 
 
@@ -115,12 +119,12 @@ def check_columns(wanted: Wanted, names: list[str]) -> None:
         raise JobError(faults)
 
 
-def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path) -> str:
-    """Read, clean, sort, write into `folder` and from there to where it belongs; the report in words."""
+def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path, teller: Teller) -> Report:
+    """Read, clean, sort, write into `folder` and from there to where it belongs."""
     from mpijoin.pipeline.prepare import clean, order, rejected, scan, write
     from mpijoin.pipeline.prepare.pieces import ids_of
     from mpijoin.pipeline.prepare.read import read_raw
-    from mpijoin.pipeline.prepare.report import Report, as_json, as_text
+    from mpijoin.pipeline.prepare.report import Report, as_json
     from mpijoin.pipeline.prepare.schema import find_columns
     from mpijoin.pipeline.prepare.times import check_pattern
 
@@ -132,24 +136,33 @@ def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path) -> str:
     own = clean.cleaned(clean.rules(raw, source, wanted), raw)
     write.check_filter(own, wanted)
     with cached(own.frame):
-        _say("reading")
+        teller.say("reading")
         found = scan.scan(own, wanted, ids_of(spark, raw.frame))
         good = write.good_rows(own, found, wanted)
         left = scan.standing(good, own.is_ns)
         aside = rejected.put_aside(spark, source, wanted, columns, found, left, folder / write.REJECTED)
-        _say(f"{found.rows:,} rows, {aside.rows:,} of them rejected; measuring disorder")
+        teller.say(f"{found.rows:,} rows, {aside.rows:,} of them rejected; measuring disorder")
         rows = write.placed(spark, good, found, left, wanted)
         lags = order.disorder(rows, wanted.share, found.pieces, left.tops)
         if wanted.dedup or wanted.dedup_on:
             rows = write.without_duplicates(rows, wanted)
-        _say(f"sorting {left.rows:,} rows")
+        teller.say(f"sorting {left.rows:,} rows")
         parts = write.write_sorted(rows, left.rows, left.in_ns, wanted, folder / write.DATA)
         types = dict(write.as_written(rows, left.in_ns, wanted).dtypes)
         nulls = write.count_nulls(spark, parts, list(types), folder / write.DATA)
         report = Report(wanted, source, found, left, aside, lags, types, nulls, tuple(parts))
         (folder / write.REPORT).write_text(as_json(report), encoding="utf-8")
     write.replace_former(folder, wanted.folder)
-    return as_text(report)
+    return report
+
+
+def words_of(report: Report) -> tuple[str, str]:
+    """What was found, and a line that says where the rows are."""
+    from mpijoin.pipeline.prepare.report import as_text
+    from mpijoin.pipeline.prepare.write import DATA
+
+    files = plural(len(report.parts), "file")
+    return as_text(report), f"{report.written:,} rows in {files}: {report.wanted.folder / DATA}"
 
 
 @contextmanager
@@ -176,7 +189,3 @@ def readable(source: Source) -> Iterator[None]:
         if damaged is not None:
             raise InputError(damaged) from error
         raise
-
-
-def _say(text: str) -> None:
-    print(f"mpijoin prepare: {text}", file=sys.stderr, flush=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Iterator
 
 from mpijoin.errors import EXIT_DONE, InputError, JobError, OutputError
 from mpijoin.pipeline.configuration import add_spark_arguments
+from mpijoin.progress import Teller
 
 if TYPE_CHECKING:
     from mpijoin.config.job import Job
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from mpijoin.pipeline.profile.findings import Profile
 
 FOLDER = "profile"
+SETTINGS = {"spark.sql.caseSensitive": "true"}
 BINS, BINS_MAX, TOP, TOP_MAX = 4096, 1 << 16, 20, 1000
 
 EPILOG = """\
@@ -103,8 +105,9 @@ def main_profile(options: argparse.Namespace) -> int:
     bins = 1 << (options.bins - 1).bit_length()
     with _writing(folder):
         write_files(job, profile, advice, bins, folder, options.figures)
-    print(text_of(profile, advice, bins))
-    print(f"\nprofile: {folder}\nto run:  {run_command(advice, str(folder / JOB))}")
+    to_run = run_command(advice, str(folder / JOB))
+    text = f"{text_of(profile, advice, bins)}\n\nprofile: {folder}\nto run:  {to_run}"
+    Teller("profile", options.quiet).result(text, f"profile: {folder}; to run: {to_run}")
     return EXIT_DONE
 
 
@@ -176,7 +179,7 @@ def profile_of(job: Job, schema: JoinSchema, options: argparse.Namespace) -> Pro
     from mpijoin.pipeline.session import plain_errors, spark_session
 
     with (
-        spark_session("profile", options.master, {"spark.sql.caseSensitive": "true"}, options.conf) as spark,
+        spark_session("profile", options.master, SETTINGS, options.conf, options.quiet) as spark,
         plain_errors(),
     ):
         from mpijoin.pipeline.profile.scan_all import scan
