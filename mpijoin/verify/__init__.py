@@ -1,10 +1,10 @@
 """`mpijoin verify RUN`: the join once more, by DuckDB and by other readers, compared with what the run wrote.
 
 ```
-inputs.py   source files -> DuckDB tables of rows, with what is late and why
-pairs.py    those tables -> the pairs that belong together, their count and certificate
-compare.py  pairs, columns and late files: wanted against written
-report.py   what differs, in words
+inputs.py        source files -> DuckDB tables of rows, with what is late and why
+combinations.py  those tables -> the rows that belong together, how many results, and their certificate
+compare.py       results, columns and late files: wanted against written
+report.py        what differs, in words
 ```
 Shared with the engine: the job file's meaning, the names of input files and the generator of synthetic streams.
 """

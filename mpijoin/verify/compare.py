@@ -8,6 +8,7 @@ from typing import Any
 from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
 from mpijoin.rundir import read_summary
+from mpijoin.verify.combinations import Totals, results_sql, totals_of
 from mpijoin.verify.inputs import (
     JOINS,
     LATE,
@@ -20,7 +21,6 @@ from mpijoin.verify.inputs import (
     load_stream,
 )
 from mpijoin.verify.late import compare_late
-from mpijoin.verify.pairs import Totals, pairs_sql, totals_of
 from mpijoin.verify.report import Difference, Report
 from mpijoin.verify.results import compare_results
 
@@ -30,29 +30,34 @@ def compare_run(run_path: str, database: Any) -> Report:
     summary = read_summary(run_path)
     job_path = os.path.join(run_path, "job.toml")
     job = load_job(job_path)
-    streams = tuple(describe_stream(stream, job.output) for stream in job.streams)
+    streams = tuple(describe_stream(index, stream, job.output) for index, stream in enumerate(job.streams))
     clock = common_clock(streams)
-    for side, stream in enumerate(streams):
-        load_stream(database, job, side, stream, clock)
+    for stream in streams:
+        load_stream(database, job, stream, clock)
     differences = _stream_differences(database, summary, streams)
-    keeps_pairs = job.output.results != "count"
-    if keeps_pairs:
-        database.execute(f"CREATE TABLE expected AS {pairs_sql(streams)}")
-    totals = totals_of(database, "FROM expected" if keeps_pairs else pairs_sql(streams))
+    keeps_rows = job.output.results != "count"
+    if keeps_rows:
+        database.execute(f"CREATE TABLE expected AS {results_sql(streams, clock)}")
+    totals = totals_of(database, "FROM expected" if keeps_rows else results_sql(streams, clock))
     differences += _total_differences(summary, totals)
-    if keeps_pairs:
+    if keeps_rows:
         differences += compare_results(database, run_path, job, streams)
     for stream in streams:
         differences += compare_late(database, run_path, stream, clock.tick_ns)
     notes = [f"{path} was changed after the run began" for path in inputs_newer_than(streams, job_path)]
     return Report(
-        run_path, totals.results, f"{totals.certificate:016x}", _facts(database, job), tuple(notes), tuple(differences)
+        run_path,
+        totals.results,
+        f"{totals.certificate:016x}",
+        _facts(database, job, streams),
+        tuple(notes),
+        tuple(differences),
     )
 
 
-def _fates(database: Any, name: str) -> dict[str, int]:
+def _fates(database: Any, stream: Stream) -> dict[str, int]:
     """A stream's rows by what becomes of them, under the names of summary.json."""
-    counts = dict(database.execute(f"SELECT fate, count(*) FROM {name}_in GROUP BY fate").fetchall())
+    counts = dict(database.execute(f"SELECT fate, count(*) FROM {stream.table} GROUP BY fate").fetchall())
     joined, null_key = counts.get(JOINS, 0), counts.get(NULL_KEY, 0)
     return {
         "read": sum(counts.values()),
@@ -62,20 +67,21 @@ def _fates(database: Any, name: str) -> dict[str, int]:
     }
 
 
-def _facts(database: Any, job: Job) -> tuple[str, ...]:
-    streams = []
-    for name in ("left", "right"):
-        fates = _fates(database, name)
-        streams.append(f"{name}: {fates['read']:,} rows, {fates['late']:,} late, {fates['null_key']:,} with a null key")
+def _facts(database: Any, job: Job, streams: tuple[Stream, ...]) -> tuple[str, ...]:
+    counts = []
+    for stream in streams:
+        fates = _fates(database, stream)
+        lost = f"{fates['late']:,} late, {fates['null_key']:,} with a null key"
+        counts.append(f"{stream.name}: {fates['read']:,} rows, {lost}")
     compared = "count and certificate alone" if job.output.results == "count" else "every row and column of the results"
-    return (*streams, f"compared: {compared}, the counts of each stream, the late files")
+    return (*counts, f"compared: {compared}, the counts of each stream, the late files")
 
 
-def _stream_differences(database: Any, summary: dict[str, Any], streams: tuple[Stream, Stream]) -> list[Difference]:
+def _stream_differences(database: Any, summary: dict[str, Any], streams: tuple[Stream, ...]) -> list[Difference]:
     lines = []
     for stream in streams:
         told = summary.get(stream.name, {})
-        for field, wanted in _fates(database, stream.name).items():
+        for field, wanted in _fates(database, stream).items():
             if told.get(field) != wanted:
                 lines.append(f"{stream.name}.{field}: got {told.get(field)}, wanted {wanted}")
     return [Difference("summary.json: counts of the streams", tuple(lines))] if lines else []

@@ -21,17 +21,16 @@ BATCH_ROWS = 1 << 16
 CSV_BLOCK_BYTES = 1 << 27  # longer than any record
 INSERT_ROWS = 1 << 19  # one statement per half a million rows: its cost vanishes and memory stays small
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-# Wider than this, buckets of the windows' width could overflow: such windows cover all of history anyhow.
-SPAN_MAX = 2**62
 
 
 @dataclass(frozen=True)
 class Stream:
     """One input stream as verify reads it.
+ `index` counts the job's streams; `fields` maps the columns read to their types; `time_ns` nanoseconds of one unit of
+the time column.
+"""
 
-    `fields` maps the columns read to their types; `time_ns` nanoseconds of one unit of the time column.
-    """
-
+    index: int
     job: StreamJob
     files: tuple[str, ...]  # () for a synthetic stream
     fields: dict[str, pa.DataType]
@@ -40,6 +39,11 @@ class Stream:
     @property
     def name(self) -> str:
         return self.job.name
+
+    @property
+    def table(self) -> str:
+        """The name of its DuckDB table."""
+        return f"stream_{self.index}"
 
     @property
     def payload(self) -> tuple[str, ...]:
@@ -55,20 +59,20 @@ class Stream:
 
 @dataclass(frozen=True)
 class Clock:
-    """The common unit of both streams: everything below is in ticks of it."""
+    """The common unit of all streams: everything below is in ticks of it. window: None is unbounded."""
 
     tick_ns: int
-    window: tuple[int, int]
-    lateness: tuple[int, int]
+    window: tuple[int | None, ...]
+    lateness: tuple[int, ...]
 
 
-def describe_stream(job: StreamJob, output: Output) -> Stream:
+def describe_stream(index: int, job: StreamJob, output: Output) -> Stream:
     """Find the files of a stream and the columns that its results show. InputError: gone or unreadable."""
     if isinstance(job.source, SyntheticSource):
         fields = {"ts": pa.timestamp("ns"), "key": pa.int64()}
         if job.source.payload_bytes and _is_shown(f"{job.name}_payload", output):
             fields["payload"] = pa.binary(job.source.payload_bytes)
-        return Stream(job, (), fields, 1)
+        return Stream(index, job, (), fields, 1)
     if not isinstance(job.source, FileSource):
         raise InputError(f"the {job.name} stream was a table in memory: there is no input left to verify against")
     files = tuple(expand_files(job.source.path))
@@ -82,7 +86,7 @@ def describe_stream(job: StreamJob, output: Output) -> Stream:
         raise InputError(f"{files[0]} has no column {', '.join(lost)}: the input has changed since the run")
     kind = fields[job.time]
     unit = kind.unit if pa.types.is_timestamp(kind) else job.time_unit
-    return Stream(job, files, fields, UNIT_NS[unit])
+    return Stream(index, job, files, fields, UNIT_NS[unit])
 
 
 def _is_shown(result_column: str, output: Output) -> bool:
@@ -91,25 +95,25 @@ def _is_shown(result_column: str, output: Output) -> bool:
     return output.columns is None or result_column in output.columns
 
 
-def common_clock(streams: tuple[Stream, Stream]) -> Clock:
-    """The coarsest unit in which both time columns, both windows and both latenesses are whole numbers."""
+def common_clock(streams: tuple[Stream, ...]) -> Clock:
+    """The coarsest unit in which all time columns, windows and latenesses are whole numbers."""
     windows = [stream.job.window_ns for stream in streams]
     latenesses = [stream.job.lateness_ns for stream in streams]
-    spans_ns = [stream.time_ns for stream in streams] + windows + latenesses
+    bounded = [window for window in windows if window is not None]
+    spans_ns = [stream.time_ns for stream in streams] + bounded + latenesses
     tick_ns = max(unit_ns for unit_ns in UNIT_NS.values() if all(span_ns % unit_ns == 0 for span_ns in spans_ns))
-    return Clock(tick_ns, tuple(span // tick_ns for span in windows), tuple(span // tick_ns for span in latenesses))
+    waits = tuple(None if window is None else window // tick_ns for window in windows)
+    return Clock(tick_ns, waits, tuple(span // tick_ns for span in latenesses))
 
 
-def load_stream(database: Any, job: Job, side: int, stream: Stream, clock: Clock) -> None:
-    """Fill the table `left_in` or `right_in`: row, time (ticks), fate, mark (watermark in ticks, or null), the ends of
-    the time span in which partners lie (`low`, `high`) and the buckets that this span touches, and the columns c0 …
+def load_stream(database: Any, job: Job, stream: Stream, clock: Clock) -> None:
+    """Fill the stream's table: row, time (ticks), until (the last time for which it waits for partners), fate, mark
+    (watermark in ticks, or null), and the columns c0 …
     """
-    head = (
-        "row BIGINT, time BIGINT, fate TINYINT, mark BIGINT, low BIGINT, high BIGINT, bucket BIGINT, bucket_high BIGINT"
-    )
+    head = "row BIGINT, time BIGINT, until BIGINT, fate TINYINT, mark BIGINT"
     columns = "".join(f", {stream.column(name)} {sql_type(stored_type(kind))}" for name, kind in stream.fields.items())
-    database.execute(f"CREATE TABLE {stream.name}_in ({head}{columns})")
-    insert(database, f"{stream.name}_in", _rows(job, side, stream, clock))
+    database.execute(f"CREATE TABLE {stream.table} ({head}{columns})")
+    insert(database, stream.table, _rows(job, stream, clock))
 
 
 def insert(database: Any, table: str, batches: Iterator[pa.RecordBatch]) -> None:
@@ -132,10 +136,10 @@ def _insert_now(database: Any, table: str, batches: list[pa.RecordBatch]) -> Non
     database.unregister("incoming")
 
 
-def _rows(job: Job, side: int, stream: Stream, clock: Clock) -> Iterator[pa.RecordBatch]:
+def _rows(job: Job, stream: Stream, clock: Clock) -> Iterator[pa.RecordBatch]:
     kinds = {name: stored_type(kind) for name, kind in stream.fields.items()}
-    for index, batches in enumerate(_each_file(job, side, stream)):
-        marker = _Marker(clock.lateness[side])
+    for index, batches in enumerate(_each_file(job, stream)):
+        marker = _Marker(clock.lateness[stream.index])
         position = index * FILE_STRIDE
         for batch in batches:
             row = np.arange(position, position + batch.num_rows)
@@ -145,9 +149,9 @@ def _rows(job: Job, side: int, stream: Stream, clock: Clock) -> Iterator[pa.Reco
             for name in stream.job.key:
                 no_key |= np.asarray(batch[name].is_null())
             fate, mark = marker.judge(time, no_time, no_key)
-            head = [row, pa.array(time, mask=no_time), fate, mark, *_reach(time, side, clock)]
+            head = [row, pa.array(time, mask=no_time), _until(time, clock.window[stream.index]), fate, mark]
             columns = [canonical(batch[name], kind) for name, kind in kinds.items()]
-            names = ["row", "time", "fate", "mark", "low", "high", "bucket", "bucket_high", *map(stream.column, kinds)]
+            names = ["row", "time", "until", "fate", "mark", *map(stream.column, kinds)]
             yield pa.RecordBatch.from_arrays([pa.array(array) for array in head] + columns, names)
 
 
@@ -180,26 +184,16 @@ class _Marker:
         return fate.astype(np.int8), pa.array(mark, mask=before == INT64_MIN)
 
 
-def _reach(time: np.ndarray, side: int, clock: Clock) -> list[np.ndarray]:
-    """Left: the span in which partners lie and the buckets of its two ends; right: the row's own time and bucket.
-
-    A bucket is as wide as the span, so a span touches at most two, and a right row lies in exactly one.
-    """
-    left_window, right_window = clock.window
-    span = left_window + right_window
-    if side == 1:
-        low = high = time
-    else:
-        low = np.maximum(time, INT64_MIN + right_window) - right_window
-        high = np.minimum(time, INT64_MAX - left_window) + left_window
-    if span >= SPAN_MAX:
-        return [low, high, np.zeros_like(low), np.zeros_like(low)]
-    return [low, high, low // max(span, 1), high // max(span, 1)]
+def _until(time: np.ndarray, window: int | None) -> np.ndarray:
+    """The last time for which rows wait for partners, held to the end of time."""
+    if window is None:
+        return np.full_like(time, INT64_MAX)
+    return np.minimum(time, INT64_MAX - window) + window
 
 
-def _each_file(job: Job, side: int, stream: Stream) -> Iterator[Iterator[pa.RecordBatch]]:
+def _each_file(job: Job, stream: Stream) -> Iterator[Iterator[pa.RecordBatch]]:
     if not stream.files:
-        yield _synthetic_batches(job, side)
+        yield _synthetic_batches(job, stream.index)
     for path in stream.files:
         yield _file_batches(path, stream)
 
@@ -260,7 +254,7 @@ def _synthetic_batches(job: Job, side: int) -> Iterator[pa.RecordBatch]:
     reader.close()
 
 
-def inputs_newer_than(streams: tuple[Stream, Stream], path: str) -> list[str]:
+def inputs_newer_than(streams: tuple[Stream, ...], path: str) -> list[str]:
     """Input files that were changed after the file at `path` was."""
     since = os.stat(path).st_mtime
     return [file for stream in streams for file in stream.files if os.stat(file).st_mtime > since]

@@ -20,7 +20,7 @@ EXTRA = ("row", "watermark", "reason")
 def compare_late(database: Any, run_path: str, stream: Stream, tick_ns: int) -> list[Difference]:
     """Rows, reasons, watermarks and the columns kept of late rows. A run without late rows may have no late file."""
     path = os.path.join(run_path, "late", f"{stream.name}.parquet")
-    wanted = database.execute(f"SELECT count(*) FROM {stream.name}_in WHERE fate IN ({LATE}, {NULL_TIME})").fetchone()[
+    wanted = database.execute(f"SELECT count(*) FROM {stream.table} WHERE fate IN ({LATE}, {NULL_TIME})").fetchone()[
         0
     ]
     if not os.path.exists(path):
@@ -67,8 +67,8 @@ def _late_names(stream: Stream) -> dict[str, str]:
 
 def _load(database: Any, path: str, stream: Stream, kinds: dict[str, pa.DataType]) -> None:
     columns = "".join(f", {stream.column(name)} {sql_type(kind)}" for name, kind in kinds.items())
-    database.execute(f"CREATE TABLE {stream.name}_late (row BIGINT, watermark BIGINT, reason VARCHAR{columns})")
-    insert(database, f"{stream.name}_late", _late_rows(path, stream, kinds))
+    database.execute(f"CREATE TABLE {stream.table}_late (row BIGINT, watermark BIGINT, reason VARCHAR{columns})")
+    insert(database, f"{stream.table}_late", _late_rows(path, stream, kinds))
 
 
 def _late_rows(path: str, stream: Stream, kinds: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
@@ -84,8 +84,8 @@ def _late_rows(path: str, stream: Stream, kinds: dict[str, pa.DataType]) -> Iter
 def _row_differences(database: Any, stream: Stream) -> list[Difference]:
     """Late rows by (row, reason), as a multiset."""
     unequal = f"""(SELECT row, reason, sum(n) AS n FROM
-        (SELECT row, {REASONS} AS reason, 1 AS n FROM {stream.name}_in WHERE fate IN ({LATE}, {NULL_TIME})
-         UNION ALL SELECT row, reason, -1 FROM {stream.name}_late) GROUP BY row, reason HAVING sum(n) <> 0)"""
+        (SELECT row, {REASONS} AS reason, 1 AS n FROM {stream.table} WHERE fate IN ({LATE}, {NULL_TIME})
+         UNION ALL SELECT row, reason, -1 FROM {stream.table}_late) GROUP BY row, reason HAVING sum(n) <> 0)"""
 
     def lines_of(condition: str) -> list[str]:
         query = f"SELECT row, reason FROM {unequal} WHERE {condition} ORDER BY ALL LIMIT {SHOWN}"
@@ -101,7 +101,7 @@ def _watermark_differences(database: Any, stream: Stream, tick_ns: int) -> list[
     lowest, highest = _range_of(kind)
     wanted = f"greatest({lowest}, least({highest}, i.mark::HUGEINT * {tick_ns} // {unit_ns}))"
     rows = database.execute(f"""
-        SELECT a.row, a.watermark, {wanted} FROM {stream.name}_late a JOIN {stream.name}_in i ON i.row = a.row
+        SELECT a.row, a.watermark, {wanted} FROM {stream.table}_late a JOIN {stream.table} i ON i.row = a.row
         WHERE (a.watermark IS NULL) <> (i.mark IS NULL) OR abs(a.watermark::HUGEINT - {wanted}) > {tick_ns < unit_ns:d}
         ORDER BY 1 LIMIT {SHOWN}""").fetchall()
     lines = [f"row {row}: got {words(got, kind)}, wanted {words(wanted, kind)}" for row, got, wanted in rows]
@@ -127,7 +127,7 @@ def _value_differences(database: Any, stream: Stream, kinds: dict[str, pa.DataTy
     for name, kind in kinds.items():
         column = stream.column(name)
         rows = database.execute(f"""
-            SELECT a.row, a.{column}, i.{column} FROM {stream.name}_late a JOIN {stream.name}_in i ON i.row = a.row
+            SELECT a.row, a.{column}, i.{column} FROM {stream.table}_late a JOIN {stream.table} i ON i.row = a.row
             WHERE a.{column} IS DISTINCT FROM i.{column} ORDER BY a.row LIMIT {SHOWN}""").fetchall()
         if rows:
             lines = tuple(

@@ -1,48 +1,48 @@
-"""The result files against the wanted pairs and the columns of their rows."""
+"""The result files against the wanted results and the columns of their rows."""
 
 from __future__ import annotations
 
 import glob
 import os
-from typing import Any, Iterator, NamedTuple
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.config.job import Job
+from mpijoin.verify.combinations import row_name
 from mpijoin.verify.inputs import BATCH_ROWS, Stream, insert
 from mpijoin.verify.report import SHOWN, Difference, two_sided
 from mpijoin.verify.values import canonical, sql_type, stored_type, words
 
-ROWS = ("left_row", "right_row")
-
 
 class Wanted(NamedTuple):
-    """A result column: its name and stored type, and where its values come from as SQL over l (left_in) and r."""
+    """A result column: its name and stored type, and where its values come from as SQL over s0, s1, ..., the
+    streams."""
 
     name: str
     kind: pa.DataType
     source: str
 
 
-def wanted_columns(job: Job, streams: tuple[Stream, Stream]) -> list[Wanted]:
+def wanted_columns(job: Job, streams: tuple[Stream, ...]) -> list[Wanted]:
     """The columns that the results should have, in order."""
-    left = streams[0]
-    key_names = ["key"] if len(left.job.key) == 1 else [f"key_{name}" for name in left.job.key]
-    columns = [_wanted(result, left, name) for result, name in zip(key_names, left.job.key)]
+    first = streams[0]
+    key_names = ["key"] if len(first.job.key) == 1 else [f"key_{name}" for name in first.job.key]
+    columns = [_wanted(result, first, name) for result, name in zip(key_names, first.job.key)]
     columns += [_wanted(f"{stream.name}_time", stream, stream.job.time) for stream in streams]
-    columns += [Wanted(f"{stream.name}_row", pa.int64(), f"{stream.name[0]}.row") for stream in streams]
+    columns += [Wanted(f"{stream.name}_row", pa.int64(), f"s{stream.index}.row") for stream in streams]
     columns += [_wanted(f"{stream.name}_{name}", stream, name) for stream in streams for name in stream.payload]
     by_name = {column.name: column for column in columns}
     return columns if job.output.columns is None else [by_name[name] for name in job.output.columns]
 
 
 def _wanted(result: str, stream: Stream, name: str) -> Wanted:
-    return Wanted(result, stored_type(stream.fields[name]), f"{stream.name[0]}.{stream.column(name)}")
+    return Wanted(result, stored_type(stream.fields[name]), f"s{stream.index}.{stream.column(name)}")
 
 
-def compare_results(database: Any, run_path: str, job: Job, streams: tuple[Stream, Stream]) -> list[Difference]:
-    """Every result row and column. The table `expected` holds the wanted pairs."""
+def compare_results(database: Any, run_path: str, job: Job, streams: tuple[Stream, ...]) -> list[Difference]:
+    """Every result row and column. The table `expected` holds the wanted results."""
     columns = wanted_columns(job, streams)
     parts = sorted(glob.glob(os.path.join(glob.escape(run_path), "results", "*.parquet")))
     faults = [line for part in parts for line in _part_faults(part, columns)]
@@ -54,9 +54,10 @@ def compare_results(database: Any, run_path: str, job: Job, streams: tuple[Strea
         insert(database, "actual", _part_rows(parts, columns))
     except (OSError, pa.ArrowException) as error:
         return [Difference(f"results: files that cannot be compared: {error}")]
-    if {column.name for column in columns}.issuperset(ROWS):
-        return _pair_differences(database, columns, streams) + _value_differences(database, columns)
-    return _multiset_differences(database, columns)
+    written = _row_columns(columns, streams)
+    if written is None:
+        return _multiset_differences(database, columns, streams)
+    return _row_differences(database, streams, written) + _value_differences(database, columns, streams, written)
 
 
 def _part_faults(path: str, columns: list[Wanted]) -> Iterator[str]:
@@ -84,82 +85,99 @@ def _part_rows(parts: list[str], columns: list[Wanted]) -> Iterator[pa.RecordBat
                 )
 
 
-def _pair_differences(database: Any, columns: list[Wanted], streams: tuple[Stream, Stream]) -> list[Difference]:
-    """Pairs that are missing, unexpected, or there more than once."""
-    left, right = _row_columns(columns)
-    if _all_there(database, left, right):
+def _row_columns(columns: list[Wanted], streams: tuple[Stream, ...]) -> list[str] | None:
+    """The columns of the table `actual` that hold the streams' row numbers; None: not all of them are written."""
+    names = [column.name for column in columns]
+    rows = [f"{stream.name}_row" for stream in streams]
+    return [f"d{names.index(row)}" for row in rows] if set(rows) <= set(names) else None
+
+
+def _row_differences(database: Any, streams: tuple[Stream, ...], written: list[str]) -> list[Difference]:
+    """Results that are missing, unexpected, or there more than once."""
+    if _all_there(database, streams, written):
         return []
+    rows = ", ".join(map(row_name, streams))
     database.execute(f"""
-        CREATE TABLE unequal AS SELECT left_row, right_row, sum(n)::BIGINT AS n
-        FROM (SELECT left_row, right_row, 1 AS n FROM expected UNION ALL SELECT {left}, {right}, -1 FROM actual)
-        GROUP BY left_row, right_row HAVING sum(n) <> 0""")
-    return two_sided(database, "results", "unequal", lambda condition: _pair_lines(database, condition, streams))
+        CREATE TABLE unequal AS SELECT {rows}, sum(n)::BIGINT AS n
+        FROM (SELECT {rows}, 1 AS n FROM expected UNION ALL SELECT {", ".join(written)}, -1 FROM actual)
+        GROUP BY {rows} HAVING sum(n) <> 0""")
+    return two_sided(database, "results", "unequal", lambda condition: _row_lines(database, condition, streams))
 
 
-def _all_there(database: Any, left: str, right: str) -> bool:
-    """Whether the written pairs are the wanted ones: these are distinct, so equal numbers and none missing prove it."""
+def _all_there(database: Any, streams: tuple[Stream, ...], written: list[str]) -> bool:
+    """Whether the written results are the wanted ones: these are distinct, so equal numbers and none missing prove
+    it."""
     wanted, got = (database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("expected", "actual"))
-    missing = f"FROM expected e ANTI JOIN actual a ON e.left_row = a.{left} AND e.right_row = a.{right}"
+    equal = " AND ".join(f"e.{row_name(stream)} = a.{column}" for stream, column in zip(streams, written))
+    missing = f"FROM expected e ANTI JOIN actual a ON {equal}"
     return wanted == got and not database.execute(f"SELECT count(*) {missing}").fetchone()[0]
 
 
-def _pair_lines(database: Any, condition: str, streams: tuple[Stream, Stream]) -> list[str]:
-    """The first pairs of one side, with what the inputs say of their rows."""
-    selected = ["u.left_row", "u.right_row", "u.n"]
-    shown = []
+def _row_lines(database: Any, condition: str, streams: tuple[Stream, ...]) -> list[str]:
+    """The first results of one side, with what the inputs say of their rows."""
+    selected, shown, joined = ["u.n"], [], ""
+    for stream in streams:
+        selected.append(f"u.{row_name(stream)}")
+        joined += f" LEFT JOIN {stream.table} s{stream.index} ON s{stream.index}.row = u.{row_name(stream)}"
     for stream in streams:
         for name in (*stream.job.key, stream.job.time):
-            selected.append(f"{stream.name[0]}.{stream.column(name)}")
+            selected.append(f"s{stream.index}.{stream.column(name)}")
             shown.append((f"{stream.name} {name}", stored_type(stream.fields[name])))
-    rows = database.execute(f"""
-        SELECT {", ".join(selected)} FROM unequal u
-        LEFT JOIN left_in l ON l.row = u.left_row LEFT JOIN right_in r ON r.row = u.right_row
-        WHERE u.{condition} ORDER BY u.left_row, u.right_row LIMIT {SHOWN}""").fetchall()
+    order = ", ".join(f"u.{row_name(stream)}" for stream in streams)
+    found = database.execute(f"""
+        SELECT {", ".join(selected)} FROM unequal u{joined}
+        WHERE u.{condition} ORDER BY {order} LIMIT {SHOWN}""").fetchall()
     lines = []
-    for left_row, right_row, n, *values in rows:
+    for n, *told in found:
+        rows, values = told[: len(streams)], told[len(streams) :]
         details = ", ".join(f"{name} {words(value, kind)}" for (name, kind), value in zip(shown, values))
         times = f" {abs(n)} times" if abs(n) > 1 else ""
-        lines.append(f"left_row {left_row}, right_row {right_row}{times} ({details})")
+        lines.append(f"{_rows_words(streams, rows)}{times} ({details})")
     return lines
 
 
-def _value_differences(database: Any, columns: list[Wanted]) -> list[Difference]:
+def _rows_words(streams: tuple[Stream, ...], rows: Sequence[int]) -> str:
+    return ", ".join(f"{stream.name}_row {row}" for stream, row in zip(streams, rows))
+
+
+def _value_differences(
+    database: Any, columns: list[Wanted], streams: tuple[Stream, ...], written: list[str]
+) -> list[Difference]:
     """Columns whose value is not that of the input row which the result names."""
-    left, right = _row_columns(columns)
-    joined = f"FROM actual a JOIN left_in l ON l.row = a.{left} JOIN right_in r ON r.row = a.{right}"
-    checked = [(i, column) for i, column in enumerate(columns) if column.name not in ROWS]
+    joined = f"FROM actual a {_joined(streams, [f'a.{column}' for column in written])}"
+    checked = [(i, column) for i, column in enumerate(columns) if f"d{i}" not in written]
     if not checked:
         return []
     counted = ", ".join(f"count(*) FILTER (WHERE a.d{i} IS DISTINCT FROM {column.source})" for i, column in checked)
     counts = database.execute(f"SELECT {counted} {joined}").fetchone()
     differences = []
+    rows = ", ".join(f"a.{column}" for column in written)
     for (i, column), count in zip(checked, counts):
         if count:
-            rows = database.execute(f"""
-                SELECT a.{left}, a.{right}, a.d{i}, {column.source} {joined}
-                WHERE a.d{i} IS DISTINCT FROM {column.source} ORDER BY 1, 2 LIMIT {SHOWN}""").fetchall()
+            found = database.execute(f"""
+                SELECT a.d{i}, {column.source}, {rows} {joined}
+                WHERE a.d{i} IS DISTINCT FROM {column.source} ORDER BY {rows} LIMIT {SHOWN}""").fetchall()
             lines = [
-                f"left_row {left_row}, right_row {right_row}: "
-                f"got {words(got, column.kind)}, wanted {words(wanted, column.kind)}"
-                for left_row, right_row, got, wanted in rows
+                f"{_rows_words(streams, own)}: got {words(got, column.kind)}, wanted {words(wanted, column.kind)}"
+                for got, wanted, *own in found
             ]
             differences.append(Difference(f"results: column {column.name} differs in {count:,} rows", tuple(lines)))
     return differences
 
 
-def _row_columns(columns: list[Wanted]) -> tuple[str, str]:
-    names = [column.name for column in columns]
-    return f"d{names.index('left_row')}", f"d{names.index('right_row')}"
+def _joined(streams: tuple[Stream, ...], rows: Sequence[str]) -> str:
+    """The streams as s0, s1, ..., each by its row as SQL."""
+    return " ".join(f"JOIN {own.table} s{own.index} ON s{own.index}.row = {row}" for own, row in zip(streams, rows))
 
 
-def _multiset_differences(database: Any, columns: list[Wanted]) -> list[Difference]:
-    """Without both row numbers a result is known by its values alone: compare how often each combination occurs."""
+def _multiset_differences(database: Any, columns: list[Wanted], streams: tuple[Stream, ...]) -> list[Difference]:
+    """Without all row numbers a result is known by its values alone: compare how often each combination occurs."""
     names = ", ".join(f"d{i}" for i in range(len(columns)))
     sources = ", ".join(f"{column.source} AS d{i}" for i, column in enumerate(columns))
     database.execute(f"""
         CREATE TABLE unequal AS SELECT {names}, sum(n)::BIGINT AS n
         FROM (SELECT {sources}, 1 AS n FROM expected e
-              JOIN left_in l ON l.row = e.left_row JOIN right_in r ON r.row = e.right_row
+              {_joined(streams, [f"e.{row_name(stream)}" for stream in streams])}
               UNION ALL SELECT {names}, -1 FROM actual)
         GROUP BY {names} HAVING sum(n) <> 0""")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import oracle
 from mpijoin.config.dump import dump_job
 from mpijoin.config.load import load_job
 from mpijoin.data.files import expand_files
@@ -14,17 +15,6 @@ from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.parts import PartWriter
 
 UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
-MASK = 2**64 - 1
-
-
-def mix(word):
-    word = ((word ^ (word >> 30)) * 0xBF58476D1CE4E5B9) & MASK
-    word = ((word ^ (word >> 27)) * 0x94D049BB133111EB) & MASK
-    return word ^ (word >> 31)
-
-
-def pair_hash(left, right):
-    return mix((mix((left + 0x9E3779B97F4A7C15) & MASK) + right) & MASK)
 
 
 def read_rows(job, table_of):
@@ -63,16 +53,21 @@ def read_rows(job, table_of):
     return rows
 
 
-def brute_pairs(job, left, right):
-    """All (left, right) rows that belong together, by the definition."""
-    return [
-        (one, other)
-        for one in left
-        for other in right
-        if one["fate"] == other["fate"] == "joins"
-        and one["key"] == other["key"]
-        and one["time"] - job.streams[1].window_ns <= other["time"] <= one["time"] + job.streams[0].window_ns
-    ]
+def brute_results(job, streams):
+    """All combinations of rows that belong together, by the definition; streams: the rows of each."""
+    found = [()]
+    for rows in streams:
+        joins = [row for row in rows if row["fate"] == "joins"]
+        found = [(*some, row) for some in found for row in joins if not some or row["key"] == some[0]["key"]]
+        found = [some for some in found if waits(job, some)]
+    return found
+
+
+def waits(job, rows):
+    """Whether each of the first streams' rows waits for the latest of them."""
+    latest = max(row["time"] for row in rows)
+    windows = [stream.window_ns for stream in job.streams]
+    return all(window is None or latest <= row["time"] + window for row, window in zip(rows, windows))
 
 
 def plain(column):
@@ -80,10 +75,10 @@ def plain(column):
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
-def result_table(job, tables, pairs):
-    """Pairs with keys, times, rows and payload, in the sources' types."""
-    sides = list(zip(*pairs)) or [(), ()]
-    taken = [tables[side].take(pa.array([row["at"] for row in sides[side]], pa.int64())) for side in (0, 1)]
+def result_table(job, tables, results):
+    """Results with keys, times, rows and payload, in the sources' types."""
+    sides = list(zip(*results)) or [()] * len(tables)
+    taken = [table.take(pa.array([row["at"] for row in rows], pa.int64())) for table, rows in zip(tables, sides)]
     names = ["key"] if len(job.streams[0].key) == 1 else [f"key_{name}" for name in job.streams[0].key]
     columns = {name: plain(taken[0][key]) for name, key in zip(names, job.streams[0].key)}
     for stream, table in zip(job.streams, taken):
@@ -117,20 +112,19 @@ def fake_run(path: Path, document, tables) -> RunDirectory:
     whole = [
         pa.concat_tables([tables[Path(file)] for file in expand_files(stream.source.path)]) for stream in job.streams
     ]
-    pairs = brute_pairs(job, *rows)
+    results = brute_results(job, rows)
     parts = []
     if job.output.results != "count":
-        table = result_table(job, whole, pairs)
+        table = result_table(job, whole, results)
         writer = PartWriter(run.open_results, "rank-1", table.schema, part_bytes=1 << 20)
         writer.write(table)
         parts = writer.close()
     for stream, table, stream_rows in zip(job.streams, whole, rows):
         pq.write_table(late_table(stream, table, stream_rows), run.open_late(stream.name))
     run.commit([part.name for part in parts])
-    certificate = sum(pair_hash(one["row"], other["row"]) for one, other in pairs) & MASK
-    run.write_summary(
-        {"results": len(pairs), "certificate": f"{certificate:016x}", **dict(zip(("left", "right"), map(counts, rows)))}
-    )
+    certificate = oracle.certificate([[row["row"] for row in some] for some in results])
+    told = {stream.name: counts(own) for stream, own in zip(job.streams, rows)}
+    run.write_summary({"results": len(results), "certificate": certificate, **told})
     return run
 
 

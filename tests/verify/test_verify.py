@@ -5,19 +5,19 @@ import os
 import random
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from fake_run import fake_run, pair_hash
+import oracle
+from fake_run import fake_run
 from mpijoin.config.dump import dump_job
 from mpijoin.config.load import load_job
 from mpijoin.errors import InputError
 from mpijoin.rundir import RunDirectory
 from mpijoin.verify import main, verify
-from mpijoin.verify.pairs import _pair_hash
+from mpijoin.verify.combinations import _hashes
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -106,10 +106,12 @@ def test_a_right_run_is_verified(run, capsys):
 
 
 def test_the_certificates_hash_is_that_of_the_design():
-    pairs = [(0, 0), (1, 2), (2, 1), (2**42 + 7, 2**63 - 1)]
-    left, right = (np.array(side, np.uint64) for side in zip(*pairs))
-    assert [int(h) for h in _pair_hash(left, right)] == [pair_hash(*pair) for pair in pairs]
-    assert [f"{pair_hash(*pair):016x}" for pair in pairs[:3]] == [
+    rows = [(0, 0, 5), (1, 2, 3), (2, 1, -1), (2**42 + 7, 2**63 - 1, 0)]
+    for streams in (1, 2, 3):
+        columns = [pa.array(own, pa.int64()) for own in list(zip(*rows))[:streams]]
+        hashes = _hashes(pa.RecordBatch.from_arrays(columns, [str(i) for i in range(streams)]))
+        assert hashes.tolist() == [oracle.result_hash(some[:streams]) for some in rows]
+    assert [f"{oracle.result_hash(some[:2]):016x}" for some in rows[:3]] == [
         "48218226ff3cd4bf",
         "081a5c1377856b73",
         "f2826f98653e9e57",

@@ -1,0 +1,96 @@
+"""Which rows belong together, by SQL over the loaded inputs; how many results, and their certificate."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from mpijoin.verify.inputs import INT64_MIN, JOINS, Clock, Stream
+
+BATCH_ROWS = 1 << 17
+SPAN_MAX = 2**62  # wider than this, buckets could overflow; such windows cover all of history anyhow
+
+
+class Totals(NamedTuple):
+    """Number of results and their certificate, the sum of their hashes modulo 2^64."""
+
+    results: int
+    certificate: int
+
+
+def row_name(stream: Stream) -> str:
+    """What the rows of a stream are called in the wanted results."""
+    return f"row_{stream.index}"
+
+
+def results_sql(streams: tuple[Stream, ...], clock: Clock) -> str:
+    """A query of all wanted results as (row_0, row_1, ...), each once: one stream is joined after the other."""
+    steps = [f"joined_0 AS ({_first_sql(streams[0])})"]
+    for index in range(1, len(streams)):
+        steps.append(f"joined_{index} AS ({_step_sql(streams[: index + 1], clock)})")
+    rows = ", ".join(map(row_name, streams))
+    return f"WITH {', '.join(steps)} SELECT {rows} FROM joined_{len(streams) - 1}"
+
+
+def _first_sql(stream: Stream) -> str:
+    keys = "".join(f", {stream.column(name)} AS k{i}" for i, name in enumerate(stream.job.key))
+    return f"SELECT row AS {row_name(stream)}, time AS latest, until{keys} FROM {stream.table} WHERE fate = {JOINS}"
+
+
+def _step_sql(streams: tuple[Stream, ...], clock: Clock) -> str:
+    """What the streams before the last have in common, joined with the last. latest: of the times so far; until: all of
+    them wait so long.
+ Plain SQL would try all rows of equal keys in all of history. Here time is cut into buckets. The last stream's partners
+lie in a span that ends at `until`, and is no wider than its window and the shortest of those before; buckets are as
+wide as that, so that a span touches two at most, and copies meet a partner once.
+"""
+    *before, last = streams
+    span, window = _span(clock, len(before)), clock.window[last.index]
+    low, high, bucket = "0", "0", "0"
+    if span is not None:
+        low, high = f"(greatest(latest, {INT64_MIN + window}) - {window}) // {span}", f"until // {span}"
+        bucket = f"time // {span}"
+    equal = "".join(f" AND l.k{i} = r.{last.column(name)}" for i, name in enumerate(last.job.key))
+    keys = "".join(f", l.k{i}" for i in range(len(last.job.key)))
+    rows = ", ".join(f"l.{row_name(stream)}" for stream in before)
+    return f"""
+        SELECT {rows}, r.row AS {row_name(last)},
+               greatest(l.latest, r.time) AS latest, least(l.until, r.until) AS until{keys}
+        FROM (SELECT *, unnest(CASE WHEN {low} = {high} THEN [{high}] ELSE [{low}, {high}] END) AS bucket
+              FROM joined_{len(before) - 1}) l
+        JOIN (SELECT *, {bucket} AS bucket FROM {last.table} WHERE fate = {JOINS}) r ON l.bucket = r.bucket{equal}
+        WHERE r.time <= l.until AND l.latest <= r.until"""
+
+
+def _span(clock: Clock, index: int) -> int | None:
+    """The widest span in which partners of stream `index` can lie; None: there is no bound to speak of."""
+    windows = [window for window in clock.window[:index] if window is not None]
+    if clock.window[index] is None or not windows or clock.window[index] + min(windows) >= SPAN_MAX:
+        return None
+    return max(1, clock.window[index] + min(windows))
+
+
+def totals_of(database: Any, query: str) -> Totals:
+    """Count and certificate of a query's columns, all of them rows, read in bounded pieces."""
+    results = certificate = 0
+    for batch in database.sql(query).to_arrow_reader(BATCH_ROWS):
+        results += batch.num_rows
+        certificate += int(_hashes(batch).sum(dtype=np.uint64))
+    return Totals(results, certificate % 2**64)
+
+
+def _hashes(batch: pa.RecordBatch) -> np.ndarray:
+    """uint64[n]: h(r_1) = r_1, h(r_1 ... r_k) = mix(mix(h(r_1 ... r_k-1) + 9e3779b97f4a7c15) + r_k), modulo 2^64."""
+    hashed, *others = (np.asarray(column).astype(np.uint64) for column in batch.columns)
+    for rows in others:
+        hashed = _mix(_mix(hashed + np.uint64(0x9E3779B97F4A7C15)) + rows)
+    return hashed
+
+
+def _mix(word: np.ndarray) -> np.ndarray:
+    """The finalizer of splitmix64 on uint64[n]; numpy's arrays wrap around silently."""
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return word ^ (word >> np.uint64(31))
