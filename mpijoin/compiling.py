@@ -45,9 +45,8 @@ def compile_entry(name: str, dispatcher: Any, kinds: Sequence[Any]) -> tuple[str
     wanted = _types_of(kinds)
     dispatcher.compile(wanted)
     returned = next(one.return_type for one in dispatcher.nopython_signatures if one.args == wanted)
-    entry = numba.cfunc(types.void(types.CPointer(types.int64), types.CPointer(types.int64)), **OPTIONS)(
-        _entry(dispatcher, types.Tuple(wanted))
-    )
+    pointers = types.CPointer(types.int64), types.CPointer(types.int64)
+    entry = numba.cfunc(types.void(*pointers), **OPTIONS)(_entry(dispatcher, types.Tuple(wanted)))
     machine = _machine()
     module = llvm.parse_assembly(entry.inspect_llvm())
     module.get_function(entry.native_name).name = name
@@ -180,4 +179,9 @@ def _drop_all_but(module: Any, name: str, machine: Any) -> None:
         if not one.is_declaration and one.name != name:
             one.linkage = "internal"
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=1))
-    builder.getModulePassManager().run(module, builder)
+    passes = llvm.create_new_module_pass_manager()
+    if hasattr(passes, "add_global_dead_code_eliminate_pass"):
+        passes.add_global_dead_code_eliminate_pass()
+    else:  # an older llvmlite has it only among others, and they take ten times as long
+        passes = builder.getModulePassManager()
+    passes.run(module, builder)

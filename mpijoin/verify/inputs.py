@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from mpijoin.config.job import FileSource, Job, Output, StreamJob, SyntheticSource
-from mpijoin.data.files import CSV, IPC, expand_files, file_format, first_line, open_ipc, stream_schema
-from mpijoin.data.schema import UNIT_NS
+from mpijoin.data.files import CSV, IPC, expand_files, file_format, first_line, stream_schema
+from mpijoin.data.schema import UNIT_NS, Column
 from mpijoin.errors import InputError
 from mpijoin.verify.values import canonical, decoded, sql_type, stored_type
 
@@ -223,12 +223,16 @@ def _parquet_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _ipc_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    with pa.memory_map(path) as file, open_ipc(file) as reader:
-        is_file = isinstance(reader, pa.ipc.RecordBatchFileReader)
-        batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
-        for batch in batches:
-            for start in range(0, batch.num_rows, BATCH_ROWS):
-                yield batch.slice(start, BATCH_ROWS).select(wanted.names)
+    """Read as a run reads them: not mapped, since a file that is cut short under a map takes the process with it."""
+    from mpijoin.sources.blocks import BlockLimit
+    from mpijoin.sources.files import open_file
+
+    reader = open_file(path, [Column(field.name, field.type) for field in wanted], BlockLimit(BATCH_ROWS))
+    try:
+        for block in reader.blocks():
+            yield block.select(wanted.names)
+    finally:
+        reader.close()
 
 
 def _csv_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -3,6 +3,8 @@
 import json
 import os
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -459,3 +461,30 @@ def test_known_counts_of_real_data(tmp_path):
         tmp_path / "flights", DATA / "nycflights13_jan", {**side, "window": "1 h"}, {**side, "window": "1 h"}
     )
     assert flights.results == 58_770
+
+
+CUT_SHORT = """
+import os, sys
+import pyarrow as pa
+from mpijoin.errors import ChangedInputError
+from mpijoin.verify.inputs import _file_batches
+from types import SimpleNamespace
+
+batches = _file_batches(sys.argv[1], SimpleNamespace(fields={"ts": pa.int64(), "key": pa.int64()}))
+next(batches)
+os.truncate(sys.argv[1], os.path.getsize(sys.argv[1]) // 2)
+try:
+    print(sum(batch.num_rows for batch in batches))
+except ChangedInputError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("make", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_an_arrow_file_that_is_cut_short_while_it_is_verified_is_named(tmp_path, make):
+    """Under a map the process would end by SIGBUS, without a word."""
+    path, times = tmp_path / "l.arrow", pa.array(range(400_000))
+    with make(str(path), pa.schema({"ts": pa.int64(), "key": pa.int64()})) as writer:
+        writer.write_table(pa.table({"ts": times, "key": times}))
+    done = subprocess.run([sys.executable, "-c", CUT_SHORT, str(path)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith(f"{path}: ")
