@@ -239,8 +239,8 @@ def _type_faults(columns: StreamColumns) -> Iterator[str]:
     for column in columns.columns(columns.kept):
         if not is_payload(column.type):
             yield (
-                f"[{name}] columns: {show(column.name)} is {column.type}, wanted fixed width, string or binary; "
-                f"name the columns to keep, as in columns = [...], or cast it"
+                f"[{name}] columns: {show(column.name)} is {column.type}, wanted fixed width above 0, string or "
+                f"binary; name the columns to keep, as in columns = [...], or cast it"
             )
 
 

@@ -34,12 +34,12 @@ def is_string(kind: pa.DataType) -> bool:
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """binary, large_binary, binary_view or fixed_size_binary."""
+    """binary, large_binary, binary_view or fixed_size_binary of at least a byte: results as Parquet have no other."""
     return (
         types.is_binary(kind)
         or types.is_large_binary(kind)
         or types.is_binary_view(kind)
-        or types.is_fixed_size_binary(kind)
+        or (types.is_fixed_size_binary(kind) and kind.byte_width > 0)
     )
 
 
@@ -73,6 +73,8 @@ def key_advice(kind: pa.DataType) -> str:
         return "scale and cast decimals to integers, or cast them to strings, first"
     if types.is_null(plain):
         return "every value is null, and a null key matches nothing"
+    if types.is_fixed_size_binary(plain):
+        return "its values have no bytes: leave it out"
     if types.is_nested(plain):
         return "give the fields inside as columns of their own and list them as the key"
     return "cast it to an integer or a string first"

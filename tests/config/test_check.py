@@ -147,6 +147,14 @@ def test_nested_payload_is_a_fault_unless_nobody_asked_for_it():
     assert [c.name for c in resolve(job(left, output={"columns": ["left_prob"]})).streams[0].payload] == ["prob"]
 
 
+def test_values_without_a_byte_are_faults_since_parquet_cannot_hold_them():
+    left = table(none=pa.binary(0))
+    (fault,) = faults(job(left))
+    assert '[left] columns: "none" is fixed_size_binary[0], wanted fixed width above 0' in fault
+    keyed = {"table": left, "key": "none"}
+    assert "leave it out" in faults(job(left, left=keyed, right=keyed))[0]
+
+
 def test_a_missing_column_names_those_there_are():
     left = table(prob=pa.float64())
     found = faults(job(left, left={"table": left, "time": "when", "key": "who", "columns": ["prop"]}))
