@@ -12,8 +12,8 @@ from mpijoin.pipeline.profile.advice import advise, advised_job, backlog, job_te
 from mpijoin.pipeline.profile.arrivals import Arrivals
 from mpijoin.pipeline.profile.findings import Extent, Profile, Side
 from mpijoin.pipeline.profile.keys import Keys, KeySums, TopKey
-from mpijoin.pipeline.profile.pairs import Expected, Ranges
 from mpijoin.pipeline.profile.report import json_text, tables_of, text_of, write_table
+from mpijoin.pipeline.profile.results import Expected, Ranges
 
 SECONDS = 1024
 
@@ -29,19 +29,24 @@ def make_side(name, counts, top, window_s=60, disorder=0):
     )
 
 
-def make_profile(rate=1000, top_share=0.01, results=None, window_s=60, disorder=0, burst=1, sampled=False):
+def make_profile(
+    rate=1000, top_share=0.01, results=None, window_s=60, disorder=0, burst=1, sampled=False, names=("left", "right")
+):
     counts = np.full(4096, rate * SECONDS // 4096)
     counts[100:140] *= burst
     rows = int(counts.sum())
-    sides = [make_side(name, counts, int(top_share * rows), window_s, disorder) for name in ("left", "right")]
+    sides = [make_side(name, counts, int(top_share * rows), window_s, disorder) for name in names]
     per_slot = np.full(128, (rows if results is None else results) / 128)
     if sampled:
         per_slot[::2] = np.nan
     counted = 64 if sampled else 128
     ranges, error = Ranges(0, 8_000_000, 128, 1), 12.0 if sampled else 0.0
     expected = Expected(128 * float(np.nanmean(per_slot)), error, ranges, counted, per_slot)
-    top = (TopKey("hot, hot", sides[0].keys.sums.most, sides[1].keys.sums.most), TopKey("é", 1, 2))
-    return Profile(*sides, 100, top, expected)
+    top = (
+        TopKey("hot, hot", tuple(side.keys.sums.most for side in sides)),
+        TopKey("é", tuple(range(1, len(sides) + 1))),
+    )
+    return Profile(tuple(sides), 100, top, expected)
 
 
 def make_job():
@@ -98,7 +103,7 @@ def test_a_hot_key_is_named():
     assert "no more than 3 slaves" in advise(make_profile(rate=2_000_000, top_share=0.3, window_s=0)).warnings[0]
     (warning,) = advise(make_profile(rate=10_000_000, top_share=0.9, window_s=0)).warnings
     assert "hot, hot" in warning and "alone" in warning
-    assert "no key is in both" in advise(replace(make_profile(), common=0)).warnings[-1]
+    assert "no key is in all" in advise(replace(make_profile(), common=0)).warnings[-1]
 
 
 def test_the_job_file_is_the_job_with_the_advice(tmp_path):
@@ -126,7 +131,7 @@ def test_text_and_json_say_the_same(sampled):
     assert f"{found['expected']['results']:,}" in text
     assert ("+- 12" in text) == sampled == (not found["expected"]["exact"])
     assert found["advice"]["cluster.partitions"]["value"] == "60"
-    assert found["left"]["rate_per_s"] == pytest.approx(1000)
+    assert found["streams"]["left"]["rate_per_s"] == pytest.approx(1000)
     assert found["top_keys"][1] == {"key": "é", "left": 1, "right": 2}
     assert all(len(line) < 260 for line in text.splitlines())
 
@@ -144,7 +149,7 @@ def test_tables_are_whole_columns(tmp_path, sampled):
     expected = tables["expected"]
     total = np.nansum(expected["results_per_s"] * (expected["to_s"] - expected["from_s"]))
     assert total == pytest.approx(profile.expected.results / (2 if sampled else 1))
-    assert expected["left_state_bytes"].max() == profile.left.state_tuples * profile.left.tuple_bytes
+    assert expected["left_state_bytes"].max() == profile.sides[0].state_tuples * profile.sides[0].tuple_bytes
 
 
 def test_stretches_are_merged_for_the_curve():
@@ -158,8 +163,41 @@ def test_stretches_are_merged_for_the_curve():
 def test_figures_are_drawn(tmp_path):
     from mpijoin.pipeline.profile.figures import draw_all
 
-    for number, profile in enumerate((make_profile(), make_profile(rate=4, sampled=True))):
+    profiles = (
+        make_profile(),
+        make_profile(rate=4, sampled=True),
+        make_profile(names="abcdefgh"),
+        make_profile(names="a"),
+    )
+    for number, profile in enumerate(profiles):
         folder = tmp_path / str(number)
         folder.mkdir()
         paths = draw_all(profile, tables_of(profile, 512), folder)
         assert len(paths) == 5 and all(path.stat().st_size > 5000 for path in paths)
+
+
+def test_any_number_of_streams_is_told_and_advised(tmp_path):
+    names = ("p", "s", "trigger")
+    profile = make_profile(names=names, disorder=250_000)
+    found, text = advise(profile), text_of(profile, advise(profile), 4096)
+    assert found.lateness_ns == (250_000_000,) * 3
+    assert [hint.field for hint in found.hints[-3:]] == [f"streams.{name}.lateness" for name in names]
+    assert text.splitlines()[0].split() == list(names) and "keys in all streams: 100" in text
+    told = json.loads(json_text(profile, found, 4096))
+    assert list(told["streams"]) == list(names) and told["top_keys"][1] == {"key": "é", "p": 1, "s": 2, "trigger": 3}
+    stream = {"time": "ts", "time_unit": "us", "key": "k", "window": "unbounded"}
+    job = load_job(
+        {"streams": {name: {"path": f"{name}.parquet", **stream} for name in names}, "output": {"path": "run"}}
+    )
+    path = tmp_path / "job.toml"
+    path.write_text(job_text(job, found))
+    assert load_job(path) == advised_job(job, found)
+    assert [stream.lateness_ns for stream in load_job(path).streams] == [250_000_000] * 3
+
+
+def test_the_hottest_key_meets_itself_in_the_windows_of_its_latest_tuple():
+    two, three = make_profile(window_s=64), make_profile(window_s=64, names="abc")
+    hot = two.top[0].tuples[0]
+    assert two.hottest_results_per_s == pytest.approx(hot**2 * 2 / 16 / SECONDS)
+    assert three.hottest_results_per_s == pytest.approx(hot**3 * 3 / 16**2 / SECONDS)
+    assert make_profile(names="a").hottest_results_per_s == pytest.approx(hot / SECONDS)

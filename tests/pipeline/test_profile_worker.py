@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from mpijoin.pipeline.profile.pairs import Ranges
+from mpijoin.pipeline.profile.results import Ranges
 
 pd = pytest.importorskip("pandas")
 worker = pytest.importorskip("mpijoin.pipeline.profile.worker")
@@ -48,12 +48,15 @@ def test_a_task_gives_a_segment_for_each_file_and_none_without_rows():
     assert worst_disorder([]) == 0
 
 
-def test_pairs_by_slot():
+def test_results_by_slot():
+    """The tuple at 5 of the first stream is here for its window; it is counted with its partner's range."""
     ranges = Ranges(0, 10, 3, 5)
-    columns = {"range": [2, 2, 0, 0, 0], "hash": [1, 1, 1, 2, 1], "time": [25, 26, 5, 5, 1]}
-    rows = pd.DataFrame({**columns, "is_right": [False, True, False, True, False]})
-    assert worker.pair_counter(ranges, 1, 0)(rows).to_dict("list") == {"slot": [0, 2, 12], "pairs": [0, 0, 1]}
-    assert len(worker.pair_counter(ranges, 1, 0)(rows[rows["is_right"]])) == 0
+    columns = {"range": [2, 2, 0, 0, 1, 1], "hash": [1, 1, 1, 2, 3, 3], "time": [25, 26, 5, 5, 5, 11]}
+    own = [True, True, True, True, False, True]
+    rows = pd.DataFrame({**columns, "stream": [0, 1, 0, 1, 0, 1], "is_own": own})
+    found = worker.result_counter(ranges, (6, 0))(rows)
+    assert found.to_dict("list") == {"slot": [2, 5, 12, 13], "results": [0, 1, 0, 1]}
+    assert len(worker.result_counter(ranges, (6, 0))(rows[~rows["is_own"]])) == 0
 
 
 def test_workers_import_little():

@@ -11,6 +11,7 @@ import mpijoin
 from mpijoin.cli import main
 from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.job import B_MODEL, ZIPF, Change, SyntheticSource
+from mpijoin.config.load import load_job
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError, OutputError
 from mpijoin.pipeline.generate.command import replace_former
@@ -98,24 +99,15 @@ disorder = "200 ms"
 window = "100 ms"
 lateness = "200 ms"
 """
-THIRD = """
-[third]
-kind = "synthetic"
-tuples = 10
-"""
 
 
 def test_the_command_leaves_streams_manifest_and_a_job_that_gives_the_same_pairs(spark, tmp_path, capsys):
     job, folder = tmp_path / "job.toml", tmp_path / "streams"
-    job.write_text(JOB + THIRD)
+    job.write_text(JOB)
     assert main(["generate", str(job), "-o", str(folder), "--set", "run.seed=5"]) == 0
     manifest = json.loads((folder / "manifest.json").read_text())["streams"]
-    assert (
-        list(manifest) == ["left", "right", "third"]
-        and manifest["left"]["rows"] == 4000
-        and manifest["third"]["rows"] == 10
-    )
-    assert [manifest[name]["stream"] for name in manifest] == [0, 1, 2] and manifest["right"]["seed"] == 5
+    assert list(manifest) == ["left", "right"] and manifest["left"]["rows"] == 4000
+    assert [manifest[name]["stream"] for name in manifest] == [0, 1] and manifest["right"]["seed"] == 5
     assert 0 < manifest["right"]["lag_ns"] <= 2e8 and manifest["left"]["lag_ns"] == 0
     job.write_text(JOB)
     direct = mpijoin.run(str(job), overrides=["run.seed=5", f"output.path={tmp_path / 'direct'}"])
@@ -129,6 +121,22 @@ def test_the_command_leaves_streams_manifest_and_a_job_that_gives_the_same_pairs
     said = capsys.readouterr()
     assert said.err == "" and said.out.count("\n") == 1 and f"join them: mpijoin run {folder / 'job.toml'}" in said.out
     assert len(list((folder / "left").iterdir())) == 4
+
+
+def test_each_synthetic_stream_of_a_job_is_made(spark, tmp_path):
+    job, folder = tmp_path / "job.toml", tmp_path / "streams"
+    synthetic = 'kind = "synthetic"\ntuples = {}\nwindow = "1 s"\n'
+    (tmp_path / "own.csv").write_text("ts,key\n1,1\n")
+    tables = [f"[streams.{name}]\n{synthetic.format(rows)}" for name, rows in (("picks", 30), ("S_2", 20))]
+    job.write_text("\n".join([tables[0], '[streams.own]\npath = "own.csv"\ntime_unit = "s"\n', tables[1]]))
+    assert main(["generate", str(job), "-o", str(folder)]) == 0
+    manifest = json.loads((folder / "manifest.json").read_text())["streams"]
+    assert {name: (one["rows"], one["stream"]) for name, one in manifest.items()} == {"picks": (30, 0), "S_2": (20, 2)}
+    read = load_job(folder / "job.toml")
+    assert [(stream.name, stream.source.path) for stream in read.streams] == [
+        ("picks", str(folder / "picks")), ("own", str(tmp_path / "own.csv")), ("S_2", str(folder / "S_2")),
+    ]  # fmt: skip
+    assert pq.read_table(folder / "S_2").num_rows == 20
 
 
 def test_files_of_others_survive_overwrite(tmp_path):

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import mpijoin
+import oracle
 from mpijoin.config.check import load_and_resolve, resolve
 from mpijoin.config.job import SyntheticSource
 from mpijoin.config.load import load_job
@@ -103,7 +104,7 @@ def test_real_data_is_as_it_is_known(spark):
 def test_b_of_a_million_tuples_comes_back(spark, tmp_path, bias):
     left = synthetic(tmp_path / "left.parquet", 0, bias, TUPLES)
     right = synthetic(tmp_path / "right.parquet", 1, bias, 1000)
-    found = profile(spark, left, right, left_window="1 s").left
+    found = profile(spark, left, right, left_window="1 s").sides[0]
     assert found.keys.skew.is_trusted and found.keys.skew.bias == pytest.approx(bias, abs=0.01)
     assert found.keys.plot.line.r2 > 0.999
     assert found.arrivals.entropy.is_linear and found.arrivals.entropy.bias == pytest.approx(0.5, abs=0.02)
@@ -126,12 +127,28 @@ def test_expected_results_of_skewed_streams_are_those_of_a_run_and_a_sample_come
     assert abs(sampled.results - few.results) <= 2 * sampled.error < few.results
 
 
+def test_results_of_three_streams_are_counted_by_their_latest_tuples(spark, tmp_path):
+    generator = np.random.default_rng(3)
+    windows = {"p": "2 ms", "s": "unbounded", "trigger": "0 s"}
+    streams, rows = {}, []
+    for name, window in windows.items():
+        ts, key = np.sort(generator.integers(0, 40, 60)), generator.integers(0, 3, 60)
+        path = write(tmp_path / f"{name}.parquet", ts=pa.array(ts), key=pa.array(key))
+        streams[name] = {"path": str(path), "time": "ts", "time_unit": "ms", "key": "key", "window": window}
+        rows.append([(int(when), int(what), row) for row, (when, what) in enumerate(zip(ts, key))])
+    job = load_job({"streams": streams})
+    found = scan(spark, job, resolve(job), 5, "exact")
+    assert found.expected.results == len(oracle.join(rows, (2, None, 0))) > 100
+    assert [side.name for side in found.sides] == list(windows) and found.common == 3
+    assert sum(one.of_all for one in found.top) == 180 and len(found.top[0].tuples) == 3
+
+
 def test_a_call_that_has_too_many_rows_is_cut_by_key(spark, tmp_path, monkeypatch):
-    from mpijoin.pipeline.profile import pairs, scan_pairs
+    from mpijoin.pipeline.profile import results, scan_results
 
     left, right = (synthetic(tmp_path / f"{i}.parquet", i, 0.7, 20_000) for i in (0, 1))
     wanted = results_of((left, right), ("5 s", "5 s"))
-    monkeypatch.setattr(scan_pairs, "sharing", lambda rows: pairs.sharing(rows, 3000))
+    monkeypatch.setattr(scan_results, "sharing", lambda rows: results.sharing(rows, 3000))
     assert profile(spark, left, right, "exact", left_window="5 s", right_window="5 s").expected.results == wanted
 
 
@@ -148,11 +165,11 @@ def test_nulls_disorder_and_several_files(spark, tmp_path):
         tmp_path / "right.parquet", ts=pa.array([11, 12, 5, 61], pa.int64()), key=pa.array([1, 1, 2, 3], pa.int64())
     )
     found = profile(spark, folder, right, both_time_unit="ms", left_window="2 ms", right_window="0 s")
-    left = found.left
+    left = found.sides[0]
     assert (left.extent.rows, left.extent.null_time, left.extent.null_key, left.extent.joinable) == (9, 1, 2, 6)
     assert (left.extent.first, left.extent.last) == (4, 60)
     assert left.extent.disorder == 30 and left.disorder_ns == 30_000_000
-    assert found.right.extent.disorder == 7
+    assert found.sides[1].extent.disorder == 7
     assert found.expected.results == 4  # (10, 11), (10, 12), (5, 5), (60, 61)
     assert found.common == 3
 
@@ -188,7 +205,7 @@ def test_times_of_every_type(spark, tmp_path, kind):
     paths = [write(tmp_path / f"{side}.parquet", ts=times, key=pa.array([1, 1, 1])) for side in ("l", "r")]
     found = profile(spark, *paths, left_window="1 s", right_window="0 s")
     assert found.expected.results == 4
-    assert found.left.arrivals.start_s == 0 and found.left.extent.last * found.left.tick_ns == 2_500_000_000
+    assert found.sides[0].arrivals.start_s == 0 and found.sides[0].extent.last * found.sides[0].tick_ns == 2_500_000_000
 
 
 @pytest.mark.parametrize(
@@ -212,8 +229,8 @@ def test_keys_of_every_type(spark, tmp_path, values):
     paths = [write(tmp_path / f"{side}.parquet", ts=times, key=values) for side in ("l", "r")]
     found = profile(spark, *paths, left_window="1 s", right_window="1 s")
     assert found.expected.results == 5
-    assert (found.left.keys.sums.distinct, found.common) == (2, 2)
-    assert (found.top[0].left, found.top[0].right) == (2, 2)
+    assert (found.sides[0].keys.sums.distinct, found.common) == (2, 2)
+    assert found.top[0].tuples == (2, 2)
 
 
 def test_keys_of_several_columns(spark, tmp_path):
@@ -225,7 +242,7 @@ def test_keys_of_several_columns(spark, tmp_path):
     paths = [write(tmp_path / f"{side}.parquet", **columns) for side in ("l", "r")]
     keys = ["net", "my `key`"]
     found = profile(spark, *paths, both_key=keys, left_window="1 s", right_window="1 s")
-    assert found.expected.results == 3 and found.left.keys.sums.distinct == 3
+    assert found.expected.results == 3 and found.sides[0].keys.sums.distinct == 3
     assert found.top[0].key == "a, 1"
 
 
@@ -234,7 +251,7 @@ def test_one_tuple_and_one_moment(spark, tmp_path):
     many = write(tmp_path / "many.parquet", ts=pa.array([7] * 5, pa.timestamp("us")), key=[1, 1, 2, 2, 1])
     found = profile(spark, one, many)
     assert found.expected.results == 3
-    assert found.left.arrivals.hurst is None
+    assert found.sides[0].arrivals.hurst is None
 
 
 def test_nothing_to_join_is_said(spark, tmp_path):

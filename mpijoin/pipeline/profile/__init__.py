@@ -1,20 +1,20 @@
-"""`mpijoin profile`: rates, burstiness and skew of two streams, the results to expect, and what to set for them.
+"""`mpijoin profile`: rates, burstiness and skew of streams, the results to expect, and what to set for them.
 
 ```
-scan.py        the streams in Spark; what they hold, their order, counts over time
-scan_keys.py   counts by key
-scan_pairs.py  expected results
-scan_all.py    all of it: a Profile
-worker.py      what Spark's Python workers run
-entropy.py     entropy plots, and the b of a b-model
-arrivals.py    rates, dispersion, Hurst
-keys.py        skew
-pairs.py       counting pairs without making them; samples and their error
-findings.py    the Profile
-advice.py      what follows from it, and the job file
-tables.py      the data of figures
-figures.py     the figures
-report.py      text and JSON
-command.py     the command line
+scan.py         the streams in Spark; what they hold, their order, counts over time
+scan_keys.py    counts by key
+scan_results.py expected results
+scan_all.py     all of it: a Profile
+worker.py       what Spark's Python workers run
+entropy.py      entropy plots, and the b of a b-model
+arrivals.py     rates, dispersion, Hurst
+keys.py         skew
+results.py      counting results without making them; samples and their error
+findings.py     the Profile
+advice.py       what follows from it, and the job file
+tables.py       the data of figures
+figures.py      the figures
+report.py       text and JSON
+command.py      the command line
 ```
 """

@@ -9,7 +9,7 @@ from math import ceil, floor
 import numpy as np
 
 from mpijoin.config.dump import dump_job
-from mpijoin.config.job import AUTO, Cluster, Job
+from mpijoin.config.job import AUTO, Cluster, Job, section_of
 from mpijoin.config.units import format_duration, format_size
 from mpijoin.pipeline.profile.findings import Profile
 from mpijoin.pipeline.profile.keys import printable
@@ -39,12 +39,12 @@ class Hint:
 
 @dataclass(frozen=True)
 class Advice:
-    """lateness_ns: of left and right; warnings: sentences on what no setting helps against."""
+    """lateness_ns: of each stream; warnings: sentences on what no setting helps against."""
 
     slaves: int
     partitions: int
     buffer_bytes: int
-    lateness_ns: tuple[int, int]
+    lateness_ns: tuple[int, ...]
     hints: tuple[Hint, ...]
     warnings: tuple[str, ...]
 
@@ -60,8 +60,9 @@ def advise(profile: Profile) -> Advice:
         Hint("tuning.theta", AUTO, "the size that suits the processor is measured by the first run on it"),
     ]
     for side in profile.sides:
-        hints.append(Hint(f"{side.name}.lateness", format_duration(side.disorder_ns), _lateness_why(side.disorder_ns)))
-    lateness = (profile.left.disorder_ns, profile.right.disorder_ns)
+        field = f"{section_of(side.name)}.lateness"
+        hints.append(Hint(field, format_duration(side.disorder_ns), _lateness_why(side.disorder_ns)))
+    lateness = tuple(side.disorder_ns for side in profile.sides)
     return Advice(slaves, partitions, buffer, lateness, tuple(hints), tuple(warnings_of(profile, slaves)))
 
 
@@ -156,7 +157,7 @@ def warnings_of(profile: Profile, slaves: int) -> list[str]:
             f"{max(1, floor(1 / share))} slaves can share the load evenly"
         )
     if profile.common == 0:
-        found.append("no key is in both streams: there are no results; do both mean the same by it?")
+        found.append("no key is in all streams: there are no results; do they mean the same by it?")
     return found
 
 

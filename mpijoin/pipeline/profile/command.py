@@ -1,4 +1,4 @@
-"""`mpijoin profile`: what two streams are like, what joining them will give, and a job file that suits them."""
+"""`mpijoin profile`: what streams are like, what joining them will give, and a job file that suits them."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def job_of(options: argparse.Namespace) -> Job:
         return load_job(options.inputs[0], options.set)
     if len(options.inputs) != 2:
         raise JobError(
-            [f"got {len(options.inputs)} paths, wanted a job file, or two: the left stream's and the right stream's"]
+            [f"got {len(options.inputs)} paths, wanted a job file, or two: the left and the right stream's"]
         )
     if options.window is None:
         raise JobError(['--window: missing, wanted how long a left tuple waits for right ones, such as "20 s"'])
@@ -139,7 +139,7 @@ def job_of(options: argparse.Namespace) -> Job:
 
 
 def check_sources(job: Job) -> None:
-    """JobError unless both streams are Parquet files."""
+    """JobError unless all streams are Parquet files."""
     from mpijoin.config.job import FileSource
     from mpijoin.data.files import PARQUET, expand_files, file_format
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -13,12 +14,12 @@ from mpijoin.pipeline.profile.findings import Profile
 from mpijoin.pipeline.profile.keys import printable
 from mpijoin.pipeline.profile.tables import Table, coarse
 from mpijoin.report.style import (
-    BLUE,
+    COLOURS,
+    DASHES,
     FAINT,
     GREEN,
     HEIGHT_IN,
-    ORANGE,
-    VERMILLION,
+    MARKERS,
     byte_axis,
     count_axis,
     legend,
@@ -27,10 +28,11 @@ from mpijoin.report.style import (
     styled,
 )
 
-LOOKS = {
-    "left": {"color": BLUE, "linestyle": "-", "marker": "o"},
-    "right": {"color": VERMILLION, "linestyle": "--", "marker": "s"},
-}
+# Of each stream, by its number.
+LOOKS = [
+    {"color": colour, "linestyle": dashes, "marker": marker}
+    for colour, dashes, marker in zip((*COLOURS, FAINT), (*DASHES, "--"), (*MARKERS, "*"))
+]
 TIME_UNITS = (
     (86_400.0 * 3, 86_400.0, "days"),
     (3600.0 * 3, 3600.0, "hours"),
@@ -39,6 +41,7 @@ TIME_UNITS = (
 )
 DRAWN_POINTS = 512  # a figure shows no more side by side
 KEY_SIGNS = 24  # of a key's text, in a figure
+BARS_HEIGHT, HATCHES = 0.76, ("", "////", "....")  # of all streams' bars of a key
 
 
 def draw_all(profile: Profile, tables: dict[str, Table], folder: Path) -> list[Path]:
@@ -55,13 +58,14 @@ def draw_all(profile: Profile, tables: dict[str, Table], folder: Path) -> list[P
 
 def arrivals(profile: Profile, table: Table) -> Figure:
     """Tuples per second, a panel for each stream."""
-    figure, panels = new_figure(2, sharex=True, sharey=True)
+    figure, panels = new_figure(len(profile.sides), sharex=True, sharey=True, squeeze=False)
+    panels = panels[:, 0]
     divisor, unit = time_unit(profile.span_s)
     rates = [coarse(table[f"{side.name}_per_s"], DRAWN_POINTS) for side in profile.sides]
     most = max(rate.max() for rate in rates)
-    for side, rate, axes in zip(profile.sides, rates, panels):
+    for side, rate, axes, look in zip(profile.sides, rates, panels, LOOKS):
         edges = np.linspace(0, profile.span_s, len(rate) + 1) / divisor
-        axes.stairs(rate, edges, color=LOOKS[side.name]["color"], fill=True, linewidth=0)
+        axes.stairs(rate, edges, color=look["color"], fill=True, linewidth=0)
         axes.axhline(side.arrivals.rate, color=FAINT, linewidth=1, linestyle="--")
         count_axis(axes, most, f"tuples/s, {side.name}")
     panels[0].set_ylim(0, 1.05 * most)
@@ -74,9 +78,9 @@ def burstiness(profile: Profile, table: Table) -> Figure:
     """Index of dispersion over the length of bins; variance of means over the length of blocks, with the Hurst
     estimates."""
     figure, (left, right) = new_figure(1, 2, height_in=1.15 * HEIGHT_IN)
-    for side in profile.sides:
+    for side, look in zip(profile.sides, LOOKS):
         own = table["stream"] == side.name
-        length, variance, look = table["bin_s"][own], table["variance"][own], LOOKS[side.name]
+        length, variance = table["bin_s"][own], table["variance"][own]
         left.plot(length, table["dispersion"][own], label=side.name, **look)
         known = variance > 0
         right.plot(length[known], variance[known], **{**look, "linestyle": ""})
@@ -108,12 +112,11 @@ def entropy(profile: Profile, table: Table) -> Figure:
     axes_names = ["time", "key"] if (table["axis"] == "key").any() else ["time"]
     figure, panels = new_figure(1, len(axes_names), height_in=1.15 * HEIGHT_IN, squeeze=False)
     for name, axes in zip(axes_names, panels[0]):
-        for side in profile.sides:
+        for side, look in zip(profile.sides, LOOKS):
             plot = side.arrivals.entropy if name == "time" else side.keys.plot
             own = (table["stream"] == side.name) & (table["axis"] == name)
-            _entropy_line(
-                axes, table["level"][own], table["entropy_bits"][own], table["fitted"][own], side.name, plot.bias
-            )
+            label = side.name if plot.bias is None else f"{side.name}, b = {plot.bias:.3f}"
+            _entropy_line(axes, table["level"][own], table["entropy_bits"][own], table["fitted"][own], label, look)
         top = int(table["level"].max())
         axes.plot([0, top], [0, top], color=FAINT, linewidth=1, linestyle=":")
         axes.set_xlabel(f"level: 2^level cells of {'time' if name == 'time' else 'the key span'}")
@@ -124,22 +127,23 @@ def entropy(profile: Profile, table: Table) -> Figure:
 
 
 def _entropy_line(
-    axes: Axes, level: np.ndarray, bits: np.ndarray, fitted: np.ndarray, name: str, bias: float | None
+    axes: Axes, level: np.ndarray, bits: np.ndarray, fitted: np.ndarray, label: str, look: dict[str, Any]
 ) -> None:
-    label = name if bias is None else f"{name}, b = {bias:.3f}"
-    look = LOOKS[name]
     axes.plot(level, bits, label=label, markevery=np.flatnonzero(fitted).tolist(), **look)
     axes.plot(level[~fitted], bits[~fitted], **{**look, "linestyle": ""}, markerfacecolor="white")
 
 
 def keys(profile: Profile, table: Table) -> Figure:
-    """Shares of the top keys in either stream."""
+    """Shares of the top keys in each stream."""
     count = len(table["key"])
     figure, axes = new_figure(height_in=0.9 + 0.24 * max(count, 3))
     place = np.arange(count)
-    axes.barh(place - 0.2, table["left_share"], 0.38, color=BLUE, label="left")
-    hatched = {"color": VERMILLION, "hatch": "////", "edgecolor": "white", "linewidth": 0}
-    axes.barh(place + 0.2, table["right_share"], 0.38, label="right", **hatched)
+    height = BARS_HEIGHT / len(profile.sides)
+    for number, (side, look) in enumerate(zip(profile.sides, LOOKS)):
+        hatch = HATCHES[number % len(HATCHES)]
+        middle = place + height * (number - (len(profile.sides) - 1) / 2)
+        style = {"color": look["color"], "hatch": hatch, "edgecolor": "white", "linewidth": 0}
+        axes.barh(middle, table[f"{side.name}_share"], height, label=side.name, **style)
     names = map(printable, table["key"].tolist())
     names = [name if len(name) <= KEY_SIGNS else name[: KEY_SIGNS - 1] + "…" for name in names]
     axes.set_yticks(place, names, parse_math=False)
@@ -158,10 +162,12 @@ def expected(profile: Profile, table: Table) -> Figure:
     edges = np.append(table["from_s"], table["to_s"][-1:]) / divisor
     above.stairs(np.nan_to_num(table["results_per_s"]), edges, color=GREEN, fill=True, linewidth=0)
     count_axis(above, np.nanmax(table["results_per_s"]), "results/s")
-    left, right = table["left_state_bytes"], table["right_state_bytes"]
-    below.stairs(left, edges, color=BLUE, fill=True, linewidth=0, label="left")
-    below.stairs(left + right, edges, baseline=left, color=ORANGE, fill=True, linewidth=0, label="right")
-    byte_axis(below, float((left + right).max()), "in the windows, at most")
+    under = np.zeros(len(edges) - 1)
+    for side, look in zip(profile.sides, LOOKS):
+        upto = under + table[f"{side.name}_state_bytes"]
+        below.stairs(upto, edges, baseline=under, color=look["color"], fill=True, linewidth=0, label=side.name)
+        under = upto
+    byte_axis(below, float(under.max()), "in the windows, at most")
     for axes in (above, below):
         axes.set_ylim(bottom=0)
     below.set_xlim(0, profile.span_s / divisor)

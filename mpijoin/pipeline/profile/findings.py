@@ -1,14 +1,15 @@
-"""All that a profile found of two streams, and what follows from it without reading them again."""
+"""All that a profile found of streams, and what follows from it without reading them again."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf, prod
 
 import numpy as np
 
 from mpijoin.pipeline.profile.arrivals import Arrivals, sliding_sums
 from mpijoin.pipeline.profile.keys import Keys, TopKey
-from mpijoin.pipeline.profile.pairs import Expected
+from mpijoin.pipeline.profile.results import Expected
 
 PEAK_S = 1.0  # the busiest second is the peak
 
@@ -39,7 +40,7 @@ class Side:
 
     name: str
     path: str
-    window_ns: int
+    window_ns: int | None  # None: unbounded
     words: int
     tick_ns: int
     extent: Extent
@@ -57,7 +58,7 @@ class Side:
 
     @property
     def window_s(self) -> float:
-        return self.window_ns / 1e9
+        return inf if self.window_ns is None else self.window_ns / 1e9
 
     @property
     def state_tuples(self) -> int:
@@ -75,21 +76,17 @@ class Side:
 
 @dataclass(frozen=True)
 class Profile:
-    """common: distinct keys that both streams have; top: keys with the most tuples of both streams, most first."""
+    """sides: the streams, in the job's order; common: distinct keys that all of them have; top: keys with the most
+    tuples of all streams, most first."""
 
-    left: Side
-    right: Side
+    sides: tuple[Side, ...]
     common: int
     top: tuple[TopKey, ...]
     expected: Expected
 
     @property
-    def sides(self) -> tuple[Side, Side]:
-        return (self.left, self.right)
-
-    @property
     def rows(self) -> int:
-        """That may find partners, of both streams."""
+        """That may find partners, of all streams."""
         return sum(side.extent.joinable for side in self.sides)
 
     @property
@@ -107,7 +104,7 @@ class Profile:
 
     @property
     def peak_rate(self) -> float:
-        """Tuples of both streams per second in the busiest second (of each)."""
+        """Tuples of all streams per second in the busiest second (of each)."""
         return sum(side.arrivals.peak_rate(PEAK_S) for side in self.sides)
 
     @property
@@ -117,26 +114,27 @@ class Profile:
 
     @property
     def tuple_bytes(self) -> float:
-        """In the mean of both streams' tuples."""
+        """In the mean of all streams' tuples."""
         return sum(side.tuple_bytes * side.extent.joinable for side in self.sides) / self.rows
 
     @property
     def hottest_share(self) -> float:
         """Of all tuples, those with the hottest key."""
-        return (self.top[0].left + self.top[0].right) / self.rows if self.top else 0.0
+        return self.top[0].of_all / self.rows if self.top else 0.0
 
     @property
     def hottest_results_per_s(self) -> float:
         """Of the hottest key, were its tuples spread evenly over time."""
         if not self.top:
             return 0.0
-        windows_s = self.left.window_s + self.right.window_s
-        return self.top[0].left * self.top[0].right * min(1.0, windows_s / self.span_s) / self.span_s
+        met = [min(1.0, side.window_s / self.span_s) for side in self.sides]  # of a stream, by another's latest tuple
+        share = sum(prod(met[:latest] + met[latest + 1 :]) for latest in range(len(met)))
+        return prod(self.top[0].tuples) * min(1.0, share) / self.span_s
 
     @property
     def slot_s(self) -> float:
         """Of a slot in which results were counted."""
-        return self.expected.ranges.slot_length * self.left.tick_ns / 1e9
+        return self.expected.ranges.slot_length * self.sides[0].tick_ns / 1e9
 
     @property
     def peak_results(self) -> float:

@@ -27,11 +27,15 @@ class KeySums:
 
 @dataclass(frozen=True)
 class TopKey:
-    """A key, as text, and how many tuples of either stream have it."""
+    """A key, as text, and how many tuples of each stream have it."""
 
     key: str
-    left: int
-    right: int
+    tuples: tuple[int, ...]
+
+    @property
+    def of_all(self) -> int:
+        """Tuples of all streams."""
+        return sum(self.tuples)
 
 
 @dataclass(frozen=True)

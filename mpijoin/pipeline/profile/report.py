@@ -11,6 +11,7 @@ from typing import Any, Iterator
 import pyarrow as pa
 import pyarrow.csv
 
+from mpijoin.config.job import UNBOUNDED
 from mpijoin.config.units import format_duration
 from mpijoin.pipeline.profile.advice import Advice
 from mpijoin.pipeline.profile.arrivals import dispersion
@@ -52,10 +53,11 @@ def write_table(table: Table, path: Path) -> None:
 
 def json_text(profile: Profile, advice: Advice, bins: int) -> str:
     """Everything but the curves, which the CSV files have."""
+    names = [side.name for side in profile.sides]
     found = {
-        **{side.name: _side_json(side, bins) for side in profile.sides},
+        "streams": {side.name: _side_json(side, bins) for side in profile.sides},
         "common_keys": profile.common,
-        "top_keys": [{"key": one.key, "left": one.left, "right": one.right} for one in profile.top],
+        "top_keys": [{"key": one.key} | dict(zip(names, one.tuples)) for one in profile.top],
         "expected": _expected_json(profile),
         "advice": {
             **{hint.field: {"value": hint.value, "why": hint.why} for hint in advice.hints},
@@ -70,7 +72,7 @@ def _side_json(side: Side, bins: int) -> dict[str, Any]:
     counts = arrivals.binned(bins)
     return {
         "path": side.path,
-        "window": format_duration(side.window_ns),
+        "window": _window_text(side),
         "rows": extent.rows,
         "null_time": extent.null_time,
         "null_key": extent.null_key,
@@ -155,7 +157,7 @@ def _row(label: str, *values: str) -> str:
 
 
 def _compared(profile: Profile, bins: int) -> Iterator[tuple[str, list[str]]]:
-    """Label, and the value of either stream."""
+    """Label, and the value of each stream."""
     sides = profile.sides
     yield "rows", [f"{side.extent.rows:,}" for side in sides]
     for label, name in (("without a time", "null_time"), ("without a key", "null_key")):
@@ -174,9 +176,13 @@ def _compared(profile: Profile, bins: int) -> Iterator[tuple[str, list[str]]]:
     yield "distinct keys", [f"{side.keys.sums.distinct:,}" for side in sides]
     yield "hottest key's share", [f"{side.keys.top_share:.2%}" for side in sides]
     yield "keys: slope, b", [_skew_text(side) for side in sides]
-    yield "window", [format_duration(side.window_ns) for side in sides]
+    yield "window", [_window_text(side) for side in sides]
     yield "  most tuples in it", [f"{side.state_tuples:,}" for side in sides]
     yield "bytes of a tuple", [f"{side.tuple_bytes:.3g}" for side in sides]
+
+
+def _window_text(side: Side) -> str:
+    return UNBOUNDED if side.window_ns is None else format_duration(side.window_ns)
 
 
 def _number(value: float | None, form: str) -> str:
@@ -197,8 +203,8 @@ def _skew_text(side: Side) -> str:
 
 
 def _top_text(profile: Profile) -> str:
-    named = [f"{printable(one.key)} ({(one.left + one.right) / profile.rows:.2%})" for one in profile.top[:TOP_SHOWN]]
-    return f"{', '.join(named)}; keys in both streams: {profile.common:,}"
+    named = [f"{printable(one.key)} ({one.of_all / profile.rows:.2%})" for one in profile.top[:TOP_SHOWN]]
+    return f"{', '.join(named)}; keys in all streams: {profile.common:,}"
 
 
 def _results_lines(profile: Profile) -> list[str]:

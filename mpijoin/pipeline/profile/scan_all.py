@@ -6,13 +6,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mpijoin.config.job import Job
+from mpijoin.config.units import listed
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.errors import InputError
 from mpijoin.pipeline.profile.findings import Profile, Side
 from mpijoin.pipeline.profile.scan import arrivals, extent, open_stream
 from mpijoin.pipeline.profile.scan_keys import scan_keys
-from mpijoin.pipeline.profile.scan_pairs import expected_results, sampled_share
+from mpijoin.pipeline.profile.scan_results import expected_results, sampled_share
 from mpijoin.store.pool import tuple_words
 
 
@@ -24,7 +25,7 @@ def scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: st
     except PySparkException as error:
         told = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(
-            f"Spark cannot read {job.streams[0].source.path} and {job.streams[1].source.path}: {told[0]}"
+            f"Spark cannot read {listed([own.source.path for own in job.streams])}: {told[0]}"
         ) from error
 
 
@@ -41,6 +42,6 @@ def _scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: s
     tick_ns = UNIT_NS[schema.unit]
     sides = [
         Side(own.name, own.source.path, own.window_ns, size, tick_ns, *found)
-        for own, size, *found in zip(job.streams, words, extents, curves, (keys.left, keys.right))
+        for own, size, *found in zip(job.streams, words, extents, curves, keys.keys)
     ]
-    return Profile(*sides, keys.common, keys.top, expected)
+    return Profile(tuple(sides), keys.common, keys.top, expected)

@@ -12,7 +12,7 @@ RESULT_POINTS_MAX = 1024
 
 
 def arrivals_table(profile: Profile, bins: int) -> Table:
-    """Tuples per second of both streams over the time of both; from_s, to_s: since the first tuple."""
+    """Tuples per second of each stream over the time of all; from_s, to_s: since the first tuple."""
     bins = min(bins, *(len(side.arrivals.counts) for side in profile.sides))
     edges_s = np.linspace(profile.start_s, profile.end_s, bins + 1)
     since_s, length_s = edges_s - profile.start_s, profile.span_s / bins
@@ -55,16 +55,16 @@ def entropy_table(profile: Profile) -> Table:
 
 
 def keys_table(profile: Profile) -> Table:
-    """The top keys: tuples of either stream, and their share of the stream."""
+    """The top keys: tuples of each stream, and their share of the stream."""
     table = {"key": np.array([one.key for one in profile.top], str)}
-    for side in profile.sides:
-        tuples = np.array([getattr(one, side.name) for one in profile.top], np.int64)
+    for number, side in enumerate(profile.sides):
+        tuples = np.array([one.tuples[number] for one in profile.top], np.int64)
         table |= {side.name: tuples, f"{side.name}_share": tuples / max(1, side.extent.joinable)}
     return table
 
 
 def expected_table(profile: Profile) -> Table:
-    """Over stretches of time: results per second, by the time of their left tuples, nan where none were counted; and
+    """Over stretches of time: results per second, by the time of their latest tuples, nan where none were counted; and
     the most bytes that are in the windows.
     """
     per_slot = profile.expected.per_slot

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator
+from typing import Callable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from mpijoin.pipeline.profile.pairs import Ranges, count_pairs
+from mpijoin.pipeline.profile.results import Ranges, count_results
 
 SEGMENT = ("file", "first", "least", "most", "disorder")
 # by SEGMENT: file, position of its first row in it; least and most time; how far out of order within
@@ -55,14 +55,14 @@ def worst_disorder(found: list[Segment]) -> int:
     return max((segment[-1] for segment in whole.values()), default=0)
 
 
-def pair_counter(ranges: Ranges, left_window: int, right_window: int) -> Callable[[pd.DataFrame], pd.DataFrame]:
-    """A function of rows (range, hash, time, is_right) that gives the results of each slot as (slot, pairs)."""
+def result_counter(ranges: Ranges, windows: Sequence[int]) -> Callable[[pd.DataFrame], pd.DataFrame]:
+    """A function of rows (range, hash, time, stream, is_own) that gives the results of each slot as (slot, results)."""
 
     def counted(rows: pd.DataFrame) -> pd.DataFrame:
-        group, key, time, is_right = (rows[name].to_numpy() for name in ("range", "hash", "time", "is_right"))
-        slots, place = np.unique((time[~is_right] - ranges.start) // ranges.slot_length, return_inverse=True)
-        pairs = np.zeros(len(slots), np.int64)
-        np.add.at(pairs, place, count_pairs(group, key, time, is_right, left_window, right_window))
-        return pd.DataFrame({"slot": slots, "pairs": pairs})
+        columns = ("range", "hash", "time", "stream", "is_own")
+        group, key, time, stream, is_own = (rows[name].to_numpy() for name in columns)
+        slots, place = np.unique((time[is_own] - ranges.start) // ranges.slot_length, return_inverse=True)
+        results = np.bincount(place, count_results(group, key, time, stream, is_own, windows), len(slots))
+        return pd.DataFrame({"slot": slots, "results": results})
 
     return counted

@@ -1,38 +1,45 @@
-"""Counting pairs without making them, and estimating from a sample."""
+"""Counting results without making them, and estimating from a sample."""
+
+import itertools
 
 import numpy as np
 import pytest
 
-from mpijoin.pipeline.profile.pairs import Ranges, choose, count_pairs, cut_ranges, extrapolate, sharing
+from mpijoin.pipeline.profile.results import Ranges, choose, count_results, cut_ranges, extrapolate, sharing
 
 
-def slow_count(group, key, time, is_right, left_window, right_window):
-    counts = []
-    for i in np.flatnonzero(~is_right):
-        near = (time >= time[i] - right_window) & (time <= time[i] + left_window)
-        counts.append(int((is_right & near & (key == key[i]) & (group == group[i])).sum()))
-    return counts
+def slow_count(group, key, time, stream, is_own, windows):
+    """By the definition: all combinations, each counted for its latest tuple."""
+    counts = {int(place): 0 for place in np.flatnonzero(is_own)}
+    for rows in itertools.product(*(np.flatnonzero(stream == number) for number in range(len(windows)))):
+        latest = max(rows, key=lambda row: (time[row], stream[row]))
+        alike = len({(group[row], key[row]) for row in rows}) == 1
+        if alike and is_own[latest] and all(time[latest] <= time[row] + windows[stream[row]] for row in rows):
+            counts[int(latest)] += 1
+    return list(counts.values())
 
 
-@pytest.mark.parametrize("windows", [(0, 0), (5, 0), (0, 5), (3, 4), (10**6, 10**6)])
-@pytest.mark.parametrize("seed", range(5))
-def test_pairs_are_those_of_the_definition(seed, windows):
+WINDOWS = [(0, 0), (5, 0), (0, 5), (3, 4), (10**6, 10**6), (5,), (0, 0, 0), (4, 0, 9), (7, 10**6, 3), (3, 8, 10**6, 5)]
+
+
+@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("seed", range(3))
+def test_results_are_those_of_the_definition(seed, windows):
     generator = np.random.default_rng(seed)
-    n = 400
-    group, key, time = generator.integers(0, 3, n), generator.integers(-2, 3, n), generator.integers(0, 60, n)
-    is_right = generator.random(n) < 0.5
-    found = count_pairs(group, key, time, is_right, *windows)
-    assert found.tolist() == slow_count(group, key, time, is_right, *windows)
+    n = {1: 100, 2: 200, 3: 60, 4: 40}[len(windows)]
+    group, key, time = generator.integers(0, 2, n), generator.integers(-1, 1, n), generator.integers(0, 30, n)
+    stream, is_own = generator.integers(0, len(windows), n), generator.random(n) < 0.7
+    found = count_results(group, key, time, stream, is_own, windows)
+    assert found.tolist() == slow_count(group, key, time, stream, is_own, windows)
 
 
 def test_extreme_hashes_and_one_sided_or_empty_groups():
     key = np.array([-(2**63), 2**63 - 1, -(2**63)])
-    group, time = np.zeros(3, np.int64), np.zeros(3, np.int64)
-    assert count_pairs(group, key, time, np.array([False, True, True]), 0, 0).tolist() == [1]
-    assert count_pairs(group, key, time, np.array([False, False, False]), 0, 0).tolist() == [0, 0, 0]
-    assert count_pairs(group, key, time, np.array([True, True, True]), 0, 0).tolist() == []
+    group, time, own = np.zeros(3, np.int64), np.zeros(3, np.int64), np.ones(3, bool)
+    assert count_results(group, key, time, np.array([0, 1, 1]), own, (0, 0)).tolist() == [0, 0, 1]
+    assert count_results(group, key, time, np.array([1, 1, 1]), own, (0, 0)).tolist() == [0, 0, 0]
     none = np.zeros(0, np.int64)
-    assert count_pairs(none, none, none, none.astype(bool), 1, 1).tolist() == []
+    assert count_results(none, none, none, none, none.astype(bool), (1, 1)).tolist() == []
 
 
 @pytest.mark.parametrize(

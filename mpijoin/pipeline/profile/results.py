@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Sequence
 
 import numpy as np
 
 SLOTS_MAX = 1 << 10  # points of the curve of results over time
 SAMPLED_FROM_MAX = 1 << 14  # ranges to draw a sample from
 SAMPLED_MIN = 30  # fewer sampled ranges give no bound to trust
-WINDOWS_PER_RANGE = 8  # a range holds the windows so often: few right tuples lie in reach of two ranges
+WINDOWS_PER_RANGE = 8  # a range holds the windows so often: few tuples are in reach of two ranges
 GROUP_ROWS = 1_000_000  # tuples that one call counts among
-EXACT_ROWS_MAX = 50_000_000  # of both streams: more are sampled, unless told otherwise
+EXACT_ROWS_MAX = 50_000_000  # of all streams: more are sampled, unless told otherwise
 NORMAL_95 = 1.96
 
 
 @dataclass(frozen=True)
 class Ranges:
-    """Equal ranges of time from tick `start`, `count` of `length` ticks; every left tuple lies in one of them.
+    """Equal ranges of time from tick `start`, `count` of `length` ticks; every tuple lies in one of them.
 
-    Pairs are counted range by range. Each is cut into `slots` equal slots, the points of the curve of results over
-    time.
+    Results are counted in the range of their latest tuple. Each is cut into `slots` equal slots, the points of the
+    curve of results over time.
     """
 
     start: int
@@ -34,7 +35,7 @@ class Ranges:
 
 
 def cut_ranges(start: int, end: int, windows: int, most: int) -> Ranges:
-    """Over ticks start to end, both included; windows: that of left and right together, in ticks; most: slots.
+    """Over ticks start to end, both included; windows: those of all streams together, in ticks; most: slots.
 
     >>> cut_ranges(0, 999, 10, 1000)
     Ranges(start=0, length=80, count=13, slots=40)
@@ -46,24 +47,42 @@ def cut_ranges(start: int, end: int, windows: int, most: int) -> Ranges:
     return Ranges(start, slot * slots, -(-span // (slot * slots)), slots)
 
 
-def count_pairs(
-    group: np.ndarray, key: np.ndarray, time: np.ndarray, is_right: np.ndarray, left_window: int, right_window: int
+def count_results(
+    group: np.ndarray,
+    key: np.ndarray,
+    time: np.ndarray,
+    stream: np.ndarray,
+    is_own: np.ndarray,
+    windows: Sequence[int],
 ) -> np.ndarray:
-    """Results of each left tuple, in their order: int64[lefts], of tuples int64[n] each, is_right bool[n].
+    """Results of which each own tuple is the latest, in their order: float64[owns], of tuples int64[n] each, is_own
+    bool[n].
 
-    A pair has one group and key, and l.time - right_window <= r.time <= l.time + left_window. Time O(n log n), no pair
-    is made.
+    A result has a tuple of each stream, all of one group and key, whose latest, at t, is in the windows of the others:
+    they lie in [t - window, t]. Of tuples of one time that of the last stream is the latest. So the latest tuple finds
+    partners in each stream apart from the others, and no result is made: time O(n log n) a stream.
     """
-    together = _dense(group, key)
-    left, right = ~is_right, is_right
-    lefts, rights = int(left.sum()), int(right.sum())
-    # The sort is stable: of equal times a window's first end comes before the right tuples, its last end behind them.
-    times = np.concatenate([time[left] - right_window, time[right], time[left] + left_window])
-    order = np.lexsort((times, together[_places(left, right)]))
-    is_tuple = (order >= lefts) & (order < lefts + rights)
+    together, own = _dense(group, key), np.flatnonzero(is_own)
+    found = np.ones(len(own))
+    for other, window in enumerate(windows):
+        until = time[own] - (stream[own] < other)
+        met = _met(together, time, np.flatnonzero(stream == other), own, time[own] - window, until)
+        found *= np.where(stream[own] == other, 1, met)
+    return found
+
+
+def _met(
+    together: np.ndarray, time: np.ndarray, others: np.ndarray, own: np.ndarray, since: np.ndarray, until: np.ndarray
+) -> np.ndarray:
+    """How many of the others, of the same group and key, lie in [since, until] of each own tuple: int64[owns].
+
+    others, own: places of tuples.
+    """
+    # The sort is stable: of equal times a window's first end comes before the others, its last end behind them.
+    order = np.lexsort((np.concatenate([since, time[others], until]), together[np.concatenate([own, others, own])]))
     met = np.empty(len(order), np.int64)
-    met[order] = np.cumsum(is_tuple)
-    return met[lefts + rights :] - met[:lefts]
+    met[order] = np.cumsum((order >= len(own)) & (order < len(own) + len(others)))
+    return met[len(own) + len(others) :] - met[: len(own)]
 
 
 def _dense(group: np.ndarray, key: np.ndarray) -> np.ndarray:
@@ -73,11 +92,6 @@ def _dense(group: np.ndarray, key: np.ndarray) -> np.ndarray:
     number = np.empty(len(order), np.int64)
     number[order] = np.concatenate([[0], np.cumsum(differs)])[: len(order)]
     return number
-
-
-def _places(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    lefts = np.flatnonzero(left)
-    return np.concatenate([lefts, np.flatnonzero(right), lefts])
 
 
 @dataclass(frozen=True)
