@@ -29,7 +29,7 @@ class SlaveView(NamedTuple):
 
 
 class ProgressView(NamedTuple):
-    """One moment of a run. `fraction` of the input read, 0 to 1; `late_rows` of both streams; `eta_s` None: unknown;
+    """One moment of a run. `fraction` of the input read, 0 to 1; `late_rows` of all streams; `eta_s` None: unknown;
     `moves` of groups, `comparisons` of tuples so far; `behind_s`: how far an overloaded paced run is behind its time,
     else 0."""
 

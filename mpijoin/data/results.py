@@ -17,7 +17,7 @@ class ResultColumn(NamedTuple):
     """One result column. `index` counts within `keys` (kind "key") or `payload` (kind "payload"); else it is 0."""
 
     name: str
-    stream: int | None  # 0 left, 1 right; None for keys, which both sides agree on
+    stream: int | None  # its index in the job; None for keys, on which all agree
     kind: str  # "key", "time", "row" or "payload"
     index: int
 
@@ -56,7 +56,8 @@ def result_columns(job: Job, schema: JoinSchema) -> list[ResultColumn]:
 
 
 def result_schema(job: Job, schema: JoinSchema) -> pa.Schema:
-    """Names and types of the results: keys, times and payload in the source's own types (keys: the left's), rows int64.
+    """Names and types of the results: keys, times and payload in the source's own types (keys: the first stream's),
+    rows int64.
 
     Dictionaries are given back as their values.
     """

@@ -26,7 +26,7 @@ MISSING = float("nan")
 
 @dataclass(frozen=True)
 class Field:
-    """A field of the job in which runs differ. name: as in the job file, once for what both streams share · texts: its
+    """A field of the job in which runs differ. name: as in the job file, once for what all streams share · texts: its
     value in each run as the job file has it · numbers: likewise in `unit` ("s", "bytes" or ""), None where some value
     is a word."""
 

@@ -29,6 +29,9 @@ from mpijoin.config.load import dump_job, load_job
 NAMES = st.text(min_size=1, max_size=8)
 SIZES = st.integers(64 << 10, 2**62)
 DURATIONS = st.integers(1, 2**62)
+WINDOWS = st.none() | DURATIONS
+STREAM_NAMES = st.sampled_from(["left", "right"]) | st.text("aB_7", min_size=1, max_size=4)
+STREAMS = st.lists(STREAM_NAMES, min_size=1, max_size=8, unique_by=str.lower)
 
 
 CHANGES = st.lists(st.builds(Change, DURATIONS, bias=st.floats(0.5, 0.99), permute=st.integers(0, 9)), max_size=3).map(
@@ -56,12 +59,12 @@ def stream_jobs(draw, name):
             draw(CHANGES),
             draw(st.integers(0, 2**62)),
         )
-        return StreamJob(name, source, window_ns=draw(DURATIONS), lateness_ns=draw(DURATIONS))
+        return StreamJob(name, source, window_ns=draw(WINDOWS), lateness_ns=draw(DURATIONS))
     time, key, *columns = draw(st.lists(NAMES, min_size=2, max_size=5, unique=True))
     source = FileSource(os.path.abspath("/data/" + draw(st.text("ab *[]?é\"\\\n", min_size=1, max_size=8))))
     unit = draw(st.sampled_from([None, "s", "us"]))
     payload = draw(st.sampled_from([None, tuple(columns)]))
-    return StreamJob(name, source, time, unit, (key,), draw(DURATIONS), draw(DURATIONS), payload)
+    return StreamJob(name, source, time, unit, (key,), draw(WINDOWS), draw(DURATIONS), payload)
 
 
 SPANS = st.tuples(st.integers(0, 2**30), st.none() | st.integers(2**30 + 1, 2**62))
@@ -77,7 +80,7 @@ LONG_DURATIONS = st.integers(2**61, 2**62)
 
 JOBS = st.builds(
     Job,
-    st.tuples(stream_jobs("left"), stream_jobs("right")),
+    (st.just(["left", "right"]) | STREAMS).flatmap(lambda names: st.tuples(*map(stream_jobs, names))),
     cluster=st.builds(
         Cluster,
         st.integers(1, 65535),

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from mpijoin.cli import main
+from mpijoin.config.load import dump_job, load_job
 from mpijoin.report import write_report
 from mpijoin.report.compare import Field, comparison, differing, labels_of, sweep_axes
 from mpijoin.report.runs import load_runs
@@ -245,3 +247,16 @@ def test_the_default_folder_of_several_is_in_the_current_one(sweep, tmp_path, mo
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(sweep[0]), str(sweep[1])]) == 0
     assert capsys.readouterr().out == "report: report/report.html\n" and (tmp_path / "report" / "report.html").exists()
+
+
+@pytest.mark.parametrize("names", [["left", "right"], ["p", "s", "left"]])
+def test_what_all_streams_of_a_job_share_is_named_once(names):
+    def run_of(rate, window, seed):
+        stream = {"kind": "synthetic", "tuples": 9, "rate": rate, "seed": seed}
+        streams = {name: dict(stream) for name in names}
+        streams[names[0]]["window"] = window
+        return SimpleNamespace(job_text=dump_job(load_job({"streams": streams})), streams=names, summary={}, slaves=[1])
+
+    fields = differing([run_of(1000, "1 s", 1), run_of(2000, "unbounded", 2)])
+    section = "left" if len(names) == 2 else "streams.p"
+    assert {one.name for one in fields} == {"rate", "seed", f"{section}.window"}

@@ -70,6 +70,20 @@ def test_points_are_the_grid_times_seeds_and_repeats(sweep_file):
     assert [point.values["run.seed"] for point in load_sweep(sweep_file).points][:4] == [4, 4, 5, 5]
 
 
+def test_fields_of_streams_of_any_name_are_swept(sweep_file):
+    job = JOB.replace("[left]", "[streams.picks]").replace("[right]", "[streams.S_2]")
+    (sweep_file.parent / "job.toml").write_text(job)
+    with pytest.raises(JobError, match="--set left.tuples=500: no such stream, there are picks S_2"):
+        load_sweep(sweep_file)
+    sweep_file.write_text(SWEEP.replace("left.tuples", "streams.picks.tuples") + "[capacity]\nlow = 3\nhigh = 4")
+    sweep = load_sweep(sweep_file)
+    assert {point.settings[0] for point in sweep.points} == {f"streams.picks.tuples={count}" for count in (500, 1000)}
+    assert sweep.capacity.rates == ("streams.picks.rate", "streams.S_2.rate")
+    (sweep_file.parent / "job.toml").write_text(JOB)
+    sweep_file.write_text(SWEEP.replace("left.tuples", "streams.left.tuples") + "[capacity]\nlow = 3\nhigh = 4")
+    assert load_sweep(sweep_file).capacity.rates == ("left.rate", "right.rate")
+
+
 def test_another_job_or_number_of_ranks_are_other_points(sweep_file):
     def names():
         return {point.name for point in load_sweep(sweep_file).points}

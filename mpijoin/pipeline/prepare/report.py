@@ -190,7 +190,7 @@ def section(report: Report) -> str:
     """The part of a job that reads what was written."""
     wanted = report.wanted
     lines = [
-        "[left]                          # or [right]",
+        "[left]                          # or [right], or [streams.NAME] of a job with more streams",
         f"path = {_toml(str(wanted.folder / DATA))}",
         f"time = {_toml(wanted.time)}",
         *(['time_unit = "ns"'] if report.unit_ns == 1 else []),
