@@ -20,7 +20,7 @@ FRAME_CELLS = 4  # the panel's frame, and the blanks inside it
 BAR_CELLS, BAR_CELLS_MIN = 24, 4
 
 
-class SlaveView(NamedTuple):
+class SlaveProgress(NamedTuple):
     """One slave: `load` = 1 - idle share, 0 to 1; its joined state in bytes."""
 
     rank: int
@@ -38,7 +38,7 @@ class ProgressView(NamedTuple):
     tuples_per_s: float
     results: int
     state_bytes: int
-    slaves: tuple[SlaveView, ...]
+    slaves: tuple[SlaveProgress, ...]
     late_rows: int
     elapsed_s: float
     eta_s: float | None = None
@@ -142,8 +142,8 @@ class Progress:
 def plain_line(view: ProgressView) -> str:
     """A view as one line without control characters.
 
-    >>> plain_line(ProgressView(0.5, 1_000_000, 250_000.0, 42, 3_200_000, (SlaveView(1, 0.9, 3_200_000),), 7, 4.0, 4.0))
-    'mpijoin:  50 %  1.00 M tuples  250 k/s  42 results  3.2 MB state  load 90 %  7 late  4 s, about 4 s left'
+    >>> plain_line(ProgressView(0.5, 1_000_000, 250_000.0, 42, 3_200_000, (SlaveProgress(1, 0.9, 3_200_000),), 7, 4.0,
+    4.0)) 'mpijoin:  50 %  1.00 M tuples  250 k/s  42 results  3.2 MB state  load 90 %  7 late  4 s, about 4 s left'
     """
     loads = [slave.load for slave in view.slaves]
     parts = [
@@ -208,7 +208,7 @@ def _panel_lines(view: ProgressView, width: int) -> list[str]:
     return lines
 
 
-def _slave_lines(slaves: tuple[SlaveView, ...], width: int) -> Iterator[str]:
+def _slave_lines(slaves: tuple[SlaveProgress, ...], width: int) -> Iterator[str]:
     """The slaves in rank order; of many the busiest, since they set the pace."""
     shown = sorted(sorted(slaves, key=lambda slave: -slave.load)[:SLAVES_SHOWN])
     digits = len(str(max((slave.rank for slave in shown), default=0)))

@@ -9,7 +9,6 @@ import sys
 import time
 from collections import deque
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Callable, Collection, Iterator
 
 from mpijoin.clock import RunClock
@@ -29,6 +28,7 @@ from mpijoin.messages import (
     Slot,
     State,
     Stop,
+    encode_message,
     parse,
 )
 from mpijoin.signals import SignalFlag
@@ -99,7 +99,7 @@ class Rank:
         return self.transport.stats.send_s + self.transport.stats.poll_s
 
     def send(self, to: int, message: Any) -> None:
-        self.transport.send(to, CHANNELS.get(type(message), Channel.CONTROL), message.encode())
+        self.transport.send(to, CHANNELS.get(type(message), Channel.CONTROL), encode_message(message))
 
     def inject(self, faults: Inject) -> None:
         """From now on suffers what the job injects here."""
@@ -208,7 +208,7 @@ class Rank:
         if stopped_s < HEARTBEAT_S:
             return
         self._looked_s, report = now, self.progress()
-        rests = self._told is not None and replace(report, comm_s=self._told.comm_s) == self._told
+        rests = self._told is not None and report._replace(comm_s=self._told.comm_s) == self._told
         speaks = not rests or now - self._sent_s >= min(REST_S, self._silence_s / SILENCE_PARTS)
         if speaks:
             self._sent_s, self._told = now, report

@@ -23,7 +23,7 @@ from typing import Callable, NamedTuple
 import numpy as np
 
 from mpijoin.data.batch import Batch
-from mpijoin.messages import Slot
+from mpijoin.messages import Slot, encode_message
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import FIXED_WORDS, scatter
 from mpijoin.partitioning.table import PartitionTable
@@ -75,7 +75,7 @@ class Distribution:
         self._epoch += 1
         watermarks = (self._epoch, self._epoch)
         taken = ((slave, *self._buffers.take(slave, 1)) for slave in SLAVES)
-        return [Slot(0, self._epoch, watermarks, groups, tuple(pieces)).encode() for _, groups, pieces in taken]
+        return [encode_message(Slot(0, self._epoch, watermarks, groups, tuple(pieces))) for _, groups, pieces in taken]
 
     def send(self, batches: tuple[Batch, Batch]) -> None:
         for message in self.encode(batches):

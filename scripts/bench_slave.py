@@ -26,7 +26,7 @@ from mpijoin.errors import EXIT_DONE
 from mpijoin.launch.warmup import warm_up
 from mpijoin.master.intake import Intake
 from mpijoin.master.pacing import Pacing
-from mpijoin.messages import Finished, Piece, Report, Slot, Stop, parse
+from mpijoin.messages import Finished, Piece, Report, Slot, Stop, encode_message, parse
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.rank import MASTER, Rank, Stopped
@@ -63,10 +63,10 @@ def encoded_messages(job: Job, schema: JoinSchema) -> deque[np.ndarray]:
         buffers.add(intake.scatter(tick, table))
         pieces += buffers.take(SLAVE, 1)[1]
         if tick.watermarks is not None:
-            messages.append(Slot(MASTER, len(messages), tick.watermarks, groups, tuple(pieces)).encode())
+            messages.append(encode_message(Slot(MASTER, len(messages), tick.watermarks, groups, tuple(pieces))))
             pieces = []
     intake.close()
-    messages.append(Slot(MASTER, len(messages), (TIME_MAX, TIME_MAX), groups, (), True).encode())
+    messages.append(encode_message(Slot(MASTER, len(messages), (TIME_MAX, TIME_MAX), groups, (), True)))
     return messages
 
 
@@ -85,7 +85,7 @@ class MemoryTransport:
         message = parse(data)
         if isinstance(message, Finished):
             self.finished = message
-            self._messages.append(Stop(EXIT_DONE).encode())
+            self._messages.append(encode_message(Stop(EXIT_DONE)))
         self._ahead -= isinstance(message, Report) and message.epoch >= 0  # the others are heartbeats
 
     def poll(self, refuse: Collection[int] = ()) -> list[Message]:
@@ -112,7 +112,7 @@ def run_slave(job: Job, schema: JoinSchema) -> dict[str, Any]:
     except Stopped:
         seconds = time.perf_counter() - start
     counts = transport.finished.counts
-    return {"seconds": seconds, "results": counts["results"], "certificate": counts["certificate"]}
+    return {"seconds": seconds, "results": counts.results, "certificate": f"{counts.certificate:016x}"}
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def _clock_times(times_us: pa.ChunkedArray) -> list[str]:
 
 
 def counts_text(pairs: pa.Table, summary: dict) -> str:
-    p_picks, s_picks = summary["left"]["read"], summary["right"]["read"]
+    p_picks, s_picks = (stream["read"] for stream in summary["streams"].values())
     paired = len(first_delays_s(pairs))
     return f"{paired:,} of {p_picks:,} P picks found at least one of the {s_picks:,} S picks.\n"
 

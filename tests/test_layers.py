@@ -38,7 +38,7 @@ LEVELS = (
     ),
     ("config", "data"),
     ("partitioning", "policy", "operators", "store", "join", "moving", "generators"),
-    ("messages",),
+    ("records", "messages"),
     ("metrics", "rundir", "progress"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),
     ("checkpoint",),
@@ -194,7 +194,7 @@ import mpijoin
 stream = {"path": sys.argv[1] + "/rows.csv", "time": "ts", "time_unit": "s", "key": "key", "window": "10 s"}
 output = {"path": sys.argv[1] + "/out", "results": "parquet"}
 done = mpijoin.run({"left": stream, "right": stream, "output": output}, slaves=2)
-print(done.results > 0, done.summary["left"]["late"], "pandas" in sys.modules)
+print(done.results > 0, done.summary["streams"]["left"]["late"], "pandas" in sys.modules)
 """
 
 

@@ -6,6 +6,7 @@ import pytest
 from mpijoin.data.codec import encode
 from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.messages import (
+    KINDS,
     MESSAGES,
     Ask,
     Columns,
@@ -17,28 +18,35 @@ from mpijoin.messages import (
     Piece,
     Ready,
     Report,
+    Restore,
     Rows,
+    Saved,
     Slot,
     State,
     Step,
     Stop,
+    encode_message,
     parse,
 )
+from mpijoin.records import Counts, Delays, Figures, GroupSpans, PartInfo, Span, Transfer
 
 
 def columns(rows, words, blob=b""):
     return Columns(np.arange(rows * words).reshape(rows, words), np.frombuffer(blob, np.uint8))
 
 
-def slot(pieces=2, last=False):
-    made = [Piece(np.array([[1, 0, 2], [0, 0, 1]]), (columns(3, 5, b"abc" * i), columns(1, 3))) for i in range(pieces)]
-    return Slot(0, 7, (-(1 << 63), (1 << 63) - 1), np.array([2, 5, 9]), tuple(made), last)
+def slot(pieces=2, last=False, streams=2):
+    """Of the first stream a group has 1, 0 and 2 rows, of the others 0, 0 and 1."""
+    counts = np.array([[1, 0, 2], *[[0, 0, 1]] * (streams - 1)])
+    made = [Piece(counts, (columns(3, 5, b"abc" * i), *[columns(1, 3)] * (streams - 1))) for i in range(pieces)]
+    return Slot(0, 7, tuple(range(-1, streams - 1)), np.array([2, 5, 9]), tuple(made), last)
 
 
+@pytest.mark.parametrize("streams", [1, 2, 3, 8])
 @pytest.mark.parametrize("pieces, last", [(0, True), (1, False), (3, False)])
-def test_a_slot_arrives_as_it_was_sent(pieces, last):
-    sent = slot(pieces, last)
-    found = parse(sent.encode())
+def test_a_slot_arrives_as_it_was_sent(pieces, last, streams):
+    sent = slot(pieces, last, streams)
+    found = parse(encode_message(sent))
     assert (found.producer, found.epoch, found.watermarks, found.last) == (
         sent.producer,
         sent.epoch,
@@ -46,13 +54,19 @@ def test_a_slot_arrives_as_it_was_sent(pieces, last):
         last,
     )
     assert found.groups.tolist() == [2, 5, 9]
-    assert len(found.pieces) == pieces
+    assert len(found.pieces) == pieces and all(len(piece.columns) == streams for piece in found.pieces)
     for own, other in zip(sent.pieces, found.pieces):
         assert np.array_equal(own.counts, other.counts)
         for one, two in zip(own.columns, other.columns):
             assert np.array_equal(one.tuples, two.tuples) and np.array_equal(one.blob, two.blob)
-    assert found.octets == sent.octets == sum(3 * 5 * 8 + 3 * i + 3 * 8 for i in range(pieces))
-    assert found.rows.tolist() == [pieces, 0, 3 * pieces]
+    assert found.octets == sent.octets == sum(3 * 5 * 8 + 3 * i + (streams - 1) * 3 * 8 for i in range(pieces))
+    assert found.rows.tolist() == [pieces, 0, (streams + 1) * pieces]
+
+
+COUNTS = Counts(
+    *((field, 1 << 62) for field in range(6)), 7, 8, (1 << 64) - 1, 9, 10, 11, Delays((3, 5), (1, 2), 3, 13, 5)
+)
+PART = PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef")
 
 
 @pytest.mark.parametrize(
@@ -61,32 +75,38 @@ def test_a_slot_arrives_as_it_was_sent(pieces, last):
         EpochEnd(3, 8, last=True),
         Report(2, 100, 5, 7, 0.25, 4096),
         Report(1),
-        Finished(4, {"results": 3, "certificate": "00ff"}, ["rank-4-00000.parquet"]),
+        Finished(4, COUNTS, Figures(0.5, 0.25, 0.125, 1.0, 0.0, 100, 2, 300), files=("rank-4-00000.parquet",)),
+        Finished(4, rows=7),
+        Saved(1, 2, COUNTS, 0, (PART,), (GroupSpans(3, 9, (Span("rank-1-00002.state", 64, 128),) * 2),), 192, 0.5),
+        Saved(1, 2, fault="no space"),
+        Restore(2, (GroupSpans(3, 9, (Span("rank-1-00002.state", 64, 128),)),), (PART,)),
         Failed(1, 2, "left.parquet: no such file", "Traceback"),
         Stop(143, "stopped by SIGTERM"),
         Ready(0, 1.5),
         Order(3, "freeze", 17, 2),
         Ask(9),
-        Step(3, 2, "refused", "no room", {"octets": 5.0}),
+        Step(3, 2, "refused", "no room", Transfer(5, 0.5)),
     ],
 )
 def test_plain_messages_arrive_as_they_were_sent(message):
-    assert parse(message.encode()) == message
+    assert parse(encode_message(message)) == message
 
 
 def test_rows_arrive_as_they_were_sent():
-    found = parse(Rows(3, 9, np.arange(5, dtype=np.uint8)).encode())
+    found = parse(encode_message(Rows(3, 9, np.arange(5, dtype=np.uint8))))
     assert (found.slave, found.epoch, found.batch.tolist()) == (3, 9, [0, 1, 2, 3, 4])
 
 
 def test_a_slot_of_a_paced_run_says_when_event_time_began_to_pass():
     sent = Slot(0, 1, (5, 5), np.array([1]), (), origin=(1_000_000, 0.25))
-    assert parse(sent.encode()).origin == (1_000_000, 0.25)
-    assert parse(slot().encode()).origin is None
+    assert parse(encode_message(sent)).origin == (1_000_000, 0.25)
+    assert parse(encode_message(slot())).origin is None
 
 
 def test_loads_arrive_as_they_were_sent():
-    found = parse(Loads(2, 5, 1.5, 0.25, 0.125, np.array([3, 9]), np.array([100, 0]), np.array([4096, 64])).encode())
+    found = parse(
+        encode_message(Loads(2, 5, 1.5, 0.25, 0.125, np.array([3, 9]), np.array([100, 0]), np.array([4096, 64])))
+    )
     assert (found.rank, found.period, found.backlog_bytes, found.busy, found.communication) == (2, 5, 1.5, 0.25, 0.125)
     assert [found.groups.tolist(), found.work.tolist(), found.live_bytes.tolist()] == [[3, 9], [100, 0], [4096, 64]]
 
@@ -94,7 +114,7 @@ def test_loads_arrive_as_they_were_sent():
 @pytest.mark.parametrize("final", [False, True])
 def test_a_part_of_a_group_arrives_as_it_was_sent(final):
     frames = (np.arange(7, dtype=np.uint8), np.arange(1, dtype=np.uint8))
-    found = parse(State(4, 1, 17, frames, slot() if final else None).encode())
+    found = parse(encode_message(State(4, 1, 17, frames, slot() if final else None)))
     assert (found.move, found.supplier, found.group, found.cancelled) == (4, 1, 17, False)
     assert [frame.tolist() for frame in found.frames] == [frame.tolist() for frame in frames]
     assert (found.input is not None) is final
@@ -103,12 +123,12 @@ def test_a_part_of_a_group_arrives_as_it_was_sent(final):
 
 
 def test_every_message_has_a_kind_of_its_own():
-    assert [message.kind for message in MESSAGES.values()] == list(MESSAGES)
-    assert len({message.__name__ for message in MESSAGES.values()}) == len(MESSAGES)
+    assert {kind: KINDS[message] for kind, message in MESSAGES.items()} == {kind: kind for kind in MESSAGES}
+    assert len({message.__name__ for message in KINDS}) == len(KINDS) == len(MESSAGES)
 
 
 def test_an_unknown_kind_and_damaged_bytes_are_refused():
     with pytest.raises(ProtocolError, match="kind 4242, wanted one of"):
         parse(encode(4242, {}))
     with pytest.raises(CodecError):
-        parse(Stop(0).encode()[:-1])
+        parse(encode_message(Stop(0))[0][:-1])

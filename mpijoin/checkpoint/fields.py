@@ -7,15 +7,13 @@ from dataclasses import fields
 from typing import Any, Callable, Sequence
 
 from mpijoin.checkpoint import totals
-from mpijoin.checkpoint.files import Span
 from mpijoin.checkpoint.identity import KEPT
-from mpijoin.sinks.parts import PartInfo
+from mpijoin.records import Counts, PartInfo, Span
 
 STATE = re.compile(r"rank-\d{1,9}-\d{5,9}\.state")
 RESULT = re.compile(r"rank-\d{1,9}-\d{5,9}\.parquet")
-LATE = re.compile(r"(left|right)-\d{5,9}\.parquet")
 HEX = re.compile(r"[0-9a-f]{16}")
-SECTIONS = {"left", "right", *KEPT}
+SECTIONS = {"streams", *KEPT}
 INT64 = range(-(1 << 63), 1 << 63)
 COUNT = range(1 << 63)
 
@@ -79,24 +77,46 @@ def unique(found: tuple, names: Sequence) -> tuple:
 
 
 def identity(value: Any) -> dict[str, Any]:
-    for section in entries(value, SECTIONS).values():
+    sections = entries(value, SECTIONS)
+    streams = sections["streams"]
+    for section in (*sections.values(), *(streams.values() if isinstance(streams, dict) else ())):
         if not isinstance(section, dict):
             raise ValueError(f"got {section!r}, wanted the fields of a section")
+    if not streams:
+        raise ValueError("got no stream, wanted at least one")
     return value
 
 
-def before(value: Any) -> dict[str, Any]:
-    """As `totals.total` gives it."""
-    usual = totals.nothing()
+def stream_names(value: Any) -> list[str]:
+    """Of a manifest, whatever else is in it; none where it names no job."""
+    if not isinstance(value, dict) or "identity" not in value:
+        return []
+    try:
+        return list(identity(value["identity"])["streams"])
+    except ValueError as error:
+        raise ValueError(f"identity: {error}") from error
+
+
+def late(names: Sequence[str]) -> re.Pattern:
+    """What parts of the late files of these streams are called."""
+    return re.compile(rf"({'|'.join(map(re.escape, names))})-\d{{5,9}}\.parquet")
+
+
+def before(value: Any, streams: int) -> Counts:
+    """As `totals.plain_of` gives it."""
+    usual = totals.plain_of(Counts.nothing(streams))
     for name, one in entries(value, usual.keys()).items():
         if isinstance(usual[name], int):
             whole(one)
+        elif isinstance(usual[name], tuple):
+            for count in items(one, streams):
+                whole(count)
     text(value["certificate"], HEX)
+    entries(value["delays"], usual["delays"].keys())
     try:
-        totals.total([value])
-    except (KeyError, IndexError, TypeError, OverflowError) as error:
+        return totals.total([totals.counts_of(value)])
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"delays: {error!r}") from error
-    return value
 
 
 def run(value: Any) -> dict[str, Any]:

@@ -7,21 +7,14 @@ import os
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple, Sequence
+from typing import Sequence
 
 import numpy as np
 
 from mpijoin.data.codec import ALIGNMENT, aligned_empty
 from mpijoin.disk import ASIDE, new_file, sync_path, write_all
 from mpijoin.errors import CheckpointError
-
-
-class Span(NamedTuple):
-    """Where a frame lies: file name in the checkpoint folder, first byte, bytes."""
-
-    file: str
-    offset: int
-    octets: int
+from mpijoin.records import Span
 
 
 class StateFile:

@@ -23,15 +23,26 @@ KEPT = {
 
 
 def identity_of(job: Job) -> dict[str, Any]:
-    """Section -> field -> value, as in a job file."""
+    """Section -> field -> value, as in a job file; "streams" has the sections of all streams, in their order."""
     document = tomllib.loads(dump_job(job))
+    sections = document.get("streams", document)
+    streams = {stream.name: sections[stream.name] for stream in job.streams}
     kept = {section: {name: document[section].get(name) for name in names} for section, names in KEPT.items()}
-    return {"left": document["left"], "right": document["right"], **kept}
+    return {"streams": streams, **kept}
 
 
 def check_identity(job: Job, saved: Mapping[str, Any]) -> None:
     """Raises JobError with every field that is another than when the checkpoint was made. saved: empty, unknown."""
-    own = identity_of(job)
+    if not saved:
+        return
+    own, saved = identity_of(job), dict(saved)
+    streams, wanted = own.pop("streams"), saved.pop("streams")
+    if list(streams) != list(wanted):
+        names = [", ".join(map(show, one)) for one in (streams, wanted)]
+        raise JobError(
+            [f"streams: got {names[0]}, but the run to go on with has {names[1]}: begin anew with --overwrite"]
+        )
+    own, saved = {**streams, **own}, {**wanted, **saved}
     faults = [
         f"[{section}] {name}: got {show(own[section].get(name))}, but the run to go on with has"
         f" {show(fields.get(name))}: leave it as it was, or begin anew with --overwrite"

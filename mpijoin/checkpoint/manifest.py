@@ -13,17 +13,18 @@ import json
 import re
 import zlib
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mpijoin.checkpoint import fields
-from mpijoin.checkpoint.files import Span, refusals
+from mpijoin.checkpoint.files import refusals
+from mpijoin.checkpoint.totals import plain_of
 from mpijoin.data.codec import MAGIC
 from mpijoin.disk import sync_path, write_whole
 from mpijoin.errors import CheckpointError
-from mpijoin.sinks.parts import PartInfo
+from mpijoin.records import Counts, PartInfo, Span
 
 VERSION = 6
 DIGITS = 5  # of a number in a name, at least
@@ -49,8 +50,8 @@ class Manifest:
 
     identity: what a job must keep to go on from here · groups: all that had been begun · master: frames of the master:
     where it stands in its sources, then what waited for slaves, one per mini-buffer · results, late: part files ·
-    slot, complete: how many slots had ended, and the watermarks then · sent: rows per stream · active: how many slaves
-    had groups · before: the sums of all slaves' counts · run: further counts of the master.
+    slots, complete: how many had ended, and the watermarks then · sent: rows per stream · active: how many slaves had
+    groups · before: the sums of all slaves' counts · run: further counts of the master.
     """
 
     number: int
@@ -59,14 +60,14 @@ class Manifest:
     master: tuple[Span, ...]
     results: tuple[PartInfo, ...]
     late: tuple[PartInfo, ...]
-    slot: int
-    complete: tuple[int, int]
-    sent: tuple[int, int]
+    slots: int
+    complete: tuple[int, ...]
+    sent: tuple[int, ...]
     elapsed_s: float
     active: int
     slaves: tuple[int, ...]
-    before: dict[str, Any] = field(default_factory=dict)
-    run: dict[str, Any] = field(default_factory=dict)
+    before: Counts
+    run: dict[str, Any]
 
     @property
     def files(self) -> dict[str, int]:
@@ -93,7 +94,8 @@ def manifest_name(number: int) -> str:
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Aside, synced, renamed. CheckpointError: the file system refuses."""
     path = folder / manifest_name(manifest.number)
-    text = json.dumps({"version": VERSION, **asdict(manifest)}, separators=(",", ":"))
+    values = {**asdict(manifest), "before": plain_of(manifest.before)}
+    text = json.dumps({"version": VERSION, **values}, separators=(",", ":"))
     with refusals(path):
         write_whole(path, f"{zlib.crc32(text.encode()):08x}\n{text}\n")
 
@@ -132,20 +134,22 @@ def _octets_of(path: Path) -> int:
 
 def _manifest(value: Any, number: int) -> Manifest:
     """Raises ValueError naming the field that is wrong."""
+    names = fields.stream_names(value)
+    streams = len(names)
     checks = {
         "number": partial(fields.whole, allowed=range(number, number + 1)),
         "identity": fields.identity,
         "groups": _groups,
         "master": fields.spans,
         "results": partial(fields.parts, pattern=fields.RESULT),
-        "late": partial(fields.parts, pattern=fields.LATE),
-        "slot": fields.whole,
-        "complete": lambda found: tuple(fields.whole(one, fields.INT64) for one in fields.items(found, 2)),
-        "sent": lambda found: tuple(fields.whole(one) for one in fields.items(found, 2)),
+        "late": partial(fields.parts, pattern=fields.late(names)),
+        "slots": fields.whole,
+        "complete": lambda found: tuple(fields.whole(one, fields.INT64) for one in fields.items(found, streams)),
+        "sent": lambda found: tuple(fields.whole(one) for one in fields.items(found, streams)),
         "elapsed_s": fields.number,
         "active": fields.whole,
         "slaves": lambda found: fields.unique(tuple(fields.whole(one) for one in fields.items(found)), found),
-        "before": fields.before,
+        "before": partial(fields.before, streams=streams),
         "run": fields.run,
     }
     manifest = Manifest(**fields.each(value, checks, Manifest))
@@ -159,16 +163,6 @@ def _groups(value: Any) -> tuple[Group, ...]:
     checks = {"group": fields.whole, "slave": fields.whole, "alive": fields.whole, "spans": fields.spans}
     groups = tuple(Group(**fields.each(one, checks, Group)) for one in fields.items(value))
     return fields.unique(groups, [one.group for one in groups])
-
-
-def spans_of(values: list) -> tuple[Span, ...]:
-    """As they come out of a message."""
-    return tuple(Span(*value) for value in values)
-
-
-def parts_of(values: list) -> tuple[PartInfo, ...]:
-    """Likewise."""
-    return tuple(PartInfo(*value) for value in values)
 
 
 def numbers_in(folder: Path) -> list[int]:

@@ -14,17 +14,18 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from mpijoin.checkpoint.assign import assign
-from mpijoin.checkpoint.files import Room, Span, read_frames
+from mpijoin.checkpoint.files import Room, read_frames
 from mpijoin.checkpoint.identity import check_identity
-from mpijoin.checkpoint.manifest import Manifest, numbers_in, parts_of, read_manifest, spans_of
+from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
 from mpijoin.config.job import Job
 from mpijoin.data.codec import decode
 from mpijoin.errors import CheckpointError, CodecError, ProtocolError
-from mpijoin.messages import Restore, Restored, Slot
+from mpijoin.messages import KINDS, Restore, Restored, Slot
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank
+from mpijoin.records import GroupSpans, PartInfo, Span
 from mpijoin.rundir import RunDirectory
-from mpijoin.sinks.parts import PartInfo, content_fault, size_fault
+from mpijoin.sinks.parts import content_fault, size_fault
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,9 @@ def waiting_in(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarray]
     slots = []
     for span, frame in zip(spans, map(decode, frames)):
         try:
-            if frame.kind != Slot.kind:
+            if frame.kind != KINDS[Slot]:
                 raise ValueError(f"kind {frame.kind}")
-            slots.append(Slot.of(frame))
+            slots.append(Slot.of(frame.meta, frame.buffers))
         except (KeyError, IndexError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{folder / span.file}: no rows for a slave at byte {span.offset}: {error!r}"
@@ -128,12 +129,11 @@ def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarra
             raise CheckpointError(f"{folder / span.file}: damaged at byte {span.offset}: {error}") from error
 
 
-def install(folder: Path, operator: Any, groups: Sequence[Sequence]) -> None:
-    """Takes groups, [group, spans] each, out of their files. CheckpointError: one is damaged, and the operator is of no
-    use any more; MemoryBudgetError."""
+def install(folder: Path, operator: Any, groups: Sequence[GroupSpans]) -> None:
+    """Takes groups out of their files. CheckpointError: one is damaged, and the operator is of no use
+    any more; MemoryBudgetError."""
     room = Room()
-    for _, listed in groups:
-        spans = spans_of(listed)
+    for _, _, spans in groups:
         frames = read_frames(folder, spans, room)
         try:
             operator.install(frames)
@@ -142,10 +142,10 @@ def install(folder: Path, operator: Any, groups: Sequence[Sequence]) -> None:
             raise CheckpointError(f"{folder / spans[-1].file}: {error}") from error
 
 
-def groups_of(resumption: Resumption, slave: int) -> list[list]:
-    """[group, spans] of a slave, as `install` takes them."""
+def groups_of(resumption: Resumption, slave: int) -> tuple[GroupSpans, ...]:
+    """Those of a slave, as `install` takes them."""
     own = (group for group in resumption.manifest.groups if resumption.owners[group.group] == slave)
-    return [[group.group, [list(span) for span in group.spans]] for group in own]
+    return tuple(GroupSpans(group.group, group.alive, group.spans) for group in own)
 
 
 def restore_all(
@@ -159,7 +159,7 @@ def restore_all(
             found = find(folder, number, job, slaves, directory)
             seconds = time.perf_counter() - start_s
             for slave, parts in shared_out(parts_in(directory, found.manifest), slaves).items():
-                rank.send(slave, Restore(number, groups_of(found, slave), [list(part) for part in parts]))
+                rank.send(slave, Restore(number, groups_of(found, slave), tuple(parts)))
             answers = rank.gather((Restored,), slaves)
             damaged = [answer.fault for answer in answers.values() if answer.fault]
             if damaged:
@@ -183,11 +183,11 @@ def restore_own(
         message = rank.gather((Restore, Restored), (MASTER,))[MASTER]
         if isinstance(message, Restored):
             return operator, groups, message.number
-        operator, groups, fault = make_operator(), [group for group, _ in message.groups], ""
+        operator, groups, fault = make_operator(), [one.group for one in message.groups], ""
         start_s = time.perf_counter()
         try:
             install(folder, operator, message.groups)
-            check_parts(directory.path, parts_of(message.parts), rank.keep_in_touch)
+            check_parts(directory.path, message.parts, rank.keep_in_touch)
         except CheckpointError as error:
             fault = str(error)
         rank.send(MASTER, Restored(rank.number, message.number, fault, time.perf_counter() - start_s))

@@ -10,9 +10,10 @@ from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.checkpoint.files import Span, StateFile
+from mpijoin.checkpoint.files import StateFile
 from mpijoin.checkpoint.manifest import state_name
 from mpijoin.errors import CheckpointError
+from mpijoin.records import GroupSpans, Span
 
 ALIVE_LEAST = 0.5  # a group is written anew when less than this share of its blocks on disk still counts
 
@@ -22,6 +23,14 @@ class Kept(NamedTuple):
 
     span: Span
     ids: np.ndarray
+
+
+class Outcome(NamedTuple):
+    """What a `Saved` says of the groups, in which `octets` were written; or why it could not be done."""
+
+    groups: tuple[GroupSpans, ...] = ()
+    octets: int = 0
+    fault: str = ""
 
 
 @dataclass
@@ -43,7 +52,7 @@ class Saver:
         self._operator, self._rank, self._folder = operator, rank, folder
         self._known: dict[int, SavedGroup] = {}
         self._waiting: deque[int] = deque()
-        self._listed: list[list] = []
+        self._listed: list[GroupSpans] = []
         self._file: StateFile | None = None
         self._thread: threading.Thread | None = None
         self._fault = ""
@@ -74,14 +83,14 @@ class Saver:
         self._thread = threading.Thread(target=self._sync, args=(sync_results,), daemon=True)
         self._thread.start()
 
-    def poll(self) -> dict[str, Any] | None:
-        """groups, octets and fault of a `Saved`; None while the disk is waited for."""
+    def poll(self) -> Outcome | None:
+        """None while the disk is waited for."""
         if self._thread is not None and self._thread.is_alive():
             return None
         if self._fault:
             self._known.clear()  # some of it may not be on disk
-            return {"fault": self._fault}
-        return {"groups": self._listed, "octets": self._file.octets}
+            return Outcome(fault=self._fault)
+        return Outcome(tuple(self._listed), self._file.octets)
 
     def _save(self, group: int) -> None:
         saved = self._known.setdefault(group, SavedGroup())
@@ -95,7 +104,7 @@ class Saver:
         tail = self._file.write(frames[-1])
         saved.since, saved.frames = self._operator.reached(frames)[0], kept
         live_bytes = int(self._operator.info(np.array([group])).live_bytes.sum())
-        self._listed.append([group, live_bytes, [*(one.span for one in kept), tail]])
+        self._listed.append(GroupSpans(group, live_bytes, (*(one.span for one in kept), tail)))
 
     def _sync(self, sync_results: Callable[[], None]) -> None:
         try:

@@ -2,33 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable
+from typing import Any, Sequence
 
 from mpijoin.metrics.delay import DelayHistogram
+from mpijoin.records import PER_STREAM, Counts, Delays
 
-STREAMS = ("left", "right")
-SUMS = ("results", "written", "comparisons", "splits", "merges")
-STREAM_SUMS = ("received", "joined", "expired", "moved_in", "moved_out")
 MODULUS = 1 << 64
 
 
-def nothing() -> dict[str, Any]:
-    """Before a run."""
-    return total([])
+def total(counts: Sequence[Counts]) -> Counts:
+    """The sum of slaves' counts, and of earlier sums: of at least one. What they hold leaves them: it is in the
+    checkpoint, from which the slaves to come get it as if it had been moved to them."""
+    streams = (tuple(map(sum, zip(*own))) for own in list(zip(*counts))[:PER_STREAM])
+    numbers = (sum(own) for own in list(zip(*counts))[PER_STREAM:-1])
+    whole = Counts(*streams, *numbers, DelayHistogram.of(one.delays for one in counts).compact())
+    moved_out = tuple(map(sum, zip(whole.moved_out, whole.held)))
+    return whole._replace(moved_out=moved_out, held=(0,) * len(whole.held), certificate=whole.certificate % MODULUS)
 
 
-def total(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """The sum of slaves' counts, and of earlier sums. What they hold leaves them: it is in the checkpoint, from which
-    the slaves to come get it as if it had been moved to them."""
-    counts = list(counts)
-    names = (*SUMS, *(f"{name}_{stream}" for name in STREAM_SUMS for stream in STREAMS))
-    sums = {name: sum(one[name] for one in counts) for name in names}
-    for stream in STREAMS:
-        sums[f"moved_out_{stream}"] += sum(one[f"held_{stream}"] for one in counts)
-        sums[f"held_{stream}"] = 0
-    certificate = sum(int(one["certificate"], 16) for one in counts) % MODULUS
-    return {
-        **sums,
-        "certificate": f"{certificate:016x}",
-        "delays": DelayHistogram.of(one["delays"] for one in counts).compact(),
-    }
+def plain_of(counts: Counts) -> dict[str, Any]:
+    """For a manifest: field -> value, the certificate as its 16 digits."""
+    return {**counts._asdict(), "certificate": f"{counts.certificate:016x}", "delays": counts.delays._asdict()}
+
+
+def counts_of(plain: dict[str, Any]) -> Counts:
+    """What `plain_of` was given."""
+    delays = Delays.of(list(plain["delays"].values()))
+    lists = {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}
+    return Counts(**{**plain, **lists, "certificate": int(plain["certificate"], 16), "delays": delays})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import NoReturn, Sequence
+from typing import NoReturn
 
 from mpijoin.messages import EpochEnd, Finished, ResultMarker, Rows, Saved
 from mpijoin.rank import MASTER, WAIT_S, Rank
@@ -32,11 +32,11 @@ class CollectorRank:
             self._rank.send(MASTER, cut_results(self._rank.number, self._collector))
         if self._collector.finished and not self._said:
             self._said = True
-            self._rank.send(MASTER, Finished(self._rank.number, {"rows": self._collector.rows}, self._close()))
+            self._rank.send(MASTER, Finished(self._rank.number, rows=self._collector.rows, files=self._close()))
         return 0.0 if received else WAIT_S
 
-    def _close(self) -> Sequence[str]:
-        return [part.name for part in self._writer.close()]
+    def _close(self) -> tuple[str, ...]:
+        return tuple(part.name for part in self._writer.close())
 
     def abandon(self) -> None:
         self._writer.abandon()
@@ -50,6 +50,6 @@ def cut_results(rank: int, collector: Collector) -> Saved:
         writer.sync()
     except OSError as error:
         fault = f"{error.filename}: cannot be written: {error.strerror}"
-    counts, listed = {"rows": collector.rows}, [list(part) for part in parts]
+    rows = collector.rows
     collector.go_on()
-    return Saved(rank, number, counts, listed, seconds=time.perf_counter() - start_s, fault=fault)
+    return Saved(rank, number, rows=rows, parts=tuple(parts), seconds=time.perf_counter() - start_s, fault=fault)

@@ -4,7 +4,7 @@ programs."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Sequence
 
 import pyarrow.parquet as pq
 
@@ -14,18 +14,15 @@ from mpijoin.config.units import rounded_duration
 from mpijoin.disk import sync_path
 from mpijoin.errors import EXIT_DONE
 from mpijoin.launch.plan import merged_schema
+from mpijoin.messages import Finished
 from mpijoin.metrics.delay import DelayHistogram
-from mpijoin.metrics.ledger import check_ledger
+from mpijoin.metrics.ledger import StreamCounts, check_ledger
 from mpijoin.progress import seconds
 from mpijoin.rank import MASTER
+from mpijoin.records import Counts
 from mpijoin.sinks.parts import part_name
 from mpijoin.sources.late import merge_late, writing
 
-STREAMS = ("left", "right")
-SLAVE_FIGURES = (
-    *("cpu_s", "comm_s", "idle_s", "busy_s", "blocked_s"),
-    *("window_bytes_max", "blocks_max", "comparisons", "results", "theta_bytes"),
-)
 COLLECTOR_ADVICE = (
     'the collector writes slower than slaves find results: let each slave write its own with results = "parquet", write'
     " fewer columns, or choose a faster disk"
@@ -46,9 +43,9 @@ def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str], fu
     """Checks, commits and writes; the clock stops when the last file has its name. Raises LedgerError, OutputError.
 
     further: entries of the summary beside those that all runs have."""
-    slaves = [master.finished[slave].counts for slave in plan.roles.slaves]
+    counts = [master.finished[slave].counts for slave in plan.roles.slaves]
     streams = _streams(plan, master)
-    check_ledger(streams, [*slaves, master.before], _written(plan, master, slaves))
+    check_ledger(streams, [*counts, master.before], _written(plan, master, counts))
     if plan.directory:
         files = [*master.earlier_results, *own_files] + [
             name for finished in master.finished.values() for name in finished.files
@@ -57,7 +54,7 @@ def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str], fu
         plan.directory.commit(files, _merge_late(plan, master))
         if master.checkpointing and master.checkpointing.written:  # they go when the summary is there
             plan.directory.sync_results(files)
-    summary = {**_summary(plan, master, compile_s, streams, slaves), **(further or {})}
+    summary = {**_summary(plan, master, compile_s, streams), **(further or {})}
     if plan.directory:
         plan.directory.write_summary(summary)
         plan.directory.clean()
@@ -87,61 +84,72 @@ def _merge_late(plan: Any, master: Any) -> list[str]:
     return names
 
 
-def _written(plan: Any, master: Any, slaves: list[dict]) -> int | None:
+def _written(plan: Any, master: Any, slaves: Sequence[Counts]) -> int | None:
     """Rows in the output, None where results are only counted."""
-    collector, before = plan.roles.collector, master.before["written"]
+    collector, before = plan.roles.collector, master.before.written
     if collector is not None:
-        return before + (master.collector.rows if master.collector else master.finished[collector].counts["rows"])
-    return before + sum(slave["written"] for slave in slaves) if plan.job.output.results == "parquet" else None
+        return before + (master.collector.rows if master.collector else master.finished[collector].rows)
+    return before + sum(slave.written for slave in slaves) if plan.job.output.results == "parquet" else None
 
 
-def _streams(plan: Any, master: Any) -> dict[str, dict[str, int]]:
+def _streams(plan: Any, master: Any) -> list[StreamCounts]:
     """What the master counted, per stream."""
-    streams = {}
-    for index, (name, source) in enumerate(zip(STREAMS, master.intake.sources)):
-        counts, sent = source.counts, int(master.sent[index].sum())
-        streams[name] = {
-            "read": counts.read,
-            "joined": sent,
-            "sent": sent,
-            "late": counts.late,
-            "null_key": counts.null_key,
-            "lateness_needed": counts.disorder_max,
-        }
-    return streams
+    counted = zip(plan.schema.streams, master.intake.sources, master.sent.tolist())
+    return [
+        StreamCounts(stream.name, source.counts.read, source.counts.late, source.counts.null_key, sent)
+        for stream, source, sent in counted
+    ]
 
 
-def _summary(plan: Any, master: Any, compile_s: float, streams: dict, slaves: list[dict]) -> dict[str, Any]:
-    wall_s = master.rank.clock.wall_s
-    tuples = sum(one["read"] for one in streams.values())
-    count, whole = len(slaves), total([master.before, *slaves])
+def _stream_figures(streams: Sequence[StreamCounts], master: Any) -> dict[str, dict[str, int]]:
     return {
-        "results": whole["results"],
-        "certificate": whole["certificate"],
-        **streams,
+        one.name: {
+            "read": one.read,
+            "joined": one.sent,
+            "sent": one.sent,
+            "late": one.late,
+            "null_key": one.null_key,
+            "lateness_needed": source.counts.disorder_max,
+        }
+        for one, source in zip(streams, master.intake.sources)
+    }
+
+
+def _slave_figures(finished: Finished) -> dict[str, float]:
+    counts = finished.counts
+    return {**finished.figures._asdict(), "comparisons": counts.comparisons, "results": counts.results}
+
+
+def _summary(plan: Any, master: Any, compile_s: float, streams: Sequence[StreamCounts]) -> dict[str, Any]:
+    wall_s = master.rank.clock.wall_s
+    tuples = sum(one.read for one in streams)
+    slaves = {rank: master.finished[rank] for rank in plan.roles.slaves}
+    count, whole = len(slaves), total([master.before, *(one.counts for one in slaves.values())])
+    return {
+        "results": whole.results,
+        "certificate": f"{whole.certificate:016x}",
+        "streams": _stream_figures(streams, master),
         "time_unit": plan.schema.unit,
         "ranks": plan.roles.size,
         "slaves": count,
         "wall_s": round(wall_s, 4),
         "compile_s": round(compile_s, 4),
         "tuples_per_s": round(tuples / wall_s, 1),
-        "delay_s": DelayHistogram.of([whole["delays"]]).figures_s(),
+        "delay_s": DelayHistogram.of([whole.delays]).figures_s(),
         "overload": _overload(master),
         "moves": master.moves.outcomes["moved"],
         "moved_bytes": master.moves.moved_bytes,
         "moves_refused": master.moves.outcomes["refused"],
         "move_pause_s_max": master.moves.pause_us_max / 1e6,
-        "splits": whole["splits"],
-        "merges": whole["merges"],
+        "splits": whole.splits,
+        "merges": whole.merges,
         "declustering": master.recorder.declustering.figures(count),
         "epochs": master.epochs,
         "peak_master_buffer_bytes": master.buffers.held_bytes_max,
         "held_back_by": {str(slave): times for slave, times in master.core.held_back_by.items() if times},
         "checkpoints": master.checkpoints(),
         "master": master.recorder.times_after_warmup(),
-        "per_slave": {
-            str(rank): {name: slave[name] for name in SLAVE_FIGURES} for rank, slave in zip(plan.roles.slaves, slaves)
-        },
+        "per_slave": {str(rank): _slave_figures(finished) for rank, finished in slaves.items()},
     }
 
 
@@ -165,12 +173,9 @@ def summary_text(outcome: Outcome) -> str:
     if outcome.exit_code != EXIT_DONE:
         return f"mpijoin: {outcome.reason}"
     summary = outcome.summary
-    tuples = summary["left"]["read"] + summary["right"]["read"]
+    read = {name: stream["read"] for name, stream in summary["streams"].items()}
     lines = [
-        (
-            f"{summary['results']:,} results from {summary['left']['read']:,} left and {summary['right']['read']:,}"
-            " right tuples"
-        ),
+        f"{summary['results']:,} results from {in_words([f'{rows:,} {name}' for name, rows in read.items()])} tuples",
         (
             f"in {_span(summary['wall_s'])} ({summary['tuples_per_s'] / 1e6:.2f} M tuples/s) on {summary['slaves']}"
             f" slaves; certificate {summary['certificate']}"
@@ -186,8 +191,8 @@ def summary_text(outcome: Outcome) -> str:
         lines.append(
             _overload_text(summary["overload"], _waits_for_collector(summary, summary["overload"]["slowest_slave"]))
         )
-    for name in STREAMS:
-        lines += _warnings(name, summary[name], summary["time_unit"])
+    for name, stream in summary["streams"].items():
+        lines += _warnings(name, stream, summary["time_unit"])
     if summary["held_back_by"]:
         slowest = max(summary["held_back_by"], key=summary["held_back_by"].get)
         slow = "it joins slower than the input is read"
@@ -196,7 +201,17 @@ def summary_text(outcome: Outcome) -> str:
                 f"it waited {seconds(summary['per_slave'][slowest]['blocked_s'])} for the collector; {COLLECTOR_ADVICE}"
             )
         lines.append(f"the source had to pause for slave {slowest}: {slow}")
-    return "\n".join(lines) if tuples else "\n".join(["the input holds no rows", *lines])
+    return "\n".join(lines) if any(read.values()) else "\n".join(["the input holds no rows", *lines])
+
+
+def in_words(items: Sequence[str]) -> str:
+    """A list as people write it.
+
+    >>> in_words(["a"]), in_words(["a", "b"]), in_words(["a", "b", "c"])
+    ('a', 'a and b', 'a, b and c')
+    """
+    *others, last = items
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _span(wall_s: float) -> str:

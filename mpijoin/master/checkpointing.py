@@ -11,27 +11,19 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mpijoin.checkpoint import totals
-from mpijoin.checkpoint.files import Span, StateFile, refusals
+from mpijoin.checkpoint.files import StateFile, refusals
 from mpijoin.checkpoint.identity import identity_of
-from mpijoin.checkpoint.manifest import (
-    Group,
-    Manifest,
-    last_number_in,
-    parts_of,
-    prune,
-    spans_of,
-    state_name,
-    write_manifest,
-)
+from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, prune, state_name, write_manifest
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
+from mpijoin.checkpoint.totals import total
 from mpijoin.config.job import Job
 from mpijoin.disk import sync_path
 from mpijoin.errors import Checkpointed, CheckpointError, MpijoinError, OutputError
 from mpijoin.messages import Saved
 from mpijoin.metrics.checkpoints import CheckpointsFile
 from mpijoin.rank import MASTER, Rank
+from mpijoin.records import Counts, Span
 from mpijoin.rundir import RunDirectory
 
 METRICS_S = 600.0  # so much of the metrics may be lost with a run that is killed
@@ -76,7 +68,7 @@ class Checkpointing:
             job.checkpoint, os.environ, rank.clock.started_s + (resumed.elapsed_s if resumed else 0.0)
         )
         self.schedule = Schedule(job.checkpoint, slots, rank.clock.wall_s, end_s)
-        self.before = resumed.before if resumed else totals.nothing()
+        self.before = resumed.before if resumed else Counts.nothing(len(job.streams))
         self.results = resumed.results if resumed else ()  # parts that were closed before this run went on
         self._kept = [resumed] if resumed else []
         self._number = last_number_in(folder)
@@ -209,15 +201,11 @@ class Checkpointing:
         self._rank.log.info("checkpoint %d: %.3g MB written, %.3g MB in all, %.3f s", open_.number, *mb, took_s)
 
     def _manifest(self, open_: Open) -> Manifest:
-        slaves = [answer for answer in open_.answers.values() if "certificate" in answer.counts]
-        groups = [
-            Group(group, one.rank, alive, spans_of(spans)) for one in slaves for group, alive, spans in one.groups
-        ]
-        counts = [one.counts for one in slaves]
-        rows = sum(one.counts["rows"] for one in open_.answers.values() if "rows" in one.counts)
-        before = totals.total([self.before, *counts])
-        before["written"] += rows
-        parts = (part for one in open_.answers.values() for part in parts_of(one.parts))
+        answers = open_.answers.values()
+        groups = [Group(group, one.rank, alive, spans) for one in answers for group, alive, spans in one.groups]
+        before = total([self.before, *(one.counts for one in answers if one.counts)])
+        before = before._replace(written=before.written + sum(one.rows for one in answers))
+        parts = (part for one in answers for part in one.parts)
         return Manifest(
             number=open_.number,
             identity=self._identity,

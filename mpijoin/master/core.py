@@ -32,7 +32,7 @@ from mpijoin.master.events import (
     Watermarks,
 )
 from mpijoin.master.reorganization import Loaded, Reorganization
-from mpijoin.master.views import NEVER, Move, SlaveState, Waiting
+from mpijoin.master.views import OpenMove, SlaveState, Waiting, never
 from mpijoin.moving import handover
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import plan
@@ -67,11 +67,12 @@ class MasterCore:
         finishing: tuple[int, ...] = (),
         paced: bool = False,
         reorganization: Reorganization | None = None,
-        slot: int = 0,
-        complete: Watermarks | None = None,
+        slots: int = 0,
+        complete: Watermarks = never(2),
     ):
-        """slot, complete: where a run goes on that was cut there · finishing: the ranks beside the slaves that report
-        when they have finished (a collector of its own) · reorganization: None: nothing ever moves."""
+        """slots, complete: how many had ended, and the watermarks then, where a run goes on; of one that begins `never`
+        · finishing: the ranks beside the slaves that report when they have finished (a collector of its own) ·
+        reorganization: None: nothing ever moves."""
         self.table = table
         self.reorganization = reorganization
         self.slaves = {slave: SlaveState(index % subgroups) for index, slave in enumerate(slaves)}
@@ -82,12 +83,13 @@ class MasterCore:
         self._paced = paced
         self._held_bytes = 0  # of all waiting items and held groups
         self._held: dict[int, int] = {}  # group -> bytes
-        self._complete = complete or NEVER  # watermarks of the last whole tick
-        self._slot = slot
+        self._complete = complete  # watermarks of the last whole tick
+        self._never = never(len(complete))
+        self._slots = slots  # that have ended
         self._ending: Watermarks | None = None  # the source has ended, with these
         self._closed = False  # ... and the slaves' queues have their end
-        self._moves: dict[int, Move] = {}
-        self._cancelled: dict[int, Move] = {}  # whose consumer may have refused and not been heard
+        self._moves: dict[int, OpenMove] = {}
+        self._cancelled: dict[int, OpenMove] = {}  # whose consumer may have refused and not been heard
         self._moves_begun = 0
         self._unfinished = {*slaves, *finishing}
         self._save_wanted = self._saving = self._stops = self._stopped = False
@@ -165,9 +167,9 @@ class MasterCore:
         if event.watermarks is None:
             return actions
         if not actions:
-            due = (slave for slave in event.octets if self.slaves[slave].subgroup == self._slot % self._subgroups)
+            due = (slave for slave in event.octets if self.slaves[slave].subgroup == self._slots % self._subgroups)
             actions = [action for slave in due for action in self._serve(slave)]
-        self._slot += 1
+        self._slots += 1
         return actions + self._end_slot() + self._cut()
 
     def _end_slot(self) -> list[Action]:
@@ -230,7 +232,7 @@ class MasterCore:
             return []
         self._save_wanted, self._saving = False, True
         self._stopped = self._stops  # nothing may follow the last one
-        return [Cut(self._slot, self._complete)]
+        return [Cut(self._slots, self._complete)]
 
     def _consumed(self, event: Consumed) -> list[Action]:
         view = self.slaves[event.slave]
@@ -267,7 +269,7 @@ class MasterCore:
 
     def _begin(self, wanted: plan.Move) -> Action:
         number, self._moves_begun = self._moves_begun, self._moves_begun + 1
-        self._moves[number] = Move(wanted.group, wanted.supplier, wanted.consumer, wanted.gain)
+        self._moves[number] = OpenMove(wanted.group, wanted.supplier, wanted.consumer, wanted.gain)
         return Command(number, handover.SHIP, wanted.supplier, wanted.group, wanted.consumer)
 
     def _stepped(self, event: Stepped) -> list[Action]:
@@ -283,11 +285,11 @@ class MasterCore:
             raise ProtocolError(f"slave {event.slave} says {event.step!r} of move {event.move}, wanted {wanted}")
         return self._advance(event.move, move, event.step)
 
-    def _advance(self, number: int, move: Move, event: str) -> list[Action]:
+    def _advance(self, number: int, move: OpenMove, event: str) -> list[Action]:
         move.state, acts = handover.advance(number, move.state, event)
         return [action for act in acts for action in self._act(number, move, act)]
 
-    def _act(self, number: int, move: Move, act: str) -> list[Action]:
+    def _act(self, number: int, move: OpenMove, act: str) -> list[Action]:
         match act:
             case handover.HOLD:
                 self.table.route(move.group, None)
@@ -302,7 +304,7 @@ class MasterCore:
             case _:
                 return [Command(number, act, move.supplier, move.group, move.consumer)]
 
-    def _close(self, number: int, move: Move) -> list[Action]:
+    def _close(self, number: int, move: OpenMove) -> list[Action]:
         del self._moves[number]
         if move.state == handover.CANCELLED:
             self._cancelled[number] = move
@@ -379,11 +381,11 @@ class MasterCore:
             view.watermarks = watermarks
         view.unconsumed_slots += 1
         last = self._closed and not view.waiting
-        return Serve(slave, items, self._epoch, watermarks or NEVER, last)
+        return Serve(slave, items, self._epoch, watermarks or self._never, last)
 
     @property
     def _epoch(self) -> int:
-        return self._slot // self._subgroups
+        return self._slots // self._subgroups
 
 
-__all__ = ["Loaded", "MasterCore", "NEVER", *(one.__name__ for one in (*Event.__args__, *Action.__args__))]
+__all__ = ["Loaded", "MasterCore", "never", *(one.__name__ for one in (*Event.__args__, *Action.__args__))]

@@ -8,12 +8,12 @@ from mpijoin.master.reorganization import Loaded
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
 
-Watermarks = tuple[int, int]
+Watermarks = tuple[int, ...]  # of each stream
 
 
 class Ingested(NamedTuple):
     """A part of a tick is in the mini-buffers. octets: bytes per slave that has groups · held: per group that is held
-    back · watermarks: of both streams, if it ends the tick."""
+    back · watermarks: of all streams, if it ends the tick."""
 
     octets: dict[int, int]
     held: dict[int, int]
@@ -135,9 +135,9 @@ class Decided(NamedTuple):
 
 class Cut(NamedTuple):
     """The last tick is whole and no group is on its way: cut a checkpoint here, between what was sent and what waits.
-    slot: how many have ended · complete: watermarks of the last tick."""
+    slots: how many have ended · complete: watermarks of the last tick."""
 
-    slot: int
+    slots: int
     complete: Watermarks
 
 

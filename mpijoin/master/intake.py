@@ -1,4 +1,4 @@
-"""What the master takes in: both sources, their late rows, and the ticks that are cut from them."""
+"""What the master takes in: the sources, their late rows, and the ticks that are cut from them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from mpijoin.errors import InputError
 from mpijoin.master.ticks import Pace, Tick, TickReader
 from mpijoin.partitioning.scatter import Scattered, scatter
 from mpijoin.partitioning.table import PartitionTable
+from mpijoin.records import PartInfo
 from mpijoin.rundir import RunDirectory
-from mpijoin.sinks.parts import PartInfo
 from mpijoin.sources import open_source
 from mpijoin.sources.base import Source
 from mpijoin.sources.inputs import check_inputs, inputs_of
@@ -29,7 +29,7 @@ PART_SHARE = 16  # ... and at most this part of the master's buffer
 
 
 class Intake:
-    """Both sources with the parts of their late files, read tick by tick."""
+    """All sources with the parts of their late files, read tick by tick."""
 
     def __init__(
         self,
@@ -67,7 +67,8 @@ class Intake:
 
     def _start(self, job: Job, saved: np.ndarray | None) -> Position:
         if saved is None:
-            return Position((UNREAD, UNREAD), tuple(map(inputs_of, job.streams)), ((), ()))
+            streams = len(job.streams)
+            return Position((UNREAD,) * streams, tuple(map(inputs_of, job.streams)), ((),) * streams)
         start = decode_position(saved, tuple(layout.record_words for layout in self._layouts))
         for stream, wanted in zip(job.streams, start.inputs):
             check_inputs(stream, wanted)
@@ -94,7 +95,7 @@ class Intake:
         """For the ticks to come."""
         self._reader.pace = pace
 
-    def scatter(self, tick: Tick, table: PartitionTable) -> tuple[Scattered, Scattered]:
+    def scatter(self, tick: Tick, table: PartitionTable) -> tuple[Scattered, ...]:
         return tuple(self._scatter(stream, batches, table) for stream, batches in enumerate(tick.batches))
 
     def _scatter(self, stream: int, batches: list[Batch], table: PartitionTable) -> Scattered:
@@ -103,7 +104,7 @@ class Intake:
 
     @property
     def late_parts(self) -> list[PartInfo]:
-        """Closed parts of late rows, those of left first; names in the directory's `open_late_parts`."""
+        """Closed parts of late rows, by stream; names in the directory's `open_late_parts`."""
         return [part for writer in self._writers for part in writer.parts]
 
     def cut_late(self) -> list[PartInfo]:
@@ -122,7 +123,7 @@ class Intake:
         """
         streams = self._reader.save()
         self.cut_late()
-        late = tuple(writer.parts for writer in self._writers) or ((), ())
+        late = tuple(writer.parts for writer in self._writers) or ((),) * len(streams)
         return encode_position(Position(streams, self._inputs, late))
 
     def progress(self, taken: int) -> float:

@@ -47,10 +47,9 @@ class MoveLog:
     def stepped(self, step: Step) -> None:
         row = self._open.get(step.move)
         if row is not None:
-            names = {"octets": "bytes", "blocks": "blocks"}
-            row.update({name: int(step.figures[own]) for own, name in names.items() if own in step.figures})
-            if "transfer_s" in step.figures:
-                row["transfer_us"] = int(1e6 * step.figures["transfer_s"])
+            octets, transfer_s, blocks = step.figures
+            known = {"bytes": octets, "blocks": blocks, "transfer_us": transfer_s and int(1e6 * transfer_s)}
+            row.update({name: figure for name, figure in known.items() if figure is not None})
 
     def closed(self, action: core.Moved) -> None:
         row = self._open.pop(action.move)
@@ -80,3 +79,11 @@ class MoveLog:
 
     def _now_us(self) -> int:
         return int(1e6 * self._clock.wall_s)
+
+
+def decision_text(view: Any, plan: Any) -> str:
+    """What a policy saw and wants, for the log."""
+    loads = " ".join(f"{one.slave}:{one.load:.2f}/{one.occupancy:.2f}" for one in view.active)
+    asked = " ".join(f"{one.group}:{one.supplier}>{one.consumer}" for one in plan.moves)
+    active = "" if plan.active is None else f", active {' '.join(map(str, plan.active))}"
+    return f"reorganization {view.period}: load/occupancy {loads}; moves {asked or 'none'}{active}"

@@ -23,7 +23,7 @@ class Prepared(NamedTuple):
     """A part of a tick of a paced run, ready before it is due. place: the layout for which it was scattered."""
 
     tick: Tick
-    scattered: tuple[Scattered, Scattered]
+    scattered: tuple[Scattered, ...]
     place: np.ndarray
 
     @property

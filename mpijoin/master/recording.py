@@ -40,11 +40,19 @@ def kept_out_of(counts: Sequence[SourceCounts]) -> tuple[int, int]:
 class SlotRecorder:
     """One row of metrics/rank-0.parquet per slot. What lies before `warmup_s` is left out."""
 
-    def __init__(self, rank: Rank, folder: Path | None, warmup_s: float, part: int, counts: Sequence[SourceCounts]):
-        """folder: None where nothing is written · part: of the checkpoint from which the run goes on, 0: it begins ·
-        counts: of the sources until now. From here on times count."""
-        self._rank, self._folder, self._warmup_s = rank, folder, warmup_s
-        self._metrics = MetricsFile(folder, MASTER, part=part) if folder else None
+    def __init__(
+        self,
+        rank: Rank,
+        folder: Path | None,
+        streams: Sequence[str],
+        warmup_s: float,
+        part: int,
+        counts: Sequence[SourceCounts],
+    ):
+        """folder: None where nothing is written · streams: their names · part: of the checkpoint from which the run
+        goes on, 0: it begins · counts: of the sources until now. From here on times count."""
+        self._rank, self._folder, self._streams, self._warmup_s = rank, folder, streams, warmup_s
+        self._metrics = MetricsFile(folder, MASTER, streams, part) if folder else None
         self.declustering = Declustering()
         self._last, self._sent_bytes = self._times(), 0
         self._kept_out = kept_out_of(counts)
@@ -86,8 +94,7 @@ class SlotRecorder:
             cpu_us=cpu,
             comm_us=comm,
             idle_us=idle,
-            tuples_left=int(scattered[0].starts[-1]),
-            tuples_right=int(scattered[1].starts[-1]),
+            tuples=tuple(int(one.starts[-1]) for one in scattered),
             sent_bytes=self._sent_bytes - sent_bytes,
             late=self._kept_out[0] - kept_out[0],
             null_key=self._kept_out[1] - kept_out[1],
@@ -99,7 +106,7 @@ class SlotRecorder:
     def cut(self, part: int) -> None:
         """A checkpoint: what was recorded so far is whole on disk, and a further file begins."""
         self.close()
-        self._metrics = MetricsFile(self._folder, MASTER, part=part)
+        self._metrics = MetricsFile(self._folder, MASTER, self._streams, part)
 
     def close(self) -> None:
         if self._metrics:

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from mpijoin.checkpoint import totals
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.collector.runtime import cut_results
 from mpijoin.errors import ProtocolError
@@ -16,7 +15,7 @@ from mpijoin.master import core
 from mpijoin.master.backlog import Backlog
 from mpijoin.master.checkpointing import Checkpointing
 from mpijoin.master.intake import Intake
-from mpijoin.master.movelog import MoveLog
+from mpijoin.master.movelog import MoveLog, decision_text
 from mpijoin.master.pacing import Pacing, Prepared
 from mpijoin.master.recording import SlotRecorder
 from mpijoin.master.start import loaded, new_core, waiting_bytes_max
@@ -39,8 +38,9 @@ from mpijoin.messages import (
 from mpijoin.metrics.moves import MovesFile
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import Scattered
-from mpijoin.progress import Progress, ProgressView, SlaveView
+from mpijoin.progress import Progress, ProgressView, SlaveProgress
 from mpijoin.rank import MASTER, WAIT_S, Rank
+from mpijoin.records import Counts
 from mpijoin.sinks.collector import Collector
 from mpijoin.sources.base import TIME_MAX, SourceCounts
 
@@ -57,8 +57,8 @@ class Master:
         intake: Intake | None = None,
         resumption: Resumption | None = None,
     ):
-        """collector: if this rank merges the results itself · intake: what to read instead of the job's sources · resumption:
-        where the run goes on, None: it begins."""
+        """collector: if this rank merges the results itself · intake: what to read instead of the job's sources ·
+        resumption: where the run goes on, None: it begins."""
         job, schema, slaves, directory = plan.job, plan.schema, plan.roles.slaves, plan.directory
         finishing = (plan.roles.collector,) if plan.roles.collector else ()
         manifest = resumption.manifest if resumption else None
@@ -77,7 +77,7 @@ class Master:
             saving, folders = (*slaves, *plan.roles.collectors), (plan.checkpoints, directory)
             self.checkpointing = Checkpointing(job, rank, *folders, self.pacing.slots, saving, resumption)
         self._signal = ""  # that reached another rank
-        self.sent = np.array(manifest.sent if manifest else (0, 0), np.int64)  # rows per stream
+        self.sent = np.array(manifest.sent if manifest else [0] * len(job.streams), np.int64)  # rows per stream
         self.finished: dict[int, Finished] = {}
         self._subgroups = job.cluster.subgroups
         self._waiting_bytes_max = waiting_bytes_max(job.cluster)
@@ -90,7 +90,8 @@ class Master:
         self._complete = False
         self._ticks = manifest.run["ticks"] if manifest else 0
         self._resumed_s = self._due_s = manifest.elapsed_s if manifest else 0.0  # due: of the tick that was sent last
-        self.recorder = SlotRecorder(rank, self._metrics_folder, job.run.warmup_ns / 1e9, part, self._counts())
+        names = [stream.name for stream in schema.streams]
+        self.recorder = SlotRecorder(rank, self._metrics_folder, names, job.run.warmup_ns / 1e9, part, self._counts())
         if resumption:
             self._go_on(resumption)
 
@@ -112,8 +113,8 @@ class Master:
         return self._complete and not saving and (self.collector is None or self.collector.finished)
 
     def turn(self) -> float:
-        """Takes what has arrived and hands out at most one part of a tick; returns for how many seconds there is nothing
-        else to do."""
+        """Takes what has arrived and hands out at most one part of a tick; returns for how many seconds there is
+        nothing else to do."""
         received = 0
         for source, message in self._rank.receive(self.collector.refuse if self.collector else ()):
             received += 1
@@ -135,9 +136,9 @@ class Master:
         self.intake.close()
 
     @property
-    def before(self) -> dict[str, Any]:
+    def before(self) -> Counts:
         """What slaves had counted before the run went on from a checkpoint."""
-        return self.checkpointing.before if self.checkpointing else totals.nothing()
+        return self.checkpointing.before if self.checkpointing else Counts.nothing(len(self.sent))
 
     @property
     def earlier_results(self) -> list[str]:
@@ -167,7 +168,9 @@ class Master:
                 self.moves.stepped(message)
                 self._do(core.Stepped(message.move, message.slave, message.step))
                 if message.reason:
-                    self._rank.log.warning("move %d: slave %d %s: %s", message.move, source, message.step, message.reason)
+                    self._rank.log.warning(
+                        "move %d: slave %d %s: %s", message.move, source, message.step, message.reason
+                    )
             case Finished():
                 self.finished[source] = message
                 self._do(core.RankFinished(source))
@@ -192,7 +195,9 @@ class Master:
         """One that ends the run is seen to at once; others at the end of a tick."""
         if self.collector and self.collector.cut_number is not None:
             self._saved(cut_results(MASTER, self.collector))
-        if not self.checkpointing.stops and (reason := self.checkpointing.reason_to_stop(self._rank.asked or self._signal)):
+        if not self.checkpointing.stops and (
+            reason := self.checkpointing.reason_to_stop(self._rank.asked or self._signal)
+        ):
             self._rank.log.info("stops at a checkpoint: %s", reason)
             self._do(core.SaveWanted(stops=True))
 
@@ -200,7 +205,7 @@ class Master:
         """Everything of the master's as it is now goes to disk, and the mark goes out after all that was sent."""
         manifest = {
             "late": tuple(self.intake.cut_late()),
-            "slot": action.slot,
+            "slots": action.slots,
             "complete": action.complete,
             "sent": tuple(self.sent.tolist()),
             "elapsed_s": self._rank.clock.wall_s,
@@ -235,7 +240,7 @@ class Master:
             return WAIT_S
         tick = self.intake.next()
         if tick is None:
-            self._do(core.SourceEnded((TIME_MAX, TIME_MAX)))
+            self._do(core.SourceEnded((TIME_MAX,) * len(self.sent)))
         else:
             self._ingest(tick, self.intake.scatter(tick, self.core.table))
         return 0.0
@@ -255,12 +260,13 @@ class Master:
                 return self._prepare()
             return min(WAIT_S, wait_s) if wait_s > 0 else WAIT_S
         if self._read_all:
-            self._do(core.SourceEnded((TIME_MAX, TIME_MAX)))
+            self._do(core.SourceEnded((TIME_MAX,) * len(self.sent)))
             return 0.0
         return self._leave_to_slaves_s() or self._prepare()
 
     def _leave_to_slaves_s(self) -> float:
-        """So long the next tick can wait to be prepared: slaves that join may share this core, and results wait for them."""
+        """So long the next tick can wait to be prepared: slaves that join may share this core, and results wait for
+        them."""
         if self.pacing.origin is None or not self.backlog.joining:
             return 0.0
         due_s = self.pacing.due_s(self._border + self.pacing.pace.length)
@@ -297,7 +303,7 @@ class Master:
             scattered = self.intake.scatter(tick, self.core.table)
         self._ingest(tick, scattered)
 
-    def _ingest(self, tick: Tick, scattered: tuple[Scattered, Scattered]) -> None:
+    def _ingest(self, tick: Tick, scattered: tuple[Scattered, ...]) -> None:
         for stream, one in enumerate(scattered):
             self.sent[stream] += one.starts[-1]
         epoch = self._ticks // self._subgroups
@@ -305,7 +311,9 @@ class Master:
         added = self.buffers.add(scattered)
         self._do(core.Ingested(added.octets, added.held, tick.watermarks))
         self.buffers.settle()
-        self.recorder.slot_ended(epoch, scattered, self._counts(), len(self.core.active), self.buffers.held_bytes, self.backlog)
+        self.recorder.slot_ended(
+            epoch, scattered, self._counts(), len(self.core.active), self.buffers.held_bytes, self.backlog
+        )
         if tick.watermarks is None:
             return
         if self.checkpointing and self.checkpointing.is_due():
@@ -359,17 +367,15 @@ class Master:
 
     def _decided(self, view: Any, plan: Any) -> None:
         self.moves.decided(view)
-        loads = " ".join(f"{one.slave}:{one.load:.2f}/{one.occupancy:.2f}" for one in view.active)
-        asked = " ".join(f"{one.group}:{one.supplier}>{one.consumer}" for one in plan.moves)
-        active = "" if plan.active is None else f", active {' '.join(map(str, plan.active))}"
-        self._rank.log.info("reorganization %d: load/occupancy %s; moves %s%s", view.period, loads, asked or "none", active)
+        self._rank.log.info("%s", decision_text(view, plan))
 
     def view(self) -> ProgressView:
         elapsed = self._rank.clock.wall_s
         tuples = int(self.sent.sum())
         fraction, own_s = self.intake.progress(tuples), elapsed - self._resumed_s
         slaves = tuple(
-            SlaveView(slave, min(1.0, report.busy_s / own_s), report.state_bytes) for slave, report in self._reports.items()
+            SlaveProgress(slave, min(1.0, report.busy_s / own_s), report.state_bytes)
+            for slave, report in self._reports.items()
         )
         return ProgressView(
             fraction=fraction,

@@ -7,6 +7,7 @@ from mpijoin.config.job import Cluster, Job
 from mpijoin.master import core
 from mpijoin.master.pacing import Pacing
 from mpijoin.master.reorganization import Reorganization
+from mpijoin.master.views import never
 from mpijoin.messages import Loads
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import first_active, make_policy
@@ -37,7 +38,7 @@ def new_core(
         finishing,
         pacing.paced,
         reorganization,
-        *((manifest.slot, manifest.complete) if manifest else ()),
+        *((manifest.slots, manifest.complete) if manifest else (0, never(len(job.streams)))),
     )
 
 

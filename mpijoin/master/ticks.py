@@ -1,15 +1,14 @@
-"""Cuts both streams into ticks: the rows of one slot of a distribution epoch, as prefix cuts by running maximum.
+"""Cuts all streams into ticks: the rows of one slot of a distribution epoch, as prefix cuts by running maximum.
 
-Tick [B, B') of a stream = its rows whose running maximum lies in it. Both streams share the
-borders; a tick without rows does not exist, so a timestamp years ahead costs nothing. A tick of more bytes than a part
-may have comes in several parts, of which only the last completes it. What is read ahead is counted in bytes, too: rows
-may be of any width.
+Tick [B, B') of a stream = its rows whose running maximum lies in it. All streams share the borders; a tick without rows
+does not exist, so a timestamp years ahead costs nothing. A tick of more bytes than a part may have comes in several
+parts, of which only the last completes it. What is read ahead is counted in bytes, too: rows may be of any width.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
@@ -19,18 +18,18 @@ from mpijoin.errors import ProtocolError
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, Source
 from mpijoin.sources.position import UNREAD, StreamPosition
 
-AUTO_ROWS = 3 << 17  # of both streams in an epoch of automatic length; with a third less, slaves took a tenth longer
+AUTO_ROWS = 3 << 17  # of all streams in an epoch of automatic length; with a third less, slaves took a tenth longer
 WINDOW_SHARE = 4  # ... which is at most this part of a window, so that an epoch adds little to the state,
 LEAST_ROWS = 1 << 14  # but not cut below so many rows, which are no state to speak of: sparse streams would crawl
 READ_ROWS = 1 << 16
 
 
 class Tick(NamedTuple):
-    """A part of a tick. batches: of left and right, in order · watermarks: of both, None unless this part completes it
-    · border: where the tick ends."""
+    """A part of a tick. batches: of each stream, in order · watermarks: of all, None unless this part completes it ·
+    border: where the tick ends."""
 
-    batches: tuple[list[Batch], list[Batch]]
-    watermarks: tuple[int, int] | None
+    batches: tuple[list[Batch], ...]
+    watermarks: tuple[int, ...] | None
     border: int
 
 
@@ -44,7 +43,7 @@ class Pace(NamedTuple):
     length_max: int
 
 
-def pace_of(epoch: int | None, windows: tuple[int, int], subgroups: int) -> Pace:
+def pace_of(epoch: int | None, windows: Sequence[int], subgroups: int) -> Pace:
     """The pace of slots for distribution epochs of length `epoch` (None: automatic), all in the join's time unit.
 
     >>> pace_of(100, (600, 600), 4)
@@ -134,19 +133,19 @@ def _rows_below(chunk: Chunk, border: int) -> int:
 
 
 class TickReader:
-    """Reads both sources side by side. `next` returns None once both have ended."""
+    """Reads all sources side by side. `next` returns None once all have ended."""
 
     def __init__(
         self,
-        sources: tuple[Source, Source],
-        latenesses: tuple[int, int],
+        sources: Sequence[Source],
+        latenesses: Sequence[int],
         pace: Pace,
         part_bytes: int,
-        saved: tuple[StreamPosition, StreamPosition] = (UNREAD, UNREAD),
+        saved: Sequence[StreamPosition] = (),
     ):
         """part_bytes: about so many of a stream are in a part of a tick at most · saved: what a reader of the same
-        streams has saved, whose sources these go on from."""
-        self._streams = tuple(map(Buffered, sources, saved))
+        streams has saved, whose sources these go on from; nothing: they begin."""
+        self._streams = tuple(map(Buffered, sources, saved or [UNREAD] * len(sources)))
         self._latenesses = latenesses
         self.pace = pace  # of the ticks to come; may be changed at any time
         self._part_bytes = part_bytes
@@ -166,12 +165,12 @@ class TickReader:
         border = self._border
         if not complete:
             return Tick(tuple(batches), None, border)
-        watermarks = tuple(self._watermark(stream) for stream in range(2))
+        watermarks = tuple(map(self._watermark, self._streams, self._latenesses))
         self._border = None
         return Tick(tuple(batches), watermarks, border)
 
-    def save(self) -> tuple[StreamPosition, StreamPosition]:
-        """Where both streams stand; shares the rows held. Raises ProtocolError while a tick has parts to come."""
+    def save(self) -> tuple[StreamPosition, ...]:
+        """Where all streams stand; shares the rows held. Raises ProtocolError while a tick has parts to come."""
         if self._border is not None:
             raise ProtocolError(f"the input cannot be saved inside the tick that ends at {self._border}")
         return tuple(stream.save() for stream in self._streams)
@@ -180,19 +179,19 @@ class TickReader:
         """End of the tick that begins with a row at `start`: always beyond it, but for the last instant there is."""
         if self.pace.length is not None:
             return min(TIME_MAX, (start // self.pace.length + 1) * self.pace.length)
-        most, least = max(1, self.pace.rows // 2), max(1, self.pace.rows_min // 2)
+        streams = len(self._streams)
+        most, least = max(1, self.pace.rows // streams), max(1, self.pace.rows_min // streams)
         for stream in self._streams:
             stream.fill(most, self._part_bytes)
         border = max(min(TIME_MAX, start + self.pace.length_max), self._border_of(least))
         return max(min(TIME_MAX, start + 1), min(border, self._border_of(most)))
 
     def _border_of(self, share: int) -> int:
-        """The running maximum before which one of the streams has `share` rows to give, or a part; both have been read
+        """The running maximum before which one of the streams has `share` rows to give, or a part; all have been read
         so far."""
         return min(stream.border_of(share, self._part_bytes) for stream in self._streams)
 
-    def _watermark(self, index: int) -> int:
-        stream = self._streams[index]
+    def _watermark(self, stream: Buffered, lateness: int) -> int:
         if stream.ended and not stream.rows:
             return TIME_MAX
-        return max(TIME_MIN, self._border - self._latenesses[index])
+        return max(TIME_MIN, self._border - lateness)

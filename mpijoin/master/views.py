@@ -10,7 +10,13 @@ from typing import NamedTuple
 from mpijoin.master.events import Watermarks
 from mpijoin.moving import handover
 
-NEVER = (-(1 << 63), -(1 << 63))  # watermarks of streams of which nothing is complete yet
+TIME_MIN = -(1 << 63)
+
+
+def never(streams: int) -> Watermarks:
+    """Watermarks of so many streams, of which nothing is complete yet."""
+    return (TIME_MIN,) * streams
+
 
 # How far the source is read ahead of each slave: enough to overlap reading and sending with joining, and no more, since
 # what is read ahead only takes memory.
@@ -59,7 +65,7 @@ class SlaveState:
 
 
 @dataclass
-class Move:
+class OpenMove:
     """A move under way."""
 
     group: int

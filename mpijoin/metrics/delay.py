@@ -12,6 +12,7 @@ import pyarrow as pa
 from mpijoin.data.arrow import array_of
 from mpijoin.metrics.buckets import BUCKETS, LANES, STARTS_US
 from mpijoin.metrics.file import TableFile, part_name
+from mpijoin.records import Delays
 
 ROWS_HELD = 1 << 14
 
@@ -72,21 +73,20 @@ class DelayHistogram:
         }
         return {"mean": self.sum_us / self.count / 1e6, **quantiles, "max": self.max_us / 1e6}
 
-    def compact(self) -> dict[str, list]:
-        """As plain values, for a message."""
+    def compact(self) -> Delays:
+        """As a record, for a message."""
         counts = self.counts
         filled = np.flatnonzero(counts)
-        totals = [self.count, self.sum_us, self.max_us]
-        return {"buckets": filled.tolist(), "counts": counts[filled].tolist(), "totals": totals}
+        return Delays(tuple(filled.tolist()), tuple(counts[filled].tolist()), self.count, self.sum_us, self.max_us)
 
     @classmethod
-    def of(cls, compacts: Iterable[dict[str, list]]) -> DelayHistogram:
+    def of(cls, compacts: Iterable[Delays]) -> DelayHistogram:
         """All of them together."""
         whole = cls()
         for compact in compacts:
             part = cls()
-            part._lanes[0, compact["buckets"]] = compact["counts"]
-            part.count, part.sum_us, part.max_us = compact["totals"]
+            part._lanes[0, list(compact.buckets)] = compact.counts
+            part.count, part.sum_us, part.max_us = compact.results, compact.sum_us, compact.max_us
             whole.merge(part)
         return whole
 

@@ -2,42 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Mapping, Sequence
+from typing import NamedTuple, Sequence
 
 from mpijoin.errors import LedgerError
-
-STREAMS = ("left", "right")
-COUNTS = ("received", "joined", "expired", "held", "moved_in", "moved_out")  # of a slave, per stream
+from mpijoin.records import Counts
 
 
-def check_ledger(
-    master: Mapping[str, Mapping[str, int]], slaves: Sequence[Mapping[str, int]], written: int | None
-) -> None:
+class StreamCounts(NamedTuple):
+    """What the master counted of a stream: rows read, of these late, without a key and sent."""
+
+    name: str
+    read: int
+    late: int
+    null_key: int
+    sent: int
+
+
+def check_ledger(streams: Sequence[StreamCounts], slaves: Sequence[Counts], written: int | None) -> None:
     """Raises LedgerError naming every balance that does not hold.
 
-    master: per stream read, late, null_key and sent · slaves: received_left, joined_left, expired_left, held_left,
-    moved_in_left, moved_out_left (and of right), results · written: rows in the output, None where results are only
+    streams: in the job's order, as the slaves' counts are · written: rows in the output, None where results are only
     counted.
     """
-    faults = []
-    for stream in STREAMS:
-        own = master[stream]
-        total = {name: sum(slave[f"{name}_{stream}"] for slave in slaves) for name in COUNTS}
-        faults += _unequal(
-            f"{stream}: read = sent + late + null_key", own["read"], own["sent"] + own["late"] + own["null_key"]
-        )
-        faults += _unequal(f"{stream}: sent = received", own["sent"], total["received"])
-        faults += _unequal(f"{stream}: received = joined", total["received"], total["joined"])
-        faults += _unequal(f"{stream}: moved in = moved out", total["moved_in"], total["moved_out"])
-        for number, slave in enumerate(slaves, 1):
-            joined, expired, held, moved_in, moved_out = (slave[f"{name}_{stream}"] for name in COUNTS[1:])
-            rule = f"{stream}, slave {number}: joined = expired + held + moved out - moved in"
-            faults += _unequal(rule, joined, expired + held + moved_out - moved_in)
+    faults = [fault for index, stream in enumerate(streams) for fault in _of_stream(index, stream, slaves)]
     if written is not None:
-        faults += _unequal("pairs produced = pairs written", sum(slave["results"] for slave in slaves), written)
+        faults += _unequal("results produced = results written", sum(slave.results for slave in slaves), written)
     if faults:
         raise LedgerError("the ledger does not balance (a defect of mpijoin): " + "; ".join(faults))
 
 
-def _unequal(rule: str, left: int, right: int) -> list[str]:
-    return [] if left == right else [f"{rule}: {left} != {right}"]
+def _of_stream(index: int, stream: StreamCounts, slaves: Sequence[Counts]) -> list[str]:
+    def total(field: str) -> int:
+        return sum(getattr(slave, field)[index] for slave in slaves)
+
+    name = stream.name
+    faults = _unequal(
+        f"{name}: read = sent + late + null_key", stream.read, stream.sent + stream.late + stream.null_key
+    )
+    faults += _unequal(f"{name}: sent = received", stream.sent, total("received"))
+    faults += _unequal(f"{name}: received = joined", total("received"), total("joined"))
+    faults += _unequal(f"{name}: moved in = moved out", total("moved_in"), total("moved_out"))
+    for number, slave in enumerate(slaves, 1):
+        rule = f"{name}, slave {number}: joined = expired + held + moved out - moved in"
+        balance = slave.expired[index] + slave.held[index] + slave.moved_out[index] - slave.moved_in[index]
+        faults += _unequal(rule, slave.joined[index], balance)
+    return faults
+
+
+def _unequal(rule: str, found: int, wanted: int) -> list[str]:
+    return [] if found == wanted else [f"{rule}: {found} != {wanted}"]

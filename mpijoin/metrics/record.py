@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass, fields
-from typing import Any, Callable
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
-ROWS_HELD = 4096  # at 23 columns of 8 bytes: 0.75 MB a rank
+ROWS_HELD = 4096  # at about 30 columns of 8 bytes: 1 MB a rank
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,7 @@ class EpochRecord:
     cpu_us: int = 0
     comm_us: int = 0
     idle_us: int = 0
-    tuples_left: int = 0
-    tuples_right: int = 0
+    tuples: tuple[int, ...] = ()  # per stream: columns `tuples_<name>`
     results: int = 0
     comparisons: int = 0
     window_bytes: int = 0
@@ -52,7 +51,8 @@ class EpochRecord:
     delay_max_us: int = 0
 
 
-FIELDS = tuple(field.name for field in fields(EpochRecord))
+PER_STREAM = "tuples"
+FIELDS = frozenset(field.name for field in fields(EpochRecord))
 REQUIRED = frozenset(field.name for field in fields(EpochRecord) if field.default is MISSING)
 ROLES = ("master", "slave", "collector")
 
@@ -60,10 +60,21 @@ ROLES = ("master", "slave", "collector")
 Flush = Callable[[dict[str, np.ndarray]], None]
 
 
+def columns_of(streams: Sequence[str]) -> tuple[str, ...]:
+    """The columns of a job's metrics. streams: their names.
+
+    >>> columns_of(["p", "s"])[8:11]
+    ('tuples_p', 'tuples_s', 'results')
+    """
+    own = tuple(f"{PER_STREAM}_{name}" for name in streams)
+    named = (own if field.name == PER_STREAM else (field.name,) for field in fields(EpochRecord))
+    return tuple(name for names in named for name in names)
+
+
 class Recorder:
     """Appends epoch records to fixed columns and hands them to `flush` when they are full.
 
-    >>> recorder = Recorder(lambda columns: print(columns["results"]), rows_held=2)
+    >>> recorder = Recorder(lambda columns: print(columns["results"]), ["left", "right"], rows_held=2)
     >>> for epoch in range(3):
     ...     recorder.add(rank=1, role="slave", epoch=epoch, results=10 * epoch)
     [ 0 10]
@@ -71,9 +82,11 @@ class Recorder:
     [20]
     """
 
-    def __init__(self, flush: Flush, rows_held: int = ROWS_HELD):
+    def __init__(self, flush: Flush, streams: Sequence[str], rows_held: int = ROWS_HELD):
+        """streams: the names of the job's, of which `tuples` has a count each."""
         self._flush = flush
-        self._columns = {name: np.zeros(rows_held, np.int64) for name in FIELDS}
+        self._columns = {name: np.zeros(rows_held, np.int64) for name in columns_of(streams)}
+        self._streams = [self._columns[f"{PER_STREAM}_{name}"] for name in streams]
         self._rows_held = rows_held
         self._rows = 0
 
@@ -82,10 +95,12 @@ class Recorder:
 
         TypeError: unknown or missing fields; ValueError: unknown role.
         """
-        if not REQUIRED <= row.keys() <= self._columns.keys():
-            wrong = sorted((REQUIRED - row.keys()) | (row.keys() - self._columns.keys()))
+        if not REQUIRED <= row.keys() <= FIELDS:
+            wrong = sorted((REQUIRED - row.keys()) | (row.keys() - FIELDS))
             raise TypeError(f"an epoch record has wrong or missing fields: {', '.join(wrong)}")
         row["role"] = ROLES.index(row["role"])
+        for column, count in zip(self._streams, row.pop(PER_STREAM, ())):
+            column[self._rows] = count
         for name, value in row.items():
             self._columns[name][self._rows] = value
         self._rows += 1

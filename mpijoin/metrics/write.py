@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from mpijoin.data.arrow import array_of, text_array
 from mpijoin.metrics.file import TableFile, part_name
-from mpijoin.metrics.record import FIELDS, ROLES, ROWS_HELD, Recorder
+from mpijoin.metrics.record import ROLES, ROWS_HELD, Recorder, columns_of
 
-SCHEMA = pa.schema([pa.field(name, pa.string() if name == "role" else pa.int64(), nullable=False) for name in FIELDS])
+
+def schema_of(streams: Sequence[str]) -> pa.Schema:
+    """Of the metrics of a job with streams of these names."""
+    kinds = ((name, pa.string() if name == "role" else pa.int64()) for name in columns_of(streams))
+    return pa.schema([pa.field(name, kind, nullable=False) for name, kind in kinds])
 
 
 class MetricsFile:
@@ -22,9 +26,13 @@ class MetricsFile:
     Memory is bounded: every `rows_held` rows become a row group. OutputError as in `TableFile`.
     """
 
-    def __init__(self, folder: str | os.PathLike, rank: int, rows_held: int = ROWS_HELD, part: int = 0):
-        self._file = TableFile(Path(folder) / part_name(f"rank-{rank}", part), SCHEMA)
-        self._recorder = Recorder(lambda columns: self._file.append(_as_table(columns)), rows_held)
+    def __init__(
+        self, folder: str | os.PathLike, rank: int, streams: Sequence[str], part: int = 0, rows_held: int = ROWS_HELD
+    ):
+        """streams: their names · part: of the checkpoint after which the file begins, 0: with the run."""
+        self._schema = schema_of(streams)
+        self._file = TableFile(Path(folder) / part_name(f"rank-{rank}", part), self._schema)
+        self._recorder = Recorder(self._append, streams, rows_held)
 
     @property
     def path(self) -> Path:
@@ -38,11 +46,11 @@ class MetricsFile:
         """Write what is held and finish the file; a rank without rows leaves an empty table."""
         self._recorder.close()
         if not self._file.is_there:
-            self._file.append(_as_table({name: np.zeros(0, np.int64) for name in FIELDS}))
+            self._append({name: np.zeros(0, np.int64) for name in self._schema.names})
         self._file.close()
 
-
-def _as_table(columns: dict[str, np.ndarray]) -> pa.Table:
-    """Columns of the recorder as a table of SCHEMA, roles as words."""
-    roles = text_array([ROLES[role] for role in columns["role"]])
-    return pa.table([roles if name == "role" else array_of(columns[name]) for name in FIELDS], schema=SCHEMA)
+    def _append(self, columns: dict[str, np.ndarray]) -> None:
+        """Columns of the recorder, roles as words."""
+        roles = text_array([ROLES[role] for role in columns["role"]])
+        arrays = [roles if name == "role" else array_of(columns[name]) for name in self._schema.names]
+        self._file.append(pa.table(arrays, schema=self._schema))

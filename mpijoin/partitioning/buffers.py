@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from collections import deque
-from typing import Iterable, Iterator, NamedTuple
+from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -39,8 +39,8 @@ class MiniBuffers:
         self._waiting: dict[int, deque[Item]] = {slave: deque() for slave in slaves}
         self._held: dict[int, list[Piece]] = {}
 
-    def add(self, scattered: tuple[Scattered, Scattered]) -> Added:
-        """Takes one scattered part of both streams: a piece for each slave that has partitions."""
+    def add(self, scattered: Sequence[Scattered]) -> Added:
+        """Takes one scattered part of all streams: a piece for each slave that has partitions."""
         added = Added({}, {})
         for slave in self.table.owners:
             piece = _piece_of(scattered, self.table.places_of(slave))
@@ -116,7 +116,7 @@ def _octets(pieces: Iterable[Piece]) -> int:
     return sum(piece.octets for piece in pieces)
 
 
-def _piece_of(scattered: tuple[Scattered, Scattered], places: slice) -> Piece:
+def _piece_of(scattered: Sequence[Scattered], places: slice) -> Piece:
     counts = np.stack([np.diff(one.starts[places.start : places.stop + 1]) for one in scattered])
     return Piece(counts, tuple(_columns_of(one, places) for one in scattered))
 

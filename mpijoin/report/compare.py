@@ -169,7 +169,7 @@ def figures_of(run: RunData) -> dict[str, float]:
         "state_bytes_max": float(slaves["window_bytes"].max()) if run.slaves else MISSING,
         "active_slaves_mean": declustering.get("mean", MISSING),
         "moves": summary.get("moves", MISSING),
-        "late_rows": sum(summary[name]["late"] for name in ("left", "right")) if summary else MISSING,
+        "late_rows": sum(one["late"] for one in summary["streams"].values()) if summary else MISSING,
     }
 
 

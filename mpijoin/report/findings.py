@@ -129,7 +129,7 @@ def _late(run: RunData) -> list[Verdict]:
     if run.state != DONE:
         return []
     unit = run.summary["time_unit"]
-    counts = {name: run.summary[name] for name in ("left", "right")}
+    counts = run.summary["streams"]
     texts = [
         f"{one['late']:,} late rows of {name} did not join"
         + (

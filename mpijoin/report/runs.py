@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from mpijoin.config.job import MAX, Job
 from mpijoin.config.load import read_job
 from mpijoin.errors import EXIT_CHECKPOINTED, InputError
-from mpijoin.metrics.record import FIELDS
+from mpijoin.metrics.record import columns_of
 from mpijoin.rundir import read_failure, read_summary
 
 DONE, STOPPED, FAILED, UNFINISHED = "done", "stopped", "failed", "unfinished"
@@ -84,7 +84,7 @@ def load_run(folder: Path, name: str) -> RunData:
     # a table that came from Python is not in the file, which is no fault here
     job, _ = read_job(folder / "job.toml", ())
     metrics = folder / "metrics"
-    epochs = _epochs(metrics)
+    epochs = _epochs(metrics, [stream.name for stream in job.streams])
     if end["state"] == DONE and len(epochs["rank"]) == 0:
         raise InputError(f"{metrics}: found no rows in rank-*.parquet, wanted those of a run: there is nothing to draw")
     tables: dict[str, Any] = {name: _table(metrics, f"{pattern}*") for name, pattern in TABLES.items()}
@@ -129,16 +129,17 @@ def _end_of(folder: Path) -> dict[str, Any]:
     return {"state": DONE, "summary": summary, "reason": "", "go_on": "", "origin": summary.get("provenance") or {}}
 
 
-def _epochs(metrics: Path) -> Columns:
+def _epochs(metrics: Path, streams: Sequence[str]) -> Columns:
+    wanted = columns_of(streams)
     columns = _table(metrics, "rank-*")
     if not columns:
-        return {name: np.zeros(0, str if name == "role" else np.int64) for name in FIELDS}
-    missing = [name for name in FIELDS if name not in columns]
+        return {name: np.zeros(0, str if name == "role" else np.int64) for name in wanted}
+    missing = [name for name in wanted if name not in columns]
     if missing:
         raise InputError(f"{metrics}: found no column {', '.join(missing)}: another version of mpijoin made this run")
     columns["role"] = columns["role"].astype(str)
     order = np.lexsort((columns["end_us"], columns["rank"]))
-    return {name: columns[name][order] for name in FIELDS}
+    return {name: columns[name][order] for name in wanted}
 
 
 def _table(metrics: Path, pattern: str) -> Columns:

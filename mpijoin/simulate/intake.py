@@ -15,21 +15,21 @@ from mpijoin.master.intake import Intake
 from mpijoin.master.ticks import Pace, Tick
 from mpijoin.partitioning.scatter import BLOB_WORDS, FIXED_WORDS, Scattered
 from mpijoin.partitioning.table import PartitionTable
+from mpijoin.records import PartInfo
 from mpijoin.simulate.costs import Costs
 from mpijoin.simulate.engine import SimulatedClock
 from mpijoin.simulate.hollow import hollow_tuples
 from mpijoin.simulate.keys import Matches
-from mpijoin.sinks.parts import PartInfo
 from mpijoin.sources.base import TIME_MAX, SourceCounts
 
 NO_BLOB = np.zeros(0, np.uint8)
 
 
 class ModelledTick(NamedTuple):
-    """A tick, as in master/ticks.py. counts: int64[partitions] of left and right · start: where it begins."""
+    """A tick, as in master/ticks.py. counts: int64[partitions] of each stream · start: where it begins."""
 
-    counts: tuple[np.ndarray, np.ndarray]
-    watermarks: tuple[int, int]
+    counts: tuple[np.ndarray, ...]
+    watermarks: tuple[int, ...]
     border: int
     start: int
 
@@ -99,10 +99,10 @@ class ModelledIntake:
             start, border = self._time, self._border()
             counts = tuple(one.arrivals(self._ticks, start, border) for one in self.sources)
             self._time, self._ticks = border, self._ticks + 1
-            tuples = int(counts[0].sum() + counts[1].sum())
+            tuples = int(sum(one.sum() for one in counts))
             if tuples:
                 self._clock.charge(tuples * self._costs.generated_ns / 1e9)
-                return ModelledTick(counts, tuple(map(self._watermark, range(2))), border, start)
+                return ModelledTick(counts, tuple(map(self._watermark, range(len(counts)))), border, start)
         return None
 
     def _border(self) -> int:
@@ -120,10 +120,10 @@ class ModelledIntake:
     def set_pace(self, pace: Pace) -> None:
         self._pace = pace
 
-    def scatter(self, tick: ModelledTick, table: PartitionTable) -> tuple[Scattered, Scattered]:
-        tuples = int(tick.counts[0].sum() + tick.counts[1].sum())
+    def scatter(self, tick: ModelledTick, table: PartitionTable) -> tuple[Scattered, ...]:
+        tuples = int(sum(one.sum() for one in tick.counts))
         self._clock.charge(tuples * self._costs.scattered_ns / 1e9)
-        return tuple(self._scattered(stream, tick, table.place) for stream in range(2))
+        return tuple(self._scattered(stream, tick, table.place) for stream in range(len(tick.counts)))
 
     def _scattered(self, stream: int, tick: ModelledTick, place: np.ndarray) -> Scattered:
         placed = np.zeros(len(place) + 1, np.int64)
@@ -161,7 +161,7 @@ class CostedIntake:
             )
         return tick
 
-    def scatter(self, tick: Tick, table: PartitionTable) -> tuple[Scattered, Scattered]:
+    def scatter(self, tick: Tick, table: PartitionTable) -> tuple[Scattered, ...]:
         self._clock.charge(sum(batch.rows for one in tick.batches for batch in one) * self._costs.scattered_ns / 1e9)
         return self._intake.scatter(tick, table)
 

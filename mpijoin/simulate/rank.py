@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijoin.config.job import Inject
 from mpijoin.errors import PeerError
-from mpijoin.messages import Failed, Loads, Rows, Slot, State, Stop, parse
+from mpijoin.messages import Failed, Loads, Rows, Slot, State, Stop, encode_message, parse
 from mpijoin.rank import CHANNELS, Stopped
 from mpijoin.simulate.engine import Process, SimulatedClock
 from mpijoin.transport.base import Channel
@@ -48,14 +48,14 @@ class SimulatedRank:
     def send(self, to: int, message: Any) -> None:
         channel = CHANNELS.get(type(message), Channel.CONTROL)
         if self._encodes:
-            self.transport.send(to, channel, message.encode())
+            self.transport.send(to, channel, encode_message(message))
         else:
             self.transport.hand_over(to, channel, message, octets_of(message))
 
     def receive(self, refuse: Collection[int] = ()) -> Iterator[tuple[int, Any]]:
         """As `Rank.receive`."""
         for source, _, data in self.transport.poll(refuse):
-            message = parse(data) if isinstance(data, (np.ndarray, tuple)) else data
+            message = parse(data) if type(data) in (np.ndarray, tuple) else data
             if isinstance(message, Stop):
                 raise Stopped(message)
             if isinstance(message, Failed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from mpijoin.operators.base import Consumer
-from mpijoin.sinks.parts import PartInfo
+from mpijoin.records import PartInfo
 
 
 class Sink(Consumer, Protocol):

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from mpijoin.errors import ProtocolError
-from mpijoin.messages import EpochEnd, ResultMarker, Rows
+from mpijoin.messages import EpochEnd, ResultMarker, Rows, encode_message
 from mpijoin.operators.base import Out
 from mpijoin.operators.base import Rows as StoredRows
-from mpijoin.sinks.parts import PartInfo
+from mpijoin.records import PartInfo
 from mpijoin.sinks.table import TableBuilder
 
 HELD_BYTES_MAX = 64 << 20  # rows of epochs that are not open yet; beyond it, slaves that are ahead must wait
@@ -31,16 +31,16 @@ class SendSink:
             self._builder.add(piece, rows)
             batch = self._builder.take().to_batches()[0]
             octets = np.frombuffer(batch.serialize(), np.uint8)
-            self._send(Rows(self._rank, epoch, octets).encode())
+            self._send(encode_message(Rows(self._rank, epoch, octets)))
 
     def end_epoch(self, epoch: int, last: bool) -> None:
-        self._send(EpochEnd(self._rank, epoch, last).encode())
+        self._send(encode_message(EpochEnd(self._rank, epoch, last)))
 
     def rest(self, epoch: int) -> None:
-        self._send(EpochEnd(self._rank, epoch, idle=True).encode())
+        self._send(encode_message(EpochEnd(self._rank, epoch, idle=True)))
 
     def cut(self, number: int) -> list[PartInfo]:
-        self._send(ResultMarker(self._rank, number).encode())
+        self._send(encode_message(ResultMarker(self._rank, number)))
         return []
 
     def sync(self) -> None:

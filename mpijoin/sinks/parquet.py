@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from mpijoin.operators.base import Out, Rows
-from mpijoin.sinks.parts import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartInfo, PartWriter
+from mpijoin.records import PartInfo
+from mpijoin.sinks.parts import ROW_GROUP_BYTES, ROW_GROUP_ROWS, PartWriter
 from mpijoin.sinks.table import TableBuilder
 
 BLOB_BYTES = ROW_GROUP_BYTES // 2  # for a while they are there twice

@@ -6,7 +6,7 @@ import errno
 import os
 from contextlib import suppress
 from pathlib import Path
-from typing import Callable, NamedTuple
+from typing import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from mpijoin.data.arrow import fixed_values, one_array
 from mpijoin.disk import HashedFile, checksum_of, sync_path
 from mpijoin.errors import OutputError
+from mpijoin.records import PartInfo
 
 # 2^15 to 2^19 rows were equally fast on two int64 columns; 2^17 keeps a group's buffers near the cache.
 ROW_GROUP_ROWS = 1 << 17
@@ -24,15 +25,6 @@ SAMPLE_ROWS = 4096
 PAGE_BYTES, PAGE_ROWS = 1 << 20, 1 << 10
 PACKED_MAX = 0.75
 MINIBLOCK = 32
-
-
-class PartInfo(NamedTuple):
-    """One closed part: file name in its folder, rows, bytes on disk, and their checksum (`disk.HashedFile`)."""
-
-    name: str
-    rows: int
-    bytes: int
-    checksum: str
 
 
 class PartWriter:

@@ -27,8 +27,8 @@ PROBE_BUDGET = 1 << 26
 
 
 class Arrived(NamedTuple):
-    """A message with input. groups int64[m], rows int64[m]: of both streams per group · own: not the master's, who
-    waits for no report of it."""
+    """A message with input. groups int64[m], rows int64[m]: of all streams per group · own: not the master's, who waits
+    for no report of it."""
 
     epoch: int
     octets: int
@@ -85,7 +85,7 @@ Event = Arrived | Inserted | Probed | Expired | Ordered | Staged | Marked | Save
 
 
 class Insert(NamedTuple):
-    """Insert the oldest message's rows of its groups low:high, both streams."""
+    """Insert the oldest message's rows of its groups low:high, all streams."""
 
     low: int
     high: int
@@ -158,8 +158,8 @@ Action = Insert | RunOut | Probe | Consume | Expire | EndMessage | Carry | Insta
 
 
 @dataclass
-class Message:
-    """One not yet joined. rows_joined of the `rows_all` that it came with."""
+class Unjoined:
+    """A message not yet joined. rows_joined of the `rows_all` that it came with."""
 
     epoch: int
     octets: int
@@ -188,7 +188,7 @@ class SlaveCore:
         self._slice_rows = slice_rows
         self._budget = budget
         self._paced = paced
-        self._messages: deque[Message | Marked] = deque()
+        self._messages: deque[Unjoined | Marked] = deque()
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
         self._awaits: type | None = None  # the event that the action under way will bring
@@ -209,8 +209,8 @@ class SlaveCore:
         """Of the stream buffer: what is not yet joined."""
         return sum(message.backlog_bytes for message in self._unjoined())
 
-    def _unjoined(self) -> Iterator[Message]:
-        return (one for one in self._messages if isinstance(one, Message))
+    def _unjoined(self) -> Iterator[Unjoined]:
+        return (one for one in self._messages if isinstance(one, Unjoined))
 
     def step(self, event: Event) -> list[Action]:
         if isinstance(event, Arrived):
@@ -252,7 +252,7 @@ class SlaveCore:
         self._ended = event.last
         self.newest_epoch = max(self.newest_epoch, event.epoch)
         rows_all = int(event.rows.sum())
-        self._messages.append(Message(event.epoch, event.octets, event.groups, event.rows, event.own, rows_all))
+        self._messages.append(Unjoined(event.epoch, event.octets, event.groups, event.rows, event.own, rows_all))
         return [] if self.busy else self._start_message()
 
     def _start_message(self) -> list[Action]:

@@ -15,7 +15,8 @@ from mpijoin.errors import MemoryBudgetError, ProtocolError
 from mpijoin.messages import Order, Piece, Slot, State, Step
 from mpijoin.moving import parties
 from mpijoin.rank import MASTER, Rank
-from mpijoin.slave.message import Message
+from mpijoin.records import Transfer
+from mpijoin.slave.batches import Batches
 
 PORTION_BYTES = 8 << 20  # of state read out at once, some 10 ms; the next one when it was taken
 SLOT_BYTES = 32 << 20  # shipped per slot while there is something to join; without, as fast as the consumer takes it
@@ -93,7 +94,7 @@ class Mover:
                 return True
         return False
 
-    def carry_out(self, move: int, step: str, group: int, taken: list[tuple[Message, list[Piece]]]) -> Slot | None:
+    def carry_out(self, move: int, step: str, group: int, taken: list[tuple[Batches, list[Piece]]]) -> Slot | None:
         """An order, while the group holds no fresh tuples. taken: what was taken out of the messages, the oldest first.
 
         Returns the input to be joined after all, where the group stays. Raises ProtocolError for an illegal step.
@@ -109,7 +110,7 @@ class Mover:
             transfer_s = supply.transfer_s or (
                 0.0 if supply.sent_s is None else self._rank.clock.wall_s - supply.sent_s
             )
-            self._say(move, "dropped", octets=float(supply.octets), transfer_s=transfer_s)
+            self._say(move, "dropped", figures=Transfer(supply.octets, transfer_s))
         elif step == parties.RESTORE:
             del self._supplies[move]
             self._rank.send(supply.consumer, State(move, self._rank.number, group, (), cancelled=True))
@@ -149,7 +150,8 @@ class Mover:
             self._refuse(move, str(error))
             return None
         del self._stagings[move]
-        self._say(move, "installed", blocks=float(self._operator.info(np.array([staging.group])).blocks[0]))
+        blocks = int(self._operator.info(np.array([staging.group])).blocks[0])
+        self._say(move, "installed", figures=Transfer(blocks=blocks))
         return staging.input
 
     def _ship(self, move: int, supply: Supply) -> None:
@@ -162,7 +164,7 @@ class Mover:
         supply.since = newest
         self._send(move, supply, frames, None)
 
-    def _freeze(self, move: int, supply: Supply, taken: list[tuple[Message, list[Piece]]]) -> None:
+    def _freeze(self, move: int, supply: Supply, taken: list[tuple[Batches, list[Piece]]]) -> None:
         """The rest of the group, and its input that is not joined: up to where its newest message reached."""
         frames = self._operator.get(supply.group, supply.since)
         info = self._operator.info(np.array([supply.group]))
@@ -197,5 +199,5 @@ class Mover:
         self._refused.add(move)
         self._say(move, "refused", reason)
 
-    def _say(self, move: int, step: str, reason: str = "", **figures: float) -> None:
+    def _say(self, move: int, step: str, reason: str = "", figures: Transfer = Transfer()) -> None:
         self._rank.send(MASTER, Step(move, self._rank.number, step, reason, figures))

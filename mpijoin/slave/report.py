@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Sequence
+
 import numpy as np
 
 from mpijoin.messages import Loads
@@ -65,18 +67,19 @@ class EpochMeter:
         rank: Rank,
         operator: Operator,
         directory: RunDirectory | None,
+        streams: Sequence[str],
         warmup_s: float,
         paced: bool,
         part: int = 0,
     ):
-        """part: of the checkpoint from which the run goes on, 0: it begins."""
+        """streams: their names · part: of the checkpoint from which the run goes on, 0: it begins."""
         self._rank, self._operator, self._warmup_s = rank, operator, warmup_s
-        self._directory, self._paced = directory, paced
+        self._directory, self._streams, self._paced = directory, streams, paced
         self._open_files(part)
         self.delays = DelayHistogram()  # of all epochs
         self.window_bytes_max = 0
         self._epoch_delays = DelayHistogram()
-        self._last = self._snapshot(0)
+        self._last, self._joined = self._snapshot(0), operator.totals.joined
         self._start: dict[str, float] | None = None  # times at the end of the warm-up
 
     @property
@@ -94,6 +97,7 @@ class EpochMeter:
         self.window_bytes_max = max(self.window_bytes_max, totals.live_bytes)
         now = self._snapshot(results)
         change = {name: now[name] - self._last[name] for name in now}
+        joined, self._joined = self._joined, totals.joined
         self._last = now
         if not self.is_warm:
             return
@@ -119,6 +123,7 @@ class EpochMeter:
             delay_p95_us=delays.quantile_us(0.95),
             delay_p99_us=delays.quantile_us(0.99),
             delay_max_us=delays.max_us,
+            tuples=tuple(now - last for now, last in zip(totals.joined, joined)),
             **change,
         )
 
@@ -129,7 +134,7 @@ class EpochMeter:
 
     def _open_files(self, part: int) -> None:
         folder = self._directory.metrics if self._directory else None
-        self._metrics = MetricsFile(folder, self._rank.number, part=part) if folder else None
+        self._metrics = MetricsFile(folder, self._rank.number, self._streams, part) if folder else None
         self._delays_file = DelaysFile(folder, self._rank.number, part) if folder and self._paced else None
 
     def close(self) -> None:
@@ -154,8 +159,6 @@ class EpochMeter:
             "cpu_us": int(rank.clock.cpu_s * 1e6),
             "comm_us": int(rank.comm_s * 1e6),
             "idle_us": int(rank.idle_s * 1e6),
-            "tuples_left": totals.joined[0],
-            "tuples_right": totals.joined[1],
             "results": results,
             "comparisons": totals.comparisons,
             "sent_bytes": stats.sent_bytes,

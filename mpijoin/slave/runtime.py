@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -20,22 +19,21 @@ from mpijoin.join.window_join import WindowJoin, window_join
 from mpijoin.messages import Ask, Finished, Marker, Order, Report, Saved, Slot, State
 from mpijoin.operators.base import Consumer, Filter, Keep, Operator, Out, Taken
 from mpijoin.rank import MASTER, WAIT_S, Rank
+from mpijoin.records import Counts, Figures, PartInfo
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.base import Sink
 from mpijoin.sinks.collector import SendSink
 from mpijoin.sinks.parquet import ParquetSink
-from mpijoin.sinks.parts import PartInfo
 from mpijoin.sinks.table import TableBuilder
 from mpijoin.slave import core
+from mpijoin.slave.batches import Batches
 from mpijoin.slave.delays import Delays
-from mpijoin.slave.message import Message
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.report import EpochMeter, LoadMeter
 from mpijoin.store.read import KeyWords
 from mpijoin.transport.base import Channel
 
 UNSENT_BYTES_MAX = 16 << 20  # results on their way to the collector; with more, joining waits
-PER_STREAM = ("joined", "expired", "held", "moved_in", "moved_out")
 WORK_S = 0.002
 SLEEP_S = 0.005  # how long a slave made slow on purpose sleeps between two looks at the network
 
@@ -95,7 +93,8 @@ class Slave:
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
         self._sinks: list[Sink] = self._output(job, schema, directory)
         self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
-        self._epochs = EpochMeter(rank, self._operator, directory, job.run.warmup_ns / 1e9, paced, resumed)
+        names = [stream.name for stream in schema.streams]
+        self._epochs = EpochMeter(rank, self._operator, directory, names, job.run.warmup_ns / 1e9, paced, resumed)
         unit_s = UNIT_NS[schema.unit] / 1e9 / job.run.speed if paced else 0.0  # wall seconds of one unit of event time
         self._delays = Delays(rank.clock, unit_s, self._epochs.delayed)
         counts, times = [] if self._out.certifies else [CountRows()], [self._delays] if paced else []
@@ -107,10 +106,10 @@ class Slave:
         self._groups = set(groups)  # those it joins
         for group in groups:
             self._load.installed(group)
-        self._messages: deque[Message] = deque()
+        self._messages: deque[Batches] = deque()
         self._actions: deque[core.Action] = deque()
-        self._received = [0, 0]
-        self._received_before = (0, 0)  # the newest checkpoint's mark
+        self._received = np.zeros(len(names), np.int64)  # rows per stream from the master
+        self._received_before = self._received  # ... the newest checkpoint's mark
         rank.progress = lambda: self._report(0, -1)
         self._debt_s = 0.0  # what a slave made slow on purpose has still to sleep
         self._busy_s = 0.0
@@ -169,8 +168,7 @@ class Slave:
                 self._mover.slot_came()
                 self._groups.update(message.groups.tolist())
                 self._arrived(message, own=False)
-                for stream in range(2):
-                    self._received[stream] += self._messages[-1].rows(stream)
+                self._received = self._received + self._messages[-1].rows()
             case Ask(period):
                 self._answer(period)
             case Order(move, step, group):
@@ -180,7 +178,7 @@ class Slave:
                 if self._mover.take(message):
                     self._do(core.Staged(message.move))
             case Marker():
-                self._received_before = tuple(self._received)
+                self._received_before = self._received
                 self._do(core.Marked(message.number, message.cuts_metrics, message.anew))
             case Report():
                 pass  # the master's heartbeat
@@ -198,8 +196,8 @@ class Slave:
         """
         newest_epoch = self._core.newest_epoch
         epoch = newest_epoch if own and self._groups else max(slot.epoch, newest_epoch)
-        slot = slot if slot.epoch == epoch else replace(slot, epoch=epoch)
-        self._messages.append(Message(slot))
+        slot = slot if slot.epoch == epoch else slot._replace(epoch=epoch)
+        self._messages.append(Batches(slot))
         rows = slot.rows
         self._load.arrived(slot.groups, rows)
         self._do(core.Arrived(slot.epoch, slot.octets, slot.groups, rows, slot.last, own))
@@ -269,10 +267,11 @@ class Slave:
         """What the operator took of groups low:high of the oldest message; it stops at the first that lacks memory."""
         message = self._messages[0]
         groups = message.groups[low:high]
-        for stream, fresh, bounds in message.parts:
-            taken = self._operator.insert(groups, stream, fresh, bounds[low:high])
-            if taken.groups < len(groups):
-                return taken
+        for piece in message.pieces:
+            for stream, (fresh, bounds) in enumerate(piece):
+                taken = self._operator.insert(groups, stream, fresh, bounds[low:high])
+                if taken.groups < len(groups):
+                    return taken
         return Taken(len(groups))
 
     def _consume(self) -> None:
@@ -335,13 +334,13 @@ class Slave:
             if action.cuts_metrics:
                 self._epochs.cut(number)
             counts = self._counts(parts, self._received_before)
-            self._saved = Saved(self._rank.number, number, counts, [list(part) for part in parts])
+            self._saved = Saved(self._rank.number, number, counts, parts=tuple(parts))
             self._saver.begin(number, sorted(self._groups), action.anew)
         if self._saver.save_next():
             self._actions.appendleft(action)
             return
         self._saver.finish(self._sync_results)
-        self._saved = replace(self._saved, seconds=self._rank.clock.wall_s - self._saving_s)
+        self._saved = self._saved._replace(seconds=self._rank.clock.wall_s - self._saving_s)
         self._saving_s = None
         self._do(core.Saved())
 
@@ -352,7 +351,7 @@ class Slave:
     def _report_saved(self) -> None:
         """Tells the master, once the disk has it all."""
         if self._saved is not None and self._saving_s is None and (outcome := self._saver.poll()) is not None:
-            self._rank.send(MASTER, replace(self._saved, **outcome))
+            self._rank.send(MASTER, self._saved._replace(**outcome._asdict()))
             self._saved = None
 
     def _rest_without_groups(self, last: bool) -> None:
@@ -364,27 +363,34 @@ class Slave:
     def _finish(self) -> None:
         parts = [part for sink in self._sinks for part in sink.close()]
         self._epochs.close()
-        self._rank.send(
-            MASTER, Finished(self._rank.number, self._counts(parts, self._received), [part.name for part in parts])
-        )
+        counts, files = self._counts(parts, self._received), tuple(part.name for part in parts)
+        self._rank.send(MASTER, Finished(self._rank.number, counts, self._figures(), files=files))
         self._rank.log.info("slave finished: %d results, %d part files", self._out.found, len(parts))
 
-    def _counts(self, parts: list[PartInfo], received: Sequence[int]) -> dict[str, Any]:
+    def _counts(self, parts: list[PartInfo], received: np.ndarray) -> Counts:
         """received: rows per stream that came from the master, up to where the other counts go."""
         totals = self._operator.totals
-        return {
-            "results": self._out.found,
-            "written": sum(part.rows for part in parts),
-            "certificate": f"{self._out.certificate:016x}",
+        return Counts(
+            received=tuple(received.tolist()),
+            joined=totals.joined,
+            expired=totals.expired,
+            held=totals.held,
+            moved_in=totals.moved_in,
+            moved_out=totals.moved_out,
+            results=self._out.found,
+            written=sum(part.rows for part in parts),
+            certificate=self._out.certificate,
+            comparisons=totals.comparisons,
+            splits=totals.splits,
+            merges=totals.merges,
+            delays=self._epochs.delays.compact(),
+        )
+
+    def _figures(self) -> Figures:
+        return Figures(
             **self._epochs.times_after_warmup(self._busy_s),
-            "blocked_s": self._blocked_s,
-            "window_bytes_max": self._epochs.window_bytes_max,
-            "received_left": received[0],
-            "received_right": received[1],
-            "delays": self._epochs.delays.compact(),
-            "theta_bytes": self._operator.theta_bytes,
-            **{name: getattr(totals, name) for name in ("comparisons", "splits", "merges", "live_bytes", "blocks")},
-            "blocks_max": totals.blocks_max,
-            **{f"{name}_left": getattr(totals, name)[0] for name in PER_STREAM},
-            **{f"{name}_right": getattr(totals, name)[1] for name in PER_STREAM},
-        }
+            blocked_s=self._blocked_s,
+            window_bytes_max=self._epochs.window_bytes_max,
+            blocks_max=self._operator.totals.blocks_max,
+            theta_bytes=self._operator.theta_bytes,
+        )

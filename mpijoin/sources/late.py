@@ -15,7 +15,8 @@ from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import decoded
 from mpijoin.disk import HashedFile, sync_path
 from mpijoin.errors import OutputError
-from mpijoin.sinks.parts import PartInfo, part_name, size_fault
+from mpijoin.records import PartInfo
+from mpijoin.sinks.parts import part_name, size_fault
 from mpijoin.sources.base import TIME_MIN
 from mpijoin.sources.files import PARQUET_BUFFER_BYTES
 

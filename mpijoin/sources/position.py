@@ -15,7 +15,7 @@ import numpy as np
 from mpijoin.data.batch import Batch
 from mpijoin.data.codec import decode, encode
 from mpijoin.errors import CodecError, ProtocolError
-from mpijoin.sinks.parts import PartInfo
+from mpijoin.records import PartInfo
 from mpijoin.sources.base import TIME_MIN, Chunk, FilePosition, Screened, SourceCounts, SourcePosition
 from mpijoin.sources.inputs import InputFile
 
@@ -39,15 +39,15 @@ UNREAD = StreamPosition()
 
 
 class Position(NamedTuple):
-    """Both streams, the inputs that they are read from, and the closed parts of their late files."""
+    """All streams, the inputs that they are read from, and the closed parts of their late files."""
 
-    streams: tuple[StreamPosition, StreamPosition]
-    inputs: tuple[list[InputFile], list[InputFile]]
-    late: tuple[list[PartInfo], list[PartInfo]]
+    streams: tuple[StreamPosition, ...]
+    inputs: tuple[list[InputFile], ...]
+    late: tuple[list[PartInfo], ...]
 
 
 def encode_position(position: Position) -> np.ndarray:
-    """One frame with checksum; copies all rows. Both sources must have been read, or be ready to be."""
+    """One frame with checksum; copies all rows. All sources must have been read, or be ready to be."""
     buffers: list[np.ndarray] = []
     meta = {
         "streams": [_stream_meta(stream, buffers) for stream in position.streams],
@@ -57,8 +57,8 @@ def encode_position(position: Position) -> np.ndarray:
     return encode(POSITION_KIND, meta, buffers, checksum=True)
 
 
-def decode_position(frame: np.ndarray, record_words: tuple[int, int]) -> Position:
-    """What `encode_position` was given; all arrays copied and writable. record_words: of a tuple of either stream.
+def decode_position(frame: np.ndarray, record_words: Sequence[int]) -> Position:
+    """What `encode_position` was given; all arrays copied and writable. record_words: of a tuple of each stream.
 
     CodecError: the frame is damaged. ProtocolError: it is of another kind, or its tuples are of other streams.
     """

@@ -80,7 +80,7 @@ def _facts(database: Any, job: Job, streams: tuple[Stream, ...]) -> tuple[str, .
 def _stream_differences(database: Any, summary: dict[str, Any], streams: tuple[Stream, ...]) -> list[Difference]:
     lines = []
     for stream in streams:
-        told = summary.get(stream.name, {})
+        told = summary.get("streams", {}).get(stream.name, {})
         for field, wanted in _fates(database, stream).items():
             if told.get(field) != wanted:
                 lines.append(f"{stream.name}.{field}: got {told.get(field)}, wanted {wanted}")

@@ -9,9 +9,8 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from mpijoin.checkpoint import totals
 from mpijoin.checkpoint.fields import SECTIONS
-from mpijoin.checkpoint.files import Span, StateFile, read_frames
+from mpijoin.checkpoint.files import StateFile, read_frames
 from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import (
     Group,
@@ -31,7 +30,7 @@ from mpijoin.config.load import load_job
 from mpijoin.data.codec import ALIGNMENT, MAGIC, encode
 from mpijoin.disk import ASIDE
 from mpijoin.errors import CheckpointError, JobError
-from mpijoin.sinks.parts import PartInfo
+from mpijoin.records import Counts, PartInfo, Span
 from small_files import file_size_limit
 
 NAME = "rank-1-00001.state"
@@ -114,21 +113,26 @@ def test_any_flipped_byte_of_a_frame_is_found(tmp_path):
             check_frames(tmp_path, [span], read_frames(tmp_path, [span]))
 
 
+STREAMS = ("left", "right", "third")
+FIELDS = {"window": "1 s", "partitions": 5}
+
+
 def manifest(number=7, master=(), groups=()):
     return Manifest(
         number=number,
-        identity={section: {"window": "1 s", "partitions": 5} for section in SECTIONS},
+        identity=dict.fromkeys(SECTIONS, FIELDS)
+        | {"streams": {name: {} for name in STREAMS}},
         groups=tuple(groups),
         master=tuple(master),
         results=(PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef"),),
         late=(PartInfo("left-00000.parquet", 3, 500, "fedcba9876543210"),),
-        slot=11,
-        complete=(-5, (1 << 63) - 1),
-        sent=(100, 200),
+        slots=11,
+        complete=(-5, (1 << 63) - 1, 0),
+        sent=(100, 200, 0),
         elapsed_s=1.5,
         active=2,
         slaves=(1, 2),
-        before=totals.nothing(),
+        before=Counts.nothing(3),
         run={"ticks": 11, "restarts": 0, "moves": {"moved": 2}, "moved_bytes": 700},
     )
 
@@ -248,7 +252,7 @@ def test_a_manifest_without_a_field_is_refused_by_name(folder, name):
 
 
 @pytest.mark.parametrize(
-    "path", [("slot",), ("active",), ("sent", 1), ("groups", 0, "group"), ("master", 0, 1), ("results", 0, 2)]
+    "path", [("slots",), ("active",), ("sent", 1), ("groups", 0, "group"), ("master", 0, 1), ("results", 0, 2)]
 )
 @pytest.mark.parametrize("number", [-1, 1 << 63, 1 << 70])
 def test_a_number_that_cannot_be_is_refused_by_name(folder, path, number):

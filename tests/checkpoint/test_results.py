@@ -51,7 +51,7 @@ def test_all_marks_write_what_came_before_whatever_its_epoch_and_nothing_after(m
         merged.take(message)
     assert merged.cut_number == 7 and merged.rows == 3 and merged.refuse == {1, 2}
     saved = cut_results(3, merged)
-    assert (saved.rank, saved.number, saved.counts, saved.fault) == (3, 7, {"rows": 3}, "")
+    assert (saved.rank, saved.number, saved.counts, saved.rows, saved.fault) == (3, 7, None, 3, "")
     assert values_in(tmp_path, [name for name, *_ in saved.parts]) == [[1, 3, 2]]
     assert merged.cut_number is None and merged.refuse == set()
     for slave in (1, 2):

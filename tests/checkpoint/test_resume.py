@@ -16,7 +16,7 @@ from engine_harness import Stream
 from mpijoin.checkpoint.manifest import manifest_name, numbers_in, read_manifest
 from mpijoin.checkpoint.restore import shared_out
 from mpijoin.errors import AlreadyDone, CheckpointError, InputError, JobError, MpijoinError
-from mpijoin.sinks.parts import PartInfo
+from mpijoin.records import PartInfo
 
 ROWS = [(time * 2, (f"key {time % 5}",), (time,)) for time in range(600)]
 ROWS[3] = (1, ("key 0",), (0,))  # late, before the first checkpoint
@@ -295,7 +295,7 @@ def test_late_rows_are_counted_once_in_the_metrics(prepared, image):
     """Those of before the checkpoint are in the parts of the metrics that were cut then, or lost with the kill."""
     summary = resume(prepared, NORMAL, image)
     late = sum(sum(pq.read_table(path)["late"].to_pylist()) for path in (image / "metrics").glob("rank-0*.parquet"))
-    assert late <= summary["left"]["late"] + summary["right"]["late"] == 2
+    assert late <= summary["streams"]["left"]["late"] + summary["streams"]["right"]["late"] == 2
 
 
 def test_restarts_are_counted(prepared, image, tmp_path):

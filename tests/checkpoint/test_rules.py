@@ -1,5 +1,6 @@
 """Who gets what, when a checkpoint is due, what a job must keep, and the sums a run goes on with."""
 
+import json
 import random
 
 import numpy as np
@@ -16,6 +17,7 @@ from mpijoin.config.job import Checkpoint
 from mpijoin.config.load import load_job
 from mpijoin.errors import JobError
 from mpijoin.metrics.delay import DelayHistogram
+from mpijoin.records import PER_STREAM, Counts
 
 MINUTE_NS = 60 * 10**9
 
@@ -23,7 +25,22 @@ MINUTE_NS = 60 * 10**9
 def manifest(owners, sizes, slaves):
     """owners: {group: slave} · sizes: {group: bytes}."""
     groups = tuple(Group(group, slave, sizes[group], ()) for group, slave in owners.items())
-    return Manifest(1, {}, groups, (), {}, {}, 0, (0, 0), (0, 0), 0.0, len(set(owners.values())), tuple(slaves))
+    return Manifest(
+        1,
+        {},
+        groups,
+        (),
+        {},
+        {},
+        0,
+        (0, 0),
+        (0, 0),
+        0.0,
+        len(set(owners.values())),
+        tuple(slaves),
+        Counts.nothing(2),
+        {},
+    )
 
 
 def test_on_the_same_slaves_everybody_keeps_what_it_had():
@@ -177,21 +194,22 @@ def counts(certificate, delay_us, **others):
     delays = DelayHistogram()
     if delay_us:
         delays.add(np.array([delay_us]), np.array([2]))
-    names = [*totals.SUMS, *(f"{name}_{stream}" for name in (*totals.STREAM_SUMS, "held") for stream in totals.STREAMS)]
-    return {**dict.fromkeys(names, 1), "certificate": f"{certificate:016x}", "delays": delays.compact(), **others}
+    ones = dict.fromkeys(Counts._fields[:PER_STREAM], (1, 1, 1)) | dict.fromkeys(Counts._fields[PER_STREAM:], 1)
+    return Counts(**{**ones, "certificate": certificate, "delays": delays.compact(), **others})
 
 
 def test_totals_are_sums_and_what_was_held_has_moved_out():
     together = totals.total(
-        [counts(5, 1000, results=10, held_left=7), counts((1 << 64) - 2, 3000, results=20, moved_out_left=4)]
+        [counts(5, 1000, results=10, held=(7, 1, 0)), counts((1 << 64) - 2, 3000, results=20, moved_out=(4, 1, 1))]
     )
-    assert (together["results"], together["certificate"]) == (30, f"{3:016x}")
-    assert (together["held_left"], together["moved_out_left"]) == (0, 1 + 7 + 4 + 1)
-    assert DelayHistogram.of([together["delays"]]).count == 4
+    assert (together.results, together.certificate) == (30, 3)
+    assert together.held == (0, 0, 0) and together.moved_out == (1 + 7 + 4 + 1, 1 + 1 + 1 + 1, 1 + 0 + 1 + 1)
+    assert DelayHistogram.of([together.delays]).count == 4
 
 
 def test_totals_of_totals_are_totals_of_all():
     some = [counts(at * 977, at * 100, results=at) for at in range(1, 5)]
     assert totals.total([totals.total(some[:2]), *some[2:]]) == totals.total(some)
-    assert totals.total([totals.nothing(), *some]) == totals.total(some)
-    assert totals.nothing()["results"] == 0 and totals.nothing()["certificate"] == "0" * 16
+    assert totals.total([Counts.nothing(3), *some]) == totals.total(some)
+    whole = totals.total(some)
+    assert totals.counts_of(json.loads(json.dumps(totals.plain_of(whole)))) == whole

@@ -9,10 +9,9 @@ import pytest
 
 import oracle
 from join_harness import NEVER, Harness, Stream, groups_of, numbered, walk
-from mpijoin.checkpoint.files import Span
 from mpijoin.checkpoint.manifest import state_name
 from mpijoin.checkpoint.restore import install
-from mpijoin.checkpoint.saver import Saver
+from mpijoin.checkpoint.saver import Outcome, Saver
 from mpijoin.store import transfer
 
 STREAMS = [Stream(window=1000, has_blob=True), Stream(window=1000)]
@@ -42,7 +41,7 @@ def save(own, number, groups=GROUPS, sync_results=lambda: None):
 
 
 def spans_of(told):
-    return {group: [Span(*span) for span in spans] for group, _, spans in told["groups"]}
+    return {group: list(spans) for group, _, spans in told.groups}
 
 
 def content(held, groups=GROUPS):
@@ -52,7 +51,7 @@ def content(held, groups=GROUPS):
 
 def taken_out(folder, told):
     other = holder()
-    install(folder, other.operator, [[group, spans] for group, _, spans in told["groups"]])
+    install(folder, other.operator, told.groups)
     return other
 
 
@@ -72,8 +71,8 @@ def test_what_was_saved_is_what_another_takes_out(held, own, tmp_path):
     told = save(own, 1)
     assert content(taken_out(tmp_path, told)) == content(held)
     assert [path.name for path in tmp_path.iterdir()] == [state_name(1, 1)]
-    assert told["octets"] == (tmp_path / state_name(1, 1)).stat().st_size
-    assert [alive for _, alive, _ in told["groups"]] == held.operator.info(np.array(GROUPS)).live_bytes.sum(
+    assert told.octets == (tmp_path / state_name(1, 1)).stat().st_size
+    assert [alive for _, alive, _ in told.groups] == held.operator.info(np.array(GROUPS)).live_bytes.sum(
         axis=1
     ).tolist()
 
@@ -81,7 +80,7 @@ def test_what_was_saved_is_what_another_takes_out(held, own, tmp_path):
 def test_sealed_blocks_are_written_once(held, own, tmp_path):
     first = save(own, 1)
     again = save(own, 2)
-    assert again["octets"] < first["octets"] / 3
+    assert again.octets < first.octets / 3
     join(held, 200, 260)
     third = save(own, 3)
     before, after = spans_of(first), spans_of(third)
@@ -116,7 +115,7 @@ def test_a_group_of_which_less_than_half_is_alive_is_written_anew(held, own, tmp
     told = save(own, 3)
     assert {span.file for spans in spans_of(told).values() for span in spans} == {state_name(1, 3)}
     assert content(taken_out(tmp_path, told)) == content(held)
-    assert save(own, 4)["octets"] < told["octets"], "and from then on the new frames are kept"
+    assert save(own, 4).octets < told.octets, "and from then on the new frames are kept"
 
 
 def test_a_group_that_left_and_came_back_between_two_checkpoints_is_whole(held, own, tmp_path):
@@ -142,14 +141,14 @@ def test_a_group_that_is_away_at_a_checkpoint_is_saved_whole_when_it_is_back(hel
 
 
 def test_a_slave_without_groups_saves_none(own, tmp_path):
-    assert save(own, 1, ()) == {"groups": [], "octets": 0}
+    assert save(own, 1, ()) == Outcome()
 
 
 def test_a_group_that_was_never_begun_is_saved_empty(tmp_path):
     empty = holder()
     told = save(Saver(empty.operator, 1, tmp_path), 1)
     other = taken_out(tmp_path, told)
-    assert other.operator.totals.held[0] == 0
+    assert other.operator.totals.held == (0, 0)
     join(other, 0, 50)
     assert other.pairs and all(oracle.partition(left.key, PARTITIONS) in GROUPS for left, _ in other.pairs)
 
@@ -184,8 +183,8 @@ def test_a_failing_disk_is_told_and_harms_neither_the_checkpoint_before_nor_the_
     with monkeypatch.context() as patch:
         failing(step, tmp_path, patch)
         told = save(own, 2)
-    assert list(told) == ["fault"]
-    assert f"{state_name(1, 2)}: cannot be written: No space left on device" in told["fault"]
+    assert told == Outcome(fault=told.fault)
+    assert f"{state_name(1, 2)}: cannot be written: No space left on device" in told.fault
     assert [path.name for path in tmp_path.iterdir()] == [state_name(1, 1)]
     assert content(taken_out(tmp_path, before)) == held_before
     join(held, 250, 300)
@@ -204,4 +203,4 @@ def test_results_are_on_disk_before_the_checkpoint_has_its_name(own, tmp_path):
 
 def test_results_that_cannot_be_synced_spoil_the_checkpoint(own, tmp_path):
     told = save(own, 1, sync_results=lambda: os.stat(tmp_path / "gone.parquet"))
-    assert "gone.parquet" in told["fault"] and list(tmp_path.iterdir()) == []
+    assert "gone.parquet" in told.fault and list(tmp_path.iterdir()) == []

@@ -205,7 +205,9 @@ def resume(prepared, made, path, signals=None):
 def check(prepared, path, summary):
     """Rows, certificate, ledger and late files are the oracle's, and nothing half done is left."""
     made, wanted, path = prepared.work, prepared.wanted, Path(path)
-    found = {name: {field: summary[name][field] for field in counts} for name, counts in wanted.counts.items()}
+    found = {
+        name: {field: summary["streams"][name][field] for field in counts} for name, counts in wanted.counts.items()
+    }
     assert found == wanted.counts
     assert (summary["results"], summary["certificate"]) == (wanted.pairs.total(), wanted.certificate)
     rows = Counter()
@@ -457,7 +459,7 @@ def told_by(prepared, made, summary):
         "resumed": checkpoints["resumed_from"] is not None,
         "resumed again": checkpoints["restarts"] > 1,
         "moves": summary["moves"],
-        "late": summary["left"]["late"] + summary["right"]["late"],
+        "late": summary["streams"]["left"]["late"] + summary["streams"]["right"]["late"],
         "results": summary["results"],
         "paced": made.sections["run"]["speed"] != "max",
         prepared.work.results: 1,

@@ -159,7 +159,7 @@ def check_counts(summary, wanted):
     """Results, certificate and ledger of a summary."""
     assert summary["results"] == wanted.pairs.total()
     for name, counts in wanted.counts.items():
-        assert {field: summary[name][field] for field in counts} == counts
+        assert {field: summary["streams"][name][field] for field in counts} == counts
     assert summary["certificate"] == wanted.certificate
     assert sum(slave["results"] for slave in summary["per_slave"].values()) == wanted.pairs.total()
 

@@ -147,7 +147,7 @@ class FakeSlave:
     def freeze(self, order):
         giving = self.giving[order.move]
         assert giving[1] == "shipped"
-        rows, watermarks = [], self.reached.get(order.group, core.NEVER)
+        rows, watermarks = [], self.reached.get(order.group, core.never(2))
         for message in self.queue:
             if order.group in message.rows:
                 rows += message.rows.pop(order.group)
@@ -270,7 +270,7 @@ class Cluster:
         assert group in slave.groups, f"slave {slave.number} joins group {group}, which it does not have"
         assert [own.number for own in self.slaves.values() if group in own.groups] == [slave.number]
         self.joined_rows[group] += rows
-        reached = tuple(map(max, slave.reached.get(group, core.NEVER), watermarks))
+        reached = tuple(map(max, slave.reached.get(group, core.never(2)), watermarks))
         slave.reached[group] = reached
         done = len(self.joined_rows[group])
         missing = [row for row in self.sent_rows[group][done:] if row[1] <= reached[row[0]]]

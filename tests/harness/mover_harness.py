@@ -8,7 +8,7 @@ import numpy as np
 import oracle
 from join_harness import NEVER, Harness, Stream, encode, groups_of, numbered, walk
 from mpijoin.data.codec import decode
-from mpijoin.messages import Columns, Order, Piece, Slot, State, Step, parse
+from mpijoin.messages import Columns, Order, Piece, Slot, State, Step, encode_message, parse
 from mpijoin.moving import parties
 from mpijoin.rank import MASTER
 from mpijoin.simulate.engine import SimulatedClock
@@ -32,7 +32,7 @@ class Desk:
         self.transport = SimpleNamespace(unsent_bytes=lambda to: self.unsent.get(to, 0))
 
     def send(self, to, message):
-        data = message.encode()
+        data = encode_message(message)
         self.unsent[to] = self.unsent.get(to, 0) + octets_of(data)
         self.sent.append((to, parse(tuple(part.copy() for part in parts_of(data)))))
 

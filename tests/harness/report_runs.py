@@ -20,6 +20,7 @@ MOVE = {
     "transfer_us": 100_000,
     "gain_predicted": 0.2, "gain_realised": 0.1,
 }  # fmt: skip
+STREAMS = ("left", "right")
 
 
 def stream(rate):
@@ -45,9 +46,10 @@ def summary_of(slaves, paced=True, **more):
         "epoch_s": 1.0,
     }
     return {
-        "results": 1234, "certificate": "00000000000000ff", "left": dict(counts), "right": dict(counts),
-        "time_unit": "us", "slaves": slaves, "wall_s": 6.0, "tuples_per_s": 1666.7, "moves": 1,
-        "moved_bytes": 5_000_000, "held_back_by": {},
+        "results": 1234, "certificate": "00000000000000ff",
+        "streams": {name: dict(counts) for name in STREAMS}, "time_unit": "us",
+        "slaves": slaves, "wall_s": 6.0, "tuples_per_s": 1666.7, "moves": 1, "moved_bytes": 5_000_000,
+        "held_back_by": {},
         "delay_s": {"mean": 0.65, "p50": 0.25, "p95": 2.0, "p99": 2.0, "max": 2.0} if paced else None,
         "overload": overload if paced else None, "declustering": {"min": 1, "mean": 1.5, "max": 2}, **more,
     }  # fmt: skip
@@ -72,7 +74,7 @@ def make_run(path, rate=1000, speed=1.0, slaves=2, epochs=EPOCHS, summary=None, 
 
 
 def write_master(run, epochs):
-    file = MetricsFile(run.metrics, 0)
+    file = MetricsFile(run.metrics, 0, STREAMS)
     for epoch in range(epochs):
         file.add(
             rank=0, role="master", epoch=epoch, end_us=(epoch + 1) * SECOND, wall_us=SECOND, cpu_us=SECOND // 10,
@@ -84,7 +86,7 @@ def write_master(run, epochs):
 
 def write_slave(run, slave, epochs, paced):
     """Epochs of one second: slave s joins 100 s + 10 k rows of each stream in epoch k, and so on."""
-    file, delays = MetricsFile(run.metrics, slave), DelaysFile(run.metrics, slave) if paced else None
+    file, delays = MetricsFile(run.metrics, slave, STREAMS), DelaysFile(run.metrics, slave) if paced else None
     for epoch in range(epochs):
         last = epoch == epochs - 1
         rows = 0 if last else 100 * slave + 10 * epoch
@@ -97,8 +99,7 @@ def write_slave(run, slave, epochs, paced):
         file.add(
             rank=slave, role="slave", epoch=epoch, end_us=(epoch + 1) * SECOND, wall_us=SECOND, cpu_us=slave * 200_000,
             comm_us=100_000, idle_us=SECOND - slave * 200_000 - 100_000 - (50_000 if slave == 2 else 0),
-            tuples_left=rows,
-            tuples_right=rows, results=3 * rows, comparisons=100 * rows, window_bytes=1000 * slave * (epoch + 1),
+            tuples=(rows, rows), results=3 * rows, comparisons=100 * rows, window_bytes=1000 * slave * (epoch + 1),
             occupancy_bytes=500 * slave + epoch, buffer_bytes=700 * slave + epoch, **measured,
         )  # fmt: skip
     file.close()

@@ -242,7 +242,7 @@ THINGS = (
 
 def seen_in(made, summary):
     """What of THINGS the summary tells of, and the scenario itself."""
-    sides = [summary["left"], summary["right"]]
+    sides = list(summary["streams"].values())
     return Counter({
         "idle slaves": summary["declustering"]["min"] < summary["slaves"],
         "slow slaves": len(made.inject.slow),

@@ -13,23 +13,8 @@ from mpijoin.launch.summary import Outcome, summary_text
 from mpijoin.sinks.collector import Collector
 
 FIELDS = {
-    "results",
-    "certificate",
-    "left",
-    "right",
-    "ranks",
-    "slaves",
-    "wall_s",
-    "compile_s",
-    "tuples_per_s",
-    "delay_s",
-    "moves",
-    "splits",
-    "merges",
-    "declustering",
-    "peak_master_buffer_bytes",
-    "per_slave",
-    "provenance",
+    "results", "certificate", "streams", "ranks", "slaves", "wall_s", "compile_s", "tuples_per_s", "delay_s", "moves",
+    "splits", "merges", "declustering", "peak_master_buffer_bytes", "per_slave", "provenance",
 }
 SLAVE_FIELDS = {"cpu_s", "comm_s", "idle_s", "window_bytes_max", "blocks_max", "results"}
 
@@ -63,8 +48,8 @@ def test_the_lateness_that_is_named_covers_exactly_all_late_rows(tmp_path):
         'warning: 2 late rows of left did not join, see late/left.parquet; lateness = "7 s" would have covered them'
         in text
     )
-    assert run(left, right, tmp_path / "more", lateness="7 s").summary["left"]["late"] == 0
-    assert run(left, right, tmp_path / "less", lateness="6 s").summary["left"]["late"] == 1
+    assert run(left, right, tmp_path / "more", lateness="7 s").summary["streams"]["left"]["late"] == 0
+    assert run(left, right, tmp_path / "less", lateness="6 s").summary["streams"]["left"]["late"] == 1
 
 
 def test_no_lateness_covers_a_row_without_time(tmp_path):
@@ -91,8 +76,9 @@ def test_the_slave_that_paused_the_source_is_told(tmp_path):
 
 def test_long_runs_and_fine_units_are_told_in_words(tmp_path):
     summary = run(([1], "a"), ([1], "a"), tmp_path / "run").summary
-    late = {**summary["left"], "late": 3, "lateness_needed": 199_843_155}
-    text = summary_text(Outcome(0, {**summary, "wall_s": 259_215.0, "left": late, "time_unit": "ns"}))
+    late = {**summary["streams"]["left"], "late": 3, "lateness_needed": 199_843_155}
+    streams = {**summary["streams"], "left": late}
+    text = summary_text(Outcome(0, {**summary, "wall_s": 259_215.0, "streams": streams, "time_unit": "ns"}))
     assert "\nin 72 h 00 min (" in text and 'lateness = "200 ms" would have covered them' in text
     assert "\nin 12.35 s (" in summary_text(Outcome(0, {**summary, "wall_s": 12.345678}))
 

@@ -5,7 +5,6 @@ import pytest
 
 from mpijoin.errors import ProtocolError
 from mpijoin.master.core import (
-    NEVER,
     CloseInput,
     Command,
     Complete,
@@ -23,6 +22,7 @@ from mpijoin.master.core import (
     Serve,
     SourceEnded,
     Stepped,
+    never,
 )
 from mpijoin.master.reorganization import Reorganization
 from mpijoin.master.views import AHEAD_BYTES, AHEAD_SLOTS, AHEAD_SLOTS_MAX
@@ -66,7 +66,7 @@ def test_a_part_within_a_tick_waits_and_gives_no_watermark():
 
 def test_parts_that_fill_the_buffer_are_sent_with_the_watermarks_that_held_before():
     core = new_core(slaves=(1,), master_buffer=100)
-    assert core.step(even(core, 100, None)) == [Serve(1, 1, 0, NEVER, False)]
+    assert core.step(even(core, 100, None)) == [Serve(1, 1, 0, never(2), False)]
     core.step(Consumed(1, 100))
     assert core.step(even(core, 10, (1, 2))) == [Serve(1, 1, 0, (1, 2), False)]
     assert core.step(even(core, 100, None)) == [Serve(1, 1, 1, (1, 2), False)]
@@ -76,8 +76,8 @@ def test_a_message_is_at_most_the_credit_but_never_nothing_for_an_idle_slave():
     core = new_core(slaves=(1,), buffer=100)
     core.step(even(core, 60, None))
     core.step(even(core, 60, None))
-    assert core.step(even(core, 60, (1, 1))) == [Serve(1, 1, 0, NEVER, False)]
-    assert core.step(Consumed(1, 60)) == [Serve(1, 1, 1, NEVER, False)]  # its turn has come, it only lacked credit
+    assert core.step(even(core, 60, (1, 1))) == [Serve(1, 1, 0, never(2), False)]
+    assert core.step(Consumed(1, 60)) == [Serve(1, 1, 1, never(2), False)]  # its turn has come, it only lacked credit
     assert core.step(even(core, 500, (2, 2))) == []
     assert core.step(Consumed(1, 60)) == [Serve(1, 1, 2, (1, 1), False)]
     assert core.step(SourceEnded(END)) == [CloseInput()]
@@ -251,7 +251,7 @@ def test_when_all_have_finished_there_is_nothing_to_save():
 
 def test_what_waited_at_a_checkpoint_is_delivered_group_by_group_first():
     table = PartitionTable.of((1, 2, 1))
-    core = MasterCore(table, (1, 2), 1, 1000, 10_000, slot=4, complete=(5, 6))
+    core = MasterCore(table, (1, 2), 1, 1000, 10_000, slots=4, complete=(5, 6))
     sent = core.step(Restored({2: 30, 0: 20}))
     assert [action for action in sent if isinstance(action, Deliver)] == [Deliver(None, 2, 1), Deliver(None, 0, 1)]
     serves = [action for action in sent if isinstance(action, Serve)]

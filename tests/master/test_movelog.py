@@ -9,6 +9,7 @@ from mpijoin.master.movelog import MoveLog
 from mpijoin.messages import Step
 from mpijoin.metrics.moves import SCHEMA, MovesFile
 from mpijoin.policy.view import ClusterView, SlaveView
+from mpijoin.records import Transfer
 from mpijoin.simulate.engine import SimulatedClock
 
 
@@ -32,7 +33,7 @@ class Story:
         self.then(self.log.ordered, Command(move, step, 1, 10 + move, 2))
 
     def step(self, move, slave, step, **figures):
-        self.then(self.log.stepped, Step(move, slave, step, "", figures))
+        self.then(self.log.stepped, Step(move, slave, step, "", Transfer(**figures)))
 
     def close(self, move, outcome, gain=0.25):
         self.then(self.log.closed, Moved(move, 10 + move, 1, 2, outcome, gain))

@@ -1,5 +1,6 @@
 """Production delays: a histogram that is never off by more than it promises, and its file."""
 
+import json
 import math
 
 import numpy as np
@@ -12,6 +13,7 @@ from mpijoin.errors import OutputError
 from mpijoin.metrics.buckets import BUCKETS, EXACT, LONGEST_US, STARTS_US, STEPS_BITS, bucket_starts
 from mpijoin.metrics.delay import ROWS_HELD, SCHEMA, DelayHistogram, DelaysFile
 from mpijoin.metrics.delay_kernels import bucket_of
+from mpijoin.records import Delays
 
 # Delays of every size: as many of 7 digits as of 3.
 DELAYS = some.integers(0, 40).flatmap(lambda bits: some.integers((1 << bits) >> 1, (1 << bits) - 1))
@@ -115,7 +117,7 @@ def test_nothing_added_says_nothing():
     for empty in (DelayHistogram(), histogram([]), histogram([4, 5], [0, 0])):
         assert totals(empty) == (0, 0, 0) and not empty.counts.any()
         assert empty.quantile_us(0.5) == 0 and empty.figures_s() is None
-        assert empty.compact() == {"buckets": [], "counts": [], "totals": [0, 0, 0]}
+        assert empty.compact() == Delays()
 
 
 def test_delays_of_zero_are_delays():
@@ -147,8 +149,8 @@ def test_merging_is_adding(seed):
 def test_compact_forms_are_plain_and_add_up(seed):
     delays_us = random_delays(seed)
     compacts = [histogram(part).compact() for part in np.array_split(delays_us, 3)]
-    assert all(type(value) is int for compact in compacts for values in compact.values() for value in values)
-    assert all(all(compact["counts"]) for compact in compacts)
+    assert all(Delays.of(json.loads(json.dumps(compact))) == compact for compact in compacts)
+    assert all(all(compact.counts) for compact in compacts)
     assert same(DelayHistogram.of(compacts), histogram(delays_us))
     assert same(DelayHistogram.of([]), DelayHistogram())
 

@@ -1,7 +1,6 @@
 """The ledger: what balances passes, and every balance that does not is named with both sides."""
 
 import json
-from copy import deepcopy
 
 import pyarrow as pa
 import pytest
@@ -9,21 +8,26 @@ import pytest
 import mpijoin
 from mpijoin.errors import LedgerError
 from mpijoin.master.runtime import Master
-from mpijoin.metrics.ledger import check_ledger
+from mpijoin.metrics.ledger import StreamCounts, check_ledger
+from mpijoin.records import Counts
 from mpijoin.slave.runtime import Slave
 
-MASTER = {name: {"read": 10, "sent": 7, "late": 2, "null_key": 1} for name in ("left", "right")}
+NAMES = ("left", "right", "third")
+MASTER = [StreamCounts(name, read=10, sent=7, late=2, null_key=1) for name in NAMES]
 ONE = {"received": 7, "joined": 6, "expired": 3, "held": 1, "moved_in": 0, "moved_out": 2}
 OTHER = {"received": 0, "joined": 1, "expired": 1, "held": 2, "moved_in": 2, "moved_out": 0}
 
 
+def one_more(counts, field, stream=None):
+    value = getattr(counts, field)
+    more = value + 1 if stream is None else tuple(count + (index == stream) for index, count in enumerate(value))
+    return counts._replace(**{field: more})
+
+
 def slaves():
     """A group has moved from the first to the second, and with it a tuple that was not joined yet."""
-    both = [
-        {f"{name}_{side}": count for side in ("left", "right") for name, count in counts.items()}
-        for counts in (ONE, OTHER)
-    ]
-    return [{**both[0], "results": 5}, {**both[1], "results": 0}]
+    one, other = ({name: (count,) * 3 for name, count in counts.items()} for counts in (ONE, OTHER))
+    return [Counts(**one, results=5), Counts(**other)]
 
 
 RULE = "slave 1: joined = expired + held + moved out - moved in"
@@ -37,19 +41,21 @@ def test_what_balances_passes(written):
 @pytest.mark.parametrize(
     "change, named",
     [
-        (("master", "right", "read"), "right: read = sent + late + null_key: 11 != 10"),
-        (("slave", "received_left"), "left: sent = received: 7 != 8; left: received = joined: 8 != 7"),
-        (("slave", "joined_right"), f"right: received = joined: 7 != 8; right, {RULE}: 7 != 6"),
-        (("slave", "held_left"), f"left, {RULE}: 6 != 7"),
-        (("slave", "moved_out_left"), f"left: moved in = moved out: 2 != 3; left, {RULE}: 6 != 7"),
-        (("slave", "results"), "pairs produced = pairs written: 6 != 5"),
+        (("master", 1, "read"), "right: read = sent + late + null_key: 11 != 10"),
+        (("slave", 0, "received"), "left: sent = received: 7 != 8; left: received = joined: 8 != 7"),
+        (("slave", 1, "joined"), f"right: received = joined: 7 != 8; right, {RULE}: 7 != 6"),
+        (("slave", 0, "held"), f"left, {RULE}: 6 != 7"),
+        (("slave", 2, "moved_out"), f"third: moved in = moved out: 2 != 3; third, {RULE}: 6 != 7"),
+        (("slave", None, "results"), "results produced = results written: 6 != 5"),
     ],
 )
 def test_each_balance_that_does_not_hold_is_named(change, named):
-    master, counted = deepcopy(MASTER), slaves()
-    where, *path = change
-    target = counted[0] if where == "slave" else master[path[0]]
-    target[path[-1]] += 1
+    master, counted = list(MASTER), slaves()
+    where, stream, field = change
+    if where == "slave":
+        counted[0] = one_more(counted[0], field, stream)
+    else:
+        master[stream] = one_more(master[stream], field)
     with pytest.raises(LedgerError) as error:
         check_ledger(master, counted, 5)
     assert str(error.value) == f"the ledger does not balance (a defect of mpijoin): {named}"
@@ -65,21 +71,18 @@ def job(tmp_path):
     return {"left": stream, "right": stream, "output": {"path": str(tmp_path / "run")}}
 
 
-def miscounts(monkeypatch, name):
+def miscounts(monkeypatch, field, stream):
     """A slave reports one more, as if it had lost or made one."""
     counts = Slave._counts
-    monkeypatch.setattr(Slave, "_counts", lambda *args: {**(own := counts(*args)), name: own[name] + 1})
+    monkeypatch.setattr(Slave, "_counts", lambda *args: one_more(counts(*args), field, stream))
 
 
-COUNTED = [
-    "results",
-    *(f"{name}_{side}" for name in ("received", "joined", "expired", "held", "moved_in") for side in ("left", "right")),
-]
+COUNTED = [(name, stream) for name in ("received", "joined", "expired", "held", "moved_in") for stream in range(2)]
 
 
-@pytest.mark.parametrize("name", ["written", *COUNTED])
-def test_a_run_whose_slaves_do_not_balance_fails_and_commits_nothing(job, tmp_path, monkeypatch, name):
-    miscounts(monkeypatch, name)
+@pytest.mark.parametrize("field, stream", [("written", None), ("results", None), *COUNTED])
+def test_a_run_whose_slaves_do_not_balance_fails_and_commits_nothing(job, tmp_path, monkeypatch, field, stream):
+    miscounts(monkeypatch, field, stream)
     with pytest.raises(LedgerError, match="the ledger does not balance") as caught:
         mpijoin.run(job, slaves=2)
     assert caught.value.exit_code == 3
@@ -103,4 +106,4 @@ def test_a_run_whose_sources_do_not_balance_fails(job, monkeypatch, name):
 
 def test_a_run_that_counts_right_ends_well(job):
     summary = mpijoin.run(job, slaves=2).summary
-    assert summary["left"]["late"] and summary["left"]["null_key"] and summary["results"]
+    assert summary["streams"]["left"]["late"] and summary["streams"]["left"]["null_key"] and summary["results"]

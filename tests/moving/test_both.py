@@ -110,5 +110,5 @@ def test_over_a_real_transport_with_portions_of_the_real_size():
     assert rows_in(operators[1].get(0, 0)) == rows_in(operators[0].get(0, 0)) == list(range(rows))
     supplier.carry_out(0, parties.DROP, 0, [])
     told = {step.step: step.figures for _, step in master.receive()}
-    assert told.keys() == {"installed", "dropped"} and told["dropped"]["octets"] >= rows * 24
-    assert 0 < told["dropped"]["transfer_s"] < clock.wall_s
+    assert told.keys() == {"installed", "dropped"} and told["dropped"].octets >= rows * 24
+    assert 0 < told["dropped"].transfer_s < clock.wall_s

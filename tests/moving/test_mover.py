@@ -28,8 +28,9 @@ from mpijoin.errors import ProtocolError
 from mpijoin.messages import State, Step
 from mpijoin.moving import parties
 from mpijoin.rank import MASTER
+from mpijoin.records import Transfer
 from mpijoin.slave import moving
-from mpijoin.slave.message import Message
+from mpijoin.slave.batches import Batches
 from mpijoin.slave.moving import ALERT_S
 from mpijoin.store.shipment import BLOCKS_KIND, TAIL_KIND
 
@@ -56,9 +57,9 @@ def test_a_whole_move_and_what_is_installed_is_what_was_there():
     assert supplier.order(parties.DROP) is None and supplier.harness.operator.memory().held == 0
     octets = sum(whole_bytes(state.frames) for state in arrived)
     (_, dropped), (_, installed) = supplier.desk.taken()[-1], consumer.desk.taken()[-1]
-    assert (dropped.step, dropped.figures["octets"]) == ("dropped", octets)
+    assert (dropped.step, dropped.figures.octets) == ("dropped", octets)
     pages = walk(consumer.harness.state, 1, (STREAM, STREAM)).pages
-    assert (installed.step, installed.figures) == ("installed", {"blocks": len(pages)})
+    assert (installed.step, installed.figures) == ("installed", Transfer(blocks=len(pages)))
     assert consumer.mover.staged_bytes == 0
 
 
@@ -169,7 +170,7 @@ def test_it_is_joined_on_while_it_ships_and_nothing_is_lost():
 def test_what_was_not_joined_goes_with_it_up_to_the_newest_message():
     supplier, consumer, origin = supplier_of(), Side(CONSUMER), (5, 0.25)
     rows = rows_of(1, STREAM, 500, 30)
-    messages = [Message(slot_of(1, rows[:10], (50, 60), 4)), Message(slot_of(1, rows[10:], (70, 80), 5, origin=origin))]
+    messages = [Batches(slot_of(1, rows[:10], (50, 60), 4)), Batches(slot_of(1, rows[10:], (70, 80), 5, origin=origin))]
     taken = [(message, message.take_out(1)) for message in messages]
     supplier.order(parties.SHIP)
     arrived = [state for portion in ship_all(supplier) for state in states(portion)]
@@ -195,14 +196,14 @@ def test_what_was_not_joined_is_joined_there_with_all_that_came_before():
     rows = rows_of(1, STREAM, 0, 200)
     for row in range(0, 160, 40):
         supplier.harness.round(groups_of(1), rows[row : row + 40], rows[row : row + 40], (row, row))
-    message = Message(slot_of(1, rows[160:], (200, 200), 9))
+    message = Batches(slot_of(1, rows[160:], (200, 200), 9))
     supplier.order(parties.SHIP)
     arrived = [state for portion in ship_all(supplier) for state in states(portion)]
     supplier.order(parties.FREEZE, taken=[(message, message.take_out(1))])
     for state in arrived + states(supplier.desk.taken()):
         consumer.mover.take(state)
-    given = Message(consumer.mover.install(7))
-    for stream, fresh, bounds in given.parts:
+    given = Batches(consumer.mover.install(7))
+    for stream, (fresh, bounds) in ((stream, part) for piece in given.pieces for stream, part in enumerate(piece)):
         assert consumer.harness.operator.insert(given.groups, stream, fresh, bounds).groups == 1
     consumer.harness.probe(given.groups)
     found = supplier.harness.row_pairs() + consumer.harness.row_pairs()
@@ -229,7 +230,7 @@ def shipped(rows=300):
 def test_a_frozen_group_is_taken_back_with_the_input_that_was_taken_out():
     supplier = shipped()
     before = supplier.walk()
-    message = Message(slot_of(1, rows_of(1, STREAM, 500, 6), (70, 80), 5))
+    message = Batches(slot_of(1, rows_of(1, STREAM, 500, 6), (70, 80), 5))
     supplier.order(parties.FREEZE, taken=[(message, message.take_out(1))])
     final = states(supplier.desk.taken())[-1].input
     kept = supplier.order(parties.RESTORE)
@@ -354,4 +355,4 @@ def test_the_time_of_a_transfer_is_that_during_which_state_was_under_way():
     supplier.desk.taken()
     supplier.order(parties.DROP)
     (_, dropped) = supplier.desk.taken()[-1]
-    assert dropped.figures["transfer_s"] == pytest.approx(portions * 0.5 + 0.25)
+    assert dropped.figures.transfer_s == pytest.approx(portions * 0.5 + 0.25)

@@ -60,8 +60,8 @@ def test_counts_are_those_of_the_data_s_own_page(name, window, tmp_path):
     summary = mpijoin.run(document(name, (window, window)), settings, slaves=2).summary
     assert summary["results"] == COUNTS[name, window]
     for side in ("left", "right"):
-        assert summary[side]["late"] == summary[side]["null_key"] == 0
-        assert summary[side]["joined"] == summary[side]["read"]
+        assert summary["streams"][side]["late"] == summary["streams"][side]["null_key"] == 0
+        assert summary["streams"][side]["joined"] == summary["streams"][side]["read"]
 
 
 @pytest.mark.parametrize("name", ["italy_picks", "nycflights13_jan", "mooncake_kv"])

@@ -376,7 +376,9 @@ def test_a_real_run_has_a_report(tmp_path):
     rows = rows_of(page.parent / "throughput.csv")
     seconds = np.array(column(rows, "end_s")) - np.array(column(rows, "start_s"))
     assert np.dot(seconds, column(rows, "results_per_s")) == pytest.approx(done.results)
-    assert np.dot(seconds, column(rows, "left_tuples_per_s")) == pytest.approx(done.summary["left"]["joined"])
+    assert np.dot(seconds, column(rows, "left_tuples_per_s")) == pytest.approx(
+        done.summary["streams"]["left"]["joined"]
+    )
     assert sum(column(rows_of(page.parent / "slaves.csv"), "results")) == done.results
     check_page(page.read_text())
 
@@ -406,7 +408,7 @@ def test_late_rows_are_seen_when_they_came(tmp_path):
         ({"overload": {"overloaded": True, "behind_s_max": 7.3, "behind_s_end": 4.6, "slowest_slave": 3,
                        "lag_s_max": 0.1, "epoch_s": 1.0}},
          "Overloaded: slave 3 was up to 7.3 s behind the clock (at the end 4.6 s)"),
-        ({"left": {"late": 12, "lateness_needed": 199_843_155}, "time_unit": "ns"},
+        ({"streams": {"left": {"late": 12, "lateness_needed": 199_843_155}}, "time_unit": "ns"},
          "12 late rows of left did not join (a lateness of 200 ms covers them)"),
     ],
 )  # fmt: skip

@@ -140,7 +140,7 @@ def test_a_collector_that_holds_nothing_ahead_still_ends_every_epoch(wanted, hel
 @pytest.mark.parametrize("tuples", [(8000, 0), (0, 8000), (0, 0), (8000, 1), (50, 8000)])
 def test_a_stream_that_ends_early_does_not_hold_the_other(tuples):
     done = run(job(tuples=tuples, cluster={"subgroups": 2}), slaves=2)
-    counts = [done.summary[name]["joined"] for name in ("left", "right")]
+    counts = [done.summary["streams"][name]["joined"] for name in ("left", "right")]
     assert tuple(counts) == tuples
     if 0 in tuples:
         assert done.results == 0

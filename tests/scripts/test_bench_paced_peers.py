@@ -136,7 +136,7 @@ def test_what_mpijoin_showed_is_read_from_its_metrics(tmp_path):
     from mpijoin.metrics.write import MetricsFile
     from peers.paced_systems import seen_by_mpijoin
 
-    master, slave, delays = MetricsFile(tmp_path, 0), MetricsFile(tmp_path, 1), DelaysFile(tmp_path, 1)
+    master, slave, delays = MetricsFile(tmp_path, 0, []), MetricsFile(tmp_path, 1, []), DelaysFile(tmp_path, 1)
     master.add(rank=0, role="master", epoch=0, end_us=1_200_000, lag_us=30_000)
     slave.add(rank=1, role="slave", epoch=0, end_us=2_100_000)
     histogram = DelayHistogram()

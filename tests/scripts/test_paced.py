@@ -29,7 +29,7 @@ def run_directory(path, lags_us=(0,) * 20, left_bytes=(100,) * 20, delays_us=(),
     """One master, slave 1; of slave 2 the epochs that end at `seconds` with mean delay `delays_us` of 10 results
     each."""
     (path / "metrics").mkdir(parents=True)
-    master, slave, other = (MetricsFile(path / "metrics", rank) for rank in range(3))
+    master, slave, other = (MetricsFile(path / "metrics", rank, ["left", "right"]) for rank in range(3))
     for epoch, lag_us in enumerate(lags_us):
         master.add(rank=0, role="master", epoch=epoch, lag_us=lag_us)
     for epoch, octets in enumerate(left_bytes):

@@ -99,7 +99,7 @@ def test_report_of_a_run_without_pairs(tmp_path, capsys):
     from seismic_report import report
 
     mpijoin.run(SCRIPTS / "jobs/seismic.toml", [f"output.path={tmp_path}/out", "left.window=0s"], slaves=1)
-    (tmp_path / "out/summary.json").write_text(json.dumps({"left": {"read": 0}, "right": {"read": 0}}))
+    (tmp_path / "out/summary.json").write_text(json.dumps({"streams": {"left": {"read": 0}, "right": {"read": 0}}}))
     for part in (tmp_path / "out/results").glob("*.parquet"):
         pq.write_table(pq.read_table(part).slice(0, 0), part)
     report(str(tmp_path / "out"))

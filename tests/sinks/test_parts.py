@@ -10,8 +10,9 @@ import pytest
 
 from mpijoin.disk import checksum_of
 from mpijoin.errors import OutputError
+from mpijoin.records import PartInfo
 from mpijoin.sinks import parts
-from mpijoin.sinks.parts import PartInfo, PartWriter
+from mpijoin.sinks.parts import PartWriter
 from small_files import file_size_limit
 
 SCHEMA = pa.schema([pa.field("left_row", pa.int64(), False), pa.field("right_row", pa.int64(), False)])

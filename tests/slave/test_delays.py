@@ -75,7 +75,7 @@ class Run:
     def delays(self):
         self.joins([], [], (0, 0.0), self.desk.clock.wall_s, last=True)
         (finished,) = (one for one in self.desk.sent if isinstance(one, Finished))
-        return DelayHistogram.of([finished.counts["delays"]])
+        return DelayHistogram.of([finished.counts.delays])
 
 
 def test_a_delay_counts_from_when_the_later_tuple_was_due():

@@ -12,7 +12,7 @@ import oracle
 from join_harness import Harness, Stream, groups_of, numbered
 from mpijoin.master.core import Ingested, Loaded, MasterCore
 from mpijoin.master.reorganization import Reorganization
-from mpijoin.messages import parse
+from mpijoin.messages import encode_message, parse
 from mpijoin.operators.base import Totals
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Plan
@@ -88,7 +88,7 @@ def test_occupancy_is_the_mean_backlog_by_the_buffer_s_size(load_buffer_bytes):
         meter = LoadMeter(Desk(slave), Counted(), 4)
         for sample in samples:
             meter.epoch_ended(sample)
-        answer = parse(meter.answer(0, groups_of(), 0, 0.0).encode())
+        answer = parse(encode_message(meter.answer(0, groups_of(), 0, 0.0)))
         master.step(Loaded(slave, answer.period, answer.backlog_bytes, answer.busy, answer.communication, ()))
     assert [one.occupancy for one in views[0].slaves] == pytest.approx(
         [300 / load_buffer_bytes, 10 / load_buffer_bytes]
@@ -185,7 +185,7 @@ def test_the_answer_of_a_real_join_sums_to_its_totals_and_travels_as_it_is():
         answer = meter.answer(first, groups, 0, 0.0)
         assert answer.work.sum() == harness.operator.totals.comparisons - before + TUPLE_WORK * 400
         assert answer.live_bytes.sum() == harness.operator.totals.live_bytes
-        arrived = parse(answer.encode())
+        arrived = parse(encode_message(answer))
         assert arrived.work.tolist() == answer.work.tolist() and arrived.busy == answer.busy
 
 
@@ -198,7 +198,11 @@ def count_of(rows, group):
 
 def epochs_of(tmp_path, warmup_s=0.0, paced=True, rank=3):
     desk, operator = Desk(rank), Counted()
-    return desk, operator, EpochMeter(desk, operator, SimpleNamespace(metrics=tmp_path), warmup_s, paced)
+    return (
+        desk,
+        operator,
+        EpochMeter(desk, operator, SimpleNamespace(metrics=tmp_path), ("left", "right"), warmup_s, paced),
+    )
 
 
 def written(tmp_path, meter, rank=3):
@@ -322,7 +326,7 @@ def test_a_run_that_ends_before_it_is_warm_gives_all_its_time_and_an_empty_table
 
 def test_without_a_directory_nothing_is_written_and_delays_are_kept():
     desk = Desk()
-    meter = EpochMeter(desk, Counted(), None, 0.0, True)
+    meter = EpochMeter(desk, Counted(), None, ("left", "right"), 0.0, True)
     meter.delayed(np.array([5]), np.array([2]))
     meter.epoch_ended(0, 2, 0, 0, 0.0)
     meter.close()

@@ -11,7 +11,7 @@ import xxhash
 from mpijoin.data.schema import Column, StreamSchema
 from mpijoin.data.types import is_payload, key_kind
 from mpijoin.errors import InputError, OutputError
-from mpijoin.sinks.parts import PartInfo
+from mpijoin.records import PartInfo
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, SourceCounts
 from mpijoin.sources.late import LateWriter, late_schema, merge_late, watermarks
 from mpijoin.sources.screen import FILE_ROWS, FileScreen, StreamRules

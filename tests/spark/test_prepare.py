@@ -666,5 +666,8 @@ def test_real_data_from_text_to_a_verified_run(prepare, tmp_path):
         assert sorted(left.table["weight"].to_pylist()) == sorted(original["weight"].to_pylist()) and not left.rejected
         streams[name] = {"path": str(left.folder / "data"), "time": "ts", "key": "key", "window": "20 s"}
     done = mpijoin.run({**streams, "output": {"path": str(tmp_path / "run")}}, slaves=2)
-    assert done.results == 53_869 and done.summary["left"]["late"] == done.summary["right"]["late"] == 0
+    assert (
+        done.results == 53_869
+        and done.summary["streams"]["left"]["late"] == done.summary["streams"]["right"]["late"] == 0
+    )
     assert main(["verify", str(tmp_path / "run")]) == 0

@@ -24,7 +24,7 @@ def test_one_late_row_of_a_csv_file_with_ordinary_times(tmp_path, results):
     (tmp_path / "picks.csv").write_text(ISO)
     side = {"path": str(tmp_path / "picks.csv"), "time": "ts", "key": "key", "window": "5 s"}
     summary, report = joined(tmp_path, side, side, output={"results": results})
-    assert summary["left"]["late"] == 1 and summary["results"] == 2 and report.ok, report.text()
+    assert summary["streams"]["left"]["late"] == 1 and summary["results"] == 2 and report.ok, report.text()
     late = pq.read_table(tmp_path / "run" / "late" / "left.parquet")
     assert late["row"].to_pylist() == [2] and late.schema.field("ts").type == pa.timestamp("ms")
     assert ("seen" in late.column_names) == (results != "count")
@@ -42,7 +42,7 @@ def test_one_late_row_of_what_parquet_does_not_know(tmp_path, kind):
     side = {"path": str(tmp_path / "l.arrow"), "time": "ts", "key": "key", "window": "5 s"}
     side |= {} if pa.types.is_timestamp(kind) else {"time_unit": "s"}
     summary, report = joined(tmp_path, side, side)
-    assert summary["right"]["late"] == 1 and summary["results"] == 2 and report.ok, report.text()
+    assert summary["streams"]["right"]["late"] == 1 and summary["results"] == 2 and report.ok, report.text()
 
 
 @pytest.mark.parametrize("lateness", ["0 s", "50 ms", "2 s"])
@@ -50,7 +50,7 @@ def test_a_synthetic_stream_with_late_rows(tmp_path, lateness):
     source = {"kind": "synthetic", "tuples": 3000, "rate": 1000, "domain": 50, "payload_bytes": 12, "window": "100 ms"}
     left, right = ({**source, "seed": seed, "disorder": "200 ms", "lateness": lateness} for seed in (1, 2))
     summary, report = joined(tmp_path, left, right)
-    assert (summary["left"]["late"] > 100) == (lateness != "2 s") and report.ok, report.text()
+    assert (summary["streams"]["left"]["late"] > 100) == (lateness != "2 s") and report.ok, report.text()
 
 
 def test_the_lowest_time_before_a_null_one(tmp_path):
@@ -58,7 +58,7 @@ def test_the_lowest_time_before_a_null_one(tmp_path):
     pq.write_table(table, tmp_path / "l.parquet")
     side = {"path": str(tmp_path / "l.parquet"), "time": "ts", "time_unit": "ns", "key": "key", "window": "1 ns"}
     summary, report = joined(tmp_path, side, side)
-    assert summary["left"]["late"] == 2 and summary["results"] == 4 and report.ok, report.text()
+    assert summary["streams"]["left"]["late"] == 2 and summary["results"] == 4 and report.ok, report.text()
     marks = pq.read_table(tmp_path / "run" / "late" / "left.parquet")["watermark"].to_pylist()
     assert marks == [None, -(2**63) + 1]
 

@@ -431,7 +431,7 @@ def test_a_synthetic_stream_is_made_once_more(tmp_path, results):
     run = RunDirectory.create(tmp_path / "run", dump_job(job))
     run.commit([])
     counts = {"read": 3000, "joined": 3000, "late": 0, "null_key": 0}
-    run.write_summary({"left": counts, "right": counts})
+    run.write_summary({"streams": {"left": counts, "right": counts}})
     report = verify(run.path)
     assert report.results > 3000 and "left.read" not in report.text()
     resummarize(run, results=report.results, certificate=report.certificate)

@@ -9,16 +9,20 @@ import pytest
 import oracle
 from join_harness import Stream, encode, groups_of, numbered
 from mpijoin.data.batch import Batch
-from mpijoin.messages import Columns, Piece, Slot, parse
+from mpijoin.messages import Columns, Piece, Slot, encode_message, parse
 from mpijoin.operators.base import Progress, Taken
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.slave import core
-from mpijoin.slave.message import Message
+from mpijoin.slave.batches import Batches
 
 PARTITIONS = 5
 LAYOUTS = [(Stream(), Stream()), (Stream(0, 1, True), Stream(0, 2)), (Stream(0, 0, True), Stream(0, 1, True))]
+
+
+def parts_of(message):
+    return [(stream, part) for piece in message.pieces for stream, part in enumerate(piece)]
 
 
 def piece_of(groups, sides, layout):
@@ -63,7 +67,7 @@ def decoded(tuples, blob, stream):
 def rows_of_message(message, layout):
     """(group, stream) -> what the kernels would insert of it."""
     found = {(group, stream): [] for group in message.groups.tolist() for stream in range(2)}
-    for stream, fresh, bounds in message.parts:
+    for stream, (fresh, bounds) in parts_of(message):
         assert bounds.shape == (len(message.groups), 2)
         for group, (low, high) in zip(message.groups.tolist(), bounds.tolist()):
             found[group, stream] += decoded(fresh.tuples[low:high], fresh.blob, layout[stream])
@@ -88,11 +92,11 @@ def rows_of_pieces(pieces, layout):
 def test_parts_are_the_rows_of_each_group_and_stream_in_their_order(layout, seed):
     chance = random.Random(seed)
     slot, sent = slot_of(chance, layout, seed, groups_of(3, 0, 4))
-    message = Message(slot)
+    message = Batches(slot)
     assert rows_of_message(message, layout) == sent
     for stream in range(2):
-        assert message.rows(stream) == sum(len(rows) for (_, own), rows in sent.items() if own == stream)
-    assert [stream for stream, _, _ in message.parts] == [0, 1] * len(slot.pieces)
+        assert message.rows()[stream] == sum(len(rows) for (_, own), rows in sent.items() if own == stream)
+    assert [len(piece) for piece in message.pieces] == [2] * len(slot.pieces)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs"])
@@ -100,7 +104,7 @@ def test_parts_are_the_rows_of_each_group_and_stream_in_their_order(layout, seed
 def test_taking_groups_out_one_after_the_other_takes_all_and_leaves_the_others_alone(layout, seed):
     chance = random.Random(100 + seed)
     slot, sent = slot_of(chance, layout, 1, groups_of(*chance.sample(range(PARTITIONS), 4)), pieces=3)
-    message = Message(slot)
+    message = Batches(slot)
     left = dict(sent)
     while len(message.groups):
         at = chance.randrange(len(message.groups))
@@ -115,7 +119,7 @@ def test_the_slot_that_was_received_keeps_its_groups_and_what_is_taken_is_a_copy
     chance = random.Random(7)
     slot, _ = slot_of(chance, layout, 1, groups_of(0, 1, 2, 3, 4), pieces=2)
     before = slot.frame().tobytes()
-    message = Message(slot)
+    message = Batches(slot)
     for piece in message.take_out(2):
         for columns in piece.columns:
             columns.tuples[:] = -1
@@ -126,25 +130,25 @@ def test_the_slot_that_was_received_keeps_its_groups_and_what_is_taken_is_a_copy
 def test_a_group_without_rows_is_taken_out_as_well_and_gives_no_piece():
     sides = [numbered([(0, key) for key in range(40) if oracle.partition(key, PARTITIONS) != 2])] * 2
     slot = Slot(0, 0, (0, 0), groups_of(0, 1, 2, 3, 4), (piece_of(groups_of(0, 1, 2, 3, 4), sides, LAYOUTS[0]),))
-    message = Message(slot)
+    message = Batches(slot)
     assert message.take_out(2) == []
     assert message.groups.tolist() == [0, 1, 3, 4]
-    assert message.rows(0) == message.rows(1) == len(sides[0])
+    assert message.rows().tolist() == [len(sides[0])] * 2
 
 
 def test_a_message_without_pieces_or_without_groups_has_no_rows():
-    empty = Message(Slot(0, 0, (0, 0), groups_of(1, 2), ()))
-    assert empty.parts == [] and empty.rows(0) == empty.rows(1) == 0
+    empty = Batches(Slot(0, 0, (0, 0), groups_of(1, 2), ()))
+    assert empty.pieces == [] and empty.rows().tolist() == [0, 0]
     assert empty.take_out(0) == [] and empty.groups.tolist() == [2]
-    assert Message(Slot(0, 0, (0, 0), groups_of(), (), last=True)).groups.tolist() == []
+    assert Batches(Slot(0, 0, (0, 0), groups_of(), (), last=True)).groups.tolist() == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs"])
 def test_what_was_taken_out_travels_as_a_slot_of_its_one_group(layout):
     slot, sent = slot_of(random.Random(5), layout, 6, groups_of(0, 1, 2, 3, 4), pieces=3)
-    pieces = Message(slot).take_out(3)
-    arrived = parse(Slot(1, 6, (6, 6), groups_of(3), tuple(pieces)).encode())
-    assert rows_of_message(Message(arrived), layout) == {(3, stream): sent[3, stream] for stream in range(2)}
+    pieces = Batches(slot).take_out(3)
+    arrived = parse(encode_message(Slot(1, 6, (6, 6), groups_of(3), tuple(pieces))))
+    assert rows_of_message(Batches(arrived), layout) == {(3, stream): sent[3, stream] for stream in range(2)}
     assert arrived.rows.tolist() == [sum(len(sent[3, stream]) for stream in range(2))]
 
 
@@ -175,8 +179,8 @@ def test_it_takes_rows_out_of_what_the_master_really_sends(seed):
         ]
         buffers.add(tuple(both))
     groups, pieces = buffers.take(1 + seed % 2, 3)
-    slot = parse(Slot(0, 0, (0, 0), groups, tuple(pieces)).encode())
-    message, layout = Message(slot), (Stream(0, 0, True),) * 2
+    slot = parse(encode_message(Slot(0, 0, (0, 0), groups, tuple(pieces))))
+    message, layout = Batches(slot), (Stream(0, 0, True),) * 2
     whole = rows_of_message(message, layout)
     at = seed % len(groups)
     group = int(groups[at])
@@ -196,7 +200,7 @@ class Joining:
         self.joined, self.taken = {}, {}
 
     def arrive(self, slot):
-        self.messages.append(Message(slot))
+        self.messages.append(Batches(slot))
         self.do(core.Arrived(slot.epoch, slot.octets, slot.groups, slot.rows, slot.last))
 
     def do(self, event):
@@ -218,7 +222,7 @@ class Joining:
 
     def insert(self, low, high):
         message = self.messages[0]
-        for stream, fresh, bounds in message.parts:
+        for stream, (fresh, bounds) in parts_of(message):
             for group, (first, end) in zip(message.groups[low:high].tolist(), bounds[low:high].tolist()):
                 assert group not in self.taken, "a frozen group was joined"
                 own = self.joined.setdefault((group, stream), [])

@@ -1,0 +1,64 @@
+"""A slot's message on its way through the join."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from mpijoin.data.batch import read_only
+from mpijoin.messages import Columns, Piece, Slot
+from mpijoin.store.insert import Fresh
+from mpijoin.store.state import ADDRESS, SIZE
+
+
+class Part(NamedTuple):
+    """The rows that a piece has of one stream. bounds: int64[m, 2], the first row of each group and the one behind its
+    last."""
+
+    fresh: Fresh
+    bounds: np.ndarray
+
+
+class Batches:
+    """The mini-buffers of a message as kernels take them. groups: int64[m], those it still is of · pieces: of each
+    piece a part of every stream."""
+
+    def __init__(self, slot: Slot):
+        self.slot = slot
+        self.groups = read_only(slot.groups)  # once for all kernels that take some of them
+        self.pieces = [
+            [_part_of(columns, counts) for columns, counts in zip(piece.columns, piece.counts)] for piece in slot.pieces
+        ]
+
+    def rows(self) -> np.ndarray:
+        """int64[streams]: those of each stream."""
+        counts = [[len(part.fresh.tuples) for part in piece] for piece in self.pieces]
+        return np.array(counts, np.int64).reshape(-1, len(self.slot.watermarks)).sum(axis=0)
+
+    def take_out(self, at: int) -> list[Piece]:
+        """The rows of its group number `at`, which it then is not of any more."""
+        taken = []
+        for piece in self.pieces:
+            columns = tuple(_rows_of(part.fresh, *part.bounds[at].tolist()) for part in piece)
+            counts = np.array([[len(own.tuples)] for own in columns])
+            if counts.any():
+                taken.append(Piece(counts, columns))
+        self.groups = read_only(np.delete(self.groups, at))
+        self.pieces = [[Part(fresh, np.delete(bounds, at, axis=0)) for fresh, bounds in piece] for piece in self.pieces]
+        return taken
+
+
+def _part_of(columns: Columns, counts: np.ndarray) -> Part:
+    ends = np.cumsum(counts)
+    return Part(Fresh(*columns), np.stack([ends - counts, ends], axis=1))
+
+
+def _rows_of(fresh: Fresh, low: int, high: int) -> Columns:
+    """Some rows that lie together, with their blobs, which do so too."""
+    tuples = fresh.tuples[low:high].copy()
+    if len(fresh.blob) == 0 or len(tuples) == 0:
+        return Columns(tuples, np.empty(0, np.uint8))
+    start, end = int(tuples[0, ADDRESS]), int(tuples[-1, ADDRESS] + tuples[-1, SIZE])
+    tuples[:, ADDRESS] -= start
+    return Columns(tuples, fresh.blob[start:end].copy())
