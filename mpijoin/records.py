@@ -47,12 +47,13 @@ class Counts(NamedTuple):
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Counts:
         streams, numbers = plain[:PER_STREAM], plain[PER_STREAM:-1]
-        return cls(*map(tuple, streams), *numbers, Delays.of(plain[-1]))
+        return cls._make([*map(tuple, streams), *numbers, Delays.of(plain[-1])])
 
     @classmethod
     def nothing(cls, streams: int) -> Counts:
         """Of so many streams, before a run."""
-        return cls(*((0,) * streams for _ in range(PER_STREAM)))
+        none = (0,) * streams
+        return cls(none, none, none, none, none, none)
 
 
 PER_STREAM = 6  # fields of `Counts` that are per stream: the first ones

@@ -15,7 +15,7 @@ def total(counts: Sequence[Counts]) -> Counts:
     checkpoint, from which the slaves to come get it as if it had been moved to them."""
     streams = (tuple(map(sum, zip(*own))) for own in list(zip(*counts))[:PER_STREAM])
     numbers = (sum(own) for own in list(zip(*counts))[PER_STREAM:-1])
-    whole = Counts(*streams, *numbers, DelayHistogram.of(one.delays for one in counts).compact())
+    whole = Counts._make([*streams, *numbers, DelayHistogram.of(one.delays for one in counts).compact()])
     moved_out = tuple(map(sum, zip(whole.moved_out, whole.held)))
     return whole._replace(moved_out=moved_out, held=(0,) * len(whole.held), certificate=whole.certificate % MODULUS)
 

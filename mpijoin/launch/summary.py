@@ -14,12 +14,11 @@ from mpijoin.config.units import rounded_duration
 from mpijoin.disk import sync_path
 from mpijoin.errors import EXIT_DONE
 from mpijoin.launch.plan import merged_schema
-from mpijoin.messages import Finished
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import StreamCounts, check_ledger
 from mpijoin.progress import seconds
 from mpijoin.rank import MASTER
-from mpijoin.records import Counts
+from mpijoin.records import Counts, Figures
 from mpijoin.sinks.parts import part_name
 from mpijoin.sources.late import merge_late, writing
 
@@ -115,9 +114,8 @@ def _stream_figures(streams: Sequence[StreamCounts], master: Any) -> dict[str, d
     }
 
 
-def _slave_figures(finished: Finished) -> dict[str, float]:
-    counts = finished.counts
-    return {**finished.figures._asdict(), "comparisons": counts.comparisons, "results": counts.results}
+def _slave_figures(counts: Counts, figures: Figures) -> dict[str, float]:
+    return {**figures._asdict(), "comparisons": counts.comparisons, "results": counts.results}
 
 
 def _summary(plan: Any, master: Any, compile_s: float, streams: Sequence[StreamCounts]) -> dict[str, Any]:
@@ -149,7 +147,7 @@ def _summary(plan: Any, master: Any, compile_s: float, streams: Sequence[StreamC
         "held_back_by": {str(slave): times for slave, times in master.core.held_back_by.items() if times},
         "checkpoints": master.checkpoints(),
         "master": master.recorder.times_after_warmup(),
-        "per_slave": {str(rank): _slave_figures(finished) for rank, finished in slaves.items()},
+        "per_slave": {str(rank): _slave_figures(one.counts, one.figures) for rank, one in slaves.items()},
     }
 
 
