@@ -311,16 +311,17 @@ class Stop(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """plan: uint8[], a pickled `Plan`."""
+    """plan: its plain values (launch/begin.py) · columns: uint8[] each, an Arrow schema of every stream's."""
 
-    plan: np.ndarray
+    plan: dict[str, Any]
+    columns: tuple[np.ndarray, ...]
 
     def content(self) -> Content:
-        return {}, [self.plan]
+        return self.plan, list(self.columns)
 
     @classmethod
     def of(cls, meta: dict[str, Any], buffers: list[np.ndarray]) -> Begin:
-        return cls(*buffers)
+        return cls(meta, tuple(buffers))
 
 
 KINDS: dict[type, int] = {

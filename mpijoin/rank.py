@@ -157,7 +157,7 @@ class Rank:
         now_ns = int(self.clock.wall_s * 1e9)
         own = (one for one in self._inject.delay if one.rank == self.number)
         return (
-            sum(one.by_ns for one in own if one.start_ns <= now_ns and (one.end_ns is None or now_ns < one.end_ns))
+            sum(one.by_ns for one in own if one.holds_at(now_ns))
             / 1e9
         )
 

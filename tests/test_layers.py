@@ -171,6 +171,17 @@ def test_files_are_short(path):
     assert len(path.read_text().splitlines()) <= 400
 
 
+CODE_IN_DATA = ("pickle", "marshal", "shelve", "dill", "cloudpickle")
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_that_is_read_can_run_code(path):
+    tree = ast.parse(path.read_text())
+    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    names |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert not {name.split(".")[0] for name in names} & set(CODE_IN_DATA)
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_no_error_is_caught_unnamed_and_nothing_is_left_to_do(path):
     text = path.read_text()

@@ -186,8 +186,19 @@ class Checkpoint:
         return ("SIGUSR1", "SIGTERM", "SIGINT") if self.is_on else ("SIGUSR1",)
 
 
+class Injection:
+    """What is injected at one rank from `start_ns` to `end_ns` (None: the end) of the run."""
+
+    start_ns: int
+    end_ns: int | None
+
+    def holds_at(self, now_ns: float) -> bool:
+        """Whether it is felt at this moment of the run."""
+        return self.start_ns <= now_ns and (self.end_ns is None or now_ns < self.end_ns)
+
+
 @dataclass(frozen=True)
-class Slowdown:
+class Slowdown(Injection):
     """A slave joins at `share` of its speed, 0 < share <= 1, from `start_ns` to `end_ns` (None: the end) of the run."""
 
     rank: int
@@ -197,7 +208,7 @@ class Slowdown:
 
 
 @dataclass(frozen=True)
-class Delay:
+class Delay(Injection):
     """What a rank receives reaches it `by_ns` late, from `start_ns` to `end_ns` (None: the end) of the run."""
 
     rank: int

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-import pickle
-from dataclasses import replace
 from functools import partial
 from typing import Callable
 
-import numpy as np
 import pyarrow as pa
 
 from mpijoin.clock import RunClock
 from mpijoin.errors import LaunchError
+from mpijoin.launch.begin import begin_of, plan_in
 from mpijoin.launch.life import run_master, run_other
 from mpijoin.launch.plan import Plan
 from mpijoin.messages import Begin, Stop
@@ -62,12 +60,11 @@ def open_transport() -> Transport:
 
 
 def _send_plan(rank: Rank, plan: Plan) -> None:
-    # Pickled: once, between processes of one user, before the clock starts; never on the data path.
-    begin = Begin(np.frombuffer(pickle.dumps(replace(plan, locks=())), np.uint8))
+    begin = begin_of(plan)
     for peer in range(1, rank.transport.size):
         rank.send(peer, begin)
 
 
 def _receive_plan(rank: Rank) -> Plan:
-    """Raises Stopped if there will be no run."""
-    return pickle.loads(rank.gather((Begin,), (MASTER,))[MASTER].plan.tobytes())
+    """Raises Stopped if there will be no run, ProtocolError for a plan that is none."""
+    return plan_in(rank.gather((Begin,), (MASTER,))[MASTER])

@@ -100,7 +100,8 @@ class Intake:
 
     def _scatter(self, stream: int, batches: list[Batch], table: PartitionTable) -> Scattered:
         layout = self._layouts[stream]
-        return scatter(batches or [empty_batch(layout.record_words)], table.place, layout.record_words, layout.has_blob)
+        batches = batches or [empty_batch(layout.record_words)]
+        return scatter(batches, table.place, layout.record_words, layout.has_blob, table.firsts)
 
     @property
     def late_parts(self) -> list[PartInfo]:

@@ -174,7 +174,7 @@ def check_plan(plan: Plan, table: PartitionTable, slaves: set[int]) -> None:
     """Whether each move takes a group of its supplier's to another slave, and none twice."""
     seen: set[int] = set()
     for move in plan.moves:
-        owner = table.owner_of(move.group) if 0 <= move.group < len(table.routes) else None
+        owner = table.owner_of(move.group) if 0 <= move.group < table.partitions else None
         if owner != move.supplier or move.consumer not in slaves - {move.supplier} or move.group in seen:
             raise ProtocolError(
                 f"the policy wants group {move.group} moved from {move.supplier} to {move.consumer}: wanted a group of"

@@ -20,7 +20,7 @@ def new_core(
     """The decisions of this job's master."""
     cluster, policy, reorganization = job.cluster, make_policy(job.balance), None
     if resumption:
-        table = PartitionTable.of(resumption.owners)
+        table = PartitionTable(resumption.owners)
     else:
         table = PartitionTable.even(cluster.partitions, first_active(job.balance, cluster.slaves_min, slaves))
     manifest = resumption.manifest if resumption else None

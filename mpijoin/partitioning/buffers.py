@@ -125,9 +125,15 @@ def _columns_of(scattered: Scattered, places: slice) -> Columns:
     low, high = scattered.starts[[places.start, places.stop]]
     blob_low, blob_high = scattered.blob_starts[[places.start, places.stop]]
     tuples = scattered.tuples[low:high]
-    if len(scattered.blob):
-        tuples[:, ADDRESS] -= blob_low
+    if len(scattered.blob) and len(tuples) and (above := blob_low - _base(scattered, places.start)):
+        tuples = tuples.copy()  # others may get the same rows in another piece
+        tuples[:, ADDRESS] -= above
     return Columns(tuples, scattered.blob[blob_low:blob_high])
+
+
+def _base(scattered: Scattered, place: int) -> int:
+    """The byte from which blob addresses in this place count."""
+    return int(scattered.blob_starts[scattered.firsts[place]])
 
 
 def _copied(piece: Piece) -> Piece:

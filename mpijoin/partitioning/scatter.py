@@ -16,17 +16,25 @@ BLOB_WORDS = 2  # blob address, blob size
 
 class Scattered(NamedTuple):
     """Rows of one stream in the table's layout: tuples int64[n, tuple_words] · blob uint8[] · starts int64[P + 1],
-    first row of each place · blob_starts int64[P + 1], first byte. Blob addresses count from the start of `blob`."""
+    first row of each place · blob_starts int64[P + 1], first byte · firsts int64[P]: blob addresses in a place count
+    from the first byte of that place, so that a piece which begins there needs none of them changed."""
 
     tuples: np.ndarray
     blob: np.ndarray
     starts: np.ndarray
     blob_starts: np.ndarray
+    firsts: np.ndarray
 
 
-def scatter(batches: Sequence[Batch], place: np.ndarray, record_words: int, has_blob: bool) -> Scattered:
-    """Lays the rows of all batches, in their order, out by place[partition of the key], place: int64[P]."""
+def scatter(
+    batches: Sequence[Batch], place: np.ndarray, record_words: int, has_blob: bool, firsts: np.ndarray | None = None
+) -> Scattered:
+    """Lays the rows of all batches, in their order, out by place[partition of the key], place: int64[P].
+
+    firsts: int64[P], as in `Scattered`; None: all addresses count from the start of the blob.
+    """
     partitions = len(place)
+    firsts = np.zeros(partitions, np.int64) if firsts is None else firsts
     counts, octets = np.zeros(partitions + 1, np.int64), np.zeros(partitions + 1, np.int64)
     places = []
     for batch in batches:
@@ -35,10 +43,10 @@ def scatter(batches: Sequence[Batch], place: np.ndarray, record_words: int, has_
     starts, blob_starts = np.cumsum(counts), np.cumsum(octets)
     words = FIXED_WORDS + (BLOB_WORDS if has_blob else 0) + record_words
     tuples, blob = np.empty((starts[-1], words), np.int64), np.empty(blob_starts[-1], np.uint8)
-    at, blob_at = starts[:-1].copy(), blob_starts[:-1].copy()
+    at, blob_at, base = starts[:-1].copy(), blob_starts[:-1].copy(), blob_starts[firsts]
     for batch, own in zip(batches, places):
-        _lay_out(*(read_only(np.ascontiguousarray(column)) for column in batch), own, at, blob_at, tuples, blob)
-    return Scattered(tuples, blob, starts, blob_starts)
+        _lay_out(*(read_only(np.ascontiguousarray(column)) for column in batch), own, at, blob_at, base, tuples, blob)
+    return Scattered(tuples, blob, starts, blob_starts, firsts)
 
 
 @kernel
@@ -54,8 +62,10 @@ def _count(key, size, place, places, counts, octets):
 
 
 @kernel
-def _lay_out(key, time, row, record, size, blob, places, at, blob_at, tuples, blob_out):
-    """Copies each row to the next free position of its place, and its blob behind the place's blobs."""
+def _lay_out(key, time, row, record, size, blob, places, at, blob_at, base, tuples, blob_out):
+    """Copies each row to the next free position of its place, and its blob behind the place's blobs.
+
+    base: int64[P], the byte from which the addresses in a place count."""
     width, first = record.shape[1], tuples.shape[1] - record.shape[1]
     source = 0
     for i in range(len(key)):
@@ -69,7 +79,7 @@ def _lay_out(key, time, row, record, size, blob, places, at, blob_at, tuples, bl
             tuples[target, first + word] = record[i, word]
         if len(size) > 0:
             start = blob_at[own]
-            tuples[target, 3] = start
+            tuples[target, 3] = start - base[own]
             tuples[target, 4] = size[i]
             for octet in range(size[i]):
                 blob_out[start + octet] = blob[source + octet]

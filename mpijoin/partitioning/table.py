@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Iterable, NamedTuple
+from typing import Iterable
 
 import numpy as np
 
-
-class Hop(NamedTuple):
-    """One destination of a partition's tuples. role: what the slave does with them; "join" joins and keeps them."""
-
-    slave: int
-    role: str
-
-
-Route = tuple[Hop, ...]  # () = held back at the master
-JOIN = "join"
 HELD = -1  # stands for the owner of partitions that are held back
 
 
 class PartitionTable:
-    """Routes of all partitions, and the order in which the scatter lays them out: by (owner, partition).
+    """The slave of each partition, and the order in which the scatter lays them out: by (owner, partition).
 
     >>> table = PartitionTable.even(partitions=5, slaves=(1, 2))
     >>> table.groups_of(1), table.groups_of(2)
@@ -32,39 +22,42 @@ class PartitionTable:
     (array([0, 2]), array([4]), (1, 2))
     """
 
-    def __init__(self, routes: list[Route]):
-        self.routes = routes
+    def __init__(self, owners: Iterable[int]):
+        """owners: the slave of each partition, HELD: it is held back at the master."""
+        self._owners = np.fromiter(owners, np.int64)
         self._lay_out()
 
     @classmethod
     def even(cls, partitions: int, slaves: tuple[int, ...]) -> PartitionTable:
         """Partitions dealt out in turn: the start of every run, and all of it under policy "none"."""
-        return cls.of(slaves[partition % len(slaves)] for partition in range(partitions))
+        return cls(slaves[partition % len(slaves)] for partition in range(partitions))
 
-    @classmethod
-    def of(cls, owners: Iterable[int]) -> PartitionTable:
-        """owners: the slave of each partition."""
-        return cls([(Hop(slave, JOIN),) for slave in owners])
+    @property
+    def partitions(self) -> int:
+        return len(self._owners)
 
     def route(self, group: int, slave: int | None) -> None:
         """From now on the group is joined by this slave, or held back (None). `place` becomes another array."""
-        self.routes[group] = () if slave is None else (Hop(slave, JOIN),)
+        self._owners[group] = HELD if slave is None else slave
         self._lay_out()
 
     def _lay_out(self) -> None:
-        owners = np.array([route[0].slave if route else HELD for route in self.routes], np.int64)
+        owners = self._owners
         order = np.argsort(owners, kind="stable")
         self.place = np.empty(len(owners), np.int64)  # partition -> position in the scatter's layout
         self.place[order] = np.arange(len(owners))
         slaves, starts = np.unique(owners[order], return_index=True)
         ends = [*starts[1:].tolist(), len(owners)]
+        # The first place of the owner of each place: blob addresses in a piece count from there.
+        self.firsts = np.repeat(starts, np.diff([*starts, len(owners)]))
         self._places = {slave: slice(*ends) for slave, *ends in zip(slaves.tolist(), starts.tolist(), ends)}
+        held = self._places.get(HELD, slice(0, 0))
+        self.firsts[held] = np.arange(held.start, held.stop)  # groups that are held back are pieces of their own
         self._groups = {slave: order[places] for slave, places in self._places.items()}
         self.owners = tuple(slave for slave in self._places if slave != HELD)  # slaves that have partitions, ascending
 
     def owner_of(self, group: int) -> int:
-        route = self.routes[group]
-        return route[0].slave if route else HELD
+        return int(self._owners[group])
 
     def groups_of(self, slave: int) -> np.ndarray:
         """int64[m]: the partitions of one slave (or those that are HELD), ascending."""

@@ -232,4 +232,4 @@ def late_s(job: Job, rank: int, time_s: float) -> float:
     """By how much `[inject] delay` holds back what reaches this rank now."""
     now_ns = int(time_s * 1e9)
     own = (one for one in job.inject.delay if one.rank == rank)
-    return sum(one.by_ns for one in own if one.start_ns <= now_ns and (one.end_ns is None or now_ns < one.end_ns)) / 1e9
+    return sum(one.by_ns for one in own if one.holds_at(now_ns)) / 1e9

@@ -130,7 +130,7 @@ class ModelledIntake:
         placed[place + 1] = tick.counts[stream]
         starts = np.cumsum(placed)
         tuples = hollow_tuples(int(starts[-1]), self._words[stream], tick.start, tick.border - 1)
-        return Scattered(tuples, NO_BLOB, starts, np.zeros_like(starts))
+        return Scattered(tuples, NO_BLOB, starts, np.zeros_like(starts), np.zeros_like(place))
 
     def progress(self, taken: int) -> float:
         """Share of the input that was taken, 0 to 1."""

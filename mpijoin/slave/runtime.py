@@ -254,7 +254,7 @@ class Slave:
         """Of its speed that the job lets this slave have now."""
         share, now_ns = 1.0, self._rank.clock.wall_s * 1e9
         for one in self._slow:
-            if one.start_ns <= now_ns and (one.end_ns is None or now_ns < one.end_ns):
+            if one.holds_at(now_ns):
                 share *= one.share
         return share
 

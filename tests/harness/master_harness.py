@@ -34,7 +34,8 @@ def scattered_by(table, groups, tick, first_row):
     tuples[:, 3], tuples[:, 4] = np.cumsum(sizes) - sizes, sizes
     starts = np.concatenate([[0], np.cumsum(np.bincount(places, minlength=len(table.place)))])
     blob_starts = np.concatenate([[0], np.cumsum(sizes)])[starts]
-    return Scattered(tuples, np.frombuffer(b"".join(blobs), np.uint8), starts, blob_starts)
+    firsts = np.zeros(len(starts) - 1, np.int64)
+    return Scattered(tuples, np.frombuffer(b"".join(blobs), np.uint8), starts, blob_starts, firsts)
 
 
 def rows_of(piece):

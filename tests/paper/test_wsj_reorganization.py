@@ -28,7 +28,7 @@ def new_cluster(slaves=4, active=None, slaves_min=None, subgroups=1, groups=12, 
 def ticks(cluster, count, rows=24):
     """So many slots with rows of all groups; returns what the master did."""
     before, first = len(cluster.told), getattr(cluster, "time", 0)
-    groups = len(cluster.table.routes)
+    groups = cluster.table.partitions
     for tick in range(first, first + count):
         cluster.ingest([row % groups for row in range(rows)], tick, True)
     cluster.time = first + count

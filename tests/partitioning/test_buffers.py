@@ -7,9 +7,9 @@ import pytest
 from mpijoin.data.batch import Batch
 from mpijoin.master.core import Consumed, Ingested, MasterCore, Serve
 from mpijoin.master.ticks import TickReader, pace_of
-from mpijoin.partitioning.buffers import MiniBuffers
+from mpijoin.partitioning.buffers import MiniBuffers, _columns_of
 from mpijoin.partitioning.scatter import scatter
-from mpijoin.partitioning.table import PartitionTable
+from mpijoin.partitioning.table import HELD, PartitionTable
 from mpijoin.sources.base import TIME_MAX, Chunk, SourceCounts
 
 NONE = np.empty(0, np.int64)
@@ -52,6 +52,32 @@ def test_bytes_held_and_their_peak_are_those_of_tuples_and_blobs():
     assert buffers.held_bytes == octets[2]
     buffers.take(2, 1)
     assert (buffers.held_bytes, buffers.held_bytes_max) == (0, sum(octets.values()))
+
+
+def test_rows_that_go_to_two_destinations_are_right_at_both_and_nobody_writes_to_what_they_share():
+    blobs = [bytes([65 + key]) * (key + 1) for key in range(40)]
+    part = scattered(PartitionTable.even(6, (1, 2)), range(40), 0, blobs)
+    before = part.tuples.copy()
+    for _ in range(2):
+        for places in (slice(at, end) for at in range(6) for end in range(at + 1, 7)):
+            tuples, blob = _columns_of(part, places)
+            for key, _, _, address, size in tuples.tolist():
+                assert blob[address : address + size].tobytes() == blobs[key]
+    assert np.array_equal(part.tuples, before)
+
+
+def test_pieces_of_slaves_and_of_groups_held_back_share_the_scattered_rows():
+    table = PartitionTable.even(6, (1, 2, 3))
+    table.route(4, None)
+    batch = batch_of(range(40), 0, [b"ab"] * 40)
+    part = scatter([batch], table.place, 0, True, table.firsts)
+    held = table.places_of(HELD)
+    ranges = [table.places_of(slave) for slave in table.owners] + [
+        slice(at, at + 1) for at in range(held.start, held.stop)
+    ]
+    for places in ranges:
+        tuples, _ = _columns_of(part, places)
+        assert len(tuples) and np.shares_memory(tuples, part.tuples)
 
 
 def test_blob_addresses_count_from_the_piece_s_own_blob_also_after_settling():

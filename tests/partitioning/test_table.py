@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from mpijoin.partitioning.table import HELD, JOIN, Hop, PartitionTable
+from mpijoin.partitioning.table import HELD, PartitionTable
 
 
 @pytest.mark.parametrize(
@@ -22,11 +22,12 @@ def test_an_even_table_gives_every_partition_to_one_slave(partitions, slaves):
 
 
 def test_held_partitions_are_nobody_s_and_lie_together():
-    table = PartitionTable([(Hop(2, JOIN),), (), (Hop(1, JOIN),), (), (Hop(2, JOIN),)])
+    table = PartitionTable([2, HELD, 1, HELD, 2])
     assert [table.groups_of(slave).tolist() for slave in (1, 2, 3, HELD)] == [[2], [0, 4], [], [1, 3]]
     assert sorted(table.place.tolist()) == list(range(5))
     assert table.places_of(3) == slice(0, 0)
     assert np.array_equal(np.argsort(table.place), [1, 3, 2, 0, 4])
+    assert table.firsts.tolist() == [0, 1, 2, 3, 3], "each that is held is a piece of its own"
 
 
 def test_changing_routes_is_as_good_as_a_new_table():
@@ -34,9 +35,9 @@ def test_changing_routes_is_as_good_as_a_new_table():
     table = PartitionTable.even(12, (1, 2, 3))
     for _ in range(200):
         table.route(chance.randrange(12), chance.choice([None, 1, 2, 3, 7]))
-        fresh = PartitionTable(list(table.routes))
-        assert np.array_equal(table.place, fresh.place)
-        assert sorted(table.owners) == sorted({route[0].slave for route in table.routes if route})
+        fresh = PartitionTable(map(table.owner_of, range(12)))
+        assert np.array_equal(table.place, fresh.place) and np.array_equal(table.firsts, fresh.firsts)
+        assert sorted(table.owners) == sorted({table.owner_of(group) for group in range(12)} - {HELD})
         for owner in (HELD, 1, 2, 3, 7):
             groups = table.groups_of(owner)
             assert groups.tolist() == [group for group in range(12) if table.owner_of(group) == owner]

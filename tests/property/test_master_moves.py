@@ -66,9 +66,9 @@ def run(cluster, parts):
 def test_whatever_happens_every_row_is_joined_once_in_order_and_all_ends(seed, paced):
     chance = random.Random(seed)
     cluster = random_cluster(chance, paced)
-    run(cluster, random_parts(chance, len(cluster.table.routes)))
+    run(cluster, random_parts(chance, cluster.table.partitions))
     assert cluster.complete, "nothing can happen any more, and the run is not complete"
-    for group in range(len(cluster.table.routes)):
+    for group in range(cluster.table.partitions):
         assert cluster.joined_rows[group] == cluster.sent_rows[group]
     assert cluster.buffers.held_bytes == 0
     check_ends(cluster.told)
@@ -106,7 +106,7 @@ def test_the_random_runs_see_every_outcome_and_every_order(paced):
     for seed in range(60):
         chance = random.Random(seed)
         cluster = random_cluster(chance, paced)
-        run(cluster, random_parts(chance, len(cluster.table.routes)))
+        run(cluster, random_parts(chance, cluster.table.partitions))
         seen.update(action.outcome for action in cluster.told if isinstance(action, core.Moved))
         seen.update(action.step for action in cluster.told if isinstance(action, core.Command))
     assert all(seen[name] >= 5 for name in ("moved", "refused", "cancelled", "ship", "freeze", "drop", "restore")), seen

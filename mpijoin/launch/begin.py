@@ -1,0 +1,88 @@
+"""The plan of a run as it travels from the master to ranks that are processes of their own: plain data, never code."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mpijoin.config.dump import dump_job
+from mpijoin.config.load import load_job
+from mpijoin.data.schema import UNIT_NS, Column, JoinSchema, StreamSchema
+from mpijoin.errors import JobError, ProtocolError
+from mpijoin.launch.plan import Plan, Roles
+from mpijoin.messages import Begin
+from mpijoin.rundir import RunDirectory
+
+FORMAT = 1
+
+
+def begin_of(plan: Plan) -> Begin:
+    """All that the other ranks need of a plan: its locks and what late rows are written to stay with the master."""
+    streams = plan.schema.streams
+    values = {
+        "format": FORMAT,
+        "job": dump_job(plan.job),
+        "unit": plan.schema.unit,
+        "streams": [[one.name, one.scale, one.hashed, len(one.keys)] for one in streams],
+        "size": plan.roles.size,
+        "collects": plan.roles.collects,
+        "directory": str(plan.directory.path) if plan.directory else "",
+        "checkpoints": str(plan.checkpoints or ""),
+        "resumes": plan.resumes,
+    }
+    return Begin(values, tuple(map(_columns_of, streams)))
+
+
+def plan_in(begin: Begin) -> Plan:
+    """What `begin_of` was given. ProtocolError: it is damaged, or of another version of mpijoin."""
+    try:
+        return _plan(begin.plan, begin.columns)
+    except (JobError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
+        raise ProtocolError(
+            f"the plan of the run that came from the master cannot be used: {type(error).__name__}: {error}; "
+            "have all ranks run the same version of mpijoin"
+        ) from error
+
+
+def _columns_of(stream: StreamSchema) -> np.ndarray:
+    """uint8[]: the stream's columns as an Arrow schema in IPC form: the time, the keys, the payload."""
+    columns = (stream.time, *stream.keys, *stream.payload)
+    schema = pa.schema([pa.field(column.name, column.type) for column in columns])
+    return np.frombuffer(schema.serialize(), np.uint8)
+
+
+def _plan(values: dict[str, Any], columns: tuple[np.ndarray, ...]) -> Plan:
+    if values["format"] != FORMAT:
+        raise ValueError(f"got format {values['format']!r}, wanted {FORMAT}")
+    job = load_job(tomllib.loads(_typed(values, "job", str)))
+    named = _typed(values, "streams", list)
+    if [one[0] for one in named] != [stream.name for stream in job.streams] or len(columns) != len(named):
+        raise ValueError(f"got columns of {len(columns)} streams, wanted {', '.join(one.name for one in job.streams)}")
+    streams = tuple(_stream(*one, octets) for one, octets in zip(named, columns))
+    if values["unit"] not in UNIT_NS:
+        raise ValueError(f"got unit {values['unit']!r}, wanted one of {', '.join(UNIT_NS)}")
+    roles = Roles(_typed(values, "size", int), _typed(values, "collects", bool))
+    folder, checkpoints = _typed(values, "directory", str), _typed(values, "checkpoints", str)
+    directory = RunDirectory(Path(folder)) if folder else None
+    schema = JoinSchema(streams, values["unit"])
+    return Plan(
+        job, schema, roles, directory, Path(checkpoints) if checkpoints else None, _typed(values, "resumes", bool)
+    )
+
+
+def _stream(name: str, scale: int, hashed: bool, keys: int, octets: np.ndarray) -> StreamSchema:
+    schema = pa.ipc.read_schema(pa.py_buffer(octets))
+    time, *columns = (Column(field.name, field.type) for field in schema)
+    if type(scale) is not int or scale < 1 or type(hashed) is not bool or not 1 <= keys <= len(columns):
+        raise ValueError(f"got stream {name!r} with scale {scale!r}, hashed {hashed!r}, {keys!r} keys")
+    return StreamSchema(name, time, scale, tuple(columns[:keys]), hashed, tuple(columns[keys:]))
+
+
+def _typed(values: dict[str, Any], name: str, kind: type) -> Any:
+    if type(values[name]) is not kind:
+        raise ValueError(f"{name}: got {values[name]!r}, wanted {kind.__name__}")
+    return values[name]
