@@ -32,7 +32,7 @@ from mpijoin.partitioning.table import PartitionTable
 from mpijoin.rank import MASTER, Rank, Stopped
 from mpijoin.signals import SignalFlag
 from mpijoin.slave.runtime import Slave
-from mpijoin.sources.base import TIME_MAX
+from mpijoin.sources.base import TIME_MAX, End
 from mpijoin.transport.base import Channel, Message, TransportStats
 
 SLAVE = 1
@@ -59,7 +59,7 @@ def encoded_messages(job: Job, schema: JoinSchema) -> deque[np.ndarray]:
     buffers, groups = MiniBuffers(table, (SLAVE,)), table.groups_of(SLAVE)
     messages: deque[np.ndarray] = deque()
     pieces: list[Piece] = []
-    while (tick := intake.next()) is not None:
+    while not isinstance(tick := intake.next(), End):
         buffers.add(intake.scatter(tick, table))
         pieces += buffers.take(SLAVE, 1)[1]
         if tick.watermarks is not None:

@@ -18,7 +18,7 @@ from mpijoin.partitioning.table import PartitionTable
 from mpijoin.records import PartInfo
 from mpijoin.rundir import RunDirectory
 from mpijoin.sources import open_source
-from mpijoin.sources.base import Source
+from mpijoin.sources.base import End, Source, Wait
 from mpijoin.sources.inputs import check_inputs, inputs_of
 from mpijoin.sources.late import LateWriter
 from mpijoin.sources.position import UNREAD, Position, decode_position, encode_position
@@ -87,8 +87,8 @@ class Intake:
 
         return sink
 
-    def next(self) -> Tick | None:
-        """The next part of a tick, None at the end. Raises what sources raise."""
+    def next(self) -> Tick | Wait | End:
+        """The next part of a tick; or when to ask again; or the end. Raises what sources raise."""
         return self._reader.next()
 
     def set_pace(self, pace: Pace) -> None:

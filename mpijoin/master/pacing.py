@@ -6,11 +6,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpijoin.clock import RunClock
 from mpijoin.config.job import MAX, Job
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.master.ticks import Pace, Tick, pace_of
 from mpijoin.partitioning.scatter import Scattered
 from mpijoin.policy.epoch import next_epoch_ns
+from mpijoin.rank import WAIT_S
 
 FIRST_EPOCH_NS = 500_000_000  # of a paced run whose epochs are automatic
 ADVICE_EPOCHS = 10  # so many epochs are looked at before the next is made longer or shorter,
@@ -90,3 +92,8 @@ class Pacing:
         communication, busy = (float(share) for share in np.max(passed, axis=0))
         epoch_ns, self.epoch_ns = self.epoch_ns, next_epoch_ns(self.epoch_ns, communication, self._bound, busy, behind)
         return self.epoch_ns != epoch_ns
+
+
+def rest_s(clock: RunClock, until_s: float) -> float:
+    """How long a rank that has nothing to do until a moment, in seconds since 1970, may sleep at once."""
+    return min(WAIT_S, max(0.0, until_s - clock.started_s - clock.wall_s))

@@ -16,7 +16,7 @@ from mpijoin.master.backlog import Backlog
 from mpijoin.master.checkpointing import Checkpointing
 from mpijoin.master.intake import Intake
 from mpijoin.master.movelog import MoveLog, decision_text
-from mpijoin.master.pacing import Pacing, Prepared
+from mpijoin.master.pacing import Pacing, Prepared, rest_s
 from mpijoin.master.recording import SlotRecorder
 from mpijoin.master.start import loaded, new_core, waiting_bytes_max
 from mpijoin.master.ticks import Tick
@@ -42,7 +42,7 @@ from mpijoin.progress import Progress, ProgressView, SlaveProgress
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.records import Counts
 from mpijoin.sinks.collector import Collector
-from mpijoin.sources.base import TIME_MAX, SourceCounts
+from mpijoin.sources.base import TIME_MAX, End, SourceCounts, Wait
 
 PREPARE_AHEAD = 3.0  # a tick is begun at the latest so many times before it is due as the last one took to prepare
 
@@ -62,7 +62,8 @@ class Master:
         job, schema, slaves, directory = plan.job, plan.schema, plan.roles.slaves, plan.directory
         finishing = (plan.roles.collector,) if plan.roles.collector else ()
         manifest = resumption.manifest if resumption else None
-        self._rank, self._progress, self.collector = rank, progress, collector
+        self._rank = self.rank = rank
+        self._progress, self.collector = progress, collector
         self.pacing = Pacing(job, schema)
         self.core = new_core(job, slaves, finishing, self.pacing, resumption)
         self.buffers = MiniBuffers(self.core.table, slaves)
@@ -150,10 +151,6 @@ class Master:
         return self.checkpointing.figures() if self.checkpointing else None
 
     @property
-    def rank(self) -> Rank:
-        return self._rank
-
-    @property
     def epochs(self) -> int:
         """Distribution epochs that brought rows."""
         return -(-self._ticks // self._subgroups)
@@ -239,7 +236,9 @@ class Master:
         if not self.core.wants_input:
             return WAIT_S
         tick = self.intake.next()
-        if tick is None:
+        if isinstance(tick, Wait):
+            return rest_s(self._rank.clock, tick.until_s)
+        if isinstance(tick, End):
             self._do(core.SourceEnded((TIME_MAX,) * len(self.sent)))
         else:
             self._ingest(tick, self.intake.scatter(tick, self.core.table))
@@ -257,7 +256,8 @@ class Master:
                 return 0.0
             held_bytes = self._prepared_bytes + self.buffers.held_bytes
             if self._prepared[-1].tick.watermarks is None and held_bytes < self._waiting_bytes_max:
-                return self._prepare()
+                rest_s = self._prepare()
+                return min(rest_s, wait_s) if wait_s > 0 else rest_s
             return min(WAIT_S, wait_s) if wait_s > 0 else WAIT_S
         if self._read_all:
             self._do(core.SourceEnded((TIME_MAX,) * len(self.sent)))
@@ -277,7 +277,9 @@ class Master:
         """Reads and scatters one part of the next tick (WSJ, VI-A: streams are generated "during idle period")."""
         start_s = self._rank.clock.wall_s
         tick = self.intake.next()
-        if tick is None:
+        if isinstance(tick, Wait):
+            return rest_s(self._rank.clock, tick.until_s)
+        if isinstance(tick, End):
             self._read_all = True
             return 0.0
         if self.pacing.origin is None:

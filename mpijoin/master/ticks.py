@@ -7,15 +7,16 @@ parts, of which only the last completes it. What is read ahead is counted in byt
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from typing import NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import Batch
 from mpijoin.data.rows import split_batch
 from mpijoin.errors import ProtocolError
-from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, Source
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, Source, Wait
 from mpijoin.sources.position import UNREAD, StreamPosition
 
 AUTO_ROWS = 3 << 17  # of all streams in an epoch of automatic length; with a third less, slaves took a tenth longer
@@ -57,8 +58,10 @@ def pace_of(epoch: int | None, windows: Sequence[int], subgroups: int) -> Pace:
 class Buffered:
     """What has been read of one stream and not yet handed out."""
 
-    def __init__(self, source: Source, saved: StreamPosition):
-        self._source = source
+    def __init__(self, source: Source, saved: StreamPosition, now_s: Callable[[], float]):
+        """now_s: seconds since 1970, by which a source says when to ask it again."""
+        self._source, self._now_s = source, now_s
+        self.until_s = 0.0  # it has nothing before then
         self._chunks: deque[Chunk] = deque(saved.chunks)
         self.rows = sum(chunk.batch.rows for chunk in saved.chunks)
         self.octets = sum(chunk.batch.octets for chunk in saved.chunks)
@@ -68,24 +71,36 @@ class Buffered:
     def save(self) -> StreamPosition:
         return StreamPosition(self._source.save(), tuple(self._chunks), self.horizon, self.ended)
 
-    def read(self) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether nothing more comes for now."""
+        return not self.ended and self.until_s > self._now_s()
+
+    def read(self) -> bool:
+        """Whether anything came, or the end. A source that waits is not asked before its time."""
+        if self.waits:
+            return False
         chunk = self._source.read(READ_ROWS)
-        if chunk is None:
+        if isinstance(chunk, Wait):
+            self.until_s = chunk.until_s
+            return False
+        if isinstance(chunk, End):
             self.ended, self.horizon = True, TIME_MAX
-            return
+            return True
         self.horizon = chunk.horizon
         if chunk.batch.rows:
             self._chunks.append(chunk)
             self.rows += chunk.batch.rows
             self.octets += chunk.batch.octets
+        return True
 
     def fill(self, rows: int, octets: int) -> None:
-        """Reads on until more rows or bytes than these are buffered, or the stream ends."""
-        while self.rows <= rows and self.octets <= octets and not self.ended:
-            self.read()
+        """Reads on until more rows or bytes than these are buffered, or nothing more comes for now."""
+        while self.rows <= rows and self.octets <= octets and not self.ended and self.read():
+            pass
 
     def first(self) -> int:
-        """Running maximum of the next row; TIME_MAX if the stream has ended."""
+        """Running maximum of the next row; TIME_MAX if none is there."""
         self.fill(0, 0)
         return int(self._chunks[0].running_max[0]) if self._chunks else TIME_MAX
 
@@ -105,9 +120,11 @@ class Buffered:
         are."""
         taken: list[Batch] = []
         while octets > 0:
-            while not self._chunks and self.horizon < border and not self.ended:
-                self.read()
-            if not self._chunks or _rows_below(self._chunks[0], border) == 0:
+            while not self._chunks and self.horizon < border and not self.ended and self.read():
+                pass
+            if not self._chunks:
+                return taken, self.horizon >= border or self.ended
+            if _rows_below(self._chunks[0], border) == 0:
                 return taken, True
             batch = self._take_chunk(border)
             octets -= batch.octets
@@ -133,7 +150,7 @@ def _rows_below(chunk: Chunk, border: int) -> int:
 
 
 class TickReader:
-    """Reads all sources side by side. `next` returns None once all have ended."""
+    """Reads all sources side by side. While a source keeps a tick waiting, what has come of it goes out in parts."""
 
     def __init__(
         self,
@@ -142,20 +159,23 @@ class TickReader:
         pace: Pace,
         part_bytes: int,
         saved: Sequence[StreamPosition] = (),
+        now_s: Callable[[], float] = time.time,
     ):
         """part_bytes: about so many of a stream are in a part of a tick at most · saved: what a reader of the same
         streams has saved, whose sources these go on from; nothing: they begin."""
-        self._streams = tuple(map(Buffered, sources, saved or [UNREAD] * len(sources)))
+        positions = saved or [UNREAD] * len(sources)
+        self._streams = tuple(Buffered(source, one, now_s) for source, one in zip(sources, positions))
         self._latenesses = latenesses
         self.pace = pace  # of the ticks to come; may be changed at any time
         self._part_bytes = part_bytes
         self._border: int | None = None  # of the tick under way
 
-    def next(self) -> Tick | None:
+    def next(self) -> Tick | Wait | End:
+        """A part of a tick; or when to ask again; or the end of all streams."""
         if self._border is None:
             start = min(stream.first() for stream in self._streams)
-            if start == TIME_MAX and all(stream.ended and not stream.rows for stream in self._streams):
-                return None
+            if start == TIME_MAX and not any(stream.rows for stream in self._streams):
+                return End() if all(stream.ended for stream in self._streams) else self._wait()
             self._border = self._border_after(start)
         batches, complete = [], True
         for stream in self._streams:
@@ -164,10 +184,15 @@ class TickReader:
             complete &= done
         border = self._border
         if not complete:
-            return Tick(tuple(batches), None, border)
+            return Tick(tuple(batches), None, border) if any(batches) else self._wait()
         watermarks = tuple(map(self._watermark, self._streams, self._latenesses))
         self._border = None
         return Tick(tuple(batches), watermarks, border)
+
+    def _wait(self) -> Wait:
+        """Until the first of those sources that keep us waiting may have something."""
+        empty = [stream for stream in self._streams if not stream.ended and not stream.rows]
+        return Wait(min(stream.until_s for stream in empty))
 
     def save(self) -> tuple[StreamPosition, ...]:
         """Where all streams stand; shares the rows held. Raises ProtocolError while a tick has parts to come."""
@@ -184,7 +209,9 @@ class TickReader:
         for stream in self._streams:
             stream.fill(most, self._part_bytes)
         border = max(min(TIME_MAX, start + self.pace.length_max), self._border_of(least))
-        return max(min(TIME_MAX, start + 1), min(border, self._border_of(most)))
+        # What a source that waits has not told yet is of a later tick: slaves need not wait for it.
+        known = min((stream.horizon for stream in self._streams if stream.waits), default=TIME_MAX)
+        return max(min(TIME_MAX, start + 1), min(border, known, self._border_of(most)))
 
     def _border_of(self, share: int) -> int:
         """The running maximum before which one of the streams has `share` rows to give, or a part; all have been read

@@ -20,7 +20,7 @@ from mpijoin.simulate.costs import Costs
 from mpijoin.simulate.engine import SimulatedClock
 from mpijoin.simulate.hollow import hollow_tuples
 from mpijoin.simulate.keys import Matches
-from mpijoin.sources.base import TIME_MAX, SourceCounts
+from mpijoin.sources.base import TIME_MAX, End, SourceCounts, Wait
 
 NO_BLOB = np.zeros(0, np.uint8)
 
@@ -93,8 +93,8 @@ class ModelledIntake:
         self._pace, self._clock, self._costs = pace, clock, costs
         self._time = self._ticks = 0
 
-    def next(self) -> ModelledTick | None:
-        """The next tick that brings tuples, None at the end."""
+    def next(self) -> ModelledTick | End:
+        """The next tick that brings tuples, or the end."""
         while not all(one.ended(self._time) for one in self.sources):
             start, border = self._time, self._border()
             counts = tuple(one.arrivals(self._ticks, start, border) for one in self.sources)
@@ -103,7 +103,7 @@ class ModelledIntake:
             if tuples:
                 self._clock.charge(tuples * self._costs.generated_ns / 1e9)
                 return ModelledTick(counts, tuple(map(self._watermark, range(len(counts)))), border, start)
-        return None
+        return End()
 
     def _border(self) -> int:
         pace = self._pace
@@ -153,9 +153,9 @@ class CostedIntake:
     def late_parts(self) -> list[PartInfo]:
         return self._intake.late_parts
 
-    def next(self) -> Tick | None:
+    def next(self) -> Tick | Wait | End:
         tick = self._intake.next()
-        if tick is not None:
+        if isinstance(tick, Tick):
             self._clock.charge(
                 sum(batch.rows for one in tick.batches for batch in one) * self._costs.generated_ns / 1e9
             )

@@ -32,6 +32,16 @@ class Chunk(NamedTuple):
     horizon: int
 
 
+class Wait(NamedTuple):
+    """Nothing has come yet. until_s: nobody need ask again before, in seconds since 1970."""
+
+    until_s: float
+
+
+class End(NamedTuple):
+    """Nothing more will come."""
+
+
 @dataclass
 class SourceCounts:
     """Rows so far, of what has been decoded: it may run a few blocks ahead of what has been read.
@@ -82,11 +92,11 @@ class Source(Protocol):
 
     counts: SourceCounts
 
-    def read(self, rows: int) -> Chunk | None:
-        """The next 1 to `rows` tuples, or an empty chunk that moved the horizon; None after the end.
+    def read(self, rows: int) -> Chunk | Wait | End:
+        """The next 1 to `rows` tuples, or an empty chunk that moved the horizon; when to ask again; or the end.
 
-        May block on files. Raises InputError when a file is not what the job says, and whatever the late sink raises;
-        after an error only `close` may follow.
+        May block on files, but never until something comes: then it says Wait. Raises InputError when a file is not
+        what the job says, and whatever the late sink raises; after an error only `close` may follow.
         """
 
     def save(self) -> SourcePosition:

@@ -16,7 +16,7 @@ import numpy as np
 from mpijoin.data.arrow import null_mask, one_array
 from mpijoin.data.rows import concat_batches, empty_batch, split_batch, take_rows
 from mpijoin.data.schema import Column
-from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, FilePosition, Screened, SourceCounts, SourcePosition
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, FilePosition, Screened, SourceCounts, SourcePosition
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import Reader
 from mpijoin.sources.late import late_columns
@@ -118,17 +118,17 @@ class MergedFiles:
         """From now on so many files are open."""
         self._limit.octets = max(SHARE_BYTES_MIN, self._octets // max(1, files))
 
-    def read(self, rows: int) -> Chunk | None:
+    def read(self, rows: int) -> Chunk | End:
         chunk, self._rest = self._rest or self._next(), None
-        if chunk is None or chunk.batch.rows <= rows:
+        if isinstance(chunk, End) or chunk.batch.rows <= rows:
             return chunk
         head, tail = split_batch(chunk.batch, rows)
         self._rest = Chunk(tail, chunk.running_max[rows:], chunk.horizon)
         return Chunk(head, chunk.running_max[:rows], int(chunk.running_max[rows]))
 
-    def _next(self) -> Chunk | None:
+    def _next(self) -> Chunk | End:
         if self._ended:
-            return None
+            return End()
         self._open = [cursor for cursor in self._open if self._advanced(cursor)]
         self._share_out(len(self._open))
         self._open_due()

@@ -18,7 +18,7 @@ from mpijoin.data.batch import Batch
 from mpijoin.data.schema import Column
 from mpijoin.master.ticks import TickReader, pace_of
 from mpijoin.sinks.parts import ROW_GROUP_BYTES
-from mpijoin.sources.base import TIME_MAX, Chunk, SourceCounts
+from mpijoin.sources.base import TIME_MAX, Chunk, End, SourceCounts
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import open_file
 from mpijoin.sources.table import TableReader
@@ -105,7 +105,7 @@ class WideSource:
 
     def read(self, rows):
         if self._at == self._rows:
-            return None
+            return End()
         low, self._at = self._at, min(self._rows, self._at + min(rows, self._block))
         time = np.arange(low, self._at)
         size = np.full(len(time) if self._blob_bytes else 0, self._blob_bytes)
@@ -119,7 +119,7 @@ def test_a_part_of_a_tick_and_what_is_read_ahead_for_it_are_bounded_in_bytes(epo
     sources = WideSource(20_000, 8 * KB, 100, blobs), WideSource(20_000, 8 * KB, 100, blobs)
     reader = TickReader(sources, (0, 0), pace_of(epoch, (100_000, 0), 1), 4 * MB)
     block, rows = 100 * 9 * KB, 0
-    while (tick := reader.next()) is not None:
+    while not isinstance(tick := reader.next(), End):
         for batches, stream in zip(tick.batches, reader._streams):
             assert sum(batch.octets for batch in batches) <= 4 * MB + block
             assert stream.octets == sum(chunk.batch.octets for chunk in stream._chunks) <= 4 * MB + block

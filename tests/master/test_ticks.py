@@ -10,7 +10,7 @@ import oracle
 from mpijoin.data.batch import Batch
 from mpijoin.errors import ProtocolError
 from mpijoin.master.ticks import AUTO_ROWS, LEAST_ROWS, Pace, TickReader, pace_of
-from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, SourceCounts
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, SourceCounts
 
 
 class ListSource:
@@ -26,7 +26,7 @@ class ListSource:
 
     def read(self, rows):
         if self._at >= len(self._times):
-            return None
+            return End()
         low, high = self._at, self._at + min(rows, self._block)
         if self._empty_next:
             self._empty_next = False
@@ -62,7 +62,7 @@ def fixed(length):
 def read_all(reader):
     """[(rows of left, rows of right, watermarks)] of every part."""
     parts = []
-    while (tick := reader.next()) is not None:
+    while not isinstance(tick := reader.next(), End):
         rows = [[int(row) for batch in side for row in batch.row] for side in tick.batches]
         parts.append((*rows, tick.watermarks))
     return parts

@@ -10,7 +10,7 @@ from mpijoin.master.ticks import TickReader, pace_of
 from mpijoin.partitioning.buffers import MiniBuffers, _columns_of
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.partitioning.table import HELD, PartitionTable
-from mpijoin.sources.base import TIME_MAX, Chunk, SourceCounts
+from mpijoin.sources.base import TIME_MAX, Chunk, End, SourceCounts
 
 NONE = np.empty(0, np.int64)
 
@@ -201,7 +201,7 @@ class Uniform:
 
     def read(self, rows):
         if self._at == self._rows:
-            return None
+            return End()
         low, self._at = self._at, min(self._rows, self._at + min(rows, 1000))
         batch = batch_of(range(low, self._at), low)
         return Chunk(batch, batch.time, self._at if self._at < self._rows else TIME_MAX)
@@ -218,7 +218,7 @@ def test_peak_of_the_master_s_buffer_is_half_an_epoch_and_a_share_of_the_other_h
     buffers = MiniBuffers(table, slaves)
     core = MasterCore(table, slaves, subgroups, 1 << 40, 1 << 40)
     reader = TickReader((Uniform(40_000), Uniform(40_000)), (0, 0), pace_of(epoch, (9, 9), subgroups), 1 << 18)
-    while (tick := reader.next()) is not None:
+    while not isinstance(tick := reader.next(), End):
         parts = tuple(scatter(side, table.place, 0, False) for side in tick.batches)
         added = buffers.add(parts)
         for action in core.step(Ingested(added.octets, added.held, tick.watermarks)):

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpijoin.data.schema import Column, StreamSchema
-from mpijoin.sources.base import TIME_MAX, TIME_MIN
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, End
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.merge import MergedFiles, Part
 from mpijoin.sources.screen import FILE_ROWS, StreamRules
@@ -70,7 +70,7 @@ def table_parts(files):
 def read_all(source, rules, rows):
     """Every tuple in order; checks the contract of each chunk on the way."""
     kept, low = [], TIME_MIN
-    while (chunk := source.read(rows)) is not None:
+    while not isinstance(chunk := source.read(rows), End):
         batch = chunk.batch
         assert batch.rows <= rows and len(chunk.running_max) == batch.rows
         assert all(column.flags.c_contiguous for column in (*batch, chunk.running_max))
@@ -78,7 +78,7 @@ def read_all(source, rules, rows):
         names = rules.layout.unpack(batch.record, batch.size, batch.blob)[0].to_pylist()
         kept += zip(batch.key.tolist(), batch.time.tolist(), batch.row.tolist(), names, chunk.running_max.tolist())
         low = chunk.horizon
-    assert low == TIME_MAX and source.read(rows) is None and source.progress() == 1.0
+    assert low == TIME_MAX and source.read(rows) == End() and source.progress() == 1.0
     source.close()
     return kept
 
@@ -112,7 +112,7 @@ def test_the_named_disorder_is_the_lateness_that_covers_all(files, block_rows):
     def late_rows(lateness):
         late = []
         source = MergedFiles(StreamRules(SCHEMA, lateness, late.append), parts, BlockLimit(block_rows))
-        while source.read(100) is not None:
+        while not isinstance(source.read(100), End):
             pass
         return source.counts.disorder_max, sum(table["reason"].to_pylist().count("late") for table in late)
 

@@ -20,6 +20,7 @@ from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.master.intake import Intake
 from mpijoin.master.ticks import Pace
 from mpijoin.rundir import RunDirectory
+from mpijoin.sources.base import End
 from mpijoin.sources.late import merge_late
 from small_pieces import writers
 
@@ -76,7 +77,7 @@ def read(job, schema, pace, breaks=MappingProxyType({})):
             counts.append([vars(source.counts).copy() for source in intake.sources])
         if len(ticks) + 1 in breaks:
             intake = broken_off(intake, job, schema, directory, pace, 3)
-            assert intake.next() is None and [vars(source.counts) for source in intake.sources] == counts[-1]
+            assert intake.next() == End() and [vars(source.counts) for source in intake.sources] == counts[-1]
         assert [source.progress() for source in intake.sources] == [1.0, 1.0]
         intake.close()
         return Reading(ticks, counts, late_tables(intake, schema, directory))
@@ -85,7 +86,7 @@ def read(job, schema, pace, breaks=MappingProxyType({})):
 def next_tick(intake, schema, ticks):
     """Adds a whole tick to `ticks`, if there is one more."""
     sides = ([], [])
-    while (part := intake.next()) is not None:
+    while not isinstance(part := intake.next(), End):
         for side, stream, batches in zip(sides, schema.streams, part.batches):
             for batch in batches:
                 assert all(column.flags.c_contiguous for column in batch)

@@ -14,6 +14,7 @@ from mpijoin.errors import CodecError, InputError, OutputError, ProtocolError
 from mpijoin.master.intake import Intake
 from mpijoin.master.ticks import Pace
 from mpijoin.rundir import RunDirectory
+from mpijoin.sources.base import End
 from mpijoin.sources.position import POSITION_KIND
 
 PACE = Pace(10, 1, 1, 1)
@@ -147,14 +148,14 @@ def test_the_inputs_are_those_that_the_run_began_with_not_those_at_the_save(fold
 def test_late_rows_are_told_once(folder):
     intake = intake_of(folder)
     assert intake.cut_late() == []
-    while intake.next():
+    while not isinstance(intake.next(), End):
         pass
     saved = intake.save()
     assert [(part.name, part.rows) for part in intake.late_parts] == [("left-00000.parquet", 1)]
     assert intake.cut_late() == intake.late_parts
     intake.close()
     again = intake_of(folder, saved=saved)
-    assert again.next() is None and again.sources[0].counts.late == 1
+    assert again.next() == End() and again.sources[0].counts.late == 1
     assert again.late_parts == intake.late_parts
     again.close()
     (folder / "run/late/.open/left-00000.parquet").unlink()
@@ -172,8 +173,8 @@ def test_the_pace_may_be_another_one_afterwards(folder):
 def test_a_run_without_a_directory_has_no_late_parts(folder):
     job = job_of(folder)
     intake = Intake(job, resolve(job), None, PACE)
-    while intake.next():
+    while not isinstance(intake.next(), End):
         pass
     assert intake.cut_late() == []
     again = Intake(job, resolve(job), None, PACE, intake.save())
-    assert again.next() is None and again.sources[0].counts.late == 1
+    assert again.next() == End() and again.sources[0].counts.late == 1

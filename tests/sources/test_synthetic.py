@@ -10,6 +10,7 @@ from mpijoin.data.schema import Column
 from mpijoin.errors import InputError
 from mpijoin.generators.keys import scaled
 from mpijoin.sources import open_source
+from mpijoin.sources.base import End
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.synthetic import SyntheticReader
 
@@ -98,7 +99,7 @@ def test_as_a_source_it_is_never_late_and_ends_at_full_progress(ending):
     schema = resolve(job)
     source = open_source(job, 1, schema, None)
     rows, progress = [], []
-    while (chunk := source.read(100)) is not None:
+    while not isinstance(chunk := source.read(100), End):
         rows += chunk.batch.row.tolist()
         assert (chunk.running_max == chunk.batch.time).all()
         progress.append(source.progress())
