@@ -62,7 +62,7 @@ def _plan(values: dict[str, Any], columns: tuple[np.ndarray, ...]) -> Plan:
     named = _typed(values, "streams", list)
     if [one[0] for one in named] != [stream.name for stream in job.streams] or len(columns) != len(named):
         raise ValueError(f"got columns of {len(columns)} streams, wanted {', '.join(one.name for one in job.streams)}")
-    streams = tuple(_stream(*one, octets) for one, octets in zip(named, columns))
+    streams = tuple(_stream(one, octets) for one, octets in zip(named, columns))
     if values["unit"] not in UNIT_NS:
         raise ValueError(f"got unit {values['unit']!r}, wanted one of {', '.join(UNIT_NS)}")
     roles = Roles(_typed(values, "size", int), _typed(values, "collects", bool))
@@ -74,7 +74,8 @@ def _plan(values: dict[str, Any], columns: tuple[np.ndarray, ...]) -> Plan:
     )
 
 
-def _stream(name: str, scale: int, hashed: bool, keys: int, octets: np.ndarray) -> StreamSchema:
+def _stream(values: list[Any], octets: np.ndarray) -> StreamSchema:
+    name, scale, hashed, keys = values
     schema = pa.ipc.read_schema(pa.py_buffer(octets))
     time, *columns = (Column(field.name, field.type) for field in schema)
     if type(scale) is not int or scale < 1 or type(hashed) is not bool or not 1 <= keys <= len(columns):

@@ -120,23 +120,6 @@ class Totals(NamedTuple):
     blocks_max: int
 
 
-class Totals(NamedTuple):
-    """What an operator has done and holds, of all groups. Per stream, in the job's order: tuples joined, expired, held,
-    and those of groups that came and went · live_bytes: of tuples held · blocks: held, and at most held."""
-
-    joined: tuple[int, ...]
-    expired: tuple[int, ...]
-    held: tuple[int, ...]
-    moved_in: tuple[int, ...]
-    moved_out: tuple[int, ...]
-    comparisons: int
-    splits: int
-    merges: int
-    live_bytes: int
-    blocks: int
-    blocks_max: int
-
-
 class GroupInfo(NamedTuple):
     """Statistics per group, int64[m] each; tuples, live_bytes and watermarks are int64[m, streams]."""
 
@@ -155,9 +138,6 @@ class GroupInfo(NamedTuple):
 
 class GroupState(Protocol):
     """The state of groups, as it moves between holders."""
-
-    @property
-    def totals(self) -> Totals: ...
 
     def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
         """The group's state as encoded frames: sealed blocks with an id above `since`, then what still changes.
