@@ -166,7 +166,7 @@ def test_late_rows_are_told_once(folder):
 def test_the_pace_may_be_another_one_afterwards(folder):
     job, saved = job_of(folder), saved_after(folder, 2)
     again = Intake(job, resolve(job), RunDirectory(folder / "run"), Pace(25, 1, 1, 1), saved)
-    assert [tick.border for tick in iter(again.next, None)] == [25, 50, 75]
+    assert [tick.border for tick in iter(again.next, End())] == [25, 50, 75]
     again.close()
 
 
