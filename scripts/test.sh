@@ -18,7 +18,7 @@ fast=(
     tests/config tests/data/test_codec.py tests/data/test_record.py tests/partitioning tests/metrics
     tests/test_messages.py tests/master tests/slave tests/policy tests/moving
     tests/sources/test_files.py tests/sources/test_late.py tests/sources/test_position.py tests/checkpoint tests/simulate
-    tests/join tests/property/test_window_join.py
+    tests/store tests/join tests/property/test_window_join.py tests/property/test_mway.py
     tests/property/test_engine.py::test_counting_needs_no_payload_and_counts_the_same
     tests/property/test_engine.py::test_chosen_columns_come_in_the_order_asked_for
     tests/test_api.py tests/test_cli.py
