@@ -14,7 +14,7 @@ from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune, remove
 from mpijoin.config.check import load_and_resolve
 from mpijoin.config.dump import dump_job
-from mpijoin.config.job import STREAMS_MAX, FileSource, Job
+from mpijoin.config.job import FileSource, Job
 from mpijoin.config.rules import Fault, fault
 from mpijoin.config.units import format_duration, show
 from mpijoin.data.files import expand_files
@@ -164,19 +164,11 @@ def launch_faults(job: Job, size: int | None = None, overwrite: bool = False, re
     size: ranks, None: not known yet · overwrite, resume: as for `prepare`.
     """
     faults = [] if size is None else _role_faults(job, Roles(size, job.output.results == "collect"))
-    faults += _engine_faults(job)
     faults += _walltime_faults(job, os.environ)
     faults += _output_faults(job, overwrite, resume)
     if job.checkpoint.path:  # one in the run directory shares its fate
         faults += _checkpoint_faults(Path(job.checkpoint.path), overwrite or resume)
     return faults
-
-
-def _engine_faults(job: Job) -> Iterator[Fault]:
-    if 1 <= len(job.streams) <= STREAMS_MAX and len(job.streams) != 2:
-        yield Fault(
-            ("streams",), f"[streams]: got {len(job.streams)} streams, but a run joins two of them: name two in the job"
-        )
 
 
 def _output_faults(job: Job, overwrite: bool, resume: bool) -> Iterator[Fault]:

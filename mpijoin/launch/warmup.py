@@ -47,12 +47,13 @@ class Use(NamedTuple):
     rows: bool = True  # results are written or sent, not only counted
     moves: bool = False  # groups may be read out or taken over
     paced: bool = False  # delays are counted
+    symmetric: bool = False  # there are not two streams, which have a probe of their own
 
 
 def use_of(job: Job, schema: JoinSchema, moves: bool) -> Use:
     """moves: whether groups may be read out or taken over."""
     text = schema.streams[0].hashed or any(RecordLayout(stream).has_blob for stream in schema.streams)
-    return Use(text, job.output.results != "count", moves, job.run.speed != MAX)
+    return Use(text, job.output.results != "count", moves, job.run.speed != MAX, len(job.streams) != 2)
 
 
 def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
@@ -67,7 +68,7 @@ def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
     if use.paced and role == "slave":
         tasks.append(_delay)
     ordered = tasks[::-1] if number % 2 else tasks
-    kind = "".join(f"_{name}" for name in ("text", "rows") if getattr(use, name))
+    kind = "".join(f"_{name}" for name in ("text", "rows", "symmetric") if getattr(use, name))
     return sum(compiled_once(task.__name__.strip("_") + kind, partial(task, use)) for task in ordered)
 
 
@@ -200,21 +201,21 @@ def _one_tuple(use: Use) -> tuple[RecordLayout, np.ndarray, Fresh]:
     return layout, size, Fresh(read_only(tuples), read_only(blob))
 
 
-def _new_operator(layout: RecordLayout) -> WindowJoin:
+def _new_operator(layout: RecordLayout, use: Use) -> WindowJoin:
     streams = [(layout.record_words, layout.has_blob, 1)] * 2
-    return window_join(1, 1 << 20, 4096, 64, streams)
+    return window_join(1, 1 << 20, 4096, 64, streams, use.symmetric)
 
 
 def _insert(use: Use) -> None:
     layout, _, fresh = _one_tuple(use)
-    operator = _new_operator(layout)
+    operator = _new_operator(layout, use)
     for stream in range(2):
         operator.insert(np.zeros(1, np.int64), stream, fresh, np.array([[0, 1]]))
 
 
 def _hand_over(use: Use) -> None:
     layout, _, fresh = _one_tuple(use)
-    supplier, consumer, groups = (*(_new_operator(layout) for _ in range(2)), np.zeros(1, np.int64))
+    supplier, consumer, groups = (*(_new_operator(layout, use) for _ in range(2)), np.zeros(1, np.int64))
     supplier.insert(groups, 0, fresh, np.array([[0, 1]]))
     supplier.probe(groups, 1 << 20, Out(2, 16))
     consumer.install(supplier.get(0, 0))
@@ -226,7 +227,7 @@ def _delay(use: Use) -> None:
 
     layout, _, _ = _one_tuple(use)
     times = np.zeros(0, np.int64)
-    latest_times(_new_operator(layout).words, Out(2, 0).slots, times)
+    latest_times(_new_operator(layout, use).words, Out(2, 0).slots, times)
     delays_of(times, 0, 0.0, 1.0, 0.0, times)
     DelayHistogram().add(times, times)
 
@@ -234,7 +235,7 @@ def _delay(use: Use) -> None:
 def _probe_and_expire(use: Use) -> None:
     """Of no groups: what is compiled depends on types alone."""
     layout, size, _ = _one_tuple(use)
-    operator, groups = _new_operator(layout), np.zeros(0, np.int64)
+    operator, groups = _new_operator(layout, use), np.zeros(0, np.int64)
     out = Out(2, 16)
     operator.probe(groups, 1 << 20, out)
     operator.expire(groups, (10, 10), out)
