@@ -213,7 +213,7 @@ def check(prepared, path, summary):
     rows = Counter()
     for part in (path / "results").glob("*.parquet"):
         rows += table_rows(pq.read_table(part))
-    assert rows == (Counter() if made.results == "count" else expected_rows(*made.sides, wanted.pairs))
+    assert rows == (Counter() if made.results == "count" else expected_rows(made.sides, wanted.pairs))
     for side in made.sides:
         check_late(path, side, wanted)
     assert not (path / "failed.json").exists() and not (path / "results" / ".open").exists()

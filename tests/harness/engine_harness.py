@@ -25,7 +25,7 @@ class Stream:
     time_type: pa.DataType
     key_types: tuple
     payload_types: tuple = ()
-    window_ns: int = 0
+    window_ns: int | None = 0  # None: unbounded
     lateness_ns: int = 0
     form: str = "parquet"  # "parquet", "ipc", "csv", or "table": handed over in memory, only if there is one file
 
@@ -64,7 +64,8 @@ def write_file(stream, rows, folder, index):
 def section(stream, folder):
     """The stream's section of the job; its files lie in `folder` afterwards."""
     keys = stream.names[1 : 1 + len(stream.key_types)]
-    common = {"time": "ts", "key": keys, "window": f"{stream.window_ns} ns", "lateness": f"{stream.lateness_ns} ns"}
+    window = "unbounded" if stream.window_ns is None else f"{stream.window_ns} ns"
+    common = {"time": "ts", "key": keys, "window": window, "lateness": f"{stream.lateness_ns} ns"}
     if pa.types.is_integer(stream.time_type):
         common["time_unit"] = stream.unit
     if stream.form == "table":
@@ -78,7 +79,7 @@ def section(stream, folder):
 
 @dataclass(frozen=True)
 class Expected:
-    """pairs: Counter of (left row, right row) · counts and late: per stream, late as {row: (reason, watermark)}."""
+    """pairs: Counter of the rows of each result · counts and late: per stream, late as {row: (reason, watermark)}."""
 
     pairs: Counter
     counts: dict
@@ -89,17 +90,17 @@ class Expected:
         return oracle.certificate(self.pairs.elements())
 
 
-def expect(left, right):
+def expect(*streams):
     """What the definition says, in nanoseconds and without end of integers."""
     kept, counts, late = [], {}, {}
-    for stream in (left, right):
+    for stream in streams:
         sides = [screen(stream, index, rows) for index, rows in enumerate(stream.files)]
         kept.append([row for side in sides for row in side[0]])
         late[stream.name] = {row: fate for side in sides for row, fate in side[1].items()}
         nulls = sum(side[2] for side in sides)
         read = len(kept[-1]) + len(late[stream.name]) + nulls
         counts[stream.name] = {"read": read, "joined": len(kept[-1]), "late": len(late[stream.name]), "null_key": nulls}
-    pairs = oracle.join(kept, [left.window_ns, right.window_ns])
+    pairs = oracle.join(kept, [stream.window_ns for stream in streams])
     return Expected(Counter(pairs), counts, late)
 
 
@@ -119,28 +120,25 @@ def screen(stream, index, rows):
     return kept, {row: (reason, marks[row]) for row, reason in lost}, null_keys
 
 
-def expected_rows(left, right, pairs):
-    """Counter of whole result rows: keys, times, rows, payload of left, of right."""
-    rows, found = (left.rows, right.rows), Counter()
-    for (one, other), times in pairs.items():
-        (left_time, key, left_payload), (right_time, _, right_payload) = rows[0][one], rows[1][other]
-        found[(*key, left_time, right_time, one, other, *left_payload, *right_payload)] += times
+def expected_rows(streams, pairs):
+    """Counter of whole result rows: keys, times, rows, payload of one stream after the other."""
+    rows, found = [stream.rows for stream in streams], Counter()
+    for result, count in pairs.items():
+        taken = [own[row] for own, row in zip(rows, result)]
+        times, keys, payloads = zip(*taken)
+        found[(*keys[0], *times, *result, *(value for payload in payloads for value in payload))] += count
     return found
 
 
-def expected_schema(left, right):
+def expected_schema(streams):
     def plain(kind):
         return kind.value_type if pa.types.is_dictionary(kind) else kind
 
-    one_key = len(left.key_types) == 1
-    named = [("key" if one_key else f"key_k{i}", plain(kind)) for i, kind in enumerate(left.key_types)]
-    named += [
-        ("left_time", left.time_type),
-        ("right_time", right.time_type),
-        ("left_row", pa.int64()),
-        ("right_row", pa.int64()),
-    ]
-    for stream in (left, right):
+    one_key = len(streams[0].key_types) == 1
+    named = [("key" if one_key else f"key_k{i}", plain(kind)) for i, kind in enumerate(streams[0].key_types)]
+    named += [(f"{stream.name}_time", stream.time_type) for stream in streams]
+    named += [(f"{stream.name}_row", pa.int64()) for stream in streams]
+    for stream in streams:
         named += [(f"{stream.name}_p{i}", plain(kind)) for i, kind in enumerate(stream.payload_types)]
     return named
 

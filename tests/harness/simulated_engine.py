@@ -216,7 +216,7 @@ def run_scenario(made, folder):
     wanted = expect(*made.sides)
     check_counts(summary, wanted)
     if writer:
-        assert table_rows(writer.table()) == expected_rows(*made.sides, wanted.pairs)
+        assert table_rows(writer.table()) == expected_rows(made.sides, wanted.pairs)
     watch.check_end(summary)
     return Course(summary, simulated.network.trace, watch.seen + seen_in(made, summary))
 

@@ -104,3 +104,47 @@ def test_the_quickstart_join_on_four_ranks_is_verified(results, tmp_path, capsys
 def test_verify_agrees_on_rows_and_payload(name, window, tmp_path):
     mpijoin.run(document(name, (window, window), path=str(tmp_path / "run")), ['cluster.memory="512 MiB"'], slaves=2)
     assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+# What DuckDB finds in three files, by how long a row of each waits: the page beside them has it, too.
+THREE = {("10 s", "10 s", "10 s"): 332_559, ("60 s", "0 s", "10 s"): 701_806, ("0 s", "0 s", "0 s"): 11_325}
+
+
+def of_three(windows: tuple[str, ...], **output) -> dict:
+    files = ROOT / "tests" / "data" / "mooncake_kv_three"
+    stream = {"time": "ts", "time_unit": "us", "key": "key"}
+    return {
+        "streams": {
+            name: {**stream, "path": str(files / f"{name}.parquet"), "window": window}
+            for name, window in zip(("one", "two", "three"), windows)
+        },
+        "output": output,
+    }
+
+
+@pytest.mark.parametrize("windows", THREE, ids=" ".join)
+def test_blocks_wanted_by_three_servers_are_as_many_as_the_data_s_page_says(windows, tmp_path):
+    about = (ROOT / "tests" / "data" / "mooncake_kv_three" / "ABOUT.md").read_text()
+    assert re.search(rf"\b{THREE[windows]:,}\b", about)
+    settings = ['output.results="count"', 'cluster.memory="512 MiB"']
+    summary = mpijoin.run(of_three(windows, path=str(tmp_path / "run")), settings, slaves=2).summary
+    assert summary["results"] == THREE[windows]
+    assert [one["late"] for one in summary["streams"].values()] == [0, 0, 0]
+    assert main(["verify", str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside this Python")
+@pytest.mark.parametrize("ranks", [2, 5])
+def test_three_real_streams_on_any_number_of_ranks_are_verified_row_by_row(ranks, tmp_path, capsys):
+    from mpijoin.config.dump import dump_job
+    from mpijoin.config.load import load_job
+
+    out = tmp_path / "run"
+    columns = ["key", "one_time", "two_request", "three_block", "one_row", "two_row", "three_row"]
+    (tmp_path / "job.toml").write_text(dump_job(load_job(of_three(("10 s",) * 3, path=str(out), columns=columns))))
+    environ = dict(os.environ, PYTHONPATH=str(ROOT))
+    command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", "mpijoin", "run", str(tmp_path / "job.toml")]
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert main(["verify", str(out)]) == 0
+    assert f"{THREE['10 s', '10 s', '10 s']:,} results" in capsys.readouterr().out
