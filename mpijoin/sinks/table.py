@@ -30,8 +30,9 @@ class TableBuilder:
     def __init__(self, job: Job, schema: JoinSchema):
         self.schema = nullable_fields(columns.result_schema(job, schema))
         self._columns = columns.result_columns(job, schema)
-        wanted = {(column.stream or 0, column.kind) for column in self._columns}  # keys are equal: the left's are given
-        kinds = [{kind for side, kind in wanted if side == own} for own in range(2)]
+        # Keys are equal: the first stream's are given.
+        wanted = {(column.stream or 0, column.kind) for column in self._columns}
+        kinds = [{kind for side, kind in wanted if side == own} for own in range(len(schema.streams))]
         self._sides = [_Side(stream, own) for stream, own in zip(schema.streams, kinds)]
         self.rows = 0
 

@@ -102,8 +102,10 @@ def streams(draw, shape, side, count=2):
     payloads = some.tuples(*(some.one_of(PAYLOADS[kind], PAYLOADS[kind], *nulls) for kind in payload))
     gaps = some.one_of(some.integers(0, 3), some.integers(-4, 8))
     no_time = some.sampled_from([False] * 12 + [not shape.is_csv])
-    rows = some.lists(some.tuples(gaps, no_time, keys, payloads), min_size=1 if shape.is_csv else 0, max_size=ROWS_MAX[count])
-    files = tuple(clocked(shape, unit, file) for file in draw(some.lists(rows, min_size=1, max_size=3 if count < 4 else 1)))
+    row = some.tuples(gaps, no_time, keys, payloads)
+    rows = some.lists(row, min_size=1 if shape.is_csv else 0, max_size=ROWS_MAX[count])
+    lists = draw(some.lists(rows, min_size=1, max_size=3 if count < 4 else 1))
+    files = tuple(clocked(shape, unit, file) for file in lists)
     parquet = [] if shape.timestamps and unit == "s" else ["parquet"]
     forms = ["csv"] if shape.is_csv else ["ipc", *parquet, *["table"] * (len(files) == 1)]
     return Stream(

@@ -197,7 +197,7 @@ def test_a_wrong_summary_is_named(run, field, value):
 
 
 def test_wrong_stream_counts_are_named(run):
-    resummarize(run, left={"read": 300, "joined": 1, "late": 0})
+    resummarize(run, streams={"left": {"read": 300, "joined": 1, "late": 0}})
     text = text_of(run)
     assert (
         "left.joined: got 1, wanted" in text and "left.null_key: got None, wanted" in text and "left.read" not in text
