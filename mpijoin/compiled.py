@@ -164,13 +164,13 @@ def _entry(name: str, formats: str, returned: str, octets: bytes) -> Callable:
     from mpijoin.linking import address_of
 
     call = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)(address_of(name, octets))
-    pack, unpack = struct.Struct(f"={formats}").pack, struct.Struct("=" + returned.strip("()")).unpack
-    out_bytes, is_single = struct.calcsize("=" + returned.strip("()")), "(" not in returned
+    pack, answer = struct.Struct(f"={formats}").pack, struct.Struct("=" + returned.strip("()"))
+    room, unpack, is_single = ctypes.c_char * answer.size, answer.unpack_from, "(" not in returned
 
     def enter(words: list[Any]) -> Any:
-        out = ctypes.create_string_buffer(out_bytes)
+        out = room()
         call(pack(*words), out)
-        found = unpack(out.raw)
+        found = unpack(out)
         return found[0] if is_single else found
 
     def enter_without_answer(words: list[Any]) -> None:
