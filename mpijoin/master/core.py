@@ -308,13 +308,14 @@ class MasterCore:
         del self._moves[number]
         if move.state == handover.CANCELLED:
             self._cancelled[number] = move
-        self.reorganization.closed(move.group)
+        if self.reorganization:
+            self.reorganization.closed(move.group)
         ended = Moved(number, move.group, move.supplier, move.consumer, move.state, move.gain)
         return [ended, *self._measure_anew(), *self._close_input()]
 
     def _measure_anew(self) -> list[Action]:
         """The last move has ended: a reorganization epoch begins, over which groups stay where they are."""
-        if self._moves or self.ended:
+        if self._moves or self.ended or self.reorganization is None:
             return []
         period = self.reorganization.begin_anew(self.active)
         return [Ask(slave, period) for slave in self.active]
@@ -357,7 +358,8 @@ class MasterCore:
 
     def _send_due(self, slave: int) -> list[Action]:
         """Messages with what is due, as far as credit goes."""
-        view, actions = self.slaves[slave], []
+        view = self.slaves[slave]
+        actions: list[Action] = []
         while view.due and not self._stopped and (message := self._message(slave, view)):
             actions.append(message)
         return actions

@@ -243,7 +243,9 @@ class SlaveCore:
         if event.progress is not Progress.DONE:
             return [Consume(), self._work(Expire(*self._slices[0]), Expired)]
         low, high = self._slices.popleft()
-        self._messages[0].rows_joined += int(self._messages[0].rows[low:high].sum())
+        message = self._messages[0]
+        assert isinstance(message, Unjoined)  # nothing else has slices
+        message.rows_joined += int(message.rows[low:high].sum())
         return self._change() + self._next_slice()
 
     def _arrived(self, event: Arrived) -> list[Action]:
@@ -271,6 +273,7 @@ class SlaveCore:
         if self._slices:
             return [self._work(Insert(*self._slices[0]), Inserted)]
         message = self._messages.popleft()
+        assert isinstance(message, Unjoined)
         return [EndMessage(message.epoch, message.octets, message.own), *self._next_message()]
 
     def _next_message(self) -> list[Action]:
@@ -291,7 +294,7 @@ class SlaveCore:
 
     def _change(self) -> list[Action]:
         """What was to be carried out between two slices."""
-        actions = []
+        actions: list[Action] = []
         while self._changes:
             change = self._changes.popleft()
             if isinstance(change, Staged):
