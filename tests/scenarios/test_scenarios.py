@@ -18,6 +18,7 @@ from mpijoin.operators.base import Progress, Taken
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan
 from mpijoin.slave import core as slave
+from mpijoin.sources.base import TIME_MIN
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 
@@ -92,7 +93,7 @@ class MasterStory:
     def tell(self, action):
         match action:
             case master.Serve():
-                known = "nothing" if action.watermarks == master.NEVER else f"all before {action.watermarks[0]}"
+                known = "nothing" if set(action.watermarks) == {TIME_MIN} else f"all before {action.watermarks[0]}"
                 last = ", the last" if action.last else ""
                 return f"to {action.slave}: {action.items} pieces in epoch {action.epoch}, complete: {known}{last}"
             case master.Ask(slave, period):
