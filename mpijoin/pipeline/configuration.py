@@ -87,6 +87,9 @@ def all_settings(name: str, given: Mapping[str, str], needed: Mapping[str, str],
     ours = {"spark.app.name": f"mpijoin {name}", "spark.driver.memory": DRIVER_MEMORY}
     ours |= {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
     ours |= {"spark.sql.execution.arrow.maxRecordsPerBatch": "65536", "spark.local.dir": str(folder)}
+    # To compress rows that are kept for several passes costs more CPU time than the passes. What does not fit into
+    # memory goes to disk.
+    ours["spark.sql.inMemoryColumnarStorage.compressed"] = "false"
     if master.startswith("local"):
         ours |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         ours |= {"spark.sql.shuffle.partitions": str(2 * _local_cores(master))}

@@ -6,6 +6,7 @@ import doctest
 import gzip
 import itertools
 import json
+import re
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
@@ -16,10 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
 
 import mpijoin
 from mpijoin.cli import main
-from mpijoin.pipeline.prepare import options, order, report, scan
+from mpijoin.pipeline.prepare import options, order, read, report, scan, times
+from mpijoin.pipeline.prepare.conf import conf_set
+from mpijoin.pipeline.prepare.files import find_source
+from mpijoin.pipeline.prepare.options import Wanted
+from mpijoin.pipeline.prepare.schema import find_columns
 
 DATA = "tests/data/italy_picks"
 BOM = b"\xef\xbb\xbf"
@@ -107,6 +114,29 @@ def test_lines_of_10_mb(prepare):
     assert left.rows == [(at(1), long)]
 
 
+@pytest.mark.parametrize("delimiter", [",", "\t", "|"])
+def test_lines_without_quotes_are_read_as_the_parser_reads_them(spark, tmp_path, delimiter):
+    rng = np.random.default_rng(11)
+    letters = [*3 * [delimiter.encode()], b'"', b" ", b"\0", b"a", b"0", b"'", b"\\", b"\xe9", b"\xc3\xa9", BOM, b"#"]
+    lines = [b"".join(rng.choice(letters, rng.integers(0, 12))) for _ in range(4000)]
+    (tmp_path / "a.csv").write_bytes(b"\n".join([delimiter.join("abc").encode(), *lines]))
+    wanted = Wanted((str(tmp_path / "a.csv"),), tmp_path / "out", "a", delimiter=delimiter)
+    source = find_source(wanted)
+    frame = read.read_raw(spark, source, wanted, find_columns(spark, source, wanted), source.paths).frame
+    options = {name: str(value) for name, value in read._csv_options(source).items()}
+    by_parser = F.from_csv(read.col(read.LINE), read._csv_schema(source).simpleString(), options).alias("row")
+    fields = [*map(read.col, "abc"), read.col(read.BROKEN).isNotNull()]
+    with conf_set(spark):
+        rows = frame.where(f"{read.SKIP} is null").select(
+            by_parser, F.array(*[field.cast("string") for field in fields])
+        )
+        found = [(row, fields) for row, fields in rows.collect()]
+    assert len(found) > 3000 and sum('"' not in str(fields) for _, fields in found) > 1000
+    whole = [(row[:3], fields[:3]) for row, fields in found if fields[3] == "false"]
+    assert all(tuple(fields) == row for row, fields in whole) and len(whole) > 300
+    assert [row[3] is not None for row, _ in found] == [fields[3] == "true" for _, fields in found]
+
+
 def test_line_breaks_between_quotes(prepare):
     left = prepare({"a.csv": BOM + 'ts,v\n2,"é\nb"\n1,\n3\n'.encode() + b"4,\xe9\n"}, "--unit", "s", "--multiline")
     assert left.rows == [(at(1), None), (at(2), "é\nb")]
@@ -136,7 +166,7 @@ def test_local_times_are_those_of_the_zone(prepare):
         wanted.append(utc)
     lines = ["ts", *(time.isoformat(" ") for time in local_times())]
     left = prepare({"a.csv": "\n".join(lines)}, "--zone", "Europe/Rome")
-    assert [time for time, in left.rows] == sorted(wanted)
+    assert [time for (time,) in left.rows] == sorted(wanted)
     assert left.report["rejected"]["time in the gap"] == gone == len(left.rejected) >= 4
     assert left.report["time"]["ambiguous"] == twice >= 4
     assert "never was in Europe/Rome" in left.rejected[0]["reason"]
@@ -175,6 +205,51 @@ def test_iso_8601(prepare):
     assert sorted(time.replace(tzinfo=None).isoformat() for time, _ in left.rows) == sorted(ISO.values())
     assert sorted(row["raw"] for row in left.rejected) == sorted(f"{time},1" for time in [*NOT_ISO, "", '""', " "])
     assert "ts: got nothing, wanted a time such as" in " ".join(row["reason"] for row in left.rejected)
+
+
+def mutants(text):
+    """Texts that differ from one in a letter: another one, one more, or one less."""
+    for i in range(len(text) + 1):
+        yield text[:i] + text[i + 1 :]
+        for letter in "09-+:TZ .\t\x01":
+            yield text[:i] + letter + text[i:]
+            yield text[:i] + letter + text[i + 1 :]
+
+
+def moment(text):
+    """The nanoseconds since 1970 of a time in ISO 8601, in UTC where it tells no offset; None if it is none."""
+    text = text.strip(" ")
+    if re.search(times.ISO, text) is None or text.endswith("\n"):
+        return None
+    day, clock, offset = re.fullmatch(r"(.{10})(?:.([0-9:.]{5,}))? ?(Z|UTC|[+-].*)?", text).groups()
+    if offset and clock.count(":") == 1:
+        return None  # Spark knows no offset behind minutes
+    hour, minute, seconds = [*(clock or "00:00").split(":"), "00"][:3]
+    sign, *parts = (offset[0], *re.findall(r"\d{2}", offset)) if offset and offset[0] in "+-" else ("+",)
+    ahead = sum(int(part) * 60 ** (1 - i) for i, part in enumerate(parts)) * (-1 if sign == "-" else 1)
+    try:
+        start = datetime.fromisoformat(f"{day}T{hour}:{minute}:{seconds[:2]}+00:00")
+    except ValueError:
+        return None
+    if any(int(part) > 59 for part in parts[1:]) or abs(ahead) > 18 * 60:
+        return None
+    whole = (start - EPOCH) // timedelta(seconds=1) - 60 * ahead
+    return whole * 10**9 + int(seconds[3:].ljust(9, "0"))
+
+
+def test_no_text_one_letter_off_is_taken_for_another_time(spark, tmp_path):
+    whole = ["2016-10-14T00:00:06", "2016-10-14 00:00:06.85Z", "2016-10-14T11:12:06.123456789", "2016-1-14T00:00:06+10"]
+    odd = ["2016-10-14T00:00:6ZZ", "2016-1-4T00:00:6+10", "02016-1-14T00:00:06", "2016-10-14T00:00:06.1234567890"]
+    texts = sorted({*odd, *whole, *(mutant for text in whole for mutant in mutants(text))})
+    time = times.parsed(F.col("text"), StringType(), Wanted((), tmp_path, "text"), is_ns=False, is_local=False)
+    frame = spark.createDataFrame([(text,) for text in texts], "text string")
+    with conf_set(spark):
+        for step in time.steps:
+            frame = frame.withColumns(step)
+        rows = frame.select("text", time.us, time.sub).collect()
+    found = {text: None if us is None else us * 1000 + sub for text, us, sub in rows}
+    assert found == {text: moment(text) for text in texts}
+    assert 100 < sum(ns is not None for ns in found.values()) < len(texts) / 2
 
 
 def test_times_finer_than_microseconds_stay_exact(prepare):
@@ -226,7 +301,7 @@ def test_numbers_keep_every_digit(prepare):
     } == wanted
     numbers = ["1.5", "-1.5", "0.000001", "1476403206850.000123", "-0.0000001"]
     left = prepare({"b.csv": "\n".join(["ts", *numbers])}, "--unit", "ms", "--precision", "ns", "--overwrite")
-    assert [ts for ts, in left.rows] == sorted([*in_ns(numbers[:-1], 10 ** 6), -1])
+    assert [ts for (ts,) in left.rows] == sorted([*in_ns(numbers[:-1], 10**6), -1])
 
 
 def test_one_fine_time_or_a_far_one_changes_no_filter_and_refuses_no_job(prepare):
@@ -397,6 +472,20 @@ def test_too_many_rejected_rows_end_the_command(prepare, tmp_path):
     error = prepare({"a.json": array}, "--unit", "s", "--max-rejected", "0.1", "--overwrite", code=3)
     assert "a.json begins with '[', as one JSON array does" in error
     assert "begins with '['" in prepare({"b.json": '[{"ts": 1}, {"ts": 2}]'}, "--unit", "s", "--overwrite", code=2)
+
+
+def test_by_default_a_tenth_of_the_rows_may_be_rejected(spark, tmp_path, capsys):
+    def call(bad):
+        lines = [f"{'x' if i < bad else i},a" for i in range(1000)]
+        (tmp_path / "a.csv").write_text("\n".join(["ts,k", *lines]))
+        words = ["-o", str(tmp_path / "out"), "--time", "ts", "--unit", "s", "--overwrite", "--quiet"]
+        return main(["prepare", str(tmp_path / "a.csv"), *words]), capsys.readouterr()
+
+    assert call(100) == (0, (f"900 rows in 1 file: {tmp_path / 'out/data'}\n", ""))
+    code, said = call(101)
+    assert code == 3 and said.out == "" and "101 of 1,000 rows cannot be used" in said.err
+    assert "wanted at most 10 % of them" in said.err and said.err.count("\n") == 1
+    assert left_in(tmp_path / "out").report["rows"]["rejected"] == 100  # what failed replaced nothing
 
 
 def test_files_that_change_between_two_looks_are_named(prepare, tmp_path, monkeypatch):
@@ -624,19 +713,23 @@ def test_lags_are_those_of_a_plain_loop(seed):
     count = rng.integers(1, 60)
     rows = np.sort(rng.integers(0, 3, count)), rng.integers(0, 5, count), rng.integers(0, 4, count)
     before = [order.NONE_BEFORE, (2, 3), (3, 2)]
-    wanted, newest, last = Counter(), None, None
+    wanted, longest, newest, last = Counter(), Counter(), None, None
     for piece, us, sub in zip(*map(np.ndarray.tolist, rows)):
         newest, last = max(before[piece] if piece != last else newest, (us, sub)), piece
-        wanted[int(order.edges(np.array([(newest[0] - us) * 1000 + newest[1] - sub]))[0])] += 1
+        lag = (newest[0] - us) * 1000 + newest[1] - sub
+        wanted[order.ALL, int(order.edges(np.array([lag]))[0])] += 1
+        wanted[piece, 0] += lag > 0
+        longest[piece] = max(longest[piece], lag)
     cuts = [0, *np.sort(rng.integers(0, count, 2)), count]  # as Spark cuts them, anywhere
     batches = [
         pa.record_batch([column[a:b] for column in rows], ["piece", "us", "sub"]) for a, b in itertools.pairwise(cuts)
     ]
-    found = Counter()
-    for batch in order._count_lags([0, 0, 0], before, iter(batches)):
+    found, farthest = Counter(), Counter()
+    for batch in order._count_lags([0, 1, 2], before, iter(batches)):
         for row in batch.to_pylist():
-            found[row["edge"]] += row["rows"]
-    assert found == wanted
+            found[row["file"], row["edge"]] += row["rows"]
+            farthest[row["file"]] = max(farthest[row["file"]], row["longest"])
+    assert found == wanted and farthest == longest
 
 
 def shuffled_csv(name, folder, rng):

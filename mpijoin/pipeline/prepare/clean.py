@@ -91,7 +91,10 @@ def rules(raw: Raw, source: Source, wanted: Wanted) -> Rules:
         frame = frame.withColumns(step)
     frame = frame.withColumns({CLOCK: time.us, LOCAL: time.local, SUB: sub})
     zoned = in_zone(col(CLOCK), col(LOCAL), wanted.zone)
-    frame = frame.withColumns({US: zoned.us, TWICE_HERE: zoned.twice, GAP_HERE: zoned.gap})
+    # A number that Spark counts up comes last: it keeps filters from going through all of these steps, where they would
+    # take in each one's expression as often as the next names it, until planning needs minutes and gigabytes.
+    row = F.monotonically_increasing_id()
+    frame = frame.withColumns({US: zoned.us, TWICE_HERE: zoned.twice, GAP_HERE: zoned.gap, ROW: row})
     values = {name: _value(name, raw.types[name], wanted) for name in names if name != wanted.time}
     beyond = _got(wanted.time, "which nanoseconds since 1970 do not reach (1677 to 2262)")
     checks = _time_checks(wanted, time.wanted, beyond) + _value_checks(list(values), raw, source, wanted)

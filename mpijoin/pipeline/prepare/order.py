@@ -19,6 +19,8 @@ from mpijoin.pipeline.prepare.read import col
 PLACE = "__place"  # bigint: of a row among all, by path and place in the file
 EXACT_BITS = 10  # a lag is counted with those of the same leading bits: at most 0.1 % above it
 WORST_FILES = 10
+# A row of LAGS tells of all files (ALL) how many rows have one edge, or of one file how many are behind, and how far.
+ALL = -1
 LAGS = "file bigint, edge bigint, longest bigint, longest_us bigint, rows bigint"
 LAG_NAMES = tuple(field.split()[0] for field in LAGS.split(", "))
 NONE_BEFORE = (int(np.iinfo(np.int64).min), 0)
@@ -42,26 +44,11 @@ def disorder(rows: DataFrame, share: float, pieces: Pieces, tops: Mapping[int, t
     keys."""
     count = partial(_count_lags, [piece.file for piece in pieces.all], newest_before(pieces, tops))
     slim = rows.select(F.shiftright(PLACE, ROW_BITS).alias("piece"), col(US), col(SUB))
-    lags = slim.mapInArrow(count, LAGS).groupBy("file", "edge").agg(
-        F.max("longest").alias("longest"), F.max("longest_us").alias("longest_us"), F.sum("rows").alias("rows")
-    )
-    lags.persist()
-    try:
-        by_edge = dict(lags.groupBy("edge").agg(F.sum("rows")).collect())
-        behind = F.sum(F.when(F.col("longest") > 0, F.col("rows")).otherwise(0))
-        longest = [F.max(name).alias(name) for name in ("longest", "longest_us")]
-        by_file = lags.groupBy("file").agg(behind.alias("behind"), *longest)
-        worst = (
-            by_file.where("behind > 0")
-            .orderBy(F.desc("longest"), F.desc("longest_us"), "file")
-            .limit(WORST_FILES)
-            .collect()
-        )
-    finally:
-        lags.unpersist()
-    files = tuple(
-        (pieces.paths[one["file"]], one["behind"], _exact(one["longest"], one["longest_us"])) for one in worst
-    )
+    totals = [F.max("longest"), F.max("longest_us"), F.sum("rows")]
+    found = slim.mapInArrow(count, LAGS).groupBy("file", "edge").agg(*totals).collect()
+    by_edge = {edge: rows for file, edge, _, _, rows in found if file == ALL}
+    behind = sorted((-lag, -lag_us, file, rows) for file, _, lag, lag_us, rows in found if file != ALL and rows)
+    files = tuple((pieces.paths[file], rows, _exact(-lag, -lag_us)) for lag, lag_us, file, rows in behind[:WORST_FILES])
     all_lag = files[0][2] if files else 0
     total = sum(by_edge.values())
     share_lag = covering(by_edge, share)
@@ -136,12 +123,11 @@ def lags(behind_us: np.ndarray, behind_sub: np.ndarray) -> np.ndarray:
 
 
 def _counted(file: int, lag: np.ndarray, lag_us: np.ndarray) -> pa.RecordBatch:
-    """int64[n] -> a row of LAGS for each edge."""
-    edge, index, rows = np.unique(edges(lag), return_inverse=True, return_counts=True)
-    longest, longest_us = np.zeros(len(edge), np.int64), np.zeros(len(edge), np.int64)
-    np.maximum.at(longest, index, lag)
-    np.maximum.at(longest_us, index, lag_us)
-    columns = [np.full(len(edge), file), edge, longest, longest_us, rows]
+    """int64[n] -> a row of LAGS for the file, and one for each edge."""
+    edge, rows = np.unique(edges(lag), return_counts=True)
+    none = np.zeros(len(edge), np.int64)
+    own = (file, 0, lag.max(), lag_us.max(), np.count_nonzero(lag))
+    columns = [np.r_[one, more] for one, more in zip(own, (none + ALL, edge, none, none, rows))]
     return pa.RecordBatch.from_arrays([pa.array(column, pa.int64()) for column in columns], names=list(LAG_NAMES))
 
 
@@ -153,4 +139,3 @@ def edges(lag: np.ndarray) -> np.ndarray:
     """
     shift = np.maximum(np.frexp(lag.astype(np.float64))[1] - EXACT_BITS, 0).astype(np.int64)
     return lag | ((np.int64(1) << shift) - 1)
-

@@ -7,6 +7,7 @@ line is looked at.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
@@ -21,12 +22,14 @@ from mpijoin.pipeline.prepare.schema import CORRUPT, Columns, is_one_object, jso
 # Columns that live only inside this command; no column of the input begins with these two letters.
 FILE = "__file"  # its URI
 BLOCK = "__block"  # byte at which the piece of the file begins that was read in one go
-ROW = "__row"  # int64, rising with the row's place in that piece; of text, lines that are no rows count too
+# int64, rising with the row's place in that piece, of text also over lines that are no rows; `clean.rules` gives it
+ROW = "__row"
 BROKEN = "__broken"  # why the line is no row; null: it is one
 FOREIGN = "__foreign"  # true: not UTF-8
 SKIP = "__skip"  # HEADER, BLANK: a line that is meant to be no row; null: any other
 LINE = "__line"  # as it is in the file, without what ends it
 HEADER, BLANK = 3, 4
+QUOTE = '"'
 LATIN = "ISO-8859-1"  # in which every byte is a letter
 REPLACEMENT = "\ufffd"
 BLANKS = "".join(map(chr, range(33)))
@@ -63,11 +66,7 @@ def read_raw(spark: Any, source: Source, wanted: Wanted, columns: Columns, paths
 
 
 def _placed(frame: DataFrame) -> DataFrame:
-    place = {
-        FILE: F.col("_metadata.file_path"),
-        BLOCK: F.col("_metadata.file_block_start"),
-        ROW: F.monotonically_increasing_id(),
-    }
+    place = {FILE: F.col("_metadata.file_path"), BLOCK: F.col("_metadata.file_block_start")}
     return frame.select("*", *[column.alias(name) for name, column in place.items()])
 
 
@@ -81,19 +80,30 @@ def _lines(spark: Any, paths: list[str], headers: Sequence[str]) -> DataFrame:
 
 
 def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
-    row = F.from_csv(
-        col(LINE), _csv_schema(source).simpleString(), {k: str(v) for k, v in _csv_options(source).items()}
-    )
-    frame = _lines(spark, paths, source.headers).withColumn("__object", row)
-    values = [F.col("__object").getField(_anonymous(i)).alias(name) for i, name in enumerate(source.names)]
+    """Most lines are without quotes. Their fields are what is between the delimiters, which `split` finds several times
+    as fast as a parser of CSV; that gets the other lines."""
+    line, row, fields = col(LINE), F.col("__object"), F.col("__fields")
+    parsed = F.from_csv(line, _csv_schema(source).simpleString(), {k: str(v) for k, v in _csv_options(source).items()})
+    frame = _lines(spark, paths, source.headers).withColumn("__object", F.when(~_is_plain(line), parsed))
+    frame = frame.withColumn("__fields", F.when(row.isNull(), F.split(line, re.escape(source.delimiter), -1)))
+    values = {
+        name: F.coalesce(row.getField(_anonymous(i)), F.nullif(F.get(fields, F.lit(i)), F.lit("")))
+        for i, name in enumerate(source.names)
+    }
+    broken = row.getField(CORRUPT).isNotNull() | (F.array_size(fields) != len(source.names))
     frame = frame.select(
-        *values,
-        *map(col, (FILE, BLOCK, ROW, SKIP, LINE)),
-        F.when(F.col("__object").getField(CORRUPT).isNotNull(), F.lit(_wanted_fields(source, wanted))).alias(BROKEN),
+        *[value.alias(name) for name, value in values.items()],
+        *map(col, (FILE, BLOCK, SKIP, LINE)),
+        F.when(broken, F.lit(_wanted_fields(source, wanted))).alias(BROKEN),
     )
     return Raw(
         frame.withColumn(FOREIGN, _is_foreign(source.names)), columns.types, _shown_line(), _untyped(source, wanted)
     )
+
+
+def _is_plain(line: Column) -> Column:
+    """True where no letter of a line of CSV but the delimiter means more than itself; a NUL at its beginning does."""
+    return (line > QUOTE) & ~F.contains(line, F.lit(QUOTE))
 
 
 def _anonymous(number: int) -> str:
@@ -168,7 +178,7 @@ def _multiline(spark: Any, paths: list[str], source: Source, wanted: Wanted, col
     )
     frame = frame.select(
         *[value.alias(name) for name, value in values.items()],
-        *map(col, (FILE, BLOCK, ROW)),
+        *map(col, (FILE, BLOCK)),
         F.lit(None).cast("int").alias(SKIP),
         F.coalesce(col(CORRUPT), record).alias(LINE),
         broken.alias(BROKEN),
@@ -178,14 +188,14 @@ def _multiline(spark: Any, paths: list[str], source: Source, wanted: Wanted, col
 
 
 def _csv_writing(source: Source) -> dict[str, str]:
-    return {"sep": source.delimiter, "quote": '"', "escape": '"', "emptyValue": ""}
+    return {"sep": source.delimiter, "quote": QUOTE, "escape": QUOTE, "emptyValue": ""}
 
 
 def _json(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
     line = col(LINE)
     frame = _lines(spark, paths, ()).select(
         F.from_json(line, json_schema(columns), {"columnNameOfCorruptRecord": CORRUPT}).alias("__object"),
-        *map(col, (FILE, BLOCK, ROW, SKIP, LINE)),
+        *map(col, (FILE, BLOCK, SKIP, LINE)),
         F.when(~is_one_object(line), F.lit("line: wanted one JSON object"))
         .when(~without_twins(line), F.lit("line: got a name twice in one object, wanted each once"))
         .alias(BROKEN),
@@ -193,7 +203,7 @@ def _json(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns:
     )
     row = F.col("__object")
     misfit = F.when(row.getField(CORRUPT).isNotNull(), F.lit("line: its values do not fit the columns of the others"))
-    own = [*map(col, (FILE, BLOCK, ROW, SKIP, LINE, FOREIGN)), F.coalesce(col(BROKEN), misfit).alias(BROKEN)]
+    own = [*map(col, (FILE, BLOCK, SKIP, LINE, FOREIGN)), F.coalesce(col(BROKEN), misfit).alias(BROKEN)]
     frame = frame.select(*json_values(row, columns), *own)
     return Raw(frame, columns.types, _shown_line())
 

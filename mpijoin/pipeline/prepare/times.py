@@ -21,11 +21,10 @@ from mpijoin.pipeline.prepare.options import PATTERN_EXAMPLE, UNIT_NS, Wanted
 ISO = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?( ?(Z|UTC|[+-]\d{2}(:?\d{2})?))?)?$"
 ISO_OFFSET = r"\d{2}:\d{2}.*(Z|UTC|[+-]\d{2}(:?\d{2})?)$"
 SECONDS = len("2016-10-14T00:00:06")
-SEPARATORS = {5: "-", 8: "-", 14: ":", 17: ":"}  # in it, by place from 1; at 11 a T or a blank
 EXPONENT = r"^[+-]?\d{1,20}(\.\d*)?[eE][+-]?\d{1,2}$"
 NANO = 10**9
-TEXT, BARE, DOT, PLAIN, SCALED, WHOLE, PART, NS, US_HERE = (
-    f"__time_{name}" for name in ("text", "bare", "dot", "plain", "scaled", "whole", "part", "ns", "us")
+TEXT, BARE, DOT, LENGTH, PLAIN, SCALED, WHOLE, PART, NS, US_HERE = (
+    f"__time_{name}" for name in ("text", "bare", "dot", "length", "plain", "scaled", "whole", "part", "ns", "us")
 )
 INT64 = (-(2**63), 2**63 - 1)
 US_MIN, US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
@@ -107,33 +106,40 @@ def _in_years(us: Column) -> Column:
 
 
 def _iso(column: Column) -> Parsed:
-    text = F.col(TEXT)
+    text, bare, length, plain = F.col(TEXT), F.col(BARE), F.col(LENGTH), F.col(PLAIN)
     zulu = text.endswith("Z")
     stripped = F.when(zulu, text.substr(F.lit(1), F.length(text) - 1)).otherwise(text)
-    bare, plain = F.col(BARE), F.col(PLAIN)
-    steps = {TEXT: F.trim(column)}, {BARE: stripped}, {PLAIN: _is_plain_iso(bare)}
-    other = F.when(text.rlike(ISO), F.unix_micros(text.cast("timestamp")))
-    us = F.when(plain, F.unix_micros(bare.cast("timestamp"))).otherwise(other)
-    finer = F.when(F.length(bare) > SECONDS + 7, _digits(bare.substr(SECONDS + 8, 3), 3)).otherwise(0)
+    figures = {DOT: F.locate(".", bare, SECONDS), LENGTH: F.length(bare)}
+    moment = F.when(plain, bare).when(text.rlike(ISO), text).cast("timestamp")
+    steps = (
+        {TEXT: F.trim(column)},
+        {BARE: stripped},
+        figures,
+        {PLAIN: _is_plain_iso()},
+        {US_HERE: F.unix_micros(moment)},
+    )
+    finer = F.when(length > SECONDS + 7, _digits(bare.substr(SECONDS + 8, 3), 3)).otherwise(0)
     digits = F.regexp_extract(text, r"\.\d{6}(\d{1,3})", 1)
     other = F.when(digits == "", 0).otherwise(_digits(digits, 3))
     sub = F.when(plain, finer).otherwise(other).cast("int")
     local = F.when(plain, ~zulu).otherwise(~text.rlike(ISO_OFFSET))
     example = "2016-10-14T00:00:06.85 or with +02:00 behind it (ISO 8601), or --time-format or --unit"
-    return Parsed(F.col(WHOLE), sub, local, f"a time such as {example}", steps=(*steps, {WHOLE: _in_years(us)}))
+    return Parsed(_in_years(F.col(US_HERE)), sub, local, f"a time such as {example}", steps=steps)
 
 
-def _is_plain_iso(text: Column) -> Column:
-    """True for a date, a time to the second and up to nine digits more; the cast then tells whether it is a moment."""
-    plain = text.substr(11, 1).isin("T", " ") & _is_digit(text.substr(SECONDS, 1))
-    for place, letter in SEPARATORS.items():
-        plain = plain & (text.substr(place, 1) == letter)
-    part = text.substr(SECONDS + 2, 20)
-    fraction = (text.substr(SECONDS + 1, 1) == ".") & _is_digit(part.substr(1, 1)) & (F.length(part) <= 9)
-    fraction = (
-        fraction & _is_digit(part.substr(-1, 1)) & part.cast("bigint").isNotNull() & ~F.contains(part, F.lit("."))
+def _is_plain_iso() -> Column:
+    """True for a date, a time to the second and up to nine digits more, of all that the cast takes.
+
+    That also takes fields of one digit, zones, and blanks around it. Where a year of four digits ends and the seconds
+    begin in their places, all fields between have two digits; what begins with the seconds has neither zone nor blank
+    if it is a number, also with a digit behind it. To look for a letter costs a third of taking out a piece of text."""
+    text, dot, length = F.col(BARE), F.col(DOT), F.col(LENGTH)
+    stands = (F.instr(text, "-") == 5) & (F.locate(":", text, 15) == 17)
+    ends = F.when(dot == 0, length == SECONDS).otherwise(
+        (dot == SECONDS + 1) & length.between(SECONDS + 2, SECONDS + 10)
     )
-    return plain & ((F.length(text) == SECONDS) | fraction)
+    seconds = F.concat(text.substr(SECONDS - 1, 12), F.lit("0"))
+    return stands & ends & seconds.cast("bigint").isNotNull()
 
 
 def _is_digit(letter: Column) -> Column:
