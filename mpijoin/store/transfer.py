@@ -139,14 +139,14 @@ def install(
         raise MemoryBudgetError(
             f"partition {group}: no room for a directory of {len(tail.shapes)} mini-partition-groups"
         )
+    s.groups[group, carried(len(s.layout))] = tail.carried
+    if generation is not None:
+        s.groups[group, GENERATION] = generation
     pages = [np.full(len(blocks.ids), NONE) for _, blocks in shipment.blocks]
     with np.errstate(over="ignore"):
         for (stream, blocks), wanted, own in zip(shipment.blocks, shipment.wanted, pages):
             place_blocks(s, group, stream, blocks.counts, blocks.tuples, blocks.blob, wanted, own)
     link_group(s, group, tail.shapes, tail.ends, np.concatenate(pages)[shipment.places])
-    s.groups[group, carried(len(s.layout))] = tail.carried
-    if generation is not None:
-        s.groups[group, GENERATION] = generation
     return group
 
 
