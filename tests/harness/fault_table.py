@@ -61,8 +61,7 @@ class World:
                 self.job[side].setdefault("path", self._folder_of(files))
         job, faults = read_job(self.document, self.overrides)
         try:
-            here = [one for one in launch_faults(job) if one.fields != ("streams",)]  # until runs join any number
-            resolve(job, [*faults, *here])
+            resolve(job, [*faults, *launch_faults(job)])
         except JobError as error:
             return error.faults
         return []
