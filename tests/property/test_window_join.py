@@ -312,4 +312,4 @@ def test_crowds_of_fresh_tuples_are_joined_through_the_filter(setup, crowds, key
     wanted = expected(left, right, streams)
     assert harness.out.found == wanted.total()
     assert f"{harness.out.certificate:016x}" == oracle.certificate(wanted.elements())
-    assert not harness.state.filter.any()
+    assert not harness.operator._probe._state.filter.any()
