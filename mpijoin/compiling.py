@@ -166,11 +166,12 @@ def _leave(context: Any, builder: Any, returned: Any, value: Any, out: Any) -> N
 
 
 def _machine() -> Any:
-    """What compiles for this processor, to code that can lie anywhere."""
+    """What compiles for this processor, to code that can lie anywhere, its constants too: between the two there may be
+    a pool of more than 2 GiB, over which addresses of 32 bits do not reach."""
     target = llvm.Target.from_default_triple()
     features = llvm.get_host_cpu_features().flatten()
     host = llvm.get_host_cpu_name()
-    return target.create_target_machine(cpu=host, features=features, opt=3, reloc="pic", codemodel="small")
+    return target.create_target_machine(cpu=host, features=features, opt=3, reloc="static", codemodel="large")
 
 
 def _drop_all_but(module: Any, name: str, machine: Any) -> None:
