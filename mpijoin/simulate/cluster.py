@@ -212,7 +212,7 @@ class SimulatedCluster:
             listed, number = groups_of(self._resumption, rank.number), self._resumption.manifest.number
             install(plan.checkpoints, join, listed)
         operator = Costed(join, meter, rank.clock, self._manner.costs)
-        own = (plan.roles.collector, operator, [group for group, _ in listed], plan.checkpoints, number)
+        own = (plan.roles.collector, operator, [one.group for one in listed], plan.checkpoints, number)
         return Slave(job, plan.schema, rank, plan.directory, memory_bytes, *own)
 
     def _collector(self, rank: SimulatedRank, writer: Any) -> CollectorRank:
