@@ -71,6 +71,30 @@ def probe_groups(s, groups, cursor, budget, out):
         status = scan_buckets(s, groups[cursor[GROUP_INDEX]], cursor, budget)
 
 
+@kernel
+def pause_probe(s, groups, cursor, budget, out):
+    """Goes on with a probe that stopped until the marks of fresh tuples alone tell what is left of it: to the end of
+    the block of fresh tuples that it is at. As `probe_groups`; after DONE a new probe of the groups does the rest."""
+    s.counters[SPENT] = 0
+    status = DONE
+    while True:
+        if confirm(s, groups, cursor, out) == OUT_FULL:
+            return OUT_FULL
+        if status == BUDGET:
+            return BUDGET
+        bucket = cursor[BUCKET]
+        if bucket == NONE or cursor[FRESH_AT] == NONE:
+            return DONE
+        compared = s.counters[COMPARED]
+        status = scan_block(s, bucket, cursor[PHASE], cursor, budget)
+        s.groups[groups[cursor[GROUP_INDEX]], COMPARISONS] += s.counters[COMPARED] - compared
+        if status == DONE:
+            base = cursor[PHASE] * STREAM_WORDS
+            s.buckets[bucket, base + FRESH_PAGE] = s.heads[cursor[FRESH_AT], NEXT]
+            s.buckets[bucket, base + FRESH_SLOT] = 0
+            cursor[FRESH_AT] = NONE
+
+
 @part
 def next_phase(s, groups, cursor):
     """Goes on to stream 1's fresh tuples of the group, then to the next group that has fresh tuples; False if there is

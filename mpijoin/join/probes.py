@@ -7,8 +7,9 @@ from typing import Protocol
 import numpy as np
 
 from mpijoin.join.mway import probe_groups_mway
+from mpijoin.join.mway_pause import pause_probe_mway
 from mpijoin.join.mway_state import MWAY_CURSOR_WORDS, new_scratch, start_probe_mway
-from mpijoin.join.probe import probe_groups, start_probe
+from mpijoin.join.probe import pause_probe, probe_groups, start_probe
 from mpijoin.join.state import CURSOR_WORDS, new_state
 from mpijoin.store.state import StoreState
 
@@ -25,6 +26,10 @@ class Probe(Protocol):
         groups: int64[m], the same until DONE · slots: int64[k, capacity] for what is found; the table's counters say
         what is filled."""
 
+    def pause(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
+        """As `go_on`, for the same groups, but only to where the marks of fresh tuples tell what is left; after DONE
+        comes `start`."""
+
 
 class TwoWayProbe:
     """Of two streams."""
@@ -38,6 +43,9 @@ class TwoWayProbe:
 
     def go_on(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
         return probe_groups(self._state, groups, self._cursor, budget, slots)
+
+    def pause(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
+        return pause_probe(self._state, groups, self._cursor, budget, slots)
 
 
 class MwayProbe:
@@ -53,6 +61,9 @@ class MwayProbe:
 
     def go_on(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
         return probe_groups_mway(self._state, self._scratch, groups, self._cursor, budget, slots)
+
+    def pause(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
+        return pause_probe_mway(self._state, self._scratch, groups, self._cursor, budget, slots)
 
 
 def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None) -> Probe:

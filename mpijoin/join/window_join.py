@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
-from mpijoin.errors import MemoryBudgetError
+from mpijoin.errors import MemoryBudgetError, ProtocolError
 from mpijoin.join.probes import new_probe
 from mpijoin.operators.base import GroupInfo, Memory, Out, Progress, Taken, Totals
 from mpijoin.store import transfer
@@ -93,10 +93,17 @@ class WindowJoin:
         if self._probed is None:
             self._probe.start()
             self._probed = self._start(groups)
+        return self._find(self._probe.go_on, budget, out)
+
+    def pause(self, budget: int, out: Out) -> Progress:
+        return Progress.DONE if self._probed is None else self._find(self._probe.pause, budget, out)
+
+    def _find(self, find: Callable[[np.ndarray, int, np.ndarray], int], budget: int, out: Out) -> Progress:
+        """Goes on with the probe of `_probed`, or pauses it."""
         counters = self._table.counters
         counters[KEEPS], counters[HASHED], counters[OUT_COUNT] = out.keep, not out.certifies, out.count
         counters[FOUND] = self._certificate[0] = 0
-        progress = Progress(self._probe.go_on(self._probed, budget, out.slots))
+        progress = Progress(find(self._probed, budget, out.slots))
         found = int(counters[FOUND])
         self._results += found
         out.count = int(counters[OUT_COUNT])
@@ -121,6 +128,8 @@ class WindowJoin:
         out.count = keep_equal_keys(self._table, out.slots, out.count, *key)
 
     def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
+        if self._probed is not None:
+            raise ProtocolError(f"partition {group} is read while a probe is under way: wanted it done or paused")
         self._start(np.array([group]))
         return transfer.get(self._table, group, since, octets_max, checksum)
 

@@ -8,7 +8,8 @@ tests know of them.
     Consumer     counts, times, writes or sends results
 
 An operator is driven in rounds: `insert` batches of any streams as fresh tuples, `probe` until DONE, then `expire`
-until DONE. Groups are tuned, read out, installed or dropped only while they hold no fresh tuple. Nothing here blocks,
+until DONE. Groups are tuned and dropped only while they hold no fresh tuple; they are read out only while no probe is
+under way, and what they hold of fresh tuples goes with them. Nothing here blocks,
 reads a clock or touches a file; memory is what the constructor was given. Streams are numbered from 0 in the job's
 order.
 """
@@ -190,6 +191,10 @@ class Operator(GroupState, Rows, Protocol):
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
         """Joins the groups' fresh tuples for about `budget` comparisons, and adds to `out` what is found, each result
         once. Unless DONE it must be called again with the same groups before anything else is asked of them."""
+
+    def pause(self, budget: int, out: Out) -> Progress:
+        """Goes on with a probe that is not DONE until its groups can be read out with their fresh tuples: those that
+        are fresh still are what the next probe of these groups has to join. Unless DONE it must be called again."""
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int], out: Out) -> Progress:
         """Advances each group's watermark per stream and lets go of what no tuple to come can join.

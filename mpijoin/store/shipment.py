@@ -28,6 +28,7 @@ from mpijoin.store.state import (
 )
 
 BLOCKS_KIND, TAIL_KIND = 16, 17  # of frames; messages between ranks have smaller ones
+TAIL_ARRAYS = 5  # of a `Tail`, before its blocks
 BLOCKS_DTYPES = ["int64", "int64", "int64", "uint8"]
 
 
@@ -47,12 +48,14 @@ class Blocks(NamedTuple):
 
 class Tail(NamedTuple):
     """shapes int64[k]: SHAPE per bucket · ends int64[k * streams]: where in `order` each one's chains end · order
-    int64[n]: ids of all blocks · carried int64[6 + streams] · unsealed: the blocks of each stream that are not full."""
+    int64[n]: ids of all blocks · carried int64[6 + streams] · fresh int64[k * streams]: how many tuples at the end of
+    each chain are fresh, or int64[0] where none are · unsealed: the blocks of each stream that are not full."""
 
     shapes: np.ndarray
     ends: np.ndarray
     order: np.ndarray
     carried: np.ndarray
+    fresh: np.ndarray
     unsealed: tuple[Blocks, ...]
 
 
@@ -100,14 +103,16 @@ def checked(s: StoreState, frames: list[Frame]) -> Shipment:
 
 def _tail(s: StoreState, frame: Frame, depth: int) -> Tail:
     streams, buffers = len(s.layout), frame.buffers
-    _check_buffers(frame, ["int64"] * 4 + BLOCKS_DTYPES * streams)
+    _check_buffers(frame, ["int64"] * TAIL_ARRAYS + BLOCKS_DTYPES * streams)
     unsealed = tuple(
-        Blocks(*buffers[at : at + len(BLOCKS_DTYPES)]) for at in range(4, len(buffers), len(BLOCKS_DTYPES))
+        Blocks(*buffers[at : at + len(BLOCKS_DTYPES)]) for at in range(TAIL_ARRAYS, len(buffers), len(BLOCKS_DTYPES))
     )
-    tail = Tail(*buffers[:4], unsealed)
+    tail = Tail(*buffers[:TAIL_ARRAYS], unsealed)
     ends = tail.ends
     if len(ends) != streams * len(tail.shapes) or len(tail.carried) != len(carried(streams)):
         raise CodecError(f"tail: {len(ends)} chains of {len(tail.shapes)} buckets, {len(tail.carried)} statistics")
+    if len(tail.fresh) not in (0, len(ends)) or (tail.fresh < 0).any():
+        raise CodecError(f"tail: {len(tail.fresh)} counts of fresh tuples, wanted {len(ends)} or none")
     if not _covers(tail.shapes, depth):
         raise ProtocolError(f"tail: {len(tail.shapes)} buckets do not fill a directory of depth {depth} exactly")
     if ends[-1] != len(tail.order) or ends[0] < 0 or (np.diff(ends) < 0).any():
@@ -180,12 +185,12 @@ def _named(
     wanted = np.zeros(len(ids), bool)
     wanted[places] = True
     twice = wanted.sum() < len(places) or np.isin(ids[~wanted], tail.order).any()
-    if twice or not _in_order(s, tail, blocks, places):
+    if twice or not _in_order(s, group, tail, blocks, places):
         raise ProtocolError(f"partition {group}: blocks came twice, or are not in chains of their stream")
     return np.split(wanted, np.cumsum([len(own.ids) for _, own in blocks])[:-1]), places
 
 
-def _in_order(s: StoreState, tail: Tail, blocks: list[tuple[int, Blocks]], places: np.ndarray) -> bool:
+def _in_order(s: StoreState, group: int, tail: Tail, blocks: list[tuple[int, Blocks]], places: np.ndarray) -> bool:
     """Whether all blocks stand in chains of their own stream, and none but the last of a chain has room."""
     streams = np.concatenate([np.full(len(own.ids), stream) for stream, own in blocks])[places]
     counts = np.concatenate([own.counts for _, own in blocks])[places]
@@ -193,4 +198,6 @@ def _in_order(s: StoreState, tail: Tail, blocks: list[tuple[int, Blocks]], place
     last = np.zeros(len(places), bool)
     last[tail.ends[lengths > 0] - 1] = True
     full = counts == s.layout[streams, SLOTS]
+    if len(tail.fresh) and (tail.fresh > np.diff(np.append(0, np.cumsum(counts))[np.append(0, tail.ends)])).any():
+        raise ProtocolError(f"partition {group}: more tuples are said to be fresh than came")
     return bool((streams == np.repeat(np.arange(len(lengths)) % len(s.layout), lengths)).all() and (full | last).all())

@@ -10,6 +10,8 @@ order in which `get` met them, and "newer than `since`" misses none and repeats 
 The tail names every block that still counts, so blocks that expired, split or merged after they were shipped are simply
 not named.
 
+Tuples that are still fresh travel as such: the tail says how many end each chain, and the next probe joins them.
+
 Ids are of one holder: the receiver numbers the blocks anew, and whoever reads the group from there begins with since =
 0. Tags are not shipped, and a tuple's blob address is an index of its frame's blobs.
 """
@@ -49,8 +51,10 @@ from mpijoin.store.transfer_kernels import (
     STREAM,
     TUPLES,
     copy_blocks,
+    count_fresh,
     link_group,
     list_blocks,
+    mark_fresh_tuples,
     open_group,
     place_blocks,
 )
@@ -66,9 +70,7 @@ def get(
     """The state of a started group as frames: sealed blocks with an id above `since` (0: all), then the tail.
 
     octets_max: about as many bytes of sealed blocks, the oldest first, at least one; the tail only if none is left out.
-    ProtocolError while the group holds fresh tuples.
     """
-    refuse_fresh(s, group)
     shapes = np.empty(s.groups[group, BUCKETS], np.int64)
     streams = len(s.layout)
     ends = np.empty(streams * len(shapes), np.int64)
@@ -86,7 +88,10 @@ def get(
         return frames
     unsealed = {stream: listed[~sealed & (listed[:, STREAM] == stream)] for stream in range(streams)}
     meta = {"group": int(group), "depth": int(s.groups[group, DEPTH]), "newest": int(s.pool[NEXT_BLOCK_ID]) - 1}
-    tail = (shapes, ends, listed[:, ID], s.groups[group, carried(streams)])
+    fresh = np.zeros(len(ends) if s.groups[group, FRESH] != NONE else 0, np.int64)
+    if len(fresh):
+        count_fresh(s, group, fresh)
+    tail = (shapes, ends, listed[:, ID], s.groups[group, carried(streams)], fresh)
     return [*frames, _frame(s, TAIL_KIND, meta, tail, unsealed, checksum)]
 
 
@@ -147,6 +152,8 @@ def install(
         for (stream, blocks), wanted, own in zip(shipment.blocks, shipment.wanted, pages):
             place_blocks(s, group, stream, blocks.counts, blocks.tuples, blocks.blob, wanted, own)
     link_group(s, group, tail.shapes, tail.ends, np.concatenate(pages)[shipment.places])
+    if len(tail.fresh):
+        mark_fresh_tuples(s, group, tail.fresh)
     return group
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.compiled import kernel
+from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
 from mpijoin.store.blocks import append_blob, copy_blob, return_block, slot_id, tags_of, take_page
 from mpijoin.store.directory import (
@@ -35,6 +35,8 @@ from mpijoin.store.state import (
     FIRST_TIME_MAX,
     FREE_BUCKET,
     FRESH,
+    FRESH_PAGE,
+    FRESH_SLOT,
     GROUP_BYTES,
     GROUP_STREAM_WORDS,
     GROUP_TUPLES,
@@ -55,6 +57,7 @@ from mpijoin.store.state import (
     TIME_MIN,
     TUPLE_BYTES,
     TUPLE_WORDS,
+    UNLISTED,
 )
 
 # Columns of a list of blocks.
@@ -107,6 +110,51 @@ def list_blocks(s, group, shapes, ends, listed):
                 ends[chains] = found
                 chains += 1
     return found
+
+
+@kernel
+def count_fresh(s, group, fresh):
+    """Fills fresh int64[n * buckets]: how many tuples at the end of each chain, as `list_blocks` lists them, are
+    fresh."""
+    chain, region = 0, s.groups[group, DIRECTORY]
+    for entry in range(1 << s.groups[group, DEPTH]):
+        bucket = s.directory[region + entry]
+        if prefix_of(s, bucket) == entry:
+            for stream in range(len(s.layout)):
+                page = s.buckets[bucket, stream * STREAM_WORDS + FRESH_PAGE]
+                fresh[chain] = 0 if page == NONE else -s.buckets[bucket, stream * STREAM_WORDS + FRESH_SLOT]
+                while page != NONE:
+                    fresh[chain] += s.heads[page, COUNT]
+                    page = s.heads[page, NEXT]
+                chain += 1
+
+
+@kernel
+def mark_fresh_tuples(s, group, fresh):
+    """Makes the last tuples of an installed group's chains fresh, as `count_fresh` has counted them."""
+    chain, region = 0, s.groups[group, DIRECTORY]
+    for entry in range(1 << s.groups[group, DEPTH]):
+        bucket = s.directory[region + entry]
+        if prefix_of(s, bucket) == entry:
+            for stream in range(len(s.layout)):
+                if fresh[chain] > 0:
+                    mark_last(s, group, bucket, stream, fresh[chain])
+                chain += 1
+
+
+@part
+def mark_last(s, group, bucket, stream, count):
+    """Makes the last `count` tuples of a chain fresh, count > 0, and lists the bucket for the next probe."""
+    base = stream * STREAM_WORDS
+    page, old = s.buckets[bucket, base + FIRST], s.buckets[bucket, base + COUNTED] - count
+    while old >= s.heads[page, COUNT]:
+        old -= s.heads[page, COUNT]
+        page = s.heads[page, NEXT]
+    s.buckets[bucket, base + FRESH_PAGE] = page
+    s.buckets[bucket, base + FRESH_SLOT] = old
+    if s.buckets[bucket, NEXT_FRESH] == UNLISTED:
+        s.buckets[bucket, NEXT_FRESH] = s.groups[group, FRESH]
+        s.groups[group, FRESH] = bucket
 
 
 @kernel

@@ -5,7 +5,6 @@ section 2); "the join is defined as A.A1 = B.B1 = C.C1 where A, B, and C denote 
 """
 
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -13,69 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import oracle
-from join_harness import EVER, NEVER, Harness, Stream, check_accounts, clamp, groups_of, numbered
+from join_harness import EVER, Harness, Stream, check_accounts, clamp, groups_of, numbered
 from mpijoin.join import mway_scan, mway_state
 from mpijoin.operators.base import Keep, Progress
 from mpijoin.store import state as st
+from random_joins import SETUPS, Setup, expected, joins
 
-# Rows of a stream, by how many streams there are: with one key, all of them may be combined.
-ROWS_MAX = {1: 90, 2: 60, 3: 26, 4: 12, 5: 7}
-KEYS = [
-    some.just(7),
-    some.integers(0, 3),
-    some.integers(0, 30),
-    some.sampled_from([NEVER, EVER, 0]),
-    some.one_of(some.just(1), some.integers(0, 9)),  # skewed
-]
-STARTS = some.sampled_from([0, 0, -50, NEVER, NEVER + 20, EVER - 60, EVER])
-WINDOWS = some.one_of(some.integers(0, 12), some.sampled_from([0, 10**6, EVER - 1, st.FOREVER]))
-
-
-class Setup(NamedTuple):
-    """All that must not change the result. holders: operators among which groups move."""
-
-    partitions: int = 1
-    block: int = 64
-    theta: int = 200
-    result_buffer: int = 1000
-    budget: int = 1 << 40
-    pieces: int = 1
-    holders: int = 1
-
-
-SETUPS = some.builds(
-    Setup,
-    partitions=some.integers(1, 4),
-    block=some.sampled_from([8, 64, 100, 256, 1024, 4096]),
-    theta=some.sampled_from([1, 60, 200, 1000, 20_000, st.THETA_OFF]),
-    result_buffer=some.one_of(some.integers(1, 5), some.integers(1, 1000)),
-    budget=some.one_of(some.integers(1, 40), some.integers(1, 10**6)),
-    pieces=some.integers(1, 3),
-    holders=some.integers(1, 3),
-)
-LAYOUTS = some.tuples(some.integers(0, 2), some.booleans())
 # Per round, of each stream how many rows are still to come when it ends, and how far watermarks stay below what they
 # could be.
 REST = some.lists(some.integers(0, 60), min_size=5, max_size=5)
 CUTS = some.lists(some.tuples(REST, some.integers(0, 5)), max_size=5)
-
-
-@some.composite
-def joins(draw, counts=some.integers(1, 5)):
-    """(streams, the tuples of each): not in order of time, with ties, keys that are few or hot, times at the ends of
-    int64."""
-    count = draw(counts)
-    windows = draw(some.lists(WINDOWS, min_size=count, max_size=count))
-    layouts = draw(some.lists(LAYOUTS, min_size=count, max_size=count))
-    streams = [Stream(window, *layout) for window, layout in zip(windows, layouts)]
-    start, keys = draw(STARTS), draw(some.sampled_from(KEYS))
-    history = some.lists(some.tuples(some.integers(-4, 8), keys), max_size=ROWS_MAX[count])
-    rows = []
-    for stream, history_of in zip(streams, draw(some.lists(history, min_size=count, max_size=count))):
-        times = np.cumsum([gap for gap, _ in history_of]).tolist()
-        pairs = [(clamp(start + time), key) for time, (_, key) in zip(times, history_of)]
-        rows.append(numbered(pairs, stream, [0, 5, 300]))
-    return streams, rows
 
 
 def rounds(rows, cuts):
@@ -106,11 +52,6 @@ def run(setup, streams, rows, cuts, keep=Keep.SLOT_IDS):
                 assert following.operator.install(holder.operator.get(group, 0)) == group
                 holder.operator.drop(group)
     return holders
-
-
-def expected(streams, rows):
-    windows = [None if stream.window == st.FOREVER else stream.window for stream in streams]
-    return Counter(oracle.join([[(row.time, row.key, row.row) for row in own] for own in rows], windows))
 
 
 def results_of(holders):
