@@ -37,7 +37,7 @@ import numpy as np
 
 from mpijoin.data.codec import Frame, decode, encode, encode_parts
 from mpijoin.errors import ProtocolError
-from mpijoin.records import Counts, Figures, GroupSpans, PartInfo, Transfer
+from mpijoin.records import Counts, Figures, GroupSpans, PartInfo, Span, Transfer
 
 Content = tuple[dict[str, Any], list[np.ndarray]]  # meta and buffers of a frame
 
@@ -102,6 +102,14 @@ class Slot(NamedTuple):
     @property
     def octets(self) -> int:
         return sum(piece.octets for piece in self.pieces)
+
+    @property
+    def rows_per_stream(self) -> np.ndarray:
+        """int64[streams]."""
+        total = np.zeros(len(self.watermarks), np.int64)
+        for piece in self.pieces:
+            total += piece.counts.sum(axis=1)
+        return total
 
     @property
     def rows(self) -> np.ndarray:
@@ -255,11 +263,12 @@ class Failed(NamedTuple):
 
 class Marker(NamedTuple):
     """number: of the checkpoint · cuts_metrics: it cuts the metrics, too · anew: what was written for the one before is
-    gone."""
+    gone · stops: the run ends with it, so what is not joined yet is saved as it is."""
 
     number: int
     cuts_metrics: bool = True
     anew: bool = False
+    stops: bool = False
 
 
 class ResultMarker(NamedTuple):
@@ -269,8 +278,8 @@ class ResultMarker(NamedTuple):
 
 class Saved(NamedTuple):
     """counts: of a slave at the cut, None: a collector · rows: as in `Finished` · parts: each result file so far ·
-    groups: those of the slave · octets, seconds: what was written, and how long joining stood still for it · fault: why
-    it could not be done."""
+    groups: those of the slave · waiting: what it had received and not joined, a `Slot` each, where the run stops ·
+    octets, seconds: what was written, and how long joining stood still for it · fault: why it could not be done."""
 
     rank: int
     number: int
@@ -278,6 +287,7 @@ class Saved(NamedTuple):
     rows: int = 0
     parts: tuple[PartInfo, ...] = ()
     groups: tuple[GroupSpans, ...] = ()
+    waiting: tuple[Span, ...] = ()
     octets: int = 0
     seconds: float = 0.0
     fault: str = ""
@@ -345,6 +355,7 @@ _RECORDS: dict[str, Callable[[Any], Any]] = {
     "files": tuple,
     "parts": _each(_part),
     "groups": _each(GroupSpans.of),
+    "waiting": _each(lambda plain: Span(*plain)),
 }
 _FIGURES = {Finished: Figures.of, Step: Transfer.of}
 

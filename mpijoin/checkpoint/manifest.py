@@ -48,10 +48,10 @@ class Group:
 class Manifest:
     """One whole checkpoint.
 
-    identity: what a job must keep to go on from here · groups: all that had been begun · master: frames of the master:
-    where it stands in its sources, then what waited for slaves, one per mini-buffer · results, late: part files ·
-    slots, complete: how many had ended, and the watermarks then · sent: rows per stream · active: how many slaves had
-    groups · before: the sums of all slaves' counts · run: further counts of the master.
+    identity: what a job must keep to go on from here · groups: all that had been begun · master: frames for the
+    master: where it stands in its sources, then rows that wait to be joined, those that slaves had already got first ·
+    results, late: part files · slots, complete: how many had ended, and the watermarks then · sent: rows per stream ·
+    active: how many slaves had groups · before: the sums of all slaves' counts · run: further counts of the master.
     """
 
     number: int

@@ -30,9 +30,10 @@ from mpijoin.sinks.parts import content_fault, size_fault
 
 @dataclass(frozen=True)
 class Resumption:
-    """Where a run goes on. owners: the slave of each partition · position: frame of `Intake.save` · waiting: what
-    waited for slaves, as the slots it would have been sent in · seconds: that the master took to read its part, and
-    then the slowest slave; what they had to wait for each other, while kernels were made ready, is not in it."""
+    """Where a run goes on. owners: the slave of each partition · position: frame of `Intake.save` · waiting: rows that
+    were not joined, those that slaves had got and then those that waited for them, as slots · seconds: that the master
+    took to read its part, and then the slowest slave; what they had to wait for each other, while kernels were made
+    ready, is not in it."""
 
     manifest: Manifest
     owners: tuple[int, ...]

@@ -26,9 +26,11 @@ class Kept(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What a `Saved` says of the groups, in which `octets` were written; or why it could not be done."""
+    """What a `Saved` says of the groups and of waiting input, in which `octets` were written; or why it could not be
+    done."""
 
     groups: tuple[GroupSpans, ...] = ()
+    waiting: tuple[Span, ...] = ()
     octets: int = 0
     fault: str = ""
 
@@ -53,13 +55,19 @@ class Saver:
         self._known: dict[int, SavedGroup] = {}
         self._waiting: deque[int] = deque()
         self._listed: list[GroupSpans] = []
+        self._input: deque[np.ndarray] = deque()
+        self._written: list[Span] = []
         self._file: StateFile | None = None
         self._thread: threading.Thread | None = None
         self._fault = ""
 
-    def begin(self, number: int, groups: Sequence[int], anew: bool = False) -> None:
-        """groups: all that this slave joins · anew: what was written before is gone."""
+    def begin(
+        self, number: int, groups: Sequence[int], anew: bool = False, waiting: Sequence[np.ndarray] = ()
+    ) -> None:
+        """groups: all that this slave joins · anew: what was written before is gone · waiting: frames of input that is
+        not joined."""
         self._waiting, self._listed, self._fault = deque(groups), [], ""
+        self._input, self._written = deque(waiting), []
         self._file = None  # the one before is whole, whatever happens now
         self._known = {group: saved for group, saved in self._known.items() if group in set(groups) and not anew}
         try:
@@ -68,13 +76,15 @@ class Saver:
             self._fail(error)
 
     def save_next(self) -> bool:
-        """Writes the next group; whether there are more."""
-        if self._waiting:
-            try:
+        """Writes the next group, or frame of input; whether there are more."""
+        try:
+            if self._waiting:
                 self._save(self._waiting.popleft())
-            except CheckpointError as error:
-                self._fail(error)
-        return bool(self._waiting)
+            elif self._input:
+                self._written.append(self._file.write(self._input.popleft()))
+        except CheckpointError as error:
+            self._fail(error)
+        return bool(self._waiting or self._input)
 
     def finish(self, sync_results: Callable[[], None]) -> None:
         """All is written: has it on disk, and what `sync_results` sees to before it."""
@@ -90,7 +100,7 @@ class Saver:
         if self._fault:
             self._known.clear()  # some of it may not be on disk
             return Outcome(fault=self._fault)
-        return Outcome(tuple(self._listed), self._file.octets)
+        return Outcome(tuple(self._listed), tuple(self._written), self._file.octets)
 
     def _save(self, group: int) -> None:
         saved = self._known.setdefault(group, SavedGroup())
@@ -116,5 +126,6 @@ class Saver:
     def _fail(self, error: Exception) -> None:
         self._fault = str(error)
         self._waiting.clear()
+        self._input.clear()
         if self._file is not None:
             self._file.abandon()

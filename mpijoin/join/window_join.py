@@ -93,17 +93,19 @@ class WindowJoin:
         if self._probed is None:
             self._probe.start()
             self._probed = self._start(groups)
-        return self._find(self._probe.go_on, budget, out)
+        return self._find(self._probe.go_on, self._probed, budget, out)
 
     def pause(self, budget: int, out: Out) -> Progress:
-        return Progress.DONE if self._probed is None else self._find(self._probe.pause, budget, out)
+        return Progress.DONE if self._probed is None else self._find(self._probe.pause, self._probed, budget, out)
 
-    def _find(self, find: Callable[[np.ndarray, int, np.ndarray], int], budget: int, out: Out) -> Progress:
-        """Goes on with the probe of `_probed`, or pauses it."""
+    def _find(
+        self, find: Callable[[np.ndarray, int, np.ndarray], int], groups: np.ndarray, budget: int, out: Out
+    ) -> Progress:
+        """Goes on with the probe of the groups, or pauses it."""
         counters = self._table.counters
         counters[KEEPS], counters[HASHED], counters[OUT_COUNT] = out.keep, not out.certifies, out.count
         counters[FOUND] = self._certificate[0] = 0
-        progress = Progress(find(self._probed, budget, out.slots))
+        progress = Progress(find(groups, budget, out.slots))
         found = int(counters[FOUND])
         self._results += found
         out.count = int(counters[OUT_COUNT])
@@ -128,8 +130,7 @@ class WindowJoin:
         out.count = keep_equal_keys(self._table, out.slots, out.count, *key)
 
     def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
-        if self._probed is not None:
-            raise ProtocolError(f"partition {group} is read while a probe is under way: wanted it done or paused")
+        self._refuse_probed(group)
         self._start(np.array([group]))
         return transfer.get(self._table, group, since, octets_max, checksum)
 
@@ -148,10 +149,14 @@ class WindowJoin:
     def drop(self, group: int) -> None:
         if not self._started[group]:
             return
-        transfer.refuse_fresh(self._table, group)
+        self._refuse_probed(group)
         self._moved_out += transfer.held(self._table, group)
         drop_group(self._table, group)
         self._started[group] = False
+
+    def _refuse_probed(self, group: int) -> None:
+        if self._probed is not None:
+            raise ProtocolError(f"partition {group} is wanted while a probe is under way: wanted it done or paused")
 
     def info(self, groups: np.ndarray) -> GroupInfo:
         rows = self._table.groups[groups]

@@ -206,11 +206,13 @@ class Checkpointing:
         before = total([self.before, *(one.counts for one in answers if one.counts)])
         before = before._replace(written=before.written + sum(one.rows for one in answers))
         parts = (part for one in answers for part in one.parts)
+        position, *held = open_.spans
+        waiting = (span for one in answers for span in one.waiting)
         return Manifest(
             number=open_.number,
             identity=self._identity,
             groups=tuple(groups),
-            master=open_.spans,
+            master=(position, *waiting, *held),
             results=(*self.results, *parts),
             before=before,
             **open_.own,

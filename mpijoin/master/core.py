@@ -97,7 +97,11 @@ class MasterCore:
     @property
     def wants_input(self) -> bool:
         """Whether the source may be read (paced: handed out when it is due); False pauses it for all."""
-        if self.ended or self._full or self._stopped:
+        if self.ended or self._stopped:
+            return False
+        if self._save_wanted and self._stops and not (self._saving or self._moves):
+            return True  # the tick under way ends, so that the run can: nobody has to have room for it
+        if self._full:
             return False
         return (
             self._paced

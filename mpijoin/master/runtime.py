@@ -220,7 +220,7 @@ class Master:
             self.recorder.cut(number)
             self.moves.cut(MovesFile(self._metrics_folder, number))
         for slave in self.core.slaves:
-            self._rank.send(slave, Marker(number, cuts_metrics, anew))
+            self._rank.send(slave, Marker(number, cuts_metrics, anew, self.checkpointing.open.stops))
 
     def _saved(self, message: Saved) -> None:
         """Raises Checkpointed where that was the last one."""

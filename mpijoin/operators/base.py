@@ -8,7 +8,7 @@ tests know of them.
     Consumer     counts, times, writes or sends results
 
 An operator is driven in rounds: `insert` batches of any streams as fresh tuples, `probe` until DONE, then `expire`
-until DONE. Groups are tuned and dropped only while they hold no fresh tuple; they are read out only while no probe is
+until DONE. Groups are tuned only while they hold no fresh tuple; they are read out and dropped only while no probe is
 under way, and what they hold of fresh tuples goes with them. Nothing here blocks,
 reads a clock or touches a file; memory is what the constructor was given. Streams are numbered from 0 in the job's
 order.

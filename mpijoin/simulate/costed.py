@@ -30,6 +30,9 @@ class Costed:
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
         return self._charged(self._operator.probe(groups, min(budget, self._budget), out))
 
+    def pause(self, budget: int, out: Out) -> Progress:
+        return self._charged(self._operator.pause(min(budget, self._budget), out))
+
     def expire(self, groups: np.ndarray, watermarks: Sequence[int], out: Out) -> Progress:
         return self._charged(self._operator.expire(groups, watermarks, out))
 

@@ -121,6 +121,10 @@ class ModelledJoin:
         self._probe = None
         return Progress.DONE
 
+    def pause(self, budget: int, out: Out) -> Progress:
+        """To the end: a model cannot tell which tuples are fresh still."""
+        return Progress.DONE if self._probe is None else self.probe(self._probe.rows, budget, out)
+
     def _begin(self, rows: np.ndarray) -> Probe:
         """What the rows' fresh tuples are compared with: stream by stream, with all tuples of the streams before, and
         the old ones of those behind."""

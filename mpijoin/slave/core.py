@@ -69,19 +69,27 @@ class Staged(NamedTuple):
     move: int
 
 
+class Paused(NamedTuple):
+    """Unless DONE, what was found must be consumed, and it goes on."""
+
+    progress: Progress
+
+
 class Marked(NamedTuple):
-    """A checkpoint cuts the input here, and maybe the metrics. anew: nothing written before may be built upon."""
+    """A checkpoint cuts the input here, and maybe the metrics. anew: nothing written before may be built upon · stops:
+    nothing more is to be joined."""
 
     number: int
     cuts_metrics: bool = True
     anew: bool = False
+    stops: bool = False
 
 
 class Saved(NamedTuple):
     """Everything is read out for it."""
 
 
-Event = Arrived | Inserted | Probed | Expired | Ordered | Staged | Marked | Saved
+Event = Arrived | Inserted | Probed | Paused | Expired | Ordered | Staged | Marked | Saved
 
 
 class Insert(NamedTuple):
@@ -96,6 +104,12 @@ class Probe(NamedTuple):
 
     low: int
     high: int
+    budget: int
+
+
+class Pause(NamedTuple):
+    """Go on with the probe, for about `budget` comparisons, only until its groups can be saved."""
+
     budget: int
 
 
@@ -142,19 +156,21 @@ class Install(NamedTuple):
 
 
 class Save(NamedTuple):
-    """Save all groups, results and counts: what came before the checkpoint's mark is joined, and nothing after it. As
-    in `Marked`."""
+    """Save all groups, results and counts, of what came before the checkpoint's mark and nothing after it. As in
+    `Marked`. unjoined: for each message that is not joined, the oldest first, from which of its groups on nothing is
+    inserted; their rows are saved as they are."""
 
     number: int
     cuts_metrics: bool = True
     anew: bool = False
+    unjoined: tuple[int, ...] = ()
 
 
 class Finish(NamedTuple):
     """All input is joined: close the sinks and report."""
 
 
-Action = Insert | RunOut | Probe | Consume | Expire | EndMessage | Carry | Install | Save | Finish
+Action = Insert | RunOut | Probe | Pause | Consume | Expire | EndMessage | Carry | Install | Save | Finish
 
 
 @dataclass
@@ -193,6 +209,7 @@ class SlaveCore:
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
         self._awaits: type | None = None  # the event that the action under way will bring
         self._ended = self._finished = False
+        self._stop: Marked | None = None  # with which the run ends, whatever is not joined yet
         self.newest_epoch = -1
 
     @property
@@ -220,6 +237,7 @@ class SlaveCore:
             return [] if self.busy else self._change()
         if isinstance(event, Marked):
             self._messages.append(event)
+            self._stop = event if event.stops else None
             return [] if self.busy else self._start_message()
         if self._awaits is not type(event):
             wanted = self._awaits.__name__ if self._awaits else "a message"
@@ -228,15 +246,18 @@ class SlaveCore:
             return self._inserted(event)
         if isinstance(event, Probed):
             return self._probed(event)
+        if isinstance(event, Paused):
+            return self._paused(event)
         if isinstance(event, Saved):
-            self._messages.popleft()
-            return self._change() + self._next_message()
+            return self._saved()
         return self._expired(event)
 
     def _inserted(self, event: Inserted) -> list[Action]:
         low, high = self._slices[0]
         if event.taken.groups < high - low:
             return [RunOut(event.taken.lacking_pages)]
+        if self._stop:
+            return [self._save_as_it_is(self._stop, high)]
         return [self._work(Probe(low, high, self._budget), Probed)]
 
     def _expired(self, event: Expired) -> list[Action]:
@@ -258,8 +279,11 @@ class SlaveCore:
         return [] if self.busy else self._start_message()
 
     def _start_message(self) -> list[Action]:
+        if self._stop:
+            return [self._save_as_it_is(self._stop, 0)]
         if isinstance(self._messages[0], Marked):
-            return [self._work(Save(*self._messages[0]), Saved)]
+            mark = self._messages[0]
+            return [self._work(Save(mark.number, mark.cuts_metrics, mark.anew), Saved)]
         rows = self._messages[0].rows
         self._slices = deque(cut_slices(rows, self._rows_of_slice(int(rows.sum()))))
         return self._next_slice()
@@ -270,6 +294,8 @@ class SlaveCore:
         return min(self._slice_rows, max(PACED_SLICE_ROWS_MIN, rows // PACED_SLICES))
 
     def _next_slice(self) -> list[Action]:
+        if self._slices and self._stop:
+            return [self._save_as_it_is(self._stop, self._slices[0][0])]
         if self._slices:
             return [self._work(Insert(*self._slices[0]), Inserted)]
         message = self._messages.popleft()
@@ -288,9 +314,31 @@ class SlaveCore:
     def _probed(self, event: Probed) -> list[Action]:
         if event.progress is Progress.DONE:
             return [Consume(), self._work(Expire(*self._slices[0]), Expired)]
+        if self._stop:
+            return [Consume(), self._work(Pause(self._budget), Paused)]
         again = self._work(Probe(*self._slices[0], self._budget), Probed)
         results_wait = event.progress is Progress.BUDGET and not self._paced
         return [again] if results_wait else [Consume(), again]
+
+    def _paused(self, event: Paused) -> list[Action]:
+        if self._stop and event.progress is Progress.DONE:
+            return [Consume(), self._save_as_it_is(self._stop, self._slices[0][1])]
+        return [Consume(), self._work(Pause(self._budget), Paused)]
+
+    def _save_as_it_is(self, stop: Marked, low: int) -> Action:
+        """The run stops here. low: from which of the oldest message's groups on nothing is inserted."""
+        others = sum(1 for _ in self._unjoined()) - 1
+        unjoined = (low, *[0] * others) if others >= 0 else ()
+        return self._work(Save(stop.number, stop.cuts_metrics, stop.anew, unjoined), Saved)
+
+    def _saved(self) -> list[Action]:
+        if self._stop:  # nothing is joined any more
+            self._messages.clear()
+            self._slices.clear()
+            self._awaits = None
+            return []
+        self._messages.popleft()
+        return self._change() + self._next_message()
 
     def _change(self) -> list[Action]:
         """What was to be carried out between two slices."""

@@ -16,7 +16,7 @@ from mpijoin.errors import ProtocolError
 from mpijoin.join.results import CountRows, EqualKeys
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
 from mpijoin.join.window_join import WindowJoin, window_join
-from mpijoin.messages import Ask, Finished, Marker, Order, Report, Saved, Slot, State
+from mpijoin.messages import Ask, Finished, Marker, Order, Piece, Report, Saved, Slot, State
 from mpijoin.operators.base import Consumer, Filter, Keep, Operator, Out, Taken
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.records import Counts, Figures, PartInfo
@@ -179,7 +179,7 @@ class Slave:
                     self._do(core.Staged(message.move))
             case Marker():
                 self._received_before = self._received
-                self._do(core.Marked(message.number, message.cuts_metrics, message.anew))
+                self._do(core.Marked(*message))
             case Report():
                 pass  # the master's heartbeat
             case _:
@@ -229,6 +229,8 @@ class Slave:
             case core.Probe(low, high, budget):
                 groups = self._messages[0].groups[low:high]
                 self._do(core.Probed(self._operator.probe(groups, budget, self._out)))
+            case core.Pause(budget):
+                self._do(core.Paused(self._operator.pause(budget, self._out)))
             case core.Consume():
                 self._consume()
             case core.Expire(low, high):
@@ -330,12 +332,15 @@ class Slave:
         number = action.number
         if self._saving_s is None:
             self._saving_s = self._rank.clock.wall_s
+            waiting = self._unjoined(action.unjoined)
             parts = [part for sink in self._sinks for part in sink.cut(number)]
             if action.cuts_metrics:
                 self._epochs.cut(number)
-            counts = self._counts(parts, self._received_before)
+            rows = sum((slot.rows_per_stream for slot in waiting), np.zeros(len(self._received), np.int64))
+            counts = self._counts(parts, self._received_before - rows)
             self._saved = Saved(self._rank.number, number, counts, parts=tuple(parts))
-            self._saver.begin(number, sorted(self._groups), action.anew)
+            frames = [slot.frame(checksum=True) for slot in waiting]
+            self._saver.begin(number, sorted(self._groups), action.anew, frames)
         if self._saver.save_next():
             self._actions.appendleft(action)
             return
@@ -343,6 +348,18 @@ class Slave:
         self._saved = self._saved._replace(seconds=self._rank.clock.wall_s - self._saving_s)
         self._saving_s = None
         self._do(core.Saved())
+
+    def _unjoined(self, lows: Sequence[int]) -> list[Slot]:
+        """What is not joined, a group after the other: from group number lows[i] on of the i-th message, the oldest
+        first."""
+        pieces: dict[int, list[Piece]] = {}
+        for batches, low in zip(self._messages, lows):
+            while len(batches.groups) > low:
+                group = int(batches.groups[low])
+                pieces.setdefault(group, []).extend(batches.take_out(low))
+        watermarks = self._messages[0].slot.watermarks if self._messages else ()
+        number = self._rank.number
+        return [Slot(number, 0, watermarks, np.array([group]), tuple(own)) for group, own in pieces.items() if own]
 
     def _sync_results(self) -> None:
         for sink in self._sinks:

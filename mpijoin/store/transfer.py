@@ -114,13 +114,6 @@ def is_tail(frame: np.ndarray) -> bool:
     return decode(frame, trusted=True).kind == TAIL_KIND
 
 
-def refuse_fresh(s: StoreState, group: int) -> None:
-    if s.groups[group, FRESH] != NONE:
-        raise ProtocolError(
-            f"partition {group} holds fresh tuples: wanted it probed to the end before it is read or dropped"
-        )
-
-
 def held(s: StoreState, group: int) -> np.ndarray:
     """int64[n]: tuples of the group per stream."""
     return s.groups[group, words_of(GROUP_TUPLES, len(s.layout))]

@@ -8,12 +8,15 @@ import re
 import shutil
 import signal
 import sys
+import time
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import mpijoin
 from launching import ROOT, Run, mpirun_path
+from mpijoin.checkpoint.manifest import read_manifest
 
 # The word is for `Run.pids`, which knows by it whose processes are whose.
 RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/harness/run_with_random_moves.py")]
@@ -159,3 +162,45 @@ def test_a_signal_without_other_checkpoints_stops_at_one(wanted_of_long, tmp_pat
     with launched(tmp_path, 5, text=job(LONG_TUPLES), resume=True) as run:
         assert run.finish(END_S).code == 0, run.err
     check(tmp_path, wanted_of_long, "parquet")
+
+
+# Of one key in each stream: 9 million pairs, which a slave at a twentieth of its speed joins for ten seconds.
+HOT_ROWS = 3_000
+HOT_JOB = """
+[left]
+path = "rows.parquet"
+time_unit = "s"
+window = "2 h"
+[right]
+path = "rows.parquet"
+time_unit = "s"
+window = "2 h"
+[output]
+path = "out"
+columns = ["left_row", "right_row"]
+[tuning]
+block = "512 B"
+"""
+BEGUN_S = 2.0  # after ranks have met, before the slave that has the key is asked to stop,
+STOPS_S = 20.0  # ... which takes it two seconds where nobody else uses the cores
+
+
+def test_a_run_stops_soon_though_a_hot_key_is_being_joined(tmp_path):
+    """What was found before stays found, and other ranks find the rest. The block of fresh tuples that is being joined
+    is joined to its end, so blocks are small here, where a slave is slow."""
+    rows = pa.table({"ts": pa.array(range(HOT_ROWS)), "key": pa.array([7] * HOT_ROWS)})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    slow = ["--set", "inject.slow=[{rank = 1, share = 0.05}, {rank = 2, share = 0.05}]"]
+    with Run(tmp_path, HOT_JOB, 3, slow) as run:
+        logs = [run.out / f"logs/rank-{rank}.log" for rank in range(3)]
+        run.wait_for(lambda: all(log.exists() and "kernels ready" in log.read_text() for log in logs), "start")
+        time.sleep(BEGUN_S)
+        asked_s = time.monotonic()
+        run.process.send_signal(signal.SIGUSR1)
+        assert run.finish(END_S).code == 75, run.err
+        assert time.monotonic() - asked_s < STOPS_S
+    assert 0 < read_manifest(run.out / "checkpoint", 1).before.results < HOT_ROWS**2 / 2
+    with Run(tmp_path, HOT_JOB, 2, ["--resume"]) as run:
+        assert run.finish(END_S).code == 0, run.err
+    found = pq.read_table(run.out / "results")
+    assert found.num_rows == found.group_by(["left_row", "right_row"]).aggregate([]).num_rows == HOT_ROWS**2

@@ -77,7 +77,7 @@ def half_probed():
 
 def test_a_group_is_not_read_out_while_a_probe_is_under_way():
     holder = half_probed()
-    with pytest.raises(ProtocolError, match="partition 0 is read while a probe is under way: wanted it done or paused"):
+    with pytest.raises(ProtocolError, match="partition 0 is wanted while a probe is under way"):
         holder.operator.get(0, 0)
 
 

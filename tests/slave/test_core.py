@@ -20,6 +20,8 @@ from mpijoin.slave.core import (
     Install,
     Marked,
     Ordered,
+    Pause,
+    Paused,
     Probe,
     Probed,
     RunOut,
@@ -248,3 +250,43 @@ def test_an_illegal_event_is_refused_by_name_and_changes_nothing(core, event, te
 )
 def test_slices_hold_whole_groups(rows, slices):
     assert cut_slices(np.array(rows, np.int64), 10) == slices
+
+
+STOP = Marked(7, stops=True)
+
+
+def test_a_mark_that_stops_the_run_pauses_the_probe_and_saves_what_is_not_joined_as_it_is():
+    core = core_of(message(6, 6, 6), message(1, 2), slice_rows=6)
+    assert core.step(ALL_IN) == [Probe(0, 1, 5)] and core.step(STOP) == []
+    assert core.step(Probed(Progress.BUDGET)) == [Consume(), Pause(5)]
+    assert core.step(Paused(Progress.OUT_FULL)) == [Consume(), Pause(5)]
+    assert core.step(Paused(Progress.DONE)) == [Consume(), Save(7, unjoined=(1, 0))]
+    assert core.step(Saved()) == [] and not core.busy
+
+
+@pytest.mark.parametrize(
+    "outcome, wanted",
+    [
+        (Inserted, [Save(7, unjoined=(1, 0))]),  # and not probed: its tuples are saved as fresh ones
+        (Probed, [Consume(), Expire(0, 1)]),
+        (Expired, [Save(7, unjoined=(1, 0))]),
+    ],
+)
+def test_a_run_stops_wherever_its_slice_is(outcome, wanted):
+    core = core_of(message(6, 6, 6), message(1, 2), slice_rows=6)
+    steps = [ALL_IN, Probed(Progress.DONE), Expired(Progress.DONE)]
+    while not isinstance(steps[0], outcome):
+        core.step(steps.pop(0))
+    core.step(STOP)
+    assert core.step(steps[0]) == wanted
+
+
+def test_a_run_that_has_nothing_to_join_stops_at_once():
+    assert core_of().step(STOP) == [Save(7)]
+
+
+def test_a_message_that_is_joined_to_its_end_is_ended_before_the_run_stops():
+    core = core_of(message(6), message(1, 2), slice_rows=6)
+    for step in (ALL_IN, Probed(Progress.DONE), STOP):
+        core.step(step)
+    assert core.step(Expired(Progress.DONE)) == [EndMessage(0, 24, False), Save(7, unjoined=(0,))]
