@@ -78,7 +78,7 @@ def rows_in(frames):
     """Row numbers of the left tuples in all frames of a group, in rising order."""
     found = []
     for frame in map(decode, frames):
-        tuples = frame.buffers[2] if frame.kind == BLOCKS_KIND else frame.buffers[6]
+        tuples = frame.buffers[2] if frame.kind == BLOCKS_KIND else frame.buffers[7]
         found += tuples[:, st.ROW].tolist()
     return sorted(found)
 

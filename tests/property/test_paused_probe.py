@@ -75,10 +75,11 @@ def half_probed():
     return holder
 
 
-def test_a_group_is_not_read_out_while_a_probe_is_under_way():
-    holder = half_probed()
-    with pytest.raises(ProtocolError, match="partition 0 is wanted while a probe is under way"):
-        holder.operator.get(0, 0)
+def test_a_group_is_neither_read_out_nor_dropped_while_a_probe_is_under_way():
+    operator = half_probed().operator
+    for action in (lambda: operator.get(0, 0), lambda: operator.drop(0)):
+        with pytest.raises(ProtocolError, match="partition 0 is wanted while a probe is under way"):
+            action()
 
 
 def test_a_pause_soon_ends_however_much_is_left():

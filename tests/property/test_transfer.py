@@ -241,12 +241,14 @@ def test_a_group_that_was_never_used_moves_as_well_and_comes_back():
     assert consumer.operator.get(1, 0) and supplier.operator.get(1, 0)
 
 
-def test_a_group_with_fresh_tuples_is_neither_read_nor_dropped():
-    harness = Harness([Stream(9), Stream(9)])
-    harness.insert(groups_of(0), 0, numbered([(1, 1)]))
-    for action in (lambda: harness.operator.get(0, 0), lambda: harness.operator.drop(0)):
-        with pytest.raises(ProtocolError, match="partition 0 holds fresh tuples"):
-            action()
+def test_a_group_takes_its_fresh_tuples_along():
+    supplier, consumer = (Harness([Stream(9), Stream(9)]) for _ in range(2))
+    for stream in range(2):
+        supplier.insert(groups_of(0), stream, numbered([(1, 1)]))
+    consumer.operator.install(supplier.operator.get(0, 0))
+    supplier.operator.drop(0)
+    consumer.probe(groups_of(0))
+    assert consumer.row_pairs() == {(0, 0): 1}
 
 
 def edited(frame, **meta):
