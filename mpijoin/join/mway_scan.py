@@ -1,5 +1,6 @@
 """Kernels that scan a block of another stream for partners of a batch's members.
- They compare tags, or times where these tell more, and write down the pairs that may match; there are three ways, for
+
+They compare tags, or times where these tell more, and write down the pairs that may match; there are three ways, for
 many members, for few, and for blocks where time tells more than tags.
 """
 

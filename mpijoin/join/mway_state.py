@@ -1,5 +1,6 @@
 """What an m-way probe works with: its cursor, and memory that is reserved once and never grows.
- A probe takes a *batch* of fresh tuples of one stream and bucket: its *members*. It looks for the partners of all of
+
+A probe takes a *batch* of fresh tuples of one stream and bucket: its *members*. It looks for the partners of all of
 them in the chain of one other stream, then in the next one's; members without partners leave the batch. What is left is
 enumerated.
 """

@@ -240,6 +240,4 @@ def _role_faults(job: Job, roles: Roles) -> list[Fault]:
 
 def merged_schema(plan: Plan) -> pa.Schema:
     """The result columns as a collector writes them."""
-    from mpijoin.sinks.table import nullable_fields
-
-    return nullable_fields(result_schema(plan.job, plan.schema))
+    return result_schema(plan.job, plan.schema)

@@ -42,10 +42,11 @@ def _first_sql(stream: Stream) -> str:
 def _step_sql(streams: tuple[Stream, ...], clock: Clock) -> str:
     """What the streams before the last have in common, joined with the last. latest: of the times so far; until: all of
     them wait so long.
- Plain SQL would try all rows of equal keys in all of history. Here time is cut into buckets. The last stream's partners
-lie in a span that ends at `until`, and is no wider than its window and the shortest of those before; buckets are as
-wide as that, so that a span touches two at most, and copies meet a partner once.
-"""
+
+    Plain SQL would try all rows of equal keys in all of history. Here time is cut into buckets. The last stream's
+    partners lie in a span that ends at `until`, and is no wider than its window and the shortest of those before;
+    buckets are as wide as that, so that a span touches two at most, and copies meet a partner once.
+    """
     *before, last = streams
     span, window = _span(clock, len(before)), clock.window[last.index]
     low, high, bucket = "0", "0", "0"

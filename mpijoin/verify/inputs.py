@@ -26,9 +26,10 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 @dataclass(frozen=True)
 class Stream:
     """One input stream as verify reads it.
- `index` counts the job's streams; `fields` maps the columns read to their types; `time_ns` nanoseconds of one unit of
-the time column.
-"""
+
+    `index` counts the job's streams; `fields` maps the columns read to their types; `time_ns` nanoseconds of one unit
+    of the time column.
+    """
 
     index: int
     job: StreamJob

@@ -17,7 +17,9 @@ LATE, NULL_TIME = "late", "null_time"
 def join(streams, windows):
     """The rows of all results: one tuple of each stream, of equal keys, the latest no later than any one's time and
     window allow.
- streams: per stream a list of (time, key, row); a key of None matches nothing · windows: per stream, None: unbounded.
+
+    streams: per stream a list of (time, key, row); a key of None matches nothing · windows: per stream, None:
+    unbounded.
 
     >>> join([[(10, 1, 0)], [(12, 1, 0), (13, 1, 1)]], [2, 0])
     [(0, 0)]

@@ -1,6 +1,7 @@
 """The symmetric m-way join finds what the oracle finds, for one to five streams, whatever the batches, partitions,
 theta, block size, budget and result buffer, and whoever holds a group.
- "We use a symmetric multiple-way hash join operator as a representative example of state intensive operators" (LAD,
+
+"We use a symmetric multiple-way hash join operator as a representative example of state intensive operators" (LAD,
 section 2); "the join is defined as A.A1 = B.B1 = C.C1 where A, B, and C denote the three input streams".
 """
 

@@ -3,6 +3,7 @@
 import pytest
 
 from join_harness import NEVER, Harness, Stream, free_list, groups_of, numbered
+from mpijoin.config import job
 from mpijoin.store import pool
 from mpijoin.store import state as st
 
@@ -11,6 +12,10 @@ def empty(partitions, memory_bytes, block_bytes, streams):
     specs = [pool.StreamSpec(*stream) for stream in streams]
     pages = pool.new_pool(memory_bytes, block_bytes, max(spec.tuple_words for spec in specs))
     return pool.new_table(pages, partitions, 1, specs)
+
+
+def test_the_store_has_room_for_as_many_streams_as_a_job_may_have():
+    assert st.STREAMS_MAX == job.STREAMS_MAX
 
 
 @pytest.mark.parametrize("words", [3, 4, 5, 8, 13, 100, 600])
