@@ -23,7 +23,7 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,6 +52,10 @@ class Part:
 
     def __call__(self, *arguments: Any) -> Any:
         return self.py_func(*arguments)
+
+    def bound(self, *first: Any) -> Callable:
+        """The function with its first arguments given."""
+        return partial(self, *first)
 
     @cached_property
     def dispatcher(self) -> Any:
@@ -86,6 +90,10 @@ class Kernel(Part):
             entry = self.ready(arguments, found)
         return entry(words)
 
+    def bound(self, *first: Any) -> Bound:
+        """The kernel with its first arguments given."""
+        return Bound(self, first)
+
     def ready(self, arguments: Sequence[Any], found: tuple[Any, ...]) -> Callable:
         """Loads the code for such arguments, and compiles it before where it is not there."""
         with _readying:
@@ -106,6 +114,33 @@ class Kernel(Part):
         return returned, octets
 
 
+class Bound:
+    """A kernel with first arguments that are looked at once and not at each call, which for a table of many arrays
+    takes longer than all the rest.
+
+    What is in these arrays, where it lies and how much it is may change. Of what kind they are (type, dimensions,
+    whether they are writeable, aligned and without gaps) may not: that needs a new binding.
+    """
+
+    def __init__(self, kernel: Kernel, first: tuple[Any, ...]):
+        self._kernel, self._first = kernel, first  # kept: of the arrays themselves the words are only addresses
+        self._kinds: list[Any] = []
+        self._words: list[Any] = []
+        _take_apart(first, self._kinds, self._words)
+        self._entries: dict[tuple[Any, ...], Callable] = {}  # by the kinds of the further arguments alone
+
+    def __call__(self, *further: Any) -> Any:
+        """further: the other arguments, as of `Kernel`."""
+        kinds: list[Any] = []
+        words = self._words.copy()
+        _take_apart(further, kinds, words)
+        found = tuple(kinds)
+        entry = self._entries.get(found)
+        if entry is None:
+            entry = self._entries[found] = self._kernel.ready((*self._first, *further), (*self._kinds, *found))
+        return entry(words)
+
+
 def kernel(function: Callable) -> Part:
     """Makes a kernel of a function; where Numba is told not to compile, it stays the Python function."""
     return Part(function) if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" else Kernel(function)
@@ -124,12 +159,12 @@ def instruction(module: str) -> Callable[[Callable], Part]:
 def _take_apart(values: Sequence[Any], kinds: list[Any], words: list[Any]) -> None:
     """Adds what tells these values' kinds from others, and the words that an entry takes for them."""
     for value in values:
-        kind = type(value)
-        kinds.append(kind)
         if isinstance(value, np.ndarray):
-            kinds += (value.dtype, value.ndim, value.flags.num & FLAGS)
+            kinds.append((value.dtype, value.ndim, value.flags.num & FLAGS))
             words.append(id(value))
-        elif isinstance(value, tuple):
+            continue
+        kinds.append(type(value))
+        if isinstance(value, tuple):
             kinds.append(len(value))
             _take_apart(value, kinds, words)
         else:

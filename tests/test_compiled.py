@@ -103,6 +103,79 @@ def test_a_kernel_refuses_what_is_no_number(argument):
 
 
 @kernel
+def weigh(state, numbers, factor):
+    total = 0.0
+    for i in range(len(numbers)):
+        total += numbers[i] * factor
+    state.out[0] = total
+    return total, state.least
+
+
+class Count(NamedTuple):
+    """Has the fields of More: only its name tells them apart."""
+
+    out: np.ndarray
+    least: int
+
+
+KINDS = [np.float64, np.uint16]
+
+
+def test_a_bound_kernel_looks_at_its_further_arguments_at_each_call():
+    out = np.zeros(1)
+    bound = weigh.bound(More(out, 7))
+    for dtype in KINDS * 2:
+        numbers = np.array([1, 2, 250], dtype)
+        for given in (numbers, numbers[::2]):
+            for factor in (2, 0.5):
+                wanted = given.sum(dtype=np.float64) * factor
+                assert bound(given, factor) == (wanted, 7) and out[0] == wanted
+
+
+def test_a_tuple_with_another_array_is_another_to_a_kernel():
+    numbers, outs = np.arange(4.0), [np.zeros(1, dtype) for dtype in (*KINDS, np.float64)]
+    states = [kind(out, least) for least, out in enumerate(outs) for kind in (More, Count)]
+    bound = [weigh.bound(state) for state in states]
+    for turn in range(1, 4):
+        for state, weigh_bound in zip(states, bound):
+            assert weigh(state, numbers, turn) == weigh_bound(numbers, turn) == (6 * turn, state.least)
+            assert state.out.tolist() == [6 * turn]
+            state.out[0] = 0
+    again = weigh.bound(states[0]._replace(out=outs[2]))
+    assert again(numbers, 5) == (30, 0) and outs[2].tolist() == [30] and not outs[0].any()
+    with pytest.raises(Exception, match="setitem"):
+        weigh.bound(More(read_only(outs[0]), 0))(numbers, 1)
+
+
+def test_a_bound_array_may_move_and_grow():
+    numbers, out = np.ones(2), np.zeros(1)
+    bound = measure.bound(numbers.reshape(1, 2), More(out, 0))
+    grown = np.ones((2, 2))
+    of_grown = measure.bound(grown, More(out, 0))
+    assert bound(1.0, True)[:2] == (2, 2) and of_grown(1.0, True)[:2] == (4, 2)
+    grown.resize((1000, 3), refcheck=False)
+    grown[:] = 1
+    assert of_grown(1.0, True)[:2] == (3000, 3)
+
+
+def test_a_bound_kernel_keeps_its_arrays():
+    bound = [weigh.bound(More(np.zeros(1), least)) for least in range(100)]
+    numbers = [np.full(1, float(index)) for index in range(100)]  # would take the place of arrays that are gone
+    assert [one(numbers[index], 2) for index, one in enumerate(bound)] == [(2 * i, i) for i in range(100)]
+    assert [one[0] for one in numbers] == list(range(100))
+
+
+def test_bound_kernels_share_their_code(monkeypatch):
+    loads = []
+    monkeypatch.setattr(linking, "address_of", lambda *code, load=linking.address_of: loads.append(code) or load(*code))
+    weighing = Kernel(weigh.py_func)
+    for _ in range(3):
+        assert weighing.bound(More(np.zeros(1), 3))(np.ones(2), 0.5) == (1, 3)
+        assert weighing(More(np.zeros(1), 3), np.ones(2), 0.5) == (1, 3)
+    assert len(loads) == 1
+
+
+@kernel
 def raising(numbers):
     if numbers[0] > 1:
         raise ValueError

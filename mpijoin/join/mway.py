@@ -78,7 +78,7 @@ from mpijoin.store.state import (
 
 
 @kernel
-def probe_groups_mway(s, m, groups, cursor, budget, out):
+def probe_groups_mway(s, m, cursor, groups, budget, out):
     """Joins the fresh tuples of the groups. groups: int64[k] · budget: comparisons after which it returns BUDGET · out:
     int64[n, capacity], slot ids of results per stream, or in its first row their latest times, as the counter KEEPS
     says; counters[OUT_COUNT] of them are filled.

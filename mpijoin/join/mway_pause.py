@@ -37,7 +37,7 @@ from mpijoin.store.state import (
 
 
 @kernel
-def pause_probe_mway(s, m, groups, cursor, budget, out):
+def pause_probe_mway(s, m, cursor, groups, budget, out):
     """Goes on with a probe that stopped to the end of the combinations of the fresh tuple that it is at. As
     `probe_groups_mway`; after DONE a new probe of the groups does the rest."""
     s.counters[SPENT] = 0

@@ -51,7 +51,7 @@ def start_probe(cursor):
 
 
 @kernel
-def probe_groups(s, groups, cursor, budget, out):
+def probe_groups(s, cursor, groups, budget, out):
     """Joins the fresh tuples of the groups. groups: int64[m] · budget: comparisons after which it returns BUDGET · out:
     int64[2, capacity], slot ids of the results' tuples per stream, or in its first row their latest times, as the
     counter KEEPS says; counters[OUT_COUNT] of them are filled.
@@ -72,7 +72,7 @@ def probe_groups(s, groups, cursor, budget, out):
 
 
 @kernel
-def pause_probe(s, groups, cursor, budget, out):
+def pause_probe(s, cursor, groups, budget, out):
     """Goes on with a probe that stopped until the marks of fresh tuples alone tell what is left of it: to the end of
     the block of fresh tuples that it is at. As `probe_groups`; after DONE a new probe of the groups does the rest."""
     s.counters[SPENT] = 0

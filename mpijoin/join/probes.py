@@ -37,33 +37,36 @@ class TwoWayProbe:
     def __init__(self, table: StoreState, certificate: np.ndarray):
         self._state = new_state(table, certificate)
         self._cursor = np.zeros(CURSOR_WORDS, np.int64)
+        self._probe = probe_groups.bound(self._state, self._cursor)
+        self._pause = pause_probe.bound(self._state, self._cursor)
 
     def start(self) -> None:
         start_probe(self._cursor)
 
     def go_on(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
-        return probe_groups(self._state, groups, self._cursor, budget, slots)
+        return self._probe(groups, budget, slots)
 
     def pause(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
-        return pause_probe(self._state, groups, self._cursor, budget, slots)
+        return self._pause(groups, budget, slots)
 
 
 class MwayProbe:
     """Of any number of streams; two take it three times as long as `TwoWayProbe`."""
 
     def __init__(self, table: StoreState, certificate: np.ndarray):
-        self._state = new_state(table, certificate)
-        self._scratch = new_scratch(self._state)
-        self._cursor = np.zeros(MWAY_CURSOR_WORDS, np.int64)
+        state = new_state(table, certificate)
+        self._scratch, self._cursor = new_scratch(state), np.zeros(MWAY_CURSOR_WORDS, np.int64)
+        self._probe = probe_groups_mway.bound(state, self._scratch, self._cursor)
+        self._pause = pause_probe_mway.bound(state, self._scratch, self._cursor)
 
     def start(self) -> None:
         start_probe_mway(self._cursor)
 
     def go_on(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
-        return probe_groups_mway(self._state, self._scratch, groups, self._cursor, budget, slots)
+        return self._probe(groups, budget, slots)
 
     def pause(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
-        return pause_probe_mway(self._state, self._scratch, groups, self._cursor, budget, slots)
+        return self._pause(groups, budget, slots)
 
 
 def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None) -> Probe:

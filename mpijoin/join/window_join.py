@@ -68,7 +68,8 @@ class WindowJoin:
         self._probed: np.ndarray | None = None  # the groups of an unfinished probe
         self._results = 0
         per_bucket = (reserve_words(-(-len(self._table.buckets) // 2)).view(np.int32) for _ in range(3))
-        self._scratch = Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket)))
+        self._use(Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket))))
+        self._expire = expire_groups.bound(self._table)
         self._started = np.zeros(setup.partitions, bool)
         # tuples per stream that came with groups, and that left with them: ledger
         self._moved_in, self._moved_out = np.zeros((2, len(setup.streams)), np.int64)
@@ -85,8 +86,8 @@ class WindowJoin:
         groups = self._start(groups)
         rows = int((bounds[:, 1] - bounds[:, 0]).max(initial=0))
         if rows > len(self._scratch.bucket):
-            self._scratch = self._scratch._replace(**_scratch_of_rows(2 * rows))
-        taken = insert_groups(self._table, stream, groups, bounds, batch, self._scratch, 0)
+            self._use(self._scratch._replace(**_scratch_of_rows(2 * rows)))
+        taken = self._insert(stream, groups, bounds, batch, 0)
         return Taken(taken, 0 if taken == len(groups) else int(self._table.counters[LACKING]))
 
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
@@ -116,7 +117,7 @@ class WindowJoin:
         return progress
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int], out: Out) -> Progress:
-        expire_groups(self._table, self._start(groups), np.asarray(watermarks, np.int64))
+        self._expire(self._start(groups), np.asarray(watermarks, np.int64))
         return Progress.DONE
 
     @property
@@ -201,6 +202,10 @@ class WindowJoin:
             f"{memory.held / 1e6:.3g} MB, largest groups: {listed or 'none'}; give each slave more memory, use more "
             "slaves, or shorten the windows"
         )
+
+    def _use(self, scratch: Scratch) -> None:
+        """From now on for what is inserted."""
+        self._scratch, self._insert = scratch, insert_groups.bound(self._table, scratch)
 
     def _per_stream(self, rows: np.ndarray, first: int) -> np.ndarray:
         """int64[m, n]: a word per stream of rows of `groups`; `first`: where that of stream 0 is."""

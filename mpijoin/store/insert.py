@@ -79,7 +79,7 @@ class Scratch(NamedTuple):
 
 
 @kernel
-def insert_groups(s, stream, groups, bounds, fresh, scratch, first):
+def insert_groups(s, scratch, stream, groups, bounds, fresh, first):
     """Appends rows bounds[i, 0]:bounds[i, 1] of `fresh` to group groups[i], for i from `first` on.
 
     groups: int64[m] · bounds: int64[m, 2]. Returns how many groups are in: m, or fewer where pages for the next are
