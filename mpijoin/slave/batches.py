@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
@@ -47,6 +47,20 @@ class Batches:
         self.groups = read_only(np.delete(self.groups, at))
         self.pieces = [[Part(fresh, np.delete(bounds, at, axis=0)) for fresh, bounds in piece] for piece in self.pieces]
         return taken
+
+
+def unjoined(messages: Sequence[Batches], lows: Sequence[int], producer: int) -> list[Slot]:
+    """Takes out what is not joined, a slot per group: from group number lows[i] on of messages[i], the oldest first."""
+    pieces: dict[int, list[Piece]] = {}
+    for batches, low in zip(messages, lows):
+        while len(batches.groups) > low:
+            group = int(batches.groups[low])
+            pieces.setdefault(group, []).extend(batches.take_out(low))
+    return [
+        Slot(producer, 0, messages[0].slot.watermarks, np.array([group]), tuple(own))
+        for group, own in pieces.items()
+        if own
+    ]
 
 
 def _part_of(columns: Columns, counts: np.ndarray) -> Part:

@@ -16,7 +16,7 @@ from mpijoin.errors import ProtocolError
 from mpijoin.join.results import CountRows, EqualKeys
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
 from mpijoin.join.window_join import WindowJoin, window_join
-from mpijoin.messages import Ask, Finished, Marker, Order, Piece, Report, Saved, Slot, State
+from mpijoin.messages import Ask, Finished, Marker, Order, Report, Saved, Slot, State
 from mpijoin.operators.base import Consumer, Filter, Keep, Operator, Out, Taken
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.records import Counts, Figures, PartInfo
@@ -26,7 +26,7 @@ from mpijoin.sinks.collector import SendSink
 from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sinks.table import TableBuilder
 from mpijoin.slave import core
-from mpijoin.slave.batches import Batches
+from mpijoin.slave.batches import Batches, unjoined
 from mpijoin.slave.delays import Delays
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.report import EpochMeter, LoadMeter
@@ -332,15 +332,13 @@ class Slave:
         number = action.number
         if self._saving_s is None:
             self._saving_s = self._rank.clock.wall_s
-            waiting = self._unjoined(action.unjoined)
+            waiting = unjoined(self._messages, action.unjoined, self._rank.number)
             parts = [part for sink in self._sinks for part in sink.cut(number)]
             if action.cuts_metrics:
                 self._epochs.cut(number)
-            rows = sum((slot.rows_per_stream for slot in waiting), np.zeros(len(self._received), np.int64))
-            counts = self._counts(parts, self._received_before - rows)
+            counts = self._counts(parts, self._received_before - sum(slot.rows_per_stream for slot in waiting))
             self._saved = Saved(self._rank.number, number, counts, parts=tuple(parts))
-            frames = [slot.frame(checksum=True) for slot in waiting]
-            self._saver.begin(number, sorted(self._groups), action.anew, frames)
+            self._saver.begin(number, sorted(self._groups), action.anew, [slot.frame(True) for slot in waiting])
         if self._saver.save_next():
             self._actions.appendleft(action)
             return
@@ -348,18 +346,6 @@ class Slave:
         self._saved = self._saved._replace(seconds=self._rank.clock.wall_s - self._saving_s)
         self._saving_s = None
         self._do(core.Saved())
-
-    def _unjoined(self, lows: Sequence[int]) -> list[Slot]:
-        """What is not joined, a group after the other: from group number lows[i] on of the i-th message, the oldest
-        first."""
-        pieces: dict[int, list[Piece]] = {}
-        for batches, low in zip(self._messages, lows):
-            while len(batches.groups) > low:
-                group = int(batches.groups[low])
-                pieces.setdefault(group, []).extend(batches.take_out(low))
-        watermarks = self._messages[0].slot.watermarks if self._messages else ()
-        number = self._rank.number
-        return [Slot(number, 0, watermarks, np.array([group]), tuple(own)) for group, own in pieces.items() if own]
 
     def _sync_results(self) -> None:
         for sink in self._sinks:
