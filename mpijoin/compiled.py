@@ -84,11 +84,11 @@ class Kernel(Part):
         kinds: list[Any] = []
         words: list[Any] = []
         _take_apart(arguments, kinds, words)
-        found = tuple(kinds)
-        entry = self._entries.get(found)
-        if entry is None:
-            entry = self.ready(arguments, found)
-        return entry(words)
+        return self.entry(arguments, tuple(kinds))(words)
+
+    def entry(self, arguments: Sequence[Any], found: tuple[Any, ...]) -> Callable:
+        """The code for such arguments, which is loaded when they come for the first time."""
+        return self._entries.get(found) or self.ready(arguments, found)
 
     def bound(self, *first: Any) -> Bound:
         """The kernel with its first arguments given."""
@@ -137,7 +137,7 @@ class Bound:
         found = tuple(kinds)
         entry = self._entries.get(found)
         if entry is None:
-            entry = self._entries[found] = self._kernel.ready((*self._first, *further), (*self._kinds, *found))
+            entry = self._entries[found] = self._kernel.entry((*self._first, *further), (*self._kinds, *found))
         return entry(words)
 
 
