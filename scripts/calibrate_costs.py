@@ -29,6 +29,7 @@ from mpijoin.operators.base import Out, Progress
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.simulate.costs import Costs
 from mpijoin.sources import open_source
+from mpijoin.sources.base import Chunk
 from mpijoin.store.insert import Fresh
 from mpijoin.store.state import THETA, THETA_OFF, TUNED
 from mpijoin.transport.base import Channel, Transport
@@ -177,7 +178,7 @@ def master_ns() -> tuple[float, float]:
             start_s = time.perf_counter()
             chunk = reader.read(1 << 16)
             spent[0] += time.perf_counter() - start_s
-            if chunk is None:
+            if not isinstance(chunk, Chunk):
                 return spent[0] / rows, spent[1] / rows
             rows += chunk.batch.rows
             start_s = time.perf_counter()

@@ -92,12 +92,12 @@ def launched(folder, ranks, *settings, text, resume=False, seed=0):
 
 def check(folder, wanted, results):
     summary = json.loads((folder / "out/summary.json").read_text())
-    for name in ("results", "certificate", "left", "right"):
+    for name in ("results", "certificate", "streams"):
         assert summary[name] == wanted[name], name
     if results != "count":
         rows = pq.read_table(folder / "out/results", columns=["left_row", "right_row"])
         assert rows.num_rows == rows.group_by(["left_row", "right_row"]).aggregate([]).num_rows == wanted["results"]
-    assert pq.read_table(folder / "out/late/left.parquet").num_rows == wanted["left"]["late"] > 0
+    assert pq.read_table(folder / "out/late/left.parquet").num_rows == wanted["streams"]["left"]["late"] > 0
     return summary
 
 

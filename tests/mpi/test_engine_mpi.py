@@ -91,7 +91,7 @@ def test_any_number_of_ranks_gives_the_same(job, local, tmp_path, ranks, results
     summary = mpi_run(ranks, job, tmp_path / "run", f'output.results="{results}"')
     slaves = ranks - 1 - (results == "collect" and ranks > 2)
     assert (summary["ranks"], summary["slaves"]) == (ranks, slaves)
-    for field in ("results", "certificate", "left", "right"):
+    for field in ("results", "certificate", "streams"):
         assert summary[field] == wanted[field], field
     if results != "count":
         assert pairs_of(tmp_path / "run") == pairs_of(local)

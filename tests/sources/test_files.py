@@ -14,7 +14,7 @@ from mpijoin.config.job import FileSource, Inject, Job, StreamJob, TableSource
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.errors import InputError
 from mpijoin.sources import open_source
-from mpijoin.sources.base import TIME_MAX
+from mpijoin.sources.base import TIME_MAX, End
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import open_file
 from mpijoin.sources.merge import MergedFiles, Part
@@ -62,7 +62,7 @@ def open_job(path, schema, hash_bits=64, source=None):
 
 def read_all(source, rows=100):
     chunks = []
-    while (chunk := source.read(rows)) is not None:
+    while not isinstance(chunk := source.read(rows), End):
         chunks.append(chunk)
     source.close()
     return chunks
@@ -124,7 +124,7 @@ def test_files_are_opened_when_their_time_comes_and_closed_at_their_end(tmp_path
         StreamRules(schema, 0, None), [Part("table", 1, partial(Watched, i)) for i in range(10)], BlockLimit(10)
     )
     at_once, progress = [], []
-    while source.read(1000) is not None:
+    while not isinstance(source.read(1000), End):
         at_once.append(len(opened))
         progress.append(source.progress())
     assert max(at_once) <= 2 and opened == [] and progress == sorted(progress) and progress[-1] == 1.0
@@ -154,7 +154,7 @@ def test_memory_stays_small_for_one_giant_row_group(tmp_path, extension):
         "left", Column("ts", pa.int64()), 1, (Column("key", pa.int64()),), False, (Column("id", pa.float64()),)
     )
     source, before, peak, count = open_job(path, schema), pa.total_allocated_bytes(), 0, 0
-    while (chunk := source.read(1 << 16)) is not None:
+    while not isinstance(chunk := source.read(1 << 16), End):
         peak = max(peak, pa.total_allocated_bytes() - before)
         count += chunk.batch.rows
     source.close()
