@@ -117,8 +117,8 @@ def test_a_run_that_goes_on_is_as_if_it_had_never_stopped(stopped, tmp_path):
     ) as run:
         assert run.finish(END_S).code == 0, run.err
     again = json.loads((tmp_path / "again/summary.json").read_text())
-    assert [summary[name] for name in ("results", "certificate", "left")] == [
-        again[name] for name in ("results", "certificate", "left")
+    assert [summary[name] for name in ("results", "certificate", "streams")] == [
+        again[name] for name in ("results", "certificate", "streams")
     ]
     assert {path.name for path in (folder / "saved").iterdir()} == NAMES, "and what others have there stays"
     assert locks(folder) == locks(tmp_path) == [] and not (tmp_path / "none").exists()
