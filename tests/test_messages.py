@@ -77,7 +77,10 @@ PART = PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef")
         Report(1),
         Finished(4, COUNTS, Figures(0.5, 0.25, 0.125, 1.0, 0.0, 100, 2, 300), files=("rank-4-00000.parquet",)),
         Finished(4, rows=7),
-        Saved(1, 2, COUNTS, 0, (PART,), (GroupSpans(3, 9, (Span("rank-1-00002.state", 64, 128),) * 2),), 192, 0.5),
+        Saved(
+            1, 2, COUNTS, 0, (PART,), (GroupSpans(3, 9, (Span("rank-1-00002.state", 64, 128),) * 2),),
+            (Span("rank-1-00002.state", 192, 64),), 256, 0.5,
+        ),
         Saved(1, 2, fault="no space"),
         Restore(2, (GroupSpans(3, 9, (Span("rank-1-00002.state", 64, 128),)),), (PART,)),
         Failed(1, 2, "left.parquet: no such file", "Traceback"),

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from mpijoin.progress import Progress, ProgressView, SlaveView, Teller, amount, panel, plain_line, seconds, size
+from mpijoin.progress import Progress, ProgressView, SlaveProgress, Teller, amount, panel, plain_line, seconds, size
 
 
 def view(fraction=0.5, late_rows=0, slaves=2, eta_s=2.0):
-    slave_views = tuple(SlaveView(rank + 1, 0.9 - 0.1 * rank, 10_000_000) for rank in range(slaves))
+    slave_views = tuple(SlaveProgress(rank + 1, 0.9 - 0.1 * rank, 10_000_000) for rank in range(slaves))
     return ProgressView(fraction, 1_000_000, 500_000.0, 1234, 20_000_000, slave_views, late_rows, 2.0, eta_s)
 
 
@@ -89,7 +89,7 @@ def test_the_panel_fits_eighty_columns_and_shows_each_slave():
 
 LARGE = ProgressView(
     0.987, 123_456_789_012, 12_345_678.0, 12_345_678_901, 999_200_000_000,
-    tuple(SlaveView(rank, 0.9, 999_000_000 * rank) for rank in range(1, 16)), 1_234_567,
+    tuple(SlaveProgress(rank, 0.9, 999_000_000 * rank) for rank in range(1, 16)), 1_234_567,
     98765.0, 123456.0, 12345, 98765.0,
 )  # fmt: skip
 
@@ -120,7 +120,7 @@ def test_late_rows_are_amber():
 
 
 def test_of_many_slaves_the_busiest_are_shown_in_rank_order():
-    slaves = tuple(SlaveView(rank, rank / 100, 0) for rank in range(1, 41))
+    slaves = tuple(SlaveProgress(rank, rank / 100, 0) for rank in range(1, 41))
     text, _ = rendered(view()._replace(slaves=slaves))
     assert "slave 29" in text and "slave 40" in text and "slave 28" not in text and "+ 28 less busy" in text
     assert text.index("slave 29") < text.index("slave 40")
