@@ -45,7 +45,10 @@ def times_of(tick):
 
 def test_a_tick_goes_out_in_parts_as_its_rows_come_and_nobody_asks_before_the_time():
     now = [0.0]
-    clock = lambda: now[0]  # noqa: E731
+
+    def clock():
+        return now[0]
+
     left, right = Feed(clock, [(0, [1, 5]), (2, [12])]), Feed(clock, [(1, [3, 11])])
     reader = reader_of(clock, left, right)
     first = reader.next()
