@@ -67,15 +67,18 @@ def _ends_within(process: int, patience_s: float) -> bool:
 
 @contextmanager
 def _no_log_of_interrupts() -> Iterator[None]:
-    """py4j logs the traceback of a Ctrl-C that finds it waiting for Java; the command says itself that it was
-    stopped."""
+    """What stops a command may find py4j waiting for Java, and Java may be gone by then. py4j logs both with their
+    tracebacks, although it raises them, too; the command says itself that it was stopped."""
 
     def is_news(record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
 
-    root = logging.getLogger()
+    root, py4j = logging.getLogger(), logging.getLogger("py4j")  # it logs interrupts with the root's own functions
+    before = py4j.level
     root.addFilter(is_news)
+    py4j.setLevel(logging.CRITICAL)
     try:
         yield
     finally:
         root.removeFilter(is_news)
+        py4j.setLevel(before)

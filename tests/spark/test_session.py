@@ -135,6 +135,29 @@ def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, sec
     assert not with_word(str(tmp_path))
 
 
+def test_what_py4j_logs_of_a_stop_is_not_shown():
+    """A signal finds py4j waiting for Java, and Java may have closed its end: whether it has is a matter of luck."""
+    code = """
+import logging
+from mpijoin.pipeline.session import spark_session
+def stopped():
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        logging.exception("KeyboardInterrupt while sending command.")
+        try:
+            raise ConnectionResetError("reset by peer")
+        except ConnectionResetError:
+            logging.getLogger("py4j.clientserver").exception("Exception occurred while shutting down connection")
+logging.basicConfig()
+with spark_session("test", "local[1]", is_quiet=True):
+    stopped()
+stopped()
+"""
+    said = start(code).stderr
+    assert said.count("KeyboardInterrupt while sending") == said.count("while shutting down connection") == 1, said
+
+
 def with_word(word):
     """Processes of this machine in whose command line it stands."""
     found = []
