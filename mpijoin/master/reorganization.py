@@ -8,11 +8,11 @@ of it.
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, NamedTuple
+from typing import Any, Collection, Iterable, Mapping, NamedTuple
 
 from mpijoin.errors import ProtocolError
 from mpijoin.partitioning.table import PartitionTable
-from mpijoin.policy.plan import Plan, Policy
+from mpijoin.policy.plan import Move, Plan, Policy, Resize
 from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView
 
 BUFFER_EPOCHS = 2  # a buffer of no stated size holds the bytes of two distribution epochs
@@ -170,14 +170,40 @@ class Reorganization:
         return SlaveView(slave, bool(own), occupancy, answer.busy, answer.communication, groups, inflow)
 
 
-def check_plan(plan: Plan, table: PartitionTable, slaves: set[int]) -> None:
-    """Whether each move takes a group of its supplier's to another slave, and none twice."""
+def check_plan(plan: Plan, table: PartitionTable, slaves: Collection[int]) -> None:
+    """Raises ProtocolError for a plan that cannot be carried out as a whole."""
     seen: set[int] = set()
-    for move in plan.moves:
-        owner = table.owner_of(move.group) if 0 <= move.group < table.partitions else None
-        if owner != move.supplier or move.consumer not in slaves - {move.supplier} or move.group in seen:
-            raise ProtocolError(
-                f"the policy wants group {move.group} moved from {move.supplier} to {move.consumer}: wanted a group of"
-                f" the supplier's (it is {owner}'s), moved once, and another slave"
-            )
-        seen.add(move.group)
+    for change in plan.changes:
+        match change:
+            case Move():
+                _check_move(change, table, slaves, seen)
+                seen.add(change.group)
+            case Resize():
+                _check_resize(change, plan, table, slaves)
+            case _:
+                raise ProtocolError(
+                    f"the policy wants {change}, and {type(change).__name__} is not carried out: wanted Move or Resize"
+                )
+
+
+def _check_move(move: Move, table: PartitionTable, slaves: Collection[int], seen: Collection[int]) -> None:
+    """It takes a group of its supplier's to another slave, and none twice."""
+    owner = table.owner_of(move.group) if 0 <= move.group < table.partitions else None
+    if owner != move.supplier or move.consumer not in {*slaves} - {move.supplier} or move.group in seen:
+        raise ProtocolError(
+            f"the policy wants group {move.group} moved from {move.supplier} to {move.consumer}: wanted a group of"
+            f" the supplier's (it is {owner}'s), moved once, and another slave"
+        )
+
+
+def _check_resize(resize: Resize, plan: Plan, table: PartitionTable, slaves: Collection[int]) -> None:
+    """It is the plan's only one, it names slaves that there are, and the moves leave no group with another one."""
+    moved = {move.group for move in plan.moves}
+    kept = (owner for owner in table.owners if not moved.issuperset(table.groups_of(owner).tolist()))
+    owners = {*kept, *(move.consumer for move in plan.moves)}
+    resizes = sum(isinstance(change, Resize) for change in plan.changes)
+    if resizes > 1 or not owners.issubset(resize.active) or not set(resize.active).issubset(slaves):
+        raise ProtocolError(
+            f"the policy wants slaves {resize.active} active: wanted once a choice of {tuple(sorted(slaves))} with all"
+            f" that have groups after the plan's moves, {tuple(sorted(owners))}"
+        )

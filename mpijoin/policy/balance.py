@@ -28,9 +28,9 @@ from math import ceil, exp, sqrt
 from typing import Collection, NamedTuple, Sequence
 
 from mpijoin.policy.estimate import Node, falls_behind, ideal_level, is_overloaded
-from mpijoin.policy.evening import Bar, Step, caution, even_out, move_of, within
+from mpijoin.policy.evening import Bar, Shift, caution, even_out, move_of, within
 from mpijoin.policy.memory import COMMON_SHARE, DOUBTS, Memory, learn
-from mpijoin.policy.plan import Move, Plan
+from mpijoin.policy.plan import Move, Plan, Resize
 from mpijoin.policy.view import ClusterView
 
 REST_PERIODS = 2  # a group that moved does not move again in so many
@@ -58,7 +58,7 @@ def balance(view: ClusterView) -> Plan:
     plan = _plan(view, known, behind, level)
     calm = not plan.moves and (known.settled or (known.periods(view) >= PERIODS_MIN and not known.is_suspect(view)))
     settled = known.settled + 1 if calm else 0
-    return Plan(plan.moves, plan.active, replace(known, has_moved=bool(plan.moves), settled=settled))
+    return Plan(plan.changes, replace(known, has_moved=bool(plan.moves), settled=settled))
 
 
 def _plan(view: ClusterView, known: Memory, behind: Collection[int], level: float) -> Plan:
@@ -77,7 +77,8 @@ def _plan(view: ClusterView, known: Memory, behind: Collection[int], level: floa
     active = {slave.slave for slave in view.active} | {node.slave for node in grown if node.slave in takers}
     if not moves and (moves := _replace_slow(view, known, fixed)):
         active = active - {move.supplier for move in moves} | {move.consumer for move in moves}
-    return Plan(moves, None if active == {slave.slave for slave in view.active} else tuple(sorted(active)))
+    resized = active != {slave.slave for slave in view.active}
+    return Plan((*moves, Resize(tuple(sorted(active)))) if resized else moves)
 
 
 def _communication(view: ClusterView) -> float:
@@ -143,7 +144,7 @@ def _leave(view: ClusterView, known: Memory) -> Leave | None:
 def _shrink(known: Memory, leave: Leave) -> Plan:
     """One slave or more leave, in several epochs where they have more groups than move in one."""
     begun = within(known.pace, leave.moves, leave.pool)
-    return Plan(tuple(begun), leave.staying if len(begun) == len(leave.moves) else None)
+    return Plan((*begun, Resize(leave.staying)) if len(begun) == len(leave.moves) else tuple(begun))
 
 
 def spread(leaving: Sequence[Node], staying: list[Node]) -> list[Move] | None:
@@ -156,7 +157,7 @@ def spread(leaving: Sequence[Node], staying: list[Node]) -> list[Move] | None:
             return None
         consumer = min(able, key=lambda other: (other.level + item.work / other.speed, other.slave))
         consumer.take(item)
-        moves.append(move_of(Step(item, node, consumer)))
+        moves.append(move_of(Shift(item, node, consumer)))
     return moves
 
 
@@ -172,5 +173,5 @@ def _replace_slow(view: ClusterView, known: Memory, fixed: Collection[int]) -> t
             ALONE_MIN, ALONE * node.level
         ):
             consumer = Node(idle.pop(0), 1.0, {}, node.memory_bytes)
-            moves.append(move_of(Step(item, node, consumer)))
+            moves.append(move_of(Shift(item, node, consumer)))
     return tuple(moves)

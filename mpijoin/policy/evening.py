@@ -27,7 +27,9 @@ LITTLE_BYTES = 16 << 20  # so much is moved in no time anywhere
 MOVES_MAX = 4096  # more are not thought of in one epoch
 
 
-class Step(NamedTuple):
+class Shift(NamedTuple):
+    """A group that would go from one node to another, as it is reckoned."""
+
     item: Item
     supplier: Node
     consumer: Node
@@ -75,14 +77,14 @@ def even_out(pool: Collection[Node], fixed: Collection[int], bar: Bar, pace: Pac
     pool = list(pool)
     while len(pool) > 1 and bar.is_uneven(pool):
         trial = [node.copy() for node in pool]
-        steps = list(_steps(trial, fixed))
+        shifts = list(_shifts(trial, fixed))
         gain = max(
             max(node.level for node in pool) - max(node.level for node in trial),
             min(node.level for node in trial) - min(node.level for node in pool),
         )
         highest = max(pool, key=_height)
-        if steps and gain >= GAIN * bar.height(pool, highest) and gain * HORIZON >= len(steps) * pace.group_periods:
-            return tuple(within(pace, [move_of(step) for step in steps], pool))
+        if shifts and gain >= GAIN * bar.height(pool, highest) and gain * HORIZON >= len(shifts) * pace.group_periods:
+            return tuple(within(pace, [move_of(shift) for shift in shifts], pool))
         pool.remove(highest)
     return ()
 
@@ -104,7 +106,7 @@ def _height(node: Node) -> tuple[float, int]:
     return node.level, -node.slave
 
 
-def _steps(pool: list[Node], fixed: Collection[int]) -> Iterator[Step]:
+def _shifts(pool: list[Node], fixed: Collection[int]) -> Iterator[Shift]:
     """Carries out what evens the nodes, the bottleneck first, until levels are even or nothing helps."""
     left, givers, takers = list(pool), set(), set()
     shelves = {node.slave: Shelf(node, fixed) for node in pool}
@@ -114,16 +116,16 @@ def _steps(pool: list[Node], fixed: Collection[int]) -> Iterator[Step]:
         supplier, ideal = max(left, key=_height), ideal_level(left)
         gap = 2 * max(MARGIN, MARGIN_SHARE * ideal)
         consumers = [node for node in left if node.slave not in givers and supplier.level - node.level > gap]
-        step = None if supplier.slave in takers else best_step(supplier, consumers, shelves[supplier.slave])
-        if step is None:
+        shift = None if supplier.slave in takers else best_shift(supplier, consumers, shelves[supplier.slave])
+        if shift is None:
             left.remove(supplier)
             continue
         givers.add(supplier.slave)
-        takers.add(step.consumer.slave)
-        shelves[supplier.slave].remove(step.item)
-        step.supplier.give(step.item)
-        step.consumer.take(step.item)
-        yield step
+        takers.add(shift.consumer.slave)
+        shelves[supplier.slave].remove(shift.item)
+        shift.supplier.give(shift.item)
+        shift.consumer.take(shift.item)
+        yield shift
 
 
 class Shelf:
@@ -150,7 +152,7 @@ class Shelf:
             at = end
 
 
-def best_step(supplier: Node, consumers: list[Node], shelf: Shelf) -> Step | None:
+def best_shift(supplier: Node, consumers: list[Node], shelf: Shelf) -> Shift | None:
     """The group whose move leaves the higher of both levels lowest, to the least loaded consumer that any may go to. A
     supplier keeps one group: without any it could not be seen how fast it is."""
     if len(supplier.items) < 2:
@@ -160,7 +162,7 @@ def best_step(supplier: Node, consumers: list[Node], shelf: Shelf) -> Step | Non
         sides = (next(filter(consumer.has_room, side(even)), None) for side in (shelf.lighter, shelf.heavier))
         best = min((item for item in sides if item), key=lambda item: _after(item, supplier, consumer), default=None)
         if best and supplier.level - _after(best, supplier, consumer)[0] > USE * best.work / supplier.speed:
-            return Step(best, supplier, consumer)
+            return Shift(best, supplier, consumer)
     return None
 
 
@@ -170,8 +172,8 @@ def _after(item: Item, supplier: Node, consumer: Node) -> tuple[float, int, int]
     return higher, item.state_bytes, item.group
 
 
-def move_of(step: Step) -> Move:
-    return Move(step.item.group, step.supplier.slave, step.consumer.slave, step.item.work / step.supplier.speed)
+def move_of(shift: Shift) -> Move:
+    return Move(shift.item.group, shift.supplier.slave, shift.consumer.slave, shift.item.work / shift.supplier.speed)
 
 
 def _place(item: Item) -> tuple[float, int, int]:

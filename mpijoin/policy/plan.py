@@ -1,4 +1,4 @@
-"""What a policy may ask for: a plan is data, carried out by the master."""
+"""What a policy may ask for: a plan is data, which the master carries out."""
 
 from __future__ import annotations
 
@@ -17,15 +17,40 @@ class Move(NamedTuple):
     gain: float = 0.0
 
 
+class Spill(NamedTuple):
+    """A slave puts groups of about so many bytes on its disk, the first ones by this ranking, which the slave knows."""
+
+    slave: int
+    octets: int
+    ranking: str
+
+
+class Resize(NamedTuple):
+    """These slaves shall be active from now on. Moves of the same plan must leave no group with another slave. A slave
+    counts as active while it has groups, whatever a plan says."""
+
+    active: tuple[int, ...]
+
+
+Change = Move | Spill | Resize
+
+
 @dataclass(frozen=True)
 class Plan:
-    """active: the slaves that shall be active from now on, None: those that are. Moves must leave no group with one
-    that is not. A slave counts as active while it has groups, whatever the plan says. memory: an immutable value that
-    the next view brings back; plans that want the same are equal whatever the policy remembers."""
+    """What shall change, in the order in which it begins; at most one `Resize`. memory: an immutable value that the
+    next view brings back; plans that want the same are equal, whatever the policy remembers."""
 
-    moves: tuple[Move, ...] = ()
-    active: tuple[int, ...] | None = None
+    changes: tuple[Change, ...] = ()
     memory: Any = field(default=None, compare=False)
+
+    @property
+    def moves(self) -> tuple[Move, ...]:
+        return tuple(change for change in self.changes if isinstance(change, Move))
+
+    @property
+    def active(self) -> tuple[int, ...] | None:
+        """The slaves that shall be active from now on, None: those that are."""
+        return next((change.active for change in self.changes if isinstance(change, Resize)), None)
 
 
 Policy = Callable[[ClusterView], Plan]

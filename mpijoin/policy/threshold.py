@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpijoin.config.job import Balance
 from mpijoin.policy.chance import chance
-from mpijoin.policy.plan import Move, Plan, Policy
+from mpijoin.policy.plan import Move, Plan, Policy, Resize
 from mpijoin.policy.view import ClusterView, SlaveView
 
 
@@ -38,7 +38,7 @@ def threshold(settings: Balance) -> Policy:
         idle = [slave for slave in view.slaves if not slave.active]
         if idle and len(suppliers) > settings.growth * len(consumers):
             active = sorted([idle[0].slave, *(slave.slave for slave in view.active)])
-            return Plan(_pair(view, suppliers, [idle[0], *consumers]), tuple(active))
+            return Plan((*_pair(view, suppliers, [idle[0], *consumers]), Resize(tuple(active))))
         return Plan(_pair(view, suppliers, consumers))
 
     return policy
@@ -65,7 +65,7 @@ def _shrink(view: ClusterView) -> Plan:
         consumer = min(loads, key=lambda slave: (loads[slave], slave))
         loads[consumer] += group.load
         moves.append(Move(group.group, leaving.slave, consumer, group.load))
-    return Plan(tuple(moves), tuple(loads))
+    return Plan((*moves, Resize(tuple(loads))))
 
 
 def _worth(slave: SlaveView) -> tuple[float, int, float, int]:

@@ -6,7 +6,7 @@ from mpijoin.errors import ProtocolError
 from mpijoin.master.core import Ask, Consumed, Decided, Held, Ingested, Loaded, MasterCore, SourceEnded, Stepped
 from mpijoin.master.reorganization import INFLOW_MAX, Reorganization
 from mpijoin.partitioning.table import PartitionTable
-from mpijoin.policy.plan import Move, Plan
+from mpijoin.policy.plan import Move, Plan, Resize, Spill
 from mpijoin.policy.view import GroupView, Moving
 
 
@@ -196,7 +196,7 @@ def test_the_policy_learns_which_groups_changed_hands_or_were_refused_and_when()
 
 
 def test_the_policy_learns_when_it_last_changed_the_degree_of_declustering():
-    plans = Plan(), Plan((Move(0, 1, 2), Move(2, 1, 2)), (2,)), Plan((), (2,)), Plan()
+    plans = Plan(), Plan((Move(0, 1, 2), Move(2, 1, 2), Resize((2,)))), Plan((Resize((2,)),)), Plan()
     policy = Asked(*plans)
     core = new_core(policy, slots=1)
     for period in (0, 1, 3, 4):
@@ -218,3 +218,28 @@ def test_a_plan_that_cannot_be_carried_out_is_refused_by_name(move, owner):
     ticks(core, 1)
     with pytest.raises(ProtocolError, match=rf"group {move.group} moved from {move.supplier} to .*\(it is {owner}'s\)"):
         answer(core)
+
+
+@pytest.mark.parametrize(
+    "changes, fault",
+    [
+        ((Move(0, 1, 2), Spill(1, 4096, "largest")), r"Spill\(slave=1, octets=4096.*, and Spill is not carried out"),
+        ((Resize((1, 7)),), r"slaves \(1, 7\) active: wanted once a choice of \(1, 2\)"),
+        ((Move(0, 1, 2), Resize((2,))), r"slaves \(2,\) active: .* after the plan's moves, \(1, 2\)"),
+        ((Move(0, 1, 2), Move(2, 1, 2), Resize((1,))), r"slaves \(1,\) active: .* after the plan's moves, \(2,\)"),
+        ((Resize((1, 2)), Resize((1, 2))), r"slaves \(1, 2\) active: wanted once"),
+    ],
+)
+def test_a_plan_with_a_change_that_is_not_carried_out_is_refused_whole(changes, fault):
+    core = new_core(Asked(Plan(changes)), slots=1)
+    ticks(core, 1)
+    with pytest.raises(ProtocolError, match=fault):
+        answer(core)
+    assert core.open_moves == 0
+
+
+def test_a_plan_is_a_sequence_of_changes_and_what_a_policy_remembers_is_no_part_of_it():
+    plan = Plan((Move(0, 1, 2), Resize((2,)), Move(2, 1, 2)), "what it has learned")
+    assert plan.moves == (Move(0, 1, 2), Move(2, 1, 2)) and plan.active == (2,)
+    assert plan == Plan(plan.changes) != Plan(plan.changes[:2])
+    assert Plan().moves == () and Plan().active is None
