@@ -133,7 +133,7 @@ DECIDING_FILES = ("core.py", "events.py", "views.py", "reorganization.py")
 DECIDING = [path for path in FILES if path.name in DECIDING_FILES or path.parts[-2] == "moving"]
 PURE = (
     *("errors", "operators.base", "partitioning.table", "policy", "moving"),
-    *("master.events", "master.views", "master.reorganization"),
+    *("master.events", "master.views", "master.reorganization", "slave.events"),
 )
 
 

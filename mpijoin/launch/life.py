@@ -30,7 +30,8 @@ from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
 from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
-from mpijoin.slave.runtime import Slave, new_operator
+from mpijoin.slave.joining import new_operator
+from mpijoin.slave.runtime import Slave
 from mpijoin.transport.guard import launched_by_mpi
 
 COMPILER = "llvmlite"  # its library's name

@@ -33,7 +33,7 @@ from mpijoin.master.events import (
 )
 from mpijoin.master.reorganization import Loaded, Reorganization
 from mpijoin.master.views import OpenMove, SlaveState, Waiting, never
-from mpijoin.moving import handover
+from mpijoin.moving import coordinator, steps
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import plan
 
@@ -198,8 +198,8 @@ class MasterCore:
 
     def _cancel_moves(self) -> list[Action]:
         """Those of which nothing is frozen yet."""
-        shipping = [(number, move) for number, move in self._moves.items() if move.state == handover.SHIPPING]
-        return [action for one in shipping for action in self._advance(*one, handover.CANCEL)]
+        shipping = [(number, move) for number, move in self._moves.items() if move.state == coordinator.SHIPPING]
+        return [action for one in shipping for action in self._advance(*one, coordinator.CANCEL)]
 
     def _close_input(self) -> list[Action]:
         """The end goes out once no group is on its way."""
@@ -274,15 +274,15 @@ class MasterCore:
     def _begin(self, wanted: plan.Move) -> Action:
         number, self._moves_begun = self._moves_begun, self._moves_begun + 1
         self._moves[number] = OpenMove(wanted.group, wanted.supplier, wanted.consumer, wanted.gain)
-        return Command(number, handover.SHIP, wanted.supplier, wanted.group, wanted.consumer)
+        return Command(number, steps.SHIP, wanted.supplier, wanted.group, wanted.consumer)
 
     def _stepped(self, event: Stepped) -> list[Action]:
         move = self._moves.get(event.move) or self._cancelled.get(event.move)
         if move is None:
             raise ProtocolError(f"slave {event.slave} says {event.step!r} of move {event.move}, which is not under way")
         by = {
-            **dict.fromkeys(handover.BY_SUPPLIER, move.supplier),
-            **dict.fromkeys(handover.BY_CONSUMER, move.consumer),
+            **dict.fromkeys(steps.BY_SUPPLIER, move.supplier),
+            **dict.fromkeys(steps.BY_CONSUMER, move.consumer),
         }
         if event.slave != by.get(event.step):
             wanted = f"that of slave {by[event.step]}" if event.step in by else f"one of {', '.join(by)}"
@@ -290,27 +290,27 @@ class MasterCore:
         return self._advance(event.move, move, event.step)
 
     def _advance(self, number: int, move: OpenMove, event: str) -> list[Action]:
-        move.state, acts = handover.advance(number, move.state, event)
+        move.state, acts = coordinator.advance(number, move.state, event)
         return [action for act in acts for action in self._act(number, move, act)]
 
     def _act(self, number: int, move: OpenMove, act: str) -> list[Action]:
         match act:
-            case handover.HOLD:
+            case coordinator.HOLD:
                 self.table.route(move.group, None)
                 self._held[move.group] = 0
                 return [Hold(number, move.group, move.supplier)]
-            case handover.TO_CONSUMER:
+            case coordinator.TO_CONSUMER:
                 return self._deliver(number, move.group, move.consumer)
-            case handover.TO_SUPPLIER:
+            case coordinator.TO_SUPPLIER:
                 return self._deliver(number, move.group, move.supplier)
-            case handover.CLOSE:
+            case coordinator.CLOSE:
                 return self._close(number, move)
             case _:
                 return [Command(number, act, move.supplier, move.group, move.consumer)]
 
     def _close(self, number: int, move: OpenMove) -> list[Action]:
         del self._moves[number]
-        if move.state == handover.CANCELLED:
+        if move.state == coordinator.CANCELLED:
             self._cancelled[number] = move
         if self.reorganization:
             self.reorganization.closed(move.group)
@@ -325,7 +325,8 @@ class MasterCore:
         return [Ask(slave, period) for slave in self.active]
 
     def _note_held(self, event: Held) -> list[Action]:
-        frozen = [move for move in self._moves.values() if move.group == event.group and move.state == handover.FROZEN]
+        held = [move for move in self._moves.values() if move.group == event.group]
+        frozen = [move for move in held if move.state == coordinator.FROZEN]
         if not frozen or len(event.octets) != len(self.slaves[frozen[0].supplier].waiting):
             raise ProtocolError(
                 f"master was told of rows of group {event.group}, wanted those of a group that is just frozen"

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from mpijoin.master.events import Watermarks
-from mpijoin.moving import handover
+from mpijoin.moving import coordinator
 
 TIME_MIN = -(1 << 63)
 
@@ -72,4 +72,4 @@ class OpenMove:
     supplier: int
     consumer: int
     gain: float
-    state: str = handover.SHIPPING
+    state: str = coordinator.SHIPPING

@@ -30,7 +30,8 @@ from mpijoin.simulate.intake import CostedIntake, ModelledIntake, tuple_words_of
 from mpijoin.simulate.keys import match_model
 from mpijoin.simulate.modelled import ModelledJoin, Shape
 from mpijoin.simulate.rank import SimulatedRank
-from mpijoin.slave.runtime import Slave, new_operator
+from mpijoin.slave.joining import new_operator
+from mpijoin.slave.runtime import Slave
 from mpijoin.transport.simulated import Disturbance, Network, Stalls
 
 NOT_MODELLED = {"arrivals": "arrivals", "keys": "keys", "permute": "permute", "disorder": "disorder_ns"}

@@ -1,19 +1,19 @@
 """Groups on their way: what this slave supplies, what it consumes, and how much of that goes out at once.
 
-A supplier goes on joining a group while it ships the blocks that no longer change, portion by portion; only the rest,
-which fits one portion, goes out while nobody joins it. A consumer keeps what has come aside until it is whole.
+A supplier goes on joining a group while it ships the blocks that no longer change, portion by portion. Only the rest,
+which fits one portion, goes out while nobody joins the group. A consumer keeps aside what has come until it is whole.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from mpijoin.errors import MemoryBudgetError, ProtocolError
 from mpijoin.messages import Order, Piece, Slot, State, Step
-from mpijoin.moving import parties
+from mpijoin.moving import consumer, steps, supplier
+from mpijoin.operators.base import Operator
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import Transfer
 from mpijoin.slave.batches import Batches
@@ -25,12 +25,12 @@ ALERT_S = 0.02  # for so long after a portion, whoever sent or got it looks out 
 
 @dataclass
 class Supply:
-    """A group that goes away. since: newest block that was shipped · input: what was taken out of the messages, for the
-    case that the group comes back."""
+    """A group that goes away. since: the newest block that was shipped · input: what was taken out of the messages, in
+    case the group comes back."""
 
     group: int
     consumer: int
-    state: str = parties.UNKNOWN
+    state: str = supplier.UNKNOWN
     since: int = 0
     octets: int = 0
     sent_s: float | None = None  # when what is under way was handed to the transport
@@ -40,9 +40,10 @@ class Supply:
 
 @dataclass
 class Staging:
-    """A group that is coming."""
+    """A group that is coming. One that was refused has no frames."""
 
     group: int
+    state: str = consumer.UNKNOWN
     frames: list[np.ndarray] = field(default_factory=list)
     octets: int = 0
     input: Slot | None = None
@@ -51,11 +52,10 @@ class Staging:
 class Mover:
     """All moves that this slave takes part in. Times are those of the rank's clock."""
 
-    def __init__(self, rank: Rank, operator: Any):
+    def __init__(self, rank: Rank, operator: Operator):
         self._rank, self._operator = rank, operator
         self._supplies: dict[int, Supply] = {}
         self._stagings: dict[int, Staging] = {}
-        self._refused: set[int] = set()  # moves of which more may come, to be ignored
         self._allowance_bytes = SLOT_BYTES
         self._alert_until_s = 0.0
 
@@ -74,7 +74,7 @@ class Mover:
 
     def expects(self, order: Order) -> None:
         """An order has come, to be carried out between two slices. Raises ProtocolError where no such move is known."""
-        if order.step == parties.SHIP and order.move not in self._supplies:
+        if order.step == steps.SHIP and order.move not in self._supplies:
             self._supplies[order.move] = Supply(order.group, order.peer)
         supply = self._supplies.get(order.move)
         if supply is None or (supply.group, supply.consumer) != (order.group, order.peer):
@@ -87,7 +87,7 @@ class Mover:
         """Ships a portion of some group, if one is to go and there is leave; whether it did."""
         self._watch()
         for move, supply in self._supplies.items():
-            if supply.state != parties.SHIPPING:
+            if supply.state != supplier.SHIPPING:
                 continue
             if supply.sent_s is None and (nothing_to_join or self._allowance_bytes > 0):
                 self._ship(move, supply)
@@ -100,66 +100,65 @@ class Mover:
         Returns the input to be joined after all, where the group stays. Raises ProtocolError for an illegal step.
         """
         supply = self._supplies[move]
-        state, supply.state = supply.state, parties.advance(move, supply.state, step)
-        if step == parties.FREEZE:
-            self._freeze(move, supply, taken)
-        elif step == parties.DROP:
-            self._watch()
-            del self._supplies[move]
-            self._operator.drop(group)
-            transfer_s = supply.transfer_s or (
-                0.0 if supply.sent_s is None else self._rank.clock.wall_s - supply.sent_s
-            )
-            self._say(move, "dropped", figures=Transfer(supply.octets, transfer_s))
-        elif step == parties.RESTORE:
-            del self._supplies[move]
-            self._rank.send(supply.consumer, State(move, self._rank.number, group, (), cancelled=True))
-            self._say(move, "restored")
-            return supply.input if state == parties.FROZEN else None
+        before, supply.state = supply.state, supplier.advance(move, supply.state, step)
+        match step:
+            case steps.FREEZE:
+                self._freeze(move, supply, taken)
+            case steps.DROP:
+                self._drop(move, supply)
+            case steps.RESTORE:
+                del self._supplies[move]
+                self._rank.send(supply.consumer, State(move, self._rank.number, group, (), cancelled=True))
+                self._say(move, steps.RESTORED)
+                return supply.input if before == supplier.FROZEN else None
         return None
 
     def take(self, state: State) -> bool:
-        """A part of a group has come; whether it is whole now."""
-        if state.move in self._refused or state.cancelled:
-            self._stagings.pop(state.move, None)
-            if state.cancelled:
-                self._refused.discard(state.move)
-            return False
-        self._alert_until_s = self._rank.clock.wall_s + ALERT_S
+        """A part of a group has come; whether it is whole now. Raises ProtocolError for one that is out of turn."""
         staging = self._stagings.setdefault(state.move, Staging(state.group))
-        if staging.group != state.group or staging.input is not None:
+        if staging.group != state.group:
             raise ProtocolError(
-                f"slave {self._rank.number} got state of group {state.group} in move {state.move} out of turn"
+                f"slave {self._rank.number} got state of group {state.group} in move {state.move}, wanted that of "
+                f"group {staging.group}"
             )
+        event = consumer.CANCEL if state.cancelled else consumer.PORTION if state.input is None else consumer.REST
+        staging.state = consumer.advance(state.move, staging.state, event)
+        if staging.state == consumer.CANCELLED:
+            del self._stagings[state.move]
+        if staging.state in (consumer.CANCELLED, consumer.REFUSED):
+            return False
+        return self._stage(staging, state)
+
+    def _stage(self, staging: Staging, state: State) -> bool:
+        self._alert_until_s = self._rank.clock.wall_s + ALERT_S
         staging.frames += state.frames
         staging.octets += sum(frame.nbytes for frame in state.frames)
         staging.input = state.input
         if self.staged_bytes > self._operator.memory().free:
             self._refuse(state.move, f"it has no room for group {state.group}: {staging.octets} bytes have come so far")
-            return False
-        return staging.input is not None
+        return staging.state == consumer.WHOLE
 
     def install(self, move: int) -> Slot | None:
         """Takes over a group that has come whole; returns the input that came with it, or None if there is no room."""
-        staging = self._stagings.get(move)
-        if staging is None:
-            return None  # cancelled since
+        staging = self._stagings[move]
+        installed = consumer.advance(move, staging.state, consumer.INSTALL)
         try:
             self._operator.install(staging.frames)
         except MemoryBudgetError as error:
             self._refuse(move, str(error))
             return None
+        staging.state = installed
         del self._stagings[move]
         blocks = int(self._operator.info(np.array([staging.group])).blocks[0])
-        self._say(move, "installed", figures=Transfer(blocks=blocks))
+        self._say(move, steps.INSTALLED, figures=Transfer(blocks=blocks))
         return staging.input
 
     def _ship(self, move: int, supply: Supply) -> None:
         frames = self._operator.get(supply.group, supply.since, PORTION_BYTES)
         newest, whole = self._operator.reached(frames)
         if whole:
-            supply.state = parties.advance(move, supply.state, parties.READY)
-            self._say(move, "shipped")
+            supply.state = supplier.advance(move, supply.state, supplier.READY)
+            self._say(move, steps.SHIPPED)
             return
         supply.since = newest
         self._send(move, supply, frames, None)
@@ -174,6 +173,13 @@ class Mover:
         pieces = tuple(piece for _, own in taken for piece in own)
         supply.input = Slot(self._rank.number, epoch, watermarks, np.array([supply.group]), pieces, origin=origin)
         self._send(move, supply, frames, supply.input)
+
+    def _drop(self, move: int, supply: Supply) -> None:
+        self._watch()
+        del self._supplies[move]
+        self._operator.drop(supply.group)
+        under_way_s = 0.0 if supply.sent_s is None else self._rank.clock.wall_s - supply.sent_s
+        self._say(move, steps.DROPPED, figures=Transfer(supply.octets, supply.transfer_s or under_way_s))
 
     def _send(self, move: int, supply: Supply, frames: list[np.ndarray], final: Slot | None) -> None:
         """A message per frame: the consumer takes one while the next is made."""
@@ -195,9 +201,11 @@ class Mover:
                 supply.sent_s = None
 
     def _refuse(self, move: int, reason: str) -> None:
-        del self._stagings[move]
-        self._refused.add(move)
-        self._say(move, "refused", reason)
+        """What has come is given up. More may come until the supplier hears of it."""
+        staging = self._stagings[move]
+        staging.state = consumer.advance(move, staging.state, consumer.NO_ROOM)
+        staging.frames, staging.octets, staging.input = [], 0, None
+        self._say(move, steps.REFUSED, reason)
 
     def _say(self, move: int, step: str, reason: str = "", figures: Transfer = Transfer()) -> None:
         self._rank.send(MASTER, Step(move, self._rank.number, step, reason, figures))

@@ -10,14 +10,12 @@ import numpy as np
 
 from mpijoin.checkpoint.saver import Saver
 from mpijoin.config.job import MAX, Job
-from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.errors import ProtocolError
-from mpijoin.join.results import CountRows, EqualKeys
-from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
-from mpijoin.join.window_join import WindowJoin, window_join
+from mpijoin.join.results import CountRows
 from mpijoin.messages import Ask, Finished, Marker, Order, Report, Saved, Slot, State
-from mpijoin.operators.base import Consumer, Filter, Keep, Operator, Out, Taken
+from mpijoin.moving import steps
+from mpijoin.operators.base import Consumer, Operator, Taken
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.records import Counts, Figures, PartInfo
 from mpijoin.rundir import RunDirectory
@@ -25,46 +23,18 @@ from mpijoin.sinks.base import Sink
 from mpijoin.sinks.collector import SendSink
 from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sinks.table import TableBuilder
-from mpijoin.slave import core
+from mpijoin.slave import events
 from mpijoin.slave.batches import Batches, unjoined
+from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.delays import Delays
+from mpijoin.slave.joining import key_filters, new_operator, new_out
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.report import EpochMeter, LoadMeter
-from mpijoin.store.read import KeyWords
 from mpijoin.transport.base import Channel
 
 UNSENT_BYTES_MAX = 16 << 20  # results on their way to the collector; with more, joining waits
 WORK_S = 0.002
 SLEEP_S = 0.005  # how long a slave made slow on purpose sleeps between two looks at the network
-
-
-def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: int | None = None) -> WindowJoin:
-    """The join as the job wants it. group_tuples: what was measured for `theta = "auto"` on this machine, None:
-    nothing."""
-    layouts = [RecordLayout(stream) for stream in schema.streams]
-    streams = [
-        (layout.record_words, layout.has_blob, schema.ticks(stream.window_ns))
-        for layout, stream in zip(layouts, job.streams)
-    ]
-    block = job.tuning.block_bytes
-    theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block, group_tuples)
-    return window_join(job.cluster.partitions, memory_bytes, block, theta, streams)
-
-
-def new_out(job: Job, schema: JoinSchema) -> Out:
-    """Room for as much of the results as somebody wants to look at."""
-    hashed = schema.streams[0].hashed
-    keep = Keep.SLOT_IDS
-    if job.output.results == "count" and not hashed:
-        keep = Keep.NOTHING if job.run.speed == MAX else Keep.LATEST_TIMES
-    return Out(len(schema.streams), job.tuning.result_buffer, keep, certifies=not hashed)
-
-
-def key_filters(schema: JoinSchema) -> list[Filter]:
-    """What drops results whose keys have but equal hashes."""
-    layout = RecordLayout(schema.streams[0])
-    key = KeyWords(layout.key_words, layout.key_fixed_words, layout.key_count_var)
-    return [EqualKeys(key)] if schema.streams[0].hashed else []
 
 
 class Slave:
@@ -87,7 +57,7 @@ class Slave:
         self._rank = rank
         self._collector = collector
         paced = job.run.speed != MAX
-        self._core = core.SlaveCore(paced=paced)
+        self._core = SlaveCore(paced=paced)
         self._operator = operator or new_operator(job, schema, memory_bytes)
         self._out, self._filters = new_out(job, schema), key_filters(schema)
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
@@ -107,7 +77,7 @@ class Slave:
         for group in groups:
             self._load.installed(group)
         self._messages: deque[Batches] = deque()
-        self._actions: deque[core.Action] = deque()
+        self._actions: deque[events.Action] = deque()
         self._received = np.zeros(len(names), np.int64)  # rows per stream from the master
         self._received_before = self._received  # ... the newest checkpoint's mark
         rank.progress = lambda: self._report(0, -1)
@@ -173,13 +143,13 @@ class Slave:
                 self._answer(period)
             case Order(move, step, group):
                 self._mover.expects(message)
-                self._do(core.Ordered(move, step, group))
+                self._do(events.Ordered(move, step, group))
             case State():
                 if self._mover.take(message):
-                    self._do(core.Staged(message.move))
+                    self._do(events.Staged(message.move))
             case Marker():
                 self._received_before = self._received
-                self._do(core.Marked(*message))
+                self._do(events.Marked(*message))
             case Report():
                 pass  # the master's heartbeat
             case _:
@@ -200,13 +170,13 @@ class Slave:
         self._messages.append(Batches(slot))
         rows = slot.rows
         self._load.arrived(slot.groups, rows)
-        self._do(core.Arrived(slot.epoch, slot.octets, slot.groups, rows, slot.last, own))
+        self._do(events.Arrived(slot.epoch, slot.octets, slot.groups, rows, slot.last, own))
 
     def _answer(self, period: int) -> None:
         groups = np.array(sorted(self._groups), np.int64)
         self._rank.send(MASTER, self._load.answer(period, groups, self._core.backlog_bytes, self._busy_s))
 
-    def _do(self, event: core.Event) -> None:
+    def _do(self, event: events.Event) -> None:
         self._actions.extend(self._core.step(event))
 
     def _work(self) -> None:
@@ -219,33 +189,33 @@ class Slave:
                 break
             self._act(self._actions.popleft())
 
-    def _act(self, action: core.Action) -> None:
+    def _act(self, action: events.Action) -> None:
         start_s = self._rank.clock.wall_s
         match action:
-            case core.Insert(low, high):
-                self._do(core.Inserted(self._insert(low, high)))
-            case core.RunOut():
+            case events.Insert(low, high):
+                self._do(events.Inserted(self._insert(low, high)))
+            case events.RunOut():
                 raise self._operator.out_of_memory()
-            case core.Probe(low, high, budget):
+            case events.Probe(low, high, budget):
                 groups = self._messages[0].groups[low:high]
-                self._do(core.Probed(self._operator.probe(groups, budget, self._out)))
-            case core.Pause(budget):
-                self._do(core.Paused(self._operator.pause(budget, self._out)))
-            case core.Consume():
+                self._do(events.Probed(self._operator.probe(groups, budget, self._out)))
+            case events.Pause(budget):
+                self._do(events.Paused(self._operator.pause(budget, self._out)))
+            case events.Consume():
                 self._consume()
-            case core.Expire(low, high):
+            case events.Expire(low, high):
                 message = self._messages[0]
                 groups, watermarks = message.groups[low:high], message.slot.watermarks
-                self._do(core.Expired(self._operator.expire(groups, watermarks, self._out)))
-            case core.EndMessage(epoch, octets, own):
+                self._do(events.Expired(self._operator.expire(groups, watermarks, self._out)))
+            case events.EndMessage(epoch, octets, own):
                 self._end_message(epoch, octets, own)
-            case core.Carry():
+            case events.Carry():
                 self._carry_out(action)
-            case core.Install(move):
+            case events.Install(move):
                 self._install(move)
-            case core.Save():
+            case events.Save():
                 self._save(action)
-            case core.Finish():
+            case events.Finish():
                 self._finish()
         spent_s = self._rank.clock.wall_s - start_s
         share = self._share()
@@ -307,12 +277,12 @@ class Slave:
         number, comm_s = self._rank.number, self._rank.comm_s
         return Report(number, octets, epoch, self._out.found, self._busy_s, own.memory().held, comm_s, compared)
 
-    def _carry_out(self, action: core.Carry) -> None:
+    def _carry_out(self, action: events.Carry) -> None:
         taken = [(self._messages[index], self._messages[index].take_out(at)) for index, at in action.places]
         kept = self._mover.carry_out(action.move, action.step, action.group, taken)
-        if action.step == "freeze":
+        if action.step == steps.FREEZE:
             self._groups.discard(action.group)
-        if action.step == "drop":
+        if action.step == steps.DROP:
             self._rest_without_groups(False)
         if kept is not None:
             self._groups.add(action.group)
@@ -327,7 +297,7 @@ class Slave:
         self._arrived(given, own=True)
         self._groups.add(group)
 
-    def _save(self, action: core.Save) -> None:
+    def _save(self, action: events.Save) -> None:
         """One group's state, then the next in another turn: the network is looked at in between."""
         number = action.number
         if self._saving_s is None:
@@ -345,7 +315,7 @@ class Slave:
         self._saver.finish(self._sync_results)
         self._saved = self._saved._replace(seconds=self._rank.clock.wall_s - self._saving_s)
         self._saving_s = None
-        self._do(core.Saved())
+        self._do(events.Saved())
 
     def _sync_results(self) -> None:
         for sink in self._sinks:

@@ -9,7 +9,7 @@ import oracle
 from join_harness import NEVER, Harness, Stream, encode, groups_of, numbered, walk
 from mpijoin.data.codec import decode
 from mpijoin.messages import Columns, Order, Piece, Slot, State, Step, encode_message, parse
-from mpijoin.moving import parties
+from mpijoin.moving import steps
 from mpijoin.rank import MASTER
 from mpijoin.simulate.engine import SimulatedClock
 from mpijoin.slave.moving import Mover
@@ -79,7 +79,7 @@ def states(sent):
     return [message for _, message in sent if isinstance(message, State)]
 
 
-def steps(sent):
+def steps_in(sent):
     return [(to, message.step) for to, message in sent if isinstance(message, Step)]
 
 
@@ -117,7 +117,7 @@ def slot_of(group, rows, watermarks, epoch, streams=(STREAM, STREAM), origin=Non
 def frozen_states(rows=300, **settings):
     """All that a consumer gets of a move, in order."""
     supplier = supplier_of(rows, **settings)
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     arrived = [state for portion in ship_all(supplier) for state in states(portion)]
-    supplier.order(parties.FREEZE)
+    supplier.order(steps.FREEZE)
     return arrived + states(supplier.desk.taken())

@@ -27,7 +27,7 @@ from mpijoin.join.tuning import (
 )
 from mpijoin.join.window_join import window_join
 from mpijoin.launch import warmup
-from mpijoin.slave.runtime import new_operator
+from mpijoin.slave.joining import new_operator
 from mpijoin.store.state import THETA_OFF
 
 QUIET = [[100.0, 98.0, 120.0, 110.0, 150.0]] * 2

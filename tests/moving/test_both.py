@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from join_harness import NEVER, Harness, Stream, groups_of
-from mover_harness import ALLOWANCE, PORTION, STREAM, Side, rows_of, states, steps
+from mover_harness import ALLOWANCE, PORTION, STREAM, Side, rows_of, states, steps_in
 from mpijoin.clock import RunClock
 from mpijoin.data.batch import read_only
 from mpijoin.data.codec import decode
 from mpijoin.messages import Order
-from mpijoin.moving import parties
+from mpijoin.moving import steps
 from mpijoin.operators.base import Out
 from mpijoin.rank import Rank
 from mpijoin.signals import SignalFlag
@@ -49,7 +49,7 @@ def test_random_moves_to_and_fro_lose_nothing(seed, monkeypatch):
 def wander(chance, move, group, supplier, consumer, joined):
     """One move; whether it was not given up. joined: rows of the group, to which those joined meanwhile are added."""
     peer, arrived, all_shipped, given_up = consumer.desk.number, [], False, False
-    supplier.order(parties.SHIP, move, group, peer)
+    supplier.order(steps.SHIP, move, group, peer)
     while not all_shipped and not given_up:
         given_up = chance.random() < 0.05
         rows = rows_of(group, STREAM, 10_000 * move + len(joined), chance.choice([0, 0, 3, 30]), 3)
@@ -59,18 +59,18 @@ def wander(chance, move, group, supplier, consumer, joined):
         if chance.random() < 0.7:
             sent = supplier.desk.taken()
             arrived += states(sent)
-            all_shipped = bool(steps(sent))
+            all_shipped = bool(steps_in(sent))
         if chance.random() < 0.5:
             supplier.mover.slot_came()
-    supplier.order(parties.RESTORE if given_up else parties.FREEZE, move, group, peer)
+    supplier.order(steps.RESTORE if given_up else steps.FREEZE, move, group, peer)
     arrived += states(supplier.desk.taken())
     assert [consumer.mover.take(state) for state in arrived][-1] is not given_up
     if given_up:
         return False
     assert consumer.mover.install(move).groups.tolist() == [group]
     assert consumer.walk(group) == supplier.walk(group)
-    supplier.order(parties.DROP, move, group, peer)
-    assert [step for _, step in steps(consumer.desk.taken() + supplier.desk.taken())] == ["installed", "dropped"]
+    supplier.order(steps.DROP, move, group, peer)
+    assert [step for _, step in steps_in(consumer.desk.taken() + supplier.desk.taken())] == ["installed", "dropped"]
     return True
 
 
@@ -94,8 +94,8 @@ def test_over_a_real_transport_with_portions_of_the_real_size():
     operators[0].probe(groups_of(0), 1 << 40, out)
     operators[0].expire(groups_of(0), (NEVER, NEVER), out)
     supplier, consumer = map(Mover, ranks, operators)
-    supplier.expects(Order(0, parties.SHIP, 0, 2))
-    supplier.carry_out(0, parties.SHIP, 0, [])
+    supplier.expects(Order(0, steps.SHIP, 0, 2))
+    supplier.carry_out(0, steps.SHIP, 0, [])
     portions, whole = 0, False
     while not whole:
         if supplier.ship(False):
@@ -104,11 +104,11 @@ def test_over_a_real_transport_with_portions_of_the_real_size():
         for _, message in ranks[1].receive():
             whole = consumer.take(message)
         for _, step in master.receive():
-            supplier.carry_out(0, step.step.replace("shipped", parties.FREEZE), 0, [])
+            supplier.carry_out(0, step.step.replace("shipped", steps.FREEZE), 0, [])
     assert consumer.install(0).groups.tolist() == [0]
     assert portions == rows * 24 // moving.PORTION_BYTES > 0
     assert rows_in(operators[1].get(0, 0)) == rows_in(operators[0].get(0, 0)) == list(range(rows))
-    supplier.carry_out(0, parties.DROP, 0, [])
+    supplier.carry_out(0, steps.DROP, 0, [])
     told = {step.step: step.figures for _, step in master.receive()}
     assert told.keys() == {"installed", "dropped"} and told["dropped"].octets >= rows * 24
     assert 0 < told["dropped"].transfer_s < clock.wall_s

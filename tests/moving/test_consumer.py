@@ -19,9 +19,11 @@ from mover_harness import (
 )
 from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.messages import State
-from mpijoin.moving import parties
+from mpijoin.moving import steps
 from mpijoin.rank import MASTER
 from mpijoin.slave import moving
+
+CANCELLED = State(7, SUPPLIER, 1, (), cancelled=True)
 
 
 @pytest.fixture(autouse=True)
@@ -39,14 +41,13 @@ def test_what_is_staged_is_counted_and_not_joined():
     assert consumer.harness.operator.memory().held == 0 and consumer.desk.sent == []
 
 
-@pytest.mark.parametrize("at", [0, 3, -1])
+@pytest.mark.parametrize("at", [0, 3])
 def test_what_is_cancelled_is_forgotten(at):
     consumer, arrived = Side(CONSUMER), frozen_states()
-    for state in arrived[:at] if at >= 0 else arrived:
+    for state in arrived[:at]:
         consumer.mover.take(state)
-    assert not consumer.mover.take(State(7, SUPPLIER, 1, (), cancelled=True))
-    assert consumer.mover.staged_bytes == 0
-    assert consumer.mover.install(7) is None and consumer.desk.sent == []
+    assert not consumer.mover.take(CANCELLED)
+    assert consumer.mover.staged_bytes == 0 and consumer.desk.sent == []
     assert [consumer.mover.take(state) for state in arrived][-1] and consumer.mover.install(7) is not None
 
 
@@ -54,12 +55,23 @@ def test_state_of_another_group_or_after_the_whole_is_refused():
     consumer, arrived = Side(CONSUMER), frozen_states()
     consumer.mover.take(arrived[0])
     other = State(7, SUPPLIER, 0, arrived[1].frames)
-    with pytest.raises(ProtocolError, match="slave 2 got state of group 0 in move 7 out of turn"):
+    with pytest.raises(ProtocolError, match="slave 2 got state of group 0 in move 7, wanted that of group 1"):
         consumer.mover.take(other)
     for state in arrived[1:]:
         consumer.mover.take(state)
-    with pytest.raises(ProtocolError, match="slave 2 got state of group 1 in move 7 out of turn"):
-        consumer.mover.take(arrived[-1])
+    for late, event in (arrived[0], "portion"), (arrived[-1], "rest"), (CANCELLED, "cancel"):
+        text = f"move 7 is whole at its consumer and got '{event}', wanted 'install' or 'no room'"
+        with pytest.raises(ProtocolError, match=text):
+            consumer.mover.take(late)
+    assert consumer.mover.install(7) is not None  # what was out of turn has changed nothing
+
+
+def test_a_group_that_is_not_whole_is_not_installed():
+    consumer = Side(CONSUMER)
+    consumer.mover.take(frozen_states()[0])
+    with pytest.raises(ProtocolError, match="move 7 is staging at its consumer and got 'install', wanted 'portion' or"):
+        consumer.mover.install(7)
+    assert consumer.desk.sent == [] and consumer.harness.operator.memory().held == 0
 
 
 def test_damaged_state_is_noticed_when_it_is_installed():
@@ -79,10 +91,6 @@ def test_a_portion_that_did_not_come_is_noticed_when_it_is_installed():
         consumer.mover.install(7)
 
 
-def test_a_group_that_was_never_announced_is_not_installed():
-    assert Side(CONSUMER).mover.install(3) is None
-
-
 def test_without_room_it_is_refused_at_once_and_what_still_comes_is_ignored_until_it_is_cancelled():
     consumer, arrived = Side(CONSUMER, memory=BLOCK * 20), frozen_states()
     came = 0
@@ -94,8 +102,8 @@ def test_without_room_it_is_refused_at_once_and_what_still_comes_is_ignored_unti
     assert refused.reason == f"it has no room for group 1: {octets} bytes have come so far" and octets > BLOCK * 20
     for state in arrived[came:]:
         assert not consumer.mover.take(state)
-    assert consumer.mover.staged_bytes == 0 and consumer.mover.install(7) is None and consumer.desk.sent == []
-    assert not consumer.mover.take(State(7, SUPPLIER, 1, (), cancelled=True))
+    assert consumer.mover.staged_bytes == 0 and consumer.desk.sent == []
+    assert not consumer.mover.take(CANCELLED)
     assert not consumer.mover.take(State(7, SUPPLIER, 1, arrived[0].frames)) and consumer.mover.staged_bytes > 0
 
 
@@ -121,15 +129,15 @@ def test_a_group_for_which_there_is_no_room_any_more_is_refused_when_it_is_insta
     ((to, refused),) = consumer.desk.taken()
     assert (to, refused.step) == (MASTER, "refused") and "partition 1 needs" in refused.reason
     assert consumer.mover.staged_bytes == 0 and consumer.harness.operator.memory().held == held_bytes
-    assert consumer.walk(0) == own and not consumer.mover.take(State(7, SUPPLIER, 1, (), cancelled=True))
+    assert consumer.walk(0) == own and not consumer.mover.take(CANCELLED)
 
 
 def test_two_groups_are_staged_side_by_side():
     consumer = Side(CONSUMER)
     other = supplier_of(group=0)
-    other.order(parties.SHIP, move=9, group=0)
+    other.order(steps.SHIP, move=9, group=0)
     arrived = [state for portion in ship_all(other) for state in states(portion)]
-    other.order(parties.FREEZE, move=9, group=0)
+    other.order(steps.FREEZE, move=9, group=0)
     arrived += states(other.desk.taken())
     own = frozen_states()
     for at in range(max(len(own), len(arrived))):

@@ -19,14 +19,14 @@ from mover_harness import (
     ship_all,
     slot_of,
     states,
-    steps,
+    steps_in,
     supplier_of,
     whole_bytes,
 )
 from mpijoin.data.codec import decode
 from mpijoin.errors import ProtocolError
 from mpijoin.messages import State, Step
-from mpijoin.moving import parties
+from mpijoin.moving import steps
 from mpijoin.rank import MASTER
 from mpijoin.records import Transfer
 from mpijoin.slave import moving
@@ -44,17 +44,17 @@ def small_portions(monkeypatch):
 def test_a_whole_move_and_what_is_installed_is_what_was_there():
     supplier, consumer = supplier_of(), Side(CONSUMER)
     before = supplier.walk()
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     portions = ship_all(supplier)
-    assert steps(portions.pop()) == [(MASTER, "shipped")] and len(portions) > 5
-    assert supplier.order(parties.FREEZE) is None
+    assert steps_in(portions.pop()) == [(MASTER, "shipped")] and len(portions) > 5
+    assert supplier.order(steps.FREEZE) is None
     portions.append(supplier.desk.taken())
     arrived = [message for portion in portions for message in states(portion)]
     assert [consumer.mover.take(state) for state in arrived] == [False] * (len(arrived) - 1) + [True]
     given = consumer.mover.install(7)
     assert given.groups.tolist() == [1] and given.pieces == () and given.watermarks == (30, 40)
     assert check_accounts(consumer.harness, [1])[1].tuples == before
-    assert supplier.order(parties.DROP) is None and supplier.harness.operator.memory().held == 0
+    assert supplier.order(steps.DROP) is None and supplier.harness.operator.memory().held == 0
     octets = sum(whole_bytes(state.frames) for state in arrived)
     (_, dropped), (_, installed) = supplier.desk.taken()[-1], consumer.desk.taken()[-1]
     assert (dropped.step, dropped.figures.octets) == ("dropped", octets)
@@ -66,7 +66,7 @@ def test_a_whole_move_and_what_is_installed_is_what_was_there():
 def test_portions_are_bounded_and_bring_each_sealed_block_once():
     supplier = supplier_of()
     whole = supplier.harness.operator.get(1, 0)
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     portions = ship_all(supplier)[:-1]
     ids = []
     for portion in portions:
@@ -76,7 +76,7 @@ def test_portions_are_bounded_and_bring_each_sealed_block_once():
         ids += [number for frame in frames for number in sorted(decode(frame).buffers[0].tolist())]
         assert all(state.input is None and not state.cancelled for state in states(portion))
     assert len(ids) == len(set(ids))
-    supplier.order(parties.FREEZE)
+    supplier.order(steps.FREEZE)
     rest = [frame for state in states(supplier.desk.taken()) for frame in state.frames]
     assert sealed_bytes(rest) <= PORTION and decode(rest[-1]).kind == TAIL_KIND
     ids += [number for frame in rest[:-1] for number in decode(frame).buffers[0].tolist()]
@@ -85,9 +85,9 @@ def test_portions_are_bounded_and_bring_each_sealed_block_once():
 
 def test_each_frame_is_a_message_and_only_the_last_of_all_brings_input():
     supplier = supplier_of()
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     portions = ship_all(supplier)
-    supplier.order(parties.FREEZE)
+    supplier.order(steps.FREEZE)
     final = states(supplier.desk.taken())
     assert all(
         len(state.frames) == 1
@@ -100,7 +100,7 @@ def test_each_frame_is_a_message_and_only_the_last_of_all_brings_input():
 
 def test_a_group_that_fits_one_portion_is_shipped_without_a_portion():
     supplier = supplier_of(rows=4)
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     assert supplier.mover.ship(False)
     assert [(to, type(message)) for to, message in supplier.desk.taken()] == [(MASTER, Step)]
     assert not supplier.mover.ship(True)
@@ -108,9 +108,9 @@ def test_a_group_that_fits_one_portion_is_shipped_without_a_portion():
 
 def test_a_group_that_was_never_used_moves_too():
     supplier, consumer = Side(SUPPLIER), Side(CONSUMER)
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     supplier.mover.ship(True)
-    supplier.order(parties.FREEZE)
+    supplier.order(steps.FREEZE)
     (state,) = states(supplier.desk.taken())
     assert consumer.mover.take(state)
     assert consumer.mover.install(7).watermarks == (NEVER, NEVER)
@@ -119,7 +119,7 @@ def test_a_group_that_was_never_used_moves_too():
 
 def test_the_next_portion_waits_until_the_consumer_has_taken_the_one_before():
     supplier = supplier_of()
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     assert supplier.mover.ship(True)
     assert not supplier.mover.ship(True) and not supplier.mover.ship(True)
     supplier.desk.unsent[CONSUMER] = 1
@@ -131,7 +131,7 @@ def test_the_next_portion_waits_until_the_consumer_has_taken_the_one_before():
 
 def test_while_there_is_something_to_join_a_slot_allows_so_many_bytes_and_the_next_slot_as_many_again():
     supplier = supplier_of(rows=900)
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     shipped = []
     for _ in range(3):
         portions = ship_all(supplier, nothing_to_join=False)
@@ -145,21 +145,21 @@ def test_while_there_is_something_to_join_a_slot_allows_so_many_bytes_and_the_ne
 
 def test_with_nothing_to_join_no_allowance_holds_it_up():
     supplier = supplier_of(rows=900)
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     ship_all(supplier, nothing_to_join=False)
     assert supplier.mover.ship(True)
 
 
 def test_it_is_joined_on_while_it_ships_and_nothing_is_lost():
     supplier, consumer, arrived, first = supplier_of(theta=2000), Side(CONSUMER, theta=2000), [], 1000
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     while supplier.mover.ship(True):
         arrived += states(supplier.desk.taken())
         supplier.add(5, first, watermarks=(first - 900, first - 900))
         first += 10
         assert first < 3000, "it ships for ever"
     supplier.add(40, first, watermarks=(first - 900, first - 900))  # between the step and the order
-    supplier.order(parties.FREEZE)
+    supplier.order(steps.FREEZE)
     arrived += states(supplier.desk.taken())
     for state in arrived:
         consumer.mover.take(state)
@@ -172,9 +172,9 @@ def test_what_was_not_joined_goes_with_it_up_to_the_newest_message():
     rows = rows_of(1, STREAM, 500, 30)
     messages = [Batches(slot_of(1, rows[:10], (50, 60), 4)), Batches(slot_of(1, rows[10:], (70, 80), 5, origin=origin))]
     taken = [(message, message.take_out(1)) for message in messages]
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     arrived = [state for portion in ship_all(supplier) for state in states(portion)]
-    supplier.order(parties.FREEZE, taken=taken)
+    supplier.order(steps.FREEZE, taken=taken)
     for state in arrived + states(supplier.desk.taken()):
         consumer.mover.take(state)
     given = consumer.mover.install(7)
@@ -197,9 +197,9 @@ def test_what_was_not_joined_is_joined_there_with_all_that_came_before():
     for row in range(0, 160, 40):
         supplier.harness.round(groups_of(1), rows[row : row + 40], rows[row : row + 40], (row, row))
     message = Batches(slot_of(1, rows[160:], (200, 200), 9))
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     arrived = [state for portion in ship_all(supplier) for state in states(portion)]
-    supplier.order(parties.FREEZE, taken=[(message, message.take_out(1))])
+    supplier.order(steps.FREEZE, taken=[(message, message.take_out(1))])
     for state in arrived + states(supplier.desk.taken()):
         consumer.mover.take(state)
     given = Batches(consumer.mover.install(7))
@@ -213,16 +213,16 @@ def test_what_was_not_joined_is_joined_there_with_all_that_came_before():
 
 def test_a_group_that_no_message_has_goes_with_the_watermarks_it_reached():
     supplier = supplier_of()
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     ship_all(supplier)
-    supplier.order(parties.FREEZE)
+    supplier.order(steps.FREEZE)
     given = states(supplier.desk.taken())[-1].input
     assert (given.watermarks, given.epoch, given.origin, given.pieces) == ((30, 40), 0, None, ())
 
 
 def shipped(rows=300):
     supplier = supplier_of(rows)
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     ship_all(supplier)
     return supplier
 
@@ -231,9 +231,9 @@ def test_a_frozen_group_is_taken_back_with_the_input_that_was_taken_out():
     supplier = shipped()
     before = supplier.walk()
     message = Batches(slot_of(1, rows_of(1, STREAM, 500, 6), (70, 80), 5))
-    supplier.order(parties.FREEZE, taken=[(message, message.take_out(1))])
+    supplier.order(steps.FREEZE, taken=[(message, message.take_out(1))])
     final = states(supplier.desk.taken())[-1].input
-    kept = supplier.order(parties.RESTORE)
+    kept = supplier.order(steps.RESTORE)
     assert kept.frame().tobytes() == final.frame().tobytes() and kept.rows.tolist() == [6]
     (to, told), (master, step) = supplier.desk.taken()
     assert (to, told.cancelled, told.frames, told.input, told.group) == (CONSUMER, True, (), None, 1)
@@ -244,30 +244,30 @@ def test_a_frozen_group_is_taken_back_with_the_input_that_was_taken_out():
 @pytest.mark.parametrize("portions", [0, 1, 3])
 def test_a_group_that_is_not_frozen_yet_just_stays(portions):
     supplier = supplier_of()
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     for _ in range(portions):
         assert supplier.mover.ship(True)
         supplier.desk.taken()
-    assert supplier.order(parties.RESTORE) is None
+    assert supplier.order(steps.RESTORE) is None
     assert [message.cancelled for message in states(supplier.desk.sent)] == [True]
-    assert steps(supplier.desk.taken()) == [(MASTER, "restored")]
+    assert steps_in(supplier.desk.taken()) == [(MASTER, "restored")]
     assert not supplier.mover.ship(True)
 
 
 def test_after_the_step_and_before_the_freeze_it_can_be_taken_back():
     supplier = shipped()
-    assert supplier.order(parties.RESTORE) is None
-    assert steps(supplier.desk.taken()) == [(MASTER, "restored")]
+    assert supplier.order(steps.RESTORE) is None
+    assert steps_in(supplier.desk.taken()) == [(MASTER, "restored")]
 
 
 def test_a_group_that_came_back_can_go_in_another_move_from_the_start():
     supplier, consumer = shipped(), Side(CONSUMER)
-    supplier.order(parties.FREEZE)
-    supplier.order(parties.RESTORE)
+    supplier.order(steps.FREEZE)
+    supplier.order(steps.RESTORE)
     supplier.desk.taken()
-    supplier.order(parties.SHIP, move=8)
+    supplier.order(steps.SHIP, move=8)
     arrived = [state for portion in ship_all(supplier) for state in states(portion)]
-    supplier.order(parties.FREEZE, move=8)
+    supplier.order(steps.FREEZE, move=8)
     for state in arrived + states(supplier.desk.taken()):
         assert state.move == 8
         consumer.mover.take(state)
@@ -278,28 +278,28 @@ def test_a_group_that_came_back_can_go_in_another_move_from_the_start():
 def test_two_groups_go_to_two_slaves_side_by_side():
     supplier = supplier_of()
     supplier.add(300, 5000, group=0)
-    supplier.order(parties.SHIP, move=1, group=0, peer=2)
-    supplier.order(parties.SHIP, move=2, group=1, peer=3)
+    supplier.order(steps.SHIP, move=1, group=0, peer=2)
+    supplier.order(steps.SHIP, move=2, group=1, peer=3)
     assert supplier.mover.ship(True) and supplier.mover.ship(True) and not supplier.mover.ship(True)
     assert {(to, state.move, state.group) for to, state in supplier.desk.sent} == {(2, 1, 0), (3, 2, 1)}
     supplier.desk.unsent[3] = 0
     assert supplier.mover.ship(True)
     assert {to for to, _ in supplier.desk.sent[-1:]} == {3}
-    supplier.order(parties.RESTORE, move=1, group=0, peer=2)
+    supplier.order(steps.RESTORE, move=1, group=0, peer=2)
     supplier.desk.taken()
-    assert steps(ship_all(supplier)[-1]) == [(MASTER, "shipped")]
+    assert steps_in(ship_all(supplier)[-1]) == [(MASTER, "shipped")]
 
 
 ORDERS = {
-    "before ship": ([], parties.FREEZE, "knows nothing of"),
-    "drop before ship": ([], parties.DROP, "ordered to drop group 1 to 2 in move 7, which it knows nothing of"),
-    "ship twice": ([parties.SHIP], parties.SHIP, "move 7 is shipping at its supplier and got 'ship'"),
-    "freeze while shipping": ([parties.SHIP], parties.FREEZE, "got 'freeze', wanted 'ready' or 'restore'"),
-    "drop while shipping": ([parties.SHIP], parties.DROP, "shipping at its supplier and got 'drop'"),
-    "drop before freeze": ([parties.SHIP, "all"], parties.DROP, "shipped at its supplier and got 'drop'"),
-    "freeze twice": ([parties.SHIP, "all", parties.FREEZE], parties.FREEZE, "frozen at its supplier and got 'freeze'"),
-    "after drop": ([parties.SHIP, "all", parties.FREEZE, parties.DROP], parties.RESTORE, "knows nothing of"),
-    "after restore": ([parties.SHIP, parties.RESTORE], parties.FREEZE, "knows nothing of"),
+    "before ship": ([], steps.FREEZE, "knows nothing of"),
+    "drop before ship": ([], steps.DROP, "ordered to drop group 1 to 2 in move 7, which it knows nothing of"),
+    "ship twice": ([steps.SHIP], steps.SHIP, "move 7 is shipping at its supplier and got 'ship'"),
+    "freeze while shipping": ([steps.SHIP], steps.FREEZE, "got 'freeze', wanted 'ready' or 'restore'"),
+    "drop while shipping": ([steps.SHIP], steps.DROP, "shipping at its supplier and got 'drop'"),
+    "drop before freeze": ([steps.SHIP, "all"], steps.DROP, "shipped at its supplier and got 'drop'"),
+    "freeze twice": ([steps.SHIP, "all", steps.FREEZE], steps.FREEZE, "frozen at its supplier and got 'freeze'"),
+    "after drop": ([steps.SHIP, "all", steps.FREEZE, steps.DROP], steps.RESTORE, "knows nothing of"),
+    "after restore": ([steps.SHIP, steps.RESTORE], steps.FREEZE, "knows nothing of"),
 }
 
 
@@ -317,13 +317,13 @@ def test_an_order_out_of_turn_is_refused_by_name(name):
 def test_an_order_of_another_group_or_consumer_is_refused(group, peer):
     supplier = shipped()
     with pytest.raises(ProtocolError, match=f"slave 1 was ordered to freeze group {group} to {peer} in move 7"):
-        supplier.order(parties.FREEZE, group=group, peer=peer)
+        supplier.order(steps.FREEZE, group=group, peer=peer)
 
 
 def test_both_sides_are_alert_for_a_moment_after_each_portion():
     supplier, consumer = supplier_of(), Side(CONSUMER)
     assert not supplier.mover.is_alert and not consumer.mover.is_alert
-    supplier.order(parties.SHIP)
+    supplier.order(steps.SHIP)
     assert not supplier.mover.is_alert  # nothing is on its way
     supplier.desk.clock.charge(1.0)
     supplier.mover.ship(True)
@@ -342,17 +342,17 @@ def test_both_sides_are_alert_for_a_moment_after_each_portion():
 def test_the_time_of_a_transfer_is_that_during_which_state_was_under_way():
     supplier, portions, sent = supplier_of(), 0, []
     clock = supplier.desk.clock
-    supplier.order(parties.SHIP)
-    while not steps(sent):
+    supplier.order(steps.SHIP)
+    while not steps_in(sent):
         supplier.mover.slot_came()
         while supplier.mover.ship(False):
             clock.charge(0.5)
             sent = supplier.desk.taken()
             portions += bool(states(sent))
         clock.charge(3.0)  # until the next slot allows more
-    supplier.order(parties.FREEZE)
+    supplier.order(steps.FREEZE)
     clock.charge(0.25)
     supplier.desk.taken()
-    supplier.order(parties.DROP)
+    supplier.order(steps.DROP)
     (_, dropped) = supplier.desk.taken()[-1]
     assert dropped.figures.transfer_s == pytest.approx(portions * 0.5 + 0.25)

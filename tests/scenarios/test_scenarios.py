@@ -17,7 +17,8 @@ from mpijoin.master.reorganization import Reorganization
 from mpijoin.operators.base import Progress, Taken
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan
-from mpijoin.slave import core as slave
+from mpijoin.slave import events as slave
+from mpijoin.slave.core import SlaveCore
 from mpijoin.sources.base import TIME_MIN
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
@@ -137,7 +138,7 @@ class SlaveStory:
     """> slave slice_rows=10 budget=5; groups of a message are 0, 1, ..., those that were frozen left out"""
 
     def __init__(self, slice_rows, budget):
-        self.core = slave.SlaveCore(int(slice_rows), int(budget))
+        self.core = SlaveCore(int(slice_rows), int(budget))
 
     def arrived(self, epoch, octets, *rows):
         last = rows[-1:] == ("last",)

@@ -14,8 +14,9 @@ from mpijoin.operators.base import Progress, Taken
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.partitioning.table import PartitionTable
-from mpijoin.slave import core
+from mpijoin.slave import events
 from mpijoin.slave.batches import Batches
+from mpijoin.slave.core import SlaveCore
 
 PARTITIONS = 5
 LAYOUTS = [(Stream(), Stream()), (Stream(0, 1, True), Stream(0, 2)), (Stream(0, 0, True), Stream(0, 1, True))]
@@ -195,29 +196,29 @@ class Joining:
     """SlaveCore and the messages it decides about, without an operator: rows joined and rows taken are noted."""
 
     def __init__(self, layout, slice_rows):
-        self.core, self.layout = core.SlaveCore(slice_rows=slice_rows), layout
+        self.core, self.layout = SlaveCore(slice_rows=slice_rows), layout
         self.messages, self.actions = [], []
         self.joined, self.taken = {}, {}
 
     def arrive(self, slot):
         self.messages.append(Batches(slot))
-        self.do(core.Arrived(slot.epoch, slot.octets, slot.groups, slot.rows, slot.last))
+        self.do(events.Arrived(slot.epoch, slot.octets, slot.groups, slot.rows, slot.last))
 
     def do(self, event):
         self.actions += self.core.step(event)
 
     def act(self):
         match self.actions.pop(0):
-            case core.Insert(low, high):
+            case events.Insert(low, high):
                 self.insert(low, high)
-                self.do(core.Inserted(Taken(high - low)))
-            case core.Probe():
-                self.do(core.Probed(Progress.DONE))
-            case core.Expire():
-                self.do(core.Expired(Progress.DONE))
-            case core.EndMessage():
+                self.do(events.Inserted(Taken(high - low)))
+            case events.Probe():
+                self.do(events.Probed(Progress.DONE))
+            case events.Expire():
+                self.do(events.Expired(Progress.DONE))
+            case events.EndMessage():
                 self.messages.pop(0)
-            case core.Carry(_, _, group, places):
+            case events.Carry(_, _, group, places):
                 self.carry_out(group, places)
 
     def insert(self, low, high):
@@ -254,7 +255,7 @@ def test_at_any_point_of_progress_rows_joined_and_rows_taken_are_the_rows_receiv
         elif kind == "freeze" and to_freeze:
             group = to_freeze.pop()
             here.remove(group)  # the master holds it back from now on
-            joining.do(core.Ordered(group, "freeze", group))
+            joining.do(events.Ordered(group, "freeze", group))
         elif joining.actions:
             joining.act()
     assert joining.messages == [] and not joining.core.busy and joining.core.backlog_bytes == 0

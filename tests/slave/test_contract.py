@@ -13,7 +13,8 @@ from mpijoin.errors import MemoryBudgetError
 from mpijoin.messages import Columns, Finished, Piece, Slot
 from mpijoin.operators.base import Operator, Progress
 from mpijoin.rank import MASTER
-from mpijoin.slave.runtime import Slave, new_operator
+from mpijoin.slave.joining import new_operator
+from mpijoin.slave.runtime import Slave
 from slave_desk import Desk
 
 DECLARED = {name for name in dir(Operator) if not name.startswith("_")}

@@ -5,9 +5,8 @@ import pytest
 
 from mpijoin.errors import ProtocolError
 from mpijoin.operators.base import Progress, Taken
-from mpijoin.slave.core import (
-    PACED_SLICE_ROWS_MIN,
-    PACED_SLICES,
+from mpijoin.slave.core import PACED_SLICE_ROWS_MIN, PACED_SLICES, SlaveCore, cut_slices
+from mpijoin.slave.events import (
     Arrived,
     Carry,
     Consume,
@@ -27,9 +26,7 @@ from mpijoin.slave.core import (
     RunOut,
     Save,
     Saved,
-    SlaveCore,
     Staged,
-    cut_slices,
 )
 
 ALL_IN = Inserted(Taken(1 << 30))

@@ -12,7 +12,8 @@ from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.messages import EpochEnd, Slot, State, Step
 from mpijoin.rank import MASTER
-from mpijoin.slave.runtime import Slave, new_operator
+from mpijoin.slave.joining import new_operator
+from mpijoin.slave.runtime import Slave
 from slave_desk import Desk
 
 CONSUMER, SUPPLIER, COLLECTOR = 1, 2, 3

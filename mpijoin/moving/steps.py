@@ -1,0 +1,25 @@
+"""What the parties of a hand-over say to each other, and how their transition tables are followed."""
+
+from __future__ import annotations
+
+from typing import Mapping, TypeVar
+
+from mpijoin.errors import ProtocolError
+
+After = TypeVar("After")
+
+# What the coordinator orders the supplier to do.
+SHIP, FREEZE, DROP, RESTORE = "ship", "freeze", "drop", "restore"
+
+# What the slaves report to the coordinator, and which of them may say it.
+SHIPPED, INSTALLED, DROPPED, RESTORED, REFUSED = "shipped", "installed", "dropped", "restored", "refused"
+BY_SUPPLIER, BY_CONSUMER = (SHIPPED, DROPPED, RESTORED), (INSTALLED, REFUSED)
+
+
+def follow(table: Mapping[tuple[str, str], After], move: int, state: str, event: str, party: str = "") -> After:
+    """What a table says of an event in a state. ProtocolError: nothing; it names move, party, state and event."""
+    if (state, event) not in table:
+        wanted = " or ".join(repr(legal) for own, legal in table if own == state) or "nothing more"
+        at = f" at its {party}" if party else ""
+        raise ProtocolError(f"move {move} is {state}{at} and got {event!r}, wanted {wanted}")
+    return table[state, event]

@@ -1,0 +1,31 @@
+"""A hand-over as its supplier sees it: which orders are legal when, as a transition table.
+
+    UNKNOWN   nothing was ordered yet
+    SHIPPING  it joins the group, and ships what no longer changes, portion by portion
+    SHIPPED   what is left fits one portion, and the master knows; it still joins the group
+    FROZEN    it has sent the rest with the input that is not joined, and keeps its copy without joining it
+    GONE      it has dropped its copy
+    KEPT      it joins the group again, or still
+"""
+
+from __future__ import annotations
+
+from mpijoin.moving.steps import DROP, FREEZE, RESTORE, SHIP, follow
+
+UNKNOWN, SHIPPING, SHIPPED, FROZEN, GONE, KEPT = "unknown", "shipping", "shipped", "frozen", "gone", "kept"
+READY = "ready"  # the supplier's own event: what is left fits one portion
+
+TRANSITIONS = {
+    (UNKNOWN, SHIP): SHIPPING,
+    (SHIPPING, READY): SHIPPED,
+    (SHIPPED, FREEZE): FROZEN,
+    (FROZEN, DROP): GONE,
+    (SHIPPING, RESTORE): KEPT,
+    (SHIPPED, RESTORE): KEPT,
+    (FROZEN, RESTORE): KEPT,
+}
+
+
+def advance(move: int, state: str, event: str) -> str:
+    """The supplier's next state. ProtocolError names an order that is illegal in this one."""
+    return follow(TRANSITIONS, move, state, event, "supplier")

@@ -1,0 +1,216 @@
+"""The hand-over of a group: every event in every state of each party, legal or refused by name, and what the three
+tables make of each other in every order in which messages can arrive."""
+
+from collections import deque
+from itertools import product
+from typing import NamedTuple
+
+import pytest
+
+from mpijoin.errors import ProtocolError
+from mpijoin.moving import consumer, coordinator, steps, supplier
+
+STATES = ["shipping", "frozen", "dropping", "restoring", "refusing", "cancelling", "moved", "refused", "cancelled"]
+EVENTS = ["shipped", "installed", "refused", "dropped", "restored", "cancel"]
+
+LEGAL = {
+    ("shipping", "shipped"): ("frozen", ("hold", "freeze")),
+    ("shipping", "refused"): ("refusing", ("restore",)),
+    ("shipping", "cancel"): ("cancelling", ("restore",)),
+    ("frozen", "installed"): ("dropping", ("deliver to consumer", "drop")),
+    ("frozen", "refused"): ("restoring", ("restore",)),
+    ("dropping", "dropped"): ("moved", ("close",)),
+    ("restoring", "restored"): ("refused", ("deliver to supplier", "close")),
+    ("refusing", "shipped"): ("refusing", ()),
+    ("refusing", "restored"): ("refused", ("close",)),
+    ("cancelling", "shipped"): ("cancelling", ()),
+    ("cancelling", "refused"): ("cancelling", ()),
+    ("cancelling", "restored"): ("cancelled", ("close",)),
+    ("cancelled", "refused"): ("cancelled", ()),
+}
+SUPPLIER = {
+    ("unknown", "ship"): "shipping",
+    ("shipping", "ready"): "shipped",
+    ("shipping", "restore"): "kept",
+    ("shipped", "freeze"): "frozen",
+    ("shipped", "restore"): "kept",
+    ("frozen", "drop"): "gone",
+    ("frozen", "restore"): "kept",
+}
+CONSUMER = {
+    ("unknown", "portion"): "staging",
+    ("unknown", "rest"): "whole",
+    ("unknown", "cancel"): "cancelled",
+    ("staging", "portion"): "staging",
+    ("staging", "rest"): "whole",
+    ("staging", "no room"): "refused",
+    ("staging", "cancel"): "cancelled",
+    ("whole", "install"): "installed",
+    ("whole", "no room"): "refused",
+    ("refused", "portion"): "refused",
+    ("refused", "rest"): "refused",
+    ("refused", "cancel"): "cancelled",
+}
+PARTIES = {"": (coordinator, LEGAL), " at its supplier": (supplier, SUPPLIER), " at its consumer": (consumer, CONSUMER)}
+
+
+def after(outcome):
+    """The state that follows; only the coordinator's table says more than that."""
+    return outcome if isinstance(outcome, str) else outcome[0]
+
+
+def every_pair():
+    for at, (_, legal) in PARTIES.items():
+        states = {state for state, _ in legal} | {after(outcome) for outcome in legal.values()}
+        yield from ((at, *pair) for pair in product(sorted(states), sorted({event for _, event in legal})))
+
+
+@pytest.mark.parametrize("at, state, event", list(every_pair()))
+def test_every_event_in_every_state_is_carried_out_or_refused_by_name(at, state, event):
+    party, legal = PARTIES[at]
+    if (state, event) in legal:
+        assert party.advance(7, state, event) == legal[state, event]
+        return
+    with pytest.raises(ProtocolError) as error:
+        party.advance(7, state, event)
+    wanted = " or ".join(repr(other) for own, other in party.TRANSITIONS if own == state) or "nothing more"
+    assert str(error.value) == f"move 7 is {state}{at} and got {event!r}, wanted {wanted}"
+
+
+@pytest.mark.parametrize("at", PARTIES)
+def test_the_tables_have_no_other_states_or_events(at):
+    party, legal = PARTIES[at]
+    assert dict(party.TRANSITIONS) == legal
+
+
+def test_the_coordinator_knows_who_says_what():
+    assert {state for pair, outcome in LEGAL.items() for state in (pair[0], outcome[0])} == set(STATES)
+    assert {*steps.BY_SUPPLIER, *steps.BY_CONSUMER, coordinator.CANCEL} == set(EVENTS)
+    assert {steps.SHIP, *(act for _, acts in LEGAL.values() for act in acts)} >= {order for _, order in SUPPLIER} - {
+        supplier.READY
+    }
+
+
+def paths(state, seen=()):
+    """Every way from a state to an end, without going round."""
+    onward = [(event, then) for (own, event), (then, _) in LEGAL.items() if own == state and then != state]
+    if not onward:
+        yield (*seen, state)
+    for event, then in onward:
+        yield from paths(then, (*seen, state, event))
+
+
+def test_every_way_ends_and_delivers_what_it_held():
+    ways = list(paths("shipping"))
+    assert len(ways) == 4 and all(way[-1] in coordinator.CLOSED for way in ways)
+    for way in ways:
+        acts = [act for at in range(0, len(way) - 1, 2) for act in LEGAL[way[at], way[at + 1]][1]]
+        assert acts.count("hold") == sum(act.startswith("deliver") for act in acts)
+        assert acts.count("close") == 1 and acts[-1] == "close"
+        ends = {"moved": ["freeze", "drop"], "refused": ["restore"], "cancelled": ["restore"]}
+        assert [act for act in acts if act in ("freeze", "drop", "restore")][-1] == ends[way[-1]][-1]
+
+
+def test_the_group_is_joined_by_one_side_at_most():
+    """Who joins it, by state: nobody between freeze and the delivery that follows."""
+    joins = dict.fromkeys(STATES, "supplier") | {
+        "frozen": None,
+        "restoring": None,
+        "dropping": "consumer",
+        "moved": "consumer",
+    }
+    for (state, _), (then, acts) in LEGAL.items():
+        if joins[state] != joins[then]:
+            assert None in (joins[state], joins[then]), f"from {state} to {then} at once"
+            assert ("hold" in acts) == (joins[then] is None)
+            assert (f"deliver to {joins[then]}" in acts) == (joins[then] is not None)
+
+
+class Move(NamedTuple):
+    """A move as all three see it, with what is under way between them: each pair of ranks keeps the order."""
+
+    states: tuple[str, str, str] = ("shipping", "unknown", "unknown")  # of coordinator, supplier, consumer
+    orders: tuple[str, ...] = ("ship",)
+    reports: tuple[str, ...] = ()  # of the supplier
+    answers: tuple[str, ...] = ()  # of the consumer
+    parts: tuple[str, ...] = ()  # from supplier to consumer
+    portions: int = 2  # that there may still be
+
+    def enters(self, party, state, **changes):
+        states = [state if at == party else own for at, own in enumerate(self.states)]
+        return self._replace(states=tuple(states), **changes)
+
+
+def coordinated(move, event, **changes):
+    state, acts = coordinator.advance(7, move.states[0], event)
+    orders = tuple(act for act in acts if any(order == act for _, order in SUPPLIER))
+    return move.enters(0, state, **{"orders": move.orders + orders, **changes})
+
+
+def supplied(move, event, **changes):
+    state = supplier.advance(7, move.states[1], event)
+    parts = {"freeze": ("rest",), "restore": ("cancel",)}.get(event, ())
+    reports = {"ready": ("shipped",), "drop": ("dropped",), "restore": ("restored",)}.get(event, ())
+    return move.enters(1, state, **{**changes, "parts": move.parts + parts, "reports": move.reports + reports})
+
+
+def consumed(move, event, **changes):
+    answers = {"install": ("installed",), "no room": ("refused",)}.get(event, ())
+    return move.enters(2, consumer.advance(7, move.states[2], event), **{**changes, "answers": move.answers + answers})
+
+
+def what_may_follow(move):
+    """Every move that one event makes of this one: something under way arrives, or a party does what is its own to
+    do."""
+    if move.orders:
+        yield supplied(move, move.orders[0], orders=move.orders[1:])
+    if move.reports:
+        yield coordinated(move, move.reports[0], reports=move.reports[1:])
+    if move.answers:
+        yield coordinated(move, move.answers[0], answers=move.answers[1:])
+    if move.parts:
+        yield consumed(move, move.parts[0], parts=move.parts[1:])
+    own, shipping, staging = move.states
+    if own == "shipping":
+        yield coordinated(move, "cancel")
+    if shipping == "shipping" and move.portions:
+        yield move._replace(parts=(*move.parts, "portion"), portions=move.portions - 1)
+    if shipping == "shipping":
+        yield supplied(move, "ready")
+    if staging in ("staging", "whole"):
+        yield consumed(move, "no room")
+    if staging == "whole":
+        yield consumed(move, "install")
+
+
+def every_move():
+    """All that a move can come to, in whatever order messages arrive. Raises ProtocolError where a table refuses."""
+    seen, ahead = {Move()}, deque([Move()])
+    while ahead:
+        ahead.extend(new := set(what_may_follow(ahead.popleft())) - seen)
+        seen |= new
+    return seen
+
+
+def test_in_whatever_order_messages_arrive_no_party_is_told_what_it_does_not_expect():
+    seen = every_move()
+    ends = {move.states for move in seen if not any(True for _ in what_may_follow(move))}
+    refused, cancelled = (("refused", "kept", "cancelled"), ("cancelled", "kept", "cancelled"))
+    assert ends == {("moved", "gone", "installed"), refused, cancelled}
+    for at, (_, legal) in enumerate(PARTIES.values()):
+        states = {state for state, _ in legal} | {after(outcome) for outcome in legal.values()}
+        assert {move.states[at] for move in seen} == states
+
+
+def test_in_whatever_order_messages_arrive_at_most_one_slave_joins_the_group():
+    """The supplier until it has frozen it and once it is to keep it, the consumer once it has installed it."""
+    for move in every_move():
+        _, shipping, staging = move.states
+        assert not (shipping in ("shipping", "shipped", "kept") and staging == "installed"), move
+
+
+@pytest.mark.parametrize("party, pair", [(party, pair) for party, _ in PARTIES.values() for pair in party.TRANSITIONS])
+def test_no_line_of_a_table_is_there_in_vain(party, pair, monkeypatch):
+    monkeypatch.delitem(party.TRANSITIONS, pair)
+    with pytest.raises(ProtocolError):
+        every_move()
