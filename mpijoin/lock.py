@@ -25,7 +25,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Mapping
 
-from mpijoin.errors import JobError, OutputError
+from mpijoin.errors import JobError
+from mpijoin.refusals import writing
 
 LOCKS = "lock-*"  # all files that are made here
 BEAT_S = 20.0
@@ -100,14 +101,12 @@ def take(folder: Path, what: str, environ: Mapping[str, str] = os.environ, wait_
     if folder.exists() and not folder.is_dir():
         raise JobError([f"{what}: {folder} is a file: wanted a folder"])
     own, deadline_s = this_owner(environ), time.monotonic() + wait_s
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         while isinstance(found := _try(folder, own, environ), str):
             if time.monotonic() >= deadline_s:
                 raise JobError([f"{what}: {folder} is in use by {found}"])
             time.sleep(WAIT_STEP_S)
-    except OSError as error:
-        raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
     return found
 
 

@@ -25,6 +25,7 @@ from mpijoin.config.job import SHORT_STREAMS
 from mpijoin.disk import make_folder, new_file, sync_path, write_all, write_whole
 from mpijoin.errors import InputError, JobError, OutputError
 from mpijoin.lock import LOCKS
+from mpijoin.refusals import reading, writing
 
 # A folder is overwritten only if its job.toml starts with this: a user's own job.toml never does.
 RUN_MARK = "# mpijoin run directory: the job as resolved\n"
@@ -76,7 +77,7 @@ class RunDirectory:
         JobError (exit 2): what `room_faults` says. OutputError (exit 3): the file system refuses.
         """
         run = cls(Path(path))
-        with _refusals(run.path):
+        with writing(run.path):
             _make_room(run.path, overwrite, inputs)
             run.path.mkdir(parents=True, exist_ok=True)
             # job.toml first: a run killed in the next line still leaves a folder that --overwrite accepts.
@@ -128,7 +129,7 @@ class RunDirectory:
     def reopen(self, job_text: str) -> None:
         """Makes ready what a run has left that was stopped or broken off, for one that goes on. OutputError:
         refused."""
-        with _refusals(self.path):
+        with writing(self.path):
             for name in RUN_FOLDERS:
                 make_folder(self.path / name)
             (self.path / "failed.json").unlink(missing_ok=True)
@@ -139,7 +140,7 @@ class RunDirectory:
     def keep_only(self, results: Collection[str], late: Collection[str], part: int) -> None:
         """Removes what was written after the checkpoint of number `part`: results and late rows that are in no list,
         metrics that begin with it or later. OutputError: refused, or something of the lists is missing."""
-        with _refusals(self.path):
+        with writing(self.path):
             for folder, kept in ((self.open_results, set(results)), (self.open_late_parts, set(late))):
                 found = {item.name for item in folder.iterdir()}
                 if missing := kept - found:
@@ -175,7 +176,7 @@ class RunDirectory:
         manifest is on disk before anything gets its name, so that an interrupted commit can be told from a finished
         one. OutputError: a part is missing or unknown, or the file system refuses.
         """
-        with _refusals(self.path):
+        with writing(self.path):
             _expect(self.open_results, set(files), besides={"manifest.json"})
             late_files = _expect(self.open_late_parts, set(late), besides=_late_files(self.path))
             manifest = self.open_results / "manifest.json"
@@ -187,13 +188,13 @@ class RunDirectory:
 
     def sync_results(self, files: Sequence[str]) -> None:
         """Has committed results on disk, of which parts may be in memory only. OutputError."""
-        with _refusals(self.path):
+        with writing(self.path):
             for name in files:
                 sync_path(self.results / name)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write summary.json, the last act of a run that succeeds. OutputError: refused, or marked as failed."""
-        with _refusals(self.path):
+        with writing(self.path):
             if (self.path / "failed.json").exists():
                 raise OutputError(f"{self.path}: failed.json is there already, so summary.json is not written")
             _write_json(self.path / "summary.json", summary)
@@ -236,20 +237,6 @@ def read_failure(path: str | os.PathLike) -> dict[str, Any] | None:
     if not (folder / "job.toml").is_file():
         raise InputError(f"{folder} is no run directory: it holds no job.toml")
     return _read_json(folder / "failed.json") if (folder / "failed.json").exists() else None
-
-
-class _refusals:
-    """Turns an OSError inside the block into an OutputError that names the file and the reason."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        if isinstance(error, OSError):
-            raise OutputError(f"{error.filename or self.path}: cannot be written: {error.strerror or error}") from error
 
 
 def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ()) -> list[str]:
@@ -380,9 +367,10 @@ def _plain(value: Any) -> Any:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {error}") from error
+        with reading(path):
+            value = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
     if not isinstance(value, dict):
-        raise InputError(f"{path} cannot be read: found {type(value).__name__}, wanted an object")
+        raise InputError(f"{path}: cannot be read: found {type(value).__name__}, wanted an object")
     return value

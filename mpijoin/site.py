@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from mpijoin.errors import EXIT_DONE, OutputError
+from mpijoin.refusals import writing
 
 SCRIPTS = Path(__file__).with_name("slurm")  # the repository's folder slurm/, which travels with the package
 
@@ -23,11 +24,9 @@ def write_scripts(folder: Path, overwrite: bool) -> list[Path]:
         raise OutputError(
             f"{', '.join(map(str, changed))}: differs from what comes with mpijoin; --overwrite replaces it"
         )
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         return [Path(shutil.copy(path, folder)) for path in scripts]
-    except OSError as error:
-        raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror}") from error
 
 
 def main_slurm_scripts(folder: str, overwrite: bool) -> int:

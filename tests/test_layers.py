@@ -31,6 +31,7 @@ LEVELS = (
         "lock",
         "machine",
         "node_memory",
+        "refusals",
         "signals",
         "site",
         "completion",

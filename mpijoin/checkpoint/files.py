@@ -15,6 +15,7 @@ from mpijoin.data.codec import ALIGNMENT, aligned_empty
 from mpijoin.disk import ASIDE, new_file, sync_path, write_all
 from mpijoin.errors import CheckpointError
 from mpijoin.records import Span
+from mpijoin.refusals import reading, writing
 
 
 class StateFile:
@@ -24,14 +25,14 @@ class StateFile:
         self.name, self.octets = name, 0
         self._path = folder / name
         self._aside = folder / (name + ASIDE)
-        with refusals(self._path):
+        with writing(self._path, CheckpointError):
             self._file = new_file(self._aside)
 
     def write(self, frame: np.ndarray) -> Span:
         """Appends a frame, uint8[n]."""
         padding = -self.octets % ALIGNMENT
         span = Span(self.name, self.octets + padding, len(frame))
-        with refusals(self._path):
+        with writing(self._path, CheckpointError):
             write_all(self._file, memoryview(bytes(padding)))
             write_all(self._file, memoryview(frame))
         self.octets = span.offset + span.octets
@@ -39,7 +40,7 @@ class StateFile:
 
     def finish(self) -> None:
         """On disk, and with its name. May take long; may be called in another thread than `write`."""
-        with refusals(self._path):
+        with writing(self._path, CheckpointError):
             os.fsync(self._file.fileno())
             self._file.close()
             os.rename(self._aside, self._path)
@@ -75,12 +76,9 @@ def read_frames(folder: Path, spans: Sequence[Span], room: Room | None = None) -
     frames = (room or Room()).take([span.octets for span in spans])
     for span, frame in zip(spans, frames):
         path = folder / span.file
-        try:
-            with open(path, "rb", buffering=0) as file:
-                file.seek(span.offset)
-                read = _read_all(file, memoryview(frame))
-        except OSError as error:
-            raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from error
+        with reading(path, CheckpointError), open(path, "rb", buffering=0) as file:
+            file.seek(span.offset)
+            read = _read_all(file, memoryview(frame))
         if read < span.octets:
             raise CheckpointError(
                 f"{path}: ends {span.octets - read} bytes too soon: wanted {span.offset + span.octets}"
@@ -93,17 +91,3 @@ def _read_all(file, data: memoryview) -> int:
     while done < len(data) and (count := file.readinto(data[done:])):
         done += count
     return done
-
-
-class refusals:
-    """Turns an OSError inside the block into a CheckpointError that names the file and the reason."""
-
-    def __init__(self, path: Path):
-        self._path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind, error, trace) -> None:
-        if isinstance(error, OSError):
-            raise CheckpointError(f"{self._path}: cannot be written: {error.strerror or error}") from error

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from mpijoin.checkpoint import fields
-from mpijoin.checkpoint.files import refusals
 from mpijoin.checkpoint.totals import plain_of
 from mpijoin.data.codec import MAGIC
 from mpijoin.disk import sync_path, write_whole
 from mpijoin.errors import CheckpointError
 from mpijoin.records import Counts, PartInfo, Span
+from mpijoin.refusals import reading, writing
 
 VERSION = 6
 DIGITS = 5  # of a number in a name, at least
@@ -96,7 +96,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     path = folder / manifest_name(manifest.number)
     values = {**asdict(manifest), "before": plain_of(manifest.before)}
     text = json.dumps({"version": VERSION, **values}, separators=(",", ":"))
-    with refusals(path):
+    with writing(path, CheckpointError):
         write_whole(path, f"{zlib.crc32(text.encode()):08x}\n{text}\n")
 
 
@@ -104,8 +104,9 @@ def read_manifest(folder: Path, number: int) -> Manifest:
     """CheckpointError: it is damaged, or a file that it needs is not there or too short; says which and how."""
     path = folder / manifest_name(number)
     try:
-        checksum, text, *rest = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, ValueError) as error:
+        with reading(path, CheckpointError):
+            checksum, text, *rest = path.read_text(encoding="utf-8").split("\n")
+    except ValueError as error:
         raise CheckpointError(f"{path}: cannot be read: {error}") from error
     if rest != [""] or checksum != f"{zlib.crc32(text.encode()):08x}":
         raise CheckpointError(f"{path}: its checksum does not hold")
@@ -219,7 +220,7 @@ def prune(folder: Path, kept: list[Manifest]) -> None:
 def forget_after(folder: Path, number: int) -> None:
     """Removes the manifests of later checkpoints: one that could not be read just now, and can be some day, would name
     files that are others by then. CheckpointError: the file system refuses."""
-    with refusals(folder):
+    with writing(folder, CheckpointError):
         for later in numbers_in(folder):
             if later > number and _is_own(folder / manifest_name(later)):
                 (folder / manifest_name(later)).unlink()

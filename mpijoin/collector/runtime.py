@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import NoReturn
 
+from mpijoin.errors import OutputError
 from mpijoin.messages import EpochEnd, Finished, ResultMarker, Rows, Saved
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.sinks.collector import Collector
@@ -48,8 +49,8 @@ def cut_results(rank: int, collector: Collector) -> Saved:
     parts, fault = writer.cut(), ""
     try:
         writer.sync()
-    except OSError as error:
-        fault = f"{error.filename}: cannot be written: {error.strerror}"
+    except OutputError as error:
+        fault = str(error)
     rows = collector.rows
     collector.go_on()
     return Saved(rank, number, rows=rows, parts=tuple(parts), seconds=time.perf_counter() - start_s, fault=fault)

@@ -11,6 +11,7 @@ from mpijoin.config.job import SHORT_STREAMS, section_of
 from mpijoin.config.rules import Fault
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
+from mpijoin.refusals import reading
 
 STREAMS = "streams"  # the table of the streams' tables
 
@@ -53,10 +54,8 @@ def _tables(job: str | os.PathLike | Mapping[str, Any]) -> tuple[dict[str, Any],
     if isinstance(job, Mapping):
         return {name: _copied(table) for name, table in job.items()}, os.getcwd()
     try:
-        with open(job, "rb") as file:
+        with reading(job, lambda text: JobError([text])), open(job, "rb") as file:
             tables = tomllib.load(file)
-    except OSError as error:
-        raise JobError([f"{os.fspath(job)}: cannot be read: {error.strerror}"]) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise JobError([f"{os.fspath(job)}: is not TOML: {error}"]) from error
     except ValueError as error:

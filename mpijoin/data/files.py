@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import glob
 import os
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import Callable, Iterable, Mapping, Sequence
+from typing import Callable, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
 from mpijoin.data.types import NAMED_TYPES
 from mpijoin.errors import InputError
 from mpijoin.limits import too_many_files
+from mpijoin.refusals import reading
 
 PARQUET, IPC, CSV = "Parquet", "Arrow IPC", "CSV"
 FORMATS = {".parquet": PARQUET, ".arrow": IPC, ".ipc": IPC, ".feather": IPC, ".csv": CSV, ".csv.gz": CSV}
@@ -69,10 +71,8 @@ def _files(path: str) -> list[str]:
 
 
 def _folder_files(folder: str) -> list[str]:
-    try:
+    with reading(folder):
         names = os.listdir(folder)
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be listed: {error.strerror}") from error
     paths = (os.path.join(folder, name) for name in names if not name.startswith((".", "_")))
     return [path for path in paths if os.path.isfile(path)]
 
@@ -120,8 +120,15 @@ def file_schema(path: str, types: Mapping[str, str] = NO_TYPES) -> pa.Schema:
         IPC: _ipc_schema,
         CSV: partial(_csv_schema, types),
     }
-    try:
+    with decoding(path):
         return readers[file_format(path)](path)
+
+
+@contextmanager
+def decoding(path: str) -> Iterator[None]:
+    """Turns what a library says of a file that it cannot read into an InputError that names the file and its format."""
+    try:
+        yield
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
         raise InputError(f"{path}: cannot be read as {file_format(path)}: {first_line(error)}") from error
 

@@ -23,6 +23,7 @@ from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import AlreadyDone, InputError, JobError, OutputError
 from mpijoin.lock import FolderLock, take
 from mpijoin.rank import MASTER
+from mpijoin.refusals import reading
 from mpijoin.rundir import RunDirectory, blocking_file, room_faults
 
 
@@ -176,9 +177,10 @@ def _output_faults(job: Job, overwrite: bool, resume: bool) -> Iterator[Fault]:
     if not job.output.path or (resume and RunDirectory(path).is_run):
         return
     try:
-        texts = room_faults(path, overwrite or resume, _input_files(job))
-    except OSError as error:
-        texts = [f"[output] path: {error.filename or path}: cannot be read: {error.strerror}"]
+        with reading(path):
+            texts = room_faults(path, overwrite or resume, _input_files(job))
+    except InputError as error:
+        texts = [f"[output] path: {error}"]
     yield from (Fault(("output.path",), text) for text in texts)
 
 

@@ -19,8 +19,9 @@ from mpijoin.metrics.ledger import StreamCounts, check_ledger
 from mpijoin.progress import seconds
 from mpijoin.rank import MASTER
 from mpijoin.records import Counts, Figures
+from mpijoin.refusals import writing
 from mpijoin.sinks.parts import part_name
-from mpijoin.sources.late import merge_late, writing
+from mpijoin.sources.late import merge_late
 
 COLLECTOR_ADVICE = (
     'the collector writes slower than slaves find results: let each slave write its own with results = "parquet", write'

@@ -11,7 +11,7 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from mpijoin.checkpoint.files import StateFile, refusals
+from mpijoin.checkpoint.files import StateFile
 from mpijoin.checkpoint.identity import identity_of
 from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, prune, state_name, write_manifest
 from mpijoin.checkpoint.restore import Resumption
@@ -24,6 +24,7 @@ from mpijoin.messages import Saved
 from mpijoin.metrics.checkpoints import CheckpointsFile
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import Counts, Span
+from mpijoin.refusals import writing
 from mpijoin.rundir import RunDirectory
 
 METRICS_S = 600.0  # so much of the metrics may be lost with a run that is killed
@@ -173,7 +174,7 @@ class Checkpointing:
 
     def _sync_folders(self) -> None:
         """Before the first one: what is written in a folder is found again only if the folder is. CheckpointError."""
-        with refusals(self._folder):
+        with writing(self._folder, CheckpointError):
             self._directory.sync()
             sync_path(self._folder.parent)
 

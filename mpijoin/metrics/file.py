@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.disk import HashedFile
 from mpijoin.errors import OutputError
+from mpijoin.refusals import writing
 
 
 def part_name(name: str, part: int) -> str:
@@ -38,12 +39,14 @@ class TableFile:
 
     def append(self, table: pa.Table) -> None:
         if not self._failed:
-            self._guard(lambda: self._write(table))
+            with self._writing():
+                self._write(table)
 
     def close(self) -> None:
         """Finishes the file and gives it its name, unless there is none."""
         if self._writer is not None:
-            self._guard(self._finish)
+            with self._writing():
+                self._finish()
 
     @property
     def is_there(self) -> bool:
@@ -61,14 +64,14 @@ class TableFile:
         self._writer = None
         os.replace(self._open_path, self.path)
 
-    def _guard(self, act: Any) -> None:
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
         try:
-            act()
-        except OSError as error:
+            with writing(self.path):
+                yield
+        except OutputError:
             self._give_up()
-            raise OutputError(
-                f"{self.path}: cannot be written: {os.strerror(error.errno) if error.errno else error}"
-            ) from error
+            raise
 
     def _give_up(self) -> None:
         self._failed = True

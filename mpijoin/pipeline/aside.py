@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
-from mpijoin.errors import OutputError
+from mpijoin.refusals import writing
 
 OPEN = ".open"
 
@@ -27,11 +27,10 @@ def written_aside(folder: Path) -> Iterator[Path]:
     """
     existed, new = folder.exists(), folder / OPEN
     try:
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir(parents=True)
-        yield new
-    except OSError as error:
-        raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
+        with writing(folder):
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir(parents=True)
+            yield new
     finally:
         shutil.rmtree(new, ignore_errors=True)
         if not existed and folder.exists() and not any(folder.iterdir()):

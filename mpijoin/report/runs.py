@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 
 from mpijoin.config.job import MAX, Job
 from mpijoin.config.load import read_job
+from mpijoin.data.files import decoding
 from mpijoin.errors import EXIT_CHECKPOINTED, InputError
 from mpijoin.metrics.record import columns_of
 from mpijoin.rundir import read_failure, read_summary
@@ -142,13 +143,14 @@ def _epochs(metrics: Path, streams: Sequence[str]) -> Columns:
     return {name: columns[name][order] for name in wanted}
 
 
+def _read(file: Path) -> pa.Table:
+    with decoding(str(file)):
+        return pq.read_table(file)
+
+
 def _table(metrics: Path, pattern: str) -> Columns:
     """The files of that name, one after the other, as columns; empty where there are none."""
-    files = sorted(metrics.glob(f"{pattern}.parquet"))
-    try:
-        tables = [pq.read_table(file) for file in files]
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{metrics}: cannot be read: {error}") from error
+    tables = [_read(file) for file in sorted(metrics.glob(f"{pattern}.parquet"))]
     if not tables:
         return {}
     whole = pa.concat_tables(tables)

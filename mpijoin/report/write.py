@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from mpijoin.errors import OutputError
+from mpijoin.refusals import writing
 from mpijoin.report import compare, series
 from mpijoin.report.figures import Chart, charts_of, notes
 from mpijoin.report.findings import BAD, LOOK, Headline, Verdict, headlines, verdicts
@@ -29,12 +29,10 @@ def write(paths: Sequence[str | os.PathLike], folder: Path | None, capacities: S
     """As `mpijoin.report.write_report`."""
     runs = load_runs(paths)
     folder = folder or (runs[0].path / "report" if len(runs) == 1 else Path("report"))
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         page = page_of_run(runs[0], folder) if len(runs) == 1 else page_of_set(run_set(runs, capacities), folder)
         (folder / PAGE).write_text(html_of(page), encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
     return folder / PAGE
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mpijoin.errors import JobError
+from mpijoin.refusals import reading
 from mpijoin.transport.simulated import LinkCosts
 
 FOLDER = "costs"
@@ -63,10 +64,9 @@ def load_costs(name: str) -> Costs:
     """Of a file that comes with mpijoin, by its name, or of any file by its path. JobError says what is wrong with
     it."""
     known = named_costs()
-    try:
+    wanted = f"wanted a file, or one of {', '.join(known)}"
+    with reading(name, lambda text: JobError([f"costs: {text}; {wanted}"])):
         text = (_folder() / f"{name}.toml" if name in known else Path(name)).read_text(encoding="utf-8")
-    except OSError as error:
-        raise JobError([f"costs: {name}: {error.strerror}; wanted a file, or one of {', '.join(known)}"]) from error
     try:
         values = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -18,7 +18,8 @@ class Sink(Consumer, Protocol):
         """A checkpoint cuts the results here: returns the part files so far, all closed. Raises OutputError."""
 
     def sync(self) -> None:
-        """Has the closed part files on disk; may take long, and may be called in another thread. Raises OSError."""
+        """Has the closed part files on disk; may take long, and may be called in another thread. Raises
+        OutputError."""
 
     def close(self) -> list[PartInfo]:
         """Ends the output; returns the part files it made. Raises OutputError."""

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import errno
 import os
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +13,9 @@ import pyarrow.parquet as pq
 
 from mpijoin.data.arrow import fixed_values, one_array
 from mpijoin.disk import HashedFile, checksum_of, sync_path
-from mpijoin.errors import OutputError
+from mpijoin.errors import InputError, OutputError
 from mpijoin.records import PartInfo
+from mpijoin.refusals import reading, writing
 
 # 2^15 to 2^19 rows were equally fast on two int64 columns; 2^17 keeps a group's buffers near the cache.
 ROW_GROUP_ROWS = 1 << 17
@@ -96,12 +96,13 @@ class PartWriter:
         return self.cut()
 
     def sync(self) -> None:
-        """Has all closed parts on disk; may be called in another thread. OSError: those from the first that is not."""
+        """Has all closed parts on disk; may be called in another thread. OutputError: not all of them are."""
         waiting = self._parts[self._synced :]
-        for part in waiting:
-            sync_path(self.folder / part.name)
-        if waiting:
-            sync_path(self.folder)  # their names, too
+        with writing(self.folder):
+            for part in waiting:
+                sync_path(self.folder / part.name)
+            if waiting:
+                sync_path(self.folder)  # their names, too
         self._synced += len(waiting)
 
     def abandon(self) -> None:
@@ -122,30 +123,31 @@ class PartWriter:
 
     def _write_group(self, group: pa.Table) -> None:
         path = self.folder / part_name(self.prefix, self._first + len(self._parts))
-        try:
+        with self._writing(path):
             if self._part is None:
                 self._part = _OpenPart(path, group)
             self._part.write(group)
-        except OSError as error:
-            self._fail(path, error)
         if self._part.bytes >= self.part_bytes:
             self._finish_part()
 
     def _finish_part(self) -> None:
         part = self._part
-        try:
+        with self._writing(part.path):
             self._parts.append(part.finish())
-        except OSError as error:
-            self._fail(part.path, error)
         self._part = None
 
-    def _fail(self, path: Path, error: OSError) -> None:
-        # The broken part goes at once: its space may be what the other ranks' logs and failed.json need.
-        self._error = OutputError(f"{path}: cannot be written: {_reason(error)}")
-        self.abandon()
-        with suppress(OSError):
-            path.unlink()  # a part that failed while it was being opened
-        raise self._error from error
+    @contextmanager
+    def _writing(self, path: Path) -> Iterator[None]:
+        try:
+            with writing(path):
+                yield
+        except OutputError as error:
+            # The broken part goes at once: its space may be what the other ranks' logs and failed.json need.
+            self._error = error
+            self.abandon()
+            with suppress(OSError):
+                path.unlink()  # a part that failed while it was being opened
+            raise
 
 
 def part_name(prefix: str, number: int) -> str:
@@ -167,9 +169,10 @@ def content_fault(folder: Path, part: PartInfo, between: Callable[[], None] = la
     """The same of all its bytes, which are read. between: called now and then."""
     path = folder / part.name
     try:
-        found = checksum_of(path, between)
-    except OSError as error:
-        return f"{path}: cannot be read: {error.strerror or error}"
+        with reading(path):
+            found = checksum_of(path, between)
+    except InputError as error:
+        return str(error)
     return (
         ""
         if found == part.checksum
@@ -263,8 +266,3 @@ def _is_variable_size(kind: pa.DataType) -> bool:
     tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
     binary = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
     return any(test(kind) for test in tests + binary)
-
-
-def _reason(error: OSError) -> str:
-    # Arrow keeps errno but words it at length; users know the system's own sentence ("No space left on device").
-    return os.strerror(error.errno) if error.errno in errno.errorcode else str(error)

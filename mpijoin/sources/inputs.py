@@ -10,6 +10,7 @@ import numpy as np
 from mpijoin.config.job import FileSource, StreamJob, TableSource
 from mpijoin.data.files import expand_files
 from mpijoin.errors import InputError
+from mpijoin.refusals import reading
 
 RULE = "a run goes on only on the inputs it began with"
 
@@ -42,10 +43,8 @@ def table_name(stream: StreamJob) -> str:
 
 def input_file(path: str) -> InputFile:
     """The file as it is now. Raises InputError."""
-    try:
+    with reading(path):
         found = os.stat(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     return InputFile(path, found.st_size, found.st_mtime_ns)
 
 

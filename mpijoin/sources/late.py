@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Iterator, Sequence
+from typing import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from mpijoin.data.types import decoded
 from mpijoin.disk import HashedFile, sync_path
 from mpijoin.errors import OutputError
 from mpijoin.records import PartInfo
+from mpijoin.refusals import writing
 from mpijoin.sinks.parts import part_name, size_fault
 from mpijoin.sources.base import TIME_MIN
 from mpijoin.sources.files import PARQUET_BUFFER_BYTES
@@ -155,12 +156,3 @@ def merge_late(paths: Sequence[Path], target: Path, schema: StreamSchema) -> Non
                     for group in range(part.num_row_groups):
                         writer.write_table(part.read_row_group(group, use_threads=False))
         sync_path(target)
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turns the file system's refusals into an OutputError that names the file."""
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"{path}: cannot be written: {error}") from error

@@ -5,9 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Iterator
 
-import pyarrow as pa
-
-from mpijoin.data.files import file_format, first_line
+from mpijoin.data.files import decoding, file_format
 from mpijoin.data.ipc_messages import Cut
 from mpijoin.errors import ChangedInputError, InputError
 from mpijoin.sources.inputs import InputFile, input_file
@@ -26,17 +24,13 @@ class Watched:
     def reading(self) -> Iterator[None]:
         """Turns the library's errors into one InputError that names the file."""
         try:
-            yield
+            with decoding(self._path):
+                yield
         except Cut as error:
             raise self._cut_short() from error
         except InputError:
             self._check_same()
             raise
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-            self._check_same()
-            raise InputError(
-                f"{self._path}: cannot be read as {file_format(self._path)}: {first_line(error)}"
-            ) from error
 
     def check_end(self) -> None:
         """Raises ChangedInputError unless the file has given all its rows and is what it was."""

@@ -14,6 +14,7 @@ from typing import Any, Mapping, Sequence
 from mpijoin.config.load import dump_job, load_job, read_job
 from mpijoin.config.units import duration_ns, is_integer
 from mpijoin.errors import JobError
+from mpijoin.refusals import reading
 
 FIELDS = ("job", "output", "ranks", "repeats", "seeds", "timeout", "grid", "capacity")
 CAPACITY_FIELDS = ("rates", "low", "high", "step", "delay")
@@ -65,8 +66,9 @@ def load_sweep(path: str | Path) -> Sweep:
     point's job too."""
     path = Path(path)
     try:
-        given = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        with reading(path, lambda text: JobError([text])):
+            given = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise JobError([f"{path}: {error}"]) from error
     faults = [f"{path}: {name}: no such field, there are {', '.join(FIELDS)}" for name in given if name not in FIELDS]
     faults += [f"{path}: {text}" for text in _faults(given)]

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mpijoin.config.job import FileSource, Job, Output, StreamJob, SyntheticSource
-from mpijoin.data.files import CSV, IPC, expand_files, file_format, first_line, stream_schema
+from mpijoin.data.files import CSV, IPC, decoding, expand_files, file_format, stream_schema
 from mpijoin.data.schema import UNIT_NS, Column
 from mpijoin.errors import InputError
 from mpijoin.verify.values import canonical, decoded, sql_type, stored_type
@@ -203,24 +203,23 @@ def _file_batches(path: str, stream: Stream) -> Iterator[pa.RecordBatch]:
     """The needed columns of one file in bounded pieces, in the types of the stream's first file."""
     read = {IPC: _ipc_batches, CSV: _csv_batches}.get(file_format(path), _parquet_batches)
     wanted = pa.schema(list(stream.fields.items()))
-    try:
+    with decoding(path):
         for batch in read(path, wanted):
             for field in wanted:
+                if field.name not in batch.schema.names:
+                    raise InputError(f"{path} has no column {field.name}: the input has changed")
                 if decoded(batch.schema.field(field.name).type) != decoded(field.type):
                     raise InputError(
                         f"{path}: column {field.name} is {batch.schema.field(field.name).type}, wanted {field.type}"
                     )
-            yield batch
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise InputError(f"{path} cannot be read again: {first_line(error)}") from error
+            yield batch.select(wanted.names)
 
 
 def _parquet_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
     import pyarrow.parquet as pq
 
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(BATCH_ROWS, columns=wanted.names):
-            yield batch.select(wanted.names)
+        yield from file.iter_batches(BATCH_ROWS, columns=wanted.names)
 
 
 def _ipc_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -230,8 +229,7 @@ def _ipc_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 
     reader = open_file(path, [Column(field.name, field.type) for field in wanted], BlockLimit(BATCH_ROWS))
     try:
-        for block in reader.blocks():
-            yield block.select(wanted.names)
+        yield from reader.blocks()
     finally:
         reader.close()
 

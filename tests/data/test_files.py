@@ -70,7 +70,7 @@ def test_a_folder_that_cannot_be_listed_is_refused(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", folder)
 
     monkeypatch.setattr(os, "listdir", refuse)
-    with pytest.raises(InputError, match="cannot be listed: Permission denied"):
+    with pytest.raises(InputError, match="cannot be read: Permission denied"):
         expand_files(str(tmp_path))
 
 

@@ -205,5 +205,5 @@ def test_without_delays_there_is_no_file(tmp_path):
 def test_a_folder_that_is_not_there_is_an_output_error(tmp_path):
     file = DelaysFile(tmp_path / "none", 1)
     file.add(0, histogram([1]))
-    with pytest.raises(OutputError, match="delay-1.parquet: cannot be written"):
+    with pytest.raises(OutputError, match="delay-1.parquet.open: cannot be written"):
         file.close()

@@ -52,5 +52,5 @@ def test_only_the_realised_gain_may_be_unknown():
 def test_a_folder_that_is_not_there_is_an_output_error(tmp_path):
     file = MovesFile(tmp_path / "none")
     file.add(row_of(random.Random(2), 0))
-    with pytest.raises(OutputError, match="moves.parquet: cannot be written"):
+    with pytest.raises(OutputError, match="moves.parquet.open: cannot be written"):
         file.close()

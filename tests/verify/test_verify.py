@@ -271,7 +271,7 @@ def test_inputs_that_lost_a_column_or_are_damaged_are_told(run, tmp_path):
     data = bytearray((tmp_path / "l.parquet").read_bytes())
     data[4:400] = bytes(396)
     (tmp_path / "l.parquet").write_bytes(data)
-    with pytest.raises(InputError, match="l.parquet cannot be read again"):
+    with pytest.raises(InputError, match="l.parquet: cannot be read as Parquet"):
         verify(run.path)
 
 

@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 from mpijoin.compiled import kernel
 from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.rules import SYNTHETIC_TIME
-from mpijoin.errors import OutputError
 from mpijoin.generators.stream import SyntheticStream
 from mpijoin.partitioning.hashing import pair_hash
 from mpijoin.pipeline.generate.plan import FilePlan, Piece, StreamPlan
+from mpijoin.refusals import writing
 
 BLOCK_ROWS = 1 << 18  # made and written at a time, where order allows it
 ROW_GROUP_ROWS = 1 << 17
@@ -87,14 +87,12 @@ def _write(plan: StreamPlan, stream: SyntheticStream, file: FilePlan, folder: Pa
     # Attempts of one task may overlap: each writes a file of its own, and any of them is right.
     aside = folder / f".{name}.{os.getpid()}"
     meter = _Meter()
-    try:
+    with writing(folder / name):
         with pq.ParquetWriter(aside, synthetic_schema(plan.source), **PARQUET) as writer:
             for batch in _blocks(plan, stream, file):
                 meter.add(batch)
                 writer.write_batch(batch, ROW_GROUP_ROWS)
         os.replace(aside, folder / name)
-    except OSError as error:
-        raise OutputError(f"{folder / name}: cannot be written: {error.strerror or error}") from error
     return Written(file.number, name, meter.rows, meter.first_ns, meter.last_ns, meter.lag_ns, f"{meter.checksum:016x}")
 
 

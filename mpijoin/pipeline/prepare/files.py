@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.config.units import show
-from mpijoin.data.files import first_line
+from mpijoin.data.files import decoding, first_line
 from mpijoin.errors import InputError
 from mpijoin.pipeline.prepare.options import CSV, FORMATS, JSONL, OWN_PREFIX, PARQUET, Wanted
 
@@ -181,10 +181,8 @@ def _checked(path: str, names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _schema(path: str) -> pa.Schema:
-    try:
+    with decoding(path):
         return pq.read_schema(path)
-    except (OSError, pa.ArrowException) as error:
-        raise InputError(f"{path}: cannot be read as Parquet: {first_line(error)}") from error
 
 
 def _parquet_source(paths: Sequence[str], schemas: Sequence[pa.Schema]) -> Source:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any
 
 from mpijoin.errors import EXIT_DONE, InputError, JobError, OutputError
 from mpijoin.pipeline.configuration import add_spark_arguments
 from mpijoin.progress import Teller
+from mpijoin.refusals import writing
 
 if TYPE_CHECKING:
     from mpijoin.config.job import Job
@@ -103,7 +103,7 @@ def main_profile(options: argparse.Namespace) -> int:
     profile = profile_of(job, schema, options)
     advice = advise(profile)
     bins = 1 << (options.bins - 1).bit_length()
-    with _writing(folder):
+    with writing(folder):
         write_files(job, profile, advice, bins, folder, options.figures)
     to_run = run_command(advice, str(folder / JOB))
     text = f"{text_of(profile, advice, bins)}\n\nprofile: {folder}\nto run:  {to_run}"
@@ -202,11 +202,3 @@ def write_files(job: Job, profile: Profile, advice: Advice, bins: int, folder: P
         draw_all(profile, tables, folder)
     (folder / JSON).write_text(json_text(profile, advice, bins), encoding="utf-8")
     (folder / JOB).write_text(job_text(job, advice), encoding="utf-8")
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise OutputError(f"{error.filename or folder}: cannot be written: {error.strerror or error}") from error
