@@ -19,7 +19,7 @@ from mpijoin.config.rules import Fault, job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import EXIT_SIGINT, AlreadyDone, JobError, MpijoinError, OutputError
 from mpijoin.launch.embedded import local_size, local_slaves, run_local
-from mpijoin.launch.plan import Plan, launch_faults, merged_schema, prepare
+from mpijoin.launch.setup import RunSetup, launch_faults, merged_schema, prepare
 from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
 from mpijoin.sources.late import late_schema
@@ -135,12 +135,12 @@ def run(
     path = Path(job.output.path) if job.output.path else None
     known = (path, [stream.name for stream in job.streams], job.output.results != "count")
     try:
-        plan = prepare(job, schema, size, overwrite, resume)
+        setup = prepare(job, schema, size, overwrite, resume)
     except AlreadyDone:
         return Run(read_summary(job.output.path), *known)
-    writer = TableWriter(merged_schema(plan)) if in_memory else None
+    writer = TableWriter(merged_schema(setup)) if in_memory else None
     late = None if path else {stream.name: TableWriter(late_schema(stream)) for stream in schema.streams}
-    summary = _join(replace(plan, late=tuple(late.values()) if late else ()), writer, debug)
+    summary = _join(replace(setup, late=tuple(late.values()) if late else ()), writer, debug)
     tables = {name: kept.table() for name, kept in late.items()} if late else None
     return Run(summary, *known, writer.table() if writer else None, tables)
 
@@ -158,14 +158,14 @@ def _read(job: Any, overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
     return read_job(job, overrides)
 
 
-def _join(plan: Plan, writer: TableWriter | None, debug: bool) -> Mapping[str, Any]:
-    """Runs the plan with signals caught; returns the summary, or raises what the run ended in."""
+def _join(setup: RunSetup, writer: TableWriter | None, debug: bool) -> Mapping[str, Any]:
+    """Runs the job with signals caught; returns the summary, or raises what the run ended in."""
     signals = SignalFlag()
     signals.install()
     try:
-        outcome = run_local(plan, signals, Silent(), debug, writer)
+        outcome = run_local(setup, signals, Silent(), debug, writer)
     finally:
-        plan.release()
+        setup.release()
         signals.restore()
     if outcome.error is None and not outcome.exit_code:
         return outcome.summary

@@ -206,7 +206,7 @@ def _check(options: argparse.Namespace) -> int:
         raise JobError(["JOB.toml: missing: wanted the job file to check, or --fields"])
     from mpijoin.config.check import load_and_resolve
     from mpijoin.config.describe import describe
-    from mpijoin.launch.plan import launch_faults
+    from mpijoin.launch.setup import launch_faults
 
     further = partial(launch_faults, overwrite=options.overwrite, resume=options.resume)
     print(describe(*load_and_resolve(options.job, options.set, further)))

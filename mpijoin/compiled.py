@@ -41,7 +41,7 @@ UNUSED_DAYS = 30  # folders of other states of the package are removed when they
 _readying = threading.Lock()  # one thread at a time compiles or loads
 
 
-class Part:
+class KernelPart:
     """A function that only kernels call. Python that calls it gets the Python function."""
 
     def __init__(self, function: Callable, compiled_from: str = ""):
@@ -72,7 +72,7 @@ class Part:
         return self.dispatcher._numba_type_
 
 
-class Kernel(Part):
+class Kernel(KernelPart):
     """A function that Python calls as machine code, without the interpreter's lock. It neither raises nor allocates."""
 
     def __init__(self, function: Callable):
@@ -141,19 +141,19 @@ class Bound:
         return entry(words)
 
 
-def kernel(function: Callable) -> Part:
+def kernel(function: Callable) -> KernelPart:
     """Makes a kernel of a function; where Numba is told not to compile, it stays the Python function."""
-    return Part(function) if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" else Kernel(function)
+    return KernelPart(function) if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" else Kernel(function)
 
 
-def part(function: Callable) -> Part:
+def part(function: Callable) -> KernelPart:
     """Makes a part of kernels of a function."""
-    return Part(function)
+    return KernelPart(function)
 
 
-def instruction(module: str) -> Callable[[Callable], Part]:
+def instruction(module: str) -> Callable[[Callable], KernelPart]:
     """Makes a part of kernels of a function whose namesake in `module` says how Numba compiles it."""
-    return lambda function: Part(function, module)
+    return lambda function: KernelPart(function, module)
 
 
 def _take_apart(values: Sequence[Any], kinds: list[Any], words: list[Any]) -> None:

@@ -1,32 +1,30 @@
 """Every message between ranks: what it says, who may send it, and its frame on the wire.
 
-| message  | from → to          | channel | says |
-|----------|--------------------|---------|------|
-| Slot     | master → slave     | DATA    | rows of the slave's partitions and how far each stream is complete; `last`
-ends the input |
-| Order    | master → slave     | DATA    | the next step of a group's hand-over, in order with the slots |
-| State    | slave → slave      | STATE   | a part of a group on its way from supplier to consumer |
-| Rows     | slave → collector  | RESULT  | result rows of one epoch, as an Arrow record batch |
-| EpochEnd | slave → collector  | RESULT  | all results up to this epoch have been sent; `last` ends them |
-| Ready    | all → master → all | CONTROL | the rank's kernels are loaded; from the master: those of all ranks are |
-| Report   | slave → master     | CONTROL | what was consumed (credit) and how the slave is doing; also the heartbeat |
-| Ask      | master → slave     | CONTROL | a reorganization epoch ends: how loaded are you? |
-| Loads    | slave → master     | CONTROL | the answer: backlog, shares of time, and what each group cost |
-| Step     | slave → master     | CONTROL | a step of a hand-over is done, or refused |
-| Finished | slave, collector → master | CONTROL | the rank has done its part: counts and files |
-| Failed   | any → master       | CONTROL | the rank cannot go on |
-| Marker   | master → slave     | DATA    | a checkpoint cuts the input here: all before it is joined, then the state is
-saved |
-| ResultMarker | slave → collector | RESULT | likewise for results |
-| Saved    | slave, collector → master | CONTROL | its part of a checkpoint is on disk, or why not |
-| Restore  | master → slave     | CONTROL | take these groups out of a checkpoint, before the run begins |
-| Restored | slave → master → slave | CONTROL | it has, or why not; from the master: all have |
-| Signalled | slave, collector → master | CONTROL | a signal came that asks for a checkpoint |
-| Stop     | master → all       | CONTROL | leave with this exit code |
-| Begin    | master → all       | CONTROL | the plan of the run, where ranks are processes |
+| message      | from → to                 | channel | says |
+|--------------|---------------------------|---------|------|
+| Slot         | master → slave            | DATA    | rows of the slave's partitions, and their watermarks |
+| Order        | master → slave            | DATA    | the next step of a hand-over, in order with the slots |
+| State        | slave → slave             | STATE   | a part of a group on its way from supplier to consumer |
+| ResultRows   | slave → collector         | RESULT  | result rows of one epoch, as an Arrow record batch |
+| EpochEnd     | slave → collector         | RESULT  | all results up to this epoch have been sent |
+| Ready        | all → master → all        | CONTROL | its kernels are loaded; from the master: those of all |
+| Report       | slave → master            | CONTROL | what was consumed (credit), and how it is; also a heartbeat |
+| AskLoads     | master → slave            | CONTROL | a reorganization epoch ends: how loaded are you? |
+| Loads        | slave → master            | CONTROL | the answer: backlog, shares of time, and what each group cost |
+| Step         | slave → master            | CONTROL | a step of a hand-over is done, or refused |
+| Finished     | slave, collector → master | CONTROL | the rank has done its part: counts and files |
+| Failed       | any → master              | CONTROL | the rank cannot go on |
+| Marker       | master → slave            | DATA    | a checkpoint cuts the input here: what came before it is saved |
+| ResultMarker | slave → collector         | RESULT  | a checkpoint cuts the results here |
+| Saved        | slave, collector → master | CONTROL | the rank's part of a checkpoint is on disk, or why it is not |
+| Restore      | master → slave            | CONTROL | take these groups out of a checkpoint, before the run begins |
+| Restored     | slave → master → slave    | CONTROL | it has, or why it could not; from the master: all have |
+| Signalled    | slave, collector → master | CONTROL | a signal came that asks for a checkpoint |
+| Stop         | master → all              | CONTROL | leave with this exit code |
+| Begin        | master → all              | CONTROL | the setup of the run, where ranks are processes |
 
-Most messages are a few plain values, which travel as the frame's meta. The others have `content`, their meta and
-buffers, and `of`.
+Most messages are a few plain values, which travel as the frame's meta. The others say by `content` what their meta and
+buffers are, and are made of them again by `of`.
 """
 
 from __future__ import annotations
@@ -120,7 +118,7 @@ class Slot(NamedTuple):
         return total
 
 
-class Rows(NamedTuple):
+class ResultRows(NamedTuple):
     """batch: uint8[], an Arrow record batch in IPC form."""
 
     slave: int
@@ -131,7 +129,7 @@ class Rows(NamedTuple):
         return {"slave": self.slave, "epoch": self.epoch}, [self.batch]
 
     @classmethod
-    def of(cls, meta: dict[str, Any], buffers: list[np.ndarray]) -> Rows:
+    def of(cls, meta: dict[str, Any], buffers: list[np.ndarray]) -> ResultRows:
         return cls(meta["slave"], meta["epoch"], *buffers)
 
 
@@ -162,7 +160,7 @@ class Order(NamedTuple):
     peer: int
 
 
-class Ask(NamedTuple):
+class AskLoads(NamedTuple):
     """period: the number of the reorganization epoch that ends."""
 
     period: int
@@ -321,13 +319,13 @@ class Stop(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """plan: its plain values (launch/begin.py) · columns: uint8[] each, an Arrow schema of every stream's."""
+    """setup: its plain values (launch/begin.py) · columns: uint8[] each, an Arrow schema of every stream's."""
 
-    plan: dict[str, Any]
+    setup: dict[str, Any]
     columns: tuple[np.ndarray, ...]
 
     def content(self) -> Content:
-        return self.plan, list(self.columns)
+        return self.setup, list(self.columns)
 
     @classmethod
     def of(cls, meta: dict[str, Any], buffers: list[np.ndarray]) -> Begin:
@@ -335,8 +333,9 @@ class Begin(NamedTuple):
 
 
 KINDS: dict[type, int] = {
-    Slot: 1, Rows: 2, EpochEnd: 3, Report: 4, Finished: 5, Failed: 6, Stop: 7, Begin: 8, Ready: 9, Order: 10, Ask: 11,
-    Loads: 12, State: 13, Step: 14, Marker: 15, ResultMarker: 20, Saved: 21, Restore: 22, Restored: 23, Signalled: 24,
+    Slot: 1, ResultRows: 2, EpochEnd: 3, Report: 4, Finished: 5, Failed: 6, Stop: 7, Begin: 8, Ready: 9, Order: 10,
+    AskLoads: 11, Loads: 12, State: 13, Step: 14, Marker: 15, ResultMarker: 20, Saved: 21, Restore: 22, Restored: 23,
+    Signalled: 24,
 }
 MESSAGES = {kind: message for message, kind in KINDS.items()}
 

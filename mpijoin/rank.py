@@ -23,7 +23,7 @@ from mpijoin.messages import (
     Ready,
     Report,
     ResultMarker,
-    Rows,
+    ResultRows,
     Signalled,
     Slot,
     State,
@@ -49,7 +49,7 @@ CHANNELS = {
     Slot: Channel.DATA,
     Order: Channel.DATA,
     State: Channel.STATE,
-    Rows: Channel.RESULT,
+    ResultRows: Channel.RESULT,
     EpochEnd: Channel.RESULT,
     Marker: Channel.DATA,
     ResultMarker: Channel.RESULT,
@@ -72,7 +72,7 @@ class Rank:
 
     def __init__(self, transport: Transport, clock: RunClock, signals: SignalFlag):
         self.transport, self.clock, self.signals = transport, clock, signals
-        self.log = logging.Logger("mpijoin")  # until there is a plan: to nowhere
+        self.log = logging.Logger("mpijoin")  # until there is a setup: to nowhere
         self.log.addHandler(logging.NullHandler())
         self.idle_s = 0.0
         self.hosts = {self.number: host_name()}  # where ranks run; the master knows of all, once they have met

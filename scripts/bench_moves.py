@@ -26,8 +26,8 @@ from mpi4py import MPI
 import mpijoin.master.start
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
-from mpijoin.launch.plan import prepare
 from mpijoin.launch.processes import run_mpi
+from mpijoin.launch.setup import prepare
 from mpijoin.policy.plan import Move, Plan
 from mpijoin.policy.view import ClusterView
 from mpijoin.signals import SignalFlag

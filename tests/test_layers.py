@@ -43,7 +43,7 @@ LEVELS = (
     ("metrics", "rundir", "progress"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),
     ("checkpoint",),
-    ("launch.plan",),
+    ("launch.setup",),
     ("master", "slave", "collector", "launch.warmup"),
     ("launch.summary", "launch.provenance"),
     ("launch.life", "simulate"),

@@ -7,7 +7,7 @@ from mpijoin import rank
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.launch.embedded import run_local
-from mpijoin.launch.plan import prepare
+from mpijoin.launch.setup import prepare
 from mpijoin.progress import Progress
 from mpijoin.signals import SignalFlag
 

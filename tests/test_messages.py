@@ -8,7 +8,7 @@ from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.messages import (
     KINDS,
     MESSAGES,
-    Ask,
+    AskLoads,
     Columns,
     EpochEnd,
     Failed,
@@ -19,7 +19,7 @@ from mpijoin.messages import (
     Ready,
     Report,
     Restore,
-    Rows,
+    ResultRows,
     Saved,
     Slot,
     State,
@@ -87,7 +87,7 @@ PART = PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef")
         Stop(143, "stopped by SIGTERM"),
         Ready(0, 1.5),
         Order(3, "freeze", 17, 2),
-        Ask(9),
+        AskLoads(9),
         Step(3, 2, "refused", "no room", Transfer(5, 0.5)),
     ],
 )
@@ -96,7 +96,7 @@ def test_plain_messages_arrive_as_they_were_sent(message):
 
 
 def test_rows_arrive_as_they_were_sent():
-    found = parse(encode_message(Rows(3, 9, np.arange(5, dtype=np.uint8))))
+    found = parse(encode_message(ResultRows(3, 9, np.arange(5, dtype=np.uint8))))
     assert (found.slave, found.epoch, found.batch.tolist()) == (3, 9, [0, 1, 2, 3, 4])
 
 

@@ -6,7 +6,7 @@ import time
 from typing import NoReturn
 
 from mpijoin.errors import OutputError
-from mpijoin.messages import EpochEnd, Finished, ResultMarker, Rows, Saved
+from mpijoin.messages import EpochEnd, Finished, ResultMarker, ResultRows, Saved
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.sinks.collector import Collector
 
@@ -27,7 +27,7 @@ class CollectorRank:
         received = 0
         for _, message in self._rank.receive(self._collector.refuse):
             received += 1
-            if isinstance(message, (Rows, EpochEnd, ResultMarker)):
+            if isinstance(message, (ResultRows, EpochEnd, ResultMarker)):
                 self._collector.take(message)
         if self._collector.cut_number is not None:
             self._rank.send(MASTER, cut_results(self._rank.number, self._collector))

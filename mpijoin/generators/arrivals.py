@@ -21,7 +21,7 @@ DEPTH_MAX = 64  # halvings of an interval of 64-bit nanoseconds
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
-class Arrivals(Protocol):
+class ArrivalTimes(Protocol):
     total: int | None  # tuples of the stream; None: its duration ends it
     end_ns: int  # times are below this
 
@@ -36,7 +36,7 @@ class Arrivals(Protocol):
         """A time not before that of tuple first - 1 and not after that of tuple `first`."""
 
 
-def arrivals_of(source: SyntheticSource, base: np.uint64) -> Arrivals:
+def arrivals_of(source: SyntheticSource, base: np.uint64) -> ArrivalTimes:
     return Bursts(source, base) if source.arrivals == B_MODEL else Poisson(source, base)
 
 

@@ -1,4 +1,4 @@
-"""The plan of a run as it travels from the master to ranks that are processes of their own: plain data, never code."""
+"""The setup of a run as it travels from the master to ranks that are processes of their own: plain data, never code."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from mpijoin.config.dump import dump_job
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import UNIT_NS, Column, JoinSchema, StreamSchema
 from mpijoin.errors import JobError, ProtocolError
-from mpijoin.launch.plan import Plan, Roles
+from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.messages import Begin
 from mpijoin.rundir import RunDirectory
 
 FORMAT = 1
 
 
-def begin_of(plan: Plan) -> Begin:
-    """All that the other ranks need of a plan: its locks and what late rows are written to stay with the master."""
-    streams = plan.schema.streams
+def begin_of(setup: RunSetup) -> Begin:
+    """All that the other ranks need of a setup: its locks and what late rows are written to stay with the master."""
+    streams = setup.schema.streams
     values = {
         "format": FORMAT,
-        "job": dump_job(plan.job),
-        "unit": plan.schema.unit,
+        "job": dump_job(setup.job),
+        "unit": setup.schema.unit,
         "streams": [[one.name, one.scale, one.hashed, len(one.keys)] for one in streams],
-        "size": plan.roles.size,
-        "collects": plan.roles.collects,
-        "directory": str(plan.directory.path) if plan.directory else "",
-        "checkpoints": str(plan.checkpoints or ""),
-        "resumes": plan.resumes,
+        "size": setup.roles.size,
+        "collects": setup.roles.collects,
+        "directory": str(setup.directory.path) if setup.directory else "",
+        "checkpoints": str(setup.checkpoints or ""),
+        "resumes": setup.resumes,
     }
     return Begin(values, tuple(map(_columns_of, streams)))
 
 
-def plan_in(begin: Begin) -> Plan:
+def setup_in(begin: Begin) -> RunSetup:
     """What `begin_of` was given. ProtocolError: it is damaged, or of another version of mpijoin."""
     try:
-        return _plan(begin.plan, begin.columns)
+        return _setup(begin.setup, begin.columns)
     except (JobError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
         raise ProtocolError(
-            f"the plan of the run that came from the master cannot be used: {type(error).__name__}: {error}; "
+            f"the setup of the run that came from the master cannot be used: {type(error).__name__}: {error}; "
             "have all ranks run the same version of mpijoin"
         ) from error
 
@@ -55,7 +55,7 @@ def _columns_of(stream: StreamSchema) -> np.ndarray:
     return np.frombuffer(schema.serialize(), np.uint8)
 
 
-def _plan(values: dict[str, Any], columns: tuple[np.ndarray, ...]) -> Plan:
+def _setup(values: dict[str, Any], columns: tuple[np.ndarray, ...]) -> RunSetup:
     if values["format"] != FORMAT:
         raise ValueError(f"got format {values['format']!r}, wanted {FORMAT}")
     job = load_job(tomllib.loads(_typed(values, "job", str)))
@@ -69,7 +69,7 @@ def _plan(values: dict[str, Any], columns: tuple[np.ndarray, ...]) -> Plan:
     folder, checkpoints = _typed(values, "directory", str), _typed(values, "checkpoints", str)
     directory = RunDirectory(Path(folder)) if folder else None
     schema = JoinSchema(streams, values["unit"])
-    return Plan(
+    return RunSetup(
         job, schema, roles, directory, Path(checkpoints) if checkpoints else None, _typed(values, "resumes", bool)
     )
 

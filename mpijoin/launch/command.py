@@ -58,21 +58,21 @@ def main_run(job_path: str, overrides: Sequence[str], options: Options) -> int:
 
 def _run_under_mpi(job_path: str, overrides: Sequence[str], options: Options, signals: SignalFlag) -> int:
     # Loaded before MPI starts: its first steps wait spinning for the other ranks.
-    from mpijoin.launch import plan
     from mpijoin.launch.processes import run_mpi
+    from mpijoin.launch.setup import RunSetup, setup_of
 
-    def make_plan(size: int) -> plan.Plan:
-        return plan.plan_of(job_path, overrides, lambda job: size, *options.how)
+    def make_setup(size: int) -> RunSetup:
+        return setup_of(job_path, overrides, lambda job: size, *options.how)
 
-    return run_mpi(make_plan, signals, options.debug, options.quiet)
+    return run_mpi(make_setup, signals, options.debug, options.quiet)
 
 
 def _run_here(job_path: str, overrides: Sequence[str], options: Options, signals: SignalFlag) -> int:
     from mpijoin.launch.embedded import local_size, local_slaves, run_local
-    from mpijoin.launch.plan import plan_of
+    from mpijoin.launch.setup import setup_of
     from mpijoin.progress import Progress
 
     slaves = local_slaves(options.ranks, options.oversubscribe, "--ranks")
     signals.check()
-    plan = plan_of(job_path, overrides, partial(local_size, slaves=slaves), *options.how)
-    return run_local(plan, signals, Progress(quiet=options.quiet), options.debug).exit_code
+    setup = setup_of(job_path, overrides, partial(local_size, slaves=slaves), *options.how)
+    return run_local(setup, signals, Progress(quiet=options.quiet), options.debug).exit_code

@@ -13,8 +13,8 @@ from mpijoin.config.job import Job
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 from mpijoin.launch.life import run_master, run_other
-from mpijoin.launch.plan import Plan
-from mpijoin.launch.summary import Outcome
+from mpijoin.launch.setup import RunSetup
+from mpijoin.launch.summary import RunOutcome
 from mpijoin.machine import core_count
 from mpijoin.rank import MASTER, Rank
 from mpijoin.signals import SignalFlag
@@ -51,21 +51,23 @@ def local_size(job: Job, slaves: int) -> int:
     return 1 + slaves + (job.output.results == "collect")
 
 
-def run_local(plan: Plan, signals: SignalFlag, progress: Any, debug: bool = False, writer: Any = None) -> Outcome:
+def run_local(
+    setup: RunSetup, signals: SignalFlag, progress: Any, debug: bool = False, writer: Any = None
+) -> RunOutcome:
     """Runs all ranks as threads of this process; the calling thread is the master.
 
     progress: as `progress.Progress` · writer: where a collector writes instead of into part files.
     """
-    transports = LocalTransport.create(plan.roles.size)
+    transports = LocalTransport.create(setup.roles.size)
     others = [
         # Daemons: a thread that hangs or compiles must not keep a process from ending whose run has failed.
-        threading.Thread(target=run_other, args=(_rank(one, SignalFlag()), partial(_same, plan), writer), daemon=True)
+        threading.Thread(target=run_other, args=(_rank(one, SignalFlag()), partial(_same, setup), writer), daemon=True)
         for one in transports[1:]
     ]
     for thread in others:
         thread.start()
     try:
-        return run_master(plan, _rank(transports[MASTER], signals), progress, debug, writer)
+        return run_master(setup, _rank(transports[MASTER], signals), progress, debug, writer)
     finally:
         deadline_s = time.monotonic() + JOIN_S
         for thread in others:
@@ -76,5 +78,5 @@ def _rank(transport: Transport, signals: SignalFlag) -> Rank:
     return Rank(transport, RunClock(), signals)
 
 
-def _same(plan: Plan) -> Plan:
-    return plan
+def _same(setup: RunSetup) -> RunSetup:
+    return setup

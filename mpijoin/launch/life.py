@@ -18,9 +18,9 @@ from mpijoin.collector.runtime import CollectorRank
 from mpijoin.errors import EXIT_DONE, PeerError
 from mpijoin.join.tuning import measured_group_tuples
 from mpijoin.launch import warmup
-from mpijoin.launch.plan import Plan, merged_schema
 from mpijoin.launch.provenance import own_command, provenance, resume_command
-from mpijoin.launch.summary import Outcome, summarize, summary_text
+from mpijoin.launch.setup import RunSetup, merged_schema
+from mpijoin.launch.summary import RunOutcome, summarize, summary_text
 from mpijoin.limits import address_space_share, named
 from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unchanged
 from mpijoin.master.runtime import Master
@@ -63,11 +63,11 @@ class LogFile(logging.FileHandler):
             super().close()
 
 
-def rank_log(plan: Plan, rank: int) -> logging.Logger:
+def rank_log(setup: RunSetup, rank: int) -> logging.Logger:
     """The rank's own log file; never the root logger, since local ranks share a process."""
     log = logging.Logger(f"mpijoin.rank-{rank}", logging.INFO)
-    if plan.directory:
-        handler = LogFile(plan.directory.log(rank), delay=True)
+    if setup.directory:
+        handler = LogFile(setup.directory.log(rank), delay=True)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(handler)
     else:
@@ -75,22 +75,22 @@ def rank_log(plan: Plan, rank: int) -> logging.Logger:
     return log
 
 
-def run_other(rank: Rank, plan_of: Callable[[], Plan], writer: Any = None) -> int:
+def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) -> int:
     """A slave's or the collector's whole life; returns the exit code.
 
-    plan_of: waits for the plan · writer: where a collector writes instead of into part files.
+    setup_of: waits for the setup · writer: where a collector writes instead of into part files.
     """
     role = None
     try:
-        plan = plan_of()
-        _ready(rank, plan)
-        if rank.number == plan.roles.collector:
+        setup = setup_of()
+        _ready(rank, setup)
+        if rank.number == setup.roles.collector:
             rank.meet()
-            role = _collector(plan, rank, writer)
+            role = _collector(setup, rank, writer)
         else:
-            restored = _restored(plan, rank)
+            restored = _restored(setup, rank)
             rank.meet()
-            role = _slave(plan, rank, *restored)
+            role = _slave(setup, rank, *restored)
         _keep_loaded()
         role.run()
     except BaseException as error:
@@ -100,88 +100,88 @@ def run_other(rank: Rank, plan_of: Callable[[], Plan], writer: Any = None) -> in
     return rank.leave(exit_code)
 
 
-def run_master(plan: Plan, rank: Rank, progress: Any, debug: bool = False, writer: Any = None) -> Outcome:
+def run_master(setup: RunSetup, rank: Rank, progress: Any, debug: bool = False, writer: Any = None) -> RunOutcome:
     """The master's whole life: the run, then its end, good or bad."""
     master = own_writer = None
     started_s = time.time()
     try:
-        compile_s = _ready(rank, plan)
-        resumption = _resumption(plan, rank) if plan.resumes else None
+        compile_s = _ready(rank, setup)
+        resumption = _resumption(setup, rank) if setup.resumes else None
         rank.meet(resumption.manifest.elapsed_s if resumption else 0.0)
         collector = None
-        if plan.roles.collector == MASTER:
-            own_writer = writer or _part_writer(plan, MASTER)
-            collector = new_collector(plan, own_writer, resumption)
-        master = Master(plan, rank, progress, collector, resumption=resumption)
-        if plan.job.checkpoint.is_on and (again := _resume_command(plan)):
+        if setup.roles.collector == MASTER:
+            own_writer = writer or _part_writer(setup, MASTER)
+            collector = new_collector(setup, own_writer, resumption)
+        master = Master(setup, rank, progress, collector, resumption=resumption)
+        if setup.job.checkpoint.is_on and (again := _resume_command(setup)):
             rank.log.info("should this run be stopped or killed, this goes on with it: %s", again)
             progress.note(f"mpijoin: should this run be stopped or killed, go on with: {again}")
         _keep_loaded()
         master.run()
-        plan.check_locks()
+        setup.check_locks()
         own_files = [part.name for part in own_writer.close()] if own_writer else []
-        outcome = summarize(plan, master, compile_s, own_files, {"provenance": _provenance(plan, rank, started_s)})
+        outcome = summarize(setup, master, compile_s, own_files, {"provenance": _provenance(setup, rank, started_s)})
         rank.log.info("done: %s", outcome.summary)
         rank.stop_all(Stop(outcome.exit_code))
     except BaseException as error:
-        outcome = _fail(plan, rank, named(error), debug, started_s, (master, own_writer))
+        outcome = _fail(setup, rank, named(error), debug, started_s, (master, own_writer))
     progress.close(summary_text(outcome), is_bad=outcome.exit_code != EXIT_DONE)
-    rank.leave(outcome.exit_code, plan.release)
+    rank.leave(outcome.exit_code, setup.release)
     return outcome
 
 
-def _ready(rank: Rank, plan: Plan) -> float:
+def _ready(rank: Rank, setup: RunSetup) -> float:
     """Opens the log, and readies the role's kernels; returns the seconds of compiling."""
-    rank.log = rank_log(plan, rank.number)
-    rank.inject(plan.job.inject)
-    if plan.checkpoints:
-        rank.signals.save_at(plan.job.checkpoint.stops_at)
-    role = plan.roles.name(rank.number)
-    cluster = plan.job.cluster
+    rank.log = rank_log(setup, rank.number)
+    rank.inject(setup.job.inject)
+    if setup.checkpoints:
+        rank.signals.save_at(setup.job.checkpoint.stops_at)
+    role = setup.roles.name(rank.number)
+    cluster = setup.job.cluster
     # what is kept counts as held
     keep_freed_memory(min(KEPT_BYTES, cluster.master_buffer_bytes, 2 * cluster.buffer_bytes))
-    heap_bytes = HEAP_TOUCHED_BYTES // (len(plan.roles.slaves) if rank.number in plan.roles.slaves else 1)
+    heap_bytes = HEAP_TOUCHED_BYTES // (len(setup.roles.slaves) if rank.number in setup.roles.slaves else 1)
     # Ranks that are threads of one process load kernels one after the other, but touch memory side by side. So every
     # second one touches memory first, while another loads.
     touches_first = rank.number % 2 == 0
     if touches_first:
         touch_heap(heap_bytes)
-    compile_s = _ready_kernels(rank, plan, role)
+    compile_s = _ready_kernels(rank, setup, role)
     if not touches_first:
         touch_heap(heap_bytes)
     restarts = os.environ.get("SLURM_RESTART_COUNT")
     rank.log.info(
         "rank %d of %d is %s, kernels ready in %.2f s%s",
-        *(rank.number, plan.roles.size, role, compile_s),
+        *(rank.number, setup.roles.size, role, compile_s),
         f", restarted {restarts} times" if restarts else "",
     )
     return compile_s
 
 
-def _ready_kernels(rank: Rank, plan: Plan, role: str) -> float:
+def _ready_kernels(rank: Rank, setup: RunSetup, role: str) -> float:
     """Compiles or loads them; returns the seconds it took."""
     with rank.signals.at_once():
-        compile_s = warmup.warm_up(role, rank.number, warmup.use_of(plan.job, plan.schema, _groups_travel(plan)))
-        if rank.number in plan.roles.slaves:
-            compile_s += warmup.measure_theta(plan.job, plan.schema)
+        compile_s = warmup.warm_up(role, rank.number, warmup.use_of(setup.job, setup.schema, _groups_travel(setup)))
+        if rank.number in setup.roles.slaves:
+            compile_s += warmup.measure_theta(setup.job, setup.schema)
         if rank.number == MASTER:
-            compile_s += warmup.warm_up_sources(plan.job)
+            compile_s += warmup.warm_up_sources(setup.job)
     unmap_unchanged(COMPILER)
     return compile_s
 
 
-def _provenance(plan: Plan, rank: Rank, started_s: float) -> dict[str, Any]:
-    return provenance(rank.hosts, plan.roles.size, rank.transport.library, started_s, own_command(), os.environ)
+def _provenance(setup: RunSetup, rank: Rank, started_s: float) -> dict[str, Any]:
+    return provenance(rank.hosts, setup.roles.size, rank.transport.library, started_s, own_command(), os.environ)
 
 
-def _resume_command(plan: Plan) -> str:
+def _resume_command(setup: RunSetup) -> str:
     """What goes on with this run, "" where there is no such command."""
-    return resume_command(own_command(), plan.roles.size, os.environ) if plan.checkpoints else ""
+    return resume_command(own_command(), setup.roles.size, os.environ) if setup.checkpoints else ""
 
 
-def _groups_travel(plan: Plan) -> bool:
+def _groups_travel(setup: RunSetup) -> bool:
     """Whether groups are read out or taken over: by moves, or by checkpoints."""
-    return plan.job.balance.policy != "none" or plan.job.checkpoint.is_on or plan.resumes
+    return setup.job.balance.policy != "none" or setup.job.checkpoint.is_on or setup.resumes
 
 
 def _keep_loaded() -> None:
@@ -191,12 +191,12 @@ def _keep_loaded() -> None:
         gc.enable()
 
 
-def _resumption(plan: Plan, rank: Rank) -> Resumption:
+def _resumption(setup: RunSetup, rank: Rank) -> Resumption:
     """The master goes on from a checkpoint: what was written after it goes."""
-    found = restore_all(rank, plan.checkpoints, plan.job, plan.roles.slaves, plan.directory, partial(_warn, rank))
+    found = restore_all(rank, setup.checkpoints, setup.job, setup.roles.slaves, setup.directory, partial(_warn, rank))
     manifest = found.manifest
-    forget_after(plan.checkpoints, manifest.number)
-    drop_later(plan.directory, manifest)
+    forget_after(setup.checkpoints, manifest.number)
+    drop_later(setup.directory, manifest)
     rank.log.info(
         "goes on from checkpoint %d, %.3f s into the run: %.3g MB in %d groups taken out in %.3f s",
         *(manifest.number, manifest.elapsed_s, manifest.octets / 1e6, len(manifest.groups), found.seconds),
@@ -209,26 +209,26 @@ def _warn(rank: Rank, text: str) -> None:
     print(f"mpijoin: {text}", file=sys.stderr, flush=True)
 
 
-def _restored(plan: Plan, rank: Rank) -> tuple[int, Any, list[int], int]:
+def _restored(setup: RunSetup, rank: Rank) -> tuple[int, Any, list[int], int]:
     """A slave's memory, operator, the groups in it, and the checkpoint that they are of, 0: the run begins."""
-    memory_bytes = plan.job.cluster.memory_bytes or _memory_left(plan, rank)
-    make_operator = partial(new_operator, plan.job, plan.schema, memory_bytes, measured_group_tuples(plan.schema))
-    if not plan.resumes:
+    memory_bytes = setup.job.cluster.memory_bytes or _memory_left(setup, rank)
+    make_operator = partial(new_operator, setup.job, setup.schema, memory_bytes, measured_group_tuples(setup.schema))
+    if not setup.resumes:
         operator = make_operator()
-        operator.touch(BLOCKS_TOUCHED_BYTES // len(plan.roles.slaves))
+        operator.touch(BLOCKS_TOUCHED_BYTES // len(setup.roles.slaves))
         return memory_bytes, operator, [], 0
     start_s = time.perf_counter()
-    operator, groups, number = restore_own(rank, plan.checkpoints, plan.directory, make_operator)
+    operator, groups, number = restore_own(rank, setup.checkpoints, setup.directory, make_operator)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
     return memory_bytes, operator, groups, number
 
 
-def _memory_left(plan: Plan, rank: Rank) -> int:
+def _memory_left(setup: RunSetup, rank: Rank) -> int:
     """For this slave's windows, of what its node, control groups and Slurm allow."""
-    cluster = plan.job.cluster
-    ranks = ranks_on_node(os.environ, plan.roles.size)
+    cluster = setup.job.cluster
+    ranks = ranks_on_node(os.environ, setup.roles.size)
     processes = ranks if launched_by_mpi(os.environ) else 1
-    slaves = min(ranks, len(plan.roles.slaves))
+    slaves = min(ranks, len(setup.roles.slaves))
     needs = Needs(held_bytes(), processes, slaves, cluster.master_buffer_bytes, cluster.buffer_bytes)
     node_bytes = node_memory_bytes(os.environ)
     share = address_space_share(slaves if processes == 1 else 1)
@@ -242,30 +242,30 @@ def _memory_left(plan: Plan, rank: Rank) -> int:
     return memory_bytes
 
 
-def _slave(plan: Plan, rank: Rank, memory_bytes: int, operator: Any, groups: list[int], resumed: int) -> Slave:
-    own = (plan.roles.collector, operator, groups, plan.checkpoints, resumed)
-    return Slave(plan.job, plan.schema, rank, plan.directory, memory_bytes, *own)
+def _slave(setup: RunSetup, rank: Rank, memory_bytes: int, operator: Any, groups: list[int], resumed: int) -> Slave:
+    own = (setup.roles.collector, operator, groups, setup.checkpoints, resumed)
+    return Slave(setup.job, setup.schema, rank, setup.directory, memory_bytes, *own)
 
 
-def _collector(plan: Plan, rank: Rank, writer: Any) -> CollectorRank:
-    writer = writer or _part_writer(plan, rank.number)
-    return CollectorRank(rank, new_collector(plan, writer), writer)
+def _collector(setup: RunSetup, rank: Rank, writer: Any) -> CollectorRank:
+    writer = writer or _part_writer(setup, rank.number)
+    return CollectorRank(rank, new_collector(setup, writer), writer)
 
 
-def new_collector(plan: Plan, writer: Any, resumption: Resumption | None = None) -> Collector:
+def new_collector(setup: RunSetup, writer: Any, resumption: Resumption | None = None) -> Collector:
     """A collector for the run's slaves. It does not wait for slaves that start without any group."""
-    cluster, slaves = plan.job.cluster, plan.roles.slaves
-    active = resumption.active if resumption else first_active(plan.job.balance, cluster.slaves_min, slaves)
-    return Collector(slaves, merged_schema(plan), writer, idle=set(slaves) - set(active[: cluster.partitions]))
+    cluster, slaves = setup.job.cluster, setup.roles.slaves
+    active = resumption.active if resumption else first_active(setup.job.balance, cluster.slaves_min, slaves)
+    return Collector(slaves, merged_schema(setup), writer, idle=set(slaves) - set(active[: cluster.partitions]))
 
 
-def _part_writer(plan: Plan, rank: int) -> PartWriter:
-    return PartWriter(plan.directory.open_results, f"rank-{rank}", merged_schema(plan), plan.job.output.part_bytes)
+def _part_writer(setup: RunSetup, rank: int) -> PartWriter:
+    return PartWriter(setup.directory.open_results, f"rank-{rank}", merged_schema(setup), setup.job.output.part_bytes)
 
 
 def _fail(
-    plan: Plan, rank: Rank, error: BaseException, debug: bool, started_s: float, things: Sequence[Any]
-) -> Outcome:
+    setup: RunSetup, rank: Rank, error: BaseException, debug: bool, started_s: float, things: Sequence[Any]
+) -> RunOutcome:
     """Says so to the others and to the run directory. started_s: when the run began, in seconds since 1970 · things: to
     let go of."""
     trace = traceback.format_exc()
@@ -275,16 +275,16 @@ def _fail(
     exit_code, reason = exit_code_of(error), describe(error)
     rank.stop_all(Stop(exit_code, reason))
     _abandon(rank, *things)  # first: what is still open may be what the system gives no more of
-    if plan.directory and plan.has_locks:
+    if setup.directory and setup.has_locks:
         failure = {"reason": reason, "exit_code": exit_code, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
-        saved = plan.checkpoints is not None and bool(numbers_in(plan.checkpoints))
-        again = _resume_command(plan) if saved else ""
-        plan.directory.write_failed({**failure, "go_on": again, "provenance": _provenance(plan, rank, started_s)})
+        saved = setup.checkpoints is not None and bool(numbers_in(setup.checkpoints))
+        again = _resume_command(setup) if saved else ""
+        setup.directory.write_failed({**failure, "go_on": again, "provenance": _provenance(setup, rank, started_s)})
         if saved:
             how = f"to go on: {again}" if again else "to go on, run the job again with resume=True"
             rank.log.info("%s", how)
             reason = f"{reason}\nmpijoin: {how}"
-    return Outcome(exit_code, {}, f"{reason}\n{trace}" if debug else reason, error)
+    return RunOutcome(exit_code, {}, f"{reason}\n{trace}" if debug else reason, error)
 
 
 def _abandon(rank: Rank, *things: Any) -> None:

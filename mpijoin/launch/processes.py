@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from mpijoin.clock import RunClock
 from mpijoin.errors import LaunchError
-from mpijoin.launch.begin import begin_of, plan_in
+from mpijoin.launch.begin import begin_of, setup_in
 from mpijoin.launch.life import run_master, run_other
-from mpijoin.launch.plan import Plan
+from mpijoin.launch.setup import RunSetup
 from mpijoin.messages import Begin, Stop
 from mpijoin.progress import Progress
 from mpijoin.rank import MASTER, Rank, exit_code_of
@@ -21,27 +21,27 @@ from mpijoin.transport.base import Transport
 from mpijoin.transport.guard import check_launch
 
 
-def run_mpi(make_plan: Callable[[int], Plan], signals: SignalFlag, debug: bool, quiet: bool = False) -> int:
+def run_mpi(make_setup: Callable[[int], RunSetup], signals: SignalFlag, debug: bool, quiet: bool = False) -> int:
     """This process's part in the run; returns the exit code, having said on rank 0 what happened.
 
-    make_plan: from the number of ranks; called on rank 0 only, whatever it raises is raised there again, once all ranks
-    have left. LaunchError where MPI does not connect the ranks.
+    make_setup: from the number of ranks; called on rank 0 only. Whatever it raises is raised there again, once all
+    ranks have left. LaunchError where MPI does not connect the ranks.
     """
     transport = open_transport()
     pa.set_cpu_count(1)  # one core per rank: Arrow's own threads would take those of other ranks
     rank = Rank(transport, RunClock(), signals)
     if rank.number != MASTER:
-        return run_other(rank, partial(_receive_plan, rank))
+        return run_other(rank, partial(_receive_setup, rank))
     try:
         signals.check()
-        plan = make_plan(transport.size)
+        setup = make_setup(transport.size)
     except BaseException as error:
         exit_code = exit_code_of(error)
-        rank.stop_all(Stop(exit_code, "there is no plan"))
+        rank.stop_all(Stop(exit_code, "there is no setup"))
         rank.leave(exit_code)
         raise
-    _send_plan(rank, plan)
-    return run_master(plan, rank, Progress(quiet=quiet), debug).exit_code
+    _send_setup(rank, setup)
+    return run_master(setup, rank, Progress(quiet=quiet), debug).exit_code
 
 
 def open_transport() -> Transport:
@@ -59,12 +59,12 @@ def open_transport() -> Transport:
     return transport
 
 
-def _send_plan(rank: Rank, plan: Plan) -> None:
-    begin = begin_of(plan)
+def _send_setup(rank: Rank, setup: RunSetup) -> None:
+    begin = begin_of(setup)
     for peer in range(1, rank.transport.size):
         rank.send(peer, begin)
 
 
-def _receive_plan(rank: Rank) -> Plan:
-    """Raises Stopped if there will be no run, ProtocolError for a plan that is none."""
-    return plan_in(rank.gather((Begin,), (MASTER,))[MASTER])
+def _receive_setup(rank: Rank) -> RunSetup:
+    """Raises Stopped if there will be no run, ProtocolError for a setup that is none."""
+    return setup_in(rank.gather((Begin,), (MASTER,))[MASTER])

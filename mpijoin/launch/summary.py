@@ -13,7 +13,7 @@ from mpijoin.checkpoint.totals import total
 from mpijoin.config.units import rounded_duration
 from mpijoin.disk import sync_path
 from mpijoin.errors import EXIT_DONE
-from mpijoin.launch.plan import merged_schema
+from mpijoin.launch.setup import merged_schema
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import StreamCounts, check_ledger
 from mpijoin.progress import seconds
@@ -30,7 +30,7 @@ COLLECTOR_ADVICE = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """How a run ended: `summary` of a good one, `reason` and `error` of a bad one."""
 
     exit_code: int
@@ -39,62 +39,64 @@ class Outcome:
     error: BaseException | None = None
 
 
-def summarize(plan: Any, master: Any, compile_s: float, own_files: list[str], further: dict | None = None) -> Outcome:
+def summarize(
+    setup: Any, master: Any, compile_s: float, own_files: list[str], further: dict | None = None
+) -> RunOutcome:
     """Checks, commits and writes; the clock stops when the last file has its name. Raises LedgerError, OutputError.
 
     further: entries of the summary beside those that all runs have."""
-    counts = [master.finished[slave].counts for slave in plan.roles.slaves]
-    streams = _streams(plan, master)
-    check_ledger(streams, [*counts, master.before], _written(plan, master, counts))
-    if plan.directory:
+    counts = [master.finished[slave].counts for slave in setup.roles.slaves]
+    streams = _streams(setup, master)
+    check_ledger(streams, [*counts, master.before], _written(setup, master, counts))
+    if setup.directory:
         files = [*master.earlier_results, *own_files] + [
             name for finished in master.finished.values() for name in finished.files
         ]
-        files = files or _empty_part(plan)
-        plan.directory.commit(files, _merge_late(plan, master))
+        files = files or _empty_part(setup)
+        setup.directory.commit(files, _merge_late(setup, master))
         if master.checkpointing and master.checkpointing.written:  # they go when the summary is there
-            plan.directory.sync_results(files)
-    summary = {**_summary(plan, master, compile_s, streams), **(further or {})}
-    if plan.directory:
-        plan.directory.write_summary(summary)
-        plan.directory.clean()
-        remove(plan.checkpoints)
-    return Outcome(EXIT_DONE, summary)
+            setup.directory.sync_results(files)
+    summary = {**_summary(setup, master, compile_s, streams), **(further or {})}
+    if setup.directory:
+        setup.directory.write_summary(summary)
+        setup.directory.clean()
+        remove(setup.checkpoints)
+    return RunOutcome(EXIT_DONE, summary)
 
 
-def _empty_part(plan: Any) -> list[str]:
+def _empty_part(setup: Any) -> list[str]:
     """Of a run that found nothing: a file without rows, from which readers of the folder learn the columns; returns its
     name."""
-    if plan.job.output.results == "count":
+    if setup.job.output.results == "count":
         return []
     name = part_name(f"rank-{MASTER}", 0)
-    path = plan.directory.open_results / name
+    path = setup.directory.open_results / name
     with writing(path):
-        pq.write_table(merged_schema(plan).empty_table(), path)
+        pq.write_table(merged_schema(setup).empty_table(), path)
         sync_path(path)
     return [name]
 
 
-def _merge_late(plan: Any, master: Any) -> list[str]:
+def _merge_late(setup: Any, master: Any) -> list[str]:
     """Makes the late files; returns the names of the parts that are in them now."""
     names = [part.name for part in master.intake.late_parts]
-    for stream in plan.schema.streams:
-        own = [plan.directory.open_late_parts / name for name in names if name.startswith(f"{stream.name}-")]
-        merge_late(own, plan.directory.open_late(stream.name), stream)
+    for stream in setup.schema.streams:
+        own = [setup.directory.open_late_parts / name for name in names if name.startswith(f"{stream.name}-")]
+        merge_late(own, setup.directory.open_late(stream.name), stream)
     return names
 
 
-def _written(plan: Any, master: Any, slaves: Sequence[Counts]) -> int | None:
+def _written(setup: Any, master: Any, slaves: Sequence[Counts]) -> int | None:
     """Rows in the output, None where results are only counted."""
-    collector, before = plan.roles.collector, master.before.written
+    collector, before = setup.roles.collector, master.before.written
     if collector is not None:
         return before + (master.collector.rows if master.collector else master.finished[collector].rows)
-    return before + sum(slave.written for slave in slaves) if plan.job.output.results == "parquet" else None
+    return before + sum(slave.written for slave in slaves) if setup.job.output.results == "parquet" else None
 
 
-def _streams(plan: Any, master: Any) -> list[StreamCounts]:
+def _streams(setup: Any, master: Any) -> list[StreamCounts]:
     """What the master counted, per stream."""
-    counted = zip(plan.schema.streams, master.intake.sources, master.sent.tolist())
+    counted = zip(setup.schema.streams, master.intake.sources, master.sent.tolist())
     return [
         StreamCounts(stream.name, source.counts.read, source.counts.late, source.counts.null_key, sent)
         for stream, source, sent in counted
@@ -119,17 +121,17 @@ def _slave_figures(counts: Counts, figures: Figures) -> dict[str, float]:
     return {**figures._asdict(), "comparisons": counts.comparisons, "results": counts.results}
 
 
-def _summary(plan: Any, master: Any, compile_s: float, streams: Sequence[StreamCounts]) -> dict[str, Any]:
+def _summary(setup: Any, master: Any, compile_s: float, streams: Sequence[StreamCounts]) -> dict[str, Any]:
     wall_s = master.rank.clock.wall_s
     tuples = sum(one.read for one in streams)
-    slaves = {rank: master.finished[rank] for rank in plan.roles.slaves}
+    slaves = {rank: master.finished[rank] for rank in setup.roles.slaves}
     count, whole = len(slaves), total([master.before, *(one.counts for one in slaves.values())])
     return {
         "results": whole.results,
         "certificate": f"{whole.certificate:016x}",
         "streams": _stream_figures(streams, master),
-        "time_unit": plan.schema.unit,
-        "ranks": plan.roles.size,
+        "time_unit": setup.schema.unit,
+        "ranks": setup.roles.size,
         "slaves": count,
         "wall_s": round(wall_s, 4),
         "compile_s": round(compile_s, 4),
@@ -167,7 +169,7 @@ def _overload(master: Any) -> dict[str, Any] | None:
     }
 
 
-def summary_text(outcome: Outcome) -> str:
+def summary_text(outcome: RunOutcome) -> str:
     """What rank 0 prints at the end."""
     if outcome.exit_code != EXIT_DONE:
         return f"mpijoin: {outcome.reason}"

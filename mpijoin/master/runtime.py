@@ -10,7 +10,7 @@ import numpy as np
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.collector.runtime import cut_results
 from mpijoin.errors import ProtocolError
-from mpijoin.launch.plan import Plan
+from mpijoin.launch.setup import RunSetup
 from mpijoin.master import core
 from mpijoin.master.backlog import Backlog
 from mpijoin.master.checkpointing import Checkpointing
@@ -21,7 +21,7 @@ from mpijoin.master.recording import SlotRecorder
 from mpijoin.master.start import loaded, new_core, waiting_bytes_max
 from mpijoin.master.ticks import Tick
 from mpijoin.messages import (
-    Ask,
+    AskLoads,
     EpochEnd,
     Finished,
     Loads,
@@ -29,7 +29,7 @@ from mpijoin.messages import (
     Order,
     Report,
     ResultMarker,
-    Rows,
+    ResultRows,
     Saved,
     Signalled,
     Slot,
@@ -50,7 +50,7 @@ PREPARE_AHEAD = 3.0  # a tick is begun at the latest so many times before it is 
 class Master:
     def __init__(
         self,
-        plan: Plan,
+        setup: RunSetup,
         rank: Rank,
         progress: Progress,
         collector: Collector | None,
@@ -59,8 +59,8 @@ class Master:
     ):
         """collector: if this rank merges the results itself · intake: what to read instead of the job's sources ·
         resumption: where the run goes on, None: it begins."""
-        job, schema, slaves, directory = plan.job, plan.schema, plan.roles.slaves, plan.directory
-        finishing = (plan.roles.collector,) if plan.roles.collector else ()
+        job, schema, slaves, directory = setup.job, setup.schema, setup.roles.slaves, setup.directory
+        finishing = (setup.roles.collector,) if setup.roles.collector else ()
         manifest = resumption.manifest if resumption else None
         self._rank = self.rank = rank
         self._progress, self.collector = progress, collector
@@ -72,10 +72,10 @@ class Master:
         part = manifest.number if manifest else 0
         self.moves = MoveLog(MovesFile(self._metrics_folder, part) if directory else None, rank.clock)
         position = resumption.position if resumption else None
-        self.intake = intake or Intake(job, schema, directory, self.pacing.pace, position, plan.late)
+        self.intake = intake or Intake(job, schema, directory, self.pacing.pace, position, setup.late)
         self.checkpointing = None
-        if plan.checkpoints:
-            saving, folders = (*slaves, *plan.roles.collectors), (plan.checkpoints, directory)
+        if setup.checkpoints:
+            saving, folders = (*slaves, *setup.roles.collectors), (setup.checkpoints, directory)
             self.checkpointing = Checkpointing(job, rank, *folders, self.pacing.slots, saving, resumption)
         self._signal = ""  # that reached another rank
         self.sent = np.array(manifest.sent if manifest else [0] * len(job.streams), np.int64)  # rows per stream
@@ -171,7 +171,7 @@ class Master:
             case Finished():
                 self.finished[source] = message
                 self._do(core.RankFinished(source))
-            case Rows() | EpochEnd() | ResultMarker() if self.collector:
+            case ResultRows() | EpochEnd() | ResultMarker() if self.collector:
                 self.collector.take(message)
             case Saved() if self.checkpointing and self.checkpointing.open:
                 self._saved(message)
@@ -338,7 +338,7 @@ class Master:
                 case core.Serve():
                     self._serve(action)
                 case core.Ask(slave, period):
-                    self._rank.send(slave, Ask(period))
+                    self._rank.send(slave, AskLoads(period))
                 case core.Command(move, step, slave, group, peer):
                     self.moves.ordered(action)
                     self._rank.send(slave, Order(move, step, group, peer))

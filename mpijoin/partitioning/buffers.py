@@ -22,7 +22,7 @@ class Added(NamedTuple):
     held: dict[int, int]
 
 
-class Item(NamedTuple):
+class Queued(NamedTuple):
     """What waits for a slave as one. groups: int64[m], the partitions that all its pieces are of."""
 
     groups: np.ndarray
@@ -36,7 +36,7 @@ class MiniBuffers:
         self.table = table
         self.held_bytes = 0
         self.held_bytes_max = 0
-        self._waiting: dict[int, deque[Item]] = {slave: deque() for slave in slaves}
+        self._waiting: dict[int, deque[Queued]] = {slave: deque() for slave in slaves}
         self._held: dict[int, list[Piece]] = {}
 
     def add(self, scattered: Sequence[Scattered]) -> Added:
@@ -44,7 +44,7 @@ class MiniBuffers:
         added = Added({}, {})
         for slave in self.table.owners:
             piece = _piece_of(scattered, self.table.places_of(slave))
-            self._waiting[slave].append(Item(self.table.groups_of(slave), [piece]))
+            self._waiting[slave].append(Queued(self.table.groups_of(slave), [piece]))
             added.octets[slave] = piece.octets
         first = self.table.places_of(HELD).start
         for at, group in enumerate(self.table.groups_of(HELD).tolist(), first):
@@ -79,21 +79,21 @@ class MiniBuffers:
                 octets.append(0)
                 continue
             split = [_without(piece, int(at[0])) for piece in item.pieces]
-            waiting[index] = Item(np.delete(item.groups, at[0]), [rest for rest, _ in split])
+            waiting[index] = Queued(np.delete(item.groups, at[0]), [rest for rest, _ in split])
             held += [own for _, own in split]
             octets.append(_octets(own for _, own in split))
         return tuple(octets)
 
     def deliver(self, group: int, slave: int) -> None:
         """What was held back of the group is the slave's next item, of this one group."""
-        self._waiting[slave].appendleft(Item(np.array([group]), self._held.pop(group, [])))
+        self._waiting[slave].appendleft(Queued(np.array([group]), self._held.pop(group, [])))
 
-    def waiting(self) -> Iterator[tuple[int, Item]]:
+    def waiting(self) -> Iterator[tuple[int, Queued]]:
         """All that waits, with its slave, first in first out per slave."""
         for slave, items in self._waiting.items():
             yield from ((slave, item) for item in items if any(piece.octets for piece in item.pieces))
 
-    def restore(self, items: Iterable[Item]) -> dict[int, int]:
+    def restore(self, items: Iterable[Queued]) -> dict[int, int]:
         """Holds back all rows of what waited when a run was cut, group by group; bytes per group."""
         added: dict[int, int] = {}
         for groups, pieces in items:
@@ -109,7 +109,7 @@ class MiniBuffers:
     def close(self) -> None:
         """An item without rows for every slave, also for those without partitions: it carries the end."""
         for slave, waiting in self._waiting.items():
-            waiting.append(Item(self.table.groups_of(slave), []))
+            waiting.append(Queued(self.table.groups_of(slave), []))
 
 
 def _octets(pieces: Iterable[Piece]) -> int:

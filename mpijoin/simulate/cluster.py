@@ -17,8 +17,8 @@ from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import JobError
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
 from mpijoin.launch.life import new_collector, rank_log
-from mpijoin.launch.plan import Plan, prepare
-from mpijoin.launch.summary import Outcome, summarize
+from mpijoin.launch.setup import RunSetup, prepare
+from mpijoin.launch.summary import RunOutcome, summarize
 from mpijoin.master.intake import Intake
 from mpijoin.master.pacing import Pacing
 from mpijoin.master.runtime import Master
@@ -68,29 +68,29 @@ def simulate(
     overwrite: bool = False,
     progress: Any = None,
     writer: Any = None,
-) -> Outcome:
+) -> RunOutcome:
     """Runs the job on so many simulated slaves; `summary` is that of a real run, with "simulated" true.
 
     progress: as `progress.Progress`, None: shown nowhere · writer: where a collector writes instead of into part files.
     JobError where the job cannot be simulated; whatever ends a run raises.
     """
     job = simulated_job(job, manner)
-    plan = prepare(job, schema, 1 + slaves + (job.output.results == "collect"), overwrite)
+    setup = prepare(job, schema, 1 + slaves + (job.output.results == "collect"), overwrite)
     try:
-        cluster = SimulatedCluster(plan, manner, progress or Quiet(), writer)
-        return _run(cluster, plan)
+        cluster = SimulatedCluster(setup, manner, progress or Quiet(), writer)
+        return _run(cluster, setup)
     finally:
-        plan.release()
+        setup.release()
 
 
-def _run(cluster: SimulatedCluster, plan: Plan) -> Outcome:
+def _run(cluster: SimulatedCluster, setup: RunSetup) -> RunOutcome:
     try:
         return cluster.run()
     except BaseException as error:
         cluster.abandon()
-        if plan.directory:
+        if setup.directory:
             now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-            plan.directory.write_failed({"reason": describe(error), "exit_code": exit_code_of(error), "time": now})
+            setup.directory.write_failed({"reason": describe(error), "exit_code": exit_code_of(error), "time": now})
         raise
 
 
@@ -123,12 +123,12 @@ def _not_modelled(stream: StreamJob) -> Iterator[str]:
 
 
 class SimulatedCluster:
-    """The ranks of one run, on one engine. Of a plan that resumes, they go on from the newest checkpoint, which must be
-    whole."""
+    """The ranks of one run, on one engine. With a setup that resumes, they go on from the newest checkpoint, which must
+    be whole."""
 
-    def __init__(self, plan: Plan, manner: Manner, progress: Any, writer: Any = None):
-        job, size = plan.job, plan.roles.size
-        self._plan, self._manner = plan, manner
+    def __init__(self, setup: RunSetup, manner: Manner, progress: Any, writer: Any = None):
+        job, size = setup.job, setup.roles.size
+        self._setup, self._manner = setup, manner
         self.engine = Engine()
         disturbance = manner.disturbance
         self.network = Network(size, self.engine, manner.costs.link, disturbance, partial(late_s, job))
@@ -136,14 +136,14 @@ class SimulatedCluster:
         self._matches = None
         if manner.modelled:
             self._matches = match_model([stream.source for stream in job.streams], job.cluster.partitions)
-        self._resumption = self._find() if plan.resumes else None
+        self._resumption = self._find() if setup.resumes else None
         ranks = [self._new_rank(number) for number in range(size)]
         self.roles = [self._new_role(rank, progress, writer) for rank in ranks]
         for rank in ranks:
             self.engine.add(rank.number, rank.process)
         self.master: Master = self.roles[MASTER]
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         self.engine.run(lambda: self.master.done, self._manner.limit_s)
         self.master.close()
         figures = {
@@ -151,7 +151,7 @@ class SimulatedCluster:
             "events": self.engine.events,
             "trace": f"{self.network.trace & (1 << 64) - 1:016x}",
         }
-        return summarize(self._plan, self.master, 0.0, self._own_files(), figures)
+        return summarize(self._setup, self.master, 0.0, self._own_files(), figures)
 
     def abandon(self) -> None:
         for role in self.roles:
@@ -159,9 +159,9 @@ class SimulatedCluster:
 
     def _find(self) -> Resumption:
         """Where the run goes on; what was written after it goes."""
-        plan = self._plan
-        found = find(plan.checkpoints, numbers_in(plan.checkpoints)[0], plan.job, plan.roles.slaves, plan.directory)
-        drop_later(plan.directory, found.manifest)
+        setup, folder = self._setup, self._setup.checkpoints
+        found = find(folder, numbers_in(folder)[0], setup.job, setup.roles.slaves, setup.directory)
+        drop_later(setup.directory, found.manifest)
         return found
 
     def _own_files(self) -> list[str]:
@@ -171,53 +171,53 @@ class SimulatedCluster:
         """One rank that can be sent to. Its turns begin once it is added to the engine."""
         endpoint, clock = self.network.endpoints[number], SimulatedClock()
         clock.wall_s = self._resumption.manifest.elapsed_s if self._resumption else 0.0
-        rank = SimulatedRank(endpoint, clock, self._plan.job.inject, self._manner.encodes)
+        rank = SimulatedRank(endpoint, clock, self._setup.job.inject, self._manner.encodes)
         rank.process = Process(clock, endpoint, self._stalls[number], lambda: self.roles[number].turn(), WAIT_S)
         self.engine.processes[number] = rank.process
         return rank
 
     def _new_role(self, rank: SimulatedRank, progress: Any, writer: Any) -> Any:
-        name = self._plan.roles.name(rank.number)
+        name = self._setup.roles.name(rank.number)
         if name == "master":
             rank.process.rest_s = math.inf  # it may sleep for a moment that is due
             return self._master(rank, progress, writer)
         return self._slave(rank) if name == "slave" else self._collector(rank, writer)
 
     def _master(self, rank: SimulatedRank, progress: Any, writer: Any) -> Master:
-        plan, job, costs = self._plan, self._plan.job, self._manner.costs
-        if plan.directory:
-            rank.log = rank_log(plan, MASTER)  # those of many slaves would be too many open files
-        pace = Pacing(job, plan.schema).pace
+        setup, job, costs = self._setup, self._setup.job, self._manner.costs
+        if setup.directory:
+            rank.log = rank_log(setup, MASTER)  # those of many slaves would be too many open files
+        pace = Pacing(job, setup.schema).pace
         if self._manner.modelled:
-            intake = ModelledIntake(job, plan.schema, self._matches, pace, rank.clock, costs)
+            intake = ModelledIntake(job, setup.schema, self._matches, pace, rank.clock, costs)
         else:
             position = self._resumption.position if self._resumption else None
-            intake = CostedIntake(Intake(job, plan.schema, plan.directory, pace, position), rank.clock, costs)
+            intake = CostedIntake(Intake(job, setup.schema, setup.directory, pace, position), rank.clock, costs)
         collector = None
-        if plan.roles.collector == MASTER:
+        if setup.roles.collector == MASTER:
             self._writer = writer
-            collector = new_collector(plan, writer, self._resumption)
-        return Master(plan, rank, progress, collector, intake, self._resumption)
+            collector = new_collector(setup, writer, self._resumption)
+        return Master(setup, rank, progress, collector, intake, self._resumption)
 
     def _slave(self, rank: SimulatedRank) -> Slave:
-        plan, job = self._plan, self._plan.job
+        setup, job = self._setup, self._setup.job
         memory_bytes = job.cluster.memory_bytes or MEMORY_BYTES
         if self._manner.modelled:
-            join = ModelledJoin(modelled_shape(job, plan.schema, memory_bytes), self._matches)
+            join = ModelledJoin(modelled_shape(job, setup.schema, memory_bytes), self._matches)
             meter = join.meter
         else:
-            join = new_operator(job, plan.schema, memory_bytes)
+            join = new_operator(job, setup.schema, memory_bytes)
             meter = OperatorMeter(join, job.cluster.partitions)
         listed, number = [], 0
         if self._resumption:
             listed, number = groups_of(self._resumption, rank.number), self._resumption.manifest.number
-            install(plan.checkpoints, join, listed)
+            install(setup.checkpoints, join, listed)
         operator = Costed(join, meter, rank.clock, self._manner.costs)
-        own = (plan.roles.collector, operator, [one.group for one in listed], plan.checkpoints, number)
-        return Slave(job, plan.schema, rank, plan.directory, memory_bytes, *own)
+        own = (setup.roles.collector, operator, [one.group for one in listed], setup.checkpoints, number)
+        return Slave(job, setup.schema, rank, setup.directory, memory_bytes, *own)
 
     def _collector(self, rank: SimulatedRank, writer: Any) -> CollectorRank:
-        return CollectorRank(rank, new_collector(self._plan, writer, self._resumption), writer)
+        return CollectorRank(rank, new_collector(self._setup, writer, self._resumption), writer)
 
 
 def modelled_shape(job: Job, schema: JoinSchema, memory_bytes: int) -> Shape:

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijoin.config.job import Inject
 from mpijoin.errors import PeerError
-from mpijoin.messages import Failed, Loads, Rows, Slot, State, Stop, encode_message, parse
+from mpijoin.messages import Failed, Loads, ResultRows, Slot, State, Stop, encode_message, parse
 from mpijoin.rank import CHANNELS, Stopped
 from mpijoin.simulate.engine import Process, SimulatedClock
 from mpijoin.transport.base import Channel
@@ -88,7 +88,7 @@ def octets_of(message: Any) -> int:
             return HEAD_BYTES + final + sum(frame.nbytes for frame in message.frames)
         case Loads():
             return HEAD_BYTES + 3 * message.groups.nbytes  # it has three columns
-        case Rows():
+        case ResultRows():
             return HEAD_BYTES + message.batch.nbytes
         case _:
             return HEAD_BYTES

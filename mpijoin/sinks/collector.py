@@ -9,9 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from mpijoin.errors import ProtocolError
-from mpijoin.messages import EpochEnd, ResultMarker, Rows, encode_message
-from mpijoin.operators.base import Out
-from mpijoin.operators.base import Rows as StoredRows
+from mpijoin.messages import EpochEnd, ResultMarker, ResultRows, encode_message
+from mpijoin.operators.base import Out, Rows
 from mpijoin.records import PartInfo
 from mpijoin.sinks.table import TableBuilder
 
@@ -26,12 +25,12 @@ class SendSink:
         self._rank = rank
         self._send = send
 
-    def consume(self, out: Out, rows: StoredRows, epoch: int) -> None:
+    def consume(self, out: Out, rows: Rows, epoch: int) -> None:
         for piece in self._builder.pieces(out.filled, rows):
             self._builder.add(piece, rows)
             batch = self._builder.take().to_batches()[0]
             octets = np.frombuffer(batch.serialize(), np.uint8)
-            self._send(encode_message(Rows(self._rank, epoch, octets)))
+            self._send(encode_message(ResultRows(self._rank, epoch, octets)))
 
     def end_epoch(self, epoch: int, last: bool) -> None:
         self._send(encode_message(EpochEnd(self._rank, epoch, last)))
@@ -82,12 +81,12 @@ class Collector:
         self._ended = dict.fromkeys(slaves, -1)  # slave -> last epoch it has ended
         self._idle = set(idle)
         self._unfinished = set(slaves)
-        self._held: dict[int, deque[Rows]] = {slave: deque() for slave in slaves}
+        self._held: dict[int, deque[ResultRows]] = {slave: deque() for slave in slaves}
         self._held_bytes = 0
         self._held_bytes_max = held_bytes_max
         self._schema = schema
         self.writer = writer
-        self._marked: dict[int, deque[Rows | EpochEnd]] = {}  # slave whose mark has come -> what came after it
+        self._marked: dict[int, deque[ResultRows | EpochEnd]] = {}  # slave whose mark has come -> what came after it
         # of the checkpoint for which all results are written: `go_on` once it is noted
         self.cut_number: int | None = None
         self.rows = 0
@@ -104,7 +103,7 @@ class Collector:
         oldest = self._oldest_ended()
         return set(self._marked) | {slave for slave in self._unfinished - self._idle if self._ended[slave] > oldest}
 
-    def take(self, message: Rows | EpochEnd | ResultMarker) -> None:
+    def take(self, message: ResultRows | EpochEnd | ResultMarker) -> None:
         """Takes one message of a slave. Raises ProtocolError when it contradicts an earlier one, OutputError."""
         slave = message.slave
         if isinstance(message, ResultMarker):
@@ -134,7 +133,7 @@ class Collector:
             for message in messages:
                 self._take(message)
 
-    def _take(self, message: Rows | EpochEnd) -> None:
+    def _take(self, message: ResultRows | EpochEnd) -> None:
         slave = message.slave
         if slave in self._idle:
             self._idle.discard(slave)
@@ -143,7 +142,7 @@ class Collector:
             raise ProtocolError(
                 f"collector got {type(message).__name__} of epoch {message.epoch} from slave {slave} late"
             )
-        if isinstance(message, Rows):
+        if isinstance(message, ResultRows):
             self._held[slave].append(message)
             self._held_bytes += message.batch.nbytes
         else:
@@ -164,7 +163,7 @@ class Collector:
             while held and held[0].epoch <= oldest + 1:
                 self._write(held.popleft())
 
-    def _write(self, message: Rows) -> None:
+    def _write(self, message: ResultRows) -> None:
         self._held_bytes -= message.batch.nbytes
         batch = pa.ipc.read_record_batch(pa.py_buffer(message.batch), self._schema)
         self.rows += batch.num_rows

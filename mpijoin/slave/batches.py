@@ -12,7 +12,7 @@ from mpijoin.store.insert import Fresh
 from mpijoin.store.state import ADDRESS, SIZE
 
 
-class Part(NamedTuple):
+class StreamPart(NamedTuple):
     """The rows that a piece has of one stream. bounds: int64[m, 2], the first row of each group and the one behind its
     last."""
 
@@ -45,7 +45,9 @@ class Batches:
             if counts.any():
                 taken.append(Piece(counts, columns))
         self.groups = read_only(np.delete(self.groups, at))
-        self.pieces = [[Part(fresh, np.delete(bounds, at, axis=0)) for fresh, bounds in piece] for piece in self.pieces]
+        self.pieces = [
+            [StreamPart(fresh, np.delete(bounds, at, axis=0)) for fresh, bounds in piece] for piece in self.pieces
+        ]
         return taken
 
 
@@ -63,9 +65,9 @@ def unjoined(messages: Sequence[Batches], lows: Sequence[int], producer: int) ->
     ]
 
 
-def _part_of(columns: Columns, counts: np.ndarray) -> Part:
+def _part_of(columns: Columns, counts: np.ndarray) -> StreamPart:
     ends = np.cumsum(counts)
-    return Part(Fresh(*columns), np.stack([ends - counts, ends], axis=1))
+    return StreamPart(Fresh(*columns), np.stack([ends - counts, ends], axis=1))
 
 
 def _rows_of(fresh: Fresh, low: int, high: int) -> Columns:

@@ -37,7 +37,7 @@ from mpijoin.slave.events import (
     Probed,
     RunOut,
     Save,
-    Saved,
+    SaveDone,
     Staged,
 )
 
@@ -126,7 +126,7 @@ class SlaveCore:
             return self._probed(event)
         if isinstance(event, Paused):
             return self._paused(event)
-        if isinstance(event, Saved):
+        if isinstance(event, SaveDone):
             return self._saved()
         return self._expired(event)
 
@@ -161,7 +161,7 @@ class SlaveCore:
             return [self._save_as_it_is(self._stop, 0)]
         if isinstance(self._messages[0], Marked):
             mark = self._messages[0]
-            return [self._work(Save(mark.number, mark.cuts_metrics, mark.anew), Saved)]
+            return [self._work(Save(mark.number, mark.cuts_metrics, mark.anew), SaveDone)]
         rows = self._messages[0].rows
         self._slices = deque(cut_slices(rows, self._rows_of_slice(int(rows.sum()))))
         return self._next_slice()
@@ -207,7 +207,7 @@ class SlaveCore:
         """The run stops here. low: from which of the oldest message's groups on nothing is inserted."""
         others = sum(1 for _ in self._unjoined()) - 1
         unjoined = (low, *[0] * others) if others >= 0 else ()
-        return self._work(Save(stop.number, stop.cuts_metrics, stop.anew, unjoined), Saved)
+        return self._work(Save(stop.number, stop.cuts_metrics, stop.anew, unjoined), SaveDone)
 
     def _saved(self) -> list[Action]:
         if self._stop:  # nothing is joined any more

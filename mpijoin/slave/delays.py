@@ -12,7 +12,7 @@ from mpijoin.metrics.delay_kernels import delays_of
 from mpijoin.operators.base import Keep, Out, Rows
 
 
-class Delays:
+class DelayMeter:
     """A consumer that tells `record` how many results were how many us late. origin: of what is being joined, a moment
     of event time and the second at which it was due; None for what is not to be timed."""
 

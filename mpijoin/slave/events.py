@@ -68,11 +68,11 @@ class Marked(NamedTuple):
     stops: bool = False
 
 
-class Saved(NamedTuple):
+class SaveDone(NamedTuple):
     """Everything is read out for it."""
 
 
-Event = Arrived | Inserted | Probed | Paused | Expired | Ordered | Staged | Marked | Saved
+Event = Arrived | Inserted | Probed | Paused | Expired | Ordered | Staged | Marked | SaveDone
 
 
 class Insert(NamedTuple):

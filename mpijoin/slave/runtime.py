@@ -13,7 +13,7 @@ from mpijoin.config.job import MAX, Job
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.errors import ProtocolError
 from mpijoin.join.results import CountRows
-from mpijoin.messages import Ask, Finished, Marker, Order, Report, Saved, Slot, State
+from mpijoin.messages import AskLoads, Finished, Marker, Order, Report, Saved, Slot, State
 from mpijoin.moving import steps
 from mpijoin.operators.base import Consumer, Operator, Taken
 from mpijoin.rank import MASTER, WAIT_S, Rank
@@ -26,7 +26,7 @@ from mpijoin.sinks.table import TableBuilder
 from mpijoin.slave import events
 from mpijoin.slave.batches import Batches, unjoined
 from mpijoin.slave.core import SlaveCore
-from mpijoin.slave.delays import Delays
+from mpijoin.slave.delays import DelayMeter
 from mpijoin.slave.joining import key_filters, new_operator, new_out
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.report import EpochMeter, LoadMeter
@@ -66,7 +66,7 @@ class Slave:
         names = [stream.name for stream in schema.streams]
         self._epochs = EpochMeter(rank, self._operator, directory, names, job.run.warmup_ns / 1e9, paced, resumed)
         unit_s = UNIT_NS[schema.unit] / 1e9 / job.run.speed if paced else 0.0  # wall seconds of one unit of event time
-        self._delays = Delays(rank.clock, unit_s, self._epochs.delayed)
+        self._delays = DelayMeter(rank.clock, unit_s, self._epochs.delayed)
         counts, times = [] if self._out.certifies else [CountRows()], [self._delays] if paced else []
         self._consumers: list[Consumer] = [*counts, *self._sinks, *times]
         self._mover = Mover(rank, self._operator)
@@ -139,7 +139,7 @@ class Slave:
                 self._groups.update(message.groups.tolist())
                 self._arrived(message, own=False)
                 self._received = self._received + self._messages[-1].rows()
-            case Ask(period):
+            case AskLoads(period):
                 self._answer(period)
             case Order(move, step, group):
                 self._mover.expects(message)
@@ -154,7 +154,7 @@ class Slave:
                 pass  # the master's heartbeat
             case _:
                 raise ProtocolError(
-                    f"slave got {type(message).__name__}, wanted a Slot, an Ask, an Order, a State or a Marker"
+                    f"slave got {type(message).__name__}, wanted a Slot, an AskLoads, an Order, a State or a Marker"
                 )
 
     def _arrived(self, slot: Slot, own: bool) -> None:
@@ -315,7 +315,7 @@ class Slave:
         self._saver.finish(self._sync_results)
         self._saved = self._saved._replace(seconds=self._rank.clock.wall_s - self._saving_s)
         self._saving_s = None
-        self._do(events.Saved())
+        self._do(events.SaveDone())
 
     def _sync_results(self) -> None:
         for sink in self._sinks:

@@ -12,7 +12,7 @@ import pytest
 from mpijoin.collector.runtime import cut_results
 from mpijoin.disk import write_all
 from mpijoin.errors import OutputError, ProtocolError
-from mpijoin.messages import EpochEnd, ResultMarker, Rows
+from mpijoin.messages import EpochEnd, ResultMarker, ResultRows
 from mpijoin.rundir import RUN_MARK, RunDirectory
 from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
@@ -26,7 +26,7 @@ def table(*values):
 
 def rows(slave, epoch, *values):
     batch = table(*values).to_batches()[0]
-    return Rows(slave, epoch, np.frombuffer(batch.serialize(), np.uint8))
+    return ResultRows(slave, epoch, np.frombuffer(batch.serialize(), np.uint8))
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.errors import EXIT_CHECKPOINTED, AlreadyDone, Checkpointed, Interrupted
 from mpijoin.launch.embedded import local_size, run_local
-from mpijoin.launch.plan import merged_schema, prepare
+from mpijoin.launch.setup import merged_schema, prepare
 from mpijoin.master.runtime import Master
 from mpijoin.rundir import RunDirectory, read_summary
 from mpijoin.signals import SignalFlag
@@ -187,8 +187,8 @@ def run(prepared, made, path, resume=False, signals=None):
     if made.rows:  # smaller than any job may ask for, so that a few rows fill them
         job = replace(job, cluster=replace(job.cluster, buffer_bytes=2000, master_buffer_bytes=5000))
     with inner_sizes(made):
-        plan = prepare(job, schema, local_size(job, made.slaves), resume=resume)
-        outcome = run_local(plan, signals or SignalFlag(), Silent())
+        setup = prepare(job, schema, local_size(job, made.slaves), resume=resume)
+        outcome = run_local(setup, signals or SignalFlag(), Silent())
     if outcome.error is not None:
         raise outcome.error
     return outcome.summary
@@ -493,19 +493,20 @@ def simulate(prepared, made, path, chance, resumes=False, kills=Kills(), stop=No
     if made.rows:
         job = replace(job, cluster=replace(job.cluster, buffer_bytes=2000, master_buffer_bytes=5000))
     with inner_sizes(made), mock.patch.object(mpijoin.slave.runtime, "Saver", SavesAtOnce):
-        plan = prepare(job, schema, local_size(job, made.slaves), resume=resumes)
+        setup = prepare(job, schema, local_size(job, made.slaves), resume=resumes)
         writer = None
         if job.output.results == "collect":
-            writer = PartWriter(plan.directory.open_results, f"rank-{plan.roles.collector}", merged_schema(plan), 1000)
+            name = f"rank-{setup.roles.collector}"
+            writer = PartWriter(setup.directory.open_results, name, merged_schema(setup), 1000)
         trouble = simulated.Manner(costs(chance), False, chance.random() < 0.3, disturbance(chance, made.seed), LIMIT_S)
-        cluster = simulated.SimulatedCluster(plan, trouble, simulated.Quiet(), writer)
+        cluster = simulated.SimulatedCluster(setup, trouble, simulated.Quiet(), writer)
         pictures = watch_events(cluster, Path(path), kills, stop)
         try:
             return cluster.run().summary, pictures
         except Checkpointed:
             return None, pictures
         finally:
-            plan.release()
+            setup.release()
 
 
 def watch_events(cluster, path, kills, stop):

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from mpijoin.config.check import resolve
 from mpijoin.config.load import read_job
 from mpijoin.errors import JobError
-from mpijoin.launch.plan import launch_faults
+from mpijoin.launch.setup import launch_faults
 
 COLUMNS = {"ts": pa.timestamp("us"), "sta": pa.string(), "num": pa.int64(), "amp": pa.float64()}
 FILES = ("b.parquet", "c.parquet")

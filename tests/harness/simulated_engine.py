@@ -25,7 +25,7 @@ from mpijoin.config.job import Delay, Inject, Slowdown
 from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import WindowJoin
-from mpijoin.launch.plan import Plan, Roles, merged_schema
+from mpijoin.launch.setup import Roles, RunSetup, merged_schema
 from mpijoin.policy import make_policy
 from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
 from mpijoin.simulate.costs import Costs
@@ -202,11 +202,11 @@ def inner_sizes(made):
 
 def run_scenario(made, folder):
     """Runs it, and compares pairs, counts and ledger with the oracle; AssertionError and whatever the run raises."""
-    plan = plan_of(made, folder)
-    writer = TableWriter(merged_schema(plan)) if made.collects else None
+    setup = setup_of(made, folder)
+    writer = TableWriter(merged_schema(setup)) if made.collects else None
     with inner_sizes(made):
-        simulated = SimulatedCluster(plan, made.manner, Quiet(), writer)
-        watch = Watch(simulated, plan, made)
+        simulated = SimulatedCluster(setup, made.manner, Quiet(), writer)
+        watch = Watch(simulated, setup, made)
         try:
             summary = simulated.run().summary
         except MemoryBudgetError:
@@ -221,8 +221,8 @@ def run_scenario(made, folder):
     return Course(summary, simulated.network.trace, watch.seen + seen_in(made, summary))
 
 
-def plan_of(made, folder):
-    """The plan of the run; its inputs lie in `folder` afterwards."""
+def setup_of(made, folder):
+    """The setup of the run; its inputs lie in `folder` afterwards."""
     job = load_job({**{side.name: section(side, folder) for side in made.sides}, **made.sections})
     schema = resolve(replace(job, output=replace(job.output, path="none")))
     # Smaller than any job may ask for, so that a few rows fill them.
@@ -230,7 +230,7 @@ def plan_of(made, folder):
     cluster = replace(job.cluster, **sizes)
     results = "collect" if made.collects else "count"
     job = replace(job, inject=made.inject, cluster=cluster, output=replace(job.output, results=results))
-    return Plan(job, schema, Roles(1 + made.slaves + made.collects, made.collects), None)
+    return RunSetup(job, schema, Roles(1 + made.slaves + made.collects, made.collects), None)
 
 
 THINGS = (
@@ -264,17 +264,17 @@ class Watch:
     """Looks at every slave after each of its turns, at all that is sent as one piece, and at what happens on the
     way."""
 
-    def __init__(self, simulated, plan, made):
+    def __init__(self, simulated, setup, made):
         self.seen = Counter()
         self._made, self._cluster = made, simulated
-        self._slaves = [simulated.roles[rank] for rank in plan.roles.slaves]
+        self._slaves = [simulated.roles[rank] for rank in setup.roles.slaves]
         self._backlog_bytes_max = self._staged_bytes_max = self._piece_bytes_max = 0
         self._active = len(simulated.master.core.active)
         self._newest_s = {}
         self._counted = {}  # slave -> what it had counted after its last turn
         self._moods = random.Random(made.seed)
         self._expiry = Expiry(made)
-        for rank, slave in zip(plan.roles.slaves, self._slaves):
+        for rank, slave in zip(setup.roles.slaves, self._slaves):
             self._replace(simulated.engine.processes[rank], "turn", partial(self._turn, slave))
             self._replace(slave._mover, "_send", self._shipped)
             self._replace(slave._mover, "take", partial(self._staged, slave))

@@ -1,4 +1,4 @@
-"""The plan of a run travels as plain data: what is sent is what arrives, and what is no plan is refused by name."""
+"""The setup of a run travels as plain data: what is sent is what arrives, and what is no setup is refused by name."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +10,8 @@ import pytest
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.errors import ProtocolError
-from mpijoin.launch.begin import begin_of, plan_in
-from mpijoin.launch.plan import Plan, Roles
+from mpijoin.launch.begin import begin_of, setup_in
+from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.messages import encode_message, parse
 from mpijoin.rundir import RunDirectory
 
@@ -19,38 +19,38 @@ NAMES = ("p", "s", "third_one")
 TYPES = (pa.timestamp("us", "UTC"), pa.string(), pa.decimal128(20, 3), pa.dictionary(pa.int32(), pa.string()))
 
 
-def plan(streams=3, directory=True):
+def setup(streams=3, directory=True):
     names = NAMES[:streams]
     side = {"kind": "synthetic", "rate": 10, "tuples": 5, "window": "3 s"}
     job = load_job({"streams": {name: dict(side) for name in names}, "output": {"path": "/runs/a", "results": "count"}})
     time, *columns = (Column(f"c{at}", kind) for at, kind in enumerate(TYPES))
     schemas = tuple(StreamSchema(name, time, 1000, tuple(columns[:2]), True, tuple(columns[2:])) for name in names)
     folder, checkpoints = (RunDirectory(Path("/runs/a")), Path("/runs/a/checkpoint")) if directory else (None, None)
-    return Plan(job, JoinSchema(schemas, "ns"), Roles(4, True), folder, checkpoints, directory)
+    return RunSetup(job, JoinSchema(schemas, "ns"), Roles(4, True), folder, checkpoints, directory)
 
 
 @pytest.mark.parametrize("streams", [1, 2, 3])
 @pytest.mark.parametrize("directory", [False, True])
-def test_a_plan_arrives_as_it_was_sent_without_its_locks(streams, directory):
-    sent = plan(streams, directory)
-    assert plan_in(parse(encode_message(begin_of(replace(sent, locks=("a lock",)))))) == sent
+def test_a_setup_arrives_as_it_was_sent_without_its_locks(streams, directory):
+    sent = setup(streams, directory)
+    assert setup_in(parse(encode_message(begin_of(replace(sent, locks=("a lock",)))))) == sent
 
 
 def changed(**values):
-    begin = begin_of(plan())
-    return begin._replace(plan={**begin.plan, **values})
+    begin = begin_of(setup())
+    return begin._replace(setup={**begin.setup, **values})
 
 
 def without(name):
-    begin = begin_of(plan())
-    return begin._replace(plan={key: value for key, value in begin.plan.items() if key != name})
+    begin = begin_of(setup())
+    return begin._replace(setup={key: value for key, value in begin.setup.items() if key != name})
 
 
-@pytest.mark.parametrize("name", begin_of(plan()).plan)
-def test_a_plan_without_a_field_or_with_another_kind_of_value_is_refused(name):
+@pytest.mark.parametrize("name", begin_of(setup()).setup)
+def test_a_setup_without_a_field_or_with_another_kind_of_value_is_refused(name):
     for begin in (without(name), changed(**{name: None}), changed(**{name: 3.5}), changed(**{name: [[]]})):
-        with pytest.raises(ProtocolError, match="the plan of the run that came from the master cannot be used: "):
-            plan_in(parse(encode_message(begin)))
+        with pytest.raises(ProtocolError, match="the setup of the run that came from the master cannot be used: "):
+            setup_in(parse(encode_message(begin)))
 
 
 @pytest.mark.parametrize(
@@ -64,14 +64,14 @@ def test_a_plan_without_a_field_or_with_another_kind_of_value_is_refused(name):
         ({"streams": [[name, 1, True, 99] for name in NAMES]}, "99 keys"),
     ],
 )
-def test_a_foreign_plan_is_refused_by_what_is_wrong_with_it(values, said):
+def test_a_foreign_setup_is_refused_by_what_is_wrong_with_it(values, said):
     with pytest.raises(ProtocolError, match=said):
-        plan_in(changed(**values))
+        setup_in(changed(**values))
 
 
 def test_damaged_columns_are_refused():
-    begin = begin_of(plan())
+    begin = begin_of(setup())
     whole = begin.columns[1]
     for octets in (whole[:7], whole[: len(whole) // 2], np.zeros(64, np.uint8), np.empty(0, np.uint8)):
         with pytest.raises(ProtocolError, match="cannot be used"):
-            plan_in(begin._replace(columns=(begin.columns[0], octets, begin.columns[2])))
+            setup_in(begin._replace(columns=(begin.columns[0], octets, begin.columns[2])))

@@ -12,7 +12,7 @@ from mpijoin.cli import main
 from mpijoin.config.load import load_job
 from mpijoin.errors import JobError
 from mpijoin.launch.embedded import local_slaves
-from mpijoin.launch.plan import launch_faults
+from mpijoin.launch.setup import launch_faults
 from mpijoin.machine import core_count
 
 JOB = """

@@ -9,7 +9,7 @@ import pytest
 import mpijoin
 from mpijoin.config.units import DURATION_NS, INT64_MAX, duration_ns, rounded_duration
 from mpijoin.errors import InputError
-from mpijoin.launch.summary import Outcome, summary_text
+from mpijoin.launch.summary import RunOutcome, summary_text
 from mpijoin.sinks.collector import Collector
 
 FIELDS = {
@@ -43,7 +43,7 @@ def test_the_file_has_what_is_promised_and_is_what_python_gets(tmp_path):
 def test_the_lateness_that_is_named_covers_exactly_all_late_rows(tmp_path):
     left, right = ([10, 7, 3], "aaa"), ([10], "a")
     done = run(left, right, tmp_path / "run")
-    text = summary_text(Outcome(0, done.summary))
+    text = summary_text(RunOutcome(0, done.summary))
     assert (
         'warning: 2 late rows of left did not join, see late/left.parquet; lateness = "7 s" would have covered them'
         in text
@@ -53,34 +53,34 @@ def test_the_lateness_that_is_named_covers_exactly_all_late_rows(tmp_path):
 
 
 def test_no_lateness_covers_a_row_without_time(tmp_path):
-    text = summary_text(Outcome(0, run(([10, None], "aa"), ([10], "a"), tmp_path / "run").summary))
+    text = summary_text(RunOutcome(0, run(([10, None], "aa"), ([10], "a"), tmp_path / "run").summary))
     assert "warning: 1 late rows of left did not join, see late/left.parquet\n" in text + "\n"
 
 
 def test_null_keys_and_empty_inputs_are_told(tmp_path):
-    text = summary_text(Outcome(0, run(([1, 2], ["a", None]), ([], []), tmp_path / "one").summary))
+    text = summary_text(RunOutcome(0, run(([1, 2], ["a", None]), ([], []), tmp_path / "one").summary))
     assert "1 rows of left have no key and match nothing" in text and text.startswith(
         "0 results from 2 left and 0 right"
     )
-    assert summary_text(Outcome(0, run(([], []), ([], []), tmp_path / "none").summary)).startswith(
+    assert summary_text(RunOutcome(0, run(([], []), ([], []), tmp_path / "none").summary)).startswith(
         "the input holds no rows\n"
     )
 
 
 def test_the_slave_that_paused_the_source_is_told(tmp_path):
     summary = run(([1], "a"), ([1], "a"), tmp_path / "run").summary
-    assert "had to pause" not in summary_text(Outcome(0, summary))
+    assert "had to pause" not in summary_text(RunOutcome(0, summary))
     held = {**summary, "held_back_by": {"1": 2, "2": 9}}
-    assert "the source had to pause for slave 2" in summary_text(Outcome(0, held))
+    assert "the source had to pause for slave 2" in summary_text(RunOutcome(0, held))
 
 
 def test_long_runs_and_fine_units_are_told_in_words(tmp_path):
     summary = run(([1], "a"), ([1], "a"), tmp_path / "run").summary
     late = {**summary["streams"]["left"], "late": 3, "lateness_needed": 199_843_155}
     streams = {**summary["streams"], "left": late}
-    text = summary_text(Outcome(0, {**summary, "wall_s": 259_215.0, "streams": streams, "time_unit": "ns"}))
+    text = summary_text(RunOutcome(0, {**summary, "wall_s": 259_215.0, "streams": streams, "time_unit": "ns"}))
     assert "\nin 72 h 00 min (" in text and 'lateness = "200 ms" would have covered them' in text
-    assert "\nin 12.35 s (" in summary_text(Outcome(0, {**summary, "wall_s": 12.345678}))
+    assert "\nin 12.35 s (" in summary_text(RunOutcome(0, {**summary, "wall_s": 12.345678}))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_lateness_that_is_named_is_never_too_short_and_hardly_too_long(count, 
 
 
 def test_a_failed_run_says_why():
-    assert summary_text(Outcome(2, {}, "left.csv: no rows", InputError("x"))) == "mpijoin: left.csv: no rows"
+    assert summary_text(RunOutcome(2, {}, "left.csv: no rows", InputError("x"))) == "mpijoin: left.csv: no rows"
 
 
 def test_a_slow_collector_is_not_taken_for_a_slow_slave(tmp_path, monkeypatch):
@@ -123,10 +123,10 @@ def test_a_slow_collector_is_not_taken_for_a_slow_slave(tmp_path, monkeypatch):
     summary = mpijoin.run({"left": stream, "right": stream, "cluster": cluster, "output": output}, slaves=1).summary
     (slave,) = summary["per_slave"].values()
     assert slave["blocked_s"] > slave["busy_s"] and summary["held_back_by"]
-    told = summary_text(Outcome(0, summary))
+    told = summary_text(RunOutcome(0, summary))
     assert (
         "for the collector; the collector writes slower than slaves find results" in told and "joins slower" not in told
     )
     behind = {"slowest_slave": 1, "behind_s_max": 2.0, "behind_s_end": 1.0, "lag_s_max": 0.0, "overloaded": True}
-    told = summary_text(Outcome(0, {**summary, "overload": behind}))
+    told = summary_text(RunOutcome(0, {**summary, "overload": behind}))
     assert "the collector writes slower" in told and "use more slaves" not in told

@@ -10,8 +10,8 @@ from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.errors import ProtocolError
 from mpijoin.launch.life import new_collector
-from mpijoin.launch.plan import Plan, Roles, merged_schema
-from mpijoin.messages import EpochEnd, Rows
+from mpijoin.launch.setup import Roles, RunSetup, merged_schema
+from mpijoin.messages import EpochEnd, ResultRows
 from mpijoin.sinks.collector import Collector
 
 SCHEMA = pa.schema([("row", pa.int64())])
@@ -27,7 +27,7 @@ class Writer:
 
 def rows(slave, epoch, *values):
     batch = pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)
-    return Rows(slave, epoch, np.frombuffer(batch.serialize(), np.uint8))
+    return ResultRows(slave, epoch, np.frombuffer(batch.serialize(), np.uint8))
 
 
 def collector(held_bytes_max=1 << 20, slaves=(1, 2), idle=()):
@@ -61,13 +61,13 @@ def test_a_slave_that_is_ahead_is_refused_and_one_that_is_not_never_is():
 def test_slaves_for_whom_there_is_no_partition_are_not_waited_for():
     stream = {"table": pa.table({"ts": [1], "key": [1]}), "time": "ts", "time_unit": "s", "window": "1 s"}
     job = load_job({"left": stream, "right": stream, "cluster": {"partitions": 2}, "output": {"columns": ["left_row"]}})
-    plan = Plan(job, resolve(job), Roles(6, True), None)
+    setup = RunSetup(job, resolve(job), Roles(6, True), None)
     writer = Writer("left_row")
-    merged = new_collector(plan, writer)
+    merged = new_collector(setup, writer)
     for slave in (1, 2):
         merged.take(EpochEnd(slave, 0))
-    batch = pa.record_batch([pa.array([7], pa.int64())], schema=merged_schema(plan))
-    merged.take(Rows(1, 1, np.frombuffer(batch.serialize(), np.uint8)))
+    batch = pa.record_batch([pa.array([7], pa.int64())], schema=merged_schema(setup))
+    merged.take(ResultRows(1, 1, np.frombuffer(batch.serialize(), np.uint8)))
     assert writer.rows == [7]
 
 

@@ -25,7 +25,7 @@ from mpijoin.slave.events import (
     Probed,
     RunOut,
     Save,
-    Saved,
+    SaveDone,
     Staged,
 )
 
@@ -123,12 +123,12 @@ def test_a_mark_is_reached_when_all_before_it_is_joined_and_nothing_after_it():
     core = core_of(message(1), message(2, epoch=1, last=True))
     fresh = SlaveCore()
     assert fresh.step(Marked(7)) == [Save(7)] and fresh.step(message(1)) == []
-    assert fresh.step(Saved()) == [Insert(0, 1)]
+    assert fresh.step(SaveDone()) == [Insert(0, 1)]
     assert core.step(Marked(8)) == []
     assert joined(core, 1) == [Probe(0, 1, 5), Consume(), Expire(0, 1), EndMessage(0, 24, False), Insert(0, 1)]
     assert joined(core, 1)[-1] == Save(8)
-    assert core.step(Saved()) == [Finish()]
-    assert core.step(Marked(9)) == [Save(9)] and core.step(Saved()) == [], "it finishes once"
+    assert core.step(SaveDone()) == [Finish()]
+    assert core.step(Marked(9)) == [Save(9)] and core.step(SaveDone()) == [], "it finishes once"
 
 
 DONE = [ALL_IN, Probed(Progress.DONE), Expired(Progress.DONE)]
@@ -258,7 +258,7 @@ def test_a_mark_that_stops_the_run_pauses_the_probe_and_saves_what_is_not_joined
     assert core.step(Probed(Progress.BUDGET)) == [Consume(), Pause(5)]
     assert core.step(Paused(Progress.OUT_FULL)) == [Consume(), Pause(5)]
     assert core.step(Paused(Progress.DONE)) == [Consume(), Save(7, unjoined=(1, 0))]
-    assert core.step(Saved()) == [] and not core.busy
+    assert core.step(SaveDone()) == [] and not core.busy
 
 
 @pytest.mark.parametrize(

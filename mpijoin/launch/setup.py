@@ -60,7 +60,7 @@ class Roles:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RunSetup:
     """directory: None where a run writes no files · checkpoints: the folder for them, likewise · resumes: whether the
     run goes on from one that lies there · locks: of both folders; the master alone has them · late: where a run without
     a directory keeps each stream's late rows, things with `write(table)`."""
@@ -91,17 +91,17 @@ class Plan:
         release_all(self.locks)
 
 
-def plan_of(
+def setup_of(
     path: str, overrides: Sequence[str], size_of: Callable[[Job], int], overwrite: bool = False, resume: bool = False
-) -> Plan:
-    """The plan of a job file's run on `size_of(job)` ranks, as `prepare` makes it. Raises JobError with every fault
+) -> RunSetup:
+    """The setup of a job file's run on `size_of(job)` ranks, as `prepare` makes it. Raises JobError with every fault
     there is."""
     job, schema = load_and_resolve(path, overrides, lambda job: launch_faults(job, size_of(job), overwrite, resume))
     return prepare(job, schema, size_of(job), overwrite, resume)
 
 
-def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, resume: bool = False) -> Plan:
-    """Makes the run directory of a checked job, or opens that of a run to go on with. The plan's locks must be
+def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, resume: bool = False) -> RunSetup:
+    """Makes the run directory of a checked job, or opens that of a run to go on with. The setup's locks must be
     released.
 
     resume: from the newest checkpoint there; where there is none, from the start. Raises JobError where job and ranks
@@ -113,7 +113,7 @@ def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, re
         raise JobError([one.text for one in faults])
     roles = Roles(size, job.output.results == "collect")
     if not job.output.path:
-        return Plan(job, schema, roles, None)
+        return RunSetup(job, schema, roles, None)
     directory = RunDirectory(Path(job.output.path))
     checkpoints = _checkpoint_folder(job)
     resume = resume and directory.is_run
@@ -123,7 +123,7 @@ def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, re
     except BaseException:
         release_all(locks)
         raise
-    return Plan(job, schema, roles, directory, checkpoints, resumes, locks)
+    return RunSetup(job, schema, roles, directory, checkpoints, resumes, locks)
 
 
 def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool, resume: bool) -> tuple[Job, bool]:
@@ -240,6 +240,6 @@ def _role_faults(job: Job, roles: Roles) -> list[Fault]:
     ]
 
 
-def merged_schema(plan: Plan) -> pa.Schema:
+def merged_schema(setup: RunSetup) -> pa.Schema:
     """The result columns as a collector writes them."""
-    return result_schema(plan.job, plan.schema)
+    return result_schema(setup.job, setup.schema)
