@@ -171,7 +171,7 @@ def inner_sizes(made):
         patches += [
             (mpijoin.master.intake, "PART_BYTES", 64 * made.rows),
             (mpijoin.master.ticks, "READ_ROWS", made.rows),
-            (mpijoin.slave.runtime.core, "SlaveCore", core),
+            (mpijoin.slave.runtime, "SlaveCore", core),
             (mpijoin.sources.base, "BLOCK_ROWS", made.rows),
         ]
     with ExitStack() as stack:

@@ -195,7 +195,7 @@ def inner_sizes(made):
         if made.rows:
             patch(mpijoin.master.intake, "PART_BYTES", 64 * made.rows)
             patch(mpijoin.master.ticks, "READ_ROWS", made.rows)
-            patch(mpijoin.slave.runtime.core, "SlaveCore", partial(SlaveCore, slice_rows=made.rows, budget=made.rows))
+            patch(mpijoin.slave.runtime, "SlaveCore", partial(SlaveCore, slice_rows=made.rows, budget=made.rows))
             patch(mpijoin.sources.base, "BLOCK_ROWS", made.rows)
         yield
 

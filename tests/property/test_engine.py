@@ -180,7 +180,7 @@ def inner_sizes(rows, seed=0):
             for target, name, value in (
                 (mpijoin.master.intake, "PART_BYTES", 64 * rows),
                 (mpijoin.master.ticks, "READ_ROWS", rows),
-                (mpijoin.slave.runtime.core, "SlaveCore", core),
+                (mpijoin.slave.runtime, "SlaveCore", core),
                 (mpijoin.sources.base, "BLOCK_ROWS", rows),
             ):
                 stack.enter_context(mock.patch.object(target, name, value))

@@ -211,5 +211,5 @@ def test_faults_of_a_costs_file_are_named(tmp_path, text, fault):
 
 
 def test_a_costs_file_that_is_not_there_names_those_that_are():
-    with pytest.raises(JobError, match="costs: no_such: No such file.*this_machine.*wsj_2005"):
+    with pytest.raises(JobError, match="costs: no_such: cannot be read: No such file.*this_machine.*wsj_2005"):
         load_costs("no_such")
