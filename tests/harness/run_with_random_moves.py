@@ -1,5 +1,5 @@
-"""`mpijoin`, but every policy moves groups at random: python tests/harness/run_with_random_moves.py SEED run JOB.toml
-..."""
+"""`mpijoin`, but every policy moves groups at random, and nobody may pickle: python
+tests/harness/run_with_random_moves.py SEED run JOB.toml ..."""
 
 import sys
 from pathlib import Path
@@ -9,9 +9,11 @@ sys.path.insert(1, str(Path(__file__).parent))
 
 import mpijoin.master.start
 from mpijoin.cli import main
+from no_pickle import forbid_pickle
 from random_policy import random_policy
 
 if __name__ == "__main__":
     seed = int(sys.argv.pop(1))
     mpijoin.master.start.make_policy = lambda settings: random_policy(seed)
+    forbid_pickle()
     sys.exit(main())
