@@ -47,7 +47,7 @@ class Run:
         only counted."""
         if not self._has_results:
             raise OutputError('the job counted its results ([output] results = "count"): there is no table of them')
-        return pa.parquet.read_table(self.path / "results") if self._table is None else self._table
+        return self._kept_or_read(self._table, "results")
 
     def late(self, stream: str) -> pa.Table:
         """The late rows of the stream of this name as an Arrow table: the columns that the job uses, row, watermark and
@@ -57,11 +57,13 @@ class Run:
         """
         if stream not in self._streams:
             raise JobError([f"late: got {show(stream)}, wanted {' or '.join(map(show, self._streams))}"])
-        return (
-            pa.parquet.read_table(self.path / "late" / f"{stream}.parquet")
-            if self._late is None
-            else self._late[stream]
-        )
+        return self._kept_or_read(None if self._late is None else self._late[stream], f"late/{stream}.parquet")
+
+    def _kept_or_read(self, kept: pa.Table | None, name: str) -> pa.Table:
+        if kept is not None:
+            return kept
+        assert self.path is not None  # what is not kept in memory lies in the run directory
+        return pa.parquet.read_table(self.path / name)
 
 
 class TableWriter:

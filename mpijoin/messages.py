@@ -339,52 +339,56 @@ KINDS: dict[type, int] = {
 }
 MESSAGES = {kind: message for message, kind in KINDS.items()}
 
+# Those that say themselves what of them is meta, and what buffers.
+Framed = Slot | ResultRows | Loads | State | Begin
+AnyMessage = (
+    Framed | EpochEnd | Report | Finished | Failed | Stop | Ready | Order | AskLoads | Step | Marker | ResultMarker
+    | Saved | Restore | Restored | Signalled
+)
+_FRAMED: dict[type, Callable[[dict[str, Any], list[np.ndarray]], Framed]] = {
+    Slot: Slot.of, ResultRows: ResultRows.of, Loads: Loads.of, State: State.of, Begin: Begin.of,
+}
 
-def _each(make: Callable[[Any], Any]) -> Callable[[Iterable[Any]], tuple]:
+
+def _each(make: Callable[[Any], Any]) -> Callable[[Iterable[Any]], tuple[Any, ...]]:
     return lambda values: tuple(map(make, values))
-
-
-def _part(plain: Iterable[Any]) -> PartInfo:
-    return PartInfo(*plain)
 
 
 # How the records in a message's meta are made again.
 _RECORDS: dict[str, Callable[[Any], Any]] = {
     "counts": Counts.of,
     "files": tuple,
-    "parts": _each(_part),
+    "parts": _each(lambda plain: PartInfo(*plain)),
     "groups": _each(GroupSpans.of),
     "waiting": _each(lambda plain: Span(*plain)),
 }
-_FIGURES = {Finished: Figures.of, Step: Transfer.of}
+_FIGURES: dict[type, Callable[[Any], Any]] = {Finished: Figures.of, Step: Transfer.of}
 
 
-def encode_message(message: Any) -> tuple[np.ndarray, ...]:
+def encode_message(message: AnyMessage) -> tuple[np.ndarray, ...]:
     """The frame of a message, in parts (codec.encode_parts)."""
     kind = KINDS[type(message)]
-    if hasattr(message, "content"):
+    if isinstance(message, Framed):
         return encode_parts(kind, *message.content())
     return encode_parts(kind, message._asdict(), [])
 
 
-def parse(data: np.ndarray | tuple[np.ndarray, ...]) -> Any:
+def parse(data: np.ndarray | tuple[np.ndarray, ...]) -> AnyMessage:
     """The message in what was received. Raises CodecError on damage, ProtocolError on an unknown kind."""
     return message_of(decode(data))
 
 
-def message_of(frame: Frame) -> Any:
+def message_of(frame: Frame) -> AnyMessage:
     """The message in a frame. Raises ProtocolError on an unknown kind."""
     if frame.kind not in MESSAGES:
         raise ProtocolError(f"got a message of kind {frame.kind}, wanted one of {sorted(MESSAGES)}")
     message = MESSAGES[frame.kind]
-    if hasattr(message, "content"):
-        return message.of(frame.meta, frame.buffers)
-    return message(**{name: _record(message, name, value) for name, value in frame.meta.items()})
+    if message in _FRAMED:
+        return _FRAMED[message](frame.meta, frame.buffers)
+    made: AnyMessage = message(**{name: _record(message, name, value) for name, value in frame.meta.items()})
+    return made
 
 
 def _record(message: type, name: str, value: Any) -> Any:
     make = _FIGURES.get(message) if name == "figures" else _RECORDS.get(name)
     return value if make is None or value is None else make(value)
-
-
-__all__ = [*(message.__name__ for message in KINDS), "Columns", "Piece", "encode_message", "message_of", "parse"]

@@ -16,6 +16,7 @@ from mpijoin.config.job import Inject
 from mpijoin.errors import EXIT_FAILED, EXIT_SIGINT, MpijoinError, PeerError
 from mpijoin.machine import host_name
 from mpijoin.messages import (
+    AnyMessage,
     EpochEnd,
     Failed,
     Marker,
@@ -80,8 +81,8 @@ class Rank:
         self.progress = lambda: Report(transport.rank)
         self._told: Report | None = None
         self._inject = Inject()
-        self._early: list[tuple[int, Any]] = []  # received before this rank knew that all are ready
-        self._late: deque[tuple[float, int, Any]] = deque()  # received, and held back on purpose: until when
+        self._early: list[tuple[int, AnyMessage]] = []  # received before this rank knew that all are ready
+        self._late: deque[tuple[float, int, AnyMessage]] = deque()  # received, and held back on purpose: until when
         self._told_signal = False  # the master of it
         self._met = False
         self._silence_s = START_S
@@ -98,14 +99,14 @@ class Rank:
         """Wall seconds spent in the transport, sleeping not included."""
         return self.transport.stats.send_s + self.transport.stats.poll_s
 
-    def send(self, to: int, message: Any) -> None:
+    def send(self, to: int, message: AnyMessage) -> None:
         self.transport.send(to, CHANNELS.get(type(message), Channel.CONTROL), encode_message(message))
 
     def inject(self, faults: Inject) -> None:
         """From now on suffers what the job injects here."""
         self._inject = faults
 
-    def receive(self, refuse: Collection[int] = ()) -> Iterator[tuple[int, Any]]:
+    def receive(self, refuse: Collection[int] = ()) -> Iterator[tuple[int, AnyMessage]]:
         """Messages that have arrived. Raises Stopped, PeerError (a rank failed or is lost) and Interrupted."""
         self.signals.check()
         self._tell_signal()
@@ -249,7 +250,7 @@ class Rank:
         with suppress(PeerError):  # the run was taken down: nobody listens
             self._send_all(stop)
 
-    def _send_all(self, message: Any) -> None:
+    def _send_all(self, message: AnyMessage) -> None:
         for peer in range(1, self.transport.size):
             self.send(peer, message)
 

@@ -23,6 +23,7 @@ from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import EXIT_DONE
+from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.launch.warmup import warm_up
 from mpijoin.master.intake import Intake
 from mpijoin.master.pacing import Pacing
@@ -31,6 +32,7 @@ from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.rank import MASTER, Rank, Stopped
 from mpijoin.signals import SignalFlag
+from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
 from mpijoin.sources.base import TIME_MAX, End
 from mpijoin.transport.base import Channel, Message, TransportStats
@@ -105,7 +107,8 @@ def run_slave(job: Job, schema: JoinSchema) -> dict[str, Any]:
     """Encodes the input, then times the slave's loop."""
     transport = MemoryTransport(encoded_messages(job, schema))
     rank = Rank(transport, RunClock(), SignalFlag())
-    slave = Slave(job, schema, rank, None, MEMORY_BYTES, None)
+    setup = RunSetup(job, schema, Roles(2, False), None)
+    slave = Slave(setup, rank, new_operator(job, schema, MEMORY_BYTES))
     start = time.perf_counter()
     try:
         slave.run()

@@ -22,8 +22,13 @@ _ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 class ArrivalTimes(Protocol):
-    total: int | None  # tuples of the stream; None: its duration ends it
-    end_ns: int  # times are below this
+    @property
+    def total(self) -> int | None:
+        """Tuples of the stream; None: its duration ends it."""
+
+    @property
+    def end_ns(self) -> int:
+        """Times are below this."""
 
     def times(self, first: int, rows: int, position: int) -> tuple[np.ndarray, int]:
         """Of tuples first .. first + rows - 1, and the position after the last; fewer where the next is beyond 64
@@ -70,6 +75,7 @@ class Bursts:
 
     def __init__(self, source: SyntheticSource, base: np.uint64):
         if source.tuples is None:
+            assert source.duration_ns is not None  # one of the two ends the stream
             self.total, self.end_ns = round(source.rate * source.duration_ns / SECOND_NS), source.duration_ns
         else:
             self.total, self.end_ns = source.tuples, max(1, round(source.tuples / source.rate * SECOND_NS))

@@ -10,13 +10,15 @@ import time
 import traceback
 from contextlib import suppress
 from functools import partial
-from typing import Any, Callable, Sequence, TextIO
+from io import TextIOWrapper
+from typing import Any, Callable, Sequence
 
 from mpijoin.checkpoint.manifest import forget_after, numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
 from mpijoin.errors import EXIT_DONE, PeerError
 from mpijoin.join.tuning import measured_group_tuples
+from mpijoin.join.window_join import WindowJoin
 from mpijoin.launch import warmup
 from mpijoin.launch.provenance import own_command, provenance, resume_command
 from mpijoin.launch.setup import RunSetup, merged_schema
@@ -47,9 +49,9 @@ HEAP_TOUCHED_BYTES = 32 << 20
 class LogFile(logging.FileHandler):
     """A rank's log. It never ends a run: what a full disk refuses is dropped, and what a link would lead elsewhere."""
 
-    def _open(self) -> TextIO:
+    def _open(self) -> TextIOWrapper:
         how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        return open(os.open(self.baseFilename, how, 0o666), self.mode, encoding=self.encoding, errors=self.errors)
+        return open(os.open(self.baseFilename, how, 0o666), "a", encoding=self.encoding, errors=self.errors)
 
     def emit(self, record: logging.LogRecord) -> None:
         with suppress(OSError):
@@ -80,7 +82,7 @@ def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) 
 
     setup_of: waits for the setup · writer: where a collector writes instead of into part files.
     """
-    role = None
+    role: Slave | CollectorRank | None = None
     try:
         setup = setup_of()
         _ready(rank, setup)
@@ -88,9 +90,9 @@ def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) 
             rank.meet()
             role = _collector(setup, rank, writer)
         else:
-            restored = _restored(setup, rank)
+            start = _start_of(setup, rank)
             rank.meet()
-            role = _slave(setup, rank, *restored)
+            role = Slave(setup, rank, *start)
         _keep_loaded()
         role.run()
     except BaseException as error:
@@ -193,6 +195,7 @@ def _keep_loaded() -> None:
 
 def _resumption(setup: RunSetup, rank: Rank) -> Resumption:
     """The master goes on from a checkpoint: what was written after it goes."""
+    assert setup.directory and setup.checkpoints  # it goes on from what lies there
     found = restore_all(rank, setup.checkpoints, setup.job, setup.roles.slaves, setup.directory, partial(_warn, rank))
     manifest = found.manifest
     forget_after(setup.checkpoints, manifest.number)
@@ -209,18 +212,19 @@ def _warn(rank: Rank, text: str) -> None:
     print(f"mpijoin: {text}", file=sys.stderr, flush=True)
 
 
-def _restored(setup: RunSetup, rank: Rank) -> tuple[int, Any, list[int], int]:
-    """A slave's memory, operator, the groups in it, and the checkpoint that they are of, 0: the run begins."""
+def _start_of(setup: RunSetup, rank: Rank) -> tuple[WindowJoin, list[int], int]:
+    """What a slave joins with, the groups in it, and the checkpoint that they are of, 0: the run begins."""
     memory_bytes = setup.job.cluster.memory_bytes or _memory_left(setup, rank)
     make_operator = partial(new_operator, setup.job, setup.schema, memory_bytes, measured_group_tuples(setup.schema))
     if not setup.resumes:
         operator = make_operator()
         operator.touch(BLOCKS_TOUCHED_BYTES // len(setup.roles.slaves))
-        return memory_bytes, operator, [], 0
+        return operator, [], 0
+    assert setup.directory and setup.checkpoints  # it goes on from what lies there
     start_s = time.perf_counter()
     operator, groups, number = restore_own(rank, setup.checkpoints, setup.directory, make_operator)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
-    return memory_bytes, operator, groups, number
+    return operator, groups, number
 
 
 def _memory_left(setup: RunSetup, rank: Rank) -> int:
@@ -231,8 +235,8 @@ def _memory_left(setup: RunSetup, rank: Rank) -> int:
     slaves = min(ranks, len(setup.roles.slaves))
     needs = Needs(held_bytes(), processes, slaves, cluster.master_buffer_bytes, cluster.buffer_bytes)
     node_bytes = node_memory_bytes(os.environ)
-    share = address_space_share(slaves if processes == 1 else 1)
-    memory_bytes = min(slave_memory_bytes(node_bytes, ranks, needs), max(LEAST_BYTES, share))
+    share = max(LEAST_BYTES, address_space_share(slaves if processes == 1 else 1))
+    memory_bytes = int(min(slave_memory_bytes(node_bytes, ranks, needs), share))
     rank.log.info(
         "memory for windows: %.3g MB; the %d ranks here may take %.3g MB, and %.3g MB of it are for all else",
         *(memory_bytes / 1e6, ranks, node_bytes / 1e6, needs.total_bytes / 1e6),
@@ -240,11 +244,6 @@ def _memory_left(setup: RunSetup, rank: Rank) -> int:
     if needs.total_bytes + slaves * memory_bytes > node_bytes:
         rank.log.warning("that may be too little: give the job more memory, or it fewer ranks, or smaller buffers")
     return memory_bytes
-
-
-def _slave(setup: RunSetup, rank: Rank, memory_bytes: int, operator: Any, groups: list[int], resumed: int) -> Slave:
-    own = (setup.roles.collector, operator, groups, setup.checkpoints, resumed)
-    return Slave(setup.job, setup.schema, rank, setup.directory, memory_bytes, *own)
 
 
 def _collector(setup: RunSetup, rank: Rank, writer: Any) -> CollectorRank:
@@ -260,6 +259,7 @@ def new_collector(setup: RunSetup, writer: Any, resumption: Resumption | None = 
 
 
 def _part_writer(setup: RunSetup, rank: int) -> PartWriter:
+    assert setup.directory  # without one, the results stay in memory
     return PartWriter(setup.directory.open_results, f"rank-{rank}", merged_schema(setup), setup.job.output.part_bytes)
 
 

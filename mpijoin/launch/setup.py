@@ -81,10 +81,11 @@ class RunSetup:
 
     def check_locks(self) -> None:
         """OutputError: they are lost."""
-        if not self.has_locks:
-            raise OutputError(
-                f"{self.directory.path}: another run has it now: this one stood still, and was taken for dead"
-            )
+        for lock in self.locks:
+            if not lock.is_held:
+                raise OutputError(
+                    f"{lock.path.parent}: another run has it now: this one stood still, and was taken for dead"
+                )
 
     def release(self) -> None:
         """Lets others have the folders. A second call does nothing."""

@@ -170,18 +170,18 @@ def _tiny_table(use: Use) -> pa.Table:
 
 
 def _read_and_scatter(use: Use) -> None:
-    from mpijoin.master.ticks import TickReader, pace_of
+    from mpijoin.master.ticks import Tick, TickReader, pace_of
     from mpijoin.partitioning.scatter import scatter
     from mpijoin.sources import open_source
 
     streams = (_tiny_stream("left", use), _tiny_stream("right", use))
     schema = JoinSchema(streams, "ns")
     tables = _tiny_table(use), _tiny_table(use).slice(0, 2)  # one in disorder, and one in order
-    sources = (TableSource(table) for table in tables)
-    pairs = zip(streams, sources)
+    pairs = zip(streams, map(TableSource, tables))
     job = Job(tuple(StreamJob(stream.name, source, time_unit="ns", lateness_ns=2) for stream, source in pairs))
     sources = tuple(open_source(job, index, schema, lambda table: None) for index in range(2))
     tick = TickReader(sources, (0, 0), pace_of(1, (1, 1), 1), 4).next()
+    assert isinstance(tick, Tick)  # tables neither wait nor are they empty
     layout = RecordLayout(streams[0])
     scatter(tick.batches[0], np.arange(3), layout.record_words, layout.has_blob)
 

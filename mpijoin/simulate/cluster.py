@@ -23,6 +23,7 @@ from mpijoin.master.intake import Intake
 from mpijoin.master.pacing import Pacing
 from mpijoin.master.runtime import Master
 from mpijoin.rank import MASTER, WAIT_S, describe, exit_code_of
+from mpijoin.records import GroupSpans
 from mpijoin.simulate.costed import Costed, OperatorMeter
 from mpijoin.simulate.costs import Costs
 from mpijoin.simulate.engine import Engine, Process, SimulatedClock
@@ -208,13 +209,13 @@ class SimulatedCluster:
         else:
             join = new_operator(job, setup.schema, memory_bytes)
             meter = OperatorMeter(join, job.cluster.partitions)
-        listed, number = [], 0
+        listed: tuple[GroupSpans, ...] = ()
+        number = 0
         if self._resumption:
             listed, number = groups_of(self._resumption, rank.number), self._resumption.manifest.number
             install(setup.checkpoints, join, listed)
         operator = Costed(join, meter, rank.clock, self._manner.costs)
-        own = (setup.roles.collector, operator, [one.group for one in listed], setup.checkpoints, number)
-        return Slave(job, setup.schema, rank, setup.directory, memory_bytes, *own)
+        return Slave(setup, rank, operator, [one.group for one in listed], number)
 
     def _collector(self, rank: SimulatedRank, writer: Any) -> CollectorRank:
         return CollectorRank(rank, new_collector(self._setup, writer, self._resumption), writer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mpijoin.config.job import MAX, Job
 from mpijoin.data.record import RecordLayout
-from mpijoin.data.schema import JoinSchema
+from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.join.results import EqualKeys
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
 from mpijoin.join.window_join import WindowJoin, window_join
@@ -32,6 +32,11 @@ def new_out(job: Job, schema: JoinSchema) -> Out:
     if job.output.results == "count" and not hashed:
         keep = Keep.NOTHING if job.run.speed == MAX else Keep.LATEST_TIMES
     return Out(len(schema.streams), job.tuning.result_buffer, keep, certifies=not hashed)
+
+
+def wall_s_per_unit(job: Job, schema: JoinSchema) -> float:
+    """Wall seconds in which one unit of event time passes in a paced run; 0.0 at speed "max"."""
+    return 0.0 if isinstance(job.run.speed, str) else UNIT_NS[schema.unit] / 1e9 / job.run.speed
 
 
 def key_filters(schema: JoinSchema) -> list[Filter]:

@@ -106,7 +106,7 @@ class EpochMeter:
         self.delays.merge(delays)
         if self._metrics is None:
             return
-        if delays.count:
+        if delays.count and self._delays_file:
             self._delays_file.add(epoch, delays)
         self._metrics.add(
             rank=self._rank.number,

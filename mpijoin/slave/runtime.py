@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from pathlib import Path
-from typing import Any, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Sequence
 
 import numpy as np
 
 from mpijoin.checkpoint.saver import Saver
-from mpijoin.config.job import MAX, Job
-from mpijoin.data.schema import UNIT_NS, JoinSchema
+from mpijoin.config.job import Job
+from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import ProtocolError
 from mpijoin.join.results import CountRows
-from mpijoin.messages import AskLoads, Finished, Marker, Order, Report, Saved, Slot, State
+from mpijoin.launch.setup import RunSetup
+from mpijoin.messages import AnyMessage, AskLoads, Finished, Marker, Order, Report, Saved, Slot, State
 from mpijoin.moving import steps
 from mpijoin.operators.base import Consumer, Operator, Taken
 from mpijoin.rank import MASTER, WAIT_S, Rank
@@ -27,52 +29,50 @@ from mpijoin.slave import events
 from mpijoin.slave.batches import Batches, unjoined
 from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.delays import DelayMeter
-from mpijoin.slave.joining import key_filters, new_operator, new_out
+from mpijoin.slave.joining import key_filters, new_out, wall_s_per_unit
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.report import EpochMeter, LoadMeter
-from mpijoin.transport.base import Channel
+from mpijoin.transport.base import Channel, Data
 
 UNSENT_BYTES_MAX = 16 << 20  # results on their way to the collector; with more, joining waits
 WORK_S = 0.002
 SLEEP_S = 0.005  # how long a slave made slow on purpose sleeps between two looks at the network
 
 
+@dataclass
+class Saving:
+    """A checkpoint that is under way. message: what the master is told once the disk has it · since_s: when joining
+    stopped for it · is_written: joining goes on, and only the disk is waited for."""
+
+    message: Saved
+    since_s: float
+    is_written: bool = False
+
+
 class Slave:
     def __init__(
-        self,
-        job: Job,
-        schema: JoinSchema,
-        rank: Rank,
-        directory: RunDirectory | None,
-        memory_bytes: int,
-        collector: int | None,
-        operator: Operator | None = None,
-        groups: Sequence[int] = (),
-        checkpoints: Path | None = None,
-        resumed: int = 0,
+        self, setup: RunSetup, rank: Rank, operator: Operator, groups: Sequence[int] = (), resumed: int = 0
     ):
-        """collector: the rank to which results go, None where the slave keeps them · operator: instead of the job's
-        join · groups: that it holds already, of a run that goes on · checkpoints: the folder for them ·
+        """operator: what it joins with · groups: those that the operator holds already, in a run that goes on ·
         resumed: the checkpoint from which the run goes on, 0: it begins."""
+        job, schema, directory = setup.job, setup.schema, setup.directory
         self._rank = rank
-        self._collector = collector
-        paced = job.run.speed != MAX
+        self._collector = setup.roles.collector
+        paced = not isinstance(job.run.speed, str)
         self._core = SlaveCore(paced=paced)
-        self._operator = operator or new_operator(job, schema, memory_bytes)
+        self._operator = operator
         self._out, self._filters = new_out(job, schema), key_filters(schema)
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
         self._sinks: list[Sink] = self._output(job, schema, directory)
         self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
         names = [stream.name for stream in schema.streams]
         self._epochs = EpochMeter(rank, self._operator, directory, names, job.run.warmup_ns / 1e9, paced, resumed)
-        unit_s = UNIT_NS[schema.unit] / 1e9 / job.run.speed if paced else 0.0  # wall seconds of one unit of event time
-        self._delays = DelayMeter(rank.clock, unit_s, self._epochs.delayed)
+        self._delays = DelayMeter(rank.clock, wall_s_per_unit(job, schema), self._epochs.delayed)
         counts, times = [] if self._out.certifies else [CountRows()], [self._delays] if paced else []
         self._consumers: list[Consumer] = [*counts, *self._sinks, *times]
         self._mover = Mover(rank, self._operator)
-        self._saver = Saver(self._operator, rank.number, checkpoints) if checkpoints else None
-        self._saved: Saved | None = None  # what to say once the disk has it
-        self._saving_s: float | None = None  # since when joining stands still for it
+        self._saver = Saver(self._operator, rank.number, setup.checkpoints) if setup.checkpoints else None
+        self._saving: Saving | None = None
         self._groups = set(groups)  # those it joins
         for group in groups:
             self._load.installed(group)
@@ -91,7 +91,8 @@ class Slave:
             return []
         builder = TableBuilder(job, schema)
         if self._collector is not None:
-            return [SendSink(builder, self._rank.number, self._send_results)]
+            return [SendSink(builder, self._rank.number, partial(self._send_results, self._collector))]
+        assert directory is not None  # without one, the results are collected
         return [ParquetSink(builder, directory.open_results, self._rank.number, job.output.part_bytes)]
 
     def run(self) -> None:
@@ -131,7 +132,7 @@ class Slave:
             self._blocked_s += now_s - self._blocked_since_s
         self._blocked_since_s = now_s if blocked else None
 
-    def _take(self, message: Any) -> None:
+    def _take(self, message: AnyMessage) -> None:
         match message:
             case Slot():
                 self._load.epoch_ended(self._core.backlog_bytes)
@@ -257,8 +258,8 @@ class Slave:
             consumer.consume(self._out, self._operator, slot.epoch)
         self._out.clear()
 
-    def _send_results(self, data: np.ndarray) -> None:
-        self._rank.transport.send(self._collector, Channel.RESULT, data)
+    def _send_results(self, collector: int, data: Data) -> None:
+        self._rank.transport.send(collector, Channel.RESULT, data)
 
     def _end_message(self, epoch: int, octets: int, own: bool) -> None:
         slot = self._messages.popleft().slot
@@ -299,23 +300,27 @@ class Slave:
 
     def _save(self, action: events.Save) -> None:
         """One group's state, then the next in another turn: the network is looked at in between."""
-        number = action.number
-        if self._saving_s is None:
-            self._saving_s = self._rank.clock.wall_s
-            waiting = unjoined(self._messages, action.unjoined, self._rank.number)
-            parts = [part for sink in self._sinks for part in sink.cut(number)]
-            if action.cuts_metrics:
-                self._epochs.cut(number)
-            counts = self._counts(parts, self._received_before - sum(slot.rows_per_stream for slot in waiting))
-            self._saved = Saved(self._rank.number, number, counts, parts=tuple(parts))
-            self._saver.begin(number, sorted(self._groups), action.anew, [slot.frame(True) for slot in waiting])
+        assert self._saver is not None  # without a folder for checkpoints there are no marks
+        saving = self._saving
+        if saving is None or saving.is_written:
+            saving = self._saving = self._begin_saving(self._saver, action)
         if self._saver.save_next():
             self._actions.appendleft(action)
             return
         self._saver.finish(self._sync_results)
-        self._saved = self._saved._replace(seconds=self._rank.clock.wall_s - self._saving_s)
-        self._saving_s = None
+        saving.message = saving.message._replace(seconds=self._rank.clock.wall_s - saving.since_s)
+        saving.is_written = True
         self._do(events.SaveDone())
+
+    def _begin_saving(self, saver: Saver, action: events.Save) -> Saving:
+        since_s, number = self._rank.clock.wall_s, action.number
+        waiting = unjoined(self._messages, action.unjoined, self._rank.number)
+        parts = [part for sink in self._sinks for part in sink.cut(number)]
+        if action.cuts_metrics:
+            self._epochs.cut(number)
+        counts = self._counts(parts, self._received_before - sum(slot.rows_per_stream for slot in waiting))
+        saver.begin(number, sorted(self._groups), action.anew, [slot.frame(True) for slot in waiting])
+        return Saving(Saved(self._rank.number, number, counts, parts=tuple(parts)), since_s)
 
     def _sync_results(self) -> None:
         for sink in self._sinks:
@@ -323,9 +328,12 @@ class Slave:
 
     def _report_saved(self) -> None:
         """Tells the master, once the disk has it all."""
-        if self._saved is not None and self._saving_s is None and (outcome := self._saver.poll()) is not None:
-            self._rank.send(MASTER, self._saved._replace(**outcome._asdict()))
-            self._saved = None
+        saving = self._saving
+        if self._saver is None or saving is None or not saving.is_written:
+            return
+        if (outcome := self._saver.poll()) is not None:
+            self._rank.send(MASTER, saving.message._replace(**outcome._asdict()))
+            self._saving = None
 
     def _rest_without_groups(self, last: bool) -> None:
         """Nobody should wait for a slave that has nothing to join."""

@@ -8,7 +8,7 @@ import sys
 import sysconfig
 from collections import Counter
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any
 
 from mpijoin.errors import EXIT_DONE, EXIT_FAILED, JobError
 from mpijoin.progress import QUIET, Teller
@@ -77,7 +77,7 @@ def table(sweep: Sweep, options: argparse.Namespace) -> int:
     found = write_table(sweep).to_pydict()
     states = Counter(found["state"])
     lines = [", ".join(f"{count} {state}" for state, count in states.items()) + f": {sweep.folder / 'table.csv'}"]
-    if any(found.get("capacity_at_least", ())):
+    if sweep.capacity and any(found.get("capacity_at_least", ())):
         lines.append(
             f"[capacity] high = {sweep.capacity.high:g} is sustained at some points (capacity_at_least): raise it to"
             " find theirs"
@@ -105,10 +105,11 @@ def launcher_of(sweep: Sweep, options: argparse.Namespace) -> list[str]:
 class _WithRest(argparse.ArgumentParser):
     """Keeps what follows `--` as `behind`, whatever it looks like."""
 
-    def parse_known_args(self, args: Sequence[str], namespace: Any = None) -> Any:
-        end = args.index("--") if "--" in args else len(args)
-        found, unknown = super().parse_known_args(args[:end], namespace)
-        found.behind = list(args[end + 1 :])
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        given = list(args)
+        end = given.index("--") if "--" in given else len(given)
+        found, unknown = super().parse_known_args(given[:end], namespace)
+        found.behind = given[end + 1 :]
         return found, unknown
 
 

@@ -10,6 +10,7 @@ from join_harness import groups_of, numbered, pack
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
+from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.messages import Columns, Finished, Piece, Slot
 from mpijoin.operators.base import Operator, Progress
 from mpijoin.rank import MASTER
@@ -72,7 +73,7 @@ def joined(wrap, memory_bytes=1 << 24, rows=20):
     })
     schema, desk, noted = resolve(job), Desk(), Noted()
     operator = wrap(new_operator(job, schema, memory_bytes))
-    slave = Slave(job, schema, desk, None, memory_bytes, 3, operator)
+    slave = Slave(RunSetup(job, schema, Roles(4, True), None), desk, operator)
     slave._consumers = [noted]
     fresh = pack(numbered([(time, 5) for time in range(rows)]), Stored())
     piece = Piece(np.array([[rows], [rows]]), (Columns(*fresh), Columns(*fresh)))

@@ -13,10 +13,12 @@ from engine_harness import Stream, section
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.data.record import RecordLayout
+from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.messages import Columns, Finished, Piece, Slot
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.rank import MASTER
 from mpijoin.simulate.engine import SimulatedClock
+from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
 from mpijoin.transport.base import TransportStats
 
@@ -53,7 +55,8 @@ class Run:
         schema = resolve(self.job)
         self.words = 3 + RecordLayout(schema.streams[0]).record_words
         self.desk = Desk()
-        self.slave = Slave(self.job, schema, self.desk, None, 1 << 24, None)
+        setup = RunSetup(self.job, schema, Roles(2, False), None)
+        self.slave = Slave(setup, self.desk, new_operator(self.job, schema, 1 << 24))
 
     def joins(self, left_ms, right_ms, origin, now_s, last=False):
         """A message of tuples of one key at these times, joined at this second."""

@@ -10,6 +10,7 @@ import pytest
 from engine_harness import Stream, section
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
+from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.messages import EpochEnd, Slot, State, Step
 from mpijoin.rank import MASTER
 from mpijoin.slave.joining import new_operator
@@ -27,8 +28,8 @@ def consumer():
     )
     schema = resolve(job)
     desk = Desk()
-    slave = Slave(job, schema, desk, None, 1 << 24, COLLECTOR)
-    supplier = new_operator(job, schema, 1 << 24)
+    setup = RunSetup(job, schema, Roles(1 + COLLECTOR, True), None)
+    slave, supplier = Slave(setup, desk, new_operator(job, schema, 1 << 24)), new_operator(job, schema, 1 << 24)
 
     def takes(*messages):
         """The epochs that the slave ends when it has joined these, each before the next one comes."""
