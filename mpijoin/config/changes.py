@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mpijoin.config.job import Change
-from mpijoin.config.kinds import DURATION, INTEGER, NUMBER, Kind
+from mpijoin.config.kinds import DURATION, INTEGER, NUMBER, BadEntries, Kind, read_entries
 from mpijoin.config.units import show
 
 FIELDS = {
@@ -23,20 +23,30 @@ WANTED = (
 def _parse(value: Any) -> tuple[Change, ...]:
     if not isinstance(value, list):
         raise ValueError(f"got {show(value)}, {WANTED}")
-    return tuple(map(_parse_one, value))
+    changes, problems = read_entries(value, _parse_one)
+    if problems:
+        raise BadEntries(problems, tuple(changes))
+    return tuple(changes)
 
 
 def _parse_one(one: Any) -> Change:
-    if not isinstance(one, dict) or "from" not in one or len(one) < 2 or not set(one) <= set(FIELDS):
+    if not isinstance(one, dict):
         raise ValueError(f"got {show(one)}, {WANTED}")
-    values = {}
-    for name, own in one.items():
-        attribute, kind = FIELDS[name]
-        try:
-            values[attribute] = kind.parse(own)
-        except ValueError as error:
-            raise ValueError(f"{name}: {error}") from error
-    return Change(**values)
+    is_whole = "from" in one and len(one) > 1 and set(one) <= set(FIELDS)
+    shape = [] if is_whole else [f"got {show(one)}, {WANTED}"]
+    values, problems = read_entries(((name, own) for name, own in one.items() if name in FIELDS), _parse_value)
+    if shape or problems:
+        raise BadEntries(shape + problems)
+    return Change(**dict(values))
+
+
+def _parse_value(entry: tuple[str, Any]) -> tuple[str, Any]:
+    name, own = entry
+    attribute, kind = FIELDS[name]
+    try:
+        return attribute, kind.parse(own)
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def _write(changes: tuple[Change, ...]) -> str:

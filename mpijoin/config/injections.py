@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, TypeVar
 
 from mpijoin.config.job import Delay, Slowdown
-from mpijoin.config.kinds import DURATION, INTEGER, NUMBER, Kind
+from mpijoin.config.kinds import DURATION, INTEGER, NUMBER, BadEntries, Kind, read_entries
 from mpijoin.config.units import is_integer, show
+
+Made = TypeVar("Made")
 
 SCHEDULE = {"from": ("start_ns", DURATION), "to": ("end_ns", DURATION)}
 
@@ -15,14 +17,24 @@ def _is_rank(name: Any) -> bool:
     return str(name).isascii() and str(name).isdecimal()
 
 
-def _per_rank(value: Any, kind: Kind, wanted: str) -> dict[int, Any]:
-    """The values of a table of rank = value."""
+def _per_rank(value: Any, kind: Kind, wanted: str, collect: Callable[[dict[int, Any]], Made]) -> Made:
+    """What `collect` makes of a table of rank = value."""
     if not isinstance(value, dict):
         raise ValueError(f"got {show(value)}, wanted {wanted}")
-    for rank, own in value.items():
+
+    def read(entry: tuple[Any, Any]) -> tuple[int, Any]:
+        rank, own = entry
         if not _is_rank(rank):
             raise ValueError(f"got {show(rank)} = {show(own)}, wanted {wanted}")
-    return {int(rank): _value(kind, own, f"{rank} = {show(own)}", wanted) for rank, own in value.items()}
+        return int(rank), _value(kind, own, f"{rank} = {show(own)}", wanted)
+
+    return _sound(*read_entries(value.items(), read), lambda pairs: collect(dict(pairs)))
+
+
+def _sound(entries: list[Any], problems: list[str], collect: Callable[[list[Any]], Made]) -> Made:
+    if problems:
+        raise BadEntries(problems, collect(entries))
+    return collect(entries)
 
 
 def _value(kind: Kind, value: Any, got: str, wanted: str) -> Any:
@@ -40,16 +52,25 @@ def _scheduled(make: Callable, name: str, attribute: str, kind: Kind, example: s
 
     def parse(value: Any) -> tuple:
         if isinstance(value, list):
-            return tuple(parse_one(one) for one in value)
-        return tuple(make(rank, own) for rank, own in _per_rank(value, kind, wanted).items())
+            return _sound(*read_entries(value, parse_one), tuple)
+        return _per_rank(value, kind, wanted, lambda ranks: tuple(make(rank, own) for rank, own in ranks.items()))
 
     def parse_one(one: Any) -> Any:
-        if not isinstance(one, dict) or not {"rank", name} <= set(one) <= set(fields) or not is_integer(one["rank"]):
+        if not isinstance(one, dict):
             raise ValueError(f"got {show(one)}, wanted {wanted}")
-        values = {
-            fields[key][0]: _value(fields[key][1], own, f"{key} = {show(own)}", wanted) for key, own in one.items()
-        }
-        return make(**values)
+        is_whole = {"rank", name} <= set(one) <= set(fields) and is_integer(one["rank"])
+        shape = [] if is_whole else [f"got {show(one)}, wanted {wanted}"]
+        values, problems = read_entries(
+            ((key, own) for key, own in one.items() if key in fields and key != "rank"), parse_value
+        )
+        if shape or problems:
+            raise BadEntries(shape + problems)
+        return make(rank=one["rank"], **dict(values))
+
+    def parse_value(entry: tuple[str, Any]) -> tuple[str, Any]:
+        key, own = entry
+        attribute, form = fields[key]
+        return attribute, _value(form, own, f"{key} = {show(own)}", wanted)
 
     def write_one(one: Any) -> str:
         values = [(key, form, getattr(one, field)) for key, (field, form) in fields.items()]
@@ -77,7 +98,7 @@ def _parse_epochs(value: Any) -> dict[int, int]:
     wanted = "a table of rank = epoch, such as {2 = 5}, or one of both, such as {rank = 2, epoch = 5}"
     if isinstance(value, dict) and set(value) == {"rank", "epoch"}:
         value = {value["rank"]: value["epoch"]}
-    return _per_rank(value, INTEGER, wanted)
+    return _per_rank(value, INTEGER, wanted, dict)
 
 
 EPOCHS = Kind(_parse_epochs, _write_table, "table of rank = epoch")

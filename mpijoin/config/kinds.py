@@ -3,20 +3,51 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Mapping, NamedTuple
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 from mpijoin.config.job import MAX, UNBOUNDED
 from mpijoin.config.units import duration_ns, format_duration, format_size, is_integer, show, size_bytes
 
+TYPES_WANTED = 'wanted a table of column = type, such as {station = "string"}'
+
 
 class Kind(NamedTuple):
-    """A kind of value: `parse` takes it from TOML or raises ValueError("got ..., wanted ..."), `write` gives TOML."""
+    """A kind of value: `parse` takes it from TOML, or raises ValueError("got ..., wanted ...") or BadEntries, and
+    `write` gives TOML."""
 
     parse: Callable[[Any], Any]
     write: Callable[[Any], str]
     called: str  # what users call it
     words: tuple[str, ...] = ()  # that may stand for it
     none_has_word: bool = False  # whether None can be written, as "auto" or "all"
+
+
+class BadEntries(ValueError):
+    """Entries of a list or a table that cannot be read. problems: a sentence about each, "got ..., wanted ..." ·
+    sound: the value that the others make, None where they say nothing without those."""
+
+    def __init__(self, problems: Sequence[str], sound: Any = None):
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+        self.sound = sound
+
+
+def read_entries(entries: Iterable[Any], read: Callable[[Any], Any]) -> tuple[list[Any], list[str]]:
+    """What `read` makes of those entries that can be read, and what is wrong with each of the others.
+
+    >>> read_entries(["20 s", "20", "x"], duration_ns)[0]
+    [20000000000]
+    """
+    sound: list[Any] = []
+    problems: list[str] = []
+    for entry in entries:
+        try:
+            sound.append(read(entry))
+        except BadEntries as error:
+            problems += error.problems
+        except ValueError as error:
+            problems.append(str(error))
+    return sound, problems
 
 
 def quote(text: str) -> str:
@@ -34,6 +65,8 @@ def or_word(kind: Kind, words: dict[str, Any]) -> Kind:
             return words[value]
         try:
             return kind.parse(value)
+        except BadEntries:
+            raise
         except ValueError as error:
             raise ValueError(f"{error}, or {either}") from error
 
@@ -82,9 +115,18 @@ def _parse_number(value: Any) -> float:
 
 
 def _parse_name_list(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) and name for name in value):
+    if not isinstance(value, (list, tuple)):
         raise ValueError(f"got {show(value)}, wanted a list of column names")
-    return tuple(map(in_utf8, value))
+    names, problems = read_entries(value, _parse_name)
+    if problems:
+        raise BadEntries(problems)
+    return tuple(names)
+
+
+def _parse_name(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"got {show(value)} in the list, wanted column names")
+    return in_utf8(value)
 
 
 def _parse_key(value: Any) -> tuple[str, ...]:
@@ -95,9 +137,19 @@ def _parse_key(value: Any) -> tuple[str, ...]:
 
 
 def _parse_types(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict) or not all(isinstance(kind, str) and name for name, kind in value.items()):
-        raise ValueError(f'got {show(value)}, wanted a table of column = type, such as {{station = "string"}}')
-    return {in_utf8(name): in_utf8(kind) for name, kind in value.items()}
+    if not isinstance(value, dict):
+        raise ValueError(f"got {show(value)}, {TYPES_WANTED}")
+    types, problems = read_entries(value.items(), _parse_type)
+    if problems:
+        raise BadEntries(problems)
+    return dict(types)
+
+
+def _parse_type(entry: tuple[Any, Any]) -> tuple[str, str]:
+    name, kind = entry
+    if not isinstance(name, str) or not name or not isinstance(kind, str):
+        raise ValueError(f"got {show(name)} = {show(kind)}, {TYPES_WANTED}")
+    return in_utf8(name), in_utf8(kind)
 
 
 def _write_types(types: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from mpijoin.config.document import STREAMS, Document, read_document
 from mpijoin.config.dump import dump_job
 from mpijoin.config.fields import SECTIONS, SOURCE_FIELDS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import SHORT_STREAMS, FileSource, Job, StreamJob, SyntheticSource, TableSource, section_of
-from mpijoin.config.kinds import in_utf8
+from mpijoin.config.kinds import BadEntries, in_utf8
 from mpijoin.config.rules import Fault, fault, job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
@@ -112,6 +112,12 @@ def _values(
         if name in known:
             try:
                 values[known[name].attribute] = known[name].kind.parse(value)
+            except BadEntries as error:
+                every = [fault(section, name, problem) for problem in error.problems]
+                if error.sound is not None:  # so the field is not unread, and its rules are for the other entries
+                    values[known[name].attribute] = error.sound
+                    every = [one._replace(fields=()) for one in every]
+                faults += every
             except ValueError as error:
                 faults.append(fault(section, name, str(error)))
         elif name not in others:

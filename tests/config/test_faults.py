@@ -196,3 +196,70 @@ def test_each_rule_is_one_fault(document, problems):
     assert len(found) == len(problems), found
     for fault, problem in zip(found, problems):
         assert problem in fault
+
+
+WANTED_CHANGES = "wanted a list of tables such as"
+
+
+@pytest.mark.parametrize(
+    "document, problems",
+    [
+        (
+            small(
+                inject__slow=[
+                    3,
+                    {"rank": 0, "share": 1},
+                    {"rank": 2},
+                    {"rank": 2, "share": 7},
+                    {"rank": 1, "share": "x"},
+                ]
+            ),
+            ["got 3, wanted", "got {'rank': 2}, wanted", 'got share = "x", wanted', "got rank 0", "got 7.0 for rank 2"],
+        ),
+        (
+            small(inject__delay=[{"rank": 1, "by": 5, "from": "x", "to": "y"}, {"rank": 1, "by": "z", "til": 3}]),
+            ["got by = 5", 'got from = "x"', 'got to = "y"', "got {'rank': 1, 'by': 'z', 'til': 3}", 'got by = "z"'],
+        ),
+        (
+            small(inject__slow={"a": 1, "2": "x", "0": 0.5, "3": 2}),
+            ['got "a" = 1', 'got 2 = "x"', "got rank 0", "got 2.0 for rank 3"],
+        ),
+        (small(inject__kill={"1": -1, "b": 2, "2": 0.5}), ['got "b" = 2', "got 2 = 0.5", "got epoch -1 for rank 1"]),
+        (
+            {
+                **small(),
+                "left": {
+                    **SYNTHETIC,
+                    "changes": [
+                        3,
+                        {"from": "1 s"},
+                        {"from": "x", "rate": "y"},
+                        {"from": "3 s", "bias": 0.1},
+                        {"from": "2 s", "rate": 5, "speed": 1},
+                        {"from": "2 s", "rate": -5},
+                    ],
+                },
+            },
+            [
+                f"got 3, {WANTED_CHANGES}",
+                f"got {{'from': '1 s'}}, {WANTED_CHANGES}",
+                'from: got "x", wanted a duration',
+                'rate: got "y", wanted a number',
+                f"got {{'from': '2 s', 'rate': 5, 'speed': 1}}, {WANTED_CHANGES}",
+                'from "3 s": got bias = 0.1',
+                'got from = "2 s", wanted each after',
+                'from "2 s": got rate = -5',
+            ],
+        ),
+        (
+            small(left__columns=["a", 3, "", "b"], left__types={"a": 1, "b": "int64", "c": []}),
+            ["columns: got 3 in the list", 'columns: got "" in the list', 'got "a" = 1, wanted', 'got "c" = [], wanted'],
+        ),
+        (small(output__columns=[1, "a", 2]), ["columns: got 1 in the list", "columns: got 2 in the list"]),
+    ],
+)
+def test_every_bad_entry_of_a_list_or_table_is_named_beside_the_rules_for_the_others(document, problems):
+    found = faults(document)
+    assert len(found) == len(problems), found
+    for fault, problem in zip(found, problems):
+        assert problem in fault
