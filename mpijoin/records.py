@@ -106,6 +106,20 @@ class GroupSpans(NamedTuple):
         return cls(group, alive, tuple(Span(*span) for span in spans))
 
 
+class MoveTotals(NamedTuple):
+    """Moves of groups that have ended, by how they ended, and the bytes of the groups that moved."""
+
+    moved: int = 0
+    refused: int = 0
+    cancelled: int = 0
+    moved_bytes: int = 0
+
+    def with_one(self, outcome: str, octets: int) -> MoveTotals:
+        """One move more. outcome: the field that counts it · octets: of the group."""
+        more = self._replace(**{outcome: getattr(self, outcome) + 1})
+        return more._replace(moved_bytes=self.moved_bytes + octets) if outcome == "moved" else more
+
+
 class Transfer(NamedTuple):
     """What moving a group cost, as the slave measured it; None: it says nothing of that."""
 

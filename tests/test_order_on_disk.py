@@ -85,7 +85,7 @@ class Disk:
         spans = [*manifest["master"], *(span for group in manifest["groups"] for span in group["spans"])]
         needed = {path.parent / file for file, *_ in spans}
         needed |= {self.root / "results/.open" / name for name, *_ in manifest["results"]}
-        needed |= {self.root / "late/.open" / name for name, *_ in manifest["late"]}
+        needed |= {self.root / "late/.open" / name for name, *_ in manifest["run"]["late"]}
         for file in needed:
             self.expect(file, f"{path.name} counts on it")
 

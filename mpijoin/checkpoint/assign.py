@@ -14,7 +14,7 @@ def assign(manifest: Manifest, partitions: int, slaves: Sequence[int], active: S
     bytes, or, of groups without any, groups.
     """
     known = {group.group: group for group in manifest.groups}
-    if tuple(slaves) == manifest.slaves and {group.slave for group in manifest.groups} == set(active):
+    if tuple(slaves) == manifest.run.slaves and {group.slave for group in manifest.groups} == set(active):
         return [known[one].slave if one in known else active[one % len(active)] for one in range(partitions)]
     sizes = {one: known[one].alive if one in known else 0 for one in range(partitions)}
     bytes_of, count_of, owners = dict.fromkeys(active, 0), dict.fromkeys(active, 0), [0] * partitions

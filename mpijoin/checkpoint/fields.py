@@ -119,17 +119,6 @@ def before(value: Any, streams: int) -> Counts:
         raise ValueError(f"delays: {error!r}") from error
 
 
-def run(value: Any) -> dict[str, Any]:
-    """What the master counts beside the slaves."""
-    for name, one in entries(value, ("ticks", "restarts", "moves", "moved_bytes")).items():
-        if name == "moves":
-            for count in one.values() if isinstance(one, dict) else [one]:
-                whole(count)
-        else:
-            whole(one)
-    return value
-
-
 def each(value: dict[str, Any], checks: dict[str, Callable[[Any], Any]], of: type) -> dict[str, Any]:
     """An object's fields, which are those of the dataclass `of`, checked one by one; the ValueError names the field."""
     checked = {}

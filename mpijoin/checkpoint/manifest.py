@@ -16,17 +16,17 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Sequence
 
 from mpijoin.checkpoint import fields
 from mpijoin.checkpoint.totals import plain_of
 from mpijoin.data.codec import MAGIC
 from mpijoin.disk import sync_path, write_whole
 from mpijoin.errors import CheckpointError
-from mpijoin.records import Counts, PartInfo, Span
+from mpijoin.records import Counts, MoveTotals, PartInfo, Span
 from mpijoin.refusals import reading, writing
 
-VERSION = 6
+VERSION = 7
 DIGITS = 5  # of a number in a name, at least
 
 # What files of checkpoints are called, and how they begin.
@@ -45,20 +45,13 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """One whole checkpoint.
+class RunState:
+    """Where the run stood when the checkpoint was cut, as its master knew it.
 
-    identity: what a job must keep to go on from here · groups: all that had been begun · master: frames for the
-    master: where it stands in its sources, then rows that wait to be joined, those that slaves had already got first ·
-    results, late: part files · slots, complete: how many had ended, and the watermarks then · sent: rows per stream ·
-    active: how many slaves had groups · before: the sums of all slaves' counts · run: further counts of the master.
+    late: part files of late rows · slots, complete: how many slots had ended, and the watermarks then, one per stream ·
+    sent: rows, per stream · active: how many slaves had groups · slaves: all there were · ticks: that were sent.
     """
 
-    number: int
-    identity: dict[str, Any]
-    groups: tuple[Group, ...]
-    master: tuple[Span, ...]
-    results: tuple[PartInfo, ...]
     late: tuple[PartInfo, ...]
     slots: int
     complete: tuple[int, ...]
@@ -66,8 +59,28 @@ class Manifest:
     elapsed_s: float
     active: int
     slaves: tuple[int, ...]
+    ticks: int
+    moves: MoveTotals
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One whole checkpoint.
+
+    identity: what a job must keep to go on from here · groups: all that had been begun · master: frames for the
+    master: first where it stands in its sources, then rows that wait to be joined, of which those that slaves had
+    already got come first · results: part files · before: the sum of all slaves' counts · restarts: how often the run
+    had gone on from a checkpoint.
+    """
+
+    number: int
+    identity: dict[str, Any]
+    groups: tuple[Group, ...]
+    master: tuple[Span, ...]
+    results: tuple[PartInfo, ...]
     before: Counts
-    run: dict[str, Any]
+    restarts: int
+    run: RunState
 
     @property
     def files(self) -> dict[str, int]:
@@ -136,13 +149,26 @@ def _octets_of(path: Path) -> int:
 def _manifest(value: Any, number: int) -> Manifest:
     """Raises ValueError naming the field that is wrong."""
     names = fields.stream_names(value)
-    streams = len(names)
     checks = {
         "number": partial(fields.whole, allowed=range(number, number + 1)),
         "identity": fields.identity,
         "groups": _groups,
         "master": fields.spans,
         "results": partial(fields.parts, pattern=fields.RESULT),
+        "before": partial(fields.before, streams=len(names)),
+        "restarts": fields.whole,
+        "run": partial(_run_state, names=names),
+    }
+    manifest = Manifest(**fields.each(value, checks, Manifest))
+    partitions = range(fields.whole(manifest.identity["cluster"].get("partitions")))
+    if beyond := [one.group for one in manifest.groups if one.group not in partitions]:
+        raise ValueError(f"groups: got {beyond[0]}, but there are {len(partitions)} partitions")
+    return manifest
+
+
+def _run_state(value: Any, names: Sequence[str]) -> RunState:
+    streams = len(names)
+    checks = {
         "late": partial(fields.parts, pattern=fields.late(names)),
         "slots": fields.whole,
         "complete": lambda found: tuple(fields.whole(one, fields.INT64) for one in fields.items(found, streams)),
@@ -150,14 +176,10 @@ def _manifest(value: Any, number: int) -> Manifest:
         "elapsed_s": fields.number,
         "active": fields.whole,
         "slaves": lambda found: fields.unique(tuple(fields.whole(one) for one in fields.items(found)), found),
-        "before": partial(fields.before, streams=streams),
-        "run": fields.run,
+        "ticks": fields.whole,
+        "moves": lambda found: MoveTotals(*map(fields.whole, fields.items(found, len(MoveTotals._fields)))),
     }
-    manifest = Manifest(**fields.each(value, checks, Manifest))
-    partitions = range(fields.whole(manifest.identity["cluster"].get("partitions")))
-    if beyond := [one.group for one in manifest.groups if one.group not in partitions]:
-        raise ValueError(f"groups: got {beyond[0]}, but there are {len(partitions)} partitions")
-    return manifest
+    return RunState(**fields.each(value, checks, RunState))
 
 
 def _groups(value: Any) -> tuple[Group, ...]:

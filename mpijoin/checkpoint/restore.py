@@ -59,7 +59,7 @@ def find(folder: Path, number: int, job: Job, slaves: Sequence[int], directory: 
             raise CheckpointError(fault)
     frames = read_frames(folder, manifest.master)
     check_frames(folder, manifest.master, frames)
-    active = active_slaves(job, tuple(slaves), manifest.active)
+    active = active_slaves(job, tuple(slaves), manifest.run.active)
     owners = assign(manifest, job.cluster.partitions, slaves, active)
     return Resumption(manifest, tuple(owners), frames[0], waiting_in(folder, manifest.master[1:], frames[1:]))
 
@@ -81,7 +81,7 @@ def waiting_in(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarray]
 
 def parts_in(directory: RunDirectory, manifest: Manifest) -> list[PartInfo]:
     """What had been written of results and late rows, with names from the run directory on."""
-    listed = ((directory.open_results, manifest.results), (directory.open_late_parts, manifest.late))
+    listed = ((directory.open_results, manifest.results), (directory.open_late_parts, manifest.run.late))
     return [
         part._replace(name=(folder / part.name).relative_to(directory.path).as_posix())
         for folder, parts in listed
@@ -111,7 +111,7 @@ def check_parts(folder: Path, parts: Sequence[PartInfo], between: Callable[[], N
 
 def drop_later(directory: RunDirectory, manifest: Manifest) -> None:
     """Removes what was written after the checkpoint. OutputError."""
-    results, late = ([part.name for part in parts] for parts in (manifest.results, manifest.late))
+    results, late = ([part.name for part in parts] for parts in (manifest.results, manifest.run.late))
     directory.keep_only(results, late, manifest.number)
 
 

@@ -61,9 +61,7 @@ class Saver:
         self._thread: threading.Thread | None = None
         self._fault = ""
 
-    def begin(
-        self, number: int, groups: Sequence[int], anew: bool = False, waiting: Sequence[np.ndarray] = ()
-    ) -> None:
+    def begin(self, number: int, groups: Sequence[int], anew: bool = False, waiting: Sequence[np.ndarray] = ()) -> None:
         """groups: all that this slave joins · anew: what was written before is gone · waiting: frames of input that is
         not joined."""
         self._waiting, self._listed, self._fault = deque(groups), [], ""

@@ -109,7 +109,7 @@ def run_master(setup: RunSetup, rank: Rank, progress: Any, debug: bool = False, 
     try:
         compile_s = _ready(rank, setup)
         resumption = _resumption(setup, rank) if setup.resumes else None
-        rank.meet(resumption.manifest.elapsed_s if resumption else 0.0)
+        rank.meet(resumption.manifest.run.elapsed_s if resumption else 0.0)
         collector = None
         if setup.roles.collector == MASTER:
             own_writer = writer or _part_writer(setup, MASTER)
@@ -202,7 +202,7 @@ def _resumption(setup: RunSetup, rank: Rank) -> Resumption:
     drop_later(setup.directory, manifest)
     rank.log.info(
         "goes on from checkpoint %d, %.3f s into the run: %.3g MB in %d groups taken out in %.3f s",
-        *(manifest.number, manifest.elapsed_s, manifest.octets / 1e6, len(manifest.groups), found.seconds),
+        *(manifest.number, manifest.run.elapsed_s, manifest.octets / 1e6, len(manifest.groups), found.seconds),
     )
     return found
 

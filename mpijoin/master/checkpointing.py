@@ -13,7 +13,7 @@ import numpy as np
 
 from mpijoin.checkpoint.files import StateFile
 from mpijoin.checkpoint.identity import identity_of
-from mpijoin.checkpoint.manifest import Group, Manifest, last_number_in, prune, state_name, write_manifest
+from mpijoin.checkpoint.manifest import Group, Manifest, RunState, last_number_in, prune, state_name, write_manifest
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
 from mpijoin.checkpoint.totals import total
@@ -32,14 +32,14 @@ METRICS_S = 600.0  # so much of the metrics may be lost with a run that is kille
 
 @dataclass
 class Open:
-    """A checkpoint. own: what the master itself adds to the manifest · missing: ranks that have not saved yet · stops:
+    """A checkpoint. run: where the run stood · missing: ranks that have not saved yet · stops:
     the run ends with it · faults: why it cannot be whole."""
 
     number: int
     begun_s: float
     stops: bool
     missing: set[int]
-    own: dict[str, Any]
+    run: RunState
     spans: tuple[Span, ...] = ()
     octets: int = 0
     faults: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Checkpointing:
         self._saving, self._identity = saving, identity_of(job)
         self._resumption = resumption
         end_s = walltime_end_s(
-            job.checkpoint, os.environ, rank.clock.started_s + (resumed.elapsed_s if resumed else 0.0)
+            job.checkpoint, os.environ, rank.clock.started_s + (resumed.run.elapsed_s if resumed else 0.0)
         )
         self.schedule = Schedule(job.checkpoint, slots, rank.clock.wall_s, end_s)
         self.before = resumed.before if resumed else Counts.nothing(len(job.streams))
@@ -77,7 +77,7 @@ class Checkpointing:
         self.stops = ""  # why the run ends with the next checkpoint
         self.written, self.failed = 0, 0
         self.octets, self.pause_s_max = 0, 0.0
-        self.restarts = resumed.run["restarts"] + 1 if resumed else 0
+        self.restarts = resumed.restarts + 1 if resumed else 0
         self._anew = False
         self._file = CheckpointsFile(directory.metrics, resumed.number if resumed else 0)
         if resumed:
@@ -130,13 +130,12 @@ class Checkpointing:
             "restarts": self.restarts,
         }
 
-    def begin(self, frames: Sequence[np.ndarray], own: dict[str, Any]) -> int:
+    def begin(self, frames: Sequence[np.ndarray], run: RunState) -> int:
         """The cut is made: writes the master's frames; returns the checkpoint's number, for the others."""
         self._number += 1
         now_s = self._rank.clock.wall_s
         self.schedule.began(now_s)
-        own["run"]["restarts"] = self.restarts
-        self.open = Open(self._number, now_s, bool(self.stops), set(self._saving), own)
+        self.open = Open(self._number, now_s, bool(self.stops), set(self._saving), run)
         file = None
         try:
             file = StateFile(self._folder, state_name(MASTER, self._number))
@@ -216,5 +215,6 @@ class Checkpointing:
             master=(position, *waiting, *held),
             results=(*self.results, *parts),
             before=before,
-            **open_.own,
+            restarts=self.restarts,
+            run=open_.run,
         )

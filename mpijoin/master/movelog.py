@@ -8,6 +8,7 @@ from mpijoin.clock import RunClock
 from mpijoin.master import core
 from mpijoin.messages import Step
 from mpijoin.metrics.moves import MovesFile
+from mpijoin.records import MoveTotals
 
 
 class MoveLog:
@@ -19,8 +20,7 @@ class MoveLog:
         self._ended: list[dict[str, Any]] = []  # whose gain is not known yet
         self._period = 0
         self._loads: dict[int, float] = {}  # slave -> load at the last decision
-        self.outcomes = dict.fromkeys(("moved", "refused", "cancelled"), 0)
-        self.moved_bytes = 0
+        self.totals = MoveTotals()
         self.pause_us_max = 0
 
     def decided(self, view: Any) -> None:
@@ -56,8 +56,7 @@ class MoveLog:
         who = {"move": action.move, "group": action.group, "supplier": action.supplier, "consumer": action.consumer}
         row.update(who, outcome=action.outcome, closed_us=self._now_us(), gain_predicted=action.gain)
         row["load"] = self._loads.get(action.supplier, 0.0)
-        self.outcomes[action.outcome] += 1
-        self.moved_bytes += row["bytes"] if action.outcome == "moved" else 0
+        self.totals = self.totals.with_one(action.outcome, row["bytes"])
         self._ended.append(row)
 
     def cut(self, file: MovesFile | None) -> None:

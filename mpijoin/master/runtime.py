@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mpijoin.checkpoint.manifest import RunState
 from mpijoin.checkpoint.restore import Resumption
 from mpijoin.collector.runtime import cut_results
 from mpijoin.errors import ProtocolError
@@ -69,7 +70,7 @@ class Master:
         self.buffers = MiniBuffers(self.core.table, slaves)
         self.backlog = Backlog(slaves)
         self._metrics_folder = directory.metrics if directory else None
-        part = manifest.number if manifest else 0
+        state, part = (manifest.run, manifest.number) if manifest else (None, 0)
         self.moves = MoveLog(MovesFile(self._metrics_folder, part) if directory else None, rank.clock)
         position = resumption.position if resumption else None
         self.intake = intake or Intake(job, schema, directory, self.pacing.pace, position, setup.late)
@@ -78,7 +79,7 @@ class Master:
             saving, folders = (*slaves, *setup.roles.collectors), (setup.checkpoints, directory)
             self.checkpointing = Checkpointing(job, rank, *folders, self.pacing.slots, saving, resumption)
         self._signal = ""  # that reached another rank
-        self.sent = np.array(manifest.sent if manifest else [0] * len(job.streams), np.int64)  # rows per stream
+        self.sent = np.array(state.sent if state else [0] * len(job.streams), np.int64)  # rows per stream
         self.finished: dict[int, Finished] = {}
         self._subgroups = job.cluster.subgroups
         self._waiting_bytes_max = waiting_bytes_max(job.cluster)
@@ -89,8 +90,8 @@ class Master:
         self._preparing_s = self._prepare_s = 0.0  # of the tick under way, of the last whole one
         self._read_all = False
         self._complete = False
-        self._ticks = manifest.run["ticks"] if manifest else 0
-        self._resumed_s = self._due_s = manifest.elapsed_s if manifest else 0.0  # due: of the tick that was sent last
+        self._ticks = state.ticks if state else 0
+        self._resumed_s = self._due_s = state.elapsed_s if state else 0.0  # due: of the tick that was sent last
         names = [stream.name for stream in schema.streams]
         self.recorder = SlotRecorder(rank, self._metrics_folder, names, job.run.warmup_ns / 1e9, part, self._counts())
         if resumption:
@@ -98,8 +99,7 @@ class Master:
 
     def _go_on(self, resumption: Resumption) -> None:
         """What waited for slaves when the checkpoint was cut waits for those that have its groups now."""
-        self.moves.outcomes.update(resumption.manifest.run["moves"])
-        self.moves.moved_bytes = resumption.manifest.run["moved_bytes"]
+        self.moves.totals = resumption.manifest.run.moves
         self._do(core.Restored(self.buffers.restore((slot.groups, slot.pieces) for slot in resumption.waiting)))
 
     def run(self) -> None:
@@ -200,21 +200,22 @@ class Master:
 
     def _cut(self, action: core.Cut) -> None:
         """Everything of the master's as it is now goes to disk, and the mark goes out after all that was sent."""
-        manifest = {
-            "late": tuple(self.intake.cut_late()),
-            "slots": action.slots,
-            "complete": action.complete,
-            "sent": tuple(self.sent.tolist()),
-            "elapsed_s": self._rank.clock.wall_s,
-            "active": len(self.core.active),
-            "slaves": tuple(self.core.slaves),
-            "run": {"ticks": self._ticks, "moves": self.moves.outcomes, "moved_bytes": self.moves.moved_bytes},
-        }
+        state = RunState(
+            late=tuple(self.intake.cut_late()),
+            slots=action.slots,
+            complete=action.complete,
+            sent=tuple(self.sent.tolist()),
+            elapsed_s=self._rank.clock.wall_s,
+            active=len(self.core.active),
+            slaves=tuple(self.core.slaves),
+            ticks=self._ticks,
+            moves=self.moves.totals,
+        )
         waiting = [
             Slot(slave, 0, action.complete, item.groups, tuple(item.pieces)).frame(checksum=True)
             for slave, item in self.buffers.waiting()
         ]
-        number = self.checkpointing.begin([self.intake.save(), *waiting], manifest)
+        number = self.checkpointing.begin([self.intake.save(), *waiting], state)
         cuts_metrics, anew = self.checkpointing.cuts_metrics(), self.checkpointing.begins_anew()
         if cuts_metrics:
             self.recorder.cut(number)
@@ -390,7 +391,7 @@ class Master:
             late_rows=sum(source.counts.late for source in self.intake.sources),
             elapsed_s=elapsed,
             eta_s=elapsed / fraction - elapsed if 0 < fraction < 1 else None,
-            moves=self.moves.outcomes["moved"],
+            moves=self.moves.totals.moved,
             behind_s=self._behind_s,
         )
 

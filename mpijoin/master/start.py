@@ -38,7 +38,7 @@ def new_core(
         finishing,
         pacing.paced,
         reorganization,
-        *((manifest.slots, manifest.complete) if manifest else (0, never(len(job.streams)))),
+        *((manifest.run.slots, manifest.run.complete) if manifest else (0, never(len(job.streams)))),
     )
 
 

@@ -171,7 +171,7 @@ class SimulatedCluster:
     def _new_rank(self, number: int) -> SimulatedRank:
         """One rank that can be sent to. Its turns begin once it is added to the engine."""
         endpoint, clock = self.network.endpoints[number], SimulatedClock()
-        clock.wall_s = self._resumption.manifest.elapsed_s if self._resumption else 0.0
+        clock.wall_s = self._resumption.manifest.run.elapsed_s if self._resumption else 0.0
         rank = SimulatedRank(endpoint, clock, self._setup.job.inject, self._manner.encodes)
         rank.process = Process(clock, endpoint, self._stalls[number], lambda: self.roles[number].turn(), WAIT_S)
         self.engine.processes[number] = rank.process

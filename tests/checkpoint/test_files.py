@@ -15,6 +15,7 @@ from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import (
     Group,
     Manifest,
+    RunState,
     forget_after,
     last_number_in,
     manifest_name,
@@ -30,7 +31,7 @@ from mpijoin.config.load import load_job
 from mpijoin.data.codec import ALIGNMENT, MAGIC, encode
 from mpijoin.disk import ASIDE
 from mpijoin.errors import CheckpointError, JobError
-from mpijoin.records import Counts, PartInfo, Span
+from mpijoin.records import Counts, MoveTotals, PartInfo, Span
 from small_files import file_size_limit
 
 NAME = "rank-1-00001.state"
@@ -120,20 +121,23 @@ FIELDS = {"window": "1 s", "partitions": 5}
 def manifest(number=7, master=(), groups=()):
     return Manifest(
         number=number,
-        identity=dict.fromkeys(SECTIONS, FIELDS)
-        | {"streams": {name: {} for name in STREAMS}},
+        identity=dict.fromkeys(SECTIONS, FIELDS) | {"streams": {name: {} for name in STREAMS}},
         groups=tuple(groups),
         master=tuple(master),
         results=(PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef"),),
-        late=(PartInfo("left-00000.parquet", 3, 500, "fedcba9876543210"),),
-        slots=11,
-        complete=(-5, (1 << 63) - 1, 0),
-        sent=(100, 200, 0),
-        elapsed_s=1.5,
-        active=2,
-        slaves=(1, 2),
         before=Counts.nothing(3),
-        run={"ticks": 11, "restarts": 0, "moves": {"moved": 2}, "moved_bytes": 700},
+        restarts=1,
+        run=RunState(
+            late=(PartInfo("left-00000.parquet", 3, 500, "fedcba9876543210"),),
+            slots=11,
+            complete=(-5, (1 << 63) - 1, 0),
+            sent=(100, 200, 0),
+            elapsed_s=1.5,
+            active=2,
+            slaves=(1, 2),
+            ticks=12,
+            moves=MoveTotals(2, 1, 0, 700),
+        ),
     )
 
 
@@ -251,8 +255,29 @@ def test_a_manifest_without_a_field_is_refused_by_name(folder, name):
         read_manifest(folder, 7)
 
 
+@pytest.mark.parametrize("name", [field.name for field in dataclasses.fields(RunState)])
+def test_where_the_run_stood_is_known_whole_or_refused_by_name(folder, name):
+    value = content(folder)
+    kept = value["run"].pop(name)
+    craft(folder, json.dumps(value))
+    with pytest.raises(CheckpointError, match=f"00007.json: is no manifest of mpijoin's: run: {name}: is missing"):
+        read_manifest(folder, 7)
+    value["run"] |= {name: kept, "more": 1}
+    craft(folder, json.dumps(value))
+    with pytest.raises(CheckpointError, match="00007.json: is no manifest of mpijoin's: run: more: is not known"):
+        read_manifest(folder, 7)
+
+
+@pytest.mark.parametrize("moves", [{"moved": 2}, [2, 1, 0], [2, 1, 0, 700, 1], [2, 1, 0, None], [2, 1, -1, 700]])
+def test_moves_that_cannot_be_are_refused_by_name(folder, moves):
+    craft(folder, json.dumps(changed(content(folder), ("run", "moves"), moves)))
+    with pytest.raises(CheckpointError, match="00007.json: is no manifest of mpijoin's: run: moves: got "):
+        read_manifest(folder, 7)
+
+
 @pytest.mark.parametrize(
-    "path", [("slots",), ("active",), ("sent", 1), ("groups", 0, "group"), ("master", 0, 1), ("results", 0, 2)]
+    "path",
+    [("run", "slots"), ("run", "active"), ("run", "sent", 1), ("groups", 0, "group"), ("master", 0, 1), ("restarts",)],
 )
 @pytest.mark.parametrize("number", [-1, 1 << 63, 1 << 70])
 def test_a_number_that_cannot_be_is_refused_by_name(folder, path, number):
@@ -384,5 +409,3 @@ def test_files_of_others_do_not_matter_and_stay(folder):
     forget_after(folder, 5)
     remove(folder)
     assert names(folder) == left
-
-

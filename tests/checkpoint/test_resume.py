@@ -184,7 +184,9 @@ PART_FOLDERS = {"results": "results/.open", "late": "late/.open"}
 
 def parts_of(path, number, kind):
     """The files of results or late rows that a checkpoint counts on."""
-    return {path / PART_FOLDERS[kind] / part.name for part in getattr(read_manifest(checkpoints(path), number), kind)}
+    manifest = read_manifest(checkpoints(path), number)
+    parts = manifest.results if kind == "results" else manifest.run.late
+    return {path / PART_FOLDERS[kind] / part.name for part in parts}
 
 
 @pytest.mark.parametrize("made", [NORMAL, OTHER], ids=["same", "other"])

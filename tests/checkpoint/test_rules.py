@@ -10,14 +10,14 @@ from config_jobs import small
 from mpijoin.checkpoint import totals
 from mpijoin.checkpoint.assign import assign
 from mpijoin.checkpoint.identity import KEPT, check_identity, identity_of
-from mpijoin.checkpoint.manifest import Group, Manifest
+from mpijoin.checkpoint.manifest import Group, Manifest, RunState
 from mpijoin.checkpoint.restore import active_slaves
 from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
 from mpijoin.config.job import Checkpoint
 from mpijoin.config.load import load_job
 from mpijoin.errors import JobError
 from mpijoin.metrics.delay import DelayHistogram
-from mpijoin.records import PER_STREAM, Counts
+from mpijoin.records import PER_STREAM, Counts, MoveTotals
 
 MINUTE_NS = 60 * 10**9
 
@@ -25,22 +25,9 @@ MINUTE_NS = 60 * 10**9
 def manifest(owners, sizes, slaves):
     """owners: {group: slave} · sizes: {group: bytes}."""
     groups = tuple(Group(group, slave, sizes[group], ()) for group, slave in owners.items())
-    return Manifest(
-        1,
-        {},
-        groups,
-        (),
-        {},
-        {},
-        0,
-        (0, 0),
-        (0, 0),
-        0.0,
-        len(set(owners.values())),
-        tuple(slaves),
-        Counts.nothing(2),
-        {},
-    )
+    active = len(set(owners.values()))
+    run = RunState((), 0, (0, 0), (0, 0), 0.0, active, tuple(slaves), 0, MoveTotals())
+    return Manifest(1, {}, groups, (), (), Counts.nothing(2), 0, run)
 
 
 def test_on_the_same_slaves_everybody_keeps_what_it_had():
