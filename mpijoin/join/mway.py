@@ -205,7 +205,7 @@ def enumerate_batch(s, m, group, cursor, budget, out):
 @part
 def begin_member(m, cursor, last):
     """Sets up the lists that are combined: at each stream's level its partners, at its own the member alone."""
-    member = cursor[MEMBER]
+    member = m.member[cursor[MEMBER]]
     for level in range(last + 1):
         m.levels[level, BEGIN] = m.first[level, member]
         m.levels[level, END] = m.first[level, member] + m.count[level, member]
@@ -223,7 +223,10 @@ def enumerate_member(s, m, group, cursor, budget, out):
     words, levels, last, level = s.words, m.levels, len(s.layout) - 1, cursor[LEVEL]
     while level >= 0:
         at = levels[level, AT]
-        if level == last:
+        if level == last - 1 and s.counters[KEEPS] == NOTHING and pairs_of(levels, level) <= budget - s.counters[SPENT]:
+            count_last_two(s, m, group, level)
+            level -= 1
+        elif level == last:
             if s.counters[SPENT] >= budget:
                 cursor[LEVEL] = level
                 return BUDGET
@@ -253,6 +256,39 @@ def enumerate_member(s, m, group, cursor, budget, out):
 def hashed_on(hashed, row, level):
     """The hash of a result's rows up to that of `level`, given that of those before."""
     return np.uint64(row) if level == 0 else mix(mix(hashed + GOLDEN) + np.uint64(row))
+
+
+@part
+def pairs_of(levels, level):
+    """How many pairs the rest of a level's list makes with the next level's."""
+    return (levels[level, END] - levels[level, AT]) * (levels[level + 1, END] - levels[level + 1, BEGIN])
+
+
+@part
+def count_last_two(s, m, group, level):
+    """Counts and certifies all results that the tuples above make with those of this level and the last: what most
+    results of short lists go through, with nothing looked up between two of them."""
+    words, levels, partners = s.words, m.levels, m.partners
+    latest_above, deadline_above, prefix = levels[level, LATEST], levels[level, DEADLINE], m.prefix[level]
+    window, window_last = s.layout[level, WINDOW], s.layout[level + 1, WINDOW]
+    begin, end = levels[level + 1, BEGIN], levels[level + 1, END]
+    s.counters[SPENT] += pairs_of(levels, level)
+    found, total = np.int64(0), np.uint64(0)
+    for i in range(levels[level, AT], levels[level, END]):
+        partner = partners[unsigned(i)]
+        time = words[unsigned(partner + TIME)]
+        latest, deadline = max(latest_above, time), min(deadline_above, time_after(time, window))
+        base = mix(hashed_on(prefix, words[unsigned(partner + ROW)], level) + GOLDEN)
+        for j in range(begin, end):
+            partner = partners[unsigned(j)]
+            time, row = words[unsigned(partner + TIME)], np.uint64(words[unsigned(partner + ROW)])
+            is_result = (time <= deadline) & (latest <= deadline) & (latest <= time_after(time, window_last))
+            total += mix(base + row) if is_result else np.uint64(0)
+            found += is_result
+    s.counters[FOUND] += found
+    if s.counters[HASHED] == 0:
+        s.certificate[0] += total
+    s.groups[group, RESULTS] += found
 
 
 @part

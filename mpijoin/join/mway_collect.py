@@ -6,6 +6,7 @@ from mpijoin.compiled import part
 from mpijoin.join.mway_scan import TABLE_MIN, mark_members, scan_block, unmark_members
 from mpijoin.join.mway_state import (
     ASKING,
+    BEGUN,
     BUCKET,
     CONFIRMED,
     FOUND_PAIRS,
@@ -85,6 +86,7 @@ def gather_batch(s, m, cursor):
             m.key[unsigned(i)] = words[unsigned(at + KEY)]
             m.time[unsigned(i)] = words[unsigned(at + TIME)]
             m.deadline[unsigned(i)] = time_after(words[unsigned(at + TIME)], window)
+            m.member[unsigned(i)] = i
             at += width
             tags += 1
         members += count
@@ -121,7 +123,7 @@ def begin_stage(s, m, cursor):
     cursor[OTHER] = other
     cursor[PAGE] = s.buckets[cursor[BUCKET], other * STREAM_WORDS + FIRST]
     cursor[CONFIRMED] = cursor[FOUND_PAIRS] = cursor[SLOT] = cursor[ASKING] = 0
-    m.first[other, 0] = cursor[TOP]
+    cursor[BEGUN] = cursor[TOP]
     if cursor[MEMBERS] >= TABLE_MIN:
         mark_members(m, cursor[MEMBERS])
 
@@ -133,7 +135,8 @@ def scan_chain(s, m, cursor, budget):
     base, window = other * STREAM_WORDS, s.layout[other, WINDOW]
     earliest, latest = TIME_MAX_VALUE, TIME_MIN_VALUE
     for i in range(cursor[MEMBERS]):
-        earliest, latest = min(earliest, m.time[i]), max(latest, m.deadline[i])
+        member = unsigned(m.member[unsigned(i)])
+        earliest, latest = min(earliest, m.time[member]), max(latest, m.deadline[member])
     while cursor[PAGE] != NONE:
         if s.counters[SPENT] >= budget:
             return BUDGET
@@ -182,36 +185,31 @@ def end_stage(m, cursor):
     members, other = cursor[MEMBERS], cursor[OTHER]
     first, count = m.first[other], m.count[other]
     if members == 1:
-        count[0] = cursor[TOP] - first[0]
+        member = unsigned(m.member[0])
+        first[member], count[member] = cursor[BEGUN], cursor[TOP] - cursor[BEGUN]
+        cursor[MEMBERS] = count[member] > 0
     else:
-        count[:members] = 0
-        for i in range(cursor[CONFIRMED]):
-            count[unsigned(m.pair_member[unsigned(i)])] += 1
-        place = cursor[TOP]
-        for i in range(members):
-            first[unsigned(i)] = place
-            place += count[unsigned(i)]
-        cursor[TOP] = place
-        for i in range(cursor[CONFIRMED]):
-            member = unsigned(m.pair_member[unsigned(i)])
-            m.partners[unsigned(first[member])] = m.pair_slot[unsigned(i)]
-            first[member] += 1
-        for i in range(members):
-            first[unsigned(i)] -= count[unsigned(i)]
+        cursor[MEMBERS] = list_partners(m, cursor, first, count, members)
     cursor[STAGE] += 1
-    cursor[MEMBERS] = keep_members(m, cursor[STAGE], other, members)
 
 
 @part
-def keep_members(m, stages, other, members):
-    """Moves up the members that have partners of stream `other`, and their lists of this stage and those before."""
-    kept = 0
+def list_partners(m, cursor, first, count, members):
+    """Sorts the matches of the stage by member, a counting sort; returns how many members have any."""
     for i in range(members):
-        at, to = unsigned(i), unsigned(kept)
-        m.tag[to], m.key[to], m.slot[to] = m.tag[at], m.key[at], m.slot[at]
-        m.time[to], m.deadline[to] = m.time[at], m.deadline[at]
-        for stage in range(stages):
-            stream = m.order[stage]
-            m.first[stream, to], m.count[stream, to] = m.first[stream, at], m.count[stream, at]
-        kept += m.count[other, at] > 0
+        count[unsigned(m.member[unsigned(i)])] = 0
+    for i in range(cursor[CONFIRMED]):
+        count[unsigned(m.pair_member[unsigned(i)])] += 1
+    place, kept = cursor[TOP], 0
+    for i in range(members):
+        member = unsigned(m.member[unsigned(i)])
+        m.member[unsigned(kept)] = member
+        place += count[member]
+        first[member] = place
+        kept += count[member] > 0
+    cursor[TOP] = place
+    for i in range(cursor[CONFIRMED] - 1, -1, -1):  # from the end, so that a list's end becomes its beginning
+        member = unsigned(m.pair_member[unsigned(i)])
+        first[member] -= 1
+        m.partners[unsigned(first[member])] = m.pair_slot[unsigned(i)]
     return kept

@@ -71,7 +71,7 @@ def mark_rest(s, m, cursor):
     if cursor[STEP] == ENUMERATE:
         page, slot = cursor[NEXT_AT], cursor[NEXT_FROM]
         if cursor[MEMBER] < cursor[MEMBERS]:
-            place, stream = m.slot[cursor[MEMBER]], cursor[STREAM]
+            place, stream = m.slot[m.member[cursor[MEMBER]]], cursor[STREAM]
             page = place // s.pool[PAGE_WORDS]
             slot = (place - page * s.pool[PAGE_WORDS] - s.layout[stream, TUPLES_AT]) // s.layout[stream, TUPLE_WORDS]
     s.buckets[cursor[BUCKET], cursor[STREAM] * STREAM_WORDS + FRESH_PAGE] = page

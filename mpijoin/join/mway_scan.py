@@ -47,15 +47,16 @@ MANY_WINDOWS, MANY_ALIKE = 4, 8  # a block that spans more of both windows, with
 def mark_members(m, members):
     """Enters the members' tags into the table."""
     for i in range(members - 1, -1, -1):
-        entry = unsigned(np.int64(m.tag[unsigned(i)]) % TAG_TABLE)
-        m.after[unsigned(i)] = m.table[entry]
-        m.table[entry] = i + 1
+        member = m.member[unsigned(i)]
+        entry = unsigned(np.int64(m.tag[unsigned(member)]) % TAG_TABLE)
+        m.after[unsigned(member)] = m.table[entry]
+        m.table[entry] = member + 1
 
 
 @part
 def unmark_members(m, members):
     for i in range(members):
-        m.table[unsigned(np.int64(m.tag[unsigned(i)]) % TAG_TABLE)] = 0
+        m.table[unsigned(np.int64(m.tag[unsigned(m.member[unsigned(i)])]) % TAG_TABLE)] = 0
 
 
 @part
@@ -122,12 +123,13 @@ def scan_by_tags(s, m, end, cursor):
             break
         asked = low_bits(end - low)
         for i in range(members):
-            mask = match_tags(halves, tags + low, m.tag[unsigned(i)]) & asked
+            member = m.member[unsigned(i)]
+            mask = match_tags(halves, tags + low, m.tag[unsigned(member)]) & asked
             while mask != 0:
                 partner = base + (low + lowest_bit(mask)) * width
                 prefetch(words, partner)
                 prefetch(words, partner + ROW)
-                m.pair_member[unsigned(found)] = i
+                m.pair_member[unsigned(found)] = member
                 m.pair_slot[unsigned(found)] = partner
                 found += 1
                 mask &= mask - 1
@@ -153,9 +155,9 @@ def spans_many_windows(s, cursor):
 def goes_by_time(s, m, end, cursor):
     """Whether tags let much through, by the first member, and slots 0..end of the block are in order of time."""
     page, other = cursor[PAGE], cursor[OTHER]
-    tags, alike = tags_of(s, page), 0
+    tags, tag, alike = tags_of(s, page), m.tag[m.member[0]], 0
     for slot in range(end):
-        alike += s.halves[unsigned(tags + slot)] == m.tag[0]
+        alike += s.halves[unsigned(tags + slot)] == tag
     if alike < MANY_ALIKE or end > ROOM:
         return False
     at, width = slot_id(s, other, page, 0) + TIME, s.layout[other, TUPLE_WORDS]
@@ -178,7 +180,7 @@ def scan_by_time(s, m, end, cursor):
         if found > PAIRS + ROOM - end:
             status = OUT_FULL
             break
-        member = cursor[ASKING]
+        member = m.member[cursor[ASKING]]
         earliest, deadline = time_before(m.time[member], s.layout[other, WINDOW]), m.deadline[member]
         while low > 0 and words[unsigned(base + (low - 1) * width + TIME)] >= earliest:
             low -= 1

@@ -1,8 +1,8 @@
 """What an m-way probe works with: its cursor, and memory that is reserved once and never grows.
 
 A probe takes a *batch* of fresh tuples of one stream and bucket: its *members*. It looks for the partners of all of
-them in the chain of one other stream, then in the next one's; members without partners leave the batch. What is left is
-enumerated.
+them in the chain of one other stream, then in the next one's; members without partners leave the batch, which is a list
+of places in arrays that do not change. What is left is enumerated.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from mpijoin.store.state import NONE, PAGES, SLOTS
 # A cursor: where a probe that stopped goes on. STREAM: whose fresh tuples are joined, in BUCKET · FRESH_AT, FRESH_FROM:
 # page and slot where the batch begins · NEXT_AT, NEXT_FROM: where the one after it does · LIMIT: members it may have ·
 # GATHERED: that it had, MEMBERS: those left · STAGE: other streams that are done with, OTHER: the one that is being
-# scanned, at slot SLOT of PAGE (scanned by time: for member ASKING) · CONFIRMED, FOUND_PAIRS: pairs that are known to
-# match, and all · TOP: end of the lists of partners · MEMBER, LEVEL: what is being enumerated · AHEAD: buckets from
+# scanned, at slot SLOT of PAGE (scanned by time: for the member at ASKING) · CONFIRMED, FOUND_PAIRS: pairs that are known to
+# match, and all · TOP: end of the lists of partners, BEGUN: before this stage · MEMBER (a place in the
+# list), LEVEL: what is being enumerated · AHEAD: buckets from
 # BUCKET on were asked for.
 (
     GROUP_INDEX, BUCKET, STREAM, STEP, FRESH_AT, FRESH_FROM, NEXT_AT, NEXT_FROM, LIMIT, GATHERED, MEMBERS, STAGE, OTHER,
-    PAGE, SLOT, ASKING, CONFIRMED, FOUND_PAIRS, TOP, MEMBER, LEVEL, AHEAD, MWAY_CURSOR_WORDS,
-) = range(23)  # fmt: skip
+    PAGE, SLOT, ASKING, CONFIRMED, FOUND_PAIRS, TOP, BEGUN, MEMBER, LEVEL, AHEAD, MWAY_CURSOR_WORDS,
+) = range(24)  # fmt: skip
 
 # STEP: what comes next.
 NEW_BATCH, COLLECT, ENUMERATE = range(3)
@@ -43,11 +44,11 @@ AT, BEGIN, END, LATEST, DEADLINE, LEVEL_WORDS = range(6)
 
 
 class MwayScratch(NamedTuple):
-    """Per member: tag uint16[], key, time, deadline (last time that it waits for), slot (id) int64[]; first, count:
-    int64[n, ..] its partners of each stream as a range of `partners` · table int16[]: by a tag's low bits the first of
-    the members (from 1) with such a tag, after int16[]: the next one, 0: none · pair_member, pair_slot: matches of the
-    stage, then pairs that may be · partners: slot ids · order: the other streams · levels, prefix (hash of the rows
-    before): of the enumeration."""
+    """Per tuple gathered: tag uint16[], key, time, deadline (last time that it waits for), slot (id) int64[]; first,
+    count: int64[n, ..] its partners of each stream as a range of `partners` · member int64[]: which of them are in the
+    batch, MEMBERS of them, in order · table int16[]: by a tag's low bits the first of the members (from 1) with such a
+    tag, after int16[]: the next one, 0: none · pair_member, pair_slot: matches of the stage, then pairs that may be ·
+    partners: slot ids · order: the other streams · levels, prefix (hash of the rows before): of the enumeration."""
 
     tag: np.ndarray
     key: np.ndarray
@@ -56,6 +57,7 @@ class MwayScratch(NamedTuple):
     slot: np.ndarray
     first: np.ndarray
     count: np.ndarray
+    member: np.ndarray
     table: np.ndarray
     after: np.ndarray
     listed: np.ndarray
@@ -80,7 +82,8 @@ def new_scratch(state: JoinState) -> MwayScratch:
         deadline=np.zeros(BATCH, np.int64),
         slot=np.zeros(BATCH, np.int64),
         first=np.zeros((streams, BATCH), np.int64),
-        count=np.zeros((streams, BATCH + 1), np.int64),
+        count=np.zeros((streams, BATCH), np.int64),
+        member=np.zeros(BATCH, np.int64),
         table=np.zeros(TAG_TABLE, np.int16),
         after=np.zeros(BATCH, np.int16),
         listed=np.zeros(LISTED + 1, np.int64),
