@@ -6,7 +6,6 @@ import numpy as np
 
 from mpijoin.compiled import part
 from mpijoin.store.state import (
-    ADDRESS,
     BLOB_FIRST,
     BLOB_LAST,
     BLOCK_ID,
@@ -20,7 +19,6 @@ from mpijoin.store.state import (
     FREE_PAGE,
     GENERATION,
     GROUPS_MAX,
-    HAS_BLOB,
     LAST,
     NEXT,
     NEXT_BLOCK_ID,
@@ -34,11 +32,9 @@ from mpijoin.store.state import (
     PAGES,
     PAGES_HELD,
     PAGES_HELD_MAX,
-    SIZE,
     SLOTS,
     STREAM_WORDS,
     STREAMS_MAX,
-    TIME,
     TIME_MAX,
     TIME_MAX_VALUE,
     TIME_MIN,
@@ -218,24 +214,6 @@ def slot_id(s, stream, page, slot):
 def tags_of(s, page):
     """Index in `halves` of a block's first tag."""
     return page * s.pool[PAGE_WORDS] * 4
-
-
-@part
-def move_tuple(s, source, stream, bucket, group, tag):
-    """Appends the stored tuple with slot id `source` to another bucket of its group, as old (not fresh)."""
-    words = s.words
-    page = open_block(s, bucket, stream, group)
-    slot = s.heads[page, COUNT]
-    target = slot_id(s, stream, page, slot)
-    s.halves[tags_of(s, page) + slot] = tag
-    for word in range(s.layout[stream, TUPLE_WORDS]):
-        words[target + word] = words[source + word]
-    size = np.int64(0)
-    if s.layout[stream, HAS_BLOB]:
-        size = words[source + SIZE]
-        words[target + ADDRESS] = move_blob(s, words[source + ADDRESS], size, page, group, stream)
-    time = words[source + TIME]
-    note_tuples(s, bucket, stream, page, np.int64(1), time, time, size)
 
 
 @part

@@ -12,7 +12,8 @@ import numpy as np
 
 from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
-from mpijoin.store.blocks import free_pages, move_tuple, return_block, slot_id, tags_of
+from mpijoin.store.blocks import free_pages, slot_id
+from mpijoin.store.rewrite import divide_chain, interleave_chains
 from mpijoin.store.state import (
     BUCKETS,
     BYTES,
@@ -47,7 +48,6 @@ from mpijoin.store.state import (
     SPLIT,
     SPLITS,
     STREAM_WORDS,
-    TIME,
     TIME_MAX_VALUE,
     TIME_MIN_VALUE,
     TUNED,
@@ -280,21 +280,6 @@ def split_bucket(s, group, bucket):
 
 
 @part
-def divide_chain(s, group, bucket, stream, low, high, depth):
-    """Moves a chain's tuples to `low` or `high` by bit `depth` of their hash, in their order, and returns its
-    blocks."""
-    page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
-    while page != NONE:
-        for slot in range(s.heads[page, COUNT]):
-            source = slot_id(s, stream, page, slot)
-            target = high if directory_code(s.words[source + KEY]) >> depth & 1 else low
-            move_tuple(s, source, stream, target, group, s.halves[tags_of(s, page) + slot])
-        following = s.heads[page, NEXT]
-        return_block(s, page)
-        page = following
-
-
-@part
 def buddy_of(s, group, bucket):
     """The bucket whose prefix differs in bit d'-1 only, if it has the same local depth; else NONE (WSJ, section
     IV-D)."""
@@ -325,25 +310,3 @@ def merge_buckets(s, group, bucket, buddy):
         groups[group, DEEPEST] -= 2
         halve_directory(s, group)
     return merged
-
-
-@part
-def interleave_chains(s, group, bucket, buddy, stream, merged):
-    """Moves two chains' tuples into one, by time, so that the merged chain expires from its front."""
-    first, second = s.buckets[bucket, stream * STREAM_WORDS + FIRST], s.buckets[buddy, stream * STREAM_WORDS + FIRST]
-    i = j = 0
-    while first != NONE or second != NONE:
-        take_first = second == NONE
-        if first != NONE and second != NONE:
-            take_first = s.words[slot_id(s, stream, first, i) + TIME] <= s.words[slot_id(s, stream, second, j) + TIME]
-        page, slot = (first, i) if take_first else (second, j)
-        move_tuple(s, slot_id(s, stream, page, slot), stream, merged, group, s.halves[tags_of(s, page) + slot])
-        slot += 1
-        if slot == s.heads[page, COUNT]:
-            following = s.heads[page, NEXT]
-            return_block(s, page)
-            page, slot = following, 0
-        if take_first:
-            first, i = page, slot
-        else:
-            second, j = page, slot

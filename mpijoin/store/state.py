@@ -46,6 +46,7 @@ WATERMARK, GROUP_TUPLES, GROUP_BYTES, EXPIRES_FROM, GROUP_STREAM_WORDS = 16, 17,
 
 # Words of a tuple. Without blobs the record begins at ADDRESS.
 KEY, TIME, ROW, ADDRESS, SIZE = range(5)
+FIXED_WORDS = ADDRESS  # what each tuple has
 
 # Columns of `layout`, one row per stream.
 SLOTS, TUPLES_AT, TUPLE_WORDS, TUPLE_BYTES, HAS_BLOB, WINDOW, LAYOUT_WORDS = range(7)
