@@ -17,6 +17,7 @@ from mpijoin.store.state import (
     DEPTH,
     DIRECTORY,
     DIRECTORY_DEPTH_MAX,
+    FIXED_WORDS,
     FRESH,
     FRESH_PAGE,
     FRESH_SLOT,
@@ -305,7 +306,9 @@ def fill_block(s, stream, group, bucket, page, place, count, low, fresh, scratch
         s.halves[unsigned(tags + i)] = scratch.tag[unsigned(row)]
         row = unsigned(low + row)
         time = tuples[row, TIME]
-        for word in range(width):
+        for word in range(FIXED_WORDS):
+            words[unsigned(target + word)] = tuples[row, word]
+        for word in range(FIXED_WORDS, width):
             words[unsigned(target + word)] = tuples[row, word]
         earliest, latest = min(earliest, time), max(latest, time)
         if blobs:
