@@ -19,10 +19,9 @@ from mpijoin.store.state import NONE, PAGES, SLOTS
 # A cursor: where a probe that stopped goes on. STREAM: whose fresh tuples are joined, in BUCKET · FRESH_AT, FRESH_FROM:
 # page and slot where the batch begins · NEXT_AT, NEXT_FROM: where the one after it does · LIMIT: members it may have ·
 # GATHERED: that it had, MEMBERS: those left · STAGE: other streams that are done with, OTHER: the one that is being
-# scanned, at slot SLOT of PAGE (scanned by time: for the member at ASKING) · CONFIRMED, FOUND_PAIRS: pairs that are known to
-# match, and all · TOP: end of the lists of partners, BEGUN: before this stage · MEMBER (a place in the
-# list), LEVEL: what is being enumerated · AHEAD: buckets from
-# BUCKET on were asked for.
+# scanned, at slot SLOT of PAGE (scanned by time: for the member at ASKING) · CONFIRMED, FOUND_PAIRS: pairs that are
+# known to match, and all · TOP: end of the lists of partners, BEGUN: before this stage · MEMBER (a place in the list),
+# LEVEL: what is being enumerated · AHEAD: buckets from BUCKET on were asked for.
 (
     GROUP_INDEX, BUCKET, STREAM, STEP, FRESH_AT, FRESH_FROM, NEXT_AT, NEXT_FROM, LIMIT, GATHERED, MEMBERS, STAGE, OTHER,
     PAGE, SLOT, ASKING, CONFIRMED, FOUND_PAIRS, TOP, BEGUN, MEMBER, LEVEL, AHEAD, MWAY_CURSOR_WORDS,

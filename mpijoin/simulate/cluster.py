@@ -225,7 +225,7 @@ def modelled_shape(job: Job, schema: JoinSchema, memory_bytes: int) -> Shape:
     """The sizes of the job's join."""
     tuple_bytes = tuple(8 * tuple_words_of(RecordLayout(stream)) for stream in schema.streams)
     block = job.tuning.block_bytes
-    theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block)
+    theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block, streams=len(schema.streams))
     windows = tuple(schema.ticks(stream.window_ns) for stream in job.streams)
     return Shape(job.cluster.partitions, memory_bytes, block, theta, tuple_bytes, windows)
 

@@ -21,7 +21,7 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
         for layout, stream in zip(layouts, job.streams)
     ]
     block = job.tuning.block_bytes
-    theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block, group_tuples)
+    theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block, group_tuples, len(streams))
     return window_join(job.cluster.partitions, memory_bytes, block, theta, streams)
 
 
