@@ -253,7 +253,7 @@ WANTED_CHANGES = "wanted a list of tables such as"
         ),
         (
             small(left__columns=["a", 3, "", "b"], left__types={"a": 1, "b": "int64", "c": []}),
-            ["columns: got 3 in the list", 'columns: got "" in the list', 'got "a" = 1, wanted', 'got "c" = [], wanted'],
+            ["columns: got 3 in the list", 'columns: got "" in the list', 'got "a" = 1, want', 'got "c" = [], want'],
         ),
         (small(output__columns=[1, "a", 2]), ["columns: got 1 in the list", "columns: got 2 in the list"]),
     ],
