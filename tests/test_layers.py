@@ -145,7 +145,7 @@ def test_cores_know_no_outside(path):
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     pure = {name for name in names for one in PURE if f"{name}.".startswith(f"mpijoin.{one}.")}
-    assert names - pure <= {"__future__", "collections", "dataclasses", "itertools", "typing", "numpy"}
+    assert names - pure <= {"__future__", "collections", "dataclasses", "itertools", "math", "typing", "numpy"}
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("__init__.py")), ids=lambda path: str(path.relative_to(ROOT)))

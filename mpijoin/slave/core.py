@@ -7,6 +7,7 @@ event.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import Iterator
@@ -26,6 +27,7 @@ from mpijoin.slave.events import (
     Expire,
     Expired,
     Finish,
+    Handed,
     Insert,
     Inserted,
     Install,
@@ -35,10 +37,12 @@ from mpijoin.slave.events import (
     Paused,
     Probe,
     Probed,
+    Rest,
     RunOut,
     Save,
     SaveDone,
     Staged,
+    Ticked,
 )
 
 # A slice of groups is inserted, probed and expired before the next: its state (a few MB) stays in the processor's
@@ -49,6 +53,9 @@ PACED_SLICES = 8
 PACED_SLICE_ROWS_MIN = 512
 # Comparisons between two looks at the network: 32 a nanosecond or two, so a few milliseconds.
 PROBE_BUDGET = 1 << 26
+# For so long after a part of a group was sent or has come, its slave looks out for the next step without sleeping: who
+# sleeps wakes late, and neither slave joins the group meanwhile.
+ALERT_S = 0.02
 
 
 @dataclass
@@ -88,6 +95,7 @@ class SlaveCore:
         self._awaits: type | None = None  # the event that the action under way will bring
         self._ended = self._finished = False
         self._stop: Marked | None = None  # with which the run ends, whatever is not joined yet
+        self._alert_until_s = -math.inf
         self.newest_epoch = -1
 
     @property
@@ -117,6 +125,11 @@ class SlaveCore:
             self._messages.append(event)
             self._stop = event if event.stops else None
             return [] if self.busy else self._start_message()
+        if isinstance(event, Handed):
+            self._alert_until_s = event.now_s + ALERT_S
+            return []
+        if isinstance(event, Ticked):
+            return [Rest(0.0 if event.now_s < self._alert_until_s else math.inf)]
         if self._awaits is not type(event):
             wanted = self._awaits.__name__ if self._awaits else "a message"
             raise ProtocolError(f"slave got {type(event).__name__} while it waits for {wanted}")

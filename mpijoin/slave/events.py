@@ -72,7 +72,19 @@ class SaveDone(NamedTuple):
     """Everything is read out for it."""
 
 
-Event = Arrived | Inserted | Probed | Paused | Expired | Ordered | Staged | Marked | SaveDone
+class Handed(NamedTuple):
+    """A part of a group that changes hands was sent, or has come, at this second of the run."""
+
+    now_s: float
+
+
+class Ticked(NamedTuple):
+    """The run has come to this second, and there is nothing that can be carried out now."""
+
+    now_s: float
+
+
+Event = Arrived | Inserted | Probed | Paused | Expired | Ordered | Staged | Marked | SaveDone | Handed | Ticked
 
 
 class Insert(NamedTuple):
@@ -153,4 +165,10 @@ class Finish(NamedTuple):
     """All input is joined: close the sinks and report."""
 
 
-Action = Insert | RunOut | Probe | Pause | Consume | Expire | EndMessage | Carry | Install | Save | Finish
+class Rest(NamedTuple):
+    """Nothing is to be done for so many seconds, unless something arrives before; inf: until something arrives."""
+
+    seconds: float
+
+
+Action = Insert | RunOut | Probe | Pause | Consume | Expire | EndMessage | Carry | Install | Save | Finish | Rest

@@ -20,7 +20,6 @@ from mpijoin.slave.batches import Batches
 
 PORTION_BYTES = 8 << 20  # of state read out at once, some 10 ms; the next one when it was taken
 SLOT_BYTES = 32 << 20  # shipped per slot while there is something to join; without, as fast as the consumer takes it
-ALERT_S = 0.02  # for so long after a portion, whoever sent or got it looks out for the next step without sleeping
 
 
 @dataclass
@@ -57,13 +56,6 @@ class Mover:
         self._supplies: dict[int, Supply] = {}
         self._stagings: dict[int, Staging] = {}
         self._allowance_bytes = SLOT_BYTES
-        self._alert_until_s = 0.0
-
-    @property
-    def is_alert(self) -> bool:
-        """Whether state is changing hands just now, and a sleep would hold it up."""
-        takes_part = bool(self._supplies) or bool(self._stagings)
-        return self._rank.wakes_late and takes_part and self._rank.clock.wall_s < self._alert_until_s
 
     @property
     def staged_bytes(self) -> int:
@@ -130,7 +122,6 @@ class Mover:
         return self._stage(staging, state)
 
     def _stage(self, staging: Staging, state: State) -> bool:
-        self._alert_until_s = self._rank.clock.wall_s + ALERT_S
         staging.frames += state.frames
         staging.octets += sum(frame.nbytes for frame in state.frames)
         staging.input = state.input
@@ -186,9 +177,7 @@ class Mover:
         octets = sum(frame.nbytes for frame in frames)
         supply.octets += octets
         self._allowance_bytes -= octets
-        now_s = self._rank.clock.wall_s
-        supply.sent_s = now_s if supply.sent_s is None else supply.sent_s
-        self._alert_until_s = now_s + ALERT_S
+        supply.sent_s = self._rank.clock.wall_s if supply.sent_s is None else supply.sent_s
         for frame in frames[:-1]:
             self._rank.send(supply.consumer, State(move, self._rank.number, supply.group, (frame,)))
         self._rank.send(supply.consumer, State(move, self._rank.number, supply.group, (frames[-1],), final))

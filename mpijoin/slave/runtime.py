@@ -112,12 +112,22 @@ class Slave:
             return 0.0
         self._report_saved()
         shipped = self._core.between_slices and self._mover.ship(nothing_to_join=not self._actions)
+        if shipped:
+            self._handed()
         blocked = bool(self._actions) and self._blocked()
         self._count_blocked(blocked)
         if self._actions and not blocked:
             self._work()
             return 0.0
-        return 0.0 if received or shipped or self._mover.is_alert else WAIT_S
+        if received or shipped:
+            return 0.0
+        actions = self._core.step(events.Ticked(self._rank.clock.wall_s))
+        return min(WAIT_S, *(action.seconds for action in actions if isinstance(action, events.Rest)))
+
+    def _handed(self) -> None:
+        """A part of a group that changes hands was sent or has come."""
+        if self._rank.wakes_late:
+            self._do(events.Handed(self._rank.clock.wall_s))
 
     def abandon(self) -> None:
         for sink in self._sinks:
@@ -146,6 +156,7 @@ class Slave:
                 self._mover.expects(message)
                 self._do(events.Ordered(move, step, group))
             case State():
+                self._handed()
                 if self._mover.take(message):
                     self._do(events.Staged(message.move))
             case Marker():
@@ -282,6 +293,7 @@ class Slave:
         taken = [(self._messages[index], self._messages[index].take_out(at)) for index, at in action.places]
         kept = self._mover.carry_out(action.move, action.step, action.group, taken)
         if action.step == steps.FREEZE:
+            self._handed()
             self._groups.discard(action.group)
         if action.step == steps.DROP:
             self._rest_without_groups(False)

@@ -25,8 +25,6 @@ PORTION, ALLOWANCE = 2000, 6000  # instead of MiB: groups of a few hundred rows 
 class Desk:
     """A rank with a wire of its own: `sent` has messages as they arrive, `unsent` is what a peer has not taken."""
 
-    wakes_late = True
-
     def __init__(self, number):
         self.number, self.clock, self.sent, self.unsent = number, SimulatedClock(), [], {}
         self.transport = SimpleNamespace(unsent_bytes=lambda to: self.unsent.get(to, 0))

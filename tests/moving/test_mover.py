@@ -25,13 +25,12 @@ from mover_harness import (
 )
 from mpijoin.data.codec import decode
 from mpijoin.errors import ProtocolError
-from mpijoin.messages import State, Step
+from mpijoin.messages import Step
 from mpijoin.moving import steps
 from mpijoin.rank import MASTER
 from mpijoin.records import Transfer
 from mpijoin.slave import moving
 from mpijoin.slave.batches import Batches
-from mpijoin.slave.moving import ALERT_S
 from mpijoin.store.shipment import BLOCKS_KIND, TAIL_KIND
 
 
@@ -318,25 +317,6 @@ def test_an_order_of_another_group_or_consumer_is_refused(group, peer):
     supplier = shipped()
     with pytest.raises(ProtocolError, match=f"slave 1 was ordered to freeze group {group} to {peer} in move 7"):
         supplier.order(steps.FREEZE, group=group, peer=peer)
-
-
-def test_both_sides_are_alert_for_a_moment_after_each_portion():
-    supplier, consumer = supplier_of(), Side(CONSUMER)
-    assert not supplier.mover.is_alert and not consumer.mover.is_alert
-    supplier.order(steps.SHIP)
-    assert not supplier.mover.is_alert  # nothing is on its way
-    supplier.desk.clock.charge(1.0)
-    supplier.mover.ship(True)
-    assert supplier.mover.is_alert
-    supplier.desk.clock.charge(ALERT_S * 1.01)
-    assert not supplier.mover.is_alert
-    consumer.mover.take(states(supplier.desk.taken())[0])
-    assert consumer.mover.is_alert
-    consumer.desk.wakes_late = False
-    assert not consumer.mover.is_alert
-    consumer.desk.wakes_late = True
-    consumer.mover.take(State(7, SUPPLIER, 1, (), cancelled=True))
-    assert not consumer.mover.is_alert  # it takes part in nothing any more
 
 
 def test_the_time_of_a_transfer_is_that_during_which_state_was_under_way():

@@ -1,11 +1,13 @@
 """The slave's decisions: slices, in order, one action under way at a time."""
 
+import math
+
 import numpy as np
 import pytest
 
 from mpijoin.errors import ProtocolError
 from mpijoin.operators.base import Progress, Taken
-from mpijoin.slave.core import PACED_SLICE_ROWS_MIN, PACED_SLICES, SlaveCore, cut_slices
+from mpijoin.slave.core import ALERT_S, PACED_SLICE_ROWS_MIN, PACED_SLICES, PROBE_BUDGET, SlaveCore, cut_slices
 from mpijoin.slave.events import (
     Arrived,
     Carry,
@@ -14,6 +16,7 @@ from mpijoin.slave.events import (
     Expire,
     Expired,
     Finish,
+    Handed,
     Insert,
     Inserted,
     Install,
@@ -23,10 +26,12 @@ from mpijoin.slave.events import (
     Paused,
     Probe,
     Probed,
+    Rest,
     RunOut,
     Save,
     SaveDone,
     Staged,
+    Ticked,
 )
 
 ALL_IN = Inserted(Taken(1 << 30))
@@ -287,3 +292,28 @@ def test_a_message_that_is_joined_to_its_end_is_ended_before_the_run_stops():
     for step in (ALL_IN, Probed(Progress.DONE), STOP):
         core.step(step)
     assert core.step(Expired(Progress.DONE)) == [EndMessage(0, 24, False), Save(7, unjoined=(0,))]
+
+
+def test_with_nothing_to_do_it_sleeps_until_something_arrives():
+    core = SlaveCore()
+    assert core.step(Ticked(0.0)) == core.step(Ticked(1e9)) == [Rest(math.inf)]
+    core.step(message(3))
+    assert core.step(Ticked(2.0)) == [Rest(math.inf)], "nor does it wait awake for a collector that takes nothing"
+
+
+def test_for_a_moment_after_each_part_of_a_group_it_stays_awake():
+    core = SlaveCore()
+    assert core.step(Handed(5.0)) == []
+    assert [core.step(Ticked(5.0 + after)) for after in (0.0, ALERT_S * 0.99)] == [[Rest(0.0)]] * 2
+    assert core.step(Ticked(5.0 + ALERT_S)) == [Rest(math.inf)]
+    core.step(Handed(5.01))
+    core.step(Handed(7.0))  # each part begins the moment anew
+    assert core.step(Ticked(7.0 + ALERT_S * 0.99)) == [Rest(0.0)] and core.step(Ticked(8.0)) == [Rest(math.inf)]
+
+
+def test_time_changes_nothing_of_what_is_under_way():
+    core = SlaveCore(slice_rows=10)
+    started = core.step(message(4, 9))
+    core.step(Handed(1.0))
+    core.step(Ticked(2.0))
+    assert started == [Insert(0, 1)] and core.step(ALL_IN) == [Probe(0, 1, PROBE_BUDGET)]

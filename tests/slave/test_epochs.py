@@ -12,7 +12,7 @@ from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.messages import EpochEnd, Slot, State, Step
-from mpijoin.rank import MASTER
+from mpijoin.rank import MASTER, WAIT_S
 from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
 from slave_desk import Desk
@@ -43,7 +43,7 @@ def consumer():
     def group(number, epoch):
         return State(number, SUPPLIER, number, tuple(supplier.get(number, 0)), slot(epoch, number))
 
-    return SimpleNamespace(takes=takes, group=group, sent=desk.sent)
+    return SimpleNamespace(takes=takes, group=group, sent=desk.sent, desk=desk, turn=slave.turn)
 
 
 def slot(epoch, *groups):
@@ -61,3 +61,15 @@ def test_the_first_group_of_an_idle_slave_keeps_its_epoch(consumer):
 
 def test_a_group_that_overtakes_the_first_slots_makes_them_of_its_epoch(consumer):
     assert consumer.takes(consumer.group(1, 9), slot(3, 0), slot(10, 0, 1)) == [9, 9, 10]
+
+
+def test_a_slave_does_not_sleep_while_a_group_comes(consumer):
+    """Unless its clock is a simulated one, which moves only while it sleeps."""
+    desk = consumer.desk
+    for wakes_late in (True, False):
+        desk.wakes_late = wakes_late
+        desk.inbox.append((SUPPLIER, consumer.group(1 + wakes_late, 4)._replace(input=None)))
+        assert consumer.turn() == 0.0  # something came
+        assert (consumer.turn() == 0.0) is wakes_late
+        desk.clock.charge(1.0)
+        assert consumer.turn() == WAIT_S
