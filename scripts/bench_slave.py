@@ -26,7 +26,7 @@ from mpijoin.errors import EXIT_DONE
 from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.launch.warmup import warm_up
 from mpijoin.master.intake import Intake
-from mpijoin.master.pacing import Pacing
+from mpijoin.master.start import pacing_of
 from mpijoin.messages import Finished, Piece, Report, Slot, Stop, encode_message, parse
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.table import PartitionTable
@@ -56,7 +56,7 @@ def bench_job(left: str, right: str, epoch: str) -> Job:
 
 def encoded_messages(job: Job, schema: JoinSchema) -> deque[np.ndarray]:
     """What the master of a run with one slave sends it: one message per epoch, and the end."""
-    intake = Intake(job, schema, None, Pacing(job, schema).pace)
+    intake = Intake(job, schema, None, pacing_of(job, schema).pace)
     table = PartitionTable.even(job.cluster.partitions, (SLAVE,))
     buffers, groups = MiniBuffers(table, (SLAVE,)), table.groups_of(SLAVE)
     messages: deque[np.ndarray] = deque()

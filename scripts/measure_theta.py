@@ -27,7 +27,7 @@ from mpijoin.data.schema import JoinSchema
 from mpijoin.join.tuning import GROUP_TUPLES, choose, measure, width_of
 from mpijoin.join.window_join import WindowJoin, window_join
 from mpijoin.master.intake import Intake
-from mpijoin.master.pacing import Pacing
+from mpijoin.master.start import pacing_of
 from mpijoin.operators.base import Out, Progress
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.store.insert import Fresh
@@ -59,7 +59,7 @@ def bench_job(rate: float) -> Job:
 
 def epochs_of(job: Job, schema: JoinSchema, words: int) -> Iterator[Epoch]:
     """Epoch by epoch both streams, laid out by partition, with their watermarks."""
-    intake = Intake(job, schema, None, Pacing(job, schema).pace)
+    intake = Intake(job, schema, None, pacing_of(job, schema).pace)
     for epoch_s, count in FILLING + TIMED:
         for _ in range(count):
             ticks = 0

@@ -130,12 +130,16 @@ def test_imports_make_no_circle():
 
 
 # Where decisions are made: the cores, and what they decide with.
-DECIDING_FILES = ("core.py", "events.py", "views.py", "reorganization.py")
-DECIDING = [path for path in FILES if path.name in DECIDING_FILES or path.parts[-2] == "moving"]
-PURE = (
-    *("errors", "operators.base", "partitioning.table", "policy", "moving"),
-    *("master.events", "master.views", "master.reorganization", "slave.events"),
+OF_THE_MASTER = (
+    *("backlog", "core", "events", "moves", "pacing", "queues", "reorganization", "saves", "setup", "timetable"),
+    "views",
 )
+PURE = (
+    *("errors", "operators.base", "partitioning.table", "policy", "moving", "checkpoint.schedule", "slave.events"),
+    *(f"master.{name}" for name in OF_THE_MASTER),
+)
+DECIDING_FILES = (*(f"master/{name}.py" for name in OF_THE_MASTER), "slave/core.py", "slave/events.py")
+DECIDING = [PACKAGE / name for name in DECIDING_FILES] + [path for path in FILES if path.parts[-2] == "moving"]
 
 
 @pytest.mark.parametrize("path", DECIDING, ids=lambda path: str(path.relative_to(PACKAGE)))

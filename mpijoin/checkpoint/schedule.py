@@ -9,7 +9,7 @@ from mpijoin.config.job import Checkpoint
 
 
 class Schedule:
-    """Asked at the end of each slot. Seconds are of the run's clock but for `end_s`, in seconds since 1970."""
+    """Asked at the end of each slot. All seconds are of the run's clock."""
 
     def __init__(self, wanted: Checkpoint, slots_per_epoch: int, now_s: float, end_s: float | None):
         """slots_per_epoch: of a reorganization epoch · end_s: when the walltime ends, None: unknown."""
@@ -25,10 +25,10 @@ class Schedule:
             return True
         return wanted.epochs is not None and self._slots >= wanted.epochs * self.slots_per_epoch
 
-    def ends_soon(self, time_s: float) -> bool:
-        """Whether the walltime ends within the margin. time_s: now, in seconds since 1970."""
+    def ends_soon(self, now_s: float) -> bool:
+        """Whether the walltime ends within the margin."""
         margin_ns = self._wanted.margin_ns
-        return margin_ns is not None and self._end_s is not None and (self._end_s - time_s) * 1e9 <= margin_ns
+        return margin_ns is not None and self._end_s is not None and (self._end_s - now_s) * 1e9 <= margin_ns
 
     def began(self, now_s: float) -> None:
         """A checkpoint has begun: from here the next one is counted."""

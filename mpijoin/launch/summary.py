@@ -158,7 +158,7 @@ def _overload(master: Any) -> dict[str, Any] | None:
     """How far a paced run fell behind its time; None at speed "max"."""
     if not master.pacing.paced:
         return None
-    backlog, epoch_ns = master.backlog, master.pacing.epoch_ns
+    backlog, epoch_ns = master.core.backlog, master.pacing.epoch_ns
     return {
         "overloaded": backlog.is_overloaded(epoch_ns),
         "behind_s_max": round(max(backlog.behind_s_max.values()), 4),

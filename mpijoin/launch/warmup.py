@@ -170,7 +170,8 @@ def _tiny_table(use: Use) -> pa.Table:
 
 
 def _read_and_scatter(use: Use) -> None:
-    from mpijoin.master.ticks import Tick, TickReader, pace_of
+    from mpijoin.master.pacing import pace_of
+    from mpijoin.master.ticks import Tick, TickReader
     from mpijoin.partitioning.scatter import scatter
     from mpijoin.sources import open_source
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +13,11 @@ from mpijoin.checkpoint.files import StateFile
 from mpijoin.checkpoint.identity import identity_of
 from mpijoin.checkpoint.manifest import Group, Manifest, RunState, last_number_in, prune, state_name, write_manifest
 from mpijoin.checkpoint.restore import Resumption
-from mpijoin.checkpoint.schedule import Schedule, walltime_end_s
 from mpijoin.checkpoint.totals import total
 from mpijoin.config.job import Job
 from mpijoin.disk import sync_path
 from mpijoin.errors import Checkpointed, CheckpointError, MpijoinError, OutputError
+from mpijoin.master.events import Cut
 from mpijoin.messages import Saved
 from mpijoin.metrics.checkpoints import CheckpointsFile
 from mpijoin.rank import MASTER, Rank
@@ -27,17 +25,15 @@ from mpijoin.records import Counts, Span
 from mpijoin.refusals import writing
 from mpijoin.rundir import RunDirectory
 
-METRICS_S = 600.0  # so much of the metrics may be lost with a run that is killed
-
 
 @dataclass
 class Open:
     """A checkpoint. run: where the run stood · missing: ranks that have not saved yet · stops:
-    the run ends with it · faults: why it cannot be whole."""
+    why the run ends with it, "" if it does not · faults: why it cannot be whole."""
 
     number: int
     begun_s: float
-    stops: bool
+    stops: str
     missing: set[int]
     run: RunState
     spans: tuple[Span, ...] = ()
@@ -55,26 +51,20 @@ class Checkpointing:
         rank: Rank,
         folder: Path,
         directory: RunDirectory,
-        slots: int,
         saving: Sequence[int],
         resumption: Resumption | None,
     ):
-        """folder: for checkpoints · directory: of the run · slots: of a reorganization epoch · saving: ranks that save
-        · resumption: where the run goes on, None: it begins."""
+        """folder: for checkpoints · directory: of the run · saving: the ranks that save · resumption: where the run
+        goes on, None: it begins."""
         resumed = resumption.manifest if resumption else None
         self._rank, self._folder, self._directory, self._keep = rank, folder, directory, job.checkpoint.keep
         self._saving, self._identity = saving, identity_of(job)
         self._resumption = resumption
-        end_s = walltime_end_s(
-            job.checkpoint, os.environ, rank.clock.started_s + (resumed.run.elapsed_s if resumed else 0.0)
-        )
-        self.schedule = Schedule(job.checkpoint, slots, rank.clock.wall_s, end_s)
         self.before = resumed.before if resumed else Counts.nothing(len(job.streams))
         self.results = resumed.results if resumed else ()  # parts that were closed before this run went on
         self._kept = [resumed] if resumed else []
         self._number = last_number_in(folder)
         self.open: Open | None = None
-        self.stops = ""  # why the run ends with the next checkpoint
         self.written, self.failed = 0, 0
         self.octets, self.pause_s_max = 0, 0.0
         self.restarts = resumed.restarts + 1 if resumed else 0
@@ -82,32 +72,11 @@ class Checkpointing:
         self._file = CheckpointsFile(directory.metrics, resumed.number if resumed else 0)
         if resumed:
             self._file.add(resumed.number, rank.clock.wall_s, rank.clock.wall_s, resumed.octets, "resumed")
-        self._metrics_s = rank.clock.wall_s  # when they were cut last
-
-    def reason_to_stop(self, signal: str) -> str:
-        """Why the run shall end with a checkpoint, "" if it shall not. signal: one that has come."""
-        self.stops = signal or ("the walltime ends soon" if self.schedule.ends_soon(time.time()) else "")
-        return self.stops
-
-    def is_due(self) -> bool:
-        """At the end of each slot: whether a checkpoint is due."""
-        return self.schedule.slot_ended(self._rank.clock.wall_s) and not self.open
 
     def begins_anew(self) -> bool:
         """Whether what was written for the checkpoint before is gone."""
         anew, self._anew = self._anew, False
         return anew
-
-    def cuts_metrics(self) -> bool:
-        """Whether the checkpoint that begins cuts the metrics, too: not every one does, or there would be very many
-        files."""
-        now_s = self._rank.clock.wall_s
-        if not self.stops and now_s - self._metrics_s < METRICS_S:
-            return False
-        self._metrics_s = now_s
-        self._file.close()
-        self._file = CheckpointsFile(self._directory.metrics, self._number)
-        return True
 
     def close(self) -> None:
         self._file.close()
@@ -115,8 +84,8 @@ class Checkpointing:
     def ending(self, last: Open) -> MpijoinError:
         """What to raise when the last checkpoint has ended, well or not."""
         if not last.faults:
-            return Checkpointed(f"stopped at checkpoint {last.number}: {self.stops}")
-        return CheckpointError(f"was to stop ({self.stops}), but its checkpoint is not whole: {last.faults[0]}")
+            return Checkpointed(f"stopped at checkpoint {last.number}: {last.stops}")
+        return CheckpointError(f"was to stop ({last.stops}), but its checkpoint is not whole: {last.faults[0]}")
 
     def figures(self) -> dict[str, Any]:
         """For the summary."""
@@ -130,12 +99,11 @@ class Checkpointing:
             "restarts": self.restarts,
         }
 
-    def begin(self, frames: Sequence[np.ndarray], run: RunState) -> int:
+    def begin(self, frames: Sequence[np.ndarray], run: RunState, cut: Cut) -> int:
         """The cut is made: writes the master's frames; returns the checkpoint's number, for the others."""
         self._number += 1
         now_s = self._rank.clock.wall_s
-        self.schedule.began(now_s)
-        self.open = Open(self._number, now_s, bool(self.stops), set(self._saving), run)
+        self.open = Open(self._number, now_s, cut.stops, set(self._saving), run)
         file = None
         try:
             file = StateFile(self._folder, state_name(MASTER, self._number))
@@ -146,6 +114,9 @@ class Checkpointing:
             self.open.faults.append(str(error))
             if file:
                 file.abandon()
+        if cut.metrics:
+            self._file.close()
+            self._file = CheckpointsFile(self._directory.metrics, self._number)
         return self._number
 
     def take(self, saved: Saved) -> Open | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpijoin.master.pacing import Pace
 from mpijoin.master.reorganization import Loaded
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
@@ -21,9 +22,44 @@ class Ingested(NamedTuple):
 
 
 class SourceEnded(NamedTuple):
-    """No row is left; everything may expire."""
+    """No row is left to read; after those that were prepared everything may expire."""
 
     watermarks: Watermarks
+
+
+class SourceWaits(NamedTuple):
+    """The sources have nothing before this second of the run."""
+
+    until_s: float
+
+
+class PartReady(NamedTuple):
+    """A part of a tick of a paced run has been read and scattered before it is due. border: where its tick ends ·
+    completes: whether it ends its tick · octets: the memory that it takes, about · read_s: the second of the run at
+    which it had been read · took_s: seconds to read and scatter it."""
+
+    border: int
+    completes: bool
+    octets: int
+    read_s: float
+    took_s: float
+
+
+class HandedOver(NamedTuple):
+    """The oldest part that was prepared goes to the mini-buffers now: `Ingested` follows."""
+
+
+class Ticked(NamedTuple):
+    """The run has come to this second. The runtime says so before it tells what has arrived, and again before it asks
+    what to do about the input."""
+
+    now_s: float
+
+
+class Spent(NamedTuple):
+    """The answer to Weigh: seconds spent on communication and on joining since the start, per slave."""
+
+    seconds: dict[int, tuple[float, float]]
 
 
 class Consumed(NamedTuple):
@@ -59,17 +95,33 @@ class Restored(NamedTuple):
     pending: dict[int, int]
 
 
-class SaveWanted(NamedTuple):
-    """A checkpoint is due. stops: the run ends with it."""
+class StopAsked(NamedTuple):
+    """The run shall end with a checkpoint. reason: why, in words."""
 
-    stops: bool
+    reason: str
 
 
 class SaveEnded(NamedTuple):
     """The checkpoint under way is whole, or given up."""
 
 
-Event = Ingested | SourceEnded | Consumed | Held | Loaded | Stepped | RankFinished | Restored | SaveWanted | SaveEnded
+Event = (
+    Ticked
+    | Ingested
+    | SourceEnded
+    | SourceWaits
+    | PartReady
+    | HandedOver
+    | Consumed
+    | Held
+    | Loaded
+    | Spent
+    | Stepped
+    | RankFinished
+    | Restored
+    | StopAsked
+    | SaveEnded
+)
 
 
 class Serve(NamedTuple):
@@ -135,10 +187,30 @@ class Decided(NamedTuple):
 
 class Cut(NamedTuple):
     """The last tick is whole and no group is on its way: cut a checkpoint here, between what was sent and what waits.
-    slots: how many have ended · complete: watermarks of the last tick."""
+    slots: how many have ended · complete: watermarks of the last tick · stops: why the run ends with it, "" if it does
+    not · metrics: whether the metrics are cut here, too."""
 
     slots: int
     complete: Watermarks
+    stops: str = ""
+    metrics: bool = False
+
+
+class Stopping(NamedTuple):
+    """The run will end with a checkpoint, as soon as one can be cut. reason: why, in words."""
+
+    reason: str
+
+
+class Weigh(NamedTuple):
+    """Tell what communication and joining have cost each slave; answer with Spent at once."""
+
+
+class Repace(NamedTuple):
+    """What is read from now on has ticks of this pace. epoch_ns: the distribution epochs that they make up."""
+
+    pace: Pace
+    epoch_ns: int
 
 
 class CloseInput(NamedTuple):
@@ -149,4 +221,38 @@ class Complete(NamedTuple):
     """Every rank has finished."""
 
 
-Action = Serve | Ask | Command | Hold | Deliver | Moved | Decided | Cut | CloseInput | Complete
+Action = (
+    Serve
+    | Ask
+    | Command
+    | Hold
+    | Deliver
+    | Moved
+    | Decided
+    | Stopping
+    | Cut
+    | Weigh
+    | Repace
+    | CloseInput
+    | Complete
+)
+
+
+class Read(NamedTuple):
+    """Read the next part of a tick. As fast as possible it goes to the mini-buffers at once, in a paced run it is
+    prepared."""
+
+
+class HandOver(NamedTuple):
+    """The oldest part that was prepared is due, and was so at this second of the run."""
+
+    due_s: float
+
+
+class Rest(NamedTuple):
+    """There is nothing to do about the input for so long, or until something arrives."""
+
+    seconds: float
+
+
+Input = Read | HandOver | Rest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
@@ -12,7 +12,8 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.rows import empty_batch
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import InputError
-from mpijoin.master.ticks import Pace, Tick, TickReader
+from mpijoin.master.pacing import Pace
+from mpijoin.master.ticks import Tick, TickReader
 from mpijoin.partitioning.scatter import Scattered, scatter
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.records import PartInfo
@@ -26,6 +27,19 @@ from mpijoin.sources.position import UNREAD, Position, decode_position, encode_p
 PART_BYTES = 24 << 20  # of a stream's tuples that are scattered at once: each slave inserts each part on its own
 PART_BYTES_MIN = 1 << 20
 PART_SHARE = 16  # ... and at most this part of the master's buffer
+
+
+class Prepared(NamedTuple):
+    """A part of a tick of a paced run, ready before it is due. place: the layout for which it was scattered."""
+
+    tick: Tick
+    scattered: tuple[Scattered, ...]
+    place: np.ndarray
+
+    @property
+    def octets(self) -> int:
+        """About what it takes: rows as they were read, and as they were scattered."""
+        return 2 * sum(one.tuples.nbytes + one.blob.nbytes for one in self.scattered)
 
 
 class Intake:

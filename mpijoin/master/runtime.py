@@ -12,14 +12,12 @@ from mpijoin.checkpoint.restore import Resumption
 from mpijoin.collector.runtime import cut_results
 from mpijoin.errors import ProtocolError
 from mpijoin.launch.setup import RunSetup
-from mpijoin.master import core
-from mpijoin.master.backlog import Backlog
+from mpijoin.master import events
 from mpijoin.master.checkpointing import Checkpointing
-from mpijoin.master.intake import Intake
+from mpijoin.master.intake import Intake, Prepared
 from mpijoin.master.movelog import MoveLog, decision_text
-from mpijoin.master.pacing import Pacing, Prepared, rest_s
 from mpijoin.master.recording import SlotRecorder
-from mpijoin.master.start import loaded, new_core, waiting_bytes_max
+from mpijoin.master.start import loaded, new_core, pacing_of
 from mpijoin.master.ticks import Tick
 from mpijoin.messages import (
     AskLoads,
@@ -45,8 +43,6 @@ from mpijoin.records import Counts
 from mpijoin.sinks.collector import Collector
 from mpijoin.sources.base import TIME_MAX, End, SourceCounts, Wait
 
-PREPARE_AHEAD = 3.0  # a tick is begun at the latest so many times before it is due as the last one took to prepare
-
 
 class Master:
     def __init__(
@@ -61,14 +57,12 @@ class Master:
         """collector: if this rank merges the results itself · intake: what to read instead of the job's sources ·
         resumption: where the run goes on, None: it begins."""
         job, schema, slaves, directory = setup.job, setup.schema, setup.roles.slaves, setup.directory
-        finishing = (setup.roles.collector,) if setup.roles.collector else ()
         manifest = resumption.manifest if resumption else None
         self._rank = self.rank = rank
         self._progress, self.collector = progress, collector
-        self.pacing = Pacing(job, schema)
-        self.core = new_core(job, slaves, finishing, self.pacing, resumption)
+        self.pacing = pacing_of(job, schema)
+        self.core = new_core(setup, rank.clock, self.pacing, resumption)
         self.buffers = MiniBuffers(self.core.table, slaves)
-        self.backlog = Backlog(slaves)
         self._metrics_folder = directory.metrics if directory else None
         state, part = (manifest.run, manifest.number) if manifest else (None, 0)
         self.moves = MoveLog(MovesFile(self._metrics_folder, part) if directory else None, rank.clock)
@@ -77,21 +71,16 @@ class Master:
         self.checkpointing = None
         if setup.checkpoints:
             saving, folders = (*slaves, *setup.roles.collectors), (setup.checkpoints, directory)
-            self.checkpointing = Checkpointing(job, rank, *folders, self.pacing.slots, saving, resumption)
-        self._signal = ""  # that reached another rank
+            self.checkpointing = Checkpointing(job, rank, *folders, saving, resumption)
+        self._signal = ""  # that has asked this rank or another one for a checkpoint
         self.sent = np.array(state.sent if state else [0] * len(job.streams), np.int64)  # rows per stream
         self.finished: dict[int, Finished] = {}
         self._subgroups = job.cluster.subgroups
-        self._waiting_bytes_max = waiting_bytes_max(job.cluster)
         self._reports = {slave: Report(slave) for slave in slaves}
         self._prepared: deque[Prepared] = deque()
-        self._prepared_bytes = 0
-        self._border = 0  # of the tick that was handed over last
-        self._preparing_s = self._prepare_s = 0.0  # of the tick under way, of the last whole one
-        self._read_all = False
         self._complete = False
         self._ticks = state.ticks if state else 0
-        self._resumed_s = self._due_s = state.elapsed_s if state else 0.0  # due: of the tick that was sent last
+        self._resumed_s = state.elapsed_s if state else 0.0
         names = [stream.name for stream in schema.streams]
         self.recorder = SlotRecorder(rank, self._metrics_folder, names, job.run.warmup_ns / 1e9, part, self._counts())
         if resumption:
@@ -100,7 +89,7 @@ class Master:
     def _go_on(self, resumption: Resumption) -> None:
         """What waited for slaves when the checkpoint was cut waits for those that have its groups now."""
         self.moves.totals = resumption.manifest.run.moves
-        self._do(core.Restored(self.buffers.restore((slot.groups, slot.pieces) for slot in resumption.waiting)))
+        self._do(events.Restored(self.buffers.restore((slot.groups, slot.pieces) for slot in resumption.waiting)))
 
     def run(self) -> None:
         """Until every rank has finished. Raises whatever goes wrong, on any rank."""
@@ -118,13 +107,19 @@ class Master:
         nothing else to do."""
         received = 0
         for source, message in self._rank.receive(self.collector.refuse if self.collector else ()):
+            if not received:
+                self._tell_time()
             received += 1
             self._take(source, message)
         if self.checkpointing:
             self._see_to_checkpoints()
-        pause_s = self._keep_pace() if self.pacing.paced else self._keep_up()
+        self._tell_time()
+        pause_s = self._see_to_input()
         self._progress.update(self.view)
         return 0.0 if received else pause_s
+
+    def _tell_time(self) -> None:
+        self._do(events.Ticked(self._rank.clock.wall_s))
 
     def close(self) -> None:
         self.intake.close()
@@ -163,20 +158,20 @@ class Master:
                 self._do(loaded(message))
             case Step():
                 self.moves.stepped(message)
-                self._do(core.Stepped(message.move, message.slave, message.step))
+                self._do(events.Stepped(message.move, message.slave, message.step))
                 if message.reason:
                     self._rank.log.warning(
                         "move %d: slave %d %s: %s", message.move, source, message.step, message.reason
                     )
             case Finished():
                 self.finished[source] = message
-                self._do(core.RankFinished(source))
+                self._do(events.RankFinished(source))
             case ResultRows() | EpochEnd() | ResultMarker() if self.collector:
                 self.collector.take(message)
             case Saved() if self.checkpointing and self.checkpointing.open:
                 self._saved(message)
             case Signalled(_, name):
-                self._signal = self._signal or name
+                self._ask_stop(name)
             case _:
                 raise ProtocolError(f"master got {type(message).__name__} from rank {source}")
 
@@ -184,21 +179,21 @@ class Master:
         self._reports |= {slave: report} if slave in self._reports else {}
         if report.epoch < 0:
             return  # but a heartbeat
-        if self.pacing.paced:
-            self.backlog.joined(slave, self._rank.clock.wall_s)
-        self._do(core.Consumed(slave, report.consumed_bytes))
+        self._do(events.Consumed(slave, report.consumed_bytes))
 
     def _see_to_checkpoints(self) -> None:
-        """One that ends the run is seen to at once; others at the end of a tick."""
         if self.collector and self.collector.cut_number is not None:
             self._saved(cut_results(MASTER, self.collector))
-        if not self.checkpointing.stops and (
-            reason := self.checkpointing.reason_to_stop(self._rank.asked or self._signal)
-        ):
-            self._rank.log.info("stops at a checkpoint: %s", reason)
-            self._do(core.SaveWanted(stops=True))
+        if not self._signal and self._rank.asked:
+            self._ask_stop(self._rank.asked)
 
-    def _cut(self, action: core.Cut) -> None:
+    def _ask_stop(self, signal: str) -> None:
+        """A signal has asked for a checkpoint; the first one counts."""
+        if self.checkpointing and not self._signal:
+            self._do(events.StopAsked(signal))
+        self._signal = self._signal or signal
+
+    def _cut(self, action: events.Cut) -> None:
         """Everything of the master's as it is now goes to disk, and the mark goes out after all that was sent."""
         state = RunState(
             late=tuple(self.intake.cut_late()),
@@ -215,93 +210,60 @@ class Master:
             Slot(slave, 0, action.complete, item.groups, tuple(item.pieces)).frame(checksum=True)
             for slave, item in self.buffers.waiting()
         ]
-        number = self.checkpointing.begin([self.intake.save(), *waiting], state)
-        cuts_metrics, anew = self.checkpointing.cuts_metrics(), self.checkpointing.begins_anew()
-        if cuts_metrics:
+        number = self.checkpointing.begin([self.intake.save(), *waiting], state, action)
+        anew = self.checkpointing.begins_anew()
+        if action.metrics:
             self.recorder.cut(number)
             self.moves.cut(MovesFile(self._metrics_folder, number))
         for slave in self.core.slaves:
-            self._rank.send(slave, Marker(number, cuts_metrics, anew, self.checkpointing.open.stops))
+            self._rank.send(slave, Marker(number, action.metrics, anew, bool(action.stops)))
 
     def _saved(self, message: Saved) -> None:
         """Raises Checkpointed where that was the last one."""
         ended = self.checkpointing.take(message)
         if ended is None:
             return
-        self._do(core.SaveEnded())
+        self._do(events.SaveEnded())
         if ended.stops and not self._complete:
             raise self.checkpointing.ending(ended)
 
-    def _keep_up(self) -> float:
-        """As fast as the slaves take it: reads while one of them is hungry."""
-        if not self.core.wants_input:
-            return WAIT_S
+    def _see_to_input(self) -> float:
+        """Reads or hands out one part of a tick; returns for how many seconds there is nothing else to do."""
+        match self.core.next_input():
+            case events.Rest(seconds):
+                return min(WAIT_S, seconds)
+            case events.HandOver():
+                self._hand_over()
+            case events.Read():
+                self._read()
+        return 0.0
+
+    def _read(self) -> None:
+        clock = self._rank.clock
+        start_s = clock.wall_s
         tick = self.intake.next()
         if isinstance(tick, Wait):
-            return rest_s(self._rank.clock, tick.until_s)
-        if isinstance(tick, End):
-            self._do(core.SourceEnded((TIME_MAX,) * len(self.sent)))
+            self._do(events.SourceWaits(tick.until_s - clock.started_s))
+        elif isinstance(tick, End):
+            self._do(events.SourceEnded((TIME_MAX,) * len(self.sent)))
+        elif self.pacing.paced:
+            self._prepare(tick, start_s)
         else:
             self._ingest(tick, self.intake.scatter(tick, self.core.table))
-        return 0.0
 
-    def _keep_pace(self) -> float:
-        """By the clock: hands a tick over when it is due, and prepares the next one in idle time."""
-        if not self.pacing.paced or self.core.ended:
-            return WAIT_S
-        if self._prepared:
-            due_s = self.pacing.due_s(self._prepared[0].tick.border)
-            wait_s = due_s - self._rank.clock.wall_s
-            if wait_s <= 0 and self.core.wants_input:
-                self._hand_over(due_s)
-                return 0.0
-            held_bytes = self._prepared_bytes + self.buffers.held_bytes
-            if self._prepared[-1].tick.watermarks is None and held_bytes < self._waiting_bytes_max:
-                rest_s = self._prepare()
-                return min(rest_s, wait_s) if wait_s > 0 else rest_s
-            return min(WAIT_S, wait_s) if wait_s > 0 else WAIT_S
-        if self._read_all:
-            self._do(core.SourceEnded((TIME_MAX,) * len(self.sent)))
-            return 0.0
-        return self._leave_to_slaves_s() or self._prepare()
+    def _prepare(self, tick: Tick, start_s: float) -> None:
+        """A part of a tick that is not yet due; its reading began at start_s."""
+        clock, table = self._rank.clock, self.core.table
+        read_s = clock.wall_s
+        part = Prepared(tick, self.intake.scatter(tick, table), table.place)
+        self._prepared.append(part)
+        completes = tick.watermarks is not None
+        self._do(events.PartReady(tick.border, completes, part.octets, read_s, clock.wall_s - start_s))
 
-    def _leave_to_slaves_s(self) -> float:
-        """So long the next tick can wait to be prepared: slaves that join may share this core, and results wait for
-        them."""
-        if self.pacing.origin is None or not self.backlog.joining:
-            return 0.0
-        due_s = self.pacing.due_s(self._border + self.pacing.pace.length)
-        spare_s = due_s - PREPARE_AHEAD * self._prepare_s - self._rank.clock.wall_s
-        return min(WAIT_S, max(0.0, spare_s))
-
-    def _prepare(self) -> float:
-        """Reads and scatters one part of the next tick (WSJ, VI-A: streams are generated "during idle period")."""
-        start_s = self._rank.clock.wall_s
-        tick = self.intake.next()
-        if isinstance(tick, Wait):
-            return rest_s(self._rank.clock, tick.until_s)
-        if isinstance(tick, End):
-            self._read_all = True
-            return 0.0
-        if self.pacing.origin is None:
-            self.pacing.begin(tick.border, self._rank.clock.wall_s)
-        table = self.core.table
-        scattered = self.intake.scatter(tick, table)
-        self._prepared.append(Prepared(tick, scattered, table.place))
-        self._prepared_bytes += self._prepared[-1].octets
-        self._preparing_s += self._rank.clock.wall_s - start_s
-        if tick.watermarks is not None:
-            self._prepare_s, self._preparing_s = self._preparing_s, 0.0
-        return 0.0
-
-    def _hand_over(self, due_s: float) -> None:
-        """The oldest prepared part to the buffers. If groups have moved since, it is scattered once more."""
-        self._prepared_bytes -= self._prepared[0].octets
+    def _hand_over(self) -> None:
+        """The oldest prepared part goes to the buffers. If groups have moved since, it is scattered once more."""
         tick, scattered, place = self._prepared.popleft()
-        self._due_s = due_s
-        if tick.watermarks is not None:
-            self._border = tick.border
-            self.backlog.lagged(max(0.0, self._rank.clock.wall_s - due_s))
+        self._do(events.HandedOver())
         if place is not self.core.table.place:
             scattered = self.intake.scatter(tick, self.core.table)
         self._ingest(tick, scattered)
@@ -312,59 +274,53 @@ class Master:
         epoch = self._ticks // self._subgroups
         self._ticks += tick.watermarks is not None
         added = self.buffers.add(scattered)
-        self._do(core.Ingested(added.octets, added.held, tick.watermarks))
+        self._do(events.Ingested(added.octets, added.held, tick.watermarks))
         self.buffers.settle()
         self.recorder.slot_ended(
-            epoch, scattered, self._counts(), len(self.core.active), self.buffers.held_bytes, self.backlog
+            epoch, scattered, self._counts(), len(self.core.active), self.buffers.held_bytes, self.core.backlog
         )
-        if tick.watermarks is None:
-            return
-        if self.checkpointing and self.checkpointing.is_due():
-            self._do(core.SaveWanted(stops=False))
-        spent_s = {slave: (report.comm_s, report.busy_s) for slave, report in self._reports.items()}
-        if self.pacing.adapts and self.pacing.advise(spent_s, self._behind_s > 0, self._rank.clock.wall_s):
-            self._rank.log.info("distribution epochs are %.3f s from now on", self.pacing.epoch_ns / 1e9)
-            self.intake.set_pace(self.pacing.pace)
-            if self.core.reorganization:
-                self.core.reorganization.slots = self.pacing.slots
-            if self.checkpointing:
-                self.checkpointing.schedule.slots_per_epoch = self.pacing.slots
 
     def _counts(self) -> list[SourceCounts]:
         return [source.counts for source in self.intake.sources]
 
-    def _do(self, event: core.Event) -> None:
+    def _do(self, event: events.Event) -> None:
         for action in self.core.step(event):
             match action:
-                case core.Serve():
+                case events.Serve():
                     self._serve(action)
-                case core.Ask(slave, period):
+                case events.Ask(slave, period):
                     self._rank.send(slave, AskLoads(period))
-                case core.Command(move, step, slave, group, peer):
+                case events.Command(move, step, slave, group, peer):
                     self.moves.ordered(action)
                     self._rank.send(slave, Order(move, step, group, peer))
-                case core.Hold(move, group, slave):
+                case events.Hold(move, group, slave):
                     self.moves.held(move)
-                    self._do(core.Held(group, self.buffers.hold(group, slave)))
-                case core.Deliver(move, group, slave):
+                    self._do(events.Held(group, self.buffers.hold(group, slave)))
+                case events.Deliver(move, group, slave):
                     if move is not None:
                         self.moves.delivered(move)
                     self.buffers.deliver(group, slave)
-                case core.Cut():
+                case events.Stopping(reason):
+                    self._rank.log.info("stops at a checkpoint: %s", reason)
+                case events.Cut():
                     self._cut(action)
-                case core.CloseInput():
+                case events.Weigh():
+                    spent_s = {slave: (report.comm_s, report.busy_s) for slave, report in self._reports.items()}
+                    self._do(events.Spent(spent_s))
+                case events.Repace(pace, epoch_ns):
+                    self._rank.log.info("distribution epochs are %.3f s from now on", epoch_ns / 1e9)
+                    self.intake.set_pace(pace)
+                case events.CloseInput():
                     self.buffers.close()
-                case core.Decided(view, plan):
+                case events.Decided(view, plan):
                     self._decided(view, plan)
-                case core.Moved():
+                case events.Moved():
                     self.moves.closed(action)
-                case core.Complete():
+                case events.Complete():
                     self._complete = True
 
-    def _serve(self, action: core.Serve) -> None:
+    def _serve(self, action: events.Serve) -> None:
         groups, pieces = self.buffers.take(action.slave, action.items)
-        if self.pacing.paced:
-            self.backlog.sent(action.slave, self._due_s)
         slot = Slot(MASTER, action.epoch, action.watermarks, groups, tuple(pieces), action.last, self.pacing.origin)
         self._rank.send(action.slave, slot)
 
@@ -397,4 +353,4 @@ class Master:
 
     @property
     def _behind_s(self) -> float:
-        return self.backlog.overload_s(self.pacing.epoch_ns) if self.pacing.paced else 0.0
+        return self.core.backlog.overload_s(self.pacing.epoch_ns) if self.pacing.paced else 0.0

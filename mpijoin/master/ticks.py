@@ -16,12 +16,10 @@ import numpy as np
 from mpijoin.data.batch import Batch
 from mpijoin.data.rows import split_batch
 from mpijoin.errors import ProtocolError
+from mpijoin.master.pacing import Pace
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, Source, Wait
 from mpijoin.sources.position import UNREAD, StreamPosition
 
-AUTO_ROWS = 3 << 17  # of all streams in an epoch of automatic length; with a third less, slaves took a tenth longer
-WINDOW_SHARE = 4  # ... which is at most this part of a window, so that an epoch adds little to the state,
-LEAST_ROWS = 1 << 14  # but not cut below so many rows, which are no state to speak of: sparse streams would crawl
 READ_ROWS = 1 << 16
 
 
@@ -32,27 +30,6 @@ class Tick(NamedTuple):
     batches: tuple[list[Batch], ...]
     watermarks: tuple[int, ...] | None
     border: int
-
-
-class Pace(NamedTuple):
-    """How long a tick is, in the join's time unit. Fixed: `length` · automatic (length None): about `rows` rows, but no
-    more bytes than a part may have, and at most `length_max` unless it has fewer than `rows_min`."""
-
-    length: int | None
-    rows: int
-    rows_min: int
-    length_max: int
-
-
-def pace_of(epoch: int | None, windows: Sequence[int], subgroups: int) -> Pace:
-    """The pace of slots for distribution epochs of length `epoch` (None: automatic), all in the join's time unit.
-
-    >>> pace_of(100, (600, 600), 4)
-    Pace(length=25, rows=65536, rows_min=4096, length_max=25)
-    """
-    length = None if epoch is None else max(1, epoch // subgroups)
-    longest = max(1, max(windows) // WINDOW_SHARE // subgroups) if max(windows) else TIME_MAX
-    return Pace(length, max(1, AUTO_ROWS // subgroups), max(1, LEAST_ROWS // subgroups), longest)
 
 
 class Buffered:

@@ -8,7 +8,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from mpijoin.master.events import Watermarks
-from mpijoin.moving import coordinator
 
 TIME_MIN = -(1 << 63)
 
@@ -62,14 +61,3 @@ class SlaveState:
         if self.due == len(self.waiting):
             return self.waiting_bytes
         return sum(item.octets for item in islice(self.waiting, self.due))
-
-
-@dataclass
-class OpenMove:
-    """A move under way."""
-
-    group: int
-    supplier: int
-    consumer: int
-    gain: float
-    state: str = coordinator.SHIPPING

@@ -20,8 +20,8 @@ from mpijoin.launch.life import new_collector, rank_log
 from mpijoin.launch.setup import RunSetup, prepare
 from mpijoin.launch.summary import RunOutcome, summarize
 from mpijoin.master.intake import Intake
-from mpijoin.master.pacing import Pacing
 from mpijoin.master.runtime import Master
+from mpijoin.master.start import pacing_of
 from mpijoin.rank import MASTER, WAIT_S, describe, exit_code_of
 from mpijoin.records import GroupSpans
 from mpijoin.simulate.costed import Costed, OperatorMeter
@@ -188,7 +188,7 @@ class SimulatedCluster:
         setup, job, costs = self._setup, self._setup.job, self._manner.costs
         if setup.directory:
             rank.log = rank_log(setup, MASTER)  # those of many slaves would be too many open files
-        pace = Pacing(job, setup.schema).pace
+        pace = pacing_of(job, setup.schema).pace
         if self._manner.modelled:
             intake = ModelledIntake(job, setup.schema, self._matches, pace, rank.clock, costs)
         else:

@@ -12,7 +12,8 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.generators.schedule import segments_of
 from mpijoin.master.intake import Intake
-from mpijoin.master.ticks import Pace, Tick
+from mpijoin.master.pacing import Pace
+from mpijoin.master.ticks import Tick
 from mpijoin.partitioning.scatter import BLOB_WORDS, FIXED_WORDS, Scattered
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.records import PartInfo

@@ -6,8 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpijoin.master import core
+from mpijoin.master import events
 from mpijoin.master.core import MasterCore
+from mpijoin.master.reorganization import Loaded
+from mpijoin.master.setup import MasterSetup
+from mpijoin.master.views import never
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import Scattered
 from mpijoin.policy.view import GroupView
@@ -95,7 +98,7 @@ class FakeSlave:
 
     def take(self, message):
         match message:
-            case core.Ask(_, period):
+            case events.Ask(_, period):
                 self.answer(period)
             case Message():
                 assert not self.ended, "a message after the last one"
@@ -110,7 +113,7 @@ class FakeSlave:
     def answer(self, period):
         chance = self.cluster.chance
         groups = tuple(GroupView(group, chance.random(), chance.randrange(1000)) for group in sorted(self.groups))
-        self.say(core.Loaded(self.number, period, chance.random() * 100, chance.random(), chance.random(), groups))
+        self.say(Loaded(self.number, period, chance.random() * 100, chance.random(), chance.random(), groups))
 
     def join(self):
         """A slice: some groups of the oldest message."""
@@ -121,13 +124,13 @@ class FakeSlave:
             return
         self.queue.popleft()
         if message.octets is not None:
-            self.say(core.Consumed(self.number, message.octets))
+            self.say(events.Consumed(self.number, message.octets))
         self.finish()
 
     def finish(self):
         if self.ended and not self.queue:
             assert not self.giving, "the last message came while a group was on its way"
-            self.say(core.RankFinished(self.number))
+            self.say(events.RankFinished(self.number))
 
     # The supplier's side
 
@@ -143,12 +146,12 @@ class FakeSlave:
             self.send(giving[0].peer, State(move, self.number, giving[0].group, "portion"))
         else:
             giving[1] = "shipped"
-            self.say(core.Stepped(move, self.number, "shipped"))
+            self.say(events.Stepped(move, self.number, "shipped"))
 
     def freeze(self, order):
         giving = self.giving[order.move]
         assert giving[1] == "shipped"
-        rows, watermarks = [], self.reached.get(order.group, core.never(2))
+        rows, watermarks = [], self.reached.get(order.group, never(2))
         for message in self.queue:
             if order.group in message.rows:
                 rows += message.rows.pop(order.group)
@@ -160,7 +163,7 @@ class FakeSlave:
 
     def drop(self, order):
         assert self.giving.pop(order.move)[1] == "frozen"
-        self.say(core.Stepped(order.move, self.number, "dropped"))
+        self.say(events.Stepped(order.move, self.number, "dropped"))
 
     def restore(self, order):
         _, state, kept, sent = self.giving.pop(order.move)
@@ -169,7 +172,7 @@ class FakeSlave:
             self.queue.append(Message(dict(kept.rows), kept.watermarks, None))
         if sent:
             self.send(order.peer, State(order.move, self.number, order.group, "cancelled"))
-        self.say(core.Stepped(order.move, self.number, "restored"))
+        self.say(events.Stepped(order.move, self.number, "restored"))
 
     # The consumer's side
 
@@ -180,13 +183,13 @@ class FakeSlave:
             return
         elif self.cluster.chance.random() < self.cluster.refusals:
             self.taking[state.move] = "refused"
-            self.say(core.Stepped(state.move, self.number, "refused"))
+            self.say(events.Stepped(state.move, self.number, "refused"))
         elif state.kind == "final":
             assert self.taking.pop(state.move) == "staging"
             self.groups.add(state.group)
             self.reached[state.group] = state.input.watermarks
             self.queue.append(Message(dict(state.input.rows), state.input.watermarks, None))
-            self.say(core.Stepped(state.move, self.number, "installed"))
+            self.say(events.Stepped(state.move, self.number, "installed"))
 
 
 class Cluster:
@@ -194,8 +197,8 @@ class Cluster:
 
     def __init__(self, chance, table, slaves, refusals=0.1, buffer_bytes=1 << 30, **settings):
         self.chance, self.table, self.refusals, self.buffer_bytes = chance, table, refusals, buffer_bytes
-        settings = {"subgroups": 1, "master_buffer_bytes": 1 << 30, **settings}
-        self.core = MasterCore(table, slaves, buffer_bytes=buffer_bytes, **settings)
+        settings = {"master_buffer_bytes": 1 << 30, **settings}
+        self.core = MasterCore(MasterSetup(table, slaves, buffer_bytes, **settings))
         self.buffers = MiniBuffers(table, slaves)
         self.slaves = {slave: FakeSlave(self, slave, table.groups_of(slave).tolist()) for slave in slaves}
         self.network = defaultdict(deque)  # (from, to, channel) -> messages, in order
@@ -219,29 +222,29 @@ class Cluster:
             self.row += len(own)
         added = self.buffers.add(tuple(scattered))
         assert added.octets.keys() == set(self.core.active)
-        self.do(core.Ingested(added.octets, added.held, (tick, tick) if completes else None))
+        self.do(events.Ingested(added.octets, added.held, (tick, tick) if completes else None))
         self.buffers.settle()
 
     def end(self):
-        self.do(core.SourceEnded((1 << 40, 1 << 40)))
+        self.do(events.SourceEnded((1 << 40, 1 << 40)))
 
     def do(self, event):
         for action in self.core.step(event):
             self.told.append(action)
             match action:
-                case core.Serve():
+                case events.Serve():
                     self.serve(action)
-                case core.Ask(slave):
+                case events.Ask(slave):
                     self.network[MASTER, slave, "control"].append(action)
-                case core.Command(move, step, slave, group, peer):
+                case events.Command(move, step, slave, group, peer):
                     self.network[MASTER, slave, "data"].append(Order(move, step, group, peer))
-                case core.Hold(_, group, slave):
-                    self.do(core.Held(group, self.buffers.hold(group, slave)))
-                case core.Deliver(_, group, slave):
+                case events.Hold(_, group, slave):
+                    self.do(events.Held(group, self.buffers.hold(group, slave)))
+                case events.Deliver(_, group, slave):
                     self.buffers.deliver(group, slave)
-                case core.CloseInput():
+                case events.CloseInput():
                     self.buffers.close()
-                case core.Complete():
+                case events.Complete():
                     self.complete = True
         self.check_bytes()
 
@@ -271,7 +274,7 @@ class Cluster:
         assert group in slave.groups, f"slave {slave.number} joins group {group}, which it does not have"
         assert [own.number for own in self.slaves.values() if group in own.groups] == [slave.number]
         self.joined_rows[group] += rows
-        reached = tuple(map(max, slave.reached.get(group, core.never(2)), watermarks))
+        reached = tuple(map(max, slave.reached.get(group, never(2)), watermarks))
         slave.reached[group] = reached
         done = len(self.joined_rows[group])
         missing = [row for row in self.sent_rows[group][done:] if row[1] <= reached[row[0]]]
@@ -289,7 +292,7 @@ class Cluster:
     def arrive(self, channel):
         message = self.network[channel].popleft()
         _, to, _ = channel
-        if isinstance(message, core.Consumed):
+        if isinstance(message, events.Consumed):
             assert self.flying[message.slave].popleft() == message.octets
         if to == MASTER:
             self.do(message)

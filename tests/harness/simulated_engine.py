@@ -354,7 +354,7 @@ class Watch:
     def check_end(self, summary):
         """No move is left open, nothing is left at the master, and memory kept to its bounds."""
         master = self._cluster.master
-        assert master.core.open_moves == 0 and master.core._moves_begun == sum(master.moves.totals[:3])
+        assert master.core.open_moves == 0 and master.core.moves.begun == sum(master.moves.totals[:3])
         assert not any(slave._mover._supplies for slave in self._slaves), "no slave still supplies a group"
         assert master.buffers.held_bytes == 0, "nothing is left at the master"
         assert self._active == len(master.core.active)

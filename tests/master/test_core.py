@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from mpijoin.checkpoint.schedule import Schedule
+from mpijoin.config.job import Checkpoint
 from mpijoin.errors import ProtocolError
-from mpijoin.master.core import (
+from mpijoin.master.core import MasterCore
+from mpijoin.master.events import (
     CloseInput,
     Command,
     Complete,
@@ -13,28 +16,34 @@ from mpijoin.master.core import (
     Deliver,
     Held,
     Ingested,
-    Loaded,
-    MasterCore,
     RankFinished,
     Restored,
     SaveEnded,
-    SaveWanted,
     Serve,
     SourceEnded,
     Stepped,
-    never,
+    StopAsked,
+    Stopping,
+    Ticked,
 )
-from mpijoin.master.reorganization import Reorganization
-from mpijoin.master.views import AHEAD_BYTES, AHEAD_SLOTS, AHEAD_SLOTS_MAX
+from mpijoin.master.reorganization import Loaded, Reorganization
+from mpijoin.master.setup import MasterSetup
+from mpijoin.master.views import AHEAD_BYTES, AHEAD_SLOTS, AHEAD_SLOTS_MAX, never
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan
+from pacings import new_pacing
 
 END = (99, 99)
+SECOND_NS = 1_000_000_000
 
 
-def new_core(slaves=(1, 2), subgroups=1, buffer=1000, master_buffer=10_000, finishing=(), active=None, paced=False):
+def new_core(slaves=(1, 2), subgroups=1, buffer=1000, master_buffer=10_000, finishing=(), active=None, **settings):
     table = PartitionTable.even(8, active or slaves)
-    return MasterCore(table, slaves, subgroups, buffer, master_buffer, finishing, paced)
+    return MasterCore(MasterSetup(table, slaves, buffer, master_buffer, subgroups, finishing, **settings))
+
+
+def kinds(actions):
+    return {type(action) for action in actions}
 
 
 def even(core, octets, watermarks):
@@ -114,8 +123,9 @@ def test_idle_slaves_are_not_hungry_and_get_nothing_but_the_end():
 def moving_core(paced=False, **settings):
     """Group 0 of slave 1, its only one, is being handed to slave 2."""
     reorganization = Reorganization(lambda view: Plan((Move(0, 1, 2),)), 1, 1)
-    settings = {"subgroups": 1, "buffer_bytes": 1000, "master_buffer_bytes": 10_000, **settings}
-    core = MasterCore(PartitionTable.even(1, (1,)), (1, 2), paced=paced, reorganization=reorganization, **settings)
+    settings = {"buffer_bytes": 1000, "master_buffer_bytes": 10_000, **settings}
+    settings["pacing"] = new_pacing() if paced else None
+    core = MasterCore(MasterSetup(PartitionTable.even(1, (1,)), (1, 2), reorganization=reorganization, **settings))
     core.step(even(core, 900, (1, 1)))
     core.step(Loaded(1, 0, 0.0, 0.5, 0.0, ()))
     return core
@@ -160,14 +170,14 @@ def test_after_the_end_nobody_waits_for_a_turn_although_a_move_is_open(paced):
 
 
 def test_paced_the_source_is_read_as_time_passes_however_much_the_slaves_have_to_join():
-    core = new_core(paced=True)
+    core = new_core(pacing=new_pacing())
     for slot in range(AHEAD_SLOTS_MAX + 1):
         core.step(even(core, 0, (slot, slot)))
         assert core.wants_input
 
 
 def test_paced_what_lacked_credit_follows_and_what_is_not_due_waits_for_its_slot():
-    core = new_core(paced=True, subgroups=2, buffer=100)
+    core = new_core(pacing=new_pacing(), subgroups=2, buffer=100)
     assert core.step(even(core, 80, (1, 1))) == [Serve(1, 1, 0, (1, 1), False)]
     assert core.step(even(core, 80, (2, 2))) == [Serve(2, 1, 0, (1, 1), False)]  # two wait, one fits
     assert core.step(Consumed(1, 80)) == []  # the second is due in slot 2
@@ -212,32 +222,65 @@ def test_the_end_comes_to_every_slave_once():
     assert [core.step(Consumed(*one)) for one in ((1, 10), (1, 0), (2, 10), (3, 10))] == [[]] * 4
 
 
-def test_a_checkpoint_is_cut_after_the_next_whole_tick_between_what_was_sent_and_what_waits():
-    core = new_core(slaves=(1, 2))
-    assert core.step(SaveWanted(stops=False)) == []
+def new_schedule(**wanted):
+    """Of a run that begins at second 0 and whose walltime ends after 100 seconds."""
+    return Schedule(Checkpoint(**wanted), 1, 0.0, 100.0)
+
+
+def test_a_checkpoint_that_is_due_is_cut_after_the_next_whole_tick_between_what_was_sent_and_what_waits():
+    core = new_core(slaves=(1, 2), schedule=new_schedule(every_ns=10 * SECOND_NS))
+    core.step(Ticked(9.9))
+    core.step(even(core, 5, (5, 6)))
+    assert Cut not in kinds(core.step(even(core, 5, (6, 7)))), "it was not due when the last tick ended"
+    core.step(Ticked(10.0))
+    assert Cut not in kinds(core.step(even(core, 5, (7, 8)))), "it is due from here on"
     assert core.step(Ingested({1: 5, 2: 5}, {}, None)) == []
-    assert core.step(even(core, 5, (7, 8)))[-1] == Cut(1, (7, 8))
-    assert core.wants_input and core.step(SaveWanted(stops=False)) == []
-    assert Cut(2, (9, 9)) not in core.step(even(core, 5, (9, 9))), "one at a time"
+    assert core.step(even(core, 5, (8, 9)))[-1] == Cut(4, (8, 9))
+    core.step(Ticked(30.0))
+    assert core.wants_input
+    for time in (10, 11):
+        assert Cut not in kinds(core.step(even(core, 5, (time, time)))), "one at a time"
     core.step(SaveEnded())
-    assert core.step(even(core, 5, (10, 10)))[-1] == Cut(3, (10, 10))
+    core.step(even(core, 5, (12, 12)))
+    assert core.step(even(core, 5, (13, 13)))[-1] == Cut(8, (13, 13))
+
+
+def test_the_metrics_are_cut_with_the_first_checkpoint_after_ten_minutes():
+    core = new_core(slaves=(1,), buffer=1 << 20, schedule=new_schedule(epochs=1))
+    cuts = []
+    for time in range(8):
+        core.step(Ticked(200.0 * time))
+        cuts += [action for action in core.step(even(core, 5, (time, time))) if isinstance(action, Cut)]
+        core.step(SaveEnded())
+    assert [cut.slots for cut in cuts] == [2, 4, 6, 8] and [cut.metrics for cut in cuts] == [False, True, False, True]
+
+
+def test_a_run_whose_walltime_ends_within_the_margin_stops_at_a_checkpoint():
+    core = new_core(slaves=(1, 2), buffer=10, schedule=new_schedule(margin_ns=60 * SECOND_NS))
+    core.step(even(core, 10, (1, 1)))
+    assert core.step(Ticked(39.9)) == []
+    assert core.step(Ticked(40.0)) == [Stopping("the walltime ends soon")]
+    assert core.step(Ticked(40.1)) == [] == core.step(StopAsked("SIGUSR1")), "it is said once"
+    assert core.step(even(core, 10, (2, 2))) == [Cut(2, (2, 2), "the walltime ends soon", metrics=True)]
 
 
 def test_nothing_follows_a_checkpoint_that_stops_the_run():
     core = new_core(slaves=(1, 2), buffer=10)
     core.step(even(core, 10, (1, 1)))
-    core.step(SaveWanted(stops=True))
-    assert core.step(even(core, 10, (2, 2))) == [Cut(2, (2, 2))]
+    assert core.step(StopAsked("SIGUSR1")) == [Stopping("SIGUSR1")]
+    assert core.step(even(core, 10, (2, 2))) == [Cut(2, (2, 2), "SIGUSR1", metrics=True)]
     assert not core.wants_input
     assert core.step(Consumed(1, 10)) == []
 
 
 def test_a_stop_after_the_end_of_the_input_is_cut_at_once_and_a_mere_checkpoint_never():
-    core = new_core(slaves=(1, 2))
+    core = new_core(slaves=(1, 2), schedule=new_schedule(every_ns=SECOND_NS))
+    core.step(Ticked(5.0))
     core.step(even(core, 10, (1, 1)))
-    core.step(SourceEnded(END))
-    assert core.step(SaveWanted(stops=False)) == []
-    assert core.step(SaveWanted(stops=True)) == [Cut(1, (1, 1))]
+    assert Cut in kinds(core.step(SourceEnded(END))), "it was due before the end went out"
+    core.step(SaveEnded())
+    assert core.step(Ticked(50.0)) == []
+    assert core.step(StopAsked("SIGUSR1")) == [Stopping("SIGUSR1"), Cut(1, (1, 1), "SIGUSR1", metrics=True)]
 
 
 def test_when_all_have_finished_there_is_nothing_to_save():
@@ -246,12 +289,12 @@ def test_when_all_have_finished_there_is_nothing_to_save():
     for slave in (1, 2):
         core.step(Consumed(slave, 0))
         core.step(RankFinished(slave))
-    assert core.step(SaveWanted(stops=True)) == []
+    assert core.step(StopAsked("SIGUSR1")) == []
 
 
 def test_what_waited_at_a_checkpoint_is_delivered_group_by_group_first():
     table = PartitionTable((1, 2, 1))
-    core = MasterCore(table, (1, 2), 1, 1000, 10_000, slots=4, complete=(5, 6))
+    core = MasterCore(MasterSetup(table, (1, 2), 1000, 10_000, slots=4, complete=(5, 6)))
     sent = core.step(Restored({2: 30, 0: 20}))
     assert [action for action in sent if isinstance(action, Deliver)] == [Deliver(None, 2, 1), Deliver(None, 0, 1)]
     serves = [action for action in sent if isinstance(action, Serve)]

@@ -4,7 +4,7 @@ brought."""
 import pyarrow.parquet as pq
 import pytest
 
-from mpijoin.master.core import Command, Moved
+from mpijoin.master.events import Command, Moved
 from mpijoin.master.movelog import MoveLog
 from mpijoin.messages import Step
 from mpijoin.metrics.moves import SCHEMA, MovesFile

@@ -5,7 +5,8 @@ import pytest
 from mpijoin.config.job import Balance, Cluster, Job, Run, StreamJob, SyntheticSource, Tuning
 from mpijoin.data.schema import JoinSchema
 from mpijoin.master.backlog import Backlog
-from mpijoin.master.pacing import ADVICE_EPOCHS, EPOCHS_PER_REORGANIZATION, FIRST_EPOCH_NS, Pacing
+from mpijoin.master.pacing import ADVICE_EPOCHS, EPOCHS_PER_REORGANIZATION, FIRST_EPOCH_NS
+from mpijoin.master.start import pacing_of as pacing_of_job
 
 S = 10**9
 
@@ -14,7 +15,7 @@ def pacing_of(unit="us", window_s=600, **fields):
     streams = tuple(StreamJob(name, SyntheticSource(tuples=1), window_ns=window_s * S) for name in ("left", "right"))
     sections = {"cluster": Cluster, "run": Run, "tuning": Tuning, "balance": Balance}
     made = {name: sections[name](**values) for name, values in fields.items()}
-    return Pacing(Job(streams, **made), JoinSchema((), unit))
+    return pacing_of_job(Job(streams, **made), JoinSchema((), unit))
 
 
 def test_as_fast_as_possible_a_slot_is_of_event_time_and_nothing_is_due():

@@ -3,11 +3,14 @@
 import pytest
 
 from mpijoin.errors import ProtocolError
-from mpijoin.master.core import Ask, Consumed, Decided, Held, Ingested, Loaded, MasterCore, SourceEnded, Stepped
-from mpijoin.master.reorganization import INFLOW_MAX, Reorganization
+from mpijoin.master.core import MasterCore
+from mpijoin.master.events import Ask, Consumed, Decided, Held, Ingested, SourceEnded, Stepped
+from mpijoin.master.reorganization import INFLOW_MAX, Loaded, Reorganization
+from mpijoin.master.setup import MasterSetup
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan, Resize, Spill
 from mpijoin.policy.view import GroupView, Moving
+from pacings import new_pacing
 
 
 class Asked:
@@ -24,7 +27,8 @@ class Asked:
 def new_core(policy, slots=2, slaves=(1, 2), active=None, subgroups=1, paced=True, buffer=1000, load_buffer=None):
     own = Reorganization(policy, slots, len(slaves), 5, load_buffer, 1 << 20)
     table = PartitionTable.even(4, active or slaves)
-    return MasterCore(table, slaves, subgroups, buffer, 1 << 30, (), paced, own)
+    pacing = new_pacing() if paced else None
+    return MasterCore(MasterSetup(table, slaves, buffer, 1 << 30, subgroups, pacing=pacing, reorganization=own))
 
 
 def ticks(core, *octets, first=0):

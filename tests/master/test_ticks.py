@@ -9,7 +9,8 @@ from hypothesis import strategies as some
 import oracle
 from mpijoin.data.batch import Batch
 from mpijoin.errors import ProtocolError
-from mpijoin.master.ticks import AUTO_ROWS, LEAST_ROWS, Pace, TickReader, pace_of
+from mpijoin.master.pacing import AUTO_ROWS, LEAST_ROWS, Pace, pace_of
+from mpijoin.master.ticks import TickReader
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, SourceCounts
 
 

@@ -9,7 +9,8 @@ import pytest
 import mpijoin
 from mpijoin.data.batch import Batch
 from mpijoin.master import intake
-from mpijoin.master.ticks import Pace, TickReader
+from mpijoin.master.pacing import Pace
+from mpijoin.master.ticks import TickReader
 from mpijoin.rank import WAIT_S
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, SourceCounts, Wait
 

@@ -7,10 +7,11 @@ import pytest
 
 from master_harness import Cluster
 from mpijoin.config.job import Balance
-from mpijoin.master.core import Ask, Command, Decided, Deliver, Hold, Loaded, Moved, Serve
-from mpijoin.master.reorganization import Reorganization
+from mpijoin.master.events import Ask, Command, Decided, Deliver, Hold, Moved, Serve
+from mpijoin.master.reorganization import Loaded, Reorganization
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.threshold import threshold
+from pacings import new_pacing
 
 BALANCE = Balance(policy="threshold", supplier_threshold=0.5, consumer_threshold=0.01, growth=0.5)
 BUFFER = 1_000_000  # of which the occupancy is a share
@@ -22,7 +23,7 @@ def new_cluster(slaves=4, active=None, slaves_min=None, subgroups=1, groups=12, 
     ranks = tuple(range(1, slaves + 1))
     table = PartitionTable.even(groups, ranks[: active or slaves])
     own = Reorganization(threshold(BALANCE), slots, slaves_min or slaves, 1, BUFFER)
-    return Cluster(random.Random(3), table, ranks, 0.0, subgroups=subgroups, paced=True, reorganization=own)
+    return Cluster(random.Random(3), table, ranks, 0.0, subgroups=subgroups, pacing=new_pacing(), reorganization=own)
 
 
 def ticks(cluster, count, rows=24):

@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 
 from mpijoin.data.batch import Batch
-from mpijoin.master.core import Consumed, Ingested, MasterCore, Serve
-from mpijoin.master.ticks import TickReader, pace_of
+from mpijoin.master.core import MasterCore
+from mpijoin.master.events import Consumed, Ingested, Serve
+from mpijoin.master.pacing import pace_of
+from mpijoin.master.setup import MasterSetup
+from mpijoin.master.ticks import TickReader
 from mpijoin.partitioning.buffers import MiniBuffers, _columns_of
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.partitioning.table import HELD, PartitionTable
@@ -216,7 +219,7 @@ def test_peak_of_the_master_s_buffer_is_half_an_epoch_and_a_share_of_the_other_h
     epoch, slaves = 4000, (1, 2, 3, 4)
     table = PartitionTable.even(60, slaves)
     buffers = MiniBuffers(table, slaves)
-    core = MasterCore(table, slaves, subgroups, 1 << 40, 1 << 40)
+    core = MasterCore(MasterSetup(table, slaves, 1 << 40, 1 << 40, subgroups))
     reader = TickReader((Uniform(40_000), Uniform(40_000)), (0, 0), pace_of(epoch, (9, 9), subgroups), 1 << 18)
     while not isinstance(tick := reader.next(), End):
         parts = tuple(scatter(side, table.place, 0, False) for side in tick.batches)

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from master_harness import Cluster
-from mpijoin.master import core
+from mpijoin.master import events
 from mpijoin.master.reorganization import Reorganization
 from mpijoin.partitioning.table import PartitionTable
+from pacings import new_pacing
 from random_policy import random_policy
 
 
@@ -27,7 +28,7 @@ def random_cluster(chance, paced):
         buffer_bytes=chance.choice([100, 1000, 1 << 20]),
         master_buffer_bytes=chance.choice([500, 5000, 1 << 20]),
         subgroups=chance.randint(1, 4),
-        paced=paced,
+        pacing=new_pacing() if paced else None,
         reorganization=Reorganization(random_policy(chance.randrange(1 << 30)), chance.randint(1, 6), 1),
     )
 
@@ -76,27 +77,27 @@ def test_whatever_happens_every_row_is_joined_once_in_order_and_all_ends(seed, p
 
 
 def check_ends(told):
-    last = Counter(action.slave for action in told if isinstance(action, core.Serve) and action.last)
+    last = Counter(action.slave for action in told if isinstance(action, events.Serve) and action.last)
     assert set(last.values()) <= {1} and len(last) == len(
-        {action.slave for action in told if isinstance(action, core.Serve)}
+        {action.slave for action in told if isinstance(action, events.Serve)}
     )
-    assert sum(isinstance(action, core.CloseInput) for action in told) == 1
+    assert sum(isinstance(action, events.CloseInput) for action in told) == 1
 
 
 def check_moves(told):
-    begun = [action.move for action in told if isinstance(action, core.Command) and action.step == "ship"]
-    ended = [action.move for action in told if isinstance(action, core.Moved)]
+    begun = [action.move for action in told if isinstance(action, events.Command) and action.step == "ship"]
+    ended = [action.move for action in told if isinstance(action, events.Moved)]
     assert sorted(begun) == sorted(ended)
     opened = set()
     for action in told:
         match action:
-            case core.Decided():
+            case events.Decided():
                 assert not opened, "a decision while moves are open"
-            case core.Command(move, "ship"):
+            case events.Command(move, "ship"):
                 opened.add(move)
-            case core.Moved(move):
+            case events.Moved(move):
                 opened.remove(move)
-            case core.CloseInput():
+            case events.CloseInput():
                 assert not opened, "the end while a move is open"
 
 
@@ -107,6 +108,6 @@ def test_the_random_runs_see_every_outcome_and_every_order(paced):
         chance = random.Random(seed)
         cluster = random_cluster(chance, paced)
         run(cluster, random_parts(chance, cluster.table.partitions))
-        seen.update(action.outcome for action in cluster.told if isinstance(action, core.Moved))
-        seen.update(action.step for action in cluster.told if isinstance(action, core.Command))
+        seen.update(action.outcome for action in cluster.told if isinstance(action, events.Moved))
+        seen.update(action.step for action in cluster.told if isinstance(action, events.Command))
     assert all(seen[name] >= 5 for name in ("moved", "refused", "cancelled", "ship", "freeze", "drop", "restore")), seen

@@ -18,7 +18,7 @@ from mpijoin.config.job import B_MODEL, POISSON, ZIPF, Change, FileSource, Job, 
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.master.intake import Intake
-from mpijoin.master.ticks import Pace
+from mpijoin.master.pacing import Pace
 from mpijoin.rundir import RunDirectory
 from mpijoin.sources.base import End
 from mpijoin.sources.late import merge_late

@@ -12,14 +12,17 @@ import numpy as np
 import pytest
 
 from mpijoin.errors import ProtocolError
-from mpijoin.master import core as master
-from mpijoin.master.reorganization import Reorganization
+from mpijoin.master import events as master
+from mpijoin.master.core import MasterCore
+from mpijoin.master.reorganization import Loaded, Reorganization
+from mpijoin.master.setup import MasterSetup
 from mpijoin.operators.base import Progress, Taken
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan
 from mpijoin.slave import events as slave
 from mpijoin.slave.core import SlaveCore
 from mpijoin.sources.base import TIME_MIN
+from pacings import new_pacing
 
 STORIES = sorted(Path(__file__).parent.glob("*.txt"))
 
@@ -40,8 +43,9 @@ class MasterStory:
         self.wanted = Plan()
         own = Reorganization(lambda view: self.wanted, int(slots), 1) if slots else None
         table = PartitionTable.even(int(groups), slaves[: int(active)] if active else slaves)
-        sizes = int(subgroups), int(buffer), int(master_buffer)
-        self.core = master.MasterCore(table, slaves, *sizes, finishing, paced == "yes", own)
+        sizes = int(buffer), int(master_buffer), int(subgroups)
+        pacing = new_pacing() if paced == "yes" else None
+        self.core = MasterCore(MasterSetup(table, slaves, *sizes, finishing, pacing, own))
 
     def do(self, event):
         told = []
@@ -86,7 +90,7 @@ class MasterStory:
         return []
 
     def loaded(self, rank, period, backlog, busy):
-        return self.do(master.Loaded(int(rank), int(period), float(backlog), float(busy), 0.0, ()))
+        return self.do(Loaded(int(rank), int(period), float(backlog), float(busy), 0.0, ()))
 
     def says(self, rank, step, move):
         return self.do(master.Stepped(int(move), int(rank), step))
@@ -130,7 +134,7 @@ class MasterStory:
         own = " ".join(
             f"{rank}:{','.join(map(str, table.groups_of(rank).tolist())) or '-'}" for rank in self.core.slaves
         )
-        held = " ".join(f"{group}:{octets}" for group, octets in self.core._held.items())
+        held = " ".join(f"{group}:{octets}" for group, octets in self.core._queues.held.items())
         return f"; groups {own}" + (f"; held {held}" if held else "")
 
 

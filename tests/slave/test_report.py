@@ -10,14 +10,17 @@ import pytest
 
 import oracle
 from join_harness import Harness, Stream, groups_of, numbered
-from mpijoin.master.core import Ingested, Loaded, MasterCore
-from mpijoin.master.reorganization import Reorganization
+from mpijoin.master.core import MasterCore
+from mpijoin.master.events import Ingested
+from mpijoin.master.reorganization import Loaded, Reorganization
+from mpijoin.master.setup import MasterSetup
 from mpijoin.messages import encode_message, parse
 from mpijoin.operators.base import Totals
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Plan
 from mpijoin.slave.report import TUPLE_WORK, EpochMeter, LoadMeter
 from mpijoin.transport.base import TransportStats
+from pacings import new_pacing
 
 
 class Desk:
@@ -82,7 +85,8 @@ def test_occupancy_is_the_mean_backlog_by_the_buffer_s_size(load_buffer_bytes):
     size by the total buffer size (i.e., memory allotted to the buffer)"."""
     views = []
     reorganization = Reorganization(lambda view: views.append(view) or Plan(), 1, 2, 5, load_buffer_bytes, 1 << 20)
-    master = MasterCore(PartitionTable.even(4, (1, 2)), (1, 2), 1, 1000, 1 << 30, (), True, reorganization)
+    table, pacing = PartitionTable.even(4, (1, 2)), new_pacing()
+    master = MasterCore(MasterSetup(table, (1, 2), 1000, 1 << 30, pacing=pacing, reorganization=reorganization))
     master.step(Ingested({1: 0, 2: 0}, {}, (0, 0)))
     for slave, samples in ((1, (300, 500, 100)), (2, (0, 0, 30))):
         meter = LoadMeter(Desk(slave), Counted(), 4)
