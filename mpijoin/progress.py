@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence,
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.live import Live
 
 PANEL_INTERVAL_S = 0.25  # four pictures a second are smooth enough and cost less than 1 % of a core
 LINE_INTERVAL_S = 60.0  # a log of a day has 1440 of them
@@ -82,7 +83,7 @@ class Progress:
     ):
         self._stream = stream if stream is not None else sys.stderr
         self._clock = clock
-        self._live = None
+        self._live: Live | None = None
         terminal = _is_terminal(self._stream)
         self._interval_s = interval_s if interval_s is not None else PANEL_INTERVAL_S if terminal else LINE_INTERVAL_S
         self._delay_s = 0.0 if terminal else min(LINE_FIRST_S, self._interval_s)
@@ -178,8 +179,8 @@ def panel(view: ProgressView) -> RenderableType:
 
         def __rich_console__(self, console: Any, options: Any) -> Iterator[RenderableType]:
             lines = _panel_lines(view, min(options.max_width, PANEL_CELLS_MAX) - FRAME_CELLS)
-            frame = {"title": "mpijoin", "title_align": "left", "box": box.ROUNDED, "border_style": "dim"}
-            yield Panel(Group(*map(_text, lines)), expand=False, **frame)
+            inside = Group(*map(_text, lines))
+            yield Panel(inside, box.ROUNDED, title="mpijoin", title_align="left", expand=False, border_style="dim")
 
     return Fitted()
 
@@ -256,7 +257,7 @@ def _bar(fraction: float, color: str, cells: int) -> str:
     return f"[{color}]{'━' * filled}[/][dim]{'─' * (cells - filled)}[/]" if cells else ""
 
 
-def _live_display(stream: TextIO):
+def _live_display(stream: TextIO) -> Live:
     from rich.console import Console
     from rich.live import Live
 

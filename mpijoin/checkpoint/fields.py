@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import fields
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Collection, Mapping, Sequence
 
 from mpijoin.checkpoint import totals
 from mpijoin.checkpoint.identity import KEPT
@@ -12,6 +12,8 @@ from mpijoin.records import Counts, PartInfo, Span
 
 STATE = re.compile(r"rank-\d{1,9}-\d{5,9}\.state")
 RESULT = re.compile(r"rank-\d{1,9}-\d{5,9}\.parquet")
+Checks = Mapping[str, Callable[[Any], Any]]  # field -> what makes its value of what was found, or raises ValueError
+
 HEX = re.compile(r"[0-9a-f]{16}")
 SECTIONS = {"streams", *KEPT}
 INT64 = range(-(1 << 63), 1 << 63)
@@ -43,7 +45,7 @@ def items(value: Any, length: int | None = None) -> list:
     return value
 
 
-def entries(value: Any, names: Sequence[str] | set[str]) -> dict[str, Any]:
+def entries(value: Any, names: Collection[str]) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"got {type(value).__name__}, wanted an object")
     if wrong := set(names) ^ set(value):
@@ -84,7 +86,7 @@ def identity(value: Any) -> dict[str, Any]:
             raise ValueError(f"got {section!r}, wanted the fields of a section")
     if not streams:
         raise ValueError("got no stream, wanted at least one")
-    return value
+    return sections
 
 
 def stream_names(value: Any) -> list[str]:
@@ -119,7 +121,7 @@ def before(value: Any, streams: int) -> Counts:
         raise ValueError(f"delays: {error!r}") from error
 
 
-def each(value: dict[str, Any], checks: dict[str, Callable[[Any], Any]], of: type) -> dict[str, Any]:
+def each(value: Any, checks: Checks, of: type) -> dict[str, Any]:
     """An object's fields, which are those of the dataclass `of`, checked one by one; the ValueError names the field."""
     checked = {}
     for name, one in entries(value, [field.name for field in fields(of)]).items():

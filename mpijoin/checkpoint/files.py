@@ -3,6 +3,7 @@ whole."""
 
 from __future__ import annotations
 
+import io
 import os
 from contextlib import suppress
 from itertools import accumulate
@@ -86,7 +87,7 @@ def read_frames(folder: Path, spans: Sequence[Span], room: Room | None = None) -
     return frames
 
 
-def _read_all(file, data: memoryview) -> int:
+def _read_all(file: io.FileIO, data: memoryview) -> int:
     done = 0
     while done < len(data) and (count := file.readinto(data[done:])):
         done += count

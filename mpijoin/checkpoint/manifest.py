@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Sequence
+from typing import Any, NamedTuple, Sequence
 
 from mpijoin.checkpoint import fields
 from mpijoin.checkpoint.totals import plain_of
@@ -149,7 +149,7 @@ def _octets_of(path: Path) -> int:
 def _manifest(value: Any, number: int) -> Manifest:
     """Raises ValueError naming the field that is wrong."""
     names = fields.stream_names(value)
-    checks = {
+    checks: fields.Checks = {
         "number": partial(fields.whole, allowed=range(number, number + 1)),
         "identity": fields.identity,
         "groups": _groups,
@@ -168,7 +168,7 @@ def _manifest(value: Any, number: int) -> Manifest:
 
 def _run_state(value: Any, names: Sequence[str]) -> RunState:
     streams = len(names)
-    checks = {
+    checks: fields.Checks = {
         "late": partial(fields.parts, pattern=fields.late(names)),
         "slots": fields.whole,
         "complete": lambda found: tuple(fields.whole(one, fields.INT64) for one in fields.items(found, streams)),
@@ -183,7 +183,7 @@ def _run_state(value: Any, names: Sequence[str]) -> RunState:
 
 
 def _groups(value: Any) -> tuple[Group, ...]:
-    checks = {"group": fields.whole, "slave": fields.whole, "alive": fields.whole, "spans": fields.spans}
+    checks: fields.Checks = {"group": fields.whole, "slave": fields.whole, "alive": fields.whole, "spans": fields.spans}
     groups = tuple(Group(**fields.each(one, checks, Group)) for one in fields.items(value))
     return fields.unique(groups, [one.group for one in groups])
 
@@ -191,27 +191,42 @@ def _groups(value: Any) -> tuple[Group, ...]:
 def numbers_in(folder: Path) -> list[int]:
     """Of the checkpoints whose manifests lie there, damaged ones too, the newest first."""
     found = (
-        path for path in folder.glob("*.json") if (len(path.stem) == DIGITS and path.stem.isdecimal()) or _is_own(path)
+        path
+        for path in folder.glob("*.json")
+        if (len(path.stem) == DIGITS and path.stem.isdecimal()) or _own_file(path)
     )
     return sorted((int(path.stem) for path in found), reverse=True)
 
 
-def _is_own(path: Path) -> bool:
-    """Whether it is a file of checkpoints, also one that was left half written: others are let lie, whatever they are
-    called."""
+class _OwnFile(NamedTuple):
+    """A file of checkpoints, whole or half written: a state, or a manifest."""
+
+    path: Path
+    number: int
+    is_state: bool
+
+
+def _own_file(path: Path) -> _OwnFile | None:
+    """None if it is none of the files of checkpoints: others are let lie, whatever they are called."""
     known = OWN.fullmatch(path.name)
     if not known or path.is_symlink():
-        return False
+        return None
     try:
         with open(path, "rb") as file:
             beginning = file.read(BEGINNING_BYTES)
     except OSError:
-        return False
+        return None
     if known["state"]:
-        return MAGIC.startswith(beginning[: len(MAGIC)])
-    if not beginning:
-        return len(known["number"]) == DIGITS
-    return re.fullmatch(BEGINNING, beginning) is not None
+        is_own = MAGIC.startswith(beginning[: len(MAGIC)])
+    elif beginning:
+        is_own = re.fullmatch(BEGINNING, beginning) is not None
+    else:
+        is_own = len(known["number"]) == DIGITS
+    return _OwnFile(path, int(known["number"]), known["state"] is not None) if is_own else None
+
+
+def _own_files(folder: Path) -> list[_OwnFile]:
+    return [own for path in folder.glob("*") if (own := _own_file(path))]
 
 
 def newest_identity(folder: Path) -> dict[str, Any]:
@@ -224,8 +239,7 @@ def newest_identity(folder: Path) -> dict[str, Any]:
 
 def last_number_in(folder: Path) -> int:
     """The highest number that any file of checkpoints there has, whole or not; 0 if there is none."""
-    left = (OWN.fullmatch(path.name)["number"] for path in folder.glob("*") if _is_own(path))
-    return max((*numbers_in(folder), *map(int, left)), default=0)
+    return max((*numbers_in(folder), *(own.number for own in _own_files(folder))), default=0)
 
 
 def prune(folder: Path, kept: list[Manifest]) -> None:
@@ -233,10 +247,10 @@ def prune(folder: Path, kept: list[Manifest]) -> None:
     needed = {manifest_name(manifest.number) for manifest in kept} | {
         name for manifest in kept for name in manifest.files
     }
-    own = [path for path in folder.glob("*") if path.name not in needed and _is_own(path)]
-    for path in sorted(own, key=lambda path: OWN.fullmatch(path.name)["state"] is not None):
-        with suppress(OSError):
-            path.unlink()
+    for own in sorted(_own_files(folder), key=lambda own: own.is_state):
+        if own.path.name not in needed:
+            with suppress(OSError):
+                own.path.unlink()
 
 
 def forget_after(folder: Path, number: int) -> None:
@@ -244,7 +258,7 @@ def forget_after(folder: Path, number: int) -> None:
     files that are others by then. CheckpointError: the file system refuses."""
     with writing(folder, CheckpointError):
         for later in numbers_in(folder):
-            if later > number and _is_own(folder / manifest_name(later)):
+            if later > number and _own_file(folder / manifest_name(later)):
                 (folder / manifest_name(later)).unlink()
         sync_path(folder)
 

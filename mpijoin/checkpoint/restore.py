@@ -179,7 +179,8 @@ def restore_own(
     rank: Rank, folder: Path, directory: RunDirectory, make_operator: Callable[[], Any]
 ) -> tuple[Any, list[int], int]:
     """A slave's part: its operator, the groups in it, and the number of the checkpoint."""
-    operator, groups = None, []
+    operator: Any = None
+    groups: list[int] = []
     while True:
         message = rank.gather((Restore, Restored), (MASTER,))[MASTER]
         if isinstance(message, Restored):

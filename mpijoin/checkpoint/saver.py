@@ -75,32 +75,35 @@ class Saver:
 
     def save_next(self) -> bool:
         """Writes the next group, or frame of input; whether there are more."""
+        file = self._file
+        if file is None:
+            return False
         try:
             if self._waiting:
-                self._save(self._waiting.popleft())
+                self._save(self._waiting.popleft(), file)
             elif self._input:
-                self._written.append(self._file.write(self._input.popleft()))
+                self._written.append(file.write(self._input.popleft()))
         except CheckpointError as error:
             self._fail(error)
         return bool(self._waiting or self._input)
 
     def finish(self, sync_results: Callable[[], None]) -> None:
         """All is written: has it on disk, and what `sync_results` sees to before it."""
-        if self._fault:
+        if self._fault or self._file is None:
             return
-        self._thread = threading.Thread(target=self._sync, args=(sync_results,), daemon=True)
+        self._thread = threading.Thread(target=self._sync, args=(self._file, sync_results), daemon=True)
         self._thread.start()
 
     def poll(self) -> Outcome | None:
         """None while the disk is waited for."""
         if self._thread is not None and self._thread.is_alive():
             return None
-        if self._fault:
+        if self._fault or self._file is None:
             self._known.clear()  # some of it may not be on disk
             return Outcome(fault=self._fault)
         return Outcome(tuple(self._listed), tuple(self._written), self._file.octets)
 
-    def _save(self, group: int) -> None:
+    def _save(self, group: int, file: StateFile) -> None:
         saved = self._known.setdefault(group, SavedGroup())
         frames = self._operator.get(group, saved.since, None, True)
         alive = self._operator.blocks_of(frames[-1])
@@ -108,16 +111,16 @@ class Saver:
         blocks = sum(len(one.ids) for one in kept)
         if blocks and np.isin(np.concatenate([one.ids for one in kept]), alive).sum() < ALIVE_LEAST * blocks:
             kept, frames = [], self._operator.get(group, 0, None, True)
-        kept += [Kept(self._file.write(frame), self._operator.blocks_of(frame)) for frame in frames[:-1]]
-        tail = self._file.write(frames[-1])
+        kept += [Kept(file.write(frame), self._operator.blocks_of(frame)) for frame in frames[:-1]]
+        tail = file.write(frames[-1])
         saved.since, saved.frames = self._operator.reached(frames)[0], kept
         live_bytes = int(self._operator.info(np.array([group])).live_bytes.sum())
         self._listed.append(GroupSpans(group, live_bytes, (*(one.span for one in kept), tail)))
 
-    def _sync(self, sync_results: Callable[[], None]) -> None:
+    def _sync(self, file: StateFile, sync_results: Callable[[], None]) -> None:
         try:
             sync_results()
-            self._file.finish()
+            file.finish()
         except Exception as error:  # whatever it is: nobody else would hear of it
             self._fail(error)
 

@@ -57,15 +57,15 @@ def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
 def _key_type_faults(streams: Sequence[StreamColumns]) -> Iterator[str]:
     """Of key columns that stand for each other; where one stream has more of them, or a wrong one, nobody can say which
     those are."""
-    sound = [stream for stream in streams if _has_sound_keys(stream)]
-    for count in dict.fromkeys(len(stream.keys) for stream in sound):
-        alike = [stream for stream in sound if len(stream.keys) == count]
+    sound = [(stream, stream.keys) for stream in streams if stream.keys is not None and _are_sound(stream, stream.keys)]
+    for count in dict.fromkeys(len(keys) for _, keys in sound):
+        alike = [(stream, keys) for stream, keys in sound if len(keys) == count]
         for at in range(count):
-            yield from _unlike_faults([(stream, stream.keys[at]) for stream in alike])
+            yield from _unlike_faults([(stream, keys[at]) for stream, keys in alike])
 
 
-def _has_sound_keys(stream: StreamColumns) -> bool:
-    return stream.keys is not None and len({*stream.keys, stream.stream.time}) == len(stream.keys) + 1
+def _are_sound(stream: StreamColumns, keys: tuple[str, ...]) -> bool:
+    return len({*keys, stream.stream.time}) == len(keys) + 1
 
 
 def _unlike_faults(keys: Sequence[tuple[StreamColumns, str]]) -> Iterator[str]:
@@ -115,9 +115,9 @@ def _output_faults(job: Job, streams: Sequence[StreamColumns], unread: Collectio
 
 def _by_name(stream: StreamColumns) -> StreamSchema:
     """The stream's columns, of no type."""
-    names = ((stream.time,), stream.keys, stream.payload)
-    time, keys, payload = (tuple(Column(name, pa.null()) for name in dict.fromkeys(some or ())) for some in names)
-    return StreamSchema(stream.stream.name, time[0], 1, keys, False, payload)
+    names = (stream.keys, stream.payload)
+    keys, payload = (tuple(Column(name, pa.null()) for name in dict.fromkeys(some or ())) for some in names)
+    return StreamSchema(stream.stream.name, Column(stream.stream.time, pa.null()), 1, keys, False, payload)
 
 
 def _common_unit(job: Job, streams: Sequence[StreamSchema]) -> JoinSchema:
@@ -131,4 +131,4 @@ def _common_unit(job: Job, streams: Sequence[StreamSchema]) -> JoinSchema:
 
 
 def _time_unit(stream: StreamJob, schema: StreamSchema) -> str:
-    return schema.time.type.unit if pa.types.is_timestamp(schema.time.type) else stream.time_unit
+    return stream.time_unit or str(schema.time.type.unit)  # where both say it, they agree

@@ -73,21 +73,27 @@ class StreamColumns:
     @property
     def needed(self) -> list[Column]:
         """All that is read, of what there is."""
-        return self.columns(tuple(dict.fromkeys((self.time, *(self.keys or ()), *(self.kept or ())))))
+        return self.columns(tuple(dict.fromkeys((*self.time_names, *(self.keys or ()), *(self.kept or ())))))
 
     def columns(self, names: tuple[str, ...] | None) -> list[Column]:
         """Those of the names that there are."""
         return [self.found[name] for name in names or () if name in self.found]
 
     @property
+    def time_names(self) -> tuple[str, ...]:
+        """The name of the time column, if something says it."""
+        return () if self.time is None else (self.time,)
+
+    @property
     def time_column(self) -> Column | None:
-        return self.found.get(self.time)
+        return next(iter(self.columns(self.time_names)), None)
 
     def resolved(self) -> StreamSchema:
         """As the engine knows the stream, with scale 1, once every column was found."""
-        keys = tuple(self.columns(self.keys))
+        time, keys = self.time_column, tuple(self.columns(self.keys))
+        assert time is not None
         hashed = len(keys) > 1 or key_kind(keys[0].type) not in WORD_KINDS
-        return StreamSchema(self.stream.name, self.time_column, 1, keys, hashed, tuple(self.columns(self.kept)))
+        return StreamSchema(self.stream.name, time, 1, keys, hashed, tuple(self.columns(self.kept)))
 
 
 def find_columns(job: Job, stream: StreamJob, unread: Collection[str]) -> StreamColumns:
@@ -107,12 +113,21 @@ def find_columns(job: Job, stream: StreamJob, unread: Collection[str]) -> Stream
     payload = stream.columns if told else None
     if payload is None and schema is not None and told:
         payload = tuple(name for name in dict.fromkeys(schema.names) if name not in (time, *(keys or ())))
-    counted = Counter(schema.names if schema is not None else ())
-    names = dict.fromkeys((time, *(keys or ()), *(payload or ())))
-    found = {name: Column(name, schema.field(name).type) for name in names if counted[name] == 1}
+    names = {time, *(keys or ()), *(payload or ())}
+    found = {} if schema is None else _columns_once(schema, names)
     if data.is_csv:
         found = {name: column for name, column in found.items() if read("types") and _is_told(stream, column)}
     return StreamColumns(stream, data, time, keys, payload, _kept(job, stream, payload, unread), found)
+
+
+def _columns_once(schema: pa.Schema, names: Collection[str | None]) -> dict[str, Column]:
+    """Those of the names that the schema has exactly once."""
+    counted = Counter(schema.names)
+    return {
+        field.name: Column(field.name, field.type)
+        for field in schema
+        if field.name in names and counted[field.name] == 1
+    }
 
 
 def _is_told(stream: StreamJob, column: Column) -> bool:
@@ -170,17 +185,17 @@ def column_faults(columns: StreamColumns, unread: Collection[str]) -> Iterator[s
     yield from _type_faults(columns)
     if columns.input.is_csv:
         if f"{columns.stream.section}.types" not in unread:
-            yield from _csv_faults(columns)
+            yield from _csv_faults(columns, columns.input.schema)
     elif columns.stream.types and columns.input.first is not None and isinstance(columns.stream.source, FileSource):
         form = file_format(columns.input.files[columns.input.first][0])
         yield f"[{columns.stream.section}] types: is for CSV files; the input is {form}, which has types of its own"
     yield from _file_faults(columns)
 
 
-def _csv_faults(columns: StreamColumns) -> Iterator[str]:
+def _csv_faults(columns: StreamColumns, schema: pa.Schema) -> Iterator[str]:
     """Needed columns whose type neither the job nor the first rows say."""
-    section, given, schema = columns.stream.section, columns.stream.types, columns.input.schema
-    wanted = {"time": (columns.time,), "key": columns.keys or (), "columns": columns.kept or ()}
+    section, given = columns.stream.section, columns.stream.types
+    wanted = {"time": columns.time_names, "key": columns.keys or (), "columns": columns.kept or ()}
     for field, name in ((field, name) for field, names in wanted.items() for name in names):
         if name in given or schema.names.count(name) != 1:
             continue
@@ -204,7 +219,7 @@ def _missing_faults(columns: StreamColumns) -> Iterator[str]:
     if schema is None:
         return
     counted = Counter(schema.names)
-    asked = {"time": () if columns.time is None else (columns.time,), "key": columns.keys, "columns": columns.payload}
+    asked = {"time": columns.time_names, "key": columns.keys, "columns": columns.payload}
     asked["types"] = tuple(columns.stream.types)
     for field, names in asked.items():
         for each in dict.fromkeys(names or ()):

@@ -77,7 +77,7 @@ def _source(stream: StreamJob) -> str:
     source = stream.source
     if isinstance(source, SyntheticSource):
         laws = f"{source.arrivals} arrivals, {source.keys} keys"
-        end = f"{source.tuples:,} rows" if source.tuples is not None else format_duration(source.duration_ns)
+        end = f"{source.tuples:,} rows" if source.duration_ns is None else format_duration(source.duration_ns)
         return f"synthetic, {end}; {laws}"
     if not isinstance(source, FileSource):
         return f"table, {source.table.num_rows:,} rows"

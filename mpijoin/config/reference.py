@@ -38,7 +38,7 @@ def sections() -> dict[str, tuple[str, tuple[Field, ...], Any]]:
 
 
 def _about(section: type) -> str:
-    return " ".join(inspect.getdoc(section).split())
+    return " ".join((inspect.getdoc(section) or "").split())
 
 
 def default_text(section: str, field: Field, defaults: Any) -> str:
@@ -65,7 +65,7 @@ def type_text(field: Field) -> str:
     if field.choices:
         return " or ".join(map(show, field.choices))
     text = field.kind.called
-    if field.low is not None and field.high < INT64_MAX:
+    if field.low is not None and field.high is not None and field.high < INT64_MAX:
         text += f", {_bare(field, field.low)} to {_bare(field, field.high)}"
     elif field.low is not None and field.low > 1:
         text += f", {_bare(field, field.low)} or more"

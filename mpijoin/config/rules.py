@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from math import inf
-from typing import Any, Collection, Iterator, NamedTuple
+from typing import Any, Callable, Collection, Iterator, NamedTuple
 
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import (
@@ -32,7 +32,7 @@ SPEED_MIN, SPEED_MAX = 1e-9, 1e9  # a second in 30 years, 30 years in a second: 
 STOP_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT")  # that may ask for a checkpoint
 
 # Of a synthetic stream and of its changes: what is sound, and what is wanted.
-SYNTHETIC_BOUNDS = {
+SYNTHETIC_BOUNDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "rate": (lambda rate: 0 < rate < inf, "wanted more than 0 tuples per second"),
     "bias": (lambda bias: 0.5 <= bias < 1, "wanted at least 0.5 and less than 1"),
     "burst": (lambda burst: 0.5 <= burst < 1, "wanted at least 0.5 and less than 1"),
@@ -87,7 +87,9 @@ def _bound_faults(section: str, values: Any, fields: tuple[Field, ...]) -> Itera
         if field.choices and value is not None and value not in field.choices:
             wanted = " or ".join(map(show, field.choices))
             yield fault(section, field.name, f"got {show(value)}, wanted {wanted}")
-        elif field.low is not None and is_integer(value) and not field.low <= value <= field.high:
+        if field.low is None or field.high is None or not is_integer(value):
+            continue
+        if not field.low <= value <= field.high:
             low, high = field.kind.write(field.low), field.kind.write(field.high)
             yield fault(section, field.name, f"got {field.kind.write(value)}, wanted {low} to {high}")
 
@@ -168,12 +170,13 @@ def _synthetic_faults(stream: StreamJob, source: SyntheticSource) -> Iterator[Fa
         fields = (f"{name}.tuples", f"{name}.duration")
         yield Fault(fields, f"[{name}] tuples, duration: got {got}, wanted exactly one of them")
     fixed = {"time": SYNTHETIC_TIME, "key": (SYNTHETIC_KEY,), "time_unit": None}
-    for field, wanted in fixed.items():
-        if getattr(stream, field) != wanted:
+    for field, own in fixed.items():
+        if getattr(stream, field) != own:
             yield fault(name, field, "a synthetic stream has its own time and key columns; leave it out")
     payload = (SYNTHETIC_PAYLOAD,) if source.payload_bytes else ()
-    if any(column not in payload for column in stream.columns or ()):
-        text = f"[{name}] columns: got {show(list(stream.columns))}, a synthetic stream has {list(payload)}"
+    asked = stream.columns or ()
+    if any(column not in payload for column in asked):
+        text = f"[{name}] columns: got {show(list(asked))}, a synthetic stream has {list(payload)}"
         yield Fault((f"{name}.columns", f"{name}.payload_bytes"), text)
 
 
@@ -209,9 +212,11 @@ def _tuning_faults(job: Job) -> Iterator[Fault]:
 
 def _run_faults(job: Job) -> Iterator[Fault]:
     speed = job.run.speed
-    if speed != MAX and not 0 < speed < inf:
+    if isinstance(speed, str):
+        return
+    if not 0 < speed < inf:
         yield fault("run", "speed", f"got {speed}, wanted more than 0 seconds of event time per second, or {show(MAX)}")
-    elif speed != MAX and not SPEED_MIN <= speed <= SPEED_MAX:
+    elif not SPEED_MIN <= speed <= SPEED_MAX:
         wanted = f"wanted {SPEED_MIN:g} to {SPEED_MAX:g} seconds of event time per second, or {show(MAX)}"
         yield fault("run", "speed", f"got {speed}, {wanted}")
 
@@ -271,9 +276,9 @@ def _inject_faults(job: Job) -> Iterator[Fault]:
             yield fault("inject", "slow", f"got rank {one.rank}, wanted a slave: 1 or more")
         if not 0 < one.share <= 1:
             yield fault("inject", "slow", f"got {one.share} for rank {one.rank}, wanted more than 0 and at most 1")
-    for one in job.inject.delay:
-        if one.rank < 0:
-            yield fault("inject", "delay", f"got rank {one.rank}, wanted 0 or more")
+    for delay in job.inject.delay:
+        if delay.rank < 0:
+            yield fault("inject", "delay", f"got rank {delay.rank}, wanted 0 or more")
     for name in ("slow", "delay"):
         yield from _schedule_faults(name, getattr(job.inject, name))
     for name in ("fail", "kill"):

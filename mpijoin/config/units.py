@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from fractions import Fraction
-from typing import Any, Mapping, Sequence
+from typing import Any, Mapping, Sequence, TypeGuard
 
 DURATION_NS = {
     "ns": 1,
@@ -63,7 +63,7 @@ def size_bytes(value: Any) -> int:
     return _whole(f"{value} B" if is_integer(value) else value, SIZE_BYTES, wanted, "B")
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: Any) -> TypeGuard[int]:
     """True for int, but not for bool, which Python counts as one."""
     return isinstance(value, int) and not isinstance(value, bool)
 

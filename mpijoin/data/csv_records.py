@@ -26,7 +26,7 @@ class Records(NamedTuple):
     -1: none · behind: where text follows a closing quote first, -1: nowhere."""
 
     end: int
-    count: int
+    count: int  # type: ignore[assignment]  # not the method of tuples
     open_quote: int
     behind: int
 

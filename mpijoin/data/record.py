@@ -168,7 +168,7 @@ class RecordLayout:
             }
         )
 
-    def pack(self, columns: list[pa.Array], rows: int | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def pack(self, columns: list[pa.Array], rows: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """(record int64[n, record_words], size int64[n], blob uint8[sum(size)]) of the columns, given as `fields` are.
 
         Without variable-size columns size and blob are empty. `rows` = n is needed only where no column is stored.

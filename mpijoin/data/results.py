@@ -17,9 +17,9 @@ class ResultColumn(NamedTuple):
     """One result column. `index` counts within `keys` (kind "key") or `payload` (kind "payload"); else it is 0."""
 
     name: str
-    stream: int | None  # its index in the job; None for keys, on which all agree
+    stream: int  # its index in the job; keys are the first stream's, since all agree on them
     kind: str  # "key", "time", "row" or "payload"
-    index: int
+    index: int  # type: ignore[assignment]  # not the method of tuples
 
 
 def all_columns(schema: JoinSchema) -> list[ResultColumn]:
@@ -37,8 +37,8 @@ def all_columns(schema: JoinSchema) -> list[ResultColumn]:
 
 def _key_columns(keys: tuple[Column, ...]) -> list[ResultColumn]:
     if len(keys) == 1:
-        return [ResultColumn("key", None, KEY, 0)]
-    return [ResultColumn(f"key_{column.name}", None, KEY, index) for index, column in enumerate(keys)]
+        return [ResultColumn("key", 0, KEY, 0)]
+    return [ResultColumn(f"key_{column.name}", 0, KEY, index) for index, column in enumerate(keys)]
 
 
 def result_columns(job: Job, schema: JoinSchema) -> list[ResultColumn]:

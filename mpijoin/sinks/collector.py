@@ -13,6 +13,7 @@ from mpijoin.messages import EpochEnd, ResultMarker, ResultRows, encode_message
 from mpijoin.operators.base import Out, Rows
 from mpijoin.records import PartInfo
 from mpijoin.sinks.table import TableBuilder
+from mpijoin.transport.base import Data
 
 HELD_BYTES_MAX = 64 << 20  # rows of epochs that are not open yet; beyond it, slaves that are ahead must wait
 
@@ -20,7 +21,7 @@ HELD_BYTES_MAX = 64 << 20  # rows of epochs that are not open yet; beyond it, sl
 class SendSink:
     """The slave's side: every batch of results is sent at once, with its epoch."""
 
-    def __init__(self, builder: TableBuilder, rank: int, send: Callable[[np.ndarray], None]):
+    def __init__(self, builder: TableBuilder, rank: int, send: Callable[[Data], None]):
         self._builder = builder
         self._rank = rank
         self._send = send

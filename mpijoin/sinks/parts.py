@@ -88,7 +88,7 @@ class PartWriter:
         if self._error is None and self._waiting:
             self._write_groups()
         if self._error is None and self._part is not None:
-            self._finish_part()
+            self._finish_part(self._part)
         return list(self._parts)
 
     def close(self) -> list[PartInfo]:
@@ -124,14 +124,12 @@ class PartWriter:
     def _write_group(self, group: pa.Table) -> None:
         path = self.folder / part_name(self.prefix, self._first + len(self._parts))
         with self._writing(path):
-            if self._part is None:
-                self._part = _OpenPart(path, group)
-            self._part.write(group)
-        if self._part.bytes >= self.part_bytes:
-            self._finish_part()
+            part = self._part = self._part or _OpenPart(path, group)
+            part.write(group)
+        if part.bytes >= self.part_bytes:
+            self._finish_part(part)
 
-    def _finish_part(self) -> None:
-        part = self._part
+    def _finish_part(self, part: _OpenPart) -> None:
         with self._writing(part.path):
             self._parts.append(part.finish())
         self._part = None

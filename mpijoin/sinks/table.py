@@ -30,8 +30,7 @@ class TableBuilder:
     def __init__(self, job: Job, schema: JoinSchema):
         self.schema = columns.result_schema(job, schema)
         self._columns = columns.result_columns(job, schema)
-        # Keys are equal: the first stream's are given.
-        wanted = {(column.stream or 0, column.kind) for column in self._columns}
+        wanted = {(column.stream, column.kind) for column in self._columns}
         kinds = [{kind for side, kind in wanted if side == own} for own in range(len(schema.streams))]
         self._sides = [_Side(stream, own) for stream, own in zip(schema.streams, kinds)]
         self.rows = 0
@@ -48,9 +47,9 @@ class TableBuilder:
     def pieces(self, slots: np.ndarray, rows: Rows) -> Iterator[np.ndarray]:
         """The results, in order, in pieces whose columns take about PIECE_BYTES: those of wide rows are not made all at
         once."""
-        octets = self.row_bytes + sum(side.sizes(own, rows) for side, own in zip(self._sides, slots))
-        if np.ndim(octets) == 0:
-            octets = np.full(slots.shape[1], octets)
+        octets = np.full(slots.shape[1], self.row_bytes)
+        for side, own in zip(self._sides, slots):
+            octets += side.sizes(own, rows)
         ends = np.cumsum(octets)
         start = 0
         while start < len(ends):
@@ -75,7 +74,7 @@ class TableBuilder:
         return pa.Table.from_arrays(arrays, schema=self.schema)
 
     def _array(self, column: columns.ResultColumn, stored: dict[int, list[pa.Array]]) -> pa.Array:
-        index = column.stream or 0
+        index = column.stream
         side, stream = self._sides[index], self._sides[index].stream
         if column.kind == columns.ROW:
             return array_of(side.word(ROW, self.rows))

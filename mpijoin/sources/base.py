@@ -65,14 +65,13 @@ class Screened(NamedTuple):
 
 class FilePosition(NamedTuple):
     """An open file. first: time of its first row, as merge.py finds it · rows: of the file that have been screened ·
-    running_max: of these · block: of the last of these, the joinable ones not yet taken; None: nothing has been
-    read."""
+    running_max: of these · block: of the last of these, the joinable ones not yet taken."""
 
     index: int  # type: ignore[assignment]  # not the method of tuples
     first: int
-    rows: int = 0
-    running_max: int = TIME_MIN
-    block: Screened | None = None
+    rows: int
+    running_max: int
+    block: Screened
 
 
 class SourcePosition(NamedTuple):

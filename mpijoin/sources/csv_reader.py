@@ -150,11 +150,10 @@ class CsvReader:
         if unfit is None:
             return error
         name, row = self._names[int(unfit[1])], int(unfit[2]) - 1
-        column = self._columns.get(name)
         if "UTF8" in unfit[3]:
             return self._in_record(piece, row, f"column {name!r}: {self._not_utf8(piece, name, row)}; {RECODE}")
         why = "as the job says" if name in self._typed else f"as the first rows suggest; {_advice(name)}"
-        return self._in_record(piece, row, f"column {name!r}: {unfit[3]}, wanted {column.type} {why}")
+        return self._in_record(piece, row, f"column {name!r}: {unfit[3]}, wanted {self._columns[name].type} {why}")
 
     def _not_utf8(self, piece: memoryview, name: str, row: int) -> str:
         return not_utf8(self._parsed(piece, {name: pa.binary()})[name][row].as_py())

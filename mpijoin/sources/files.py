@@ -10,7 +10,7 @@ from typing import Collection, Iterable, Iterator, Protocol, Sequence
 import pyarrow as pa
 import pyarrow.parquet
 
-from mpijoin.data.files import CSV, IPC, PARQUET, file_format, open_ipc
+from mpijoin.data.files import CSV, PARQUET, file_format, open_ipc
 from mpijoin.data.ipc_messages import HollowBatch, Messages
 from mpijoin.data.schema import Column
 from mpijoin.errors import InputError
@@ -219,7 +219,7 @@ class FileReader:
             if form == CSV:
                 self._reader: Reader = TextReader(path, columns, typed, limit, skip_rows)
             else:
-                make = {PARQUET: ParquetReader, IPC: IpcReader}[form]
+                make = ParquetReader if form == PARQUET else IpcReader
                 self._reader = make(self._watched, path, columns, limit, skip_rows)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:

@@ -121,16 +121,16 @@ class LateWriter:
 
     def cut(self) -> None:
         """Closes the open part, if there is one: it is on disk then. Raises OutputError."""
-        writer, self._writer = self._writer, None
-        if writer is None:
+        (writer, file), self._writer = (self._writer, self._file), None
+        if writer is None or file is None:
             return
         path = self._path
         with writing(path):
-            with closing(self._file):
+            with closing(file):
                 writer.close()
             sync_path(path)
             sync_path(self._folder)  # its name, too
-            self._parts.append(PartInfo(path.name, self._rows, self._file.octets, self._file.checksum))
+            self._parts.append(PartInfo(path.name, self._rows, file.octets, file.checksum))
 
     def close(self) -> None:
         """As `cut`; a second call does nothing."""

@@ -9,7 +9,7 @@ rows have done their part once they count in it.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Callable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterator, Literal, NamedTuple, Sequence
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class Cursor:
         columns = {column.name: column for column in late_columns(rules.schema)}
         self._reader = part.open(tuple(columns.values()), limit, start.rows)
         self._blocks: Iterator = self._reader.blocks()
-        self._block = start.block or Screened(empty_batch(rules.layout.record_words), np.empty(0, np.int64))
+        self._block = start.block
 
     @property
     def bound(self) -> int:
@@ -69,7 +69,7 @@ class Cursor:
 
     def take(self, bound: tuple[int, int]) -> Screened:
         """The rows at or before `bound` = (running maximum, file index) in merge order."""
-        side = "right" if self.index <= bound[1] else "left"
+        side: Literal["left", "right"] = "right" if self.index <= bound[1] else "left"
         rows = int(np.searchsorted(self._block.running_max, bound[0], side))
         head, tail = split_batch(self._block.batch, rows)
         running_max = self._block.running_max
@@ -134,11 +134,13 @@ class MergedFiles:
         self._open_due()
         if not self._open:
             self._ended = True
-            none = empty_batch(self._rules.layout.record_words)
-            return Chunk(none, np.empty(0, np.int64), TIME_MAX)
+            return Chunk(*self._nothing(), TIME_MAX)
         bound = min((cursor.bound, cursor.index) for cursor in self._open)
         pieces = [cursor.take(bound) for cursor in self._open]
         return Chunk(*merge([piece for piece in pieces if len(piece.running_max)] or pieces[:1]), bound[0])
+
+    def _nothing(self) -> Screened:
+        return Screened(empty_batch(self._rules.layout.record_words), np.empty(0, np.int64))
 
     def _advanced(self, cursor: Cursor) -> bool:
         if cursor.advance():
@@ -150,7 +152,7 @@ class MergedFiles:
         """Opens the next file while none that is open lies before its first row."""
         while self._waiting and all(self._waiting[0] < (cursor.bound, cursor.index) for cursor in self._open):
             first, index = self._waiting.pop(0)
-            cursor = self._opened(FilePosition(index, first))
+            cursor = self._opened(FilePosition(index, first, 0, TIME_MIN, self._nothing()))
             self._open.append(cursor)
             if not self._advanced(cursor):
                 self._open.pop()

@@ -80,8 +80,10 @@ def decode_position(frame: np.ndarray, record_words: Sequence[int]) -> Position:
 def _stream_meta(stream: StreamPosition, buffers: list[np.ndarray]) -> dict[str, Any]:
     """All but the rows, which are added to `buffers` in the order in which `_stream` takes them."""
     source = stream.source
+    assert source is not None  # all have been read, or are ready to be
     rest = [] if source.rest is None else [source.rest]
-    for rows in (*(file.block for file in source.open), *rest, *stream.chunks):
+    held: list[Screened | Chunk] = [*(file.block for file in source.open), *rest, *stream.chunks]
+    for rows in held:
         buffers += [*rows.batch, rows.running_max]
     return {
         "counts": astuple(source.counts),
@@ -96,12 +98,14 @@ def _stream_meta(stream: StreamPosition, buffers: list[np.ndarray]) -> dict[str,
 
 
 def _stream(meta: dict[str, Any], held: Iterator[Screened]) -> StreamPosition:
-    opened = [FilePosition(*one, next(held)) for one in meta["open"]]
+    opened = [
+        FilePosition(index, first, rows, running_max, next(held)) for index, first, rows, running_max in meta["open"]
+    ]
     rest = [Chunk(*next(held), horizon) for horizon in meta["rest"]]
     chunks = [Chunk(*next(held), horizon) for horizon in meta["chunks"]]
     waiting = [(first, index) for first, index in meta["waiting"]]
-    ended = meta["source_ended"]
-    source = SourcePosition(SourceCounts(*meta["counts"]), opened, waiting, *rest or [None], ended)
+    last = rest[0] if rest else None
+    source = SourcePosition(SourceCounts(*meta["counts"]), opened, waiting, last, meta["source_ended"])
     return StreamPosition(source, chunks, meta["horizon"], meta["ended"])
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from typing import Any
 
 from mpijoin.errors import EXIT_DONE, EXIT_FAILED, InputError
 from mpijoin.verify.report import Report
@@ -40,7 +41,11 @@ def verify(run_path: str | os.PathLike) -> Report:
     from mpijoin.verify.compare import compare_run
 
     with tempfile.TemporaryDirectory(prefix="mpijoin-verify-") as folder:
-        settings = {"memory_limit": MEMORY_LIMIT, "temp_directory": folder, "preserve_insertion_order": False}
+        settings: dict[str, Any] = {
+            "memory_limit": MEMORY_LIMIT,
+            "temp_directory": folder,
+            "preserve_insertion_order": False,
+        }
         # Tables in memory spill to the folder when they outgrow the limit: twice as fast as a database file, no larger.
         with duckdb.connect(":memory:", config=settings) as database:
             return compare_run(os.fspath(run_path), database)

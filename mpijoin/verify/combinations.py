@@ -50,7 +50,7 @@ def _step_sql(streams: tuple[Stream, ...], clock: Clock) -> str:
     *before, last = streams
     span, window = _span(clock, len(before)), clock.window[last.index]
     low, high, bucket = "0", "0", "0"
-    if span is not None:
+    if span is not None and window is not None:
         low, high = f"(greatest(latest, {INT64_MIN + window}) - {window}) // {span}", f"until // {span}"
         bucket = f"time // {span}"
     equal = "".join(f" AND l.k{i} = r.{last.column(name)}" for i, name in enumerate(last.job.key))
@@ -67,10 +67,10 @@ def _step_sql(streams: tuple[Stream, ...], clock: Clock) -> str:
 
 def _span(clock: Clock, index: int) -> int | None:
     """The widest span in which partners of stream `index` can lie; None: there is no bound to speak of."""
-    windows = [window for window in clock.window[:index] if window is not None]
-    if clock.window[index] is None or not windows or clock.window[index] + min(windows) >= SPAN_MAX:
+    own, windows = clock.window[index], [window for window in clock.window[:index] if window is not None]
+    if own is None or not windows or own + min(windows) >= SPAN_MAX:
         return None
-    return max(1, clock.window[index] + min(windows))
+    return max(1, own + min(windows))
 
 
 def totals_of(database: Any, query: str) -> Totals:

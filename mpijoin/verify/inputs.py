@@ -87,6 +87,8 @@ def describe_stream(index: int, job: StreamJob, output: Output) -> Stream:
         raise InputError(f"{files[0]} has no column {', '.join(lost)}: the input has changed since the run")
     kind = fields[job.time]
     unit = kind.unit if pa.types.is_timestamp(kind) else job.time_unit
+    if unit is None:
+        raise InputError(f"{files[0]}: column {job.time} is {kind} now: the input has changed since the run")
     return Stream(index, job, files, fields, UNIT_NS[unit])
 
 

@@ -177,7 +177,7 @@ def test_results_have_all_columns_in_order_and_in_source_types():
     the_job = job(table(prob=pa.float32()), table(pa.timestamp("s"), pa.int32(), code=code))
     schema = resolve(the_job)
     assert result_columns(the_job, schema) == [
-        ResultColumn("key", None, "key", 0),
+        ResultColumn("key", 0, "key", 0),
         ResultColumn("left_time", 0, "time", 0),
         ResultColumn("right_time", 1, "time", 0),
         ResultColumn("left_row", 0, "row", 0),

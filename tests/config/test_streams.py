@@ -147,7 +147,7 @@ def test_results_have_the_keys_and_then_of_each_stream_its_time_its_row_and_what
     assert [(one.name, one.stream) for one in result_columns(chosen, resolve(chosen))] == [
         ("c_y", 2),
         ("b_row", 1),
-        ("key", None),
+        ("key", 0),
     ]
     assert [stream.payload for stream in resolve(chosen).streams[:2]] == [(), ()]
 
