@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from typing import NoReturn
 
-from mpijoin.errors import OutputError
+from mpijoin.errors import OutputError, ProtocolError
 from mpijoin.messages import EpochEnd, Finished, ResultMarker, ResultRows, Saved
 from mpijoin.rank import MASTER, WAIT_S, Rank
-from mpijoin.sinks.collector import Collector
+from mpijoin.sinks.collector import Collector, Writer
 
 
 class CollectorRank:
-    def __init__(self, rank: Rank, collector: Collector, writer):
+    def __init__(self, rank: Rank, collector: Collector, writer: Writer):
         """writer: what the collector writes to; `cut` and `close` give the part files."""
         self._rank, self._collector, self._writer = rank, collector, writer
         self._said = False
@@ -46,6 +46,8 @@ class CollectorRank:
 def cut_results(rank: int, collector: Collector) -> Saved:
     """Closes the part files at a checkpoint's marks and goes on; returns what to tell the master."""
     start_s, writer, number = time.perf_counter(), collector.writer, collector.cut_number
+    if number is None:
+        raise ProtocolError(f"rank {rank} is to cut its results, but marks of some slaves are missing")
     parts, fault = writer.cut(), ""
     try:
         writer.sync()

@@ -16,7 +16,7 @@ from mpijoin.checkpoint.restore import Resumption
 from mpijoin.checkpoint.totals import total
 from mpijoin.config.job import Job
 from mpijoin.disk import sync_path
-from mpijoin.errors import Checkpointed, CheckpointError, MpijoinError, OutputError
+from mpijoin.errors import Checkpointed, CheckpointError, MpijoinError, OutputError, ProtocolError
 from mpijoin.master.events import Cut
 from mpijoin.messages import Saved
 from mpijoin.metrics.checkpoints import CheckpointsFile
@@ -103,15 +103,15 @@ class Checkpointing:
         """The cut is made: writes the master's frames; returns the checkpoint's number, for the others."""
         self._number += 1
         now_s = self._rank.clock.wall_s
-        self.open = Open(self._number, now_s, cut.stops, set(self._saving), run)
+        self.open = begun = Open(self._number, now_s, cut.stops, set(self._saving), run)
         file = None
         try:
             file = StateFile(self._folder, state_name(MASTER, self._number))
-            self.open.spans = tuple(file.write(frame) for frame in frames)
-            self.open.octets = file.octets
+            begun.spans = tuple(file.write(frame) for frame in frames)
+            begun.octets = file.octets
             file.finish()
         except CheckpointError as error:
-            self.open.faults.append(str(error))
+            begun.faults.append(str(error))
             if file:
                 file.abandon()
         if cut.metrics:
@@ -122,6 +122,8 @@ class Checkpointing:
     def take(self, saved: Saved) -> Open | None:
         """A rank's answer; None while others are missing, then the checkpoint, which has ended."""
         open_ = self.open
+        if open_ is None:
+            raise ProtocolError(f"rank {saved.rank} has saved, but no checkpoint is open")
         open_.missing.discard(saved.rank)
         open_.answers[saved.rank] = saved
         open_.octets += saved.octets
@@ -130,11 +132,11 @@ class Checkpointing:
             open_.faults.append(saved.fault)
         if open_.missing:
             return None
-        self._end()
+        self._end(open_)
         return open_
 
-    def _end(self) -> None:
-        open_, self.open = self.open, None
+    def _end(self, open_: Open) -> None:
+        self.open = None
         self._write(open_)
         outcome = "failed" if open_.faults else "stopped" if open_.stops else "whole"
         self._file.add(open_.number, open_.begun_s, self._rank.clock.wall_s, open_.octets, outcome)

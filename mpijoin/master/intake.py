@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from mpijoin.config.job import Job, section_of
 from mpijoin.data.batch import Batch
@@ -19,7 +20,7 @@ from mpijoin.partitioning.table import PartitionTable
 from mpijoin.records import PartInfo
 from mpijoin.rundir import RunDirectory
 from mpijoin.sources import open_source
-from mpijoin.sources.base import End, Source, Wait
+from mpijoin.sources.base import End, LateSink, Source, Wait
 from mpijoin.sources.inputs import check_inputs, inputs_of
 from mpijoin.sources.late import LateWriter
 from mpijoin.sources.position import UNREAD, Position, decode_position, encode_position
@@ -82,14 +83,14 @@ class Intake:
     def _start(self, job: Job, saved: np.ndarray | None) -> Position:
         if saved is None:
             streams = len(job.streams)
-            return Position((UNREAD,) * streams, tuple(map(inputs_of, job.streams)), ((),) * streams)
+            return Position((UNREAD,) * streams, tuple(map(inputs_of, job.streams)), tuple([] for _ in range(streams)))
         start = decode_position(saved, tuple(layout.record_words for layout in self._layouts))
         for stream, wanted in zip(job.streams, start.inputs):
             check_inputs(stream, wanted)
         return start
 
-    def _late_sink(self, name: str, writer: Any):
-        def sink(table) -> None:
+    def _late_sink(self, name: str, writer: Any) -> LateSink:
+        def sink(table: pa.Table) -> None:
             if self._fail_late:
                 first = table.slice(0, 1).to_pylist()[0]
                 raise InputError(
@@ -138,7 +139,7 @@ class Intake:
         """
         streams = self._reader.save()
         self.cut_late()
-        late = tuple(writer.parts for writer in self._writers) or ((),) * len(streams)
+        late = tuple(writer.parts for writer in self._writers) or tuple([] for _ in streams)
         return encode_position(Position(streams, self._inputs, late))
 
     def progress(self, taken: int) -> float:
@@ -148,5 +149,7 @@ class Intake:
         return decoded * taken / joinable if joinable else decoded
 
     def close(self) -> None:
-        for closing in (*self.sources, *self._writers):
-            closing.close()
+        for source in self.sources:
+            source.close()
+        for writer in self._writers:
+            writer.close()

@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from mpijoin.clock import RunClock
-from mpijoin.master import core
+from mpijoin.master.events import Command, Moved
 from mpijoin.messages import Step
 from mpijoin.metrics.moves import MovesFile
+from mpijoin.policy.plan import Plan
+from mpijoin.policy.view import ClusterView
 from mpijoin.records import MoveTotals
 
 
@@ -23,7 +25,7 @@ class MoveLog:
         self.totals = MoveTotals()
         self.pause_us_max = 0
 
-    def decided(self, view: Any) -> None:
+    def decided(self, view: ClusterView) -> None:
         """The policy has looked at the cluster: what the moves since its last look have brought."""
         loads = {slave.slave: slave.load for slave in view.slaves}
         for row in self._ended:
@@ -31,7 +33,7 @@ class MoveLog:
             self._write(row)
         self._ended, self._loads, self._period = [], loads, view.period
 
-    def ordered(self, action: core.Command) -> None:
+    def ordered(self, action: Command) -> None:
         if action.step == "ship":
             figures = dict.fromkeys(("bytes", "blocks", "frozen_us", "delivered_us", "transfer_us"), 0)
             self._open[action.move] = {"begun_us": self._now_us(), "period": self._period, **figures}
@@ -51,7 +53,7 @@ class MoveLog:
             known = {"bytes": octets, "blocks": blocks, "transfer_us": transfer_s and int(1e6 * transfer_s)}
             row.update({name: figure for name, figure in known.items() if figure is not None})
 
-    def closed(self, action: core.Moved) -> None:
+    def closed(self, action: Moved) -> None:
         row = self._open.pop(action.move)
         who = {"move": action.move, "group": action.group, "supplier": action.supplier, "consumer": action.consumer}
         row.update(who, outcome=action.outcome, closed_us=self._now_us(), gain_predicted=action.gain)
@@ -80,7 +82,7 @@ class MoveLog:
         return int(1e6 * self._clock.wall_s)
 
 
-def decision_text(view: Any, plan: Any) -> str:
+def decision_text(view: ClusterView, plan: Plan) -> str:
     """What a policy saw and wants, for the log."""
     loads = " ".join(f"{one.slave}:{one.load:.2f}/{one.occupancy:.2f}" for one in view.active)
     asked = " ".join(f"{one.group}:{one.supplier}>{one.consumer}" for one in plan.moves)

@@ -27,7 +27,7 @@ class Declustering:
 
     def figures(self, otherwise: int) -> dict[str, float]:
         """otherwise: where nothing was recorded."""
-        if self._slots == 0:
+        if self._least is None:
             return {"min": otherwise, "mean": float(otherwise), "max": otherwise}
         return {"min": self._least, "mean": round(self._sum / self._slots, 3), "max": self._most}
 
@@ -106,7 +106,8 @@ class SlotRecorder:
     def cut(self, part: int) -> None:
         """A checkpoint: what was recorded so far is whole on disk, and a further file begins."""
         self.close()
-        self._metrics = MetricsFile(self._folder, MASTER, self._streams, part)
+        if self._folder:
+            self._metrics = MetricsFile(self._folder, MASTER, self._streams, part)
 
     def close(self) -> None:
         if self._metrics:

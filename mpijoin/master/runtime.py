@@ -35,8 +35,10 @@ from mpijoin.messages import (
     Step,
 )
 from mpijoin.metrics.moves import MovesFile
-from mpijoin.partitioning.buffers import MiniBuffers
+from mpijoin.partitioning.buffers import MiniBuffers, Queued
 from mpijoin.partitioning.scatter import Scattered
+from mpijoin.policy.plan import Plan
+from mpijoin.policy.view import ClusterView
 from mpijoin.progress import Progress, ProgressView, SlaveProgress
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.records import Counts
@@ -65,13 +67,13 @@ class Master:
         self.buffers = MiniBuffers(self.core.table, slaves)
         self._metrics_folder = directory.metrics if directory else None
         state, part = (manifest.run, manifest.number) if manifest else (None, 0)
-        self.moves = MoveLog(MovesFile(self._metrics_folder, part) if directory else None, rank.clock)
+        self.moves = MoveLog(self._moves_file(part), rank.clock)
         position = resumption.position if resumption else None
         self.intake = intake or Intake(job, schema, directory, self.pacing.pace, position, setup.late)
-        self.checkpointing = None
-        if setup.checkpoints:
-            saving, folders = (*slaves, *setup.roles.collectors), (setup.checkpoints, directory)
-            self.checkpointing = Checkpointing(job, rank, *folders, saving, resumption)
+        self.checkpointing: Checkpointing | None = None
+        if setup.checkpoints and directory:
+            saving = (*slaves, *setup.roles.collectors)
+            self.checkpointing = Checkpointing(job, rank, setup.checkpoints, directory, saving, resumption)
         self._signal = ""  # that has asked this rank or another one for a checkpoint
         self.sent = np.array(state.sent if state else [0] * len(job.streams), np.int64)  # rows per stream
         self.finished: dict[int, Finished] = {}
@@ -89,7 +91,8 @@ class Master:
     def _go_on(self, resumption: Resumption) -> None:
         """What waited for slaves when the checkpoint was cut waits for those that have its groups now."""
         self.moves.totals = resumption.manifest.run.moves
-        self._do(events.Restored(self.buffers.restore((slot.groups, slot.pieces) for slot in resumption.waiting)))
+        waiting = (Queued(slot.groups, list(slot.pieces)) for slot in resumption.waiting)
+        self._do(events.Restored(self.buffers.restore(waiting)))
 
     def run(self) -> None:
         """Until every rank has finished. Raises whatever goes wrong, on any rank."""
@@ -210,22 +213,33 @@ class Master:
             Slot(slave, 0, action.complete, item.groups, tuple(item.pieces)).frame(checksum=True)
             for slave, item in self.buffers.waiting()
         ]
-        number = self.checkpointing.begin([self.intake.save(), *waiting], state, action)
-        anew = self.checkpointing.begins_anew()
+        checkpointing = self._saving
+        number = checkpointing.begin([self.intake.save(), *waiting], state, action)
+        anew = checkpointing.begins_anew()
         if action.metrics:
             self.recorder.cut(number)
-            self.moves.cut(MovesFile(self._metrics_folder, number))
+            self.moves.cut(self._moves_file(number))
         for slave in self.core.slaves:
             self._rank.send(slave, Marker(number, action.metrics, anew, bool(action.stops)))
 
+    @property
+    def _saving(self) -> Checkpointing:
+        if self.checkpointing is None:
+            raise ProtocolError("the master saves in a run that has no folder for it")
+        return self.checkpointing
+
+    def _moves_file(self, part: int) -> MovesFile | None:
+        """part: of the checkpoint after which it begins, 0: with the run."""
+        return MovesFile(self._metrics_folder, part) if self._metrics_folder else None
+
     def _saved(self, message: Saved) -> None:
         """Raises Checkpointed where that was the last one."""
-        ended = self.checkpointing.take(message)
+        ended = self._saving.take(message)
         if ended is None:
             return
         self._do(events.SaveEnded())
         if ended.stops and not self._complete:
-            raise self.checkpointing.ending(ended)
+            raise self._saving.ending(ended)
 
     def _see_to_input(self) -> float:
         """Reads or hands out one part of a tick; returns for how many seconds there is nothing else to do."""
@@ -324,7 +338,7 @@ class Master:
         slot = Slot(MASTER, action.epoch, action.watermarks, groups, tuple(pieces), action.last, self.pacing.origin)
         self._rank.send(action.slave, slot)
 
-    def _decided(self, view: Any, plan: Any) -> None:
+    def _decided(self, view: ClusterView, plan: Plan) -> None:
         self.moves.decided(view)
         self._rank.log.info("%s", decision_text(view, plan))
 

@@ -154,15 +154,15 @@ class TickReader:
             if start == TIME_MAX and not any(stream.rows for stream in self._streams):
                 return End() if all(stream.ended for stream in self._streams) else self._wait()
             self._border = self._border_after(start)
+        border = self._border
         batches, complete = [], True
         for stream in self._streams:
-            taken, done = stream.take(self._border, self._part_bytes)
+            taken, done = stream.take(border, self._part_bytes)
             batches.append(taken)
             complete &= done
-        border = self._border
         if not complete:
             return Tick(tuple(batches), None, border) if any(batches) else self._wait()
-        watermarks = tuple(map(self._watermark, self._streams, self._latenesses))
+        watermarks = tuple(_watermark(*one, border) for one in zip(self._streams, self._latenesses))
         self._border = None
         return Tick(tuple(batches), watermarks, border)
 
@@ -195,7 +195,9 @@ class TickReader:
         so far."""
         return min(stream.border_of(share, self._part_bytes) for stream in self._streams)
 
-    def _watermark(self, stream: Buffered, lateness: int) -> int:
-        if stream.ended and not stream.rows:
-            return TIME_MAX
-        return max(TIME_MIN, self._border - lateness)
+
+def _watermark(stream: Buffered, lateness: int, border: int) -> int:
+    """Of a stream, after the tick that ends at `border`."""
+    if stream.ended and not stream.rows:
+        return TIME_MAX
+    return max(TIME_MIN, border - lateness)

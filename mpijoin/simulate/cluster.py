@@ -6,7 +6,8 @@ import math
 import time
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable, Iterator
+from pathlib import Path
+from typing import Any, Callable, Iterator, cast
 
 from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, find, groups_of, install
@@ -14,7 +15,7 @@ from mpijoin.collector.runtime import CollectorRank
 from mpijoin.config.job import Change, Checkpoint, Job, StreamJob, SyntheticSource
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
-from mpijoin.errors import JobError
+from mpijoin.errors import JobError, ProtocolError
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
 from mpijoin.launch.life import new_collector, rank_log
 from mpijoin.launch.setup import RunSetup, prepare
@@ -22,12 +23,14 @@ from mpijoin.launch.summary import RunOutcome, summarize
 from mpijoin.master.intake import Intake
 from mpijoin.master.runtime import Master
 from mpijoin.master.start import pacing_of
-from mpijoin.rank import MASTER, WAIT_S, describe, exit_code_of
+from mpijoin.operators.base import Operator
+from mpijoin.rank import MASTER, WAIT_S, Rank, describe, exit_code_of
 from mpijoin.records import GroupSpans
-from mpijoin.simulate.costed import Costed, OperatorMeter
+from mpijoin.rundir import RunDirectory
+from mpijoin.simulate.costed import Costed, Meter, OperatorMeter
 from mpijoin.simulate.costs import Costs
 from mpijoin.simulate.engine import Engine, Process, SimulatedClock
-from mpijoin.simulate.intake import CostedIntake, ModelledIntake, tuple_words_of
+from mpijoin.simulate.intake import CostedIntake, ModelledIntake, synthetic_sources, tuple_words_of
 from mpijoin.simulate.keys import match_model
 from mpijoin.simulate.modelled import ModelledJoin, Shape
 from mpijoin.simulate.rank import SimulatedRank
@@ -134,14 +137,12 @@ class SimulatedCluster:
         disturbance = manner.disturbance
         self.network = Network(size, self.engine, manner.costs.link, disturbance, partial(late_s, job))
         self._stalls = [Stalls(disturbance, size + 1 + rank) for rank in range(size)]
-        self._matches = None
-        if manner.modelled:
-            self._matches = match_model([stream.source for stream in job.streams], job.cluster.partitions)
+        self._matches = match_model(synthetic_sources(job), job.cluster.partitions) if manner.modelled else None
         self._resumption = self._find() if setup.resumes else None
         ranks = [self._new_rank(number) for number in range(size)]
         self.roles = [self._new_role(rank, progress, writer) for rank in ranks]
-        for rank in ranks:
-            self.engine.add(rank.number, rank.process)
+        for number, process in list(self.engine.processes.items()):
+            self.engine.add(number, process)
         self.master: Master = self.roles[MASTER]
 
     def run(self) -> RunOutcome:
@@ -160,10 +161,17 @@ class SimulatedCluster:
 
     def _find(self) -> Resumption:
         """Where the run goes on; what was written after it goes."""
-        setup, folder = self._setup, self._setup.checkpoints
-        found = find(folder, numbers_in(folder)[0], setup.job, setup.roles.slaves, setup.directory)
-        drop_later(setup.directory, found.manifest)
+        setup, (folder, directory) = self._setup, self._folders()
+        found = find(folder, numbers_in(folder)[0], setup.job, setup.roles.slaves, directory)
+        drop_later(directory, found.manifest)
         return found
+
+    def _folders(self) -> tuple[Path, RunDirectory]:
+        """Of a run that goes on: its checkpoints' and its own."""
+        folder, directory = self._setup.checkpoints, self._setup.directory
+        if folder is None or directory is None:
+            raise ProtocolError("a run that goes on has folders")
+        return folder, directory
 
     def _own_files(self) -> list[str]:
         return [part.name for part in self._writer.close()] if self.master.collector else []
@@ -173,14 +181,15 @@ class SimulatedCluster:
         endpoint, clock = self.network.endpoints[number], SimulatedClock()
         clock.wall_s = self._resumption.manifest.run.elapsed_s if self._resumption else 0.0
         rank = SimulatedRank(endpoint, clock, self._setup.job.inject, self._manner.encodes)
-        rank.process = Process(clock, endpoint, self._stalls[number], lambda: self.roles[number].turn(), WAIT_S)
+        # A master may sleep for a moment that is due.
+        rest_s = math.inf if number == MASTER else WAIT_S
+        rank.process = Process(clock, endpoint, self._stalls[number], lambda: self.roles[number].turn(), rest_s)
         self.engine.processes[number] = rank.process
         return rank
 
     def _new_role(self, rank: SimulatedRank, progress: Any, writer: Any) -> Any:
         name = self._setup.roles.name(rank.number)
         if name == "master":
-            rank.process.rest_s = math.inf  # it may sleep for a moment that is due
             return self._master(rank, progress, writer)
         return self._slave(rank) if name == "slave" else self._collector(rank, writer)
 
@@ -189,7 +198,8 @@ class SimulatedCluster:
         if setup.directory:
             rank.log = rank_log(setup, MASTER)  # those of many slaves would be too many open files
         pace = pacing_of(job, setup.schema).pace
-        if self._manner.modelled:
+        intake: ModelledIntake | CostedIntake
+        if self._matches:
             intake = ModelledIntake(job, setup.schema, self._matches, pace, rank.clock, costs)
         else:
             position = self._resumption.position if self._resumption else None
@@ -198,27 +208,34 @@ class SimulatedCluster:
         if setup.roles.collector == MASTER:
             self._writer = writer
             collector = new_collector(setup, writer, self._resumption)
-        return Master(setup, rank, progress, collector, intake, self._resumption)
+        return Master(setup, as_rank(rank), progress, collector, cast(Intake, intake), self._resumption)
 
     def _slave(self, rank: SimulatedRank) -> Slave:
         setup, job = self._setup, self._setup.job
         memory_bytes = job.cluster.memory_bytes or MEMORY_BYTES
-        if self._manner.modelled:
-            join = ModelledJoin(modelled_shape(job, setup.schema, memory_bytes), self._matches)
-            meter = join.meter
+        operator: Operator
+        meter: Meter
+        if self._matches:
+            modelled = ModelledJoin(modelled_shape(job, setup.schema, memory_bytes), self._matches)
+            operator, meter = cast(Operator, modelled), modelled.tally  # whose results nobody reads
         else:
-            join = new_operator(job, setup.schema, memory_bytes)
-            meter = OperatorMeter(join, job.cluster.partitions)
+            operator = new_operator(job, setup.schema, memory_bytes)
+            meter = OperatorMeter(operator, job.cluster.partitions)
         listed: tuple[GroupSpans, ...] = ()
         number = 0
         if self._resumption:
             listed, number = groups_of(self._resumption, rank.number), self._resumption.manifest.number
-            install(setup.checkpoints, join, listed)
-        operator = Costed(join, meter, rank.clock, self._manner.costs)
-        return Slave(setup, rank, operator, [one.group for one in listed], number)
+            install(self._folders()[0], operator, listed)
+        costed = Costed(operator, meter, rank.clock, self._manner.costs)
+        return Slave(setup, as_rank(rank), cast(Operator, costed), [one.group for one in listed], number)
 
     def _collector(self, rank: SimulatedRank, writer: Any) -> CollectorRank:
-        return CollectorRank(rank, new_collector(self._setup, writer, self._resumption), writer)
+        return CollectorRank(as_rank(rank), new_collector(self._setup, writer, self._resumption), writer)
+
+
+def as_rank(rank: SimulatedRank) -> Rank:
+    """It has the interface of a real one, without being one."""
+    return cast(Rank, rank)
 
 
 def modelled_shape(job: Job, schema: JoinSchema, memory_bytes: int) -> Shape:

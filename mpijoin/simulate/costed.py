@@ -36,12 +36,12 @@ class Costed:
     def expire(self, groups: np.ndarray, watermarks: Sequence[int], out: Out) -> Progress:
         return self._charged(self._operator.expire(groups, watermarks, out))
 
-    def get(self, group: int, since: int, *options: Any) -> list[np.ndarray]:
-        frames = self._operator.get(group, since, *options)
+    def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
+        frames = self._operator.get(group, since, octets_max, checksum)
         return self._charged(frames, sum(frame.nbytes for frame in frames))
 
-    def install(self, parts: Sequence[np.ndarray], *generation: int) -> int:
-        return self._charged(self._operator.install(parts, *generation), sum(part.nbytes for part in parts))
+    def install(self, parts: Sequence[np.ndarray], generation: int | None = None) -> int:
+        return self._charged(self._operator.install(parts, generation), sum(part.nbytes for part in parts))
 
     def _charged(self, outcome: Any, state_bytes: int = 0) -> Any:
         costs, done = self._costs, self._meter.look()

@@ -21,11 +21,24 @@ class Groups:
     group, [rows]: compared, results · buckets · carry, of a result · cross, the chance that tuples of two streams
     share a bucket · chance, that they match · split_above, merge_below, bytes at which the directory is looked at."""
 
+    fresh: np.ndarray
+    gone: np.ndarray
+    inserted: np.ndarray
+    marks: np.ndarray
+    compared: np.ndarray
+    results: np.ndarray
+    buckets: np.ndarray
+    carry: np.ndarray
+    cross: np.ndarray
+    chance: np.ndarray
+    split_above: np.ndarray
+    merge_below: np.ndarray
+
     def __init__(self, partitions: int, theta: int, matches: Matches):
         self._theta, self._matches = theta, matches
         self._row = np.full(partitions, -1)  # of each group; -1: not here
         self.windows = Windows(len(matches.models))
-        self.directories: list[Directory | None] = [None] * self.windows.rows
+        self.directories: dict[int, Directory] = {}  # by row
         self.bucket_count = 0  # of all groups
         self._free = list(range(self.windows.rows))[::-1]
         for name in PER_STREAM + SINGLES:
@@ -73,7 +86,7 @@ class Groups:
             return
         self._row[group] = -1
         self.windows.clear(row)
-        self.directories[row] = None
+        del self.directories[row]
         self.bucket_count -= int(self.buckets[row])
         for name in PER_STREAM + SINGLES:
             getattr(self, name)[..., row] = TIME_MIN_VALUE if name == "marks" else 0
@@ -82,7 +95,6 @@ class Groups:
     def _grow(self) -> None:
         used = self.windows.rows
         self.windows.grow()
-        self.directories += [None] * used
         for name in PER_STREAM + SINGLES:
             column = self._blank(name)
             column[..., :used] = getattr(self, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -14,7 +14,7 @@ class Hollow(np.ndarray):
 
     content: Any = None
 
-    def copy(self, order: str = "C") -> Hollow:
+    def copy(self, order: Literal["K", "A", "C", "F"] | None = "C") -> Hollow:
         """Itself: there is nothing that could be changed."""
         return self
 
@@ -24,6 +24,11 @@ def hollow_tuples(rows: int, words: int, first: int, last: int) -> Hollow:
     row = np.zeros(words, np.int64)
     row[KEY], row[TIME], row[ROW] = 0, last, first
     return np.broadcast_to(row, (rows, words)).view(Hollow)
+
+
+def content_of(frame: np.ndarray) -> Any:
+    """What a hollow frame stands for."""
+    return frame.content if isinstance(frame, Hollow) else None
 
 
 def hollow_frame(octets: int, content: Any) -> Hollow:

@@ -78,6 +78,11 @@ class ModelledStream:
         return float(self._per_unit.max())
 
 
+def synthetic_sources(job: Job) -> list[SyntheticSource]:
+    """The sources of a job whose streams are all made up."""
+    return [stream.source for stream in job.streams if isinstance(stream.source, SyntheticSource)]
+
+
 class ModelledIntake:
     """In place of master/intake.py: the same ticks, as counts. Time is charged for making and scattering the tuples."""
 
@@ -86,8 +91,8 @@ class ModelledIntake:
     def __init__(self, job: Job, schema: JoinSchema, matches: Matches, pace: Pace, clock: SimulatedClock, costs: Costs):
         unit_ns = UNIT_NS[schema.unit]
         self.sources = [
-            ModelledStream(stream.source, index, job.run.seed, model.weights, unit_ns)
-            for index, (stream, model) in enumerate(zip(job.streams, matches.models))
+            ModelledStream(source, index, job.run.seed, model.weights, unit_ns)
+            for index, (source, model) in enumerate(zip(synthetic_sources(job), matches.models))
         ]
         self._words = [tuple_words_of(RecordLayout(stream)) for stream in schema.streams]
         self._latenesses = tuple(schema.ticks(stream.lateness_ns) for stream in job.streams)

@@ -76,7 +76,7 @@ def _key_model(bias: float, domain: int, partitions: int, depth: int) -> KeyMode
     keys = None if counts else _drawn_keys(bias, domain)
     for start in range(0, len(probabilities), CHUNK):
         stop = min(start + CHUNK, len(probabilities))
-        hashed = _hashes(np.arange(start, stop, dtype=np.uint64) if counts else keys[start:stop])
+        hashed = _hashes(np.arange(start, stop, dtype=np.uint64) if keys is None else keys[start:stop])
         entry = _partitions(hashed, partitions) << depth | (hashed & np.uint64((1 << depth) - 1)).astype(np.int64)
         counted += np.bincount(entry, probabilities[start:stop], len(counted))
     entries = counted.reshape(partitions, 1 << depth)

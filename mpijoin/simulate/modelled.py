@@ -11,7 +11,7 @@ from mpijoin.errors import MemoryBudgetError, ProtocolError
 from mpijoin.operators.base import GroupInfo, Keep, Memory, Out, Progress, Taken, Totals
 from mpijoin.simulate.costs import Done
 from mpijoin.simulate.groups import Groups
-from mpijoin.simulate.hollow import ticks_of
+from mpijoin.simulate.hollow import content_of, ticks_of
 from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.travel import Snapshot, read_out, take_in
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
@@ -31,7 +31,7 @@ class Shape(NamedTuple):
     windows: tuple[int, ...]
 
     @property
-    def slots(self) -> np.ndarray:
+    def block_tuples(self) -> np.ndarray:
         """int64[n]: tuples of a block."""
         return np.array([max(1, self.block_bytes // octets) for octets in self.tuple_bytes])
 
@@ -46,7 +46,7 @@ class Probe(NamedTuple):
     found: int
 
 
-class Meter:
+class Tally:
     """What was done so far; whoever charges for it takes differences. rewritten: tuples moved by splits and merges."""
 
     def __init__(self) -> None:
@@ -67,12 +67,12 @@ class ModelledJoin:
 
     def __init__(self, shape: Shape, matches: Matches):
         self._shape = shape
-        self.meter = Meter()
+        self.tally = Tally()
         self._moved_in, self._moved_out, self._expired, self._joined = np.zeros((4, len(shape.windows)), np.int64)
         self._groups = Groups(shape.partitions, shape.theta, matches)
         self._tuple_bytes = np.array(shape.tuple_bytes)
         self._window = np.array(shape.windows)[:, None]
-        self._dead = (shape.slots - 1) / 2  # tuples per chain that no longer count, once tuples expire
+        self._dead = (shape.block_tuples - 1) / 2  # tuples per chain that no longer count, once tuples expire
         self._dead_bytes = float((self._dead * self._tuple_bytes).sum())
         self._pending: dict[tuple[int, int], int] = {}  # first and last instant of a tick -> its fresh tuples
         self._probe: Probe | None = None
@@ -92,7 +92,7 @@ class ModelledJoin:
             total = int(counts.sum())
             self._joined[stream] += total
             self._tuples_bytes += total * self._shape.tuple_bytes[stream]
-            self.meter.inserted += total
+            self.tally.inserted += total
             self._pending[first, last] = self._pending.get((first, last), 0) + total
         return Taken(len(groups))
 
@@ -108,7 +108,7 @@ class ModelledJoin:
         probe = self._probe
         step = min(max(1, budget), probe.total - self._done)
         self._done += step
-        self.meter.comparisons += step
+        self.tally.comparisons += step
         found = probe.found * self._done // probe.total if probe.total else probe.found
         self._give(found - self._given, out)
         self._given = found
@@ -151,7 +151,7 @@ class ModelledJoin:
         if results <= 0:
             return
         out.counted(results, 0)  # nobody knows which they are
-        self.meter.results += results
+        self.tally.results += results
         if out.keep is not Keep.LATEST_TIMES:
             return
         total = sum(self._pending.values())
@@ -183,7 +183,7 @@ class ModelledJoin:
             )
             self._splits += tuned.splits
             self._merges += tuned.merges
-            self.meter.rewritten += tuned.moved * float(self._groups.windows.live[:, row].sum())
+            self.tally.rewritten += tuned.moved * float(self._groups.windows.live[:, row].sum())
             self._groups.note(row)
 
     def _live_bytes(self, rows: np.ndarray) -> np.ndarray:
@@ -200,25 +200,25 @@ class ModelledJoin:
         depth, splits, merges = (
             np.array([getattr(one, name) for one in directories]) for name in ("depth", "splits", "merges")
         )
-        blocks = (live // self._shape.slots).sum(axis=1) + len(self._shape.windows) * self._groups.buckets[rows]
+        blocks = (live // self._shape.block_tuples).sum(axis=1) + len(self._shape.windows) * self._groups.buckets[rows]
         figures = (self._groups.compared[rows], self._groups.results[rows], splits, merges, np.zeros_like(splits))
         octets = ((live + self._dead_tuples(rows).T) * self._tuple_bytes).astype(np.int64)
         return GroupInfo(
             live, octets, self._groups.marks[:, rows].T, blocks, self._groups.buckets[rows], depth, *figures
         )
 
-    def get(self, group: int, since: int, octets_max: int | None = None) -> list[np.ndarray]:
+    def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
         self._groups.rows(np.array([group]))
         self._refuse_fresh(group)
-        slots, tuple_bytes = int(self._shape.slots.sum()), float(self._tuple_bytes.mean())
-        return read_out(self._groups, group, since, octets_max, slots, tuple_bytes)
+        block_tuples, tuple_bytes = int(self._shape.block_tuples.sum()), float(self._tuple_bytes.mean())
+        return read_out(self._groups, group, since, octets_max, block_tuples, tuple_bytes)
 
     def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
-        newest, snapshot = frames[-1].content
+        newest, snapshot = content_of(frames[-1])
         return newest, snapshot is not None
 
     def install(self, parts: Sequence[np.ndarray], generation: int | None = None) -> int:
-        snapshot: Snapshot = parts[-1].content[1]
+        snapshot: Snapshot = content_of(parts[-1])[1]
         group, octets = snapshot.group, int(snapshot.kept.counts.sum(axis=1) @ self._tuple_bytes)
         row = self._groups.row(group)
         if row >= 0 and self._groups.windows.live[:, row].any():
@@ -260,7 +260,7 @@ class ModelledJoin:
 
     @property
     def totals(self) -> Totals:
-        every = slice(None)
+        every = np.arange(self._groups.windows.rows)
         live_bytes = int((self._live_bytes(every) + self._tuple_bytes @ self._dead_tuples(every)).sum())
         self._held_bytes_max = max(self._held_bytes_max, self._held_bytes)
         return Totals(
@@ -269,8 +269,8 @@ class ModelledJoin:
             held=tuple(self._groups.windows.live.sum(axis=1).tolist()),
             moved_in=tuple(self._moved_in.tolist()),
             moved_out=tuple(self._moved_out.tolist()),
-            comparisons=self.meter.comparisons,
-            results=self.meter.results,
+            comparisons=self.tally.comparisons,
+            results=self.tally.results,
             splits=self._splits,
             merges=self._merges,
             live_bytes=live_bytes,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from mpijoin.simulate.directory import Directory
 from mpijoin.simulate.groups import Groups
-from mpijoin.simulate.hollow import Hollow, hollow_frame
+from mpijoin.simulate.hollow import hollow_frame
 from mpijoin.simulate.windows import Kept
 
 FRAME_BYTES = 1 << 20
@@ -24,15 +26,15 @@ class Snapshot(NamedTuple):
 
 
 def read_out(
-    groups: Groups, group: int, since: int, octets_max: int | None, slots: int, tuple_bytes: float
-) -> list[Hollow]:
+    groups: Groups, group: int, since: int, octets_max: int | None, block_tuples: int, tuple_bytes: float
+) -> list[np.ndarray]:
     """As `Operator.get`. A block's id is the number of tuples that the group had taken in when it was sealed.
 
-    slots: tuples of a block of each stream, together · tuple_bytes: the mean of all streams."""
+    block_tuples: tuples of a block of each stream, together · tuple_bytes: the mean of all streams."""
     row = groups.row(group)
     directory = groups.directories[row]
     upto, live = int(groups.inserted[:, row].sum()), int(groups.windows.live[:, row].sum())
-    unsealed = min(live, len(directory.buckets) * slots // 2)
+    unsealed = min(live, len(directory.buckets) * block_tuples // 2)
     oldest = max(since, upto - live)
     sealed = max(0, upto - unsealed - oldest)
     taken = sealed if octets_max is None else min(sealed, max(1, int(octets_max / tuple_bytes)))
@@ -55,7 +57,7 @@ def take_in(groups: Groups, snapshot: Snapshot) -> int:
     return row
 
 
-def _frames(octets: int, upto: int) -> list[Hollow]:
+def _frames(octets: int, upto: int) -> list[np.ndarray]:
     """Frames of blocks: each tells the id up to which all of them reach."""
     sizes = [FRAME_BYTES] * (octets // FRAME_BYTES) + [octets % FRAME_BYTES] * (octets % FRAME_BYTES > 0)
     return [hollow_frame(size, (upto, None)) for size in sizes]

@@ -54,7 +54,21 @@ class SendSink:
 
 
 class Writer(Protocol):
+    """Where results go: part files, or tables that are kept."""
+
     def write(self, table: pa.Table) -> None: ...
+
+    def cut(self) -> list[PartInfo]:
+        """Closes the part file that is open; all parts so far."""
+
+    def sync(self) -> None:
+        """Brings all parts to the disk. Raises OutputError."""
+
+    def close(self) -> list[PartInfo]:
+        """Nothing more comes; all parts."""
+
+    def abandon(self) -> None:
+        """Lets go of everything, in whatever state it is."""
 
 
 class Collector:

@@ -122,11 +122,11 @@ def test_a_probe_keeps_to_its_budget_and_gives_all_results_in_the_end():
             tuples = hollow_tuples(400, TUPLE_WORDS, 400, 419)
             ends = np.cumsum(np.full(PARTITIONS, 100))
             model.insert(GROUPS, stream, SimpleNamespace(tuples=tuples), np.stack([ends - 100, ends], axis=1))
-    before, calls, found, out = pieces.meter.comparisons, 0, 0, Out(2, 1, Keep.LATEST_TIMES)
+    before, calls, found, out = pieces.tally.comparisons, 0, 0, Out(2, 1, Keep.LATEST_TIMES)
     while True:
-        spent = pieces.meter.comparisons
+        spent = pieces.tally.comparisons
         progress = pieces.probe(GROUPS, 5_000, out)
-        assert 0 < pieces.meter.comparisons - spent <= 5_000
+        assert 0 < pieces.tally.comparisons - spent <= 5_000
         times, counts = times_of(out, pieces)
         assert counts.sum() == out.found - found and ((times >= 400) & (times < 420)).all()
         found, calls = out.found, calls + 1
@@ -135,7 +135,7 @@ def test_a_probe_keeps_to_its_budget_and_gives_all_results_in_the_end():
             break
         assert progress is Progress.BUDGET
     assert found == join_all(whole) > 0
-    assert calls == -(-(pieces.meter.comparisons - before) // 5_000) > 10
+    assert calls == -(-(pieces.tally.comparisons - before) // 5_000) > 10
 
 
 def test_what_is_expired_is_held_no_more_and_nothing_is_lost():
@@ -176,7 +176,7 @@ def test_a_group_travels_whole_in_portions(octets_max):
     for tick in range(50, 60):
         found = feed_model(left, tick, groups=others) + feed_model(there, tick, groups=np.array([2]))
         assert found == feed_model(stayed, tick)
-    assert left.meter.comparisons + there.meter.comparisons == stayed.meter.comparisons
+    assert left.tally.comparisons + there.tally.comparisons == stayed.tally.comparisons
 
 
 def test_only_what_is_new_follows_a_first_portion():
