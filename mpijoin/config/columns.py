@@ -15,6 +15,7 @@ from typing import Collection, Iterator, Mapping
 import pyarrow as pa
 from pyarrow import types
 
+from mpijoin.config.fields import PAYLOAD_BYTES_MAX
 from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
 from mpijoin.config.rules import SYNTHETIC_KEY, SYNTHETIC_PAYLOAD, SYNTHETIC_TIME
 from mpijoin.config.units import COLUMN_TYPES, show
@@ -174,7 +175,8 @@ def _schema_or_error(path: str, given: Mapping[str, str]) -> pa.Schema | InputEr
 def synthetic_schema(source: SyntheticSource) -> pa.Schema:
     """ts timestamp[ns], key int64, and payload if there is any."""
     fields = [(SYNTHETIC_TIME, pa.timestamp("ns")), (SYNTHETIC_KEY, pa.int64())]
-    payload = [(SYNTHETIC_PAYLOAD, pa.binary(source.payload_bytes))] if source.payload_bytes > 0 else []
+    width = min(source.payload_bytes, PAYLOAD_BYTES_MAX)  # more is a fault of its own, and Arrow may have no such type
+    payload = [(SYNTHETIC_PAYLOAD, pa.binary(width))] if width > 0 else []
     return pa.schema(fields + payload)
 
 

@@ -58,6 +58,7 @@ class Field(NamedTuple):
     meaning: str = ""
 
 
+PAYLOAD_BYTES_MAX = 2**20  # of a synthetic stream's row
 TIME_UNITS = ("s", "ms", "us", "ns")
 POLICIES = (NO_POLICY, "threshold", "balance")
 
@@ -106,7 +107,7 @@ SYNTHETIC_FIELDS = (
     Field("duration", "duration_ns", DURATION, 0, INT64_MAX, meaning="The stream ends after this time."),
     Field("seed", "seed", INTEGER, 0, INT64_MAX, unit="a seed", meaning=(
         "Streams of one seed have the same rows. Not set: the seed of [run].")),
-    Field("payload_bytes", "payload_bytes", INTEGER, 0, 2**20, unit="bytes per row", meaning=(
+    Field("payload_bytes", "payload_bytes", INTEGER, 0, PAYLOAD_BYTES_MAX, unit="bytes per row", meaning=(
         "The width of one further column, which is called payload.")),
     Field("arrivals", "arrivals", TEXT, choices=(POISSON, B_MODEL), meaning=(
         '"poisson" spreads rows evenly over time, "b-model" makes bursts at all scales of time.')),

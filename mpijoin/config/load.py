@@ -153,7 +153,10 @@ def _stream(name: str, document: Document, faults: list[Fault]) -> StreamJob:
     given = _table(document.streams, name, section, faults)
     synthetic = given.get("kind") == "synthetic"
     fields = STREAM_FIELDS + (SYNTHETIC_FIELDS if synthetic else ())
-    values = _values(section, given, fields, faults, others=tuple(SOURCES))
+    # Where only a kind says what the stream is, and there is no such, the fields of the one that there is are let pass.
+    is_made_up = "kind" in given and given.keys().isdisjoint(("path", "table"))
+    others = (*SOURCES, *(field.name for field in SYNTHETIC_FIELDS if is_made_up))
+    values = _values(section, given, fields, faults, others)
     own = {field.attribute: values[field.attribute] for field in STREAM_FIELDS if field.attribute in values}
     generated = {key: value for key, value in values.items() if key not in own}
     return StreamJob(name, _source(section, given, generated, document.folder, faults), **own)

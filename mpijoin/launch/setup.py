@@ -186,12 +186,17 @@ def _output_faults(job: Job, overwrite: bool, resume: bool) -> Iterator[Fault]:
 
 
 def _checkpoint_faults(folder: Path, taken_over: bool) -> Iterator[Fault]:
-    if blocked := blocking_file(folder):
+    try:
+        with reading(folder):
+            blocked, used = blocking_file(folder), not taken_over and bool(numbers_in(folder))
+    except InputError as error:
+        yield fault("checkpoint", "path", str(error))
+        return
+    if blocked:
         it = "it" if blocked == folder else blocked
-        yield fault(
-            "checkpoint", "path", f"{folder} cannot be a folder, {it} is a file: wanted a folder that all ranks see"
-        )
-    elif not taken_over and numbers_in(folder):
+        text = f"{folder} cannot be a folder, {it} is a file: wanted a folder that all ranks see"
+        yield fault("checkpoint", "path", text)
+    elif used:
         text = f"{folder} holds another run's checkpoints: choose another, --resume or --overwrite"
         yield fault("checkpoint", "path", text)
 
