@@ -15,6 +15,7 @@ from mpijoin.store.state import (
     COUNTED,
     FIRST,
     FIRST_TIME_MAX,
+    FLAGS_AT,
     FOREVER,
     FREE_PAGE,
     GENERATION,
@@ -214,6 +215,12 @@ def slot_id(s, stream, page, slot):
 def tags_of(s, page):
     """Index in `halves` of a block's first tag."""
     return page * s.pool[PAGE_WORDS] * 4
+
+
+@part
+def flags_of(s, stream, page):
+    """Index in `octets` of a block's first flag, of a stream that has flags."""
+    return (page * s.pool[PAGE_WORDS] + s.layout[stream, FLAGS_AT]) * 8
 
 
 @part

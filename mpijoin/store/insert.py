@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
-from mpijoin.store.blocks import append_blob, free_pages, note_tuples, open_block, slot_id, tags_of
+from mpijoin.store.blocks import append_blob, flags_of, free_pages, note_tuples, open_block, slot_id, tags_of
 from mpijoin.store.directory import UNSPLITTABLE, bucket_bytes, local_depth, note_first, split_bucket, within_limits
 from mpijoin.store.simd import prefetch, unsigned
 from mpijoin.store.state import (
@@ -18,6 +18,7 @@ from mpijoin.store.state import (
     DIRECTORY,
     DIRECTORY_DEPTH_MAX,
     FIXED_WORDS,
+    FLAGS_AT,
     FRESH,
     FRESH_PAGE,
     FRESH_SLOT,
@@ -316,4 +317,7 @@ def fill_block(s, stream, group, bucket, page, place, count, low, fresh, scratch
             words[target + ADDRESS] = append_blob(s, page, group, stream, fresh.blob, words[target + ADDRESS], size)
             octets += size
         target += width
+    if s.layout[stream, FLAGS_AT]:
+        flags = flags_of(s, stream, page) + slot
+        s.octets[flags : flags + count] = 0
     note_tuples(s, bucket, stream, page, count, earliest, latest, octets)

@@ -11,6 +11,7 @@ from mpijoin.store.simd import LINE_TAGS
 from mpijoin.store.state import (
     COUNTERS,
     ENTRIES_PER_BUCKET_MAX,
+    FLAGS_AT,
     FREE_BUCKET,
     FREE_PAGE,
     FREE_REGIONS,
@@ -49,25 +50,21 @@ def tag_words(slots: int) -> int:
     return -(-slots // LINE_TAGS) * LINE_TAGS // 4
 
 
-def slots_in(page_words: int, words: int) -> int:
-    """Tuples of so many words that fit a block: max(1, block / tuple bytes), less what their tags take.
+def flag_words(slots: int, flagged: bool) -> int:
+    """Words of the flags of so many slots."""
+    return -(-slots // 8) if flagged else 0
 
-    >>> slots_in(512, 3)
-    157
+
+def slots_in(page_words: int, words: int, flagged: bool = False) -> int:
+    """Tuples of so many words that fit a block: max(1, block / tuple bytes), less what their tags and flags take.
+
+    >>> slots_in(512, 3), slots_in(512, 3, flagged=True)
+    (157, 150)
     """
     slots = max(1, page_words // words)
-    while slots > 1 and tag_words(slots) + slots * words > page_words:
+    while slots > 1 and tag_words(slots) + flag_words(slots, flagged) + slots * words > page_words:
         slots -= 1
     return slots
-
-
-def stream_layout(page_words: int, words: int, has_blob: bool, window: int) -> np.ndarray:
-    """One row of a table's layout."""
-    slots = slots_in(page_words, words)
-    row = np.zeros(LAYOUT_WORDS, np.int64)
-    row[[SLOTS, TUPLES_AT, TUPLE_WORDS]] = slots, tag_words(slots), words
-    row[[TUPLE_BYTES, HAS_BLOB, WINDOW]] = 8 * words, has_blob, window
-    return row
 
 
 def reserve_words(count: int) -> np.ndarray:
@@ -122,21 +119,33 @@ class Pool(NamedTuple):
 
 
 class StreamSpec(NamedTuple):
-    """What the store must know of a stream. window: in time units; FOREVER: its tuples never expire."""
+    """What the store must know of a stream. window: in time units; FOREVER: its tuples never expire · flagged: its
+    tuples have flags."""
 
     record_words: int
     has_blob: bool
     window: int
+    flagged: bool = False
 
     @property
     def tuple_words(self) -> int:
         return tuple_words(self.record_words, self.has_blob)
 
+    def layout(self, page_words: int) -> np.ndarray:
+        """Its row of a table's layout."""
+        slots = slots_in(page_words, self.tuple_words, self.flagged)
+        tags, flags = tag_words(slots), flag_words(slots, self.flagged)
+        row = np.zeros(LAYOUT_WORDS, np.int64)
+        row[[SLOTS, TUPLES_AT, TUPLE_WORDS]] = slots, tags + flags, self.tuple_words
+        row[[TUPLE_BYTES, HAS_BLOB, WINDOW]] = 8 * self.tuple_words, self.has_blob, self.window
+        row[FLAGS_AT] = tags if self.flagged else 0
+        return row
+
 
 def new_pool(memory_bytes: int, block_bytes: int, widest_words: int) -> Pool:
     """An empty pool. A page is `block_bytes` long, or longer where not even one tuple of `widest_words` would fit;
     whole cache lines."""
-    page_words = max(block_bytes // 8, tag_words(1) + widest_words)
+    page_words = max(block_bytes // 8, tag_words(1) + flag_words(1, flagged=True) + widest_words)
     page_words = -(-page_words // LINE_WORDS) * LINE_WORDS
     pages = min(max(memory_bytes // (8 * page_words), 1), PAGES_MAX - 1)
     words = reserve_words(pages * page_words)
@@ -160,8 +169,6 @@ def new_table(pool: Pool, partitions: int, theta: int, streams: Sequence[StreamS
         buckets=reserve_words(buckets * width).reshape(buckets, width),
         groups=np.zeros((partitions, group_words(len(streams))), np.int64),
         directory=reserve_words(2 * ENTRIES_PER_BUCKET_MAX * buckets),
-        layout=np.stack([
-            stream_layout(page_words, stream.tuple_words, stream.has_blob, stream.window) for stream in streams
-        ]),
+        layout=np.stack([stream.layout(page_words) for stream in streams]),
         counters=counters,
     )

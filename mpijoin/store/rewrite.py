@@ -10,13 +10,14 @@ import numpy as np
 
 from mpijoin.compiled import part
 from mpijoin.partitioning.hashing import hash64
-from mpijoin.store.blocks import move_blob, note_tuples, open_block, return_block, slot_id, tags_of
+from mpijoin.store.blocks import flags_of, move_blob, note_tuples, open_block, return_block, slot_id, tags_of
 from mpijoin.store.simd import unsigned
 from mpijoin.store.state import (
     ADDRESS,
     COUNT,
     FIRST,
     FIXED_WORDS,
+    FLAGS_AT,
     HAS_BLOB,
     KEY,
     NEXT,
@@ -69,12 +70,16 @@ def copy_some(s, group, page, slot, stream, bucket, depth, side):
     room = s.layout[stream, SLOTS] - used
     source, target = slot_id(s, stream, page, slot), slot_id(s, stream, into, used)
     tags, target_tags = tags_of(s, page), tags_of(s, into) + used
+    flagged, octets = s.layout[stream, FLAGS_AT] != 0, s.octets
+    flags, target_flags = flags_of(s, stream, page), flags_of(s, stream, into) + used
     count = np.int64(0)
     earliest, latest = np.int64(TIME_MAX_VALUE), np.int64(TIME_MIN_VALUE)
     while slot < end and count < room:
         # Every tuple is written where the next one that belongs here goes; one that does not is written over.
         copy_tuple(words, source, target, width)
         halves[unsigned(target_tags + count)] = halves[unsigned(tags + slot)]
+        if flagged:
+            octets[unsigned(target_flags + count)] = octets[unsigned(flags + slot)]
         belongs = side_of(s, source, depth) == side
         time = words[unsigned(source + TIME)]
         earliest, latest = min(earliest, time if belongs else earliest), max(latest, time if belongs else latest)
@@ -82,8 +87,9 @@ def copy_some(s, group, page, slot, stream, bucket, depth, side):
         count += belongs
         source += width
         slot += 1
-    octets = take_blobs(s, group, stream, into, used, count)
-    note_tuples(s, bucket, stream, into, count, earliest, latest, octets)
+    note_tuples(
+        s, bucket, stream, into, count, earliest, latest, take_blobs(s, group, stream, into, used, count)
+    )
     return slot
 
 
@@ -119,6 +125,9 @@ def copy_earlier(s, group, first, i, second, j, stream, bucket):
         tag = tags_of(s, first) + i if is_first else tags_of(s, second) + j
         copy_tuple(words, source, target, width)
         halves[unsigned(target_tags + taken)] = halves[unsigned(tag)]
+        if s.layout[stream, FLAGS_AT]:
+            flag = flags_of(s, stream, first) + i if is_first else flags_of(s, stream, second) + j
+            s.octets[flags_of(s, stream, into) + used + taken] = s.octets[flag]
         time = words[unsigned(source + TIME)]
         earliest, latest = min(earliest, time), max(latest, time)
         target += width
@@ -126,8 +135,9 @@ def copy_earlier(s, group, first, i, second, j, stream, bucket):
         j += not is_first
         place += width if is_first else 0
         other += 0 if is_first else width
-    octets = take_blobs(s, group, stream, into, used, count)
-    note_tuples(s, bucket, stream, into, count, earliest, latest, octets)
+    note_tuples(
+        s, bucket, stream, into, count, earliest, latest, take_blobs(s, group, stream, into, used, count)
+    )
     return i, j
 
 
@@ -145,12 +155,15 @@ def copy_rest(s, group, page, slot, stream, bucket):
         for i in range(count):
             copy_tuple(words, source, target, width)
             halves[unsigned(target_tags + i)] = halves[unsigned(tags + i)]
+            if s.layout[stream, FLAGS_AT]:
+                s.octets[flags_of(s, stream, into) + used + i] = s.octets[flags_of(s, stream, page) + slot + i]
             time = words[unsigned(source + TIME)]
             earliest, latest = min(earliest, time), max(latest, time)
             source += width
             target += width
-        octets = take_blobs(s, group, stream, into, used, count)
-        note_tuples(s, bucket, stream, into, count, earliest, latest, octets)
+        note_tuples(
+            s, bucket, stream, into, count, earliest, latest, take_blobs(s, group, stream, into, used, count)
+        )
         slot += count
         if slot == s.heads[page, COUNT]:
             page, slot = drop_block(s, page), np.int64(0)

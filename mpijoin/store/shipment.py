@@ -13,6 +13,7 @@ from mpijoin.store.directory import PREFIX_SHIFT
 from mpijoin.store.state import (
     COMPARISONS,
     DIRECTORY_DEPTH_MAX,
+    FLAGS_AT,
     GENERATION,
     GROWS,
     HAS_BLOB,
@@ -28,7 +29,7 @@ from mpijoin.store.state import (
 )
 
 BLOCKS_KIND, TAIL_KIND = 16, 17  # of frames; messages between ranks have smaller ones
-TAIL_ARRAYS = 5  # of a `Tail`, before its blocks
+TAIL_DTYPES = ["int64"] * 5 + ["uint8"]  # of a `Tail`, before its blocks
 BLOCKS_DTYPES = ["int64", "int64", "int64", "uint8"]
 
 
@@ -49,13 +50,16 @@ class Blocks(NamedTuple):
 class Tail(NamedTuple):
     """shapes int64[k]: SHAPE per bucket · ends int64[k * streams]: where in `order` each one's chains end · order
     int64[n]: ids of all blocks · carried int64[6 + streams] · fresh int64[k * streams]: how many tuples at the end of
-    each chain are fresh, or int64[0] where none are · unsealed: the blocks of each stream that are not full."""
+    each chain are fresh, or int64[0] where none are · flags uint8[]: of all tuples of streams that have flags, in the
+    order of their blocks, since those of sealed blocks change, too · unsealed: the blocks of each stream that are not
+    full."""
 
     shapes: np.ndarray
     ends: np.ndarray
     order: np.ndarray
     carried: np.ndarray
     fresh: np.ndarray
+    flags: np.ndarray
     unsealed: tuple[Blocks, ...]
 
 
@@ -103,11 +107,12 @@ def checked(s: StoreState, frames: list[Frame]) -> Shipment:
 
 def _tail(s: StoreState, frame: Frame, depth: int) -> Tail:
     streams, buffers = len(s.layout), frame.buffers
-    _check_buffers(frame, ["int64"] * TAIL_ARRAYS + BLOCKS_DTYPES * streams)
+    _check_buffers(frame, TAIL_DTYPES + BLOCKS_DTYPES * streams)
     unsealed = tuple(
-        Blocks(*buffers[at : at + len(BLOCKS_DTYPES)]) for at in range(TAIL_ARRAYS, len(buffers), len(BLOCKS_DTYPES))
+        Blocks(*buffers[at : at + len(BLOCKS_DTYPES)])
+        for at in range(len(TAIL_DTYPES), len(buffers), len(BLOCKS_DTYPES))
     )
-    tail = Tail(*buffers[:TAIL_ARRAYS], unsealed)
+    tail = Tail(*buffers[: len(TAIL_DTYPES)], unsealed)
     ends = tail.ends
     if len(ends) != streams * len(tail.shapes) or len(tail.carried) != len(carried(streams)):
         raise CodecError(f"tail: {len(ends)} chains of {len(tail.shapes)} buckets, {len(tail.carried)} statistics")
@@ -200,4 +205,7 @@ def _in_order(s: StoreState, group: int, tail: Tail, blocks: list[tuple[int, Blo
     full = counts == s.layout[streams, SLOTS]
     if len(tail.fresh) and (tail.fresh > np.diff(np.append(0, np.cumsum(counts))[np.append(0, tail.ends)])).any():
         raise ProtocolError(f"partition {group}: more tuples are said to be fresh than came")
+    flagged = counts[s.layout[streams, FLAGS_AT] != 0].sum()
+    if len(tail.flags) != flagged:
+        raise ProtocolError(f"partition {group}: {len(tail.flags)} flags came, wanted {flagged}, one for each tuple")
     return bool((streams == np.repeat(np.arange(len(lengths)) % len(s.layout), lengths)).all() and (full | last).all())

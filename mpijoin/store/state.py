@@ -1,14 +1,19 @@
 """The state of one operator's table over a pool of pages, as arrays that kernels share, and the names of their columns.
 
 Everything is an int64 word or a view of one. A *page* is `page_words` words; a page holds a block of tuples or a piece
-of their blobs. A block is a column of tags and a column of tuples:
+of their blobs. A block is a column of tags, one of flags where its stream has them, and a column of tuples:
 
-    tags uint16[slots] | tuples int64[slots, tuple_words], each: key, time, row, (blob address, blob size,) record
+    tags uint16[slots] | flags uint8[slots] | tuples int64[slots, tuple_words], each: key, time, row, (blob address,
+    blob size,) record
 
 A *tag* is 16 bits of the key's hash: 32 of them fill a cache line and are compared by one instruction, so a probe reads
 a quarter of the bytes that comparing keys would, and touches a tuple only where its tag matches. Then it wants key,
 time and row at once: side by side they cost one cache miss, in columns of their own three (a fifth to a third of the
 whole join).
+
+*Flags* are what an operator notes about a tuple while it is held: that it was matched, or that it is new to one of two
+holders. They are 0 when a tuple comes, stay with it through splits, merges and moves, and may be written after its
+block is sealed, when its words may not. Only streams that ask for flags have them.
 
 A *slot id* names a stored tuple by one number, the index of its first word. Streams are numbered from 0 in the job's
 order.
@@ -49,7 +54,11 @@ KEY, TIME, ROW, ADDRESS, SIZE = range(5)
 FIXED_WORDS = ADDRESS  # what each tuple has
 
 # Columns of `layout`, one row per stream.
-SLOTS, TUPLES_AT, TUPLE_WORDS, TUPLE_BYTES, HAS_BLOB, WINDOW, LAYOUT_WORDS = range(7)
+SLOTS, TUPLES_AT, TUPLE_WORDS, TUPLE_BYTES, HAS_BLOB, WINDOW, FLAGS_AT, LAYOUT_WORDS = range(8)
+# TUPLES_AT, FLAGS_AT: words from the beginning of a page; FLAGS_AT 0: the stream has no flags.
+
+# Bits of a flag.
+MATCHED, NEW = 1, 2
 
 # Entries of `pool`, which all tables over it share.
 FREE_PAGE, UNUSED_PAGE, PAGES, PAGE_WORDS, NEXT_BLOCK_ID, PAGES_HELD, PAGES_HELD_MAX, POOL_COUNTERS = range(8)
@@ -102,7 +111,7 @@ class StoreState(NamedTuple):
 
     Of the pool, the same arrays in every table over it: words int64[], halves uint16[] and octets uint8[], views of one
     memory, the pages · heads int64[pages, 8] · pool int64[7]. Of the table: buckets int64[b, 8 * max(2, n)] · groups
-    int64[partitions, 16 + 4 n] · directory int64[], the regions of all groups · layout int64[n, 6] · counters int64[].
+    int64[partitions, 16 + 4 n] · directory int64[], the regions of all groups · layout int64[n, 7] · counters int64[].
 
     Free pages are linked by NEXT, free buckets by NEXT_FRESH. Nothing ever grows: all is address space reserved once,
     of which only what was used takes memory.

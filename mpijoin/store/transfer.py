@@ -1,7 +1,7 @@
 """A group leaves one window join and enters another: its blocks as frames of bounded size, then what still changes.
 
-    get      sealed blocks, about 1 MiB a frame ... | tail: unsealed blocks, directory, order of all blocks, watermarks
-             (`octets_max` leaves out the newer ones, and then the tail)
+    get      sealed blocks, about 1 MiB a frame ... | tail: unsealed blocks, directory, order of all blocks, watermarks,
+             flags (`octets_max` leaves out the newer ones, and then the tail)
     install  the frames of any number of `get`s from one holder, in their order; the last one's tail is what counts
 
 A block that is full is *sealed*: nobody writes to it again, so it is shipped once. It is full some time after it was
@@ -29,6 +29,7 @@ from mpijoin.store.state import (
     BLOCKS,
     BUCKETS,
     DEPTH,
+    FLAGS_AT,
     FRESH,
     GENERATION,
     GROUP_TUPLES,
@@ -51,12 +52,14 @@ from mpijoin.store.transfer_kernels import (
     STREAM,
     TUPLES,
     copy_blocks,
+    copy_flags,
     count_fresh,
     link_group,
     list_blocks,
     mark_fresh_tuples,
     open_group,
     place_blocks,
+    place_flags,
 )
 
 INT64, OCTET = np.dtype(np.int64), np.dtype(np.uint8)
@@ -91,7 +94,9 @@ def get(
     fresh = np.zeros(len(ends) if s.groups[group, FRESH] != NONE else 0, np.int64)
     if len(fresh):
         count_fresh(s, group, fresh)
-    tail = (shapes, ends, listed[:, ID], s.groups[group, carried(streams)], fresh)
+    flags = np.empty(listed[s.layout[listed[:, STREAM], FLAGS_AT] != 0, TUPLES].sum(), np.uint8)
+    copy_flags(s, listed, flags)
+    tail = (shapes, ends, listed[:, ID], s.groups[group, carried(streams)], fresh, flags)
     return [*frames, _frame(s, TAIL_KIND, meta, tail, unsealed, checksum)]
 
 
@@ -144,7 +149,9 @@ def install(
     with np.errstate(over="ignore"):
         for (stream, blocks), wanted, own in zip(shipment.blocks, shipment.wanted, pages):
             place_blocks(s, group, stream, blocks.counts, blocks.tuples, blocks.blob, wanted, own)
-    link_group(s, group, tail.shapes, tail.ends, np.concatenate(pages)[shipment.places])
+    in_order = np.concatenate(pages)[shipment.places]
+    place_flags(s, in_order, tail.flags)
+    link_group(s, group, tail.shapes, tail.ends, in_order)
     if len(tail.fresh):
         mark_fresh_tuples(s, group, tail.fresh)
     return group

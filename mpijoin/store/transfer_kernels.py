@@ -6,7 +6,7 @@ import numpy as np
 
 from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
-from mpijoin.store.blocks import append_blob, copy_blob, return_block, slot_id, tags_of, take_page
+from mpijoin.store.blocks import append_blob, copy_blob, flags_of, return_block, slot_id, tags_of, take_page
 from mpijoin.store.directory import (
     PREFIX_SHIFT,
     buckets_left,
@@ -33,6 +33,7 @@ from mpijoin.store.state import (
     EXPIRES_FROM,
     FIRST,
     FIRST_TIME_MAX,
+    FLAGS_AT,
     FREE_BUCKET,
     FRESH,
     FRESH_PAGE,
@@ -47,10 +48,12 @@ from mpijoin.store.state import (
     NEXT_BLOCK_ID,
     NEXT_FRESH,
     NONE,
+    OWNER,
     SHAPE,
     SIZE,
     SLOTS,
     STREAM_WORDS,
+    STREAMS_MAX,
     TIME,
     TIME_MAX,
     TIME_MAX_VALUE,
@@ -172,6 +175,31 @@ def copy_blocks(s, stream, listed, tuples, blob):
                 octets += tuples[row, SIZE]
             source += width
             row += 1
+
+
+@kernel
+def copy_flags(s, listed, flags):
+    """Copies the flags of listed blocks, of those streams that have any."""
+    place = 0
+    for i in range(len(listed)):
+        if s.layout[listed[i, STREAM], FLAGS_AT]:
+            first = flags_of(s, listed[i, STREAM], listed[i, PAGE])
+            for slot in range(listed[i, TUPLES]):
+                flags[place] = s.octets[first + slot]
+                place += 1
+
+
+@kernel
+def place_flags(s, pages, flags):
+    """Gives the tuples of placed blocks the flags that `copy_flags` has copied."""
+    place = 0
+    for i in range(len(pages)):
+        stream = s.heads[pages[i], OWNER] % STREAMS_MAX
+        if s.layout[stream, FLAGS_AT]:
+            first = flags_of(s, stream, pages[i])
+            for slot in range(s.heads[pages[i], COUNT]):
+                s.octets[first + slot] = flags[place]
+                place += 1
 
 
 @kernel

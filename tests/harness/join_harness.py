@@ -39,6 +39,7 @@ class Stream(NamedTuple):
     window: int = 0
     record_words: int = 0
     has_blob: bool = False
+    flagged: bool = False
 
 
 def signed(word):
@@ -105,7 +106,7 @@ class Harness:
         keep=Keep.SLOT_IDS,
         symmetric=None,
     ):
-        layout = [(stream.record_words, stream.has_blob, stream.window) for stream in streams]
+        layout = [(stream.record_words, stream.has_blob, stream.window, stream.flagged) for stream in streams]
         self.streams, self.partitions = streams, partitions
         self.operator = window_join(partitions, memory, block, theta, layout, symmetric)
         self.out = Out(len(streams), result_buffer, keep)

@@ -18,14 +18,16 @@ def test_the_store_has_room_for_as_many_streams_as_a_job_may_have():
     assert st.STREAMS_MAX == job.STREAMS_MAX
 
 
+@pytest.mark.parametrize("flagged", [False, True])
 @pytest.mark.parametrize("words", [3, 4, 5, 8, 13, 100, 600])
 @pytest.mark.parametrize("page_words", [8, 16, 64, 512, 8192])
-def test_a_block_fits_its_page_and_one_tuple_more_would_not(words, page_words):
-    slots = pool.slots_in(page_words, words)
-    used = pool.tag_words(slots) + slots * words
-    assert slots >= 1 and (used <= page_words or slots == 1)
-    more = slots + 1
-    assert pool.tag_words(more) + more * words > page_words
+def test_a_block_fits_its_page_and_one_tuple_more_would_not(words, page_words, flagged):
+    def used(slots):
+        return pool.tag_words(slots) + pool.flag_words(slots, flagged) + slots * words
+
+    slots = pool.slots_in(page_words, words, flagged)
+    assert slots >= 1 and (used(slots) <= page_words or slots == 1)
+    assert used(slots + 1) > page_words
 
 
 def test_tags_are_whole_cache_lines():
