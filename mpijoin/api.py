@@ -131,7 +131,7 @@ def run(
     job, faults = _read(job, overrides)
     in_memory = not job.output.path and job.output.results != "count"
     if in_memory:
-        job = replace(job, output=replace(job.output, results="collect"))
+        job = job._replace(output=job.output._replace(results="collect"))
     size = local_size(job, local_slaves(slaves, oversubscribe, "slaves"))
     schema = resolve(job, [*faults, *launch_faults(job, size, overwrite, resume)])
     path = Path(job.output.path) if job.output.path else None

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Callable, Collection, Iterator
 
 from mpijoin.clock import RunClock
-from mpijoin.config.job import Inject
+from mpijoin.config.job import Inject, holds_at
 from mpijoin.errors import EXIT_FAILED, EXIT_SIGINT, MpijoinError, PeerError
 from mpijoin.machine import host_name
 from mpijoin.messages import (
@@ -158,7 +158,7 @@ class Rank:
         now_ns = int(self.clock.wall_s * 1e9)
         own = (one for one in self._inject.delay if one.rank == self.number)
         return (
-            sum(one.by_ns for one in own if one.holds_at(now_ns))
+            sum(one.by_ns for one in own if holds_at(one, now_ns))
             / 1e9
         )
 

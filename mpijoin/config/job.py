@@ -1,13 +1,14 @@
 """The job as one frozen value, made at launch and never changed: what every other module may know of the user's wishes.
 
 Durations are integer nanoseconds (`_ns`), sizes integer bytes (`_bytes`). `load.py` makes a `Job` from TOML,
-`check.py` lists its faults.
+`check.py` lists its faults. The sections are named tuples and not dataclasses because every rank makes these classes
+when it starts, and a frozen dataclass takes Python six times as long to make.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Mapping
+from types import MappingProxyType
+from typing import Any, Mapping, NamedTuple
 
 AUTO = "auto"
 OFF = "off"
@@ -15,6 +16,8 @@ MAX = "max"
 UNBOUNDED = "unbounded"
 NO_POLICY = "none"
 POISSON, B_MODEL, ZIPF = "poisson", "b-model", "zipf"
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 STREAMS_MAX = 8  # of a job; the store and the m-way join have room for as many
 SHORT_STREAMS = ("left", "right")  # [left] and [right] are short for [streams.left] and [streams.right]
@@ -29,22 +32,19 @@ def section_of(stream: str) -> str:
     return stream if stream in SHORT_STREAMS else f"streams.{stream}"
 
 
-@dataclass(frozen=True)
-class FileSource:
+class FileSource(NamedTuple):
     """A file, a folder or a glob of Parquet, Arrow IPC or CSV files."""
 
     path: str
 
 
-@dataclass(frozen=True)
-class TableSource:
+class TableSource(NamedTuple):
     """An Arrow table handed over in Python; only `mpijoin.run` makes these."""
 
     table: Any  # pyarrow.Table
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """From `start_ns` of a synthetic stream these values hold; None: as before. Named as in `SyntheticSource`."""
 
     start_ns: int
@@ -54,8 +54,7 @@ class Change:
     permute: int | None = None
 
 
-@dataclass(frozen=True)
-class SyntheticSource:
+class SyntheticSource(NamedTuple):
     """A stream that is made up: Poisson arrivals with keys of a b-model (WSJ, section VI-A; table 2), or others.
 
     The same seed gives the same rows everywhere.
@@ -78,8 +77,7 @@ class SyntheticSource:
     disorder_ns: int = 0  # tuples come up to so much after their time
 
 
-@dataclass(frozen=True)
-class StreamJob:
+class StreamJob(NamedTuple):
     """One input stream: where its rows come from, which columns are its time and key, and how long its rows wait."""
 
     name: str  # NAME of [streams.NAME]
@@ -90,7 +88,7 @@ class StreamJob:
     window_ns: int | None = 0  # how long a tuple of this stream waits for partners; None: "unbounded"
     lateness_ns: int = 0
     columns: tuple[str, ...] | None = None  # payload; None: every other column
-    types: Mapping[str, str] = field(default_factory=dict)  # of columns of CSV files: name -> one of COLUMN_TYPES
+    types: Mapping[str, str] = NOTHING  # of columns of CSV files: name -> one of COLUMN_TYPES
 
     @property
     def section(self) -> str:
@@ -98,8 +96,7 @@ class StreamJob:
         return section_of(self.name)
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(NamedTuple):
     """How rows are spread over the slaves, how often they are sent, and how much memory each rank may take."""
 
     partitions: int = 60
@@ -113,8 +110,7 @@ class Cluster:
     slaves_min: int | None = None  # the degree of declustering follows the load from here up; None: all slaves, always
 
 
-@dataclass(frozen=True)
-class Tuning:
+class Tuning(NamedTuple):
     """How slaves keep and join rows. It changes how fast a run is, never its results."""
 
     theta: int | str = AUTO  # bytes, "auto" or "off"
@@ -123,8 +119,7 @@ class Tuning:
     communication: float = 0.1  # share of a slave's time that an automatic paced epoch may spend on communication
 
 
-@dataclass(frozen=True)
-class Balance:
+class Balance(NamedTuple):
     """When partitions move from one slave to another, and to more or fewer slaves.
 
     The parameters are named as in WSJ, sections IV-C and V-A (table 2).
@@ -137,8 +132,7 @@ class Balance:
     load_buffer_bytes: int | None = None  # the buffer whose occupancy is f_i; None: the bytes of two epochs
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(NamedTuple):
     """How fast event time goes by, and what a late row means."""
 
     speed: float | str = MAX  # event seconds per second of the wall clock, or as fast as the slaves take it
@@ -147,8 +141,7 @@ class Run:
     late: str = "keep"  # or "fail"
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """Where results go, and which of them."""
 
     path: str = ""
@@ -157,8 +150,7 @@ class Output:
     part_bytes: int = 512 << 20  # a part file is closed when it has grown to about this
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """When the state of a run is saved, so that --resume can go on from there.
 
     SIGUSR1 always saves and stops; with every, epochs or margin, Ctrl-C and SIGTERM do, too.
@@ -186,19 +178,7 @@ class Checkpoint:
         return ("SIGUSR1", "SIGTERM", "SIGINT") if self.is_on else ("SIGUSR1",)
 
 
-class Injection:
-    """What is injected at one rank from `start_ns` to `end_ns` (None: the end) of the run."""
-
-    start_ns: int
-    end_ns: int | None
-
-    def holds_at(self, now_ns: float) -> bool:
-        """Whether it is felt at this moment of the run."""
-        return self.start_ns <= now_ns and (self.end_ns is None or now_ns < self.end_ns)
-
-
-@dataclass(frozen=True)
-class Slowdown(Injection):
+class Slowdown(NamedTuple):
     """A slave joins at `share` of its speed, 0 < share <= 1, from `start_ns` to `end_ns` (None: the end) of the run."""
 
     rank: int
@@ -207,8 +187,7 @@ class Slowdown(Injection):
     end_ns: int | None = None
 
 
-@dataclass(frozen=True)
-class Delay(Injection):
+class Delay(NamedTuple):
     """What a rank receives reaches it `by_ns` late, from `start_ns` to `end_ns` (None: the end) of the run."""
 
     rank: int
@@ -217,19 +196,22 @@ class Delay(Injection):
     end_ns: int | None = None
 
 
-@dataclass(frozen=True)
-class Inject:
+def holds_at(injection: Slowdown | Delay, now_ns: float) -> bool:
+    """Whether it is felt at this moment of the run."""
+    return injection.start_ns <= now_ns and (injection.end_ns is None or now_ns < injection.end_ns)
+
+
+class Inject(NamedTuple):
     """Faults on purpose, to see how a run copes with them."""
 
     slow: tuple[Slowdown, ...] = ()
     delay: tuple[Delay, ...] = ()
     hash_bits: int = 64  # key hashes keep this many bits: few of them force collisions
-    fail: Mapping[int, int] = field(default_factory=dict)  # rank -> first epoch whose message makes it raise an error
-    kill: Mapping[int, int] = field(default_factory=dict)  # the same, but it is killed (SIGKILL); not in a resumed run
+    fail: Mapping[int, int] = NOTHING  # rank -> first epoch whose message makes it raise an error
+    kill: Mapping[int, int] = NOTHING  # the same, but it is killed (SIGKILL); not in a resumed run
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """The whole job. `streams`: in the order of the job file; inside the engine a stream is named by its index in
     it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Iterator, Mapping, Sequence
 
@@ -134,7 +134,7 @@ def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool,
         remove(checkpoints)
         raise AlreadyDone(f"{directory.path}: this run is done, there is nothing to go on with")
     if resume:  # what was killed on purpose is to go on now
-        job = replace(job, inject=replace(job.inject, kill={}, fail={}))
+        job = job._replace(inject=job.inject._replace(kill={}, fail={}))
     if resume and numbers_in(checkpoints):
         check_identity(job, newest_identity(checkpoints))
         directory.reopen(dump_job(job))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import time
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Callable, NamedTuple, Sequence
@@ -105,7 +104,7 @@ def _make_two(sources: Sequence[SyntheticSource]) -> None:
     from mpijoin.sources.synthetic import SyntheticReader
 
     for source in sources:
-        few = replace(source, tuples=2, duration_ns=None, permute=0)
+        few = source._replace(tuples=2, duration_ns=None, permute=0)
         columns = [Column(field.name, field.type) for field in synthetic_schema(few)]
         list(SyntheticReader(few, 0, 0, columns).blocks())
 

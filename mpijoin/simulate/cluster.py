@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterator, cast
@@ -12,7 +12,7 @@ from typing import Any, Callable, Iterator, cast
 from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, find, groups_of, install
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import Change, Checkpoint, Job, StreamJob, SyntheticSource
+from mpijoin.config.job import Change, Checkpoint, Job, StreamJob, SyntheticSource, holds_at
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import JobError, ProtocolError
@@ -110,7 +110,7 @@ def simulated_job(job: Job, manner: Manner) -> Job:
     faults += [text for stream in job.streams for text in _not_modelled(stream)]
     if faults:
         raise JobError(faults)
-    return replace(job, output=replace(job.output, results="count"), checkpoint=Checkpoint())
+    return job._replace(output=job.output._replace(results="count"), checkpoint=Checkpoint())
 
 
 def _not_modelled(stream: StreamJob) -> Iterator[str]:
@@ -251,4 +251,4 @@ def late_s(job: Job, rank: int, time_s: float) -> float:
     """By how much `[inject] delay` holds back what reaches this rank now."""
     now_ns = int(time_s * 1e9)
     own = (one for one in job.inject.delay if one.rank == rank)
-    return sum(one.by_ns for one in own if one.holds_at(now_ns)) / 1e9
+    return sum(one.by_ns for one in own if holds_at(one, now_ns)) / 1e9

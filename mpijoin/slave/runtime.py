@@ -10,7 +10,7 @@ from typing import Sequence
 import numpy as np
 
 from mpijoin.checkpoint.saver import Saver
-from mpijoin.config.job import Job
+from mpijoin.config.job import Job, holds_at
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import ProtocolError
 from mpijoin.join.results import CountRows
@@ -238,7 +238,7 @@ class Slave:
         """Of its speed that the job lets this slave have now."""
         share, now_ns = 1.0, self._rank.clock.wall_s * 1e9
         for one in self._slow:
-            if one.holds_at(now_ns):
+            if holds_at(one, now_ns):
                 share *= one.share
         return share
 

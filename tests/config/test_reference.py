@@ -1,6 +1,5 @@
 """`mpijoin check --fields`: every field that a job accepts is explained, and the documentation says the same of it."""
 
-import dataclasses
 import re
 import tomllib
 from pathlib import Path
@@ -34,9 +33,11 @@ def test_every_value_of_a_job_is_a_field_that_is_explained():
     own |= dict(SECTIONS.values())
     besides = {"name", "source"}  # of a stream: what its section is called, and the fields of SOURCE_FIELDS
     for make, fields in own.items():
-        assert {one.name for one in dataclasses.fields(make)} - besides == {field.attribute for field in fields}, make
-    assert {one.name for one in dataclasses.fields(Job)} == {"streams", *SECTIONS}
-    assert all(inspected.__doc__ for inspected in vars(job_module).values() if dataclasses.is_dataclass(inspected))
+        assert set(make._fields) - besides == {field.attribute for field in fields}, make
+    assert set(Job._fields) == {"streams", *SECTIONS}
+    sections = [one for one in vars(job_module).values() if isinstance(one, type) and issubclass(one, tuple)]
+    # Python gives a named tuple without a docstring one that begins with its fields.
+    assert len(sections) > 12 and not [one for one in sections if one.__doc__.startswith(f"{one.__name__}(")]
 
 
 def test_the_defaults_that_are_told_are_those_of_a_job():

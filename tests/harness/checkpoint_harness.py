@@ -12,7 +12,7 @@ import signal
 import threading
 from collections import Counter
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -185,7 +185,7 @@ def run(prepared, made, path, resume=False, signals=None):
     job = prepared.job(made, path)
     schema = resolve(job)
     if made.rows:  # smaller than any job may ask for, so that a few rows fill them
-        job = replace(job, cluster=replace(job.cluster, buffer_bytes=2000, master_buffer_bytes=5000))
+        job = job._replace(cluster=job.cluster._replace(buffer_bytes=2000, master_buffer_bytes=5000))
     with inner_sizes(made):
         setup = prepare(job, schema, local_size(job, made.slaves), resume=resume)
         outcome = run_local(setup, signals or SignalFlag(), Silent())
@@ -491,7 +491,7 @@ def simulate(prepared, made, path, chance, resumes=False, kills=Kills(), stop=No
     job = prepared.job(made, path)
     schema = resolve(job)
     if made.rows:
-        job = replace(job, cluster=replace(job.cluster, buffer_bytes=2000, master_buffer_bytes=5000))
+        job = job._replace(cluster=job.cluster._replace(buffer_bytes=2000, master_buffer_bytes=5000))
     with inner_sizes(made), mock.patch.object(mpijoin.slave.runtime, "Saver", SavesAtOnce):
         setup = prepare(job, schema, local_size(job, made.slaves), resume=resumes)
         writer = None

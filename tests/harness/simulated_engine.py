@@ -4,7 +4,7 @@ oracle's."""
 import random
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from unittest import mock
 
@@ -224,12 +224,12 @@ def run_scenario(made, folder):
 def setup_of(made, folder):
     """The setup of the run; its inputs lie in `folder` afterwards."""
     job = load_job({**{side.name: section(side, folder) for side in made.sides}, **made.sections})
-    schema = resolve(replace(job, output=replace(job.output, path="none")))
+    schema = resolve(job._replace(output=job.output._replace(path="none")))
     # Smaller than any job may ask for, so that a few rows fill them.
     sizes = {name: getattr(made, name) for name in ("memory_bytes", "buffer_bytes", "master_buffer_bytes")}
-    cluster = replace(job.cluster, **sizes)
+    cluster = job.cluster._replace(**sizes)
     results = "collect" if made.collects else "count"
-    job = replace(job, inject=made.inject, cluster=cluster, output=replace(job.output, results=results))
+    job = job._replace(inject=made.inject, cluster=cluster, output=job.output._replace(results=results))
     return RunSetup(job, schema, Roles(1 + made.slaves + made.collects, made.collects), None)
 
 

@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -112,11 +111,11 @@ def reading_job(job: Job, made: dict[str, list[Written]], folder: Path) -> Job:
         if stream.name in made:
             lateness_ns = max(stream.lateness_ns, stream.source.disorder_ns)
             source = FileSource(str(folder / stream.name))
-            streams.append(replace(stream, source=source, lateness_ns=lateness_ns))
+            streams.append(stream._replace(source=source, lateness_ns=lateness_ns))
         else:
             streams.append(stream)
-    output = job.output if job.output.path else replace(job.output, path=str(folder / "run"))
-    return replace(job, output=output, streams=tuple(streams))
+    output = job.output if job.output.path else job.output._replace(path=str(folder / "run"))
+    return job._replace(output=output, streams=tuple(streams))
 
 
 def write_manifest(path: Path, plans: Sequence[StreamPlan], made: dict[str, list[Written]]) -> None:

@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil, floor
 
 import numpy as np
@@ -163,10 +163,10 @@ def warnings_of(profile: Profile, slaves: int) -> list[str]:
 
 def advised_job(job: Job, advice: Advice) -> Job:
     """The job with the advice in it; a lateness is never less than the job's own."""
-    cluster = replace(job.cluster, partitions=advice.partitions, buffer_bytes=advice.buffer_bytes)
+    cluster = job.cluster._replace(partitions=advice.partitions, buffer_bytes=advice.buffer_bytes)
     pairs = zip(job.streams, advice.lateness_ns)
-    streams = tuple(replace(stream, lateness_ns=max(stream.lateness_ns, needed)) for stream, needed in pairs)
-    return replace(job, streams=streams, cluster=cluster, tuning=replace(job.tuning, theta=AUTO))
+    streams = tuple(stream._replace(lateness_ns=max(stream.lateness_ns, needed)) for stream, needed in pairs)
+    return job._replace(streams=streams, cluster=cluster, tuning=job.tuning._replace(theta=AUTO))
 
 
 def job_text(job: Job, advice: Advice) -> str:
