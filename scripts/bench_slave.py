@@ -1,8 +1,9 @@
 """A slave alone: how fast it joins encoded messages that lie in memory, with no master, network or file beside it.
 
-    python scripts/bench_slave.py EPOCH LEFT RIGHT
+    python scripts/bench_slave.py EPOCH FILE FILE ... [--window "600 s"]
 
-Encodes both streams as the master would send them in epochs of EPOCH ("100 s"), then runs the slave's own loop on them.
+Encodes the streams, a file each, as the master would send them in epochs of EPOCH ("100 s"), then runs the slave's own
+loop on them.
 Prints one line of JSON: seconds from the first message to the final report, results, certificate.
 """
 
@@ -12,7 +13,7 @@ import argparse
 import json
 import time
 from collections import deque
-from typing import Any, Collection
+from typing import Any, Collection, Sequence
 
 import numpy as np
 
@@ -42,12 +43,11 @@ MEMORY_BYTES = 4 << 30  # address space for the state; only what is used is take
 MESSAGES_AHEAD = 2  # handed over and not yet joined: one to join, one that waits, as in a real run
 
 
-def bench_job(left: str, right: str, epoch: str) -> Job:
-    stream = {"time": "ts", "time_unit": "us", "key": "key", "window": f"{WINDOW_US} us"}
+def bench_job(files: Sequence[str], epoch: str, window: str) -> Job:
+    stream = {"time": "ts", "time_unit": "us", "key": "key", "window": window, "columns": []}
     return load_job(
         {
-            "left": {"path": left, **stream},
-            "right": {"path": right, **stream},
+            "streams": {f"stream_{number}": {"path": file, **stream} for number, file in enumerate(files)},
             "cluster": {"distribution_epoch": epoch},
             "output": {"results": "count"},
         }
@@ -68,7 +68,7 @@ def encoded_messages(job: Job, schema: JoinSchema) -> deque[np.ndarray]:
             messages.append(encode_message(Slot(MASTER, len(messages), tick.watermarks, groups, tuple(pieces))))
             pieces = []
     intake.close()
-    messages.append(encode_message(Slot(MASTER, len(messages), (TIME_MAX, TIME_MAX), groups, (), True)))
+    messages.append(encode_message(Slot(MASTER, len(messages), (TIME_MAX,) * len(job.streams), groups, (), True)))
     return messages
 
 
@@ -121,12 +121,12 @@ def run_slave(job: Job, schema: JoinSchema) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("epoch", metavar="EPOCH", help='of event time, such as "100 s"')
-    for side in ("left", "right"):
-        parser.add_argument(side, metavar=side.upper(), help="a file of workload A, as bench_data.py makes it")
+    parser.add_argument("files", metavar="FILE", nargs="+", help="a stream, with columns ts (in us) and key")
+    parser.add_argument("--window", default=f"{WINDOW_US} us", help="of each stream (default %(default)s)")
     options = parser.parse_args()
     warm_up("master")
     warm_up("slave")
-    job = bench_job(options.left, options.right, options.epoch)
+    job = bench_job(options.files, options.epoch, options.window)
     print(json.dumps(run_slave(job, resolve(job))))
 
 
