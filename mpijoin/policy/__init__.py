@@ -1,10 +1,10 @@
 """Policies: pure functions from what the master knows of the cluster to what shall be moved.
 
-A policy gets a frozen view of the loads over one reorganization epoch and answers with a plan, which is data: moves of
-groups, and which slaves shall be active. It keeps nothing and carries out nothing; what it has learned it hands over as
-a value (`memory`) that the next view brings back. So a policy is tested by showing it a made-up history, tried on
-thousands of simulated slaves as it is, and saved in a checkpoint. What looks random is a hash (`chance`), so it can be
-repeated.
+A policy gets a frozen view of the loads over one reorganization epoch and answers with a plan. A plan is data: a
+sequence of `Move`, `Spill` and `Resize`, which the master carries out or refuses as a whole. The policy keeps nothing.
+What it has learned it hands over as a value (`memory`) that the next view brings back. So a policy is tested by showing
+it a made-up history, tried on thousands of simulated slaves as it is, and saved in a checkpoint. What looks random is a
+hash (`chance`), so it can be repeated.
 
 `threshold` is the rule of the paper (WSJ, section IV-C), one group per overloaded slave; `balance` is this project's.
 """
@@ -19,7 +19,7 @@ from mpijoin.policy.threshold import threshold as threshold_of
 
 
 def make_policy(settings: Balance) -> Policy | None:
-    """The policy that the job names; None: nothing ever moves. Raises JobError on a name that is none of them."""
+    """The policy that the job names; None where nothing ever moves. Raises JobError on a name that is none of them."""
     policies = {"none": None, "threshold": threshold_of(settings), "balance": balance_loads}
     if settings.policy not in policies:
         raise JobError([f"[balance] policy: got {settings.policy!r}, wanted one of {', '.join(policies)}"])

@@ -1,24 +1,25 @@
 """Our policy: as many moves as the measured loads ask for, the best first, and none for noise.
 
-Where WSJ's takes one random group per supplier and epoch, this one predicts. It remembers how fast each slave is (work
-per busy second: a node that has other things to do is slow), what each group takes, and how well that has foretold the
-loads so far (`memory.py`); so it knows what a group will take of any slave, and evens out the predicted levels
-(`evening.py`).
+The policy of WSJ moves one random group per supplier and epoch. This one predicts. It remembers how fast each slave is
+(its work per busy second: a node that has other things to do is slow), what each group takes, and how well that has
+foretold the loads so far (`memory.py`). So it knows what a group will take from any slave, and evens out the predicted
+levels (`evening.py`).
 
-It does not oscillate. A difference must have been there for more than one period, but where a slave falls behind: that
-it joins all the time and yet gets less done than what comes is seen within one. It must be more than 15 %, and more
-than the noise that was measured makes. The moves must bring the level that is off back by half of that, and make up for
-the time they take; of what would even the levels so much is begun as is done in half a period. A group that moved, or
-was refused, stays for two periods; a slave gives or takes in one period, never both.
+It does not oscillate. A difference must last for more than one period. The exception is a slave that falls behind,
+which is seen within one: it joins all the time and yet gets less done than what comes. A difference must be more than
+15 %, and more than the noise that was measured can make. The moves must bring the level that is off back by half of
+that, and must make up for the time that they take. Of all that would even the levels only so much is begun as is done
+in half a period. A group that moved, or was refused, stays for two periods. A slave either gives or takes in one
+period, and never does both.
 
-A slave's only group moves only to a slave that has none and is so much faster that it is worth it: the one becomes idle
-and the other active.
+A slave's only group moves only to a slave that has none, and only if that one is so much faster that it is worth it.
+Then the one becomes idle and the other active.
 
-Degree of declustering, between slaves_min and all: fewer slaves, but half of them stay, if for three periods those who
-stay would have stayed below 0.7, nobody had fallen behind, no load was suspect, and the last change is as long ago; as
-many more as it takes when even the best distribution would load the active ones above 0.85, for two periods or when one
-falls behind. Both bounds give way by the noise of the load of all. Between the two the degree stays; a slave that came
-at 0.85 could go at 0.7 only.
+The degree of declustering lies between slaves_min and all slaves. Slaves leave, but at least half of them stay, if for
+three periods those who stay would have been loaded below 0.7, nobody had fallen behind and no load was suspect, and if
+the last change is as long ago. Slaves come, as many as it takes, when even the best distribution would load the active
+ones above 0.85 for two periods, or when one falls behind. Both bounds give way by the noise of the load of all. Between
+the two the degree stays: a slave that came at 0.85 can go only at 0.7.
 """
 
 from __future__ import annotations
@@ -33,20 +34,21 @@ from mpijoin.policy.memory import COMMON_SHARE, DOUBTS, Memory, learn
 from mpijoin.policy.plan import Move, Plan, Resize
 from mpijoin.policy.view import ClusterView
 
-REST_PERIODS = 2  # a group that moved does not move again in so many
-PERIODS_MIN = 2  # a difference was there for so many, or nothing moves for it
-SHRINK_BELOW = 0.7  # predicted share of its time, communication included, of every slave that would stay
-SHRINK_AFTER = 3  # periods since the last change of the degree of declustering, and for which it must have looked right
-SHRINK_OCCUPANCY = 0.5  # a slave whose buffer is fuller than this, on average, is not one that has time
+REST_PERIODS = 2  # A group that moved does not move again in so many periods.
+PERIODS_MIN = 2  # Nothing moves for a difference that was not there for so many periods.
+# Slaves may leave if those who stay would be loaded by less than this share of their time, communication included,
+SHRINK_BELOW = 0.7
+SHRINK_AFTER = 3  # ... if that was so for so many periods, and as many have passed since the last change of the degree,
+SHRINK_OCCUPANCY = 0.5  # ... and if no buffer was fuller than this on average: that slave has no time to spare.
 GROW_ABOVE = 0.85
 GROW_AFTER = 2  # periods
-GROW_DOUBTS, GROW_LEAN = 1.5, 3.0  # times the doubt, but for a load that goes on rising
-ALONE = 0.3  # an only group moves to another slave where its level falls by this share,
-ALONE_MIN = 0.1  # ... and by this much
+GROW_DOUBTS, GROW_LEAN = 1.5, 3.0  # The bound gives way by so many doubts, less for a load that goes on rising.
+ALONE = 0.3  # An only group moves to another slave where its level falls by this share,
+ALONE_MIN = 0.1  # ... and by this much.
 
 
 def balance(view: ClusterView) -> Plan:
-    """The plan for a view, and what to remember. Pure: equal views, equal plans."""
+    """The plan for a view, and what to remember. Equal views give equal plans."""
     if not view.active:
         return Plan(memory=view.memory)
     known = learn(view)
@@ -86,17 +88,17 @@ def _communication(view: ClusterView) -> float:
 
 
 def _doubt(known: Memory) -> float:
-    """Share by which the work of all together may be misjudged."""
+    """The share by which the work of all together may be misjudged."""
     return DOUBTS * known.common_noise * sqrt(COMMON_SHARE / (2 - COMMON_SHARE))
 
 
 def _level(view: ClusterView, known: Memory) -> float:
-    """Of every active slave, communication included, if the work were divided at will."""
+    """The level of every active slave, communication included, if the work could be divided at will."""
     return ideal_level(known.nodes(view)) * exp(max(0.0, known.lean)) + _communication(view)
 
 
 def _grow(view: ClusterView, known: Memory, level: float) -> list[Node]:
-    """Idle slaves, empty, the fastest first, as far as is known."""
+    """The idle slaves that should come, without groups, the fastest first as far as is known."""
     pool, communication = known.nodes(view), _communication(view)
     speed = sum(node.speed for node in pool)
     wanted = ceil((level - communication) * speed / max(0.1, GROW_ABOVE - communication) - speed)
@@ -104,7 +106,7 @@ def _grow(view: ClusterView, known: Memory, level: float) -> list[Node]:
 
 
 def _idle(view: ClusterView, known: Memory) -> list[int]:
-    """Slaves without groups, the fastest first."""
+    """The slaves without groups, the fastest first."""
     idle = [slave.slave for slave in view.slaves if not slave.active]
     return sorted(idle, key=lambda slave: (-known.speed(slave), slave))
 
@@ -120,15 +122,18 @@ def _calm(view: ClusterView, known: Memory, behind: Collection[int]) -> int:
 
 
 class Leave(NamedTuple):
-    """pool: as it is · moves: of all groups of those that leave · staying: the others."""
+    """Some slaves give up all their groups."""
 
     pool: list[Node]
+    """All active slaves as they are now."""
     moves: list[Move]
+    """Of all groups of those that leave."""
     staying: tuple[int, ...]
 
 
 def _leave(view: ClusterView, known: Memory) -> Leave | None:
-    """As many slaves with little work as the others can do without, but not more than half of all; None: not one."""
+    """How as many slaves leave as the others can do without, those with the least work first, but not more than half
+    of all. It is None where not one can leave."""
     limit = SHRINK_BELOW * (1 - caution(known.settled) * _doubt(known)) - _communication(view)
     pool = sorted(known.nodes(view), key=lambda node: (node.work, -node.slave))
     for count in range(min(len(pool) - max(1, view.slaves_min), max(1, len(pool) // 2)), 0, -1):
@@ -142,14 +147,14 @@ def _leave(view: ClusterView, known: Memory) -> Leave | None:
 
 
 def _shrink(known: Memory, leave: Leave) -> Plan:
-    """One slave or more leave, in several epochs where they have more groups than move in one."""
+    """One slave or more leave. Where they have more groups than can move in one epoch, that takes several."""
     begun = within(known.pace, leave.moves, leave.pool)
     return Plan((*begun, Resize(leave.staying)) if len(begun) == len(leave.moves) else tuple(begun))
 
 
 def spread(leaving: Sequence[Node], staying: list[Node]) -> list[Move] | None:
-    """All groups of some nodes, the heaviest first, each to where the level will be lowest; None where there is no
-    memory. Changes the nodes that stay."""
+    """Moves of all groups of some nodes, the heaviest first, each to the node whose level will be lowest. It changes
+    the nodes that stay. It is None where they lack memory."""
     moves, items = [], [(item, node) for node in leaving for item in node.items.values()]
     for item, node in sorted(items, key=lambda one: (-one[0].work, one[0].group)):
         able = [other for other in staying if other.has_room(item)]
@@ -162,7 +167,7 @@ def spread(leaving: Sequence[Node], staying: list[Node]) -> list[Move] | None:
 
 
 def _replace_slow(view: ClusterView, known: Memory, fixed: Collection[int]) -> tuple[Move, ...]:
-    """Only groups of slow slaves, each to an idle slave that is so much faster that it is worth it."""
+    """Moves of the only groups of slow slaves, each to an idle slave that is so much faster that it is worth it."""
     moves, idle = [], _idle(view, known)
     for node in sorted(known.nodes(view), key=lambda node: (-node.level, node.slave)):
         (item, *others) = node.items.values()

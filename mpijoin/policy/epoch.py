@@ -19,10 +19,10 @@ from __future__ import annotations
 
 SHORTEST_NS = 20_000_000
 LONGEST_NS = 10_000_000_000
-AIM = 0.8  # of the bound: what a new epoch is to cost
-ENOUGH = 0.6  # of the bound: an epoch that costs between this and the bound stays, so that noise moves nothing
-STEP_MAX = 2.0  # damping: an epoch gets at most so many times longer or shorter at once
-BUSY = 0.7  # of its time that a slave joins, from which on it has little to spare
+AIM = 0.8  # A new epoch is to cost this share of the bound.
+ENOUGH = 0.6  # An epoch that costs between this share of the bound and all of it stays, so that noise changes nothing.
+STEP_MAX = 2.0  # At once, an epoch gets longer or shorter at most by this factor.
+BUSY = 0.7  # A slave that joins for this share of its time has little to spare.
 
 
 def next_epoch_ns(current_ns: int, communication: float, bound: float, busy: float = 0.0, behind: bool = False) -> int:

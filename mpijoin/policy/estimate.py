@@ -7,18 +7,20 @@ from typing import Iterable, Mapping, NamedTuple
 
 from mpijoin.policy.view import SlaveView
 
-SATURATED = 0.9  # share of its time, communication included, from which a slave may not be getting all its work done
-BEHIND = 1.1  # of its time: who is asked for so much falls behind, and no jitter at the period's ends explains it,
-BEHIND_LOAD, BEHIND_OCCUPANCY = 0.5, 0.5  # ... if it was busy enough to tell what it can do, and its buffer filled
-EVIDENCE = 0.002  # a slave that was busy for a smaller share of its time says nothing of its speed
-ALIKE = 0.75  # speeds from here to the reference are taken for equal: comparisons are not all of the work
+# From this share of its time on, communication included, a slave may not be getting all its work done.
+SATURATED = 0.9
+# A slave that is asked for so much of its time falls behind, and no jitter at the ends of the period explains it,
+BEHIND = 1.1
+BEHIND_LOAD, BEHIND_OCCUPANCY = 0.5, 0.5  # ... if it was busy enough to tell what it can do, and its buffer filled.
+EVIDENCE = 0.002  # A slave that was busy for a smaller share of its time says nothing of its speed.
+ALIKE = 0.75  # Speeds from here to the reference count as equal, because comparisons are not all of the work.
 SLOWEST = 1 / 16
-# of a slave's memory that groups may fill by moving: windows grow on, and frames wait to be installed
+# Moves fill no more than this share of a slave's memory: windows grow on, and frames wait to be installed.
 MEMORY_SHARE = 0.8
 
 
 class Item(NamedTuple):
-    """A group. work: the share of its time that it would take of a slave of speed 1."""
+    """A group. work: the share of its time that the group would take from a slave of speed 1."""
 
     group: int
     work: float
@@ -27,8 +29,7 @@ class Item(NamedTuple):
 
 @dataclass
 class Node:
-    """A slave as predicted. speed: 1 as fast as others, 0.5: half · level: the share of its time that its groups ask
-    for; above 1 it cannot keep up."""
+    """A slave as it is predicted. speed: 1 means as fast as others, 0.5 half as fast."""
 
     slave: int
     speed: float
@@ -43,6 +44,7 @@ class Node:
 
     @property
     def level(self) -> float:
+        """The share of its time that its groups ask for. Above 1 it cannot keep up."""
         return self.work / self.speed
 
     def copy(self) -> Node:
@@ -67,24 +69,24 @@ def is_saturated(slave: SlaveView) -> bool:
 
 
 def has_backlog(slave: SlaveView) -> bool:
-    """More waits for it than chance explains, and it was busy enough to tell what it can do."""
+    """Whether more waits for it than chance explains, and it was busy enough to tell what it can do."""
     return slave.load >= BEHIND_LOAD and slave.occupancy >= BEHIND_OCCUPANCY
 
 
 def falls_behind(slave: SlaveView) -> bool:
-    """What came asks for more than all its time, whether it came from the start of the period or half-way on. It does
-    not for a slave that stood still for a while, nor for one that catches up."""
+    """Whether what came asks for more than all its time, no matter when it came within the period. A slave that stood
+    still for a while does not fall behind, nor does one that catches up."""
     return has_backlog(slave) and slave.load * slave.inflow >= BEHIND
 
 
 def is_overloaded(slave: SlaveView) -> bool:
-    """It falls behind, or is behind and has no time left to change that."""
+    """Whether it falls behind, or is behind and has no time left to change that."""
     return falls_behind(slave) or (is_saturated(slave) and slave.occupancy > 1)
 
 
 def speeds(slaves: Iterable[SlaveView]) -> dict[int, float | None]:
-    """How fast each slave was: work per busy second, relative to the (upper) median of those that worked; None: nothing
-    tells.
+    """How fast each slave was: its work per busy second, relative to the (upper) median of those that worked. It is
+    None where nothing tells.
 
     The median tells slow nodes from others as long as half of them are not slow.
     """
@@ -101,19 +103,19 @@ def speeds(slaves: Iterable[SlaveView]) -> dict[int, float | None]:
 
 
 def demand(slave: SlaveView) -> float:
-    """What its groups ask for / what they were seen to take. A saturated slave joins what it can, not what comes; one
-    that catches up joins more than what comes. Where a slave has time left and nothing waits, more came than was joined
-    by chance."""
+    """What its groups ask for / what they were seen to take. A saturated slave joins what it can and not what comes,
+    and one that catches up joins more than what comes. Where a slave has time left and nothing waits, it is by chance
+    that more came than was joined."""
     return slave.inflow if is_saturated(slave) or has_backlog(slave) else min(1.0, slave.inflow)
 
 
 def node_of(slave: SlaveView, speed: float, works: Mapping[int, float], memory_bytes: int | None) -> Node:
-    """An active slave, with what is known of its groups."""
+    """The node of an active slave, with what is known of its groups."""
     items = {group.group: Item(group.group, works[group.group], group.state_bytes) for group in slave.groups}
     return Node(slave.slave, speed, items, float("inf") if memory_bytes is None else memory_bytes)
 
 
 def ideal_level(pool: Iterable[Node]) -> float:
-    """The level of all if work could be divided at will."""
+    """The level that all nodes would have if work could be divided at will."""
     pool = list(pool)
     return sum(node.work for node in pool) / sum(node.speed for node in pool)

@@ -10,21 +10,22 @@ from mpijoin.policy.estimate import Item, Node, ideal_level
 from mpijoin.policy.memory import Pace
 from mpijoin.policy.plan import Move
 
-# Groups move only if levels are so uneven that noise does not explain it ...
-BAND = 0.15  # the highest or lowest level is off the ideal by more than this share of it,
-BAND_OVERLOADED = 0.1  # ... or by this share if it is that of a slave that falls behind,
-NOISES = 3.0  # ... and by more than so many standard deviations of the noise beyond what the extremes of so many stray,
-GAP_MIN = 0.1  # ... and the highest and lowest level are at least so far apart,
-GAIN = 0.5  # ... and if the moves bring the one that is off back by this share of the least difference that counts.
-SETTLED = 1.7  # Where all was well before, and nothing has changed, up to so many times the least difference is needed,
-CAUTION, CAUTION_PERIODS = 0.35, 4  # ... and times the noise, more by this for each of the first few such periods.
-HORIZON = 30  # periods in which a lower level must make up for the time that groups are under way
-# Once begun, they go on while a move lowers the higher of two levels that are twice this apart, or twice
+# Groups move only if levels are so uneven that noise does not explain it. That is so if the highest or the lowest level
+BAND = 0.15  # ... is off the ideal by more than this share of it,
+BAND_OVERLOADED = 0.1  # ... or by this share where it is the level of a slave that falls behind,
+NOISES = 3.0  # ... and by so many standard deviations of the noise more than the extremes of so many slaves stray,
+GAP_MIN = 0.1  # ... and if the two are at least so far apart.
+GAIN = 0.5  # The moves must bring the level that is off back by this share of the least difference that counts.
+# Where all was well before and nothing has changed, the least difference is larger: by a factor of at most
+SETTLED = 1.7
+CAUTION, CAUTION_PERIODS = 0.35, 4  # ... which grows by this in each of the first few such periods, as for the noise.
+HORIZON = 30  # A lower level must make up for the time that groups are under way in so many periods.
+# Once begun, moves go on while one lowers the higher of two levels that are apart by twice this, or by twice
 MARGIN = 0.025
 MARGIN_SHARE = 0.05  # ... this share of the ideal.
-USE = 0.1  # of what it takes off the supplier, a move must take at least so much off the higher of the two levels
-LITTLE_BYTES = 16 << 20  # so much is moved in no time anywhere
-MOVES_MAX = 4096  # more are not thought of in one epoch
+USE = 0.1  # A move takes at least this part of what it takes off the supplier off the higher of the two levels, too.
+LITTLE_BYTES = 16 << 20  # So much is moved in no time anywhere.
+MOVES_MAX = 4096  # No more are thought of in one epoch.
 
 
 class Shift(NamedTuple):
@@ -36,16 +37,18 @@ class Shift(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """What a plan must overcome. noise: standard deviation of a level, relative · overloaded: slaves known to be behind
-    · settled: for so many periods there was nothing to move, and nothing has changed: what is close to the bar must not
-    cross it one day, however long that is."""
+    """What a plan must overcome."""
 
     noise: float
+    """The standard deviation of a level, relative to it."""
     overloaded: Collection[int]
+    """The slaves that are known to be behind."""
     settled: int = 0
+    """For so many periods there was nothing to move, and nothing has changed. What is close to the bar must not cross
+    it one day, however long that is."""
 
     def height(self, pool: Collection[Node], highest: Node) -> float:
-        """By how much a level must be off the ideal."""
+        """By how much a level must be off the ideal, where this is the node with the highest level."""
         # The expected maximum of n normal variables is about sqrt(2 ln n).
         strays = self.noise * (NOISES + sqrt(2 * log(len(pool))))
         if highest.slave in self.overloaded:
@@ -64,7 +67,7 @@ class Bar(NamedTuple):
 
 
 def caution(settled: int) -> float:
-    """How many times the noise must be overcome."""
+    """How many times the noise a difference must be, in proportion to what it must be at first."""
     return 1 + CAUTION * min(settled, CAUTION_PERIODS)
 
 
@@ -90,7 +93,7 @@ def even_out(pool: Collection[Node], fixed: Collection[int], bar: Bar, pace: Pac
 
 
 def within(pace: Pace, moves: Iterable[Move], pool: Iterable[Node]) -> list[Move]:
-    """As many of the moves as are taken to be done in time; of the bytes the first may take any number."""
+    """As many of the moves as should be done in time. The first is always among them, however large it is."""
     octets = {item.group: item.state_bytes for node in pool for item in node.items.values()}
     left_bytes = max(LITTLE_BYTES, pace.share * sum(octets.values()))
     taken: list[Move] = []
@@ -129,7 +132,7 @@ def _shifts(pool: list[Node], fixed: Collection[int]) -> Iterator[Shift]:
 
 
 class Shelf:
-    """The groups of a node that may move, by their work; of equal ones the one that is cheapest to move comes last."""
+    """The groups of a node that may move, in the order of their work. Of equal ones the cheapest to move comes last."""
 
     def __init__(self, node: Node, fixed: Collection[int]):
         free = [item for item in node.items.values() if item.work > 0 and item.group not in fixed]
@@ -139,12 +142,12 @@ class Shelf:
         del self._items[bisect_left(self._items, _place(item), key=_place)]
 
     def lighter(self, work: float) -> Iterator[Item]:
-        """Those that take less, the heaviest first."""
+        """The groups that take less, the heaviest first."""
         at = bisect_left(self._items, work, key=_work)
         return (self._items[index] for index in range(at - 1, -1, -1))
 
     def heavier(self, work: float) -> Iterator[Item]:
-        """Those that take as much or more, the lightest first."""
+        """The groups that take as much or more, the lightest first."""
         at = bisect_left(self._items, work, key=_work)
         while at < len(self._items):
             end = bisect_right(self._items, self._items[at].work, key=_work)
@@ -153,8 +156,8 @@ class Shelf:
 
 
 def best_shift(supplier: Node, consumers: list[Node], shelf: Shelf) -> Shift | None:
-    """The group whose move leaves the higher of both levels lowest, to the least loaded consumer that any may go to. A
-    supplier keeps one group: without any it could not be seen how fast it is."""
+    """The group whose move makes the higher of both levels lowest. It goes to the least loaded consumer that has room
+    for one. A supplier keeps one group, because without any nobody could see how fast it is."""
     if len(supplier.items) < 2:
         return None
     for consumer in sorted(consumers, key=lambda node: (node.level, node.slave)):
@@ -167,7 +170,7 @@ def best_shift(supplier: Node, consumers: list[Node], shelf: Shelf) -> Shift | N
 
 
 def _after(item: Item, supplier: Node, consumer: Node) -> tuple[float, int, int]:
-    """The higher level of both; of equals the group that is cheapest to move."""
+    """The order in which shifts are preferred: by the higher level of both after it, then by what it costs."""
     higher = max(supplier.level - item.work / supplier.speed, consumer.level + item.work / consumer.speed)
     return higher, item.state_bytes, item.group
 

@@ -19,53 +19,57 @@ from typing import Mapping, NamedTuple, Sequence
 from mpijoin.policy.estimate import ALIKE, Node, demand, falls_behind, node_of, speeds
 from mpijoin.policy.view import ClusterView, Moving, SlaveView
 
-PERIODS = 8  # over so many, about, means are taken
-NOISE_LEAST = 0.05  # standard deviation of a slave's load from period to period, as a logarithm, if it measures as less
-NOISE_PERIODS = 16  # the mean of its square is taken over so many, about; the first guess counts for one
-COMMON_SHARE = 1 / 3  # of what all loads are off is taken for true at once
-CHANGE, CHANGE_NOISES = 0.2, 3.0  # a load that is off by more than both, the latter in standard deviations, is suspect
-OFF_MAX = 1.0  # a measurement that is off by more than this says no more of the noise than one that is off by this
-LEVEL_LEAST = 0.02  # loads below this are hardly told from each other
-IDLE_PERIODS = 64  # in about so many a slave that has nothing to do is taken for as fast as others again
-MOVING_SHARE = 0.5  # of a period: for so long, at most, groups should be under way
-
-
-# a slave counts as slow if it is by so many standard deviations, at most this much, slower than ALIKE
+PERIODS = 8  # Means are taken over about so many periods.
+# The standard deviation of a slave's load from period to period, as a logarithm, is taken for no less than this.
+NOISE_LEAST = 0.05
+NOISE_PERIODS = 16  # The mean of its square is taken over about so many periods; the first guess counts for one.
+COMMON_SHARE = 1 / 3  # So much of what all loads are off is taken for true at once.
+# A load that is off by more than both of these, the latter in standard deviations, is suspect.
+CHANGE, CHANGE_NOISES = 0.2, 3.0
+OFF_MAX = 1.0  # A measurement that is off by more than this says no more of the noise than one that is off by this.
+LEVEL_LEAST = 0.02  # Loads below this can hardly be told from each other.
+IDLE_PERIODS = 64  # After about so many periods an idle slave is taken for as fast as others again.
+MOVING_SHARE = 0.5  # Groups should be under way for this share of a period at most.
+# A slave counts as slow if it is slower than ALIKE by so many standard deviations, of which this much is enough.
 DOUBTS, DOUBT_MAX = 2.0, 0.35
 
 
 class Track(NamedTuple):
-    """What is known of a slave. speed: measured, relative to others · periods: for how long it has been as it is ·
-    suspect: by how much its last load was off what was expected (a logarithm), 0 where it was not · slow: its speed is
-    reckoned with; else it counts as 1: a slave is not fast because its groups are of the cheap kind."""
+    """What is known of a slave."""
 
     speed: float = 1.0
+    """As measured, relative to others."""
     periods: int = 0
+    """For how long it has been as it is."""
     suspect: float = 0.0
+    """By how much its last load was off what was expected (a logarithm); 0 where it was not."""
     slow: bool = False
+    """Whether its speed is reckoned with. Else it counts as 1, because a slave is not fast when its groups are of the
+    cheap kind."""
 
     @property
     def effective(self) -> float:
         return self.speed if self.slow else 1.0
 
     def at(self, speed: float, periods: int, noise: float) -> Track:
-        """The same slave, measured again. It becomes slow, or as fast as others, where noise does not make it look
-        so."""
+        """The same slave, measured again. It becomes slow, or as fast as others again, only where noise does not
+        explain it."""
         doubt = min(DOUBT_MAX, DOUBTS * noise / sqrt(max(1, periods)))
         return Track(speed, periods, 0.0, speed < ALIKE + (doubt if self.slow else -doubt))
 
 
 class Pace(NamedTuple):
-    """What is taken to be moved in MOVING_SHARE of a period: so many groups, and so large a share of all state ·
-    group_periods: for how long the last groups that moved were under way, each, 0: none has."""
+    """How much can be moved in MOVING_SHARE of a period, as far as is known."""
 
     groups: float = 64.0
     share: float = 0.5
+    """Of the state of all groups."""
     group_periods: float = 0.0
+    """For how long each of the last groups that moved was under way; 0: none has moved."""
 
     def after(self, moving: Moving, state_bytes: int) -> Pace:
-        """state_bytes: of all groups. A plan that took too long cuts what the next may ask for, one that asked for much
-        and took less lets it ask for more."""
+        """What is known after these moves. state_bytes: of all groups. A plan that took too long cuts what the next one
+        may ask for. One that asked for much and took less time lets the next one ask for more."""
         share = moving.state_bytes / max(1, state_bytes)
         factor = min(2.0, max(0.25, MOVING_SHARE / max(1e-6, moving.periods)))
         groups, most = self.groups, self.share
@@ -78,27 +82,32 @@ class Pace(NamedTuple):
 
 @dataclass(frozen=True)
 class Memory:
-    """works: group -> share of its time that it takes of a slave of speed 1 · variance, common_variance: of the noise
-    of each load beside that of all, and of all, over `views` views · common: by how much all loads were off (a
-    logarithm), 0 where that was no more than noise · last: by how much they were off, be it noise or not, 0 where that
-    was taken for true · lean: by how much they go on to be off to the same side, as they do while the load rises ·
-    has_moved: the last plan had moves · settled: for so many periods there was nothing to move, and nothing has changed
-    · grows, calm: for so many periods one after the other more slaves were needed, or one slave less would have
-    done."""
+    """What has been learned from the views so far."""
 
     works: Mapping[int, float] = field(default_factory=dict)
+    """Of each group the share of its time that it takes from a slave of speed 1."""
     slaves: Mapping[int, Track] = field(default_factory=dict)
     variance: float = NOISE_LEAST**2
+    """Of the noise of each load, beside what all loads have in common."""
     common_variance: float = 0.0
+    """Of the noise that all loads have in common."""
     views: int = 0
+    """So many views were looked at."""
     pace: Pace = Pace()
     common: float = 0.0
+    """By how much all loads were off (a logarithm); 0 where that was no more than noise."""
     last: float = 0.0
+    """By how much they were off, be it noise or not; 0 where that was taken for true."""
     lean: float = 0.0
+    """By how much they go on to be off to the same side, as they do while the load rises."""
     has_moved: bool = False
+    """Whether the last plan had moves."""
     settled: int = 0
+    """For so many periods there was nothing to move, and nothing has changed."""
     grows: int = 0
+    """For so many periods in a row more slaves were needed."""
     calm: int = 0
+    """For so many periods in a row one slave less would have done."""
 
     @property
     def noise(self) -> float:
@@ -154,7 +163,7 @@ def learn(view: ClusterView) -> Memory:
 
 
 def _mean_square(known: float, noises: Sequence[float], views: int) -> float:
-    """The mean of the squares over many views, with some more of one view."""
+    """The mean of the squares over many views, once those of one more view are added."""
     if not noises:
         return known
     mean = sum(min(OFF_MAX, abs(one)) ** 2 for one in noises) / len(noises)
@@ -162,7 +171,8 @@ def _mean_square(known: float, noises: Sequence[float], views: int) -> float:
 
 
 def _begun(slave: SlaveView, before: Memory, measured: Mapping[int, float | None]) -> Track:
-    """Before it is looked at. The first measurement of one that has just got groups sets its speed."""
+    """What is known of a slave before its load is looked at. The first measurement of one that has just got groups sets
+    its speed."""
     track = before.slaves.get(slave.slave, Track())
     if not slave.active:
         return track.at(track.speed + (1 - track.speed) / IDLE_PERIODS, 0, before.noise)
@@ -173,7 +183,7 @@ def _begun(slave: SlaveView, before: Memory, measured: Mapping[int, float | None
 
 
 def _works(slave: SlaveView, speed: float) -> dict[int, float]:
-    """What its groups would have taken of a slave of speed 1, if they had got all they asked for."""
+    """What its groups would have taken from a slave of speed 1, if they had got all that they asked for."""
     factor = demand(slave) * speed
     return {group.group: group.load * factor for group in slave.groups}
 
@@ -186,19 +196,24 @@ def _off(slave: SlaveView, works: Mapping[int, float], speed: float) -> float:
 
 
 class Common(NamedTuple):
-    """What the loads of all are off together (logarithms). taken: of it, what is taken for true · suspect: what the
-    next period must tell · last, lean: as in Memory · noises: what is now known to have been noise."""
+    """By how much the loads of all are off together (logarithms)."""
 
     off: float
     taken: float
+    """So much of it is taken for true."""
     suspect: float
+    """Whether this was noise or a change, the next period must tell."""
     last: float
+    """As in Memory."""
     lean: float
+    """As in Memory."""
     noises: list[float]
+    """What is now known to have been noise."""
 
 
 def _take_common(offs: Sequence[float], before: Memory, urgent: bool) -> Common:
-    """urgent: a slave falls behind, and there is no time to see whether that lasts."""
+    """What to make of what all loads are off. urgent: a slave falls behind, and there is no time to see whether that
+    lasts."""
     off, suspicion = common_of(offs), max(CHANGE, CHANGE_NOISES * before.common_noise)
     if abs(off) <= suspicion:
         share = max(COMMON_SHARE, 1 / (before.views + 1))
@@ -234,16 +249,18 @@ def common_of(offs: Sequence[float]) -> float:
 
 
 class _Look(NamedTuple):
-    """A slave's new measurement. off: of what was expected, beside what all slaves have in common · speed: None:
-    nothing tells · suspicion: off by more than this, it is noise or a change · scale: of its loads, to leave out what
-    is common and not yet taken for true."""
+    """A slave's new measurement."""
 
     slave: SlaveView
     off: float
+    """By how much its load is off what was expected, beside what all slaves have in common."""
     speed: float | None
+    """None where nothing tells."""
     suspicion: float
+    """A load that is off by more than this is suspect."""
     noise: float
     scale: float
+    """By this its loads are multiplied, to leave out what is common and not yet taken for true."""
 
     def update(self, track: Track, works: dict[int, float], has_moved: bool) -> tuple[Track, list[float], bool]:
         """What is known of the slave now, in `works` of its groups too; what is now known to have been noise; and

@@ -12,22 +12,22 @@ def threshold(settings: Balance) -> Policy:
     """The paper's policy with its three parameters: supplier_threshold (Th_sup), consumer_threshold (Th_con), growth
     (beta).
 
-    Active slaves with f > Th_sup are suppliers, with f < Th_con consumers, others neutral. One scan over the slaves
-    pairs consumers with suppliers; a supplier gives one group, chosen at random. No supplier: one slave fewer. N_sup >
-    beta * N_con: one slave more. What the paper leaves open, and what is done here:
+    Active slaves with f > Th_sup are suppliers, those with f < Th_con are consumers, and the others are neutral. One
+    scan over the slaves pairs consumers with suppliers. A supplier gives one group, chosen at random. If there is no
+    supplier, one slave leaves. If N_sup > beta * N_con, one slave comes. The paper leaves some questions open:
 
-    - Which consumer meets which supplier: the i-th of one kind the i-th of the other, by rank; without partner nothing
-      moves.
-    - A supplier keeps its last group: giving it away would lower the degree of declustering against the rule above.
-    - Which slave leaves: the one whose groups took the least time, for that is what the others must take over; of
-      equals the one with the fewest groups, then the least occupied, then the last by rank. An empty buffer says
-      nothing of it: a slave that keeps up with 59 of 60 groups has one, too. Its groups go, the heaviest first, to
-      whichever staying slave has the least load by then. Nothing else moves in this epoch.
-    - Which slave comes: the first idle one. It is empty, f = 0, so it is a consumer, and the first in the scan:
-      otherwise it might get no group, and the degree would not have grown.
-    - What keeps it from growing and shrinking by turns: nothing. A load that fits neither k slaves without suppliers
-      nor k + 1 slaves with one makes it change for ever (tests/property/test_policies.py measures it). Policy "balance"
-      does not.
+    - Which consumer meets which supplier? Here the i-th of one kind meets the i-th of the other, by rank. Without a
+      partner nothing moves.
+    - May a supplier give its last group? No: that would lower the degree of declustering against the rule above.
+    - Which slave leaves? The one whose groups took the least time, for that is what the others must take over. Of
+      equals it is the one with the fewest groups, then the least occupied, then the last by rank. An empty buffer says
+      nothing about it, because a slave that keeps up with 59 of 60 groups has one, too. Its groups go, the heaviest
+      first, to whichever staying slave has the least load by then. Nothing else moves in this epoch.
+    - Which slave comes? The first idle one. It is empty, so f = 0 and it is a consumer, and it is the first in the
+      scan: otherwise it might get no group, and the degree would not have grown.
+    - What keeps it from growing and shrinking by turns? Nothing. A load that fits neither k slaves without suppliers
+      nor k + 1 slaves with one makes the degree change for ever (tests/property/test_policies.py measures it). Policy
+      "balance" does not do that.
     """
 
     def policy(view: ClusterView) -> Plan:
@@ -69,5 +69,5 @@ def _shrink(view: ClusterView) -> Plan:
 
 
 def _worth(slave: SlaveView) -> tuple[float, int, float, int]:
-    """Of those with the least the first leaves."""
+    """The slave with the least of it leaves."""
     return sum(group.load for group in slave.groups), len(slave.groups), slave.occupancy, -slave.slave

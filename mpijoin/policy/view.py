@@ -7,29 +7,34 @@ from typing import Any, Mapping, NamedTuple
 
 
 class GroupView(NamedTuple):
-    """One partition group. load: the share of its slave's wall time that it took, 0 to 1 · state_bytes: of both windows
-    · work: what it took, in units that do not depend on the slave (comparisons)."""
+    """One partition group."""
 
     group: int
     load: float
+    """The share of its slave's wall time that it took, 0 to 1."""
     state_bytes: int
+    """What its tuples of all streams take."""
     work: float = 0.0
+    """What it took in comparisons, a unit that does not depend on how fast the slave is."""
 
 
 class SlaveView(NamedTuple):
-    """One slave. active: it may have groups; others wait idle · occupancy: f_i of WSJ, section IV-C: mean over the
-    epoch's distribution epochs of what was left in the buffer / buffer memory; may exceed 1 where the master holds the
-    rest; in a run as fast as possible it is `load` · load: share of wall time spent joining, 0 to 1 · communication:
-    likewise · inflow: bytes that came for its groups over the epoch / bytes that it joined; above 1 its backlog grew,
-    below 1 it shrank."""
+    """One slave."""
 
     slave: int
     active: bool
+    """Whether it may have groups; other slaves wait idle."""
     occupancy: float
+    """f_i of WSJ, section IV-C: the mean, over the distribution epochs, of what was left in the buffer / buffer memory.
+    It may exceed 1 where the master holds the rest. In a run as fast as possible it is `load`."""
     load: float
+    """The share of its wall time that it spent joining, 0 to 1."""
     communication: float
+    """The share that it spent on communication."""
     groups: tuple[GroupView, ...]
     inflow: float = 1.0
+    """Bytes that came for its groups over the epoch / bytes that it joined. Above 1 its backlog grew, below 1 it
+    shrank."""
 
     @property
     def state_bytes(self) -> int:
@@ -37,32 +42,36 @@ class SlaveView(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """What the moves of the last plan that had any took: so many groups and bytes were under way, from the first order
-    to the last group at its new place, for so many reorganization epochs."""
+    """What the moves of the last plan took that had any."""
 
     groups: int
     state_bytes: int
     periods: float
+    """Reorganization epochs from the first order until the last group was at its new place."""
 
 
 @dataclass(frozen=True)
 class ClusterView:
-    """period: number of the reorganization epoch that ended; no group changed hands within it · slaves: all there are,
-    by rank · slaves_min: as many must stay active · seed: of the run: "random" choices are hashes of (seed, period,
-    slave) · moved: group -> period in which it last changed hands or was refused · resized: period of the last change
-    of the degree of declustering, -1: none yet · memory_bytes: budget of a slave's state, None: unknown · moving: None:
-    nothing has moved since the last plan · memory: what the policy wanted to be told again, None: this is its first
-    look."""
+    """All that a policy is shown."""
 
     period: int
+    """The number of the reorganization epoch that has ended. No group changed hands within it."""
     slaves: tuple[SlaveView, ...]
+    """All that there are, by rank."""
     slaves_min: int
+    """So many must stay active."""
     seed: int = 0
+    """The run's: "random" choices are hashes of (seed, period, slave)."""
     moved: Mapping[int, int] = field(default_factory=dict)
+    """Of each group the period in which it last changed hands or was refused."""
     resized: int = -1
+    """The period of the last change of the degree of declustering; -1: there was none."""
     memory_bytes: int | None = None
+    """The budget of a slave's state; None: it is not known."""
     moving: Moving | None = None
+    """None: nothing has moved since the last plan."""
     memory: Any = None
+    """What the policy wanted to be told again; None: this is its first look."""
 
     @property
     def active(self) -> tuple[SlaveView, ...]:
