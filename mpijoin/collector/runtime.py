@@ -18,12 +18,12 @@ class CollectorRank:
         self._said = False
 
     def run(self) -> NoReturn:
-        """Until the master says stop (rank.Stopped). Raises whatever goes wrong."""
+        """Goes on until the master says stop (rank.Stopped). Raises whatever goes wrong."""
         while True:
             self._rank.wait(self.turn())
 
     def turn(self) -> float:
-        """Takes what has arrived; returns for how many seconds there is nothing else to do."""
+        """Takes what has arrived. Returns for how many seconds there is nothing else to do."""
         received = 0
         for _, message in self._rank.receive(self._collector.refuse):
             received += 1
@@ -44,7 +44,7 @@ class CollectorRank:
 
 
 def cut_results(rank: int, collector: Collector) -> Saved:
-    """Closes the part files at a checkpoint's marks and goes on; returns what to tell the master."""
+    """Closes the part files at a checkpoint's marks, and goes on. Returns what to tell the master."""
     start_s, writer, number = time.perf_counter(), collector.writer, collector.cut_number
     if number is None:
         raise ProtocolError(f"rank {rank} is to cut its results, but marks of some slaves are missing")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 
-# the default load buffer holds the bytes of two epochs: one behind by more is overloaded
+# The default load buffer holds the bytes of two epochs: a slave that is behind by more is overloaded, unless epochs are
+# short.
 EPOCHS_BEHIND = 2
-# ... unless epochs are short: so long a busy neighbour or the system may hold up a rank, which says nothing of load
+# A busy neighbour or the system may hold up a rank for so long, which says nothing about its load.
 BEHIND_S = 0.5
 
 
 class Backlog:
-    """Per slave the messages it has not joined, by the second at which they were due.
+    """Of each slave the messages that it has not joined, by the second at which they were due.
 
     A slave that keeps up joins an epoch before the next is due: it is behind by less than one epoch.
     """

@@ -1,4 +1,4 @@
-"""The master's side of checkpoints: when one is due, what each rank has saved, and the manifest that makes it whole."""
+"""The master's side of checkpoints: what each rank has saved, and the manifest that makes a checkpoint whole."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ from mpijoin.rundir import RunDirectory
 
 @dataclass
 class Open:
-    """A checkpoint. run: where the run stood · missing: ranks that have not saved yet · stops:
-    why the run ends with it, "" if it does not · faults: why it cannot be whole."""
+    """A checkpoint that is not yet whole."""
 
     number: int
     begun_s: float
-    stops: str
-    missing: set[int]
-    run: RunState
+    stops: str  # why the run ends with it, "" if it does not
+    missing: set[int]  # ranks that have not saved yet
+    run: RunState  # where the run stood
     spans: tuple[Span, ...] = ()
     octets: int = 0
-    faults: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)  # why it cannot be whole
     answers: dict[int, Saved] = field(default_factory=dict)
 
 
@@ -54,8 +53,8 @@ class Checkpointing:
         saving: Sequence[int],
         resumption: Resumption | None,
     ):
-        """folder: for checkpoints · directory: of the run · saving: the ranks that save · resumption: where the run
-        goes on, None: it begins."""
+        """folder: where checkpoints go · directory: the run's · saving: the ranks that save · resumption: where the run
+        goes on; None where it begins."""
         resumed = resumption.manifest if resumption else None
         self._rank, self._folder, self._directory, self._keep = rank, folder, directory, job.checkpoint.keep
         self._saving, self._identity = saving, identity_of(job)
@@ -100,7 +99,7 @@ class Checkpointing:
         }
 
     def begin(self, frames: Sequence[np.ndarray], run: RunState, cut: Cut) -> int:
-        """The cut is made: writes the master's frames; returns the checkpoint's number, for the others."""
+        """The cut is made. Writes the master's frames, and returns the checkpoint's number for the others."""
         self._number += 1
         now_s = self._rank.clock.wall_s
         self.open = begun = Open(self._number, now_s, cut.stops, set(self._saving), run)
@@ -120,7 +119,7 @@ class Checkpointing:
         return self._number
 
     def take(self, saved: Saved) -> Open | None:
-        """A rank's answer; None while others are missing, then the checkpoint, which has ended."""
+        """Takes a rank's answer. Returns the checkpoint once all have answered, for then it has ended; else None."""
         open_ = self.open
         if open_ is None:
             raise ProtocolError(f"rank {saved.rank} has saved, but no checkpoint is open")
@@ -151,7 +150,7 @@ class Checkpointing:
             sync_path(self._folder.parent)
 
     def _write(self, open_: Open) -> None:
-        """Makes it whole, or says why it is not."""
+        """Makes the checkpoint whole, or says why it is not."""
         if not open_.faults:
             manifest = self._manifest(open_)
             try:

@@ -222,19 +222,7 @@ class Complete(NamedTuple):
 
 
 Action = (
-    Serve
-    | Ask
-    | Command
-    | Hold
-    | Deliver
-    | Moved
-    | Decided
-    | Stopping
-    | Cut
-    | Weigh
-    | Repace
-    | CloseInput
-    | Complete
+    Serve | Ask | Command | Hold | Deliver | Moved | Decided | Stopping | Cut | Weigh | Repace | CloseInput | Complete
 )
 
 

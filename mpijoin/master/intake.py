@@ -25,9 +25,9 @@ from mpijoin.sources.inputs import check_inputs, inputs_of
 from mpijoin.sources.late import LateWriter
 from mpijoin.sources.position import UNREAD, Position, decode_position, encode_position
 
-PART_BYTES = 24 << 20  # of a stream's tuples that are scattered at once: each slave inserts each part on its own
+PART_BYTES = 24 << 20  # So much of a stream is scattered at once; each slave inserts each part on its own.
 PART_BYTES_MIN = 1 << 20
-PART_SHARE = 16  # ... and at most this part of the master's buffer
+PART_SHARE = 16  # A part has at most this part of the master's buffer.
 
 
 class Prepared(NamedTuple):
@@ -44,7 +44,7 @@ class Prepared(NamedTuple):
 
 
 class Intake:
-    """All sources with the parts of their late files, read tick by tick."""
+    """Reads all sources tick by tick, with the parts of their late files."""
 
     def __init__(
         self,
@@ -103,11 +103,11 @@ class Intake:
         return sink
 
     def next(self) -> Tick | Wait | End:
-        """The next part of a tick; or when to ask again; or the end. Raises what sources raise."""
+        """The next part of a tick, or when to ask again, or the end. Raises what sources raise."""
         return self._reader.next()
 
     def set_pace(self, pace: Pace) -> None:
-        """For the ticks to come."""
+        """The ticks to come have this pace."""
         self._reader.pace = pace
 
     def scatter(self, tick: Tick, table: PartitionTable) -> tuple[Scattered, ...]:
@@ -143,7 +143,7 @@ class Intake:
         return encode_position(Position(streams, self._inputs, late))
 
     def progress(self, taken: int) -> float:
-        """Share of the input of which the `taken` tuples are the joinable ones, 0 to 1."""
+        """The share of the input, 0 to 1, of which the `taken` tuples are the joinable ones."""
         decoded = sum(source.progress() for source in self.sources) / len(self.sources)
         joinable = sum(one.read - one.late - one.null_key for one in (source.counts for source in self.sources))
         return decoded * taken / joinable if joinable else decoded

@@ -1,4 +1,4 @@
-"""What moves of groups cost and brought: watched from the master, one row each in metrics/moves.parquet."""
+"""What the moves of groups cost and what they brought: one row each in metrics/moves.parquet, as the master saw it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpijoin.records import MoveTotals
 
 
 class MoveLog:
-    """Follows each move from the order to ship to its end, and one decision further, to see its gain."""
+    """Follows each move from the order to ship until its end, and until the next decision, which shows its gain."""
 
     def __init__(self, file: MovesFile | None, clock: RunClock):
         self._file, self._clock = file, clock
@@ -26,7 +26,7 @@ class MoveLog:
         self.pause_us_max = 0
 
     def decided(self, view: ClusterView) -> None:
-        """The policy has looked at the cluster: what the moves since its last look have brought."""
+        """The policy has looked at the cluster, so it is known what the moves since its last look have brought."""
         loads = {slave.slave: slave.load for slave in view.slaves}
         for row in self._ended:
             row["gain_realised"] = row.pop("load") - loads[row["supplier"]]
@@ -62,7 +62,7 @@ class MoveLog:
         self._ended.append(row)
 
     def cut(self, file: MovesFile | None) -> None:
-        """A checkpoint: what is known so far is whole on disk, and `file` is what follows."""
+        """At a checkpoint: what is known so far gets whole on disk, and what follows goes to `file`."""
         self.close()
         self._file = file
 

@@ -13,7 +13,7 @@ from mpijoin.sources.base import SourceCounts
 
 
 class Declustering:
-    """How many slaves were active: least, mean and most over the slots."""
+    """How many slaves were active: the least, the mean and the most over the slots."""
 
     def __init__(self) -> None:
         self._slots = self._sum = self._most = 0
@@ -26,14 +26,14 @@ class Declustering:
         self._least = active if self._least is None else min(self._least, active)
 
     def figures(self, otherwise: int) -> dict[str, float]:
-        """otherwise: where nothing was recorded."""
+        """For the summary. otherwise: how many there are where nothing was recorded."""
         if self._least is None:
             return {"min": otherwise, "mean": float(otherwise), "max": otherwise}
         return {"min": self._least, "mean": round(self._sum / self._slots, 3), "max": self._most}
 
 
 def kept_out_of(counts: Sequence[SourceCounts]) -> tuple[int, int]:
-    """Late rows, and those without a key."""
+    """How many rows were late, and how many had no key."""
     return sum(one.late for one in counts), sum(one.null_key for one in counts)
 
 
@@ -49,8 +49,8 @@ class SlotRecorder:
         part: int,
         counts: Sequence[SourceCounts],
     ):
-        """folder: None where nothing is written · streams: their names · part: of the checkpoint from which the run
-        goes on, 0: it begins · counts: of the sources until now. From here on times count."""
+        """Times count from here on. folder: None where nothing is written · streams: their names · part: the number of
+        the checkpoint from which the run goes on; 0 where it begins · counts: those of the sources until now."""
         self._rank, self._folder, self._streams, self._warmup_s = rank, folder, streams, warmup_s
         self._metrics = MetricsFile(folder, MASTER, streams, part) if folder else None
         self.declustering = Declustering()
@@ -72,7 +72,8 @@ class SlotRecorder:
         buffer_bytes: int,
         backlog: Backlog,
     ) -> None:
-        """scattered: what came, per stream · counts: of the sources, so far · active: slaves that have groups."""
+        """scattered: what came of each stream · counts: those of the sources so far · active: how many slaves have
+        groups."""
         now = self._times()
         if self._warm is None and now[0] >= self._warmup_s:
             self._warm = now

@@ -15,8 +15,8 @@ from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan, Policy, Resize
 from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView
 
-BUFFER_EPOCHS = 2  # a buffer of no stated size holds the bytes of two distribution epochs
-INFLOW_MAX = 8.0  # more than that is a slave that joined next to nothing
+BUFFER_EPOCHS = 2  # A buffer of no stated size holds the bytes of two distribution epochs.
+INFLOW_MAX = 8.0  # Where the inflow is higher, the slave has joined next to nothing.
 
 
 class Loaded(NamedTuple):
@@ -36,7 +36,7 @@ class Traffic:
     def __init__(self) -> None:
         self.came: dict[int, int] = {}
         self.joined: dict[int, int] = {}
-        self.overdue: dict[int, int] = {}  # sum over the slots of what was due and not sent
+        self.overdue: dict[int, int] = {}  # what was due and not sent, summed over the slots
         self.slots = 0
 
     def inflow(self, slave: int) -> float:
@@ -46,7 +46,8 @@ class Traffic:
 
 
 class Reorganization:
-    """`slots`: ticks of a reorganization epoch; may be changed at any time."""
+    """Asks a policy at the end of every reorganization epoch. An epoch has `slots` slots, which may be changed at any
+    time."""
 
     def __init__(
         self,
@@ -57,7 +58,8 @@ class Reorganization:
         load_buffer_bytes: int | None = None,
         memory_bytes: int | None = None,
     ):
-        """load_buffer_bytes: None: of two epochs · memory_bytes: budget of a slave's state, None: unknown."""
+        """load_buffer_bytes: the buffer of which f_i is a share; None: it holds two epochs · memory_bytes: the budget
+        of a slave's state; None: it is not known."""
         self.slots = slots
         self.period = 0
         self._policy = policy
@@ -68,10 +70,10 @@ class Reorganization:
         self._traffic = Traffic()
         self._memory: Any = None
         self._slots_in_all = 0
-        self._under_way = Moving(0, 0, 0.0)  # periods: when they began, in slots
+        self._under_way = Moving(0, 0, 0.0)  # its periods: when they began, in slots
         self._moving: Moving | None = None
         self._asked: set[int] = set()
-        self._void = False  # what is answered is thrown away
+        self._void = False  # Whether what is answered is thrown away.
         self._answers: dict[int, Loaded] = {}
 
     @property
@@ -87,7 +89,7 @@ class Reorganization:
         self._traffic.joined[slave] = self._traffic.joined.get(slave, 0) + octets
 
     def slot_ended(self, overdue: Mapping[int, int]) -> bool:
-        """overdue: bytes per slave that were due and not sent. Whether the reorganization epoch has ended."""
+        """Returns whether the reorganization epoch has ended. overdue: bytes per slave that were due and not sent."""
         traffic = self._traffic
         traffic.slots += 1
         self._slots_in_all += 1
@@ -101,14 +103,14 @@ class Reorganization:
         self._traffic = Traffic()
 
     def ask(self, slaves: Iterable[int]) -> int:
-        """These shall answer; returns the number of the epoch."""
+        """These slaves shall answer. Returns the number of the epoch."""
         self._asked, self._answers, self._void = set(slaves), {}, False
         return self.period
 
     def begin_anew(self, slaves: Iterable[int]) -> int:
-        """Groups have changed hands, and no move is open any more: a new epoch begins, and these shall measure from now
-        on. What was measured meanwhile says nothing of where groups are now: a slave looks idle that got its groups at
-        the end. Returns the number of the epoch."""
+        """Groups have changed hands, and no move is open any more. A new epoch begins, and these slaves shall measure
+        from now on. What was measured meanwhile says nothing about where groups are now: a slave that got its groups at
+        the end looks idle. Returns the number of the epoch."""
         slots = max(1.0, self._slots_in_all - self._under_way.periods) - 0.5  # they ended within a slot
         self._moving = self._under_way._replace(periods=slots / max(1, self.slots))
         self.skip()
@@ -117,7 +119,8 @@ class Reorganization:
         return self.period
 
     def answered(self, answer: Loaded) -> bool:
-        """Whether all have answered what was to be decided on. ProtocolError for an answer that was not asked for."""
+        """Returns whether all have answered, so that it can be decided. ProtocolError for an answer that was not asked
+        for."""
         if answer.slave not in self._asked or answer.period != self.period:
             asked = " ".join(map(str, sorted(self._asked))) or "nobody"
             raise ProtocolError(
@@ -131,7 +134,8 @@ class Reorganization:
     def decide(
         self, slaves: Iterable[int], table: PartitionTable, subgroups: int, paced: bool
     ) -> tuple[ClusterView, Plan]:
-        """What the policy was shown and what it wants. ProtocolError where its plan cannot be carried out."""
+        """Asks the policy; returns what it was shown and what it wants. ProtocolError where its plan cannot be carried
+        out."""
         buffer_bytes = self._load_buffer_bytes or max(1, self._epoch_bytes(subgroups) * BUFFER_EPOCHS)
         views = tuple(self._slave_view(slave, table, buffer_bytes, paced) for slave in sorted(slaves))
         known = (dict(self._moved), self._resized, self._memory_bytes, self._moving, self._memory)
@@ -153,7 +157,7 @@ class Reorganization:
         self._moved[group] = self.period
 
     def _epoch_bytes(self, subgroups: int) -> float:
-        """Mean bytes that came for a slave in a distribution epoch."""
+        """The mean of the bytes that came for a slave in a distribution epoch."""
         traffic = self._traffic
         return sum(traffic.came.values()) * subgroups / max(1, traffic.slots) / max(1, len(traffic.came))
 

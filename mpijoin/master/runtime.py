@@ -1,4 +1,4 @@
-"""The master's loop: reads ticks, scatters them, carries out what MasterCore decides, and ends the run."""
+"""The master's loop: it reads ticks, scatters them, carries out what MasterCore decides, and ends the run."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ class Master:
         intake: Intake | None = None,
         resumption: Resumption | None = None,
     ):
-        """collector: if this rank merges the results itself · intake: what to read instead of the job's sources ·
-        resumption: where the run goes on, None: it begins."""
+        """collector: given if this rank merges the results itself · intake: what to read instead of the job's sources ·
+        resumption: where the run goes on; None where it begins."""
         job, schema, slaves, directory = setup.job, setup.schema, setup.roles.slaves, setup.directory
         manifest = resumption.manifest if resumption else None
         self._rank = self.rank = rank
@@ -89,13 +89,13 @@ class Master:
             self._go_on(resumption)
 
     def _go_on(self, resumption: Resumption) -> None:
-        """What waited for slaves when the checkpoint was cut waits for those that have its groups now."""
+        """What waited for slaves when the checkpoint was cut waits now for those that have its groups."""
         self.moves.totals = resumption.manifest.run.moves
         waiting = (Queued(slot.groups, list(slot.pieces)) for slot in resumption.waiting)
         self._do(events.Restored(self.buffers.restore(waiting)))
 
     def run(self) -> None:
-        """Until every rank has finished. Raises whatever goes wrong, on any rank."""
+        """Goes on until every rank has finished. Raises whatever goes wrong, on any rank."""
         while not self.done:
             self._rank.wait(self.turn())
         self.close()
@@ -106,8 +106,8 @@ class Master:
         return self._complete and not saving and (self.collector is None or self.collector.finished)
 
     def turn(self) -> float:
-        """Takes what has arrived and hands out at most one part of a tick; returns for how many seconds there is
-        nothing else to do."""
+        """Takes what has arrived, and reads or hands out at most one part of a tick. Returns for how many seconds there
+        is nothing else to do."""
         received = 0
         for source, message in self._rank.receive(self.collector.refuse if self.collector else ()):
             if not received:
@@ -141,11 +141,11 @@ class Master:
 
     @property
     def earlier_results(self) -> list[str]:
-        """Part files from before, likewise."""
+        """The names of the part files that it had written by then."""
         return [part.name for part in self.checkpointing.results] if self.checkpointing else []
 
     def checkpoints(self) -> dict[str, Any] | None:
-        """For the summary; None where nothing can be saved."""
+        """What the summary says of them; None where nothing can be saved."""
         return self.checkpointing.figures() if self.checkpointing else None
 
     @property
@@ -197,7 +197,7 @@ class Master:
         self._signal = self._signal or signal
 
     def _cut(self, action: events.Cut) -> None:
-        """Everything of the master's as it is now goes to disk, and the mark goes out after all that was sent."""
+        """Everything that the master has goes to disk as it is now, and the mark goes out after all that was sent."""
         state = RunState(
             late=tuple(self.intake.cut_late()),
             slots=action.slots,
@@ -233,7 +233,7 @@ class Master:
         return MovesFile(self._metrics_folder, part) if self._metrics_folder else None
 
     def _saved(self, message: Saved) -> None:
-        """Raises Checkpointed where that was the last one."""
+        """A rank has saved. Raises Checkpointed where that was the last one, and the run stops."""
         ended = self._saving.take(message)
         if ended is None:
             return

@@ -1,4 +1,4 @@
-"""A master's decisions, made from a job; and what slaves answer, as these take it."""
+"""From a job to the core that decides for its master, and from a slave's answer to the event that the core takes."""
 
 from __future__ import annotations
 
@@ -80,13 +80,13 @@ def pacing_of(job: Job, schema: JoinSchema) -> Pacing:
 
 
 def waiting_bytes_max(cluster: Cluster) -> int:
-    """Half of the master's buffer is for what waits for slaves or for its time, half for what is read ahead and
-    scattered."""
+    """Half of the master's buffer is for what waits for slaves or for its time. The other half is for what is read
+    ahead and scattered."""
     return cluster.master_buffer_bytes // 2
 
 
 def loaded(loads: Loads) -> Loaded:
-    """What a slave answered, as the core takes it: a group's load is its part of the slave's work."""
+    """A slave's answer as the core takes it. The load of a group is its part of the slave's work."""
     total = max(1, int(loads.work.sum()))
     groups = tuple(
         GroupView(group, loads.busy * work / total, state_bytes, float(work))

@@ -1,8 +1,9 @@
 """Cuts all streams into ticks: the rows of one slot of a distribution epoch, as prefix cuts by running maximum.
 
-Tick [B, B') of a stream = its rows whose running maximum lies in it. All streams share the borders; a tick without rows
-does not exist, so a timestamp years ahead costs nothing. A tick of more bytes than a part may have comes in several
-parts, of which only the last completes it. What is read ahead is counted in bytes, too: rows may be of any width.
+The tick [B, B') of a stream is those of its rows whose running maximum lies in it. All streams share the borders. There
+are no ticks without rows, so a timestamp years ahead costs nothing. A tick of more bytes than a part may have comes in
+several parts, of which only the last one completes it. What is read ahead is counted in bytes, too, because rows may be
+of any width.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ READ_ROWS = 1 << 16
 
 
 class Tick(NamedTuple):
-    """A part of a tick. batches: of each stream, in order · watermarks: of all, None unless this part completes it ·
-    border: where the tick ends."""
+    """A part of a tick."""
 
     batches: tuple[list[Batch], ...]
+    """Of each stream, in order."""
     watermarks: tuple[int, ...] | None
+    """Of all streams; None unless this part completes the tick."""
     border: int
+    """Where the tick ends."""
 
 
 class Buffered:
@@ -38,7 +41,7 @@ class Buffered:
     def __init__(self, source: Source, saved: StreamPosition, now_s: Callable[[], float]):
         """now_s: seconds since 1970, by which a source says when to ask it again."""
         self._source, self._now_s = source, now_s
-        self.until_s = 0.0  # it has nothing before then
+        self.until_s = 0.0  # The source has nothing before then.
         self._chunks: deque[Chunk] = deque(saved.chunks)
         self.rows = sum(chunk.batch.rows for chunk in saved.chunks)
         self.octets = sum(chunk.batch.octets for chunk in saved.chunks)
@@ -54,7 +57,7 @@ class Buffered:
         return not self.ended and self.until_s > self._now_s()
 
     def read(self) -> bool:
-        """Whether anything came, or the end. A source that waits is not asked before its time."""
+        """Returns whether anything came, or the end. A source that waits is not asked before its time."""
         if self.waits:
             return False
         chunk = self._source.read(READ_ROWS)
@@ -77,7 +80,7 @@ class Buffered:
             pass
 
     def first(self) -> int:
-        """Running maximum of the next row; TIME_MAX if none is there."""
+        """The running maximum of the next row; TIME_MAX if there is none yet."""
         self.fill(0, 0)
         return int(self._chunks[0].running_max[0]) if self._chunks else TIME_MAX
 
@@ -93,8 +96,8 @@ class Buffered:
         return TIME_MAX
 
     def take(self, border: int, octets: int) -> tuple[list[Batch], bool]:
-        """Rows with a running maximum below `border`, at most about `octets` bytes; and whether those are all there
-        are."""
+        """Rows with a running maximum below `border`, at most about `octets` bytes, and whether those are all that
+        there are."""
         taken: list[Batch] = []
         while octets > 0:
             while not self._chunks and self.horizon < border and not self.ended and self.read():
@@ -122,7 +125,7 @@ class Buffered:
 
 
 def _rows_below(chunk: Chunk, border: int) -> int:
-    """Rows of a chunk with a running maximum below the border; nothing lies beyond the last instant there is."""
+    """How many rows of a chunk have a running maximum below the border. Nothing lies beyond the last instant."""
     return chunk.batch.rows if border == TIME_MAX else int(np.searchsorted(chunk.running_max, border))
 
 
@@ -138,12 +141,12 @@ class TickReader:
         saved: Sequence[StreamPosition] = (),
         now_s: Callable[[], float] = time.time,
     ):
-        """part_bytes: about so many of a stream are in a part of a tick at most · saved: what a reader of the same
-        streams has saved, whose sources these go on from; nothing: they begin."""
+        """part_bytes: a part of a tick has at most about so many of each stream · saved: what a reader of the same
+        streams has saved, from which these sources go on; nothing where they begin."""
         positions = saved or [UNREAD] * len(sources)
         self._streams = tuple(Buffered(source, one, now_s) for source, one in zip(sources, positions))
         self._latenesses = latenesses
-        self.pace = pace  # of the ticks to come; may be changed at any time
+        self.pace = pace  # of the ticks to come; it may be changed at any time
         self._part_bytes = part_bytes
         self._border: int | None = None  # of the tick under way
 
@@ -167,18 +170,19 @@ class TickReader:
         return Tick(tuple(batches), watermarks, border)
 
     def _wait(self) -> Wait:
-        """Until the first of those sources that keep us waiting may have something."""
+        """How long to wait until one of the sources may have something that have nothing now."""
         empty = [stream for stream in self._streams if not stream.ended and not stream.rows]
         return Wait(min(stream.until_s for stream in empty))
 
     def save(self) -> tuple[StreamPosition, ...]:
-        """Where all streams stand; shares the rows held. Raises ProtocolError while a tick has parts to come."""
+        """Where all streams stand. It shares the rows that are held. Raises ProtocolError while a tick has parts to
+        come."""
         if self._border is not None:
             raise ProtocolError(f"the input cannot be saved inside the tick that ends at {self._border}")
         return tuple(stream.save() for stream in self._streams)
 
     def _border_after(self, start: int) -> int:
-        """End of the tick that begins with a row at `start`: always beyond it, but for the last instant there is."""
+        """Where the tick ends that begins with a row at `start`: beyond it, unless that is the last instant."""
         if self.pace.length is not None:
             return min(TIME_MAX, (start // self.pace.length + 1) * self.pace.length)
         streams = len(self._streams)

@@ -17,7 +17,7 @@ def never(streams: int) -> Watermarks:
     return (TIME_MIN,) * streams
 
 
-# How far the source is read ahead of each slave: enough to overlap reading and sending with joining, and no more, since
+# The source is read ahead of each slave so far that reading and sending overlap with joining, and no farther, since
 # what is read ahead only takes memory.
 AHEAD_SLOTS = 2
 AHEAD_SLOTS_MAX = 64
@@ -25,12 +25,13 @@ AHEAD_BYTES = 8 << 20
 
 
 class Waiting(NamedTuple):
-    """An item in a slave's mini-buffers. watermarks: those it completes, None within a tick · layout: items of one
-    layout are of the same groups, and may go in one message."""
+    """An item in a slave's mini-buffers."""
 
     octets: int
     watermarks: Watermarks | None
+    """Those that it completes; None within a tick."""
     layout: int
+    """Items of one layout are of the same groups, and may go in one message."""
 
 
 @dataclass
@@ -40,12 +41,12 @@ class SlaveState:
     subgroup: int
     waiting: deque[Waiting] = field(default_factory=deque)
     waiting_bytes: int = 0
-    due: int = 0  # of the waiting items: those whose slot has come, and that only lack credit
+    due: int = 0  # So many of the waiting items only lack credit: their slot has come.
     unconsumed_slots: int = 0  # messages sent and not yet reported as joined
     unconsumed_bytes: int = 0  # theirs; at most the slave's buffer, or one piece
     watermarks: Watermarks | None = None  # of its last message, but for delivered groups
     layout: int = 0  # of the items to come
-    delivered: int = 0  # so many items had a layout of their own
+    delivered: int = 0  # So many items had a layout of their own.
 
     def queue(self, item: Waiting) -> None:
         self.waiting.append(item)
