@@ -1,40 +1,51 @@
-"""mpijoin joins streams over sliding time windows, as an ordinary MPI job.
+"""mpijoin joins streams over sliding time windows. It runs as an ordinary MPI job.
 
-`mpijoin.run(job)` does it from Python in one process; the command line is `mpijoin run JOB.toml`.
+The command line is `mpijoin run JOB.toml`. From Python, `mpijoin.run(job)` does the same in one process.
 
-The order in which to read. Along the data: `config` (the job), `data` (what a tuple is), `sources` (files into batches
-in the order of time), `partitioning` (from a key to a slave), `messages` and `transport`, `master` (who gets what, and
-when), `slave`, `store` (the windows), `operators` and `join` (the results), `sinks`. Around it: `moving` and `policy`
-(load that is evened out), `checkpoint`, `metrics`, `launch` (how a run begins and ends). Beside it: `simulate`,
-`verify`, `report`, `sweep`, and `pipeline` with Spark. Start with any package's own docstring, then its `core` or
-`base`; a `runtime` carries out what the `core` beside it decides.
+In which order to read the packages:
 
-The words, which are those of the papers. WSJ is "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster"; LAD
-and Flux are those on state that spills and on partitioning that adapts.
+1. Follow the data. `config` describes the job, and `data` says what a tuple is. `sources` turns files into batches in
+   the order of time (`generators` makes synthetic streams), and `partitioning` leads from a key to a slave. `messages`
+   and `transport` connect the ranks. `master` decides which slave gets which tuples, and when. `slave` receives them,
+   `store` keeps the windows, `operators` and `join` find the results, and `sinks` and `collector` write them.
+2. Then read what surrounds this path. `moving` and `policy` even out the load, `checkpoint` saves the state, `metrics`
+   records what the ranks do, and `launch` begins and ends a run.
+3. `simulate`, `verify`, `report`, `sweep` and `pipeline` (which uses Spark) stand beside the engine.
 
-- *Tuple*: a row of a stream inside of the engine. *Row* is its number: the file's number times 2^40 plus the position.
-- *Window* of a stream: how long a tuple of it waits for partners. *Result*: one tuple of each stream, with equal keys,
-  none of which had waited in vain when the latest came.
-- *Watermark*: no tuple of the stream that is still to come, and not late, is older. *Late*: older than the newest row
+Start each package with its own docstring, and go on with its `core` or `base`. A `runtime` carries out what the `core`
+beside it decides. `compiled` says what a kernel is, and how kernels are compiled and kept.
+
+The words are those of the papers. WSJ is "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster". LAD and
+Flux are the papers on state that spills to disk and on partitioning that adapts.
+
+- *Tuple*: a row of a stream inside the engine. Its *row* is its number: the file's number times 2^40 plus the position.
+- *Window* of a stream: how long its tuples wait for partners. *Result*: one tuple of each stream, all with equal keys,
+  each of which was still waiting when the latest of them came.
+- *Watermark* of a stream: no tuple that is still to come is older, unless it is late. *Late*: older than the newest row
   before it in its file by more than the lateness. *Expired*: too old to meet any tuple that is still to come.
-- *Master*, *slave*, *collector*: the rank that distributes, those that join, and the one that only writes, if any.
+- *Master*: the rank that distributes. *Slaves*: the ranks that join. *Collector*: a rank that only writes results; not
+  every run has one.
 - *Distribution epoch*: the period in which every slave is served once. *Sub-group*: the slaves that are served
-  together; *slot*: a sub-group's turn within the epoch. *Tick*: the rows of one slot.
+  together. *Slot*: the turn of a sub-group within the epoch. *Tick*: the rows that are handed out in one slot.
 - *Partition*: the tuples whose keys hash to one number. *Partition group*, or *group*: what a slave holds of a
-  partition, and the unit that moves. *Mini-partition-group*, or *bucket*: a part of a group, by further bits of the
-  hash. *Directory*: which bits lead to which bucket (extendible hashing). *Theta*: the size around which buckets stay.
-- *Page*: a fixed number of words of the slave's pool. *Block*: the tuples of one page. *Head block*: the one being
-  filled. *Sealed*: full, never written again. *Chain*: the blocks of a bucket and a stream, in the order of arrival.
-- *Fresh* tuple: stored, not joined yet. *Tag*: sixteen bits of a key's hash, compared before the key.
-- *Slot id*: a page and a place in it, where a stored tuple lies.
+  partition; groups are what moves. *Mini-partition-group*, or *bucket*: a part of a group, chosen by further bits of
+  the hash. *Directory*: says which bits lead to which bucket (extendible hashing). *Theta*: a group splits and merges
+  its buckets so that their sizes stay between theta and twice theta.
+- *Page*: a fixed number of words of a slave's pool. *Block*: the tuples in one page. *Head block*: the block that is
+  being filled. *Sealed*: a block that is full; its tuples are never written again. *Chain*: the blocks of one bucket
+  and one stream, in the order of arrival.
+- *Fresh* tuple: it is stored, but not joined yet. *Tag*: sixteen bits of a key's hash, which are compared before the
+  key. *Flag*: what an operator notes about a stored tuple.
+- *Slot id*: one number that names a page and a place in it, where a stored tuple lies.
 - *Mini-buffer*: tuples of one partition that wait at the master until their slave takes them.
-- *Occupancy* (f_i): how full a slave's buffer was, as the mean over a *reorganization epoch*, after which the policy is
-  asked. *Supplier* and *consumer*: the slave that gives a group away and the one that gets it. *Hand-over*: how.
-- *Production delay*: from when a result's latest tuple was due to when the result was there. *Backlog*: how far behind
-  the clock the input is that a slave has not joined yet.
+- *Occupancy* (f_i): how full a slave's buffer was, as the mean over a *reorganization epoch*. After each such epoch the
+  policy is asked. *Supplier* and *consumer*: the slave that gives a group away and the slave that gets it. *Hand-over*:
+  the protocol by which they do it.
+- *Production delay* of a result: the time from when its latest tuple was due to when the result was there. *Backlog*:
+  how far the input that a slave has not joined yet is behind the clock.
 - *Ledger*: the counts of all ranks, which must agree at the end. *Certificate*: 16 hex digits that are equal for equal
-  answers: the sum of the hashes of all results' row numbers.
-- *Frame*: one encoded message or part of a state. *Manifest*: the file that makes a checkpoint whole.
+  answers. It is the sum of the hashes of all results' row numbers.
+- *Frame*: one encoded message, or an encoded part of a state. *Manifest*: the file that makes a checkpoint whole.
 """
 
 from __future__ import annotations
@@ -46,7 +57,7 @@ __all__ = ["Run", "__version__", "run"]
 
 
 def __getattr__(name: str) -> Any:
-    # Late, so that `mpijoin check` and `mpijoin --help` do not pay for loading the engine.
+    # The engine is imported only here, so that `mpijoin check` and `mpijoin --help` do not pay for loading it.
     if name in ("run", "Run"):
         from mpijoin import api
 

@@ -1,8 +1,13 @@
-"""Stored tuples: one pool of pages for all operators of a slave, and per operator a table of groups over it.
+"""Where a slave keeps its tuples: one pool of pages for all operators, and for each operator a table of groups over it.
 
-A group has a directory (extendible hashing, WSJ section IV-D) of mini-partition-groups, each with a chain of blocks per
-stream. What comes is appended as fresh, leaves by whole blocks once it is too old for any tuple to come, and moves as
-frames. The store knows neither what is joined nor why: an operator's kernels (package `join`) read the arrays of
-`state.py` and are told there what holds of them. Everything is address space reserved once; a page given back by one
-operator serves any other.
+A group has a directory (extendible hashing, WSJ section IV-D) of mini-partition-groups. Each of these has a chain of
+blocks per stream. New tuples are appended as fresh. They leave by whole blocks, once these are too old for any tuple
+that is still to come, and they move to other slaves as frames.
+
+The store does not know what is joined or why. The kernels of an operator (package `join`) read the arrays of
+`state.py`, which documents them. All memory is address space that is reserved once, and a page that one operator gives
+back can serve any other.
+
+Read in this order: `state` (the arrays), `pool` (who makes them), `blocks`, `directory`, `insert`, `expire` with `tune`
+and `rewrite` (splits and merges), `read`, and `transfer` with `shipment` (how a group moves).
 """

@@ -1,4 +1,4 @@
-"""Kernels on blocks: taking and returning pages, appending a tuple to a chain, walking its blob."""
+"""Kernels that work on blocks: they take and return pages, open blocks, copy blobs, and compute where things lie."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ from mpijoin.store.state import (
 
 @part
 def free_pages(s):
-    """Pages that can still be taken."""
+    """Returns how many pages can still be taken."""
     return s.pool[PAGES] - s.pool[PAGES_HELD]
 
 
 @part
 def owner_of(s, group, stream):
-    """Whose the blocks are that a group takes now: state.py says how the four numbers are packed."""
+    """Returns the OWNER word of the blocks that a group takes now; state.py says how its four numbers are packed."""
     number = s.groups[group, GENERATION] * OPERATORS_MAX + s.counters[OPERATOR]
     return (number * GROUPS_MAX + group) * STREAMS_MAX + stream
 
@@ -90,7 +90,7 @@ def take_page(s, group, stream):
 
 @part
 def return_block(s, page):
-    """Returns a block's page and those of its blobs."""
+    """Gives a block's page, and the pages of its blobs, back to the pool."""
     group = s.heads[page, OWNER] // STREAMS_MAX & GROUPS_MAX - 1
     following = s.heads[page, BLOB_FIRST]
     while page != NONE:
@@ -106,7 +106,7 @@ def return_block(s, page):
 
 @part
 def open_block(s, bucket, stream, group):
-    """The page of a bucket's last block with room for a tuple; a new block is added where there is none."""
+    """Returns the page of a bucket's last block. If that block is full, or there is none, a new one is appended."""
     base = stream * STREAM_WORDS
     last = s.buckets[bucket, base + LAST]
     if last != NONE and s.heads[last, COUNT] < s.layout[stream, SLOTS]:
@@ -122,9 +122,9 @@ def open_block(s, bucket, stream, group):
 
 @part
 def append_blob(s, page, group, stream, source, start, size):
-    """Copies source[start : start + size], size > 0, behind the blobs of the block in `page`; returns its address.
+    """Appends source[start : start + size], size > 0, to the blobs of the block in `page`, and returns its address.
 
-    An address is an index of the octets. A blob may run over several pages: its page's NEXT tells where it goes on.
+    An address is an index into `octets`. A blob may run over several pages: the NEXT of a page tells where it goes on.
     """
     heads, octets = s.heads, s.octets
     page_bytes = s.pool[PAGE_WORDS] * 8
@@ -168,7 +168,7 @@ def copy_blob(s, address, size, target, start):
 
 @part
 def move_blob(s, address, size, page, group, stream):
-    """Appends a stored blob, size > 0, to the blobs of the block in `page`, piece by piece; returns its new address."""
+    """Appends a stored blob, size > 0, piece by piece to the blobs of the block in `page`. Returns its new address."""
     page_bytes = s.pool[PAGE_WORDS] * 8
     source = address // page_bytes
     moved = NONE
@@ -185,7 +185,7 @@ def move_blob(s, address, size, page, group, stream):
 
 @part
 def saturating_add(a, b):
-    """a + b for b of any sign, held to the int64 range."""
+    """Returns a + b, limited to the int64 range. b may have either sign."""
     if b > 0 and a > TIME_MAX_VALUE - b:
         return TIME_MAX_VALUE
     if b < 0 and a < TIME_MIN_VALUE - b:
@@ -195,37 +195,40 @@ def saturating_add(a, b):
 
 @part
 def time_before(time, window):
-    """The earliest time whose tuples, of a stream with this window, may wait for a tuple of `time`."""
+    """Returns the earliest time from which a tuple, of a stream with this window, still waits at `time`."""
     return np.int64(TIME_MIN_VALUE) if window == FOREVER else saturating_add(time, -window)
 
 
 @part
 def time_after(time, window):
-    """The latest time until which a tuple of `time`, of a stream with this window, waits."""
+    """Returns the latest time until which a tuple of `time`, of a stream with this window, waits."""
     return np.int64(TIME_MAX_VALUE) if window == FOREVER else saturating_add(time, window)
 
 
 @part
 def slot_id(s, stream, page, slot):
-    """Index of a stored tuple's first word."""
+    """Returns the slot id of a stored tuple, which is the index of its first word."""
     return page * s.pool[PAGE_WORDS] + s.layout[stream, TUPLES_AT] + slot * s.layout[stream, TUPLE_WORDS]
 
 
 @part
 def tags_of(s, page):
-    """Index in `halves` of a block's first tag."""
+    """Returns the index in `halves` of a block's first tag."""
     return page * s.pool[PAGE_WORDS] * 4
 
 
 @part
 def flags_of(s, stream, page):
-    """Index in `octets` of a block's first flag, of a stream that has flags."""
+    """Returns the index in `octets` of a block's first flag. It means something only if the stream has flags."""
     return (page * s.pool[PAGE_WORDS] + s.layout[stream, FLAGS_AT]) * 8
 
 
 @part
 def note_tuples(s, bucket, stream, page, count, earliest, latest, octets):
-    """Counts `count` more tuples, with `octets` bytes of blobs in all, in a block and its bucket."""
+    """Notes in a block and its bucket that `count` tuples were added, with `octets` bytes of blobs in all.
+
+    earliest, latest: the smallest and the largest of their times.
+    """
     heads, buckets, base = s.heads, s.buckets, stream * STREAM_WORDS
     heads[page, COUNT] += count
     heads[page, TIME_MIN] = min(heads[page, TIME_MIN], earliest)

@@ -1,9 +1,9 @@
 """Kernels of the extendible-hash directory of a partition group (WSJ, section IV-D; Fagin et al. 1979).
 
-A group of global depth d owns a region of 2**d entries; the d least significant bits of a tuple's hash select one. A
-bucket (mini-partition-group) of local depth d' <= d is pointed to by 2**(d - d') entries, the first of which equals its
-`prefix`. SHAPE packs a bucket's local depth (bits 0-7), whether it has proved unsplittable (bit 8) and its prefix (from
-bit 16).
+A group of global depth d owns a region of 2**d entries. The d least significant bits of a tuple's hash select one of
+them. A bucket (mini-partition-group) has a local depth d' <= d, and 2**(d - d') entries point to it; the number of the
+first of these is its `prefix`. The word SHAPE packs a bucket's local depth (bits 0-7), whether splitting it has proved
+to be of no use (bit 8), and its prefix (from bit 16).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def prefix_of(s, bucket):
 
 @part
 def bucket_bytes(s, bucket):
-    """Size of a mini-partition-group: live tuple bytes of all streams."""
+    """Returns the size of a mini-partition-group: the bytes of its live tuples of all streams."""
     octets = s.buckets[bucket, BYTES]
     for stream in range(1, len(s.layout)):
         octets += s.buckets[bucket, stream * STREAM_WORDS + BYTES]
@@ -82,7 +82,7 @@ def bucket_bytes(s, bucket):
 
 @part
 def take_bucket(s, depth, prefix):
-    """An empty bucket. The caller has checked `buckets_left`."""
+    """Takes an empty bucket and returns it. The caller has checked `buckets_left`."""
     counters = s.counters
     bucket = counters[FREE_BUCKET]
     if bucket != NONE:
@@ -99,7 +99,7 @@ def take_bucket(s, depth, prefix):
 
 @part
 def buckets_left(s):
-    """Buckets that were never used."""
+    """Returns how many buckets have never been used."""
     return len(s.buckets) - s.counters[UNUSED_BUCKET]
 
 
@@ -123,7 +123,7 @@ def return_bucket(s, bucket):
 
 @part
 def take_region(s, size_class):
-    """Start of a region of 2**size_class entries, or NONE if none is left."""
+    """Returns the start of a region of 2**size_class entries, or NONE if none is left."""
     start = s.counters[FREE_REGIONS + size_class]
     if start != NONE:
         s.counters[FREE_REGIONS + size_class] = s.directory[start]
@@ -144,7 +144,8 @@ def return_region(s, start, size_class):
 @kernel
 def start_group(s, group):
     """Gives a group its first bucket and a directory of one entry."""
-    groups, none = s.groups, np.int64(0)  # of one type with what others pass: literals are compiled for separately
+    # Other callers pass an int64. For a literal zero, the functions below would be compiled a second time.
+    groups, none = s.groups, np.int64(0)
     groups[group, DIRECTORY] = take_region(s, none)
     groups[group, DIRECTORY_CLASS] = 0
     groups[group, DEPTH] = 0
@@ -160,7 +161,7 @@ def start_group(s, group):
 
 @part
 def double_directory(s, group):
-    """Global depth + 1: every entry twice; False if no room for it is left."""
+    """Raises the global depth by one, so that every entry stands twice. Returns False if no room is left for that."""
     groups, directory = s.groups, s.directory
     depth = groups[group, DEPTH]
     if groups[group, DIRECTORY_CLASS] == depth:
@@ -182,7 +183,10 @@ def double_directory(s, group):
 
 @part
 def halve_directory(s, group):
-    """Global depth - 1 for as long as no bucket needs the last bit. The region keeps its size for the next doubling."""
+    """Lowers the global depth by one for as long as no bucket needs the last bit.
+
+    The region keeps its size for the next doubling.
+    """
     groups = s.groups
     while groups[group, DEPTH] > 0 and groups[group, DEEPEST] == 0:
         groups[group, DEPTH] -= 1
@@ -195,13 +199,13 @@ def halve_directory(s, group):
 
 @part
 def directory_code(key):
-    """The bits of a key's hash that a directory may use."""
+    """Returns the bits of a key's hash that a directory may use."""
     return np.int64(hash64(key) & np.uint64((1 << DIRECTORY_DEPTH_MAX) - 1))
 
 
 @part
 def hash_difference(s, bucket):
-    """Bits in which the hashes of a bucket's tuples differ, of the low 24."""
+    """Returns a mask of the bits, among the lowest 24, in which the hashes of a bucket's tuples differ."""
     difference, first, seen = 0, 0, False
     for stream in range(len(s.layout)):
         page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
@@ -217,7 +221,7 @@ def hash_difference(s, bucket):
 
 @part
 def within_limits(s, group, bucket):
-    """Whether the directory may grow as much as a split of the bucket needs, and pages and buckets suffice for it."""
+    """Returns whether a split of the bucket is allowed: the directory may grow as it needs, and there is memory."""
     depth, groups = local_depth(s, bucket), s.groups
     entries_max = ENTRIES_PER_BUCKET_MAX * (groups[group, BUCKETS] + 1)
     doubled_too_far = depth == groups[group, DEPTH] and (2 << depth) > entries_max
@@ -226,8 +230,10 @@ def within_limits(s, group, bucket):
 
 @part
 def can_rewrite(s, bucket):
-    """Whether there are pages to copy a bucket's tuples to before its own are returned (blobs may pack worse:
-    twice)."""
+    """Returns whether enough pages and buckets are free to copy a bucket's tuples before its own pages are returned.
+
+    Blobs may pack worse in the copy, so twice the pages are wanted.
+    """
     pages = 4
     for stream in range(len(s.layout)):
         base = stream * STREAM_WORDS
@@ -238,7 +244,10 @@ def can_rewrite(s, bucket):
 
 @part
 def can_separate(s, bucket):
-    """Whether splits would separate a bucket's tuples one day; a hot key's bucket is marked, not looked at again."""
+    """Returns whether further splits can separate a bucket's tuples.
+
+    The bucket of a single hot key cannot be separated. It is marked, so that its tuples are not looked at again.
+    """
     if s.buckets[bucket, SHAPE] & UNSPLITTABLE:
         return False
     if hash_difference(s, bucket) >> local_depth(s, bucket) == 0:
@@ -249,15 +258,17 @@ def can_separate(s, bucket):
 
 @part
 def note_first(s, group, stream, bucket):
-    """Keeps EXPIRES_FROM true of a bucket whose first block is new: it may end earlier than any first block before."""
+    """Lowers the group's EXPIRES_FROM if the first block of this bucket, which is new, ends before all others."""
     first, place = s.buckets[bucket, stream * STREAM_WORDS + FIRST_TIME_MAX], EXPIRES_FROM + stream * GROUP_STREAM_WORDS
     s.groups[group, place] = min(first, s.groups[group, place])
 
 
 @part
 def split_bucket(s, group, bucket):
-    """Splits a bucket, of which `within_limits` is true, by the next bit of its tuples' hashes; False if it cannot
-    be."""
+    """Splits a bucket by the next bit of its tuples' hashes. The caller has checked `within_limits`.
+
+    Returns False, and changes nothing, if the directory would have to be doubled and has no room for that.
+    """
     groups, depth, prefix = s.groups, local_depth(s, bucket), prefix_of(s, bucket)
     if depth == groups[group, DEPTH] and not double_directory(s, group):
         return False
@@ -281,8 +292,10 @@ def split_bucket(s, group, bucket):
 
 @part
 def buddy_of(s, group, bucket):
-    """The bucket whose prefix differs in bit d'-1 only, if it has the same local depth; else NONE (WSJ, section
-    IV-D)."""
+    """Returns the bucket whose prefix differs in bit d'-1 only, if it has the same local depth, else NONE.
+
+    This is the "buddy" of WSJ, section IV-D.
+    """
     depth = local_depth(s, bucket)
     if depth == 0:
         return NONE
@@ -292,7 +305,7 @@ def buddy_of(s, group, bucket):
 
 @part
 def merge_buckets(s, group, bucket, buddy):
-    """Merges two buddies of which `can_rewrite` is true; returns the new bucket."""
+    """Merges two buddies and returns the new bucket. The caller has checked `can_rewrite` for both."""
     groups, depth = s.groups, local_depth(s, bucket) - 1
     prefix = prefix_of(s, bucket) & ((1 << depth) - 1)
     merged = take_bucket(s, depth, prefix)

@@ -1,4 +1,4 @@
-"""Kernels that let blocks go once no tuple to come can join them, and keep the groups' sizes tuned afterwards."""
+"""Kernels that let blocks go once no tuple that is still to come can join them. Afterwards they tune the groups."""
 
 from __future__ import annotations
 
@@ -38,10 +38,9 @@ from mpijoin.store.tune import shrunk_too_far, tune_group
 
 @kernel
 def expire_groups(s, groups, watermarks):
-    """Advances the groups' watermarks to watermarks[stream], lets expired blocks go and tunes; groups hold no fresh
-    tuple.
+    """Advances the groups' watermarks to watermarks[stream], lets expired blocks go, and tunes the groups.
 
-    groups: int64[m] · watermarks: int64[n], one per stream. A watermark never goes back.
+    groups: int64[m]; they hold no fresh tuple · watermarks: int64[n], one per stream. A watermark never goes back.
     """
     streams = len(s.layout)
     for group in groups:
@@ -57,10 +56,10 @@ def expire_groups(s, groups, watermarks):
 
 @part
 def expiry_bound(s, group, stream):
-    """Before which time nobody will want a tuple of the stream any more: all other streams have passed its time by its
-    window.
+    """Returns the time before which no tuple of the stream can find a partner any more.
 
-    Nobody wants the tuples of an only stream.
+    The watermarks of all other streams have passed the time of such a tuple by more than its window. If there is no
+    other stream, no tuple is wanted.
     """
     streams, reached = len(s.layout), np.int64(TIME_MAX_VALUE)
     for other in range(streams):
@@ -71,7 +70,7 @@ def expiry_bound(s, group, stream):
 
 @part
 def expire_stream(s, group, stream, bound):
-    """Lets go, from the front of each chain, the blocks whose maximum time is below `bound`."""
+    """Lets the blocks at the front of each chain go for as long as their maximum time is below `bound`."""
     earliest = TIME_MAX_VALUE
     region = s.groups[group, DIRECTORY]
     for entry in range(1 << s.groups[group, DEPTH]):
@@ -109,7 +108,7 @@ def expire_chain(s, group, bucket, stream, bound):
 
 @part
 def blob_bytes(s, stream, page):
-    """Bytes of all blobs of the block in `page`."""
+    """Returns how many bytes all blobs of the block in `page` have."""
     octets = 0
     if s.layout[stream, HAS_BLOB]:
         for slot in range(s.heads[page, COUNT]):

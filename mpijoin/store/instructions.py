@@ -1,4 +1,4 @@
-"""What the functions of simd.py are for Numba."""
+"""How Numba compiles the functions of simd.py. Each function here has its namesake there, which documents it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def _prefetch(typing_context, array, index):
         prefetch_type = ir.FunctionType(ir.VoidType(), [pointer, i32, i32, i32])
         function = cgutils.get_or_insert_function(builder.module, prefetch_type, "llvm.prefetch.p0")
         address = builder.bitcast(builder.gep(data, [arguments[1]]), pointer)
-        builder.call(function, [address, i32(0), i32(3), i32(1)])  # read, keep in all levels, data
+        # The three numbers say that the line is read, is kept in all levels of the cache, and holds data.
+        builder.call(function, [address, i32(0), i32(3), i32(1)])
         return context.get_dummy_value()
 
     return types.void(array, types.int64), build

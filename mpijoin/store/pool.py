@@ -1,4 +1,7 @@
-"""The pool of pages: address space for the memory budget, reserved once, and the tables of groups that lie over it."""
+"""The pool of pages and the tables of groups over it.
+
+The pool is address space for the whole memory budget, and it is reserved once.
+"""
 
 from __future__ import annotations
 
@@ -35,28 +38,29 @@ from mpijoin.store.state import (
     group_words,
 )
 
-LINE_WORDS = 8  # a cache line
+LINE_WORDS = 8  # A cache line has this many words.
 PAGES_MAX = 1 << 31
-MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # the budget is address space, not memory, until it is written
+# Until it is written to, the budget is address space and takes no memory.
+MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
 
 
 def tuple_words(record_words: int, has_blob: bool) -> int:
-    """Words of a tuple: key, time, row, where its blob is, and its record."""
+    """Returns the words of a tuple: key, time, row, its blob's address and size if it has one, and its record."""
     return (5 if has_blob else 3) + record_words
 
 
 def tag_words(slots: int) -> int:
-    """Words of the tags of so many slots: whole cache lines, since they are read by lines."""
+    """Returns the words that the tags of so many slots take: whole cache lines, because they are read by lines."""
     return -(-slots // LINE_TAGS) * LINE_TAGS // 4
 
 
 def flag_words(slots: int, flagged: bool) -> int:
-    """Words of the flags of so many slots."""
+    """Returns the words that the flags of so many slots take."""
     return -(-slots // 8) if flagged else 0
 
 
 def slots_in(page_words: int, words: int, flagged: bool = False) -> int:
-    """Tuples of so many words that fit a block: max(1, block / tuple bytes), less what their tags and flags take.
+    """Returns how many tuples of so many words fit a block beside their tags and flags; it is at least one.
 
     >>> slots_in(512, 3), slots_in(512, 3, flagged=True)
     (157, 150)
@@ -68,25 +72,29 @@ def slots_in(page_words: int, words: int, flagged: bool = False) -> int:
 
 
 def reserve_words(count: int) -> np.ndarray:
-    """int64[count] of untouched address space, on huge pages where the system has them (a probe's misses are TLB
-    misses)."""
+    """Returns int64[count] of untouched address space, on huge pages where the system has them.
+
+    Huge pages help because the cache misses of a probe are TLB misses, too.
+    """
     memory = mmap.mmap(-1, max(8 * count, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             memory.madvise(mmap.MADV_HUGEPAGE)
         except OSError:
-            pass  # a kernel without huge pages: slower, not wrong
+            pass  # A kernel without huge pages is slower, but not wrong.
     return np.frombuffer(memory, np.int64)[:count]
 
 
 def touch(words: np.ndarray, octets: int) -> None:
-    """Has the system find memory for the first `octets` of what `reserve_words` gave and nobody has written to yet."""
+    """Makes the system find memory for the first `octets` of an array of `reserve_words` that is still unwritten."""
     words[: octets // 8 : mmap.PAGESIZE // 8] = 0
 
 
 class Pool(NamedTuple):
-    """Pages of one size, and the account of them; the tables of several operators may lie over one pool. Arrays:
-    state.py."""
+    """Pages of one size, and the account of them. The tables of several operators may share one pool.
+
+    state.py documents the arrays.
+    """
 
     words: np.ndarray
     halves: np.ndarray
@@ -100,12 +108,12 @@ class Pool(NamedTuple):
 
     @property
     def budget_bytes(self) -> int:
-        """Of all pages."""
+        """The bytes of all pages."""
         return int(self.counters[PAGES]) * self.page_bytes
 
     @property
     def held_bytes(self) -> int:
-        """Of the pages in use, whoever holds them."""
+        """The bytes of all pages in use, no matter which operator holds them."""
         return int(self.counters[PAGES_HELD]) * self.page_bytes
 
     @property
@@ -113,14 +121,16 @@ class Pool(NamedTuple):
         return self.budget_bytes - self.held_bytes
 
     def touch(self, octets: int) -> None:
-        """Has the system find memory for the first `octets` of the pages of a pool that nobody has used yet."""
+        """Makes the system find memory for the first `octets` of the pages. The pool must be unused."""
         touch(self.words, min(octets, self.words.nbytes))
         self.heads.flat[0] = 0
 
 
 class StreamSpec(NamedTuple):
-    """What the store must know of a stream. window: in time units; FOREVER: its tuples never expire · flagged: its
-    tuples have flags."""
+    """What the store must know of a stream.
+
+    window: in time units; with FOREVER, its tuples never expire · flagged: whether its tuples have flags.
+    """
 
     record_words: int
     has_blob: bool
@@ -132,7 +142,7 @@ class StreamSpec(NamedTuple):
         return tuple_words(self.record_words, self.has_blob)
 
     def layout(self, page_words: int) -> np.ndarray:
-        """Its row of a table's layout."""
+        """Returns the stream's row of a table's `layout`, int64[LAYOUT_WORDS]."""
         slots = slots_in(page_words, self.tuple_words, self.flagged)
         tags, flags = tag_words(slots), flag_words(slots, self.flagged)
         row = np.zeros(LAYOUT_WORDS, np.int64)
@@ -143,8 +153,11 @@ class StreamSpec(NamedTuple):
 
 
 def new_pool(memory_bytes: int, block_bytes: int, widest_words: int) -> Pool:
-    """An empty pool. A page is `block_bytes` long, or longer where not even one tuple of `widest_words` would fit;
-    whole cache lines."""
+    """Returns an empty pool.
+
+    A page is `block_bytes` long, rounded up to whole cache lines. It is longer where not even one tuple of
+    `widest_words` would fit.
+    """
     page_words = max(block_bytes // 8, tag_words(1) + flag_words(1, flagged=True) + widest_words)
     page_words = -(-page_words // LINE_WORDS) * LINE_WORDS
     pages = min(max(memory_bytes // (8 * page_words), 1), PAGES_MAX - 1)
@@ -156,13 +169,16 @@ def new_pool(memory_bytes: int, block_bytes: int, widest_words: int) -> Pool:
 
 
 def new_table(pool: Pool, partitions: int, theta: int, streams: Sequence[StreamSpec], operator: int = 0) -> StoreState:
-    """An empty table of up to STREAMS_MAX streams over the pool. theta: in bytes · operator: its number among those
-    over it."""
+    """Returns an empty table of up to STREAMS_MAX streams over the pool.
+
+    theta: in bytes · operator: the operator's number among those that share the pool.
+    """
     counters = np.zeros(COUNTERS, np.int64)
     counters[THETA], counters[OPERATOR] = theta, operator
     counters[FREE_REGIONS:] = counters[FREE_BUCKET] = NONE
     pages, page_words = pool.counters[[PAGES, PAGE_WORDS]].tolist()
-    buckets = 4 * pages + 2 * partitions  # a bucket in use holds a page, but for the empty halves of splits
+    # Each bucket in use holds a page, except for the empty halves of splits.
+    buckets = 4 * pages + 2 * partitions
     width = bucket_words(len(streams))
     return StoreState(
         *pool,

@@ -1,4 +1,4 @@
-"""Kernels that read stored tuples, named by slot ids, out of the blocks: words of them, their blobs, and their keys."""
+"""Kernels that read words, blobs and keys of stored tuples out of the blocks. Slot ids name the tuples."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from mpijoin.store.state import ADDRESS, HAS_BLOB, NEXT, PAGE_WORDS, SIZE
 
 
 class KeyWords(NamedTuple):
-    """Where a tuple's record keeps its key. words: leading record words, of which `fixed_words` are values; lengths of
-    `variable` columns, whose bytes lead the blob, follow two to a word."""
+    """Where a tuple's record keeps its key.
+
+    words: how many leading words of the record belong to the key · fixed_words: how many of these are values; behind
+    them stand the lengths of the columns of variable length, two to a word · variable: how many such columns there are.
+    Their bytes are the first ones of the blob.
+    """
 
     words: int
     fixed_words: int
@@ -21,7 +25,10 @@ class KeyWords(NamedTuple):
 
 @kernel
 def gather_columns(words, slots, chosen, out, at):
-    """out[c, at + i] = word chosen[c] of tuple slots[i]. chosen: int64[k] · out: int64[k, capacity]."""
+    """Sets out[c, at + i] to word chosen[c] of tuple slots[i].
+
+    slots: int64[m] · chosen: int64[k] · out: int64[k, capacity].
+    """
     for i in range(len(slots)):
         slot = slots[i]
         for c in range(len(chosen)):
@@ -37,10 +44,10 @@ def gather_blobs(s, slots, starts, out):
 
 @kernel
 def keep_equal_keys(s, out, count, key_words, fixed_words, variable):
-    """Keeps those of the results 0..count whose tuples' key bytes are equal, in their order; returns how many.
+    """Keeps those of the results 0..count whose tuples have equal key bytes, in their order. Returns how many they are.
 
-    Where the key is but a hash, equal hashes may belong to different keys. out: int64[n, capacity] slot ids · the other
-    parameters: `KeyWords`.
+    It is needed where the stored key is a hash, because different keys can have the same hash. out: int64[n, capacity]
+    slot ids · key_words, fixed_words, variable: as in `KeyWords`.
     """
     kept = 0
     for i in range(count):
@@ -55,9 +62,9 @@ def keep_equal_keys(s, out, count, key_words, fixed_words, variable):
 
 @kernel
 def same_key(s, first, other, stream, key_words, fixed_words, variable):
-    """Whether a tuple of stream 0 and one of `stream` have the same key bytes."""
+    """Returns whether a tuple of stream 0 and a tuple of `stream` have the same key bytes."""
     words, equal, octets = s.words, True, 0
-    # Payload may give a blob, and with it a record that begins later, to some of the streams only.
+    # A payload may give a blob to some of the streams only. Their records begin two words later.
     left, right = first + ADDRESS + 2 * s.layout[0, HAS_BLOB], other + ADDRESS + 2 * s.layout[stream, HAS_BLOB]
     for word in range(key_words):
         equal &= words[left + word] == words[right + word]
@@ -70,7 +77,7 @@ def same_key(s, first, other, stream, key_words, fixed_words, variable):
 
 @kernel
 def same_octets(s, a, b, count):
-    """Whether two stored blobs begin with the same `count` bytes, across the pages they lie in."""
+    """Returns whether two stored blobs begin with the same `count` bytes. It follows both across their pages."""
     page_bytes = s.pool[PAGE_WORDS] * 8
     a_page, b_page = a // page_bytes, b // page_bytes
     for _ in range(count):

@@ -1,37 +1,45 @@
-"""Machine instructions that plain loops do not reach, each with a plain twin for runs without the compiler."""
+"""Machine instructions that the compiler does not make of plain loops.
+
+The functions below are their plain twins, for runs without the compiler. instructions.py says how they are compiled.
+"""
 
 from __future__ import annotations
 
 from mpijoin.compiled import instruction
 
-LINE_TAGS = 32  # tags of 16 bits in a cache line
-LANES = 2 * LINE_TAGS  # tags compared at once: their results fill a 64-bit mask
+# A cache line holds this many tags of 16 bits.
+LINE_TAGS = 32
+# This many tags are compared at once: the answers fill a mask of 64 bits.
+LANES = 2 * LINE_TAGS
 
 machine_instruction = instruction("mpijoin.store.instructions")
 
 
 @machine_instruction
 def match_tags(tags, start, tag):
-    """Bit i of the result is set iff tags[start + i] == tag, for i in 0..63. tags: uint16[], start: int64, tag:
-    uint16."""
+    """Returns an int64 mask: bit i is set if and only if tags[start + i] == tag, for i in 0..63.
+
+    tags: uint16[] · start: int64 · tag: uint16.
+    """
     mask = 0
     for lane in range(LANES):
         mask |= int(tags[start + lane] == tag) << lane
-    return mask - (mask >> (LANES - 1) << LANES)  # as an int64
+    # The highest bit is the sign of an int64.
+    return mask - (mask >> (LANES - 1) << LANES)
 
 
 @machine_instruction
 def lowest_bit(mask):
-    """Index of the lowest set bit of a mask; of 0 it is 64."""
+    """Returns the index of the lowest set bit of a mask, and 64 for a mask of 0."""
     return (int(mask) & -int(mask)).bit_length() - 1 if mask else LANES
 
 
 @machine_instruction
 def unsigned(index):
-    """An index known not to be negative, as a type for which no test for that is compiled."""
+    """Returns an index that is known not to be negative, as uint64: no test for a negative index is compiled for it."""
     return index
 
 
 @machine_instruction
 def prefetch(array, index):
-    """Asks for the cache line of array[index] before it is needed; no effect on results, whatever the index."""
+    """Asks for the cache line of array[index] before it is needed. It never changes a result, whatever the index is."""
