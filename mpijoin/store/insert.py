@@ -1,4 +1,4 @@
-"""Kernels that append a batch of one stream to the groups' chains as fresh tuples."""
+"""Kernels that append a batch of one stream to the chains of the groups, as fresh tuples."""
 
 from __future__ import annotations
 
@@ -51,14 +51,16 @@ from mpijoin.store.state import (
     WINDOW,
 )
 
-TAG_SHIFT = DIRECTORY_DEPTH_MAX  # tags are the 16 bits above those that the directory uses
-GROWTH_MAX = 4  # splits of empty buckets are free: expiring and tuning workload A fell from 5.5 to 1.6 ns a tuple
+TAG_SHIFT = DIRECTORY_DEPTH_MAX  # A tag is the 16 bits above those that the directory uses.
+# A group that grows is split ahead for up to this many times the rows of its first batch. Splits of empty buckets are
+# free: expiring and tuning workload A fell from 5.5 to 1.6 ns a tuple.
+GROWTH_MAX = 4
 
 
 class Fresh(NamedTuple):
-    """One stream's part of a message, rows contiguous by partition: tuples int64[n, tuple_words], blob uint8[].
+    """One stream's part of a message. Rows of one partition lie together: tuples int64[n, tuple_words], blob uint8[].
 
-    The words of a tuple are as in a block (state.py), but that its blob address is an index of `blob`.
+    A tuple has the same words as in a block (state.py), except that its blob address is an index into `blob`.
     """
 
     tuples: np.ndarray
@@ -66,10 +68,10 @@ class Fresh(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory that one insert call needs per row of a group: reused from call to call, grown by the operator.
+    """The memory that an insert works with. It is used again from call to call, and the operator makes it larger.
 
-    bucket, order: int32[rows] · tag: uint16[rows] · incoming, start: int32[buckets], all 0 between calls · touched:
-    int32[buckets].
+    One entry for each row of a group: bucket, order: int32[rows] · tag: uint16[rows]. One for each bucket of the table:
+    incoming, start: int32[buckets], where `incoming` is all 0 between calls · touched: int32[buckets].
     """
 
     bucket: np.ndarray
@@ -84,8 +86,8 @@ class Scratch(NamedTuple):
 def insert_groups(s, scratch, stream, groups, bounds, fresh, first):
     """Appends rows bounds[i, 0]:bounds[i, 1] of `fresh` to group groups[i], for i from `first` on.
 
-    groups: int64[m] · bounds: int64[m, 2]. Returns how many groups are in: m, or fewer where pages for the next are
-    lacking.
+    groups: int64[m] · bounds: int64[m, 2]. Returns how many groups are in. They are fewer than m if pages for the next
+    group are lacking; the counter LACKING then says how many.
     """
     for i in range(first, len(groups)):
         low, high = bounds[i, 0], bounds[i, 1]
@@ -113,8 +115,10 @@ def clear_incoming(touched, scratch):
 
 @part
 def assign_buckets(s, stream, group, low, high, fresh, scratch):
-    """Fills scratch.bucket and scratch.tag for the rows, and per bucket how many rows come; returns the buckets
-    touched."""
+    """Sets the bucket and the tag of each row, and counts in `incoming` how many rows come to each bucket.
+
+    The buckets that get any are listed in `touched`. Returns how many they are.
+    """
     region, mask = s.groups[group, DIRECTORY], (1 << s.groups[group, DEPTH]) - 1
     touched = 0
     for i in range(high - low):
@@ -135,17 +139,18 @@ def assign_buckets(s, stream, group, low, high, fresh, scratch):
 
 @part
 def split_ahead(s, stream, group, touched, low, high, fresh, scratch):
-    """Splits each small bucket that would come to hold too much if each other stream brings as many tuples as this one:
-    more than 4 theta, or in a group that held nothing and will grow, more than 2 theta by the time that its windows are
-    full; returns whether any was split.
+    """Splits each small bucket that these rows would make too large, and returns whether any was split.
 
-    It keeps a first or very long epoch from building one huge bucket that is joined before it can be split, and a group
-    that grows from being split, which moves all of its tuples, again and again. The margin above 2 theta keeps a steady
-    stream from splitting now what its next expiry would merge again. A bucket that is large already is left to
+    It assumes that each other stream brings as many tuples as this one. A bucket is too large with more than 4 theta;
+    in a group that held nothing and will grow, with more than 2 theta by the time that its windows are full.
+
+    Without this, a first or very long epoch would build one huge bucket that is joined before it can be split, and a
+    group that grows would be split, which copies all of its tuples, again and again. The margin above 2 theta keeps a
+    steady stream from splitting now what its next expiry would merge again. A bucket that is large already is left to
     `tune_group`, which knows whether a split would separate anything.
     """
     changed = False
-    if s.groups[group, FRESH] != NONE:  # a group is only split while it holds no fresh tuple
+    if s.groups[group, FRESH] != NONE:  # A group is split only while it holds no fresh tuple.
         return changed
     deepest, growth = depth_of_rows(high - low), 1
     if is_empty(s, group):
@@ -166,7 +171,7 @@ def split_ahead(s, stream, group, touched, low, high, fresh, scratch):
 
 @part
 def is_empty(s, group):
-    """Whether a group holds no tuple of any stream."""
+    """Returns whether a group holds no tuple of any stream."""
     held = np.int64(0)
     for stream in range(len(s.layout)):
         held += s.groups[group, GROUP_TUPLES + stream * GROUP_STREAM_WORDS]
@@ -175,8 +180,11 @@ def is_empty(s, group):
 
 @part
 def growth_of_rows(s, low, high, fresh):
-    """How many times as many tuples as these rows the windows will hold at this rate, though no more than GROWTH_MAX,
-    since the stream may end before that; 1 where the rows tell no rate."""
+    """Returns how many times as many tuples as these rows the full windows will hold, if the rate stays the same.
+
+    The answer is at most GROWTH_MAX, because the stream may end before its window is full. It is 1 where the times of
+    the rows tell no rate.
+    """
     span = fresh.tuples[high - 1, TIME] - fresh.tuples[low, TIME]
     if span <= 0:
         return 1
@@ -188,7 +196,10 @@ def growth_of_rows(s, low, high, fresh):
 
 @part
 def depth_of_rows(rows):
-    """A depth beyond which splitting ahead for so many rows cannot pay: equal keys would stay together at any depth."""
+    """Returns a depth beyond which splitting ahead for so many rows cannot pay.
+
+    Equal keys stay together at any depth, so without this limit a hot key would be split again and again.
+    """
     depth = 0
     while 1 << depth < rows:
         depth += 1
@@ -197,10 +208,10 @@ def depth_of_rows(rows):
 
 @part
 def fetch_blocks(s, stream, touched, scratch):
-    """Asks for the heads of the open blocks, as `assign_buckets` did for the buckets and `pages_needed` will for the
-    slots.
+    """Asks for the cache lines of the heads of the open blocks.
 
-    Small batches touch each bucket for a tuple or two: cache misses are then what an insert takes its time for.
+    `assign_buckets` has done so for the buckets, and `pages_needed` will do so for the slots. A small batch brings a
+    bucket only a tuple or two, and then an insert spends most of its time on cache misses.
     """
     for i in range(touched):
         last = s.buckets[np.int64(scratch.touched[i]), stream * STREAM_WORDS + LAST]
@@ -209,7 +220,7 @@ def fetch_blocks(s, stream, touched, scratch):
 
 @part
 def pages_needed(s, stream, low, high, touched, fresh, scratch):
-    """Pages that appending the rows can take at most."""
+    """Returns how many pages appending the rows can take at most."""
     slots, pages = s.layout[stream, SLOTS], 0
     for i in range(touched):
         bucket = np.int64(scratch.touched[i])
@@ -236,7 +247,7 @@ def blob_bytes(low, high, fresh):
 
 @part
 def append_group(s, stream, group, low, high, fresh, scratch):
-    """Appends the rows bucket by bucket (a stable counting sort by bucket), and marks them fresh."""
+    """Appends the rows bucket by bucket and marks them fresh. A stable counting sort by bucket keeps their order."""
     place, touched = np.int64(0), 0
     while place < high - low:
         bucket = np.int64(scratch.touched[touched])
@@ -266,7 +277,7 @@ def append_group(s, stream, group, low, high, fresh, scratch):
 
 @part
 def append_bucket(s, stream, group, bucket, place, count, low, fresh, scratch):
-    """Appends rows order[place : place + count] to one bucket."""
+    """Appends the rows order[place : place + count], counted from `low`, to one bucket."""
     mark_fresh(s, stream, group, bucket)
     end = place + count
     while place < end:
@@ -283,7 +294,7 @@ def append_bucket(s, stream, group, bucket, place, count, low, fresh, scratch):
 
 @part
 def mark_fresh(s, stream, group, bucket):
-    """Sets the mark from which on this stream's tuples are fresh, and lists the bucket for the next probe."""
+    """Marks where the bucket's fresh tuples of this stream begin, and lists the bucket for the next probe."""
     buckets, base = s.buckets, stream * STREAM_WORDS
     if buckets[bucket, NEXT_FRESH] == UNLISTED:
         buckets[bucket, NEXT_FRESH] = s.groups[group, FRESH]

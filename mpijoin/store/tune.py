@@ -1,4 +1,4 @@
-"""Kernels that keep the sizes of a group's mini-partition-groups between theta and 2 theta (WSJ, section IV-D)."""
+"""Kernels that keep the size of each mini-partition-group between theta and 2 theta (WSJ, section IV-D)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpijoin.store.state import DEPTH, DIRECTORY, GROWS, NONE, SHAPE, THETA, TUN
 
 @part
 def shrunk_too_far(s, group, bucket):
-    """Whether a bucket that has lost tuples is to be merged, or is to lose its mark."""
+    """Returns whether a bucket that has lost tuples must be merged, or must lose its mark as unsplittable."""
     theta, size = s.counters[THETA], bucket_bytes(s, bucket)
     if size < theta and s.buckets[bucket, SHAPE] & UNSPLITTABLE:
         return True
@@ -32,9 +32,10 @@ def shrunk_too_far(s, group, bucket):
 
 @part
 def tune_bucket(s, group, bucket):
-    """Brings one mini-partition-group back into [theta, 2 theta] if it can be: splits it once, or merges it upward.
+    """Brings one mini-partition-group back into [theta, 2 theta] if that is possible: splits it once, or merges it.
 
-    Returns whether it was at rest: nothing was changed, and nothing left for want of pages or entries.
+    A merged bucket is merged again for as long as it is too small. Returns whether the bucket was at rest: nothing was
+    changed, and nothing had to be put off because pages or entries are lacking.
     """
     theta = s.counters[THETA]
     if bucket_bytes(s, bucket) > 2 * theta:
@@ -60,10 +61,10 @@ def tune_bucket(s, group, bucket):
 
 @part
 def tune_group(s, group):
-    """Tunes every mini-partition-group of a group that holds no fresh tuple; what comes of a split is tuned as well.
+    """Tunes every mini-partition-group of a group that holds no fresh tuple. What a split makes is tuned as well.
 
-    A group found at rest is not looked at again before an insert or an expiry gives cause to: with short epochs,
-    looking took longer than expiring.
+    A group that was found at rest is not looked at again before an insert or an expiry gives a reason to. With short
+    epochs, looking took longer than expiring.
     """
     if s.groups[group, TUNED]:
         return
