@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Callable, Sequence
+from typing import Callable, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from mpijoin.config.job import Job
 from mpijoin.data.codec import decode
 from mpijoin.errors import CheckpointError, CodecError, ProtocolError
 from mpijoin.messages import KINDS, Restore, Restored, Slot
+from mpijoin.operators.base import GroupState, Operator
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import GroupSpans, PartInfo, Span
@@ -130,7 +131,7 @@ def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarra
             raise CheckpointError(f"{folder / span.file}: damaged at byte {span.offset}: {error}") from error
 
 
-def install(folder: Path, operator: Any, groups: Sequence[GroupSpans]) -> None:
+def install(folder: Path, operator: GroupState, groups: Sequence[GroupSpans]) -> None:
     """Takes groups out of their files. CheckpointError: one is damaged, and the operator is of no use
     any more; MemoryBudgetError."""
     room = Room()
@@ -176,14 +177,15 @@ def restore_all(
 
 
 def restore_own(
-    rank: Rank, folder: Path, directory: RunDirectory, make_operator: Callable[[], Any]
-) -> tuple[Any, list[int], int]:
+    rank: Rank, folder: Path, directory: RunDirectory, make_operator: Callable[[], Operator]
+) -> tuple[Operator, list[int], int]:
     """A slave's part: its operator, the groups in it, and the number of the checkpoint."""
-    operator: Any = None
+    operator: Operator | None = None
     groups: list[int] = []
     while True:
         message = rank.gather((Restore, Restored), (MASTER,))[MASTER]
         if isinstance(message, Restored):
+            assert operator is not None  # the master has named a checkpoint before
             return operator, groups, message.number
         operator, groups, fault = make_operator(), [one.group for one in message.groups], ""
         start_s = time.perf_counter()

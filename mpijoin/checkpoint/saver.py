@@ -6,13 +6,14 @@ import threading
 from collections import deque
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 import numpy as np
 
 from mpijoin.checkpoint.files import StateFile
 from mpijoin.checkpoint.manifest import state_name
 from mpijoin.errors import CheckpointError
+from mpijoin.operators.base import GroupState
 from mpijoin.records import GroupSpans, Span
 
 ALIVE_LEAST = 0.5  # a group is written anew when less than this share of its blocks on disk still counts
@@ -50,7 +51,7 @@ class Saver:
     told by `poll`: the run goes on without this checkpoint.
     """
 
-    def __init__(self, operator: Any, rank: int, folder: Path):
+    def __init__(self, operator: GroupState, rank: int, folder: Path):
         self._operator, self._rank, self._folder = operator, rank, folder
         self._known: dict[int, SavedGroup] = {}
         self._waiting: deque[int] = deque()

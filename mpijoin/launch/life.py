@@ -18,7 +18,6 @@ from mpijoin.checkpoint.restore import Resumption, drop_later, restore_all, rest
 from mpijoin.collector.runtime import CollectorRank
 from mpijoin.errors import EXIT_DONE, PeerError
 from mpijoin.join.tuning import measured_group_tuples
-from mpijoin.join.window_join import WindowJoin
 from mpijoin.launch import warmup
 from mpijoin.launch.provenance import own_command, provenance, resume_command
 from mpijoin.launch.setup import RunSetup, merged_schema
@@ -28,6 +27,7 @@ from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unc
 from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
 from mpijoin.node_memory import LEAST_BYTES, Needs, held_bytes, node_memory_bytes, ranks_on_node, slave_memory_bytes
+from mpijoin.operators.base import Operator
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
 from mpijoin.sinks.collector import Collector
@@ -212,7 +212,7 @@ def _warn(rank: Rank, text: str) -> None:
     print(f"mpijoin: {text}", file=sys.stderr, flush=True)
 
 
-def _start_of(setup: RunSetup, rank: Rank) -> tuple[WindowJoin, list[int], int]:
+def _start_of(setup: RunSetup, rank: Rank) -> tuple[Operator, list[int], int]:
     """What a slave joins with, the groups in it, and the checkpoint that they are of, 0: the run begins."""
     memory_bytes = setup.job.cluster.memory_bytes or _memory_left(setup, rank)
     make_operator = partial(new_operator, setup.job, setup.schema, memory_bytes, measured_group_tuples(setup.schema))
@@ -222,9 +222,9 @@ def _start_of(setup: RunSetup, rank: Rank) -> tuple[WindowJoin, list[int], int]:
         return operator, [], 0
     assert setup.directory and setup.checkpoints  # it goes on from what lies there
     start_s = time.perf_counter()
-    operator, groups, number = restore_own(rank, setup.checkpoints, setup.directory, make_operator)
+    restored, groups, number = restore_own(rank, setup.checkpoints, setup.directory, make_operator)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
-    return operator, groups, number
+    return restored, groups, number
 
 
 def _memory_left(setup: RunSetup, rank: Rank) -> int:

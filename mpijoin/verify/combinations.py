@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from mpijoin.verify.inputs import INT64_MIN, JOINS, Clock, Stream
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 BATCH_ROWS = 1 << 17
 SPAN_MAX = 2**62  # wider than this, buckets could overflow; such windows cover all of history anyhow
@@ -73,7 +76,7 @@ def _span(clock: Clock, index: int) -> int | None:
     return max(1, own + min(windows))
 
 
-def totals_of(database: Any, query: str) -> Totals:
+def totals_of(database: DuckDBPyConnection, query: str) -> Totals:
     """Count and certificate of a query's columns, all of them rows, read in bounded pieces."""
     results = certificate = 0
     for batch in database.sql(query).to_arrow_reader(BATCH_ROWS):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
@@ -24,8 +24,11 @@ from mpijoin.verify.late import compare_late
 from mpijoin.verify.report import Difference, Report
 from mpijoin.verify.results import compare_results
 
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
-def compare_run(run_path: str, database: Any) -> Report:
+
+def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
     """Everything verify compares, in one report. Errors: see `mpijoin.verify.verify`."""
     summary = read_summary(run_path)
     job_path = os.path.join(run_path, "job.toml")
@@ -55,7 +58,7 @@ def compare_run(run_path: str, database: Any) -> Report:
     )
 
 
-def _fates(database: Any, stream: Stream) -> dict[str, int]:
+def _fates(database: DuckDBPyConnection, stream: Stream) -> dict[str, int]:
     """A stream's rows by what becomes of them, under the names of summary.json."""
     counts = dict(database.execute(f"SELECT fate, count(*) FROM {stream.table} GROUP BY fate").fetchall())
     joined, null_key = counts.get(JOINS, 0), counts.get(NULL_KEY, 0)
@@ -67,7 +70,7 @@ def _fates(database: Any, stream: Stream) -> dict[str, int]:
     }
 
 
-def _facts(database: Any, job: Job, streams: tuple[Stream, ...]) -> tuple[str, ...]:
+def _facts(database: DuckDBPyConnection, job: Job, streams: tuple[Stream, ...]) -> tuple[str, ...]:
     counts = []
     for stream in streams:
         fates = _fates(database, stream)
@@ -77,7 +80,9 @@ def _facts(database: Any, job: Job, streams: tuple[Stream, ...]) -> tuple[str, .
     return (*counts, f"compared: {compared}, the counts of each stream, the late files")
 
 
-def _stream_differences(database: Any, summary: dict[str, Any], streams: tuple[Stream, ...]) -> list[Difference]:
+def _stream_differences(
+    database: DuckDBPyConnection, summary: dict[str, Any], streams: tuple[Stream, ...]
+) -> list[Difference]:
     lines = []
     for stream in streams:
         told = summary.get("streams", {}).get(stream.name, {})

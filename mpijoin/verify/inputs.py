@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,9 @@ from mpijoin.data.files import CSV, IPC, decoding, expand_files, file_format, st
 from mpijoin.data.schema import UNIT_NS, Column
 from mpijoin.errors import InputError
 from mpijoin.verify.values import canonical, decoded, sql_type, stored_type
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 JOINS, LATE, NULL_TIME, NULL_KEY = 0, 1, 2, 3  # what becomes of a row: the column `fate`
 FILE_STRIDE = 1 << 40  # row = file index * 2^40 + position
@@ -109,7 +112,7 @@ def common_clock(streams: tuple[Stream, ...]) -> Clock:
     return Clock(tick_ns, waits, tuple(span // tick_ns for span in latenesses))
 
 
-def load_stream(database: Any, job: Job, stream: Stream, clock: Clock) -> None:
+def load_stream(database: DuckDBPyConnection, job: Job, stream: Stream, clock: Clock) -> None:
     """Fill the stream's table: row, time (ticks), until (the last time for which it waits for partners), fate, mark
     (watermark in ticks, or null), and the columns c0 …
     """
@@ -119,7 +122,7 @@ def load_stream(database: Any, job: Job, stream: Stream, clock: Clock) -> None:
     insert(database, stream.table, _rows(job, stream, clock))
 
 
-def insert(database: Any, table: str, batches: Iterator[pa.RecordBatch]) -> None:
+def insert(database: DuckDBPyConnection, table: str, batches: Iterator[pa.RecordBatch]) -> None:
     """Append batches to a table of the same columns, in bounded pieces and one transaction."""
     database.execute("BEGIN")
     waiting: list[pa.RecordBatch] = []
@@ -133,7 +136,7 @@ def insert(database: Any, table: str, batches: Iterator[pa.RecordBatch]) -> None
     database.execute("COMMIT")
 
 
-def _insert_now(database: Any, table: str, batches: list[pa.RecordBatch]) -> None:
+def _insert_now(database: DuckDBPyConnection, table: str, batches: list[pa.RecordBatch]) -> None:
     database.register("incoming", pa.Table.from_batches(batches))
     database.execute(f"INSERT INTO {table} SELECT * FROM incoming")
     database.unregister("incoming")

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterator
+from typing import TYPE_CHECKING, Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mpijoin.data.schema import UNIT_NS
 from mpijoin.verify.inputs import BATCH_ROWS, INT64_MIN, LATE, NULL_TIME, Stream, insert
-from mpijoin.verify.report import SHOWN, Difference, two_sided
+from mpijoin.verify.report import SHOWN, Difference, one_row, two_sided
 from mpijoin.verify.values import canonical, sql_type, stored_type, words
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 REASONS = f"CASE fate WHEN {LATE} THEN 'late' WHEN {NULL_TIME} THEN 'null_time' END"
 EXTRA = ("row", "watermark", "reason")
 
 
-def compare_late(database: Any, run_path: str, stream: Stream, tick_ns: int) -> list[Difference]:
+def compare_late(database: DuckDBPyConnection, run_path: str, stream: Stream, tick_ns: int) -> list[Difference]:
     """Rows, reasons, watermarks and the columns kept of late rows. A run without late rows may have no late file."""
     path = os.path.join(run_path, "late", f"{stream.name}.parquet")
-    wanted = database.execute(f"SELECT count(*) FROM {stream.table} WHERE fate IN ({LATE}, {NULL_TIME})").fetchone()[
-        0
-    ]
+    wanted = one_row(database, f"SELECT count(*) FROM {stream.table} WHERE fate IN ({LATE}, {NULL_TIME})")[0]
     if not os.path.exists(path):
         return [Difference(f"late/{stream.name}.parquet is missing: wanted {wanted:,} rows")] if wanted else []
     try:
@@ -65,7 +66,7 @@ def _late_names(stream: Stream) -> dict[str, str]:
     return names
 
 
-def _load(database: Any, path: str, stream: Stream, kinds: dict[str, pa.DataType]) -> None:
+def _load(database: DuckDBPyConnection, path: str, stream: Stream, kinds: dict[str, pa.DataType]) -> None:
     columns = "".join(f", {stream.column(name)} {sql_type(kind)}" for name, kind in kinds.items())
     database.execute(f"CREATE TABLE {stream.table}_late (row BIGINT, watermark BIGINT, reason VARCHAR{columns})")
     insert(database, f"{stream.table}_late", _late_rows(path, stream, kinds))
@@ -81,7 +82,7 @@ def _late_rows(path: str, stream: Stream, kinds: dict[str, pa.DataType]) -> Iter
             yield pa.RecordBatch.from_arrays(arrays, [*EXTRA, *map(stream.column, kinds)])
 
 
-def _row_differences(database: Any, stream: Stream) -> list[Difference]:
+def _row_differences(database: DuckDBPyConnection, stream: Stream) -> list[Difference]:
     """Late rows by (row, reason), as a multiset."""
     unequal = f"""(SELECT row, reason, sum(n) AS n FROM
         (SELECT row, {REASONS} AS reason, 1 AS n FROM {stream.table} WHERE fate IN ({LATE}, {NULL_TIME})
@@ -94,7 +95,7 @@ def _row_differences(database: Any, stream: Stream) -> list[Difference]:
     return two_sided(database, f"late/{stream.name}.parquet", unequal, lines_of)
 
 
-def _watermark_differences(database: Any, stream: Stream, tick_ns: int) -> list[Difference]:
+def _watermark_differences(database: DuckDBPyConnection, stream: Stream, tick_ns: int) -> list[Difference]:
     """Watermarks, which may be cut to the time column's unit and range: less than one unit off is equal."""
     unit_ns = _stored_unit_ns(stream)
     kind = stored_type(stream.fields[stream.job.time])
@@ -122,7 +123,7 @@ def _stored_unit_ns(stream: Stream) -> int:
     return UNIT_NS[kind.unit] if pa.types.is_timestamp(kind) else stream.time_ns
 
 
-def _value_differences(database: Any, stream: Stream, kinds: dict[str, pa.DataType]) -> list[Difference]:
+def _value_differences(database: DuckDBPyConnection, stream: Stream, kinds: dict[str, pa.DataType]) -> list[Difference]:
     differences = []
     for name, kind in kinds.items():
         column = stream.column(name)

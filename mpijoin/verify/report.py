@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 SHOWN = 10  # lines of each side of a difference
 
@@ -44,7 +47,16 @@ class Report:
         return "\n".join(lines)
 
 
-def two_sided(database: Any, what: str, unequal: str, lines_of: Callable[[str], list[str]]) -> list[Difference]:
+def one_row(database: DuckDBPyConnection, query: str) -> tuple[Any, ...]:
+    """The row that a query gives which always gives one, such as a count of all rows."""
+    row = database.execute(query).fetchone()
+    assert row is not None
+    return row
+
+
+def two_sided(
+    database: DuckDBPyConnection, what: str, unequal: str, lines_of: Callable[[str], list[str]]
+) -> list[Difference]:
     """The rows of the table or query `unequal` as one difference, or none when it is empty.
 
     Its column n tells how much more often a row was wanted than found, less than 0: found than wanted. `lines_of` gives
@@ -53,7 +65,7 @@ def two_sided(database: Any, what: str, unequal: str, lines_of: Callable[[str], 
     counts: list[str] = []
     lines: list[str] = []
     for side, condition in (("missing", "n > 0"), ("unexpected", "n < 0")):
-        total = database.execute(f"SELECT coalesce(sum(abs(n)), 0)::BIGINT FROM {unequal} WHERE {condition}").fetchone()
+        total = one_row(database, f"SELECT coalesce(sum(abs(n)), 0)::BIGINT FROM {unequal} WHERE {condition}")
         counts.append(f"{total[0]:,} {side}")
         lines += (f"{side:<10}  {line}" for line in lines_of(condition))
     return [Difference(f"{what}: {' and '.join(counts)}", tuple(lines))] if lines else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,8 +12,11 @@ import pyarrow.parquet as pq
 from mpijoin.config.job import Job
 from mpijoin.verify.combinations import row_name
 from mpijoin.verify.inputs import BATCH_ROWS, Stream, insert
-from mpijoin.verify.report import SHOWN, Difference, two_sided
+from mpijoin.verify.report import SHOWN, Difference, one_row, two_sided
 from mpijoin.verify.values import canonical, sql_type, stored_type, words
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
 
 
 class Wanted(NamedTuple):
@@ -41,7 +44,9 @@ def _wanted(result: str, stream: Stream, name: str) -> Wanted:
     return Wanted(result, stored_type(stream.fields[name]), f"s{stream.index}.{stream.column(name)}")
 
 
-def compare_results(database: Any, run_path: str, job: Job, streams: tuple[Stream, ...]) -> list[Difference]:
+def compare_results(
+    database: DuckDBPyConnection, run_path: str, job: Job, streams: tuple[Stream, ...]
+) -> list[Difference]:
     """Every result row and column. The table `expected` holds the wanted results."""
     columns = wanted_columns(job, streams)
     parts = sorted(glob.glob(os.path.join(glob.escape(run_path), "results", "*.parquet")))
@@ -92,7 +97,7 @@ def _row_columns(columns: list[Wanted], streams: tuple[Stream, ...]) -> list[str
     return [f"d{names.index(row)}" for row in rows] if set(rows) <= set(names) else None
 
 
-def _row_differences(database: Any, streams: tuple[Stream, ...], written: list[str]) -> list[Difference]:
+def _row_differences(database: DuckDBPyConnection, streams: tuple[Stream, ...], written: list[str]) -> list[Difference]:
     """Results that are missing, unexpected, or there more than once."""
     if _all_there(database, streams, written):
         return []
@@ -104,16 +109,16 @@ def _row_differences(database: Any, streams: tuple[Stream, ...], written: list[s
     return two_sided(database, "results", "unequal", lambda condition: _row_lines(database, condition, streams))
 
 
-def _all_there(database: Any, streams: tuple[Stream, ...], written: list[str]) -> bool:
+def _all_there(database: DuckDBPyConnection, streams: tuple[Stream, ...], written: list[str]) -> bool:
     """Whether the written results are the wanted ones: these are distinct, so equal numbers and none missing prove
     it."""
-    wanted, got = (database.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("expected", "actual"))
+    wanted, got = (one_row(database, f"SELECT count(*) FROM {table}")[0] for table in ("expected", "actual"))
     equal = " AND ".join(f"e.{row_name(stream)} = a.{column}" for stream, column in zip(streams, written))
     missing = f"FROM expected e ANTI JOIN actual a ON {equal}"
-    return wanted == got and not database.execute(f"SELECT count(*) {missing}").fetchone()[0]
+    return wanted == got and not one_row(database, f"SELECT count(*) {missing}")[0]
 
 
-def _row_lines(database: Any, condition: str, streams: tuple[Stream, ...]) -> list[str]:
+def _row_lines(database: DuckDBPyConnection, condition: str, streams: tuple[Stream, ...]) -> list[str]:
     """The first results of one side, with what the inputs say of their rows."""
     selected, shown, joined = ["u.n"], [], ""
     for stream in streams:
@@ -141,7 +146,7 @@ def _rows_words(streams: tuple[Stream, ...], rows: Sequence[int]) -> str:
 
 
 def _value_differences(
-    database: Any, columns: list[Wanted], streams: tuple[Stream, ...], written: list[str]
+    database: DuckDBPyConnection, columns: list[Wanted], streams: tuple[Stream, ...], written: list[str]
 ) -> list[Difference]:
     """Columns whose value is not that of the input row which the result names."""
     joined = f"FROM actual a {_joined(streams, [f'a.{column}' for column in written])}"
@@ -149,7 +154,7 @@ def _value_differences(
     if not checked:
         return []
     counted = ", ".join(f"count(*) FILTER (WHERE a.d{i} IS DISTINCT FROM {column.source})" for i, column in checked)
-    counts = database.execute(f"SELECT {counted} {joined}").fetchone()
+    counts = one_row(database, f"SELECT {counted} {joined}")
     differences = []
     rows = ", ".join(f"a.{column}" for column in written)
     for (i, column), count in zip(checked, counts):
@@ -170,7 +175,9 @@ def _joined(streams: tuple[Stream, ...], rows: Sequence[str]) -> str:
     return " ".join(f"JOIN {own.table} s{own.index} ON s{own.index}.row = {row}" for own, row in zip(streams, rows))
 
 
-def _multiset_differences(database: Any, columns: list[Wanted], streams: tuple[Stream, ...]) -> list[Difference]:
+def _multiset_differences(
+    database: DuckDBPyConnection, columns: list[Wanted], streams: tuple[Stream, ...]
+) -> list[Difference]:
     """Without all row numbers a result is known by its values alone: compare how often each combination occurs."""
     names = ", ".join(f"d{i}" for i in range(len(columns)))
     sources = ", ".join(f"{column.source} AS d{i}" for i, column in enumerate(columns))
