@@ -1,17 +1,19 @@
-"""The contracts between a slave and its operators: all that distribution, moving, spill, checkpoints, simulation and
-tests know of them.
+"""The contracts between a slave and its operators.
 
-    GroupState   what moves, rests on a disk or is counted: the state of groups (partitions)
-    Operator     a GroupState that takes tuples, finds results and lets go of what no tuple to come can join
+Distribution, moving, spilling, checkpoints, simulation and tests know no more of an operator than this.
+
+    GroupState   the state of groups (partitions): what moves, rests on a disk, or is counted
+    Operator     a GroupState that takes tuples, finds results, and lets go of tuples that cannot join any more
     Rows         the stored tuples of results, by slot id
-    Filter       drops results that are none after all, before anybody consumes them
+    Filter       drops what turns out to be no result, before anybody consumes it
     Consumer     counts, times, writes or sends results
 
-An operator is driven in rounds: `insert` batches of any streams as fresh tuples, `probe` until DONE, then `expire`
-until DONE. Groups are tuned only while they hold no fresh tuple; they are read out and dropped only while no probe is
-under way, and what they hold of fresh tuples goes with them. Nothing here blocks,
-reads a clock or touches a file; memory is what the constructor was given. Streams are numbered from 0 in the job's
-order.
+An operator is driven in rounds. Batches of any streams are inserted as fresh tuples, then `probe` is called until DONE,
+then `expire` until DONE. A group is tuned only while it holds no fresh tuple. It is read out and dropped only while no
+probe is under way, and its fresh tuples go with it.
+
+No call blocks, reads a clock or touches a file, and an operator has only the memory that its constructor was given.
+Streams are numbered from 0 in the job's order.
 """
 
 from __future__ import annotations
@@ -24,13 +26,13 @@ import numpy as np
 from mpijoin.errors import MemoryBudgetError
 
 CERTIFICATE_MASK = (1 << 64) - 1
-# A larger buffer of slot ids is of no use, since their tuples, which are looked at again, do not stay in the caches;
-# times suffice.
+# A buffer of latest times has room for this many times as many results as one of slot ids. Slot ids gain nothing from
+# a larger buffer, because their tuples are looked at again and must stay in the caches until then.
 TIMES_PER_RESULT = 16
 
 
 class Progress(IntEnum):
-    """How a bounded piece of work ended: all done, the budget is spent, or the result buffer must be consumed first."""
+    """How a bounded piece of work ended: all is done, the budget is spent, or the results must be consumed first."""
 
     DONE = 0
     BUDGET = 1
@@ -38,8 +40,11 @@ class Progress(IntEnum):
 
 
 class Keep(IntEnum):
-    """What stays of results until they are consumed: nothing, they are only counted and certified; the slot ids of
-    their tuples; or the latest time of each."""
+    """What is kept of results until they are consumed.
+
+    NOTHING: they are only counted and certified · SLOT_IDS: the slot ids of their tuples · LATEST_TIMES: the time of
+    the latest tuple of each.
+    """
 
     NOTHING = 0
     SLOT_IDS = 1
@@ -47,16 +52,16 @@ class Keep(IntEnum):
 
 
 class Out:
-    """Results found and not yet consumed.
+    """The results that were found and are not consumed yet.
 
-    slots: int64[n, capacity], one row of slot ids per stream (-1: none), of which `count` columns are filled; where
-    only times are kept, int64[1, capacity] times · weights: int64[capacity], how many results each column stands for ·
-    certifies: whether the operator certifies what it finds, since nothing of it is dropped by a filter · found,
-    certificate: of all results so far, kept or not; certificate modulo 2**64.
+    slots: int64[n, capacity], a row of slot ids for each stream (-1: no tuple), of which `count` columns are filled.
+    Where only times are kept, it is int64[1, capacity] · weights: int64[capacity], where times are kept: how many
+    results each column stands for · certifies: whether the operator certifies what it finds, because no filter drops
+    any of it · found, certificate: the count of all results so far, kept or not, and their certificate modulo 2**64.
     """
 
     def __init__(self, streams: int, capacity: int, keep: Keep = Keep.SLOT_IDS, certifies: bool = True):
-        """capacity: results whose slot ids fit; of times, TIMES_PER_RESULT as many."""
+        """capacity: how many results fit by their slot ids. By their times, TIMES_PER_RESULT times as many fit."""
         times = capacity * TIMES_PER_RESULT if keep is Keep.LATEST_TIMES else 0
         self.slots = np.zeros((1, times) if times else (streams, capacity), np.int64)
         self.weights = np.ones(times, np.int64)
@@ -64,11 +69,11 @@ class Out:
         self.count = self.found = self.certificate = 0
 
     def clear(self) -> None:
-        """All that was kept is consumed."""
+        """Says that everything that was kept has been consumed."""
         self.count = 0
 
     def add_times(self, times: np.ndarray, weights: np.ndarray) -> None:
-        """weights[i] results whose latest time is times[i]: int64[k] both, of which any number finds room."""
+        """Adds weights[i] results whose latest time is times[i]. Both are int64[k], and any number of them fits."""
         end = self.count + len(times)
         if end > len(self.weights):
             self.slots, self.weights = np.resize(self.slots, (1, 2 * end)), np.resize(self.weights, 2 * end)
@@ -76,26 +81,28 @@ class Out:
         self.count = end
 
     def counted(self, found: int, certificate: int) -> None:
-        """So many results more, whose certificate is this."""
+        """Adds so many results, and the sum of their hashes, to `found` and `certificate`."""
         self.found += found
         self.certificate = self.certificate + certificate & CERTIFICATE_MASK
 
     @property
     def filled(self) -> np.ndarray:
-        """int64[n, count]: the columns that are filled, as a view."""
+        """The columns that are filled, as a view: int64[n, count]."""
         return self.slots[:, : self.count]
 
 
 class Taken(NamedTuple):
-    """What an operator took of a batch: so many leading groups; and if not all, the pages that the next one lacks."""
+    """How many leading groups of a batch an operator took and, if not all, how many pages the next group lacks."""
 
     groups: int
     lacking_pages: int = 0
 
 
 class Memory(NamedTuple):
-    """An operator's memory account, in bytes: of the pool, held by this operator, and free for all operators over
-    it."""
+    """An operator's memory account, in bytes.
+
+    budget: all of the pool · held: what this operator holds · free: what all operators over the pool can still take.
+    """
 
     budget: int
     held: int
@@ -103,9 +110,12 @@ class Memory(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What an operator has done and holds, of all groups. Per stream, in the job's order: tuples joined, expired, held,
-    and those of groups that came and went · results: found, before any filter · live_bytes: of tuples held · blocks:
-    held, and at most held."""
+    """What an operator has done with all of its groups, and what it holds.
+
+    The tuples per stream, in the job's order: joined, expired and held, and those that came and left with moved groups
+    (moved_in, moved_out) · results: found, before any filter · live_bytes: of the tuples held · blocks, blocks_max: how
+    many are held now, and the most that were ever held.
+    """
 
     joined: tuple[int, ...]
     expired: tuple[int, ...]
@@ -122,7 +132,7 @@ class Totals(NamedTuple):
 
 
 class GroupInfo(NamedTuple):
-    """Statistics per group, int64[m] each; tuples, live_bytes and watermarks are int64[m, streams]."""
+    """Statistics of m groups, each int64[m], except that tuples, live_bytes and watermarks are int64[m, streams]."""
 
     tuples: np.ndarray
     live_bytes: np.ndarray
@@ -141,25 +151,27 @@ class GroupState(Protocol):
     """The state of groups, as it moves between holders."""
 
     def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
-        """The group's state as encoded frames: sealed blocks with an id above `since`, then what still changes.
+        """Returns the group's state as encoded frames: sealed blocks with an id above `since`, then what still changes.
 
-        octets_max: of about so many bytes of sealed blocks, the oldest first; what still changes only if none is left
-        out · checksum: for frames that rest on a disk.
+        octets_max: about how many bytes of sealed blocks there may be, the oldest first. What still changes then comes
+        only if no block is left out · checksum: whether the frames get a checksum, because they rest on a disk.
         """
 
     def blocks_of(self, frame: np.ndarray) -> np.ndarray:
-        """int64[n]: ids of the blocks in a frame of `get`; of the last one: of all blocks that count."""
+        """Returns int64[n], the ids of the blocks in a frame of `get`. The last frame names all blocks that count."""
 
     def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
-        """Of the frames of a `get`: the id with which the next one goes on, and whether nothing was left out."""
+        """Returns the `since` with which to go on after the frames of a `get`, and whether these left nothing out."""
 
     def install(self, parts: Sequence[np.ndarray], generation: int | None = None) -> int:
-        """Takes over a group from the frames of `get`, all in one; returns the group. generation: of the blocks that it
-        takes from now on; None: the one that it came with. CodecError, ProtocolError and MemoryBudgetError leave all as
-        it was."""
+        """Takes over a whole group from the frames of `get`, and returns the group.
+
+        generation: the generation of the blocks that the group takes from now on. None: the one that it came with.
+        CodecError, ProtocolError and MemoryBudgetError leave everything as it was.
+        """
 
     def drop(self, group: int) -> None:
-        """Forgets a group and returns its memory."""
+        """Forgets a group and frees its memory."""
 
     def info(self, groups: np.ndarray) -> GroupInfo: ...
 
@@ -167,64 +179,71 @@ class GroupState(Protocol):
 
 
 class Rows(Protocol):
-    """Read access to stored tuples by slot id, good until the operator's next call."""
+    """Read access to stored tuples by slot id. It is valid until the operator is called again."""
 
     @property
     def words(self) -> np.ndarray:
-        """int64[]: a tuple's words begin at its slot id; not to be written to."""
+        """int64[], in which the words of a tuple begin at its slot id. Nobody may write to it."""
 
     def copy_blobs(self, slots: np.ndarray, starts: np.ndarray, out: np.ndarray) -> None:
-        """Copies the blobs of tuples slots[i] to out[starts[i]:]; slots, starts: int64[m], out: uint8[]."""
+        """Copies the blob of tuple slots[i] to out[starts[i]:], for each i. slots, starts: int64[m] · out: uint8[]."""
 
     def keep_equal_keys(self, out: Out, key: Any) -> None:
-        """Drops the results in `out` whose tuples' key bytes are not all equal. key: where in a record they are."""
+        """Drops the results in `out` whose tuples do not all have the same key bytes. key: where a record has them."""
 
 
 class Operator(GroupState, Rows, Protocol):
     def insert(self, groups: np.ndarray, stream: int, batch: Any, bounds: np.ndarray) -> Taken:
         """Appends rows bounds[i, 0]:bounds[i, 1] of `batch` to groups[i] as fresh tuples.
 
-        A group is inserted whole or not at all. Where memory for the next group is lacking, the caller makes room (or
+        A group is inserted whole or not at all. If memory for the next group is lacking, the caller makes room (or
         fails) and calls again with the rest.
         """
 
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
-        """Joins the groups' fresh tuples for about `budget` comparisons, and adds to `out` what is found, each result
-        once. Unless DONE it must be called again with the same groups before anything else is asked of them."""
+        """Joins the groups' fresh tuples for about `budget` comparisons, and adds each result that it finds to `out`.
+
+        Each result is found once. Unless it returns DONE, it must be called again with the same groups before anything
+        else is asked of them.
+        """
 
     def pause(self, budget: int, out: Out) -> Progress:
-        """Goes on with a probe that is not DONE until its groups can be read out with their fresh tuples: those that
-        are fresh still are what the next probe of these groups has to join. Unless DONE it must be called again."""
+        """Goes on with an unfinished probe to a point at which its groups can be read out with their fresh tuples.
+
+        The tuples that are still fresh then are those that the next probe of these groups has to join. Unless it
+        returns DONE, it must be called again.
+        """
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int], out: Out) -> Progress:
-        """Advances each group's watermark per stream and lets go of what no tuple to come can join.
+        """Advances each group's watermarks, one per stream, and lets go of what no tuple to come can join.
 
-        It may find results in that. Then it returns OUT_FULL or BUDGET, and goes on where it stopped when it is called
-        again, once they are consumed; DONE leaves nothing to be consumed."""
+        It may find results on the way. Then it returns OUT_FULL or BUDGET. Once the results are consumed it is called
+        again, and goes on where it stopped. After DONE there is nothing to consume.
+        """
 
     @property
     def totals(self) -> Totals: ...
 
     @property
     def theta_bytes(self) -> int:
-        """Groups above twice this are split, below it merged."""
+        """The size, in bytes, below which buckets are merged. Above twice this size they are split."""
 
     def out_of_memory(self) -> MemoryBudgetError:
-        """What to raise when `insert` stopped short and nobody makes room."""
+        """Returns the error to raise when `insert` stopped early and nobody can make room."""
 
 
 class Filter(Protocol):
-    """Stands between probe and consumers."""
+    """Stands between the probe and the consumers, and drops what is no result."""
 
     def keep(self, out: Out, rows: Rows) -> None:
-        """Moves up the results that are some, in their order, and sets `out.count` to how many there are."""
+        """Moves the true results to the front of `out`, in their order, and sets `out.count` to their number."""
 
 
 class Consumer(Protocol):
-    """Takes results in the order they are found. May block on files, never on another rank."""
+    """Takes results in the order in which they are found. It may block on files, but never on another rank."""
 
     def consume(self, out: Out, rows: Rows, epoch: int) -> None:
-        """Takes what `out` holds, of this epoch; slot ids are good only until it returns. Raises OutputError."""
+        """Takes what `out` holds of this epoch. Slot ids are valid only until it returns. Raises OutputError."""
 
     def end_epoch(self, epoch: int, last: bool) -> None:
-        """All results up to this epoch have been consumed; `last`: there will be none after."""
+        """Says that all results up to this epoch have been consumed. last: there will be no more of them."""

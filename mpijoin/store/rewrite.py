@@ -1,7 +1,7 @@
-"""Kernels that copy the tuples of buckets into others when these are split or merged.
+"""Kernels that copy the tuples of buckets into other buckets, for splits and merges.
 
-They copy runs of tuples that certainly fit, with no branch that depends on the data, and count each run once. Tuples
-stay in their order and are old (not fresh) in the new chain.
+They copy runs of tuples that are known to fit. Such a run is copied without any branch that depends on the data, and
+its tuples are counted once, at its end. Tuples keep their order, and in the new chain they are old (not fresh).
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from mpijoin.store.state import (
 
 @part
 def divide_chain(s, group, bucket, stream, low, high, depth):
-    """Moves a chain's tuples to `low` or `high` by bit `depth` of their hash, and returns its blocks."""
+    """Moves the tuples of a chain to bucket `low` or `high` by bit `depth` of their hash. The chain's blocks are
+    freed."""
     page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
     while page != NONE:
         copy_side(s, group, page, stream, low, depth, 0)
@@ -44,7 +45,7 @@ def divide_chain(s, group, bucket, stream, low, high, depth):
 
 @part
 def copy_side(s, group, page, stream, bucket, depth, side):
-    """Appends those of a block's tuples to a bucket whose hash has `side` as bit `depth`."""
+    """Appends to a bucket those tuples of a block whose hash has `side` as bit `depth`."""
     slot, end = 0, s.heads[page, COUNT]
     while True:
         while slot < end and side_of(s, slot_id(s, stream, page, slot), depth) != side:
@@ -56,14 +57,16 @@ def copy_side(s, group, page, stream, bucket, depth, side):
 
 @part
 def side_of(s, place, depth):
-    """Bit `depth` of the hash of the tuple with this slot id."""
+    """Returns bit `depth` of the hash of the tuple with slot id `place`."""
     return np.int64(hash64(s.words[unsigned(place + KEY)]) >> np.uint64(depth) & np.uint64(1))
 
 
 @part
 def copy_some(s, group, page, slot, stream, bucket, depth, side):
-    """As `copy_side`, from a slot on, until one block of the bucket is full; returns the slot after the last that was
-    looked at."""
+    """Does what `copy_side` does, from a slot on, until one block of the bucket is full.
+
+    Returns the slot after the last one that was looked at.
+    """
     words, halves, width = s.words, s.halves, s.layout[stream, TUPLE_WORDS]
     into = open_block(s, bucket, stream, group)
     used, end = s.heads[into, COUNT], s.heads[page, COUNT]
@@ -75,7 +78,7 @@ def copy_some(s, group, page, slot, stream, bucket, depth, side):
     count = np.int64(0)
     earliest, latest = np.int64(TIME_MAX_VALUE), np.int64(TIME_MIN_VALUE)
     while slot < end and count < room:
-        # Every tuple is written where the next one that belongs here goes; one that does not is written over.
+        # Every tuple is written to the next free place. If it does not belong here, the next one overwrites it.
         copy_tuple(words, source, target, width)
         halves[unsigned(target_tags + count)] = halves[unsigned(tags + slot)]
         if flagged:
@@ -95,7 +98,8 @@ def copy_some(s, group, page, slot, stream, bucket, depth, side):
 
 @part
 def interleave_chains(s, group, bucket, buddy, stream, merged):
-    """Moves two chains' tuples into one, by time, so that the merged chain expires from its front."""
+    """Moves the tuples of two chains into one, in the order of time, so that the merged chain expires from its
+    front."""
     first, second = s.buckets[bucket, stream * STREAM_WORDS + FIRST], s.buckets[buddy, stream * STREAM_WORDS + FIRST]
     i = j = np.int64(0)
     while first != NONE and second != NONE:
@@ -110,8 +114,10 @@ def interleave_chains(s, group, bucket, buddy, stream, merged):
 
 @part
 def copy_earlier(s, group, first, i, second, j, stream, bucket):
-    """Appends the earlier one of slot i of one block and slot j of another, again and again, until either block or the
-    bucket's open one may be at its end; returns the next i and j."""
+    """Appends the earlier one of the tuples in slot i of one block and slot j of another, again and again.
+
+    It ends as soon as either block, or the bucket's open one, may be at its end. Returns the next i and j.
+    """
     words, halves, width = s.words, s.halves, s.layout[stream, TUPLE_WORDS]
     into = open_block(s, bucket, stream, group)
     used = s.heads[into, COUNT]
@@ -143,7 +149,7 @@ def copy_earlier(s, group, first, i, second, j, stream, bucket):
 
 @part
 def copy_rest(s, group, page, slot, stream, bucket):
-    """Appends a chain's tuples to a bucket, from a slot of its first block on, and returns its blocks."""
+    """Appends the tuples of a chain, from a slot of its first block on, to a bucket. The chain's blocks are freed."""
     words, halves, width = s.words, s.halves, s.layout[stream, TUPLE_WORDS]
     while page != NONE:
         into = open_block(s, bucket, stream, group)
@@ -171,7 +177,8 @@ def copy_rest(s, group, page, slot, stream, bucket):
 
 @part
 def copy_tuple(words, source, target, width):
-    for word in range(FIXED_WORDS):  # most tuples have no more than these; known here, they need no loop
+    # The compiler knows the number of these words, so that they need no loop. Many tuples have few others.
+    for word in range(FIXED_WORDS):
         words[unsigned(target + word)] = words[unsigned(source + word)]
     for word in range(FIXED_WORDS, width):
         words[unsigned(target + word)] = words[unsigned(source + word)]
@@ -179,7 +186,8 @@ def copy_tuple(words, source, target, width):
 
 @part
 def take_blobs(s, group, stream, page, first, count):
-    """Moves the blobs of `count` tuples that were copied into a block, from slot `first` on; returns their size."""
+    """Moves the blobs of `count` tuples that were copied into a block from slot `first` on. Returns the blobs'
+    bytes."""
     octets = np.int64(0)
     if s.layout[stream, HAS_BLOB]:
         for slot in range(first, first + count):
@@ -192,7 +200,7 @@ def take_blobs(s, group, stream, page, first, count):
 
 @part
 def drop_block(s, page):
-    """Returns a block; the next one of its chain."""
+    """Frees a block and returns the page of the next one in its chain."""
     following = s.heads[page, NEXT]
     return_block(s, page)
     return following

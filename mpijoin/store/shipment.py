@@ -1,5 +1,7 @@
-"""What frames of a group hold, and the checks that they are one whole group of this join before anything is taken
-over."""
+"""What the frames of a moving group hold.
+
+Before a slave takes anything over, the checks here make sure that the frames are one whole group of this join.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +30,23 @@ from mpijoin.store.state import (
     words_of,
 )
 
-BLOCKS_KIND, TAIL_KIND = 16, 17  # of frames; messages between ranks have smaller ones
-TAIL_DTYPES = ["int64"] * 5 + ["uint8"]  # of a `Tail`, before its blocks
+# These are the kinds of frames. Messages between ranks have smaller ones.
+BLOCKS_KIND, TAIL_KIND = 16, 17
+# These are the buffers of a `Tail` before its blocks, and the buffers of `Blocks`.
+TAIL_DTYPES = ["int64"] * 5 + ["uint8"]
 BLOCKS_DTYPES = ["int64", "int64", "int64", "uint8"]
 
 
 def carried(streams: int) -> list[int]:
-    """The words of a group's row that go with it: what was counted of it, then the watermarks of so many streams."""
+    """Returns which words of a group's row move with it: its statistics, then the watermarks of so many streams."""
     return [COMPARISONS, RESULTS, SPLITS, MERGES, GROWS, GENERATION, *words_of(WATERMARK, streams)]
 
 
 class Blocks(NamedTuple):
-    """Some blocks of one stream: ids, counts int64[b] · tuples int64[sum(counts), tuple_words] · blob uint8[]."""
+    """Some blocks of one stream: ids, counts int64[b] · tuples int64[sum(counts), tuple_words] · blob uint8[].
+
+    counts: the tuples of each block · blob: the blobs of all tuples, one behind the other.
+    """
 
     ids: np.ndarray
     counts: np.ndarray
@@ -48,11 +55,14 @@ class Blocks(NamedTuple):
 
 
 class Tail(NamedTuple):
-    """shapes int64[k]: SHAPE per bucket · ends int64[k * streams]: where in `order` each one's chains end · order
-    int64[n]: ids of all blocks · carried int64[6 + streams] · fresh int64[k * streams]: how many tuples at the end of
-    each chain are fresh, or int64[0] where none are · flags uint8[]: of all tuples of streams that have flags, in the
-    order of their blocks, since those of sealed blocks change, too · unsealed: the blocks of each stream that are not
-    full."""
+    """The part of a group that still changes. It names all blocks of the group, and is sent last.
+
+    shapes int64[k]: SHAPE of each bucket · ends int64[k * streams]: where in `order` the chains of each bucket end ·
+    order int64[n]: ids of all blocks · carried int64[6 + streams]: the words that `carried` names · fresh
+    int64[k * streams]: how many tuples at the end of each chain are fresh, or int64[0] where none are · flags uint8[]:
+    the flags of all tuples of streams that have flags, in the order of their blocks; they are here because the flags of
+    sealed blocks change, too · unsealed: the blocks of each stream that are not full.
+    """
 
     shapes: np.ndarray
     ends: np.ndarray
@@ -64,14 +74,18 @@ class Tail(NamedTuple):
 
 
 class Shipment(NamedTuple):
-    """What `install` was given, decoded and checked: blocks of a stream, and which of them the tail names."""
+    """What `install` was given, decoded and checked.
+
+    blocks: (stream, its blocks) of each frame, then of the tail · wanted: bool per block of each of these, whether the
+    tail names it · places: int64[n], where each block of `tail.order` is among all blocks, counted one after the other.
+    """
 
     group: int
     depth: int
     tail: Tail
     blocks: list[tuple[int, Blocks]]
     wanted: list[np.ndarray]
-    places: np.ndarray  # int64[n]: where each block of `tail.order` is in all blocks one after the other
+    places: np.ndarray
 
 
 def expect(frame: Frame, kind: int) -> Frame:
@@ -88,7 +102,10 @@ def meta_of(frame: Frame, name: str) -> int:
 
 
 def checked(s: StoreState, frames: list[Frame]) -> Shipment:
-    """Decoded frames, found to be one whole group of this join."""
+    """Checks that decoded frames are one whole group of this join, and returns what they hold.
+
+    CodecError: a frame is damaged · ProtocolError: the frames do not belong together or to this join, or lack a block.
+    """
     if not frames:
         raise ProtocolError("a group came without a frame, wanted at least its tail")
     group, depth = (meta_of(expect(frames[-1], TAIL_KIND), name) for name in ("group", "depth"))
@@ -98,7 +115,7 @@ def checked(s: StoreState, frames: list[Frame]) -> Shipment:
     for frame in frames[:-1]:
         if meta_of(frame, "group") != group:
             raise ProtocolError(f"a frame of partition {meta_of(frame, 'group')} came among those of {group}")
-        if frame.kind != TAIL_KIND:  # a tail that is not the last is out of date
+        if frame.kind != TAIL_KIND:  # A tail that is not the last frame is out of date.
             blocks.append(_sealed(s, expect(frame, BLOCKS_KIND)))
     blocks += enumerate(tail.unsealed)
     wanted, places = _named(s, group, tail, blocks)
@@ -128,11 +145,11 @@ def _tail(s: StoreState, frame: Frame, depth: int) -> Tail:
 
 
 def _covers(shapes: np.ndarray, depth: int) -> bool:
-    """Whether each entry of a directory of this depth belongs to exactly one bucket."""
+    """Returns whether each entry of a directory of this depth belongs to exactly one bucket."""
     own, prefixes = shapes & 0xFF, shapes >> PREFIX_SHIFT
     if not 0 <= depth <= DIRECTORY_DEPTH_MAX or len(shapes) == 0 or own.max() > depth:
         return False
-    # Read from its lowest bit on, a prefix is the start of an interval of 2 ** (depth - own) entries.
+    # If the bits of a prefix are read in reverse, it is the start of an interval of 2 ** (depth - own) entries.
     starts = sum((prefixes >> bit & 1) << (depth - 1 - bit) for bit in range(depth)) + np.zeros_like(shapes)
     by_start = np.argsort(starts)
     ends = (starts + (1 << (depth - own)))[by_start]
@@ -156,7 +173,8 @@ def _check_buffers(frame: Frame, dtypes: list[str]) -> None:
 
 
 def _check_blocks(s: StoreState, stream: int, blocks: Blocks, least: int) -> None:
-    """Whether the parts of `blocks` fit each other and this join's blocks, of at least so many tuples."""
+    """Checks that the parts of `blocks` fit each other and this join, and that each block has `least` tuples or
+    more."""
     words, slots = s.layout[stream, [TUPLE_WORDS, SLOTS]].tolist()
     tuples, counts = blocks.tuples, blocks.counts
     if tuples.ndim != 2 or tuples.shape[1] != words:
@@ -177,7 +195,7 @@ def _check_blocks(s: StoreState, stream: int, blocks: Blocks, least: int) -> Non
 def _named(
     s: StoreState, group: int, tail: Tail, blocks: list[tuple[int, Blocks]]
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """(which blocks the tail names, bool per block; where the blocks of its order are among all)."""
+    """Returns `wanted` and `places` of a `Shipment`."""
     ids = np.concatenate([own.ids for _, own in blocks])
     by_id = np.argsort(ids, kind="stable")
     at = np.searchsorted(ids, tail.order, sorter=by_id)
@@ -196,7 +214,7 @@ def _named(
 
 
 def _in_order(s: StoreState, group: int, tail: Tail, blocks: list[tuple[int, Blocks]], places: np.ndarray) -> bool:
-    """Whether all blocks stand in chains of their own stream, and none but the last of a chain has room."""
+    """Returns whether all blocks stand in chains of their own stream, and only the last block of a chain has room."""
     streams = np.concatenate([np.full(len(own.ids), stream) for stream, own in blocks])[places]
     counts = np.concatenate([own.counts for _, own in blocks])[places]
     lengths = np.diff(tail.ends, prepend=0)

@@ -1,19 +1,18 @@
-"""A group leaves one window join and enters another: its blocks as frames of bounded size, then what still changes.
+"""How a group leaves one window join and enters another: as frames of bounded size.
 
     get      sealed blocks, about 1 MiB a frame ... | tail: unsealed blocks, directory, order of all blocks, watermarks,
-             flags (`octets_max` leaves out the newer ones, and then the tail)
-    install  the frames of any number of `get`s from one holder, in their order; the last one's tail is what counts
+             flags (`octets_max` leaves out the newer blocks, and then the tail)
+    install  takes the frames of any number of `get`s from one holder, in their order; the tail of the last one counts
 
-A block that is full is *sealed*: nobody writes to it again, so it is shipped once. It is full some time after it was
-begun, hence `get` gives each block that it finds full for the first time a new id: ids of sealed blocks rise in the
-order in which `get` met them, and "newer than `since`" misses none and repeats none, though blocks fill in any order.
-The tail names every block that still counts, so blocks that expired, split or merged after they were shipped are simply
-not named.
+A block that is full is *sealed*: its tuples are never written again, so it is shipped once. Blocks fill in any order,
+so `get` gives each block a new id when it finds it full for the first time. Ids of sealed blocks therefore rise in the
+order in which `get` met them, and "newer than `since`" neither misses nor repeats a block. The tail names every block
+that still counts. A block that expired, was split or was merged after it was shipped is simply not named.
 
-Tuples that are still fresh travel as such: the tail says how many end each chain, and the next probe joins them.
+Tuples that are still fresh stay fresh: the tail says how many of them end each chain, and the next probe joins them.
 
-Ids are of one holder: the receiver numbers the blocks anew, and whoever reads the group from there begins with since =
-0. Tags are not shipped, and a tuple's blob address is an index of its frame's blobs.
+Ids belong to one holder. The receiver numbers the blocks anew, and whoever reads the group from there begins with
+since = 0. Tags are not shipped. The blob address of a shipped tuple is an index into the blobs of its frame.
 """
 
 from __future__ import annotations
@@ -63,16 +62,18 @@ from mpijoin.store.transfer_kernels import (
 )
 
 INT64, OCTET = np.dtype(np.int64), np.dtype(np.uint8)
-ORDER = 2  # the tail's buffer with the ids of all blocks
-FRAME_BYTES = 1 << 20  # frames of blocks are cut where they have grown to this, so that they fit a slot
+ORDER = 2  # This buffer of a tail has the ids of all blocks.
+# A frame of blocks is cut where it has grown to this size, so that it can be sent within a slot.
+FRAME_BYTES = 1 << 20
 
 
 def get(
     s: StoreState, group: int, since: int, octets_max: int | None = None, checksum: bool = False
 ) -> list[np.ndarray]:
-    """The state of a started group as frames: sealed blocks with an id above `since` (0: all), then the tail.
+    """Returns the state of a started group as frames: sealed blocks with an id above `since` (0: all), then the tail.
 
-    octets_max: about as many bytes of sealed blocks, the oldest first, at least one; the tail only if none is left out.
+    octets_max: about how many bytes of sealed blocks there may be. The oldest come first, and at least one comes. The
+    tail comes only if no block is left out · checksum: whether the frames get one, for a disk.
     """
     shapes = np.empty(s.groups[group, BUCKETS], np.int64)
     streams = len(s.layout)
@@ -101,37 +102,38 @@ def get(
 
 
 def blocks_of(frame: np.ndarray) -> np.ndarray:
-    """int64[n]: ids of the blocks in a frame of sealed blocks; of a tail: of all blocks that the group consists of.
+    """Returns int64[n], the ids of the blocks in a frame. For a tail they are all blocks that the group consists of.
 
-    Of frames that `get` has just made, as for `newest` and `is_tail`.
+    The frame must be one that `get` has just made, because it is not checked. So it is for `newest` and `is_tail`.
     """
     decoded = decode(frame, trusted=True)
     return decoded.buffers[ORDER if decoded.kind == TAIL_KIND else 0]
 
 
 def newest(frame: np.ndarray) -> int:
-    """The `since` with which the next `get` goes on after the one whose last frame this is."""
+    """Returns the `since` for the next `get`, given the last frame of the one before."""
     return meta_of(decode(frame, trusted=True), "newest")
 
 
 def is_tail(frame: np.ndarray) -> bool:
-    """Whether this last frame of a `get` leaves nothing out."""
+    """Returns whether the last frame of a `get` is a tail, which means that no block was left out."""
     return decode(frame, trusted=True).kind == TAIL_KIND
 
 
 def held(s: StoreState, group: int) -> np.ndarray:
-    """int64[n]: tuples of the group per stream."""
+    """Returns int64[n]: how many tuples of each stream the group holds."""
     return s.groups[group, words_of(GROUP_TUPLES, len(s.layout))]
 
 
 def install(
     s: StoreState, parts: Sequence[np.ndarray], started: np.ndarray, generation: int | None = None
 ) -> int:
-    """Takes over a group from the frames of `get`; returns it. started: bool[partitions], which groups have a
-    directory.
+    """Takes over a group from the frames of `get`, and returns its number.
 
-    CodecError for damaged frames, ProtocolError for frames that do not belong together, lack a block or bring a group
-    that is held here, MemoryBudgetError where memory is short: then nothing has changed.
+    started: bool[partitions], which groups have a directory · generation: as in `GroupState.install`.
+
+    CodecError: a frame is damaged · ProtocolError: frames do not belong together, lack a block, or bring a group that
+    is held here · MemoryBudgetError: memory is short. After any of these nothing has changed.
     """
     shipment = checked(s, [decode(part) for part in parts])
     group, tail = shipment.group, shipment.tail
@@ -158,7 +160,7 @@ def install(
 
 
 def _oldest(s: StoreState, listed: np.ndarray, octets_max: int) -> np.ndarray:
-    """Those of the listed blocks that were sealed first and have so many bytes together, at least one."""
+    """Returns those of the listed blocks that were sealed first, up to so many bytes in all, but at least one block."""
     oldest = np.argsort(listed[:, ID])
     within = np.cumsum(_octets_of(s, listed[oldest])) <= octets_max
     within[:1] = True
@@ -170,7 +172,7 @@ def _octets_of(s: StoreState, listed: np.ndarray) -> np.ndarray:
 
 
 def _cut(s: StoreState, listed: np.ndarray) -> Iterator[np.ndarray]:
-    """The listed blocks of one stream in parts of about FRAME_BYTES."""
+    """Yields the listed blocks of one stream in parts of about FRAME_BYTES."""
     if len(listed):
         octets = np.cumsum(_octets_of(s, listed))
         yield from np.split(listed, np.flatnonzero(np.diff(octets // FRAME_BYTES)) + 1)
@@ -184,8 +186,10 @@ def _frame(
     blocks: Mapping[int, np.ndarray],
     checksum: bool,
 ) -> np.ndarray:
-    """A frame of these buffers and then a `Blocks` for each stream, gathered from the listed blocks straight into
-    it."""
+    """Returns a frame of the buffers `first`, followed by the `Blocks` of each stream.
+
+    The listed blocks are copied straight into the frame.
+    """
     wanted = [(buffer.dtype, buffer.shape) for buffer in first]
     for stream, listed in blocks.items():
         ids, tuples = (len(listed),), (int(listed[:, TUPLES].sum()), int(s.layout[stream, TUPLE_WORDS]))

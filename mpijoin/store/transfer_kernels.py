@@ -1,4 +1,4 @@
-"""Kernels that read a group's blocks out, put blocks into a group, and let a whole group go."""
+"""Kernels that read the blocks of a group, put blocks into a group, and let a whole group go."""
 
 from __future__ import annotations
 
@@ -63,13 +63,16 @@ from mpijoin.store.state import (
     UNLISTED,
 )
 
-# Columns of a list of blocks.
+# Columns of a list of blocks, one row per block.
 ID, PAGE, STREAM, TUPLES, OCTETS, BLOCK_COLUMNS = range(6)
 
 
 @kernel
 def block_id(s, stream, page):
-    """A block's id; a block that is found full gets its last one, which its head keeps as a negative number."""
+    """Returns the id of a block.
+
+    A block that is found full for the first time gets its last id, which its head keeps as a negative number.
+    """
     heads = s.heads
     if heads[page, BLOCK_ID] >= 0 and heads[page, COUNT] == s.layout[stream, SLOTS]:
         heads[page, BLOCK_ID] = -s.pool[NEXT_BLOCK_ID]
@@ -79,7 +82,7 @@ def block_id(s, stream, page):
 
 @kernel
 def blob_octets(s, page):
-    """Bytes of all blobs of the block in `page`."""
+    """Returns how many bytes all blobs of the block in `page` have."""
     octets, page = 0, s.heads[page, BLOB_FIRST]
     while page != NONE:
         octets += s.heads[page, COUNT]
@@ -89,10 +92,10 @@ def blob_octets(s, page):
 
 @kernel
 def list_blocks(s, group, shapes, ends, listed):
-    """Fills what a group consists of: shapes int64[buckets], ends int64[n * buckets] of the chains in `listed`.
+    """Lists what a group consists of, and returns how many blocks these are.
 
-    listed: int64[n, 5], id, page, stream, tuples and bytes of blobs per block, chain by chain in order. Returns the
-    blocks.
+    It fills shapes int64[buckets] · listed int64[blocks, 5]: id, page, stream, tuples and bytes of blobs of each block,
+    chain by chain in order · ends int64[streams * buckets]: where in `listed` each chain ends.
     """
     found, index, chains, region = 0, 0, 0, s.groups[group, DIRECTORY]
     for entry in range(1 << s.groups[group, DEPTH]):
@@ -117,8 +120,10 @@ def list_blocks(s, group, shapes, ends, listed):
 
 @kernel
 def count_fresh(s, group, fresh):
-    """Fills fresh int64[n * buckets]: how many tuples at the end of each chain, as `list_blocks` lists them, are
-    fresh."""
+    """Fills fresh int64[streams * buckets]: how many tuples at the end of each chain are fresh.
+
+    The chains are in the order of `list_blocks`.
+    """
     chain, region = 0, s.groups[group, DIRECTORY]
     for entry in range(1 << s.groups[group, DEPTH]):
         bucket = s.directory[region + entry]
@@ -134,7 +139,7 @@ def count_fresh(s, group, fresh):
 
 @kernel
 def mark_fresh_tuples(s, group, fresh):
-    """Makes the last tuples of an installed group's chains fresh, as `count_fresh` has counted them."""
+    """Makes the last tuples of each chain of an installed group fresh, as many as `count_fresh` has counted."""
     chain, region = 0, s.groups[group, DIRECTORY]
     for entry in range(1 << s.groups[group, DEPTH]):
         bucket = s.directory[region + entry]
@@ -162,7 +167,7 @@ def mark_last(s, group, bucket, stream, count):
 
 @kernel
 def copy_blocks(s, stream, listed, tuples, blob):
-    """Copies the tuples of listed blocks, all of one stream, and their blobs, to which they then point."""
+    """Copies the tuples of listed blocks, all of one stream, and their blobs. The copies point to the copied blobs."""
     row, octets, width = 0, np.int64(0), s.layout[stream, TUPLE_WORDS]
     for i in range(len(listed)):
         source = slot_id(s, stream, listed[i, PAGE], 0)
@@ -179,7 +184,7 @@ def copy_blocks(s, stream, listed, tuples, blob):
 
 @kernel
 def copy_flags(s, listed, flags):
-    """Copies the flags of listed blocks, of those streams that have any."""
+    """Copies the flags of those listed blocks whose streams have flags."""
     place = 0
     for i in range(len(listed)):
         if s.layout[listed[i, STREAM], FLAGS_AT]:
@@ -204,7 +209,7 @@ def place_flags(s, pages, flags):
 
 @kernel
 def buckets_free(s, wanted):
-    """How many buckets can be taken; counting ends at `wanted`."""
+    """Returns how many buckets can be taken. It stops counting at `wanted`."""
     free, bucket = buckets_left(s), s.counters[FREE_BUCKET]
     while free < wanted and bucket != NONE:
         free += 1
@@ -214,8 +219,10 @@ def buckets_free(s, wanted):
 
 @kernel
 def open_group(s, group, started, depth, buckets):
-    """Makes a group, which holds no tuple, one without buckets and of this depth; False, and nothing done, if it
-    cannot."""
+    """Gives a group that holds no tuple a directory of this depth, still without buckets.
+
+    started: whether the group has a directory already. Returns False, and changes nothing, if memory is lacking.
+    """
     if buckets_free(s, buckets) < buckets:
         return False
     region = take_region(s, depth)
@@ -236,7 +243,7 @@ def open_group(s, group, started, depth, buckets):
 
 @kernel
 def place_blocks(s, group, stream, counts, tuples, blob, wanted, pages):
-    """Puts the wanted ones of the blocks, counts[i] tuples each, into pages of the group; pages[i] says where."""
+    """Puts the wanted blocks, block i with counts[i] tuples, into pages of the group. pages[i] then says where."""
     row, start = np.int64(0), np.int64(0)
     for i in range(len(counts)):
         end = row + counts[i]
@@ -250,7 +257,10 @@ def place_blocks(s, group, stream, counts, tuples, blob, wanted, pages):
 
 @kernel
 def place_block(s, group, stream, row, end, start, tuples, blob):
-    """Puts tuples[row:end] into a page of their own; their blobs follow one another in `blob` from `start` on."""
+    """Puts tuples[row:end] into a page of their own and returns the page.
+
+    Their blobs follow one another in `blob` from `start` on.
+    """
     page, heads, width = take_page(s, group, stream), s.heads, s.layout[stream, TUPLE_WORDS]
     tags, target = tags_of(s, page), slot_id(s, stream, page, 0)
     heads[page, COUNT] = end - row
@@ -270,7 +280,8 @@ def place_block(s, group, stream, row, end, start, tuples, blob):
 
 @kernel
 def link_group(s, group, shapes, ends, pages):
-    """Gives an opened group its buckets: shapes, and ends of their chains in `pages`, as `list_blocks` fills them."""
+    """Gives an opened group its buckets. `shapes` and `ends` are as `list_blocks` fills them, with chains in
+    `pages`."""
     groups, depth, low = s.groups, s.groups[group, DEPTH], np.int64(0)
     for index in range(len(shapes)):
         own, prefix = shapes[index] & 0xFF, shapes[index] >> PREFIX_SHIFT
@@ -287,7 +298,7 @@ def link_group(s, group, shapes, ends, pages):
 
 @kernel
 def link_chain(s, group, bucket, stream, pages, low, high):
-    """Makes pages[low:high] the chain of an empty bucket, and counts what they hold."""
+    """Makes pages[low:high] the chain of an empty bucket, and counts the tuples in them."""
     buckets, groups, base = s.buckets, s.groups, stream * STREAM_WORDS
     for i in range(low, high):
         page = pages[i]
@@ -307,7 +318,7 @@ def link_chain(s, group, bucket, stream, pages, low, high):
 
 @kernel
 def drop_group(s, group):
-    """Returns a group's pages, buckets and region; its row is then as if it had never been started."""
+    """Frees the pages, the buckets and the region of a group. Its row is then as if it had never been started."""
     groups = s.groups
     region = groups[group, DIRECTORY]
     for entry in range(1 << groups[group, DEPTH]):
