@@ -1,7 +1,8 @@
-"""Kernels that compare tags: the fresh tuples of one block with the tuples of a block of the opposite chain.
+"""Kernels that compare the tags of one block's fresh tuples with those of a block of the opposite chain.
 
 What is alike is collected as masks of candidates, whose keys and times are looked at later (confirm.py). There are
-three ways, for many fresh tuples, for few, and for blocks where time tells more than tags; all bring the same.
+three ways to compare: for many fresh tuples, for few, and for blocks where time tells more than tags. All lead to the
+same results.
 """
 
 from __future__ import annotations
@@ -43,22 +44,27 @@ from mpijoin.store.state import (
     WINDOW,
 )
 
-PANEL = 64 * LANES  # slots whose tags (8 KiB) stay in the innermost cache while a block's fresh tuples pass over them
-MANY_WINDOWS, MANY_ALIKE = 4, 8  # a block that spans more of both windows, with more tags alike, is compared by time
-FILTERED_MIN, FILTERED_MAX = 16, 8 * LANES  # fresh tuples of a block with which a filter pays, and are not too many
+# The tags of so many slots (8 KiB) stay in the innermost cache while a block's fresh tuples pass over them.
+PANEL = 64 * LANES
+# A block is compared by time if it spans more than so many times both windows, and has so many tags alike or more.
+MANY_WINDOWS, MANY_ALIKE = 4, 8
+# With fewer fresh tuples in a block a filter does not pay, and with more of them it lets too much through.
+FILTERED_MIN, FILTERED_MAX = 16, 8 * LANES
 
 
 @part
 def first_fresh_slot(s, bucket, stream, page):
-    """Where the fresh tuples of a block begin: at the mark in the block that holds it, at 0 in later ones."""
+    """Returns the slot where the fresh tuples of a block begin: the mark if it lies in this block, else 0."""
     base = stream * STREAM_WORDS
     return s.buckets[bucket, base + FRESH_SLOT] if page == s.buckets[bucket, base + FRESH_PAGE] else 0
 
 
 @part
 def scan_pair(s, stream, first, end, cursor, budget):
-    """Compares the fresh tuples of block FRESH_AT, which begin at slot `first`, with slots 0..end of block OPPOSITE_AT,
-    from the cursor on."""
+    """Compares the fresh tuples of block FRESH_AT with slots 0..end of block OPPOSITE_AT, from the cursor on.
+
+    first: the slot at which the fresh tuples begin. Returns DONE, BUDGET, or OUT_FULL if `candidates` has no more room.
+    """
     page = cursor[OPPOSITE_AT]
     if end <= PANEL and spans_many_windows(s, page) and goes_by_time(s, stream, first, page, end, cursor):
         return scan_pair_by_time(s, stream, first, end, cursor, budget)
@@ -69,7 +75,7 @@ def scan_pair(s, stream, first, end, cursor, budget):
 
 @part
 def scan_pair_by_tags(s, stream, first, end, cursor, budget):
-    """As `scan_pair`, panel by panel: each fresh tuple meets all of a panel."""
+    """Does what `scan_pair` does, panel by panel: each fresh tuple is compared with the whole panel."""
     fresh_end = s.heads[cursor[FRESH_AT], COUNT]
     while cursor[OPPOSITE_FROM] < end:
         panel_end = min(end, cursor[OPPOSITE_FROM] + PANEL)
@@ -95,14 +101,13 @@ def scan_pair_by_tags(s, stream, first, end, cursor, budget):
 
 @part
 def is_filtered(s, page, first):
-    """Whether the fresh tuples of a block, from slot `first` on, are so many that a filter pays, and not too many for
-    it."""
+    """Returns whether a filter pays for the fresh tuples of a block, which begin at slot `first`."""
     return FILTERED_MIN <= s.heads[page, COUNT] - first <= FILTERED_MAX
 
 
 @part
 def mark_tags(s, page, first, mark):
-    """Sets the filter's entries of the tags of a block's tuples from slot `first` on."""
+    """Sets the filter's entries for the tags of a block's tuples, from slot `first` on, to `mark`."""
     tags = tags_of(s, page)
     for slot in range(first, s.heads[page, COUNT]):
         s.filter[unsigned(np.int64(s.halves[unsigned(tags + slot)]) % FILTER)] = mark
@@ -110,14 +115,15 @@ def mark_tags(s, page, first, mark):
 
 @part
 def scan_pair_filtered(s, stream, first, end, cursor, budget):
-    """As `scan_pair` with roles exchanged, the tags of the fresh tuples being marked in the filter: of the opposite
-    block's tuples only those whose tags are marked are compared, with all fresh ones.
+    """Does what `scan_pair` does, with the roles exchanged.
 
-    A slot costs a look at the filter, some 0.5 ns, instead of 0.04 for each fresh tuple (a probe of workload A: a sixth
-    less).
+    The tags of the fresh tuples are marked in the filter. A tuple of the opposite block is compared, with all fresh
+    tuples, only if its tag is marked. A slot then costs a look at the filter, some 0.5 ns, instead of 0.04 ns for each
+    fresh tuple. This makes a probe of workload A faster by a sixth.
     """
     halves, candidates, marks, opposite, found = s.halves, s.candidates, s.filter, 1 - stream, cursor[COLLECTED]
-    rows, line = s.heads[cursor[FRESH_AT], COUNT] - first, first & -LINE_TAGS  # lines are compared whole
+    # Lines are compared whole, so the comparison begins with the line of the first fresh tag.
+    rows, line = s.heads[cursor[FRESH_AT], COUNT] - first, first & -LINE_TAGS
     skipped = first - line
     chunks = (skipped + rows + LANES - 1) // LANES
     tail = low_bits(skipped + rows - (chunks - 1) * LANES)
@@ -162,8 +168,7 @@ def scan_pair_filtered(s, stream, first, end, cursor, budget):
 
 @part
 def spans_many_windows(s, page):
-    """Whether a block spans so much more time than both windows together that most of it is out of reach of any one
-    tuple."""
+    """Returns whether a block spans so much more time than both windows that no tuple can reach most of it."""
     reach, end = saturating_add(s.layout[0, WINDOW], s.layout[1, WINDOW]), s.heads[page, TIME_MIN]
     for _ in range(MANY_WINDOWS):
         end = saturating_add(end, reach)
@@ -172,8 +177,10 @@ def spans_many_windows(s, page):
 
 @part
 def goes_by_time(s, stream, first, page, end, cursor):
-    """Whether tags let much through, by the fresh tuple in slot `first` of block FRESH_AT, and slots 0..end of `page`
-    are in order of time."""
+    """Returns whether tags let much through, and slots 0..end of `page` are in the order of time.
+
+    The fresh tuple in slot `first` of block FRESH_AT serves as a sample for the tags.
+    """
     halves, tags = s.halves, tags_of(s, page)
     tag = halves[unsigned(tags_of(s, cursor[FRESH_AT]) + first)]
     alike = 0
@@ -192,10 +199,10 @@ def goes_by_time(s, stream, first, page, end, cursor):
 
 @part
 def scan_pair_by_time(s, stream, first, end, cursor, budget):
-    """As `scan_pair`, of a block in order of time: each fresh tuple meets only those that lie in its windows.
+    """Does what `scan_pair` does, for a block in the order of time: a fresh tuple meets only the tuples in its windows.
 
-    Few keys and short windows need it: of 10 million arrivals at 60 stations with a window of 20 s (workload F2) nearly
-    all that tags let through was out of time, and a slave took 5.7 s of a core instead of 1.1.
+    Few keys and short windows need this. With 10 million arrivals at 60 stations and a window of 20 s (workload F2),
+    nearly all that tags let through was out of time, and a slave took 5.7 s of a core instead of 1.1 s.
     """
     words, halves, candidates, opposite = s.words, s.halves, s.candidates, 1 - stream
     tags, width = tags_of(s, cursor[OPPOSITE_AT]), s.layout[opposite, TUPLE_WORDS]
@@ -240,20 +247,20 @@ def scan_pair_by_time(s, stream, first, end, cursor, budget):
 
 @part
 def low_bits(count):
-    """A mask of the lowest `count` bits, 1 to 64."""
+    """Returns a mask of the lowest `count` bits, of which there are 1 to 64."""
     return (1 << count) - 1 if count < LANES else -1
 
 
 @part
 def compare_tags(s, stream, panel_end, rows, cursor):
-    """Compares the tags of `rows` fresh tuples with those of a panel; `candidates` has room for all their masks."""
+    """Compares the tags of `rows` fresh tuples with those of a panel. `candidates` must have room for all masks."""
     halves, candidates = s.halves, s.candidates
     fresh, panel, found = cursor[FRESH_FROM], cursor[OPPOSITE_FROM], cursor[COLLECTED]
     fresh_tags, tags = tags_of(s, cursor[FRESH_AT]), tags_of(s, cursor[OPPOSITE_AT])
     mine, mine_words = slot_id(s, stream, cursor[FRESH_AT], fresh), s.layout[stream, TUPLE_WORDS]
     theirs, chunk_words = slot_id(s, 1 - stream, cursor[OPPOSITE_AT], panel), s.layout[1 - stream, TUPLE_WORDS] * LANES
     last = panel + ((panel_end - 1 - panel) & -LANES)
-    # a line compared before, rather than one beyond
+    # If one line is left, the last mask takes in a line that was compared before, and not one beyond the panel.
     again = LINE_TAGS if 0 < last and panel_end - last <= LINE_TAGS else 0
     tail = low_bits(panel_end - last + again) & -1 << again
     last_theirs = slot_id(s, 1 - stream, cursor[OPPOSITE_AT], last - again)

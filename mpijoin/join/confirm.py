@@ -1,4 +1,4 @@
-"""Kernels that look at a probe's candidates: which of them are results, and what is kept of these."""
+"""Kernels that find out which of a probe's candidates are results, and keep what is wanted of these."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from mpijoin.store.state import (
 
 @part
 def confirm(s, groups, cursor, out):
-    """Counts the candidates whose keys are equal and whose times lie in the windows; keeps of them what is wanted in
-    `out`. DONE or OUT_FULL.
+    """Counts the candidates that are results, and writes what is kept of them to `out`. Returns DONE or OUT_FULL.
 
-    They are certified at once, while their rows are in the innermost cache.
+    A candidate is a result if the keys are equal and the times lie in the windows. Results are certified at once, while
+    their rows are in the innermost cache.
     """
     stream, at, end = cursor[PHASE], cursor[CONFIRMED], cursor[COLLECTED]
     if at == end:
@@ -70,12 +70,13 @@ def confirm(s, groups, cursor, out):
 
 @part
 def fetch_candidates(s, stream, at, end, room):
-    """Takes a pair each out of up to `room` candidates of at..end and asks for their tuples; returns where the rest
-    begins, and how many pairs.
+    """Takes one pair out of each of up to `room` candidates of at..end, and asks for the cache lines of its tuples.
 
-    One by one the bits of a mask would be a chain, each waiting for the last, or a loop whose end no processor
-    foresees. So each candidate gives its lowest bit, and those with bits left move up to the others that are still to
-    come (a probe of workload A: a twelfth less).
+    Returns where the remaining candidates begin, and how many pairs there are.
+
+    To take the bits of a mask one by one would be a chain, in which each waits for the one before, or a loop whose end
+    no processor can foresee. So each candidate gives its lowest bit, and the candidates that have bits left join those
+    that are still to come. This makes a probe of workload A faster by a twelfth.
     """
     words, candidates, mine, theirs = s.words, s.candidates, s.mine, s.theirs
     fresh_words, old_words = s.layout[stream, TUPLE_WORDS], s.layout[1 - stream, TUPLE_WORDS]
@@ -93,7 +94,7 @@ def fetch_candidates(s, stream, at, end, room):
         theirs[unsigned(filled)] = old
         prefetch(words, fresh)
         prefetch(words, old)
-        prefetch(words, old + ROW)  # a quarter of the tuples lie across two lines
+        prefetch(words, old + ROW)  # A quarter of the tuples lie across two lines.
         filled += 1
         mask &= mask - 1
         rest -= CANDIDATE_WORDS
@@ -106,18 +107,17 @@ def fetch_candidates(s, stream, at, end, room):
 
 @part
 def longest_wait(s, stream):
-    """The stream's window as uint64: more than any two times differ where it has no end."""
+    """Returns the stream's window as uint64. A window without end is at least as long as any two times can differ."""
     window = s.layout[stream, WINDOW]
     return np.uint64(0xFFFF_FFFF_FFFF_FFFF) if window == FOREVER else np.uint64(window)
 
 
 @part
 def keep_matches(words, mine, theirs, count, before, after):
-    """Moves up those of the pairs 0..count whose keys are equal, and whose times differ by no more than the earlier
-    tuple waits.
+    """Moves those of the pairs 0..count that are results to the front, and returns how many they are.
 
-    before, after: uint64, how long the tuples of `theirs` and of `mine` wait. Differences of any int64 times fit an
-    uint64. Returns how many pairs there are then.
+    Their keys are equal, and their times differ by no more than the earlier tuple waits. before, after: uint64, how
+    long the tuples of `theirs` and of `mine` wait. The difference of any two int64 times fits into an uint64.
     """
     kept = 0
     for i in range(count):
@@ -133,8 +133,10 @@ def keep_matches(words, mine, theirs, count, before, after):
 
 @part
 def keep_results(s, left, right, kept, out, count):
-    """Writes what the counter KEEPS says of the pairs 0..kept to `out`, from `count` on; returns how many entries that
-    made."""
+    """Writes to `out`, from entry `count` on, what the counter KEEPS wants of the pairs 0..kept.
+
+    Returns how many entries were written.
+    """
     keeps, words = s.counters[KEEPS], s.words
     if keeps == NOTHING:
         return 0
@@ -151,8 +153,7 @@ def keep_results(s, left, right, kept, out, count):
 
 @part
 def certify(words, left, right, first, end):
-    """Sum of the pair hashes of results first..end, uint64 modulo 2**64. left, right: int64[] slot
-    ids."""
+    """Returns the sum of the pair hashes of results first..end, uint64 modulo 2**64. left, right: int64[] slot ids."""
     total = np.uint64(0)
     for i in range(first, end):
         total += pair_hash(words[unsigned(left[unsigned(i)] + ROW)], words[unsigned(right[unsigned(i)] + ROW)])
