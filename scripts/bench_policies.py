@@ -41,7 +41,7 @@ SHAPES: dict[str, tuple[float, dict[str, Any]]] = {
     "load x 5": (0.0, {"slaves": 8, "slaves_min": 1, "rate": 2000, "window": "2 s", "rises": 10_000}),
     "2,000 groups": (0.0, {"partitions": 2000, "window": "5 s", "slow": {1: 0.3, 2: 0.6}, "seconds": 40}),
 }
-HEAD = "shape             policy        mean, s    p95, s    max, s  behind, s   moves    late  slaves"
+HEAD = "shape                policy        mean, s    p95, s    max, s  behind, s   moves    late  slaves"
 # The real runs: so many nodes, of so much of a core each, which fall to a share of that for a while every so often.
 SLAVES, NODE = 4, 0.25
 REAL_S, REAL_WARMUP_S, SLOW_S, SLOW_EVERY_S, SLOW_SHARE = 60.0, 4.0, 1.0, 8.0, 0.33
@@ -120,7 +120,7 @@ def figures(summary: dict[str, Any], path: Path) -> dict[str, Any]:
 def line_of(shape: str, policy: str, found: dict[str, Any]) -> str:
     delays = "".join(f"{found[name]:10.3f}" for name in ("mean", "p95", "max"))
     return (
-        f"{shape:16}  {policy:10} {delays} {found['behind_s']:10.2f} {found['moves']:7.0f} {found['late']:7.0f}"
+        f"{shape:19}  {policy:10} {delays} {found['behind_s']:10.2f} {found['moves']:7.0f} {found['late']:7.0f}"
         f" {found['slaves']:7.2f}"
     )
 

@@ -31,7 +31,7 @@ from mpijoin.master.events import (
     Read,
     Repace,
     Rest,
-    Restored,
+    Resumed,
     SaveEnded,
     SourceEnded,
     SourceWaits,
@@ -161,8 +161,8 @@ class MasterCore:
                 return self._stepped(event)
             case RankFinished():
                 return self._rank_finished(event)
-            case Restored():
-                return self._restored(event)
+            case Resumed():
+                return self._resumed(event)
             case StopAsked(reason):
                 return self._stop(reason)
             case SaveEnded():
@@ -250,7 +250,7 @@ class MasterCore:
         self._queues.close(self._ending)
         return [*cut, CloseInput(), *self._serve_all()]
 
-    def _restored(self, event: Restored) -> list[Action]:
+    def _resumed(self, event: Resumed) -> list[Action]:
         actions = []
         for group, octets in event.pending.items():
             self._queues.restore(group, octets)

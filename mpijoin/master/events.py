@@ -89,7 +89,7 @@ class RankFinished(NamedTuple):
     rank: int
 
 
-class Restored(NamedTuple):
+class Resumed(NamedTuple):
     """The run goes on from a checkpoint, in which rows of these groups waited: bytes per group."""
 
     pending: dict[int, int]
@@ -118,7 +118,7 @@ Event = (
     | Spent
     | Stepped
     | RankFinished
-    | Restored
+    | Resumed
     | StopAsked
     | SaveEnded
 )

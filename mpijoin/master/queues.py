@@ -13,7 +13,7 @@ from mpijoin.master.backlog import Backlog
 from mpijoin.master.events import Consumed, Ingested, Serve, Watermarks
 from mpijoin.master.setup import MasterSetup
 from mpijoin.master.timetable import Timetable
-from mpijoin.master.views import SlaveState, Waiting, never
+from mpijoin.master.views import SlaveState, WaitingItem, never
 
 
 class Queues:
@@ -40,7 +40,7 @@ class Queues:
 
     def add(self, part: Ingested) -> None:
         for slave, octets in part.octets.items():
-            self.slaves[slave].queue(Waiting(octets, part.watermarks, self.slaves[slave].layout))
+            self.slaves[slave].queue(WaitingItem(octets, part.watermarks, self.slaves[slave].layout))
         for group, octets in part.held.items():
             self.held[group] += octets
         self.held_bytes += sum(part.octets.values()) + sum(part.held.values())
@@ -66,7 +66,7 @@ class Queues:
         view.layout += 1
         view.delivered += 1
         octets = self.held.pop(group)
-        view.waiting.appendleft(Waiting(octets, complete, -view.delivered))
+        view.waiting.appendleft(WaitingItem(octets, complete, -view.delivered))
         view.waiting_bytes += octets
         view.due += 1
         return octets
@@ -75,7 +75,7 @@ class Queues:
         """The end is what every slave gets last."""
         self.closed = True
         for view in self.slaves.values():
-            view.queue(Waiting(0, watermarks, view.layout))
+            view.queue(WaitingItem(0, watermarks, view.layout))
 
     def consumed(self, event: Consumed) -> None:
         """The slave has joined its oldest message. ProtocolError where it was sent none of so many bytes."""

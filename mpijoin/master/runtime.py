@@ -92,7 +92,7 @@ class Master:
         """What waited for slaves when the checkpoint was cut waits now for those that have its groups."""
         self.moves.totals = resumption.manifest.run.moves
         waiting = (Queued(slot.groups, list(slot.pieces)) for slot in resumption.waiting)
-        self._do(events.Restored(self.buffers.restore(waiting)))
+        self._do(events.Resumed(self.buffers.restore(waiting)))
 
     def run(self) -> None:
         """Goes on until every rank has finished. Raises whatever goes wrong, on any rank."""

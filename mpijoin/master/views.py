@@ -24,7 +24,7 @@ AHEAD_SLOTS_MAX = 64
 AHEAD_BYTES = 8 << 20
 
 
-class Waiting(NamedTuple):
+class WaitingItem(NamedTuple):
     """An item in a slave's mini-buffers."""
 
     octets: int
@@ -39,7 +39,7 @@ class SlaveState:
     """What the master believes of a slave."""
 
     subgroup: int
-    waiting: deque[Waiting] = field(default_factory=deque)
+    waiting: deque[WaitingItem] = field(default_factory=deque)
     waiting_bytes: int = 0
     due: int = 0  # So many of the waiting items only lack credit: their slot has come.
     unconsumed_slots: int = 0  # messages sent and not yet reported as joined
@@ -48,7 +48,7 @@ class SlaveState:
     layout: int = 0  # of the items to come
     delivered: int = 0  # So many items had a layout of their own.
 
-    def queue(self, item: Waiting) -> None:
+    def queue(self, item: WaitingItem) -> None:
         self.waiting.append(item)
         self.waiting_bytes += item.octets
 

@@ -30,7 +30,7 @@ from typing import Collection, NamedTuple, Sequence
 
 from mpijoin.policy.estimate import Node, falls_behind, ideal_level, is_overloaded
 from mpijoin.policy.evening import Bar, Shift, caution, even_out, move_of, within
-from mpijoin.policy.memory import COMMON_SHARE, DOUBTS, Memory, learn
+from mpijoin.policy.memory import COMMON_SHARE, DOUBTS, Learned, learn
 from mpijoin.policy.plan import Move, Plan, Resize
 from mpijoin.policy.view import ClusterView
 
@@ -63,7 +63,7 @@ def balance(view: ClusterView) -> Plan:
     return Plan(plan.changes, replace(known, has_moved=bool(plan.moves), settled=settled))
 
 
-def _plan(view: ClusterView, known: Memory, behind: Collection[int], level: float) -> Plan:
+def _plan(view: ClusterView, known: Learned, behind: Collection[int], level: float) -> Plan:
     if known.calm >= SHRINK_AFTER and (leave := _leave(view, known)):
         return _shrink(known, leave)
     if not behind and (known.periods(view) < PERIODS_MIN or known.is_suspect(view)):
@@ -87,17 +87,17 @@ def _communication(view: ClusterView) -> float:
     return sum(slave.communication for slave in view.active) / len(view.active)
 
 
-def _doubt(known: Memory) -> float:
+def _doubt(known: Learned) -> float:
     """The share by which the work of all together may be misjudged."""
     return DOUBTS * known.common_noise * sqrt(COMMON_SHARE / (2 - COMMON_SHARE))
 
 
-def _level(view: ClusterView, known: Memory) -> float:
+def _level(view: ClusterView, known: Learned) -> float:
     """The level of every active slave, communication included, if the work could be divided at will."""
     return ideal_level(known.nodes(view)) * exp(max(0.0, known.lean)) + _communication(view)
 
 
-def _grow(view: ClusterView, known: Memory, level: float) -> list[Node]:
+def _grow(view: ClusterView, known: Learned, level: float) -> list[Node]:
     """The idle slaves that should come, without groups, the fastest first as far as is known."""
     pool, communication = known.nodes(view), _communication(view)
     speed = sum(node.speed for node in pool)
@@ -105,13 +105,13 @@ def _grow(view: ClusterView, known: Memory, level: float) -> list[Node]:
     return [Node(slave, known.speed(slave), {}, pool[0].memory_bytes) for slave in _idle(view, known)[: max(1, wanted)]]
 
 
-def _idle(view: ClusterView, known: Memory) -> list[int]:
+def _idle(view: ClusterView, known: Learned) -> list[int]:
     """The slaves without groups, the fastest first."""
     idle = [slave.slave for slave in view.slaves if not slave.active]
     return sorted(idle, key=lambda slave: (-known.speed(slave), slave))
 
 
-def _calm(view: ClusterView, known: Memory, behind: Collection[int]) -> int:
+def _calm(view: ClusterView, known: Learned, behind: Collection[int]) -> int:
     """For how many periods, this one included, one slave less would have done."""
     recent = view.resized >= 0 and view.period - view.resized < SHRINK_AFTER
     suspect = known.is_suspect(view)
@@ -131,7 +131,7 @@ class Leave(NamedTuple):
     staying: tuple[int, ...]
 
 
-def _leave(view: ClusterView, known: Memory) -> Leave | None:
+def _leave(view: ClusterView, known: Learned) -> Leave | None:
     """How as many slaves leave as the others can do without, those with the least work first, but not more than half
     of all. It is None where not one can leave."""
     limit = SHRINK_BELOW * (1 - caution(known.settled) * _doubt(known)) - _communication(view)
@@ -146,7 +146,7 @@ def _leave(view: ClusterView, known: Memory) -> Leave | None:
     return None
 
 
-def _shrink(known: Memory, leave: Leave) -> Plan:
+def _shrink(known: Learned, leave: Leave) -> Plan:
     """One slave or more leave. Where they have more groups than can move in one epoch, that takes several."""
     begun = within(known.pace, leave.moves, leave.pool)
     return Plan((*begun, Resize(leave.staying)) if len(begun) == len(leave.moves) else tuple(begun))
@@ -166,7 +166,7 @@ def spread(leaving: Sequence[Node], staying: list[Node]) -> list[Move] | None:
     return moves
 
 
-def _replace_slow(view: ClusterView, known: Memory, fixed: Collection[int]) -> tuple[Move, ...]:
+def _replace_slow(view: ClusterView, known: Learned, fixed: Collection[int]) -> tuple[Move, ...]:
     """Moves of the only groups of slow slaves, each to an idle slave that is so much faster that it is worth it."""
     moves, idle = [], _idle(view, known)
     for node in sorted(known.nodes(view), key=lambda node: (-node.level, node.slave)):

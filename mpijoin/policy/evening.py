@@ -7,7 +7,7 @@ from math import log, sqrt
 from typing import Collection, Iterable, Iterator, NamedTuple
 
 from mpijoin.policy.estimate import Item, Node, ideal_level
-from mpijoin.policy.memory import Pace
+from mpijoin.policy.memory import MovingPace
 from mpijoin.policy.plan import Move
 
 # Groups move only if levels are so uneven that noise does not explain it. That is so if the highest or the lowest level
@@ -71,7 +71,7 @@ def caution(settled: int) -> float:
     return 1 + CAUTION * min(settled, CAUTION_PERIODS)
 
 
-def even_out(pool: Collection[Node], fixed: Collection[int], bar: Bar, pace: Pace) -> tuple[Move, ...]:
+def even_out(pool: Collection[Node], fixed: Collection[int], bar: Bar, pace: MovingPace) -> tuple[Move, ...]:
     """The first moves, of groups that are not `fixed`, on the way to levels that are even; as many as are soon done.
 
     A node that none can relieve (its only group is too heavy, none of its groups may move) is left out, and the others
@@ -92,7 +92,7 @@ def even_out(pool: Collection[Node], fixed: Collection[int], bar: Bar, pace: Pac
     return ()
 
 
-def within(pace: Pace, moves: Iterable[Move], pool: Iterable[Node]) -> list[Move]:
+def within(pace: MovingPace, moves: Iterable[Move], pool: Iterable[Node]) -> list[Move]:
     """As many of the moves as should be done in time. The first is always among them, however large it is."""
     octets = {item.group: item.state_bytes for node in pool for item in node.items.values()}
     left_bytes = max(LITTLE_BYTES, pace.share * sum(octets.values()))

@@ -58,7 +58,7 @@ class Track(NamedTuple):
         return Track(speed, periods, 0.0, speed < ALIKE + (doubt if self.slow else -doubt))
 
 
-class Pace(NamedTuple):
+class MovingPace(NamedTuple):
     """How much can be moved in MOVING_SHARE of a period, as far as is known."""
 
     groups: float = 64.0
@@ -67,7 +67,7 @@ class Pace(NamedTuple):
     group_periods: float = 0.0
     """For how long each of the last groups that moved was under way; 0: none has moved."""
 
-    def after(self, moving: Moving, state_bytes: int) -> Pace:
+    def after(self, moving: Moving, state_bytes: int) -> MovingPace:
         """What is known after these moves. state_bytes: of all groups. A plan that took too long cuts what the next one
         may ask for. One that asked for much and took less time lets the next one ask for more."""
         share = moving.state_bytes / max(1, state_bytes)
@@ -77,11 +77,11 @@ class Pace(NamedTuple):
             groups, most = max(1.0, min(groups, moving.groups) * factor), max(1e-3, min(most, share) * factor)
         elif moving.groups >= groups / 2 or share >= most / 2:
             groups, most = groups * factor, min(1.0, most * factor)
-        return Pace(groups, most, moving.periods / moving.groups)
+        return MovingPace(groups, most, moving.periods / moving.groups)
 
 
 @dataclass(frozen=True)
-class Memory:
+class Learned:
     """What has been learned from the views so far."""
 
     works: Mapping[int, float] = field(default_factory=dict)
@@ -93,7 +93,7 @@ class Memory:
     """Of the noise that all loads have in common."""
     views: int = 0
     """So many views were looked at."""
-    pace: Pace = Pace()
+    pace: MovingPace = MovingPace()
     common: float = 0.0
     """By how much all loads were off (a logarithm); 0 where that was no more than noise."""
     last: float = 0.0
@@ -133,10 +133,10 @@ class Memory:
         return [node_of(slave, self.speed(slave.slave), self.works, view.memory_bytes) for slave in view.active]
 
 
-def learn(view: ClusterView) -> Memory:
+def learn(view: ClusterView) -> Learned:
     """What is known after this view. What it decided then (`has_moved`, `settled`, `grows`, `calm`) is for whoever
     decides."""
-    before = view.memory or Memory()
+    before = view.memory or Learned()
     measured, noise = speeds(view.active), before.noise
     tracks = {slave.slave: _begun(slave, before, measured) for slave in view.slaves}
     works: dict[int, float] = {}
@@ -170,7 +170,7 @@ def _mean_square(known: float, noises: Sequence[float], views: int) -> float:
     return known + (mean - known) / min(views + 2, NOISE_PERIODS)
 
 
-def _begun(slave: SlaveView, before: Memory, measured: Mapping[int, float | None]) -> Track:
+def _begun(slave: SlaveView, before: Learned, measured: Mapping[int, float | None]) -> Track:
     """What is known of a slave before its load is looked at. The first measurement of one that has just got groups sets
     its speed."""
     track = before.slaves.get(slave.slave, Track())
@@ -204,14 +204,14 @@ class Common(NamedTuple):
     suspect: float
     """Whether this was noise or a change, the next period must tell."""
     last: float
-    """As in Memory."""
+    """As in Learned."""
     lean: float
-    """As in Memory."""
+    """As in Learned."""
     noises: list[float]
     """What is now known to have been noise."""
 
 
-def _take_common(offs: Sequence[float], before: Memory, urgent: bool) -> Common:
+def _take_common(offs: Sequence[float], before: Learned, urgent: bool) -> Common:
     """What to make of what all loads are off. urgent: a slave falls behind, and there is no time to see whether that
     lasts."""
     off, suspicion = common_of(offs), max(CHANGE, CHANGE_NOISES * before.common_noise)

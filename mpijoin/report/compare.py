@@ -25,7 +25,7 @@ MISSING = float("nan")
 
 
 @dataclass(frozen=True)
-class Field:
+class DifferingField:
     """A field of the job in which runs differ. name: as in the job file, once for what all streams share · texts: its
     value in each run as the job file has it · numbers: likewise in `unit` ("s", "bytes" or ""), None where some value
     is a word."""
@@ -55,7 +55,7 @@ class Field:
         )
 
 
-def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> list[Field]:
+def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> list[DifferingField]:
     """Fields of the job that are not the same in all runs, and `slaves`. What all streams share is named once: "rate"
     for left.rate and right.rate. capacities: found for each run; a rate that is only that is left out."""
     flat = [flat_job(run) for run in runs]
@@ -70,7 +70,7 @@ def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None
             columns[name] = columns[first]
             for one in of_all:
                 del columns[one]
-    fields = [Field(name, texts, *_numbers(texts)) for name, texts in columns.items()]
+    fields = [DifferingField(name, texts, *_numbers(texts)) for name, texts in columns.items()]
     return [
         one
         for one in fields
@@ -90,7 +90,7 @@ def flat_job(run: RunData) -> dict[str, str]:
     return {"slaves": str(run.summary.get("slaves", len(run.slaves))), **fields}
 
 
-def labels_of(runs: Sequence[RunData], fields: Sequence[Field]) -> list[str]:
+def labels_of(runs: Sequence[RunData], fields: Sequence[DifferingField]) -> list[str]:
     """A short name for each run: what differs in its job, where that tells all apart and is short, else its folder."""
     ends = [one.name.rpartition(".")[2] for one in fields]
     heads = [end if ends.count(end) == 1 else one.name for end, one in zip(ends, fields)]
@@ -110,7 +110,7 @@ def comparison(runs: Sequence[RunData], capacities: Sequence[float] | None = Non
     return {**names, **fields, **found, **figures}
 
 
-def comparison_in_words(runs: Sequence[RunData], fields: Sequence[Field], table: Table) -> Table:
+def comparison_in_words(runs: Sequence[RunData], fields: Sequence[DifferingField], table: Table) -> Table:
     """`comparison` for people: values as the job file has them, figures in units that read well, nothing where none is
     known."""
     fixed = {"run": np.array([shortened(run.name, LABEL_SIGNS) for run in runs]), "state": table["state"]}
@@ -173,7 +173,7 @@ def figures_of(run: RunData) -> dict[str, float]:
     }
 
 
-def sweep_axes(fields: Sequence[Field]) -> tuple[Field, tuple[Field, ...]] | None:
+def sweep_axes(fields: Sequence[DifferingField]) -> tuple[DifferingField, tuple[DifferingField, ...]] | None:
     """The field to draw over and those that tell lines apart; None where nothing can be drawn over.
 
     Over the number with the most values, else over the words with the most. Apart are all others, as long as their
@@ -186,7 +186,7 @@ def sweep_axes(fields: Sequence[Field]) -> tuple[Field, tuple[Field, ...]] | Non
     if not candidates:
         return None
     over = max(candidates, key=lambda one: len(set(one.texts)))
-    apart: tuple[Field, ...] = ()
+    apart: tuple[DifferingField, ...] = ()
     for one in sorted((one for one in swept if one is not over), key=lambda one: len(set(one.texts))):
         if len(set(zip(*(other.texts for other in (*apart, one))))) <= LINES_MAX:
             apart = (*apart, one)

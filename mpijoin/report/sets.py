@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from mpijoin.report import series
-from mpijoin.report.compare import Field, comparison, differing, labels_of, sweep_axes
+from mpijoin.report.compare import DifferingField, comparison, differing, labels_of, sweep_axes
 from mpijoin.report.draw import SHARE_LOOKS, SHARE_NAMES, dots_if_few, share_axis, shown_shares
 from mpijoin.report.figures import Chart
 from mpijoin.report.runs import RunData
@@ -56,7 +56,7 @@ class RunSet:
 
     runs: Sequence[RunData]
     labels: Sequence[str]
-    fields: Sequence[Field]
+    fields: Sequence[DifferingField]
     table: Table
 
     @property
@@ -146,7 +146,7 @@ def _sweep_line(axes: Axes, over: np.ndarray, values: np.ndarray, index: int, la
         axes.plot(over, values, **dots)
 
 
-def _field_axis(axes: Axes, field: Field) -> None:
+def _field_axis(axes: Axes, field: DifferingField) -> None:
     """The x axis over a field's values, which it shares with the other panels."""
     places, first = np.unique(field.places, return_index=True)
     if field.numbers is not None and places[0] > 0 and places[-1] / places[0] >= LOGARITHMIC_FROM:

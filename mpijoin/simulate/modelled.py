@@ -36,7 +36,7 @@ class Shape(NamedTuple):
         return np.array([max(1, self.block_bytes // octets) for octets in self.tuple_bytes])
 
 
-class Probe(NamedTuple):
+class ModelledProbe(NamedTuple):
     """A probe under way: per row the comparisons and results it will take."""
 
     rows: np.ndarray
@@ -46,7 +46,7 @@ class Probe(NamedTuple):
     found: int
 
 
-class Tally:
+class JoinTally:
     """What was done so far; whoever charges for it takes differences. rewritten: tuples moved by splits and merges."""
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class ModelledJoin:
 
     def __init__(self, shape: Shape, matches: Matches):
         self._shape = shape
-        self.tally = Tally()
+        self.tally = JoinTally()
         self._moved_in, self._moved_out, self._expired, self._joined = np.zeros((4, len(shape.windows)), np.int64)
         self._groups = Groups(shape.partitions, shape.theta, matches)
         self._tuple_bytes = np.array(shape.tuple_bytes)
@@ -75,7 +75,7 @@ class ModelledJoin:
         self._dead = (shape.block_tuples - 1) / 2  # tuples per chain that no longer count, once tuples expire
         self._dead_bytes = float((self._dead * self._tuple_bytes).sum())
         self._pending: dict[tuple[int, int], int] = {}  # first and last instant of a tick -> its fresh tuples
-        self._probe: Probe | None = None
+        self._probe: ModelledProbe | None = None
         self._done = self._given = 0  # of the probe: comparisons made, results found
         self._splits = self._merges = 0
         self._tuples_bytes = self._held_bytes_max = 0
@@ -125,7 +125,7 @@ class ModelledJoin:
         """To the end: a model cannot tell which tuples are fresh still."""
         return Progress.DONE if self._probe is None else self.probe(self._probe.rows, budget, out)
 
-    def _begin(self, rows: np.ndarray) -> Probe:
+    def _begin(self, rows: np.ndarray) -> ModelledProbe:
         """What the rows' fresh tuples are compared with: stream by stream, with all tuples of the streams before, and
         the old ones of those behind."""
         self._done = self._given = 0
@@ -144,7 +144,7 @@ class ModelledJoin:
         results = np.floor(expected).astype(np.int64)
         self._groups.carry[rows] = expected - results
         comparisons = np.rint(compared).astype(np.int64)
-        return Probe(rows, comparisons, results, int(comparisons.sum()), int(results.sum()))
+        return ModelledProbe(rows, comparisons, results, int(comparisons.sum()), int(results.sum()))
 
     def _give(self, results: int, out: Out) -> None:
         """So many results were found; their later tuples lie evenly over the ticks that are joined."""

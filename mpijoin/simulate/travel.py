@@ -9,7 +9,7 @@ import numpy as np
 from mpijoin.simulate.directory import Directory
 from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import hollow_frame
-from mpijoin.simulate.windows import Kept
+from mpijoin.simulate.windows import KeptTicks
 
 FRAME_BYTES = 1 << 20
 BUCKET_BYTES, HEAD_BYTES = 24, 64  # of a tail
@@ -20,7 +20,7 @@ class Snapshot(NamedTuple):
     """A group as it travels. columns: its values of TRAVELS."""
 
     group: int
-    kept: Kept
+    kept: KeptTicks
     directory: Directory
     columns: tuple
 

@@ -9,7 +9,7 @@ import numpy as np
 ROWS, COLUMNS = 8, 64  # to begin with
 
 
-class Kept(NamedTuple):
+class KeptTicks(NamedTuple):
     """One group's tuples. ends: int64[m], last instants of the ticks, rising · counts: int32[n, m]."""
 
     ends: np.ndarray
@@ -25,7 +25,7 @@ class Windows:
     >>> windows.expire(np.array([0, 1]), np.array([[20, 10], [20, 10]]))[0], windows.live[0, :2]
     (array([10,  9]), array([ 5, 48]))
     >>> windows.take(1)
-    Kept(ends=array([19, 29]), counts=array([[19, 29],
+    KeptTicks(ends=array([19, 29]), counts=array([[19, 29],
            [ 0,  0]], dtype=int32))
     """
 
@@ -75,12 +75,12 @@ class Windows:
         at = np.minimum(self._first[:, rows], max(0, self._columns - 1))
         return self._counts[np.arange(len(at))[:, None], rows, at]
 
-    def take(self, row: int) -> Kept:
+    def take(self, row: int) -> KeptTicks:
         """What one row holds."""
         held = np.flatnonzero(self._counts[:, row, : self._columns].any(axis=0))
-        return Kept(self._ends[held], self._counts[:, row, held])
+        return KeptTicks(self._ends[held], self._counts[:, row, held])
 
-    def put(self, row: int, kept: Kept) -> None:
+    def put(self, row: int, kept: KeptTicks) -> None:
         """Into a row that is empty."""
         self._first[:, row] = 0
         for end, counts in zip(kept.ends.tolist(), kept.counts.T):

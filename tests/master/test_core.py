@@ -17,7 +17,7 @@ from mpijoin.master.events import (
     Held,
     Ingested,
     RankFinished,
-    Restored,
+    Resumed,
     SaveEnded,
     Serve,
     SourceEnded,
@@ -295,7 +295,7 @@ def test_when_all_have_finished_there_is_nothing_to_save():
 def test_what_waited_at_a_checkpoint_is_delivered_group_by_group_first():
     table = PartitionTable((1, 2, 1))
     core = MasterCore(MasterSetup(table, (1, 2), 1000, 10_000, slots=4, complete=(5, 6)))
-    sent = core.step(Restored({2: 30, 0: 20}))
+    sent = core.step(Resumed({2: 30, 0: 20}))
     assert [action for action in sent if isinstance(action, Deliver)] == [Deliver(None, 2, 1), Deliver(None, 0, 1)]
     serves = [action for action in sent if isinstance(action, Serve)]
     assert [(one.slave, one.items, one.epoch, one.watermarks) for one in serves] == [(1, 1, 4, (5, 6))] * 2

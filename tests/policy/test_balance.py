@@ -7,7 +7,7 @@ import pytest
 from cluster_model import idle_view, slave_view
 from mpijoin.policy import balance as policy
 from mpijoin.policy.estimate import ideal_level, speeds
-from mpijoin.policy.memory import Pace, learn
+from mpijoin.policy.memory import MovingPace, learn
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView, Moving
 
@@ -133,17 +133,17 @@ def test_so_much_is_under_way_as_is_done_in_half_a_period():
 
 
 def test_moves_that_ask_for_little_say_nothing_of_what_could_be_asked_for():
-    pace = Pace(64, 0.5)
-    assert pace.after(Moving(3, 10, 0.05), 1000) == Pace(64, 0.5, 0.05 / 3)
-    assert pace.after(Moving(3, 300, 0.05), 1000) == Pace(128, 1.0, 0.05 / 3)
-    assert pace.after(Moving(1, 500, 2.0), 1000) == Pace(1.0, 0.125, 2.0)  # the first move may be of any size
+    pace = MovingPace(64, 0.5)
+    assert pace.after(Moving(3, 10, 0.05), 1000) == MovingPace(64, 0.5, 0.05 / 3)
+    assert pace.after(Moving(3, 300, 0.05), 1000) == MovingPace(128, 1.0, 0.05 / 3)
+    assert pace.after(Moving(1, 500, 2.0), 1000) == MovingPace(1.0, 0.125, 2.0)  # the first move may be of any size
 
 
 def test_a_gain_must_make_up_for_the_time_that_groups_are_under_way():
     slaves = uneven().slaves
     known = balance(view(*slaves)).memory
     for periods, moves in ((0.5, True), (3.0, False)):
-        cost = replace(known, pace=Pace(64, 0.5, periods), has_moved=False)
+        cost = replace(known, pace=MovingPace(64, 0.5, periods), has_moved=False)
         assert bool(policy.balance(view(*slaves, memory=cost)).moves) == moves
 
 

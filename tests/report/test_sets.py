@@ -13,7 +13,7 @@ from matplotlib.text import Text
 from mpijoin.cli import main
 from mpijoin.config.load import dump_job, load_job
 from mpijoin.report import write_report
-from mpijoin.report.compare import Field, comparison, differing, labels_of, sweep_axes
+from mpijoin.report.compare import DifferingField, comparison, differing, labels_of, sweep_axes
 from mpijoin.report.runs import load_runs
 from mpijoin.report.sets import charts_of_set, run_set
 from mpijoin.report.style import styled
@@ -65,7 +65,7 @@ def test_fields_that_differ_between_the_streams_keep_their_names(tmp_path):
 
 def field(name, *texts):
     numbers = None if any(text.isalpha() for text in texts) else np.array([float(text) for text in texts])
-    return Field(name, texts, numbers, "")
+    return DifferingField(name, texts, numbers, "")
 
 
 def test_a_sweep_is_drawn_over_a_number_else_over_words_never_over_seeds():
