@@ -48,7 +48,7 @@ from mpijoin.store.state import (
 PANEL = 64 * LANES
 # A block is compared by time if it spans more than so many times both windows, and has so many tags alike or more.
 MANY_WINDOWS, MANY_ALIKE = 4, 8
-# With fewer fresh tuples in a block a filter does not pay, and with more of them it lets too much through.
+# A filter is used for so many fresh tuples of a block. It does not pay for fewer, and more are too many for it.
 FILTERED_MIN, FILTERED_MAX = 16, 8 * LANES
 
 

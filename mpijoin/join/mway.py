@@ -1,12 +1,13 @@
-"""Kernels of the symmetric m-way join: fresh tuples against the chains of all other streams at once, no state in
-between.
+"""Kernels of the symmetric m-way join: a fresh tuple meets the chains of all other streams at once.
 
-"Symmetric" is LAD's word (section 2): each stream's tuples find their partners in the others' hash tables. In each
-bucket the streams take turns. A fresh tuple of stream i meets all tuples of the streams before i, and of those after it
-only the old ones: each combination appears once, in the turn of its last stream that has a fresh member. Its partners
-in each other stream are listed first, then the combinations of these lists are enumerated depth first, with the latest
-time and the first deadline of the tuples so far: no combination is ever stored, and any number of them comes in bounded
-pieces.
+"Symmetric" is LAD's word (section 2): the tuples of each stream find their partners in the hash tables of the others.
+In each bucket the streams take turns. A fresh tuple of stream i meets all tuples of the streams before i, but only the
+old ones of the streams after it. So each combination appears once, in the turn of its last stream that has a fresh
+tuple in it.
+
+The partners of a fresh tuple in each other stream are listed first. Then the combinations of these lists are enumerated
+depth first, together with the latest time and the first deadline of the tuples so far. No combination is ever stored,
+and any number of them can be given in bounded pieces.
 """
 
 from __future__ import annotations
@@ -79,12 +80,11 @@ from mpijoin.store.state import (
 
 @kernel
 def probe_groups_mway(s, m, cursor, groups, budget, out):
-    """Joins the fresh tuples of the groups. groups: int64[k] · budget: comparisons after which it returns BUDGET · out:
-    int64[n, capacity], slot ids of results per stream, or in its first row their latest times, as the counter KEEPS
-    says; counters[OUT_COUNT] of them are filled.
+    """Joins the fresh tuples of the groups. Returns DONE, BUDGET or OUT_FULL.
 
-    Returns DONE, BUDGET or OUT_FULL; after the latter two it is called again with the same arguments, the cursor as
-    left.
+    groups: int64[k] · budget: comparisons after which it returns BUDGET · out: int64[n, capacity], the slot ids of the
+    results per stream, or in its first row their latest times, as the counter KEEPS says. counters[OUT_COUNT] columns
+    are filled. After BUDGET or OUT_FULL it is called again with the same arguments and an unchanged cursor.
     """
     s.counters[SPENT] = 0
     compared = s.counters[COMPARED]
@@ -99,7 +99,7 @@ def probe_groups_mway(s, m, cursor, groups, budget, out):
 
 @part
 def next_group(s, groups, cursor):
-    """Goes on to the next group that has fresh tuples; False if there is none."""
+    """Goes on to the next group that has fresh tuples. Returns False if there is none."""
     cursor[GROUP_INDEX] += 1
     while cursor[GROUP_INDEX] < len(groups) and s.groups[groups[cursor[GROUP_INDEX]], FRESH] == NONE:
         cursor[GROUP_INDEX] += 1
@@ -113,7 +113,7 @@ def next_group(s, groups, cursor):
 
 @part
 def begin_turn(s, cursor):
-    """The stream's fresh tuples of the bucket, if any, are joined next."""
+    """Makes the fresh tuples of the cursor's stream and bucket, if there are any, the next ones to join."""
     base = cursor[STREAM] * STREAM_WORDS
     cursor[FRESH_AT] = s.buckets[cursor[BUCKET], base + FRESH_PAGE]
     cursor[FRESH_FROM] = s.buckets[cursor[BUCKET], base + FRESH_SLOT]
@@ -122,7 +122,10 @@ def begin_turn(s, cursor):
 
 @part
 def advance(s, m, group, cursor, budget, out):
-    """Does one step: makes a batch, or ends the turn; collects its partners; enumerates."""
+    """Does one step: it makes a batch (or ends the turn), collects the batch's partners, and enumerates results.
+
+    A batch whose partners are too many is made again with half as many tuples.
+    """
     if cursor[STEP] == NEW_BATCH:
         if cursor[AHEAD] == 0:
             cursor[AHEAD] = fetch_buckets(s, m, cursor[BUCKET])
@@ -148,7 +151,7 @@ def advance(s, m, group, cursor, budget, out):
 
 @part
 def end_turn(s, group, cursor):
-    """The stream's tuples of the bucket are old from now on; goes on to the next stream, or bucket."""
+    """Makes the stream's fresh tuples of the bucket old, and goes on to the next stream, or to the next bucket."""
     bucket, base = cursor[BUCKET], cursor[STREAM] * STREAM_WORDS
     s.buckets[bucket, base + FRESH_PAGE] = NONE
     s.buckets[bucket, base + FRESH_SLOT] = 0
@@ -164,9 +167,10 @@ def end_turn(s, group, cursor):
 
 @part
 def fetch_buckets(s, m, bucket):
-    """Asks for the heads and tags of the next buckets' chains; returns how many buckets.
+    """Asks for the cache lines of the next buckets' chains, heads and tags. Returns how many buckets these are.
 
-    All chains are followed in step, so that the cache misses of many overlap: those of one are a chain themselves.
+    All chains are followed in step, so that the cache misses of many chains overlap. Those of one chain cannot, because
+    each block tells where the next one is.
     """
     streams, count = len(s.layout), 0
     while bucket != NONE and count < FETCHED_BUCKETS:
@@ -190,7 +194,7 @@ def fetch_buckets(s, m, bucket):
 
 @part
 def enumerate_batch(s, m, group, cursor, budget, out):
-    """Gives the combinations of each member with its partners, from the cursor on; DONE, BUDGET or OUT_FULL."""
+    """Enumerates the combinations of each member with its partners, from the cursor on. DONE, BUDGET or OUT_FULL."""
     last = len(s.layout) - 1
     while cursor[MEMBER] < cursor[MEMBERS]:
         if cursor[LEVEL] == NONE:
@@ -204,7 +208,8 @@ def enumerate_batch(s, m, group, cursor, budget, out):
 
 @part
 def begin_member(m, cursor, last):
-    """Sets up the lists that are combined: at each stream's level its partners, at its own the member alone."""
+    """Sets up the lists that are combined: each stream's level lists its partners, and the member's own level
+    itself."""
     member = m.member[cursor[MEMBER]]
     for level in range(last + 1):
         m.levels[level, BEGIN] = m.first[level, member]
@@ -219,7 +224,10 @@ def begin_member(m, cursor, last):
 
 @part
 def enumerate_member(s, m, group, cursor, budget, out):
-    """Depth first over the lists of one member: a tuple is followed up only if it can be with all those before it."""
+    """Goes through the lists of one member depth first. DONE, BUDGET or OUT_FULL.
+
+    A tuple is followed up only if its time fits those of all tuples before it.
+    """
     words, levels, last, level = s.words, m.levels, len(s.layout) - 1, cursor[LEVEL]
     while level >= 0:
         at = levels[level, AT]
@@ -254,20 +262,22 @@ def enumerate_member(s, m, group, cursor, budget, out):
 
 @part
 def hashed_on(hashed, row, level):
-    """The hash of a result's rows up to that of `level`, given that of those before."""
+    """Returns the hash of a result's rows up to that of `level`, given the hash of the rows before it."""
     return np.uint64(row) if level == 0 else mix(mix(hashed + GOLDEN) + np.uint64(row))
 
 
 @part
 def pairs_of(levels, level):
-    """How many pairs the rest of a level's list makes with the next level's."""
+    """Returns how many pairs the rest of a level's list makes with the list of the next level."""
     return (levels[level, END] - levels[level, AT]) * (levels[level + 1, END] - levels[level + 1, BEGIN])
 
 
 @part
 def count_last_two(s, m, group, level):
-    """Counts and certifies all results that the tuples above make with those of this level and the last: what most
-    results of short lists go through, with nothing looked up between two of them."""
+    """Counts and certifies all results that the tuples above make with those of this level and the last.
+
+    Most results of short lists are found here, because nothing is looked up between one result and the next.
+    """
     words, levels, partners = s.words, m.levels, m.partners
     latest_above, deadline_above, prefix = levels[level, LATEST], levels[level, DEADLINE], m.prefix[level]
     window, window_last = s.layout[level, WINDOW], s.layout[level + 1, WINDOW]
@@ -293,8 +303,10 @@ def count_last_two(s, m, group, level):
 
 @part
 def take_last(s, m, group, level, budget, out):
-    """Counts, certifies and keeps the results that the tuples above make with those of the last level, as far as budget
-    and room go; whether all are done with."""
+    """Counts, certifies and keeps the results that the tuples above make with those of the last level.
+
+    It goes as far as the budget and the room in `out` allow, and returns whether that was to the end of the list.
+    """
     words, levels, keeps = s.words, m.levels, s.counters[KEEPS]
     latest, deadline, window = levels[level, LATEST], levels[level, DEADLINE], s.layout[level, WINDOW]
     begin, count = levels[level, AT], s.counters[OUT_COUNT]

@@ -1,4 +1,4 @@
-"""Kernels that gather a batch of fresh tuples and collect their partners, one other stream after the other."""
+"""Kernels that gather a batch of fresh tuples and collect their partners in one other stream after the other."""
 
 from __future__ import annotations
 
@@ -50,12 +50,13 @@ from mpijoin.store.state import (
     WINDOW,
 )
 
-LOOKED_AT = 512  # pairs that are collected, and so asked of memory, before the first of them is looked at
+# So many pairs are collected, and their cache lines asked for, before the first of them is looked at.
+LOOKED_AT = 512
 
 
 @part
 def order_streams(s, m, bucket, stream):
-    """Orders the other streams by how many tuples the bucket holds of them; False: one of them has none."""
+    """Orders the other streams by how many tuples the bucket holds of them. Returns False if a stream has none."""
     count = 0
     for other in range(len(s.layout)):
         held = s.buckets[bucket, other * STREAM_WORDS + COUNTED]
@@ -74,7 +75,7 @@ def order_streams(s, m, bucket, stream):
 
 @part
 def gather_batch(s, m, cursor):
-    """Takes up to LIMIT fresh tuples from the cursor on, from one block or several."""
+    """Makes a batch of up to LIMIT fresh tuples, from the cursor on. They may come from several blocks."""
     stream, page, slot, members = cursor[STREAM], cursor[FRESH_AT], cursor[FRESH_FROM], 0
     width, window, words = s.layout[stream, TUPLE_WORDS], s.layout[stream, WINDOW], s.words
     while page != NONE and members < cursor[LIMIT]:
@@ -101,8 +102,11 @@ def gather_batch(s, m, cursor):
 
 @part
 def collect(s, m, cursor, budget):
-    """Collects the partners of a batch. DONE: those of its MEMBERS are listed (none may be left) · BUDGET · OUT_FULL:
-    they are too many, and the batch must be made smaller."""
+    """Collects the partners of a batch.
+
+    DONE: the partners of its MEMBERS, of which none may be left, are listed · BUDGET: the budget is spent · OUT_FULL:
+    there are too many partners, and the batch must be made smaller.
+    """
     while cursor[STAGE] < len(s.layout) - 1 and cursor[MEMBERS] > 0:
         if cursor[PAGE] == NONE:
             begin_stage(s, m, cursor)
@@ -130,7 +134,7 @@ def begin_stage(s, m, cursor):
 
 @part
 def scan_chain(s, m, cursor, budget):
-    """Scans a stream's blocks, from the cursor on, for partners of the members; DONE, BUDGET, or OUT_FULL."""
+    """Scans a stream's blocks, from the cursor on, for partners of the members. DONE, BUDGET or OUT_FULL."""
     other = cursor[OTHER]
     base, window = other * STREAM_WORDS, s.layout[other, WINDOW]
     earliest, latest = TIME_MAX_VALUE, TIME_MIN_VALUE
@@ -141,8 +145,8 @@ def scan_chain(s, m, cursor, budget):
         if s.counters[SPENT] >= budget:
             return BUDGET
         page = cursor[PAGE]
-        # Fresh tuples of later streams are left out: they join when their own turn comes. Those of earlier ones are old
-        # by now.
+        # Fresh tuples of later streams are left out, because they join when their own turn comes. Those of earlier
+        # streams are old by now.
         at_mark = page == s.buckets[cursor[BUCKET], base + FRESH_PAGE]
         end = s.buckets[cursor[BUCKET], base + FRESH_SLOT] if at_mark else s.heads[page, COUNT]
         status = DONE
@@ -159,8 +163,10 @@ def scan_chain(s, m, cursor, budget):
 
 @part
 def keep_matches(s, m, cursor):
-    """Moves up those of the pairs whose keys are equal and whose times lie in both windows; those of a single member go
-    straight to its list."""
+    """Moves those pairs to the front whose keys are equal and whose times lie in both windows.
+
+    If only one member is left, its partners go straight to its list.
+    """
     words, window = s.words, s.layout[cursor[OTHER], WINDOW]
     kept = cursor[CONFIRMED]
     for i in range(kept, cursor[FOUND_PAIRS]):
@@ -181,7 +187,7 @@ def keep_matches(s, m, cursor):
 
 @part
 def end_stage(m, cursor):
-    """Lists each member's partners of this stream, one list after the other; members without any leave the batch."""
+    """Lists each member's partners in this stream, one list after the other. Members without any leave the batch."""
     members, other = cursor[MEMBERS], cursor[OTHER]
     first, count = m.first[other], m.count[other]
     if members == 1:
@@ -195,7 +201,7 @@ def end_stage(m, cursor):
 
 @part
 def list_partners(m, cursor, first, count, members):
-    """Sorts the matches of the stage by member, a counting sort; returns how many members have any."""
+    """Sorts the matches of the stage by member, with a counting sort. Returns how many members have any."""
     for i in range(members):
         count[unsigned(m.member[unsigned(i)])] = 0
     for i in range(cursor[CONFIRMED]):
@@ -208,7 +214,8 @@ def list_partners(m, cursor, first, count, members):
         first[member] = place
         kept += count[member] > 0
     cursor[TOP] = place
-    for i in range(cursor[CONFIRMED] - 1, -1, -1):  # from the end, so that a list's end becomes its beginning
+    # `first` holds where each list ends. Filling the lists from their ends turns that into where they begin.
+    for i in range(cursor[CONFIRMED] - 1, -1, -1):
         member = unsigned(m.pair_member[unsigned(i)])
         first[member] -= 1
         m.partners[unsigned(first[member])] = m.pair_slot[unsigned(i)]

@@ -1,4 +1,4 @@
-"""The kernel with which an m-way probe that stopped is brought to where fresh tuples alone tell what is left of it."""
+"""The kernel that pauses an m-way probe: afterwards the marks of fresh tuples alone tell what is left of it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ from mpijoin.store.state import (
 
 @kernel
 def pause_probe_mway(s, m, cursor, groups, budget, out):
-    """Goes on with a probe that stopped to the end of the combinations of the fresh tuple that it is at. As
-    `probe_groups_mway`; after DONE a new probe of the groups does the rest."""
+    """Goes on with a probe that stopped, to the last combination of the fresh tuple that it is at.
+
+    Arguments and answers are those of `probe_groups_mway`. After DONE, a new probe of the groups does the rest.
+    """
     s.counters[SPENT] = 0
     if cursor[BUCKET] == NONE:
         return DONE
@@ -53,8 +55,9 @@ def pause_probe_mway(s, m, cursor, groups, budget, out):
 
 @part
 def finish_member(s, m, group, cursor, budget, out):
-    """Gives the rest of the combinations of the member that was begun; DONE, BUDGET or OUT_FULL."""
-    if cursor[STEP] == COLLECT and collect(s, m, cursor, budget) == BUDGET:  # it leaves no table of tags behind
+    """Gives the rest of the combinations of the member that was begun. DONE, BUDGET or OUT_FULL."""
+    # The collection is finished, and not broken off, so that it leaves no table of tags behind.
+    if cursor[STEP] == COLLECT and collect(s, m, cursor, budget) == BUDGET:
         return BUDGET
     if cursor[STEP] != ENUMERATE or cursor[LEVEL] == NONE:
         return DONE
@@ -66,7 +69,7 @@ def finish_member(s, m, group, cursor, budget, out):
 
 @part
 def mark_rest(s, m, cursor):
-    """Makes the stream's tuples of the bucket old that come before the first member that was not enumerated."""
+    """Makes those tuples of the stream and bucket old that come before the first member that was not enumerated."""
     page, slot = cursor[FRESH_AT], cursor[FRESH_FROM]
     if cursor[STEP] == ENUMERATE:
         page, slot = cursor[NEXT_AT], cursor[NEXT_FROM]

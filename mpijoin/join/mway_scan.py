@@ -1,6 +1,6 @@
 """Kernels that scan a block of another stream for partners of a batch's members.
 
-They compare tags, or times where these tell more, and write down the pairs that may match; there are three ways, for
+They compare tags, or times where these tell more, and write down the pairs that may match. There are three ways: for
 many members, for few, and for blocks where time tells more than tags.
 """
 
@@ -39,8 +39,9 @@ from mpijoin.store.state import (
     WINDOW,
 )
 
-TABLE_MIN = 16  # members for which a table of tags pays
-MANY_WINDOWS, MANY_ALIKE = 4, 8  # a block that spans more of both windows, with more tags alike, is scanned by time
+TABLE_MIN = 16  # A table of tags pays for so many members or more.
+# A block is scanned by time if it spans more than so many times both windows, and has so many tags alike or more.
+MANY_WINDOWS, MANY_ALIKE = 4, 8
 
 
 @part
@@ -61,8 +62,10 @@ def unmark_members(m, members):
 
 @part
 def scan_block(s, m, end, cursor):
-    """Writes down which of slots SLOT..end of block PAGE may match which member; OUT_FULL: there is no room for more
-    pairs."""
+    """Writes down which of slots SLOT..end of block PAGE may match which member.
+
+    Returns DONE, or OUT_FULL if there is no room for more pairs.
+    """
     if spans_many_windows(s, cursor) and goes_by_time(s, m, end, cursor):
         return scan_by_time(s, m, end, cursor)
     if cursor[MEMBERS] >= TABLE_MIN:
@@ -78,7 +81,7 @@ def count_compared(s, pairs):
 
 @part
 def scan_by_table(s, m, end, cursor):
-    """As `scan_block`: each slot's tag is looked up in the table of the members' tags."""
+    """Does what `scan_block` does: each slot's tag is looked up in the table of the members' tags."""
     halves, words, table = s.halves, s.words, m.table
     other, page = cursor[OTHER], cursor[PAGE]
     tags, base, width = tags_of(s, page), slot_id(s, other, page, 0), s.layout[other, TUPLE_WORDS]
@@ -111,7 +114,7 @@ def scan_by_table(s, m, end, cursor):
 
 @part
 def scan_by_tags(s, m, end, cursor):
-    """As `scan_block`: each member's tag is compared with those of many slots at once."""
+    """Does what `scan_block` does: each member's tag is compared with the tags of many slots at once."""
     halves, words, members = s.halves, s.words, cursor[MEMBERS]
     other, page = cursor[OTHER], cursor[PAGE]
     tags, base, width = tags_of(s, page), slot_id(s, other, page, 0), s.layout[other, TUPLE_WORDS]
@@ -141,8 +144,7 @@ def scan_by_tags(s, m, end, cursor):
 
 @part
 def spans_many_windows(s, cursor):
-    """Whether a block spans so much more time than both windows together that most of it is out of reach of any one
-    tuple."""
+    """Returns whether a block spans so much more time than both windows that no tuple can reach most of it."""
     page = cursor[PAGE]
     reach = saturating_add(s.layout[cursor[STREAM], WINDOW], s.layout[cursor[OTHER], WINDOW])
     end = s.heads[page, TIME_MIN]
@@ -153,7 +155,10 @@ def spans_many_windows(s, cursor):
 
 @part
 def goes_by_time(s, m, end, cursor):
-    """Whether tags let much through, by the first member, and slots 0..end of the block are in order of time."""
+    """Returns whether tags let much through, and slots 0..end of the block are in the order of time.
+
+    The first member serves as a sample for the tags.
+    """
     page, other = cursor[PAGE], cursor[OTHER]
     tags, tag, alike = tags_of(s, page), m.tag[m.member[0]], 0
     for slot in range(end):
@@ -170,7 +175,7 @@ def goes_by_time(s, m, end, cursor):
 
 @part
 def scan_by_time(s, m, end, cursor):
-    """As `scan_block`, of a block in order of time: each member meets only those that lie in its windows."""
+    """Does what `scan_block` does, for a block in the order of time: a member meets only the tuples in its windows."""
     words, halves, members = s.words, s.halves, cursor[MEMBERS]
     other, page = cursor[OTHER], cursor[PAGE]
     tags, base, width = tags_of(s, page), slot_id(s, other, page, 0), s.layout[other, TUPLE_WORDS]
