@@ -57,6 +57,8 @@ CHECKPOINTS = (
     {"every": "10 ms"},
     {"every": "20 ms", "keep": 3},
 )
+NAMES = ("probe", "S_2", "left", "p4")
+ROWS = {1: (0, 100, 200), 2: (0, 50, 100, 200), 3: (0, 25, 50), 4: (0, 10, 20)}  # of a file, by how many streams
 RARE_CHECKPOINTS = ({"epochs": 6}, {"epochs": 20, "keep": 1}, {"every": "50 ms"})  # that leave time for moves
 
 
@@ -84,8 +86,9 @@ class Manner:
 
 
 def work(chance):
-    key, payload = chance.choice(KEYS), chance.choice(PAYLOADS)
-    sides = tuple(_stream(chance, name, key, payload) for name in ("left", "right"))
+    key, payload, count = chance.choice(KEYS), chance.choice(PAYLOADS), chance.choice([2, 2, 2, 1, 3, 3, 4])
+    names = ("left", "right") if count == 2 else NAMES[:count]
+    sides = tuple(_stream(chance, name, key, payload, ROWS[count]) for name in names)
     kept = {
         "cluster": {"partitions": chance.randint(1, 8)},
         "tuning": {"block": chance.choice(["64 B", "200 B", "4 KiB"])},
@@ -95,18 +98,19 @@ def work(chance):
     return Work(sides, kept)
 
 
-def _stream(chance, name, key, payload):
+def _stream(chance, name, key, payload, rows_of_files):
     files = []
     for _ in range(chance.choice([1, 1, 2, 3])):
         at, rows = chance.choice([0, -300, 500]), []
-        for _ in range(chance.choice([0, 50, 100, 200])):
+        for _ in range(chance.choice(rows_of_files)):
             at += chance.choice([0, 1, 3, 5, -8, 20])
             null_key = chance.random() < 0.05
             time = None if chance.random() < 0.02 else at
             rows.append((time, (None if null_key else chance.choice(key[1]),), (chance.choice(payload[1]),)))
         files.append(rows)
     form = "table" if len(files) == 1 and chance.random() < 0.5 else "ipc"
-    window_ns, lateness_ns = chance.choice([0, 30, 100, 400]) * 10**6, chance.choice([0, 10, 1000]) * 10**6
+    window_ns = None if chance.random() < 0.1 else chance.choice([0, 30, 100, 400]) * 10**6
+    lateness_ns = chance.choice([0, 10, 1000]) * 10**6
     return Stream(name, tuple(files), "ms", pa.int64(), (key[0],), (payload[0],), window_ns, lateness_ns, form)
 
 
@@ -155,7 +159,9 @@ class Prepared:
 
 
 def lay_out(made, folder):
-    return Prepared(made, {side.name: section(side, folder) for side in made.sides}, expect(*made.sides))
+    streams = {side.name: section(side, folder) for side in made.sides}
+    short = streams.keys() == {"left", "right"}
+    return Prepared(made, streams if short else {"streams": streams}, expect(*made.sides))
 
 
 @contextmanager
@@ -459,7 +465,8 @@ def told_by(prepared, made, summary):
         "resumed": checkpoints["resumed_from"] is not None,
         "resumed again": checkpoints["restarts"] > 1,
         "moves": summary["moves"],
-        "late": summary["streams"]["left"]["late"] + summary["streams"]["right"]["late"],
+        "late": sum(stream["late"] for stream in summary["streams"].values()),
+        f"{len(summary['streams'])} streams": 1,
         "results": summary["results"],
         "paced": made.sections["run"]["speed"] != "max",
         prepared.work.results: 1,

@@ -6,11 +6,11 @@ tests/harness/checkpoint_harness.py says how.
 import sys
 import tempfile
 from collections import Counter
-from unittest import mock
 
 import pytest
 
 from checkpoint_harness import course, live, live_simulated
+from engine_harness import compiled_once
 
 LOCAL_SEEDS = 10  # each is some ten kills, on a machine that is not too busy
 SIMULATED_SEEDS = 10
@@ -19,13 +19,12 @@ SWITCH_S = 1e-4
 
 
 @pytest.fixture(autouse=True, scope="module")
-def compiled_once():
-    """Kernels stay loaded from one run to the next: no need to make sure each time."""
-    before_s = sys.getswitchinterval()
-    sys.setswitchinterval(SWITCH_S)
-    with mock.patch("mpijoin.launch.warmup.warm_up", return_value=0.0):
+def threads_that_take_turns():
+    with compiled_once():
+        before_s = sys.getswitchinterval()
+        sys.setswitchinterval(SWITCH_S)
         yield
-    sys.setswitchinterval(before_s)
+        sys.setswitchinterval(before_s)
 
 
 def seen_in(seeds, live):
@@ -57,6 +56,7 @@ def test_killed_runs_give_the_oracles_answer(transport, request):
     assert seen["kills"] > 25 and seen["resumed"] > 15 and seen["resumed again"] > 0, seen
     things = ("collect", "parquet", "count", "late", "results", "moves", "paced", "whole", "stopped by a signal")
     assert min(seen[name] for name in things) > 0, seen
+    assert sum(seen[f"{count} streams"] > 0 for count in (1, 2, 3, 4)) > 2, seen
 
 
 def test_kills_came_inside_checkpoints_moves_and_the_commit(local):

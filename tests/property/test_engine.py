@@ -20,7 +20,17 @@ import mpijoin.master.intake
 import mpijoin.master.pacing
 import mpijoin.master.start
 import mpijoin.slave.runtime
-from engine_harness import Stream, check_counts, check_late, expect, expected_rows, expected_schema, section, table_rows
+from engine_harness import (
+    Stream,
+    check_counts,
+    check_late,
+    compiled_once,
+    expect,
+    expected_rows,
+    expected_schema,
+    section,
+    table_rows,
+)
 from mpijoin.slave.core import SlaveCore
 from random_policy import random_policy
 
@@ -188,9 +198,8 @@ def inner_sizes(rows, seed=0):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def compiled_once():
-    """Kernels stay loaded from one run to the next: no need to make sure each time."""
-    with mock.patch("mpijoin.launch.warmup.warm_up", return_value=0.0):
+def kernels():
+    with compiled_once():
         yield
 
 
