@@ -477,8 +477,8 @@ class SavesAtOnce(Saver):
     """In virtual time nothing can be waited for that takes real time."""
 
     def finish(self, sync_results):
-        if not self._fault:
-            self._sync(sync_results)
+        if not self._fault and self._file is not None:
+            self._sync(self._file, sync_results)
 
 
 class Kills(NamedTuple):
