@@ -1,4 +1,4 @@
-"""Who gets which group when a run goes on, on as many ranks as before or on others."""
+"""Which slave gets which group when a run goes on, on as many ranks as before or on another number."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from mpijoin.checkpoint.manifest import Manifest
 
 
 def assign(manifest: Manifest, partitions: int, slaves: Sequence[int], active: Sequence[int]) -> list[int]:
-    """The slave of each partition. slaves: those there are now · active: those of them that are to have groups.
+    """Returns the slave of each partition. slaves: those there are now · active: those of them that are to have groups.
 
-    On the same slaves everybody keeps what it had; else the largest groups go first, each to whom has least so far:
-    bytes, or, of groups without any, groups.
+    If the slaves are the same as before, each keeps the groups that it had. Otherwise the largest groups are given out
+    first, each to the slave with the fewest bytes so far; groups without bytes go to the slave with the fewest groups.
     """
     known = {group.group: group for group in manifest.groups}
     if tuple(slaves) == manifest.run.slaves and {group.slave for group in manifest.groups} == set(active):

@@ -1,4 +1,4 @@
-"""A manifest's fields, each looked at before anybody counts on it: what lies on a disk may be anything."""
+"""Checks the fields of a manifest before anybody relies on them: a file on a disk may hold anything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from mpijoin.records import Counts, PartInfo, Span
 
 STATE = re.compile(r"rank-\d{1,9}-\d{5,9}\.state")
 RESULT = re.compile(r"rank-\d{1,9}-\d{5,9}\.parquet")
-Checks = Mapping[str, Callable[[Any], Any]]  # field -> what makes its value of what was found, or raises ValueError
+# For each field, the function that makes its value of what was found, or raises ValueError.
+Checks = Mapping[str, Callable[[Any], Any]]
 
 HEX = re.compile(r"[0-9a-f]{16}")
 SECTIONS = {"streams", *KEPT}
@@ -21,7 +22,7 @@ COUNT = range(1 << 63)
 
 
 def whole(value: Any, allowed: range = COUNT) -> int:
-    """ValueError, as in all functions here, says what was found and what is wanted."""
+    """Raises ValueError, as all functions here do, which says what was found and what is wanted."""
     if type(value) is not int or value not in allowed:
         raise ValueError(f"got {value!r}, wanted a whole number from {allowed.start} to {allowed.stop - 1}")
     return value
@@ -90,7 +91,7 @@ def identity(value: Any) -> dict[str, Any]:
 
 
 def stream_names(value: Any) -> list[str]:
-    """Of a manifest, whatever else is in it; none where it names no job."""
+    """The streams that a manifest names, whatever else is in it; none if it names no job."""
     if not isinstance(value, dict) or "identity" not in value:
         return []
     try:
@@ -100,12 +101,12 @@ def stream_names(value: Any) -> list[str]:
 
 
 def late(names: Sequence[str]) -> re.Pattern:
-    """What parts of the late files of these streams are called."""
+    """The pattern of the names that part files of these streams' late rows have."""
     return re.compile(rf"({'|'.join(map(re.escape, names))})-\d{{5,9}}\.parquet")
 
 
 def before(value: Any, streams: int) -> Counts:
-    """As `totals.plain_of` gives it."""
+    """Reads what `totals.plain_of` has written."""
     usual = totals.plain_of(Counts.nothing(streams))
     for name, one in entries(value, usual.keys()).items():
         if isinstance(usual[name], int):
@@ -122,7 +123,8 @@ def before(value: Any, streams: int) -> Counts:
 
 
 def each(value: Any, checks: Checks, of: type) -> dict[str, Any]:
-    """An object's fields, which are those of the dataclass `of`, checked one by one; the ValueError names the field."""
+    """Checks the fields of an object one by one; they must be those of the dataclass `of`. The ValueError names the
+    field."""
     checked = {}
     for name, one in entries(value, [field.name for field in fields(of)]).items():
         try:

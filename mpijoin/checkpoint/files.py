@@ -1,5 +1,5 @@
-"""State files: encoded frames one after the other, written aside, synced and renamed, so that what has its name is
-whole."""
+"""State files hold encoded frames one after the other. They are written under another name, synced and then renamed, so
+that a file with the right name is whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from mpijoin.refusals import reading, writing
 
 
 class StateFile:
-    """`write` frames, then `finish`; or `abandon`. CheckpointError: the file system refuses, naming the file."""
+    """Call `write` for each frame, then `finish` or `abandon`. Each raises CheckpointError, naming the file, if the
+    file system refuses."""
 
     def __init__(self, folder: Path, name: str):
         self.name, self.octets = name, 0
@@ -40,7 +41,8 @@ class StateFile:
         return span
 
     def finish(self) -> None:
-        """On disk, and with its name. May take long; may be called in another thread than `write`."""
+        """Flushes the file to disk and gives it its name. This may take long, and may be called in another thread than
+        `write`."""
         with writing(self._path, CheckpointError):
             os.fsync(self._file.fileno())
             self._file.close()
@@ -48,7 +50,7 @@ class StateFile:
             sync_path(self._path.parent)
 
     def abandon(self) -> None:
-        """Forgets what was written."""
+        """Removes what was written."""
         with suppress(OSError):
             self._file.close()
         for path in (self._aside, self._path):
@@ -57,14 +59,14 @@ class StateFile:
 
 
 class Room:
-    """Memory that is used again and again: to have the system hand out fresh pages takes as long as to read them
+    """Memory that is used again and again, because it takes the system as long to hand out fresh pages as to read them
     full."""
 
     def __init__(self) -> None:
         self._memory = aligned_empty(0)
 
     def take(self, sizes: Sequence[int]) -> list[np.ndarray]:
-        """uint8[size] for each of `sizes`, aligned; they are this room's next ones, too."""
+        """Returns uint8[size] for each of `sizes`, aligned. The next call gives out the same memory again."""
         starts = [*accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0)]
         if starts[-1] > len(self._memory):
             self._memory = aligned_empty(starts[-1])
@@ -72,8 +74,8 @@ class Room:
 
 
 def read_frames(folder: Path, spans: Sequence[Span], room: Room | None = None) -> list[np.ndarray]:
-    """The frames, uint8[n] each, in `room` if it is given. CheckpointError: one is not there, or shorter than it should
-    be."""
+    """Returns the frames, uint8[n] each, in `room` if it is given. Raises CheckpointError if one is missing or too
+    short."""
     frames = (room or Room()).take([span.octets for span in spans])
     for span, frame in zip(spans, frames):
         path = folder / span.file

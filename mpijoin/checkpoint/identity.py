@@ -1,6 +1,7 @@
-"""What a job must keep to go on from a checkpoint: all that the state and the answer depend on, and nothing else.
+"""What a job must keep to go on from a checkpoint: everything that the state and the answer depend on, and nothing
+else.
 
-Ranks, memory, policy, epochs, theta and speed may be others.
+Ranks, memory, policy, epochs, theta and speed may change.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ KEPT = {
 
 
 def identity_of(job: Job) -> dict[str, Any]:
-    """Section -> field -> value, as in a job file; "streams" has the sections of all streams, in their order."""
+    """Returns section -> field -> value, as in a job file; "streams" has the sections of all streams, in their
+    order."""
     document = tomllib.loads(dump_job(job))
     sections = document.get("streams", document)
     streams = {stream.name: sections[stream.name] for stream in job.streams}
@@ -32,7 +34,8 @@ def identity_of(job: Job) -> dict[str, Any]:
 
 
 def check_identity(job: Job, saved: Mapping[str, Any]) -> None:
-    """Raises JobError with every field that is another than when the checkpoint was made. saved: empty, unknown."""
+    """Raises JobError with every field that differs from what it was when the checkpoint was made. An empty `saved`
+    means that nothing is known, and is not compared."""
     if not saved:
         return
     own, saved = identity_of(job), dict(saved)

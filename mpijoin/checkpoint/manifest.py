@@ -84,7 +84,7 @@ class Manifest:
 
     @property
     def files(self) -> dict[str, int]:
-        """State files it needs, and how long each is at least."""
+        """The state files that it needs, and how long each must be at least."""
         ends: dict[str, int] = {}
         for span in (*self.master, *(span for group in self.groups for span in group.spans)):
             ends[span.file] = max(ends.get(span.file, 0), span.offset + span.octets)
@@ -92,7 +92,7 @@ class Manifest:
 
     @property
     def octets(self) -> int:
-        """Bytes of all its frames."""
+        """The bytes of all its frames together."""
         return sum(span.octets for span in (*self.master, *(span for group in self.groups for span in group.spans)))
 
 
@@ -105,7 +105,7 @@ def manifest_name(number: int) -> str:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Aside, synced, renamed. CheckpointError: the file system refuses."""
+    """Writes it under another name, syncs it and renames it. Raises CheckpointError if the file system refuses."""
     path = folder / manifest_name(manifest.number)
     values = {**asdict(manifest), "before": plain_of(manifest.before)}
     text = json.dumps({"version": VERSION, **values}, separators=(",", ":"))
@@ -114,7 +114,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(folder: Path, number: int) -> Manifest:
-    """CheckpointError: it is damaged, or a file that it needs is not there or too short; says which and how."""
+    """Raises CheckpointError if the manifest is damaged, or a file that it needs is missing or too short; says which
+    and how."""
     path = folder / manifest_name(number)
     try:
         with reading(path, CheckpointError):
@@ -189,7 +190,7 @@ def _groups(value: Any) -> tuple[Group, ...]:
 
 
 def numbers_in(folder: Path) -> list[int]:
-    """Of the checkpoints whose manifests lie there, damaged ones too, the newest first."""
+    """The numbers of the checkpoints whose manifests lie there, damaged ones too, the newest first."""
     found = (
         path
         for path in folder.glob("*.json")
@@ -199,7 +200,7 @@ def numbers_in(folder: Path) -> list[int]:
 
 
 class _OwnFile(NamedTuple):
-    """A file of checkpoints, whole or half written: a state, or a manifest."""
+    """A file that belongs to checkpoints, whole or half written: a state file or a manifest."""
 
     path: Path
     number: int
@@ -207,7 +208,7 @@ class _OwnFile(NamedTuple):
 
 
 def _own_file(path: Path) -> _OwnFile | None:
-    """None if it is none of the files of checkpoints: others are let lie, whatever they are called."""
+    """Returns None for a file that no checkpoint made. Such files stay where they are, whatever they are called."""
     known = OWN.fullmatch(path.name)
     if not known or path.is_symlink():
         return None
@@ -230,7 +231,7 @@ def _own_files(folder: Path) -> list[_OwnFile]:
 
 
 def newest_identity(folder: Path) -> dict[str, Any]:
-    """What the job must keep, as the newest whole manifest says; empty where none is whole."""
+    """What the job must keep, as the newest whole manifest says it; empty if none is whole."""
     for number in numbers_in(folder):
         with suppress(CheckpointError):
             return read_manifest(folder, number).identity
@@ -238,12 +239,12 @@ def newest_identity(folder: Path) -> dict[str, Any]:
 
 
 def last_number_in(folder: Path) -> int:
-    """The highest number that any file of checkpoints there has, whole or not; 0 if there is none."""
+    """The highest number that any file of checkpoints there has, whole or not; 0 if there is no such file."""
     return max((*numbers_in(folder), *(own.number for own in _own_files(folder))), default=0)
 
 
 def prune(folder: Path, kept: list[Manifest]) -> None:
-    """Removes all but these checkpoints: manifests first, so that none is left without its files. Never raises."""
+    """Removes all checkpoints but these. Manifests go first, so that none is left without its files. Never raises."""
     needed = {manifest_name(manifest.number) for manifest in kept} | {
         name for manifest in kept for name in manifest.files
     }
@@ -254,8 +255,8 @@ def prune(folder: Path, kept: list[Manifest]) -> None:
 
 
 def forget_after(folder: Path, number: int) -> None:
-    """Removes the manifests of later checkpoints: one that could not be read just now, and can be some day, would name
-    files that are others by then. CheckpointError: the file system refuses."""
+    """Removes the manifests of later checkpoints. One that cannot be read now might be readable some day, and would
+    then name files that have been written anew. Raises CheckpointError if the file system refuses."""
     with writing(folder, CheckpointError):
         for later in numbers_in(folder):
             if later > number and _own_file(folder / manifest_name(later)):
@@ -264,7 +265,7 @@ def forget_after(folder: Path, number: int) -> None:
 
 
 def remove(folder: Path) -> None:
-    """All checkpoints, and the folder if nothing else is in it. Never raises."""
+    """Removes all checkpoints, and the folder if nothing else is in it. Never raises."""
     prune(folder, [])
     with suppress(OSError):
         folder.rmdir()

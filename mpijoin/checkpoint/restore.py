@@ -1,7 +1,7 @@
-"""A run goes on: the newest checkpoint that is whole, taken out of its files by the ranks there are now.
+"""A run goes on from the newest checkpoint that is whole; the ranks that there are now read it from its files.
 
-The master names a checkpoint, every slave takes its groups out of the files and reads a share of the results and late
-rows that were written before. Where one finds damage, all begin again with the checkpoint before.
+The master names a checkpoint. Every slave takes its groups out of the files, and reads a share of the results and late
+rows that were written before. If one of them finds damage, all begin again with the checkpoint before.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from mpijoin.sinks.parts import content_fault, size_fault
 @dataclass(frozen=True)
 class Resumption:
     """Where a run goes on. owners: the slave of each partition · position: frame of `Intake.save` · waiting: rows that
-    were not joined, those that slaves had got and then those that waited for them, as slots · seconds: that the master
-    took to read its part, and then the slowest slave; what they had to wait for each other, while kernels were made
-    ready, is not in it."""
+    were not joined, as slots, first those that slaves had already got · seconds: how long the master took to read its
+    part, plus how long the slowest slave took. The time that they waited for each other while kernels were compiled is
+    not in it."""
 
     manifest: Manifest
     owners: tuple[int, ...]
@@ -44,14 +44,15 @@ class Resumption:
 
     @property
     def active(self) -> tuple[int, ...]:
-        """Slaves that have groups, ascending."""
+        """The slaves that have groups, ascending."""
         return tuple(sorted(set(self.owners)))
 
 
 def find(folder: Path, number: int, job: Job, slaves: Sequence[int], directory: RunDirectory) -> Resumption:
-    """A checkpoint, and who gets what of it now. directory: with what was written before.
+    """Reads a checkpoint, and decides who gets what of it. directory: holds what was written before.
 
-    JobError: it is of another job. CheckpointError: it is damaged, as far as can be told without reading everything.
+    Raises JobError if it belongs to another job, and CheckpointError if it is damaged, as far as can be told without
+    reading everything.
     """
     manifest = read_manifest(folder, number)
     check_identity(job, manifest.identity)
@@ -66,7 +67,7 @@ def find(folder: Path, number: int, job: Job, slaves: Sequence[int], directory: 
 
 
 def waiting_in(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarray]) -> tuple[Slot, ...]:
-    """CheckpointError: a frame is none of a slot."""
+    """Reads the slots that were waiting. Raises CheckpointError if a frame is not that of a slot."""
     slots = []
     for span, frame in zip(spans, map(decode, frames)):
         try:
@@ -81,7 +82,7 @@ def waiting_in(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarray]
 
 
 def parts_in(directory: RunDirectory, manifest: Manifest) -> list[PartInfo]:
-    """What had been written of results and late rows, with names from the run directory on."""
+    """The part files of results and late rows that had been written, with their paths below the run directory."""
     listed = ((directory.open_results, manifest.results), (directory.open_late_parts, manifest.run.late))
     return [
         part._replace(name=(folder / part.name).relative_to(directory.path).as_posix())
@@ -91,8 +92,8 @@ def parts_in(directory: RunDirectory, manifest: Manifest) -> list[PartInfo]:
 
 
 def shared_out(parts: Sequence[PartInfo], slaves: Sequence[int]) -> dict[int, list[PartInfo]]:
-    """Who reads what, so that all have about as many bytes to read: the largest first, each to whom has least so
-    far."""
+    """Shares the files out so that all slaves have about as many bytes to read: the largest file goes first, each to
+    the slave with the least so far."""
     shares: dict[int, list[PartInfo]] = {slave: [] for slave in slaves}
     octets = dict.fromkeys(slaves, 0)
     for part in sorted(parts, key=lambda part: (-part.bytes, part.name)):
@@ -103,27 +104,27 @@ def shared_out(parts: Sequence[PartInfo], slaves: Sequence[int]) -> dict[int, li
 
 
 def check_parts(folder: Path, parts: Sequence[PartInfo], between: Callable[[], None]) -> None:
-    """Reads them all. CheckpointError: one has other bytes than those that were written. between: called now and
-    then."""
+    """Reads all parts. Raises CheckpointError if one has other bytes than those that were written. between: is called
+    now and then."""
     for part in parts:
         if fault := content_fault(folder, part, between):
             raise CheckpointError(fault)
 
 
 def drop_later(directory: RunDirectory, manifest: Manifest) -> None:
-    """Removes what was written after the checkpoint. OutputError."""
+    """Removes what was written after the checkpoint. Raises OutputError."""
     results, late = ([part.name for part in parts] for parts in (manifest.results, manifest.run.late))
     directory.keep_only(results, late, manifest.number)
 
 
 def active_slaves(job: Job, slaves: tuple[int, ...], before: int) -> tuple[int, ...]:
-    """Who has groups at first: as many as before, where a policy sees to their number."""
+    """The slaves that have groups at first: as many as before, if a policy decides how many there are."""
     least = first_active(job.balance, job.cluster.slaves_min, slaves)
     return slaves[: max(len(least), min(before, len(slaves)))]
 
 
 def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarray]) -> None:
-    """CheckpointError names the first file with a frame whose checksum does not hold."""
+    """Raises CheckpointError for the first frame whose checksum does not hold, naming its file."""
     for span, frame in zip(spans, frames):
         try:
             decode(frame)
@@ -132,8 +133,8 @@ def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarra
 
 
 def install(folder: Path, operator: GroupState, groups: Sequence[GroupSpans]) -> None:
-    """Takes groups out of their files. CheckpointError: one is damaged, and the operator is of no use
-    any more; MemoryBudgetError."""
+    """Takes groups out of their files. Raises CheckpointError if one is damaged, and the operator is of no use any
+    more; raises MemoryBudgetError."""
     room = Room()
     for _, _, spans in groups:
         frames = read_frames(folder, spans, room)
@@ -145,7 +146,7 @@ def install(folder: Path, operator: GroupState, groups: Sequence[GroupSpans]) ->
 
 
 def groups_of(resumption: Resumption, slave: int) -> tuple[GroupSpans, ...]:
-    """Those of a slave, as `install` takes them."""
+    """The groups of a slave, as `install` takes them."""
     own = (group for group in resumption.manifest.groups if resumption.owners[group.group] == slave)
     return tuple(GroupSpans(group.group, group.alive, group.spans) for group in own)
 
@@ -153,7 +154,7 @@ def groups_of(resumption: Resumption, slave: int) -> tuple[GroupSpans, ...]:
 def restore_all(
     rank: Rank, folder: Path, job: Job, slaves: Sequence[int], directory: RunDirectory, say: Callable[[str], None]
 ) -> Resumption:
-    """The master's part. say: takes a warning for the user. CheckpointError: no checkpoint can be used."""
+    """The master's part. say: takes a warning for the user. Raises CheckpointError if no checkpoint can be used."""
     faults = []
     for number in numbers_in(folder):
         start_s = time.perf_counter()
@@ -179,7 +180,7 @@ def restore_all(
 def restore_own(
     rank: Rank, folder: Path, directory: RunDirectory, make_operator: Callable[[], Operator]
 ) -> tuple[Operator, list[int], int]:
-    """A slave's part: its operator, the groups in it, and the number of the checkpoint."""
+    """A slave's part. Returns its operator, the groups in it, and the number of the checkpoint."""
     operator: Operator | None = None
     groups: list[int] = []
     while True:

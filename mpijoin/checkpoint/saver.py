@@ -1,4 +1,4 @@
-"""A slave's part of a checkpoint: its groups' states, of which blocks that no longer change are written once."""
+"""A slave's part of a checkpoint is the state of its groups. Blocks that no longer change are written only once."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ALIVE_LEAST = 0.5  # a group is written anew when less than this share of its bl
 
 
 class Kept(NamedTuple):
-    """A frame of sealed blocks on disk, and their ids, int64[n]."""
+    """A frame of sealed blocks on disk, and the ids of these blocks, int64[n]."""
 
     span: Span
     ids: np.ndarray
 
 
 class Outcome(NamedTuple):
-    """What a `Saved` says of the groups and of waiting input, in which `octets` were written; or why it could not be
+    """What a `Saved` message says of the groups and of waiting input, and the bytes written; or why it could not be
     done."""
 
     groups: tuple[GroupSpans, ...] = ()
@@ -38,17 +38,18 @@ class Outcome(NamedTuple):
 
 @dataclass
 class SavedGroup:
-    """What is on disk of a group. since: the newest block there."""
+    """What is on disk of a group. since: the id of the newest block there."""
 
     since: int = 0
     frames: list[Kept] = field(default_factory=list)
 
 
 class Saver:
-    """One checkpoint after the other: `begin`, `save_next` until it is False, then `poll` until it answers.
+    """Saves one checkpoint after the other: call `begin`, then `save_next` until it is False, then `finish`, then
+    `poll` until it answers.
 
-    Between the first two nothing may be joined; after that the disk is waited for in another thread. What goes wrong is
-    told by `poll`: the run goes on without this checkpoint.
+    Nothing may be joined before `save_next` is False. After that another thread waits for the disk. `poll` tells what
+    went wrong; the run then goes on without this checkpoint.
     """
 
     def __init__(self, operator: GroupState, rank: int, folder: Path):
@@ -63,8 +64,8 @@ class Saver:
         self._fault = ""
 
     def begin(self, number: int, groups: Sequence[int], anew: bool = False, waiting: Sequence[np.ndarray] = ()) -> None:
-        """groups: all that this slave joins · anew: what was written before is gone · waiting: frames of input that is
-        not joined."""
+        """groups: all that this slave joins · anew: what was written before is gone · waiting: frames of input that has
+        not been joined yet."""
         self._waiting, self._listed, self._fault = deque(groups), [], ""
         self._input, self._written = deque(waiting), []
         self._file = None  # the one before is whole, whatever happens now
@@ -75,7 +76,7 @@ class Saver:
             self._fail(error)
 
     def save_next(self) -> bool:
-        """Writes the next group, or frame of input; whether there are more."""
+        """Writes the next group, or the next frame of input; returns whether there are more."""
         file = self._file
         if file is None:
             return False
@@ -89,14 +90,14 @@ class Saver:
         return bool(self._waiting or self._input)
 
     def finish(self, sync_results: Callable[[], None]) -> None:
-        """All is written: has it on disk, and what `sync_results` sees to before it."""
+        """Everything has been written: now it is flushed to disk, after `sync_results` has done so with the results."""
         if self._fault or self._file is None:
             return
         self._thread = threading.Thread(target=self._sync, args=(self._file, sync_results), daemon=True)
         self._thread.start()
 
     def poll(self) -> Outcome | None:
-        """None while the disk is waited for."""
+        """Returns None as long as the disk is not done."""
         if self._thread is not None and self._thread.is_alive():
             return None
         if self._fault or self._file is None:

@@ -1,5 +1,5 @@
-"""When a checkpoint is due: every so often, after so many epochs, before the walltime ends, or because a signal
-asks."""
+"""When a checkpoint is due: at fixed intervals, after a number of epochs, before the walltime ends, or when a signal
+asks for one."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class Schedule:
         return margin_ns is not None and self._end_s is not None and (self._end_s - now_s) * 1e9 <= margin_ns
 
     def began(self, now_s: float) -> None:
-        """A checkpoint has begun: from here the next one is counted."""
+        """A checkpoint has begun: the time to the next one counts from here."""
         self._last_s, self._slots = now_s, 0
 
 
 def walltime_end_s(wanted: Checkpoint, environ: Mapping[str, str], start_s: float) -> float | None:
-    """When this run must have ended, in seconds since 1970; None where nobody says. start_s: when it began."""
+    """When this run must have ended, in seconds since 1970; None if nobody says. start_s: when it began."""
     if wanted.walltime_ns is not None:
         return start_s + wanted.walltime_ns / 1e9
     told = environ.get("SLURM_JOB_END_TIME", "")

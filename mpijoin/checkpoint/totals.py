@@ -1,4 +1,4 @@
-"""What all slaves together had counted when a checkpoint was cut: the ledger of a run that goes on begins with it."""
+"""What all slaves together had counted when a checkpoint was cut. The ledger of a run that goes on begins with it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ MODULUS = 1 << 64
 
 
 def total(counts: Sequence[Counts]) -> Counts:
-    """The sum of slaves' counts, and of earlier sums: of at least one. What they hold leaves them: it is in the
-    checkpoint, from which the slaves to come get it as if it had been moved to them."""
+    """Returns the sum of slaves' counts and of earlier sums, of which there must be at least one. The tuples that the
+    slaves hold count as moved out: they are in the checkpoint, and the slaves of the next run get them as if they moved
+    in."""
     streams = (tuple(map(sum, zip(*own))) for own in list(zip(*counts))[:PER_STREAM])
     numbers = (sum(own) for own in list(zip(*counts))[PER_STREAM:-1])
     whole = Counts._make([*streams, *numbers, DelayHistogram.of(one.delays for one in counts).compact()])
@@ -21,12 +22,12 @@ def total(counts: Sequence[Counts]) -> Counts:
 
 
 def plain_of(counts: Counts) -> dict[str, Any]:
-    """For a manifest: field -> value, the certificate as its 16 digits."""
+    """The counts as a manifest has them: field -> value, with the certificate as its 16 digits."""
     return {**counts._asdict(), "certificate": f"{counts.certificate:016x}", "delays": counts.delays._asdict()}
 
 
 def counts_of(plain: dict[str, Any]) -> Counts:
-    """What `plain_of` was given."""
+    """Reads what `plain_of` has written."""
     delays = Delays.of(list(plain["delays"].values()))
     lists = {name: tuple(value) for name, value in plain.items() if isinstance(value, list)}
     return Counts(**{**plain, **lists, "certificate": int(plain["certificate"], 16), "delays": delays})

@@ -1,4 +1,5 @@
-"""The contract of a source: one stream's joinable tuples, in merge order, with how far the stream has come."""
+"""The contract of a source: it gives the joinable tuples of one stream in merge order, and how far the stream has
+come."""
 
 from __future__ import annotations
 
@@ -19,12 +20,12 @@ LateSink = Callable[[pa.Table], None]
 
 
 class Chunk(NamedTuple):
-    """Some consecutive tuples of a stream; all arrays contiguous, and good for as long as they are held; not to be
-    written.
+    """Some consecutive tuples of a stream. All arrays are contiguous and stay valid as long as they are held; nobody
+    may write to them.
 
     batch: joinable tuples only, in merge order (late and null-key rows are gone) · running_max int64[n]: the stream's
-    running maximum at each of them, in the join's unit, never falling · horizon: no later chunk's running_max is
-    below this; TIME_MAX once the stream has ended. A chunk may be empty and still move the horizon.
+    running maximum at each of them, in the join's unit, never falling · horizon: no later chunk's running_max is below
+    this; TIME_MAX once the stream has ended. A chunk may be empty and still move the horizon.
     """
 
     batch: Batch
@@ -33,7 +34,7 @@ class Chunk(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Nothing has come yet. until_s: nobody need ask again before, in seconds since 1970."""
+    """Nothing has come yet. until_s: it is no use to ask again before this time, in seconds since 1970."""
 
     until_s: float
 
@@ -44,10 +45,10 @@ class End(NamedTuple):
 
 @dataclass
 class SourceCounts:
-    """Rows so far, of what has been decoded: it may run a few blocks ahead of what has been read.
+    """Counts the rows that have been decoded so far, which may be a few blocks more than have been read.
 
-    read = joinable + late + null_key · late includes null times · disorder_max: how far, in the join's unit, the
-    latest row lay below the running maximum; the lateness that would have covered all.
+    read = joinable + late + null_key · late includes null times · disorder_max: how far, in the join's unit, the latest
+    row lay below the running maximum. That much lateness would have covered all rows.
     """
 
     read: int = 0
@@ -64,8 +65,9 @@ class Screened(NamedTuple):
 
 
 class FilePosition(NamedTuple):
-    """An open file. first: time of its first row, as merge.py finds it · rows: of the file that have been screened ·
-    running_max: of these · block: of the last of these, the joinable ones not yet taken."""
+    """An open file. first: time of its first row, as merge.py finds it · rows: how many of the file have been screened
+    · running_max: the largest time among them · block: the joinable ones among the last of them that were not taken
+    yet."""
 
     index: int  # type: ignore[assignment]  # not the method of tuples
     first: int
@@ -75,9 +77,9 @@ class FilePosition(NamedTuple):
 
 
 class SourcePosition(NamedTuple):
-    """A source. open: by file order · waiting: (first time, index) of files not yet opened, sorted; files that are
-    neither are finished · rest: of the last chunk, what has not been asked for · ended: whether the last chunk has been
-    given."""
+    """Where a source stands. open: in file order · waiting: (first time, index) of files not opened yet, sorted; all
+    others are finished · rest: the part of the last chunk that has not been asked for · ended: whether the last chunk
+    was given."""
 
     counts: SourceCounts
     open: Sequence[FilePosition]
@@ -87,22 +89,24 @@ class SourcePosition(NamedTuple):
 
 
 class Source(Protocol):
-    """One stream. Memory is bounded by a few blocks per file open at once, whatever the files' size."""
+    """One stream. Its memory is bounded by a few blocks for each file that is open, however large the files are."""
 
     counts: SourceCounts
 
     def read(self, rows: int) -> Chunk | Wait | End:
-        """The next 1 to `rows` tuples, or an empty chunk that moved the horizon; when to ask again; or the end.
+        """Returns the next 1 to `rows` tuples, or an empty chunk that moves the horizon; or Wait, which says when to
+        ask again; or End.
 
-        May block on files, but never until something comes: then it says Wait. Raises InputError when a file is not
-        what the job says, and whatever the late sink raises; after an error only `close` may follow.
+        It may block on files, but not until something comes: in that case it returns Wait. Raises InputError when a
+        file is not what the job says, and whatever the late sink raises; after an error only `close` may follow.
         """
 
     def save(self) -> SourcePosition:
-        """What another source of the same input needs to go on from here; shares the rows held with this one."""
+        """What another source of the same input needs to go on from here. It shares the rows that it holds with this
+        source."""
 
     def progress(self) -> float:
-        """Share of the input decoded so far, 0 to 1."""
+        """The share of the input that has been decoded so far, 0 to 1."""
 
     def close(self) -> None:
-        """Lets go of files and threads; may be called at any time, also twice."""
+        """Closes files and ends threads. It may be called at any time, and also twice."""

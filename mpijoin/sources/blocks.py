@@ -1,5 +1,5 @@
-"""Blocks of bounded size: rows are cut by what they take once decoded, since 65,536 of them may be two megabytes or a
-thousand."""
+"""Blocks of bounded size. Rows are cut by the memory that they take once decoded, since 65,536 of them may take two
+megabytes or a thousand."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ FIRST_ROWS, GROWTH, UNKNOWN_ROWS_MAX = 1 << 10, 8, 1 << 14
 
 @dataclass
 class BlockLimit:
-    """How large a block may be: rows, and about so many bytes of decoded columns, but for a single row that is larger.
+    """How large a block may be: a number of rows, and about a number of bytes of decoded columns. A single row may be
+    larger.
 
-    Whoever reads may change it at any time, for the blocks to come.
+    Whoever reads may change the limit at any time, for the blocks to come.
     """
 
     rows: int = BLOCK_ROWS
@@ -55,7 +56,7 @@ def pieces(batch: pa.RecordBatch, limit: BlockLimit) -> Iterator[pa.RecordBatch]
 
 
 class Steps:
-    """How many rows to decode next where one knows what they take only afterwards."""
+    """How many rows to decode next, where their size is known only afterwards."""
 
     def __init__(self, limit: BlockLimit, columns: Sequence[Column]):
         self._limit = limit
@@ -65,7 +66,7 @@ class Steps:
         self._rows_max = FIRST_ROWS
 
     def next_rows(self, row_bytes: int) -> int:
-        """row_bytes: what the file itself says of the rows to come, 0: nothing."""
+        """row_bytes: what the file itself says about the size of the next rows, 0 if it says nothing."""
         fitting = self._limit.rows_of(max(self._row_bytes, row_bytes))
         return fitting if self._is_known else min(self._rows_max, fitting)
 

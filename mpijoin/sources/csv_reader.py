@@ -1,8 +1,9 @@
-"""CSV files in pieces of whole records, each parsed on its own: so lines may be long, and values may span several of
-them.
+"""CSV files are read in pieces of whole records, each parsed on its own. So lines may be long, and values may contain
+line ends.
 
-What the library would pass over is refused with file and line: a quote that is never closed takes all that follows for
-one value, and a number with leading zeros is the name of something, which as a number would equal others.
+Two things that the library would accept are refused with file and line: a quote that is never closed, which takes all
+that follows for one value, and a number with leading zeros, which is probably a name and as a number would equal
+others.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ _UNEVEN = re.compile(r"CSV parse error: Row #(\d+): Expected (\d+) columns, got 
 
 
 class CsvReader:
-    """The columns of one file, each as the type that is asked for. Skipped rows are read."""
+    """Reads columns of one file, each as the type that is asked for. Skipped rows are read, too."""
 
     def __init__(self, path: str, columns: Sequence[Column], typed: Collection[str]):
-        """typed: columns whose type the job gives; those of the others are only what the first rows suggest."""
+        """typed: columns whose type the job gives. Those of the others are only what the first rows suggest."""
         self._path, self._columns, self._typed = path, {column.name: column for column in columns}, typed
         self._size_bytes = max(1, os.path.getsize(path))
         self._file = pa.OSFile(path)
@@ -76,7 +77,8 @@ class CsvReader:
             yield from table.to_batches()
 
     def _next_piece(self, records: int = ALL) -> memoryview:
-        """The next whole records, or so many of them, in memory that the next call uses again; empty at the end.
+        """Returns the next whole records, or a number of them, in memory that the next call uses again; empty at the
+        end.
 
         Raises InputError where quotes are wrong.
         """
@@ -105,7 +107,7 @@ class CsvReader:
         self._begun, self._at, self._piece_bytes = self._begun + self._piece_bytes, self._at + self._piece_bytes, 0
 
     def _read_on(self) -> bool:
-        """Holds more of the text; False at its end."""
+        """Reads more of the text; returns False at its end."""
         rest = self._held[self._at : self._end]
         if len(LEAD) + 2 * len(rest) > len(self._held):  # pieces may still be looked at: another one, not a larger one
             self._held = bytearray(LEAD + b"\0" * 4 * len(rest))
@@ -129,7 +131,7 @@ class CsvReader:
             raise self._explained(error, piece) from error
 
     def _check_padded(self, piece: memoryview) -> None:
-        """Raises InputError where a column that was taken for numbers has one with leading zeros."""
+        """Raises InputError if a column that was taken for whole numbers has one with leading zeros."""
         row, column = first_padded(piece, self._guessed)
         if row < 0:
             return
@@ -141,7 +143,7 @@ class CsvReader:
         )
 
     def _explained(self, error: pa.ArrowInvalid, piece: memoryview) -> Exception:
-        """The library's error with the line and the column's name, where it can be told."""
+        """Adds the line and the column's name to the library's error, where they can be told."""
         text = first_line(error)
         if uneven := _UNEVEN.search(text):
             row, wanted, got = map(int, uneven.groups())
@@ -166,8 +168,8 @@ class CsvReader:
         return self._error(before + blank, problem)
 
     def _error(self, place: int, problem: str) -> InputError:
-        """place: in the piece at hand. Lines are counted from the beginning of the file now: only an error is worth
-        it."""
+        """place: in the current piece. Lines are counted only here, from the beginning of the file, since only an error
+        is worth that work."""
         left, text, ends = self._begun + place, b"", 0
         with open_text(self._path) as file:
             while left > 0 and (text := file.read(min(left, PIECE_BYTES))):

@@ -1,4 +1,4 @@
-"""Files as blocks of rows: Parquet, Arrow IPC and CSV, only the columns asked for, a bounded piece at a time."""
+"""Reads files as blocks of rows: Parquet, Arrow IPC and CSV, only the columns asked for, a bounded piece at a time."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ IPC_MAGIC_BYTES = 8  # with padding
 
 
 class Reader(Protocol):
-    """One opened file: its rows from row `skip_rows` on (0: the first), in order, in blocks within a limit."""
+    """One opened file. It gives its rows from row `skip_rows` on (0: the first), in order, in blocks within a limit."""
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        """Blocks that have the asked columns among theirs; none if there are no such rows. Raises InputError naming the
-        file."""
+        """Gives blocks that have the asked columns among theirs; none if there are no such rows. Raises InputError
+        naming the file."""
 
     def fraction(self) -> float:
-        """Share of the file read so far, the skipped rows included, 0 to 1."""
+        """The share of the file that has been read so far, the skipped rows included, 0 to 1."""
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -52,7 +52,7 @@ def check_columns(path: str, found: pa.Schema, wanted: Sequence[Column]) -> None
 
 
 def rows_after(batches: Iterable[pa.RecordBatch], skip_rows: int) -> Iterator[pa.RecordBatch]:
-    """What the batches hold behind their first `skip_rows` rows, as views."""
+    """Gives what the batches hold after their first `skip_rows` rows, as views."""
     for batch in batches:
         if skip_rows < batch.num_rows:
             yield batch.slice(skip_rows)
@@ -60,9 +60,9 @@ def rows_after(batches: Iterable[pa.RecordBatch], skip_rows: int) -> Iterator[pa
 
 
 class ParquetReader:
-    """Decodes page by page: memory does not depend on the size of row groups, nor on how wide rows are: what they take
-    is told by the footer, which knows nothing of dictionaries, and by the rows before. Skips whole row groups
-    undecoded."""
+    """Decodes page by page, so that its memory depends neither on the size of row groups nor on how wide rows are. How
+    much memory a row takes is estimated from the footer, which does not count dictionaries, and from the rows before.
+    Whole row groups are skipped without decoding them."""
 
     def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int):
         self._watched, self._names, self._limit = watched, [column.name for column in columns], limit
@@ -82,7 +82,7 @@ class ParquetReader:
             yield from pieces(batch, self._limit)
 
     def _decoded(self, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """All rows of these row groups, so many at a time as the steps allow."""
+        """Gives all rows of these row groups, as many at a time as the steps allow."""
         coming = deque(groups)
         left = self._file.metadata.row_group(coming[0]).num_rows if coming else 0  # of the first of the groups to come
         row_bytes = self._row_bytes(coming)
@@ -101,8 +101,8 @@ class ParquetReader:
             yield batch
 
     def _row_bytes(self, groups: Sequence[int]) -> int:
-        """Of a row of the first two of these groups, the larger, as the footer knows it: dictionaries and encodings
-        make it less."""
+        """Bytes of a row, the larger of the first two of these groups, as the footer knows them: dictionaries and
+        encodings make them fewer."""
         found = [0]
         for group in islice(groups, 2):
             metadata = self._file.metadata.row_group(group)
@@ -112,7 +112,8 @@ class ParquetReader:
         return max(found)
 
     def _groups_after(self, rows: int) -> tuple[Sequence[int], int]:
-        """The row groups from that of row number `rows` on, and how many rows come before it in the first of them."""
+        """Returns the row groups from the one that holds row number `rows` on, and how many rows come before it in that
+        group."""
         metadata = self._file.metadata
         groups = range(metadata.num_row_groups)
         while groups and metadata.row_group(groups[0]).num_rows <= rows:
@@ -128,11 +129,11 @@ class ParquetReader:
 
 
 class IpcReader:
-    """Reads of a batch only the rows of a block at a time, whatever its size, unless it is compressed.
+    """Reads only the rows of one block at a time from a batch, however large that is, unless the batch is compressed.
 
-    The file layout is a stream between a magic and a footer, and is read as one: by its footer the library would load
-    whole batches as soon as columns are chosen. The footer still tells whether the file is whole; a stream says so at
-    its end.
+    The file layout is a stream between a magic and a footer, and is read as a stream: through the footer the library
+    would load whole batches as soon as columns are chosen. The footer still tells whether the file is whole; a stream
+    says so at its end.
     """
 
     def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int):
@@ -181,7 +182,7 @@ class IpcReader:
 
 
 class TextReader:
-    """A CSV file, whose skipped rows are read, too."""
+    """A CSV file. Its skipped rows are read, too."""
 
     def __init__(self, path: str, columns: Sequence[Column], typed: Collection[str], limit: BlockLimit, skip_rows: int):
         from mpijoin.sources.csv_reader import CsvReader
@@ -244,9 +245,9 @@ def open_file(
     file: InputFile | None = None,
     typed: Collection[str] = (),
 ) -> Reader:
-    """A reader of these columns of one file. file: as it was when the run began; None: as it is now · typed: columns of
-    a CSV file whose type the job gives, not what its first rows suggest.
+    """Opens a reader of these columns of one file. file: the file as it was when the run began, None: as it is now ·
+    typed: columns of a CSV file whose type the job gives; those of the others are what the first rows suggest.
 
-    Raises InputError when it cannot be read or has other columns, ChangedInputError when it is another than it was.
+    Raises InputError if it cannot be read or has other columns, and ChangedInputError if it has changed since.
     """
     return FileReader(path, columns, limit or BlockLimit(), skip_rows, file, typed)

@@ -16,7 +16,7 @@ RULE = "a run goes on only on the inputs it began with"
 
 
 class InputFile(NamedTuple):
-    """A file: its size in bytes, and when it was changed, in ns since 1970 · a table: its rows, and None."""
+    """A file has a size in bytes and the time of its last change, in ns since 1970; a table has its rows and None."""
 
     path: str
     size: int
@@ -29,7 +29,7 @@ class InputFile(NamedTuple):
 
 
 def inputs_of(stream: StreamJob) -> list[InputFile]:
-    """The stream's inputs in their order; none if it is synthetic: its job says all. Raises InputError."""
+    """The stream's inputs in their order; none if it is synthetic, since its job says everything. Raises InputError."""
     source = stream.source
     if isinstance(source, FileSource):
         return [input_file(path) for path in expand_files(source.path)]

@@ -1,4 +1,4 @@
-"""Late tuples: what is told of them, and the file that keeps them."""
+"""Late tuples: what is recorded about them, and the file that keeps them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TOLD = ("row", "watermark", "reason")
 
 
 def late_columns(schema: StreamSchema) -> tuple[Column, ...]:
-    """The stream's columns that a late tuple is kept with: all that are read of it."""
+    """The stream's columns that are kept of a late tuple: all that are read."""
     return (schema.time, *schema.keys, *schema.payload)
 
 
@@ -50,7 +50,7 @@ def late_schema(schema: StreamSchema) -> pa.Schema:
 def late_table(
     schema: StreamSchema, columns: list[pa.Array], row: np.ndarray, running_max: np.ndarray, lateness: int
 ) -> pa.Table:
-    """Late tuples as the late file has them.
+    """Makes the table that the late file has of late tuples.
 
     columns: `late_columns` of these tuples · row, running_max: int64[n], the latter before each tuple, TIME_MIN where
     there was none · lateness in the join's unit.
@@ -64,9 +64,10 @@ def late_table(
 
 
 def watermarks(schema: StreamSchema, running_max: np.ndarray, lateness: int) -> pa.Array:
-    """Running maximum less lateness in the time column's type, null where running_max (int64[n]) is TIME_MIN.
+    """The running maximum minus the lateness, in the time column's type; null where running_max (int64[n]) is TIME_MIN.
 
-    Rounded up to the column's unit, so that exactly the times below it are late, and saturating at its range.
+    It is rounded up to the column's unit, so that exactly the times below it are late, and stops at the ends of its
+    range.
     """
     kind = schema.time.type
     # The sum cannot overflow, the difference might.
@@ -83,12 +84,12 @@ def watermarks(schema: StreamSchema, running_max: np.ndarray, lateness: int) -> 
 class LateWriter:
     """Writes one stream's late tuples as parts `left-00000.parquet`, `left-00001.parquet` … in `folder`.
 
-    A part is opened by the first late tuple after the one before was closed; where none is late there is no part.
-    After an OutputError only `close` may follow.
+    A part is opened when the first late tuple comes after the last part was closed; without late tuples there is no
+    part. After an OutputError only `close` may follow.
     """
 
     def __init__(self, folder: Path, schema: StreamSchema, parts: Sequence[PartInfo] = ()):
-        """parts: closed ones of a run that goes on here; whatever it wrote after them is removed.
+        """parts: those that were closed by the run that goes on here; whatever it wrote after them is removed.
 
         Raises OutputError when one of them is not there as it was closed.
         """
@@ -120,7 +121,7 @@ class LateWriter:
             self._rows += table.num_rows
 
     def cut(self) -> None:
-        """Closes the open part, if there is one: it is on disk then. Raises OutputError."""
+        """Closes the open part, if there is one, and flushes it to disk. Raises OutputError."""
         (writer, file), self._writer = (self._writer, self._file), None
         if writer is None or file is None:
             return
@@ -138,12 +139,13 @@ class LateWriter:
 
     @property
     def _path(self) -> Path:
-        """Of the part that is open, or will be next."""
+        """The path of the part that is open, or of the next one."""
         return self._folder / part_name(self._schema.name, len(self._parts))
 
 
 def merge_late(paths: Sequence[Path], target: Path, schema: StreamSchema) -> None:
-    """Writes a stream's one late file out of its parts, in order, and flushes it to disk; without parts it has no rows.
+    """Writes the one late file of a stream from its parts, in order, and flushes it to disk. Without parts it has no
+    rows.
 
     Memory is bounded by a row group of the parts. Raises OutputError.
     """

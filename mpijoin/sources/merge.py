@@ -1,9 +1,9 @@
-"""Several files as one stream: row-wise merge by the time of each file's next row, ties by file order.
+"""Reads several files as one stream: rows are merged by the time of each file's next row; ties go by file order.
 
 Taking the file whose next row is earliest, row after row, gives the rows in the order of (running maximum in their own
 file, file order, position): a row below its file's maximum follows its predecessor at once, since no other file's next
 row is that early. So whole blocks merge by a stable sort, and the stream's running maximum is that sort key. Dropped
-rows have done their part once they count in it.
+rows only count in the running maximum.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Part(NamedTuple):
 
 
 class Cursor:
-    """One open file: the joinable rows of its present block not yet taken, and where its later rows can lie.
+    """One open file: the joinable rows of its present block that were not taken yet, and where its later rows can lie.
 
-    Invariant: every row behind the present block that can be taken has a running maximum of at least `bound`: the
-    file's so far, or its first time (`first`) while only rows without a time have been read.
+    Invariant: every row after the present block that can be taken has a running maximum of at least `bound`. That is
+    the file's maximum so far, or its first time (`first`) as long as only rows without a time have been read.
     """
 
     def __init__(self, rules: StreamRules, counts: SourceCounts, part: Part, start: FilePosition, limit: BlockLimit):
@@ -58,7 +58,7 @@ class Cursor:
         return self._reader.fraction()
 
     def advance(self) -> bool:
-        """Makes sure that there is a row to take, or reads one more block; False when the file has ended."""
+        """Makes sure that there is a row to take, or reads one more block; returns False when the file has ended."""
         if len(self._block.running_max):
             return True
         block = next(self._blocks, None)
@@ -68,7 +68,7 @@ class Cursor:
         return True
 
     def take(self, bound: tuple[int, int]) -> Screened:
-        """The rows at or before `bound` = (running maximum, file index) in merge order."""
+        """Takes the rows at or before `bound` = (running maximum, file index), in merge order."""
         side: Literal["left", "right"] = "right" if self.index <= bound[1] else "left"
         rows = int(np.searchsorted(self._block.running_max, bound[0], side))
         head, tail = split_batch(self._block.batch, rows)
@@ -85,16 +85,16 @@ class Cursor:
 
 
 class MergedFiles:
-    """The files of one stream, each opened when the merge reaches its first time and closed at its end.
+    """Merges the files of one stream. Each is opened when the merge reaches its first time, and closed at its end.
 
-    Each that is open holds a block: the more of them, the smaller their blocks.
+    Each open file holds a block; the more files are open, the smaller their blocks are.
     """
 
     def __init__(
         self, rules: StreamRules, parts: Sequence[Part], limit: BlockLimit, saved: SourcePosition | None = None
     ):
-        """limit: of a block while one file is open · saved: by a source of the same files; goes on from there. Late
-        rows told of there are not told again."""
+        """limit: of a block while one file is open · saved: by a source of the same files; this one goes on from there.
+        Late rows that were given to the late sink before are not given again."""
         start = saved or unread(rules, parts)
         self.counts = replace(start.counts)
         self._rules, self._parts = rules, parts
@@ -182,7 +182,7 @@ def unread(rules: StreamRules, parts: Sequence[Part]) -> SourcePosition:
 
 
 def merge(pieces: list[Screened]) -> Screened:
-    """Rows of several files, given by file order, in merge order."""
+    """Puts the rows of several files, which come in file order, into merge order."""
     if len(pieces) == 1:
         return pieces[0]
     running_max = np.concatenate([piece.running_max for piece in pieces])
@@ -191,10 +191,10 @@ def merge(pieces: list[Screened]) -> Screened:
 
 
 def first_time(rules: StreamRules, part: Part) -> int:
-    """Time of the file's first row that has one, in the join's unit; TIME_MIN if the first rows have none.
+    """The time of the file's first row that has one, in the join's unit; TIME_MIN if the first rows have none.
 
-    Rows without a time take no part in the merge, so that they need not open the file. A file without rows may as
-    well be opened at once.
+    Rows without a time take no part in the merge, so they need not open the file. A file without rows may as well be
+    opened at once.
     """
     time = rules.schema.time
     reader = part.open((time,), BlockLimit(PEEK_ROWS), 0)

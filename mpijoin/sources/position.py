@@ -1,4 +1,4 @@
-"""Where the reading of the input stands at a tick's border: enough to go on from there in another process.
+"""Where the reading of the input stands at a tick's border, so that another process can go on from there.
 
 What has been decoded and not handed out yet is part of it, since it is little; what follows is read again from the
 files.
@@ -47,7 +47,7 @@ class Position(NamedTuple):
 
 
 def encode_position(position: Position) -> np.ndarray:
-    """One frame with checksum; copies all rows. All sources must have been read, or be ready to be."""
+    """Makes one frame with a checksum; copies all rows. All sources must have been read, or be ready to be read."""
     buffers: list[np.ndarray] = []
     meta = {
         "streams": [_stream_meta(stream, buffers) for stream in position.streams],
@@ -58,9 +58,11 @@ def encode_position(position: Position) -> np.ndarray:
 
 
 def decode_position(frame: np.ndarray, record_words: Sequence[int]) -> Position:
-    """What `encode_position` was given; all arrays copied and writable. record_words: of a tuple of each stream.
+    """Reads what `encode_position` has made; all arrays are copies and writable. record_words: of a tuple of each
+    stream.
 
-    CodecError: the frame is damaged. ProtocolError: it is of another kind, or its tuples are of other streams.
+    Raises CodecError if the frame is damaged, ProtocolError if it is of another kind or its tuples are of other
+    streams.
     """
     kind, meta, buffers = decode(frame)
     if kind != POSITION_KIND:
@@ -78,7 +80,7 @@ def decode_position(frame: np.ndarray, record_words: Sequence[int]) -> Position:
 
 
 def _stream_meta(stream: StreamPosition, buffers: list[np.ndarray]) -> dict[str, Any]:
-    """All but the rows, which are added to `buffers` in the order in which `_stream` takes them."""
+    """Everything but the rows, which are added to `buffers` in the order in which `_stream` takes them."""
     source = stream.source
     assert source is not None  # all have been read, or are ready to be
     rest = [] if source.rest is None else [source.rest]
@@ -110,7 +112,7 @@ def _stream(meta: dict[str, Any], held: Iterator[Screened]) -> StreamPosition:
 
 
 def _held(buffers: Iterator[np.ndarray], record_words: int) -> Iterator[Screened]:
-    """The rows that are kept, piece by piece, of a stream whose tuples have so many words."""
+    """The rows that were kept, piece by piece, of a stream whose tuples have `record_words` words."""
     while columns := [buffer.copy() for buffer in islice(buffers, HELD_BUFFERS)]:
         rows = Screened(Batch(*columns[:-1]), columns[-1])
         found, wanted = list(rows.batch.record.shape), [len(rows.running_max), record_words]

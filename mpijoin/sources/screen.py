@@ -1,6 +1,6 @@
-"""The row-by-row rule of one file: running maximum, late, null key; what passes becomes a batch.
+"""The rule that is applied to each row of a file: running maximum, late, null key. Rows that pass become a batch.
 
-Decided here once and for all, from the rows of the same file before it and nothing else.
+It depends on the rows of the same file before it and on nothing else, and is applied once.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Kept(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """What a block came to: rows kept, with null key, late; running maximum after it; largest disorder of a late
-    row."""
+    """What a block consists of: rows kept, with null key, late; the running maximum after it; the largest disorder of a
+    late row."""
 
     kept: int
     null_key: int
@@ -71,9 +71,9 @@ def _distance(high, low):
 
 @kernel
 def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_max):
-    """Sorts rows into kept (copied to `kept`), null key and late; see `Tally` for what it returns.
+    """Sorts rows into kept (copied to `kept`), null key and late; `Tally` says what it returns.
 
-    kind uint8[n]: each row's fate · late_max int64[n]: for the i-th late row the running maximum before it.
+    kind uint8[n]: what becomes of each row · late_max int64[n]: for the i-th late row, the running maximum before it.
     """
     watermark = _watermark(running_max, lateness)
     count, null_keys, lates, disorder_max = 0, 0, 0, 0
@@ -104,8 +104,8 @@ def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_
 
 @kernel
 def in_order(time, earliest):
-    """Whether no time lies below the one before it, nor below `earliest`. Goes through all, so that vectors can be
-    compared."""
+    """Whether no time is below the one before it, nor below `earliest`. It looks at all times, so that the compiler can
+    use vectors."""
     ordered = len(time) == 0 or time[0] >= earliest
     for i in range(1, len(time)):
         ordered &= time[i] >= time[i - 1]
@@ -114,7 +114,7 @@ def in_order(time, earliest):
 
 @dataclass(frozen=True)
 class StreamRules:
-    """What is the same for all files of a stream: lateness in the join's unit, and whom late rows go to."""
+    """What is the same for all files of a stream: its lateness in the join's unit, and who gets late rows."""
 
     schema: StreamSchema
     lateness: int
@@ -153,7 +153,7 @@ class FileScreen:
         self._first_row = file_index * FILE_ROWS
 
     def screen(self, block: pa.RecordBatch) -> Screened:
-        """The block's joinable rows; counts the others, hands the late ones to the late sink."""
+        """Returns the block's joinable rows, counts the others, and gives the late ones to the late sink."""
         rules, schema = self._rules, self._rules.schema
         columns = {name: one_array(block.column(name)) for name in rules.names}
         keys = [columns[column.name] for column in schema.keys]
@@ -181,7 +181,7 @@ class FileScreen:
         return Screened(batch, kept.running_max)
 
     def _all_pass(self, rows: Rows) -> bool:
-        """Whether it is plain at once that no row is late or has a null: most files are in order."""
+        """Whether it is clear at once that no row is late or has a null: most files are in order."""
         nulls = len(rows.time_null) or len(rows.key_null)
         return (
             len(rows.time) > 0
@@ -190,14 +190,14 @@ class FileScreen:
         )
 
     def _whole(self, rows: Rows) -> Kept:
-        """All rows, in order of time; shares their memory."""
+        """All rows, in order of time. They share the block's memory."""
         count, first_row, scale = len(rows.time), self._first_row + self.position, self._rules.schema.scale
         time = rows.time if scale == 1 else rows.time * scale
         self._note(count, Tally(count, 0, 0, int(time[-1]), 0))
         return Kept(rows.key, time, np.arange(first_row, first_row + count), time)
 
     def _sorted_out(self, rows: Rows, columns: dict[str, pa.Array]) -> tuple[Kept, pa.Array]:
-        """The rows that pass, and which they are; the late ones go to the late sink."""
+        """Returns the rows that pass and their indices; gives the late ones to the late sink."""
         count, rules, first_row = len(rows.time), self._rules, self._first_row + self.position
         kept = Kept(*(np.empty(count, np.int64) for _ in Kept._fields))
         kind, late_max = np.empty(count, np.uint8), np.empty(count, np.int64)

@@ -1,4 +1,4 @@
-"""Synthetic streams as the master reads them: made block by block while it has nothing else to do."""
+"""Synthetic streams as the master reads them: it makes them block by block while it has nothing else to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mpijoin.sources.files import rows_after
 class SyntheticReader:
     """A `Reader` that makes its rows: the first `tuples` of the stream, or those before `duration_ns`.
 
-    Of skipped rows only the gaps are summed up; with disorder they are made, since which they are depends on them all.
+    For skipped rows only the gaps are summed up. With disorder they are made, since all of them decide which those are.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class SyntheticReader:
         return self._limit.rows_of(self._row_bytes)
 
     def _times(self, rows: int) -> np.ndarray:
-        """Times of the next `rows` tuples, of fewer if the stream's duration ends among them."""
+        """The times of the next `rows` tuples, or of fewer if the stream's duration ends among them."""
         time, self._position = self._arrivals.times(self._count, rows, self._position)
         end = self._arrivals.end_ns
         inside = int(np.searchsorted(time, end, "left"))
@@ -106,14 +106,14 @@ class SyntheticReader:
 
 
 class Waiting:
-    """Tuples of a stream with disorder whose turn has not come: at most those of its bound, and a block."""
+    """Tuples of a stream with disorder whose turn has not come yet: at most those within its bound, and a block."""
 
     def __init__(self) -> None:
         self._emitted = np.empty(0, np.int64)
         self._rows: pa.Table | None = None
 
     def add(self, emitted: np.ndarray, batch: pa.RecordBatch, until: int, block_rows: int) -> Iterator[pa.RecordBatch]:
-        """Takes a block; gives, in order, what comes up to `until`, since later tuples come after that."""
+        """Takes a block; gives, in order, the tuples that come up to `until`, since later tuples come after that."""
         own = pa.Table.from_batches([batch])
         rows = own if self._rows is None else pa.concat_tables([self._rows, own])
         emitted = np.concatenate([self._emitted, emitted])

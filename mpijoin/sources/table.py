@@ -1,4 +1,4 @@
-"""An Arrow table as a stream: read as one file would be."""
+"""An Arrow table as a stream. It is read as one file would be."""
 
 from __future__ import annotations
 

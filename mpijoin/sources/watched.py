@@ -12,8 +12,7 @@ from mpijoin.sources.inputs import InputFile, input_file
 
 
 class Watched:
-    """`rows`: read so far, skipped ones included · `wanted`: how many there should be, as far as the file itself
-    tells."""
+    """`rows`: read so far, with those skipped · `wanted`: how many there should be, as far as the file itself tells."""
 
     def __init__(self, path: str, file: InputFile | None):
         """file: as it was when the run began; None: it begins now. Raises InputError when it cannot be looked at."""
