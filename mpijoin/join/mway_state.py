@@ -1,8 +1,9 @@
 """What an m-way probe works with: its cursor, and memory that is reserved once and never grows.
 
-A probe takes a *batch* of fresh tuples of one stream and bucket: its *members*. It looks for the partners of all of
-them in the chain of one other stream, then in the next one's; members without partners leave the batch, which is a list
-of places in arrays that do not change. What is left is enumerated.
+A probe takes a *batch* of fresh tuples of one stream and bucket; they are its *members*. It looks for the partners of
+all members in the chain of one other stream, then in that of the next. Each of these is a *stage*. Members without
+partners leave the batch. The batch is a list of places in arrays, and these arrays do not change when members leave.
+The combinations of the remaining members are enumerated.
 """
 
 from __future__ import annotations
@@ -16,38 +17,49 @@ from mpijoin.store.pool import reserve_words
 from mpijoin.store.simd import LANES
 from mpijoin.store.state import NONE, PAGES, SLOTS
 
-# A cursor: where a probe that stopped goes on. STREAM: whose fresh tuples are joined, in BUCKET · FRESH_AT, FRESH_FROM:
-# page and slot where the batch begins · NEXT_AT, NEXT_FROM: where the one after it does · LIMIT: members it may have ·
-# GATHERED: that it had, MEMBERS: those left · STAGE: other streams that are done with, OTHER: the one that is being
-# scanned, at slot SLOT of PAGE (scanned by time: for the member at ASKING) · CONFIRMED, FOUND_PAIRS: pairs that are
-# known to match, and all · TOP: end of the lists of partners, BEGUN: before this stage · MEMBER (a place in the list),
-# LEVEL: what is being enumerated · AHEAD: buckets from BUCKET on were asked for.
+# A cursor says where a probe that stopped goes on. STREAM, BUCKET: whose fresh tuples are joined · FRESH_AT,
+# FRESH_FROM: the page and slot where the batch begins · NEXT_AT, NEXT_FROM: where the next batch begins · LIMIT: how
+# many members a batch may have · GATHERED: how many it had at first · MEMBERS: how many are left · STAGE: how many
+# other streams are done with · OTHER: the stream that is being scanned, at slot SLOT of PAGE · ASKING: the member for
+# which a block is being scanned by time · FOUND_PAIRS: how many pairs there are · CONFIRMED: how many of these are
+# known to match · TOP: the end of the lists of partners · BEGUN: where that was before this stage · MEMBER, LEVEL: what
+# is being enumerated, where MEMBER is a place in the list · AHEAD: how many buckets, from BUCKET on, were asked for.
 (
     GROUP_INDEX, BUCKET, STREAM, STEP, FRESH_AT, FRESH_FROM, NEXT_AT, NEXT_FROM, LIMIT, GATHERED, MEMBERS, STAGE, OTHER,
     PAGE, SLOT, ASKING, CONFIRMED, FOUND_PAIRS, TOP, BEGUN, MEMBER, LEVEL, AHEAD, MWAY_CURSOR_WORDS,
 ) = range(24)  # fmt: skip
 
-# STEP: what comes next.
+# STEP says what comes next.
 NEW_BATCH, COLLECT, ENUMERATE = range(3)
 
-BATCH = 256  # members at most; as many tags and times as the innermost cache holds with the table of tags
-TAG_TABLE = 1 << 13  # entries, of two bytes each
-PAIRS = 1 << 14  # matches of a batch in one stream; a batch that has more is halved, but for a single member
-ROOM = 1 << 12  # pairs that may wait for being looked at, behind those
-LISTED = 256  # slots whose tags are looked up at a time
-FETCHED_BUCKETS, FETCHED_BLOCKS = 16, 8  # whose chains are asked for together, and of each
+# A batch has at most so many members: their tags and times fit the innermost cache together with the table of tags.
+BATCH = 256
+TAG_TABLE = 1 << 13  # The table of tags has so many entries, of two bytes each.
+# A batch may have so many matches in one stream. If it has more, it is halved, unless it has a single member.
+PAIRS = 1 << 14
+ROOM = 1 << 12  # So many more pairs may wait, behind the matches, to be looked at.
+LISTED = 256  # The tags of so many slots are looked up at a time.
+# The chains of so many buckets are asked for together, and of each chain so many blocks.
+FETCHED_BUCKETS, FETCHED_BLOCKS = 16, 8
 
-# Columns of `levels`: the list of partners, how far it is, and of the tuples before it the latest time and the first
-# deadline.
+# Columns of `levels`. Each level has a list of partners, from BEGIN to END, of which AT is the next one; LATEST and
+# DEADLINE are the latest time and the first deadline of the tuples before it.
 AT, BEGIN, END, LATEST, DEADLINE, LEVEL_WORDS = range(6)
 
 
 class MwayScratch(NamedTuple):
-    """Per tuple gathered: tag uint16[], key, time, deadline (last time that it waits for), slot (id) int64[]; first,
-    count: int64[n, ..] its partners of each stream as a range of `partners` · member int64[]: which of them are in the
-    batch, MEMBERS of them, in order · table int16[]: by a tag's low bits the first of the members (from 1) with such a
-    tag, after int16[]: the next one, 0: none · pair_member, pair_slot: matches of the stage, then pairs that may be ·
-    partners: slot ids · order: the other streams · levels, prefix (hash of the rows before): of the enumeration."""
+    """The arrays of an m-way probe.
+
+    For each gathered tuple: tag uint16[BATCH + LANES] · key, time, deadline (the last time at which it waits), slot
+    (its slot id) int64[BATCH] · first, count: int64[n, BATCH], its partners in each stream as a range of `partners`.
+
+    member int64[BATCH]: the gathered tuples that are still in the batch, MEMBERS of them, in order · table
+    int16[TAG_TABLE]: the low bits of a tag lead to the first member with such a tag, counted from 1 (0: none) · after
+    int16[BATCH]: leads from a member to the next one with such a tag · listed: slots whose tags are in the table ·
+    pair_member, pair_slot: the matches of the stage, then pairs that may match · partners: slot ids · order: the other
+    streams, in the order of the stages · levels: see above · prefix: at each level, the hash of the rows before it ·
+    chains: the pages that are asked for ahead.
+    """
 
     tag: np.ndarray
     key: np.ndarray
@@ -70,8 +82,11 @@ class MwayScratch(NamedTuple):
 
 
 def new_scratch(state: JoinState) -> MwayScratch:
-    """Lists of partners have room for all that a batch may find and, of a single tuple, for all that the pool can hold:
-    address space, of which only what is used takes memory."""
+    """Returns the arrays of an m-way probe.
+
+    The lists of partners have room for all that a batch may find and, for a single tuple, for all that the pool can
+    hold. This is address space, and only the part that is used takes memory.
+    """
     streams = len(state.layout)
     held_max = int(state.pool[PAGES] * state.layout[:, SLOTS].max())
     return MwayScratch(
@@ -97,7 +112,7 @@ def new_scratch(state: JoinState) -> MwayScratch:
 
 
 def start_probe_mway(cursor: np.ndarray) -> None:
-    """Sets a cursor, int64[MWAY_CURSOR_WORDS], before the first group."""
+    """Sets a cursor, int64[MWAY_CURSOR_WORDS], to before the first group."""
     cursor[:] = 0
     cursor[[GROUP_INDEX, STREAM, LIMIT]] = -1, 0, BATCH
     cursor[[BUCKET, FRESH_AT, NEXT_AT, PAGE]] = NONE

@@ -1,10 +1,11 @@
-"""Kernels of the block-nested-loop join: every fresh tuple against every block of the opposite chain (WSJ, section
-IV-D).
+"""Kernels of the block-nested-loop join: each fresh tuple meets each block of the opposite chain (WSJ, section IV-D).
 
-In each group the fresh tuples of stream 0 meet the old ones of stream 1, then the fresh ones of stream 1 meet all of
-stream 0's: no pair twice, none lost. Tags are compared first, and the masks of candidates kept; then the candidates'
-keys and times are looked at. Neither loop branches on the data, which a processor could not predict, and between the
-two there is time to fetch the tuples.
+In each group the fresh tuples of stream 0 meet the old ones of stream 1. Then the fresh tuples of stream 1 meet all
+tuples of stream 0. So no pair is found twice, and none is lost.
+
+Tags are compared first, and the answers kept as masks of candidates. The candidates' keys and times are looked at
+afterwards. Neither loop has a branch that depends on the data, because a processor could not predict it, and between
+the two there is time to fetch the tuples.
 """
 
 from __future__ import annotations
@@ -38,12 +39,13 @@ from mpijoin.store.state import (
     WINDOW,
 )
 
-# whose chains are asked for together, and of each: a part of the second-level cache
+# The chains of so many buckets are asked for together, and of each chain so many blocks. This is a part of the
+# second-level cache.
 FETCHED_BUCKETS, FETCHED_BLOCKS = 32, 8
 
 
 def start_probe(cursor):
-    """Sets a cursor before the first group."""
+    """Sets a cursor, int64[CURSOR_WORDS], to before the first group."""
     cursor[:] = 0
     cursor[GROUP_INDEX], cursor[PHASE] = -1, 1
     for column in (BUCKET, FRESH_AT, OPPOSITE_AT):
@@ -52,12 +54,11 @@ def start_probe(cursor):
 
 @kernel
 def probe_groups(s, cursor, groups, budget, out):
-    """Joins the fresh tuples of the groups. groups: int64[m] · budget: comparisons after which it returns BUDGET · out:
-    int64[2, capacity], slot ids of the results' tuples per stream, or in its first row their latest times, as the
-    counter KEEPS says; counters[OUT_COUNT] of them are filled.
+    """Joins the fresh tuples of the groups. Returns DONE, BUDGET or OUT_FULL.
 
-    Returns DONE, BUDGET or OUT_FULL; after the latter two it is called again with the same arguments, the cursor as
-    left.
+    groups: int64[m] · budget: comparisons after which it returns BUDGET · out: int64[2, capacity], the slot ids of the
+    results per stream, or in its first row their latest times, as the counter KEEPS says. counters[OUT_COUNT] columns
+    are filled. After BUDGET or OUT_FULL it is called again with the same arguments and an unchanged cursor.
     """
     s.counters[SPENT] = 0
     status = DONE
@@ -73,8 +74,11 @@ def probe_groups(s, cursor, groups, budget, out):
 
 @kernel
 def pause_probe(s, cursor, groups, budget, out):
-    """Goes on with a probe that stopped until the marks of fresh tuples alone tell what is left of it: to the end of
-    the block of fresh tuples that it is at. As `probe_groups`; after DONE a new probe of the groups does the rest."""
+    """Goes on with a probe that stopped, to the end of the block of fresh tuples that it is at.
+
+    The marks of fresh tuples then tell alone what is left of it. Arguments and answers are those of `probe_groups`.
+    After DONE, a new probe of the groups does the rest.
+    """
     s.counters[SPENT] = 0
     status = DONE
     while True:
@@ -97,8 +101,10 @@ def pause_probe(s, cursor, groups, budget, out):
 
 @part
 def next_phase(s, groups, cursor):
-    """Goes on to stream 1's fresh tuples of the group, then to the next group that has fresh tuples; False if there is
-    none."""
+    """Goes on to the group's fresh tuples of stream 1, or after these to the next group that has fresh tuples.
+
+    Returns False if there is no such group.
+    """
     cursor[PHASE] = 1 - cursor[PHASE]
     if cursor[PHASE] == 0:
         cursor[GROUP_INDEX] += 1
@@ -112,7 +118,10 @@ def next_phase(s, groups, cursor):
 
 @part
 def scan_buckets(s, group, cursor, budget):
-    """Collects the candidates of the phase's fresh tuples, bucket by bucket; OUT_FULL: `candidates` has no room."""
+    """Collects the candidates of the phase's fresh tuples, bucket by bucket.
+
+    Returns DONE, BUDGET, or OUT_FULL if `candidates` has no more room.
+    """
     stream = cursor[PHASE]
     compared, status = s.counters[COMPARED], DONE
     while cursor[BUCKET] != NONE and status == DONE:
@@ -135,9 +144,10 @@ def scan_buckets(s, group, cursor, budget):
 
 @part
 def fetch_buckets(s, bucket, stream):
-    """Asks for the heads and tags that the next buckets' fresh tuples will be compared with; returns how many buckets.
+    """Asks for the cache lines that the fresh tuples of the next buckets will be compared with: heads and tags.
 
-    All chains are followed in step, so that the cache misses of many overlap: those of one are a chain themselves.
+    All chains are followed in step, so that the cache misses of many chains overlap. Those of one chain cannot, because
+    each block tells where the next one is. Returns how many buckets were asked for.
     """
     chains, base = s.candidates, (1 - stream) * STREAM_WORDS
     count = 0
@@ -180,7 +190,7 @@ def scan_bucket(s, bucket, cursor, budget):
 
 @part
 def scan_block(s, bucket, stream, cursor, budget):
-    """Compares the fresh tuples of one block (from slot FRESH_FROM on) with the opposite chain, block by block."""
+    """Compares the fresh tuples of one block, from slot FRESH_FROM on, with the opposite chain, block by block."""
     opposite = 1 - stream
     buckets, base = s.buckets, opposite * STREAM_WORDS
     fresh_page = cursor[FRESH_AT]
@@ -195,8 +205,8 @@ def scan_block(s, bucket, stream, cursor, budget):
     status = DONE
     while cursor[OPPOSITE_AT] != NONE:
         page = cursor[OPPOSITE_AT]
-        # Fresh tuples of the opposite stream are left out: they join when their own turn comes. Stream 0's are old by
-        # then.
+        # Fresh tuples of the opposite stream are left out, because they join when their own turn comes. Those of stream
+        # 0 are old by then.
         at_mark = page == buckets[bucket, base + FRESH_PAGE]
         end = buckets[bucket, base + FRESH_SLOT] if at_mark else s.heads[page, COUNT]
         if s.heads[page, TIME_MAX] >= earliest and s.heads[page, TIME_MIN] <= latest:

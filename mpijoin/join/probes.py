@@ -1,4 +1,5 @@
-"""The two probes of a window join, each with its kernels, their scratch, and where a probe that stopped goes on."""
+"""The two probes of a window join. Each has its kernels, their scratch memory, and a cursor that says where to go
+on."""
 
 from __future__ import annotations
 
@@ -15,24 +16,28 @@ from mpijoin.store.state import StoreState
 
 
 class Probe(Protocol):
-    """Finds the results of fresh tuples. certificate: uint64[1], to which that of the results is added."""
+    """Finds the results of fresh tuples. It is made with certificate: uint64[1], to which their certificate is
+    added."""
 
     def start(self) -> None:
-        """The next `go_on` begins with the first of its groups."""
+        """Makes the next `go_on` begin with the first of its groups."""
 
     def go_on(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
-        """Probes for about `budget` comparisons; DONE, BUDGET or OUT_FULL.
+        """Probes for about `budget` comparisons. Returns DONE, BUDGET or OUT_FULL.
 
-        groups: int64[m], the same until DONE · slots: int64[k, capacity] for what is found; the table's counters say
-        what is filled."""
+        groups: int64[m], the same ones until DONE · slots: int64[k, capacity], for what is found. The table's counters
+        say how much of it is filled.
+        """
 
     def pause(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
-        """As `go_on`, for the same groups, but only to where the marks of fresh tuples tell what is left; after DONE
-        comes `start`."""
+        """Does what `go_on` does, for the same groups, but only to where the marks of fresh tuples tell what is left.
+
+        After DONE, `start` must come next.
+        """
 
 
 class TwoWayProbe:
-    """Of two streams."""
+    """Probes two streams."""
 
     def __init__(self, table: StoreState, certificate: np.ndarray):
         self._state = new_state(table, certificate)
@@ -51,7 +56,7 @@ class TwoWayProbe:
 
 
 class MwayProbe:
-    """Of any number of streams; two take it three times as long as `TwoWayProbe`."""
+    """Probes any number of streams. For two streams it takes three times as long as `TwoWayProbe`."""
 
     def __init__(self, table: StoreState, certificate: np.ndarray):
         state = new_state(table, certificate)
@@ -70,7 +75,11 @@ class MwayProbe:
 
 
 def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None) -> Probe:
-    """symmetric: `MwayProbe` also for two streams; None: unless there are two."""
+    """Returns a probe of the table. symmetric: whether it is the `MwayProbe`; None: it is, unless there are two
+    streams.
+
+    certificate: uint64[1], as of `Probe`.
+    """
     if symmetric is None:
         symmetric = len(table.layout) != 2
     return MwayProbe(table, certificate) if symmetric else TwoWayProbe(table, certificate)

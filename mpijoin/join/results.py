@@ -1,4 +1,4 @@
-"""What the rows of results say: their certificate, their latest times; and who looks at rows for that."""
+"""What the tuples of results tell: the certificate and the latest times. A filter and a consumer that need them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from mpijoin.store.state import NONE, ROW, TIME, TIME_MIN_VALUE
 
 @kernel
 def certificate_of(words, slots, count):
-    """Sum of the hashes of results, uint64 modulo 2**64: h(r_1) = r_1, h(r_1 .. r_k) = mix(mix(h(r_1 .. r_k-1) +
-    GOLDEN) + r_k) of the rows of a result's tuples; -1 for a missing one. slots: int64[n, at least count] slot ids."""
+    """Returns the sum of the hashes of results, uint64 modulo 2**64. slots: int64[n, at least count] slot ids.
+
+    The hash of a result is made of the rows of its tuples, with -1 for a missing one: h(r_1) = r_1, and
+    h(r_1 .. r_k) = mix(mix(h(r_1 .. r_k-1) + GOLDEN) + r_k).
+    """
     total = np.uint64(0)
     for i in range(count):
         hashed = np.uint64(0)
@@ -28,8 +31,7 @@ def certificate_of(words, slots, count):
 
 @kernel
 def latest_times(words, slots, out):
-    """out[i] = the latest time of result i's tuples. slots: int64[n, at least m] slot ids · out:
-    int64[m]."""
+    """Sets out[i] to the latest time of result i's tuples. slots: int64[n, at least m] slot ids · out: int64[m]."""
     for i in range(len(out)):
         latest = np.int64(TIME_MIN_VALUE)
         for stream in range(len(slots)):
@@ -39,7 +41,7 @@ def latest_times(words, slots, out):
 
 
 class EqualKeys:
-    """A filter: of results by hashed keys, those whose keys themselves are equal."""
+    """A filter for results that were found by hashed keys. It keeps those whose keys themselves are equal."""
 
     def __init__(self, key: KeyWords):
         self._key = key
@@ -49,7 +51,7 @@ class EqualKeys:
 
 
 class CountRows:
-    """A consumer: counts and certifies results, where the operator cannot because a filter may drop some."""
+    """A consumer that counts and certifies results where the operator cannot, because a filter may drop some."""
 
     def consume(self, out: Out, rows: Rows, epoch: int) -> None:
         out.counted(out.count, int(certificate_of(rows.words, out.slots, out.count)))

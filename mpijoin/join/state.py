@@ -1,4 +1,4 @@
-"""The state of a window join: a table of the store, and what its probes need besides."""
+"""The state of a window join: a table of the store, and what the probes need besides."""
 
 from __future__ import annotations
 
@@ -9,36 +9,38 @@ import numpy as np
 from mpijoin.operators.base import Keep
 from mpijoin.store.state import StoreState
 
-# A probe's cursor: where a probe that stopped goes on. PHASE 0: the first stream's fresh tuples, 1: the second's.
-# BUCKET: NONE between phases. COLLECTED words of candidates are filled, those before CONFIRMED are done with; AHEAD
-# buckets from BUCKET on were asked for.
+# The cursor of a two-way probe says where it goes on. PHASE: the stream whose fresh tuples are joined · BUCKET: NONE
+# between two phases · COLLECTED: how many words of `candidates` are filled · CONFIRMED: how many of these are done
+# with · AHEAD: how many buckets, from BUCKET on, were asked for.
 (
     GROUP_INDEX, PHASE, BUCKET, FRESH_AT, FRESH_FROM, OPPOSITE_AT, OPPOSITE_FROM, COLLECTED, CONFIRMED, AHEAD,
     CURSOR_WORDS,
 ) = range(11)  # fmt: skip
 
-NOTHING, SLOT_IDS, LATEST_TIMES = (one.value for one in Keep)  # as kernels see them
+NOTHING, SLOT_IDS, LATEST_TIMES = (one.value for one in Keep)  # Kernels know the values of `Keep` as numbers.
 
-# A probe collects masks of candidates before it looks at keys and times: three words each, 30 KB of cache. A candidate
-# is one tuple, ONE, and those of a mask, the first of which is FIRST_OTHER; ~FIRST_OTHER where the one is old and the
-# others are fresh. Then the slot ids of up to PAIRED pairs, whose cache lines are asked for before the first of them is
-# looked at.
+# A probe collects masks of candidates before it looks at keys and times. They have three words each, and take 30 KB of
+# cache in all. A candidate stands for one tuple, ONE, and those of its mask, the first of which is FIRST_OTHER. Where
+# ONE is old and the others are fresh, the word is ~FIRST_OTHER.
 MASK, ONE, FIRST_OTHER, CANDIDATE_WORDS = range(4)
 CANDIDATES = 1280
 # The list of LISTED pages or slots starts here. One extra candidate may be written before it, because a mask is stored
 # before we know whether it is empty.
 SHORT_LIST = (CANDIDATES + 1) * CANDIDATE_WORDS
 LISTED = 256
+# So many pairs are taken out of the masks, and their cache lines asked for, before the first of them is looked at.
 PAIRED = 320
-FILTER = 1 << 13  # entries, of a byte each: which tags some fresh tuples have, but for the upper bits
+# The filter has so many entries, of a byte each. They mark the tags of some fresh tuples, without their upper bits.
+FILTER = 1 << 13
 
 
 class JoinState(NamedTuple):
-    """The arrays of a `StoreState`, then those of the join: candidates int64[], a probe's scratch · mine, theirs
-    int64[PAIRED], more of it · filter uint8[FILTER], 0 between fresh blocks · certificate uint64[1], of the results so
-    far.
+    """The arrays of a `StoreState`, then those of the join.
 
-    The store's arrays lie side by side with the others because a kernel pays for each tuple within a tuple.
+    candidates int64[], and mine, theirs int64[PAIRED]: a probe's scratch memory · filter uint8[FILTER]: all 0 between
+    two blocks of fresh tuples · certificate uint64[1]: of the results so far.
+
+    The store's arrays are fields of this tuple, and not of one within it, because a kernel pays for each inner tuple.
     """
 
     words: np.ndarray
@@ -59,7 +61,7 @@ class JoinState(NamedTuple):
 
 
 def new_state(table: StoreState, certificate: np.ndarray) -> JoinState:
-    """A table with what a join over it needs. certificate: uint64[1], to which that of results is added."""
+    """Returns a table with what a join over it needs. certificate: uint64[1], to which that of results is added."""
     return JoinState(
         *table,
         candidates=np.zeros(SHORT_LIST + LISTED, np.int64),
