@@ -36,6 +36,7 @@ LEVELS = (
         "site",
         "completion",
         "streams",
+        "time_events",
     ),
     ("config", "data"),
     ("partitioning", "policy", "operators", "store", "join", "moving", "generators"),
@@ -135,7 +136,8 @@ OF_THE_MASTER = (
     "views",
 )
 PURE = (
-    *("errors", "operators.base", "partitioning.table", "policy", "moving", "checkpoint.schedule", "slave.events"),
+    *("errors", "time_events", "operators.base", "partitioning.table", "policy", "moving", "checkpoint.schedule"),
+    "slave.events",
     *(f"master.{name}" for name in OF_THE_MASTER),
 )
 DECIDING_FILES = (*(f"master/{name}.py" for name in OF_THE_MASTER), "slave/core.py", "slave/events.py")

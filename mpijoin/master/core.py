@@ -30,7 +30,6 @@ from mpijoin.master.events import (
     RankFinished,
     Read,
     Repace,
-    Rest,
     Resumed,
     SaveEnded,
     SourceEnded,
@@ -39,7 +38,6 @@ from mpijoin.master.events import (
     Stepped,
     StopAsked,
     Stopping,
-    Ticked,
     Watermarks,
     Weigh,
 )
@@ -51,6 +49,7 @@ from mpijoin.master.setup import MasterSetup
 from mpijoin.master.timetable import Now, Timetable
 from mpijoin.master.views import SlaveState
 from mpijoin.moving import coordinator
+from mpijoin.time_events import Rest, Ticked
 
 
 class MasterCore:

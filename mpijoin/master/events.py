@@ -8,6 +8,7 @@ from mpijoin.master.pacing import Pace
 from mpijoin.master.reorganization import Loaded
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
+from mpijoin.time_events import Rest, Ticked
 
 Watermarks = tuple[int, ...]  # of each stream
 
@@ -47,13 +48,6 @@ class PartReady(NamedTuple):
 
 class HandedOver(NamedTuple):
     """The oldest part that was prepared goes to the mini-buffers now: `Ingested` follows."""
-
-
-class Ticked(NamedTuple):
-    """The run has come to this second. The runtime says so before it tells what has arrived, and again before it asks
-    what to do about the input."""
-
-    now_s: float
 
 
 class Spent(NamedTuple):
@@ -235,12 +229,6 @@ class HandOver(NamedTuple):
     """The oldest part that was prepared is due, and was so at this second of the run."""
 
     due_s: float
-
-
-class Rest(NamedTuple):
-    """There is nothing to do about the input for so long, or until something arrives."""
-
-    seconds: float
 
 
 Input = Read | HandOver | Rest

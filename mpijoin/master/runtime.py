@@ -44,6 +44,7 @@ from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.records import Counts
 from mpijoin.sinks.collector import Collector
 from mpijoin.sources.base import TIME_MAX, End, SourceCounts, Wait
+from mpijoin.time_events import Rest, Ticked
 
 
 class Master:
@@ -122,7 +123,7 @@ class Master:
         return 0.0 if received else pause_s
 
     def _tell_time(self) -> None:
-        self._do(events.Ticked(self._rank.clock.wall_s))
+        self._do(Ticked(self._rank.clock.wall_s))
 
     def close(self) -> None:
         self.intake.close()
@@ -244,7 +245,7 @@ class Master:
     def _see_to_input(self) -> float:
         """Reads or hands out one part of a tick; returns for how many seconds there is nothing else to do."""
         match self.core.next_input():
-            case events.Rest(seconds):
+            case Rest(seconds):
                 return min(WAIT_S, seconds)
             case events.HandOver():
                 self._hand_over()

@@ -7,8 +7,9 @@ from collections import deque
 from typing import NamedTuple
 
 from mpijoin.master.backlog import Backlog
-from mpijoin.master.events import HandOver, Input, PartReady, Read, Rest
+from mpijoin.master.events import HandOver, Input, PartReady, Read
 from mpijoin.master.pacing import Pacing
+from mpijoin.time_events import Rest
 
 # A tick is begun at the latest when it is due in so many times the seconds that the last one took to prepare.
 PREPARE_AHEAD = 3.0

@@ -37,13 +37,12 @@ from mpijoin.slave.events import (
     Paused,
     Probe,
     Probed,
-    Rest,
     RunOut,
     Save,
     SaveDone,
     Staged,
-    Ticked,
 )
+from mpijoin.time_events import Rest, Ticked
 
 # A slice of groups is inserted, probed and expired before the next: its state (a few MB) stays in the processor's
 # cache.

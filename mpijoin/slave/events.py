@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpijoin.operators.base import Progress, Taken
+from mpijoin.time_events import Rest, Ticked
 
 
 class Arrived(NamedTuple):
@@ -74,12 +75,6 @@ class SaveDone(NamedTuple):
 
 class Handed(NamedTuple):
     """A part of a group that changes hands was sent, or has come, at this second of the run."""
-
-    now_s: float
-
-
-class Ticked(NamedTuple):
-    """The run has come to this second, and there is nothing that can be carried out now."""
 
     now_s: float
 
@@ -163,12 +158,6 @@ class Save(NamedTuple):
 
 class Finish(NamedTuple):
     """All input is joined: close the sinks and report."""
-
-
-class Rest(NamedTuple):
-    """Nothing is to be done for so many seconds, unless something arrives before; inf: until something arrives."""
-
-    seconds: float
 
 
 Action = Insert | RunOut | Probe | Pause | Consume | Expire | EndMessage | Carry | Install | Save | Finish | Rest

@@ -32,6 +32,7 @@ from mpijoin.slave.delays import DelayMeter
 from mpijoin.slave.joining import key_filters, new_out, wall_s_per_unit
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.report import EpochMeter, LoadMeter
+from mpijoin.time_events import Rest, Ticked
 from mpijoin.transport.base import Channel, Data
 
 UNSENT_BYTES_MAX = 16 << 20  # results on their way to the collector; with more, joining waits
@@ -121,8 +122,8 @@ class Slave:
             return 0.0
         if received or shipped:
             return 0.0
-        actions = self._core.step(events.Ticked(self._rank.clock.wall_s))
-        return min(WAIT_S, *(action.seconds for action in actions if isinstance(action, events.Rest)))
+        actions = self._core.step(Ticked(self._rank.clock.wall_s))
+        return min(WAIT_S, *(action.seconds for action in actions if isinstance(action, Rest)))
 
     def _handed(self) -> None:
         """A part of a group that changes hands was sent or has come."""

@@ -24,13 +24,13 @@ from mpijoin.master.events import (
     Stepped,
     StopAsked,
     Stopping,
-    Ticked,
 )
 from mpijoin.master.reorganization import Loaded, Reorganization
 from mpijoin.master.setup import MasterSetup
 from mpijoin.master.views import AHEAD_BYTES, AHEAD_SLOTS, AHEAD_SLOTS_MAX, never
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan
+from mpijoin.time_events import Ticked
 from pacings import new_pacing
 
 END = (99, 99)

@@ -18,12 +18,10 @@ from mpijoin.master.events import (
     PartReady,
     Read,
     Repace,
-    Rest,
     SourceEnded,
     SourceWaits,
     Spent,
     StopAsked,
-    Ticked,
     Weigh,
 )
 from mpijoin.master.pacing import ADVICE_EPOCHS
@@ -32,6 +30,7 @@ from mpijoin.master.setup import MasterSetup
 from mpijoin.master.timetable import PREPARE_AHEAD
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Plan
+from mpijoin.time_events import Rest, Ticked
 from pacings import SECOND_NS, new_pacing
 
 END = (999, 999)

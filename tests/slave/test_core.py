@@ -26,13 +26,12 @@ from mpijoin.slave.events import (
     Paused,
     Probe,
     Probed,
-    Rest,
     RunOut,
     Save,
     SaveDone,
     Staged,
-    Ticked,
 )
+from mpijoin.time_events import Rest, Ticked
 
 ALL_IN = Inserted(Taken(1 << 30))
 
