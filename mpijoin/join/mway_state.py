@@ -54,8 +54,8 @@ class MwayScratch(NamedTuple):
     (its slot id) int64[BATCH] · first, count: int64[n, BATCH], its partners in each stream as a range of `partners`.
 
     member int64[BATCH]: the gathered tuples that are still in the batch, MEMBERS of them, in order · table
-    int16[TAG_TABLE]: the low bits of a tag lead to the first member with such a tag, counted from 1 (0: none) · after
-    int16[BATCH]: leads from a member to the next one with such a tag · listed: slots whose tags are in the table ·
+    int16[TAG_TABLE]: the low bits of a tag lead to the first member with these bits, counted from 1 (0: none) · after
+    int16[BATCH]: leads from a member to the next one with these bits · listed: slots whose tags are in the table ·
     pair_member, pair_slot: the matches of the stage, then pairs that may match · partners: slot ids · order: the other
     streams, in the order of the stages · levels: see above · prefix: at each level, the hash of the rows before it ·
     chains: the pages that are asked for ahead.

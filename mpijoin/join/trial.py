@@ -1,4 +1,4 @@
-"""A short join of made-up tuples, to see which size of mini-partition-groups suits this processor."""
+"""A short join of made-up tuples that shows which size of mini-partition-groups suits this processor."""
 
 from __future__ import annotations
 
@@ -14,33 +14,39 @@ from mpijoin.operators.base import Out, Progress
 from mpijoin.store.insert import Fresh
 
 GROUPS = 16
-HELD_TUPLES = 40_000  # of both streams, in the windows: about what the caches next to a core hold
+# The windows of both streams hold so many tuples, about what the caches next to a core hold.
+HELD_TUPLES = 40_000
 WINDOW = 600_000
-FILLING = [WINDOW // 4] * 6  # until blocks leave: a block spans a good part of a window
-# Epochs and how many of each are timed: as of 100, 20 and 6 s in a window of 600 s. Long ones scan, short ones visit
-# buckets.
+# Epochs of these lengths come before the timed ones, until blocks leave: a block spans a good part of a window.
+FILLING = [WINDOW // 4] * 6
+# Lengths of epochs, and how many of each are timed. They are like epochs of 100, 20 and 6 s in a window of 600 s: long
+# ones spend their time on scans, short ones on visits of buckets.
 TIMED = ((WINDOW // 6, 1), (WINDOW // 30, 3), (WINDOW // 100, 5))
-KEYS_PER_TUPLE = 4  # keys are so many times as many as tuples: results are few, and cost nothing of note
-MEMORY_BYTES = 256 << 20  # address space; the widest tuples take a fifth of it
+# There are so many times as many keys as tuples. So results are few and cost next to nothing.
+KEYS_PER_TUPLE = 4
+MEMORY_BYTES = 256 << 20  # This is address space; the widest tuples take a fifth of it.
 BLOCK_BYTES = 4096
 BUDGET = 1 << 22
-RESULTS = 8192  # that are found before they are forgotten
+RESULTS = 8192  # So many results are found before they are forgotten.
 SEED = 1
 
 
 class Epoch(NamedTuple):
-    """Tuples of both streams, each with its bounds int64[GROUPS, 2], and the time at which the epoch ends."""
+    """The tuples of both streams, each with their bounds int64[GROUPS, 2], and the time at which the epoch ends."""
 
     streams: tuple[tuple[Fresh, np.ndarray], ...]
     end: int
 
 
 class Trial:
-    """The same tuples for every theta. Groups are of sizes 1 to 2, evenly on a scale of logarithms: bucket sizes are
-    then spread over theta to 2 theta for any theta, as they are over many jobs, and none is favoured by chance."""
+    """A join of the same tuples for every theta.
+
+    The largest group is twice as large as the smallest, and their sizes are even on a logarithmic scale. So the sizes
+    of buckets are spread over theta to 2 theta for any theta, as they are over many jobs, and chance favours none.
+    """
 
     def __init__(self, words: int):
-        """words: of a tuple."""
+        """words: how many words a tuple has."""
         self._words = words
         generator = np.random.default_rng(SEED)
         starts = np.cumsum([0, *FILLING, *(length for length, count in TIMED for _ in range(count))])
@@ -48,8 +54,10 @@ class Trial:
         self._epochs = [Epoch(tuple(_tuples(generator, *span, words) for _ in range(2)), span[1]) for span in spans]
 
     def run(self, theta: int) -> float:
-        """Nanoseconds of this thread's time per tuple, the geometric mean over long and short epochs; theta in
-        bytes."""
+        """Returns the nanoseconds of this thread's time per tuple, as the geometric mean over long and short epochs.
+
+        theta: in bytes.
+        """
         operator = window_join(GROUPS, MEMORY_BYTES, BLOCK_BYTES, theta, [(self._words - 3, False, WINDOW)] * 2)
         remaining = iter(self._epochs)
         for _ in FILLING:

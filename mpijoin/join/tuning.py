@@ -1,4 +1,4 @@
-"""The size of mini-partition-groups that suits this processor: `theta = "auto"`."""
+"""Finds the size of mini-partition-groups that suits this processor, for `theta = "auto"`."""
 
 from __future__ import annotations
 
@@ -17,26 +17,33 @@ from mpijoin.machine import processor_model
 from mpijoin.store.pool import tuple_words
 from mpijoin.store.state import THETA_OFF
 
-# Of both streams, where nothing better was measured. Small groups are many buckets to visit in short epochs, and much
-# memory in blocks that are half empty (pages are 1.6 times their tuples, twice as much for half the size); large ones
-# are long scans. The floor in blocks is for tuples so wide that a block holds few of them.
+# The size of a mini-partition-group, in tuples of both streams, where nothing better was measured. With small ones
+# there are many buckets to visit in short epochs, and much memory goes to half-empty blocks: pages take 1.6 times the
+# bytes of their tuples, and twice as much at half the size. Large ones mean long scans. The least number of blocks is
+# for tuples that are so wide that a block holds few of them.
 GROUP_TUPLES = 680
 GROUP_BLOCKS = 4
-# Groups of any other number of streams hold so many times as much of each stream, because the m-way probe does more for
-# each group that it visits. Measured with 3 and 4 streams of 2 M tuples, it takes 0.84 to 0.94 of the time; twice as
-# much takes longer again.
+# With any other number of streams, a mini-partition-group holds so many times as much of each stream, because the m-way
+# probe does more for each one that it visits. Measured with 3 and 4 streams of 2 M tuples, a join then takes 0.84 to
+# 0.94 of the time. Twice as much takes longer again.
 MWAY_GROUPS = 1.5
 
+# Sizes that are tried, in tuples of both streams.
 CANDIDATES = (340, 480, 680, 960, 1360)
-WIDTHS = (4, 8, 16, 32)  # words of the tuples that are measured; those of others count as the next wider
-BUDGET_S = 0.28  # of a core: a round over the candidates is begun while it is likely to end within this,
-WAIT_S = 0.45  # ... and within this of the wall clock, where others use the core too
-TOLERANCE = 1.1  # what is usual is kept unless the best is better by more than this
-TRUST = 1.15  # how far the second best round of a candidate may be from its best on a machine quiet enough to measure
+# Tuples of so many words are measured. Those of other widths count as the next wider ones.
+WIDTHS = (4, 8, 16, 32)
+# A round over the candidates is begun only if it is likely to end within this time of a core, and within this time of
+# the wall clock, because others may use the core, too.
+BUDGET_S = 0.28
+WAIT_S = 0.45
+# The usual size is kept unless the best one is faster by more than this factor.
+TOLERANCE = 1.1
+# A machine is quiet enough to measure if the second best round of each candidate is this close to its best one.
+TRUST = 1.15
 
 
 def mean_tuple_bytes(schema: JoinSchema) -> int:
-    """Bytes of a tuple as the join stores it, the mean of all streams."""
+    """Returns the bytes of a tuple as the join stores it, as the mean of all streams."""
     layouts = [RecordLayout(stream) for stream in schema.streams]
     return 8 * sum(tuple_words(layout.record_words, layout.has_blob) for layout in layouts) // len(layouts)
 
@@ -44,10 +51,10 @@ def mean_tuple_bytes(schema: JoinSchema) -> int:
 def theta_bytes(
     theta: int | str, tuple_bytes: int, block_bytes: int, group_tuples: int | None = None, streams: int = 2
 ) -> int:
-    """What the field `[tuning] theta` means, in bytes, for tuples of so many bytes (the streams' mean).
+    """Returns what the field `[tuning] theta` means, in bytes, for tuples of so many bytes (the streams' mean).
 
-    theta: bytes, "auto" or "off" · group_tuples: what was measured for "auto" with two streams on this processor, None:
-    nothing.
+    theta: bytes, "auto" or "off" · group_tuples: what was measured for "auto" with two streams on this processor. None:
+    nothing was measured.
 
     >>> theta_bytes("auto", 48, 4096), theta_bytes("auto", 48, 4096, 340), theta_bytes(1_500_000, 48, 4096)
     (32640, 16384, 1500000)
@@ -61,7 +68,7 @@ def theta_bytes(
 
 
 def width_of(tuple_bytes: int) -> int:
-    """Which of WIDTHS stands for tuples of so many bytes.
+    """Returns which of WIDTHS stands for tuples of so many bytes.
 
     >>> width_of(48), width_of(4000)
     (8, 32)
@@ -70,12 +77,12 @@ def width_of(tuple_bytes: int) -> int:
 
 
 def measured_group_tuples(schema: JoinSchema) -> int | None:
-    """What was measured on this processor for tuples of this schema; None: nothing yet."""
+    """Returns the size in tuples that was measured on this processor for tuples of this schema. None: not yet."""
     return remembered(width_of(mean_tuple_bytes(schema)))
 
 
 def remembered(width: int) -> int | None:
-    """The group size in tuples that was measured on this processor before; None: not yet."""
+    """Returns the size in tuples that was measured on this processor for tuples of so many words. None: not yet."""
     with suppress(OSError, ValueError):
         found = json.loads(_file(width).read_text())
         if isinstance(found, dict) and found.get("group_tuples") in CANDIDATES:
@@ -84,7 +91,9 @@ def remembered(width: int) -> int | None:
 
 
 def remember(width: int) -> None:
-    """Measures, unless that was done before, and writes down what was found; where nothing can be written, nothing."""
+    """Measures, unless that was done before, and writes down what was found. Where nothing can be written, it does
+    nothing.
+    """
     if remembered(width) is not None:
         return
     file = _file(width)
@@ -103,14 +112,14 @@ def remember(width: int) -> None:
 
 
 def measure(width: int) -> list[list[float]]:
-    """Rounds over the candidates, as many as fit the time there is: nanoseconds per tuple with each."""
+    """Returns the nanoseconds per tuple with each candidate, for as many rounds over all of them as time allows."""
     from mpijoin.join.trial import Trial
 
     clocks = ((time.thread_time, BUDGET_S), (time.perf_counter, WAIT_S))
     starts = [clock() for clock, _ in clocks]
     trial = Trial(width)
     rounds: list[list[float]] = []
-    # The first round includes what making the trial took: it stands for the longest to come.
+    # The first round includes the time that it took to make the trial, so later ones are expected to be shorter.
     while all(
         (clock() - start) * (1 + 1 / max(1, len(rounds))) < limit for (clock, limit), start in zip(clocks, starts)
     ):
@@ -119,8 +128,9 @@ def measure(width: int) -> list[list[float]]:
 
 
 def choose(rounds: list[list[float]]) -> int:
-    """Of CANDIDATES the one with the best round, if it clearly beats GROUP_TUPLES; GROUP_TUPLES too where rounds differ
-    so much that they measure something else.
+    """Returns the candidate with the best round if it clearly beats GROUP_TUPLES, else GROUP_TUPLES.
+
+    It is also GROUP_TUPLES where rounds differ so much that they measure something else.
 
     >>> choose([[100, 98, 109, 120, 150], [101, 99, 110, 125, 150]])
     480

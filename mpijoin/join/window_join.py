@@ -1,4 +1,4 @@
-"""The operator: a sliding-window join of the streams of one job over the groups of one slave."""
+"""The operator: a sliding-window join of the streams of one job, over the groups of one slave."""
 
 from __future__ import annotations
 
@@ -47,8 +47,11 @@ from mpijoin.store.transfer_kernels import drop_group
 
 
 class Setup(NamedTuple):
-    """What a join is made for. partitions: groups that there may be · theta: bytes · streams: in the job's order ·
-    number: of this operator among those that share its pool · symmetric: `new_probe`."""
+    """What a join is made for.
+
+    partitions: how many groups there may be · theta: in bytes · streams: in the job's order · number: the operator's
+    number among those that share its pool · symmetric: as of `new_probe`.
+    """
 
     partitions: int
     theta: int
@@ -65,18 +68,21 @@ class WindowJoin:
         self._table = new_table(pool, setup.partitions, setup.theta, setup.streams, setup.number)
         self._certificate = np.zeros(1, np.uint64)
         self._probe = new_probe(self._table, self._certificate, setup.symmetric)
-        self._probed: np.ndarray | None = None  # the groups of an unfinished probe
+        # The groups of an unfinished probe.
+        self._probed: np.ndarray | None = None
         self._results = 0
         per_bucket = (reserve_words(-(-len(self._table.buckets) // 2)).view(np.int32) for _ in range(3))
         self._use(Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket))))
         self._expire = expire_groups.bound(self._table)
         self._started = np.zeros(setup.partitions, bool)
-        # tuples per stream that came with groups, and that left with them: ledger
+        # For the ledger: how many tuples of each stream came with groups, and left with them.
         self._moved_in, self._moved_out = np.zeros((2, len(setup.streams)), np.int64)
 
     def touch(self, octets: int) -> None:
-        """Has the system find memory for the first `octets` of blocks of an operator that is still empty, and what goes
-        with them."""
+        """Makes the system find memory for the first `octets` of blocks, and for the arrays that go with them.
+
+        The operator must still be empty.
+        """
         self._pool.touch(octets)
         per_bucket = self._scratch.incoming, self._scratch.start, self._scratch.touched
         for array in (self._table.buckets, self._table.directory, *per_bucket):
@@ -102,7 +108,7 @@ class WindowJoin:
     def _find(
         self, find: Callable[[np.ndarray, int, np.ndarray], int], groups: np.ndarray, budget: int, out: Out
     ) -> Progress:
-        """Goes on with the probe of the groups, or pauses it."""
+        """Goes on with the probe of the groups, or pauses it, as `find` does, and counts what it finds."""
         counters = self._table.counters
         counters[KEEPS], counters[HASHED], counters[OUT_COUNT] = out.keep, not out.certifies, out.count
         counters[FOUND] = self._certificate[0] = 0
@@ -193,7 +199,7 @@ class WindowJoin:
         return int(self._table.counters[THETA])
 
     def out_of_memory(self) -> MemoryBudgetError:
-        """Names the budget, what is held, and the largest groups."""
+        """Returns an error that names the budget, what is held, and the largest groups."""
         memory, sizes = self.memory(), self._table.groups[:, BLOCKS] * self._pool.page_bytes
         largest = np.argsort(-sizes)[:3]
         listed = ", ".join(f"partition {group} ({sizes[group] / 1e6:.3g} MB)" for group in largest if sizes[group])
@@ -204,16 +210,15 @@ class WindowJoin:
         )
 
     def _use(self, scratch: Scratch) -> None:
-        """From now on for what is inserted."""
+        """Makes this the scratch memory of inserts from now on."""
         self._scratch, self._insert = scratch, insert_groups.bound(self._table, scratch)
 
     def _per_stream(self, rows: np.ndarray, first: int) -> np.ndarray:
-        """int64[m, n]: a word per stream of rows of `groups`; `first`: where that of stream 0 is."""
+        """Returns int64[m, n]: one word for each stream, of m rows of `groups`. first: where stream 0 has it."""
         return rows[:, words_of(first, len(self._table.layout))]
 
     def _start(self, groups: np.ndarray) -> np.ndarray:
-        """Makes those of the groups that do not exist yet; returns them all in the one form that kernels compile
-        for."""
+        """Starts those of the groups that do not exist yet. Returns all of them in the one form that kernels take."""
         started = self._started[groups]
         if not started.all():
             for group in groups[~started]:
@@ -226,8 +231,11 @@ def window_join(
     partitions: int, memory_bytes: int, block_bytes: int, theta: int, streams: Sequence[tuple[int, bool, int]],
     symmetric: bool | None = None,
 ) -> WindowJoin:
-    """A join with a pool of its own. streams: (record_words, has_blob, window in time units) of each · theta, memory
-    and block in bytes."""
+    """Returns a join with a pool of its own.
+
+    streams: (record_words, has_blob, window in time units) of each · theta, memory and block: in bytes · symmetric: as
+    of `new_probe`.
+    """
     specs = tuple(StreamSpec(*stream) for stream in streams)
     pool = new_pool(memory_bytes, block_bytes, max(spec.tuple_words for spec in specs))
     return WindowJoin(Setup(partitions, theta, specs, symmetric=symmetric), pool)
