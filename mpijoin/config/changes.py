@@ -1,4 +1,4 @@
-"""The kind of value that `changes` of a synthetic stream is: tables of what holds from when."""
+"""The kind of value that `changes` of a synthetic stream is: tables that say which values hold from when."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Whether a job can run: its values, and its inputs' columns and types; every fault at once.
+"""Says whether a job can run, by its values and by its inputs' columns and types. Every fault is told at once.
 
-Reads the schemas of the inputs (footers, headers, a CSV file's first block), never their rows.
+It reads the schemas of the inputs (footers, headers, a CSV file's first block), never their rows.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from mpijoin.errors import JobError
 def load_and_resolve(
     path: str | os.PathLike, overrides: Sequence[str] = (), further: Callable[[Job], Sequence[Fault]] = lambda job: ()
 ) -> tuple[Job, JoinSchema]:
-    """The job in a file, and what `resolve` makes of it; JobError lists the faults of its text, values and inputs.
+    """Returns the job in a file, and what `resolve` makes of it. JobError lists the faults of its text, values and
+    inputs.
 
-    further: finds faults of the job beyond those, such as of the place where it is to run.
+    further: finds other faults of the job, such as those of the place where it is to run.
     """
     job, faults = read_job(path, overrides)
     return job, resolve(job, [*faults, *further(job)])
 
 
 def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
-    """The columns of all streams, as the engine will hold them; payload only as far as the results need it.
+    """Returns the columns of all streams as the engine will hold them, with only as much payload as the results need.
 
-    known: the faults of the job's own values, found here if not given. Raises JobError with them and with every fault
-    of the inputs' schemas.
+    known: the faults of the job's own values, which are found here if not given. Raises JobError with them and with
+    every fault of the inputs' schemas.
     """
     value_faults = job_faults(job) if known is None else known
     unread = {field for one in value_faults if one.unread for field in one.fields}
@@ -55,8 +56,8 @@ def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
 
 
 def _key_type_faults(streams: Sequence[StreamColumns]) -> Iterator[str]:
-    """Of key columns that stand for each other; where one stream has more of them, or a wrong one, nobody can say which
-    those are."""
+    """The faults of key columns that must match each other. Where one stream has more of them than another, or a wrong
+    one, nobody can say which columns those are."""
     sound = [(stream, stream.keys) for stream in streams if stream.keys is not None and _are_sound(stream, stream.keys)]
     for count in dict.fromkeys(len(keys) for _, keys in sound):
         alike = [(stream, keys) for stream, keys in sound if len(keys) == count]
@@ -69,7 +70,7 @@ def _are_sound(stream: StreamColumns, keys: tuple[str, ...]) -> bool:
 
 
 def _unlike_faults(keys: Sequence[tuple[StreamColumns, str]]) -> Iterator[str]:
-    """Of columns that must be equal for rows to join, as far as they are known and can be keys."""
+    """The faults of columns that must be equal for rows to join, as far as they are known and can be keys."""
     known = [(stream, stream.found[name]) for stream, name in keys if name in stream.found]
     known = [(stream, column) for stream, column in known if key_kind(column.type) is not None]
     if len({_compared_as(column) for _, column in known}) < 2:
@@ -83,7 +84,7 @@ def _unlike_faults(keys: Sequence[tuple[StreamColumns, str]]) -> Iterator[str]:
 
 
 def _compared_as(column: Column) -> tuple:
-    """Equal for types whose values can be compared."""
+    """A value that is equal for types whose values can be compared."""
     kind, own = key_kind(column.type), decoded(column.type)
     return (kind, own.unit, own.tz is None) if kind == "timestamp" else (kind,)
 
@@ -99,7 +100,7 @@ def _zone_faults(streams: Sequence[StreamColumns]) -> Iterator[str]:
 
 
 def _output_faults(job: Job, streams: Sequence[StreamColumns], unread: Collection[str]) -> Iterator[str]:
-    """Names only: what results have hangs on what columns are called, not on what they are."""
+    """Looks at names only: which columns results have depends on what columns are called, not on their types."""
     if job.output.results == "count" or "output.columns" in unread or not streams:
         return
     times = Counter(column.name for column in all_columns(JoinSchema(tuple(map(_by_name, streams)), "ns")))
@@ -114,14 +115,15 @@ def _output_faults(job: Job, streams: Sequence[StreamColumns], unread: Collectio
 
 
 def _by_name(stream: StreamColumns) -> StreamSchema:
-    """The stream's columns, of no type."""
+    """The stream's columns, without types."""
     names = (stream.keys, stream.payload)
     keys, payload = (tuple(Column(name, pa.null()) for name in dict.fromkeys(some or ())) for some in names)
     return StreamSchema(stream.stream.name, Column(stream.stream.time, pa.null()), 1, keys, False, payload)
 
 
 def _common_unit(job: Job, streams: Sequence[StreamSchema]) -> JoinSchema:
-    """The coarsest unit in which all time columns, windows and latenesses are whole; streams scaled to it."""
+    """Finds the coarsest unit in which all time columns, windows and latenesses are whole, and scales the streams to
+    it."""
     own = [_time_unit(stream, schema) for stream, schema in zip(job.streams, streams)]
     durations = [ns for stream in job.streams for ns in (stream.window_ns, stream.lateness_ns) if ns is not None]
     exact = [UNIT_NS[unit] for unit in own] + durations

@@ -1,7 +1,7 @@
 """Which columns a stream's input has for each field of the job, and what is wrong with each.
 
-Every column is looked for by itself. What cannot be told of one, because its field could not be read or the input lacks
-it, leaves the others to be told all the same.
+Every column is looked up by itself. If nothing can be said about one, because its field could not be read or the input
+lacks it, the others are checked all the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from mpijoin.errors import InputError
 
 @dataclass(frozen=True)
 class Input:
-    """What could be read of a stream's input: `files` are (path, schema or why there is none), in the order of the
+    """What could be read of a stream's input. `files` are (path, schema or why there is none), in the order of the
     stream.
 
     A table or a synthetic stream counts as one file.
@@ -37,7 +37,7 @@ class Input:
 
     @property
     def first(self) -> int | None:
-        """Which file says what the columns are: the first that can be read."""
+        """The file that says what the columns are: the first that can be read."""
         return next((at for at, (_, found) in enumerate(self.files) if isinstance(found, pa.Schema)), None)
 
     @property
@@ -47,8 +47,8 @@ class Input:
 
     @cached_property
     def schema(self) -> pa.Schema | None:
-        """That of the first file; in CSV files a column without values there is what it is in the next file with
-        one."""
+        """The schema of the first file. In CSV files, a column without values there has its type from the next file
+        with a value."""
         if not self.is_csv:
             return None if self.first is None else self.files[self.first][1]
         return joint_schema([found for _, found in self.files if isinstance(found, pa.Schema)])
@@ -56,11 +56,11 @@ class Input:
 
 @dataclass(frozen=True)
 class StreamColumns:
-    """A stream's columns: names as far as job and input say them, and of each name its column, if there is one.
+    """A stream's columns: their names, as far as job and input say them, and for each name its column, if there is one.
 
-    time, keys, payload: the names; None: nothing says them, since the field could not be read, or means all columns of
-    an input that could not be read. kept: the payload that results need; no other is read or sent. found: name ->
-    Column.
+    time, keys, payload: the names. None means that nothing says them: the field could not be read, or it means all
+    columns of an input that could not be read. kept: the payload that results need; no other is read or sent. found:
+    name -> Column.
     """
 
     stream: StreamJob
@@ -73,11 +73,11 @@ class StreamColumns:
 
     @property
     def needed(self) -> list[Column]:
-        """All that is read, of what there is."""
+        """The columns that are read, as far as they exist."""
         return self.columns(tuple(dict.fromkeys((*self.time_names, *(self.keys or ()), *(self.kept or ())))))
 
     def columns(self, names: tuple[str, ...] | None) -> list[Column]:
-        """Those of the names that there are."""
+        """The columns of these names, as far as they exist."""
         return [self.found[name] for name in names or () if name in self.found]
 
     @property
@@ -90,7 +90,7 @@ class StreamColumns:
         return next(iter(self.columns(self.time_names)), None)
 
     def resolved(self) -> StreamSchema:
-        """As the engine knows the stream, with scale 1, once every column was found."""
+        """The stream as the engine knows it, with scale 1; every column must have been found."""
         time, keys = self.time_column, tuple(self.columns(self.keys))
         assert time is not None
         hashed = len(keys) > 1 or key_kind(keys[0].type) not in WORD_KINDS
@@ -98,9 +98,9 @@ class StreamColumns:
 
 
 def find_columns(job: Job, stream: StreamJob, unread: Collection[str]) -> StreamColumns:
-    """The stream's columns.
+    """Finds the stream's columns.
 
-    unread: fields ("left.key") at their defaults because what the job says of them could not be read.
+    unread: fields ("left.key") that are at their defaults because what the job says of them could not be read.
     """
 
     def read(field: str) -> bool:
@@ -122,7 +122,7 @@ def find_columns(job: Job, stream: StreamJob, unread: Collection[str]) -> Stream
 
 
 def _columns_once(schema: pa.Schema, names: Collection[str | None]) -> dict[str, Column]:
-    """Those of the names that the schema has exactly once."""
+    """The columns of these names that the schema has exactly once."""
     counted = Counter(schema.names)
     return {
         field.name: Column(field.name, field.type)
@@ -132,7 +132,7 @@ def _columns_once(schema: pa.Schema, names: Collection[str | None]) -> dict[str,
 
 
 def _is_told(stream: StreamJob, column: Column) -> bool:
-    """Whether the job, or the first rows of a CSV file, say of which type the column is."""
+    """Whether the job, or the first rows of a CSV file, say which type the column has."""
     given = stream.types.get(column.name)
     return (
         given in COLUMN_TYPES if given is not None else not (types.is_null(column.type) or types.is_binary(column.type))
@@ -150,7 +150,8 @@ def _kept(
 
 
 def read_input(stream: StreamJob) -> Input:
-    """The columns of every file of the stream. Never raises for a file: what is wrong with one stands in its place."""
+    """Returns the columns of every file of the stream. It never raises for a file: an error stands in the place of its
+    schema."""
     source = stream.source
     if isinstance(source, SyntheticSource):
         return Input((("", synthetic_schema(source)),))
@@ -195,7 +196,7 @@ def column_faults(columns: StreamColumns, unread: Collection[str]) -> Iterator[s
 
 
 def _csv_faults(columns: StreamColumns, schema: pa.Schema) -> Iterator[str]:
-    """Needed columns whose type neither the job nor the first rows say."""
+    """Faults of columns that are needed, but whose type neither the job nor the first rows say."""
     section, given = columns.stream.section, columns.stream.types
     wanted = {"time": columns.time_names, "key": columns.keys or (), "columns": columns.kept or ()}
     for field, name in ((field, name) for field, names in wanted.items() for name in names):
@@ -216,7 +217,7 @@ def _csv_faults(columns: StreamColumns, schema: pa.Schema) -> Iterator[str]:
 
 
 def _missing_faults(columns: StreamColumns) -> Iterator[str]:
-    """Of names that the input lacks, or has more than once."""
+    """Faults of names that the input does not have, or has more than once."""
     schema, name = columns.input.schema, columns.stream.section
     if schema is None:
         return
@@ -233,7 +234,7 @@ def _missing_faults(columns: StreamColumns) -> Iterator[str]:
 
 
 def _time_faults(columns: StreamColumns, has_unit: bool) -> Iterator[str]:
-    """has_unit: whether it is known what the job says of time_unit."""
+    """has_unit: whether what the job says of time_unit could be read."""
     time, unit, name = columns.time_column, columns.stream.time_unit, columns.stream.section
     if time is None:
         return
@@ -262,7 +263,8 @@ def _type_faults(columns: StreamColumns) -> Iterator[str]:
 
 
 def _file_faults(columns: StreamColumns) -> Iterator[str]:
-    """Files that cannot be read, and columns that later files lack or hold in another type than the first."""
+    """Faults of files that cannot be read, and of columns that later files lack or have in another type than the
+    first."""
     files, first = columns.input.files, columns.input.first
     called = "the first file" if not first else os.path.basename(files[first][0])
     for at, (path, found) in enumerate(files):
@@ -288,8 +290,9 @@ def _difference(where: str, column: Column, found: pa.Schema, first: str, is_csv
 
 
 def _reads_as(found: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether values that look so in one CSV file may be read as another type, which those of the first one have: a CSV
-    file has no types of its own. Whole numbers fit wherever there are only some in the first rows."""
+    """Whether a column that looks like the type `found` in one CSV file may be read as the type that the first file
+    suggests, since CSV files have no types of their own. Text is no number, and a number with decimals is no whole
+    number; everything else may fit."""
     if types.is_integer(wanted) or types.is_floating(wanted):
         return not types.is_string(found) and (types.is_floating(wanted) or not types.is_floating(found))
     return True

@@ -1,4 +1,4 @@
-"""What `mpijoin check` says of a sound job."""
+"""What `mpijoin check` says of a job without faults."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from mpijoin.data.schema import Column, JoinSchema
 
 
 def describe(job: Job, schema: JoinSchema) -> str:
-    """A few lines: all streams with rows where their footers tell, key, unit, partitions and result columns."""
+    """Describes the job in a few lines: its streams, with their rows where footers tell them, key, unit, partitions and
+    result columns."""
     names = [column.name for column in result_columns(job, schema)]
     width = max(7, *(len(stream.name) for stream in job.streams))
     times = listed([_columns((stream.time,)) for stream in schema.streams])

@@ -1,4 +1,4 @@
-"""What stands in a job file, before anybody asks what it means: its tables, all streams in one place, and `--set` in
+"""What a job file says, before anybody asks what it means: its tables, all streams in one place, and `--set` in
 them."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ STREAMS = "streams"  # the table of the streams' tables
 
 class Document(NamedTuple):
     """streams: name -> what its table holds, in the order of the file · is_short: [left] and [right] stand for
-    [streams.left] and [streams.right]; one of them may be missing · sections: all other tables by name · folder: that
-    relative paths start at."""
+    [streams.left] and [streams.right], and one of them may be missing · sections: all other tables by name · folder:
+    where relative paths start."""
 
     streams: dict[str, Any]
     is_short: bool
@@ -28,17 +28,17 @@ class Document(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the streams that the job has. In the short form there are two, in this order."""
+        """The names of the streams that the job has. In the short form there are two, in this order."""
         return SHORT_STREAMS if self.is_short else tuple(self.streams)
 
 
 def read_document(
     job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str], faults: list[Fault]
 ) -> Document:
-    """A job file, or a dict of the same form, with each "section.field=value" of `overrides` set in it.
+    """Reads a job file, or a dict of the same form, and sets each "section.field=value" of `overrides` in it.
 
-    Adds to `faults` what is wrong with overrides and with the tables of the streams. JobError: there is nothing to
-    read.
+    Adds to `faults` what is wrong with overrides and with the tables of the streams. Raises JobError if there is
+    nothing to read.
     """
     tables, folder = _tables(job)
     is_short = STREAMS not in tables
@@ -50,7 +50,8 @@ def read_document(
 
 
 def _tables(job: str | os.PathLike | Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """The top of the document, which is never the caller's own, and the folder that paths are relative to."""
+    """The top level of the document, which is never the caller's own dict, and the folder where relative paths
+    start."""
     if isinstance(job, Mapping):
         return {name: _copied(table) for name, table in job.items()}, os.getcwd()
     try:
@@ -68,7 +69,7 @@ def _copied(table: Any) -> Any:
 
 
 def _form_faults(tables: Mapping[str, Any]) -> Iterator[Fault]:
-    """Of streams that are written in no form, or in two."""
+    """Faults of streams that are written in no form, or in both."""
     long, short = tables.get(STREAMS, {}), [name for name in SHORT_STREAMS if name in tables]
     if not isinstance(long, Mapping):
         yield Fault(
@@ -85,8 +86,8 @@ def _form_faults(tables: Mapping[str, Any]) -> Iterator[Fault]:
 
 
 def _taken_streams(tables: dict[str, Any]) -> dict[str, Any]:
-    """The streams, no longer in `tables`. Of both forms, which is a fault, all, so that what else is wrong with them is
-    found."""
+    """Takes the streams out of `tables`. If both forms are there, which is a fault, it takes all of them, so that their
+    other faults are found, too."""
     streams: dict[str, Any] = {}
     for name in [name for name in tables if name in (STREAMS, *SHORT_STREAMS)]:
         table = tables.pop(name)
@@ -126,7 +127,7 @@ def _override(document: Document, override: str, faults: list[Fault]) -> None:
 
 
 def _override_value(text: str) -> Any:
-    """The text as a TOML value; what is none, such as `20 s` or `a.parquet`, as a plain string."""
+    """Reads the text as a TOML value. What is no TOML, such as `20 s` or `a.parquet`, is a plain string."""
     try:
         parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:

@@ -1,4 +1,4 @@
-"""A `Job` written out as a job file, every default visible."""
+"""Writes a `Job` as a job file, with every default visible."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from mpijoin.config.kinds import quote
 
 
 def dump_job(job: Job) -> str:
-    """The job as TOML, values with their units; `load_job` reads it back to an equal Job.
+    """Returns the job as TOML, values with their units; `load_job` reads it back to an equal Job.
 
-    A stream that came as a table is named in a comment only: a file cannot hold it.
+    A stream that came as a table is only named in a comment, since a file cannot hold it.
     """
     is_short = tuple(stream.name for stream in job.streams) == SHORT_STREAMS
     parts = [_stream_text(stream, stream.name if is_short else f"streams.{stream.name}") for stream in job.streams]

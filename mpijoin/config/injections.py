@@ -1,4 +1,4 @@
-"""Kinds of values of [inject]: what happens to which rank, for all of the run or by a schedule."""
+"""The kinds of values in [inject]: what happens to which rank, for the whole run or by a schedule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _is_rank(name: Any) -> bool:
 
 
 def _per_rank(value: Any, kind: Kind, wanted: str, collect: Callable[[dict[int, Any]], Made]) -> Made:
-    """What `collect` makes of a table of rank = value."""
+    """Returns what `collect` makes of a table of rank = value."""
     if not isinstance(value, dict):
         raise ValueError(f"got {show(value)}, wanted {wanted}")
 
@@ -45,7 +45,7 @@ def _value(kind: Kind, value: Any, got: str, wanted: str) -> Any:
 
 
 def _scheduled(make: Callable, name: str, attribute: str, kind: Kind, example: str) -> Kind:
-    """A list of tables with rank, `name`, from and to; or a table of rank = value, for all of the run."""
+    """Reads a list of tables with rank, `name`, from and to; or a table of rank = value, for the whole run."""
     fields = {"rank": ("rank", INTEGER), name: (attribute, kind), **SCHEDULE}
     table = f"a table of rank = {name}, such as {{2 = {example}}}"
     wanted = f'{table}, or a list of tables such as {{rank = 2, {name} = {example}, from = "20 s", to = "40 s"}}'

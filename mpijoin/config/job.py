@@ -166,13 +166,13 @@ class Checkpoint(NamedTuple):
 
     @property
     def is_on(self) -> bool:
-        """Whether the job asks for any, but for what a signal does."""
+        """Whether the job asks for checkpoints, apart from those that a signal asks for."""
         return any(value is not None for value in (self.every_ns, self.epochs, self.margin_ns))
 
     @property
     def stops_at(self) -> tuple[str, ...]:
-        """Signals that save and stop: by default SIGUSR1, which has no other use, and where checkpoints are on, all
-        three."""
+        """The signals that save and stop. By default that is SIGUSR1, which has no other use, and all three if
+        checkpoints are on."""
         if self.signals is not None:
             return self.signals
         return ("SIGUSR1", "SIGTERM", "SIGINT") if self.is_on else ("SIGUSR1",)
@@ -197,7 +197,7 @@ class Delay(NamedTuple):
 
 
 def holds_at(injection: Slowdown | Delay, now_ns: float) -> bool:
-    """Whether it is felt at this moment of the run."""
+    """Whether the injection is in force at this moment of the run."""
     return injection.start_ns <= now_ns and (injection.end_ns is None or now_ns < injection.end_ns)
 
 
@@ -212,8 +212,7 @@ class Inject(NamedTuple):
 
 
 class Job(NamedTuple):
-    """The whole job. `streams`: in the order of the job file; inside the engine a stream is named by its index in
-    it."""
+    """The whole job. `streams` are in the order of the job file; the engine names a stream by its index in it."""
 
     streams: tuple[StreamJob, ...]
     cluster: Cluster = Cluster()

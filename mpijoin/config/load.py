@@ -1,4 +1,4 @@
-"""A job file (TOML) or a dict, plus `--set` overrides, made into one frozen `Job`."""
+"""Makes one frozen `Job` of a job file (TOML) or a dict, plus `--set` overrides."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ SOURCES = {field.name: field for field in SOURCE_FIELDS}
 
 
 def load_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str] = ()) -> Job:
-    """The job in a TOML file, or in a dict of the same form, with each "section.field=value" of `overrides` set in it.
+    """Returns the job in a TOML file, or in a dict of the same form, after each "section.field=value" of `overrides`
+    was set.
 
     Relative paths, the output's too, are taken from the job file's folder (for a dict: the current one) and made
-    absolute. In a dict, `{"table": <pyarrow.Table>, ...}` as a stream hands over a table instead of a path.
-    Raises JobError with every fault of its text and values.
+    absolute. In a dict, `{"table": <pyarrow.Table>, ...}` as a stream hands over a table instead of a path. Raises
+    JobError with every fault of its text and values.
     """
     return _sound(*read_job(job, overrides))
 
 
 def read_job(job: str | os.PathLike | Mapping[str, Any], overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
-    """As `load_job`: what could be read, with defaults for the rest, and the faults. JobError: nothing could be
-    read."""
+    """Reads as `load_job`, but returns what could be read, with defaults for the rest, and the faults. Raises JobError
+    if nothing could be read."""
     faults: list[Fault] = []
     return _read(read_document(job, overrides, faults), faults, needs_output=not isinstance(job, Mapping))
 
 
 def load_streams(path: str | os.PathLike, overrides: Sequence[str] = ()) -> Job:
-    """As `load_job`, for those who only look at the streams: the job needs no output path."""
+    """Reads as `load_job`, for callers who only look at the streams: the job needs no output path."""
     faults: list[Fault] = []
     return _sound(*_read(read_document(path, overrides, faults), faults, needs_output=False))
 
@@ -53,7 +54,7 @@ def _sound(job: Job, faults: Sequence[Fault]) -> Job:
 
 
 def _read(document: Document, faults: list[Fault], needs_output: bool) -> tuple[Job, list[Fault]]:
-    """faults: those of the document so far."""
+    """faults: those that the document has had so far."""
     job = _build(document, faults)
     output = document.sections.get("output", {})
     if needs_output and isinstance(output, dict) and "path" not in output:
@@ -64,7 +65,7 @@ def _read(document: Document, faults: list[Fault], needs_output: bool) -> tuple[
 
 
 def _build(document: Document, faults: list[Fault]) -> Job:
-    """A Job of all that could be read; what could not is at its default and in `faults`."""
+    """Makes a Job of all that could be read; what could not is at its default, and in `faults`."""
     for name, table in document.sections.items():
         if name not in SECTIONS:
             faults.append(
@@ -87,7 +88,7 @@ def _section_hint(name: str, table: Any) -> str:
 
 
 def _table(tables: Mapping[str, Any], name: str, section: str, faults: list[Fault]) -> dict[str, Any]:
-    """The fields in the table `name`, which messages call `section`."""
+    """Reads the fields in the table `name`, which messages call `section`."""
     table = tables.get(name, {})
     if isinstance(table, dict):
         return table
@@ -105,7 +106,7 @@ def _fields_of(section: str) -> tuple[str, ...]:
 def _values(
     section: str, given: dict[str, Any], fields: tuple[Field, ...], faults: list[Fault], others: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """The given fields by attribute name; `others` are fields that the caller reads itself."""
+    """Returns the given fields by attribute name; `others` are fields that the caller reads itself."""
     known = {field.name: field for field in fields}
     values = {}
     for name, value in given.items():
@@ -126,7 +127,7 @@ def _values(
 
 
 def _unknown_field(section: str, name: str, known: Sequence[str], given: Collection[str]) -> Fault:
-    """Involves, beside the name that there is not, the one that it was meant for, where it seems so."""
+    """The fault names, beside the unknown field, the one that was probably meant."""
     if section not in SECTIONS and name in {field.name for field in SYNTHETIC_FIELDS}:
         return fault(section, name, 'is for kind = "synthetic" only')
     homes = [other for other, (_, fields) in SECTIONS.items() if name in {field.name for field in fields}]
@@ -192,7 +193,7 @@ def _input_path(section: str, folder: str, path: str, faults: list[Fault]) -> st
 
 
 def _absolute(section: str, folder: str, path: str, faults: list[Fault]) -> str:
-    """A path in the job file's folder, "" with a fault added where it could not be written down."""
+    """Makes a path absolute in the job file's folder; "" with a fault added if it could not be written down."""
     try:
         return in_utf8(os.path.abspath(os.path.join(folder, os.path.expanduser(path))))
     except ValueError as error:

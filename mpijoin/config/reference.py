@@ -42,7 +42,7 @@ def _about(section: type) -> str:
 
 
 def default_text(section: str, field: Field, defaults: Any) -> str:
-    """The default as a job file would say it; "required" or "not set" where there is none.
+    """The default as a job file would write it; "required" or "not set" if there is none.
 
     >>> title, (_, fields, defaults) = list(sections().items())[2]
     >>> default_text(title, fields[0], defaults), default_text(title, fields[4], defaults)

@@ -1,4 +1,4 @@
-"""The rules that a job's values keep among themselves; nothing here looks at files."""
+"""The rules that the values of a job must keep. Nothing here looks at files."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ SYNTHETIC_BOUNDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 class Fault(NamedTuple):
-    """One thing wrong: `fields` are those involved, as "section.field"; `text` is the sentence for the user.
+    """One thing that is wrong: `fields` are those involved, as "section.field"; `text` is the sentence for the user.
 
-    unread: nothing is known of what the job says of these fields; the `Job` has their defaults.
+    unread: nothing is known of what the job says about these fields; the `Job` has their defaults.
     """
 
     fields: tuple[str, ...]
@@ -62,9 +62,9 @@ def fault(section: str, name: str, problem: str) -> Fault:
 
 
 def job_faults(job: Job, unread: Collection[str] = ()) -> list[Fault]:
-    """Every fault that can be told from the job alone; empty when there is none. Alters nothing.
+    """Returns every fault that can be told from the job alone, and changes nothing.
 
-    unread: fields ("left.key") at their defaults because what the job says of them could not be read.
+    unread: fields ("left.key") that are at their defaults because what the job says of them could not be read.
     """
     faults = [*_stream_number_faults(job), *_name_faults(job)]
     for stream in job.streams:
@@ -101,7 +101,8 @@ def _stream_number_faults(job: Job) -> Iterator[Fault]:
 
 
 def _name_faults(job: Job) -> Iterator[Fault]:
-    """A name begins those of result columns, which SQL knows in any case, and is that of a file of late rows."""
+    """A stream's name begins the names of result columns, which SQL compares without regard to case, and is the name of
+    a file of late rows."""
     known: dict[str, str] = {}
     for stream in job.streams:
         where, got = f"[{stream.section}]:", f"got {show(stream.name)} as a stream's name"
@@ -118,7 +119,7 @@ def _name_faults(job: Job) -> Iterator[Fault]:
 
 
 def _stream_faults(stream: StreamJob) -> Iterator[Fault]:
-    """Those of one stream alone."""
+    """The faults of one stream alone."""
     name = stream.section
     yield from _bound_faults(name, stream, STREAM_FIELDS)
     yield from _repeated(name, "key", stream.key)

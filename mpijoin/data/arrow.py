@@ -36,7 +36,8 @@ def width_bytes(kind: pa.DataType) -> int:
 
 
 def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The column in one piece, without dictionary; string and binary views, which Arrow cannot filter, made large."""
+    """Returns the column in one piece, without dictionary. String and binary views, which Arrow cannot filter, become
+    large."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.ChunkedArray):  # what is too long for one array of 32-bit offsets
@@ -94,8 +95,8 @@ def fixed_values(array: pa.Array) -> np.ndarray:
 
 
 def decoded_bytes(array: pa.Array) -> int:
-    """What the values take without dictionary, but for validity; string and binary views as the bytes that they
-    show."""
+    """The bytes that the values take without dictionary and without validity; a view counts with the bytes that it
+    shows."""
     kind = decoded(array.type)
     if not is_variable(kind):
         return len(array) * width_bytes(kind)
@@ -143,7 +144,7 @@ def has_offsets(kind: pa.DataType) -> bool:
 
 
 def offset_dtype(kind: pa.DataType) -> np.dtype:
-    """Of a type that has offsets."""
+    """The numpy type of the offsets, of a type that has them."""
     return np.dtype(np.int32 if _is_narrow(kind) else np.int64)
 
 
@@ -174,7 +175,7 @@ def array_of(values: np.ndarray) -> pa.Array:
 
 
 def text_array(values: Sequence[str | None]) -> pa.Array:
-    """A few strings, None for null."""
+    """An array of a few strings, None for null."""
     encoded = [(value or "").encode() for value in values]
     offsets = np.array([*accumulate(map(len, encoded), initial=0)], np.int64)
     nulls = np.array([value is None for value in values], bool)

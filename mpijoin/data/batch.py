@@ -32,7 +32,8 @@ class Batch(NamedTuple):
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """The array, or a view of it, that cannot be written: kernels compile once if their inputs always look the same."""
+    """Returns the array, or a view of it, that cannot be written: kernels compile only once if their inputs always look
+    alike."""
     if not array.flags.writeable:
         return array
     view = array.view()

@@ -116,7 +116,7 @@ def encode_parts(kind: int, meta: Mapping[str, Any], buffers: Sequence[np.ndarra
 
 
 def part_starts(sizes: Iterable[int]) -> list[int]:
-    """Where in a frame its parts of so many bytes begin, and where the last of them ends."""
+    """Where in a frame its parts of these sizes begin, and where the last of them ends."""
     starts, end = [], 0
     for size in sizes:
         starts.append(_align(end))
@@ -138,7 +138,7 @@ def reserve(
 def _header(
     kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]
 ) -> tuple[bytes, list[_Place]]:
-    """What comes before a frame's buffers, and where these lie."""
+    """Makes what comes before a frame's buffers, and says where these lie."""
     meta_bytes = _META_ENCODER.encode(meta).encode()
     position = _PREFIX_BYTES + _ENTRY.size * len(buffers) + len(meta_bytes)
     table, places = [], []
@@ -153,7 +153,7 @@ def _header(
 
 
 def _begun(header: bytes, places: Sequence[_Place]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """A frame that ends with the last of these buffers, and they themselves, yet to be written."""
+    """Allocates a frame that ends with the last of these buffers; the caller writes them."""
     frame = aligned_empty(places[-1].octets.stop if places else len(header))
     memoryview(frame)[: len(header)] = header
     position = len(header)
@@ -164,7 +164,7 @@ def _begun(header: bytes, places: Sequence[_Place]) -> tuple[np.ndarray, list[np
 
 
 def seal(frame: np.ndarray) -> np.ndarray:
-    """The frame, whose content is now complete, with its checksum."""
+    """Returns the frame, whose content is now complete, with its checksum."""
     _FLAGS.pack_into(frame, _FLAGS_OFFSET, FLAG_CHECKSUM)
     _CHECKSUM.pack_into(frame, _PREFIX.size, _checksum(frame))
     return frame
@@ -220,7 +220,7 @@ def _shape(arrays: Sequence[np.ndarray]) -> tuple[int, ...]:
 
 
 def _checksum(frame: np.ndarray) -> int:
-    """Of everything but the checksum's own field; never 0, which means none."""
+    """The checksum of everything but its own field; never 0, which means none."""
     digest = xxhash.xxh3_64(frame[: _PREFIX.size])
     digest.update(frame[_PREFIX_BYTES:])
     return digest.intdigest() & 0xFFFFFFFF or 1
@@ -252,7 +252,8 @@ def _check_prefix(data: np.ndarray, size_bytes: int, trusted: bool) -> tuple[int
 
 
 def _aligned(data: np.ndarray) -> np.ndarray:
-    """The same bytes where every number is aligned: a copy only if they begin at an odd address of a file."""
+    """Returns the same bytes where every number is aligned; that is a copy only if they begin at an odd address of a
+    file."""
     if data.ctypes.data % 8 == 0:
         return data
     copy = aligned_empty(len(data))

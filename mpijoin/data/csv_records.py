@@ -1,8 +1,8 @@
-"""Where the records of a CSV text end, and what is wrong with its quotes: as the library splits it, but nothing is
-guessed.
+"""Finds where the records of a CSV text end, and what is wrong with its quotes. It splits as the library does, but
+guesses nothing.
 
 A quote counts where a field begins. The value goes on, over line ends too, until the next quote that is not doubled;
-behind that only a comma or a line end may follow. Empty lines are no records.
+after that only a comma or a line end may follow. Empty lines are no records.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ ALL = 1 << 62
 
 
 class Records(NamedTuple):
-    """end: behind the last whole record · count: of these · open_quote: where the quote lies that has not been closed,
-    -1: none · behind: where text follows a closing quote first, -1: nowhere."""
+    """end: just after the last whole record · count: how many records · open_quote: the place of the quote that was
+    never closed, -1: none · behind: the first place where text follows a closing quote, -1: nowhere."""
 
     end: int
     count: int  # type: ignore[assignment]  # not the method of tuples
@@ -73,8 +73,8 @@ def _split(text, most):
 
 
 def may_be_padded(text: memoryview) -> bool:
-    """Whether any field behind the first two bytes, which end one, might be a number with leading zeros; quick, and
-    never wrong when it says no."""
+    """Whether any field after the first two bytes, which end one, might be a number with leading zeros. It is quick,
+    and never wrong when it says no."""
     return bool(_may_be_padded(read_only(np.frombuffer(text, np.uint8))))
 
 

@@ -1,4 +1,4 @@
-"""CSV files as text: what opens them, what their columns are called, and what types their first rows suggest."""
+"""CSV files as text: how they are opened, what their columns are called, and which types their first rows suggest."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _BLANK, _ZERO, _NINE = (ord(sign) for sign in " 09")
 
 
 def open_text(path: str) -> pa.NativeFile:
-    """The text, decompressed if need be; closing it closes the file."""
+    """Opens the text, decompressed if need be; closing it closes the file."""
     return pa.input_stream(path, compression="gzip" if path.lower().endswith(GZIP) else None)
 
 
 def csv_schema(path: str, given: Mapping[str, pa.DataType]) -> pa.Schema:
-    """Names, and types as the first rows suggest or as `given`; null where these have no value.
+    """Returns names, and types as the first rows suggest them or as `given`; null where these rows have no value.
 
-    Numbers with leading zeros are names of something: whole ones are taken for strings. Text that is not UTF-8 is
-    binary. Raises ArrowException, OSError, and InputError where the header is not UTF-8.
+    Numbers with leading zeros are probably names: if they are whole, the column is taken for strings. Text that is not
+    UTF-8 is binary. Raises ArrowException, OSError, and InputError where the header is not UTF-8.
     """
     schema = _sample(path, csv.ConvertOptions(column_types=dict(given))).schema
     whole = [field.name for field in schema if types.is_integer(field.type) and field.name not in given]
@@ -46,7 +46,7 @@ def csv_schema(path: str, given: Mapping[str, pa.DataType]) -> pa.Schema:
 
 
 def _sample(path: str, asked: csv.ConvertOptions) -> pa.RecordBatch:
-    """The first rows, of about SAMPLE_BYTES; of no rows where there are none."""
+    """Returns the first rows, about SAMPLE_BYTES of them; no rows if there are none."""
     with open_text(path) as file:
         text = file.read(SAMPLE_BYTES)
     _check_header(path, text)
@@ -112,7 +112,7 @@ def first_padded(texts: pa.Array) -> int | None:
 
 
 def utf8_problem(path: str, name: str) -> str:
-    """Where in the first rows a column is not UTF-8, and how; its type was found to be binary."""
+    """Says where in the first rows a column is not UTF-8, and how; its type was found to be binary."""
     from mpijoin.data.csv_records import split  # late: it loads the compiler, which a sound file does not need
 
     found = _sample(path, csv.ConvertOptions(column_types={name: pa.binary()}, include_columns=[name]))

@@ -1,4 +1,4 @@
-"""Which files a path means, what format each has, and what columns it holds, without reading its rows.
+"""Which files a path means, which format each has, and which columns it holds, without reading its rows.
 
 Errors are `InputError`s that name the path, what was found and what was wanted.
 """
@@ -38,7 +38,7 @@ def file_format(path: str) -> str:
 
 
 def _extension(path: str) -> str:
-    """What tells the format; of a compressed file with the one before."""
+    """The extension that tells the format; of a compressed file together with the one before."""
     name, last = os.path.splitext(os.path.basename(path).lower())
     return os.path.splitext(name)[1] + last if last == ".gz" else last
 
@@ -91,8 +91,9 @@ def _one_format(path: str, candidates: Iterable[str]) -> list[str]:
 
 
 def stream_schema(files: Sequence[str], types: Mapping[str, str]) -> pa.Schema:
-    """The columns of a stream of several files: those of the first; in CSV files, a column without values there is of
-    the type that it has in the next file with one. types: as for `file_schema`. Raises InputError."""
+    """Returns the columns of a stream of several files. They are those of the first file; in CSV files, a column
+    without values there has its type from the next file with a value. types: as for `file_schema`. Raises
+    InputError."""
     schema = file_schema(files[0], types)
     if file_format(files[0]) != CSV or not any(map(pa.types.is_null, schema.types)):
         return schema
@@ -100,7 +101,7 @@ def stream_schema(files: Sequence[str], types: Mapping[str, str]) -> pa.Schema:
 
 
 def joint_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """The first one's columns; what has no value there is of the type that it has in the next file that has one."""
+    """The first schema's columns. A column without values there has its type from the next schema that has one."""
 
     def typed(field: pa.Field) -> pa.Field:
         found = (one.field(field.name) for one in schemas if one.names.count(field.name) == 1)
@@ -110,10 +111,11 @@ def joint_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
 
 
 def file_schema(path: str, types: Mapping[str, str] = NO_TYPES) -> pa.Schema:
-    """The columns of one file: Parquet footer, IPC header, or what the first rows of a CSV file suggest.
+    """Returns the columns of one file: from a Parquet footer, an IPC header, or what the first rows of a CSV file
+    suggest.
 
-    types: of columns of a CSV file, by name, as a job gives them; unknown ones count for nothing. Of the other columns
-    the reader must force what is found here on all rows of all files. Raises InputError.
+    types: of columns of a CSV file, by name, as a job gives them; names that the file lacks are ignored. For the other
+    columns, the reader must force the types found here on all rows of all files. Raises InputError.
     """
     readers: dict[str, Callable[[str], pa.Schema]] = {
         PARQUET: _parquet_schema,
@@ -156,14 +158,15 @@ def _ipc_schema(path: str) -> pa.Schema:
 
 
 def open_ipc(file: pa.NativeFile) -> pa.RecordBatchFileReader | pa.RecordBatchStreamReader:
-    """A reader for an opened Arrow IPC file, whichever of its two layouts (file, stream) it has."""
+    """Makes a reader for an opened Arrow IPC file, whichever of its two layouts (file, stream) it has."""
     magic = file.read(len(IPC_FILE_MAGIC))
     file.seek(0)
     return pa.ipc.open_file(file) if magic == IPC_FILE_MAGIC else pa.ipc.open_stream(file)
 
 
 def count_rows(files: list[str]) -> int | None:
-    """Rows of all files together, where their footers tell (Parquet); else None: counting would mean reading."""
+    """The rows of all files together, if their footers tell (Parquet); otherwise None, since counting would mean
+    reading."""
     if any(file_format(file) != PARQUET for file in files):
         return None
     import pyarrow.parquet

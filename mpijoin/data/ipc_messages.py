@@ -1,8 +1,8 @@
-"""Arrow IPC, message by message: the library reads the headers from here, and the values of a batch are read block by
-block.
+"""Reads Arrow IPC message by message: the library gets the headers from here, and the values of a batch are read block
+by block.
 
-A file is not mapped: where it is cut while it is read, a map kills the process without a word. The library, which reads
-a batch as a whole, is given a hollow body instead: pages of zeros of the same length that nobody touches. Where the
+A file is not mapped: if it is cut while it is read, a map kills the process without a word. The library reads a batch
+as a whole, so it is given a hollow body instead: pages of zeros of the same length that nobody touches. Where the
 buffers of its arrays lie in it is where their bytes lie in the file.
 """
 
@@ -152,7 +152,7 @@ class Messages:
 
 
 class HollowBatch:
-    """A record batch of which nothing has been read but where its values lie."""
+    """A record batch that has not been read; it only knows where its values lie."""
 
     def __init__(self, batch: pa.RecordBatch, messages: Messages):
         self._batch, self._messages = batch, messages
@@ -163,7 +163,7 @@ class HollowBatch:
         return self._batch.num_rows
 
     def read(self, start: int, rows: int) -> pa.RecordBatch:
-        """The rows from `start` on, so many. Raises Cut, or ArrowInvalid where the batch is damaged."""
+        """Reads that many rows from `start` on. Raises Cut, or ArrowInvalid where the batch is damaged."""
         # Bitmaps are read by whole bytes.
         skip = start % 8
         arrays = [self._rows(column, start - skip, rows + skip) for column in self._batch.columns]
@@ -183,7 +183,7 @@ class HollowBatch:
         return pa.Array.from_buffers(kind, rows, [valid, self._bits(values, fixed_bits(kind), start, rows)])
 
     def _bits(self, buffer: pa.Buffer, width: int, start: int, rows: int) -> pa.Buffer:
-        """Of items of so many bits, those from `start` on, a multiple of 8."""
+        """The items from `start` on, a multiple of 8, each of this number of bits."""
         return self._part(buffer, start * width // 8, -(-rows * width // 8))
 
     def _part(self, buffer: pa.Buffer | None, at: int, size: int) -> pa.Buffer:

@@ -44,7 +44,8 @@ NO_SIZES = np.empty(0, np.int64)
 
 
 class Field(NamedTuple):
-    """Where one stored column lies: its value, or an int32 length if it is variable, `offset` bytes into the record."""
+    """Where one stored column lies: its value, or an int32 length if its size varies, `offset` bytes into the
+    record."""
 
     column: Column
     is_key: bool
@@ -58,7 +59,7 @@ class Field(NamedTuple):
 
     @property
     def dtype(self) -> np.dtype:
-        """What the record holds of it."""
+        """The numpy type of what the record holds of it."""
         if self.is_variable:
             return np.dtype("i4")
         return np.dtype("i8") if self.is_key else item_dtype(width_bytes(self.kind))
@@ -107,7 +108,7 @@ def key_column(kind: pa.DataType, words: np.ndarray) -> pa.Array:
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """How a stream's stored columns lie in records and blobs: the same on every rank, since the schema is."""
+    """How a stream's stored columns lie in records and blobs. It is the same on every rank, since the schema is."""
 
     schema: StreamSchema
 
@@ -193,7 +194,7 @@ class RecordLayout:
         return record, *self._pack_blob(values, count)
 
     def _null_bit(self, index: int) -> tuple[int, int]:
-        """Of which null byte which bit is a field's."""
+        """Which bit of which null byte belongs to a field."""
         ordinal = index - (len(self.fields) - len(self.schema.payload))
         return divmod(ordinal, 8)
 
@@ -225,8 +226,8 @@ class RecordLayout:
         return self.unpack_words(np.ascontiguousarray(record.T), size, blob)
 
     def unpack_words(self, words: np.ndarray, size: np.ndarray, blob: np.ndarray) -> list[pa.Array]:
-        """As `unpack`, of records given word by word: int64[record_words, n], rows contiguous. Copies only what does
-        not fill words."""
+        """Works as `unpack`, on records that are given word by word: int64[record_words, n], rows contiguous. It copies
+        only what does not fill words."""
         values = _Items(words)
         data = self._unpack_blob(values, size, blob)
         return [self._unpack_field(index, values, data) for index in range(len(self.fields))]
@@ -309,12 +310,14 @@ def _variable_values(field: Field, array: pa.Array, nulls: np.ndarray | None) ->
 
 
 def _key_is_variable(column: Column) -> bool:
-    """Fixed-size binary keys too: they may have to equal binary ones."""
+    """Whether a key column counts as variable. Fixed-size binary keys do, because they may have to equal binary
+    ones."""
     return is_variable(column.type) or types.is_fixed_size_binary(decoded(column.type))
 
 
 def _place(columns: tuple[Column, ...], is_key: bool, start: int) -> dict[str, Field]:
-    """Fields by name: fixed-size columns first, wide before narrow so that each lies aligned, then the lengths."""
+    """Places the fields, by name: fixed-size columns first, wide before narrow so that each lies aligned, then the
+    lengths."""
     variable = _key_is_variable if is_key else lambda column: is_variable(column.type)
     fields = [Field(column, is_key, variable(column), 0) for column in columns]
     fields.sort(key=lambda field: (field.is_variable, -field.dtype.itemsize))

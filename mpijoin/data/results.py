@@ -23,7 +23,7 @@ class ResultColumn(NamedTuple):
 
 
 def all_columns(schema: JoinSchema) -> list[ResultColumn]:
-    """Every column that results of this join could have, in their order; names may clash."""
+    """Every column that results of this join could have, in order; names may clash."""
     columns = _key_columns(schema.streams[0].keys)
     for kind in (TIME, ROW):
         columns += [ResultColumn(f"{stream.name}_{kind}", side, kind, 0) for side, stream in enumerate(schema.streams)]
