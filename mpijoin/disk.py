@@ -1,5 +1,5 @@
-"""Files that are whole or not there: written under another name, flushed to disk, renamed; and files that know what was
-written."""
+"""Files that are whole or not there: they are written under another name, flushed to disk and renamed. And files that
+know what was written to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PIECE_BYTES = 4 << 20  # read at once to check a file; between two pieces the ca
 
 
 def new_file(path: Path) -> io.FileIO:
-    """Opened to write, in place of whatever has the name: a link is removed, not followed. OSError."""
+    """Opens a new file to write, in place of whatever has the name: a link is removed, not followed. Raises OSError."""
     try:
         return _created(path)
     except FileExistsError:
@@ -30,7 +30,8 @@ def _created(path: Path) -> io.FileIO:
 
 
 def make_folder(path: Path) -> None:
-    """Where it is not there yet. OSError: something else has the name; a link does not count as a folder."""
+    """Makes the folder if it is not there yet. Raises OSError if something else has the name; a link does not count as
+    a folder."""
     try:
         path.mkdir()
     except FileExistsError:
@@ -41,7 +42,8 @@ def make_folder(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Under another name first, flushed to disk, then renamed: a reader finds the whole text or none. OSError."""
+    """Writes under another name first, flushes to disk, then renames: a reader finds the whole text or none. Raises
+    OSError."""
     aside = path.with_name(path.name + ASIDE)
     with new_file(aside) as file:
         write_all(file, memoryview(text.encode()))
@@ -51,13 +53,13 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def write_all(file: io.FileIO, data: memoryview) -> None:
-    """Whatever the system takes at once."""
+    """Writes everything, in as many pieces as the system takes at once."""
     while len(data):
         data = data[file.write(data) :]
 
 
 class HashedFile:
-    """A file that is written from front to end, as pyarrow wants one. octets: how many it has · checksum: of all of
+    """A file that is written from front to end, as pyarrow wants one. octets: bytes so far · checksum: of all of
     them."""
 
     def __init__(self, path: Path):
@@ -94,7 +96,8 @@ class HashedFile:
 
 
 def checksum_of(path: Path, between: Callable[[], None] = lambda: None) -> str:
-    """As `HashedFile.checksum`, of a file as it lies there. between: called after each piece that was read. OSError."""
+    """Computes `HashedFile.checksum` of a file as it lies there. between: is called after each piece. Raises
+    OSError."""
     found, piece = xxhash.xxh3_64(), np.empty(PIECE_BYTES, np.uint8)
     with open(path, "rb", buffering=0) as file:
         while count := file.readinto(piece):
@@ -104,7 +107,7 @@ def checksum_of(path: Path, between: Callable[[], None] = lambda: None) -> str:
 
 
 def sync_path(path: Path) -> None:
-    """Has a file's bytes, or a folder's entries, on disk."""
+    """Flushes a file's bytes, or a folder's entries, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

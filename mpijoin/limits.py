@@ -26,8 +26,8 @@ class LimitError(MpijoinError):
 
 
 def allow_open_files() -> None:
-    """Lets this process have as many files open as the system would allow it if asked: files of a stream that overlap
-    in time are open together, and the usual limit of 1024 is only for programs that cannot count further."""
+    """Lets this process have as many files open as the system would allow it if asked. Files of a stream that overlap
+    in time are open together, and the usual limit of 1024 only protects programs that cannot count further."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, OPEN_FILES_MAX)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -36,7 +36,7 @@ def allow_open_files() -> None:
 
 
 def check_address_space() -> None:
-    """Raises LimitError where there is too little for the program itself: libraries would end it without a word of
+    """Raises LimitError if there is too little for the program itself, since libraries would end it without a word of
     ours."""
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     if allowed != resource.RLIM_INFINITY and allowed < PROGRAM_BYTES:
@@ -44,10 +44,10 @@ def check_address_space() -> None:
 
 
 def address_space_share(slaves: int) -> float:
-    """Bytes of this process's address space (ulimit -v) that each of its slaves may reserve for windows; inf: there is
-    no limit.
+    """The bytes of this process's address space (ulimit -v) that each of its slaves may reserve for windows; inf if
+    there is no limit.
 
-    Half of what the program leaves, since buffers, results and threads want some, too.
+    It is half of what the program leaves, since buffers, results and threads need some, too.
     """
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     return inf if allowed == resource.RLIM_INFINITY else max(0, allowed - PROGRAM_BYTES) // (2 * slaves)

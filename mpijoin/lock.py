@@ -75,7 +75,7 @@ class FolderLock:
 
     @property
     def is_held(self) -> bool:
-        """False where the run stood still for so long that another took it for dead."""
+        """False if the run stood still for so long that another took it for dead."""
         return self._token in _held and self.path.exists()
 
     def release(self) -> None:
@@ -94,9 +94,9 @@ class FolderLock:
 
 
 def take(folder: Path, what: str, environ: Mapping[str, str] = os.environ, wait_s: float = WAIT_S) -> FolderLock:
-    """The folder's lock; the folder is made where it is not there yet. what: the field of the job that names it.
+    """Takes the folder's lock; the folder is made if it is not there yet. what: the field of the job that names it.
 
-    JobError: a run that lives has it, or it is no folder. OutputError: the file system refuses.
+    Raises JobError if a run that lives has it, or it is no folder, and OutputError if the file system refuses.
     """
     if folder.exists() and not folder.is_dir():
         raise JobError([f"{what}: {folder} is a file: wanted a folder"])
@@ -111,7 +111,7 @@ def take(folder: Path, what: str, environ: Mapping[str, str] = os.environ, wait_
 
 
 def _try(folder: Path, own: Owner, environ: Mapping[str, str]) -> FolderLock | str:
-    """The lock, or in words who has it."""
+    """Returns the lock, or says in words who has it."""
     found = sorted(folder.glob("lock-*.json"))
     if told := _living(found, environ):
         return told
@@ -127,7 +127,7 @@ def _try(folder: Path, own: Owner, environ: Mapping[str, str]) -> FolderLock | s
 
 
 def _create(path: Path, own: Owner) -> bool:
-    """False if another has just done so."""
+    """Creates the lock file; False if another run has just done so."""
     try:
         file = open(path, "x", encoding="utf-8")
     except FileExistsError:
@@ -147,7 +147,7 @@ def _number(path: Path) -> int:
 
 
 def _living(paths: list[Path], environ: Mapping[str, str]) -> str:
-    """In words, the first owner that lives, and what to do; "" if none does."""
+    """Says in words which owner lives, the first of them, and what to do; "" if none does."""
     for path in paths:
         try:
             text, touched_s = path.read_text(encoding="utf-8"), path.stat().st_mtime
@@ -226,8 +226,8 @@ def this_owner(environ: Mapping[str, str]) -> Owner:
 
 
 def _machine() -> str:
-    """Equal for two processes exactly if they know each other by the same numbers. A host's name is not enough: it may
-    boot anew, and containers count their processes apart."""
+    """A value that is equal for two processes exactly if they know each other by the same numbers. A host's name is not
+    enough: it may boot anew, and containers count their processes apart."""
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
 
 
@@ -241,7 +241,8 @@ def _start_of(pid: int) -> int:
 
 
 def _is_of_another_user(pid: int) -> bool:
-    """Of whose processes the system may show nothing but that they are there."""
+    """Whether the process belongs to another user, of whose processes the system may show nothing but that they are
+    there."""
     try:
         os.kill(pid, 0)
     except PermissionError:
@@ -252,7 +253,7 @@ def _is_of_another_user(pid: int) -> bool:
 
 
 def _now_s(folder: Path) -> float:
-    """By the clock of the file system, which those who touch locks there have in common."""
+    """The time by the clock of the file system, which all who touch locks there have in common."""
     path = folder / f"lock-{uuid.uuid4().hex}.now"
     try:
         path.touch()

@@ -61,12 +61,12 @@ def processor() -> str:
 
 
 def keep_freed_memory(octets: int = KEPT_BYTES) -> None:
-    """Lets the allocator keep so much of what is freed for what is allocated next, instead of giving it back at once.
+    """Lets the allocator keep this much of what is freed for what is allocated next, instead of giving it back at once.
 
-    Messages and parts of ticks come and go, megabytes each: to get fresh pages for them takes longer than to fill them
-    (a third to a half of the master's time, and of a move's). Where the C library has no such setting, nothing is lost
-    but speed. Arrow, if it is not loaded yet, takes its memory there, too, and not from an allocator of its own, which
-    keeps 30 MB more.
+    Messages and parts of ticks come and go, megabytes each, and it takes longer to get fresh pages for them than to
+    fill them (a third to a half of the master's time, and of a move's). If the C library has no such setting, the run
+    is only slower. Arrow, if it is not loaded yet, takes its memory from this allocator, too, and not from one of its
+    own, which keeps 30 MB more.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     with suppress(OSError, AttributeError):
@@ -76,19 +76,19 @@ def keep_freed_memory(octets: int = KEPT_BYTES) -> None:
 
 
 def touch_heap(octets: int) -> None:
-    """Has the system find memory for what will be allocated, where the allocator keeps what is freed:
-    `keep_freed_memory`."""
+    """Has the system provide memory for what will be allocated, if the allocator keeps what is freed
+    (`keep_freed_memory`)."""
     pieces = [np.empty(HEAP_PIECE_BYTES, np.uint8) for _ in range(octets // HEAP_PIECE_BYTES)]
     for piece in pieces:
         piece[:: os.sysconf("SC_PAGE_SIZE")] = 0
 
 
 def unmap_unchanged(library: str) -> None:
-    """Drops the pages of a shared library that are as in its file from this process; what is used again comes back
-    unasked.
+    """Drops those pages of a shared library from this process that are as in its file. What is used again comes back by
+    itself.
 
-    Of the compiler 68 MB are mapped once it has loaded a kernel, a seventh of all that three ranks hold, and then it
-    rests: the system may have these pages for other files. Where it keeps no list of mappings, nothing happens.
+    Of the compiler 68 MB are mapped once it has loaded a kernel, a seventh of all that three ranks hold, and then it is
+    not used: the system may have these pages for other files. Where it keeps no list of mappings, nothing happens.
     """
     with suppress(OSError, AttributeError):
         madvise = ctypes.CDLL(None).madvise
@@ -98,7 +98,8 @@ def unmap_unchanged(library: str) -> None:
 
 
 def _unchanged(library: str) -> Iterator[tuple[int, int]]:
-    """Where the library's mappings begin and end that cannot be written and hold no page of this process's own."""
+    """Where those mappings of the library begin and end that cannot be written and hold no page of this process's
+    own."""
     page_bytes = os.sysconf("SC_PAGE_SIZE")
     lines = [line for line in Path(MAPPINGS).read_text().splitlines() if library in line.rpartition("/")[2]]
     with open(PAGES, "rb") as pages:

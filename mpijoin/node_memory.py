@@ -1,7 +1,8 @@
-"""How much memory the ranks on a node may take, and what of it is left for a slave's windows. Read once, at launch.
+"""How much memory the ranks on a node may take, and how much of it is left for a slave's windows. It is read once, at
+launch.
 
-The kernel kills without a word whoever exceeds the limit of its control group or of a group above it, so all of them
-count, in both versions, and so does every limit that Slurm states. The least wins.
+The kernel kills without a word a process that exceeds the limit of its control group or of a group above it, so all of
+them count, in both versions, and so does every limit that Slurm states. The smallest limit wins.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ MIB = 1 << 20
 
 
 def node_memory_bytes(environ: Mapping[str, str], root: Path = ROOT) -> int:
-    """The least of: what the machine has, the limits of this process's control groups and those above, Slurm's limits.
+    """The smallest of: the machine's memory, the limits of this process's control groups and those above, and Slurm's
+    limits.
 
     root: where /proc and the mounted control groups are looked for.
     """
@@ -90,7 +92,7 @@ def slurm_limits(environ: Mapping[str, str]) -> Iterator[int]:
 
 
 def ranks_on_node(environ: Mapping[str, str], ranks: int) -> int:
-    """Of all ranks, those on this node as the launcher tells; all of them where it does not."""
+    """How many of the ranks are on this node, as the launcher tells; all of them if it does not."""
     for name in ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"):
         if found := _number(environ, name):
             return min(found, ranks)
@@ -118,8 +120,8 @@ def _number(environ: Mapping[str, str], name: str) -> int:
 
 
 class Needs(NamedTuple):
-    """What the ranks on a node take apart from windows. own: of this process, before it holds any rows · processes: so
-    many like it · slaves: among the ranks · master_buffer, buffer: of the job."""
+    """What the ranks on a node need apart from windows. own: bytes of this process, before it holds any rows ·
+    processes: how many there are like it · slaves: among the ranks · master_buffer, buffer: of the job."""
 
     own_bytes: int
     processes: int

@@ -122,13 +122,13 @@ class RunDirectory:
         return (self.path / "summary.json").exists()
 
     def sync(self) -> None:
-        """Has the folders' names on disk, before a checkpoint counts on what is in them. OSError."""
+        """Flushes the folders' names to disk, before a checkpoint counts on what is in them. Raises OSError."""
         for folder in (self.results, self.late, self.path, self.path.parent):
             sync_path(folder)
 
     def reopen(self, job_text: str) -> None:
-        """Makes ready what a run has left that was stopped or broken off, for one that goes on. OutputError:
-        refused."""
+        """Prepares the directory of a run that was stopped or killed for one that goes on. Raises OutputError if the
+        file system refuses."""
         with writing(self.path):
             for name in RUN_FOLDERS:
                 make_folder(self.path / name)
@@ -139,7 +139,8 @@ class RunDirectory:
 
     def keep_only(self, results: Collection[str], late: Collection[str], part: int) -> None:
         """Removes what was written after the checkpoint of number `part`: results and late rows that are in no list,
-        metrics that begin with it or later. OutputError: refused, or something of the lists is missing."""
+        and metrics that begin with it or later. Raises OutputError if the file system refuses, or a file of the lists
+        is missing."""
         with writing(self.path):
             for folder, kept in ((self.open_results, set(results)), (self.open_late_parts, set(late))):
                 found = {item.name for item in folder.iterdir()}
@@ -154,7 +155,7 @@ class RunDirectory:
                     item.unlink()
 
     def clean(self) -> None:
-        """After the summary: what was only kept for a run that might have to go on from here. Never raises."""
+        """Removes, after the summary, what was only kept for a run that might have to go on from here. Never raises."""
         shutil.rmtree(self.open_late_parts, ignore_errors=True)
 
     @property
@@ -187,7 +188,7 @@ class RunDirectory:
             self.open_results.rmdir()
 
     def sync_results(self, files: Sequence[str]) -> None:
-        """Has committed results on disk, of which parts may be in memory only. OutputError."""
+        """Flushes committed results to disk, since parts of them may be in memory only. Raises OutputError."""
         with writing(self.path):
             for name in files:
                 sync_path(self.results / name)
@@ -221,7 +222,8 @@ class RunDirectory:
 
 
 def read_summary(path: str | os.PathLike) -> dict[str, Any]:
-    """summary.json of a run directory. InputError: no run, a failed run, an unfinished run, or damaged text."""
+    """Reads summary.json of a run directory. Raises InputError if there is no run, or one that failed or has not
+    finished, or if the text is damaged."""
     folder = Path(path)
     failure = read_failure(folder)
     if failure is not None:
@@ -232,7 +234,8 @@ def read_summary(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def read_failure(path: str | os.PathLike) -> dict[str, Any] | None:
-    """failed.json of a run directory, None if there is none. InputError: no run, or damaged text."""
+    """Reads failed.json of a run directory, None if there is none. Raises InputError if there is no run, or the text is
+    damaged."""
     folder = Path(path)
     if not (folder / "job.toml").is_file():
         raise InputError(f"{folder} is no run directory: it holds no job.toml")
@@ -240,9 +243,9 @@ def read_failure(path: str | os.PathLike) -> dict[str, Any] | None:
 
 
 def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ()) -> list[str]:
-    """What keeps a run from beginning in this folder, as sentences about [output] path; looks only.
+    """Says what keeps a run from beginning in this folder, as sentences about [output] path. It only looks.
 
-    inputs: as in `RunDirectory.create`. Raises OSError where the file system does not even let itself be asked.
+    inputs: as in `RunDirectory.create`. Raises OSError if the file system cannot even be asked.
     """
     where = f"[output] path: {path}"
     if blocked := blocking_file(path):
@@ -267,14 +270,13 @@ def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ())
 
 
 def blocking_file(path: Path) -> Path | None:
-    """The path, or what of it is there already, if that is no folder; None: a folder is there, or can be made."""
+    """The path, or the part of it that exists, if that is no folder. None: there is a folder, or one can be made."""
     there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
     return None if there.is_dir() or not os.path.lexists(there) else there
 
 
 def _make_room(path: Path, overwrite: bool, inputs: Sequence[str]) -> None:
-    """Raises JobError with `room_faults`; without any, the folder is not there, or is empty, or nothing of a run is
-    left."""
+    """Empties the folder of what a run has left in it. Raises JobError with `room_faults`."""
     faults = room_faults(path, overwrite, inputs)
     if faults:
         raise JobError(faults)
@@ -308,7 +310,7 @@ def _made_by_run(name: str) -> bool:
 
 
 def _late_files(path: Path) -> set[str]:
-    """What the late files of the run in this folder are called: after the streams of its job. Empty where there is no
+    """The names that the late files of the run in this folder have, after the streams of its job; empty if there is no
     run."""
     if not _is_run(path):
         return set()
@@ -326,7 +328,8 @@ def _is_run(path: Path) -> bool:
 
 
 def _expect(folder: Path, parts: set[str], besides: set[str]) -> list[str]:
-    """Which of `besides` are in the folder, sorted. OutputError: other parts than `parts` are there beside them."""
+    """Returns those of `besides` that are in the folder, sorted. Raises OutputError if a part of `parts` is missing, or
+    a file is there that is in neither."""
     found = {item.name for item in folder.iterdir()}
     missing, unknown = parts - found, found - parts - besides
     if missing or unknown:
@@ -361,7 +364,7 @@ def _write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """numpy scalars and paths as JSON knows them."""
+    """Turns numpy scalars and paths into values that JSON knows."""
     return value.item() if hasattr(value, "item") else str(value)
 
 

@@ -1,4 +1,4 @@
-"""Signals as something a runtime asks about between two pieces of work."""
+"""Signals as something that a runtime asks about between two pieces of work."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SignalFlag:
         self._before = {}
 
     def save_at(self, names: Collection[str]) -> None:
-        """From now on these signals ask for a checkpoint. One that has come before ends the run all the same."""
+        """From now on these signals ask for a checkpoint. A signal that came before still ends the run."""
         self._saves = frozenset(signal.Signals[name] for name in names)
 
     def _handle(self, number: int, frame: object) -> None:
@@ -70,7 +70,8 @@ class SignalFlag:
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """Inside, a signal raises Interrupted where it finds the thread: for long work that nobody else waits for."""
+        """Inside, a signal raises Interrupted wherever it finds the thread: for long work that nobody else waits
+        for."""
         self._at_once, told_before = True, sys.unraisablehook
         # Raised inside a callback of C code it is lost, with a complaint; then it is raised again.
         sys.unraisablehook = lambda told: None if isinstance(told.exc_value, Interrupted) else told_before(told)
@@ -93,8 +94,7 @@ class SignalFlag:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM has come: it ends a command as Ctrl-C does, by an exception, so that what is half done is cleared
-    away."""
+    """SIGTERM has come. It ends a command as Ctrl-C does, by an exception, so that half-done work is cleared away."""
 
 
 @contextmanager

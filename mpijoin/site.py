@@ -12,10 +12,9 @@ SCRIPTS = Path(__file__).with_name("slurm")  # the repository's folder slurm/, w
 
 
 def write_scripts(folder: Path, overwrite: bool) -> list[Path]:
-    """Copies every script into a folder, which is made if need be; where they are now, in order of name.
+    """Copies every script into a folder, which is made if need be; returns where they are now, in order of name.
 
-    Raises OutputError, before anything is written, where a file of another content is there and `overwrite` is not
-    asked for.
+    Raises OutputError, before anything is written, if a file with other content is there and `overwrite` is not set.
     """
     scripts = sorted(path for path in SCRIPTS.iterdir() if path.is_file())
     others = [folder / path.name for path in scripts if (folder / path.name).exists()]

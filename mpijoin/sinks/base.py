@@ -18,11 +18,11 @@ class Sink(Consumer, Protocol):
         """A checkpoint cuts the results here: returns the part files so far, all closed. Raises OutputError."""
 
     def sync(self) -> None:
-        """Has the closed part files on disk; may take long, and may be called in another thread. Raises
+        """Flushes the closed part files to disk. This may take long, and may be called in another thread. Raises
         OutputError."""
 
     def close(self) -> list[PartInfo]:
         """Ends the output; returns the part files it made. Raises OutputError."""
 
     def abandon(self) -> None:
-        """Lets go of everything: the run has failed."""
+        """The run has failed: closes everything and drops what waits."""

@@ -1,4 +1,4 @@
-"""Results merged at one rank: slaves send theirs, the collector writes them epoch by epoch."""
+"""Results that are merged at one rank: slaves send theirs, and the collector writes them epoch by epoch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HELD_BYTES_MAX = 64 << 20  # rows of epochs that are not open yet; beyond it, sl
 
 
 class SendSink:
-    """The slave's side: every batch of results is sent at once, with its epoch."""
+    """The slave's side. Every batch of results is sent at once, with its epoch."""
 
     def __init__(self, builder: TableBuilder, rank: int, send: Callable[[Data], None]):
         self._builder = builder
@@ -74,13 +74,14 @@ class Writer(Protocol):
 class Collector:
     """Merges the slaves' results by epoch.
 
-    The oldest open epoch is the first that some slave has not ended. Its rows are written as they come; later ones
-    wait, up to `held_bytes_max`. Then `refuse` names the slaves that are ahead. One that is not is never refused, so
-    the oldest epoch always ends, and no slave waits for ever. Slaves without groups are not waited for.
+    The oldest open epoch is the first that some slave has not ended. Its rows are written as they come; rows of later
+    epochs wait, up to `held_bytes_max`. Beyond that, `refuse` names the slaves that are ahead. A slave that is not
+    ahead is never refused, so the oldest epoch always ends, and no slave waits for ever. Slaves without groups are not
+    waited for.
 
     A checkpoint's mark comes from every slave in order with its results. What came before all marks is written,
-    whatever its epoch; what a slave sends after its own waits until the last mark is there, and the writer has been cut
-    (`cut_number`).
+    whatever its epoch. What a slave sends after its own mark waits until the last mark has come and the writer has been
+    cut (`cut_number`).
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Collector:
 
     @property
     def refuse(self) -> set[int]:
-        """Slaves whose messages should wait where they are."""
+        """The slaves whose messages should wait where they are."""
         if self._held_bytes <= self._held_bytes_max:
             return set(self._marked)
         oldest = self._oldest_ended()
@@ -141,7 +142,7 @@ class Collector:
             self.cut_number = message.number
 
     def go_on(self) -> None:
-        """The cut is noted: what came after the marks is taken now."""
+        """The cut has been noted: takes what came after the marks."""
         self.cut_number = None
         after, self._marked = self._marked, {}
         for messages in after.values():

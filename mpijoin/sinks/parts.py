@@ -1,4 +1,4 @@
-"""Result tables into Parquet part files of bounded size."""
+"""Writes result tables into Parquet part files of bounded size."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ MINIBLOCK = 32
 class PartWriter:
     """Writes tables of one schema as `prefix-00000.parquet`, `prefix-00001.parquet` … in `folder`.
 
-    A new part begins once `part_bytes` are written, so a part is at most a row group larger; numbers go on after what
-    lies there. A table that is kept is not copied: the caller must not change its buffers. Nothing written makes no
-    file. After an OutputError the broken part is gone, further writes raise the same error, and `close` is safe.
+    A new part begins once `part_bytes` are written, so a part is at most a row group larger. Numbers go on after the
+    parts that lie there. A table that is kept is not copied: the caller must not change its buffers. If nothing is
+    written, there is no file. After an OutputError the broken part is gone, further writes raise the same error, and
+    `close` is safe.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class PartWriter:
         return self.cut()
 
     def sync(self) -> None:
-        """Has all closed parts on disk; may be called in another thread. OutputError: not all of them are."""
+        """Flushes all closed parts to disk; may be called in another thread. OutputError: not all of them are there."""
         waiting = self._parts[self._synced :]
         with writing(self.folder):
             for part in waiting:
@@ -113,7 +114,8 @@ class PartWriter:
             self._part = None
 
     def _write_groups(self) -> None:
-        """Write the waiting tables in equal row groups, each less than twice the limits: no small rest each time."""
+        """Write the waiting tables in equal row groups, each less than twice the limits, so that no small rest is left
+        over."""
         table = pa.concat_tables(self._waiting)
         groups = max(1, self._waiting_rows // self.row_group_rows, self._waiting_bytes // ROW_GROUP_BYTES)
         self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
@@ -153,7 +155,7 @@ def part_name(prefix: str, number: int) -> str:
 
 
 def size_fault(folder: Path, part: PartInfo) -> str:
-    """In what a part's size differs from when it was closed, "" if it does not."""
+    """Says in what a part's size differs from when it was closed; "" if it does not."""
     path = folder / part.name
     found = f"{path.stat().st_size} bytes" if path.is_file() else "no such file"
     return (
@@ -164,7 +166,7 @@ def size_fault(folder: Path, part: PartInfo) -> str:
 
 
 def content_fault(folder: Path, part: PartInfo, between: Callable[[], None] = lambda: None) -> str:
-    """The same of all its bytes, which are read. between: called now and then."""
+    """Says the same of all its bytes, which it reads. between: is called now and then."""
     path = folder / part.name
     try:
         with reading(path):
@@ -179,13 +181,13 @@ def content_fault(folder: Path, part: PartInfo, between: Callable[[], None] = la
 
 
 def next_number(folder: Path, prefix: str) -> int:
-    """Of the first part that does not lie in the folder yet: a run that goes on keeps those from before."""
+    """The number of the first part that is not in the folder yet: a run that goes on keeps those from before."""
     there = (path for path in folder.glob(f"{prefix}-[0-9]*.parquet") if path.is_file())
     return max((int(path.stem.rpartition("-")[2]) for path in there), default=-1) + 1
 
 
 class _OpenPart:
-    """One part file being written. sample: rows that tell how its columns are best encoded."""
+    """One part file that is being written. sample: rows that tell how its columns are best encoded."""
 
     def __init__(self, path: Path, sample: pa.Table):
         self.path = path
@@ -244,8 +246,8 @@ def encoding_options(sample: pa.Table) -> dict:
 
 
 def packed_share(values: np.ndarray) -> float:
-    """Bytes of delta packing : plain bytes, for numbers as items of their width. 32 differences are stored with as many
-    bits as the widest of them takes above the smallest."""
+    """The bytes of delta packing divided by those of plain encoding, for numbers as items of their width. 32
+    differences are stored with as many bits as the largest of them takes above the smallest."""
     width = max(4, values.itemsize)  # Parquet knows no narrower integers
     steps = np.diff(values.view(f"i{values.itemsize}").astype(np.int64))  # wraps, as the encoding does
     blocks = steps[: len(steps) // MINIBLOCK * MINIBLOCK].reshape(-1, MINIBLOCK)

@@ -1,4 +1,5 @@
-"""Results as Arrow tables: the columns that the job asks for, gathered from the blocks in the sources' own types."""
+"""Makes Arrow tables of results: the columns that the job asks for, gathered from the blocks, in the sources' own
+types."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ PIECE_BYTES = 4 << 20  # of results that are gathered at once
 
 
 class TableBuilder:
-    """Gathers results (slot ids) until so many make a table of `schema`.
+    """Gathers results (slot ids) until there are enough for a table of `schema`.
 
-    Their words are copied out of the blocks column by column, straight to where Arrow wants them: of workload G (15
-    columns) a slave's share took 7.1 s of a core when each batch became a table of its own, and takes 4.7 s so.
+    Their words are copied out of the blocks column by column, straight to where Arrow wants them. On workload G (15
+    columns) a slave's share took 7.1 s of a core when each batch became a table of its own, and takes 4.7 s this way.
     """
 
     def __init__(self, job: Job, schema: JoinSchema):
@@ -37,7 +38,7 @@ class TableBuilder:
 
     @property
     def row_bytes(self) -> int:
-        """That a result takes here, apart from blobs."""
+        """The bytes that a result takes here, apart from blobs."""
         return sum(8 * len(side.chosen) for side in self._sides)
 
     @property
@@ -45,8 +46,8 @@ class TableBuilder:
         return sum(side.blob_bytes for side in self._sides)
 
     def pieces(self, slots: np.ndarray, rows: Rows) -> Iterator[np.ndarray]:
-        """The results, in order, in pieces whose columns take about PIECE_BYTES: those of wide rows are not made all at
-        once."""
+        """Cuts the results, in order, into pieces whose columns take about PIECE_BYTES, so that wide rows are not made
+        all at once."""
         octets = np.full(slots.shape[1], self.row_bytes)
         for side, own in zip(self._sides, slots):
             octets += side.sizes(own, rows)
@@ -65,7 +66,7 @@ class TableBuilder:
         self.rows += slots.shape[1]
 
     def take(self) -> pa.Table:
-        """All that was added, in order. Its memory is used again: it is good until the next `add`."""
+        """Returns all that was added, in order. The next `add` uses its memory again."""
         stored: dict[int, list[pa.Array]] = {}  # a stream's stored columns, unpacked at most once
         arrays = [self._array(column, stored) for column in self._columns]
         for side in self._sides:
@@ -90,7 +91,8 @@ class TableBuilder:
 
 
 class _Side:
-    """What is gathered of one stream's tuples. chosen: int64[k], the words of a tuple that are wanted, ascending."""
+    """Gathers what is wanted of one stream's tuples. chosen: int64[k], the words of a tuple that are wanted,
+    ascending."""
 
     def __init__(self, stream: StreamSchema, kinds: set[str]):
         """kinds: of result columns."""
@@ -118,7 +120,7 @@ class _Side:
         return rows.words[slots + SIZE] if self._has_blob else 0
 
     def add(self, slots: np.ndarray, rows: Rows, at: int) -> None:
-        """Gathers the tuples behind the `at` that are there."""
+        """Gathers the tuples after the first `at`, which are there already."""
         if not len(self.chosen):
             return
         if at + len(slots) > self._gathered.shape[1]:

@@ -1,12 +1,9 @@
-"""`mpijoin verify RUN`: the join once more, by DuckDB and by other readers, compared with what the run wrote.
+"""`mpijoin verify RUN` joins once more, with DuckDB and with other readers, and compares that with what the run wrote.
 
-```
-inputs.py        source files -> DuckDB tables of rows, with what is late and why
-combinations.py  those tables -> the rows that belong together, how many results, and their certificate
-compare.py       results, columns and late files: wanted against written
-report.py        what differs, in words
-```
-Shared with the engine: the job file's meaning, the names of input files and the generator of synthetic streams.
+``` inputs.py source files -> DuckDB tables of rows, with what is late and why combinations.py those tables -> the rows
+that belong together, how many results, and their certificate compare.py results, columns and late files: wanted against
+written report.py what differs, in words ``` Shared with the engine: the job file's meaning, the names of input files
+and the generator of synthetic streams.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Which rows belong together, by SQL over the loaded inputs; how many results, and their certificate."""
+"""Finds which rows belong together, by SQL over the loaded inputs; counts the results and computes their
+certificate."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def _first_sql(stream: Stream) -> str:
 
 
 def _step_sql(streams: tuple[Stream, ...], clock: Clock) -> str:
-    """What the streams before the last have in common, joined with the last. latest: of the times so far; until: all of
-    them wait so long.
+    """Joins what the streams before the last have in common with the last. latest: the latest of the times so far ·
+    until: up to when all of them wait.
 
     Plain SQL would try all rows of equal keys in all of history. Here time is cut into buckets. The last stream's
     partners lie in a span that ends at `until`, and is no wider than its window and the shortest of those before;
@@ -69,7 +70,7 @@ def _step_sql(streams: tuple[Stream, ...], clock: Clock) -> str:
 
 
 def _span(clock: Clock, index: int) -> int | None:
-    """The widest span in which partners of stream `index` can lie; None: there is no bound to speak of."""
+    """The widest span in which partners of stream `index` can lie; None if there is no useful bound."""
     own, windows = clock.window[index], [window for window in clock.window[:index] if window is not None]
     if own is None or not windows or own + min(windows) >= SPAN_MAX:
         return None

@@ -1,4 +1,4 @@
-"""A run's files and summary against the join of its inputs."""
+"""Compares a run's files and summary with the join of its inputs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
 
 
 def _fates(database: DuckDBPyConnection, stream: Stream) -> dict[str, int]:
-    """A stream's rows by what becomes of them, under the names of summary.json."""
+    """Counts a stream's rows by what becomes of them, under the names of summary.json."""
     counts = dict(database.execute(f"SELECT fate, count(*) FROM {stream.table} GROUP BY fate").fetchall())
     joined, null_key = counts.get(JOINS, 0), counts.get(NULL_KEY, 0)
     return {

@@ -1,4 +1,4 @@
-"""The input streams as DuckDB tables: one row per input row, with its time, key, payload and whether it joins."""
+"""Loads the input streams into DuckDB: one row per input row, with its time, key, payload and whether it joins."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Clock:
-    """The common unit of all streams: everything below is in ticks of it. window: None is unbounded."""
+    """The common unit of all streams, in whose ticks everything else is given. window: None is unbounded."""
 
     tick_ns: int
     window: tuple[int | None, ...]
@@ -180,8 +180,8 @@ class _Marker:
         self._highest = INT64_MIN
 
     def judge(self, time: np.ndarray, no_time: np.ndarray, no_key: np.ndarray) -> tuple[np.ndarray, pa.Array]:
-        """The fate of each row and its watermark, null while no time is above the lowest there is: none lies below
-        that."""
+        """The fate of each row and its watermark. The watermark is null as long as the lowest possible time is the
+        largest, since no time lies below that."""
         running = np.maximum.accumulate(np.concatenate([[self._highest], np.where(no_time, INT64_MIN, time)]))
         before, self._highest = running[:-1], int(running[-1])
         mark = np.maximum(before, INT64_MIN + self._lateness) - self._lateness
@@ -191,7 +191,7 @@ class _Marker:
 
 
 def _until(time: np.ndarray, window: int | None) -> np.ndarray:
-    """The last time for which rows wait for partners, held to the end of time."""
+    """The last time for which rows wait for partners, at most the end of time."""
     if window is None:
         return np.full_like(time, INT64_MAX)
     return np.minimum(time, INT64_MAX - window) + window
@@ -228,7 +228,7 @@ def _parquet_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _ipc_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Read as a run reads them: not mapped, since a file that is cut short under a map takes the process with it."""
+    """Reads as a run does: not mapped, since a file that is cut short under a map takes the process with it."""
     from mpijoin.sources.blocks import BlockLimit
     from mpijoin.sources.files import open_file
 
@@ -249,7 +249,7 @@ def _csv_batches(path: str, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _synthetic_batches(job: Job, side: int) -> Iterator[pa.RecordBatch]:
-    """A synthetic stream made once more. Its generator is the engine's: what it makes, late rows included, is the
+    """Makes a synthetic stream once more. The generator is the engine's own: what it makes, late rows included, is the
     input."""
     from mpijoin.config.check import resolve
     from mpijoin.sources import stream_parts

@@ -1,4 +1,4 @@
-"""A stream's late file against the rows that the late rule leaves out."""
+"""Compares a stream's late file with the rows that the late rule leaves out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ EXTRA = ("row", "watermark", "reason")
 
 
 def compare_late(database: DuckDBPyConnection, run_path: str, stream: Stream, tick_ns: int) -> list[Difference]:
-    """Rows, reasons, watermarks and the columns kept of late rows. A run without late rows may have no late file."""
+    """Compares rows, reasons, watermarks and the columns kept of late rows. A run without late rows may have no late
+    file."""
     path = os.path.join(run_path, "late", f"{stream.name}.parquet")
     wanted = one_row(database, f"SELECT count(*) FROM {stream.table} WHERE fate IN ({LATE}, {NULL_TIME})")[0]
     if not os.path.exists(path):
@@ -83,7 +84,7 @@ def _late_rows(path: str, stream: Stream, kinds: dict[str, pa.DataType]) -> Iter
 
 
 def _row_differences(database: DuckDBPyConnection, stream: Stream) -> list[Difference]:
-    """Late rows by (row, reason), as a multiset."""
+    """Compares late rows by (row, reason), as a multiset."""
     unequal = f"""(SELECT row, reason, sum(n) AS n FROM
         (SELECT row, {REASONS} AS reason, 1 AS n FROM {stream.table} WHERE fate IN ({LATE}, {NULL_TIME})
          UNION ALL SELECT row, reason, -1 FROM {stream.table}_late) GROUP BY row, reason HAVING sum(n) <> 0)"""
@@ -96,7 +97,8 @@ def _row_differences(database: DuckDBPyConnection, stream: Stream) -> list[Diffe
 
 
 def _watermark_differences(database: DuckDBPyConnection, stream: Stream, tick_ns: int) -> list[Difference]:
-    """Watermarks, which may be cut to the time column's unit and range: less than one unit off is equal."""
+    """Compares watermarks. They may be cut to the time column's unit and range: less than one unit off counts as
+    equal."""
     unit_ns = _stored_unit_ns(stream)
     kind = stored_type(stream.fields[stream.job.time])
     lowest, highest = _range_of(kind)

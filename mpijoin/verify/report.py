@@ -48,7 +48,7 @@ class Report:
 
 
 def one_row(database: DuckDBPyConnection, query: str) -> tuple[Any, ...]:
-    """The row that a query gives which always gives one, such as a count of all rows."""
+    """The row of a query that always gives exactly one, such as a count of all rows."""
     row = database.execute(query).fetchone()
     assert row is not None
     return row
@@ -57,10 +57,10 @@ def one_row(database: DuckDBPyConnection, query: str) -> tuple[Any, ...]:
 def two_sided(
     database: DuckDBPyConnection, what: str, unequal: str, lines_of: Callable[[str], list[str]]
 ) -> list[Difference]:
-    """The rows of the table or query `unequal` as one difference, or none when it is empty.
+    """Makes one difference of the rows of the table or query `unequal`, or none when it is empty.
 
-    Its column n tells how much more often a row was wanted than found, less than 0: found than wanted. `lines_of` gives
-    the first SHOWN lines that meet an SQL condition on n.
+    Its column n says how much more often a row was wanted than found; it is negative if the row was found more often.
+    `lines_of` gives the first SHOWN lines that meet an SQL condition on n.
     """
     counts: list[str] = []
     lines: list[str] = []

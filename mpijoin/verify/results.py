@@ -1,4 +1,4 @@
-"""The result files against the wanted results and the columns of their rows."""
+"""Compares the result files with the wanted results and the columns of their rows."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _wanted(result: str, stream: Stream, name: str) -> Wanted:
 def compare_results(
     database: DuckDBPyConnection, run_path: str, job: Job, streams: tuple[Stream, ...]
 ) -> list[Difference]:
-    """Every result row and column. The table `expected` holds the wanted results."""
+    """Compares every result row and column. The table `expected` holds the wanted results."""
     columns = wanted_columns(job, streams)
     parts = sorted(glob.glob(os.path.join(glob.escape(run_path), "results", "*.parquet")))
     faults = [line for part in parts for line in _part_faults(part, columns)]
@@ -98,7 +98,7 @@ def _row_columns(columns: list[Wanted], streams: tuple[Stream, ...]) -> list[str
 
 
 def _row_differences(database: DuckDBPyConnection, streams: tuple[Stream, ...], written: list[str]) -> list[Difference]:
-    """Results that are missing, unexpected, or there more than once."""
+    """Finds results that are missing, unexpected, or there more than once."""
     if _all_there(database, streams, written):
         return []
     rows = ", ".join(map(row_name, streams))
@@ -110,8 +110,8 @@ def _row_differences(database: DuckDBPyConnection, streams: tuple[Stream, ...], 
 
 
 def _all_there(database: DuckDBPyConnection, streams: tuple[Stream, ...], written: list[str]) -> bool:
-    """Whether the written results are the wanted ones: these are distinct, so equal numbers and none missing prove
-    it."""
+    """Whether the written results are the wanted ones. The wanted ones are distinct, so equal numbers and none missing
+    prove it."""
     wanted, got = (one_row(database, f"SELECT count(*) FROM {table}")[0] for table in ("expected", "actual"))
     equal = " AND ".join(f"e.{row_name(stream)} = a.{column}" for stream, column in zip(streams, written))
     missing = f"FROM expected e ANTI JOIN actual a ON {equal}"
@@ -148,7 +148,7 @@ def _rows_words(streams: tuple[Stream, ...], rows: Sequence[int]) -> str:
 def _value_differences(
     database: DuckDBPyConnection, columns: list[Wanted], streams: tuple[Stream, ...], written: list[str]
 ) -> list[Difference]:
-    """Columns whose value is not that of the input row which the result names."""
+    """Finds columns whose value is not that of the input row which the result names."""
     joined = f"FROM actual a {_joined(streams, [f'a.{column}' for column in written])}"
     checked = [(i, column) for i, column in enumerate(columns) if f"d{i}" not in written]
     if not checked:
@@ -178,7 +178,8 @@ def _joined(streams: tuple[Stream, ...], rows: Sequence[str]) -> str:
 def _multiset_differences(
     database: DuckDBPyConnection, columns: list[Wanted], streams: tuple[Stream, ...]
 ) -> list[Difference]:
-    """Without all row numbers a result is known by its values alone: compare how often each combination occurs."""
+    """Compares how often each combination of values occurs: without all row numbers, a result is known by its values
+    alone."""
     names = ", ".join(f"d{i}" for i in range(len(columns)))
     sources = ", ".join(f"{column.source} AS d{i}" for i, column in enumerate(columns))
     database.execute(f"""

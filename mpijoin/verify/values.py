@@ -1,4 +1,4 @@
-"""Arrow values in a form that DuckDB compares exactly, and back into words."""
+"""Turns Arrow values into a form that DuckDB compares exactly, and back into words."""
 
 from __future__ import annotations
 
