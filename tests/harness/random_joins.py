@@ -11,11 +11,12 @@ from join_harness import EVER, NEVER, Stream, clamp, numbered
 from mpijoin.store import state as st
 
 # Rows of a stream, by how many streams there are: with one key, all of them may be combined.
-ROWS_MAX = {1: 90, 2: 60, 3: 26, 4: 12, 5: 7}
+ROWS_MAX = {1: 90, 2: 90, 3: 26, 4: 12, 5: 7}
 KEYS = [
     some.just(7),
     some.integers(0, 3),
     some.integers(0, 30),
+    some.integers(NEVER, EVER),
     some.sampled_from([NEVER, EVER, 0]),
     some.one_of(some.just(1), some.integers(0, 9)),  # skewed
 ]
@@ -24,28 +25,35 @@ WINDOWS = some.one_of(some.integers(0, 12), some.sampled_from([0, 10**6, EVER - 
 
 
 class Setup(NamedTuple):
-    """All that must not change the result. holders: operators among which groups move."""
+    """All that must not change the result. slice_groups: how many of them are joined at a time · holders: operators
+    among which groups move."""
 
     partitions: int = 1
     block: int = 64
     theta: int = 200
     result_buffer: int = 1000
     budget: int = 1 << 40
+    slice_groups: int = 7
     pieces: int = 1
     holders: int = 1
 
 
 SETUPS = some.builds(
     Setup,
-    partitions=some.integers(1, 4),
+    partitions=some.integers(1, 7),
     block=some.sampled_from([8, 64, 100, 256, 1024, 4096]),
     theta=some.sampled_from([1, 60, 200, 1000, 20_000, st.THETA_OFF]),
     result_buffer=some.one_of(some.integers(1, 5), some.integers(1, 1000)),
     budget=some.one_of(some.integers(1, 40), some.integers(1, 10**6)),
+    slice_groups=some.integers(1, 7),
     pieces=some.integers(1, 3),
     holders=some.integers(1, 3),
 )
-LAYOUTS = some.tuples(some.integers(0, 2), some.booleans())
+LAYOUTS = some.tuples(some.integers(0, 3), some.booleans())
+# Per round, of each stream how many rows are still to come when it ends, and how far watermarks stay below what they
+# could be.
+REST = some.lists(some.integers(0, 60), min_size=5, max_size=5)
+CUTS = some.lists(some.tuples(REST, some.integers(0, 5)), max_size=5)
 
 
 @some.composite
@@ -69,3 +77,15 @@ def joins(draw, counts=some.integers(1, 5)):
 def expected(streams, rows):
     windows = [None if stream.window == st.FOREVER else stream.window for stream in streams]
     return Counter(oracle.join([[(row.time, row.key, row.row) for row in own] for own in rows], windows))
+
+
+def rounds(rows, cuts):
+    """Per round the rows of each stream, and watermarks that are valid for what follows."""
+    lows = [0] * len(rows)
+    for rests, slack in [*sorted(cuts, reverse=True), ([0] * 5, 0)]:
+        parts, marks = [], []
+        for stream, (own, rest) in enumerate(zip(rows, rests)):
+            low, lows[stream] = lows[stream], max(lows[stream], len(own) - rest)
+            parts.append(own[low : lows[stream]])
+            marks.append(clamp(min((row.time for row in own[lows[stream] :]), default=EVER + slack) - slack))
+        yield parts, marks

@@ -98,7 +98,7 @@ class Paced:
         return self._source.read(100)
 
 
-@pytest.mark.parametrize("streams", [2])
+@pytest.mark.parametrize("streams", [1, 2, 3])
 @pytest.mark.parametrize("pace", [{}, {"run": {"speed": 10}, "cluster": {"distribution_epoch": "50 ms"}}])
 def test_the_master_sleeps_while_its_sources_wait_and_the_answer_is_the_same(monkeypatch, streams, pace):
     table = pa.table({"ts": np.arange(100 * STEPS), "key": np.arange(100 * STEPS) % 7})

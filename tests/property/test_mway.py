@@ -13,28 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import oracle
-from join_harness import EVER, Harness, Stream, check_accounts, clamp, groups_of, numbered
+from join_harness import EVER, Harness, Stream, check_accounts, groups_of, numbered
 from mpijoin.join import mway_scan, mway_state
 from mpijoin.operators.base import Keep, Progress
 from mpijoin.store import state as st
-from random_joins import SETUPS, Setup, expected, joins
-
-# Per round, of each stream how many rows are still to come when it ends, and how far watermarks stay below what they
-# could be.
-REST = some.lists(some.integers(0, 60), min_size=5, max_size=5)
-CUTS = some.lists(some.tuples(REST, some.integers(0, 5)), max_size=5)
-
-
-def rounds(rows, cuts):
-    """Per round the rows of each stream, and watermarks that are valid for what follows."""
-    lows = [0] * len(rows)
-    for rests, slack in [*sorted(cuts, reverse=True), ([0] * 5, 0)]:
-        parts, marks = [], []
-        for stream, (own, rest) in enumerate(zip(rows, rests)):
-            low, lows[stream] = lows[stream], max(lows[stream], len(own) - rest)
-            parts.append(own[low : lows[stream]])
-            marks.append(clamp(min((row.time for row in own[lows[stream] :]), default=EVER + slack) - slack))
-        yield parts, marks
+from random_joins import CUTS, SETUPS, Setup, expected, joins, rounds
 
 
 def run(setup, streams, rows, cuts, keep=Keep.SLOT_IDS):

@@ -2,7 +2,6 @@
 buffer."""
 
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,104 +9,32 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import oracle
-from join_harness import EVER, NEVER, Harness, Stream, check_accounts, clamp, groups_of, numbered
+from join_harness import EVER, NEVER, Harness, Stream, check_accounts, groups_of, numbered
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join import compare
 from mpijoin.join.window_join import window_join
 from mpijoin.operators.base import Keep, Out, Progress
 from mpijoin.store import state as st
+from random_joins import CUTS, SETUPS, Setup, expected, joins, rounds
 
-KEYS = [
-    some.just(7),
-    some.integers(0, 3),
-    some.integers(0, 200),
-    some.integers(NEVER, EVER),
-    some.one_of(some.just(1), some.integers(0, 40)),  # skewed
-]
+PAIRS = joins(some.just(2))
 
 
-class Setup(NamedTuple):
-    """All that must not change the result."""
-
-    partitions: int = 1
-    block: int = 64
-    theta: int = 200
-    result_buffer: int = 1000
-    budget: int = 1 << 40
-    slice_groups: int = 7
-    pieces: int = 1
-
-
-SETUPS = some.builds(
-    Setup,
-    partitions=some.integers(1, 7),
-    block=some.sampled_from([8, 64, 100, 256, 1024, 4096]),
-    theta=some.sampled_from([1, 60, 200, 1000, 20_000, st.THETA_OFF]),
-    result_buffer=some.one_of(some.integers(1, 5), some.integers(1, 1000)),
-    budget=some.one_of(some.integers(1, 40), some.integers(1, 10**6)),
-    slice_groups=some.integers(1, 7),
-    pieces=some.integers(1, 3),
-)
-STREAMS = some.builds(
-    Stream,
-    window=some.one_of(some.integers(0, 12), some.sampled_from([0, 10**6, EVER - 1, st.FOREVER])),
-    record_words=some.integers(0, 3),
-    has_blob=some.booleans(),
-)
-SIZES = some.lists(some.one_of(some.integers(0, 12), some.integers(0, 300)), min_size=1, max_size=5)
-STARTS = some.sampled_from([0, 0, -50, NEVER, NEVER + 20, EVER - 120, EVER])
-# How much of each stream is still to come when a round ends, and how far its watermark stays below what it could be.
-CUTS = some.lists(some.tuples(some.integers(0, 90), some.integers(0, 90), some.integers(0, 5)), max_size=8)
-
-
-@some.composite
-def histories(draw):
-    """Left's and right's (time, key), not in order of time: gaps below 0 are disorder, 0 are ties."""
-    start, keys = draw(STARTS), draw(some.sampled_from(KEYS))
-    sides = draw(some.tuples(*[some.lists(some.tuples(some.integers(-4, 8), keys), max_size=90)] * 2))
-    return [
-        list(
-            zip(
-                (clamp(start + time) for time in np.cumsum([gap for gap, _ in side]).tolist()), (key for _, key in side)
-            )
-        )
-        for side in sides
-    ]
-
-
-def rounds(left, right, cuts):
-    """Cuts both streams into rounds: (left's rows, right's, a watermark of each that is valid for what follows)."""
-    lows, remaining = [0, 0], []
-    for *rests, slack in [*sorted(cuts, reverse=True), (0, 0, 0)]:
-        parts, marks = [], []
-        for side, (rows, rest) in enumerate(zip((left, right), rests)):
-            low, lows[side] = lows[side], max(lows[side], len(rows) - rest)
-            parts.append(rows[low : lows[side]])
-            marks.append(clamp(min((row.time for row in rows[lows[side] :]), default=EVER + slack) - slack))
-        remaining.append((*parts, marks))
-    return remaining
-
-
-def run(setup, streams, left, right, cuts, keep=Keep.SLOT_IDS):
+def run(setup, streams, rows, cuts, keep=Keep.SLOT_IDS):
     harness = Harness(streams, setup.partitions, 1 << 23, setup.block, setup.theta, setup.result_buffer, keep)
-    for left_part, right_part, watermarks in rounds(left, right, cuts):
+    for parts, watermarks in rounds(rows, cuts):
         for first in range(0, setup.partitions, setup.slice_groups):
             groups = groups_of(*range(first, min(first + setup.slice_groups, setup.partitions)))
-            harness.round(groups, left_part, right_part, watermarks, setup.budget, setup.pieces)
+            harness.round_of(groups, parts, watermarks, setup.budget, setup.pieces)
     return harness
 
 
-def expected(left, right, streams):
-    sides = [[(row.time, row.key, row.row) for row in side] for side in (left, right)]
-    return Counter(oracle.join(sides, [None if stream.window == st.FOREVER else stream.window for stream in streams]))
-
-
 @settings(max_examples=500, deadline=None, derandomize=True)
-@given(SETUPS, some.tuples(STREAMS, STREAMS), SIZES, histories(), CUTS)
-def test_the_result_is_the_oracles_and_every_tuple_expires(setup, streams, sizes, sides, cuts):
-    left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
-    harness = run(setup, streams, left, right, cuts)
-    assert harness.row_pairs() == expected(left, right, streams)
+@given(SETUPS, PAIRS, CUTS)
+def test_the_result_is_the_oracles_and_every_tuple_expires(setup, join, cuts):
+    streams, (left, right) = join
+    harness = run(setup, streams, (left, right), cuts)
+    assert harness.row_pairs() == expected(streams, (left, right))
     assert harness.out.found == len(harness.pairs)
     assert f"{harness.out.certificate:016x}" == oracle.certificate(harness.row_pairs().elements())
     assert all(a == left[a.row] and b == right[b.row] for a, b in harness.pairs)
@@ -126,29 +53,18 @@ def test_the_result_is_the_oracles_and_every_tuple_expires(setup, streams, sizes
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
-@given(SETUPS, SETUPS, some.tuples(STREAMS, STREAMS), SIZES, histories(), CUTS, CUTS)
-def test_no_setting_and_no_cut_changes_the_result(one, other, streams, sizes, sides, cuts, other_cuts):
-    left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
-    found = [
-        run(*setup, left, right, some_cuts)
-        for setup, some_cuts in (((one, streams), cuts), ((other, streams), other_cuts))
-    ]
+@given(SETUPS, SETUPS, PAIRS, CUTS, CUTS)
+def test_no_setting_and_no_cut_changes_the_result(one, other, join, cuts, other_cuts):
+    found = [run(setup, *join, own_cuts) for setup, own_cuts in ((one, cuts), (other, other_cuts))]
     assert found[0].row_pairs() == found[1].row_pairs()
     assert oracle.certificate(found[0].row_pairs().elements()) == oracle.certificate(found[1].row_pairs().elements())
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(
-    SETUPS,
-    some.tuples(STREAMS, STREAMS),
-    SIZES,
-    histories(),
-    CUTS,
-    some.sampled_from([Keep.NOTHING, Keep.LATEST_TIMES]),
-)
-def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup, streams, sizes, sides, cuts, keep):
-    left, right = (numbered(side, stream, sizes) for side, stream in zip(sides, streams))
-    harness, wanted = run(setup, streams, left, right, cuts, keep), expected(left, right, streams)
+@given(SETUPS, PAIRS, CUTS, some.sampled_from([Keep.NOTHING, Keep.LATEST_TIMES]))
+def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup, join, cuts, keep):
+    _, (left, right) = join
+    harness, wanted = run(setup, *join, cuts, keep), expected(*join)
     assert harness.pairs == []
     assert harness.out.found == wanted.total()
     assert f"{harness.out.certificate:016x}" == oracle.certificate(wanted.elements())
@@ -174,14 +90,14 @@ def test_few_keys_and_short_windows_are_joined_by_time(setup, windows, seed, key
         if disorder:
             times[random.integers(0, 400, 3)] -= 100
         sides.append(numbered(list(zip(times.tolist(), random.integers(0, keys, 400).tolist()))))
-    harness = run(setup, streams, *sides, cuts)
-    assert harness.row_pairs() == expected(*sides, streams)
+    harness = run(setup, streams, sides, cuts)
+    assert harness.row_pairs() == expected(streams, sides)
 
 
 def test_a_block_that_spans_many_windows_is_not_compared_whole():
     streams = [Stream(5), Stream(5)]
     left, right = (numbered([(10 * i + shift, 1) for i in range(150)]) for shift in (0, 3))
-    harness = run(Setup(block=4096), streams, left, right, [])
+    harness = run(Setup(block=4096), streams, (left, right), [])
     assert len(harness.pairs) == 150
     assert harness.state.counters[st.COMPARED] < 1000, "of 150 x 150"
 
@@ -191,7 +107,7 @@ def test_both_ends_of_the_windows_are_closed(windows):
     streams = [Stream(window) for window in windows]
     left = numbered([(100, 1)])
     right = numbered([(time, 1) for time in range(80, 120)])
-    found = run(Setup(), streams, left, right, [])
+    found = run(Setup(), streams, (left, right), [])
     times = sorted(b.time for _, b in found.pairs)
     assert times == list(range(100 - windows[1], 100 + windows[0] + 1))
 
@@ -207,7 +123,7 @@ def test_a_blob_may_run_over_several_pages_and_moves_whole(size):
     assert info.splits[0] > 2
     assert sorted(check_accounts(harness, [0])[0].tuples[0]) == rows
     harness.round(groups_of(0), [], rows, (NEVER, NEVER))
-    assert harness.row_pairs() == expected(rows, rows, [stream, stream])
+    assert harness.row_pairs() == expected([stream, stream], [rows, rows])
     assert all(a == b for a, b in harness.pairs if a.row == b.row)
 
 
@@ -219,7 +135,7 @@ def test_a_probe_that_is_interrupted_anywhere_goes_on_where_it_stopped():
         for side in range(2):
             assert harness.insert(groups_of(0), side, rows) == 1
         calls = harness.probe(groups_of(0), 1)
-        assert harness.row_pairs() == expected(rows, rows, [stream, stream])
+        assert harness.row_pairs() == expected([stream, stream], [rows, rows])
         assert calls >= 1600 // capacity
 
 
@@ -304,12 +220,10 @@ def test_crowds_of_fresh_tuples_are_joined_through_the_filter(setup, crowds, key
         sides.append(
             list(zip(np.sort(random.integers(0, 400, count)).tolist(), random.integers(0, keys, count).tolist()))
         )
-    left, right = (numbered(side, stream, [0]) for side, stream in zip(sides, streams))
+    rows = [numbered(side, stream, [0]) for side, stream in zip(sides, streams)]
     totals = np.cumsum(crowds[::-1], axis=0)[:-1].tolist()
-    harness = run(
-        setup, streams, left, right, [(*rest, 0) for rest in totals], Keep.NOTHING if seed % 2 else Keep.SLOT_IDS
-    )
-    wanted = expected(left, right, streams)
+    harness = run(setup, streams, rows, [(rest, 0) for rest in totals], Keep.NOTHING if seed % 2 else Keep.SLOT_IDS)
+    wanted = expected(streams, rows)
     assert harness.out.found == wanted.total()
     assert f"{harness.out.certificate:016x}" == oracle.certificate(wanted.elements())
     assert not harness.operator._probe._state.filter.any()
