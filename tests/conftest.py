@@ -1,6 +1,15 @@
-"""The same examples in every run, however slow the machine is just now."""
+"""What all tests share: the same examples in every run, however slow the machine is just now, and a small job."""
 
 import hypothesis
+import pytest
+
+from config_jobs import write_one_row_job
 
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("steady")
+
+
+@pytest.fixture
+def job_file(tmp_path):
+    """The path of a job that joins a file of one row with itself."""
+    return write_one_row_job(tmp_path)

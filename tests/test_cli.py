@@ -5,8 +5,6 @@ import subprocess
 import sys
 import types
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import mpijoin
@@ -14,24 +12,6 @@ from mpijoin.cli import main
 from mpijoin.errors import InputError
 from mpijoin.launch import command as launch
 from mpijoin.launch.command import Options
-
-JOB = """
-[left]
-path = "left.parquet"
-window = "20 s"
-[right]
-path = "left.parquet"
-[output]
-path = "out"
-"""
-
-
-@pytest.fixture
-def job_file(tmp_path):
-    pq.write_table(pa.table({"ts": pa.array([1], pa.timestamp("us")), "key": [1]}), tmp_path / "left.parquet")
-    path = tmp_path / "job.toml"
-    path.write_text(JOB)
-    return str(path)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Small jobs for the tests of job files."""
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mpijoin.config.load import load_job
@@ -13,6 +15,25 @@ path = "s/*.parquet"
 [output]
 path = "out"
 """
+
+
+ONE_ROW = """
+[left]
+path = "left.parquet"
+window = "20 s"
+[right]
+path = "left.parquet"
+[output]
+path = "out"
+"""
+
+
+def write_one_row_job(folder):
+    """Writes the job and its input; returns the path of the job file."""
+    pq.write_table(pa.table({"ts": pa.array([1], pa.timestamp("us")), "key": [1]}), folder / "left.parquet")
+    path = folder / "job.toml"
+    path.write_text(ONE_ROW)
+    return str(path)
 
 
 def small(**changes):

@@ -2,8 +2,6 @@
 
 import os
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 import mpijoin
@@ -14,23 +12,6 @@ from mpijoin.errors import JobError
 from mpijoin.launch.embedded import local_slaves
 from mpijoin.launch.setup import launch_faults
 from mpijoin.machine import core_count
-
-JOB = """
-[left]
-path = "left.parquet"
-[right]
-path = "left.parquet"
-[output]
-path = "out"
-"""
-
-
-@pytest.fixture
-def job_file(tmp_path):
-    pq.write_table(pa.table({"ts": pa.array([1], pa.timestamp("us")), "key": [1]}), tmp_path / "left.parquet")
-    path = tmp_path / "job.toml"
-    path.write_text(JOB)
-    return str(path)
 
 
 def test_check_and_run_agree_on_a_path_that_is_taken(job_file, capsys):
