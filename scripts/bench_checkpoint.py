@@ -1,13 +1,16 @@
-"""What checkpoints cost at state sizes from 10 MB to 2 GB: throughput lost, and the time to go on after a kill.
+"""Measures what checkpoints cost at state sizes from 10 MB to 2 GB: lost throughput, and the time to resume after a
+kill.
 
     python scripts/bench_checkpoint.py [--sizes MB ...] [--pairs N] [--folder FOLDER] [-o FILE.json]
 
-Two slaves under mpirun join two synthetic streams of uniform keys with 40 bytes of payload as fast as they can; the
-window is as long as it takes for their state to reach the size. Runs with and without checkpoints alternate; what a
-checkpoint costs is the difference of the wall times / the checkpoints written, and at one a minute the loss is that /
-60 s. A last run is killed (SIGKILL to a slave) after a checkpoint of the whole state; the page cache is told to forget
-the files, and the time to take everything out of them again is set against reading the same bytes, in the same number
-of processes, just as cold.
+Two slaves under mpirun join two synthetic streams of uniform keys with 40 bytes of payload as fast as they can. The
+window is as long as it takes for their state to reach the size. Runs with and without checkpoints alternate. The cost
+of a checkpoint is the difference of the wall times, divided by the number of checkpoints written. With one checkpoint a
+minute, the loss is that cost divided by 60 s.
+
+The last run is killed (SIGKILL) after a checkpoint of the whole state, and the page cache is told to forget the files.
+The time to restore everything from them is compared with the time to read the same bytes, just as cold, in the same
+number of processes.
 """
 
 from __future__ import annotations
@@ -28,13 +31,15 @@ from benching.launch import TIMEOUT_S, command, environment, launch
 from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
 
 SLAVES = 2
-RATE = 50_000  # tuples per second of event time and stream
-TUPLE_BYTES = 72  # as the join stores them: time, key, row, 40 bytes of payload and where they lie
-FILLED = 2.0  # a run is at least so many windows long: half of it with the whole state
-TUPLES_LEAST = 6_000_000  # of a stream, so that a run takes some seconds
-CHECKPOINTS = 4  # in a run
+RATE = 50_000  # Each stream has so many tuples per second of event time.
+# The join stores so many bytes for each tuple: time, key, row, 40 bytes of payload, and where they lie.
+TUPLE_BYTES = 72
+# A run is at least so many windows long, so that it has its whole state for half of its time.
+FILLED = 2.0
+TUPLES_LEAST = 6_000_000  # A stream has so many tuples or more, so that a run takes some seconds.
+CHECKPOINTS = 4  # A run writes so many checkpoints.
 SIZES_MB = (10, 100, 500, 2000)
-READER_STARTS_S = 0.5  # not counted
+READER_STARTS_S = 0.5  # The processes that read need this to start. It is not counted.
 TARGET_LOSS, TARGET_RESTORE = 0.10, 2.0
 STREAM = """\
 [{name}]
@@ -66,14 +71,15 @@ class Size:
 
     @property
     def job(self) -> str:
-        window = max(1000, self.octets // TUPLE_BYTES // 2)  # tuples of a stream
+        # The window of a stream, in tuples.
+        window = max(1000, self.octets // TUPLE_BYTES // 2)
         values = {"rate": RATE, "tuples": max(int(FILLED * window), TUPLES_LEAST), "window_s": window / RATE}
         streams = [STREAM.format(name=name, seed=seed, **values) for name, seed in (("left", 1), ("right", 2))]
         return "".join(streams) + '[cluster]\nmemory = "6 GB"\n[output]\n' + COLUMNS
 
 
 def measure(size: Size, folder: Path, pairs: int) -> dict[str, float]:
-    """One size: `pairs` pairs of runs, then a kill and a resume."""
+    """Measures one size: `pairs` pairs of runs, then a kill and a resume."""
     job, cores = folder / "job.toml", sorted(os.sched_getaffinity(0))
     job.write_text(size.job)
     plain = [launch(job, folder / "run", SLAVES + 1, cores).summary["wall_s"]]
@@ -97,13 +103,13 @@ def measure(size: Size, folder: Path, pairs: int) -> dict[str, float]:
 
 
 def restart(job: Path, output: Path, cores: Sequence[int], every: str) -> dict[str, float]:
-    """Kills a slave once the newest checkpoint holds the whole state, and goes on."""
+    """Kills a run once the newest checkpoint holds the whole state, and resumes it."""
     options = ["--set", f"output.path={json.dumps(str(output))}", "--set", every]
     kill = subprocess.Popen(
         command(SLAVES + 1, "run", str(job), "--overwrite", *options), env=environment(), stderr=subprocess.PIPE
     )
     wait_for_checkpoint(output, CHECKPOINTS - 1, kill)
-    kill.kill()  # mpirun takes its ranks along
+    kill.kill()  # The ranks of mpirun die with it.
     kill.wait(TIMEOUT_S)
     folder = output / "checkpoint"
     manifest = read_manifest(folder, numbers_in(folder)[0])
@@ -136,7 +142,7 @@ def wait_for_checkpoint(output: Path, number: int, process: subprocess.Popen) ->
 
 
 def forget(folder: Path, manifest: Manifest) -> None:
-    """Has the page cache drop a checkpoint's files, so that the next to read them reads the disk."""
+    """Makes the page cache drop a checkpoint's files, so that whoever reads them next reads from the disk."""
     for name in manifest.files:
         handle = os.open(folder / name, os.O_RDONLY)
         os.fsync(handle)
@@ -145,7 +151,7 @@ def forget(folder: Path, manifest: Manifest) -> None:
 
 
 def read_cold(folder: Path, manifest: Manifest) -> float:
-    """Seconds to read what a checkpoint consists of in as many processes as there are slaves, from the disk."""
+    """Returns the seconds to read a checkpoint from the disk, in as many processes as there are slaves."""
     forget(folder, manifest)
     spans: list[list] = [[] for _ in range(SLAVES)]
     for group in manifest.groups:

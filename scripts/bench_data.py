@@ -1,8 +1,9 @@
-"""Makes the data of workload A, which the benchmarks make for themselves where they do not find it.
+"""Makes the data of workload A. The benchmarks make it for themselves where they do not find it.
 
     python scripts/bench_data.py FOLDER [TUPLES]
 
-FOLDER/TUPLES gets left.parquet, right.parquet and answer.json, the right answer. Says which; made once, then reused.
+It writes left.parquet, right.parquet and answer.json, the right answer, to FOLDER/TUPLES, and prints that path. Data
+that is there already is used again.
 """
 
 from __future__ import annotations

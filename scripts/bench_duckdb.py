@@ -1,8 +1,8 @@
-"""The yardstick: the same join in DuckDB, as the obvious SQL and as an expert writes it.
+"""The yardstick: runs the same join in DuckDB, either as the obvious SQL or as an expert would write it.
 
     python scripts/bench_duckdb.py FORM THREADS WINDOW_US LEFT RIGHT [--in-memory]
 
-FORM is plain or bucketed (peers/sql.py). Prints one line of JSON: seconds, results and the sum of l.id * 31 + r.id.
+FORM is plain or bucketed (peers/sql.py). It prints one line of JSON: seconds, results and the sum of l.id * 31 + r.id.
 """
 
 from __future__ import annotations

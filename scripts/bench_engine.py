@@ -4,8 +4,9 @@
     python scripts/bench_engine.py --quick               everything, small: is the benchmark itself sound?
     python scripts/bench_engine.py --sections slave run  some sections only
 
-Runs are pinned to one core (slave) or two (the rest) and alternate, so that a busy machine is unfair to all alike.
-Prints tables and writes all times, medians, bests and targets as JSON. The yardstick is DuckDB in the same run.
+Runs are pinned to one core (slave) or two (the rest), and they alternate, so that a busy machine is unfair to all of
+them alike. It prints tables and writes all times, medians, bests and targets as JSON. The yardstick is DuckDB in the
+same run.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from benching.data import RATE_PER_S, WINDOW_US
 from benching.launch import ROOT, command, environment, launch, pin
 
 TUPLE_BYTES = 24
-RANK_BYTES = 150_000_000  # what a rank may take beside windows and buffers
+RANK_BYTES = 150_000_000  # A rank may take so much beside its windows and buffers.
 LAUNCHES = {"mpirun -n 2": 2, "mpirun -n 3": 3, "local": 0}
 SEISMIC = ROOT / "scripts/jobs/seismic.toml"
 
@@ -97,10 +98,11 @@ def writing(bench: Bench) -> Section:
 
 def memory(bench: Bench) -> Section:
     section = Section("Memory: proportional set size of all ranks together, synthetic streams, mpirun -n 3")
-    launch(SEISMIC, bench.home / "run", 3, bench.cores[:2])  # compiles what is not in the cache: that takes memory, too
+    # This run compiles the kernels that are not in the cache, because compiling takes memory, too.
+    launch(SEISMIC, bench.home / "run", 3, bench.cores[:2])
     peaks = []
     for scale in (1, 10):
-        # Three windows at least: in the first two the state still grows.
+        # A run has three windows at least, because the state still grows in the first two.
         tuples = scale * max(bench.tuples, int(3 * RATE_PER_S * WINDOW_US / 1e6))
         source = f'kind = "synthetic"\nrate = {RATE_PER_S}\ntuples = {tuples}\nseed = '
         job = bench.job(source + "1", source + "2", f"synthetic-{tuples}")
@@ -127,7 +129,8 @@ def starting(bench: Bench) -> Section:
         return time.perf_counter() - start
 
     def first_epoch(cache: Path) -> float:
-        extra = {"NUMBA_CACHE_DIR": str(cache), "TMPDIR": str(cache)}  # the stamp of a warm cache lies in TMPDIR
+        # The stamp of a warm cache lies in TMPDIR.
+        extra = {"NUMBA_CACHE_DIR": str(cache), "TMPDIR": str(cache)}
         return launch(SEISMIC, bench.home / "run", 4, bench.cores[:2], extra=extra).first_epoch_s
 
     with tempfile.TemporaryDirectory() as cache:

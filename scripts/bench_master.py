@@ -1,11 +1,11 @@
-"""How fast the master distributes: 64-byte tuples through scatter, mini-buffers, encoding and sending, on one core.
+"""Measures how fast the master distributes 64-byte tuples on one core: scatter, mini-buffers, encoding and sending.
 
     python scripts/bench_master.py [--ticks 100] [--rounds 5] [--words 8]
 
-Two ranks under mpirun: a master whose ticks lie in memory, so that neither files nor the join count, and a sink that
-takes the messages of all four slaves and drops them. Prints million tuples per second of the master's core (its CPU
-time) and of the wall clock, best and median of the rounds: the scatter alone, with mini-buffers and encoding, and with
-sending.
+There are two ranks under mpirun. The ticks of the master lie in memory, so that neither files nor the join count. The
+other rank takes the messages for all four slaves and drops them. It prints million tuples per second of the master's
+core (its CPU time) and of the wall clock, as the best and the median of the rounds: for the scatter alone, with
+mini-buffers and encoding, and with sending.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from mpijoin.partitioning.table import PartitionTable
 
 PARTITIONS = 60
 SLAVES = (1, 2, 3, 4)
-ROWS = 65_536  # per stream and tick: what an automatic distribution epoch holds
-TICKS = 12  # different ones, used in turn: more than the caches hold
+# Each stream has so many rows in a tick, as in an automatic distribution epoch.
+ROWS = 65_536
+TICKS = 12  # So many different ticks are used in turn. They are more than the caches hold.
 SINK = 1
-UNSENT_BYTES_MAX = 64 << 20  # as the credit of slaves that keep up
+UNSENT_BYTES_MAX = 64 << 20  # This is like the credit of slaves that keep up.
 INSIDE = "MPIJOIN_BENCH_MASTER"
 SEED = 3
 
@@ -46,7 +47,7 @@ class Speed(NamedTuple):
 
 
 def make_ticks(words: int) -> list[tuple[Batch, Batch]]:
-    """Rows of both streams with tuples of so many words: key, time, row, and a record of payload."""
+    """Returns rows of both streams, with tuples of so many words: key, time, row, and a record of payload."""
     generator = np.random.default_rng(SEED)
     return [tuple(_batch(generator, tick * ROWS, words) for _ in range(2)) for tick in range(TICKS)]
 
@@ -59,7 +60,7 @@ def _batch(generator: np.random.Generator, first: int, words: int) -> Batch:
 
 
 class Distribution:
-    """The master's path for a tick, as its runtime goes it."""
+    """The path of a tick through the master, as its runtime takes it."""
 
     def __init__(self, words: int, send: Callable[[np.ndarray], None]):
         self._record_words, self._send = words - FIXED_WORDS, send
@@ -122,7 +123,7 @@ def inside(arguments: argparse.Namespace) -> None:
         for name, (step, finish) in steps.items():
             speeds[name].append(measure(step, finish, ticks, arguments.ticks))
     transport.send(SINK, Channel.CONTROL, np.zeros(1, np.uint8))
-    # the first loads kernels and touches memory
+    # The first round is left out, because it loads kernels and touches memory.
     report({name: every[1:] for name, every in speeds.items()}, arguments.words)
     transport.close()
 

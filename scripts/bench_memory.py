@@ -1,14 +1,15 @@
-"""Does every rank stay within the memory that the job's fields name, however wide the rows are?
+"""Checks that every rank stays within the memory that the job's fields name, however wide the rows are.
 
     python scripts/bench_memory.py                          payloads of 0, 500, 2000 and 8000 bytes: some minutes
     python scripts/bench_memory.py --widths 8000 --megabytes 200
 
-Two streams of strings of one width, as many megabytes of them for every width, all rows of a file in one row group.
-They are joined locally and under mpirun, as fast as possible and paced. A rank may hold what the fields of the job add
-up to, and 150 MB for Python and its libraries: the master `master_buffer` and what is on its way to the slaves (a
-`buffer` for each), a slave its `memory` and its `buffer`; threads of one process all of these together. Prints each
-rank's greatest proportional set size, the second of the first results, and the bound; exits with 1 if some rank exceeds
-its bound.
+There are two streams of strings. For every width they have the same number of megabytes, and all rows of a file are in
+one row group. They are joined locally and under mpirun, as fast as possible and paced.
+
+A rank may hold what the fields of the job add up to, and 150 MB for Python and its libraries. The master may hold
+`master_buffer` and what is on its way to the slaves (a `buffer` for each), and a slave its `memory` and its `buffer`.
+If the ranks are threads of one process, it may hold all of these together. The program prints the greatest proportional
+set size of each rank, the second of the first results, and the bound. It exits with 1 if a rank exceeds its bound.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from benching.launch import TIMEOUT_S, command, environment, family, pss_bytes
 
 RATE_PER_S, SPAN_KEYS, WINDOW_S = 1000, 50_000, 1.0
 MASTER_BUFFER, BUFFER, MEMORY = 64 << 20, 32 << 20, 128 << 20
-RANK_BYTES = 150_000_000  # Python, libraries and kernels of one process
+RANK_BYTES = 150_000_000  # Python, the libraries and the kernels of one process take so much.
 SLAVES = 2
-NARROW_BYTES = 24  # of a row without payload: time, key, number
-PACED_S = 12  # how long a paced run is to take
+NARROW_BYTES = 24  # A row without payload has so many bytes: time, key, number.
+PACED_S = 12  # A paced run should take so long.
 SAMPLE_S = 0.05
-KEY_CHARACTERS = 12  # of a payload, that make it one of its own
+KEY_CHARACTERS = 12  # So many characters of each payload differ from those of the others.
 RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 JOB = """\
 [left]
@@ -56,7 +57,7 @@ memory = "{memory} B"
 
 
 class Case(NamedTuple):
-    """One run. width: bytes of payload · ranks: 0: local · speed: "max", or event seconds per second."""
+    """One run. width: bytes of payload · ranks: 0 means local · speed: "max", or event seconds per second."""
 
     width: int
     ranks: int
@@ -64,8 +65,11 @@ class Case(NamedTuple):
 
 
 class Found(NamedTuple):
-    """pss: of each process by its rank, greatest · first_s: from the clock's start to the first results, by the
-    metrics."""
+    """What was found in one run.
+
+    pss: the greatest proportional set size of each process, by its rank · first_s: the seconds from the clock's start
+    to the first results, by the metrics.
+    """
 
     pss: dict[int, int]
     wall_s: float
@@ -73,7 +77,10 @@ class Found(NamedTuple):
 
 
 def write_stream(path: Path, width: int, rows: int, seed: int) -> None:
-    """Rows in order of time; payloads differ, so that no dictionary holds them, and compress well, so that disks do."""
+    """Writes rows in the order of time.
+
+    Their payloads differ, so that no dictionary can hold them, but compress well, so that they need little disk.
+    """
     random = np.random.default_rng(seed)
     schema = pa.schema([("ts", pa.timestamp("us")), ("key", pa.int64()), ("text", pa.string())])
     with pq.ParquetWriter(path, schema if width else schema.remove(2)) as writer:
@@ -93,7 +100,7 @@ def _texts(rows: int, width: int, block: int = 10_000) -> Iterator[pa.Array]:
 
 
 def bound_bytes(ranks: int, rank: int) -> int:
-    """What this rank's process may hold."""
+    """Returns the bytes that the process of this rank may hold."""
     master, slave = MASTER_BUFFER + SLAVES * BUFFER, MEMORY + BUFFER
     if not ranks:
         return RANK_BYTES + master + SLAVES * slave
@@ -116,7 +123,7 @@ def run(case: Case, job: Path, folder: Path) -> Found:
                     pss[rank] = max(pss.get(rank, 0), pss_bytes(one, ("python", "mpijoin")))
                 time.sleep(SAMPLE_S)
         finally:
-            process.kill()  # mpirun takes its ranks along
+            process.kill()  # The ranks of mpirun die with it.
         text = process.stdout.read()
     if process.returncode:
         raise SystemExit(f"{' '.join(line)} ended with {process.returncode}:\n{text}")
@@ -125,7 +132,7 @@ def run(case: Case, job: Path, folder: Path) -> Found:
 
 
 def rank_of(process: int) -> int:
-    """The rank of a process of an MPI job, -1 of others."""
+    """Returns the rank of a process of an MPI job, and -1 for other processes."""
     try:
         variables = Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace").split("\0")
     except OSError:
@@ -135,7 +142,7 @@ def rank_of(process: int) -> int:
 
 
 def first_results_s(folder: Path) -> float:
-    """When the first epoch ended that had brought results to any slave."""
+    """Returns when the first epoch ended that brought results to any slave."""
     ends = []
     for path in (folder / "metrics").glob("rank-*.parquet"):
         table = pq.read_table(path, columns=["role", "end_us", "results"]).to_pylist()
@@ -156,7 +163,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=800, help="of each stream, whatever the width")
     parser.add_argument("--results", default="parquet", choices=("parquet", "collect", "count"))
     arguments = parser.parse_args()
-    # Narrow rows are as many as make a tenth of the bytes: they are many.
+    # Narrow rows get a tenth of the bytes. Even so they are many.
     rows = {
         width: arguments.megabytes * 10**6 // (width + NARROW_BYTES) // (1 if width else 10)
         for width in arguments.widths
@@ -176,14 +183,14 @@ def main() -> None:
 
 
 def compile_kernels(folder: Path, results: str) -> None:
-    """Before anything counts: to compile takes more memory than to join."""
+    """Compiles the kernels before anything is measured, because compiling takes more memory than joining."""
     job = make_job(folder, KEY_CHARACTERS, 1000, results)
     run(Case(KEY_CHARACTERS, 0, '"max"'), job, folder / "run")
     shutil.rmtree(folder / "run")
 
 
 def make_job(folder: Path, width: int, rows: int, results: str) -> Path:
-    """The job of a width; the streams are written once, those of other widths go."""
+    """Returns the job of a width. Its streams are written once, and those of other widths are removed."""
     job = folder / f"job-{width}.toml"
     if not job.exists():
         for old in folder.glob("*.parquet"):

@@ -1,12 +1,11 @@
-"""What a move of a partition group costs: its transfer against raw MPI between the same two ranks, and the pause of its
-input.
+"""Measures what a move of a partition group costs: its transfer, beside raw MPI, and the pause of its input.
 
     mpirun -n 3 python scripts/bench_moves.py [--rate N] [--seconds N] [-o FILE.json]
 
-A paced run (64-byte tuples, epochs of 1 s, reorganization every 4 s) in which a policy made for this measurement moves
-a group at each reorganization, to and fro. Raw bandwidth is measured between ranks 1 and 2 just before, in messages as
-large as a State message, with the plain blocking calls of mpi4py: from memory and into memory that, as a group's state,
-is in no cache. For comparison also from one buffer into one buffer, which are.
+The run is paced (64-byte tuples, epochs of 1 s, reorganization every 4 s). A policy made for this measurement moves a
+group to and fro, one at each reorganization. The raw bandwidth is measured just before, between ranks 1 and 2, in
+messages as large as a State message and with the plain blocking calls of mpi4py. Like the state of a group, the memory
+that is sent and filled is in no cache. For comparison, it is also measured from one buffer into one buffer, which are.
 """
 
 from __future__ import annotations
@@ -36,11 +35,14 @@ MESSAGE_BYTES = 8 << 20
 RAW_MESSAGES = 32
 RAW_ROUNDS = 3
 EPOCH_S = 1
-MOVES = 1  # per reorganization
+MOVES = 1  # Each reorganization moves so many groups.
 
 
 def raw_bandwidth(world: MPI.Comm, buffers: int) -> float:
-    """Bytes per second from rank 1 to rank 2, from so many buffers in turn into as many; on other ranks 0."""
+    """Returns the bytes per second from rank 1 to rank 2, and 0 on other ranks.
+
+    So many buffers are sent in turn, and filled in turn.
+    """
     memory = np.ones((buffers, MESSAGE_BYTES), np.uint8)
     world.Barrier()
     if world.rank not in (1, 2):
@@ -59,7 +61,7 @@ def raw_bandwidth(world: MPI.Comm, buffers: int) -> float:
 
 
 def to_and_fro(view: ClusterView) -> Plan:
-    """Some groups of the slave that has more of them to the other one."""
+    """Moves some groups from the slave that has more of them to the other one."""
     supplier, consumer = sorted(view.active, key=lambda slave: -len(slave.groups))
     largest = sorted(supplier.groups, key=lambda group: (view.moved.get(group.group, -1), -group.state_bytes))[:MOVES]
     return Plan(tuple(Move(group.group, supplier.slave, consumer.slave) for group in largest))

@@ -1,10 +1,9 @@
-"""How soon results come: production delay of paced runs against the distribution epoch, at a fifth and at half of
-capacity.
+"""Measures how soon results come in paced runs: the production delay beside the distribution epoch.
 
     python scripts/bench_paced.py [--epochs 2 1 0.5 0.2 0.1] [--rate N] [--quick] [-o FILE.json]
 
-Four slaves, all active, uniform keys. For each epoch t_d capacity is measured first, at that t_d, by bisection on the
-rate.
+The load is a fifth and half of the capacity. There are four slaves, all of them active, and keys are uniform. For each
+epoch t_d, the capacity at that t_d is measured first, by bisection on the rate.
 """
 
 from __future__ import annotations
@@ -19,18 +18,20 @@ from typing import Any, Mapping
 from benching.paced import HIGH, LOW, Load, capacity, run
 
 SLAVES = 4
-WANTED = {0.2: (0.65, 1.3), 0.5: (0.8, 1.6)}  # share of capacity -> mean and p99 of the delay, in epochs
+# For each share of the capacity: the mean and the p99 of the delay that are wanted, in epochs.
+WANTED = {0.2: (0.65, 1.3), 0.5: (0.8, 1.6)}
 ROUNDS = 3
 HEAD = "t_d, s   capacity, tuples/s/stream   share   mean / t_d (wanted)   p99 / t_d (wanted)"
 
 
 def load_of(epoch_s: float) -> Load:
-    """Long enough for the window to be full, and for some epochs after that."""
+    """Returns a load that is long enough for the window to be full, and for some epochs after that."""
     return Load(SLAVES, epoch_s, warmup_s=4.0 + 2 * epoch_s, seconds=max(6.0, 5 * epoch_s))
 
 
 def measured(load: Load, rate: float, folder: Path, cores: list[int], rounds: int) -> dict[str, float]:
-    """The run whose mean delay is the median of some: a busy neighbour spoils one."""
+    """Returns what was found in the run whose mean delay is the median, so that one run may be spoilt by a
+    neighbour."""
     delays = [run(load, rate, folder, cores).summary["delay_s"] for _ in range(rounds)]
     return sorted(delays, key=lambda delay: delay["mean"])[rounds // 2]
 
