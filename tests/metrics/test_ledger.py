@@ -13,7 +13,8 @@ from mpijoin.records import Counts
 from mpijoin.slave.runtime import Slave
 
 NAMES = ("left", "right", "third")
-MASTER = [StreamCounts(name, read=10, sent=7, late=2, null_key=1) for name in NAMES]
+TIMES = (1, 2, 3)  # of each stream there is so much more, so that none can stand for another
+MASTER = [StreamCounts(name, 10 * times, 2 * times, times, 7 * times) for name, times in zip(NAMES, TIMES)]
 ONE = {"received": 7, "joined": 6, "expired": 3, "held": 1, "moved_in": 0, "moved_out": 2}
 OTHER = {"received": 0, "joined": 1, "expired": 1, "held": 2, "moved_in": 2, "moved_out": 0}
 
@@ -26,7 +27,9 @@ def one_more(counts, field, stream=None):
 
 def slaves():
     """A group has moved from the first to the second, and with it a tuple that was not joined yet."""
-    one, other = ({name: (count,) * 3 for name, count in counts.items()} for counts in (ONE, OTHER))
+    one, other = (
+        {name: tuple(count * times for times in TIMES) for name, count in counts.items()} for counts in (ONE, OTHER)
+    )
     return [Counts(**one, results=5), Counts(**other)]
 
 
@@ -41,11 +44,11 @@ def test_what_balances_passes(written):
 @pytest.mark.parametrize(
     "change, named",
     [
-        (("master", 1, "read"), "right: read = sent + late + null_key: 11 != 10"),
+        (("master", 1, "read"), "right: read = sent + late + null_key: 21 != 20"),
         (("slave", 0, "received"), "left: sent = received: 7 != 8; left: received = joined: 8 != 7"),
-        (("slave", 1, "joined"), f"right: received = joined: 7 != 8; right, {RULE}: 7 != 6"),
+        (("slave", 1, "joined"), f"right: received = joined: 14 != 15; right, {RULE}: 13 != 12"),
         (("slave", 0, "held"), f"left, {RULE}: 6 != 7"),
-        (("slave", 2, "moved_out"), f"third: moved in = moved out: 2 != 3; third, {RULE}: 6 != 7"),
+        (("slave", 2, "moved_out"), f"third: moved in = moved out: 6 != 7; third, {RULE}: 18 != 19"),
         (("slave", None, "results"), "results produced = results written: 6 != 5"),
     ],
 )
@@ -63,12 +66,12 @@ def test_each_balance_that_does_not_hold_is_named(change, named):
 
 @pytest.fixture
 def job(tmp_path):
-    """Of which both streams have late rows and rows without a key."""
+    """Of which all streams have late rows and rows without a key."""
     times = list(range(300))
     times[7] = 0
     table = pa.table({"ts": pa.array(times, pa.int64()), "key": pa.array([None, "a", "b", "c"] * 75)})
     stream = {"table": table, "time": "ts", "time_unit": "s", "key": "key", "window": "5 s"}
-    return {"left": stream, "right": stream, "output": {"path": str(tmp_path / "run")}}
+    return {"streams": dict.fromkeys(NAMES, stream), "output": {"path": str(tmp_path / "run")}}
 
 
 def miscounts(monkeypatch, field, stream):
@@ -77,7 +80,7 @@ def miscounts(monkeypatch, field, stream):
     monkeypatch.setattr(Slave, "_counts", lambda *args: one_more(counts(*args), field, stream))
 
 
-COUNTED = [(name, stream) for name in ("received", "joined", "expired", "held", "moved_in") for stream in range(2)]
+COUNTED = [(name, stream) for name in ("received", "joined", "expired", "held", "moved_in") for stream in (0, 2)]
 
 
 @pytest.mark.parametrize("field, stream", [("written", None), ("results", None), *COUNTED])
