@@ -1,19 +1,19 @@
-"""mpijoin beside what a user could pick instead: the same join of the same tuples on the same cores, in alternating
-runs.
+"""Compares mpijoin with what a user could pick instead: the same join of the same tuples on the same cores.
 
-    python scripts/bench_peers.py --data DIR --environments DIR              all of it: hours, most of them the slow
-    peers' python scripts/bench_peers.py --workloads A G --peers mpijoin duckdb     some workloads; peers by the start
-    of their names python scripts/bench_peers.py --quick                                    small, one round: is the
-    benchmark itself sound? python scripts/bench_peers.py --workloads --earlier A.json C.json        measures nothing:
-    tables and targets of earlier calls
+    python scripts/bench_peers.py --data DIR --environments DIR             all of it: hours, most for the slow peers
+    python scripts/bench_peers.py --workloads A G --peers mpijoin duckdb    some workloads; peers by how they begin
+    python scripts/bench_peers.py --quick                                   small, one round: is the benchmark sound?
+    python scripts/bench_peers.py --workloads --earlier A.json C.json       only tables and targets of earlier calls
 
-Workloads: see scripts/peers/workloads.py; peers: scripts/peers/catalogue.py. Each peer runs in an environment of its
-own, which is made on first use; one that cannot be had is in the tables as absent. A time counts only when the answer
-was right. Times are by each program's own clock, from before the first file is opened to the answer: the start of a
-JVM, an interpreter or ranks does not count; CPU seconds are over the same span. Memory is the greatest proportional set
-size of all processes together. Ratios are times of the peer : times of mpijoin's best launch. A peer slower than 60 s
-runs once, one that goes over --limit not again. Prints tables and targets, and writes all figures as JSON after each
-run.
+The workloads are in scripts/peers/workloads.py, the peers in scripts/peers/catalogue.py. Each peer runs in an
+environment of its own, which is made on first use. A peer that cannot be had is in the tables as absent. Runs of the
+peers alternate, and a time counts only when the answer was right.
+
+Times are by each program's own clock, from before the first file is opened to the answer. So the start of a JVM, an
+interpreter or ranks does not count. CPU seconds are over the same span. Memory is the greatest proportional set size of
+all processes together. Ratios are the time of the peer, divided by the time of mpijoin's best launch. A peer that takes
+more than 60 s runs once, and one that goes over --limit does not run again. The program prints tables and targets, and
+writes all figures as JSON after each run.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ from peers.tables import Case, aligned, growth_rows, markdown, rows, select, tar
 from peers.watch import Limits, Watched, machine_memory_bytes, watch
 from peers.workloads import QUICK, RECIPES, Missing, Workload, make, read_back
 
-ONCE_S = 60.0  # a peer that takes longer runs once only
-MEMORY_SHARE = 0.85  # of the machine's: a peer that takes more is ended before it takes the machine along
+ONCE_S = 60.0  # A peer that takes longer runs only once.
+# A peer that takes more than this share of the machine's memory is ended, before it takes the machine down with it.
+MEMORY_SHARE = 0.85
 
 
 class Trouble(Exception):
-    """A run gave no time that counts; kind: as Case.trouble."""
+    """Says that a run gave no time that counts. kind: as Case.trouble."""
 
     def __init__(self, kind: str, reason: str):
         super().__init__(reason)
@@ -51,7 +52,7 @@ class Trouble(Exception):
 
 
 class Bench:
-    """What all cases share: places, cores, limits, number of rounds."""
+    """What all cases share: places, cores, limits and the number of rounds."""
 
     def __init__(self, home: Path, environments: Path, rounds: int, limit_s: float):
         self.home, self.environments, self.rounds = home, environments, rounds
@@ -59,11 +60,13 @@ class Bench:
         self.cores = sorted(os.sched_getaffinity(0))
 
     def compare(self, workload: Workload, peers: Sequence[Peer], cores: int) -> Iterator[list[Case]]:
-        """Takes turns: one run of each peer, then again. Yields the cases after each run: none is lost with a later
-        one."""
+        """Runs each peer once, then each again, and so on.
+
+        Yields the cases after each run, so that a run that fails later loses none of them.
+        """
         peers = [peer for peer in peers if peer.runs(workload, cores)]
         cases = [Case(workload.name, cores, peer.name, peer.title, peer.family, workload.tuples) for peer in peers]
-        # What watches a run that has one core keeps off it.
+        # The process that watches a run keeps off the cores of that run if there are others.
         os.sched_setaffinity(0, self.cores[cores:] or self.cores)
         try:
             self.warm(workload, peers, cores)
@@ -79,13 +82,13 @@ class Bench:
             os.sched_setaffinity(0, self.cores)
 
     def warm(self, workload: Workload, peers: Sequence[Peer], cores: int) -> None:
-        """mpijoin compiles its kernels once per machine, which is not what is compared."""
+        """Makes mpijoin compile its kernels, which it does once per machine. That is not what is compared."""
         own = next((peer for peer in peers if peer.ranks is not None), None)
         if own:
             self.add_run(own, Case(workload.name, cores, own.name, own.title, own.family, workload.tuples), workload)
 
     def add_run(self, peer: Peer, case: Case, workload: Workload) -> None:
-        """Runs a peer once; what came of it is added to its case."""
+        """Runs a peer once, and adds what came of it to its case."""
         with tempfile.TemporaryDirectory(dir=self.home) as scratch:
             start = Start(workload, case.cores, self.environments, Path(scratch))
             try:
@@ -98,7 +101,7 @@ class Bench:
     def figures(self, peer: Peer, case: Case, start: Start) -> None:
         line = peer.line(start)
         if start.workload.writes:
-            os.sync()  # no run pays for what another has written
+            os.sync()  # No run should pay for what another one has written.
         threads = {name: str(case.cores) for name in ("POLARS_MAX_THREADS", "PATHWAY_THREADS")}
         places = {"PYTHONPATH": str(ROOT) if peer.ranks is not None else ""}
         run = watch(line, self.cores[: case.cores], self.limits, threads | places)
@@ -113,7 +116,7 @@ class Bench:
 
 
 def answer_of(run: Watched, limits: Limits) -> dict[str, Any]:
-    """What a peer's program said last. Trouble: it did not come to that."""
+    """Returns what a peer's program said last. Trouble: it did not get so far."""
     must_have_ended(run, limits)
     try:
         return json.loads(run.said.splitlines()[-1])
@@ -122,7 +125,7 @@ def answer_of(run: Watched, limits: Limits) -> dict[str, Any]:
 
 
 def summary_of(run: Watched, limits: Limits, folder: Path) -> dict[str, Any]:
-    """The same of mpijoin: its clock starts with the first line of rank 0's log. Trouble: the run failed."""
+    """Returns the same of mpijoin, whose clock starts with the first line of rank 0's log. Trouble: the run failed."""
     must_have_ended(run, limits)
     summary = json.loads((folder / "summary.json").read_text())
     started = datetime.strptime((folder / "logs/rank-0.log").read_text()[:23], "%Y-%m-%d %H:%M:%S,%f").timestamp()
@@ -142,7 +145,7 @@ def must_have_ended(run: Watched, limits: Limits) -> None:
 
 
 def check(said: dict[str, Any], start: Start) -> None:
-    """Trouble: the answer is wrong. Pairs that were written are read again."""
+    """Checks the answer, and reads pairs that were written again. Trouble: the answer is wrong."""
     right = asdict(start.workload.answer)
     if start.workload.writes:
         folder = next(one for one in (start.scratch / "pairs", start.scratch / "run/results") if one.exists())
@@ -162,7 +165,7 @@ def progress(case: Case) -> str:
 
 
 def text_of(report: dict[str, Any], style: Any) -> str:
-    """All tables and targets. style: markdown or aligned."""
+    """Returns all tables and targets. style: markdown or aligned."""
     cases = [Case(**case) for case in report["cases"]]
     parts = [f"{report['time'][:10]}, {report['cpu']}, `{report['command']}`"]
     for workload, cores in dict.fromkeys((case.workload, case.cores) for case in cases):
@@ -185,7 +188,7 @@ def cores_text(cores: int) -> str:
 
 
 def new_report(options: argparse.Namespace) -> dict[str, Any]:
-    """What the figures are measured on; with those of earlier calls."""
+    """Returns a report that says what the figures are measured on, with the figures of earlier calls."""
     models = [
         line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line
     ]

@@ -1,17 +1,18 @@
-"""Workload H: how fast can a replay of two streams be, with results within a second? mpijoin and what else one could
-pick.
+"""Workload H: how fast can a replay of two streams be if results must come within a second?
 
     python scripts/bench_peers_paced.py                       all systems: about an hour and a half
     python scripts/bench_peers_paced.py --quick               one short replay each: is the benchmark itself sound?
     python scripts/bench_peers_paced.py --peers mpijoin-n2 flink
 
-Workload A (bench_data.py), repeated in time, is replayed at `speed` = seconds of event time per second of the wall
-clock. For each system the highest speed is searched at which the p99 of the delay stays below a second (from the moment
-the later tuple of a result was due to the moment the result is counted) and no backlog grows: neither delays nor the
-lags of the input are longer in the last quarter of the replay than in the one before. Windows are full when delays
-begin to count: event time that the warm-up does not cover is handed over before the clock starts, for all systems
-alike. All processes of a system, its feeder included, run on the same two cores. Systems take turns. The number of
-results must be that which DuckDB finds, or a replay does not count.
+It compares mpijoin with other systems that one could pick. Workload A (bench_data.py), repeated in time, is replayed at
+`speed`, which is seconds of event time per second of the wall clock. For each system it searches for the highest speed
+at which the p99 of the delay stays below a second and no backlog grows. The delay is counted from the moment when the
+later tuple of a result was due to the moment when the result is counted. A backlog grows if delays or the lags of the
+input are longer in the last quarter of the replay than in the quarter before.
+
+Windows are full when delays begin to count. Event time that the warm-up does not cover is handed over before the clock
+starts, for all systems alike. All processes of a system, with its feeder, run on the same two cores. Systems take
+turns. A replay counts only if the number of its results is what DuckDB finds.
 """
 
 from __future__ import annotations
@@ -34,9 +35,11 @@ from peers.paced_systems import DataFusion, Flink, Mpijoin, Place, Spark, Unfini
 
 DELAY_S_MAX = 1.0
 RATIO_WANTED = 10.0
-SPEED_MAX, SEARCHED = 8000.0, 4.0  # a search goes no higher, and no further down than its beginning by this factor
-QUICK_SPEED = 130.0  # of mpijoin: the warm-up fills the windows, so that it takes no lead
-TUPLES = 5_000_000  # per stream, of the data that is repeated
+# A search goes no higher than this speed, and no lower than where it began, divided by this factor.
+SPEED_MAX, SEARCHED = 8000.0, 4.0
+# At this speed the warm-up of mpijoin fills the windows, so that nothing is handed over beforehand.
+QUICK_SPEED = 130.0
+TUPLES = 5_000_000  # The data that is repeated has so many tuples per stream.
 QUICK_WARMUP_S, QUICK_SECONDS = 5.0, 4.0
 NO_DELAY_MAX = float("inf")
 MPIJOIN = "mpijoin"
@@ -44,7 +47,11 @@ MPIJOIN = "mpijoin"
 
 @dataclass(frozen=True)
 class System:
-    """speed: where its search begins · quick: one that it surely keeps · delay_s_max: that its p99 must stay below."""
+    """A system that replays the streams.
+
+    speed: where its search begins · quick: a speed that it surely keeps · delay_s_max: what the p99 of its delay must
+    stay below.
+    """
 
     title: str
     program: Any
@@ -68,7 +75,7 @@ SYSTEMS = {
 
 @dataclass
 class Case:
-    """A system and its search. absent: why it cannot be measured · verdicts: of all replays, in order."""
+    """A system and its search. absent: why it cannot be measured · verdicts: those of all replays, in order."""
 
     name: str
     system: System
@@ -82,7 +89,7 @@ class Case:
 
     @property
     def limit(self) -> str:
-        """What kept it from going faster."""
+        """What kept the system from going faster."""
         return self.search.failed.limit if self.search.failed else "nothing: the search ended"
 
 
@@ -93,7 +100,7 @@ def case_of(name: str, quick: bool) -> Case:
 
 
 def try_once(case: Case, place: Place, warmup_s: float, seconds: float) -> None:
-    """One replay at the speed that the search asks for."""
+    """Makes one replay at the speed that the search asks for."""
     replay = replay_of(case.search.speed, WINDOW_US, warmup_s, seconds)
     begun_s = time.monotonic()
     try:
@@ -112,14 +119,14 @@ def try_once(case: Case, place: Place, warmup_s: float, seconds: float) -> None:
 
 
 def search_all(cases: list[Case], place: Place, warmup_s: float, seconds: float) -> None:
-    """In turns: a busy neighbour is unfair to all alike."""
+    """Searches for the speeds of all systems in turns, so that a busy neighbour is unfair to all of them alike."""
     while waiting := [case for case in cases if not case.absent and not case.search.done]:
         for case in waiting:
             try_once(case, place, warmup_s, seconds)
 
 
 def targets(cases: list[Case]) -> list[dict[str, Any]]:
-    """mpijoin's best launch against each peer."""
+    """Compares mpijoin's best launch with each peer."""
     ours = max((case.best.speed for case in cases if case.name.startswith(MPIJOIN) and case.best), default=0.0)
     found = []
     for case in cases:
@@ -146,7 +153,8 @@ def row_of(case: Case) -> list[str]:
 
 
 def report_text(cases: list[Case], fed_per_s: float | None) -> str:
-    """Markdown. fed_per_s: tuples per second that the feeder of CSV manages if nobody keeps it waiting."""
+    """Returns the report in Markdown. fed_per_s: tuples per second that the CSV feeder sends if nobody makes it
+    wait."""
     head = ["", "highest speed", "M tuples/s", "p50 of the delay, s", "p99, s", "at the next speed"]
     lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *map(row_of, cases))]
     lines.append("")

@@ -1,11 +1,11 @@
-"""A node is not dedicated: one of four slaves falls to a third of its speed at half load, and the policies answer.
+"""How the policies answer when a node is not dedicated: at half load, one of four slaves falls to a third of its speed.
 
     python scripts/bench_recovery.py [--rate N] [--policies none threshold balance] [--back] [--quick] [-o FILE.json]
 
-Each slave is a node with a quarter of a core, so that it is the slow slave that falls behind and not this machine.
-Capacity is measured first, with such nodes, unless the rate is given. Prints, per policy, after how many reorganization
-epochs the mean delay is back within 1.5 times of what it was before, and how many groups moved in each; with --back the
-slave is fast again later, and its load comes back. For "threshold" a small model says what to expect.
+Each slave is a node with a quarter of a core, so that the slow slave falls behind and not this machine. The capacity is
+measured first, with such nodes, unless the rate is given. For each policy it prints after how many reorganization
+epochs the mean delay is back within 1.5 times of what it was before, and how many groups moved in each. With --back the
+slave is fast again later, and its load comes back. For "threshold", a small model says what to expect.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from mpijoin.sweep.capacity import epoch_records
 
 SLAVES, SLOW, PARTITIONS = 4, 2, 60
 EPOCH_S, REORGANIZATION_S, WINDOW_S = 0.2, 2.0, 2.0
-NODE, SHARE, HALF = 0.25, 1 / 3, 0.5  # of a core: a node · of a node: the slow slave · of capacity: the load
+# A node is this share of a core. The slow slave gets this share of a node, and the load is this share of the capacity.
+NODE, SHARE, HALF = 0.25, 1 / 3, 0.5
 WARMUP_S, BEFORE_S, SLOW_S, BACK_S = 4.0, 12.0, 24.0, 16.0
-NORMAL = 1.5  # times the mean delay before: that is "back"
-WANTED = {"balance": 5}  # reorganization epochs
+NORMAL = 1.5  # A delay is "back" if it is at most so many times the mean delay before.
+WANTED = {"balance": 5}  # Within so many reorganization epochs the delay should be back.
 HEAD = "policy      normal, ms   worst, ms   back within 1.5 x after   wanted   moves per epoch"
 
 
 def load_of(policy: str, back: bool) -> Load:
-    """Normal until BEFORE_S; from there slave SLOW has a third of its speed for SLOW_S, or to the end."""
+    """Returns a load that is normal until BEFORE_S. Then slave SLOW has a third of its speed for SLOW_S, or to the
+    end."""
     end = f', to = "{BEFORE_S + SLOW_S} s"' if back else ""
     settings = (
         f'balance.policy="{policy}"',
@@ -45,14 +47,16 @@ def load_of(policy: str, back: bool) -> Load:
 
 
 def nodes(*slower: str) -> str:
-    """The setting that makes each slave a part of a core; slower: further entries of [inject] slow."""
+    """Returns the setting that makes each slave a part of a core. slower: further entries of [inject] slow."""
     every = [f"{{rank = {slave}, share = {NODE}}}" for slave in range(1, SLAVES + 1)]
     return f"inject.slow=[{', '.join([*every, *slower])}]"
 
 
 def mean_delays(path: Path) -> dict[int, float]:
-    """Reorganization epoch, counted from the slowdown on (before it: negative) -> mean delay in seconds of its
-    results."""
+    """Returns, for each reorganization epoch, the mean delay in seconds of its results.
+
+    Epochs are counted from the slowdown on; those before it are negative.
+    """
     counts: dict[int, int] = {}
     sums_us: dict[int, int] = {}
     for row in epoch_records(path, "end_us", "delay_count", "delay_sum_us"):
@@ -64,8 +68,12 @@ def mean_delays(path: Path) -> dict[int, float]:
 
 
 def recovery(delays_s: Mapping[int, float]) -> dict[str, Any]:
-    """normal_s: median of the mean delays before · worst_s · epochs: so many reorganization epochs after the slowdown
-    the mean delay was back within 1.5 x normal, to stay there as long as the slave was slow; None: never."""
+    """Returns how bad the delay became, and when it was normal again.
+
+    normal_s: the median of the mean delays before · worst_s: the greatest · epochs: after so many reorganization epochs
+    of the slowdown the mean delay was back within 1.5 x normal, and stayed there as long as the slave was slow. None:
+    never.
+    """
     slow = {epoch: delay_s for epoch, delay_s in delays_s.items() if 0 <= epoch < SLOW_S / REORGANIZATION_S}
     normal_s = float(np.median([delay_s for epoch, delay_s in delays_s.items() if epoch < 0]))
     late = [epoch for epoch, delay_s in slow.items() if delay_s > NORMAL * normal_s]
@@ -78,7 +86,7 @@ def recovery(delays_s: Mapping[int, float]) -> dict[str, Any]:
 
 
 def moves_per_epoch(path: Path) -> list[int]:
-    """Groups that changed hands, per reorganization epoch from the slowdown on."""
+    """Returns how many groups changed hands in each reorganization epoch from the slowdown on."""
     file = path / "metrics" / "moves.parquet"
     if not file.exists():
         return []
@@ -89,10 +97,10 @@ def moves_per_epoch(path: Path) -> list[int]:
 
 
 def expected(groups: int = PARTITIONS // SLAVES, threshold: float = 0.5, load_buffer_epochs: int = 2) -> int:
-    """By a small model: after how many reorganization epochs policy "threshold" has relieved the slow slave.
+    """Returns after how many reorganization epochs policy "threshold" has relieved the slow slave, by a small model.
 
-    Bytes count in what a slave gets in a distribution epoch. It can join SHARE / HALF of that, and gives one group,
-    with its part of the backlog, per reorganization epoch in which it is a supplier.
+    The unit of bytes is what a slave gets in a distribution epoch. The slow slave can join SHARE / HALF of that. In
+    each reorganization epoch in which it is a supplier, it gives one group away, with its part of the backlog.
     """
     kept, backlog = groups, 0.0
     for epoch in range(1, 1000):

@@ -1,10 +1,10 @@
-"""A slave alone: how fast it joins encoded messages that lie in memory, with no master, network or file beside it.
+"""Measures a slave alone: how fast it joins encoded messages in memory, with no master, network or file beside it.
 
     python scripts/bench_slave.py EPOCH FILE FILE ... [--window "600 s"]
 
-Encodes the streams, a file each, as the master would send them in epochs of EPOCH ("100 s"), then runs the slave's own
-loop on them.
-Prints one line of JSON: seconds from the first message to the final report, results, certificate.
+It encodes the streams, which are a file each, as the master would send them in epochs of EPOCH (such as "100 s"). Then
+it runs the slave's own loop on them. It prints one line of JSON: seconds from the first message to the final report,
+results, and certificate.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ from mpijoin.sources.base import TIME_MAX, End
 from mpijoin.transport.base import Channel, Message, TransportStats
 
 SLAVE = 1
-MEMORY_BYTES = 4 << 30  # address space for the state; only what is used is taken
-MESSAGES_AHEAD = 2  # handed over and not yet joined: one to join, one that waits, as in a real run
+MEMORY_BYTES = 4 << 30  # This is address space for the state, of which only what is used is taken.
+# So many messages are handed over and not joined yet, as in a real run: one to join, and one that waits.
+MESSAGES_AHEAD = 2
 
 
 def bench_job(files: Sequence[str], epoch: str, window: str) -> Job:
@@ -55,7 +56,7 @@ def bench_job(files: Sequence[str], epoch: str, window: str) -> Job:
 
 
 def encoded_messages(job: Job, schema: JoinSchema) -> deque[np.ndarray]:
-    """What the master of a run with one slave sends it: one message per epoch, and the end."""
+    """Returns what the master of a run with one slave sends it: one message per epoch, and the end."""
     intake = Intake(job, schema, None, pacing_of(job, schema).pace)
     table = PartitionTable.even(job.cluster.partitions, (SLAVE,))
     buffers, groups = MiniBuffers(table, (SLAVE,)), table.groups_of(SLAVE)
@@ -73,7 +74,7 @@ def encoded_messages(job: Job, schema: JoinSchema) -> deque[np.ndarray]:
 
 
 class MemoryTransport:
-    """Stands in for the network: hands a slave the next message as soon as it has joined one."""
+    """Stands in for the network. It hands a slave the next message as soon as the slave has joined one."""
 
     rank, size = SLAVE, 2
 
@@ -88,7 +89,8 @@ class MemoryTransport:
         if isinstance(message, Finished):
             self.finished = message
             self._messages.append(encode_message(Stop(EXIT_DONE)))
-        self._ahead -= isinstance(message, Report) and message.epoch >= 0  # the others are heartbeats
+        # Reports with a negative epoch are heartbeats.
+        self._ahead -= isinstance(message, Report) and message.epoch >= 0
 
     def poll(self, refuse: Collection[int] = ()) -> list[Message]:
         if not self._messages or self._ahead == MESSAGES_AHEAD:

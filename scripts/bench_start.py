@@ -1,14 +1,13 @@
-"""Whole processes, from the command to its end: mpijoin beside a Python that imports DuckDB or Polars and asks once.
+"""Measures whole processes, from the command to its end: mpijoin, and a Python that asks DuckDB or Polars once.
 
-    python scripts/bench_start.py --data DIR --environments DIR     workload B: 1 million rows a stream, counted
+    python scripts/bench_start.py --data DIR --environments DIR                workload B: 1 million rows a stream
     python scripts/bench_start.py --workload A --peers datafusion-symmetric    5 million rows, and one more system
-    python scripts/bench_start.py --imports                         also what the start of `mpijoin run` spends on
-    imports
+    python scripts/bench_start.py --imports                                    also what `mpijoin run` spends on imports
 
-What a user waits for: interpreter, imports, kernels from the cache, MPI, reading, joining, writing the summary.
-Commands take turns; each answer is checked before its time counts. Nothing samples the processes meanwhile, so that
-nothing takes a core from them. "own" is the time by the system's own clock, from the first file opened to the answer,
-as in bench_peers.py.
+It measures all that a user waits for: interpreter, imports, kernels from the cache, MPI, reading, joining, and writing
+the summary. Commands take turns, and each answer is checked before its time counts. Nothing samples the processes
+meanwhile, so that nothing takes a core from them. "own" is the time by the system's own clock, from the first file
+opened to the answer, as in bench_peers.py.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from peers.tables import aligned
 from peers.workloads import Workload, make
 
 NAMES = ("mpijoin-local", "mpijoin-3", "duckdb-bucketed", "duckdb-plain", "polars-bucketed")
-TARGETS_S = {"mpijoin-local": 0.35, "mpijoin-3": 0.60}  # on two cores with nothing else to do
+TARGETS_S = {"mpijoin-local": 0.35, "mpijoin-3": 0.60}  # They hold for two cores with nothing else to do.
 TIMEOUT_S = 300
 PACKAGES = ("mpijoin", "numba", "llvmlite", "numpy", "pyarrow")
 
 
 @dataclass
 class Command:
-    """A peer's runs: seconds of the whole process, of its own clock, and of CPU."""
+    """The runs of a peer: seconds of the whole process, by its own clock, and of CPU."""
 
     peer: Peer
     whole_s: list[float] = field(default_factory=list)
@@ -49,7 +48,7 @@ class Command:
     cpu_s: list[float] = field(default_factory=list)
 
     def run(self, workload: Workload, cores: Sequence[int], environments: Path, home: Path) -> None:
-        """Once. RuntimeError: it failed, or its answer is wrong; Absent: it cannot be had here."""
+        """Runs the peer once. RuntimeError: it failed, or its answer is wrong · Absent: it cannot be had here."""
         with tempfile.TemporaryDirectory(dir=home) as scratch:
             start = Start(workload, len(cores), environments, Path(scratch))
             line = self.peer.line(start)
@@ -70,7 +69,7 @@ class Command:
             self.cpu_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
 
     def own_time(self, said: str, start: Start) -> float:
-        """By its own clock. RuntimeError: the answer is wrong."""
+        """Returns the time by the peer's own clock. RuntimeError: the answer is wrong."""
         if self.peer.ranks is None:
             answer = json.loads(said.splitlines()[-1])
         else:
@@ -84,7 +83,7 @@ class Command:
 
 
 def surroundings(threads: int) -> dict[str, str]:
-    """Of a user: Python may keep its compiled files, and mpijoin is found in its own environment."""
+    """Returns a user's environment: Python may keep its compiled files, and mpijoin is found in its own environment."""
     environ = {
         name: value for name, value in os.environ.items() if name not in ("PYTHONDONTWRITEBYTECODE", "PYTHONPATH")
     }
@@ -92,7 +91,10 @@ def surroundings(threads: int) -> dict[str, str]:
 
 
 def compare(commands: Sequence[Command], rounds: int, run: Mapping[str, Any]) -> list[Command]:
-    """Takes turns; the first run of each, which fills caches, does not count. Returns those that can be had here."""
+    """Runs the commands in turns, and returns those that can be had here.
+
+    The first run of each does not count, because it fills caches.
+    """
     here = []
     for command in commands:
         try:
@@ -122,7 +124,7 @@ def _row(command: Command, targets_s: Mapping[str, float]) -> list[str]:
 def imports(
     command: Command, workload: Workload, cores: Sequence[int], environments: Path, home: Path
 ) -> list[list[str]]:
-    """Milliseconds of `mpijoin run` in imports, by package, as `python -X importtime` says."""
+    """Returns the milliseconds that `mpijoin run` spends on imports, by package, as `python -X importtime` says."""
     with tempfile.TemporaryDirectory(dir=home) as scratch:
         line = command.peer.line(Start(workload, len(cores), environments, Path(scratch)))
         line[1:1] = ["-X", "importtime"]
