@@ -1,6 +1,6 @@
 """What policies make of noise: delays and moves of "none", "threshold" and "balance", in the simulator and for real.
 
-    python scripts/bench_policies.py [--real] [--seeds N] [--policies none threshold balance] [-o FILE.json]
+    python scripts/bench_policies.py [--shapes …] [--real] [--rate N] [--seeds N] [--policies …] [-o FILE.json]
 
 Simulated (wsj_2005 costs, paced): slaves that are alike and stand still now and then; one group more than slaves; a
 slave at a third of its speed; a load that becomes fivefold; so many groups that each is next to nothing. With --seeds,
@@ -133,7 +133,7 @@ def mean_of(runs: Iterable[dict[str, Any]]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--policies", nargs="+", default=["none", "threshold", "balance"])
-    parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=list(SHAPES))
+    parser.add_argument("--shapes", nargs="*", default=list(SHAPES), choices=list(SHAPES), help="may be none")
     parser.add_argument("--seeds", type=int, default=1, help="runs of each shape; their mean is shown")
     parser.add_argument("--real", action="store_true", help="also real runs, of a minute each")
     parser.add_argument("--rate", type=float, default=20_000, help="of the real runs, tuples per second and stream")

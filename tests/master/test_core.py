@@ -245,6 +245,16 @@ def test_a_checkpoint_that_is_due_is_cut_after_the_next_whole_tick_between_what_
     assert core.step(even(core, 5, (13, 13)))[-1] == Cut(8, (13, 13))
 
 
+def test_the_next_checkpoint_is_due_so_long_after_the_last_one_began():
+    core = new_core(slaves=(1,), buffer=1 << 20, schedule=new_schedule(every_ns=10 * SECOND_NS))
+    cut_s = []
+    for now_s in range(35):
+        core.step(Ticked(now_s))
+        cut_s += [now_s for action in core.step(even(core, 5, (now_s, now_s))) if isinstance(action, Cut)]
+        core.step(SaveEnded())
+    assert cut_s == [11, 22, 33], "each is cut a tick after it was due, and the time counts from there"
+
+
 def test_the_metrics_are_cut_with_the_first_checkpoint_after_ten_minutes():
     core = new_core(slaves=(1,), buffer=1 << 20, schedule=new_schedule(epochs=1))
     cuts = []
