@@ -15,11 +15,16 @@ from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.slave import events
-from mpijoin.slave.batches import Batches
+from mpijoin.slave.batches import Batches, unjoined
 from mpijoin.slave.core import SlaveCore
 
 PARTITIONS = 5
-LAYOUTS = [(Stream(), Stream()), (Stream(0, 1, True), Stream(0, 2)), (Stream(0, 0, True), Stream(0, 1, True))]
+LAYOUTS = [
+    (Stream(), Stream()),
+    (Stream(0, 1, True), Stream(0, 2)),
+    (Stream(0, 0, True), Stream(0, 1, True)),
+    (Stream(0, 2), Stream(), Stream(0, 1, True)),
+]
 
 
 def parts_of(message):
@@ -44,7 +49,7 @@ def drawn(chance, layout, first_row, rows_max=30, keys=40):
 
 def slot_of(chance, layout, epoch, groups, pieces=None):
     """(Slot, its rows by (group, stream)): rows of other groups than these are not in it."""
-    own, sent = [], {(group, stream): [] for group in groups.tolist() for stream in range(2)}
+    own, sent = [], {(group, stream): [] for group in groups.tolist() for stream in range(len(layout))}
     for part in range(chance.randint(0, 3) if pieces is None else pieces):
         sides = drawn(chance, layout, 10_000 * epoch + 100 * part)
         own.append(piece_of(groups, sides, layout))
@@ -53,7 +58,7 @@ def slot_of(chance, layout, epoch, groups, pieces=None):
                 key = (oracle.partition(row.key, PARTITIONS), stream)
                 if key in sent:
                     sent[key].append(row)
-    return Slot(0, epoch, (epoch, epoch), groups, tuple(own)), sent
+    return Slot(0, epoch, (epoch,) * len(layout), groups, tuple(own)), sent
 
 
 def decoded(tuples, blob, stream):
@@ -67,7 +72,7 @@ def decoded(tuples, blob, stream):
 
 def rows_of_message(message, layout):
     """(group, stream) -> what the kernels would insert of it."""
-    found = {(group, stream): [] for group in message.groups.tolist() for stream in range(2)}
+    found = {(group, stream): [] for group in message.groups.tolist() for stream in range(len(layout))}
     for stream, (fresh, bounds) in parts_of(message):
         assert bounds.shape == (len(message.groups), 2)
         for group, (low, high) in zip(message.groups.tolist(), bounds.tolist()):
@@ -77,9 +82,9 @@ def rows_of_message(message, layout):
 
 def rows_of_pieces(pieces, layout):
     """Per stream what pieces of one group hold; they are as a Slot wants them."""
-    found = [[], []]
+    found = [[] for _ in layout]
     for piece in pieces:
-        assert piece.counts.shape == (2, 1) and piece.counts.sum() > 0
+        assert piece.counts.shape == (len(layout), 1) and piece.counts.sum() > 0
         for stream, columns in enumerate(piece.columns):
             assert len(columns.tuples) == piece.counts[stream, 0]
             sizes = columns.tuples[:, 4].sum() if layout[stream].has_blob else 0
@@ -88,19 +93,19 @@ def rows_of_pieces(pieces, layout):
     return found
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs", "three"])
 @pytest.mark.parametrize("seed", range(5))
 def test_parts_are_the_rows_of_each_group_and_stream_in_their_order(layout, seed):
     chance = random.Random(seed)
     slot, sent = slot_of(chance, layout, seed, groups_of(3, 0, 4))
     message = Batches(slot)
     assert rows_of_message(message, layout) == sent
-    for stream in range(2):
+    for stream in range(len(layout)):
         assert message.rows()[stream] == sum(len(rows) for (_, own), rows in sent.items() if own == stream)
-    assert [len(piece) for piece in message.pieces] == [2] * len(slot.pieces)
+    assert [len(piece) for piece in message.pieces] == [len(layout)] * len(slot.pieces)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs", "three"])
 @pytest.mark.parametrize("seed", range(5))
 def test_taking_groups_out_one_after_the_other_takes_all_and_leaves_the_others_alone(layout, seed):
     chance = random.Random(100 + seed)
@@ -110,12 +115,13 @@ def test_taking_groups_out_one_after_the_other_takes_all_and_leaves_the_others_a
     while len(message.groups):
         at = chance.randrange(len(message.groups))
         group = int(message.groups[at])
-        assert rows_of_pieces(message.take_out(at), layout) == [left.pop((group, stream)) for stream in range(2)]
+        wanted = [left.pop((group, stream)) for stream in range(len(layout))]
+        assert rows_of_pieces(message.take_out(at), layout) == wanted
         assert group not in message.groups
         assert rows_of_message(message, layout) == left
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs", "three"])
 def test_the_slot_that_was_received_keeps_its_groups_and_what_is_taken_is_a_copy(layout):
     chance = random.Random(7)
     slot, _ = slot_of(chance, layout, 1, groups_of(0, 1, 2, 3, 4), pieces=2)
@@ -144,13 +150,32 @@ def test_a_message_without_pieces_or_without_groups_has_no_rows():
     assert Batches(Slot(0, 0, (0, 0), groups_of(), (), last=True)).groups.tolist() == []
 
 
-@pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs"])
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs", "three"])
 def test_what_was_taken_out_travels_as_a_slot_of_its_one_group(layout):
     slot, sent = slot_of(random.Random(5), layout, 6, groups_of(0, 1, 2, 3, 4), pieces=3)
     pieces = Batches(slot).take_out(3)
-    arrived = parse(encode_message(Slot(1, 6, (6, 6), groups_of(3), tuple(pieces))))
-    assert rows_of_message(Batches(arrived), layout) == {(3, stream): sent[3, stream] for stream in range(2)}
-    assert arrived.rows.tolist() == [sum(len(sent[3, stream]) for stream in range(2))]
+    arrived = parse(encode_message(Slot(1, 6, (6,) * len(layout), groups_of(3), tuple(pieces))))
+    assert rows_of_message(Batches(arrived), layout) == {(3, stream): sent[3, stream] for stream in range(len(layout))}
+    assert arrived.rows.tolist() == [sum(len(sent[3, stream]) for stream in range(len(layout)))]
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs", "three"])
+@pytest.mark.parametrize("low", [0, 1, 3, 4])
+def test_of_a_stop_amid_messages_each_group_that_is_not_joined_is_one_slot_with_all_its_rows(layout, low):
+    """Of the oldest of three messages the first `low` groups are joined."""
+    chance = random.Random(low)
+    orders = [chance.sample(range(PARTITIONS), count) for count in (4, 5, 2)]
+    slots = [slot_of(chance, layout, epoch, groups_of(*groups), pieces=2) for epoch, groups in enumerate(orders)]
+    wanted = {}
+    for at, (_, sent) in enumerate(slots):
+        for (group, stream), rows in sent.items():
+            if at > 0 or group not in orders[0][:low]:
+                wanted.setdefault(group, [[] for _ in layout])[stream].extend(rows)
+    messages = [Batches(slot) for slot, _ in slots]
+    found = unjoined(messages, (low, 0, 0), 2)
+    assert all((slot.watermarks, slot.producer) == ((0,) * len(layout), 2) for slot in found)
+    assert {int(slot.groups[0]): rows_of_pieces(slot.pieces, layout) for slot in found} == wanted
+    assert len(found) == len(wanted) and [len(own.groups) for own in messages] == [low, 0, 0]
 
 
 def batch_of(keys, first_row):
@@ -186,7 +211,7 @@ def test_it_takes_rows_out_of_what_the_master_really_sends(seed):
     at = seed % len(groups)
     group = int(groups[at])
     taken = rows_of_pieces(message.take_out(at), layout)
-    assert taken == [whole.pop((group, stream)) for stream in range(2)] and sum(map(len, taken)) > 0
+    assert taken == [whole.pop((group, stream)) for stream in range(len(layout))] and sum(map(len, taken)) > 0
     assert rows_of_message(message, layout) == whole
     for _, key, row, _, payload in taken[0] + taken[1]:
         assert oracle.partition(key, PARTITIONS) == group and payload == payload_of(row)
@@ -230,7 +255,7 @@ class Joining:
                 own += decoded(fresh.tuples[first:end], fresh.blob, self.layout[stream])
 
     def carry_out(self, group, places):
-        own = self.taken.setdefault(group, [[], []])
+        own = self.taken.setdefault(group, [[] for _ in self.layout])
         for index, at in places:
             assert self.messages[index].groups[at] == group
             for stream, rows in enumerate(rows_of_pieces(self.messages[index].take_out(at), self.layout)):
@@ -260,7 +285,7 @@ def test_at_any_point_of_progress_rows_joined_and_rows_taken_are_the_rows_receiv
             joining.act()
     assert joining.messages == [] and not joining.core.busy and joining.core.backlog_bytes == 0
     for (group, stream), rows in received.items():
-        taken = joining.taken.get(group, [[], []])[stream]
+        taken = joining.taken.get(group, [[] for _ in layout])[stream]
         # in order of arrival: nothing lost, nothing twice
         assert joining.joined.get((group, stream), []) + taken == rows
     assert joining.taken.keys() == set(range(PARTITIONS)) - set(here)
