@@ -1,9 +1,10 @@
-"""What each thing that a run does takes on this machine: writes the costs that `mpijoin simulate --costs FILE` reads.
+"""Measures what the parts of a run cost on this machine, and writes the file that `mpijoin simulate --costs` reads.
 
     python scripts/calibrate_costs.py -o mpijoin/simulate/costs/this_machine.toml     about a minute, on one core
 
-Every figure comes from the kernels and the transport of real runs: the join alone on synthetic tuples of 64 bytes, the
-master's source and scatter, and messages between two MPI processes (without MPI, those of the local transport).
+Every figure comes from the kernels and the transport of real runs: the join alone, on synthetic tuples of 64 bytes, the
+master's source and scatter, and messages between two MPI processes. Without MPI they are messages of the local
+transport.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ from mpijoin.transport.local import LocalTransport
 
 RECORD_WORDS, TUPLE_BYTES = 5, 64
 BLOCK_BYTES, MEMORY_BYTES = 4096, 2 << 30
-ROUNDS = 5  # the fastest of so many counts: what disturbs it only makes it slower
+ROUNDS = 5  # The fastest of so many rounds counts, because what disturbs a round only makes it slower.
 SMALL_MESSAGES, LARGE_MESSAGES, LARGE_BYTES, ROUND_TRIPS = 2000, 20, 4 << 20, 100
 NO_BLOB = np.zeros(0, np.uint8)
 
 
 def best_s(act: Callable[[], float]) -> float:
-    """The least seconds that a few calls say they took."""
+    """Returns the least of the seconds that a few calls return."""
     return min(act() for _ in range(ROUNDS))
 
 
 class Bench:
-    """One group of a window join, fed with tuples of this process's making."""
+    """One group of a window join, which is fed with tuples that are made here."""
 
     def __init__(self, theta: int):
         self.join = window_join(1, MEMORY_BYTES, BLOCK_BYTES, theta, [(RECORD_WORDS, False, 1 << 40)] * 2)
@@ -56,7 +57,8 @@ class Bench:
         self._groups, self._time, self._random = np.zeros(1, np.int64), 0, np.random.default_rng(1)
 
     def feed(self, rows: int, keys: int) -> float:
-        """Seconds to insert so many tuples a stream, keys out of so many, and to join and tune them."""
+        """Returns the seconds to insert so many tuples a stream, with keys out of so many, and to join and tune
+        them."""
         batches = []
         for _ in range(2):
             tuples = np.zeros((rows, TUPLE_BYTES // 8), np.int64)
@@ -75,13 +77,13 @@ class Bench:
 
     @property
     def done(self) -> np.ndarray:
-        """Comparisons and results so far."""
+        """The comparisons and the results so far."""
         info = self.join.info(self._groups)
         return np.array([info.comparisons[0], info.results[0]])
 
 
 def comparison_ns() -> float:
-    """Two large chains, hardly any result, few tuples in and many compared."""
+    """Returns the cost of a comparison. Few tuples come to two large chains, and there is hardly any result."""
     bench = Bench(THETA_OFF)
     bench.feed(100_000, 1 << 60)
 
@@ -93,7 +95,10 @@ def comparison_ns() -> float:
 
 
 def tuple_ns(comparison: float) -> float:
-    """Tuned chains, so that taking tuples in is most of it; what was compared is taken off."""
+    """Returns the cost of a tuple that comes in.
+
+    The chains are tuned, so that this is most of the time. The cost of the comparisons is taken off.
+    """
     bench = Bench(theta_bytes(AUTO, TUPLE_BYTES, BLOCK_BYTES))
     bench.feed(200_000, 1 << 60)
 
@@ -118,7 +123,10 @@ def result_ns(comparison: float, tuple_cost: float) -> float:
 
 
 def split_tuple_ns(tuple_cost: float) -> float:
-    """A window that was never tuned is, once; each tuple goes through every level of the directory."""
+    """Returns the cost of copying a tuple in a split.
+
+    A window that was never tuned is tuned once, and each tuple goes through every level of the directory.
+    """
 
     def once() -> float:
         bench = Bench(THETA_OFF)
@@ -135,7 +143,7 @@ def split_tuple_ns(tuple_cost: float) -> float:
 
 
 def state_byte_ns() -> float:
-    """Half of reading a group out and taking it in again, per byte of its frames."""
+    """Returns half the cost of reading a group out and taking it in again, per byte of its frames."""
     bench = Bench(theta_bytes(AUTO, TUPLE_BYTES, BLOCK_BYTES))
     bench.feed(200_000, 1 << 60)
 
@@ -165,7 +173,7 @@ def call_ns() -> float:
 
 
 def master_ns() -> tuple[float, float]:
-    """Making one tuple, and scattering it."""
+    """Returns the costs of making one tuple and of scattering it."""
     source = SyntheticSource(rate=1e6, tuples=1 << 20, payload_bytes=40)
     job = Job(tuple(StreamJob(name, source) for name in ("left", "right")))
     schema = resolve(job)
@@ -201,7 +209,7 @@ def receive(endpoint: Transport, count: int) -> None:
 
 
 def burst(endpoint: Transport, count: int, octets: int) -> tuple[float, float]:
-    """So many messages one way, and then the other: (wall, CPU) seconds of this rank per message."""
+    """Sends so many messages one way, and then the other. Returns (wall, CPU) seconds of this rank per message."""
     data = encode(1, {}, [np.zeros(octets, np.uint8)])
     start_s, cpu_s = time.perf_counter(), time.thread_time()
     for sender in range(2):
@@ -222,7 +230,7 @@ def round_trip_s(endpoint: Transport) -> float:
 
 
 def link_costs(endpoint: Transport) -> dict[str, float]:
-    """Processor time at one end, and what the link takes beside it."""
+    """Returns the processor time at one end, and what the link takes beside it."""
     burst(endpoint, SMALL_MESSAGES // 10, 64)
     small_s, small_cpu_s = min(burst(endpoint, SMALL_MESSAGES, 64) for _ in range(ROUNDS))
     large_s, large_cpu_s = min(burst(endpoint, LARGE_MESSAGES, LARGE_BYTES) for _ in range(ROUNDS))
@@ -236,7 +244,7 @@ def link_costs(endpoint: Transport) -> dict[str, float]:
 
 
 def measured_link() -> dict[str, float]:
-    """Between two processes where there is MPI, else between two threads."""
+    """Measures a link between two processes if there is MPI, else between two threads."""
     launcher = shutil.which("mpirun", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if launcher:
         command = [launcher, "-n", "2", sys.executable, __file__, "--link"]

@@ -1,8 +1,8 @@
-"""The capacity of paced runs: the highest rate at which neither the master nor any slave falls behind.
+"""Finds the capacity of paced runs: the highest rate at which neither the master nor any slave falls behind.
 
     python scripts/capacity.py [--slaves N] [--epoch SECONDS] [--window SECONDS] [--low RATE] [--high RATE]
 
-What counts as sustained is in mpijoin/sweep/capacity.py, which `mpijoin sweep` searches with, too.
+mpijoin/sweep/capacity.py says which rates count as sustained. `mpijoin sweep` searches with it, too.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python scripts/compare_with_profile.py PROFILE RUN
 
-Ends with 1 where the number of results lies outside what was expected.
+It exits with 1 if the number of results lies outside what was expected.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def compare(profile: str, run: str) -> int:
-    """Prints the comparison; returns 1 where the count lies outside what was expected."""
+    """Prints the comparison. Returns 1 if the number of results lies outside what was expected."""
     expected = json.loads((Path(profile) / "profile.json").read_text())["expected"]
     summary = json.loads((Path(run) / "summary.json").read_text())
     predicted, found = expected["results"], summary["results"]

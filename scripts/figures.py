@@ -1,14 +1,15 @@
-"""Figures 5 to 14 of "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster" (section VI-B), from our own
-runs.
+"""Draws figures 5 to 14 of "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster" from our own runs.
 
     python scripts/figures.py [-o FOLDER] [--figures 5,6] [--simulated-only | --real-only] [--processes N] [--quick]
 
-Each figure is measured twice: simulated at the paper's scale, on its cluster (costs of
-mpijoin/simulate/costs/wsj_2005.toml), and for real on two cores of this machine, scaled to what they carry: windows,
-epochs and run a hundredth, a tenth and a hundredth as long, a hundred times the rate, and a quarter of a core for each
-slave. FOLDER gets a PNG and a CSV per figure and table.md: the paper's sentences, what was found, whether they hold.
-Finished points are kept in FOLDER/points: a run that was stopped goes on where it was. About 6 minutes on one core for
-the simulated points, 8 for the real ones.
+The figures are those of section VI-B, and each is measured twice. First it is simulated at the paper's scale, on the
+paper's cluster (costs of mpijoin/simulate/costs/wsj_2005.toml). Then it is measured in real runs on two cores of this
+machine, scaled to what these can carry: windows a hundredth as long, epochs a tenth, runs a hundredth, a hundred times
+the rate, and a quarter of a core for each slave.
+
+FOLDER gets a PNG and a CSV for each figure, and table.md: the paper's sentences, what was found, and whether they hold.
+Finished points are kept in FOLDER/points, so that a run that was stopped goes on where it was. On one core the
+simulated points take about 6 minutes, the real ones 8.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def numbers(text: str) -> list[int]:
-    """Of figures, as on the command line.
+    """Returns the numbers of figures in a text of the command line.
 
     >>> numbers("5,14")
     [5, 14]

@@ -2,7 +2,8 @@
 
     python scripts/measure_master_buffer.py
 
-Two uniform synthetic streams on four local slaves, distribution epochs of 20 s of event time, n_g = 1, 2, 4 sub-groups.
+Two uniform synthetic streams are joined by four local slaves. Distribution epochs are 20 s of event time, and there are
+n_g = 1, 2 and 4 sub-groups.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import argparse
 
 import mpijoin
 
-RATE = 10_000  # tuples per second and stream
+RATE = 10_000  # Each stream has so many tuples per second.
 EPOCH_S = 20
-TUPLE_BYTES = 24  # key, time, row
+TUPLE_BYTES = 24  # A tuple has three words: key, time, row.
 
 
 def peak_bytes(subgroups: int) -> int:
-    """What a run reports as the most that waited at the master."""
+    """Returns the most bytes that waited at the master, as a run reports them."""
     stream = {"kind": "synthetic", "rate": RATE, "bias": 0.5, "domain": 1_000_000, "duration": "200 s", "window": "1 s"}
     job = {
         "left": {**stream, "seed": 1},

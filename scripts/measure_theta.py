@@ -1,12 +1,11 @@
-"""Which theta is best for a full join on this processor, and how good the one is that a short trial at start-up
-chooses.
+"""Measures which theta is best for a full join on this processor, and how good the choice of a short trial is.
 
     python scripts/measure_theta.py [--words 6] [--rounds 3] [--quick]
 
-Two synthetic streams of 1500 rows/s, keys by the b-model (bias 0.7), windows of 600 s, tuples of so many words. For
-every theta (in tuples of both streams) it prints the nanoseconds of a core per tuple in epochs of 100, 20 and 2 s,
-their geometric mean, and the memory of the windows; then what `theta = "auto"` chooses, eight times. Rounds alternate;
-the best of them counts.
+There are two synthetic streams of 1500 rows/s, with keys by the b-model (bias 0.7), windows of 600 s, and tuples of so
+many words. For every theta (in tuples of both streams) it prints the nanoseconds of a core per tuple in epochs of 100,
+20 and 2 s, their geometric mean, and the memory of the windows. Then it prints eight times what `theta = "auto"`
+chooses by a short trial, as at start-up. Rounds alternate, and the best of them counts.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ PARTITIONS = 60
 WINDOW_S = 600
 TICK_S = 2
 FILLING = [(100, 15)]
-TIMED = [(100, 2), (20, 10), (2, 50)]  # seconds of an epoch, how many
-MEMORY_BYTES = 8 << 30  # address space
+TIMED = [(100, 2), (20, 10), (2, 50)]  # Each entry says how long an epoch is, in seconds, and how many there are.
+MEMORY_BYTES = 8 << 30  # This is address space.
 TRIALS = 8
 
 Stream = tuple[Fresh, np.ndarray]
@@ -58,7 +57,7 @@ def bench_job(rate: float) -> Job:
 
 
 def epochs_of(job: Job, schema: JoinSchema, words: int) -> Iterator[Epoch]:
-    """Epoch by epoch both streams, laid out by partition, with their watermarks."""
+    """Yields both streams epoch by epoch, laid out by partition, with their watermarks."""
     intake = Intake(job, schema, None, pacing_of(job, schema).pace)
     for epoch_s, count in FILLING + TIMED:
         for _ in range(count):
@@ -81,7 +80,7 @@ def laid_out(batches: list[Batch], words: int) -> Stream:
 
 
 def run(epochs: list[Epoch], words: int, theta_tuples: int, window: int) -> tuple[list[float], int]:
-    """Nanoseconds per tuple for each length of epochs, and bytes of the windows at the end."""
+    """Returns the nanoseconds per tuple for each length of epochs, and the bytes of the windows at the end."""
     operator = window_join(
         PARTITIONS, MEMORY_BYTES, 4096, 8 * words * theta_tuples, [(words - 3, False, window)] * 2
     )
@@ -119,7 +118,8 @@ def main() -> None:
     job = bench_job(150 if arguments.quick else 1500)
     schema = resolve(job)
     epochs, window = list(epochs_of(job, schema, words)), schema.ticks(job.streams[0].window_ns)
-    run(epochs, words, GROUP_TUPLES, window)  # kernels are loaded, memory was touched
+    # The first run loads the kernels and touches the memory.
+    run(epochs, words, GROUP_TUPLES, window)
     best, held = {theta: [np.inf] * len(TIMED) for theta in THETAS}, {}
     for _ in range(rounds):
         for theta in THETAS:

@@ -1,12 +1,13 @@
-"""Which part of this machine's roofline does each stage of the engine reach?
+"""Measures which part of this machine's roofline each stage of the engine reaches.
 
     python scripts/roofline.py                     workload A (bench_data.py): some three minutes
     python scripts/roofline.py --quick             the same, small and short: is the measuring itself sound?
     python scripts/roofline.py --data DIR          data, shared with bench_engine.py, is kept in DIR
 
-Measures what one pinned core can do at each kind of the join's work (rooflines/machine.py), then the engine's stages in
-real runs (rooflines/engine.py), counts their work, and sets the least time that the rates allow for it beside the time
-it took (rooflines/model.py). Prints a table of the machine and one per run, and writes all as JSON.
+It measures how fast one pinned core can do each kind of the join's work (rooflines/machine.py), and how long the
+engine's stages take in real runs (rooflines/engine.py). It counts their work, and compares the least time that the
+rates allow for it with the time that it took (rooflines/model.py). It prints a table of the machine and one for each
+run, and writes everything as JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ CASES = [
 
 
 def wholes(bench: Bench, rates: Rates, enough_s: float) -> tuple[Work, list[Whole]]:
-    """The engine's work, and its runs beside their bounds."""
+    """Returns the engine's work, and its runs beside their bounds."""
     data = bench.data()
     work = counted(bench, data)
     least = bounds(rates, work, probe_bound(rates, work, enough_s))
@@ -47,7 +48,7 @@ def machine_rows(rates: Rates) -> list[list[str]]:
 
 
 def stage_rows(one: Whole, tuples: int) -> list[list[str]]:
-    """Seconds of a core per million tuples, of both streams; shares are of the time of all cores."""
+    """Returns rows with seconds of a core per million tuples of both streams. Shares are of the time of all cores."""
     rows = [["stage", "ranks", "s/M tuples", "of the time", "M tuples/s", "bound, s/M", "reached"]]
     all_s = one.wall_s * one.case.cores
 
@@ -83,7 +84,8 @@ def markdown(rows: list[list[str]]) -> str:
 
 
 def report(rates: Rates, work: Work, found: list[Whole], form=table) -> str:
-    why = [f"{stage.name}: {stage.bound.why}" for stage in found[-1].stages]  # which has all stages
+    # The last run has all stages.
+    why = [f"{stage.name}: {stage.bound.why}" for stage in found[-1].stages]
     parts = [form(machine_rows(rates))]
     for one in found:
         parts += [one.case.title, form(stage_rows(one, work.tuples))]

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 
 ROWS_SHOWN = 8
 BAR_WIDTH = 50
-KM_PER_S = 8.0  # distance per second between P and S in the upper crust: 1 / (1/3.5 km/s - 1/6.0 km/s), about
+# In the upper crust each second between P and S is about so much distance: 1 / (1/3.5 km/s - 1/6.0 km/s).
+KM_PER_S = 8.0
 
 MEANING = f"""\
 P and S waves leave a quake together, and P travels faster: the later S follows P, the farther away the quake.
@@ -39,12 +40,15 @@ def report(run: str) -> None:
 
 
 def delays_s(pairs: pa.Table) -> np.ndarray:
-    """float64[n]: seconds from P to S of each pair."""
+    """Returns float64[n]: the seconds from P to S of each pair."""
     return (pairs["right_time"].to_numpy() - pairs["left_time"].to_numpy()) / 1e6
 
 
 def first_delays_s(pairs: pa.Table) -> np.ndarray:
-    """float64[m]: seconds from each P pick that found an S pick to the first one; `pairs` in order of time."""
+    """Returns float64[m]: the seconds from each P pick that found S picks to the first of these.
+
+    `pairs` must be in the order of time.
+    """
     _, first = np.unique(pairs["left_row"].to_numpy(), return_index=True)
     return delays_s(pairs)[first]
 
@@ -66,7 +70,7 @@ def rows_text(pairs: pa.Table) -> str:
 
 
 def _clock_times(times_us: pa.ChunkedArray) -> list[str]:
-    """The time of day to the millisecond."""
+    """Returns the times of day, to the millisecond."""
     moments = times_us.to_numpy().astype("datetime64[us]").astype("datetime64[ms]")
     return [str(moment)[11:] for moment in moments]
 

@@ -1,14 +1,14 @@
-"""A thousand real kills: jobs under mpirun, a rank or the launcher killed at a random moment, resumed on other ranks
-until done.
+"""A thousand real kills: jobs under mpirun are killed at random moments and resumed on other ranks until they are done.
 
     python scripts/soak_kills.py                              1000 kills: some two hours on two cores
     python scripts/soak_kills.py --kills 50 --seed 7
     python scripts/soak_kills.py --kills 1 --seed 7 --first 12    the twelfth job of that seed, by itself
 
-Each job is drawn from the seed: streams, policy (groups that move at random), outputs, checkpoints. What it must give
-comes from an undisturbed run on one slave. Certificate, results, ledger, late rows and the rows on disk are compared;
-the first difference, or a run that fails for another reason than the kill, ends the soak with 1, and its run directory
-is kept. The moments of kills are of the wall clock, so a seed repeats the jobs but not the course.
+Each job is drawn from the seed: its streams, policy (groups move at random), outputs and checkpoints. A kill hits a
+rank or the launcher. An undisturbed run on one slave tells what the job must give. Certificate, results, ledger, late
+rows and the rows on disk are compared. The first difference ends the soak with 1, and so does a run that fails for
+another reason than the kill; its run directory is kept. The moments of kills are of the wall clock, so a seed repeats
+the jobs but not the course of events.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ import pyarrow.parquet as pq
 import mpijoin
 from launching import ROOT, Run
 
-# The word is for `Run.pids`, which knows by it whose processes are whose.
+# The option "mpijoin" tells `Run.pids` which processes belong to a run.
 RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/harness/run_with_random_moves.py")]
 RANKS = range(2, 6)
-KILLS_PER_JOB = 4  # after so many a job is left alone
-END_S = 120.0  # a run that nobody kills must have ended by then
-START_S = 2.0  # about what ranks need to load
+KILLS_PER_JOB = 4  # After so many kills, a job is left alone.
+END_S = 120.0  # A run that nobody kills must have ended by then.
+START_S = 2.0  # Ranks need about so long to load.
 
 
 class Difference(Exception):
-    """Something is not as it must be."""
+    """Says that something is not as it must be."""
 
 
 def job_text(chance: random.Random) -> str:
-    """A job that runs for about a second on a few ranks."""
+    """Returns a job that runs for about a second on a few ranks."""
     streams = "".join(_stream_text(name, chance) for name in ("left", "right"))
     epoch_ms = chance.choice([50, 100, 200])
     when = chance.choice(
@@ -93,7 +93,7 @@ seed = {chance.randrange(1000)}
 
 
 def wanted_of(folder: Path, text: str) -> dict:
-    """The summary of an undisturbed run."""
+    """Returns the summary of an undisturbed run."""
     path = folder / "undisturbed.toml"
     path.write_text(text)
     settings = [
@@ -106,7 +106,7 @@ def wanted_of(folder: Path, text: str) -> dict:
 
 
 def survive(folder: Path, text: str, chance: random.Random, seen: Counter) -> dict:
-    """Runs the job to its end through kills; its summary."""
+    """Runs the job to its end through kills, and returns its summary."""
     for attempt in range(KILLS_PER_JOB + 1):
         options = ["--resume"] * (attempt > 0)
         seed = str(chance.randrange(1000))
@@ -129,7 +129,8 @@ def kill(run: Run, chance: random.Random, seen: Counter) -> None:
     """Kills a rank or the launcher at some moment, unless the run has ended by then."""
     seen.pop("killed just now", None)
     moment_s = time.monotonic() + chance.uniform(0.0, 2 * START_S)
-    if chance.random() < 0.5:  # more of them while tuples are joined
+    # In this way more of the kills come while tuples are joined.
+    if chance.random() < 0.5:
         _wait_for_first_checkpoint(run, time.monotonic() + 5 * START_S)
         moment_s = time.monotonic() + chance.uniform(0.0, START_S / 2)
     while time.monotonic() < moment_s and run.process.poll() is None:
@@ -140,7 +141,7 @@ def kill(run: Run, chance: random.Random, seen: Counter) -> None:
     victim = chance.choice(victims)
     try:
         os.kill(victim, signal.SIGKILL)
-    except ProcessLookupError:  # it has just ended by itself
+    except ProcessLookupError:  # It has just ended by itself.
         return
     seen["kills"] += 1
     seen["killed just now"] = 1
@@ -153,7 +154,7 @@ def _wait_for_first_checkpoint(run: Run, until_s: float) -> None:
 
 
 def compare(folder: Path, summary: dict, wanted: dict) -> None:
-    """Raises Difference."""
+    """Compares a run with what it must give. Raises Difference."""
     for name in ("results", "certificate", "left", "right"):
         if summary[name] != wanted[name]:
             raise Difference(f"{name}: got {summary[name]}, wanted {wanted[name]}")
@@ -169,14 +170,14 @@ def compare(folder: Path, summary: dict, wanted: dict) -> None:
 
 
 def one_job(seed: int, number: int, seen: Counter) -> str:
-    """Why the job is not well; an empty text if it is. Its folder stays only if not."""
+    """Returns what is wrong with the job, or an empty text. Its folder stays only if something is wrong."""
     chance, folder = random.Random(f"{seed} {number}"), Path(tempfile.mkdtemp(prefix="soak-kills-"))
     text = job_text(chance)
     try:
         wanted = wanted_of(folder, text)
         summary = survive(folder, text, chance, seen)
         compare(folder, summary, wanted)
-    except Exception as error:  # of whatever kind, it is what the soak is for
+    except Exception as error:  # The soak is for errors of every kind.
         return f"{type(error).__name__}: {error}\njob {number} of seed {seed} is kept: {folder}"
     seen["jobs"] += 1
     seen["resumed from a checkpoint"] += summary["checkpoints"]["resumed_from"] is not None
@@ -186,7 +187,7 @@ def one_job(seed: int, number: int, seen: Counter) -> str:
 
 
 def soak(kills: int, seed: int, first: int) -> int:
-    """The exit code."""
+    """Runs jobs until there were so many kills, and returns the exit code."""
     seen: Counter = Counter()
     start_s, number = time.monotonic(), first
     while seen["kills"] < kills:

@@ -1,13 +1,14 @@
-"""Thousands of small runs of the whole engine in virtual time, each from one seed, each compared with the oracle.
+"""Thousands of small runs of the whole engine in virtual time. Each comes from one seed and is compared with the
+oracle.
 
     python scripts/soak_simulated.py                             seeds 0 to 1999: about 10 minutes on one core
     python scripts/soak_simulated.py --seeds 2000:9000 --processes 4
-    python scripts/soak_simulated.py --seeds 1234:1235           one; a failure comes with its traceback
+    python scripts/soak_simulated.py --seeds 1234:1235           a single seed; a failure comes with its traceback
 
-The jobs, clusters, costs, policies and troubles are those of tests/harness/simulated_engine.py, with what slaves must
-hold and let go (tests/harness/simulated_expiry.py); every fiftieth seed runs twice, and both must have been the same
-course of events. Ends with 1 at the first seed that fails, having said how to repeat it, and when many seeds together
-have missed something that they are for.
+The jobs, clusters, costs, policies and troubles are those of tests/harness/simulated_engine.py. What slaves must hold
+and let go is checked as well (tests/harness/simulated_expiry.py). Every fiftieth seed runs twice, and both runs must be
+the same course of events. The soak ends with 1 at the first seed that fails, and says how to repeat it. It also ends
+with 1 if many seeds together have missed something that they are for.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from simulated_engine import THINGS, Course, run_scenario, scenario
 
 LINE_EVERY_S = 10.0
 TWICE_EVERY = 50
-ENOUGH_SEEDS = 200  # in so many, everything should have happened
+ENOUGH_SEEDS = 200  # In so many seeds, everything should have happened.
 
 
 class Outcome(NamedTuple):
-    """fault: a traceback, empty where all is well."""
+    """What came of one seed. fault: a traceback, which is empty if all is well."""
 
     seed: int
     seen: Counter
@@ -51,7 +52,7 @@ def attempt(seed: int) -> Outcome:
         if seed % TWICE_EVERY == 0 and run(seed).trace != course.trace:
             raise AssertionError("the seed's two runs took different courses")
         return Outcome(seed, course.seen, "")
-    except Exception:  # of whatever kind, it is what the soak is for
+    except Exception:  # The soak is for errors of every kind.
         return Outcome(seed, Counter(), traceback.format_exc())
 
 
@@ -64,7 +65,7 @@ def attempts(seeds: range, processes: int) -> Iterator[Outcome]:
 
 
 def soak(seeds: range, processes: int) -> int:
-    """Runs the seeds; the exit code."""
+    """Runs the seeds, and returns the exit code."""
     seen: Counter = Counter()
     start_s = shown_s = time.monotonic()
     for done, outcome in enumerate(attempts(seeds, processes), 1):
