@@ -1,5 +1,5 @@
-"""What Spark is told: our defaults, over them spark-defaults.conf, over that --conf, and over all what commands rely
-on."""
+"""The settings that Spark starts with. Our defaults come first; spark-defaults.conf wins over them, --conf wins over
+both, and what a command relies on wins over all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mpijoin.progress import QUIET
 
 LOCAL = "local[*]"
 DRIVER_MEMORY = "2g"
-# Without these an answer would be another one.
+# Answers would be different without these.
 NEEDED = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.legacy.parquet.nanosAsLong": "true",  # Spark's own timestamps end at microseconds
@@ -24,6 +24,15 @@ NEEDED = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+# Java's optimizing compiler waits for this many times its usual number of calls and rounds of a loop. It is costly, and
+# what Spark runs a few thousand times to start and to plan never pays for it. Code that runs for each row gets there at
+# once all the same.
+LATER = 10
+TIER_4 = {"InvocationThreshold": 5_000, "MinInvocationThreshold": 600, "CompileThreshold": 15_000}
+TIER_4 |= {"BackEdgeThreshold": 40_000}  # as in Java 17
+COMPILING = " ".join(
+    ["-XX:+IgnoreUnrecognizedVMOptions", *(f"-XX:Tier4{name}={LATER * count}" for name, count in TIER_4.items())]
+)
 LOGGING = """\
 rootLogger.level = error
 rootLogger.appenderRef.console.ref = console
@@ -32,10 +41,10 @@ appender.console.name = console
 appender.console.target = SYSTEM_ERR
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = spark: %p %c{1}: %m%n%throwable{short}
-# Where the shell's logger and the root differ in level, Spark says so on every start.
+# Spark would say on every start that the level of the shell's logger is not that of the root.
 logger.shell.name = org.apache.spark.api.python.PythonGatewayServer
 logger.shell.level = error
-# Each failing row of a stage would be told by every attempt: the error that the driver raises says it once.
+# Every attempt at a stage would log its failing row. The error that the driver raises says it once.
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = off
 logger.executor.name = org.apache.spark.executor.Executor
@@ -46,7 +55,7 @@ logger.util.level = off
 
 
 def add_spark_arguments(parser: argparse._ActionsContainer) -> None:
-    """Those of every command that starts Spark."""
+    """Adds the arguments of every command that starts Spark."""
     parser.add_argument("--quiet", action="store_true", help=QUIET)
     master = f"of Spark (default: spark.master in spark-defaults.conf, else {LOCAL}, all cores of this machine)"
     parser.add_argument("--master", metavar="URL", help=master)
@@ -55,7 +64,8 @@ def add_spark_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 def given_settings(conf: Sequence[str], master: str | None, needed: Mapping[str, str] = {}) -> dict[str, str]:
-    """What --conf and --master say. JobError lists all that is no setting, and those that the command needs otherwise.
+    """The settings that --conf and --master give. Raises JobError with all texts that are no settings, and all settings
+    that the command needs to be different.
 
     >>> given_settings(["spark.driver.memory=8g"], "local[2]")
     {'spark.driver.memory': '8g', 'spark.master': 'local[2]'}
@@ -76,28 +86,29 @@ def given_settings(conf: Sequence[str], master: str | None, needed: Mapping[str,
 
 
 def all_settings(name: str, given: Mapping[str, str], needed: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Everything for one session: spark-defaults.conf is read by Spark itself, so it only keeps our defaults back.
+    """All settings of one session. Spark reads spark-defaults.conf itself, so it only keeps our own defaults back here.
 
-    name: of the application · given: by the user for this call · needed: by the command · folder: for what lives no
-    longer than the session.
+    name: of the application · given: by the user for this call · needed: by the command · folder: for files that live
+    no longer than the session.
     """
     defaults = spark_defaults(os.environ)
-    told = defaults | given
+    told = {**defaults, **given}
     master = told.get("spark.master", LOCAL)
     ours = {"spark.app.name": f"mpijoin {name}", "spark.driver.memory": DRIVER_MEMORY}
     ours |= {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
     ours |= {"spark.sql.execution.arrow.maxRecordsPerBatch": "65536", "spark.local.dir": str(folder)}
-    # To compress rows that are kept for several passes costs more CPU time than the passes. What does not fit into
-    # memory goes to disk.
+    # To compress the rows that are kept for several passes would cost more CPU time than the passes do. Rows that do
+    # not fit into memory go to disk.
     ours["spark.sql.inMemoryColumnarStorage.compressed"] = "false"
     if master.startswith("local"):
         ours |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         ours |= {"spark.sql.shuffle.partitions": str(2 * _local_cores(master))}
-    settings = {key: value for key, value in ours.items() if key not in told} | given | NEEDED | needed
+    ours = {key: value for key, value in ours.items() if key not in told}
+    settings = {**ours, **given, **NEEDED, **needed}
     settings["spark.master"] = master
     logging = folder / "log4j2.properties"
     logging.write_text(LOGGING)
-    own_options = f"-Dlog4j2.configurationFile=file:{logging} -Djava.io.tmpdir={folder}"
+    own_options = f"-Dlog4j2.configurationFile=file:{logging} -Djava.io.tmpdir={folder} {COMPILING}"
     settings[JAVA_OPTIONS] = f"{own_options} {told.get(JAVA_OPTIONS, '')}".strip()
     return settings
 
@@ -112,7 +123,7 @@ def spark_defaults(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def defaults_of(text: str) -> dict[str, str]:
-    """As Java reads properties, lines that go on left out.
+    """The settings in a text, read as Java reads properties. Lines that go on in the next one are left out.
 
     >>> defaults_of("# ours" + chr(10) + "spark.master  yarn" + chr(10) + "spark.x = 1=2")
     {'spark.master': 'yarn', 'spark.x': '1=2'}
@@ -122,7 +133,7 @@ def defaults_of(text: str) -> dict[str, str]:
 
 
 def _local_cores(master: str) -> int:
-    """Of local, local[N] and local[*].
+    """The number of cores that local, local[N] or local[*] means.
 
     >>> _local_cores("local[3]"), _local_cores("local")
     (3, 1)

@@ -1,4 +1,4 @@
-"""`mpijoin prepare` on a real Spark: hostile input, times, order, what is kept aside, and real data through a whole
+"""`mpijoin prepare` on a real Spark: hostile input, times, order, what is put aside, and real data through a whole
 run."""
 
 import bz2
@@ -36,7 +36,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @pytest.fixture
 def prepare(spark, tmp_path, capsys):
-    """Calls the command on files given as name=content; what it left, and what it said."""
+    """Calls the command on files given as name=content, and returns what it left and what it said."""
 
     def call(files, *arguments, code=0, out="out"):
         raw = tmp_path / "raw"
@@ -115,10 +115,13 @@ def test_lines_of_10_mb(prepare):
 
 
 @pytest.mark.parametrize("delimiter", [",", "\t", "|"])
-def test_lines_without_quotes_are_read_as_the_parser_reads_them(spark, tmp_path, delimiter):
+def test_lines_split_at_delimiters_are_read_as_the_parser_reads_them(spark, tmp_path, delimiter):
     rng = np.random.default_rng(11)
     letters = [*3 * [delimiter.encode()], b'"', b" ", b"\0", b"a", b"0", b"'", b"\\", b"\xe9", b"\xc3\xa9", BOM, b"#"]
     lines = [b"".join(rng.choice(letters, rng.integers(0, 12))) for _ in range(4000)]
+    fields = [b'""', b'"a"', b'" a b "', b'"a\0b"', b'"\xc3\xa9\xe9"', b'"a" ', b' "a"', b'"a', b"b", b"", b'"a""b"']
+    fields += [BOM + b'"a"', b"a\0b", b'"', b"'a'", b'"\\"', b"#"]
+    lines += [delimiter.encode().join(rng.choice(fields, rng.integers(2, 5))) for _ in range(4000)]
     (tmp_path / "a.csv").write_bytes(b"\n".join([delimiter.join("abc").encode(), *lines]))
     wanted = Wanted((str(tmp_path / "a.csv"),), tmp_path / "out", "a", delimiter=delimiter)
     source = find_source(wanted)
@@ -133,7 +136,9 @@ def test_lines_without_quotes_are_read_as_the_parser_reads_them(spark, tmp_path,
         found = [(row, fields) for row, fields in rows.collect()]
     assert len(found) > 3000 and sum('"' not in str(fields) for _, fields in found) > 1000
     whole = [(row[:3], fields[:3]) for row, fields in found if fields[3] == "false"]
-    assert all(tuple(fields) == row for row, fields in whole) and len(whole) > 300
+    # The parser may lose a NUL in the last field of a line, which we keep.
+    without_nul = [[[value and value.replace("\0", "") for value in side] for side in both] for both in whole]
+    assert all(fields == row for row, fields in without_nul) and len(whole) > 600
     assert [row[3] is not None for row, _ in found] == [fields[3] == "true" for _, fields in found]
 
 
@@ -208,7 +213,7 @@ def test_iso_8601(prepare):
 
 
 def mutants(text):
-    """Texts that differ from one in a letter: another one, one more, or one less."""
+    """Texts that differ from this one in one letter: another letter, one more, or one less."""
     for i in range(len(text) + 1):
         yield text[:i] + text[i + 1 :]
         for letter in "09-+:TZ .\t\x01":
@@ -217,7 +222,8 @@ def mutants(text):
 
 
 def moment(text):
-    """The nanoseconds since 1970 of a time in ISO 8601, in UTC where it tells no offset; None if it is none."""
+    """The nanoseconds since 1970 of a time in ISO 8601, which is in UTC if it has no offset; None if it is no such
+    time."""
     text = text.strip(" ")
     if re.search(times.ISO, text) is None or text.endswith("\n"):
         return None
@@ -240,6 +246,8 @@ def moment(text):
 def test_no_text_one_letter_off_is_taken_for_another_time(spark, tmp_path):
     whole = ["2016-10-14T00:00:06", "2016-10-14 00:00:06.85Z", "2016-10-14T11:12:06.123456789", "2016-1-14T00:00:06+10"]
     odd = ["2016-10-14T00:00:6ZZ", "2016-1-4T00:00:6+10", "02016-1-14T00:00:06", "2016-10-14T00:00:06.1234567890"]
+    odd += ["2016-1-1T0:0:6+1:00", "2016-1-14T00:00:06+1:00", "2016-10-14T00:00:6.", "2016-10-14T00:0:6+10:00"]
+    odd += ["2016-10-14T0:00:06.5", "2016-10-1T00:00:06.55", "2016-10-14T00:00:06.85+02:00"]
     texts = sorted({*odd, *whole, *(mutant for text in whole for mutant in mutants(text))})
     time = times.parsed(F.col("text"), StringType(), Wanted((), tmp_path, "text"), is_ns=False, is_local=False)
     frame = spark.createDataFrame([(text,) for text in texts], "text string")
@@ -267,7 +275,7 @@ def test_times_finer_than_microseconds_stay_exact(prepare):
 
 
 def in_ns(numbers, per_ns):
-    """Numbers as text -> whole nanoseconds since 1970, by exact arithmetic."""
+    """Whole nanoseconds since 1970 of numbers as text, by exact arithmetic."""
     return [int((Decimal(number) * per_ns).to_integral_value(ROUND_FLOOR)) for number in numbers]
 
 
@@ -323,6 +331,19 @@ def test_one_fine_time_or_a_far_one_changes_no_filter_and_refuses_no_job(prepare
     assert left.table.schema.field("ts").type == pa.timestamp("us", "UTC") and len(left.rows) == 2
     left = prepare(files, "--where", "amp in (0, 3)", "--precision", "ns", "--overwrite")
     assert left.rows == fine[:1] and left.report["rows"]["rejected"] == 1
+
+
+@pytest.mark.parametrize("columns", [("--columns", "ts,k:int"), ()], ids=["one pass", "two passes"])
+def test_a_filter_leaves_the_same_rows_in_every_pass(prepare, columns):
+    files = {"a.csv": "ts,k\n" + "".join(f"{i},{i % 7}\n" for i in range(2000))}
+    left = prepare(files, "--unit", "s", *columns, "--where", "rand() < 0.5")
+    rows = left.report["rows"]
+    assert 800 < rows["written"] == len(left.rows) < 1200 and rows["duplicates"] == 0
+    assert rows["filtered"] == 2000 - rows["written"]
+    left = prepare(files, "--unit", "s", *columns, "--where", "k in (select 3)", "--overwrite")
+    assert {k for _, k in left.rows} == {3} and left.report["rows"]["written"] == 286
+    for wrong in ("max(k) > 1", "k", "row_number() over (order by ts) < 3"):
+        assert "--where: got" in prepare(files, "--unit", "s", *columns, "--where", wrong, "--overwrite", code=2)
 
 
 def test_patterns(prepare):
@@ -489,11 +510,12 @@ def test_by_default_a_tenth_of_the_rows_may_be_rejected(spark, tmp_path, capsys)
 
 
 def test_files_that_change_between_two_looks_are_named(prepare, tmp_path, monkeypatch):
-    def changing(rows, is_ns, found=scan.standing):
+    def changing(*arguments, look=scan.scan):
+        found = look(*arguments)
         (tmp_path / "raw/a.csv").write_text("ts,k\n1,a\n2,b\n")
-        return found(rows, is_ns)
+        return found
 
-    monkeypatch.setattr(scan, "standing", changing)
+    monkeypatch.setattr(scan, "scan", changing)
     error = prepare({"a.csv": "ts,k\n1,a\nx,b\n"}, "--unit", "s", code=3)
     assert (
         "a.csv or other files changed while they were read: 1 row could not be used at first, 0 at a second look"
@@ -717,7 +739,7 @@ def test_lags_are_those_of_a_plain_loop(seed):
     for piece, us, sub in zip(*map(np.ndarray.tolist, rows)):
         newest, last = max(before[piece] if piece != last else newest, (us, sub)), piece
         lag = (newest[0] - us) * 1000 + newest[1] - sub
-        wanted[order.ALL, int(order.edges(np.array([lag]))[0])] += 1
+        wanted[order.ALL, int(order.edge_of(order.bins(np.array([lag])))[0])] += 1
         wanted[piece, 0] += lag > 0
         longest[piece] = max(longest[piece], lag)
     cuts = [0, *np.sort(rng.integers(0, count, 2)), count]  # as Spark cuts them, anywhere
@@ -733,7 +755,7 @@ def test_lags_are_those_of_a_plain_loop(seed):
 
 
 def shuffled_csv(name, folder, rng):
-    """The real stream as text in random order, over three files, one of them packed."""
+    """Writes the real stream as text in random order into three files, one of which is packed."""
     table = pq.read_table(f"{DATA}/{name}.parquet")
     order = rng.permutation(table.num_rows)
     folder.mkdir()

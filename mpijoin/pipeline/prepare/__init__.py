@@ -9,6 +9,7 @@ schema.py    their columns and types, as far as they tell
 read.py      raw files -> a frame of their columns, with file and place of each row
 times.py     column expressions of a moment: ISO 8601, patterns, numbers, zones
 clean.py     columns -> typed and normalised ones, and whether the row is good
+kept.py      which of the good rows the filter leaves
 pieces.py    the pieces in which files were read, and the number of a line in its file
 scan.py      counts, the types of columns that nobody named, what of time the filter leaves
 rejected.py  what was put aside: line, reason and raw

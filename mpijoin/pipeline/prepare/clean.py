@@ -1,7 +1,8 @@
-"""Raw columns -> a parsed time, typed columns and normalised keys, and every reason for which a row is put aside.
+"""Raw columns become a parsed time, typed columns and normalised keys. Every reason for which a row is put aside is
+here.
 
-All rows get what those that are kept need: values, time and a small state. Reasons and raw lines are worked out in a
-second look at the files that hold bad rows (rejected.py), since nearly all rows are good ones.
+All rows get what the rows that are kept need: values, time and a small state. Reasons and raw lines are worked out in a
+second look at the files that hold bad rows (rejected.py), since nearly all rows are good.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ SHOWN = 80  # letters of a value in a reason
 
 @dataclass(frozen=True)
 class Check:
-    """kind: what the report counts it under · fails: true or null/false by row · says: the sentence."""
+    """A reason to put rows aside. kind: what the report counts it under · fails: true where it holds, else null or
+    false · says: the sentence."""
 
     kind: str
     fails: Column
@@ -42,9 +44,9 @@ class Check:
 
 @dataclass(frozen=True)
 class Rules:
-    """What makes a row good, and what of it. frame: the raw rows with their time · values: the other columns that are
-    wanted, typed as far as told · names: of all, in order · beyond: the sentence for a time out of the reach of
-    nanoseconds · is_ns: the output counts nanoseconds whatever the rows hold."""
+    """What makes a row good, and what is taken of it. frame: the raw rows with their time · values: the other columns
+    that are wanted, with their types as far as they are known · names: of all columns, in order · beyond: the sentence
+    for a time that nanoseconds do not reach · is_ns: the output counts nanoseconds whatever the rows hold."""
 
     frame: DataFrame
     shown: Column
@@ -61,17 +63,13 @@ class Rules:
 
 @dataclass(frozen=True)
 class Clean:
-    """frame: every row read, columns `names` but for the time, US, SUB, STATE, FILE_ID, BLOCK, ROW · untyped: text
-    whose type is to be found out."""
+    """The cleaned rows. frame: every row read, with the columns `names` but for the time, and US, SUB, STATE, FILE_ID,
+    BLOCK, ROW · untyped: columns of text whose type is to be found out."""
 
     frame: DataFrame
     names: tuple[str, ...]
     untyped: tuple[str, ...]
     is_ns: bool
-
-    @property
-    def good(self) -> DataFrame:
-        return self.frame.where(is_good())
 
 
 def is_good() -> Column:
@@ -79,7 +77,8 @@ def is_good() -> Column:
 
 
 def rules(raw: Raw, source: Source, wanted: Wanted) -> Rules:
-    """Nothing runs yet. Raises JobError where the time's type does not fit the arguments."""
+    """The rules for the raw rows; nothing runs yet. Raises JobError where the time's type does not fit the
+    arguments."""
     # A filter may look at columns that are not kept.
     names = raw.names if wanted.where is not None else kept_names(wanted, raw.names)
     is_ns = source.format == PARQUET and wanted.time in source.ns_columns
@@ -91,8 +90,9 @@ def rules(raw: Raw, source: Source, wanted: Wanted) -> Rules:
         frame = frame.withColumns(step)
     frame = frame.withColumns({CLOCK: time.us, LOCAL: time.local, SUB: sub})
     zoned = in_zone(col(CLOCK), col(LOCAL), wanted.zone)
-    # A number that Spark counts up comes last: it keeps filters from going through all of these steps, where they would
-    # take in each one's expression as often as the next names it, until planning needs minutes and gigabytes.
+    # A number that Spark counts up comes last, since no filter is pushed through it. A filter that went through all of
+    # these steps would take in each step's expression as often as the next one names it, and planning would need
+    # minutes and gigabytes.
     row = F.monotonically_increasing_id()
     frame = frame.withColumns({US: zoned.us, TWICE_HERE: zoned.twice, GAP_HERE: zoned.gap, ROW: row})
     values = {name: _value(name, raw.types[name], wanted) for name in names if name != wanted.time}
@@ -112,11 +112,11 @@ def cleaned(rules: Rules, raw: Raw) -> Clean:
 
 
 def accused(rules: Rules) -> DataFrame:
-    """The rows that are bad or that nanoseconds do not reach: KINDS, REASON, BEYOND and RAW of them, beside values and
-    place."""
+    """The rows that are bad or that nanoseconds do not reach, with KINDS, REASON, BEYOND and RAW beside their values
+    and place."""
     kinds = F.array_compact(F.array(*[F.when(check.fails, F.lit(check.kind)) for check in rules.checks]))
     reason = F.concat_ws("; ", *[F.when(check.fails, check.says) for check in rules.checks])
-    # Of a line that is no row, nothing else is said: what its columns hold means nothing.
+    # If a line is no row, nothing else is said of it, since its columns mean nothing.
     broken, bad = col(BROKEN).isNotNull(), _is_bad(rules)
     verdict = {
         KINDS: F.when(broken, F.array(F.lit(LINE))).when(bad, kinds),
@@ -153,11 +153,11 @@ def _time_checks(wanted: Wanted, example: str, beyond: Column) -> list[Check]:
 
 
 def _value_checks(names: list[str], raw: Raw, source: Source, wanted: Wanted) -> list[Check]:
-    casts = {name: wanted.declared(name) for name in names if _is_cast(name, raw.types[name], wanted)}
-    checks = [_cast_check(name, raw.types[name], kind) for name, kind in casts.items()]
+    casts = {name: _cast_to(name, raw.types[name], wanted) for name in names}
+    checks = [_cast_check(name, raw.types[name], kind) for name, kind in casts.items() if kind is not None]
     for name in names:
         if source.format == JSONL and isinstance(raw.types[name], T.DoubleType):
-            # Numbers of JSON are finite; those that a float does not hold come as infinite ones.
+            # Numbers of JSON are finite. Those that a float does not hold are read as infinite ones.
             says = F.lit(f"{name}: got a number that is too large for a float")
             checks.append(Check(f"column {name}", is_infinite(col(name)), says))
     return checks
@@ -168,30 +168,30 @@ def is_infinite(value: Column) -> Column:
 
 
 def _value(name: str, kind: T.DataType, wanted: Wanted) -> Column:
-    value = _text(name, kind, wanted)
-    if not _is_cast(name, kind, wanted):
-        return value
-    return _cast(name, kind, wanted.declared(name))
+    declared = _cast_to(name, kind, wanted)
+    return _text(name, kind, wanted) if declared is None else _cast(name, kind, declared)
 
 
 def _text(name: str, kind: T.DataType, wanted: Wanted) -> Column:
-    """As it is; text normalised as asked for."""
+    """The value as it is. Text is normalised as asked for."""
     value = col(name)
     if isinstance(kind, T.StringType) and wanted.trim:
-        # \s and not F.trim, which takes spaces only; what is empty then, is as empty as a field with nothing in it.
+        # F.trim takes spaces only. What is empty after this is null, as a field with nothing in it is.
         value = F.nullif(F.regexp_replace(value, r"^\s+|\s+$", ""), F.lit(""))
     if isinstance(kind, T.StringType) and wanted.lower and name in wanted.keys:
         value = F.lower(value)
     return value
 
 
-def _is_cast(name: str, kind: T.DataType, wanted: Wanted) -> bool:
+def _cast_to(name: str, kind: T.DataType, wanted: Wanted) -> str | None:
+    """The type that the user gave the column; None if there is none, or if the column has it already."""
     declared = wanted.declared(name)
-    return declared is not None and TYPES[declared] != kind.simpleString()
+    return None if declared is not None and TYPES[declared] == kind.simpleString() else declared
 
 
 def _cast(name: str, kind: T.DataType, declared: str) -> Column:
-    """Null where the value does not fit: fractions into whole numbers neither, and 1e400 into no float."""
+    """The value in another type; null where it does not fit. A fraction does not fit a whole number, nor 1e400 a
+    float."""
     value = F.expr(f"try_cast({quoted(name)} as {TYPES[declared]})")
     if declared == "int" and isinstance(kind, (T.DoubleType, T.FloatType, T.DecimalType)):
         return F.when(value == col(name), value)

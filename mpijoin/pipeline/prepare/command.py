@@ -1,4 +1,4 @@
-"""`mpijoin prepare`: checks what is asked, lets Spark clean and sort, and tells what was found."""
+"""`mpijoin prepare` checks what is asked, lets Spark clean and sort, and says what was found."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main_prepare(options: argparse.Namespace) -> int:
-    """The whole command; returns the exit code. Raises JobError, InputError, OutputError, LaunchError."""
+    """Runs the whole command and returns the exit code. Raises JobError, InputError, OutputError, LaunchError."""
     wanted = wanted_of(options)
     source = find_source(wanted)
     check_places(wanted, source)
@@ -113,15 +113,16 @@ def check_places(wanted: Wanted, source: Source) -> None:
 
 
 def check_columns(wanted: Wanted, names: list[str]) -> None:
-    """Raises JobError with all columns that are asked for and not there."""
+    """Raises JobError with all columns that the arguments name and the input does not have."""
     faults = list(column_faults(wanted, names))
     if faults:
         raise JobError(faults)
 
 
 def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path, teller: Teller) -> Report:
-    """Read, clean, sort, write into `folder` and from there to where it belongs."""
+    """Reads, cleans and sorts. The output is written into `folder`, and moved from there to where it belongs."""
     from mpijoin.pipeline.prepare import clean, order, rejected, scan, write
+    from mpijoin.pipeline.prepare.kept import KEPT, check_filter
     from mpijoin.pipeline.prepare.pieces import ids_of
     from mpijoin.pipeline.prepare.read import read_raw
     from mpijoin.pipeline.prepare.report import Report, as_json
@@ -134,15 +135,13 @@ def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path, teller: Te
     check_columns(wanted, columns.names)
     raw = read_raw(spark, source, wanted, columns, source.paths)
     own = clean.cleaned(clean.rules(raw, source, wanted), raw)
-    write.check_filter(own, wanted)
+    check_filter(own, wanted)
     with cached(own.frame):
         teller.say("reading")
-        found = scan.scan(own, wanted, ids_of(spark, raw.frame))
-        good = write.good_rows(own, found, wanted)
-        left = scan.standing(good, own.is_ns)
+        found, left, marked = scan.scan(own, wanted, ids_of(spark, raw.frame))
         aside = rejected.put_aside(spark, source, wanted, columns, found, left, folder / write.REJECTED)
         teller.say(f"{found.rows:,} rows, {aside.rows:,} of them rejected; measuring disorder")
-        rows = write.placed(spark, good, found, left, wanted)
+        rows = write.placed(spark, marked.where(KEPT), found, left, wanted)
         lags = order.disorder(rows, wanted.share, found.pieces, left.tops)
         if wanted.dedup or wanted.dedup_on:
             rows = write.without_duplicates(rows, wanted)
@@ -167,8 +166,8 @@ def words_of(report: Report) -> tuple[str, str]:
 
 @contextmanager
 def cached(frame: Any) -> Iterator[None]:
-    """The frame is kept once computed, in memory and what does not fit on disk: reading costs more than all that
-    follows."""
+    """Keeps the frame once it is computed, in memory and on disk where it does not fit. Reading costs more than all
+    that follows."""
     frame.persist()
     try:
         yield
@@ -178,7 +177,7 @@ def cached(frame: Any) -> Iterator[None]:
 
 @contextmanager
 def readable(source: Source) -> Iterator[None]:
-    """What fails while a packed file is damaged ends as an InputError that names it."""
+    """Turns a failure into an InputError that names the damaged file, if a packed file is damaged."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 

@@ -10,13 +10,13 @@ SETTINGS = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.legacy.timeParserPolicy": "CORRECTED",
     "spark.sql.csv.parser.columnPruning.enabled": "false",  # with it, rows of too few fields pass
-    # They would leave out fields while a line is parsed, and rows of too few or too many fields would pass.
+    # These would leave out fields when a line is parsed, and lines with too few or too many fields would pass.
     "spark.sql.optimizer.enableCsvExpressionOptimization": "false",
     "spark.sql.optimizer.enableJsonExpressionOptimization": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.legacy.parquet.nanosAsLong": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Dates before 1582 as the calendar of today counts them, on reading and on writing.
+    # Dates before 1582 are read and written as the calendar of today counts them.
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
 }
@@ -24,7 +24,7 @@ SETTINGS = {
 
 @contextmanager
 def conf_set(spark: Any, values: Mapping[str, str] = SETTINGS) -> Iterator[None]:
-    """These values hold; afterwards those of before, since the session may be another's."""
+    """Sets these values, and afterwards those of before, since the session may belong to somebody else."""
     before = {name: spark.conf.get(name) for name in values}
     for name, value in values.items():
         spark.conf.set(name, value)

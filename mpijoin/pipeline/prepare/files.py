@@ -1,4 +1,4 @@
-"""Which raw files there are, of which format, and what their heads say; read here, before Spark starts."""
+"""The raw files: which there are, of which format, and what their heads say. They are looked at before Spark starts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import BinaryIO, Callable, Sequence
+from typing import Callable, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,7 +30,7 @@ SUFFIXES = {
     ".parquet": PARQUET,
     ".pq": PARQUET,
 }
-PACKED: dict[str, Callable[[str], BinaryIO]] = {".gz": gzip.open, ".bz2": bz2.open}
+PACKED: dict[str, Callable[[str], io.BufferedIOBase]] = {".gz": gzip.GzipFile, ".bz2": bz2.BZ2File}
 TABBED = ".tsv"
 HEAD_MAX = 16 << 20
 ARRAY_HINT = (
@@ -41,10 +41,10 @@ READERS = 16
 
 @dataclass(frozen=True)
 class Source:
-    """format: one of FORMATS · paths: files that hold something, sorted · empty: those that hold nothing · names: of
-    the columns; () for JSON lines, whose columns only a look at all rows tells · headers: lines that name the columns
-    of CSV · hint: what may be wrong with lines that cannot be used · ns_columns: Parquet's timestamps in ns ·
-    delimiter: of CSV."""
+    """The raw files. format: one of FORMATS · paths: files that hold something, sorted · empty: those that hold nothing
+    · names: of the columns; () for JSON lines, whose columns are known only after a look at all rows · headers: lines
+    that name the columns of CSV · hint: what may be wrong with lines that cannot be used · ns_columns: Parquet's
+    timestamps in ns · local_columns: Parquet's timestamps without a zone · delimiter: of CSV."""
 
     format: str
     paths: tuple[str, ...]
@@ -59,7 +59,8 @@ class Source:
 
 
 def find_source(wanted: Wanted) -> Source:
-    """All files that are meant, their heads read and agreeing. Raises InputError naming the file that is wrong."""
+    """All files that the arguments mean. Their heads have been read, and agree. Raises InputError, which names the file
+    that is wrong."""
     paths = sorted({os.path.abspath(path) for raw in wanted.raw for path in _expand(raw, wanted.format)})
     kind = wanted.format or _one_format(paths)
     with ThreadPoolExecutor(READERS) as pool:
@@ -81,8 +82,8 @@ def find_source(wanted: Wanted) -> Source:
 
 
 def _expand(raw: str, kind: str | None) -> list[str]:
-    """The files of one argument: a file as it is; of folders and globs those with a known suffix, hidden ones left
-    out."""
+    """The files of one argument. A file is taken as it is; of folders and globs all files with a known suffix are, but
+    hidden ones."""
     if os.path.isfile(raw):
         if os.path.basename(raw).startswith(("_", ".")):
             raise InputError(f"{raw}: begins with '_' or '.', which means a hidden file to Spark: wanted another name")
@@ -104,19 +105,18 @@ def _format(path: str) -> str | None:
 
 
 def _plain_suffix(path: str) -> str:
-    """That of what is packed, where it is."""
+    """The suffix of a file; of a packed one, that of what is packed."""
     stem, suffix = os.path.splitext(path.lower())
     return os.path.splitext(stem)[1] if suffix in PACKED else suffix
 
 
 def _one_format(paths: Sequence[str]) -> str:
-    first_of: dict[str | None, str] = {}
+    first_of: dict[str, str] = {}
     for path in paths:
-        first_of.setdefault(_format(path), path)
-    if None in first_of:
-        raise InputError(
-            f"{first_of[None]}: its suffix tells no format, wanted --format with one of {' '.join(FORMATS)}"
-        )
+        kind = _format(path)
+        if kind is None:
+            raise InputError(f"{path}: its suffix tells no format, wanted --format with one of {' '.join(FORMATS)}")
+        first_of.setdefault(kind, path)
     if len(first_of) > 1:
         found = ", ".join(f"{kind} ({path})" for kind, path in first_of.items())
         raise InputError(f"got files of several formats, {found}, wanted one")
@@ -168,7 +168,7 @@ def _header(path: str, head: str, delimiter: str) -> tuple[str, ...]:
         raise InputError(
             f"{path}: its first line is no header in UTF-8: {error}, wanted the names of the columns"
         ) from error
-    # pandas writes its index under no name.
+    # pandas writes its index in a column without a name.
     return _checked(path, tuple(name or f"column{number}" for number, name in enumerate(names, 1)))
 
 
@@ -205,13 +205,14 @@ def _parquet_source(paths: Sequence[str], schemas: Sequence[pa.Schema]) -> Sourc
 
 
 def spark_path(path: str) -> str:
-    """The path with what Spark takes for a glob escaped."""
+    """The path, with a backslash before each letter that Spark would take for part of a glob."""
     return "".join("\\" + letter if letter in "{}[]*?\\" else letter for letter in path)
 
 
 
 def damaged_archive(paths: Sequence[str]) -> str | None:
-    """The first packed file that does not unpack to its end, and why: Spark says only that there is one."""
+    """The first packed file that does not unpack to its end, and why. Spark says only that there is one. None if all
+    do."""
     for path in paths:
         opened = PACKED.get(os.path.splitext(path)[1].lower())
         try:

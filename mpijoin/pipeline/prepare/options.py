@@ -1,4 +1,4 @@
-"""What a call of `mpijoin prepare` wants, checked as far as its arguments alone tell."""
+"""What a call of `mpijoin prepare` wants, checked as far as its arguments alone allow."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ OWN_PREFIX = "__"  # of columns that live only inside this command
 
 @dataclass(frozen=True)
 class Wanted:
-    """raw: files, folders, globs · folder: of the output · unit: of a time that is a number · columns: name -> one of
-    TYPES or None (find out); None for all · precision: of the times written, one of PRECISIONS · share: of the rows
-    that a suggested lateness covers, 0 to 1 · max_rejected: share of the rows that may be put aside, 0 to 1."""
+    """What a call wants. raw: files, folders, globs · folder: of the output · unit: of a time that is a number ·
+    columns: name -> one of TYPES, or None if the type is to be found out; None for all columns · precision: of the
+    times written, one of PRECISIONS · share: of the rows that a suggested lateness covers, 0 to 1 · max_rejected: share
+    of the rows that may be put aside, 0 to 1."""
 
     raw: tuple[str, ...]
     folder: Path
@@ -53,12 +54,12 @@ class Wanted:
     overwrite: bool = False
 
     def declared(self, name: str) -> str | None:
-        """The type that the user gave a column, one of TYPES; None: none."""
+        """The type that the user gave a column, one of TYPES; None if there is none."""
         return (self.columns or {}).get(name)
 
 
 def wanted_of(options: argparse.Namespace) -> Wanted:
-    """The parsed arguments. Raises JobError with all that is wrong with them."""
+    """What the parsed arguments want. Raises JobError with all that is wrong with them."""
     faults: list[str] = []
     wanted = Wanted(
         raw=tuple(options.raw),
@@ -101,8 +102,8 @@ def _columns(text: str | None, faults: list[str]) -> dict[str, str | None] | Non
         return None
     found: dict[str, str | None] = {}
     for part in text.split(","):
-        name, colon, kind = part.strip().rpartition(":")
-        name, kind = (name, kind.strip()) if colon else (kind, None)
+        before, colon, last = part.strip().rpartition(":")
+        name, kind = (before, last.strip()) if colon else (last, None)
         if kind is not None and kind not in TYPES:
             faults.append(f"--columns: {name} has type {show(kind)}, wanted one of {' '.join(TYPES)}")
         if not name or name in found:
@@ -162,7 +163,7 @@ def _other_faults(wanted: Wanted) -> Iterator[str]:
 
 
 def column_faults(wanted: Wanted, names: list[str]) -> Iterator[str]:
-    """Columns that are named in the arguments and missing in the input."""
+    """A fault for each column that the arguments name and the input does not have."""
     asked = {"--time": (wanted.time,), "--key": wanted.keys, "--columns": tuple(wanted.columns or ())}
     kept = names if wanted.columns is None else kept_names(wanted, names)
     for field, asked_names in asked.items():
@@ -179,20 +180,20 @@ def _listed(names: list[str]) -> str:
 
 
 def asked_names(wanted: Wanted) -> tuple[str, ...]:
-    """Columns that the arguments name, each once."""
+    """The columns that the arguments name, each once."""
     return tuple(dict.fromkeys((wanted.time, *wanted.keys, *(wanted.columns or ()), *wanted.dedup_on)))
 
 
 def kept_names(wanted: Wanted, names: list[str]) -> list[str]:
-    """The columns of the output in the input's order: those asked for, and always time and key; never the command's
-    own."""
+    """The columns of the output in the input's order: those asked for, and always time and key. The command's own are
+    never among them."""
     names = [name for name in names if not name.startswith(OWN_PREFIX)]
     asked = names if wanted.columns is None else wanted.columns
     return [name for name in names if name in asked or name == wanted.time or name in wanted.keys]
 
 
 def plural(count: int, word: str) -> str:
-    """As people write it.
+    """A count and its noun, as people write them.
 
     >>> plural(1, "file"), plural(1000, "file")
     ('1 file', '1,000 files')

@@ -1,4 +1,4 @@
-"""The pieces in which the files were read: which they are, and which number a row or line of one has in its file."""
+"""The pieces in which the files were read, and the number that a row or line of a piece has in its file."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ ROW_BITS = 33  # of a row's number in what one task reads; Spark puts the task's
 
 @dataclass(frozen=True)
 class Piece:
-    """key: as `key()` makes it · file: index into the paths · block: byte at which it begins · lines: in it, also those
-    that are no rows · first_row: ROW of the first · bad: rows in it that cannot be used."""
+    """A part of a file that was read in one go. key: as `key()` makes it · file: index into the paths · block: byte at
+    which it begins · lines: in it, also those that are no rows · first_row: ROW of the first · bad: rows in it that
+    cannot be used."""
 
     key: int
     file: int
@@ -32,13 +33,13 @@ class Piece:
 
 @dataclass(frozen=True)
 class Pieces:
-    """paths: of all files, sorted · all: in order of path and place."""
+    """All pieces. paths: of all files, sorted · all: the pieces in order of path and place."""
 
     paths: tuple[str, ...]
     all: tuple[Piece, ...]
 
     def lines_before(self) -> list[int]:
-        """Of each piece, how many lines of its file come before it."""
+        """For each piece, how many lines of its file come before it."""
         before, last, count = [], None, 0
         for piece in self.all:
             count = count if piece.file == last else 0
@@ -47,21 +48,21 @@ class Pieces:
         return before
 
     def line(self, key: int, row: int) -> tuple[str, int]:
-        """(path, number from 1) of a row by its piece and ROW."""
+        """The path and the number of the line, from 1, of a row that is given by its piece and ROW."""
         for piece, before in zip(self.all, self.lines_before()):
             if piece.key == key:
                 return self.paths[piece.file], before + row - piece.first_row + 1
         raise KeyError(key)
 
     def bad_paths(self, also: Iterable[int] = ()) -> list[str]:
-        """Of the files with bad rows, or with a piece that is among `also`, which are keys."""
+        """The files with bad rows, and those with a piece whose key is in `also`."""
         keys = set(also)
         return [
             self.paths[file] for file in sorted({piece.file for piece in self.all if piece.bad or piece.key in keys})
         ]
 
     def size(self, largest: int) -> int:
-        """Bytes by which files were cut. largest: of the files, in bytes."""
+        """The number of bytes by which files were cut. largest: of the files, in bytes."""
         return min((piece.block for piece in self.all if piece.block), default=largest + 1)
 
 
@@ -70,13 +71,14 @@ def key() -> Column:
 
 
 def place(number: Column) -> Column:
-    """bigint, in the order of paths and places in files. number: of the piece among all."""
+    """bigint: the place of a row among all, in the order of paths and places in files. number: of the piece among
+    all."""
     return F.shiftleft(number.cast("bigint"), ROW_BITS).bitwiseOR(col(ROW).bitwiseAND(2**ROW_BITS - 1))
 
 
 def ids_of(spark: Any, frame: DataFrame) -> dict[int, str]:
-    """FILE_ID -> path of all files that a frame, which is not a cached one, reads."""
-    # A row's FILE has one slash where this list has three.
+    """FILE_ID -> path, for all files that a frame reads. The frame must not be a cached one."""
+    # FILE of a row has one slash where this list has three.
     found = [uri.replace("file:///", "file:/", 1) for uri in frame.inputFiles()]
     uris = spark.createDataFrame(pd.DataFrame({"uri": found}), "uri string")
     return {row["id"]: path_of(row["uri"]) for row in uris.select("uri", F.xxhash64("uri").alias("id")).collect()}
@@ -87,7 +89,7 @@ def path_of(uri: str) -> str:
 
 
 def pieces_of(ids: Mapping[int, str], found: Sequence[Mapping[str, Any]]) -> Pieces:
-    """found: file_id, block, key, lines, first_row, bad of each piece."""
+    """The pieces in order. found: file_id, block, key, lines, first_row and bad of each piece."""
     paths = sorted(ids.values())
     index = {path: number for number, path in enumerate(paths)}
     pieces = [
@@ -98,8 +100,8 @@ def pieces_of(ids: Mapping[int, str], found: Sequence[Mapping[str, Any]]) -> Pie
 
 
 def table(spark: Any, pieces: Pieces, **columns: Sequence[int]) -> DataFrame:
-    """KEY and these bigint columns, one value for each piece; small, so that a join with it leaves rows where they
-    are."""
+    """A table of KEY and these bigint columns, with one value for each piece. It is so small that a join with it leaves
+    rows where they are."""
     keys = pd.Series([piece.key for piece in pieces.all], dtype="int64")
     values = {name: pd.Series(column, dtype="int64") for name, column in columns.items()}
     kinds = ", ".join(f"{name} bigint" for name in (KEY, *columns))

@@ -1,8 +1,8 @@
-"""Raw files -> one frame of their columns, with the file and place of each row and what the row looked like.
+"""Raw files become one frame of their columns, with the file and place of each row and what the row looked like.
 
-Lines of CSV and JSON are read as they are and parsed here, so that one that is put aside can be shown, and fed back,
-letter by letter. Text is UTF-8: a decoder that meets bad bytes puts U+FFFD in their place, and where one is found, the
-line is looked at.
+Lines of CSV and JSON are read as they are and parsed here, so that a line that is put aside can be shown, and fed back,
+letter by letter. Text is UTF-8. A decoder that meets bad bytes puts U+FFFD in their place; where one is found, the
+bytes of the line are looked at.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mpijoin.pipeline.prepare.schema import CORRUPT, Columns, is_one_object, jso
 # Columns that live only inside this command; no column of the input begins with these two letters.
 FILE = "__file"  # its URI
 BLOCK = "__block"  # byte at which the piece of the file begins that was read in one go
-# int64, rising with the row's place in that piece, of text also over lines that are no rows; `clean.rules` gives it
+# int64 that rises with the row's place in that piece. Lines of text that are no rows count, too. `clean.rules` adds it.
 ROW = "__row"
 BROKEN = "__broken"  # why the line is no row; null: it is one
 FOREIGN = "__foreign"  # true: not UTF-8
@@ -37,8 +37,9 @@ BLANKS = "".join(map(chr, range(33)))
 
 @dataclass(frozen=True)
 class Raw:
-    """frame: the columns of `types`, those above, and what `shown` needs · types: Spark's, by name · shown: the line,
-    or the values as CSV or JSON, for rows that are put aside · untyped: columns whose type nobody has told."""
+    """The raw rows. frame: the columns of `types`, those above, and what `shown` needs · types: Spark's, by name ·
+    shown: the line, or the values as CSV or JSON, for rows that are put aside · untyped: columns whose type nobody has
+    given."""
 
     frame: DataFrame
     types: Mapping[str, T.DataType]
@@ -60,7 +61,8 @@ def quoted(name: str) -> str:
 
 
 def read_raw(spark: Any, source: Source, wanted: Wanted, columns: Columns, paths: Sequence[str]) -> Raw:
-    """Nothing is read yet. paths: those of the source that are wanted · columns: from `schema.find_columns`."""
+    """The rows of the files; nothing is read yet. paths: those of the source's files that are wanted · columns: from
+    `schema.find_columns`."""
     reading = {CSV: _multiline if wanted.multiline else _csv, JSONL: _json}.get(source.format, _parquet)
     return reading(spark, [spark_path(path) for path in paths], source, wanted, columns)
 
@@ -73,19 +75,21 @@ def _placed(frame: DataFrame) -> DataFrame:
 def _lines(spark: Any, paths: list[str], headers: Sequence[str]) -> DataFrame:
     lines = _placed(spark.read.text(paths)).withColumnRenamed("value", LINE)
     line = col(LINE)
-    # Most lines begin with a letter beyond the blank, which is seen at once.
+    # Most lines begin with a letter above the blank, so that one look is enough.
     blank = F.when(line > " ~", F.lit(False)).otherwise(F.length(F.btrim(line, F.lit(BLANKS))) == 0)
     header = line.isin(*headers) if headers else F.lit(False)
     return lines.withColumn(SKIP, F.when(header, HEADER).when(blank, BLANK))
 
 
 def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
-    """Most lines are without quotes. Their fields are what is between the delimiters, which `split` finds several times
-    as fast as a parser of CSV; that gets the other lines."""
+    """In most lines quotes, if there are any, only surround fields. Without those quotes the fields are what is between
+    the delimiters, which `split` finds several times as fast as a parser of CSV. The parser gets the other lines."""
     line, row, fields = col(LINE), F.col("__object"), F.col("__fields")
+    delimiter = re.escape(source.delimiter)
     parsed = F.from_csv(line, _csv_schema(source).simpleString(), {k: str(v) for k, v in _csv_options(source).items()})
-    frame = _lines(spark, paths, source.headers).withColumn("__object", F.when(~_is_plain(line), parsed))
-    frame = frame.withColumn("__fields", F.when(row.isNull(), F.split(line, re.escape(source.delimiter), -1)))
+    split = F.split(_unquoted(line, delimiter), delimiter, -1)
+    frame = _lines(spark, paths, source.headers).withColumn("__fields", split)
+    frame = frame.withColumn("__object", F.when(fields.isNull(), parsed))
     values = {
         name: F.coalesce(row.getField(_anonymous(i)), F.nullif(F.get(fields, F.lit(i)), F.lit("")))
         for i, name in enumerate(source.names)
@@ -101,9 +105,17 @@ def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: 
     )
 
 
-def _is_plain(line: Column) -> Column:
-    """True where no letter of a line of CSV but the delimiter means more than itself; a NUL at its beginning does."""
-    return (line > QUOTE) & ~F.contains(line, F.lit(QUOTE))
+def _unquoted(line: Column, delimiter: str) -> Column:
+    """A line of CSV without its quotes, where each of its fields either has none, or is between two and has no other
+    quote and no delimiter inside. Null for any other line, and for one that begins with a letter below the quote: a NUL
+    there means more than itself.
+
+    delimiter: as a regular expression. Possessive repetitions (`*+`) keep Java from recursion on long lines.
+    """
+    field = f'(?:"[^"{delimiter}]*+"|[^"{delimiter}]*+)'
+    is_simple = line.rlike(f"^{field}(?:{delimiter}{field})*+$")
+    without = F.when(~F.contains(line, F.lit(QUOTE)), line).when(is_simple, F.replace(line, F.lit(QUOTE)))
+    return F.when(line > QUOTE, without)
 
 
 def _anonymous(number: int) -> str:
@@ -131,8 +143,8 @@ def _untyped(source: Source, wanted: Wanted) -> tuple[str, ...]:
 
 
 def _is_foreign(names: Sequence[str]) -> Column:
-    """True where a text with a U+FFFD comes of a line whose bytes are not UTF-8; the letter itself is one like any
-    other."""
+    """True where a text has a U+FFFD and the bytes of its line are not UTF-8. That letter may also stand in good
+    text."""
     suspect = F.lit(False)
     for name in names:
         suspect = suspect | F.coalesce(F.contains(col(name), F.lit(REPLACEMENT)), F.lit(False))
@@ -140,13 +152,13 @@ def _is_foreign(names: Sequence[str]) -> Column:
 
 
 def _decoded(data: Column) -> tuple[Column, Column]:
-    """(text, true where its bytes are not UTF-8)."""
+    """The text of some bytes, and true where they are not UTF-8."""
     text = F.decode(data, "UTF-8")
     return text, F.encode(text, "UTF-8") != data
 
 
 def _shown_line() -> Column:
-    """No byte is lost, even where they make no text."""
+    """The line as text. No byte is lost, even where the bytes make no text."""
     data = col(LINE).cast("binary")
     text, bad = _decoded(data)
     return F.when(bad, F.decode(data, LATIN)).otherwise(text)

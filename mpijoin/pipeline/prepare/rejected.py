@@ -1,5 +1,5 @@
-"""Rows that cannot be used -> files with their place, the reason and what they looked like, by a second look at the raw
-files that hold them."""
+"""Rows that cannot be used go to files with their place, the reason and what they looked like. This takes a second look
+at the raw files that hold such rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from mpijoin.errors import ChangedInputError, InputError, TooManyRejectedError
 from mpijoin.pipeline.prepare.clean import BEYOND, KINDS, RAW, REASON, TIME, Rules, accused, rules
 from mpijoin.pipeline.prepare.conf import conf_set
 from mpijoin.pipeline.prepare.files import Source
+from mpijoin.pipeline.prepare.kept import passing, typed
 from mpijoin.pipeline.prepare.options import Wanted, plural
 from mpijoin.pipeline.prepare.pieces import KEY, ROW_BITS, key, table
 from mpijoin.pipeline.prepare.read import FILE, ROW, col, read_raw
 from mpijoin.pipeline.prepare.scan import Scan, Standing
 from mpijoin.pipeline.prepare.schema import Columns
-from mpijoin.pipeline.prepare.write import passing, typed, write_parts
+from mpijoin.pipeline.prepare.write import write_parts
 
 ROWS_PER_FILE = 1_000_000
 BEFORE = "__before"  # lines of the file before the piece
@@ -29,8 +30,8 @@ BEFORE = "__before"  # lines of the file before the piece
 
 @dataclass(frozen=True)
 class Rejected:
-    """kinds: what is wrong -> rows, a row may suffer from several · example: place and reason of one; None without
-    any."""
+    """What was put aside. kinds: what is wrong -> rows; a row may have several faults · example: place and reason of
+    one row; None if there is none."""
 
     rows: int
     kinds: dict[str, int]
@@ -40,12 +41,14 @@ class Rejected:
 def put_aside(
     spark: Any, source: Source, wanted: Wanted, columns: Columns, found: Scan, left: Standing, folder: Path
 ) -> Rejected:
-    """Writes file, line, reason and raw of each row; no file where there is none. Raises InputError if no row is good,
-    TooManyRejectedError if more are bad than the call allows, ChangedInputError if the files are not what they were
-    before."""
+    """Writes file, line, reason and raw of each row, and no file where there is no such row.
+
+    Raises InputError if no row is good, TooManyRejectedError if more rows are bad than the call allows, and
+    ChangedInputError if the files are not what they were before.
+    """
     count = found.bad + sum(left.beyond.values())
     paths = found.pieces.bad_paths(left.beyond)
-    # Pieces are to be those of the first reading, each by a task of its own: then ROW counts a piece's lines from 0.
+    # The pieces must be those of the first reading, with one task for each. Then ROW counts a piece's lines from 0.
     size = found.pieces.size(max(map(os.path.getsize, source.paths)))
     with conf_set(
         spark, {"spark.sql.files.maxPartitionBytes": f"{size}b", "spark.sql.files.openCostInBytes": f"{size}b"}
@@ -90,7 +93,7 @@ def _rejected(spark: Any, rules_here: Rules, wanted: Wanted, found: Scan, left: 
 
 
 def source_path() -> Column:
-    """The path of a row's file, which Spark writes as a URI; a "+" in it must stay what it is."""
+    """The path of a row's file. Spark writes it as a URI, in which a "+" must stay what it is."""
     return F.regexp_replace(F.url_decode(F.regexp_replace(FILE, r"\+", "%2B")), "^file:(//)?", "")
 
 

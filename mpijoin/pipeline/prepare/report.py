@@ -1,4 +1,4 @@
-"""What was found and written: report.json, and the same in words with the part of a job that reads it."""
+"""What was found and written: as report.json, and in words with the part of a job that reads it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Report:
-    """All that a call learnt. types: of the columns written, as Spark names them, in order · nulls: in them."""
+    """All that a call learnt. types: of the columns written, in order, as Spark names them · nulls: in these
+    columns."""
 
     wanted: Wanted
     source: Source
@@ -35,7 +36,7 @@ class Report:
 
     @property
     def unit_ns(self) -> int:
-        """Nanoseconds in the unit of the output's time."""
+        """How many nanoseconds the unit of the output's time has."""
         return 1 if self.left.in_ns else 1000
 
     @property
@@ -48,7 +49,7 @@ class Report:
 
     @property
     def repeated_headers(self) -> int:
-        """Lines of CSV that name the columns once more, as where files were put together; they are no rows."""
+        """How many lines of CSV name the columns once more, as where files were put together. They are no rows."""
         return max(self.found.headers - len(self.source.paths), 0)
 
     @property
@@ -56,7 +57,7 @@ class Report:
         return self.found.rows - self.aside.rows - self.left.rows
 
     def moment(self, time: int | None) -> str | None:
-        """ISO 8601, to the microsecond."""
+        """A time of the output in ISO 8601, to the microsecond."""
         return None if time is None else (EPOCH + timedelta(microseconds=time * self.unit_ns // 1000)).isoformat()
 
 
@@ -134,7 +135,7 @@ def _rows_lines(report: Report) -> Iterator[str]:
 
 
 def format_size_about(size: int) -> str:
-    """Three digits are enough for a reader.
+    """A size with three digits, which are enough for a reader.
 
     >>> format_size_about(1_234_567), format_size_about(999)
     ('1.23 MB', '999 B')

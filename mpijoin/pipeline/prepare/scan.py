@@ -1,17 +1,18 @@
-"""Passes over all rows, once they are read: how many are good, the types of columns that nobody named, and of the rows
-that the filter leaves, first and last times and whether microseconds hold them."""
+"""The passes over all rows once they are read. They count good rows, find the types of columns that nobody named, and
+tell of the rows that the filter leaves the first and last times and whether microseconds hold them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Mapping
+from typing import Any, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from mpijoin.pipeline.prepare.clean import BAD, FILE_ID, STATE, SUB, TWICE, US, Clean, is_good, is_infinite
+from mpijoin.pipeline.prepare.kept import KEPT, marked
 from mpijoin.pipeline.prepare.options import Wanted
-from mpijoin.pipeline.prepare.pieces import Pieces, key, pieces_of
+from mpijoin.pipeline.prepare.pieces import Pieces, pieces_of
 from mpijoin.pipeline.prepare.read import BLOCK, HEADER, ROW, col
 from mpijoin.pipeline.prepare.times import beyond_ns
 
@@ -23,8 +24,9 @@ NEARLY = 0.5  # of the values fit: then those that do not are worth a word
 
 @dataclass(frozen=True)
 class Scan:
-    """rows: read · good, bad, twice: of them · headers: lines that name the columns of CSV · types: found for untyped
-    text · misfits: (type, values that do not fit it) of texts that are nearly all of a type."""
+    """What is in the rows. rows: read · good, bad, twice: of them · headers: lines that name the columns of CSV ·
+    types: found for untyped text · misfits: (type, values that do not fit it) of texts that are nearly all of a
+    type."""
 
     pieces: Pieces
     rows: int
@@ -54,8 +56,8 @@ class Standing:
 
 
 def shapes(text: Column) -> dict[str, Column]:
-    """What every value must look like for a column to be of the type. Leading zeros mean a code, not a number; so do
-    more digits than a float holds."""
+    """For each type, what every value must look like for a column to be of it. Leading zeros mean a code and not a
+    number, and so do more digits than a float holds."""
     whole = text.cast("bigint")
     is_int = ((whole.cast("string") == text) | (text == "-0")) & whole.between(-INT_MAX, INT_MAX)
     is_float = text.rlike(FLOAT) & ~is_infinite(text.cast("double"))
@@ -66,10 +68,30 @@ def shapes(text: Column) -> dict[str, Column]:
     }
 
 
-def scan(clean: Clean, wanted: Wanted, ids: Mapping[int, str]) -> Scan:
-    """ids: path by FILE_ID."""
+def scan(clean: Clean, wanted: Wanted, ids: Mapping[int, str]) -> tuple[Scan, Standing, DataFrame]:
+    """What is in the rows, what the filter leaves of them, and `kept.marked` rows.
+
+    It takes one pass where all types are known, else two. ids: path by FILE_ID. Raises JobError if Spark does not
+    understand the filter.
+    """
+    if not clean.untyped:
+        rows = marked(clean, {}, wanted)
+        by_piece = _by_piece(rows, _counts(()) | _left())
+        return _found(by_piece, (), wanted, ids), _standing(by_piece, clean.is_ns), rows
+    found = _found(_by_piece(clean.frame, _counts(clean.untyped)), clean.untyped, wanted, ids)
+    rows = marked(clean, found.types, wanted)
+    return found, _standing(_by_piece(rows, _left()), clean.is_ns), rows
+
+
+def _by_piece(rows: DataFrame, figures: Mapping[str, Column]) -> list[dict[str, Any]]:
+    """The figures of each piece, with its file_id, block and key."""
+    by_piece = rows.groupBy(col(FILE_ID).alias("file_id"), col(BLOCK).alias("block"))
+    told = by_piece.agg(*[column.alias(name) for name, column in figures.items()])
+    return [row.asDict() for row in told.withColumn("key", F.xxhash64("file_id", "block")).collect()]
+
+
+def _counts(untyped: Sequence[str]) -> dict[str, Column]:
     figures = {
-        "key": key(),
         "lines": F.count(F.lit(1)),
         "first_row": F.min(ROW),
         "good": _count(is_good()),
@@ -77,21 +99,37 @@ def scan(clean: Clean, wanted: Wanted, ids: Mapping[int, str]) -> Scan:
         "bad": _count(col(STATE) == BAD),
         "headers": _count(col(STATE) == HEADER),
     }
-    for i, name in enumerate(clean.untyped):
+    for i, name in enumerate(untyped):
         figures[f"given{i}"] = _count(is_good() & col(name).isNotNull())
         figures |= {f"{kind}{i}": _count(is_good() & fits) for kind, fits in shapes(col(name)).items()}
-    by_piece = clean.frame.groupBy(col(FILE_ID).alias("file_id"), col(BLOCK).alias("block"))
-    named = [column.alias(name) for name, column in figures.items() if name != "key"]
-    keyed = F.xxhash64("file_id", "block").alias("key")
-    found = [row.asDict() for row in by_piece.agg(*named).withColumn("key", keyed).collect()]
-    total = {name: sum(one[name] for one in found) for name in figures if name not in ("key", "first_row")}
-    pieces = pieces_of(ids, found)
+    return figures
+
+
+def _left() -> dict[str, Column]:
+    """What is told of the rows that the filter leaves."""
+    is_kept, finer, beyond = col(KEPT), col(SUB) != 0, beyond_ns(col(US), col(SUB))
+    return {
+        "left": _count(is_kept),
+        "top": F.max(F.when(is_kept, col(US))),
+        "top_ns": F.max(F.when(is_kept & ~beyond, col(US) * 1000 + col(SUB))),
+        "finer": _count(is_kept & finer),
+        "first_finer": F.min(F.when(is_kept & finer, col(ROW))),
+        "beyond": _count(is_kept & beyond),
+    }
+
+
+def _found(by_piece: list[dict[str, Any]], untyped: Sequence[str], wanted: Wanted, ids: Mapping[int, str]) -> Scan:
+    def total(name: str) -> int:
+        return sum(one[name] for one in by_piece)
+
     types, misfits = {}, {}
-    for i, name in enumerate(clean.untyped):
-        fitting = {kind: total[f"{kind}{i}"] for kind in ("int", "float", "bool")}
-        types[name], misfits[name] = _type(fitting, total[f"given{i}"], name in wanted.keys)
-    few = {name: misfit for name, misfit in misfits.items() if misfit is not None}
-    return Scan(pieces, total["good"] + total["bad"], total["good"], total["twice"], total["headers"], types, few)
+    for i, name in enumerate(untyped):
+        fitting = {kind: total(f"{kind}{i}") for kind in ("int", "float", "bool")}
+        types[name], misfit = _type(fitting, total(f"given{i}"), name in wanted.keys)
+        if misfit is not None:
+            misfits[name] = misfit
+    pieces, good = pieces_of(ids, by_piece), total("good")
+    return Scan(pieces, good + total("bad"), good, total("twice"), total("headers"), types, misfits)
 
 
 def _count(condition: Column) -> Column:
@@ -99,33 +137,24 @@ def _count(condition: Column) -> Column:
 
 
 def _type(fitting: dict[str, int], given: int, is_key: bool) -> tuple[str, tuple[str, int] | None]:
-    """The first that fits all, and what spoilt a better one; keys are no floats, which the engine would refuse. No
-    value at all tells nothing."""
+    """The first type that fits all values, and what spoilt a better one. Keys are no floats, which the engine would
+    refuse. A column without any value is a string."""
     kinds = [kind for kind in fitting if not (is_key and kind == "float")]
     found = next((kind for kind in kinds if given and fitting[kind] == given), "string")
     better = max(kinds[: kinds.index(found)] if found in kinds else kinds, key=fitting.__getitem__, default=None)
-    nearly = better is not None and fitting[better] > NEARLY * given
-    return found, (better, given - fitting[better]) if nearly else None
+    if better is None or fitting[better] <= NEARLY * given:
+        return found, None
+    return found, (better, given - fitting[better])
 
 
-def standing(rows: DataFrame, is_ns: bool) -> Standing:
-    """rows: US, SUB and place of the good ones that the filter leaves · is_ns: the output counts nanoseconds anyway."""
-    finer = col(SUB) != 0
-    figures = {
-        "rows": F.count(F.lit(1)),
-        "top": F.max(US),
-        "top_ns": F.max(F.when(~beyond_ns(col(US), col(SUB)), col(US) * 1000 + col(SUB))),
-        "finer": _count(finer),
-        "first_finer": F.min(F.when(finer, col(ROW))),
-        "beyond": _count(beyond_ns(col(US), col(SUB))),
-    }
-    found = rows.groupBy(FILE_ID, BLOCK).agg(*[column.alias(name) for name, column in figures.items()])
-    pieces = found.withColumn("key", key()).collect()
+def _standing(by_piece: list[dict[str, Any]], is_ns: bool) -> Standing:
+    """is_ns: the output counts nanoseconds whatever the rows hold."""
+    pieces = [piece for piece in by_piece if piece["left"]]
     in_ns = is_ns or any(piece["finer"] for piece in pieces)
     tops = {piece["key"]: (piece["top"], 0) for piece in pieces}
     if in_ns:
         tops = {piece["key"]: divmod(piece["top_ns"], 1000) for piece in pieces if piece["top_ns"] is not None}
     beyond = {piece["key"]: piece["beyond"] for piece in pieces if in_ns and piece["beyond"]}
     first_finer = min(((piece["key"], piece["first_finer"]) for piece in pieces if piece["finer"]), default=None)
-    rows_left = sum(piece["rows"] for piece in pieces) - sum(beyond.values())
+    rows_left = sum(piece["left"] for piece in pieces) - sum(beyond.values())
     return Standing(rows_left, tops, in_ns, sum(piece["finer"] for piece in pieces), first_finer, beyond)

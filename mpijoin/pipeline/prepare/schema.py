@@ -1,5 +1,5 @@
-"""The columns of the input and their types, as far as its files tell them: names of CSV, the schema of Parquet, and of
-JSON lines what a look at all of them finds."""
+"""The columns of the input and their types, as far as its files say them: the names of CSV, the schema of Parquet, and
+of JSON lines what a look at all of them finds."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ CORRUPT = "__corrupt"  # where Spark's parsers put what they cannot parse
 
 @dataclass(frozen=True)
 class Columns:
-    """types: Spark's, by name · paths: of those that lie in objects of JSON, such as user.id, their names from the
-    outside in."""
+    """The columns of the input. types: Spark's, by name · paths: for columns in objects of JSON, such as user.id, the
+    names that lead there from the outside in."""
 
     types: Mapping[str, T.DataType]
     paths: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Columns:
 
 
 def find_columns(spark: Any, source: Source, wanted: Wanted) -> Columns:
-    """Of JSON lines, reads all rows once. InputError: there is no row."""
+    """Finds the columns. JSON lines are all read once for it. Raises InputError if there is no row."""
     if source.format == CSV:
         return Columns({name: T.StringType() for name in source.names})
     paths = [spark_path(path) for path in source.paths]
@@ -55,8 +55,8 @@ def _json_columns(spark: Any, paths: list[str], source: Source, wanted: Wanted) 
 
 
 def _inferred(spark: Any, lines: DataFrame) -> T.StructType:
-    """Of a frame with one column of text. Python's own `spark.read.json` takes such a frame only row by row through
-    Python."""
+    """The schema that Spark finds in a frame with one column of text. In Python, `spark.read.json` takes such a frame
+    only row by row through Python."""
     encoder = spark._jvm.org.apache.spark.sql.Encoders.STRING()
     texts = getattr(lines._jdf, "as")(encoder)
     reader = spark._jsparkSession.read().option("columnNameOfCorruptRecord", CORRUPT)
@@ -64,7 +64,7 @@ def _inferred(spark: Any, lines: DataFrame) -> T.StructType:
 
 
 def _leaf(found: T.StructType, name: str) -> tuple[tuple[str, ...], T.DataType] | None:
-    """Where a name with points in it leads, and the type there; names in objects may have points of their own."""
+    """Where a name with points in it leads, and the type there. Names in objects may have points of their own."""
     for own in found:
         if own.name == name:
             return (name,), own.dataType
@@ -76,7 +76,8 @@ def _leaf(found: T.StructType, name: str) -> tuple[tuple[str, ...], T.DataType] 
 
 
 def _json_type(name: str, kind: T.DataType, wanted: Wanted) -> T.DataType:
-    """As found, but nested values as their JSON text, and what is converted here as text or exact number."""
+    """The type that was found. But nested values are read as their JSON text, and what this command converts is read as
+    text or as an exact number."""
     if name == wanted.time and isinstance(kind, T.DoubleType):
         return T.DecimalType(38, 9)
     if wanted.declared(name) is not None or isinstance(kind, (T.StructType, T.ArrayType)):
@@ -85,7 +86,7 @@ def _json_type(name: str, kind: T.DataType, wanted: Wanted) -> T.DataType:
 
 
 def json_schema(columns: Columns) -> T.StructType:
-    """Of a whole line: an object in it is a text, also where a column is taken out of it."""
+    """The schema of a whole line. An object in it is read as text, also where a column is taken out of it."""
     fields = {name: kind for name, kind in columns.types.items() if name not in columns.paths}
     return T.StructType([T.StructField(name, kind) for name, kind in (fields | {CORRUPT: T.StringType()}).items()])
 
@@ -103,18 +104,18 @@ def json_values(line: Column, columns: Columns) -> Iterator[Column]:
 
 
 def _around(path: tuple[str, ...], kind: T.DataType) -> T.StructType:
-    for name in reversed(path):
-        kind = T.StructType([T.StructField(name, kind)])
-    return kind
+    """The schema of objects within objects. path: their names from the outside in, at least one."""
+    inner = _around(path[1:], kind) if path[1:] else kind
+    return T.StructType([T.StructField(path[0], inner)])
 
 
 def is_one_object(line: Column) -> Column:
-    # Alone, Spark's parser takes the first object of a line and leaves what comes behind it.
+    # Without the brackets, Spark's parser takes the first object of a line and ignores what comes behind it.
     count = F.json_array_length(F.concat(F.lit("["), line, F.lit("]")))
     return F.coalesce((count == 1) & F.ltrim(line).startswith("{"), F.lit(False))
 
 
 def without_twins(line: Column) -> Column:
-    """False for an object that has a name twice: which of the values is meant, nobody can tell."""
+    """False for an object that has a name twice, since nobody can tell which of the two values is meant."""
     names = F.json_object_keys(line)
     return F.coalesce(F.size(names) == F.size(F.array_distinct(names)), F.lit(True))

@@ -1,7 +1,7 @@
 """Column expressions of a moment: whole microseconds since 1970 UTC, and the nanoseconds beyond them.
 
-What most files hold is told by its plain form and read by casts; only what has another form meets a regular expression,
-which costs several times as much as all the rest.
+What most files hold is recognised by its plain form and read by casts. Only what has another form is matched with a
+regular expression, which costs several times as much as all the rest.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from mpijoin.pipeline.prepare.options import PATTERN_EXAMPLE, UNIT_NS, Wanted
 
 ISO = r"^\d{4}-\d{2}-\d{2}([ T]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?( ?(Z|UTC|[+-]\d{2}(:?\d{2})?))?)?$"
 ISO_OFFSET = r"\d{2}:\d{2}.*(Z|UTC|[+-]\d{2}(:?\d{2})?)$"
-SECONDS = len("2016-10-14T00:00:06")
+HOUR, SECONDS = len("2016-10-14T00"), len("2016-10-14T00:00:06")
 EXPONENT = r"^[+-]?\d{1,20}(\.\d*)?[eE][+-]?\d{1,2}$"
 NANO = 10**9
-TEXT, BARE, DOT, LENGTH, PLAIN, SCALED, WHOLE, PART, NS, US_HERE = (
-    f"__time_{name}" for name in ("text", "bare", "dot", "length", "plain", "scaled", "whole", "part", "ns", "us")
-)
+NAMES = ("text", "bare", "minutes", "dot", "length", "plain", "scaled", "whole", "part", "ns", "us")
+TEXT, BARE, MINUTES, DOT, LENGTH, PLAIN, SCALED, WHOLE, PART, NS, US_HERE = (f"__time_{name}" for name in NAMES)
 INT64 = (-(2**63), 2**63 - 1)
 US_MIN, US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 (NS_MIN_US, NS_MIN_SUB), (NS_MAX_US, NS_MAX_SUB) = (divmod(ns, 1000) for ns in INT64)  # what int64 nanoseconds hold
@@ -33,9 +32,10 @@ US_MIN, US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 
 
 @dataclass(frozen=True)
 class Parsed:
-    """us: bigint, null where there is no moment · sub: 0 to 999 ns more · local: true where us is the time on a clock
-    of the zone, not yet in UTC · wanted: what a value should look like · is_ns: the source counts nanoseconds · steps:
-    columns that the others are made of, each step of those before it, so that what is needed twice is computed once."""
+    """A parsed time. us: bigint, null where there is no moment · sub: 0 to 999 ns more · local: true where us is the
+    time on a clock of the zone, not yet in UTC · wanted: what a value should look like · is_ns: the source counts
+    nanoseconds · steps: columns that the others are made of. Each step uses those before it, so that what is needed
+    twice is computed once."""
 
     us: Column
     sub: Column
@@ -47,7 +47,8 @@ class Parsed:
 
 @dataclass(frozen=True)
 class InZone:
-    """us: bigint in UTC; an hour that came twice is taken as its first · twice, gap: it came twice; it never was."""
+    """A time in UTC. us: bigint; an hour that came twice is taken as its first · twice: the time came twice on the
+    clock · gap: it never was."""
 
     us: Column
     twice: Column
@@ -55,9 +56,11 @@ class InZone:
 
 
 def parsed(column: Column, kind: T.DataType, wanted: Wanted, is_ns: bool, is_local: bool) -> Parsed:
-    """The moments of a column. is_ns: bigint that a Parquet file calls nanoseconds · is_local: it knows of no zone.
+    """The moments of a column. is_ns: it is a bigint that a Parquet file calls nanoseconds · is_local: it knows of no
+    zone.
 
-    Raises JobError where type and arguments do not fit."""
+    Raises JobError where type and arguments do not fit.
+    """
     if is_ns or isinstance(kind, (T.TimestampType, T.TimestampNTZType, T.DateType)):
         if wanted.unit or wanted.time_format:
             found = "date" if isinstance(kind, T.DateType) else "timestamp"
@@ -90,12 +93,12 @@ def _ready(column: Column, is_ns: bool, is_local: bool) -> Parsed:
 
 
 def _of_ns(count: Column) -> tuple[Column, Column]:
-    """(microseconds, nanoseconds beyond them) of a bigint that counts nanoseconds."""
+    """The microseconds of a bigint that counts nanoseconds, and the nanoseconds beyond them."""
     return floored(count, 1000), F.pmod(count, F.lit(1000)).cast("int")
 
 
 def floored(column: Column, by: int) -> Column:
-    """Of a bigint, divided and rounded down. Exact for all of them, which `/` is only up to 2^53; `div` alone rounds
+    """A bigint divided and rounded down. It is exact for all of them; `/` is so only up to 2^53, and `div` alone rounds
     towards 0."""
     whole = F.call_function("div", column, F.lit(by).cast("bigint"))
     return whole - ((column < 0) & (column % by != 0)).cast("bigint")
@@ -109,7 +112,7 @@ def _iso(column: Column) -> Parsed:
     text, bare, length, plain = F.col(TEXT), F.col(BARE), F.col(LENGTH), F.col(PLAIN)
     zulu = text.endswith("Z")
     stripped = F.when(zulu, text.substr(F.lit(1), F.length(text) - 1)).otherwise(text)
-    figures = {DOT: F.locate(".", bare, SECONDS), LENGTH: F.length(bare)}
+    figures = {MINUTES: F.substring_index(bare, ":", -2), LENGTH: F.octet_length(bare)}
     moment = F.when(plain, bare).when(text.rlike(ISO), text).cast("timestamp")
     steps = (
         {TEXT: F.trim(column)},
@@ -130,16 +133,17 @@ def _iso(column: Column) -> Parsed:
 def _is_plain_iso() -> Column:
     """True for a date, a time to the second and up to nine digits more, of all that the cast takes.
 
-    That also takes fields of one digit, zones, and blanks around it. Where a year of four digits ends and the seconds
-    begin in their places, all fields between have two digits; what begins with the seconds has neither zone nor blank
-    if it is a number, also with a digit behind it. To look for a letter costs a third of taking out a piece of text."""
-    text, dot, length = F.col(BARE), F.col(DOT), F.col(LENGTH)
-    stands = (F.instr(text, "-") == 5) & (F.locate(":", text, 15) == 17)
-    ends = F.when(dot == 0, length == SECONDS).otherwise(
-        (dot == SECONDS + 1) & length.between(SECONDS + 2, SECONDS + 10)
-    )
-    seconds = F.concat(text.substr(SECONDS - 1, 12), F.lit("0"))
-    return stands & ends & seconds.cast("bigint").isNotNull()
+    That also takes fields of one digit, zones, and blanks around it. Where the year has four digits, and the last two
+    colons are in their places, all fields before the seconds have two digits: with fewer, the last colon would be that
+    of a zone, and there is no room for the zone's hours before it. What begins with the seconds has neither zone nor
+    blank if it is a number, also with a digit behind it. Searches are short: they begin at the end, or are in a short
+    text. Lengths in bytes need no counting, and what the cast takes has no letter of several bytes."""
+    minutes, length = F.col(MINUTES), F.col(LENGTH)
+    stands = (F.octet_length(minutes) == length - (HOUR + 1)) & (F.instr(minutes, ":") == 3)
+    dot = F.when(length == SECONDS, 0).when(length.between(SECONDS + 2, SECONDS + 10), 6)
+    ends = F.coalesce(F.instr(minutes, ".") == dot, F.lit(False))
+    seconds = F.concat(minutes.substr(4, 12), F.lit("0"))
+    return (F.instr(F.col(BARE), "-") == 5) & stands & ends & seconds.cast("bigint").isNotNull()
 
 
 def _is_digit(letter: Column) -> Column:
@@ -147,7 +151,7 @@ def _is_digit(letter: Column) -> Column:
 
 
 def _digits(text: Column, count: int) -> Column:
-    """Of the first `count` digits behind a decimal point, as if there were so many."""
+    """The number that the first `count` digits behind a decimal point make, with zeros for those that are missing."""
     return F.rpad(text, count, "0").cast("bigint")
 
 
@@ -169,6 +173,7 @@ def check_pattern(spark: Any, pattern: str) -> None:
 
 
 def _number(column: Column, kind: T.DataType, unit: str) -> Parsed:
+    steps: tuple[dict[str, Column], ...]
     if isinstance(kind, T.IntegralType):
         steps = ({WHOLE: column.cast("bigint"), PART: F.lit(0).cast("bigint")},)
     else:
@@ -187,17 +192,17 @@ def _number(column: Column, kind: T.DataType, unit: str) -> Parsed:
 
 
 def _decimal(number: Column) -> tuple[dict[str, Column], ...]:
-    """Steps to a number's WHOLE, null if it is none, and PART, the billionths of one beyond it, of the same sign.
-    Digits behind the ninth are dropped."""
+    """Steps to a number's WHOLE, which is null if the text is no number, and its PART: the billionths of one beyond it,
+    with the same sign. Digits behind the ninth are dropped."""
     text, dot, whole = F.col(TEXT), F.col(DOT), F.col(WHOLE)
     plain = F.col(PLAIN)
-    # This cast takes what is behind a point, looks that it is digits, and drops it.
+    # This cast accepts a point with digits behind it, and drops them.
     casts = {DOT: F.instr(text, "."), WHOLE: text.cast("bigint")}
     is_plain = whole.isNotNull() & ((dot == 0) | _is_digit(text.substr(dot - 1, F.lit(1))))
     scaled = F.when(~is_plain & text.rlike(EXPONENT), text.cast("decimal(38,9)"))
     part = _digits(text.substr(dot + 1, F.lit(9)), 9)
     part = F.when(dot == 0, 0).when(text.startswith("-"), -part).otherwise(part)
-    # Of what `%` gives, no digit is lost; of a difference, some are.
+    # `%` loses no digit, and a difference may.
     scaled_part = ((F.col(SCALED) % 1) * NANO).cast("bigint")
     scaled_whole = F.when(F.col(SCALED).between(*INT64), F.col(SCALED).cast("bigint"))
     numbers = {
@@ -208,7 +213,7 @@ def _decimal(number: Column) -> tuple[dict[str, Column], ...]:
 
 
 def in_zone(us: Column, local: Column, zone: str | None) -> InZone:
-    """UTC of times on a clock of the zone, where `local` says that they are; no zone means UTC."""
+    """UTC of times on a clock of the zone, for rows where `local` says that they are. No zone means UTC."""
     if zone in (None, "UTC", "Z"):
         return InZone(us, F.lit(False), F.lit(False))
     clock = F.timestamp_micros(us)
@@ -217,7 +222,7 @@ def in_zone(us: Column, local: Column, zone: str | None) -> InZone:
     def ahead(moment: Column) -> Column:
         return F.unix_micros(F.from_utc_timestamp(moment, zone)) - F.unix_micros(moment)
 
-    # The clock was set back by so much within a day: then the same reading may come a second time.
+    # If the clock was set back within a day, by so much, the same reading may come a second time.
     back = ahead(utc) - ahead(utc + F.expr("INTERVAL 24 HOURS"))
     second = F.timestamp_micros(F.unix_micros(utc) + back)
     twice = (back > 0) & (F.from_utc_timestamp(second, zone) == clock)

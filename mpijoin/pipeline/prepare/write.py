@@ -1,4 +1,5 @@
-"""Good rows -> Parquet files sorted by time, and those put aside beside them; complete or not there at all."""
+"""Good rows become Parquet files sorted by time, with those put aside beside them. Either all of it is there or
+nothing."""
 
 from __future__ import annotations
 
@@ -6,16 +7,14 @@ import os
 import shutil
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 import pyarrow.parquet as pq
-from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from mpijoin.errors import JobError
-from mpijoin.pipeline.prepare.clean import SUB, US, Clean
-from mpijoin.pipeline.prepare.options import OWN_PREFIX, TYPES, Wanted, kept_names
+from mpijoin.pipeline.prepare.clean import SUB, US
+from mpijoin.pipeline.prepare.options import Wanted, kept_names
 from mpijoin.pipeline.prepare.order import PLACE
 from mpijoin.pipeline.prepare.pieces import KEY, key, place, table
 from mpijoin.pipeline.prepare.read import col, quoted
@@ -23,15 +22,15 @@ from mpijoin.pipeline.prepare.scan import Scan, Standing
 from mpijoin.pipeline.prepare.times import beyond_ns
 
 DATA, REJECTED, REPORT = "data", "rejected", "report.json"
-# Of long texts the footer keeps the beginning: it leaves out all that it would tell of a column where that is too long.
+# The footer keeps only the beginning of long texts. If they were too long, it would have no statistics of a column.
 WRITING = {"compression": "zstd", "parquet.statistics.truncate.length": "64"}
 NUMBER = "__number"  # of a row's piece among all
 
 
 @dataclass(frozen=True)
 class Part:
-    """A file as its footer tells it. first, last: its times, in the unit of the output; None without rows · nulls: by
-    column, of those that the footer tells of."""
+    """A file as its footer describes it. first, last: its times, in the unit of the output; None without rows · nulls:
+    by column, of the columns that the footer describes."""
 
     file: str
     rows: int
@@ -41,30 +40,9 @@ class Part:
     nulls: dict[str, int] = field(default_factory=dict)
 
 
-def typed(rows: DataFrame, names: Sequence[str], types: Mapping[str, str], wanted: Wanted) -> DataFrame:
-    """As a filter sees them: columns whose type was found out have it, and the time is a timestamp of whole
-    microseconds, whatever is written. names: of the columns, beside those that live only inside this command."""
-    named = {name: col(name).cast(TYPES[kind]) for name, kind in types.items()} | {wanted.time: F.timestamp_micros(US)}
-    own = [col(name) for name in rows.columns if name.startswith(OWN_PREFIX)]
-    return rows.select(*[named.get(name, col(name)).alias(name) for name in names], *own)
-
-
-def passing(wanted: Wanted) -> Column:
-    """True for rows that the filter leaves."""
-    return F.lit(True) if wanted.where is None else F.coalesce(F.expr(wanted.where), F.lit(False))
-
-
-def good_rows(clean: Clean, found: Scan, wanted: Wanted) -> DataFrame:
-    """The good rows that the filter leaves. Raises JobError if Spark does not understand it."""
-    rows = typed(clean.good, clean.names, found.types, wanted)
-    try:
-        return rows.where(passing(wanted))
-    except AnalysisException as error:
-        raise _bad_filter(wanted.where, error) from error
-
-
 def placed(spark: Any, rows: DataFrame, found: Scan, left: Standing, wanted: Wanted) -> DataFrame:
-    """`good_rows`, but those put aside, with the time as a bigint in the output's unit, PLACE, US and SUB."""
+    """The kept rows but those put aside: their columns, with the time as a bigint in the output's unit, and PLACE, US
+    and SUB."""
     if left.in_ns:
         rows = rows.where(~beyond_ns(col(US), col(SUB)))
     numbers = table(spark, found.pieces, **{NUMBER: range(len(found.pieces.all))})
@@ -74,24 +52,8 @@ def placed(spark: Any, rows: DataFrame, found: Scan, left: Standing, wanted: Wan
     return rows.select(*values, place(col(NUMBER)).alias(PLACE), col(US), col(SUB))
 
 
-def check_filter(clean: Clean, wanted: Wanted) -> None:
-    """Raises JobError for what is wrong with the filter whatever the types are, which only a pass over all rows
-    tells."""
-    rows = clean.frame.select(*[F.lit(None).alias(name) for name in clean.names])
-    try:
-        rows.where(wanted.where or "true")
-    except AnalysisException as error:
-        if (error.getErrorClass() or "").startswith(("PARSE", "UNRESOLVED")):
-            raise _bad_filter(wanted.where, error) from error
-
-
-def _bad_filter(where: str | None, error: AnalysisException) -> JobError:
-    reason = str(error).strip().splitlines()[0]
-    return JobError([f"--where: got {where!r}, wanted a condition in SQL on the columns: {reason}"])
-
-
 def without_duplicates(rows: DataFrame, wanted: Wanted) -> DataFrame:
-    """Of rows that agree in the columns that count, the first by file and place in it."""
+    """Of rows that agree in the columns that count, the first by file and by place in it."""
     kept = kept_names(wanted, rows.columns)
     same = list(wanted.dedup_on or kept)
     others = [PLACE, *(name for name in kept if name not in same)]
@@ -110,8 +72,8 @@ def as_written(rows: DataFrame, in_ns: bool, wanted: Wanted) -> DataFrame:
 
 
 def write_sorted(rows: DataFrame, count: int, in_ns: bool, wanted: Wanted, folder: Path) -> list[Part]:
-    """`count` rows (before duplicates are left out) into folder/part-*.parquet, in order of time inside and across
-    files."""
+    """Writes rows into folder/part-*.parquet, in order of time inside and across files. count: of the rows, before
+    duplicates are left out."""
     files = max(-(-count // wanted.rows_per_file), 1)
     order = [col(wanted.time), col(PLACE)]  # ties keep the order of the input, and many of them can be cut into files
     own = [col(name) for name in (*kept_names(wanted, rows.columns), PLACE)]
@@ -121,7 +83,7 @@ def write_sorted(rows: DataFrame, count: int, in_ns: bool, wanted: Wanted, folde
 
 
 def _with_figures(part: Part, path: Path, time: str) -> Part:
-    """What the file's footer tells of its columns, so that nobody has to count once more."""
+    """The part with what the file's footer says of its columns, so that nobody has to count once more."""
     footer = pq.read_metadata(path)
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
     told: dict[str, list[Any]] = {}
@@ -136,7 +98,8 @@ def _with_figures(part: Part, path: Path, time: str) -> Part:
 
 
 def count_nulls(spark: Any, parts: Sequence[Part], names: Sequence[str], folder: Path) -> dict[str, int]:
-    """Of the rows written, by column. Footers tell them but of nested columns, which are counted."""
+    """The nulls in the rows written, by column. Footers have them, but not those of nested columns, which are
+    counted."""
     known = {
         name: sum(part.nulls[name] for part in parts) for name in names if all(name in part.nulls for part in parts)
     }
@@ -148,8 +111,8 @@ def count_nulls(spark: Any, parts: Sequence[Part], names: Sequence[str], folder:
 
 
 def write_parts(rows: DataFrame, folder: Path) -> list[Part]:
-    """Spark's files renamed to part-00000.parquet and so on in its own order; empty ones are left out if another is
-    not."""
+    """Writes rows, and renames Spark's files to part-00000.parquet and so on, in its own order. Empty files are left
+    out if there is another one."""
     unnamed = folder.with_name(f"{folder.name}.spark")
     rows.write.options(**WRITING).parquet(f"file://{unnamed}")
     parts = sorted(unnamed.glob("part-*.parquet"))
@@ -166,7 +129,7 @@ def write_parts(rows: DataFrame, folder: Path) -> list[Part]:
 
 
 def replace_former(new: Path, folder: Path) -> None:
-    """What is in `new` takes the place of what an earlier call left in `folder`."""
+    """Puts what is in `new` in the place of what an earlier call left in `folder`."""
     (folder / REPORT).unlink(missing_ok=True)  # what it tells of is about to go; it comes back last
     for name in (REJECTED, DATA):
         shutil.rmtree(folder / name, ignore_errors=True)
