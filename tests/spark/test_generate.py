@@ -1,4 +1,5 @@
-"""`mpijoin generate` on a real Spark: the rows of the engine's own source, whatever the partitions and executors."""
+"""`mpijoin generate` on a real Spark makes the rows of the engine's own source, whatever the partitions and
+executors."""
 
 import json
 

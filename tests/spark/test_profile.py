@@ -1,4 +1,4 @@
-"""`mpijoin profile` on real Spark: what it finds against what is known, and against runs of the engine."""
+"""`mpijoin profile` on a real Spark: what it finds is compared with what is known, and with runs of the engine."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Starting Spark for real: in a process of its own, since one process has one Spark."""
+"""Starts Spark for real, in a process of its own, since one process has only one Spark."""
 
 import os
 import re
@@ -108,7 +108,7 @@ JOB = '[left]\nkind = "synthetic"\ntuples = 50_000_000\n[right]\nkind = "synthet
     [(signal.SIGINT, "starting", 0.3), (signal.SIGINT, "writing", 2), (signal.SIGTERM, "writing", 2)],
 )
 def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, seconds):
-    """As from a terminal, Ctrl-C reaches every process that is not shielded; SIGTERM reaches only the command."""
+    """As from a terminal, Ctrl-C reaches every process that is not shielded. SIGTERM reaches only the command."""
     (tmp_path / "tmp").mkdir()
     (tmp_path / "job.toml").write_text(JOB)
     command = [sys.executable, "-m", "mpijoin", "generate", str(tmp_path / "job.toml"), "-o", str(tmp_path / "out")]
@@ -136,7 +136,7 @@ def test_a_signal_ends_a_command_and_all_that_it_began(tmp_path, number, at, sec
 
 
 def test_what_py4j_logs_of_a_stop_is_not_shown():
-    """A signal finds py4j waiting for Java, and Java may have closed its end: whether it has is a matter of luck."""
+    """A signal finds py4j waiting for Java, and Java may have closed its end. Whether it has is a matter of luck."""
     code = """
 import logging
 from mpijoin.pipeline.session import spark_session
@@ -159,7 +159,7 @@ stopped()
 
 
 def with_word(word):
-    """Processes of this machine in whose command line it stands."""
+    """The processes of this machine whose command line contains a word."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with suppress(OSError):  # it has ended
@@ -168,7 +168,7 @@ def with_word(word):
 
 
 def test_what_a_killed_call_left_is_not_in_the_way(tmp_path, capsys):
-    """Nothing clears away after SIGKILL; the same command must do."""
+    """Nothing clears away after SIGKILL. The same command must do it."""
     (tmp_path / "out/.open/left").mkdir(parents=True)
     (tmp_path / "raw.csv").write_text("ts,key\n1,2\n")
     (tmp_path / "job.toml").write_text(JOB)

@@ -1,5 +1,5 @@
-"""`mpijoin generate`: the synthetic streams of a job as Parquet files, made by Spark.
+"""`mpijoin generate` writes the synthetic streams of a job as Parquet files. Spark makes them.
 
-A tuple depends on its stream and its number alone, so the pieces that executors make fit together whoever makes which,
-and are the rows that a run of the same job would have made.
+A tuple depends on its stream and its number alone. So the pieces fit together whichever executor makes them, and they
+hold the rows that a run of the same job would have made.
 """

@@ -1,4 +1,4 @@
-"""`mpijoin generate`: plans the streams, lets Spark write them, and leaves a manifest and a job that reads them."""
+"""`mpijoin generate` plans the streams, lets Spark write them, and leaves a manifest and a job that reads them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main_generate(options: argparse.Namespace) -> int:
-    """The whole command; returns the exit code. Raises JobError, OutputError, LaunchError."""
+    """Runs the whole command and returns the exit code. Raises JobError, OutputError, LaunchError."""
     if options.rows_per_file is not None and options.rows_per_file < 1:
         raise JobError([f"--rows-per-file: got {options.rows_per_file}, wanted at least 1"])
     job = load_streams(options.job, options.set)
@@ -74,7 +74,7 @@ def main_generate(options: argparse.Namespace) -> int:
 
 
 def stream_plans(job: Job, rows: int | None) -> list[StreamPlan]:
-    """What is to be made; streams that are read from files are left as they are."""
+    """The streams that are to be made. Those that are read from files are left as they are."""
     found = []
     for index, stream in enumerate(job.streams):
         source = stream.source
@@ -98,17 +98,17 @@ def _make(spark: Any, plan: StreamPlan, folder: Path, teller: Teller) -> list[Wr
     teller.say(f"{plan.name}: writing {len(files)} files")
     (folder / plan.name).mkdir()
     made = write_files(spark, plan, files, folder / plan.name)
-    span_ns = max((file.last_ns for file in made if file.rows), default=0)
+    span_ns = max((file.last_ns for file in made if file.last_ns is not None), default=0)
     teller.say(f"{plan.name}: {sum(file.rows for file in made):,} rows over {span_ns / 1e9:,.1f} s")
     return made
 
 
 def reading_job(job: Job, made: dict[str, list[Written]], folder: Path) -> Job:
-    """The job with files in place of what was made, a lateness that covers the disorder put in, and somewhere to
-    write."""
+    """The job as it reads what was made: with files in place of synthetic streams, a lateness that covers their
+    disorder, and a folder for the output."""
     streams = []
     for stream in job.streams:
-        if stream.name in made:
+        if isinstance(stream.source, SyntheticSource) and stream.name in made:
             lateness_ns = max(stream.lateness_ns, stream.source.disorder_ns)
             source = FileSource(str(folder / stream.name))
             streams.append(stream._replace(source=source, lateness_ns=lateness_ns))
@@ -119,7 +119,7 @@ def reading_job(job: Job, made: dict[str, list[Written]], folder: Path) -> Job:
 
 
 def write_manifest(path: Path, plans: Sequence[StreamPlan], made: dict[str, list[Written]]) -> None:
-    """Last of all, by rename: where it is, everything is."""
+    """Writes the manifest last of all, by a rename. Where it is, everything else is there, too."""
     text = json.dumps({"streams": {plan.name: _described(plan, made[plan.name]) for plan in plans}}, indent=1)
     aside = path.with_suffix(".open")
     aside.write_text(text + "\n", encoding="utf-8")
@@ -127,16 +127,15 @@ def write_manifest(path: Path, plans: Sequence[StreamPlan], made: dict[str, list
 
 
 def _described(plan: StreamPlan, files: list[Written]) -> dict[str, Any]:
-    full = [file for file in files if file.rows]
     return {
         "schema": {"ts": "timestamp[ns]", "key": "int64"}
         | ({"payload": "binary"} if plan.source.payload_bytes else {}),
         "seed": plan.seed,
         "stream": plan.index,
         "rows": sum(file.rows for file in files),
-        "first_ns": min((file.first_ns for file in full), default=None),
-        "last_ns": max((file.last_ns for file in full), default=None),
-        "lag_ns": max((file.lag_ns for file in full), default=0),
+        "first_ns": min((file.first_ns for file in files if file.first_ns is not None), default=None),
+        "last_ns": max((file.last_ns for file in files if file.last_ns is not None), default=None),
+        "lag_ns": max((file.lag_ns for file in files if file.rows), default=0),
         "checksum": f"{sum(int(file.checksum, 16) for file in files) % 2**64:016x}",
         "files": [{"file": f"{plan.name}/{file.file}", **_numbers(file)} for file in files],
     }

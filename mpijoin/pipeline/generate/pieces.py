@@ -1,4 +1,4 @@
-"""The pieces of a stream: where each begins, known once the gaps of those before it are summed."""
+"""The pieces of a stream. Where a piece begins is known once the gaps of all pieces before it are summed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ SPARE = 6.0  # standard deviations of a Poisson count: the first guess at the nu
 
 
 def pieces_of(spark: Any, plan: StreamPlan) -> list[Piece]:
-    """All pieces of a stream. What Spark brings here is one number per piece. InputError: times beyond 64 bits."""
+    """All pieces of a stream. Spark brings one number per piece to the driver. Raises InputError if times leave 64
+    bits."""
     arrivals = plan.stream().arrivals
     if arrivals.total is not None:
         sizes = [min(plan.rows, arrivals.total - first) for first in range(0, arrivals.total, plan.rows)]
@@ -37,11 +38,12 @@ def pieces_of(spark: Any, plan: StreamPlan) -> list[Piece]:
 
 
 def _likely_pieces(plan: StreamPlan) -> int:
-    """Enough for the stream's duration, very likely."""
-    ends = [*(segment.start_ns for segment in segments_of(plan.source)[1:]), plan.source.duration_ns]
+    """A number of pieces that is very likely enough for the stream's duration."""
+    end_ns = plan.stream().arrivals.end_ns
+    ends = [*(segment.start_ns for segment in segments_of(plan.source)[1:]), end_ns]
     expected = 0.0
     for segment, end in zip(segments_of(plan.source), ends):
-        expected += max(0, min(end, plan.source.duration_ns) - segment.start_ns) / 1e9 * segment.rate
+        expected += max(0, min(end, end_ns) - segment.start_ns) / 1e9 * segment.rate
     return max(1, math.ceil((expected + SPARE * math.sqrt(expected)) / plan.rows))
 
 

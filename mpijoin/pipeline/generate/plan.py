@@ -1,4 +1,4 @@
-"""Which tuples go into which file: pieces of a stream that can be made anywhere, in any order."""
+"""Which tuples go into which file. A stream is cut into pieces, which can be made anywhere and in any order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FILE_BYTES = 128 << 20  # of tuples in memory, that a file holds by default
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """A stream to make. rows: tuples per piece; the last has fewer."""
+    """A stream to make. rows: tuples of a piece; the last piece has fewer."""
 
     name: str
     source: SyntheticSource
@@ -29,8 +29,8 @@ class StreamPlan:
 
 
 class Piece(NamedTuple):
-    """Tuples first .. first + rows - 1, at which the arrivals stand at `position`; they come from the time `start_ns`
-    on."""
+    """Tuples first .. first + rows - 1. Before them the arrivals stand at `position`, and none of them comes before the
+    time `start_ns`."""
 
     number: int
     first: int
@@ -40,8 +40,7 @@ class Piece(NamedTuple):
 
 
 class FilePlan(NamedTuple):
-    """The file with the tuples that come in [low_ns, high_ns), all of which are in these pieces. number: of the
-    file."""
+    """A file for the tuples that come in [low_ns, high_ns), all of which are in these pieces. number: of the file."""
 
     number: int
     low_ns: int
@@ -50,7 +49,7 @@ class FilePlan(NamedTuple):
 
 
 def rows_per_file(source: SyntheticSource) -> int:
-    """So that a file's tuples fit FILE_BYTES of memory.
+    """So many rows that the tuples of a file fit into FILE_BYTES of memory.
 
     >>> rows_per_file(SyntheticSource(payload_bytes=112))
     1048576
@@ -59,8 +58,8 @@ def rows_per_file(source: SyntheticSource) -> int:
 
 
 def file_plans(plan: StreamPlan, pieces: list[Piece]) -> list[FilePlan]:
-    """A file for each piece: its own tuples; with disorder those that come before the next piece starts, some of which
-    are of earlier pieces."""
+    """One file for each piece. It holds the tuples of the piece; with disorder it holds those that come before the next
+    piece starts, and some of them are of earlier pieces."""
     if not plan.source.disorder_ns:
         return [FilePlan(piece.number, 0, TIME_MAX, (piece,)) for piece in pieces]
     borders = [0, *(piece.start_ns for piece in pieces[1:]), TIME_MAX]

@@ -1,4 +1,5 @@
-"""Files of a stream, written where they are made: each by one task, aside first and then renamed."""
+"""Writes the files of a stream where their rows are made. One task writes each file, under another name until it is
+whole."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from mpijoin.refusals import writing
 
 BLOCK_ROWS = 1 << 18  # made and written at a time, where order allows it
 ROW_GROUP_ROWS = 1 << 17
-# Dictionaries of distinct times cost three quarters of the time and twice the bytes; all readers know these encodings.
+# With dictionaries, distinct times would take four times as long to write and twice the bytes. All readers know these
+# encodings.
 PARQUET = {
     "compression": "zstd",
     "compression_level": 1,
@@ -32,9 +34,9 @@ WRITTEN = "number long, file string, rows long, first_ns long, last_ns long, lag
 
 
 class Written(NamedTuple):
-    """A file. first_ns, last_ns: its least and greatest time, None without rows · lag_ns: how far at most a row lies
-    below the greatest time before it in the file · checksum: 16 hex digits, the sum of a hash of time and key over its
-    rows."""
+    """A file that was written. first_ns, last_ns: its least and greatest time, None without rows · lag_ns: how far, at
+    most, a row lies below the greatest time before it in the file · checksum: 16 hex digits, the sum of a hash of time
+    and key over its rows."""
 
     number: int
     file: str
@@ -46,9 +48,10 @@ class Written(NamedTuple):
 
 
 def write_files(spark: Any, plan: StreamPlan, files: list[FilePlan], folder: Path) -> list[Written]:
-    """Writes all files of a stream into a folder, which every executor must see; what was written, in order.
+    """Writes all files of a stream into a folder, which every executor must see, and returns what was written, in
+    order.
 
-    The driver gets one row per file. Raises OutputError where a file cannot be written.
+    The driver gets one row per file. Raises OutputError if a file cannot be written.
     """
     if not files:
         return []
@@ -84,7 +87,7 @@ def _written_schema() -> pa.Schema:
 
 def _write(plan: StreamPlan, stream: SyntheticStream, file: FilePlan, folder: Path) -> Written:
     name = file_name(plan.name, file.number)
-    # Attempts of one task may overlap: each writes a file of its own, and any of them is right.
+    # Attempts of one task may overlap. Each writes a file of its own, and each of these files is right.
     aside = folder / f".{name}.{os.getpid()}"
     meter = _Meter()
     with writing(folder / name):
@@ -97,7 +100,8 @@ def _write(plan: StreamPlan, stream: SyntheticStream, file: FilePlan, folder: Pa
 
 
 def _blocks(plan: StreamPlan, stream: SyntheticStream, file: FilePlan) -> Iterator[pa.RecordBatch]:
-    """The file's tuples in order of when they come, those that come at once by their numbers."""
+    """The file's tuples in the order in which they come. Those that come at the same time are ordered by their
+    numbers."""
     names = synthetic_schema(plan.source).names
     parts, emitted = [], []
     for piece in file.pieces:
@@ -115,7 +119,8 @@ def _blocks(plan: StreamPlan, stream: SyntheticStream, file: FilePlan) -> Iterat
 
 
 def _times(stream: SyntheticStream, piece: Piece) -> Iterator[tuple[int, np.ndarray]]:
-    """Blocks of a piece: number of the first tuple, int64 times in ns; none at or after the stream's end."""
+    """Blocks of a piece: the number of the first tuple, and int64 times in ns. No time is at or after the stream's
+    end."""
     position, end_ns = piece.position, stream.arrivals.end_ns
     for first in range(piece.first, piece.first + piece.rows, BLOCK_ROWS):
         time, position = stream.arrivals.times(first, min(BLOCK_ROWS, piece.first + piece.rows - first), position)
@@ -127,7 +132,7 @@ def _times(stream: SyntheticStream, piece: Piece) -> Iterator[tuple[int, np.ndar
 
 
 class _Meter:
-    """What the manifest says of a file, from its batches in order."""
+    """Gathers what the manifest says of a file, from its batches in order."""
 
     def __init__(self) -> None:
         self.rows = self.lag_ns = self.checksum = 0
@@ -149,7 +154,8 @@ class _Meter:
 
 @kernel
 def sum_of_hashes(time, key):
-    """uint64: sum over rows of a hash of time and key, int64[n] each; any order of the rows gives the same."""
+    """uint64: the sum over all rows of a hash of time and key, int64[n] each. Any order of the rows gives the same
+    sum."""
     total = np.uint64(0)
     for i in range(len(time)):
         total += pair_hash(time[i], key[i])

@@ -1,4 +1,5 @@
-"""`mpijoin profile`: rates, burstiness and skew of streams, the results to expect, and what to set for them.
+"""`mpijoin profile` measures rates, bursts and skew of streams, and says which results to expect and what to set for
+them.
 
 ```
 scan.py         the streams in Spark; what they hold, their order, counts over time

@@ -1,5 +1,5 @@
-"""What a profile advises: slaves, partitions, theta, buffer and lateness, each with its reason, and a job file of
-them."""
+"""What a profile advises: slaves, partitions, theta, buffer and lateness, each with its reason, and a job file with all
+of them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUFFER_S = 2.0  # seconds of the peak that a slave's buffer takes, beside what b
 
 @dataclass(frozen=True)
 class Hint:
-    """field: of the job file, or "slaves"; value: as the job file writes it; why: a sentence."""
+    """One piece of advice. field: of the job file, or "slaves" · value: as the job file writes it · why: a sentence."""
 
     field: str
     value: str
@@ -39,7 +39,7 @@ class Hint:
 
 @dataclass(frozen=True)
 class Advice:
-    """lateness_ns: of each stream; warnings: sentences on what no setting helps against."""
+    """All advice. lateness_ns: of each stream · warnings: sentences on what no setting helps against."""
 
     slaves: int
     partitions: int
@@ -67,7 +67,7 @@ def advise(profile: Profile) -> Advice:
 
 
 def load_of(rate: float, results_per_s: float) -> float:
-    """Slaves' cores that are busy with so many tuples and results per second.
+    """How many cores of slaves are busy with so many tuples and results per second.
 
     >>> load_of(1_000_000, 0)
     0.45
@@ -76,7 +76,7 @@ def load_of(rate: float, results_per_s: float) -> float:
 
 
 def advised_slaves(profile: Profile) -> tuple[int, str]:
-    """How many, and why."""
+    """How many slaves to take, and why."""
     load = load_of(profile.peak_rate, profile.peak_results)
     by_pace = max(1, ceil(load / BUSY_MAX))
     memory = profile.state_bytes * PAGES_SHARE
@@ -99,7 +99,7 @@ def _cores(load: float) -> str:
 
 
 def advised_buffer(profile: Profile, slaves: int) -> tuple[int, str]:
-    """Bytes of each slave's stream buffer, and why: a power of two, the default at least."""
+    """The bytes of each slave's stream buffer, and why. It is a power of two, and at least the default."""
     behind = backlog(profile, slaves) * profile.tuple_bytes / slaves
     peak = BUFFER_S * profile.peak_rate * profile.tuple_bytes / slaves
     needed = ceil(behind + peak)
@@ -115,7 +115,8 @@ def advised_buffer(profile: Profile, slaves: int) -> tuple[int, str]:
 
 
 def backlog(profile: Profile, slaves: int) -> float:
-    """Most tuples that wait when `slaves` join all the time as fast as they can and tuples come at their own pace."""
+    """The largest number of tuples that wait, if `slaves` join all the time as fast as they can and tuples come at
+    their own pace."""
     bins = min(len(side.arrivals.counts) for side in profile.sides)
     edges_s = np.linspace(profile.start_s, profile.end_s, bins + 1)
     come = np.diff(sum(side.arrivals.before(edges_s) for side in profile.sides))
@@ -162,7 +163,7 @@ def warnings_of(profile: Profile, slaves: int) -> list[str]:
 
 
 def advised_job(job: Job, advice: Advice) -> Job:
-    """The job with the advice in it; a lateness is never less than the job's own."""
+    """The job with the advice in it. A lateness is never less than the job's own."""
     cluster = job.cluster._replace(partitions=advice.partitions, buffer_bytes=advice.buffer_bytes)
     pairs = zip(job.streams, advice.lateness_ns)
     streams = tuple(stream._replace(lateness_ns=max(stream.lateness_ns, needed)) for stream, needed in pairs)
@@ -170,7 +171,7 @@ def advised_job(job: Job, advice: Advice) -> Job:
 
 
 def job_text(job: Job, advice: Advice) -> str:
-    """The job file: the advice as comments, then every field."""
+    """The job file: the advice as comments, and then every field."""
     lines = ["# What mpijoin profile advises for these streams:"]
     lines += [f"#   {hint.field} = {hint.value}: {hint.why}" for hint in advice.hints]
     lines += [f"# Beware: {warning}" for warning in advice.warnings]
@@ -178,7 +179,7 @@ def job_text(job: Job, advice: Advice) -> str:
 
 
 def run_command(advice: Advice, job_file: str) -> str:
-    """How to start the job.
+    """The command that starts the job.
 
     >>> run_command(Advice(4, 60, 1, (0, 0), (), ()), "job.toml")
     'mpirun -n 5 mpijoin run job.toml'

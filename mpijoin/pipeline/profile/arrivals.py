@@ -1,4 +1,4 @@
-"""How tuples arrive: rates over time and how bursty they are, from counts on a grid of time."""
+"""How tuples arrive: rates over time, and how bursty they are. Both come from counts on a grid of time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HURST_PER_BIN = 1.0  # tuples per bin in the mean: in finer bins nothing but the
 
 @dataclass(frozen=True)
 class Arrivals:
-    """One stream's arrivals. counts: int64[2^k] in equal bins from `start_s`, seconds since 1970, over `span_s`
+    """The arrivals of one stream. counts: int64[2^k], in equal bins from `start_s`, seconds since 1970, over `span_s`
     seconds."""
 
     start_s: float
@@ -30,7 +30,7 @@ class Arrivals:
 
     @property
     def rate(self) -> float:
-        """Tuples per second, in the mean."""
+        """Tuples per second on average."""
         return self.rows / self.span_s
 
     @property
@@ -47,16 +47,16 @@ class Arrivals:
 
     @property
     def hurst(self) -> float | None:
-        """Rough: 0.5 for arrivals without memory, towards 1 the longer bursts last; None where the fit is none of 0 to
-        1.
+        """A rough Hurst parameter: 0.5 for arrivals without memory, and closer to 1 the longer bursts last. None where
+        the fit is not between 0 and 1.
 
-        It is none, say, of arrivals by a timetable.
+        It is None, for example, for arrivals by a timetable.
         """
         estimate = -1.0 if self.hurst_line is None else 1 + self.hurst_line.slope / 2
         return estimate if 0 <= estimate <= 1 else None
 
     def binned(self, bins: int) -> np.ndarray:
-        """Counts in `bins`, a power of two, or in all there are."""
+        """The counts in `bins` bins, a power of two, or in all there are if those are fewer."""
         return coarser(self.counts, min(bins, len(self.counts)).bit_length() - 1)
 
     def edges_s(self, bins: int) -> np.ndarray:
@@ -64,26 +64,27 @@ class Arrivals:
         return self.start_s + np.linspace(0, self.span_s, bins + 1)
 
     def before(self, time_s: np.ndarray) -> np.ndarray:
-        """How many tuples came before each time, float64[n]: exact at the edges of bins, even between them."""
+        """How many tuples came before each time, float64[n]. It is exact at the edges of bins, and even between
+        them."""
         return np.interp(time_s, self.edges_s(len(self.counts)), np.concatenate([[0], np.cumsum(self.counts)]))
 
     def peak_rate(self, length_s: float) -> float:
-        """Tuples per second in the busiest stretch of about this length, of a bin at least; of all where that takes no
-        longer."""
+        """Tuples per second in the busiest stretch of about this length. The stretch is at least one bin, and at most
+        the whole span."""
         if self.span_s <= length_s:
             return self.rows / length_s
         bins = int(np.clip(round(length_s / self.bin_s), 1, len(self.counts)))
         return int(sliding_sums(self.counts, bins).max()) / (bins * self.bin_s)
 
     def in_window(self, window_s: float) -> np.ndarray:
-        """At most so many tuples lie in the window that ends in each bin, int64[2^k]: those of all bins that it
+        """At most so many tuples lie in the window that ends in each bin, int64[2^k]: all tuples of the bins that it
         touches."""
         bins = int(min(np.ceil(window_s / self.bin_s) + 1, len(self.counts)))
         return sliding_sums(np.concatenate([np.zeros(bins - 1, np.int64), self.counts]), bins)
 
 
 def grid_level(span: int) -> int:
-    """Bins of a whole number of ticks at least, so that no bin is empty by design.
+    """The level of the finest grid whose bins have at least one whole tick, so that no bin is empty by design.
 
     >>> grid_level(86_400_000_000), grid_level(3600), grid_level(1)
     (16, 11, 0)
@@ -92,18 +93,19 @@ def grid_level(span: int) -> int:
 
 
 def sliding_sums(counts: np.ndarray, length: int) -> np.ndarray:
-    """int64[n - length + 1]: of each `length` neighbours."""
+    """int64[n - length + 1]: the sum of each `length` neighbours."""
     upto = np.concatenate([[0], np.cumsum(counts)])
     return upto[length:] - upto[:-length]
 
 
 def dispersion(counts: np.ndarray) -> float | None:
-    """The index of dispersion, variance over mean: 1 for Poisson arrivals, more for bursty ones; None without any."""
+    """The index of dispersion, variance over mean. It is 1 for Poisson arrivals and more for bursty ones; None without
+    any."""
     return float(counts.var() / counts.mean()) if counts.any() else None
 
 
 def dispersions(counts: np.ndarray) -> np.ndarray:
-    """The index of dispersion at level 1, 2, ... L of int64[2^L]: float64[L]."""
+    """float64[L]: the index of dispersion of int64[2^L] at the levels 1, 2, ... L."""
     levels = range(1, len(counts).bit_length())
     return np.array([dispersion(coarser(counts, level)) or np.nan for level in levels])
 
@@ -111,18 +113,18 @@ def dispersions(counts: np.ndarray) -> np.ndarray:
 def variances(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(levels int64[n], variances float64[n]) of the mean count per finest bin within each of 2^level blocks.
 
-    As far as the estimate of Hurst takes them: from 32 blocks up to those with a tuple each, in the mean.
+    The levels are those that the estimate of Hurst uses: from 32 blocks up to blocks with one tuple each on average.
     """
     finest = len(counts).bit_length() - 1
     finest_level = min(finest, int(np.log2(max(1.0, counts.sum() / HURST_PER_BIN))))
     levels = np.arange(HURST_LEVEL_MIN, finest_level + 1)
-    means = [coarser(counts, level) / (1 << (finest - level)) for level in levels]
+    means = [coarser(counts, level) / (1 << (finest - level)) for level in levels.tolist()]
     return levels, np.array([mean.var() for mean in means])
 
 
 def variance_line(counts: np.ndarray) -> Line | None:
-    """log2 of the variance over log2 of the block's length: slope 2H - 2 (Beran, "Statistics for long-memory
-    processes", 4.4)."""
+    """The line through log2 of the variance over log2 of the block's length. Its slope is 2H - 2 (Beran, "Statistics
+    for long-memory processes", 4.4)."""
     levels, variance = variances(counts)
     known = variance > 0
     if known.sum() < HURST_LEVELS_MIN:

@@ -1,4 +1,5 @@
-"""`mpijoin profile`: what streams are like, what joining them will give, and a job file that suits them."""
+"""`mpijoin profile` says what streams are like and what joining them will give, and leaves a job file that suits
+them."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Those of `mpijoin profile`."""
+    """Adds the arguments of `mpijoin profile`."""
     parser.add_argument(
         "inputs", metavar="JOB.toml | LEFT RIGHT", nargs="+", help="a job file, or the files of both streams"
     )
@@ -88,7 +89,7 @@ def _sample(text: str) -> str | float:
 
 
 def main_profile(options: argparse.Namespace) -> int:
-    """Profiles, prints and writes; returns the exit code. Raises JobError, InputError, LaunchError, OutputError."""
+    """Profiles, prints and writes, and returns the exit code. Raises JobError, InputError, LaunchError, OutputError."""
     from mpijoin.config.check import resolve
     from mpijoin.pipeline.profile.advice import advise, run_command
     from mpijoin.pipeline.profile.report import JOB, text_of
@@ -112,7 +113,8 @@ def main_profile(options: argparse.Namespace) -> int:
 
 
 def job_of(options: argparse.Namespace) -> Job:
-    """From the job file, or from two paths and the options beside them. JobError names what does not fit."""
+    """The job, from the job file or from the paths and the options beside them. Raises JobError, which names what does
+    not fit."""
     from mpijoin.config.load import load_job
 
     given = {"--time": options.time, "--key": options.key, "--window": options.window, "--time-unit": options.time_unit}
@@ -139,7 +141,7 @@ def job_of(options: argparse.Namespace) -> Job:
 
 
 def check_sources(job: Job) -> None:
-    """JobError unless all streams are Parquet files."""
+    """Raises JobError unless all streams are Parquet files."""
     from mpijoin.config.job import FileSource
     from mpijoin.data.files import PARQUET, expand_files, file_format
 
@@ -159,7 +161,7 @@ def check_sources(job: Job) -> None:
 
 
 def check_folder(folder: Path, overwrite: bool) -> None:
-    """OutputError where there is something already."""
+    """Raises OutputError where there is something already."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder}: is a file, wanted a folder")
     if folder.is_dir() and any(folder.iterdir()) and not overwrite:
@@ -167,7 +169,7 @@ def check_folder(folder: Path, overwrite: bool) -> None:
 
 
 def check_figures() -> None:
-    """InputError before any work where figures could not be drawn after it."""
+    """Raises InputError before any work is done if figures could not be drawn after it."""
     from importlib.util import find_spec
 
     if find_spec("matplotlib") is None:
@@ -188,7 +190,7 @@ def profile_of(job: Job, schema: JoinSchema, options: argparse.Namespace) -> Pro
 
 
 def write_files(job: Job, profile: Profile, advice: Advice, bins: int, folder: Path, figures: bool) -> None:
-    """profile.json, job.toml, each table as CSV, and as PNG if `figures`."""
+    """Writes profile.json, job.toml and each table as CSV, and each as PNG if `figures`."""
     from mpijoin.pipeline.profile.advice import job_text
     from mpijoin.pipeline.profile.report import JOB, JSON, json_text, tables_of, write_table
 

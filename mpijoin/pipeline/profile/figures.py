@@ -28,7 +28,7 @@ from mpijoin.report.style import (
     styled,
 )
 
-# Of each stream, by its number.
+# The look of each stream, by its number.
 LOOKS = [
     {"color": colour, "linestyle": dashes, "marker": marker}
     for colour, dashes, marker in zip((*COLOURS, FAINT), (*DASHES, "--"), (*MARKERS, "*"))
@@ -57,7 +57,7 @@ def draw_all(profile: Profile, tables: dict[str, Table], folder: Path) -> list[P
 
 
 def arrivals(profile: Profile, table: Table) -> Figure:
-    """Tuples per second, a panel for each stream."""
+    """Tuples per second, with a panel for each stream."""
     figure, panels = new_figure(len(profile.sides), sharex=True, sharey=True, squeeze=False)
     panels = panels[:, 0]
     divisor, unit = time_unit(profile.span_s)
@@ -75,8 +75,8 @@ def arrivals(profile: Profile, table: Table) -> Figure:
 
 
 def burstiness(profile: Profile, table: Table) -> Figure:
-    """Index of dispersion over the length of bins; variance of means over the length of blocks, with the Hurst
-    estimates."""
+    """The index of dispersion over the length of bins, and the variance of means over the length of blocks, with the
+    Hurst estimates."""
     figure, (left, right) = new_figure(1, 2, height_in=1.15 * HEIGHT_IN)
     for side, look in zip(profile.sides, LOOKS):
         own = table["stream"] == side.name
@@ -108,14 +108,15 @@ def burstiness(profile: Profile, table: Table) -> Figure:
 
 
 def entropy(profile: Profile, table: Table) -> Figure:
-    """Entropy plots over time, and over the span of integer keys where there are any: full marks were fitted."""
+    """Entropy plots over time, and over the span of integer keys where there are any. Full marks are levels that were
+    fitted."""
     axes_names = ["time", "key"] if (table["axis"] == "key").any() else ["time"]
     figure, panels = new_figure(1, len(axes_names), height_in=1.15 * HEIGHT_IN, squeeze=False)
     for name, axes in zip(axes_names, panels[0]):
         for side, look in zip(profile.sides, LOOKS):
             plot = side.arrivals.entropy if name == "time" else side.keys.plot
             own = (table["stream"] == side.name) & (table["axis"] == name)
-            label = side.name if plot.bias is None else f"{side.name}, b = {plot.bias:.3f}"
+            label = side.name if plot is None or plot.bias is None else f"{side.name}, b = {plot.bias:.3f}"
             _entropy_line(axes, table["level"][own], table["entropy_bits"][own], table["fitted"][own], label, look)
         top = int(table["level"].max())
         axes.plot([0, top], [0, top], color=FAINT, linewidth=1, linestyle=":")
@@ -144,7 +145,7 @@ def keys(profile: Profile, table: Table) -> Figure:
         middle = place + height * (number - (len(profile.sides) - 1) / 2)
         style = {"color": look["color"], "hatch": hatch, "edgecolor": "white", "linewidth": 0}
         axes.barh(middle, table[f"{side.name}_share"], height, label=side.name, **style)
-    names = map(printable, table["key"].tolist())
+    names = [printable(key) for key in table["key"].tolist()]
     names = [name if len(name) <= KEY_SIGNS else name[: KEY_SIGNS - 1] + "…" for name in names]
     axes.set_yticks(place, names, parse_math=False)
     axes.set_ylim(count - 0.4, -0.6)
@@ -177,7 +178,7 @@ def expected(profile: Profile, table: Table) -> Figure:
 
 
 def time_unit(span_s: float) -> tuple[float, str]:
-    """Seconds of the unit that suits a span, and its name.
+    """The seconds of the unit that suits a span, and the unit's name.
 
     >>> time_unit(86_400)
     (3600.0, 'hours')

@@ -1,4 +1,4 @@
-"""All that a profile found of streams, and what follows from it without reading them again."""
+"""All that a profile found of streams, and what follows from it without another look at them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ PEAK_S = 1.0  # the busiest second is the peak
 
 @dataclass(frozen=True)
 class Extent:
-    """What a stream holds. joinable: rows that have time and key, `first` and `last` their ticks · blob_bytes: of
-    values of variable size in a row, in the mean · key_least, key_most: of a key that is one integer column, else None
-    · disorder: the least lateness, in ticks, with which no row is late.
-    """
+    """What a stream holds. joinable: rows that have time and key, `first` and `last` their ticks · blob_bytes: of the
+    values of variable size in a row, on average · key_least, key_most: of a key that is one integer column, else None ·
+    disorder: the smallest lateness, in ticks, with which no row is late."""
 
     rows: int
     null_time: int
@@ -35,8 +34,8 @@ class Extent:
 
 @dataclass(frozen=True)
 class Side:
-    """One stream. words: 8-byte words of a stored tuple without its values of variable size; tick_ns: of the join's
-    unit."""
+    """What was found of one stream. words: 8-byte words of a stored tuple without its values of variable size ·
+    tick_ns: of the join's unit."""
 
     name: str
     path: str
@@ -49,7 +48,7 @@ class Side:
 
     @property
     def tuple_bytes(self) -> float:
-        """Of a tuple in the windows, in the mean."""
+        """The bytes of a tuple in the windows, on average."""
         return 8 * self.words + self.extent.blob_bytes
 
     @property
@@ -76,8 +75,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Profile:
-    """sides: the streams, in the job's order; common: distinct keys that all of them have; top: keys with the most
-    tuples of all streams, most first."""
+    """What was found of all streams. sides: the streams, in the job's order · common: distinct keys that all of them
+    have · top: keys with the most tuples of all streams, most first."""
 
     sides: tuple[Side, ...]
     common: int
@@ -86,7 +85,7 @@ class Profile:
 
     @property
     def rows(self) -> int:
-        """That may find partners, of all streams."""
+        """Rows of all streams that may find partners."""
         return sum(side.extent.joinable for side in self.sides)
 
     @property
@@ -104,7 +103,7 @@ class Profile:
 
     @property
     def peak_rate(self) -> float:
-        """Tuples of all streams per second in the busiest second (of each)."""
+        """Tuples of all streams per second, each stream in its busiest second."""
         return sum(side.arrivals.peak_rate(PEAK_S) for side in self.sides)
 
     @property
@@ -114,17 +113,17 @@ class Profile:
 
     @property
     def tuple_bytes(self) -> float:
-        """In the mean of all streams' tuples."""
+        """The bytes of a tuple in the windows, on average over all streams."""
         return sum(side.tuple_bytes * side.extent.joinable for side in self.sides) / self.rows
 
     @property
     def hottest_share(self) -> float:
-        """Of all tuples, those with the hottest key."""
+        """The share of all tuples that have the hottest key."""
         return self.top[0].of_all / self.rows if self.top else 0.0
 
     @property
     def hottest_results_per_s(self) -> float:
-        """Of the hottest key, were its tuples spread evenly over time."""
+        """Results per second of the hottest key, if its tuples were spread evenly over time."""
         if not self.top:
             return 0.0
         met = [min(1.0, side.window_s / self.span_s) for side in self.sides]  # of a stream, by another's latest tuple
@@ -133,17 +132,17 @@ class Profile:
 
     @property
     def slot_s(self) -> float:
-        """Of a slot in which results were counted."""
+        """The length of a slot in which results were counted."""
         return self.expected.ranges.slot_length * self.sides[0].tick_ns / 1e9
 
     @property
     def peak_results(self) -> float:
-        """Results per second in the busiest second, or slot where that is longer, of those counted."""
+        """Results per second in the busiest second of those counted, or in the busiest slot where a slot is longer."""
         counted = np.nan_to_num(self.expected.per_slot)
         slots = int(np.clip(round(PEAK_S / self.slot_s), 1, len(counted)))
         return float(sliding_sums(counted, slots).max()) / (slots * self.slot_s)
 
     @property
     def peak_results_s(self) -> float:
-        """How long the stretch is in which `peak_results` were found."""
+        """The length of the stretch in which `peak_results` were found."""
         return max(PEAK_S, self.slot_s)

@@ -1,4 +1,4 @@
-"""How keys are spread: top keys, distinct keys, and the b of a b-model that is as skewed."""
+"""How keys are spread: the top keys, the distinct keys, and the b of a b-model that is as skewed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ ROUND_SHARE = 0.02  # a span from 0 ends at a round number if that is no farther
 
 @dataclass(frozen=True)
 class KeySums:
-    """Of one stream, over its distinct keys, n tuples each: their number, and the sums of n, n log2 n and n (n - 1);
-    the most n."""
+    """Sums over the distinct keys of one stream, with n tuples each: the number of keys, the sums of n, n log2 n and n
+    (n - 1), and the largest n."""
 
     distinct: int
     rows: int
@@ -40,7 +40,7 @@ class TopKey:
 
 @dataclass(frozen=True)
 class KeySpan:
-    """The whole numbers from `start` on, `length` of them, in 2^level cells."""
+    """`length` whole numbers from `start` on, in 2^level cells."""
 
     start: int
     length: int
@@ -52,19 +52,19 @@ class KeySpan:
 
 @dataclass(frozen=True)
 class Keys:
-    """One stream's keys; cells: counts over the span of integer keys, int64[2^level], None for other keys."""
+    """The keys of one stream. cells: counts over the span of integer keys, int64[2^level]; None for other keys."""
 
     sums: KeySums
     cells: np.ndarray | None
 
     @property
     def entropy_bits(self) -> float:
-        """Of the distribution of single keys; too low where most keys were met but once."""
+        """The entropy of the distribution of single keys, in bits. It is too low where most keys occur only once."""
         return entropy_of_sums(self.sums.rows, self.sums.n_log2_n, self.sums.distinct)
 
     @property
     def equal_share(self) -> float:
-        """How likely two different tuples have one key."""
+        """How likely two different tuples have the same key."""
         rows = self.sums.rows
         return self.sums.equal_pairs / (rows * (rows - 1)) if rows > 1 else 0.0
 
@@ -94,9 +94,10 @@ class Skew:
 
 
 def key_span(least: int, most: int) -> KeySpan:
-    """Of integer keys between these. Where they begin at 0, they were most likely meant to end at a round number.
+    """The span of integer keys between these. Keys that begin at 0 were most likely meant to end at a round number.
 
-    The greatest keys are rare in a skewed stream, and a span that ends at the greatest one met shifts every cell.
+    The largest keys are rare in a skewed stream, and a span that ends at the largest key that occurs would shift every
+    cell.
 
     >>> key_span(3, 9_980_474), key_span(1_000, 1_099)
     (KeySpan(start=0, length=10000000), KeySpan(start=1000, length=100))
@@ -110,7 +111,7 @@ def key_span(least: int, most: int) -> KeySpan:
 
 
 def printable(key: str) -> str:
-    """In one line, whatever signs the key has.
+    """The key in one line, whatever letters it has.
 
     >>> printable("a\\nb")
     'a\\\\nb'

@@ -1,4 +1,4 @@
-"""A profile as text, as JSON, and as files in a folder."""
+"""Writes a profile as text, as JSON, and as files in a folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ JSON, JOB = "profile.json", "job.toml"
 
 
 def tables_of(profile: Profile, bins: int) -> dict[str, Table]:
-    """Those with anything in them, by the names of their files."""
+    """All tables that hold something, by the names of their files."""
     tables = {
         "arrivals": arrivals_table(profile, bins),
         "burstiness": burstiness_table(profile),
@@ -46,13 +46,13 @@ def tables_of(profile: Profile, bins: int) -> dict[str, Table]:
 
 
 def write_table(table: Table, path: Path) -> None:
-    """As CSV; nan becomes an empty field."""
+    """Writes a table as CSV. A nan becomes an empty field."""
     columns = {name: pa.array(column.tolist(), from_pandas=True) for name, column in table.items()}
     pyarrow.csv.write_csv(pa.table(columns), path)
 
 
 def json_text(profile: Profile, advice: Advice, bins: int) -> str:
-    """Everything but the curves, which the CSV files have."""
+    """The profile as JSON: everything but the curves, which the CSV files have."""
     names = [side.name for side in profile.sides]
     found = {
         "streams": {side.name: _side_json(side, bins) for side in profile.sides},
@@ -125,7 +125,7 @@ def _expected_json(profile: Profile) -> dict[str, Any]:
 
 
 def utc(time_s: float) -> str:
-    """Seconds since 1970 as a date, or as they are where no date can be that.
+    """Seconds since 1970 as a date; as they are where no date can be that.
 
     >>> utc(1476403203.43)
     '2016-10-14 00:00:03.430'
@@ -137,7 +137,7 @@ def utc(time_s: float) -> str:
 
 
 def text_of(profile: Profile, advice: Advice, bins: int) -> str:
-    """For the terminal."""
+    """The profile as text for the terminal."""
     lines = [_row("", *(side.name for side in profile.sides)).rstrip()]
     lines += [_row(label, *values) for label, values in _compared(profile, bins)]
     lines += ["", f"hottest keys: {_top_text(profile)}", *_results_lines(profile), "", "advice"]
@@ -157,7 +157,7 @@ def _row(label: str, *values: str) -> str:
 
 
 def _compared(profile: Profile, bins: int) -> Iterator[tuple[str, list[str]]]:
-    """Label, and the value of each stream."""
+    """A line with a label and the value of each stream."""
     sides = profile.sides
     yield "rows", [f"{side.extent.rows:,}" for side in sides]
     for label, name in (("without a time", "null_time"), ("without a key", "null_key")):
@@ -196,10 +196,10 @@ def _plot_text(plot: EntropyPlot) -> str:
 
 
 def _skew_text(side: Side) -> str:
-    skew = side.keys.skew
+    skew, plot = side.keys.skew, side.keys.plot
     if skew.bias is None:
         return "-"
-    return _plot_text(side.keys.plot) if skew.is_trusted else f"-, {skew.bias:.2f} (rough)"
+    return _plot_text(plot) if plot is not None and skew.is_trusted else f"-, {skew.bias:.2f} (rough)"
 
 
 def _top_text(profile: Profile) -> str:

@@ -1,4 +1,4 @@
-"""How many results the windows give, counted without making them, or estimated from some stretches of time."""
+"""How many results the windows give. They are counted without being made, or estimated from some stretches of time."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NORMAL_95 = 1.96
 
 @dataclass(frozen=True)
 class Ranges:
-    """Equal ranges of time from tick `start`, `count` of `length` ticks; every tuple lies in one of them.
+    """Equal ranges of time from tick `start`: `count` ranges of `length` ticks. Every tuple lies in one of them.
 
-    Results are counted in the range of their latest tuple. Each is cut into `slots` equal slots, the points of the
-    curve of results over time.
+    Results are counted in the range of their latest tuple. Each range is cut into `slots` equal slots, which are the
+    points of the curve of results over time.
     """
 
     start: int
@@ -35,7 +35,8 @@ class Ranges:
 
 
 def cut_ranges(start: int, end: int, windows: int, most: int) -> Ranges:
-    """Over ticks start to end, both included; windows: those of all streams together, in ticks; most: slots.
+    """Cuts the ticks from start to end, both included, into ranges. windows: those of all streams together, in ticks ·
+    most: the largest number of slots.
 
     >>> cut_ranges(0, 999, 10, 1000)
     Ranges(start=0, length=80, count=13, slots=40)
@@ -74,11 +75,11 @@ def count_results(
 def _met(
     together: np.ndarray, time: np.ndarray, others: np.ndarray, own: np.ndarray, since: np.ndarray, until: np.ndarray
 ) -> np.ndarray:
-    """How many of the others, of the same group and key, lie in [since, until] of each own tuple: int64[owns].
+    """int64[owns]: how many of the others, of the same group and key, lie in [since, until] of each own tuple.
 
     others, own: places of tuples.
     """
-    # The sort is stable: of equal times a window's first end comes before the others, its last end behind them.
+    # The sort is stable. So at equal times, a window's first end comes before the others, and its last end behind them.
     order = np.lexsort((np.concatenate([since, time[others], until]), together[np.concatenate([own, others, own])]))
     met = np.empty(len(order), np.int64)
     met[order] = np.cumsum((order >= len(own)) & (order < len(own) + len(others)))
@@ -86,7 +87,7 @@ def _met(
 
 
 def _dense(group: np.ndarray, key: np.ndarray) -> np.ndarray:
-    """A number for each (group, key), equal where both are: int64[n]."""
+    """int64[n]: a number for each (group, key). The numbers are equal where both are."""
     order = np.lexsort((key, group))
     differs = (np.diff(group[order]) != 0) | (np.diff(key[order]) != 0)
     number = np.empty(len(order), np.int64)
@@ -96,9 +97,9 @@ def _dense(group: np.ndarray, key: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Expected:
-    """Expected results. error: at 95 %, 0 where they were counted; counted: of so many `ranges`.
+    """The expected results. error: at 95 %; 0 where they were counted · counted: how many of the `ranges` were counted.
 
-    per_slot: float64[ranges.count * ranges.slots], nan where not counted.
+    per_slot: float64[ranges.count * ranges.slots], nan where nothing was counted.
     """
 
     results: float
@@ -113,8 +114,8 @@ class Expected:
 
 
 def choose(ranges: Ranges, share: float | None, seed: int = 0) -> np.ndarray:
-    """The numbers of the ranges to count, ascending int64[n]: all for a share of None, or where a sample would be too
-    small."""
+    """int64[n]: the numbers of the ranges to count, ascending. These are all ranges if the share is None or a sample
+    would be too small."""
     wanted = ranges.count if share is None else int(np.ceil(share * ranges.count))
     if wanted >= ranges.count or ranges.count < 2 * SAMPLED_MIN:
         return np.arange(ranges.count)
@@ -123,11 +124,11 @@ def choose(ranges: Ranges, share: float | None, seed: int = 0) -> np.ndarray:
 
 
 def extrapolate(ranges: Ranges, chosen: np.ndarray, per_slot: np.ndarray, weight: np.ndarray) -> Expected:
-    """From the results of the chosen ranges to those of all, in proportion to weight, float64[ranges.count].
+    """The results of all ranges from those of the chosen ones, in proportion to weight, float64[ranges.count].
 
-    per_slot: float64[ranges.count * ranges.slots], of any value where not chosen. The weight is known for every range,
-    and about proportional to its results: the closer, the smaller the error (ratio estimate; Cochran, "Sampling
-    techniques", 6.3).
+    per_slot: float64[ranges.count * ranges.slots], of any value where a range was not chosen. The weight is known for
+    every range, and about proportional to its results; the closer it is, the smaller is the error (ratio estimate;
+    Cochran, "Sampling techniques", 6.3).
     """
     by_range = per_slot.reshape(ranges.count, ranges.slots)
     found = by_range[chosen].sum(axis=1)
@@ -146,14 +147,13 @@ def extrapolate(ranges: Ranges, chosen: np.ndarray, per_slot: np.ndarray, weight
 
 
 def sharing(rows: np.ndarray, group_rows: int = GROUP_ROWS) -> tuple[np.ndarray, np.ndarray]:
-    """Which ranges are counted in one call, and into how many parts, by key, a range is cut that alone has too many
-    rows.
+    """Which ranges are counted in one call. A range that alone has too many rows is cut into several parts, by key.
 
-    rows: about so many in each range, float64[n]; gives (block int64[n], parts int64[n]).
+    rows: about how many there are in each range, float64[n]. Gives (block int64[n], parts int64[n]).
     """
     parts = np.maximum(1, np.ceil(rows / group_rows)).astype(np.int64)
     upto = np.cumsum(np.minimum(rows, group_rows))
     block = (upto // group_rows).astype(np.int64)
-    # A range that is cut shares its call with no other, whose rows the parts would mix with.
+    # A range that is cut has a call of its own, since its parts would mix with the rows of other ranges.
     alone = np.cumsum((parts > 1) | np.concatenate([[False], parts[:-1] > 1]))
     return block + alone, parts

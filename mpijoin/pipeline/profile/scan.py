@@ -1,16 +1,19 @@
-"""The two streams in Spark, and what one pass over each counts. Only summaries of bounded size come to the driver."""
+"""The streams in Spark, and what one pass over each of them counts. Only summaries of bounded size come to the
+driver."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from mpijoin.config.job import StreamJob, section_of
+from mpijoin.config.job import FileSource, StreamJob, section_of
 from mpijoin.data.arrow import is_variable
 from mpijoin.data.files import expand_files
 from mpijoin.data.schema import UNIT_NS, StreamSchema
@@ -60,8 +63,8 @@ class Stream:
 
 
 def open_stream(spark: SparkSession, job: StreamJob, schema: StreamSchema, unit: str) -> Stream:
-    """Over the stream's Parquet files; nothing is read yet but their footers. unit: of the join."""
-    paths = ["file://" + path.translate(GLOB_SIGNS) for path in expand_files(job.source.path)]
+    """The rows of the stream's Parquet files. Only their footers are read yet. unit: of the join."""
+    paths = ["file://" + path.translate(GLOB_SIGNS) for path in expand_files(path_of(job))]
     read = spark.read.parquet(*paths)
     time = _own_units(read, schema.time.name, schema.time.type) * F.lit(schema.scale)
     keys = [_key(column.name, column.type).alias(f"k{index}") for index, column in enumerate(schema.keys)]
@@ -70,6 +73,14 @@ def open_stream(spark: SparkSession, job: StreamJob, schema: StreamSchema, unit:
     file, place = F.xxhash64(F.col("_metadata.file_path")), F.col("_metadata.row_index")
     frame = read.select(time.alias("time"), *keys, size.alias("size"), file.alias("file"), place.alias("place"))
     return Stream(job.name, schema, unit, frame)
+
+
+def path_of(job: StreamJob) -> str:
+    """The path of a stream's files. Raises TypeError if the stream has none; the command has refused such a stream
+    before."""
+    if not isinstance(job.source, FileSource):
+        raise TypeError(f"{job.section}: got {type(job.source).__name__}, wanted files")
+    return job.source.path
 
 
 def _named(name: str) -> Column:
@@ -86,12 +97,13 @@ def _own_units(frame: DataFrame, name: str, kind: pa.DataType) -> Column:
 
 
 def _key(name: str, kind: pa.DataType) -> Column:
-    """All widths of integers in one type, so that equal keys of both streams have equal hashes."""
+    """The key, with all widths of integers in one type, so that equal keys of all streams have equal hashes."""
     return _named(name).cast("long") if key_kind(kind) == "integer" else _named(name)
 
 
 def extent(stream: Stream) -> Extent:
-    """Two passes over the stream: one for sums, one for the order of its rows. InputError: no row has time and key."""
+    """What the stream holds. This takes two passes: one for sums, one for the order of its rows. Raises InputError if
+    no row has time and key."""
     no_key = F.greatest(*(F.col(key).isNull() for key in stream.keys), F.lit(False))
     no_time = F.col("time").isNull()
     integers = [F.min("k0"), F.max("k0")] if stream.has_integer_key else [F.lit(None), F.lit(None)]
@@ -99,31 +111,37 @@ def extent(stream: Stream) -> Extent:
     time = F.when(joins, F.col("time"))
     nulls = [F.sum(no_key.cast("long")), F.sum((no_time & ~no_key).cast("long"))]
     times = [F.count(time), F.min(time), F.max(time)]
-    row = stream.frame.agg(F.count("*"), *nulls, *times, F.avg("size"), *integers).first()
+    row = stream.frame.agg(F.count("*"), *nulls, *times, F.avg("size"), *integers).collect()[0]
     rows, null_key, null_time, joinable, first, last, blob_bytes, least, most = row
     if not joinable:
         raise InputError(
             f"[{section_of(stream.name)}] path: got {rows:,} rows, none with both a time and a key; there is nothing "
             "to profile"
         )
-    keys = (None, None) if least is None else (int(least), int(most))
-    return Extent(rows, null_time, null_key, joinable, first, last, blob_bytes, *keys, disorder(stream))
+    if least is not None:
+        least, most = int(least), int(most)
+    return Extent(rows, null_time, null_key, joinable, first, last, blob_bytes, least, most, disorder(stream))
 
 
 def disorder(stream: Stream) -> int:
-    """How far, in ticks, a row lies before the newest of those before it in its file, at most (a lateness of this keeps
-    it)."""
+    """How far, in ticks and at most, a row lies before the newest of those before it in its file. A lateness of so much
+    keeps every row."""
     timed = stream.frame.where("time IS NOT NULL").select("file", "place", "time")
-    found = timed.mapInArrow(segments, ", ".join(f"{name} long" for name in SEGMENT)).toPandas()
-    return worst_disorder(found.to_numpy().tolist())
+    found = timed.mapInArrow(segments, ", ".join(f"{name} long" for name in SEGMENT))
+    return worst_disorder(collected(found).to_numpy().tolist())
+
+
+def collected(rows: DataFrame) -> pd.DataFrame:
+    """All rows, of which there must be few."""
+    return cast(pd.DataFrame, rows.toPandas())
 
 
 def arrivals(stream: Stream, own: Extent) -> Arrivals:
-    """Counts on the finest grid over the stream's own span, from one pass."""
+    """The counts on the finest grid over the stream's own span. They come from one pass."""
     span = own.last - own.first + 1
     bins = 1 << grid_level(span)
     place = F.floor((F.col("time") - F.lit(own.first)) * F.lit(bins / span))
-    counted = stream.joinable.groupBy(F.least(place, F.lit(bins - 1)).alias("bin")).count().toPandas()
+    counted = collected(stream.joinable.groupBy(F.least(place, F.lit(bins - 1)).alias("bin")).count())
     counts = np.zeros(bins, np.int64)
     counts[counted["bin"].to_numpy()] = counted["count"].to_numpy()
     return Arrivals(own.first * stream.tick_s, span * stream.tick_s, counts)

@@ -1,4 +1,4 @@
-"""A whole profile of the streams of a job, from Spark."""
+"""Makes a whole profile of the streams of a job with Spark."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.errors import InputError
 from mpijoin.pipeline.profile.findings import Profile, Side
-from mpijoin.pipeline.profile.scan import arrivals, extent, open_stream
+from mpijoin.pipeline.profile.scan import arrivals, extent, open_stream, path_of
 from mpijoin.pipeline.profile.scan_keys import scan_keys
 from mpijoin.pipeline.profile.scan_results import expected_results, sampled_share
 from mpijoin.store.pool import tuple_words
 
 
 def scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: str | float) -> Profile:
-    """sample: as `sampled_share` takes it. InputError: Spark cannot read the files, or nothing in them can be
-    joined."""
+    """The profile of a job. sample: as `sampled_share` takes it. Raises InputError if Spark cannot read the files, or
+    if nothing in them can be joined."""
     try:
         return _scan(spark, job, schema, top, sample)
     except PySparkException as error:
         told = str(error).strip().splitlines() or [type(error).__name__]
         raise InputError(
-            f"Spark cannot read {listed([own.source.path for own in job.streams])}: {told[0]}"
+            f"Spark cannot read {listed([path_of(own) for own in job.streams])}: {told[0]}"
         ) from error
 
 
@@ -41,7 +41,7 @@ def _scan(spark: SparkSession, job: Job, schema: JoinSchema, top: int, sample: s
     words = [tuple_words(layout.record_words, layout.has_blob) for layout in layouts]
     tick_ns = UNIT_NS[schema.unit]
     sides = [
-        Side(own.name, own.source.path, own.window_ns, size, tick_ns, *found)
-        for own, size, *found in zip(job.streams, words, extents, curves, keys.keys)
+        Side(own.name, path_of(own), own.window_ns, size, tick_ns, held, curve, counts)
+        for own, size, held, curve, counts in zip(job.streams, words, extents, curves, keys.keys)
     ]
     return Profile(tuple(sides), keys.common, keys.top, expected)

@@ -1,4 +1,4 @@
-"""Keys of all streams, counted in Spark: sums over all keys, the top ones, and counts over the span of integer
+"""Counts the keys of all streams in Spark: sums over all keys, the top keys, and counts over the span of integer
 keys."""
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pyspark.storagelevel import StorageLevel
 
 from mpijoin.pipeline.profile.findings import Extent
 from mpijoin.pipeline.profile.keys import Keys, KeySpan, KeySums, TopKey, key_span
-from mpijoin.pipeline.profile.scan import Stream
+from mpijoin.pipeline.profile.scan import Stream, collected
 
 
 @dataclass(frozen=True)
 class AllKeys:
-    """keys: of each stream; common: distinct keys that all streams have; top: by the tuples of all streams, most
-    first."""
+    """The keys of all streams. keys: of each stream · common: distinct keys that all streams have · top: by the tuples
+    of all streams, most first."""
 
     keys: tuple[Keys, ...]
     common: int
@@ -42,7 +42,8 @@ def scan_keys(streams: Sequence[Stream], extents: Sequence[Extent], top: int) ->
 
 
 def _counts(streams: Sequence[Stream]) -> list[str]:
-    """Columns of the streams' counts; not called after the streams, whose names may be those of other columns."""
+    """The names of the columns with the streams' counts. They are not called after the streams, whose names other
+    columns may have."""
     return [f"tuples_{number}" for number in range(len(streams))]
 
 
@@ -57,7 +58,7 @@ def _counted(streams: Sequence[Stream]) -> DataFrame:
 def _sums(counted: DataFrame, name: str) -> KeySums:
     count = F.col(name).cast("double")
     sums = [F.count("*"), F.sum(name), F.sum(count * F.log2(count)), F.sum(count * (count - 1)), F.max(name)]
-    return KeySums(*counted.where(F.col(name) > 0).agg(*sums).first())
+    return KeySums(*counted.where(F.col(name) > 0).agg(*sums).collect()[0])
 
 
 def _top(counted: DataFrame, counts: list[str], keys: list[str], top: int) -> tuple[TopKey, ...]:
@@ -67,16 +68,17 @@ def _top(counted: DataFrame, counts: list[str], keys: list[str], top: int) -> tu
 
 
 def _span(extents: Sequence[Extent]) -> KeySpan:
-    return key_span(min(one.key_least for one in extents), max(one.key_most for one in extents))
+    least = min(one.key_least for one in extents if one.key_least is not None)
+    return key_span(least, max(one.key_most for one in extents if one.key_most is not None))
 
 
 def _cells(counted: DataFrame, names: list[str], span: KeySpan) -> list[np.ndarray]:
     """Tuples of each stream in each cell, int64[2^level]."""
     cells = 1 << span.level
-    # As doubles: the span of 64-bit keys is more than a long holds. Cells are hardly the less equal for it.
+    # These are doubles, since the span of 64-bit keys does not fit into a long. The cells stay nearly equal.
     place = F.floor((F.col("k0").cast("double") - F.lit(float(span.start))) * F.lit(cells / span.length))
     inside = F.greatest(F.lit(0), F.least(place, F.lit(cells - 1)))
-    found = counted.groupBy(inside.alias("cell")).agg(*(F.sum(name).alias(name) for name in names)).toPandas()
+    found = collected(counted.groupBy(inside.alias("cell")).agg(*(F.sum(name).alias(name) for name in names)))
     counts = np.zeros((len(names), cells), np.int64)
     counts[:, found["cell"].to_numpy()] = found[names].to_numpy().T
     return list(counts)

@@ -1,4 +1,5 @@
-"""Expected results, counted by Spark's workers in groups of bounded size: a range of time and a share of the keys."""
+"""Counts the expected results. Spark's workers do it in groups of bounded size: a range of time and a share of the
+keys."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from mpijoin.pipeline.profile.results import (
     extrapolate,
     sharing,
 )
-from mpijoin.pipeline.profile.scan import Stream
+from mpijoin.pipeline.profile.scan import Stream, collected
 from mpijoin.pipeline.profile.worker import result_counter
 
 FOUND = "slot long, results double"
@@ -37,7 +38,8 @@ def expected_results(
     windows: Sequence[int],
     share: float | None,
 ) -> Expected:
-    """windows: of each stream, in ticks; share: of the ranges of time to count, None for all."""
+    """The results to expect. windows: of each stream, in ticks · share: of the ranges of time to count; None for
+    all."""
     start, end = min(one.first for one in extents), max(one.last for one in extents)
     reached = [min(window, end - start) for window in windows]  # further nobody can reach
     most = SLOTS_MAX if share is None else SAMPLED_FROM_MAX
@@ -48,14 +50,14 @@ def expected_results(
     parts = [_in_ranges(one, number, ranges, table, reached[number]) for number, one in enumerate(streams)]
     tuples = reduce(DataFrame.unionAll, parts)
     found = tuples.groupBy("block", "part").applyInPandas(result_counter(ranges, reached), FOUND)
-    by_slot = found.groupBy("slot").agg(F.sum("results").alias("results")).toPandas()
+    by_slot = collected(found.groupBy("slot").agg(F.sum("results").alias("results")))
     per_slot = np.zeros(ranges.count * ranges.slots)
     per_slot[by_slot["slot"].to_numpy()] = by_slot["results"].to_numpy()
     return extrapolate(ranges, chosen, per_slot, rows.prod(axis=0))
 
 
 def sampled_share(sample: str | float, rows: int) -> float | None:
-    """Of the ranges of time, for "auto", "exact" or a share; rows: of all streams.
+    """The share of the ranges of time that "auto", "exact" or a given share means. rows: of all streams.
 
     >>> sampled_share("auto", 1000), sampled_share("auto", 100_000_000), sampled_share(0.01, 1000)
     (None, 0.5, 0.01)
@@ -77,14 +79,14 @@ def _table(spark: SparkSession, chosen: np.ndarray, block: np.ndarray, parts: np
 
 
 def _in_ranges(stream: Stream, number: int, ranges: Ranges, table: DataFrame, window: int) -> DataFrame:
-    """Tuples as (block, part, range, hash of the key, time, stream, is_own), in each range where a result may be that
-    they are in: their own one, and those that their window reaches into.
+    """Tuples as (block, part, range, hash of the key, time, stream, is_own), once for each range that may have a result
+    with them: their own range, and those that their window reaches into.
 
     number: of the stream · window: in ticks.
     """
     end = ranges.start + ranges.length * ranges.count - 1
     rows = stream.joinable.select("time", F.xxhash64(*stream.keys).alias("hash"), _range("time", ranges).alias("own"))
-    # No tuple lies behind the end, so nothing is lost by cutting a window there; and sums cannot overflow.
+    # No tuple lies behind the end, so a window can be cut there, and sums cannot overflow.
     high = F.when(F.lit(end) - F.col("time") <= window, F.lit(end)).otherwise(F.col("time") + F.lit(window))
     spread = rows.withColumn("high", high)
     spread = spread.withColumn("range", F.explode(F.sequence(F.col("own"), _range("high", ranges))))

@@ -1,4 +1,4 @@
-"""The data of each figure: columns of equal length by name, as their CSV files hold them."""
+"""The data of each figure, as columns of equal length by name. The CSV files hold the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RESULT_POINTS_MAX = 1024
 
 
 def arrivals_table(profile: Profile, bins: int) -> Table:
-    """Tuples per second of each stream over the time of all; from_s, to_s: since the first tuple."""
+    """Tuples per second of each stream, over the time of all streams. from_s, to_s: since the first tuple."""
     bins = min(bins, *(len(side.arrivals.counts) for side in profile.sides))
     edges_s = np.linspace(profile.start_s, profile.end_s, bins + 1)
     since_s, length_s = edges_s - profile.start_s, profile.span_s / bins
@@ -21,8 +21,8 @@ def arrivals_table(profile: Profile, bins: int) -> Table:
 
 
 def burstiness_table(profile: Profile) -> Table:
-    """A row for each stream and length of bins: index of dispersion, and the variance that the Hurst estimate takes, if
-    it does."""
+    """A row for each stream and length of bins: the index of dispersion, and the variance if the Hurst estimate uses
+    it."""
     parts = [_burstiness(side) for side in profile.sides]
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
@@ -47,7 +47,9 @@ def entropy_table(profile: Profile) -> Table:
     columns: dict[str, list] = {name: [] for name in ("stream", "axis", "level", "entropy_bits", "fitted")}
     for side in profile.sides:
         for axis, plot in (("time", side.arrivals.entropy), ("key", side.keys.plot)):
-            for level, bits in enumerate(plot.entropy if plot else ()):
+            if plot is None:
+                continue
+            for level, bits in enumerate(plot.entropy):
                 row = (side.name, axis, level, float(bits), plot.line is not None and level <= plot.fitted)
                 for column, value in zip(columns.values(), row):
                     column.append(value)
@@ -55,7 +57,7 @@ def entropy_table(profile: Profile) -> Table:
 
 
 def keys_table(profile: Profile) -> Table:
-    """The top keys: tuples of each stream, and their share of the stream."""
+    """The top keys: the tuples of each stream with that key, and their share of the stream."""
     table = {"key": np.array([one.key for one in profile.top], str)}
     for number, side in enumerate(profile.sides):
         tuples = np.array([one.tuples[number] for one in profile.top], np.int64)
@@ -64,9 +66,8 @@ def keys_table(profile: Profile) -> Table:
 
 
 def expected_table(profile: Profile) -> Table:
-    """Over stretches of time: results per second, by the time of their latest tuples, nan where none were counted; and
-    the most bytes that are in the windows.
-    """
+    """Results per second over stretches of time, by the time of their latest tuples, and nan where none were counted;
+    and the most bytes that are in the windows."""
     per_slot = profile.expected.per_slot
     per_slot = per_slot[: int(np.ceil(profile.span_s / profile.slot_s))]  # the last range may end behind the last tuple
     merged = -(-len(per_slot) // RESULT_POINTS_MAX)
@@ -84,7 +85,7 @@ def expected_table(profile: Profile) -> Table:
 
 
 def coarse(values: np.ndarray, points: int) -> np.ndarray:
-    """Means of neighbours, float64[points or fewer]; len(values) is a power of two, or no more than points."""
+    """Means of neighbours, float64[points or fewer]. len(values) is a power of two, or at most `points`."""
     if len(values) <= points:
         return values
     level = points.bit_length() - 1

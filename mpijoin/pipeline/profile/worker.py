@@ -1,8 +1,8 @@
-"""What Spark's Python workers run on batches of rows. Each worker imports this module, so it imports little."""
+"""What Spark's Python workers run on batches of rows. Each worker imports this module, so the module imports little."""
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, Sequence
+from typing import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
@@ -15,9 +15,9 @@ SEGMENT = ("file", "first", "least", "most", "disorder")
 Segment = list[int]
 
 
-def segments(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A segment for each run of rows of one file, int64 columns; from batches of (file, place, time), int64 without
-    nulls.
+def segments(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Makes a segment, int64 columns, of each run of rows of one file. The batches are (file, place, time), int64
+    without nulls.
 
     Rows of one file come in their order.
     """
@@ -47,7 +47,7 @@ def _joined(one: Segment, following: Segment) -> Segment:
 
 
 def worst_disorder(found: list[Segment]) -> int:
-    """How far a row lies before the newest of those before it in its file, at most; of all segments of all files."""
+    """How far, at most, a row lies before the newest of those before it in its file. segments: all of all files."""
     whole: dict[int, Segment] = {}
     for segment in sorted(found):
         file = segment[0]
