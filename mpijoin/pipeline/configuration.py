@@ -108,7 +108,7 @@ def all_settings(name: str, given: Mapping[str, str], needed: Mapping[str, str],
     settings["spark.master"] = master
     logging = folder / "log4j2.properties"
     logging.write_text(LOGGING)
-    own_options = f"-Dlog4j2.configurationFile=file:{logging} -Djava.io.tmpdir={folder} {COMPILING}"
+    own_options = f"{COMPILING} -Dlog4j2.configurationFile=file:{logging} -Djava.io.tmpdir={folder}"
     settings[JAVA_OPTIONS] = f"{own_options} {told.get(JAVA_OPTIONS, '')}".strip()
     return settings
 

@@ -149,4 +149,5 @@ def test_java_options_of_the_user_stand_beside_ours(tmp_path, monkeypatch):
     )
     found = configuration.all_settings("test", {}, {}, tmp_path)
     assert found["spark.driver.extraJavaOptions"].endswith(f"-Djava.io.tmpdir={tmp_path} -Dsite=yes")
+    assert "-XX:Tier4InvocationThreshold=50000 " in found["spark.driver.extraJavaOptions"]
     assert "spark.local.dir" not in found and found["spark.driver.memory"] == "2g"
