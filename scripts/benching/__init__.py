@@ -1,2 +1,5 @@
-"""What the benchmarks share: data whose answer is known, runs started and watched as a user would, and what they
-cost."""
+"""What the benchmarks share.
+
+`data` makes streams whose answer is known, `launch` starts runs as a user would and watches them from outside, `paced`
+searches for the capacity of paced runs, and `bench` compares cases that take turns.
+"""

@@ -1,5 +1,5 @@
-"""Cases that take turns, their times, the targets they are held against, and the machine that all of it was measured
-on."""
+"""Cases that take turns, their times, the targets that they should meet, and the machine on which they were
+measured."""
 
 from __future__ import annotations
 
@@ -37,7 +37,11 @@ class Target:
 
 @dataclass
 class Section:
-    """times_s: of each case in the order taken · tuples: of both streams, None where a rate makes no sense."""
+    """Cases that are compared with each other.
+
+    times_s: the times of each case, in the order in which they were taken · tuples: those of both streams, or None
+    where a rate makes no sense.
+    """
 
     title: str
     tuples: int | None = None
@@ -55,7 +59,7 @@ class Section:
 
 
 class Bench:
-    """What the sections share: data, places, cores and number of rounds."""
+    """What the sections share: data, places, cores and the number of rounds."""
 
     def __init__(self, home: Path, tuples: int, scale: int, rounds: int):
         self.home, self.tuples, self.scale, self.rounds = home, tuples, scale, rounds
@@ -65,7 +69,7 @@ class Bench:
         return make_data(self.home / "data", self.tuples * scale)
 
     def measure(self, section: Section, cases: dict[str, Callable[[], float]]) -> Section:
-        """Takes turns: one of each case, then again."""
+        """Runs each case once, then each again, and so on."""
         for number in range(self.rounds):
             for name, run in cases.items():
                 seconds = run()
@@ -74,7 +78,7 @@ class Bench:
         return section
 
     def worker(self, script: str, cores: int, data: Data, *arguments: str, options: tuple[str, ...] = ()) -> float:
-        """Seconds that a script of this folder measured on so many cores; its answer is checked."""
+        """Returns the seconds that a script of this folder measured on so many cores. Its answer is checked."""
         line = [sys.executable, str(ROOT / "scripts" / script), *arguments, str(data.left), str(data.right), *options]
         done = subprocess.run(
             line, env=environment(), preexec_fn=pin(self.cores[:cores]), check=True, stdout=subprocess.PIPE, text=True
@@ -87,8 +91,10 @@ class Bench:
         return self.worker("bench_duckdb.py", threads, data, form, str(threads), str(WINDOW_US), options=options)
 
     def engine(self, data: Data, ranks: int, *settings: str) -> float:
-        """Seconds of a whole run on two cores by its own clock: from before the first source is opened to the last
-        rename."""
+        """Returns the seconds of a whole run on two cores, by its own clock.
+
+        They are counted from before the first source is opened to the last rename.
+        """
         done = self.launch(data, ranks, 'output.results="count"', *settings)
         return done.summary["wall_s"]
 
@@ -102,7 +108,7 @@ class Bench:
         return done
 
     def job(self, left: str, right: str, name: str) -> Path:
-        """A job file whose streams come from these sources."""
+        """Writes a job file whose streams come from these sources, and returns its path."""
         path = self.home / f"{name}.toml"
         sections = ((("left", left), ("right", right)))
         path.write_text(
@@ -129,7 +135,7 @@ def section_text(section: Section) -> str:
 
 
 def machine(bench: Bench) -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Returns what the figures were measured on."""
     models = [
         line.partition(":")[2].strip()
         for line in Path("/proc/cpuinfo").read_text().splitlines()

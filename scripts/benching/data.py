@@ -1,8 +1,9 @@
-"""Workload A: two streams (ts in us, key, id), Poisson 1500/s, keys by the b-model (bias 0.7, 23 bits) over 10^7,
-window 600 s.
+"""Makes the data of workload A.
 
-`make_data` makes left.parquet and right.parquet, and the right answer as DuckDB and numpy find it without mpijoin. With
-5,000,000 tuples a stream there are 29,715,319 results. Made once, then reused.
+It has two streams (ts in us, key, id), Poisson arrivals at 1500/s, keys by the b-model (bias 0.7, 23 bits) over 10^7,
+and a window of 600 s. `make_data` makes left.parquet and right.parquet, and the right answer, which DuckDB and numpy
+find without mpijoin. With 5,000,000 tuples a stream there are 29,715,319 results. Data that is there already is used
+again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SEED = 7
 
 @dataclass(frozen=True)
 class Answer:
-    """What a join of the data must give. sum: of left id * 31 + right id · certificate: as in summary.json."""
+    """What a join of the data must give. sum: the sum of left id * 31 + right id · certificate: as in summary.json."""
 
     results: int
     sum: int
@@ -35,18 +36,18 @@ class Answer:
 
 @dataclass(frozen=True)
 class Data:
-    tuples: int  # per stream
+    tuples: int  # This is how many each stream has.
     left: Path
     right: Path
     answer: Answer
 
 
 def make_data(folder: Path, tuples: int) -> Data:
-    """The data in folder/tuples, made if it is not there yet."""
+    """Returns the data in folder/tuples, and makes it first if it is not there yet."""
     home = folder / str(tuples)
     home.mkdir(parents=True, exist_ok=True)
     files = [home / f"{name}.parquet" for name in ("left", "right")]
-    known = home / "answer.json"  # written last: with it, all is there
+    known = home / "answer.json"  # It is written last, so if it is there, everything is.
     if not known.exists():
         for file, table in zip(files, tables(tuples)):
             pq.write_table(table, file)
@@ -55,8 +56,10 @@ def make_data(folder: Path, tuples: int) -> Data:
 
 
 def tables(tuples: int, bias: float = BIAS, streams: int = 2, bits: int = KEY_BITS) -> Iterator[pa.Table]:
-    """One stream after the other, all from one generator, so that their order matters. bias: of the keys, 0.5 makes
-    them uniform · bits: there are 2^bits keys."""
+    """Yields one stream after the other. All come from one random generator, so that their order matters.
+
+    bias: of the keys, where 0.5 makes them uniform · bits: there are 2^bits keys.
+    """
     random = np.random.default_rng(SEED)
     for _ in range(streams):
         times_us = np.cumsum(random.exponential(1e6 / RATE_PER_S, tuples)).astype(np.int64)
@@ -64,7 +67,7 @@ def tables(tuples: int, bias: float = BIAS, streams: int = 2, bits: int = KEY_BI
 
 
 def b_model_keys(random: np.random.Generator, tuples: int, bias: float, bits: int = KEY_BITS) -> np.ndarray:
-    """int64[tuples] in [0, DOMAIN): each bit, from the highest, is 0 with probability `bias`."""
+    """Returns int64[tuples] in [0, DOMAIN). Each bit, from the highest on, is 0 with probability `bias`."""
     position = np.zeros(tuples, np.int64)
     for _ in range(bits):
         position = position * 2 + (random.random(tuples) >= bias)
@@ -72,7 +75,10 @@ def b_model_keys(random: np.random.Generator, tuples: int, bias: float, bits: in
 
 
 def find_answer(files: list[Path], window_us: int = WINDOW_US) -> Answer:
-    """All results of two or three streams from DuckDB, certified with numpy: no line of this is mpijoin's."""
+    """Finds all results of two or three streams with DuckDB, and certifies them with numpy.
+
+    No line of this is mpijoin's.
+    """
     import duckdb
 
     from peers.sql import join, join_three

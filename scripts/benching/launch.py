@@ -1,4 +1,4 @@
-"""Starts `mpijoin run` the ways a user would, and watches it from outside: its summary, memory and time to the first
+"""Starts `mpijoin run` as a user would, and watches it from outside: its summary, memory and time to the first
 epoch."""
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ SAMPLE_S = 0.05
 
 @dataclass(frozen=True)
 class Launched:
-    """A finished run. wall_s: of the whole command · first_epoch_s: from the command to the first joined epoch of any
-    slave · pss_bytes: the greatest sum over all ranks, 0 if it was not sampled."""
+    """A finished run.
+
+    wall_s: the time of the whole command · first_epoch_s: the time from the command to the first joined epoch of any
+    slave · pss_bytes: the greatest sum over all ranks, or 0 if it was not sampled.
+    """
 
     summary: Mapping[str, Any]
     wall_s: float
@@ -33,7 +36,7 @@ class Launched:
 
 
 def pin(cores: Sequence[int]) -> Any:
-    """For subprocess's preexec_fn: the process and its children run on these cores only."""
+    """Returns a preexec_fn for `subprocess` that makes a process and its children run on these cores only."""
     return lambda: os.sched_setaffinity(0, cores)
 
 
@@ -42,7 +45,10 @@ def environment(extra: Mapping[str, str] = {}) -> dict[str, str]:
 
 
 def command(ranks: int, *arguments: str, python: Path = Path(sys.executable)) -> list[str]:
-    """mpijoin with these arguments under mpirun, or without it for ranks = 0; python: of the environment it is in."""
+    """Returns the command of mpijoin with these arguments, under mpirun unless `ranks` is 0.
+
+    python: the interpreter of the environment in which mpijoin is.
+    """
     mpijoin = [str(python), "-m", "mpijoin", *arguments]
     own = python.with_name("mpirun")
     return (
@@ -61,7 +67,10 @@ def launch(
     extra: Mapping[str, str] = {},
     sample: bool = False,
 ) -> Launched:
-    """Runs a job into `output`, which is replaced. ranks: 0 means local, without mpirun · extra: of the environment."""
+    """Runs a job into the folder `output`, which is replaced.
+
+    ranks: 0 means local, without mpirun · extra: further variables of the environment.
+    """
     shutil.rmtree(output, ignore_errors=True)
     options = [part for setting in (f"output.path={json.dumps(str(output))}", *settings) for part in ("--set", setting)]
     started = datetime.now()
@@ -73,7 +82,7 @@ def launch(
         try:
             text, _ = process.communicate(timeout=TIMEOUT_S)
         except BaseException:
-            process.kill()  # mpirun takes its ranks along
+            process.kill()  # The ranks of mpirun die with it.
             raise
     wall_s = (datetime.now() - started).total_seconds()
     if process.returncode:
@@ -83,8 +92,10 @@ def launch(
 
 
 def _first_epoch_s(output: Path, started: datetime) -> float:
-    """A rank's first log line, written as its clock starts, plus the end of its first epoch; the soonest slave
-    counts."""
+    """Returns the seconds until the first slave has joined its first epoch.
+
+    The first line of a rank's log is written when its clock starts; the end of its first epoch is counted from there.
+    """
     found = []
     for metrics in (output / "metrics").glob("rank-*.parquet"):
         table = pq.read_table(metrics, columns=["role", "end_us"])
@@ -96,9 +107,9 @@ def _first_epoch_s(output: Path, started: datetime) -> float:
 
 
 class MemorySampler:
-    """Adds up the proportional set sizes of a command's Python processes every 50 ms and keeps the greatest sum.
+    """Adds up the proportional set sizes of a command's Python processes every 50 ms, and keeps the greatest sum.
 
-    programs: how the processes that count are called, from the start of their names.
+    programs: how the names of the processes begin that count.
     """
 
     def __init__(self, parent: int, programs: tuple[str, ...] = ("python",)):
@@ -121,20 +132,22 @@ class MemorySampler:
 
 
 def family(parent: int) -> list[int]:
-    """A process and all below it."""
+    """Returns a process and all processes below it."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and (stat := _read(entry / "stat")):
             children.setdefault(int(stat.rpartition(")")[2].split()[1]), []).append(int(entry.name))
     found = [parent]
-    for process in found:  # grows while it is walked
+    for process in found:  # The list grows while the loop walks over it.
         found += children.get(process, [])
     return found
 
 
 def pss_bytes(process: int, programs: tuple[str, ...]) -> int:
-    """Proportional set size of a process; 0 for those of other programs (mpirun and its helpers) and those that are
-    gone."""
+    """Returns the proportional set size of a process in bytes.
+
+    It is 0 for processes of other programs (mpirun and its helpers), and for those that are gone.
+    """
     if not _read(Path(f"/proc/{process}/comm")).startswith(programs):
         return 0
     lines = _read(Path(f"/proc/{process}/smaps_rollup")).splitlines()

@@ -1,4 +1,4 @@
-"""Paced runs of synthetic streams under mpirun: the job, the run, and the highest rate that is sustained."""
+"""Paced runs of synthetic streams under mpirun: their job, their runs, and the highest rate that is sustained."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Sequence
 from benching.launch import Launched, launch
 from mpijoin.sweep.capacity import highest, is_sustained
 
-LOW, HIGH = 100_000.0, 10_000_000.0  # tuples per second and stream: where the search for the capacity begins and ends
+# The search for the capacity begins and ends at these rates, in tuples per second and stream.
+LOW, HIGH = 100_000.0, 10_000_000.0
 STREAM = """\
 [{name}]
 kind = "synthetic"
@@ -35,8 +36,11 @@ results = "count"
 
 @dataclass(frozen=True)
 class Load:
-    """Uniform keys. epoch_s: distribution epoch · seconds: of the run, after `warmup_s` · settings: others, as for
-    --set."""
+    """A load with uniform keys.
+
+    epoch_s: the distribution epoch · seconds: how long the run lasts after `warmup_s` · settings: other ones, as for
+    --set.
+    """
 
     slaves: int
     epoch_s: float
@@ -47,7 +51,7 @@ class Load:
 
 
 def run(load: Load, rate: float, folder: Path, cores: Sequence[int]) -> Launched:
-    """One paced run at `rate` tuples per second and stream; its run directory is folder/run."""
+    """Makes one paced run at `rate` tuples per second and stream. Its run directory is folder/run."""
     job = folder / "job.toml"
     job.write_text(job_text(load, rate))
     return launch(job, folder / "run", load.slaves + 1, cores, load.settings)
@@ -63,8 +67,11 @@ def job_text(load: Load, rate: float) -> str:
 
 
 def capacity(load: Load, folder: Path, cores: Sequence[int], low: float = LOW, high: float = HIGH) -> float:
-    """Tuples per second and stream, measured with runs of this load. A rate that failed once is tried again: it takes a
-    busy neighbour to make a sustainable rate fail, nothing makes one hold that is not."""
+    """Returns the highest rate, in tuples per second and stream, that runs of this load sustain.
+
+    A rate that failed once is tried again. A busy neighbour can make a sustainable rate fail, but nothing can make a
+    rate hold that is not sustainable.
+    """
 
     def sustained(rate: float) -> bool:
         for _ in range(2):

@@ -1,2 +1,4 @@
-"""What `roofline.py` is made of: idealised kernels, the machine's rates, the engine's stages, the model that compares
-them."""
+"""What `roofline.py` is made of.
+
+There are idealised kernels, the rates of the machine, the stages of the engine, and the model that compares them.
+"""

@@ -1,6 +1,7 @@
-"""MPI's bandwidth between two ranks: mpirun -n 2 python bandwidth.py TOTAL_BYTES MESSAGE_BYTES...
+"""Measures MPI's bandwidth between two ranks: mpirun -n 2 python bandwidth.py TOTAL_BYTES MESSAGE_BYTES...
 
-Rank 0 prints one line of JSON: bytes per second for each size of message, the best of three times TOTAL_BYTES.
+Rank 0 prints one line of JSON: bytes per second for each size of message. TOTAL_BYTES are sent three times, and the
+best time counts.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ import numpy as np
 from mpi4py import MPI
 
 ROUNDS = 3
-UNDER_WAY = 2  # messages at a time, as in a run: one to join, one that waits
+UNDER_WAY = 2  # So many messages are under way at a time, as in a run: one to join, and one that waits.
 
 
 def seconds_of(world: MPI.Comm, size: int, messages: int) -> float:
-    """Of sending so many messages from rank 0 to rank 1, from the moment that both are ready."""
+    """Returns the seconds to send so many messages from rank 0 to rank 1, once both are ready."""
     buffers, peer = np.ones((UNDER_WAY, size), np.uint8), 1 - world.rank
     begin = world.Isend if world.rank == 0 else world.Irecv
     world.Barrier()

@@ -1,4 +1,4 @@
-"""The engine's stages on workload A: how long each takes in a real run, and how much work it does."""
+"""Measures the engine's stages on workload A: how long each takes in a real run, and how much work it does."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROWS_ONLY = ('output.results="parquet"', 'output.columns=["left_row", "right_row
 
 @dataclass(frozen=True)
 class Case:
-    """How a run is started: so many ranks, one of them the master, on so many cores."""
+    """How a run is started: with so many ranks, one of which is the master, on so many cores."""
 
     title: str
     ranks: int
@@ -32,7 +32,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """A checked run. wall_s: by its own clock · seconds: of the stages of the master and of all slaves."""
+    """A run whose answer was checked. wall_s: by its own clock · seconds: of the stages of the master and all
+    slaves."""
 
     case: Case
     wall_s: float
@@ -41,8 +42,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Work:
-    """What there was to do. comparisons: of tags · tags_first_read: tuples whose tags a probe took from beyond the
-    caches, over all epochs · lines_of_old: cache lines of tuples that results touched for the first time."""
+    """What there was to do.
+
+    comparisons: of tags · tags_first_read: the tuples whose tags a probe read from beyond the caches, over all epochs ·
+    lines_of_old: the cache lines of tuples that results touched for the first time.
+    """
 
     tuples: int
     results: int
@@ -54,7 +58,7 @@ class Work:
 
 
 def timed(bench: Bench, data: Data, cases: list[Case]) -> list[Run]:
-    """Of each case the fastest of the bench's rounds: all figures of one run belong together. Cases take turns."""
+    """Returns the fastest run of each case. Cases take turns, and all figures of one run belong together."""
     runs: dict[str, list[Run]] = {case.title: [] for case in cases}
     for number in range(bench.rounds):
         for case in cases:
@@ -67,13 +71,13 @@ def timed(bench: Bench, data: Data, cases: list[Case]) -> list[Run]:
 
 
 def counted(bench: Bench, data: Data) -> Work:
-    """Counting slows the slave down, so this is a run of its own."""
+    """Returns the work of a run. Counting it slows the slave down, so this run is not timed."""
     _, (_, found) = _watched(bench, data, Case("counts", 2, 2, ROWS_ONLY), "counts")
     return Work(tuples=2 * data.tuples, **found)
 
 
 def _watched(bench: Bench, data: Data, case: Case, kind: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """The summary of a run, and what was noted on each rank."""
+    """Returns the summary of a run, and what was noted on each rank."""
     folder, output = bench.home / "watched", bench.home / "run"
     for one in (folder, output):
         shutil.rmtree(one, ignore_errors=True)
