@@ -1,12 +1,15 @@
-"""What policies make of noise: delays and moves of "none", "threshold" and "balance", in the simulator and for real.
+"""Measures what policies make of noise: delays and moves, in the simulator and in real runs.
 
     python scripts/bench_policies.py [--shapes …] [--real] [--rate N] [--seeds N] [--policies …] [-o FILE.json]
 
-Simulated (wsj_2005 costs, paced): slaves that are alike and stand still now and then; one group more than slaves; a
-slave at a third of its speed; a load that becomes fivefold; so many groups that each is next to nothing. With --seeds,
-for each shape so many runs with noise of other seeds. "late" are moves that began after the tenth reorganization epoch:
-under a steady load there should be none. With --real also a small run of four slaves, each a quarter of a core, of
-which each is slowed to a third for a second now and then; its rate is a part of this machine's, see --rate.
+The policies are "none", "threshold" and "balance". These shapes are simulated (wsj_2005 costs, paced): slaves that are
+alike and stand still now and then; one group more than slaves; a slave at a third of its speed; a load that becomes
+fivefold; and so many groups that each is next to nothing. With --seeds there are so many runs of each shape, each with
+the noise of another seed. "late" are moves that began after the tenth reorganization epoch. Under a steady load there
+should be none.
+
+With --real there is also a small real run of four slaves, each with a quarter of a core. Each of them is slowed to a
+third for a second now and then. Its rate is a part of what this machine can do, see --rate.
 """
 
 from __future__ import annotations
@@ -29,9 +32,9 @@ from mpijoin.simulate.costs import load_costs
 from mpijoin.transport.simulated import Disturbance
 
 PERIOD_S, EPOCH_S = 2.0, 0.2
-STEADY_AFTER = 10  # reorganization epochs
+STEADY_AFTER = 10  # After so many reorganization epochs, moves count as late.
 BASE = {"slaves": 4, "partitions": 60, "rate": 4000, "window": "20 s", "seconds": 80}
-# Seconds of a stall in the mean, and what differs from BASE.
+# Each shape has the mean seconds of a stall, and what differs from BASE.
 SHAPES: dict[str, tuple[float, dict[str, Any]]] = {
     "alike": (0.0, {}),
     "stalls of 0.3 s": (0.3, {}),
@@ -42,7 +45,8 @@ SHAPES: dict[str, tuple[float, dict[str, Any]]] = {
     "2,000 groups": (0.0, {"partitions": 2000, "window": "5 s", "slow": {1: 0.3, 2: 0.6}, "seconds": 40}),
 }
 HEAD = "shape                policy        mean, s    p95, s    max, s  behind, s   moves    late  slaves"
-# The real runs: so many nodes, of so much of a core each, which fall to a share of that for a while every so often.
+# The real runs have so many nodes, each with so much of a core. Every so often a node falls to a share of that for a
+# while.
 SLAVES, NODE = 4, 0.25
 REAL_S, REAL_WARMUP_S, SLOW_S, SLOW_EVERY_S, SLOW_SHARE = 60.0, 4.0, 1.0, 8.0, 0.33
 
@@ -70,7 +74,7 @@ def job_of(policy: str, path: str, shape: dict[str, Any], seed: int) -> dict[str
 
 
 def simulated(policy: str, stall_s: float, shape: dict[str, Any], seed: int) -> dict[str, Any]:
-    """One run in virtual time: its delays and moves."""
+    """Makes one run in virtual time, and returns its delays and moves."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         job = load_job(job_of(policy, str(path), shape, seed))
@@ -81,7 +85,7 @@ def simulated(policy: str, stall_s: float, shape: dict[str, Any], seed: int) -> 
 
 
 def real(policy: str, rate: float, seed: int, cores: list[int]) -> dict[str, Any]:
-    """One run under mpirun in which slaves are slow for a second now and then: its delays and moves."""
+    """Makes one run under mpirun in which slaves are slow for a second now and then. Returns its delays and moves."""
     chance, slow = random.Random(seed), [f"{{rank = {slave}, share = {NODE}}}" for slave in range(1, SLAVES + 1)]
     for slave in range(1, SLAVES + 1):
         at_s = chance.expovariate(1 / SLOW_EVERY_S)
@@ -102,7 +106,7 @@ def real(policy: str, rate: float, seed: int, cores: list[int]) -> dict[str, Any
 
 
 def figures(summary: dict[str, Any], path: Path) -> dict[str, Any]:
-    """late: moves that began after the tenth reorganization epoch."""
+    """Returns the figures of a run. late: the moves that began after the tenth reorganization epoch."""
     begun_s = []
     if (path / "metrics" / "moves.parquet").exists():
         moves = pq.read_table(path / "metrics" / "moves.parquet", columns=["begun_us", "outcome"]).to_pylist()

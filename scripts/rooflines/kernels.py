@@ -1,8 +1,7 @@
-"""Idealised kernels: each does one kind of the join's work and nothing else, as fast as we know how. None is the
-engine's own.
+"""Idealised kernels: each does one kind of the join's work and nothing else, as fast as we know how.
 
-What they share with the engine are its formats, its hash and its single machine instructions (mpijoin/store/simd.py),
-so that a rate of theirs is one that the engine's own work could reach.
+None of them is the engine's own. They share its formats, its hash and its single machine instructions
+(mpijoin/store/simd.py), so that the engine's own work could reach their rates.
 """
 
 from __future__ import annotations
@@ -17,17 +16,17 @@ from mpijoin.join.state import FILTER
 from mpijoin.partitioning.hashing import hash64, pair_hash, partition_of
 from mpijoin.store.simd import LANES, LINE_TAGS, match_tags, prefetch, unsigned
 
-TUPLE_WORDS = 3  # key, time, row
-STAGED_WORDS = 24  # of a write-combining buffer: eight tuples, three whole cache lines
-AHEAD = 16  # rows or blocks before its turn, a cache line is asked for
-SLOTS = 157  # tuples of a block of 4 KiB with their tags
+TUPLE_WORDS = 3  # A tuple has key, time and row.
+STAGED_WORDS = 24  # A write-combining buffer has so many words: eight tuples in three whole cache lines.
+AHEAD = 16  # A cache line is asked for so many rows or blocks before its turn.
+SLOTS = 157  # A block of 4 KiB holds so many tuples with their tags.
 TAG_LINES = -(-SLOTS // LINE_TAGS)
 PAGE_WORDS = 512
 
 
 @njit
 def scan_tags(tags, wanted, rounds):
-    """Masks of uint16[n] equal to `wanted`, `wanted` + 1, … in so many rounds; n a multiple of 64."""
+    """Compares tags, uint16[n], with `wanted`, `wanted` + 1, … in so many rounds. n must be a multiple of 64."""
     found = 0
     for round in range(rounds):
         tag = np.uint16(wanted + round)
@@ -38,10 +37,9 @@ def scan_tags(tags, wanted, rounds):
 
 @njit
 def list_marked(halves, start, count, marks, listed):
-    """Lists which of the tags start..start + count are marked, by a filter of a byte per tag but for the upper bits;
-    how many.
+    """Lists which of the tags start..start + count are marked in a filter, and returns how many these are.
 
-    marks: uint8[FILTER] · listed: int64[count + 1].
+    marks: uint8[FILTER], a byte for each tag without its upper bits · listed: int64[count + 1].
     """
     found = 0
     for i in range(count):
@@ -52,8 +50,10 @@ def list_marked(halves, start, count, marks, listed):
 
 @njit
 def look_up_blocks(halves, marks, listed):
-    """How many of uint16[n], n a multiple of SLOTS, are marked, block by block listed anew. A call from Python for each
-    block would take as long again as its look-ups."""
+    """Returns how many of uint16[n], where n is a multiple of SLOTS, are marked. Each block is listed anew.
+
+    A call from Python for each block would take as long again as its look-ups.
+    """
     found = 0
     for start in range(0, len(halves), SLOTS):
         found += list_marked(halves, start, SLOTS, marks, listed)
@@ -62,7 +62,7 @@ def look_up_blocks(halves, marks, listed):
 
 @njit
 def scan_keys(keys, wanted, rounds):
-    """How many of int64[n] equal `wanted`, and `wanted` + 1, …"""
+    """Counts how many of int64[n] equal `wanted`, then `wanted` + 1, …"""
     count = 0
     for round in range(rounds):
         key = wanted + round
@@ -73,8 +73,10 @@ def scan_keys(keys, wanted, rounds):
 
 @njit
 def scan_blocks(halves, pages, tag):
-    """Masks of the tags of blocks that lie scattered over memory. halves: uint16[], of pages · pages: int64[], in this
-    order."""
+    """Compares the tags of blocks that lie scattered over memory.
+
+    halves: uint16[], the memory of the pages · pages: int64[], the blocks in their order.
+    """
     found = 0
     for i in range(len(pages)):
         if i + AHEAD < len(pages):
@@ -90,7 +92,7 @@ def scan_blocks(halves, pages, tag):
 
 @njit
 def load_lines(words, index):
-    """Sum of words[index[i]]: loads that do not wait for each other."""
+    """Returns the sum of words[index[i]]. The loads do not wait for each other."""
     total = 0
     for i in range(len(index)):
         total += words[unsigned(np.int64(index[i]))]
@@ -99,8 +101,10 @@ def load_lines(words, index):
 
 @njit
 def scatter_plain(key, time, row, tuples, filled):
-    """Appends each tuple to the buffer of its key's partition. tuples: int64[partitions, words] · filled:
-    int64[partitions]."""
+    """Appends each tuple to the buffer of its key's partition.
+
+    tuples: int64[partitions, words] · filled: int64[partitions].
+    """
     partitions = len(tuples)
     for i in range(len(key)):
         own = unsigned(partition_of(hash64(key[i]), partitions))
@@ -111,7 +115,7 @@ def scatter_plain(key, time, row, tuples, filled):
 
 @njit
 def scatter_combined(key, time, row, tuples, filled, staged):
-    """The same by way of write-combining buffers in the innermost cache; tuples that do not fill one stay there.
+    """Does the same by way of write-combining buffers in the innermost cache. Tuples that do not fill one stay there.
 
     tuples: int64[partitions, words], whole buffers · staged: int64[partitions, 24].
     """
@@ -130,12 +134,11 @@ def scatter_combined(key, time, row, tuples, filled, staged):
 
 @njit
 def append(tuples, starts, buckets, last, filled, words, halves, free):
-    """Appends tuples and their tags to the open blocks of their buckets; a full block is followed by the next of
-    `free`.
+    """Appends tuples and their tags to the open blocks of their buckets. The next of `free` follows a full block.
 
-    tuples: int64[n, 3], by partition, of which starts: int64[partitions + 1] · buckets: per partition, a power of two ·
-    last, filled: int64[partitions * buckets], each bucket's open page and tuples in it · free: int64[], pages, used in
-    a circle.
+    tuples: int64[n, 3], by partition · starts: int64[partitions + 1], where each partition begins · buckets: how many
+    there are in a partition, a power of two · last, filled: int64[partitions * buckets], the open page of each bucket
+    and the tuples in it · free: int64[], pages that are used in a circle.
     """
     taken, bucket, tag = 0, np.empty(AHEAD, np.int64), np.empty(AHEAD, np.uint16)
     for partition in range(len(starts) - 1):
@@ -164,13 +167,15 @@ def append(tuples, starts, buckets, last, filled, words, halves, free):
 
 @njit
 def probe(halves, pages, blocks, rows, words, lines, loads, pairs, marks):
-    """All that a probe must do, in one straight loop: each bucket's fresh rows meet the tags of its blocks, load tuples
-    and certify pairs; returns the masks that are not empty and the certificate of the pairs (0, 0), (1, 1), …
+    """Does all that a probe must do, in one straight loop.
 
-    pages: int64[buckets * blocks] · rows: per bucket · lines: int32[], indices of words, used in a circle · loads,
-    pairs: cache lines loaded and pairs certified per 1024 rows · marks: uint8[], all 0. Where there are none, each row
-    is compared with all tags; else all tags are looked up in this filter of the rows' tags, and for each line loaded
-    the rows are compared with one.
+    The fresh rows of each bucket are compared with the tags of its blocks, tuples are loaded, and pairs are certified.
+    Returns how many masks are not empty, and the certificate of the pairs (0, 0), (1, 1), …
+
+    pages: int64[buckets * blocks] · rows: how many a bucket has · lines: int32[], indices of words, used in a circle ·
+    loads, pairs: cache lines loaded and pairs certified per 1024 rows · marks: uint8[], all 0. If `marks` is empty,
+    each row is compared with all tags. Else all tags are looked up in this filter of the rows' tags, and for each line
+    that is loaded the rows are compared with one tag.
     """
     found = total = loaded = row = certified = 0
     certificate, listed = np.uint64(0), np.empty(SLOTS + 1, np.int64)
@@ -210,7 +215,7 @@ def probe(halves, pages, blocks, rows, words, lines, loads, pairs, marks):
 
 @njit
 def emit(mine, theirs, matches, out):
-    """Writes the pairs that match to out: int64[2, n]; returns how many. It does not branch on the data."""
+    """Writes the pairs that match to out: int64[2, n], and returns how many. No branch depends on the data."""
     count = 0
     for i in range(len(mine)):
         out[0, unsigned(count)], out[1, unsigned(count)] = mine[i], theirs[i]
@@ -220,7 +225,7 @@ def emit(mine, theirs, matches, out):
 
 @njit
 def certify(left, right):
-    """Sum of the pair hashes of rows that lie in order, int64[n] each."""
+    """Returns the sum of the pair hashes of rows that lie in order, int64[n] each."""
     total = np.uint64(0)
     for i in range(len(left)):
         total += pair_hash(left[i], right[i])
@@ -228,8 +233,7 @@ def certify(left, right):
 
 
 def widest(kernel: Any, instruction: str) -> str:
-    """The widest registers with which a compiled kernel's machine code uses an instruction: "zmm", "ymm", "xmm" or
-    "none".
+    """Returns the widest registers with which a compiled kernel uses an instruction: "zmm", "ymm", "xmm" or "none".
 
     >>> widest(scan_keys, "no such instruction")
     'none'
