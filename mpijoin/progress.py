@@ -1,4 +1,4 @@
-"""What rank 0 shows while a run goes on: a panel on a terminal, plain lines elsewhere."""
+"""What rank 0 shows while a run goes on: a panel on a terminal, and plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ class ProgressView(NamedTuple):
 
 
 class Teller(NamedTuple):
-    """What a command beside a run says, by its name: how far it is on stderr, what came out on stdout. A quiet one says
-    nothing of the first, and of the second `line` alone, where stdout is no terminal."""
+    """What a command other than `run` says under its name: its progress on stderr and its outcome on stdout. If it is
+    quiet, it says nothing of the first, and of the second only `line`, if stdout is no terminal."""
 
     command: str
     is_quiet: bool = False
@@ -210,7 +210,7 @@ def _panel_lines(view: ProgressView, width: int) -> list[str]:
 
 
 def _slave_lines(slaves: tuple[SlaveProgress, ...], width: int) -> Iterator[str]:
-    """The slaves in rank order; of many the busiest, since they set the pace."""
+    """The slaves in rank order. If there are many, only the busiest, since they set the pace."""
     shown = sorted(sorted(slaves, key=lambda slave: -slave.load)[:SLAVES_SHOWN])
     digits = len(str(max((slave.rank for slave in shown), default=0)))
     for slave in shown:
@@ -247,7 +247,7 @@ def _text(markup: str) -> Any:
 
 
 def _bar_cells(width: int, beside: int) -> int:
-    """How long a bar is that has so many cells beside it; 0 where there is no room for one."""
+    """The length of a bar beside so many cells; 0 if there is no room for one."""
     cells = min(BAR_CELLS, width - beside)
     return cells if cells >= BAR_CELLS_MIN else 0
 
@@ -262,7 +262,7 @@ def _live_display(stream: TextIO) -> Live:
     from rich.live import Live
 
     class PatientConsole(Console):
-        """Rich leaves the process when its pipe breaks; here the run goes on without a display."""
+        """Rich ends the process when its pipe breaks. Here the run goes on without a display."""
 
         def on_broken_pipe(self) -> None:
             raise BrokenPipeError("the progress display's stream is gone")
@@ -278,7 +278,7 @@ def _live_display(stream: TextIO) -> Live:
 
 
 def _is_terminal(stream: TextIO) -> bool:
-    """A terminal that can show the panel's bars."""
+    """Whether it is a terminal that can show the panel's bars."""
     try:
         return stream.isatty() and (stream.encoding or "").lower().startswith("utf")
     except (OSError, ValueError):

@@ -275,6 +275,17 @@ def test_inputs_that_lost_a_column_or_are_damaged_are_told(run, tmp_path):
         verify(run.path)
 
 
+def test_an_input_whose_times_have_lost_their_unit_is_told(tmp_path):
+    inputs = [tmp_path / "l.parquet", tmp_path / "r.parquet"]
+    stamps = stream_table(1, 30, pa.timestamp("us"))
+    tables = write(inputs[0], stamps) | write(inputs[1], stamps)
+    job = {side: {"path": str(path), "time": "ts", "key": "key"} for side, path in zip(("left", "right"), inputs)}
+    run = fake_run(tmp_path / "run", job, tables)
+    pq.write_table(stream_table(1, 30), inputs[0])
+    with pytest.raises(InputError, match="l.parquet: column ts is int64 now: the input has changed since the run"):
+        verify(run.path)
+
+
 def test_a_folder_without_a_finished_run_is_refused(tmp_path):
     with pytest.raises(InputError, match="no run directory"):
         verify(tmp_path)
