@@ -37,13 +37,14 @@ from mpijoin.transport.base import Channel, Transport, nothing
 
 MASTER = 0
 WAIT_S = 0.1  # how long a rank sleeps at most before it looks at signals and heartbeats
-HEARTBEAT_S = 1.0  # a rank that gets on tells so often how far,
-# ... one that does not, so often that it is alive, and so many times before it is taken for lost
+HEARTBEAT_S = 1.0  # a rank that makes progress tells so often how far it has come
+# A rank that makes none tells every REST_S that it is alive, and at least so many times within the silence after which
+# it would be taken for lost.
 REST_S, SILENCE_PARTS = 5.0, 12
 SILENCE_S = 60.0  # a peer silent for longer is lost: longer than any write to a slow disk should take
-START_S = 600.0  # the same before ranks have met: the first of a node may have to compile everything
+START_S = 600.0  # the same before ranks have met, since the first of a node may have to compile everything
 LEAVE_S = 5.0  # how long a failing run waits for its peers before it takes them down
-LEAVE_EARLY_S = 2.0  # the same before they have met: a rank that compiles hears nobody
+LEAVE_EARLY_S = 2.0  # the same before they have met, since a rank that compiles hears nobody
 LEAVE_DONE_S = 60.0  # the same at the end of a good run
 
 CHANNELS = {
@@ -66,9 +67,9 @@ class Stopped(MpijoinError):
 
 
 class Rank:
-    """One rank's end of the run. Not a role: master, slave and collector each hold one."""
+    """One rank's connection to the others. It is not a role: master, slave and collector each have one."""
 
-    # a sleep lasts longer than until something arrives: whoever expects it soon had better stay awake
+    # A sleep ends later than something arrives, so whoever expects it soon had better stay awake.
     wakes_late = True
 
     def __init__(self, transport: Transport, clock: RunClock, signals: SignalFlag):
@@ -96,18 +97,19 @@ class Rank:
 
     @property
     def comm_s(self) -> float:
-        """Wall seconds spent in the transport, sleeping not included."""
+        """Wall seconds spent in the transport, without those spent asleep."""
         return self.transport.stats.send_s + self.transport.stats.poll_s
 
     def send(self, to: int, message: AnyMessage) -> None:
         self.transport.send(to, CHANNELS.get(type(message), Channel.CONTROL), encode_message(message))
 
     def inject(self, faults: Inject) -> None:
-        """From now on suffers what the job injects here."""
+        """From now on this rank suffers the faults that the job injects."""
         self._inject = faults
 
     def receive(self, refuse: Collection[int] = ()) -> Iterator[tuple[int, AnyMessage]]:
-        """Messages that have arrived. Raises Stopped, PeerError (a rank failed or is lost) and Interrupted."""
+        """Yields the messages that have arrived, each with its sender. Raises Stopped, Interrupted, and PeerError if a
+        rank has failed or is lost."""
         self.signals.check()
         self._tell_signal()
         early, self._early = self._early, []
@@ -135,13 +137,13 @@ class Rank:
         return self.signals.asked.name if self.signals.asked else ""
 
     def keep_in_touch(self) -> None:
-        """In long work before the start: hears and is heard; what comes is kept for later. Raises what `receive`
-        does."""
+        """Hears the others and is heard during long work before the start. What comes is kept for later. Raises what
+        `receive` does."""
         self._early = [*self.receive()]
         self.signals.check_before_start()
 
     def _tell_signal(self) -> None:
-        """A signal may reach one rank only: the master is told."""
+        """Tells the master of a signal, which may have reached this rank only."""
         if self.asked and self.number != MASTER and not self._told_signal:
             self._told_signal = True
             self.send(MASTER, Signalled(self.number, self.asked))
@@ -163,7 +165,8 @@ class Rank:
         )
 
     def wait(self, timeout_s: float = WAIT_S) -> None:
-        """Sleeps until something may have arrived; counted as idle. Of no time it does nothing."""
+        """Sleeps until something may have arrived, and counts that as idle. Returns at once where there is no time to
+        sleep."""
         if timeout_s <= 0:
             return
         start = self.clock.wall_s
@@ -171,8 +174,8 @@ class Rank:
         self.idle_s += self.clock.wall_s - start
 
     def gather(self, kinds: tuple[type, ...], sources: Collection[int]) -> dict[int, Any]:
-        """Waits, asleep, for one message of these kinds from each source; all others are kept for later. Before the
-        start."""
+        """Sleeps until one message of these kinds has come from each source, before the start. All others are kept for
+        later."""
         found: dict[int, Any] = {}
         while len(found) < len(sources):
             for source, message in self.receive():
@@ -186,7 +189,7 @@ class Rank:
         return found
 
     def meet(self, elapsed_s: float = 0.0) -> None:
-        """Waits, asleep, until all ranks are ready, and starts the clock. Raises what `receive` does.
+        """Sleeps until all ranks are ready, and starts the clock. Raises what `receive` does.
 
         elapsed_s: that the run has gone on for already, of which the master knows. Not by a barrier: one that a failing
         rank does not enter would be taken for the one at the end.
@@ -220,8 +223,7 @@ class Rank:
                 raise PeerError(f"rank {peer} has been silent for {now - heard_s:.0f} s")
 
     def report_failure(self, error: BaseException, trace: str) -> int:
-        """A rank that is not the master cannot go on: tells the master and waits for its word; returns the exit
-        code."""
+        """Tells the master that this rank cannot go on, and waits for its word. Returns the exit code."""
         if isinstance(error, Stopped):
             return error.exit_code
         self.log.error("%s", trace)
@@ -246,7 +248,7 @@ class Rank:
         return None
 
     def stop_all(self, stop: Stop) -> None:
-        """The master's last word to everybody."""
+        """Says the master's last word to everybody."""
         with suppress(PeerError):  # the run was taken down: nobody listens
             self._send_all(stop)
 
@@ -255,8 +257,8 @@ class Rank:
             self.send(peer, message)
 
     def leave(self, exit_code: int, last: Callable[[], None] = nothing) -> int:
-        """Leaves together with the others; takes them down if they do not come. last: called when nobody writes any
-        more."""
+        """Leaves together with the others, or takes them down if they do not come. last: is called when nobody writes
+        any more."""
         try:
             failing_s = LEAVE_S if self._met else LEAVE_EARLY_S
             self.transport.close(failing_s if exit_code else LEAVE_DONE_S, last)
@@ -269,14 +271,15 @@ class Rank:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """What a run that ends in this error leaves with."""
+    """The exit code of a run that ends in this error."""
     if isinstance(error, KeyboardInterrupt):
         return EXIT_SIGINT
     return error.exit_code if isinstance(error, MpijoinError) else EXIT_FAILED
 
 
 def describe(error: BaseException) -> str:
-    """One line for users: mpijoin's own errors speak for themselves, others are named by type.
+    """Describes an error to users in one line. mpijoin's own errors speak for themselves, others are named by their
+    type.
 
     >>> describe(ZeroDivisionError("oh"))
     'internal error: ZeroDivisionError: oh (--debug shows where)'

@@ -13,16 +13,16 @@ from mpijoin.store.state import ADDRESS, SIZE
 
 
 class StreamPart(NamedTuple):
-    """The rows that a piece has of one stream. bounds: int64[m, 2], the first row of each group and the one behind its
-    last."""
+    """The rows that a piece has of one stream. bounds: int64[m, 2], for each group its first row and the row behind its
+    last one."""
 
     fresh: Fresh
     bounds: np.ndarray
 
 
 class Batches:
-    """The mini-buffers of a message as kernels take them. groups: int64[m], those it still is of · pieces: of each
-    piece a part of every stream."""
+    """The mini-buffers of a message as kernels take them. groups: int64[m], those that it still has rows of · pieces:
+    each is a list with one part per stream."""
 
     def __init__(self, slot: Slot):
         self.slot = slot
@@ -32,12 +32,12 @@ class Batches:
         ]
 
     def rows(self) -> np.ndarray:
-        """int64[streams]: those of each stream."""
+        """int64[streams]: how many rows it has of each stream."""
         counts = [[len(part.fresh.tuples) for part in piece] for piece in self.pieces]
         return np.array(counts, np.int64).reshape(-1, len(self.slot.watermarks)).sum(axis=0)
 
     def take_out(self, at: int) -> list[Piece]:
-        """The rows of its group number `at`, which it then is not of any more."""
+        """Takes out the rows of the group at place `at`, and forgets the group."""
         taken = []
         for piece in self.pieces:
             columns = tuple(_rows_of(part.fresh, *part.bounds[at].tolist()) for part in piece)
@@ -52,7 +52,8 @@ class Batches:
 
 
 def unjoined(messages: Sequence[Batches], lows: Sequence[int], producer: int) -> list[Slot]:
-    """Takes out what is not joined, a slot per group: from group number lows[i] on of messages[i], the oldest first."""
+    """Takes out what is not joined: of messages[i], all groups from place lows[i] on. Returns a slot per group, in
+    which the oldest rows come first."""
     pieces: dict[int, list[Piece]] = {}
     for batches, low in zip(messages, lows):
         while len(batches.groups) > low:
@@ -71,7 +72,7 @@ def _part_of(columns: Columns, counts: np.ndarray) -> StreamPart:
 
 
 def _rows_of(fresh: Fresh, low: int, high: int) -> Columns:
-    """Some rows that lie together, with their blobs, which do so too."""
+    """Copies rows low:high with their blobs, which lie side by side as the rows do."""
     tuples = fresh.tuples[low:high].copy()
     if len(fresh.blob) == 0 or len(tuples) == 0:
         return Columns(tuples, np.empty(0, np.uint8))

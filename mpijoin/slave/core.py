@@ -1,7 +1,7 @@
 """What a slave decides: the order of its work, in pieces short enough to be interrupted, and when groups come and go.
 
-`SlaveCore.step(event) -> actions` holds counts only. One work action is under way at a time; its outcome is the next
-event.
+`SlaveCore.step(event) -> actions` knows counts only. One work action is under way at a time, and its outcome is the
+event that follows.
 """
 
 from __future__ import annotations
@@ -47,10 +47,12 @@ from mpijoin.time_events import Rest, Ticked
 # A slice of groups is inserted, probed and expired before the next: its state (a few MB) stays in the processor's
 # cache.
 SLICE_ROWS = 1 << 15
-# In a paced run results leave slice by slice: a message is cut into about so many, but none is smaller than some rows.
+# In a paced run results leave slice by slice. A message is cut into about so many slices, but a slice of fewer rows
+# than the least is not worth its overhead.
 PACED_SLICES = 8
 PACED_SLICE_ROWS_MIN = 512
-# Comparisons between two looks at the network: 32 a nanosecond or two, so a few milliseconds.
+# So many comparisons are made between two looks at the network. 32 of them take a nanosecond or two, so that is a few
+# milliseconds.
 PROBE_BUDGET = 1 << 26
 # For so long after a part of a group was sent or has come, its slave looks out for the next step without sleeping: who
 # sleeps wakes late, and neither slave joins the group meanwhile.
@@ -59,7 +61,7 @@ ALERT_S = 0.02
 
 @dataclass
 class Unjoined:
-    """A message not yet joined. rows_joined of the `rows_all` that it came with."""
+    """A message that is not joined yet: only `rows_joined` of the `rows_all` that it came with are."""
 
     epoch: int
     octets: int
@@ -71,7 +73,7 @@ class Unjoined:
 
     @property
     def backlog_bytes(self) -> int:
-        """Its part of the stream buffer: what is not joined yet."""
+        """The part of the stream buffer that it still takes: the share of its bytes that is not joined yet."""
         left = int(self.rows.sum()) - self.rows_joined
         return self.octets * left // self.rows_all if self.rows_all else 0
 
@@ -108,7 +110,7 @@ class SlaveCore:
 
     @property
     def backlog_bytes(self) -> int:
-        """Of the stream buffer: what is not yet joined."""
+        """How much of the stream buffer is taken by what is not joined yet."""
         return sum(message.backlog_bytes for message in self._unjoined())
 
     def _unjoined(self) -> Iterator[Unjoined]:
@@ -216,7 +218,7 @@ class SlaveCore:
         return [Consume(), self._work(Pause(self._budget), Paused)]
 
     def _save_as_it_is(self, stop: Marked, low: int) -> Action:
-        """The run stops here. low: from which of the oldest message's groups on nothing is inserted."""
+        """The run stops here. low: the first of the oldest message's groups of which nothing is inserted."""
         others = sum(1 for _ in self._unjoined()) - 1
         unjoined = (low, *[0] * others) if others >= 0 else ()
         return self._work(Save(stop.number, stop.cuts_metrics, stop.anew, unjoined), SaveDone)
@@ -231,7 +233,7 @@ class SlaveCore:
         return self._change() + self._next_message()
 
     def _change(self) -> list[Action]:
-        """What was to be carried out between two slices."""
+        """Carries out what has waited for the end of a slice."""
         actions: list[Action] = []
         while self._changes:
             change = self._changes.popleft()
@@ -243,7 +245,7 @@ class SlaveCore:
         return actions
 
     def _take_out(self, group: int) -> tuple[tuple[int, int], ...]:
-        """Forgets the group in all that is not joined yet; where it was."""
+        """Forgets the group in all that is not joined yet; returns where it was."""
         places = []
         for index, message in enumerate(self._unjoined()):
             at = np.flatnonzero(message.groups == group)

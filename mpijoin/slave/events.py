@@ -11,8 +11,8 @@ from mpijoin.time_events import Rest, Ticked
 
 
 class Arrived(NamedTuple):
-    """A message with input. groups int64[m], rows int64[m]: of all streams per group · own: not the master's, who waits
-    for no report of it."""
+    """A message with input has come. groups: int64[m] · rows: int64[m], how many of all streams each group has · own:
+    it is not from the master, which therefore waits for no report of it."""
 
     epoch: int
     octets: int
@@ -23,24 +23,26 @@ class Arrived(NamedTuple):
 
 
 class Inserted(NamedTuple):
-    """What the operator took of the slice's groups. Where it is not all, memory is short."""
+    """The operator has taken so much of the slice. Memory is short where that is not all of its groups."""
 
     taken: Taken
 
 
 class Probed(NamedTuple):
+    """Unless DONE, the probe of this slice goes on."""
+
     progress: Progress
 
 
 class Expired(NamedTuple):
-    """Unless DONE, what expiring has found must be consumed, and it goes on."""
+    """Unless DONE, what expiring has found must be consumed before it goes on."""
 
     progress: Progress
 
 
 class Ordered(NamedTuple):
-    """The next step of a hand-over that this slave supplies; "freeze" takes the group out of all that is not joined
-    yet."""
+    """The next step of a hand-over in which this slave is the supplier. "freeze" takes the group out of all input that
+    is not joined yet."""
 
     move: int
     step: str
@@ -48,20 +50,20 @@ class Ordered(NamedTuple):
 
 
 class Staged(NamedTuple):
-    """A group has come whole."""
+    """A group that this slave is to take over has come whole."""
 
     move: int
 
 
 class Paused(NamedTuple):
-    """Unless DONE, what was found must be consumed, and it goes on."""
+    """Unless DONE, what was found must be consumed before pausing goes on."""
 
     progress: Progress
 
 
 class Marked(NamedTuple):
-    """A checkpoint cuts the input here, and maybe the metrics. anew: nothing written before may be built upon · stops:
-    nothing more is to be joined."""
+    """A checkpoint cuts the input here, and perhaps the metrics too. anew: it may not build upon what was written
+    before · stops: the run ends with it, so nothing more is to be joined."""
 
     number: int
     cuts_metrics: bool = True
@@ -70,7 +72,7 @@ class Marked(NamedTuple):
 
 
 class SaveDone(NamedTuple):
-    """Everything is read out for it."""
+    """Everything that the checkpoint needs is read out."""
 
 
 class Handed(NamedTuple):
@@ -83,7 +85,7 @@ Event = Arrived | Inserted | Probed | Paused | Expired | Ordered | Staged | Mark
 
 
 class Insert(NamedTuple):
-    """Insert the oldest message's rows of its groups low:high, all streams."""
+    """Insert the rows that the oldest message has of its groups low:high, of all streams."""
 
     low: int
     high: int
@@ -98,7 +100,7 @@ class Probe(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Go on with the probe, for about `budget` comparisons, only until its groups can be saved."""
+    """Go on with the probe for about `budget` comparisons, but only until its groups can be saved."""
 
     budget: int
 
@@ -108,21 +110,21 @@ class Consume(NamedTuple):
 
 
 class RunOut(NamedTuple):
-    """Memory is short, by so many pages or more, and nobody makes room: the run fails."""
+    """Memory is short by so many pages or more, and nobody makes room. The run fails."""
 
     lacking_pages: int
 
 
 class Expire(NamedTuple):
-    """Advance the watermarks of groups low:high to the message's, and let go of what is expired."""
+    """Advance the watermarks of groups low:high to those of the message, and let go of what has expired."""
 
     low: int
     high: int
 
 
 class EndMessage(NamedTuple):
-    """The oldest message is joined: forget it, tell the master (credit) and the collector. own: the master knows
-    nothing of it."""
+    """The oldest message is joined. Forget it, and tell the master, which counts it as credit, and the collector. own:
+    the master knows nothing of the message."""
 
     epoch: int
     octets: int
@@ -130,8 +132,8 @@ class EndMessage(NamedTuple):
 
 
 class Carry(NamedTuple):
-    """Carry out an order, now that no group holds fresh tuples. places: for each message whose rows of the group are
-    not joined yet (0: the oldest), where in its groups it is; from now on it is not one of them."""
+    """Carry out an order, now that no group holds fresh tuples. places: for each message (0 is the oldest) whose rows
+    of the group are not joined yet, where among its groups this one was. It is not among them any more."""
 
     move: int
     step: str
@@ -140,15 +142,15 @@ class Carry(NamedTuple):
 
 
 class Install(NamedTuple):
-    """Take over a group that has come whole."""
+    """Take over the group of this move, which has come whole."""
 
     move: int
 
 
 class Save(NamedTuple):
-    """Save all groups, results and counts, of what came before the checkpoint's mark and nothing after it. As in
-    `Marked`. unjoined: for each message that is not joined, the oldest first, from which of its groups on nothing is
-    inserted; their rows are saved as they are."""
+    """Save all groups, results and counts as they are at the checkpoint's mark. Fields are as in `Marked`. unjoined:
+    for each message that is not joined, the oldest first, the group from which on nothing is inserted. The rows of
+    these groups are saved as they are."""
 
     number: int
     cuts_metrics: bool = True
@@ -157,7 +159,7 @@ class Save(NamedTuple):
 
 
 class Finish(NamedTuple):
-    """All input is joined: close the sinks and report."""
+    """All input is joined. Close the sinks and report."""
 
 
 Action = Insert | RunOut | Probe | Pause | Consume | Expire | EndMessage | Carry | Install | Save | Finish | Rest

@@ -18,8 +18,11 @@ from mpijoin.rank import MASTER, Rank
 from mpijoin.records import Transfer
 from mpijoin.slave.batches import Batches
 
-PORTION_BYTES = 8 << 20  # of state read out at once, some 10 ms; the next one when it was taken
-SLOT_BYTES = 32 << 20  # shipped per slot while there is something to join; without, as fast as the consumer takes it
+# So much state is read out at once, which takes some 10 ms. The next portion waits until the consumer has taken this
+# one.
+PORTION_BYTES = 8 << 20
+# So much is shipped per slot while there is something to join; otherwise as much as the consumer takes.
+SLOT_BYTES = 32 << 20
 
 
 @dataclass
@@ -65,7 +68,7 @@ class Mover:
         self._allowance_bytes = SLOT_BYTES
 
     def expects(self, order: Order) -> None:
-        """An order has come, to be carried out between two slices. Raises ProtocolError where no such move is known."""
+        """Notes an order that is to be carried out between two slices. ProtocolError: no such move is known."""
         if order.step == steps.SHIP and order.move not in self._supplies:
             self._supplies[order.move] = Supply(order.group, order.peer)
         supply = self._supplies.get(order.move)
@@ -76,7 +79,7 @@ class Mover:
             )
 
     def ship(self, nothing_to_join: bool) -> bool:
-        """Ships a portion of some group, if one is to go and there is leave; whether it did."""
+        """Ships a portion of one group, if a group is to go and may send now. Returns whether it did."""
         self._watch()
         for move, supply in self._supplies.items():
             if supply.state != supplier.SHIPPING:
@@ -87,7 +90,8 @@ class Mover:
         return False
 
     def carry_out(self, move: int, step: str, group: int, taken: list[tuple[Batches, list[Piece]]]) -> Slot | None:
-        """An order, while the group holds no fresh tuples. taken: what was taken out of the messages, the oldest first.
+        """Carries out an order while the group holds no fresh tuples. taken: what was taken out of the messages, oldest
+        first.
 
         Returns the input to be joined after all, where the group stays. Raises ProtocolError for an illegal step.
         """
@@ -106,7 +110,8 @@ class Mover:
         return None
 
     def take(self, state: State) -> bool:
-        """A part of a group has come; whether it is whole now. Raises ProtocolError for one that is out of turn."""
+        """Takes a part of a group that has come. Returns whether the group is whole now. ProtocolError: it is out of
+        turn."""
         staging = self._stagings.setdefault(state.move, Staging(state.group))
         if staging.group != state.group:
             raise ProtocolError(
@@ -155,7 +160,8 @@ class Mover:
         self._send(move, supply, frames, None)
 
     def _freeze(self, move: int, supply: Supply, taken: list[tuple[Batches, list[Piece]]]) -> None:
-        """The rest of the group, and its input that is not joined: up to where its newest message reached."""
+        """Sends the rest of the group with its input that is not joined, up to where the newest message of it
+        reached."""
         frames = self._operator.get(supply.group, supply.since)
         info = self._operator.info(np.array([supply.group]))
         watermarks = taken[-1][0].slot.watermarks if taken else tuple(info.watermarks[0].tolist())
@@ -173,7 +179,7 @@ class Mover:
         self._say(move, steps.DROPPED, figures=Transfer(supply.octets, supply.transfer_s or under_way_s))
 
     def _send(self, move: int, supply: Supply, frames: list[np.ndarray], final: Slot | None) -> None:
-        """A message per frame: the consumer takes one while the next is made."""
+        """Sends a message per frame, so that the consumer takes one while the next is made."""
         octets = sum(frame.nbytes for frame in frames)
         supply.octets += octets
         self._allowance_bytes -= octets
@@ -190,7 +196,7 @@ class Mover:
                 supply.sent_s = None
 
     def _refuse(self, move: int, reason: str) -> None:
-        """What has come is given up. More may come until the supplier hears of it."""
+        """Gives up what has come. More may come until the supplier hears of the refusal."""
         staging = self._stagings[move]
         staging.state = consumer.advance(move, staging.state, consumer.NO_ROOM)
         staging.frames, staging.octets, staging.input = [], 0, None
