@@ -30,8 +30,7 @@ def load_of(epoch_s: float) -> Load:
 
 
 def measured(load: Load, rate: float, folder: Path, cores: list[int], rounds: int) -> dict[str, float]:
-    """Returns what was found in the run whose mean delay is the median, so that one run may be spoilt by a
-    neighbour."""
+    """Returns the figures of the run whose mean delay is the median, because a busy neighbour spoils a run."""
     delays = [run(load, rate, folder, cores).summary["delay_s"] for _ in range(rounds)]
     return sorted(delays, key=lambda delay: delay["mean"])[rounds // 2]
 

@@ -153,8 +153,10 @@ def row_of(case: Case) -> list[str]:
 
 
 def report_text(cases: list[Case], fed_per_s: float | None) -> str:
-    """Returns the report in Markdown. fed_per_s: tuples per second that the CSV feeder sends if nobody makes it
-    wait."""
+    """Returns the report in Markdown.
+
+    fed_per_s: how many tuples per second the CSV feeder sends if nobody makes it wait.
+    """
     head = ["", "highest speed", "M tuples/s", "p50 of the delay, s", "p99, s", "at the next speed"]
     lines = [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *map(row_of, cases))]
     lines.append("")

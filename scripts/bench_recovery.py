@@ -34,8 +34,10 @@ HEAD = "policy      normal, ms   worst, ms   back within 1.5 x after   wanted   
 
 
 def load_of(policy: str, back: bool) -> Load:
-    """Returns a load that is normal until BEFORE_S. Then slave SLOW has a third of its speed for SLOW_S, or to the
-    end."""
+    """Returns a load that is normal until BEFORE_S.
+
+    Then slave SLOW has a third of its speed, for SLOW_S if `back`, else to the end.
+    """
     end = f', to = "{BEFORE_S + SLOW_S} s"' if back else ""
     settings = (
         f'balance.policy="{policy}"',

@@ -57,8 +57,7 @@ class Bench:
         self._groups, self._time, self._random = np.zeros(1, np.int64), 0, np.random.default_rng(1)
 
     def feed(self, rows: int, keys: int) -> float:
-        """Returns the seconds to insert so many tuples a stream, with keys out of so many, and to join and tune
-        them."""
+        """Returns the seconds to insert, join and tune so many tuples a stream, with keys out of so many."""
         batches = []
         for _ in range(2):
             tuples = np.zeros((rows, TUPLE_BYTES // 8), np.int64)

@@ -208,8 +208,7 @@ def enumerate_batch(s, m, group, cursor, budget, out):
 
 @part
 def begin_member(m, cursor, last):
-    """Sets up the lists that are combined: each stream's level lists its partners, and the member's own level
-    itself."""
+    """Sets up the lists that are combined: the member's partners in each other stream, and the member itself."""
     member = m.member[cursor[MEMBER]]
     for level in range(last + 1):
         m.levels[level, BEGIN] = m.first[level, member]

@@ -1,5 +1,4 @@
-"""The two probes of a window join. Each has its kernels, their scratch memory, and a cursor that says where to go
-on."""
+"""The two probes of a window join. Each has its kernels, scratch memory, and a cursor that says where it goes on."""
 
 from __future__ import annotations
 
@@ -16,8 +15,7 @@ from mpijoin.store.state import StoreState
 
 
 class Probe(Protocol):
-    """Finds the results of fresh tuples. It is made with certificate: uint64[1], to which their certificate is
-    added."""
+    """Finds the results of fresh tuples, and adds their certificate to the uint64[1] with which it was made."""
 
     def start(self) -> None:
         """Makes the next `go_on` begin with the first of its groups."""
@@ -78,7 +76,7 @@ def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None
     """Returns a probe of the table. symmetric: whether it is the `MwayProbe`; None: it is, unless there are two
     streams.
 
-    certificate: uint64[1], as of `Probe`.
+    certificate: uint64[1], to which that of the results is added.
     """
     if symmetric is None:
         symmetric = len(table.layout) != 2

@@ -1,4 +1,4 @@
-"""What the tuples of results tell: the certificate and the latest times. A filter and a consumer that need them."""
+"""Reads the tuples of results: for their certificate, for their latest times, and to filter them by their keys."""
 
 from __future__ import annotations
 

@@ -62,8 +62,10 @@ def owner_of(s, group, stream):
 
 @part
 def take_page(s, group, stream):
-    """Takes a page for `group` and gives it a block id that was never used before. The caller has checked
-    `free_pages`."""
+    """Takes a page for `group` and returns it. It has a block id that was never used before.
+
+    The caller has checked `free_pages`.
+    """
     pool, heads = s.pool, s.heads
     page = pool[FREE_PAGE]
     if page != NONE:

@@ -34,8 +34,7 @@ from mpijoin.store.state import (
 
 @part
 def divide_chain(s, group, bucket, stream, low, high, depth):
-    """Moves the tuples of a chain to bucket `low` or `high` by bit `depth` of their hash. The chain's blocks are
-    freed."""
+    """Moves a chain's tuples to bucket `low` or `high`, by bit `depth` of their hash, and frees the chain's blocks."""
     page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
     while page != NONE:
         copy_side(s, group, page, stream, low, depth, 0)
@@ -98,8 +97,7 @@ def copy_some(s, group, page, slot, stream, bucket, depth, side):
 
 @part
 def interleave_chains(s, group, bucket, buddy, stream, merged):
-    """Moves the tuples of two chains into one, in the order of time, so that the merged chain expires from its
-    front."""
+    """Moves two chains' tuples into one, in the order of time, so that the merged chain expires from its front."""
     first, second = s.buckets[bucket, stream * STREAM_WORDS + FIRST], s.buckets[buddy, stream * STREAM_WORDS + FIRST]
     i = j = np.int64(0)
     while first != NONE and second != NONE:
@@ -186,8 +184,10 @@ def copy_tuple(words, source, target, width):
 
 @part
 def take_blobs(s, group, stream, page, first, count):
-    """Moves the blobs of `count` tuples that were copied into a block from slot `first` on. Returns the blobs'
-    bytes."""
+    """Moves the blobs of `count` tuples that were copied into a block, from slot `first` on.
+
+    Returns how many bytes these blobs have.
+    """
     octets = np.int64(0)
     if s.layout[stream, HAS_BLOB]:
         for slot in range(first, first + count):

@@ -173,8 +173,10 @@ def _check_buffers(frame: Frame, dtypes: list[str]) -> None:
 
 
 def _check_blocks(s: StoreState, stream: int, blocks: Blocks, least: int) -> None:
-    """Checks that the parts of `blocks` fit each other and this join, and that each block has `least` tuples or
-    more."""
+    """Checks that the parts of `blocks` fit each other and this join.
+
+    least: how many tuples each block must have at least.
+    """
     words, slots = s.layout[stream, [TUPLE_WORDS, SLOTS]].tolist()
     tuples, counts = blocks.tuples, blocks.counts
     if tuples.ndim != 2 or tuples.shape[1] != words:

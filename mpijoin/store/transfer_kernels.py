@@ -280,8 +280,10 @@ def place_block(s, group, stream, row, end, start, tuples, blob):
 
 @kernel
 def link_group(s, group, shapes, ends, pages):
-    """Gives an opened group its buckets. `shapes` and `ends` are as `list_blocks` fills them, with chains in
-    `pages`."""
+    """Gives an opened group its buckets, and these their chains of `pages`.
+
+    shapes, ends: as `list_blocks` fills them.
+    """
     groups, depth, low = s.groups, s.groups[group, DEPTH], np.int64(0)
     for index in range(len(shapes)):
         own, prefix = shapes[index] & 0xFF, shapes[index] >> PREFIX_SHIFT

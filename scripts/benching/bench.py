@@ -1,5 +1,4 @@
-"""Cases that take turns, their times, the targets that they should meet, and the machine on which they were
-measured."""
+"""Cases that take turns, their times and targets, and the machine on which they were measured."""
 
 from __future__ import annotations
 

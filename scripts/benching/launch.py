@@ -1,5 +1,4 @@
-"""Starts `mpijoin run` as a user would, and watches it from outside: its summary, memory and time to the first
-epoch."""
+"""Starts `mpijoin run` as a user would, and watches its summary, memory and time to the first epoch from outside."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Run:
-    """A run whose answer was checked. wall_s: by its own clock · seconds: of the stages of the master and all
+    """A run whose answer was checked. wall_s: by its own clock · seconds: of each stage of the master and all
     slaves."""
 
     case: Case

@@ -1,4 +1,4 @@
-"""What this machine can do: rates of one pinned core at each kind of the join's work, and of MPI between two."""
+"""Measures what this machine can do: the rates of one pinned core at each kind of work, and of MPI between two."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ from mpijoin.sources.files import open_file
 from mpijoin.store.pool import reserve_words
 from rooflines import kernels
 
-STATE_BYTES = 64 << 20  # workload A's window in blocks: 1.8 M tuples of 24 bytes, and what is empty in the blocks
+# The blocks of workload A's window take so much: 1.8 M tuples of 24 bytes, and what is empty in the blocks.
+STATE_BYTES = 64 << 20
 MEMORY_BYTES_MAX = 1 << 30
-TICK_ROWS = 65_536  # of a stream in an automatic epoch
+TICK_ROWS = 65_536  # A stream has so many rows in an automatic epoch.
 PARTITIONS = (60, 120, 240, 480)
-BUCKETS = 32  # per partition: 60 x 32 is what theta makes of A's window
-RESULTS = 8192  # of the engine's result buffer
-ENOUGH_S, QUICK_S = 0.6, 0.05  # how long each rate is measured
+BUCKETS = 32  # A partition has so many: 60 x 32 is what theta makes of A's window.
+RESULTS = 8192  # The engine's result buffer holds so many.
+ENOUGH_S, QUICK_S = 0.6, 0.05  # Each rate is measured for so long.
 MPI_MIB = (1, 8)
 MPI_BYTES = 2 << 30
 MPI_TIMEOUT_S = 120
@@ -46,8 +47,11 @@ MPI_TIMEOUT_S = 120
 
 @dataclass(frozen=True)
 class Rate:
-    """per_s: of `unit` · octets: bytes that one of them means, 0 where that says nothing · note: how it was
-    measured."""
+    """A rate that was measured.
+
+    per_s: how many of `unit` in a second · octets: the bytes of one of them, or 0 where these say nothing · note: how
+    the rate was measured.
+    """
 
     per_s: float
     unit: str
@@ -59,8 +63,10 @@ Rates = dict[str, Rate]
 
 
 def fastest_s(work: Callable[[], Any], enough_s: float) -> float:
-    """Seconds of the fastest of as many calls as fit: what the core can do when nobody disturbs it. The first
-    compiles."""
+    """Returns the seconds of the fastest of as many calls as fit, which is what the core can do undisturbed.
+
+    The first call compiles.
+    """
     work()
     best, end = float("inf"), time.perf_counter() + enough_s
     while time.perf_counter() < end or best == float("inf"):
@@ -71,8 +77,10 @@ def fastest_s(work: Callable[[], Any], enough_s: float) -> float:
 
 
 def cache_bytes() -> dict[str, int]:
-    """Sizes of the first core's data caches, by level ("L1", …), as the system says; usual ones where it says
-    nothing."""
+    """Returns the sizes of the first core's data caches, by level ("L1", …).
+
+    They are what the system says, and usual ones where it says nothing.
+    """
     found = {"L1": 32 << 10, "L2": 1 << 20, "L3": 32 << 20}
     for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         if (folder / "type").read_text().strip() != "Instruction":
@@ -82,7 +90,7 @@ def cache_bytes() -> dict[str, int]:
 
 
 def measure(data: Data, cores: list[int], enough_s: float) -> Rates:
-    """All rates; this process is pinned to the first core while it measures."""
+    """Measures all rates. This process is pinned to the first core meanwhile."""
     os.sched_setaffinity(0, cores[:1])
     try:
         rates = {}
@@ -95,8 +103,10 @@ def measure(data: Data, cores: list[int], enough_s: float) -> Rates:
 
 
 def engine_registers() -> str:
-    """The widest registers that the engine's own probe compares tags in, from its machine code as compiled for this
-    processor."""
+    """Returns the widest registers in which the engine's own probe compares tags.
+
+    They are found in its machine code, as it is compiled for this processor.
+    """
     join = window_join(1, 1 << 20, 4096, 1 << 16, [(0, False, 1)] * 2)
     groups, cursor, out = (
         read_only(np.zeros(1, np.int64)),
@@ -111,7 +121,7 @@ def engine_registers() -> str:
 
 
 def scan_rates(enough_s: float) -> Rates:
-    """Tags and keys compared per second, from an array of half of each cache and from one beyond them."""
+    """Measures tags and keys compared per second, from an array of half of each cache, and from one beyond them."""
     caches = cache_bytes()
     memory = min(4 * caches["L3"], MEMORY_BYTES_MAX)
     # Half a large shared last-level cache is seldom one's own: what counts is the size of the state.
@@ -133,7 +143,7 @@ def scan_rates(enough_s: float) -> Rates:
 
 
 def _look_up_rate(enough_s: float) -> Rate:
-    """Tags of blocks looked up per second in a filter that a few of them pass."""
+    """Measures how many tags of blocks are looked up per second in a filter that a few of them pass."""
     generator = np.random.default_rng(7)
     tags, marks = generator.integers(0, 1 << 16, 64 * kernels.SLOTS).astype(np.uint16), np.zeros(FILTER, np.uint8)
     marks[generator.integers(0, FILTER, 64)] = 1
@@ -143,7 +153,7 @@ def _look_up_rate(enough_s: float) -> Rate:
 
 
 def load_rates(enough_s: float) -> Rates:
-    """Cache lines per second from scattered places of the state: single ones, and the tags of whole blocks."""
+    """Measures cache lines per second from scattered places of the state: single ones, and tags of whole blocks."""
     words, generator = reserve_words(STATE_BYTES // 8), np.random.default_rng(1)
     words[:] = 7
     lines = generator.permutation(STATE_BYTES // 64).astype(np.int32) * 8
@@ -162,7 +172,7 @@ def load_rates(enough_s: float) -> Rates:
 
 
 def copy_rates(enough_s: float) -> Rates:
-    """Bytes copied per second, within the caches (blocks of the size that the engine reads) and beyond."""
+    """Measures bytes copied per second, within the caches (blocks of the size that the engine reads) and beyond."""
     rates = {}
     for name, size in (("cached", 8 * BLOCK_ROWS), ("memory", MEMORY_BYTES_MAX // 2)):
         source, target = reserve_words(size // 8), reserve_words(size // 8)
@@ -173,7 +183,8 @@ def copy_rates(enough_s: float) -> Rates:
 
 
 def scatter_rates(enough_s: float) -> Rates:
-    """Tuples per second from columns into buffers by the hash of their keys; of two ways the faster."""
+    """Measures tuples per second from columns into buffers, by the hash of their keys. The faster of two ways
+    counts."""
     ticks = np.random.default_rng(2).integers(0, 1 << 40, (12, 3, TICK_ROWS))
     rates = {}
     for partitions in PARTITIONS:
@@ -196,7 +207,7 @@ def scatter_rates(enough_s: float) -> Rates:
 
 
 def append_rates(enough_s: float) -> Rates:
-    """Tuples per second, with their tags, into the blocks of a state's buckets, an epoch of one stream at a time."""
+    """Measures tuples per second, with their tags, into the blocks of a state's buckets, one epoch at a time."""
     generator = np.random.default_rng(3)
     tuples = generator.integers(0, 1 << 40, (TICK_ROWS, kernels.TUPLE_WORDS))
     partition = (hash_keys(tuples[:, 0]) >> np.uint64(32)) * np.uint64(PARTITIONS[0]) >> np.uint64(32)
@@ -217,7 +228,7 @@ def append_rates(enough_s: float) -> Rates:
 
 
 def result_rates(enough_s: float) -> Rates:
-    """Pairs per second written to a result buffer, and mixed into a certificate."""
+    """Measures pairs per second written to a result buffer, and mixed into a certificate."""
     generator = np.random.default_rng(4)
     mine, theirs = generator.integers(0, 1 << 40, (2, RESULTS))
     out = np.zeros((2, RESULTS), np.int64)
@@ -234,9 +245,11 @@ def result_rates(enough_s: float) -> Rates:
 
 
 def probe_s(comparisons: float, reread: float, loads: float, pairs: float, enough_s: float) -> float:
-    """Seconds per fresh row of the idealised probe, of its two ways the faster. Per row: tags compared, cache lines
-    loaded, pairs certified · reread: by how many rows the tags of a bucket are compared once they have come from beyond
-    the caches."""
+    """Returns the seconds per fresh row of the idealised probe, by the faster of its two ways.
+
+    comparisons, loads, pairs: tags compared, cache lines loaded and pairs certified for each row · reread: how many
+    rows are compared with the tags of a bucket once these have come from beyond the caches.
+    """
     blocks = max(1, round(comparisons / kernels.SLOTS))
     share = blocks * kernels.SLOTS / comparisons  # of a row's work, since blocks are whole
     words, generator = reserve_words(STATE_BYTES // 8), np.random.default_rng(6)
@@ -252,8 +265,8 @@ def probe_s(comparisons: float, reread: float, loads: float, pairs: float, enoug
 
 
 def parquet_rates(data: Data, enough_s: float) -> Rates:
-    """Rows per second that pyarrow decodes on one thread, the whole file or in blocks, and that it encodes as results
-    are."""
+    """Measures rows per second that pyarrow decodes on one thread, as a whole file or in blocks, and that it
+    encodes."""
     rates = {}
     for names in (["ts", "key"], ["ts", "key", "id"]):
         columns = [Column(name, pa.int64()) for name in names]
@@ -285,7 +298,7 @@ def _encode_rate(enough_s: float) -> Rate:
 
 
 def mpi_rates(cores: list[int]) -> Rates:
-    """Bytes per second from one rank to another, each on its own core where there are two."""
+    """Measures bytes per second from one rank to another, each on its own core where there are two."""
     sizes = [str(mebibytes << 20) for mebibytes in MPI_MIB]
     line = [*script_command(2, "rooflines/bandwidth.py"), str(MPI_BYTES), *sizes]
     done = subprocess.run(
@@ -305,5 +318,5 @@ def mpi_rates(cores: list[int]) -> Rates:
 
 
 def script_command(ranks: int, script: str) -> list[str]:
-    """A script of this folder on so many ranks, as `mpijoin` would be started."""
+    """Returns the command of a script of this folder on so many ranks, started as `mpijoin` would be."""
     return [*command(ranks)[: -len(("-m", "mpijoin"))], str(ROOT / "scripts" / script)]
