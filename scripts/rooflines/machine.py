@@ -183,8 +183,7 @@ def copy_rates(enough_s: float) -> Rates:
 
 
 def scatter_rates(enough_s: float) -> Rates:
-    """Measures tuples per second from columns into buffers, by the hash of their keys. The faster of two ways
-    counts."""
+    """Measures tuples per second from columns into buffers, by the hash of their keys and the faster of two ways."""
     ticks = np.random.default_rng(2).integers(0, 1 << 40, (12, 3, TICK_ROWS))
     rates = {}
     for partitions in PARTITIONS:
@@ -265,8 +264,10 @@ def probe_s(comparisons: float, reread: float, loads: float, pairs: float, enoug
 
 
 def parquet_rates(data: Data, enough_s: float) -> Rates:
-    """Measures rows per second that pyarrow decodes on one thread, as a whole file or in blocks, and that it
-    encodes."""
+    """Measures rows per second that pyarrow decodes on one thread, and that it encodes as results are.
+
+    It decodes the whole file at once, or block by block.
+    """
     rates = {}
     for names in (["ts", "key"], ["ts", "key", "id"]):
         columns = [Column(name, pa.int64()) for name in names]

@@ -1,10 +1,12 @@
 """The least time that the machine's rates allow for a stage's work, beside the time that it took.
 
-A stage's bound counts what its contract asks for and nothing that only its present form needs: no second pass, no copy
-that a better one could do without. Where a core can do two things at once, the bound is a measured loop that does both
-at once. Rates are of one core. The *whole* cannot take less than the longest rank's bounds, since a rank works on one
-core, nor less than the bounds of all ranks over the number of cores; that least time over the wall time is what a run
-reaches.
+The bound of a stage counts only what its contract asks for, and nothing that only its present form needs: no second
+pass, and no copy that a better form could do without. Where a core can do two things at once, the bound is a measured
+loop that does both at once. Rates are of one core.
+
+The *whole* run cannot take less than the bounds of its longest rank, because a rank works on one core. It cannot take
+less than the bounds of all ranks divided by the number of cores either. A run reaches that least time divided by its
+wall time.
 """
 
 from __future__ import annotations
@@ -18,13 +20,15 @@ from rooflines.kernels import SLOTS
 from rooflines.machine import Rate, Rates, probe_s
 
 WANTED = 0.40
-PROBE_PATIENCE = 5  # measured so many times longer than a rate: a disturbed bound would flatter the engine
-CODED_BYTES = 16  # row number and running maximum, from as many of time and key
+# A probe is measured so many times longer than a rate, because a disturbed bound would flatter the engine.
+PROBE_PATIENCE = 5
+CODED_BYTES = 16  # A row number and a running maximum are made of as many bytes of time and key.
 
 
 @dataclass(frozen=True)
 class Bound:
-    """seconds: the least · why: which rates, and how much of each per tuple or result."""
+    """The least time of a stage, in seconds. why: which rates it is made of, and how much of each per tuple or
+    result."""
 
     seconds: float
     why: str
@@ -52,10 +56,10 @@ class Whole:
 
     @property
     def limits(self) -> dict[str, float]:
-        """Seconds that the run takes at least for "master", for one of the "slaves", and for "all" ranks on their
+        """The seconds that the run takes at least: for the "master", one of the "slaves", and "all" ranks on their
         cores.
 
-        No stage counts for more than it took: a bound that was beaten had been measured while others disturbed.
+        No stage counts for more than it took, because a bound that was beaten had been measured while others disturbed.
         """
         least = {"master": 0.0, "slaves": 0.0}
         for stage in self.stages:
@@ -69,7 +73,7 @@ class Whole:
 
     @property
     def critical(self) -> str:
-        """Which of the limits is the greatest."""
+        """The name of the greatest limit."""
         return max(self.limits, key=self.limits.__getitem__)
 
     @property
@@ -82,12 +86,12 @@ class Whole:
 
     @property
     def slowest(self) -> Stage:
-        """The stage that takes most time beyond its bound."""
+        """The stage that takes the most time beyond its bound."""
         return max(self.stages, key=lambda stage: stage.seconds - stage.bound.seconds)
 
 
 def bounds(rates: Rates, work: Work, probe: Bound) -> dict[str, Bound]:
-    """Of every stage of both ranks, for all of the work."""
+    """Returns the bound of every stage of both ranks, for all of the work."""
     sent = work.tuples * work.tuple_bytes / best(rates, "MPI").per_s
     return {
         "decode": Bound(
@@ -116,11 +120,12 @@ def bounds(rates: Rates, work: Work, probe: Bound) -> dict[str, Bound]:
 
 
 def probe_bound(rates: Rates, work: Work, enough_s: float) -> Bound:
-    """Tags compared from L1 or looked up in a filter, tags read from the state once an epoch, cache lines of old
-    tuples, and pairs certified, all at once.
+    """Returns the bound of a probe, which does several things at once.
 
-    What that takes is measured. It is held between what the machine's rates give if the core overlaps computing and
-    loading perfectly and if it does not at all, so that a loop of ours that is clumsy cannot flatter the engine.
+    Tags are compared from L1 or looked up in a filter, tags are read from the state once an epoch, cache lines of old
+    tuples are loaded, and pairs are certified. What that takes is measured. The bound is kept between two values that
+    the machine's rates give: if the core overlaps computing and loading perfectly, and if it does not at all. So a
+    clumsy loop of ours cannot flatter the engine.
     """
     parts = probe_parts(rates, work)
     per_row = (work.comparisons, work.comparisons / work.tags_first_read * work.tuples, work.lines_of_old, work.results)
@@ -140,9 +145,12 @@ def probe_bound(rates: Rates, work: Work, enough_s: float) -> Bound:
 
 
 def probe_parts(rates: Rates, work: Work) -> dict[str, float]:
-    """Seconds of each part of a probe's work alone. Tags: all compared with all, or looked up in a filter of the fresh
-    ones and compared where a line of old tuples was wanted, whichever takes less."""
-    rows = work.comparisons / work.tags_first_read  # fresh ones that a tag meets
+    """Returns the seconds of each part of a probe's work alone.
+
+    Either all tags are compared with all, or they are looked up in a filter of the fresh ones and compared where a line
+    of old tuples was wanted. The way that takes less counts.
+    """
+    rows = work.comparisons / work.tags_first_read  # A tag meets so many fresh rows.
     compared_s = work.comparisons / rates["tags, L1"].per_s
     looked_up_s = work.tags_first_read / rates["tags, looked up"].per_s
     looked_up_s += work.lines_of_old * math.ceil(rows / LANES) * LANES / rates["tags, L1"].per_s

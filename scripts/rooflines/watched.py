@@ -1,8 +1,8 @@
 """The `mpijoin` command with a stopwatch at each stage of the engine: python watched.py FOLDER times|counts COMMAND...
 
-Each rank leaves FOLDER/rank-N.json: seconds per stage since its clock started (of the core's time, so that others on
-the core do not count; "idle" by the wall clock) or, of a slave, what it counted: that takes time, so it is asked for in
-runs of its own.
+Each rank leaves FOLDER/rank-N.json. With `times` it holds the seconds of each stage since the rank's clock started.
+They are of the core's time, so that others on the core do not count; only "idle" is by the wall clock. With `counts` it
+holds what a slave counted. Counting takes time, so it is done in runs of its own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mpijoin.transport.mpi import MpiTransport
 
 LINE_WORDS = ALIGNMENT // 8
 
-# Stage by stage the methods that do its work; none of them calls another.
+# The methods that do the work of each stage. None of them calls another.
 MASTER_STAGES = {
     "decode": ((ParquetReader, "blocks"),),
     "key coding": ((FileScreen, "screen"),),
@@ -54,7 +54,7 @@ SLAVE_STAGES = {
 
 
 class Stopwatch:
-    """seconds: per stage, since the rank's clock was started."""
+    """Measures stages. seconds: of each stage, since the rank's clock was started."""
 
     def __init__(self, stages: dict[str, tuple[tuple[type, str], ...]]):
         self.seconds: Counter[str] = Counter()
@@ -78,7 +78,7 @@ class Stopwatch:
         return timed
 
     def _iterated(self, items: Iterator, stage: str) -> Iterator:
-        """The same items; the time it takes to get each counts."""
+        """Yields the same items, and counts the time that it takes to get each of them."""
         following = self._timed(lambda: next(items, self), stage)
         while (item := following()) is not self:
             yield item
@@ -92,11 +92,12 @@ class Stopwatch:
 
 
 class Counting:
-    """What a slave's join does, counted: as in `Work` of engine.py. Of a run that keeps results."""
+    """Counts what a slave's join does, as in `Work` of engine.py. The run must keep results."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
-        self._fresh_from = [np.inf, np.inf]  # per stream, row numbers of the slice that is being joined
+        # The slice that is being joined begins at these row numbers, one per stream.
+        self._fresh_from = [np.inf, np.inf]
         for owner, name in (
             (WindowJoin, "insert"),
             (WindowJoin, "probe"),
@@ -117,14 +118,18 @@ class Counting:
         self._fresh_from[stream] = min(self._fresh_from[stream], first)
 
     def probe(self, join: WindowJoin, groups: np.ndarray, budget: int, out: Out) -> None:
-        if join._probed is None:  # else it goes on with the same groups
+        if join._probed is None:  # Otherwise it goes on with the same groups.
             self.counts["tags_first_read"] += int(join.info(groups).tuples.sum())
 
     def consume(self, sink: ParquetSink, out: Out, rows: Rows, epoch: int) -> None:
-        """Of a pair the older tuple, which is not in the caches yet; several of a batch may share its cache line."""
+        """Counts the cache lines of the older tuple of each pair, which is not in the caches yet.
+
+        Several tuples of a batch may share a line.
+        """
         left, right = (self._is_fresh(rows, stream, slots) for stream, slots in enumerate(out.filled))
         old = (out.filled[1][left & ~right], out.filled[0][right & ~left])
-        lines = (np.concatenate([slots, slots + ROW]) // LINE_WORDS for slots in old)  # a tuple may lie across two
+        # A tuple may lie across two lines.
+        lines = (np.concatenate([slots, slots + ROW]) // LINE_WORDS for slots in old)
         self.counts["lines_of_old"] += sum(len(np.unique(one)) for one in lines)
         self.counts["results"] += len(left)
 
