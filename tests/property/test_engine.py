@@ -308,3 +308,18 @@ def test_a_hashed_key_of_fixed_size_with_variable_payload_on_one_side_only(sides
     assert wanted.pairs.total() > 50
     check_counts(done.summary, wanted)
     assert table_rows(done.table()) == expected_rows(both, wanted.pairs)
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_keys_whose_hashes_alone_are_equal_do_not_join(count, tmp_path):
+    """Five texts, of whose hashes one bit is left."""
+    rows = [(time, (f"a key, number {time % 5}",), (time,)) for time in range(10)]
+    sides = [
+        Stream(name, (rows,), "us", pa.int64(), (pa.string(),), (pa.int64(),), None, 0, "table")
+        for name in NAMES[:count]
+    ]
+    wanted = expect(*sides)
+    assert wanted.pairs.total() == 5 * 2**count
+    done = run({"inject": {"hash_bits": 1}, "cluster": {"memory": "16 MiB"}}, sides, 2, tmp_path)
+    check_counts(done.summary, wanted)
+    assert table_rows(done.table()) == expected_rows(sides, wanted.pairs)
