@@ -20,6 +20,6 @@ cursor says where it goes on. The cursor does not move with a group. A probe tha
 next point at which the marks of fresh tuples alone tell what is left. Then its groups can be read out, and the next
 probe, here or at another slave, does the rest.
 
-`results` says what the rows of results mean. `tuning` and `trial` choose the size of mini-partition-groups, theta, that
-suits the processor.
+`results` certifies and filters results by their tuples. `tuning` and `trial` choose the size of mini-partition-groups,
+theta, that suits the processor.
 """

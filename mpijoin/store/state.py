@@ -47,7 +47,8 @@ UNLISTED = -2
 # Columns of `groups`, one row per partition: its directory first, then statistics.
 DIRECTORY, DEPTH, DIRECTORY_CLASS, BUCKETS, DEEPEST, FRESH, COMPARISONS, RESULTS, BLOCKS, SPLITS, MERGES = range(11)
 TUNED = 11  # It is 1 while there is nothing to split or merge.
-# It is 1 if the group was split for more than it holds, and nothing has expired since. Until then nothing is merged.
+# It is 1 if the group was split for more than it holds, and nothing has expired since. While it is 1, nothing is
+# merged.
 GROWS = 12
 # The blocks that the group takes now are of this generation. What was spilled before is of earlier ones.
 GENERATION = 13

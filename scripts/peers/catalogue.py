@@ -1,7 +1,8 @@
 """Who is compared, and how each is started.
 
-A peer's program prints what `measured.py` says as its last line. Each runs in an environment of its own
-(`environments.py`) with as many threads as it has cores, reads the format it reads fastest, and keeps no checkpoints.
+The last line that a peer's program prints is that of `measured.py`. Each peer runs in an environment of its own
+(`environments.py`), with as many threads as it has cores. It reads the format that it reads fastest, and keeps no
+checkpoints.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from peers.watch import machine_memory_bytes
 from peers.workloads import SIDES, Workload
 
 HERE = Path(__file__).parent
-HEAP_SHARE = 0.6  # of the machine's memory for a JVM's heap: garbage collection must not be what is measured
-# What Flink reaches into on Java 17 and newer.
+# A JVM's heap may take this share of the machine's memory, so that garbage collection is not what is measured.
+HEAP_SHARE = 0.6
+# Flink reaches into these packages on Java 17 and newer.
 OPENED = ("lang", "lang.invoke", "net", "nio", "time", "util", "util.concurrent")
 STREAM = """\
 [streams.{side}]
@@ -33,8 +35,10 @@ window = "{window_us} us"
 
 @dataclass(frozen=True)
 class Start:
-    """What a command line is made of. environments: folder of theirs · scratch: empty, for state, shuffles and
-    output."""
+    """What a command line is made of.
+
+    environments: the folder of the peers' environments · scratch: an empty folder for state, shuffles and output.
+    """
 
     workload: Workload
     cores: int
@@ -51,9 +55,12 @@ class Start:
 
 @dataclass(frozen=True)
 class Peer:
-    """line: of its command; Absent: it cannot be had here · counts, writes: it takes part where results are counted,
-    where they are written · streams: how many there may be · ranks: of mpijoin under mpirun, 0: without it, None: not
-    mpijoin."""
+    """A system that is compared.
+
+    line: makes its command line; Absent: it cannot be had here · counts: whether it takes part where results are
+    counted · writes: whether it takes part where they are written · streams: how many there may be · ranks: how many
+    mpijoin has under mpirun; 0: it runs without mpirun, None: this is not mpijoin.
+    """
 
     name: str
     title: str
@@ -65,7 +72,7 @@ class Peer:
     ranks: int | None = None
 
     def runs(self, workload: Workload, cores: int) -> bool:
-        """On one core mpijoin runs without mpirun: its ranks would only take turns."""
+        """Whether the peer takes part. On one core mpijoin runs only without mpirun: its ranks would take turns."""
         takes_part = (self.writes if workload.writes else self.counts) and len(workload.streams) in self.streams
         return takes_part and not (self.ranks and cores == 1)
 
@@ -77,7 +84,7 @@ def mpijoin(name: str, title: str, ranks: int) -> Peer:
 
 
 def of_three(engine: str, title: str, form: str, threads: bool = False) -> Peer:
-    """A system's join of three streams. threads: its program wants to be told how many."""
+    """Returns a system's join of three streams. threads: whether its program must be told how many threads to use."""
 
     def line(start: Start) -> list[str]:
         program = str(HERE / f"{engine}_three.py")
@@ -88,7 +95,7 @@ def of_three(engine: str, title: str, form: str, threads: bool = False) -> Peer:
 
 
 def mpijoin_line(start: Start, ranks: int) -> list[str]:
-    """Writes the job file, too."""
+    """Returns the command line of mpijoin, and writes its job file."""
     workload, job = start.workload, start.scratch / "job.toml"
     files = {side: json.dumps(str(path)) for side, path in zip(workload.streams, workload.files())}
     streams = (STREAM.format(side=side, path=path, window_us=workload.window_us) for side, path in files.items())
@@ -124,7 +131,7 @@ def flink(start: Start, program: str) -> list[str]:
 
 
 def spark(start: Start, form: str) -> list[str]:
-    java()  # which Spark finds by itself
+    java()  # There must be one, and Spark finds it by itself.
     program = str(HERE / "spark_join.py")
     own = (form, *start.inputs("split"), str(start.cores), str(start.heap_gb), str(start.scratch))
     return [str(environment("spark", start.environments)), program, *own]

@@ -1,4 +1,4 @@
-"""What every program here prints last: its answer, and the time and CPU that it took, by its own clock."""
+"""What every program here prints as its last line: its answer, and the time and CPU that it took, by its own clock."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, Callable, Sequence
 
 
 def measure(join: Callable[[], tuple[int, int]], version: str, processes: Sequence[int] = (), **further: Any) -> None:
-    """Runs `join`, which opens the files and returns results and the sum of l.id * 31 + r.id, and prints one line of
-    JSON.
+    """Runs `join` and prints one line of JSON.
 
-    processes: others that work for this one, such as a JVM · further: entries of the line, read when the join is done.
+    join: opens the files, and returns the results and the sum of l.id * 31 + r.id · processes: others that work for
+    this one, such as a JVM · further: more entries of the line, read when the join is done.
     """
     cpu_s, start_s = _cpu_s(processes), time.perf_counter()
     results, total = join()
@@ -23,7 +23,7 @@ def measure(join: Callable[[], tuple[int, int]], version: str, processes: Sequen
 
 
 def _cpu_s(processes: Sequence[int]) -> float:
-    """CPU seconds so far of this process, all threads, and of others."""
+    """Returns the CPU seconds so far of all threads of this process, and of others."""
     times = (Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[11:13] for one in processes)
     ticks = sum(int(user) + int(system) for user, system in times)
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,4 @@
-"""What was measured, set side by side: ratios, tables, and whether the targets are met."""
+"""Compares what was measured: ratios, tables, and whether the targets are met."""
 
 from __future__ import annotations
 
@@ -8,19 +8,22 @@ from typing import Iterable, Sequence
 
 BASE = "mpijoin"
 TARGET_CORES = 2
-# How many times slower than mpijoin's best launch each must be on A.
+# On A, each of these must be so many times slower than mpijoin's best launch.
 FASTER = {"Flink": 25.0, "Spark streaming": 100.0, "DataFusion streaming": 5.0, "DuckDB": 1.5, "Polars": 1.5}
-COPY = ("DuckDB", 1.5)  # on G
-THREE_STREAMS = {"I5": 3.0, "I7": 3.0}  # DuckDB and Polars must be so many times slower, and take more memory
-MEMORY = {"DuckDB": 1.0, "DataFusion streaming": 1.5}  # so many times theirs may mpijoin take on A
-GROWING = ("B", "A", "C")  # the same streams, longer and longer
-NOISE = 0.9  # a ratio has shrunk when it is less than so much of the other
+COPY = ("DuckDB", 1.5)  # On G, it must be so many times slower.
+THREE_STREAMS = {"I5": 3.0, "I7": 3.0}  # DuckDB and Polars must be so many times slower, and take more memory.
+MEMORY = {"DuckDB": 1.0, "DataFusion streaming": 1.5}  # On A, mpijoin may take so many times their memory.
+GROWING = ("B", "A", "C")  # These are the same streams, longer and longer.
+NOISE = 0.9  # A ratio has shrunk if it is less than this share of the other.
 
 
 @dataclass
 class Case:
-    """A peer on a workload. tuples: of both streams · cpu_s: as times_s, of each run · pss_bytes: most of any run ·
-    trouble: absent, failed, wrong, time or memory (the limit it went over); "" if there is none · reason: in words."""
+    """A peer on a workload.
+
+    tuples: those of both streams · cpu_s: of each run, like times_s · pss_bytes: the most of any run · trouble: absent,
+    failed, wrong, or the limit that it went over (time or memory); "" if there is none · reason: in words.
+    """
 
     workload: str
     cores: int
@@ -61,7 +64,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times slower than mpijoin. at_least: it ran out of time, so that it is more."""
+    """How many times slower than mpijoin a peer is. at_least: it ran out of time, so that the true ratio is greater."""
 
     times: float
     at_least: bool = False
@@ -72,7 +75,7 @@ class Ratio:
 
 @dataclass(frozen=True)
 class Target:
-    """state: met, MISSED, or unknown where somebody is absent, failed, or ran out of time before."""
+    """A target. state: met, MISSED, or unknown where somebody is absent, failed, or ran out of time before."""
 
     what: str
     wanted: str
@@ -88,8 +91,10 @@ def select(cases: Iterable[Case], workload: str, cores: int, family: str = "") -
 
 
 def ratio(case: Case, among: Iterable[Case], which: str = "best_s") -> Ratio | None:
-    """To mpijoin's best launch among cases of one workload; which: best_s or median_s. None: one of them has no
-    time."""
+    """Returns the ratio to mpijoin's best launch among cases of one workload. None: one of them has no time.
+
+    which: best_s or median_s.
+    """
     base_s = min((getattr(one, which) for one in among if one.family == BASE and one.measured), default=None)
     if base_s is None:
         return None
@@ -99,14 +104,14 @@ def ratio(case: Case, among: Iterable[Case], which: str = "best_s") -> Ratio | N
 
 
 def best_ratio(cases: Sequence[Case], workload: str, family: str, cores: int = TARGET_CORES) -> Ratio | None:
-    """The smallest of a family's: of several forms the best one counts."""
+    """Returns the smallest ratio of a family, because the best one of several forms counts."""
     among = select(cases, workload, cores)
     found = [one for case in among if case.family == family and (one := ratio(case, among))]
     return min(found, key=lambda one: one.times, default=None)
 
 
 def targets(cases: Sequence[Case]) -> list[Target]:
-    """On two cores, by best times; only those of workloads that were run."""
+    """Returns the targets on two cores, by best times, of the workloads that were run."""
     found = []
     if select(cases, "A", TARGET_CORES):
         found += [_faster(cases, "A", family, wanted) for family, wanted in FASTER.items()]
@@ -137,7 +142,7 @@ def _faster(cases: Sequence[Case], workload: str, family: str, wanted: float) ->
 
 
 def _memory(own: Case, cases: Sequence[Case], family: str, share: float) -> Target:
-    """Of one launch: they take more the more ranks they have."""
+    """Returns the target for the memory of one launch. Launches with more ranks take more."""
     among = select(cases, own.workload, TARGET_CORES, family)
     theirs = min((case.pss_bytes for case in among if case.measured), default=None)
     what, wanted = f"{own.workload}: memory of {own.title} : {family}", f"<= {share:g} x"
@@ -171,7 +176,7 @@ HEAD = ("", "best s", "median s", "M tuples/s", "CPU s / M tuples", "memory MB",
 
 
 def rows(cases: Sequence[Case]) -> list[list[str]]:
-    """Of one workload and number of cores: HEAD, then a row per case."""
+    """Returns the table of one workload and number of cores: HEAD, then a row per case."""
     return [list(HEAD), *(_row(case, cases) for case in cases)]
 
 
@@ -187,7 +192,7 @@ def _row(case: Case, among: Sequence[Case]) -> list[str]:
 
 
 def growth_rows(cases: Sequence[Case], cores: int = TARGET_CORES) -> list[list[str]]:
-    """Nanoseconds per tuple as history grows, per peer; empty unless two of the lengths were run."""
+    """Returns each peer's nanoseconds per tuple as history grows. It is empty unless two of the lengths were run."""
     run = [workload for workload in GROWING if select(cases, workload, cores)]
     if len(run) < 2:
         return []
@@ -216,6 +221,6 @@ def markdown(table: Sequence[Sequence[str]]) -> str:
 
 
 def aligned(table: Sequence[Sequence[str]]) -> str:
-    """For a terminal; cells that run over (a reason) do not widen their column."""
+    """Returns a table for a terminal. Cells that run over, such as a reason, do not widen their column."""
     widths = [max(len(row[column]) for row in table if len(row[column]) < 40) for column in range(len(table[0]))]
     return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table)

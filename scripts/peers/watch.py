@@ -1,4 +1,4 @@
-"""Runs one command within limits of time and memory, and watches all its processes from outside."""
+"""Runs one command within limits of time and memory, and watches all of its processes from outside."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ import numpy as np
 
 from benching.launch import SAMPLE_S, family, pin, pss_bytes
 
-SAMPLER_SHARE = 0.1  # of a core at most: to add up the pages of many GB takes long
+# Sampling takes at most this share of a core, because adding up the pages of many GB takes long.
+SAMPLER_SHARE = 0.1
 ENDING_S = 30.0
-EVERY_PROGRAM = ("",)  # launchers and helpers count, too
+EVERY_PROGRAM = ("",)  # Launchers and helpers count, too.
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Watched:
-    """A command that has ended. over: "time" or "memory", the limit it was ended for, else "" · pss_bytes: the greatest
-    sum over its processes · cpu: (seconds since 1970, CPU seconds of all processes so far), in order."""
+    """A command that has ended.
+
+    over: the limit for which it was ended, "time" or "memory", else "" · pss_bytes: the greatest sum over its processes
+    · cpu: (seconds since 1970, CPU seconds of all processes so far), in order.
+    """
 
     exit_code: int
     said: str
@@ -41,13 +45,13 @@ class Watched:
     cpu: list[tuple[float, float]]
 
     def cpu_s(self, start_s: float, seconds: float) -> float:
-        """CPU seconds between two moments; start_s: since 1970."""
+        """Returns the CPU seconds between two moments. start_s: in seconds since 1970."""
         times, used = zip(*self.cpu)
         return float(np.interp(start_s + seconds, times, used) - np.interp(start_s, times, used))
 
 
 def watch(line: Sequence[str], cores: Sequence[int], limits: Limits, extra: Mapping[str, str] = {}) -> Watched:
-    """Runs a command on these cores. extra: of its environment."""
+    """Runs a command on these cores. extra: further variables of its environment."""
     with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as errors:
         start, used_before = time.monotonic(), _cpu_of_children()
         process = subprocess.Popen(line, stdout=said, stderr=errors, env=os.environ | extra, preexec_fn=pin(cores))
@@ -73,8 +77,10 @@ def watch(line: Sequence[str], cores: Sequence[int], limits: Limits, extra: Mapp
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Ends a command and all it has started, and waits until their memory is free; of one that has ended nothing is
-    left."""
+    """Ends a command and all that it has started, and waits until their memory is free.
+
+    If the command has ended already, nothing that it started is left behind.
+    """
     if process.poll() is None:
         processes = family(process.pid)
         for one in processes:
@@ -87,20 +93,20 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Neither gone nor merely waiting for its parent to take note of its end."""
+    """Returns whether a process still runs. One that waits for its parent to take note of its end does not."""
     with suppress(OSError):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
 
 
 def _cpu_of_children() -> float:
-    """CPU seconds of all that this process has started and seen end, and of theirs."""
+    """Returns the CPU seconds of all processes that this one has started and seen end, and of theirs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _cpu_s(process: int) -> float:
-    """CPU seconds of a process and its children that have ended; 0 when it is gone."""
+    """Returns the CPU seconds of a process and of its children that have ended. It is 0 if the process is gone."""
     with suppress(OSError):
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
         return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
