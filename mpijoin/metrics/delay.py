@@ -20,7 +20,7 @@ SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("ran
 
 
 class DelayHistogram:
-    """Delays in us: `counts` per bucket, and exactly how many, their sum and the longest.
+    """Delays in us: `counts` in each bucket, and exactly how many there are, their sum and the longest.
 
     >>> delays = DelayHistogram()
     >>> delays.add(np.array([1000, 3000]), np.array([3, 1]))
@@ -74,14 +74,14 @@ class DelayHistogram:
         return {"mean": self.sum_us / self.count / 1e6, **quantiles, "max": self.max_us / 1e6}
 
     def compact(self) -> Delays:
-        """As a record, for a message."""
+        """The histogram as a record, for a message."""
         counts = self.counts
         filled = np.flatnonzero(counts)
         return Delays(tuple(filled.tolist()), tuple(counts[filled].tolist()), self.count, self.sum_us, self.max_us)
 
     @classmethod
     def of(cls, compacts: Iterable[Delays]) -> DelayHistogram:
-        """All of them together."""
+        """One histogram of them all."""
         whole = cls()
         for compact in compacts:
             part = cls()

@@ -44,14 +44,16 @@ MEMORY_BYTES = 1 << 50  # of a slave, where the job does not say: "each processi
 
 @dataclass(frozen=True)
 class Manner:
-    """How a run is simulated. modelled: a join that counts, instead of the real one with its tuples · encodes: messages
-    are encoded and parsed as on a wire · limit_s: virtual time after which it is given up."""
+    """How a run is simulated."""
 
     costs: Costs = Costs()
     modelled: bool = True
+    """Whether a join that only counts takes the place of the real one with its tuples."""
     encodes: bool = False
+    """Whether messages are encoded and parsed as on a wire."""
     disturbance: Disturbance = Disturbance()
     limit_s: float = math.inf
+    """The run is given up after so much virtual time."""
 
 
 class Quiet:
@@ -99,7 +101,7 @@ def _run(cluster: SimulatedCluster, setup: RunSetup) -> RunOutcome:
 
 
 def simulated_job(job: Job, manner: Manner) -> Job:
-    """The job as it is simulated: a modelled join has no results to write, only their number, and no state to save."""
+    """The job as it is simulated. A modelled join has no results to write, only their number, and no state to save."""
     if not manner.modelled:
         return job
     faults = [
@@ -160,7 +162,7 @@ class SimulatedCluster:
             role.abandon()
 
     def _find(self) -> Resumption:
-        """Where the run goes on; what was written after it goes."""
+        """Where the run goes on. What was written after that is removed."""
         setup, (folder, directory) = self._setup, self._folders()
         found = find(folder, numbers_in(folder)[0], setup.job, setup.roles.slaves, directory)
         drop_later(directory, found.manifest)

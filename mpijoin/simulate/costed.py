@@ -10,11 +10,11 @@ from mpijoin.operators.base import Operator, Out, Progress, Taken
 from mpijoin.simulate.costs import Costs, Done
 from mpijoin.simulate.engine import SimulatedClock
 
-PIECE_NS = 50e6  # a slave looks at the network after at most so much joining
+PIECE_NS = 50e6  # A slave looks at the network after at most so much joining.
 
 
 class Costed:
-    """Wraps an operator, and is it in everything else."""
+    """Wraps an operator, and behaves like it in everything else."""
 
     def __init__(self, operator: Operator, meter: Meter, clock: SimulatedClock, costs: Costs):
         self._operator, self._meter, self._clock, self._costs = operator, meter, clock, costs
@@ -62,7 +62,7 @@ class Meter(Protocol):
 
 
 class OperatorMeter:
-    """Of an operator that keeps tuples; a split or merge is taken to rewrite as many tuples as a mean bucket has."""
+    """Meters an operator that keeps tuples. A split or merge counts as rewriting all tuples of a mean bucket."""
 
     def __init__(self, operator: Operator, partitions: int):
         self._operator, self._groups = operator, np.arange(partitions)

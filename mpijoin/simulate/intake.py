@@ -57,14 +57,14 @@ class ModelledStream:
         return self.left <= 0 or time >= self._end
 
     def arrivals(self, number: int, start: int, border: int) -> np.ndarray:
-        """int64[partitions]: tuples of [start, border), the `number`-th tick."""
+        """int64[partitions]: how many tuples the `number`-th tick has, which is [start, border)."""
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([*self._key, number])))
         total = min(int(random.poisson(self._expected(start, min(border, self._end)))), self.left)
         self.counts.read += total
         return random.multinomial(total, self._weights)
 
     def _expected(self, start: int, end: int) -> float:
-        """Tuples of [start, end), on average."""
+        """How many tuples [start, end) has on average."""
         spans = np.minimum(self._ends, end) - np.maximum(self._starts, start)
         return float(np.maximum(0, spans) @ self._per_unit)
 
@@ -74,7 +74,7 @@ class ModelledStream:
         return min(1.0, time / self._end)
 
     def rate_per_unit(self) -> float:
-        """The highest there will be."""
+        """The highest rate that there will be."""
         return float(self._per_unit.max())
 
 
@@ -84,7 +84,7 @@ def synthetic_sources(job: Job) -> list[SyntheticSource]:
 
 
 class ModelledIntake:
-    """In place of master/intake.py: the same ticks, as counts. Time is charged for making and scattering the tuples."""
+    """Takes the place of master/intake.py: it gives the same ticks as counts, and charges for making and scattering."""
 
     late_parts = ()  # no tuple is late
 
@@ -173,5 +173,5 @@ class CostedIntake:
 
 
 def tuple_words_of(layout: RecordLayout) -> int:
-    """Words of a tuple of this stream."""
+    """How many words a tuple of this stream has."""
     return FIXED_WORDS + (BLOB_WORDS if layout.has_blob else 0) + layout.record_words

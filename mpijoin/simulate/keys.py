@@ -20,32 +20,34 @@ CHUNK = 1 << 20
 
 
 class KeyModel(NamedTuple):
-    """Of one stream. weights: float64[partitions], shares of the tuples · entries: float64[partitions, 2**depth],
-    shares of the partition's tuples by the low `depth` bits of the key's hash · depth."""
+    """How the tuples of one stream are spread."""
 
     weights: np.ndarray
+    """float64[partitions]: shares of the tuples."""
     entries: np.ndarray
+    """float64[partitions, 2**depth]: shares of a partition's tuples by the low `depth` bits of the key's hash."""
     depth: int
 
     def share(self, partition: int, prefix: int, depth: int) -> float:
-        """Of a partition's tuples, those whose hash ends in the `depth` bits of `prefix`; beyond what was counted,
-        halves."""
+        """The share of a partition's tuples whose hash ends in the `depth` bits of `prefix`. Beyond what was counted,
+        each further bit halves it."""
         if depth <= self.depth:
             return float(self.entries[partition, prefix :: 1 << depth].sum())
         return float(self.entries[partition, prefix & ((1 << self.depth) - 1)]) / (1 << (depth - self.depth))
 
 
 class Matches(NamedTuple):
-    """models: of each stream · chance: float64[partitions], that tuples of a partition, one of each stream, have equal
-    keys."""
+    """How the tuples of all streams meet."""
 
     models: tuple[KeyModel, ...]
+    """Of each stream."""
     chance: np.ndarray
+    """float64[partitions]: that tuples of a partition, one of each stream, have equal keys."""
 
 
 def match_model(sources: Sequence[SyntheticSource], partitions: int) -> Matches:
-    """Exact where all domains can be counted; where not, keys are drawn, and the chance is that of the b-model
-    itself."""
+    """It is exact where all domains can be counted. Where they cannot, keys are drawn, and the chance is that of the
+    b-model itself."""
     depth = min(DEPTH_MOST, max(DEPTH_LEAST, (ENTRIES_MAX // partitions).bit_length() - 1))
     models = tuple(_key_model(one.bias, one.domain, partitions, depth) for one in sources)
     return Matches(models, _chances(sources, models, partitions))
@@ -87,8 +89,8 @@ def _key_model(bias: float, domain: int, partitions: int, depth: int) -> KeyMode
 
 @cache
 def _probabilities(bias: float, domain: int) -> np.ndarray:
-    """float64[domain]: of each key. A key is the integer of `bits` bits, each 0 with probability `bias`, scaled to the
-    domain."""
+    """float64[domain]: the probability of each key. A key is the integer of `bits` bits, each of which is 0 with
+    probability `bias`, scaled to the domain."""
     bits = _bits(domain)
     powers = bias ** np.arange(bits, -1, -1.0) * (1 - bias) ** np.arange(bits + 1)  # by the number of ones
     found = np.zeros(domain)

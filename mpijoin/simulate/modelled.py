@@ -21,14 +21,16 @@ STEPS, MIDDLES = np.arange(DELAY_STEPS + 1), 2 * np.arange(DELAY_STEPS) + 1
 
 
 class Shape(NamedTuple):
-    """Sizes that streams share or have each. windows: in time units."""
+    """The sizes of a join."""
 
     partitions: int
     memory_bytes: int
     block_bytes: int
     theta: int
     tuple_bytes: tuple[int, ...]
+    """Of each stream."""
     windows: tuple[int, ...]
+    """Of each stream, in time units."""
 
     @property
     def block_tuples(self) -> np.ndarray:
@@ -37,7 +39,7 @@ class Shape(NamedTuple):
 
 
 class ModelledProbe(NamedTuple):
-    """A probe under way: per row the comparisons and results it will take."""
+    """A probe that is under way: for each row the comparisons that it takes and the results that it finds."""
 
     rows: np.ndarray
     comparisons: np.ndarray
@@ -47,7 +49,7 @@ class ModelledProbe(NamedTuple):
 
 
 class JoinTally:
-    """What was done so far; whoever charges for it takes differences. rewritten: tuples moved by splits and merges."""
+    """What was done so far. Whoever charges for it takes differences. rewritten: tuples moved by splits and merges."""
 
     def __init__(self) -> None:
         self.inserted = self.comparisons = self.results = 0
@@ -97,7 +99,7 @@ class ModelledJoin:
         return Taken(len(groups))
 
     def _lacking_bytes(self, coming: int, stream: int) -> int:
-        """Of memory, for so many tuples more; not above 0 where there is enough."""
+        """How much memory is lacking for so many more tuples; it is not above 0 where there is enough."""
         held_bytes = self._held_bytes
         self._held_bytes_max = max(self._held_bytes_max, held_bytes)
         return held_bytes + coming * self._shape.tuple_bytes[stream] - self._shape.memory_bytes
@@ -122,7 +124,7 @@ class ModelledJoin:
         return Progress.DONE
 
     def pause(self, budget: int, out: Out) -> Progress:
-        """To the end: a model cannot tell which tuples are fresh still."""
+        """Goes on to the end, because a model cannot tell which tuples are still fresh."""
         return Progress.DONE if self._probe is None else self.probe(self._probe.rows, budget, out)
 
     def _begin(self, rows: np.ndarray) -> ModelledProbe:
