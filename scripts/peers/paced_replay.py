@@ -1,5 +1,7 @@
-"""A replay of two streams at a pace: when tuples are due, what was seen, and whether the pace was kept. Needs no
-package."""
+"""A replay of two streams at a pace: when tuples are due, what was seen, and whether the pace was kept.
+
+It needs no package beyond Python's own.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,19 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Iterable, Sequence
 
-DELAY_MS_MAX = 60_000  # what took longer counts as that
-GROWTH_MAX, GROWTH_FREE_S = 1.1, 0.1  # from one quarter of a replay to the next; with more of it a backlog grows
+DELAY_MS_MAX = 60_000  # A longer delay counts as this.
+# A backlog grows if the mean of a quarter of the replay is more than so many times that of the quarter before, plus so
+# many seconds.
+GROWTH_MAX, GROWTH_FREE_S = 1.1, 0.1
 
 
 @dataclass(frozen=True)
 class Replay:
-    """Event time passes `speed` times as fast as the wall clock, from `lead_us` on; what comes before that is handed
-    over at once, and the clock starts when that is done. Delays of the first warmup_s are left out; `seconds`
-    follow."""
+    """A replay in which event time passes `speed` times as fast as the wall clock, from `lead_us` on.
+
+    What comes before `lead_us` is handed over at once, and the clock starts when that is done. Delays of the first
+    warmup_s are left out. The measured `seconds` follow.
+    """
 
     speed: float
     lead_us: int
@@ -25,17 +31,17 @@ class Replay:
 
     @property
     def wall_s(self) -> float:
-        """By the clock of the replay."""
+        """How long the replay takes, by its own clock."""
         return self.warmup_s + self.seconds
 
     @property
     def until_us(self) -> int:
-        """All tuples before this time take part, and no other."""
+        """The event time before which tuples take part."""
         return self.lead_us + round(self.speed * self.wall_s * 1e6)
 
 
 def replay_of(speed: float, window_us: int, warmup_s: float, seconds: float) -> Replay:
-    """With the shortest lead that lets windows be full when the warm-up ends.
+    """Returns a replay with the shortest lead that lets windows be full when the warm-up ends.
 
     >>> [replay_of(speed, 600_000_000, 5.0, 20.0).lead_us for speed in (200, 100)]
     [0, 100000000]
@@ -44,7 +50,10 @@ def replay_of(speed: float, window_us: int, warmup_s: float, seconds: float) -> 
 
 
 class Clock:
-    """Of a replay under way. started_ns: its start, by time.monotonic_ns, which all processes of a machine share."""
+    """The clock of a replay under way.
+
+    started_ns: when it started, by time.monotonic_ns, which all processes of a machine share.
+    """
 
     def __init__(self, replay: Replay, started_ns: int):
         self._replay, self._started_ns = replay, started_ns
@@ -53,18 +62,21 @@ class Clock:
         return (time.monotonic_ns() - self._started_ns) / 1e9
 
     def due_s(self, event_us: Any) -> Any:
-        """When a tuple of this time is due (number or array); below 0 in the lead."""
+        """Returns when a tuple of this time is due (number or array). It is below 0 in the lead."""
         return (event_us - self._replay.lead_us) / 1e6 / self._replay.speed
 
     def event_us(self, now_s: float) -> int:
-        """The newest event time that is due."""
+        """Returns the newest event time that is due."""
         return self._replay.lead_us + int(now_s * 1e6 * self._replay.speed)
 
 
 @dataclass(frozen=True)
 class Seen:
-    """delays: (second in which the later tuple was due, ms until its result was counted, how many) · lags: (second, ms
-    by which the tuple that was latest in it was handed over too late), of any feeder."""
+    """What was seen of a replay.
+
+    delays: (second in which the later tuple was due, ms until its result was counted, how many) · lags: (second, the
+    most ms by which a tuple in it was handed over too late), of any feeder.
+    """
 
     results: int
     delays: Sequence[tuple[int, float, int]]
@@ -73,7 +85,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Verdict:
-    """p50_s, p99_s: of the delay after the warm-up · limit: what was wrong, "" where the pace was kept."""
+    """What came of a replay. p50_s, p99_s: of the delay after the warm-up · limit: what was wrong, or "" if nothing."""
 
     speed: float
     p50_s: float
@@ -87,7 +99,7 @@ class Verdict:
 
 
 def quantile_s(delays: Iterable[tuple[float, int]], share: float) -> float:
-    """The delay that this share of the results does not exceed, from (ms, how many); 0 without results.
+    """Returns the delay that this share of the results does not exceed, from (ms, how many). It is 0 without results.
 
     >>> quantile_s([(10, 98), (500, 1), (20, 1)], 0.99)
     0.02
@@ -104,7 +116,7 @@ def quantile_s(delays: Iterable[tuple[float, int]], share: float) -> float:
 
 
 def judge(seen: Seen, replay: Replay, results: int, delay_s_max: float) -> Verdict:
-    """results: the right number of them."""
+    """Returns whether a replay kept its pace. results: the right number of them."""
     measured = [(second, ms, count) for second, ms, count in seen.delays if replay.warmup_s <= second < replay.wall_s]
     p50_s, p99_s = (quantile_s(((ms, count) for _, ms, count in measured), share) for share in (0.5, 0.99))
     lags = [(second, ms, 1) for second, ms in seen.lags if replay.warmup_s <= second < replay.wall_s]
@@ -119,7 +131,7 @@ def judge(seen: Seen, replay: Replay, results: int, delay_s_max: float) -> Verdi
 
 
 def _growing(what: str, rows: Sequence[tuple[int, float, int]], replay: Replay) -> str:
-    """Whether the mean of the last quarter is above that of the quarter before; "" if it is not."""
+    """Returns a text if the mean of the last quarter is above that of the quarter before, else an empty one."""
     quarter_s = replay.seconds / 4
     third_s, fourth_s = (
         _mean_s([row for row in rows if begin_s <= row[0] < begin_s + quarter_s])
@@ -136,19 +148,22 @@ def _mean_s(rows: Sequence[tuple[int, float, int]]) -> float:
 
 @dataclass
 class Search:
-    """For the highest speed that is kept, within the factor `precision`: steps of `step` until it lies between two
-    speeds, then bisection on a logarithmic scale. A speed that failed is tried again: it takes a busy neighbour to make
-    one fail that could be kept, nothing makes one be kept that could not."""
+    """A search for the highest speed that is kept, within the factor `precision`.
 
-    speed: float  # to try next
+    It goes in steps of `step` until that speed lies between two others, then by bisection on a logarithmic scale. A
+    speed that failed is tried again. A busy neighbour can make a speed fail that could be kept, but nothing can make a
+    speed be kept that could not.
+    """
+
+    speed: float  # It is tried next.
     lowest: float
     highest: float
     step: float = 1.4
     precision: float = 1.1
     tries: int = 2
-    kept: Verdict | None = None  # the best
-    failed: Verdict | None = None  # the lowest
-    failures: int = 0  # of `speed`
+    kept: Verdict | None = None  # This is the fastest replay that was kept.
+    failed: Verdict | None = None  # This is the slowest replay that failed.
+    failures: int = 0  # So often has `speed` failed.
 
     @property
     def done(self) -> bool:
@@ -159,7 +174,7 @@ class Search:
         )
 
     def tell(self, verdict: Verdict) -> None:
-        """Of a replay at `speed`."""
+        """Takes the verdict of a replay at `speed`."""
         self.failures += not verdict.kept
         if not verdict.kept and self.failures < self.tries:
             return

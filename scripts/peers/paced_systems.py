@@ -1,5 +1,7 @@
-"""One replay by each system: prepares what it reads, starts it beside its feeder on the same cores, collects what was
-seen."""
+"""Makes a replay by each system.
+
+It prepares what the system reads, starts it beside its feeder on the same cores, and collects what was seen.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,9 @@ from peers.paced_data import SIDES, Streams
 from peers.paced_replay import Replay, Seen
 
 SCRIPTS = ROOT / "scripts"
-FEEDER_S = 3000.0  # of event time, by which the feeder alone is measured
-GRACE_S = 120.0  # for starting, the lead and a backlog; a replay that takes longer is ended
+FEEDER_S = 3000.0  # The feeder alone is measured with so much event time.
+# A replay may take so much longer, for starting, the lead and a backlog. Then it is ended.
+GRACE_S = 120.0
 JOB = """\
 [{side}]
 path = "{path}"
@@ -34,17 +37,17 @@ window = "{window_us} us"
 
 """
 HEAP = "12g"
-# packages of java.base that Flink looks into
+# Flink looks into these packages of java.base.
 OPENED = ("lang", "util", "lang.invoke", "nio", "net", "time", "util.concurrent")
 
 
 class Unfinished(Exception):
-    """A replay had not ended long after its time, or the system broke down."""
+    """Says that a replay had not ended long after its time, or that the system broke down."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """home: a folder for scratch files · environments: that of the peers."""
+    """Where replays run. home: a folder for scratch files · environments: the folder of the peers' environments."""
 
     streams: Streams
     home: Path
@@ -52,7 +55,7 @@ class Place:
     cores: Sequence[int]
 
     def clean(self) -> Path:
-        """The scratch folder, empty."""
+        """Empties the scratch folder and returns it."""
         shutil.rmtree(self.home, ignore_errors=True)
         self.home.mkdir(parents=True)
         return self.home
@@ -60,8 +63,11 @@ class Place:
 
 @dataclass(frozen=True)
 class Mpijoin:
-    """ranks: 0 means local · epoch_ms: at thousands of times the streams' pace a few tenths of a second bring more than
-    a window holds; with 200 three ranks kept 4900, with 50 they kept 8000."""
+    """mpijoin. ranks: 0 means local · epoch_ms: the distribution epoch.
+
+    At thousands of times the streams' pace, a few tenths of a second bring more than a window holds. With 200 ms three
+    ranks kept a speed of 4900, with 50 ms they kept 8000.
+    """
 
     ranks: int
     epoch_ms: int = 50
@@ -87,7 +93,10 @@ class Mpijoin:
 
 
 def seen_by_mpijoin(metrics: Path, results: int) -> Seen:
-    """From a run's metrics. Seconds are those in which an epoch was joined or sent, not in which it was due."""
+    """Returns what a run's metrics tell.
+
+    The seconds are those in which an epoch was joined or sent, and not those in which it was due.
+    """
     ends, lags, delays = {}, [], []
     for file in metrics.glob("rank-*.parquet"):
         for row in pq.read_table(file, columns=["rank", "role", "epoch", "end_us", "lag_us"]).to_pylist():
@@ -105,8 +114,11 @@ def seen_by_mpijoin(metrics: Path, results: int) -> Seen:
 
 @dataclass(frozen=True)
 class Flink:
-    """The interval join of the DataStream API. collector: of garbage, "Parallel" or "G1" · watermark_ms: between two ·
-    buffer_ms: after which a buffer goes out even if it is not full."""
+    """The interval join of the DataStream API.
+
+    collector: of garbage, "Parallel" or "G1" · watermark_ms: the time between two watermarks · buffer_ms: the time
+    after which a buffer goes out even if it is not full.
+    """
 
     collector: str
     watermark_ms: int = 100
@@ -135,11 +147,12 @@ class Flink:
 
 @dataclass(frozen=True)
 class DataFusion:
-    """The symmetric hash join of two unbounded, ordered streams. batch_s: so much of a stream it collects before it
-    goes on.
+    """The symmetric hash join of two unbounded, ordered streams.
 
-    It looks for expired rows once a batch, so that short ones cost much: with its default of 8192 rows it kept a speed
-    of 194, with 32,768 (0.07 s) one of 300 at a p99 of 0.21 s."""
+    batch_s: it collects so much of a stream before it goes on. It looks for expired rows once a batch, so that short
+    batches cost much. With its default of 8192 rows it kept a speed of 194; with 32,768 (0.07 s) it kept a speed of 300
+    at a p99 of 0.21 s.
+    """
 
     batch_s: float = 0.15
 
@@ -170,8 +183,10 @@ class DataFusion:
 
 @dataclass(frozen=True)
 class Spark:
-    """Structured Streaming: stream-stream join with watermarks. store: where state is, "heap" or "rocksdb" · slice_s:
-    of the wall clock, that a file holds."""
+    """The stream-stream join of Structured Streaming, with watermarks.
+
+    store: where its state is, "heap" or "rocksdb" · slice_s: how many seconds of the wall clock a file holds.
+    """
 
     store: str
     slice_s: float = 0.5
@@ -192,7 +207,7 @@ class Spark:
 
 
 def feeder_rate(place: Place) -> float:
-    """Tuples per second, of both streams, that the feeder of CSV hands over if nobody keeps it waiting."""
+    """Returns how many tuples per second, of both streams, the CSV feeder hands over if nobody makes it wait."""
     streams = place.streams
     replay = Replay(1.0, round(FEEDER_S * 1e6), 0.0, 0.0)
     home = place.clean()
@@ -210,8 +225,8 @@ def feeder_rate(place: Place) -> float:
 
 
 def start(line: Sequence[str], place: Place, extra: Mapping[str, str] = {}) -> subprocess.Popen:
-    """On the cores of the place."""
-    os.sync()  # what was prepared must not be on its way to the disk while time is measured
+    """Starts a command on the cores of the place. extra: further variables of its environment."""
+    os.sync()  # What was prepared must not be on its way to the disk while time is measured.
     with open(place.home / "log", "ab") as log:
         return subprocess.Popen(
             line, stdout=log, stderr=subprocess.STDOUT, preexec_fn=pin(place.cores), cwd=place.home,
@@ -220,7 +235,7 @@ def start(line: Sequence[str], place: Place, extra: Mapping[str, str] = {}) -> s
 
 
 def finish(processes: Sequence[subprocess.Popen], replay: Replay, place: Place) -> None:
-    """Waits for all. Unfinished: one fails or takes too long; none is left behind."""
+    """Waits for all processes, and leaves none behind. Unfinished: one of them fails or takes too long."""
     try:
         for process in processes:
             if process.wait(timeout=replay.wall_s + GRACE_S):

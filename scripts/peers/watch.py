@@ -79,7 +79,7 @@ def watch(line: Sequence[str], cores: Sequence[int], limits: Limits, extra: Mapp
 def _end(process: subprocess.Popen) -> None:
     """Ends a command and all that it has started, and waits until their memory is free.
 
-    If the command has ended already, nothing that it started is left behind.
+    A command that has ended already has left nothing behind.
     """
     if process.poll() is None:
         processes = family(process.pid)
