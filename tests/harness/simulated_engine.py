@@ -177,10 +177,10 @@ def inner_sizes(made):
         # Watch decides when
         return memory(join)._replace(free=-1) if getattr(join, "is_short", False) else memory(join)
 
-    def install_or_not(join, parts):
+    def install_or_not(join, parts, generation=None):
         if moods.random() < made.refusals:
             raise MemoryBudgetError("no room for this group")
-        return install(join, parts)
+        return install(join, parts, generation)
 
     with ExitStack() as stack:
 
