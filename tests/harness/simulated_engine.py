@@ -26,6 +26,7 @@ from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.launch.setup import Roles, RunSetup, merged_schema
+from mpijoin.moving import consumer
 from mpijoin.policy import make_policy
 from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
 from mpijoin.simulate.costs import Costs
@@ -316,7 +317,8 @@ class Watch:
         join = slave._operator._operator  # without what charges its time
         join.is_short = self._moods.random() < self._made.refusals
         whole = take(state)
-        refused = state.move not in slave._mover._stagings
+        staging = slave._mover._stagings.get(state.move)
+        refused = staging is None or staging.state == consumer.REFUSED
         assert refused or slave._mover.staged_bytes <= join.memory().free, "who has no room for a group refuses it"
         join.is_short = False
         return whole
