@@ -63,7 +63,7 @@ def slots_in(page_words: int, words: int, flagged: bool = False) -> int:
     """Returns how many tuples of so many words fit a block beside their tags and flags; it is at least one.
 
     >>> slots_in(512, 3), slots_in(512, 3, flagged=True)
-    (157, 150)
+    (157, 151)
     """
     slots = max(1, page_words // words)
     while slots > 1 and tag_words(slots) + flag_words(slots, flagged) + slots * words > page_words:
@@ -74,7 +74,7 @@ def slots_in(page_words: int, words: int, flagged: bool = False) -> int:
 def reserve_words(count: int) -> np.ndarray:
     """Returns int64[count] of untouched address space, on huge pages where the system has them.
 
-    Huge pages help because the cache misses of a probe are TLB misses, too.
+    Huge pages help because the misses of a probe are TLB misses.
     """
     memory = mmap.mmap(-1, max(8 * count, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
     if hasattr(mmap, "MADV_HUGEPAGE"):
