@@ -1,4 +1,4 @@
-"""The loop of a rank that only merges results."""
+"""The loop of a rank that only merges the results of slaves."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from mpijoin.sinks.collector import Collector, Writer
 
 class CollectorRank:
     def __init__(self, rank: Rank, collector: Collector, writer: Writer):
-        """writer: what the collector writes to; `cut` and `close` give the part files."""
+        """writer: what the collector writes to. Its methods `cut` and `close` return the part files."""
         self._rank, self._collector, self._writer = rank, collector, writer
         self._said = False
 
     def run(self) -> NoReturn:
-        """Goes on until the master says stop (rank.Stopped). Raises whatever goes wrong."""
+        """Runs until the master says stop (rank.Stopped). Raises whatever goes wrong."""
         while True:
             self._rank.wait(self.turn())
 
     def turn(self) -> float:
-        """Takes what has arrived. Returns for how many seconds there is nothing else to do."""
+        """Takes the messages that have arrived. Returns for how many seconds there is nothing else to do."""
         received = 0
         for _, message in self._rank.receive(self._collector.refuse):
             received += 1
@@ -44,7 +44,7 @@ class CollectorRank:
 
 
 def cut_results(rank: int, collector: Collector) -> Saved:
-    """Closes the part files at a checkpoint's marks, and goes on. Returns what to tell the master."""
+    """Closes the part files at the marks of a checkpoint, and goes on after them. Returns what to tell the master."""
     start_s, writer, number = time.perf_counter(), collector.writer, collector.cut_number
     if number is None:
         raise ProtocolError(f"rank {rank} is to cut its results, but marks of some slaves are missing")

@@ -1,6 +1,7 @@
-"""The buckets of a histogram of delays: one us wide up to 128 us, and above that 64 to a doubling.
+"""The buckets of a histogram of delays.
 
-No value is off by more than a 64th.
+A bucket is one us wide up to 128 us. Above that, each doubling of the delay has 64 buckets, so no value is off by
+more than a 64th.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ import numpy as np
 
 STEPS_BITS = 6
 EXACT = 2 << STEPS_BITS
-LONGEST_US = (1 << 40) - 1  # 12 days; what took longer counts as that
+LONGEST_US = (1 << 40) - 1  # This is 12 days. A longer delay is counted as this one.
 BUCKETS = (40 - STEPS_BITS << STEPS_BITS) + (1 << STEPS_BITS)
-LANES = 4  # counts per bucket, of which each takes its turn (delay_kernels.count_delays)
+# Each bucket has this many counts, which take turns (see delay_kernels.count_delays).
+LANES = 4
 
 
 def bucket_starts() -> np.ndarray:
-    """int64[BUCKETS + 1]: least value of each bucket, in us, and the end of the last."""
+    """Returns int64[BUCKETS + 1]: the least value of each bucket in us, and then the end of the last bucket."""
     index = np.arange(BUCKETS + 1)
     shift = np.maximum(0, (index >> STEPS_BITS) - 1)
     return (index - (shift << STEPS_BITS)) << shift

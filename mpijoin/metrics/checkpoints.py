@@ -1,4 +1,4 @@
-"""Checkpoints and restarts of a run, as the report marks them."""
+"""The file that records the checkpoints and restarts of a run. The report marks them in its figures."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ OUTCOMES = ("whole", "failed", "stopped", "resumed")
 
 
 class CheckpointsFile:
-    """metrics/checkpoints.parquet: `add` rows, `close` once; a run without checkpoints leaves no file.
+    """Writes metrics/checkpoints.parquet: call `add` for each row and `close` once at the end.
 
-    Moments are in us since the clock of the run started. `outcome`: "whole"; "failed", which is not; "stopped", with
-    which the run ended; "resumed", from which it went on at that moment. OutputError as in `TableFile`.
+    A run without checkpoints leaves no file. Moments are in us since the clock of the run started. `outcome` is "whole"
+    for a complete checkpoint, "failed" for an incomplete one, "stopped" for the one at which the run ended, and
+    "resumed" for the one from which the run went on at that moment. OutputError is raised as in `TableFile`.
     """
 
     def __init__(self, folder: str | os.PathLike, part: int = 0):

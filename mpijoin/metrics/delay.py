@@ -1,4 +1,7 @@
-"""Production delays of a paced run: a histogram of bounded size and error, and metrics/delay-N.parquet."""
+"""Production delays of a paced run.
+
+They are kept in a histogram whose size and error are bounded, and are written to metrics/delay-N.parquet.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("ran
 
 
 class DelayHistogram:
-    """Delays in us: `counts` in each bucket, and exactly how many there are, their sum and the longest.
+    """A histogram of delays in us. The number of delays, their sum and the longest one are exact.
 
     >>> delays = DelayHistogram()
     >>> delays.add(np.array([1000, 3000]), np.array([3, 1]))
@@ -34,12 +37,13 @@ class DelayHistogram:
 
     @property
     def counts(self) -> np.ndarray:
-        """int64[BUCKETS]."""
+        """How many delays lie in each bucket, int64[BUCKETS]."""
         return self._lanes.sum(axis=0)
 
     def add(self, delays_us: np.ndarray, counts: np.ndarray) -> None:
-        """counts[i] results had delays_us[i], int64[n] of at least 0."""
-        from mpijoin.metrics.delay_kernels import BLOCK, count_delays  # who reads histograms needs no kernels
+        """Adds counts[i] results with the delay delays_us[i], for each i. Both are int64[n] and at least 0."""
+        # The import stands here because a program that only reads histograms needs no kernels.
+        from mpijoin.metrics.delay_kernels import BLOCK, count_delays
 
         count, sum_us, max_us = count_delays(delays_us, counts, self._lanes, np.empty(BLOCK, np.int64))
         self.count += count
@@ -53,7 +57,7 @@ class DelayHistogram:
         self.max_us = max(self.max_us, other.max_us)
 
     def quantile_us(self, share: float) -> int:
-        """The delay that this share of the results does not exceed; 0 where there are none."""
+        """Returns the delay that this share of the results does not exceed, or 0 if there are no results."""
         if self.count == 0:
             return 0
         counts = self.counts
@@ -65,7 +69,7 @@ class DelayHistogram:
         return min(self.max_us, int(low + inside * (high - low)))
 
     def figures_s(self) -> dict[str, float] | None:
-        """Mean, quantiles and maximum in seconds; None without results."""
+        """Returns the mean, the quantiles and the maximum in seconds, or None if there are no results."""
         if self.count == 0:
             return None
         quantiles = {
@@ -74,14 +78,14 @@ class DelayHistogram:
         return {"mean": self.sum_us / self.count / 1e6, **quantiles, "max": self.max_us / 1e6}
 
     def compact(self) -> Delays:
-        """The histogram as a record, for a message."""
+        """Returns the histogram as a record that fits into a message."""
         counts = self.counts
         filled = np.flatnonzero(counts)
         return Delays(tuple(filled.tolist()), tuple(counts[filled].tolist()), self.count, self.sum_us, self.max_us)
 
     @classmethod
     def of(cls, compacts: Iterable[Delays]) -> DelayHistogram:
-        """One histogram of them all."""
+        """Returns one histogram that holds the delays of all these records."""
         whole = cls()
         for compact in compacts:
             part = cls()
@@ -92,7 +96,10 @@ class DelayHistogram:
 
 
 class DelaysFile:
-    """metrics/delay-N.parquet: the filled buckets of each epoch. Memory is bounded; OutputError as in `TableFile`."""
+    """Writes metrics/delay-N.parquet, with one row for each filled bucket of each epoch.
+
+    The memory it uses is bounded. OutputError is raised as in `TableFile`.
+    """
 
     def __init__(self, folder: str | os.PathLike, rank: int, part: int = 0):
         self._file = TableFile(Path(folder) / part_name(f"delay-{rank}", part), SCHEMA)

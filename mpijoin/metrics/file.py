@@ -1,4 +1,4 @@
-"""A Parquet file that grows row group by row group and has its name only when it is whole."""
+"""A Parquet file that grows row group by row group. It gets its name only when it is whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from mpijoin.refusals import writing
 
 
 def part_name(name: str, part: int) -> str:
-    """The file of a table that checkpoints cut into parts. part: after which checkpoint it begins, 0: with the run.
+    """Returns the file name of one part of a table that checkpoints cut into parts.
+
+    part: the number of the checkpoint after which the part begins, or 0 if it begins with the run.
 
     >>> part_name("rank-2", 0), part_name("rank-2", 7)
     ('rank-2.parquet', 'rank-2-00007.parquet')
@@ -25,16 +27,17 @@ def part_name(name: str, part: int) -> str:
 
 
 class TableFile:
-    """`append` tables of `schema`, `close` once. The folder must exist.
+    """Writes a Parquet file: call `append` for each table of `schema` and `close` once. The folder must exist.
 
-    OutputError: the file system refuses; the file is then given up, later tables are dropped and `close` does nothing.
+    OutputError is raised if the file system refuses to write. The file is then given up: later tables are dropped and
+    `close` does nothing.
     """
 
     def __init__(self, path: str | os.PathLike, schema: pa.Schema):
         self.path = Path(path)
         self._schema = schema
         self._open_path = self.path.with_name(self.path.name + ".open")
-        self._writer: Any = None  # a pq.ParquetWriter, once there is a table
+        self._writer: Any = None  # This becomes a pq.ParquetWriter with the first table.
         self._failed = False
 
     def append(self, table: pa.Table) -> None:
@@ -43,14 +46,14 @@ class TableFile:
                 self._write(table)
 
     def close(self) -> None:
-        """Finishes the file and gives it its name, unless there is none."""
+        """Finishes the file and gives it its name. Does nothing if no table was appended."""
         if self._writer is not None:
             with self._writing():
                 self._finish()
 
     @property
     def is_there(self) -> bool:
-        """Whether anything was written, or the attempt was given up."""
+        """Whether anything was written, or writing was given up."""
         return self._writer is not None or self._failed or self.path.exists()
 
     def _write(self, table: pa.Table) -> None:
@@ -79,7 +82,8 @@ class TableFile:
             with suppress(OSError):
                 self._writer.close()
             self._writer.where.close()
-            self._writer.is_open = False  # else its destructor tries once more and prints the same error
+            # Otherwise the destructor would try once more and print the same error.
+            self._writer.is_open = False
             self._writer = None
         with suppress(OSError):
             self._open_path.unlink()

@@ -1,4 +1,4 @@
-"""The ledger: every rank counts what it did, and at the end the counts must agree."""
+"""The ledger: every rank counts what it did, and at the end of the run the counts must agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from mpijoin.records import Counts
 
 
 class StreamCounts(NamedTuple):
-    """What the master counted of a stream: rows read, of these late, without a key and sent."""
+    """What the master counted of a stream: the rows read, and how many of them were late, had no key or were sent."""
 
     name: str
     read: int
@@ -19,10 +19,10 @@ class StreamCounts(NamedTuple):
 
 
 def check_ledger(streams: Sequence[StreamCounts], slaves: Sequence[Counts], written: int | None) -> None:
-    """Raises LedgerError naming every balance that does not hold.
+    """Raises LedgerError, which names every balance that does not hold.
 
-    streams: in the job's order, as the slaves' counts are · written: rows in the output, None where results are only
-    counted.
+    streams: in the job's order, like the counts of the slaves · written: the number of rows in the output, or None if
+    results are only counted.
     """
     faults = [fault for index, stream in enumerate(streams) for fault in _of_stream(index, stream, slaves)]
     if written is not None:

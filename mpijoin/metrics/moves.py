@@ -1,4 +1,4 @@
-"""Moves of partition groups: what each cost, and whether it did what was hoped for."""
+"""The file that records the moves of partition groups: what each one cost, and whether it brought the gain expected."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ROWS_HELD = 1024
 
 
 class MovesFile:
-    """metrics/moves.parquet: `add` rows, `close` once; a run without moves leaves no file.
+    """Writes metrics/moves.parquet: call `add` for each row and `close` once. A run without moves leaves no file.
 
-    A row has the fields of SCHEMA: moments in us since the clock of the run started (`frozen` to `delivered`: the
-    group's input was held), gains in shares of the supplier's time; `gain_realised` is null where no later epoch tells
-    it. OutputError as in `TableFile`.
+    A row has the fields of SCHEMA. Moments are in us since the clock of the run started. The group's input was held
+    from `frozen_us` to `delivered_us`. Gains are shares of the supplier's time, and `gain_realised` is null if no later
+    epoch shows it. OutputError is raised as in `TableFile`.
     """
 
     def __init__(self, folder: str | os.PathLike, part: int = 0):

@@ -1,4 +1,4 @@
-"""What one rank did in one distribution epoch, recorded column by column."""
+"""Records of what one rank did in one distribution epoch. They are kept column by column."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-ROWS_HELD = 4096  # at about 30 columns of 8 bytes: 1 MB a rank
+ROWS_HELD = 4096  # With about 30 columns of 8 bytes this takes 1 MB in each rank.
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One row of metrics/rank-N.parquet. Times in us of this epoch alone; states as they are when it ends.
+    """One row of metrics/rank-N.parquet.
 
-    wall_us = cpu_us + comm_us + idle_us + what other processes took. `window_bytes`, `blocks` and `groups` are join
-    state held, `buffer_bytes` what waits to be joined (slave) or sent (master). Counts are of this epoch.
+    Times are in us. Times and counts belong to this epoch alone, and states are those at its end.
+    wall_us = cpu_us + comm_us + idle_us + what other processes took. `window_bytes`, `blocks` and `groups` measure the
+    join state that is held. `buffer_bytes` is what waits to be joined at a slave, or to be sent at the master.
     """
 
     rank: int
     role: str  # "master", "slave" or "collector"
     epoch: int
-    end_us: int = 0  # since the clock of the run started
+    end_us: int = 0  # This is counted from the start of the run's clock.
     wall_us: int = 0
     cpu_us: int = 0
     comm_us: int = 0
     idle_us: int = 0
-    tuples: tuple[int, ...] = ()  # per stream: columns `tuples_<name>`
+    tuples: tuple[int, ...] = ()  # There is one count, and one column `tuples_<name>`, for each stream.
     results: int = 0
     comparisons: int = 0
     window_bytes: int = 0
@@ -40,10 +41,13 @@ class EpochRecord:
     expired: int = 0
     late: int = 0
     null_key: int = 0
-    active: int = 0  # master: slaves that have groups
-    lag_us: int = 0  # master of a paced run: how long after its time the epoch was sent
-    occupancy_bytes: int = 0  # slave: left in the stream buffer when the next epoch's message came (WSJ, section IV-C)
-    delay_count: int = 0  # production delays of a paced run: of how many results, their sum, quantiles and maximum
+    active: int = 0  # The master records how many slaves have groups.
+    lag_us: int = 0  # The master of a paced run records how long after its time the epoch was sent.
+    # A slave records what was left in its stream buffer when the next epoch's message came (WSJ, section IV-C).
+    occupancy_bytes: int = 0
+    # A slave of a paced run records the production delays: the number of results, and the sum, the quantiles and the
+    # maximum of their delays.
+    delay_count: int = 0
     delay_sum_us: int = 0
     delay_p50_us: int = 0
     delay_p95_us: int = 0
@@ -56,12 +60,12 @@ FIELDS = frozenset(field.name for field in fields(EpochRecord))
 REQUIRED = frozenset(field.name for field in fields(EpochRecord) if field.default is MISSING)
 ROLES = ("master", "slave", "collector")
 
-# A flush takes the columns of the rows held: int64[n] each, `role` as int64 index into ROLES.
+# A flush takes the columns of the rows that are held. Each is int64[n], and `role` is an index into ROLES.
 Flush = Callable[[dict[str, np.ndarray]], None]
 
 
 def columns_of(streams: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a job's metrics. streams: their names.
+    """Returns the names of the columns of a job's metrics. streams: the names of its streams.
 
     >>> columns_of(["p", "s"])[8:11]
     ('tuples_p', 'tuples_s', 'results')
@@ -72,7 +76,7 @@ def columns_of(streams: Sequence[str]) -> tuple[str, ...]:
 
 
 class Recorder:
-    """Appends epoch records to fixed columns and hands them to `flush` when they are full.
+    """Appends epoch records to columns of a fixed length, and hands these to `flush` when they are full.
 
     >>> recorder = Recorder(lambda columns: print(columns["results"]), ["left", "right"], rows_held=2)
     >>> for epoch in range(3):
@@ -83,7 +87,7 @@ class Recorder:
     """
 
     def __init__(self, flush: Flush, streams: Sequence[str], rows_held: int = ROWS_HELD):
-        """streams: the names of the job's, of which `tuples` has a count each."""
+        """streams: the names of the job's streams; the field `tuples` has one count for each of them."""
         self._flush = flush
         self._columns = {name: np.zeros(rows_held, np.int64) for name in columns_of(streams)}
         self._streams = [self._columns[f"{PER_STREAM}_{name}"] for name in streams]
@@ -91,9 +95,9 @@ class Recorder:
         self._rows = 0
 
     def add(self, **row: Any) -> None:
-        """Append one record; fields as in EpochRecord, absent ones 0.
+        """Appends one record. The fields are those of EpochRecord, and absent ones are 0.
 
-        TypeError: unknown or missing fields; ValueError: unknown role.
+        Raises TypeError if fields are unknown or missing, and ValueError if the role is unknown.
         """
         if not REQUIRED <= row.keys() <= FIELDS:
             wrong = sorted((REQUIRED - row.keys()) | (row.keys() - FIELDS))
@@ -108,13 +112,13 @@ class Recorder:
             self._hand_over()
 
     def close(self) -> None:
-        """Hand over what is held; a second call finds nothing."""
+        """Hands over what is held. A second call finds nothing more."""
         if self._rows:
             self._hand_over()
 
     def _hand_over(self) -> None:
         columns = {name: column[: self._rows].copy() for name, column in self._columns.items()}
         for column in self._columns.values():
-            column[:] = 0  # the next rows may leave fields out
+            column[:] = 0  # The next rows may leave fields out.
         self._rows = 0
         self._flush(columns)

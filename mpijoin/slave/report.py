@@ -1,4 +1,4 @@
-"""What a slave tells of itself: its load when it is asked, one record per epoch, and its counts at the end."""
+"""What a slave reports of itself: its load when it is asked, and one record for each epoch."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ from mpijoin.operators.base import Operator
 from mpijoin.rank import Rank
 from mpijoin.rundir import RunDirectory
 
-# What taking in, finding the partners' bucket and expiring cost per tuple, in comparisons: some 100 ns, of 0.1 ns each.
+# The cost of inserting a tuple, of finding the bucket of its partners and of expiring it, counted in comparisons. It is
+# about 100 ns, and a comparison takes 0.1 ns.
 TUPLE_WORK = 1000
 
 
 class LoadMeter:
-    """The load since it was last asked for (WSJ, section IV-C: "A slave node records the buffer size at the end of each
-    distribution epoch within current reorganization interval and calculate their average")."""
+    """Measures the load of a slave since the master last asked for it.
+
+    WSJ, section IV-C: "A slave node records the buffer size at the end of each distribution epoch within current
+    reorganization interval and calculate their average".
+    """
 
     def __init__(self, rank: Rank, operator: Operator, partitions: int):
         self._rank, self._operator = rank, operator
-        self._rows = np.zeros(partitions, np.int64)  # per group, since then
-        self._compared = np.zeros(partitions, np.int64)  # per group, until then
+        self._rows = np.zeros(partitions, np.int64)  # These are the rows of each group since it was last asked.
+        self._compared = np.zeros(partitions, np.int64)  # These are the comparisons of each group until then.
         self._samples, self._backlog_bytes = 0, 0
         self._wall_s, self._busy_s, self._comm_s = rank.clock.wall_s, 0.0, 0.0
-        self.occupancy_bytes = 0  # the newest sample
+        self.occupancy_bytes = 0  # This is the newest sample.
 
     def epoch_ended(self, backlog_bytes: int) -> None:
-        """A distribution epoch has ended, and so much of what came before it is not joined."""
+        """A distribution epoch has ended. backlog_bytes: how much of what arrived before is not joined yet."""
         self.occupancy_bytes = backlog_bytes
         self._samples += 1
         self._backlog_bytes += backlog_bytes
@@ -39,11 +43,15 @@ class LoadMeter:
         self._rows[groups] += rows
 
     def installed(self, group: int) -> None:
-        """What was compared in it before was not this slave's work."""
+        """The group has come to this slave. What was compared in it before was not the work of this slave."""
         self._compared[group] = self._operator.info(np.array([group])).comparisons[0]
 
     def answer(self, period: int, groups: np.ndarray, backlog_bytes: int, busy_s: float) -> Loads:
-        """groups: int64[m], those it has · backlog_bytes: now · busy_s: joining, since the clock started."""
+        """Returns the load since the last call, and begins to measure anew.
+
+        groups: int64[m], the groups of the slave · backlog_bytes: what waits to be joined now · busy_s: the time spent
+        joining since the clock started.
+        """
         wall_s, comm_s = self._rank.clock.wall_s, self._rank.comm_s
         passed_s = max(1e-9, wall_s - self._wall_s)
         busy, communication = min(1.0, (busy_s - self._busy_s) / passed_s), min(1.0, (comm_s - self._comm_s) / passed_s)
@@ -60,7 +68,7 @@ class LoadMeter:
 
 
 class EpochMeter:
-    """One record per epoch, and the delays of its results. What lies before `warmup_s` is left out."""
+    """Writes one record for each epoch, and the delays of its results. What lies before `warmup_s` is left out."""
 
     def __init__(
         self,
@@ -72,27 +80,30 @@ class EpochMeter:
         paced: bool,
         part: int = 0,
     ):
-        """streams: their names · part: of the checkpoint from which the run goes on, 0: it begins."""
+        """streams: their names · part: the checkpoint from which the run goes on, or 0 if it begins."""
         self._rank, self._operator, self._warmup_s = rank, operator, warmup_s
         self._directory, self._streams, self._paced = directory, streams, paced
         self._open_files(part)
-        self.delays = DelayHistogram()  # of all epochs
+        self.delays = DelayHistogram()  # It holds the delays of all epochs.
         self.window_bytes_max = 0
         self._epoch_delays = DelayHistogram()
         self._last, self._joined = self._snapshot(0), operator.totals.joined
-        self._start: dict[str, float] | None = None  # times at the end of the warm-up
+        self._start: dict[str, float] | None = None  # These are the times at the end of the warm-up.
 
     @property
     def is_warm(self) -> bool:
         return self._rank.clock.wall_s >= self._warmup_s
 
     def delayed(self, delays_us: np.ndarray, counts: np.ndarray) -> None:
-        """counts[i] results are delays_us[i] late."""
+        """Adds counts[i] results with the delay delays_us[i], for each i."""
         if self.is_warm:
             self._epoch_delays.add(delays_us, counts)
 
     def epoch_ended(self, epoch: int, results: int, buffer_bytes: int, occupancy_bytes: int, busy_s: float) -> None:
-        """results, busy_s: since the clock started · buffer_bytes: what is left in the buffer now."""
+        """Writes the record of an epoch that has ended.
+
+        results, busy_s: totals since the clock started · buffer_bytes: what is left in the buffer now.
+        """
         totals = self._operator.totals
         self.window_bytes_max = max(self.window_bytes_max, totals.live_bytes)
         now = self._snapshot(results)
@@ -128,7 +139,7 @@ class EpochMeter:
         )
 
     def cut(self, part: int) -> None:
-        """A checkpoint: what was recorded so far is whole on disk, and further files begin."""
+        """Closes the files at a checkpoint, so that all records until now are whole on disk, and begins new files."""
         self.close()
         self._open_files(part)
 
@@ -143,7 +154,7 @@ class EpochMeter:
                 file.close()
 
     def times_after_warmup(self, busy_s: float) -> dict[str, float]:
-        """CPU, communication, idle and busy seconds since the warm-up; all there are where it took no time."""
+        """Returns the CPU, communication, idle and busy seconds since the warm-up, or in all if there is no warm-up."""
         start = self._start if self._warmup_s else None
         return {name: value - (start[name] if start else 0.0) for name, value in self._times(busy_s).items()}
 
@@ -152,7 +163,7 @@ class EpochMeter:
         return {"cpu_s": rank.clock.cpu_s, "comm_s": rank.comm_s, "idle_s": rank.idle_s, "busy_s": busy_s}
 
     def _snapshot(self, results: int) -> dict[str, int]:
-        """Running totals of which the metrics give the differences per epoch."""
+        """Returns running totals. The metrics hold their differences from epoch to epoch."""
         rank, stats, totals = self._rank, self._rank.transport.stats, self._operator.totals
         return {
             "wall_us": int(rank.clock.wall_s * 1e6),
