@@ -1,4 +1,4 @@
-"""A slave's loop: receives slots, carries out what SlaveCore decides, sends results, reports and groups."""
+"""A slave's loop: it receives slots, carries out what SlaveCore decides, and sends results, reports and groups."""
 
 from __future__ import annotations
 
@@ -35,15 +35,16 @@ from mpijoin.slave.report import EpochMeter, LoadMeter
 from mpijoin.time_events import Rest, Ticked
 from mpijoin.transport.base import Channel, Data
 
-UNSENT_BYTES_MAX = 16 << 20  # results on their way to the collector; with more, joining waits
+# While more bytes of results than this are on their way to the collector, joining waits.
+UNSENT_BYTES_MAX = 16 << 20
 WORK_S = 0.002
-SLEEP_S = 0.005  # how long a slave made slow on purpose sleeps between two looks at the network
+SLEEP_S = 0.005  # A slave made slow on purpose sleeps so long between two looks at the network.
 
 
 @dataclass
 class Saving:
-    """A checkpoint that is under way. message: what the master is told once the disk has it · since_s: when joining
-    stopped for it · is_written: joining goes on, and only the disk is waited for."""
+    """A checkpoint that is under way. message: what the master is told once the checkpoint is on disk · since_s: when
+    joining stopped for it · is_written: joining goes on again, and the slave waits only for the disk."""
 
     message: Saved
     since_s: float
@@ -54,8 +55,8 @@ class Slave:
     def __init__(
         self, setup: RunSetup, rank: Rank, operator: Operator, groups: Sequence[int] = (), resumed: int = 0
     ):
-        """operator: what it joins with · groups: those that the operator holds already, in a run that goes on ·
-        resumed: the checkpoint from which the run goes on, 0: it begins."""
+        """operator: what it joins with · groups: those that the operator holds already, if the run goes on from a
+        checkpoint · resumed: the number of that checkpoint, or 0 if the run begins."""
         job, schema, directory = setup.job, setup.schema, setup.directory
         self._rank = rank
         self._collector = setup.roles.collector
@@ -74,17 +75,18 @@ class Slave:
         self._mover = Mover(rank, self._operator)
         self._saver = Saver(self._operator, rank.number, setup.checkpoints) if setup.checkpoints else None
         self._saving: Saving | None = None
-        self._groups = set(groups)  # those it joins
+        self._groups = set(groups)  # These are the groups that it joins.
         for group in groups:
             self._load.installed(group)
         self._messages: deque[Batches] = deque()
         self._actions: deque[events.Action] = deque()
-        self._received = np.zeros(len(names), np.int64)  # rows per stream from the master
-        self._received_before = self._received  # ... the newest checkpoint's mark
+        self._received = np.zeros(len(names), np.int64)  # These rows of each stream came from the master.
+        self._received_before = self._received  # They came before the mark of the newest checkpoint.
         rank.progress = lambda: self._report(0, -1)
-        self._debt_s = 0.0  # what a slave made slow on purpose has still to sleep
+        self._debt_s = 0.0  # A slave made slow on purpose still has to sleep so long.
         self._busy_s = 0.0
-        self._blocked_s = 0.0  # had something to join, but waited for the collector to take results
+        # For so long it had something to join, but waited for the collector to take results.
+        self._blocked_s = 0.0
         self._blocked_since_s: float | None = None
 
     def _output(self, job: Job, schema: JoinSchema, directory: RunDirectory | None) -> list[Sink]:
@@ -93,17 +95,17 @@ class Slave:
         builder = TableBuilder(job, schema)
         if self._collector is not None:
             return [SendSink(builder, self._rank.number, partial(self._send_results, self._collector))]
-        assert directory is not None  # without one, the results are collected
+        assert directory is not None  # Without a directory, the results are collected.
         return [ParquetSink(builder, directory.open_results, self._rank.number, job.output.part_bytes)]
 
     def run(self) -> None:
-        """Until the master says stop (rank.Stopped). Raises whatever goes wrong."""
+        """Runs until the master says stop (rank.Stopped). Raises whatever goes wrong."""
         while True:
             self._rank.wait(self.turn())
 
     def turn(self) -> float:
-        """Takes what has arrived and does one bounded piece of work; returns for how many seconds there is nothing to
-        do."""
+        """Takes the messages that have arrived and does one bounded piece of work. Returns for how many seconds there
+        is nothing to do."""
         received = 0
         for _, message in self._rank.receive():
             received += 1
@@ -126,7 +128,7 @@ class Slave:
         return min(WAIT_S, *(action.seconds for action in actions if isinstance(action, Rest)))
 
     def _handed(self) -> None:
-        """A part of a group that changes hands was sent or has come."""
+        """Tells the core that a part of a group that changes hands was sent or has arrived."""
         if self._rank.wakes_late:
             self._do(events.Handed(self._rank.clock.wall_s))
 
@@ -164,18 +166,18 @@ class Slave:
                 self._received_before = self._received
                 self._do(events.Marked(*message))
             case Report():
-                pass  # the master's heartbeat
+                pass  # This is the heartbeat of the master.
             case _:
                 raise ProtocolError(
                     f"slave got {type(message).__name__}, wanted a Slot, an AskLoads, an Order, a State or a Marker"
                 )
 
     def _arrived(self, slot: Slot, own: bool) -> None:
-        """Input from the master, or that of a group that came or came back.
+        """Takes input from the master, or input that came with a group which moved here or stayed after all.
 
-        Epochs never fall here, or the collector would get results of one that has ended. What came with a group may be
-        of a later epoch than what the master sent here before, and is still on its way: then it counts as of the newest
-        known.
+        The number of the epoch must never fall here, or the collector would get results of an epoch that has ended.
+        Input that came with a group may belong to a later epoch than what the master still has on its way to this
+        slave. What then comes of an earlier epoch counts as input of the newest epoch known.
         """
         newest_epoch = self._core.newest_epoch
         epoch = newest_epoch if own and self._groups else max(slot.epoch, newest_epoch)
@@ -193,8 +195,8 @@ class Slave:
         self._actions.extend(self._core.step(event))
 
     def _work(self) -> None:
-        """Does one action, and for WORK_S those that follow in its slice: a look at the network costs as much as a
-        small one."""
+        """Does one action and, for up to WORK_S, those that follow it in the same slice, because a look at the network
+        costs as much as a small action."""
         end_s = self._rank.clock.wall_s + WORK_S
         self._act(self._actions.popleft())
         while self._actions and not (self._core.between_slices or self._blocked() or self._debt_s > 0):
@@ -236,7 +238,7 @@ class Slave:
         self._debt_s += spent_s * (1 / share - 1)
 
     def _share(self) -> float:
-        """Of its speed that the job lets this slave have now."""
+        """Returns the share of its speed that the job lets this slave have now."""
         share, now_ns = 1.0, self._rank.clock.wall_s * 1e9
         for one in self._slow:
             if holds_at(one, now_ns):
@@ -249,7 +251,8 @@ class Slave:
         self._debt_s -= self._rank.clock.wall_s - start_s
 
     def _insert(self, low: int, high: int) -> Taken:
-        """What the operator took of groups low:high of the oldest message; it stops at the first that lacks memory."""
+        """Inserts groups low:high of the oldest message, up to the first for which memory is lacking. Returns what the
+        operator took."""
         message = self._messages[0]
         groups = message.groups[low:high]
         for piece in message.pieces:
@@ -265,7 +268,8 @@ class Slave:
         slot = self._messages[0].slot
         for own in self._filters:
             own.keep(self._out, self._operator)
-        self._delays.origin = slot.origin  # none where it waited at a checkpoint, and was due before this clock started
+        # A slot that waited at a checkpoint has no origin, because it was due before this clock started.
+        self._delays.origin = slot.origin
         for consumer in self._consumers:
             consumer.consume(self._out, self._operator, slot.epoch)
         self._out.clear()
@@ -285,7 +289,7 @@ class Slave:
         self._rest_without_groups(slot.last)
 
     def _report(self, octets: int, epoch: int) -> Report:
-        """So many bytes are consumed, and how far this slave has come."""
+        """Returns the report that so many bytes are consumed, and how far this slave has come."""
         own, compared = self._operator, self._operator.totals.comparisons
         number, comm_s = self._rank.number, self._rank.comm_s
         return Report(number, octets, epoch, self._out.found, self._busy_s, own.memory().held, comm_s, compared)
@@ -312,8 +316,8 @@ class Slave:
         self._groups.add(group)
 
     def _save(self, action: events.Save) -> None:
-        """One group's state, then the next in another turn: the network is looked at in between."""
-        assert self._saver is not None  # without a folder for checkpoints there are no marks
+        """Saves the state of one group, and the next in another turn: the slave looks at the network in between."""
+        assert self._saver is not None  # Without a folder for checkpoints no marks come.
         saving = self._saving
         if saving is None or saving.is_written:
             saving = self._saving = self._begin_saving(self._saver, action)
@@ -340,7 +344,7 @@ class Slave:
             sink.sync()
 
     def _report_saved(self) -> None:
-        """Tells the master, once the disk has it all."""
+        """Tells the master of a checkpoint once all of it is on disk."""
         saving = self._saving
         if self._saver is None or saving is None or not saving.is_written:
             return
@@ -349,7 +353,7 @@ class Slave:
             self._saving = None
 
     def _rest_without_groups(self, last: bool) -> None:
-        """Nobody should wait for a slave that has nothing to join."""
+        """Tells the sinks if there is nothing left to join here, because nobody should wait for such a slave."""
         if not self._groups and not self._messages and not last:
             for sink in self._sinks:
                 sink.rest(self._core.newest_epoch)
@@ -362,7 +366,7 @@ class Slave:
         self._rank.log.info("slave finished: %d results, %d part files", self._out.found, len(parts))
 
     def _counts(self, parts: list[PartInfo], received: np.ndarray) -> Counts:
-        """received: rows per stream that came from the master, up to where the other counts go."""
+        """received: the rows of each stream that came from the master, up to the same point as the other counts."""
         totals = self._operator.totals
         return Counts(
             received=tuple(received.tolist()),
