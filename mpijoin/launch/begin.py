@@ -1,4 +1,5 @@
-"""The setup of a run as it travels from the master to ranks that are processes of their own: plain data, never code."""
+"""The master sends the setup of a run to the ranks that are other processes. It travels as plain data, never as code.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ FORMAT = 1
 
 
 def begin_of(setup: RunSetup) -> Begin:
-    """All that the other ranks need of a setup: its locks and what late rows are written to stay with the master."""
+    """Returns what the other ranks need to know of a setup. The locks and the writers of late rows stay with the
+    master."""
     streams = setup.schema.streams
     values = {
         "format": FORMAT,
@@ -38,7 +40,8 @@ def begin_of(setup: RunSetup) -> Begin:
 
 
 def setup_in(begin: Begin) -> RunSetup:
-    """What `begin_of` was given. ProtocolError: it is damaged, or of another version of mpijoin."""
+    """Returns the setup that `begin_of` was given. Raises ProtocolError if the message is damaged, or comes from
+    another version of mpijoin."""
     try:
         return _setup(begin.setup, begin.columns)
     except (JobError, LookupError, TypeError, ValueError, pa.ArrowException) as error:
@@ -49,7 +52,8 @@ def setup_in(begin: Begin) -> RunSetup:
 
 
 def _columns_of(stream: StreamSchema) -> np.ndarray:
-    """uint8[]: the stream's columns as an Arrow schema in IPC form: the time, the keys, the payload."""
+    """Returns the stream's columns as uint8[], an Arrow schema in IPC form: the time, then the keys, then the payload.
+    """
     columns = (stream.time, *stream.keys, *stream.payload)
     schema = pa.schema([pa.field(column.name, column.type) for column in columns])
     return np.frombuffer(schema.serialize(), np.uint8)

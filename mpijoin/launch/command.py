@@ -1,4 +1,5 @@
-"""`mpijoin run`: how this process was started decides whether the ranks are MPI processes or threads of this one."""
+"""This is `mpijoin run`. The way in which this process was started decides whether the ranks are MPI processes or
+threads of this process."""
 
 from __future__ import annotations
 
@@ -15,14 +16,17 @@ from mpijoin.transport.guard import launched_by_mpi, launched_rank, launched_siz
 
 
 class Options(NamedTuple):
-    """What the command line says of a run, beside its job."""
+    """What the command line says about a run, beside the run's job."""
 
-    ranks: int | None = None  # slaves of a local run; None: as many as there are cores, up to four
-    oversubscribe: bool = False  # more of them than make sense
+    # The number of slaves of a local run. None stands for one per core, but at most four.
+    ranks: int | None = None
+    # Whether the user allows more slaves than make sense.
+    oversubscribe: bool = False
     overwrite: bool = False
     resume: bool = False
     debug: bool = False
-    quiet: bool = False  # no progress, no summary: only what is wrong
+    # A quiet run prints neither progress nor summary, but only what is wrong.
+    quiet: bool = False
 
     @property
     def how(self) -> tuple[bool, bool]:
@@ -30,14 +34,16 @@ class Options(NamedTuple):
 
 
 def main_run(job_path: str, overrides: Sequence[str], options: Options) -> int:
-    """Runs the job; returns the exit code, having said on rank 0 what happened. Raises what is wrong before it
-    begins."""
+    """Runs the job and returns the exit code. Rank 0 prints what happened. An error that is found before the run
+    begins is raised."""
     signals = SignalFlag()
-    signals.install()  # first: to load the engine takes a while
+    # Signals are caught first, because it takes a while to load the engine.
+    signals.install()
     keep_freed_memory()
     allow_open_files()
     check_address_space()
-    # what is loaded stays: looking for garbage in it costs a tenth of the start; life.py turns it on again
+    # Modules that are loaded stay loaded. Looking for garbage among them would take a tenth of the start. life.py turns
+    # the collection on again.
     gc.disable()
     try:
         if not launched_by_mpi(os.environ):
@@ -49,15 +55,16 @@ def main_run(job_path: str, overrides: Sequence[str], options: Options) -> int:
             )
         return _run_under_mpi(job_path, overrides, options, signals)
     except LaunchError as error:
+        # Every process meets this error, but only one of them prints it.
         if launched_rank(os.environ):
-            return error.exit_code  # every process meets it; one says so
+            return error.exit_code
         raise
     finally:
         signals.restore()
 
 
 def _run_under_mpi(job_path: str, overrides: Sequence[str], options: Options, signals: SignalFlag) -> int:
-    # Loaded before MPI starts: its first steps wait spinning for the other ranks.
+    # These are loaded before MPI starts, because the first steps of MPI wait for the other ranks in a busy loop.
     from mpijoin.launch.processes import run_mpi
     from mpijoin.launch.setup import RunSetup, setup_of
 

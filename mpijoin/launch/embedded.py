@@ -1,4 +1,4 @@
-"""A run inside this process: every rank is a thread."""
+"""A run inside this process. Every rank is a thread."""
 
 from __future__ import annotations
 
@@ -21,15 +21,19 @@ from mpijoin.signals import SignalFlag
 from mpijoin.transport.base import Transport
 from mpijoin.transport.local import LocalTransport
 
-SLAVES_MAX = 4  # `mpijoin run` without mpirun: min(cores, 4) slaves
-SLAVES_PER_CORE_MAX = 4  # each slave has memory and threads of its own; more of them only take turns
-JOIN_S = 1.0  # for threads that the run has left; one that compiles cannot be stopped
+# Without mpirun, `mpijoin run` has min(cores, 4) slaves.
+SLAVES_MAX = 4
+# Each slave has its own memory and threads. More slaves than this would only take turns.
+SLAVES_PER_CORE_MAX = 4
+# The run waits this long for its threads to end. A thread that compiles cannot be stopped.
+JOIN_S = 1.0
 
 
 def local_slaves(wanted: Any, oversubscribe: bool, called: str) -> int:
-    """How many slaves a local run gets: as many as wanted; None: as there are cores, up to four.
+    """Returns the number of slaves of a local run. If `wanted` is None, this is one per core, but at most four.
 
-    called: how the user knows the number. Raises JobError for what is no such number, and for more than make sense.
+    `called` is the name by which the user knows the number. Raises JobError if `wanted` is no number of slaves, or is
+    larger than makes sense.
     """
     if wanted is None:
         return min(core_count(), SLAVES_MAX)
@@ -47,20 +51,21 @@ def local_slaves(wanted: Any, oversubscribe: bool, called: str) -> int:
 
 
 def local_size(job: Job, slaves: int) -> int:
-    """Ranks of a local run: the master, so many slaves, and a collector if the job wants one."""
+    """Returns the number of ranks of a local run: the master, the slaves, and a collector if the job wants one."""
     return 1 + slaves + (job.output.results == "collect")
 
 
 def run_local(
     setup: RunSetup, signals: SignalFlag, progress: Any, debug: bool = False, writer: Any = None
 ) -> RunOutcome:
-    """Runs all ranks as threads of this process; the calling thread is the master.
+    """Runs all ranks as threads of this process. The calling thread is the master.
 
-    progress: as `progress.Progress` · writer: where a collector writes instead of into part files.
+    `progress` has the methods of `progress.Progress`. If `writer` is given, a collector writes there instead of into
+    part files.
     """
     transports = LocalTransport.create(setup.roles.size)
     others = [
-        # Daemons: a thread that hangs or compiles must not keep a process from ending whose run has failed.
+        # They are daemons, because a thread that hangs or compiles must not keep the process alive after a failed run.
         threading.Thread(target=run_other, args=(_rank(one, SignalFlag()), partial(_same, setup), writer), daemon=True)
         for one in transports[1:]
     ]

@@ -1,4 +1,5 @@
-"""Each rank's whole life once it has a transport: ready its kernels, meet the others, run its role, leave with them."""
+"""The whole life of a rank, once it has a transport. The rank prepares its kernels, meets the other ranks, runs its
+role, and leaves together with them."""
 
 from __future__ import annotations
 
@@ -36,18 +37,20 @@ from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
 from mpijoin.transport.guard import launched_by_mpi
 
-COMPILER = "llvmlite"  # its library's name
+# The name of the compiler's library.
+COMPILER = "llvmlite"
 
-# What every run of some size takes, touched before the clock starts: blocks of all slaves together, and messages and
-# parts of ticks on the master and on all slaves. Under a hypervisor that takes free memory back, the first write to a
-# page is ten times slower than later ones: 2.4 ms per MB, half of an insert's time until the blocks had been used once,
-# and 12 ms of a message.
+# Every run of some size needs this memory, so it is touched before the clock starts. The first number is for the blocks
+# of all slaves together. The second is for messages and parts of ticks, on the master and again on all slaves together.
+# Under a hypervisor that takes free memory back, the first write to a page is ten times slower than later ones. It took
+# 2.4 ms per MB, which was half of an insert's time until the blocks had been used once, and 12 ms of a message.
 BLOCKS_TOUCHED_BYTES = 64 << 20
 HEAP_TOUCHED_BYTES = 32 << 20
 
 
 class LogFile(logging.FileHandler):
-    """A rank's log. It never ends a run: what a full disk refuses is dropped, and what a link would lead elsewhere."""
+    """A rank's log. It never ends a run. A line that the disk refuses because it is full is dropped, and so is a line
+    that a link would lead elsewhere."""
 
     def _open(self) -> TextIOWrapper:
         how = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -58,7 +61,7 @@ class LogFile(logging.FileHandler):
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Says nothing: the terminal belongs to the run's own message."""
+        """Says nothing, because the terminal belongs to the run's own message."""
 
     def close(self) -> None:
         with suppress(OSError):
@@ -66,21 +69,24 @@ class LogFile(logging.FileHandler):
 
 
 def rank_log(setup: RunSetup, rank: int) -> logging.Logger:
-    """The rank's own log file; never the root logger, since local ranks share a process."""
+    """Returns the logger of the rank's own log file. It is never the root logger, because local ranks share a process.
+    """
     log = logging.Logger(f"mpijoin.rank-{rank}", logging.INFO)
     if setup.directory:
         handler = LogFile(setup.directory.log(rank), delay=True)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         log.addHandler(handler)
     else:
-        log.addHandler(logging.NullHandler())  # without any, Python writes what is logged to the terminal
+        # Without any handler, Python would write what is logged to the terminal.
+        log.addHandler(logging.NullHandler())
     return log
 
 
 def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) -> int:
-    """A slave's or the collector's whole life; returns the exit code.
+    """Lives the whole life of a slave or of the collector, and returns the exit code.
 
-    setup_of: waits for the setup · writer: where a collector writes instead of into part files.
+    `setup_of` waits for the setup and returns it. If `writer` is given, a collector writes there instead of into part
+    files.
     """
     role: Slave | CollectorRank | None = None
     try:
@@ -103,7 +109,7 @@ def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) 
 
 
 def run_master(setup: RunSetup, rank: Rank, progress: Any, debug: bool = False, writer: Any = None) -> RunOutcome:
-    """The master's whole life: the run, then its end, good or bad."""
+    """Lives the whole life of the master: the run, and then its end, which is good or bad."""
     master = own_writer = None
     started_s = time.time()
     try:
@@ -133,14 +139,14 @@ def run_master(setup: RunSetup, rank: Rank, progress: Any, debug: bool = False, 
 
 
 def _ready(rank: Rank, setup: RunSetup) -> float:
-    """Opens the log, and readies the role's kernels; returns the seconds of compiling."""
+    """Opens the log and prepares the role's kernels. Returns the seconds that compiling them took."""
     rank.log = rank_log(setup, rank.number)
     rank.inject(setup.job.inject)
     if setup.checkpoints:
         rank.signals.save_at(setup.job.checkpoint.stops_at)
     role = setup.roles.name(rank.number)
     cluster = setup.job.cluster
-    # what is kept counts as held
+    # Freed memory that the process keeps counts as held, so the job's buffers limit it.
     keep_freed_memory(min(KEPT_BYTES, cluster.master_buffer_bytes, 2 * cluster.buffer_bytes))
     heap_bytes = HEAP_TOUCHED_BYTES // (len(setup.roles.slaves) if rank.number in setup.roles.slaves else 1)
     # Ranks that are threads of one process load kernels one after the other, but touch memory side by side. So every
@@ -161,7 +167,7 @@ def _ready(rank: Rank, setup: RunSetup) -> float:
 
 
 def _ready_kernels(rank: Rank, setup: RunSetup, role: str) -> float:
-    """Compiles or loads them; returns the seconds it took."""
+    """Compiles or loads the role's kernels. Returns the seconds that this took."""
     with rank.signals.at_once():
         compile_s = warmup.warm_up(role, rank.number, warmup.use_of(setup.job, setup.schema, _groups_travel(setup)))
         if rank.number in setup.roles.slaves:
@@ -177,25 +183,27 @@ def _provenance(setup: RunSetup, rank: Rank, started_s: float) -> dict[str, Any]
 
 
 def _resume_command(setup: RunSetup) -> str:
-    """What goes on with this run, "" where there is no such command."""
+    """Returns the command that continues this run, or "" where there is no such command."""
     return resume_command(own_command(), setup.roles.size, os.environ) if setup.checkpoints else ""
 
 
 def _groups_travel(setup: RunSetup) -> bool:
-    """Whether groups are read out or taken over: by moves, or by checkpoints."""
+    """Whether groups are read out or taken over, by moves or by checkpoints."""
     return setup.job.balance.policy != "none" or setup.job.checkpoint.is_on or setup.resumes
 
 
 def _keep_loaded() -> None:
-    """What is loaded by now stays, so the garbage collector need never look at it."""
-    if not gc.isenabled():  # the command line has put it off (launch/command.py)
+    """Exempts all objects that exist by now from garbage collection. They stay until the process ends."""
+    # Only the command line turns the collection off (launch/command.py).
+    if not gc.isenabled():
         gc.freeze()
         gc.enable()
 
 
 def _resumption(setup: RunSetup, rank: Rank) -> Resumption:
-    """The master goes on from a checkpoint: what was written after it goes."""
-    assert setup.directory and setup.checkpoints  # it goes on from what lies there
+    """Makes the master continue from a checkpoint. Files that were written after this checkpoint are removed."""
+    # The run continues from what lies in these folders.
+    assert setup.directory and setup.checkpoints
     found = restore_all(rank, setup.checkpoints, setup.job, setup.roles.slaves, setup.directory, partial(_warn, rank))
     manifest = found.manifest
     forget_after(setup.checkpoints, manifest.number)
@@ -213,14 +221,16 @@ def _warn(rank: Rank, text: str) -> None:
 
 
 def _start_of(setup: RunSetup, rank: Rank) -> tuple[Operator, list[int], int]:
-    """What a slave joins with, the groups in it, and the checkpoint that they are of, 0: the run begins."""
+    """Returns a slave's operator, the groups in it, and the number of the checkpoint from which they come. The number
+    is 0 where the run begins."""
     memory_bytes = setup.job.cluster.memory_bytes or _memory_left(setup, rank)
     make_operator = partial(new_operator, setup.job, setup.schema, memory_bytes, measured_group_tuples(setup.schema))
     if not setup.resumes:
         operator = make_operator()
         operator.touch(BLOCKS_TOUCHED_BYTES // len(setup.roles.slaves))
         return operator, [], 0
-    assert setup.directory and setup.checkpoints  # it goes on from what lies there
+    # The run continues from what lies in these folders.
+    assert setup.directory and setup.checkpoints
     start_s = time.perf_counter()
     restored, groups, number = restore_own(rank, setup.checkpoints, setup.directory, make_operator)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
@@ -228,7 +238,8 @@ def _start_of(setup: RunSetup, rank: Rank) -> tuple[Operator, list[int], int]:
 
 
 def _memory_left(setup: RunSetup, rank: Rank) -> int:
-    """For this slave's windows, of what its node, control groups and Slurm allow."""
+    """Returns the bytes that this slave may use for its windows. They are its share of the memory that the node, the
+    control groups and Slurm allow."""
     cluster = setup.job.cluster
     ranks = ranks_on_node(os.environ, setup.roles.size)
     processes = ranks if launched_by_mpi(os.environ) else 1
@@ -259,22 +270,25 @@ def new_collector(setup: RunSetup, writer: Any, resumption: Resumption | None = 
 
 
 def _part_writer(setup: RunSetup, rank: int) -> PartWriter:
-    assert setup.directory  # without one, the results stay in memory
+    # Without a directory, the results stay in memory and need no part writer.
+    assert setup.directory
     return PartWriter(setup.directory.open_results, f"rank-{rank}", merged_schema(setup), setup.job.output.part_bytes)
 
 
 def _fail(
     setup: RunSetup, rank: Rank, error: BaseException, debug: bool, started_s: float, things: Sequence[Any]
 ) -> RunOutcome:
-    """Says so to the others and to the run directory. started_s: when the run began, in seconds since 1970 · things: to
-    let go of."""
+    """Tells the other ranks and the run directory that the run has failed. The run began at `started_s`, in seconds
+    since 1970. `things` are abandoned."""
     trace = traceback.format_exc()
+    # The trace of the rank that failed says more than the one of this rank.
     if isinstance(error, PeerError) and error.trace:
-        trace = error.trace  # of the rank that failed
+        trace = error.trace
     rank.log.error("%s", trace)
     exit_code, reason = exit_code_of(error), describe(error)
     rank.stop_all(Stop(exit_code, reason))
-    _abandon(rank, *things)  # first: what is still open may be what the system gives no more of
+    # This comes first, because the files that are still open may be the ones that the system has run out of.
+    _abandon(rank, *things)
     if setup.directory and setup.has_locks:
         failure = {"reason": reason, "exit_code": exit_code, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         saved = setup.checkpoints is not None and bool(numbers_in(setup.checkpoints))
@@ -288,7 +302,7 @@ def _fail(
 
 
 def _abandon(rank: Rank, *things: Any) -> None:
-    """Lets go of what was open. Errors are only logged, because the run has already failed for another reason."""
+    """Abandons what is still open. Errors are only logged, because the run has already failed for another reason."""
     for thing in things:
         try:
             if thing is not None:

@@ -1,4 +1,4 @@
-"""One rank of a run whose ranks are MPI processes."""
+"""This process is one rank of a run whose ranks are MPI processes."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from mpijoin.transport.guard import check_launch
 
 
 def run_mpi(make_setup: Callable[[int], RunSetup], signals: SignalFlag, debug: bool, quiet: bool = False) -> int:
-    """This process's part in the run; returns the exit code, having said on rank 0 what happened.
+    """Does this process's part in the run, and returns the exit code. Rank 0 prints what happened.
 
-    make_setup: from the number of ranks; called on rank 0 only. Whatever it raises is raised there again, once all
-    ranks have left. LaunchError where MPI does not connect the ranks.
+    `make_setup` makes the setup from the number of ranks, and is called on rank 0 only. An error that it raises is
+    raised there again, once all ranks have left. Raises LaunchError if MPI does not connect the ranks.
     """
     transport = open_transport()
-    pa.set_cpu_count(1)  # one core per rank: Arrow's own threads would take those of other ranks
+    # A rank has one core. More threads of Arrow would take the cores of other ranks.
+    pa.set_cpu_count(1)
     rank = Rank(transport, RunClock(), signals)
     if rank.number != MASTER:
         return run_other(rank, partial(_receive_setup, rank))
@@ -45,7 +46,8 @@ def run_mpi(make_setup: Callable[[int], RunSetup], signals: SignalFlag, debug: b
 
 
 def open_transport() -> Transport:
-    """The endpoint of this process. LaunchError when MPI is not there or knows nothing of the other processes."""
+    """Returns the endpoint of this process. Raises LaunchError if MPI is missing, or does not know the other processes.
+    """
     try:
         from mpijoin.transport.mpi import MpiTransport
     except (ImportError, RuntimeError) as error:
@@ -66,5 +68,6 @@ def _send_setup(rank: Rank, setup: RunSetup) -> None:
 
 
 def _receive_setup(rank: Rank) -> RunSetup:
-    """Raises Stopped if there will be no run, ProtocolError for a setup that is none."""
+    """Waits for the setup from the master. Raises Stopped if there will be no run, and ProtocolError if the setup
+    cannot be used."""
     return setup_in(rank.gather((Begin,), (MASTER,))[MASTER])

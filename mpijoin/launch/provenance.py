@@ -1,5 +1,4 @@
-"""Where a run comes from: the version, command, hosts and batch job that made it, and the command that goes on with
-it."""
+"""The origin of a run: the version, command, hosts and batch job that made it, and the command that continues it."""
 
 from __future__ import annotations
 
@@ -26,10 +25,11 @@ def provenance(
     command: Sequence[str],
     environ: Mapping[str, str],
 ) -> dict[str, Any]:
-    """What `summary.json`, `failed.json` and the report say of a run's origin.
+    """Returns what `summary.json`, `failed.json` and the report say about the origin of a run.
 
-    hosts: of the ranks that have met · size: how many ranks there are · library: which MPI carries the messages ·
-    started_s: when the run began, in seconds since 1970 · command: the arguments of this process, its program first.
+    `hosts` maps each rank that has met the others to its host, and `size` is the number of ranks. `library` names the
+    MPI library that carries the messages. The run began at `started_s`, in seconds since 1970. `command` holds the
+    arguments of this process, its program first.
     """
     by_host: dict[str, list[int]] = {}
     for rank, host in sorted(hosts.items()):
@@ -51,8 +51,8 @@ SLURM_VARIABLES = ("SLURM_JOB_ID", "SLURM_JOB_NAME", "SLURM_ARRAY_JOB_ID", "SLUR
 
 
 def typed(command: Sequence[str], size: int, environ: Mapping[str, str]) -> list[str]:
-    """A command line as a user would type it: by the names of programs, and with the launcher that started `size`
-    ranks.
+    """Returns a command line as a user would type it, with the plain names of the programs and with the launcher that
+    started `size` ranks.
 
     >>> typed(["/opt/bin/mpijoin", "run", "job.toml"], 5, {"PMI_SIZE": "5", "HYDI_CONTROL_FD": "7"})
     ['mpirun', '-n', '5', 'mpijoin', 'run', 'job.toml']
@@ -62,13 +62,15 @@ def typed(command: Sequence[str], size: int, environ: Mapping[str, str]) -> list
         own = ["python", "-m", "mpijoin"]
     elif Path(program).suffix == ".py":
         own = ["python", program]
-    else:  # in an interpreter the program is "" or "-c"
+    else:
+        # In an interpreter the program is "" or "-c".
         own = [Path(program).name if program not in ("", "-c") else "python"]
     return [*launcher(size, environ), *own, *arguments]
 
 
 def launcher(size: int, environ: Mapping[str, str]) -> list[str]:
-    """What stands before `mpijoin` where a launcher started the ranks; nothing where they are threads of one process.
+    """Returns what a user types before `mpijoin` to start the ranks with a launcher. It is empty where the ranks are
+    threads of one process.
 
     >>> launcher(4, {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4", "PMI_SIZE": "4"})
     ['srun', '-n', '4']
@@ -81,8 +83,8 @@ def launcher(size: int, environ: Mapping[str, str]) -> list[str]:
 
 
 def resume_command(command: Sequence[str], size: int, environ: Mapping[str, str]) -> str:
-    """The command that goes on with a run, whatever folder it is typed in; "" where `mpijoin run` did not start the
-    run."""
+    """Returns the command that continues a run. It works in every folder. Returns "" if the run was not started by
+    `mpijoin run`."""
     if "run" not in command:
         return ""
     kept = [one for one in command if one not in NOT_FOR_RESUMING]
@@ -94,5 +96,5 @@ def resume_command(command: Sequence[str], size: int, environ: Mapping[str, str]
 
 
 def own_command() -> list[str]:
-    """The arguments of this process, its program first."""
+    """Returns the arguments of this process, its program first."""
     return list(sys.argv) or [""]

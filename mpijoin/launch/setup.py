@@ -1,4 +1,4 @@
-"""What every rank must know to begin: the job, the schema, who is master, slave and collector."""
+"""What every rank must know before it can begin: the job, the schema, and which rank is master, slave or collector."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ from mpijoin.rundir import RunDirectory, blocking_file, room_faults
 
 @dataclass(frozen=True)
 class Roles:
-    """Which rank is what. With "collect" the last rank merges the results, rank 0 if there are only two.
+    """The role of each rank. With results = "collect" the last rank merges the results. If there are only two ranks,
+    rank 0 does so.
 
     >>> Roles(4, True).slaves, Roles(4, True).name(3)
     ((1, 2), 'collector')
@@ -61,9 +62,10 @@ class Roles:
 
 @dataclass(frozen=True)
 class RunSetup:
-    """directory: None where a run writes no files · checkpoints: the folder for them, likewise · resumes: whether the
-    run goes on from one that lies there · locks: of both folders; the master alone has them · late: where a run without
-    a directory keeps each stream's late rows, things with `write(table)`."""
+    """`directory` and `checkpoints` are the folders of the run and of its checkpoints. They are None where a run writes
+    no files. `resumes` says whether the run continues from a checkpoint that lies there. `locks` are those of both
+    folders, and only the master has them. A run without a directory keeps the late rows of each stream in `late`, whose
+    objects have `write(table)`."""
 
     job: Job
     schema: JoinSchema
@@ -76,11 +78,11 @@ class RunSetup:
 
     @property
     def has_locks(self) -> bool:
-        """Whether this run may still write where it is to write."""
+        """Whether this run may still write to its folders."""
         return all(lock.is_held for lock in self.locks)
 
     def check_locks(self) -> None:
-        """OutputError: they are lost."""
+        """Raises OutputError if a lock is lost."""
         for lock in self.locks:
             if not lock.is_held:
                 raise OutputError(
@@ -88,26 +90,26 @@ class RunSetup:
                 )
 
     def release(self) -> None:
-        """Lets others have the folders. A second call does nothing."""
+        """Releases the folders for others. A second call does nothing."""
         release_all(self.locks)
 
 
 def setup_of(
     path: str, overrides: Sequence[str], size_of: Callable[[Job], int], overwrite: bool = False, resume: bool = False
 ) -> RunSetup:
-    """The setup of a job file's run on `size_of(job)` ranks, as `prepare` makes it. Raises JobError with every fault
-    there is."""
+    """Returns the setup that `prepare` makes for the run of a job file on `size_of(job)` ranks. Raises JobError with
+    every fault that it finds."""
     job, schema = load_and_resolve(path, overrides, lambda job: launch_faults(job, size_of(job), overwrite, resume))
     return prepare(job, schema, size_of(job), overwrite, resume)
 
 
 def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, resume: bool = False) -> RunSetup:
-    """Makes the run directory of a checked job, or opens that of a run to go on with. The setup's locks must be
-    released.
+    """Makes the run directory of a checked job, or opens the directory of a run that is to continue. The caller must
+    release the locks of the setup.
 
-    resume: from the newest checkpoint there; where there is none, from the start. Raises JobError where job and ranks
-    do not fit or the path is taken or in use, AlreadyDone where the run to go on with is done, OutputError where
-    nothing can be written there.
+    With `resume` the run continues from the newest checkpoint there, or begins if there is none. Raises JobError if the
+    job and the ranks do not fit, or if the path is taken or in use. Raises AlreadyDone if the run that is to continue
+    is done, and OutputError if nothing can be written there.
     """
     faults = launch_faults(job, size, overwrite, resume)
     if faults:
@@ -128,12 +130,14 @@ def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, re
 
 
 def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool, resume: bool) -> tuple[Job, bool]:
-    """Both folders, which are locked; the job as it is run now, and whether it goes on from a checkpoint."""
+    """Opens both folders, which are locked. Returns the job as it is run now, and whether it continues from a
+    checkpoint."""
     if resume and directory.is_finished:
         directory.clean()
         remove(checkpoints)
         raise AlreadyDone(f"{directory.path}: this run is done, there is nothing to go on with")
-    if resume:  # what was killed on purpose is to go on now
+    if resume:
+        # A run that was killed on purpose shall not be killed again.
         job = job._replace(inject=job.inject._replace(kill={}, fail={}))
     if resume and numbers_in(checkpoints):
         check_identity(job, newest_identity(checkpoints))
@@ -145,7 +149,7 @@ def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool,
 
 
 def _lock(folder: Path, checkpoints: Path) -> tuple[FolderLock, ...]:
-    """JobError: one of them is in use. OutputError."""
+    """Locks both folders. Raises JobError if one of them is in use, and OutputError if it cannot be written."""
     locks = [take(folder, "[output] path")]
     try:
         return (*locks, take(checkpoints, "[checkpoint] path"))
@@ -155,20 +159,21 @@ def _lock(folder: Path, checkpoints: Path) -> tuple[FolderLock, ...]:
 
 
 def release_all(locks: Sequence[FolderLock]) -> None:
-    """The last one first, which may lie in a folder of the first."""
+    """Releases the last lock first, because it may lie in the folder of the first one."""
     for lock in reversed(locks):
         lock.release()
 
 
 def launch_faults(job: Job, size: int | None = None, overwrite: bool = False, resume: bool = False) -> list[Fault]:
-    """What stands in the way of a run of this job here and now; looks only, and alters nothing.
+    """Returns what stands in the way of a run of this job here and now. It only looks, and alters nothing.
 
-    size: ranks, None: not known yet · overwrite, resume: as for `prepare`.
+    `size` is the number of ranks, or None if it is not known yet. `overwrite` and `resume` are those of `prepare`.
     """
     faults = [] if size is None else _role_faults(job, Roles(size, job.output.results == "collect"))
     faults += _walltime_faults(job, os.environ)
     faults += _output_faults(job, overwrite, resume)
-    if job.checkpoint.path:  # one in the run directory shares its fate
+    # A checkpoint folder inside the run directory needs no check of its own.
+    if job.checkpoint.path:
         faults += _checkpoint_faults(Path(job.checkpoint.path), overwrite or resume)
     return faults
 
@@ -206,7 +211,8 @@ def _checkpoint_folder(job: Job) -> Path:
 
 
 def _input_files(job: Job) -> list[str]:
-    """All that the job reads; what cannot be found is not there, which others say."""
+    """Returns the paths of all files that the job reads. It leaves out paths that cannot be found, because other checks
+    report them."""
     paths: list[str] = []
     for stream in job.streams:
         with suppress(InputError):
@@ -217,8 +223,8 @@ def _input_files(job: Job) -> list[str]:
 
 
 def _walltime_faults(job: Job, environ: Mapping[str, str]) -> Iterator[Fault]:
-    """Of a margin that is longer than Slurm's walltime: the run would stop at once, and again whenever it is
-    requeued."""
+    """Yields a fault if the margin is as long as Slurm's walltime or longer. The run would then stop at once, and again
+    whenever it is requeued."""
     times = [environ.get(name, "") for name in ("SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME")]
     margin_ns = job.checkpoint.margin_ns
     if margin_ns is None or job.checkpoint.walltime_ns is not None or not all(map(str.isdecimal, times)):
@@ -247,5 +253,5 @@ def _role_faults(job: Job, roles: Roles) -> list[Fault]:
 
 
 def merged_schema(setup: RunSetup) -> pa.Schema:
-    """The result columns as a collector writes them."""
+    """Returns the result columns as a collector writes them."""
     return result_schema(setup.job, setup.schema)

@@ -1,5 +1,4 @@
-"""The end of a run: the ledger is checked, the files are committed, and what happened is told to people and
-programs."""
+"""The end of a run. The ledger is checked, the files are committed, and people and programs are told what happened."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ COLLECTOR_ADVICE = (
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run ended: `summary` of a good one, `reason` and `error` of a bad one."""
+    """How a run ended. A good run has a `summary`, and a bad one has a `reason` and an `error`."""
 
     exit_code: int
     summary: dict[str, Any]
@@ -42,9 +41,9 @@ class RunOutcome:
 def summarize(
     setup: Any, master: Any, compile_s: float, own_files: list[str], further: dict | None = None
 ) -> RunOutcome:
-    """Checks, commits and writes; the clock stops when the last file has its name. Raises LedgerError, OutputError.
+    """Checks the ledger, commits the files and writes the summary. The clock stops when the last file has its name.
 
-    further: entries of the summary beside those that all runs have."""
+    `further` holds entries of the summary beside those that all runs have. Raises LedgerError and OutputError."""
     counts = [master.finished[slave].counts for slave in setup.roles.slaves]
     streams = _streams(setup, master)
     check_ledger(streams, [*counts, master.before], _written(setup, master, counts))
@@ -54,7 +53,8 @@ def summarize(
         ]
         files = files or _empty_part(setup)
         setup.directory.commit(files, _merge_late(setup, master))
-        if master.checkpointing and master.checkpointing.written:  # they go when the summary is there
+        # The checkpoints are removed once the summary is there, so the results must be on the disk before.
+        if master.checkpointing and master.checkpointing.written:
             setup.directory.sync_results(files)
     summary = {**_summary(setup, master, compile_s, streams), **(further or {})}
     if setup.directory:
@@ -65,8 +65,8 @@ def summarize(
 
 
 def _empty_part(setup: Any) -> list[str]:
-    """Of a run that found nothing: a file without rows, from which readers of the folder learn the columns; returns its
-    name."""
+    """Writes a file without rows for a run that found nothing. Readers of the folder learn the columns from it. Returns
+    the names of the files that were written."""
     if setup.job.output.results == "count":
         return []
     name = part_name(f"rank-{MASTER}", 0)
@@ -78,7 +78,7 @@ def _empty_part(setup: Any) -> list[str]:
 
 
 def _merge_late(setup: Any, master: Any) -> list[str]:
-    """Makes the late files; returns the names of the parts that are in them now."""
+    """Makes the files of late rows. Returns the names of the parts that they now contain."""
     names = [part.name for part in master.intake.late_parts]
     for stream in setup.schema.streams:
         own = [setup.directory.open_late_parts / name for name in names if name.startswith(f"{stream.name}-")]
@@ -87,7 +87,7 @@ def _merge_late(setup: Any, master: Any) -> list[str]:
 
 
 def _written(setup: Any, master: Any, slaves: Sequence[Counts]) -> int | None:
-    """Rows in the output, None where results are only counted."""
+    """Returns the number of rows in the output, or None where results are only counted."""
     collector, before = setup.roles.collector, master.before.written
     if collector is not None:
         return before + (master.collector.rows if master.collector else master.finished[collector].rows)
@@ -95,7 +95,7 @@ def _written(setup: Any, master: Any, slaves: Sequence[Counts]) -> int | None:
 
 
 def _streams(setup: Any, master: Any) -> list[StreamCounts]:
-    """What the master counted, per stream."""
+    """Returns what the master counted for each stream."""
     counted = zip(setup.schema.streams, master.intake.sources, master.sent.tolist())
     return [
         StreamCounts(stream.name, source.counts.read, source.counts.late, source.counts.null_key, sent)
@@ -170,7 +170,7 @@ def _overload(master: Any) -> dict[str, Any] | None:
 
 
 def summary_text(outcome: RunOutcome) -> str:
-    """What rank 0 prints at the end."""
+    """Returns what rank 0 prints at the end."""
     if outcome.exit_code != EXIT_DONE:
         return f"mpijoin: {outcome.reason}"
     summary = outcome.summary
@@ -206,7 +206,7 @@ def summary_text(outcome: RunOutcome) -> str:
 
 
 def in_words(items: Sequence[str]) -> str:
-    """A list as people write it.
+    """Returns a list as people write it.
 
     >>> in_words(["a"]), in_words(["a", "b"]), in_words(["a", "b", "c"])
     ('a', 'a and b', 'a, b and c')
@@ -216,13 +216,13 @@ def in_words(items: Sequence[str]) -> str:
 
 
 def _span(wall_s: float) -> str:
-    """Seconds as long as their decimals say something."""
+    """Writes a time in seconds as long as the decimals of the seconds matter."""
     return f"{wall_s:.2f} s" if wall_s < 600 else seconds(wall_s)
 
 
 def _waits_for_collector(summary: dict[str, Any], slave: int | str) -> bool:
-    """Whether it is not the slave that is slow: it waited longer for the collector to take its results than it
-    joined."""
+    """Whether the collector is slow rather than this slave. The slave then waited longer for the collector to take its
+    results than it joined."""
     figures = summary["per_slave"][str(slave)]
     return figures["blocked_s"] > figures["busy_s"]
 

@@ -1,7 +1,7 @@
-"""Compiles, or loads from the cache, every kernel of a role before the clock starts.
+"""This module compiles every kernel of a role, or loads it from the cache, before the clock starts.
 
-One process at a time compiles: the others wait, asleep on a lock file, and then load what it has left in the cache.
-Without this, N ranks of a first run would all compile the same code at once.
+Only one process at a time compiles. The others sleep until a lock file is free, and then load from the cache what this
+process has compiled. Otherwise, all N ranks of a first run would compile the same code at once.
 """
 
 from __future__ import annotations
@@ -35,28 +35,34 @@ from mpijoin.store.insert import Fresh
 from mpijoin.store.read import KeyWords, gather_columns
 from mpijoin.store.state import SIZE
 
-LOCK_S = 120.0  # longer than one process compiles, also on a busy machine
+# One process never compiles longer than this, even on a busy machine.
+LOCK_S = 120.0
 LOCK_STEP_S = 0.05
 
 
 class Use(NamedTuple):
-    """What a run does with its tuples, as far as that decides which kernels it needs."""
+    """What a run does with its tuples, as far as this decides which kernels it needs."""
 
-    text: bool = True  # keys are hashed, or tuples have columns of variable size
-    rows: bool = True  # results are written or sent, not only counted
-    moves: bool = False  # groups may be read out or taken over
-    paced: bool = False  # delays are counted
-    symmetric: bool = False  # there are not two streams, which have a probe of their own
+    # Keys are hashed, or tuples have columns of variable size.
+    text: bool = True
+    # Results are written or sent, not only counted.
+    rows: bool = True
+    # Groups may be read out or taken over.
+    moves: bool = False
+    # Delays are counted.
+    paced: bool = False
+    # The number of streams is not two. Two streams have a probe of their own.
+    symmetric: bool = False
 
 
 def use_of(job: Job, schema: JoinSchema, moves: bool) -> Use:
-    """moves: whether groups may be read out or taken over."""
+    """Returns the use of a job. `moves` says whether groups may be read out or taken over."""
     text = schema.streams[0].hashed or any(RecordLayout(stream).has_blob for stream in schema.streams)
     return Use(text, job.output.results != "count", moves, job.run.speed != MAX, len(job.streams) != 2)
 
 
 def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
-    """Makes the kernels of a role ("master", "slave" or "collector") ready; returns the seconds it took.
+    """Prepares the kernels of a role ("master", "slave" or "collector"). Returns the seconds that this took.
 
     Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start.
     """
@@ -72,8 +78,8 @@ def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
 
 
 def warm_up_sources(job: Job) -> float:
-    """Makes ready what the job's synthetic streams are made with, and what CSV files are read with; returns the seconds
-    it took."""
+    """Prepares the kernels that make the job's synthetic streams, and those that read CSV files. Returns the seconds
+    that this took."""
     csv_s = compiled_once("csv", _split_text) if any(map(_reads_csv, job.streams)) else 0.0
     sources = [stream.source for stream in job.streams if isinstance(stream.source, SyntheticSource)]
     if not sources:
@@ -95,7 +101,7 @@ def _split_text() -> None:
 
 
 def _kernels_of(source: SyntheticSource) -> str:
-    """Names all that decides which kernels make the stream."""
+    """Returns a name made of everything that decides which kernels make the stream."""
     parts = {"payload": source.payload_bytes > 0, "disorder": source.disorder_ns > 0}
     return "-".join([source.arrivals, source.keys, *(name for name, used in parts.items() if used)])
 
@@ -110,8 +116,8 @@ def _make_two(sources: Sequence[SyntheticSource]) -> None:
 
 
 def measure_theta(job: Job, schema: JoinSchema) -> float:
-    """Sees to it that this machine knows which theta suits the job's tuples, if it is to choose; returns the seconds it
-    took."""
+    """Makes sure that this machine knows which theta suits the job's tuples, if the job leaves the choice to it.
+    Returns the seconds that this took."""
     if job.tuning.theta != AUTO:
         return 0.0
     width = width_of(mean_tuple_bytes(schema))
@@ -119,10 +125,11 @@ def measure_theta(job: Job, schema: JoinSchema) -> float:
 
 
 def compiled_once(name: str, compile_all: Callable[[], None]) -> float:
-    """Runs `compile_all`, alone on this machine if that has never been done; returns the seconds it took.
+    """Runs `compile_all`. The first time, no other process on this machine does so meanwhile. Returns the seconds that
+    this took.
 
-    `name` tells one set of kernels from another. A stamp in the cache folder remembers that it is there; where the
-    folder cannot be written, ranks compile side by side: slower, not wrong.
+    `name` tells one set of kernels from another. A stamp in the cache folder records that the set is compiled. Where
+    the folder cannot be written, ranks compile side by side, which is slower but not wrong.
     """
     start = time.perf_counter()
     folder = cache_folder()
@@ -137,7 +144,7 @@ def compiled_once(name: str, compile_all: Callable[[], None]) -> float:
 
 
 def _lock(path: Path, held: ExitStack) -> None:
-    """Waits, at most for LOCK_S, until no other process has the lock; it is this one's as long as `held` is open."""
+    """Waits until no other process has the lock, at most for LOCK_S. This process has the lock while `held` is open."""
     with suppress(OSError):
         file = held.enter_context(open(path, "w"))
         deadline_s = time.monotonic() + LOCK_S
@@ -154,7 +161,7 @@ def _locked(file: IO[str]) -> bool:
 
 
 def _tiny_stream(name: str, use: Use) -> StreamSchema:
-    """A stream whose tuples go through every kernel of this use."""
+    """Returns a stream whose tuples pass through every kernel of this use."""
     time = Column("ts", pa.int64())
     if not use.text:
         return StreamSchema(name, time, 1, (Column("key", pa.int64()),), False, ())
@@ -176,23 +183,26 @@ def _read_and_scatter(use: Use) -> None:
 
     streams = (_tiny_stream("left", use), _tiny_stream("right", use))
     schema = JoinSchema(streams, "ns")
-    tables = _tiny_table(use), _tiny_table(use).slice(0, 2)  # one in disorder, and one in order
+    # The first table is out of order, and the second one is in order.
+    tables = _tiny_table(use), _tiny_table(use).slice(0, 2)
     pairs = zip(streams, map(TableSource, tables))
     job = Job(tuple(StreamJob(stream.name, source, time_unit="ns", lateness_ns=2) for stream, source in pairs))
     sources = tuple(open_source(job, index, schema, lambda table: None) for index in range(2))
     tick = TickReader(sources, (0, 0), pace_of(1, (1, 1), 1), 4).next()
-    assert isinstance(tick, Tick)  # tables neither wait nor are they empty
+    # These sources never wait, and they are not empty.
+    assert isinstance(tick, Tick)
     layout = RecordLayout(streams[0])
     scatter(tick.batches[0], np.arange(3), layout.record_words, layout.has_blob)
 
 
 def _write_metrics(use: Use) -> None:
-    """Nothing is compiled, but the first Parquet file that a process writes takes 12 ms, more than all others."""
+    """Writes a first Parquet file. Nothing is compiled, but the first file of a process takes 12 ms, which is more than
+    any later one takes."""
     pq.ParquetWriter(pa.BufferOutputStream(), schema_of(["left", "right"])).close()
 
 
 def _one_tuple(use: Use) -> tuple[RecordLayout, np.ndarray, Fresh]:
-    """Layout, payload bytes and rows of a message of one tuple of `_tiny_stream`."""
+    """Returns the layout, the payload bytes and the rows of a message that holds one tuple of `_tiny_stream`."""
     layout = RecordLayout(_tiny_stream("left", use))
     record, size, blob = layout.pack([text_array("a"), text_array("x")] if use.text else [], 1)
     tuples = np.zeros((1, SIZE + use.text + layout.record_words), np.int64)
@@ -233,7 +243,7 @@ def _delay(use: Use) -> None:
 
 
 def _probe_and_expire(use: Use) -> None:
-    """Of no groups: what is compiled depends on types alone."""
+    """Probes and expires no groups at all, because only the types decide what is compiled."""
     layout, size, _ = _one_tuple(use)
     operator, groups = _new_operator(layout, use), np.zeros(0, np.int64)
     out = Out(2, 16)

@@ -1,6 +1,7 @@
-"""Messages between ranks: one contract (`base`) and three ways to keep it.
+"""A transport carries messages between ranks. There is one contract (`base`), and there are three ways to keep it.
 
-`mpi` joins processes, `local` threads of one process, and `simulated` ranks in virtual time; the same tests hold for
-all three (tests/contracts). Sending never blocks, however slow the receiver is: what it has not taken is counted, and
-whoever sends decides by that count when to pause. So no cycle of ranks can wait for each other.
+`mpi` connects processes, `local` connects threads of one process, and `simulated` connects ranks in virtual time. All
+three pass the same tests (tests/contracts). Sending never blocks, however slow the receiver is. The transport counts
+the bytes that the receiver has not taken, and the sender decides by this count when to pause. So ranks can never wait
+for each other in a cycle.
 """

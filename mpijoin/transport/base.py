@@ -1,21 +1,22 @@
-"""What a transport promises: whole messages between ranks, in order, without ever making the caller wait.
+"""What a transport promises: it carries whole messages between ranks, in order, and never makes a sender wait.
 
-- May block: `wait`, `flush`, `barrier` and `close`, asleep and at most for their timeout. `send`, `poll` and
-  `unsent_bytes` never do, however slow, silent or full the peer is.
-- Order: kept per (source, channel), whatever the sizes. Nothing is promised between channels, so a RESULT that its
-  receiver refuses never holds up DATA or CONTROL.
-- Parts: a message may be sent in several arrays, so that none need be copied into another. Each begins at the next
-  multiple of 64 bytes (codec.part_starts). Between processes it arrives in one, between threads as it is.
-- Buffers: from `send` on the memory belongs to the transport and then to the receiver, who may hold it for ever: the
-  sender never writes into it again. It may send the same memory to several ranks; hence receivers only read.
-- Memory: a transport bounds nothing. What a rank has not taken stays with the sender and shows in `unsent_bytes`;
-  credits and `refuse` keep that small.
-- Progress: bytes move only while ranks call their transport. `wait`, `flush` and `barrier` also take messages in,
-  refusing those that the last `poll` refused, and the next `poll` returns them; so two ranks may flush to each other.
+- Blocking: `wait`, `flush`, `barrier` and `close` may block. They sleep meanwhile, and return after their timeout at
+  the latest. `send`, `poll` and `unsent_bytes` never block, however slow, silent or full the peer is.
+- Order: messages of one (source, channel) stay in order, whatever their sizes are. Nothing is promised between
+  channels, so a RESULT that its receiver refuses never holds up DATA or CONTROL.
+- Parts: a message may be sent in several arrays, so that none of them must be copied into another. Each begins at the
+  next multiple of 64 bytes (codec.part_starts). Between processes the message arrives as one array. Between threads it
+  arrives as it was sent.
+- Buffers: after `send` the memory belongs to the transport, and later to the receiver, who may keep it for ever. The
+  sender never writes into it again. It may send the same memory to several ranks, so receivers only read it.
+- Memory: a transport limits nothing. Messages that a rank has not taken stay with the sender, and `unsent_bytes` counts
+  them. Credits and `refuse` keep this count small.
+- Progress: bytes move only while ranks call their transport. `wait`, `flush` and `barrier` also take messages in, but
+  refuse those that the last `poll` refused. The next `poll` returns them. So two ranks may flush to each other.
 - Threads: one thread at a time uses an endpoint.
-- Failure: a rank known to be lost, and a timeout of `barrier` or `close`, is a `PeerError`. Nothing was returned twice
-  or skipped, but what is unsent may never arrive: all that remains is `abort`. A peer that merely falls silent is not
-  noticed here.
+- Failure: a rank that is known to be lost raises `PeerError`, and so does a timeout of `barrier` or `close`. No message
+  was returned twice or skipped, but unsent messages may never arrive, so the caller can only `abort`. A transport does
+  not notice a peer that merely falls silent.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from typing import Callable, Collection, NamedTuple, Protocol
 
 import numpy as np
 
-Data = np.ndarray | tuple[np.ndarray, ...]  # contiguous uint8[n], or several: the parts of one message
+# One contiguous uint8[n], or several of them, which are the parts of one message.
+Data = np.ndarray | tuple[np.ndarray, ...]
 
 
 class Channel(IntEnum):
@@ -39,7 +41,7 @@ class Channel(IntEnum):
 
 
 class Message(NamedTuple):
-    """One message, whole. data: held by nobody else who would write into it."""
+    """One whole message. Nobody who holds `data` ever writes into it."""
 
     source: int
     channel: Channel
@@ -48,7 +50,7 @@ class Message(NamedTuple):
 
 @dataclass
 class TransportStats:
-    """What an endpoint has carried so far. `_s`: wall seconds inside `send` and `poll`, sleeping not included."""
+    """What an endpoint has carried so far. Fields in `_s` are wall seconds inside `send` and `poll`, without sleep."""
 
     sent_messages: int = 0
     sent_bytes: int = 0
@@ -59,11 +61,12 @@ class TransportStats:
 
 
 def nothing() -> None:
-    """What most have left to do when they close."""
+    """Does nothing. Most callers have nothing left to do when they close."""
 
 
 class Transport(Protocol):
-    """One rank's endpoint. library: which library carries the messages, in its own words; "" if none does."""
+    """One rank's endpoint. `library` is the name that the library that carries the messages gives itself, or "" if
+    there is none."""
 
     rank: int
     size: int
@@ -71,36 +74,40 @@ class Transport(Protocol):
     library: str
 
     def send(self, to: int, channel: Channel, data: Data) -> None:
-        """Hand over data (of any length, also beyond 2 GiB) for rank `to`, which may be this one."""
+        """Hand over data for rank `to`, which may be this one. The data may have any length, also beyond 2 GiB."""
 
     def poll(self, refuse: Collection[int] = ()) -> list[Message]:
-        """Move what can be moved and return what has arrived whole; RESULTs of the ranks in `refuse` stay there.
+        """Move what can be moved, and return the messages that have arrived whole. RESULTs of the ranks in `refuse`
+        stay with their senders.
 
         A RESULT whose first bytes were taken before its sender was refused may still be returned.
         """
 
     def unsent_bytes(self, to: int | None = None) -> int:
-        """Bytes handed to `send` and not yet taken by rank `to` (None: by all ranks)."""
+        """Return the bytes that were given to `send` and that rank `to` has not taken yet. None stands for all ranks.
+        """
 
     def wait(self, timeout_s: float) -> None:
-        """Sleep until a poll may bring something or a send was taken; may wake early for no reason."""
+        """Sleep until a poll may bring something or a send was taken. It may wake early without a reason."""
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until every send was taken; False when that did not happen in time."""
+        """Wait until every send was taken. Return False if this did not happen in time."""
 
     def barrier(self, timeout_s: float) -> None:
-        """Wait until all ranks are here. After a timeout (PeerError) a further call goes on with the same barrier."""
+        """Wait until all ranks are here. After a timeout (PeerError) another call continues with the same barrier."""
 
     def close(self, timeout_s: float = 60.0, last: Callable[[], None] = nothing) -> None:
-        """Leave together, once all ranks agreed to end: waits for all, drops what nobody polled, frees everything.
+        """Leave together with all ranks, once they have agreed to end. It waits for all of them, drops messages that
+        nobody polled, and frees everything.
 
-        last: called when all are here. What is left to do belongs there: a launcher may end a process that has closed.
+        `last` is called when all ranks are here. It must do everything that is left to do, because a launcher may end a
+        process that has closed.
         """
 
     def abort(self, code: int) -> None:
-        """Last resort: end all ranks with this exit code, without waiting for anyone.
+        """End all ranks with this exit code, without waiting for anyone. This is the last resort.
 
-        Between processes it does not return; between threads every further call of any endpoint raises PeerError.
+        Between processes it does not return. Between threads every further call of any endpoint raises PeerError.
         """
 
 
@@ -109,12 +116,12 @@ def parts_of(data: Data) -> tuple[np.ndarray, ...]:
 
 
 def octets_of(data: Data) -> int:
-    """Bytes of a message."""
+    """Returns the bytes of a message."""
     return sum(part.nbytes for part in parts_of(data))
 
 
 def check_message(to: int, size: int, data: Data) -> None:
-    """Refuse what no transport could carry: ValueError naming got and wanted."""
+    """Raises ValueError for a message that no transport could carry. The error says what was got and what is wanted."""
     if not 0 <= to < size:
         raise ValueError(f"send to rank {to}: there are ranks 0 to {size - 1}")
     for part in parts_of(data):

@@ -1,4 +1,4 @@
-"""How this process was launched, told from the environment alone, so that it works where mpi4py is not installed."""
+"""This module tells from the environment alone how this process was launched, so it works without mpi4py."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from typing import Mapping
 
 from mpijoin.errors import LaunchError
 
-# mpirun of Open MPI; mpirun of MPICH and Intel MPI, and srun --mpi=pmi2
+# The first name is set by mpirun of Open MPI. The second is set by mpirun of MPICH and Intel MPI, and by
+# srun --mpi=pmi2.
 _MPIRUN_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
 def launched_size(environ: Mapping[str, str]) -> int:
-    """How many processes the launcher says it started, 1 if there is none.
+    """Returns how many processes the launcher says that it started, or 1 if there is no launcher.
 
     >>> launched_size({"PMI_SIZE": "4", "PMI_RANK": "0"})
     4
     """
     names = [name for name in _MPIRUN_SIZES if name in environ]
     if not names and "SLURM_STEP_ID" in environ:
-        # Only then: an mpirun inside a job may have started its own daemons by srun.
+        # Slurm's number counts only if there is no other, because an mpirun inside a job may use srun for its daemons.
         names = ["SLURM_STEP_NUM_TASKS"]
     sizes = [environ.get(name, "") for name in names]
     return max((int(size) for size in sizes if size.isdecimal()), default=1)
 
 
 def launched_rank(environ: Mapping[str, str]) -> int:
-    """Which of the processes that the launcher started this one is, 0 if it does not say.
+    """Returns the number of this process among those that the launcher started, or 0 if the launcher does not say.
 
     >>> launched_rank({"PMI_SIZE": "4", "PMI_RANK": "3"})
     3
@@ -39,7 +40,7 @@ def launched_rank(environ: Mapping[str, str]) -> int:
 def launched_by_mpi(environ: Mapping[str, str]) -> bool:
     """Whether this is one of several processes that must meet through MPI.
 
-    LaunchError if so and mpi4py is not installed.
+    Raises LaunchError if this is so, but mpi4py is not installed.
     """
     size = launched_size(environ)
     if size > 1 and importlib.util.find_spec("mpi4py") is None:
@@ -48,7 +49,7 @@ def launched_by_mpi(environ: Mapping[str, str]) -> bool:
 
 
 def check_launch(world_size: int, environ: Mapping[str, str]) -> None:
-    """LaunchError where every process believes to be rank 0 of 1 although several were started."""
+    """Raises LaunchError if every process believes that it is rank 0 of 1, although several were started."""
     size = launched_size(environ)
     if world_size == 1 and size > 1:
         raise LaunchError(

@@ -1,6 +1,6 @@
-"""Transport between threads of one process: messages change hands by reference, nothing is copied.
+"""The transport between threads of one process. Messages are passed by reference, and nothing is copied.
 
-Each counter has one writer and each inbox is a deque, so only the barrier needs a lock.
+Each counter has one writer, and each inbox is a deque. So only the barrier needs a lock.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ class _Hub:
 
     def __init__(self, size: int):
         self.endpoints: list[LocalTransport] = []
-        self.sent_bytes = [[0] * size for _ in range(size)]  # [from][to], written by `from` only
-        self.taken_bytes = [[0] * size for _ in range(size)]  # [from][to], written by `to` only
-        self.taken_messages = [[0] * size for _ in range(size)]  # likewise
+        # These counts have the indices [from][to]. Only `from` writes the first one, and only `to` the other two.
+        self.sent_bytes = [[0] * size for _ in range(size)]
+        self.taken_bytes = [[0] * size for _ in range(size)]
+        self.taken_messages = [[0] * size for _ in range(size)]
         self.abort_code: int | None = None
-        self.lock = threading.Lock()  # of the two fields below
+        # The lock guards the two fields below it.
+        self.lock = threading.Lock()
         self.barrier_arrived = 0
         self.barrier_number = 0
 
@@ -33,7 +35,7 @@ class _Hub:
 
 
 class LocalTransport:
-    """One endpoint; `create` makes them all. The contract is in base.py."""
+    """One endpoint. `create` makes all of them. The contract is in base.py."""
 
     def __init__(self, hub: _Hub, rank: int, size: int):
         self.rank = rank
@@ -41,16 +43,21 @@ class LocalTransport:
         self.stats = TransportStats()
         self.library = ""
         self._hub = hub
-        self._inbox: deque[Message] = deque()  # other ranks append, this one takes
-        self._refused: deque[Message] = deque()  # still counted as the sender's
-        self._arrived: list[Message] = []  # taken, for the next poll
+        # Other ranks append to the inbox, and this rank takes from it.
+        self._inbox: deque[Message] = deque()
+        # Refused messages still count as the sender's.
+        self._refused: deque[Message] = deque()
+        # These messages are taken, and the next poll returns them.
+        self._arrived: list[Message] = []
         self._refuse: Collection[int] = ()
-        self._news = threading.Event()  # set by others after any change, cleared before looking
-        self._barrier_number: int | None = None  # the barrier this rank has entered and not left
+        # Other ranks set it after any change. This rank clears it before it looks.
+        self._news = threading.Event()
+        # The barrier that this rank has entered and not left.
+        self._barrier_number: int | None = None
 
     @classmethod
     def create(cls, size: int) -> list[LocalTransport]:
-        """Endpoints for ranks 0 to size - 1."""
+        """Returns the endpoints of ranks 0 to size - 1."""
         hub = _Hub(size)
         hub.endpoints = [cls(hub, rank, size) for rank in range(size)]
         return list(hub.endpoints)
@@ -117,7 +124,7 @@ class LocalTransport:
             raise PeerError(f"rank {self.rank}: the run was aborted", self._hub.abort_code)
 
     def _take(self) -> None:
-        """Move what is not refused from the inbox to `_arrived`."""
+        """Moves the messages that are not refused from the inbox to `_arrived`."""
         self._check_alive()
         if self._news.is_set():
             self._news.clear()
