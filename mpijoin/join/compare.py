@@ -140,7 +140,7 @@ def scan_pair_filtered(s, stream, first, end, cursor, budget):
             return OUT_FULL
         if s.counters[SPENT] >= budget:
             return BUDGET
-        listed = 0
+        listed = np.int64(0)
         for slot in range(low, high):
             candidates[unsigned(SHORT_LIST + listed)] = slot
             listed += np.int64(marks[unsigned(np.int64(halves[unsigned(tags + slot)]) % FILTER)])
@@ -228,7 +228,7 @@ def scan_pair_by_time(s, stream, first, end, cursor, budget):
             low += 1
         slot = low
         while slot < end and words[unsigned(old + slot * width + TIME)] <= latest:
-            base, mask = slot, 0
+            base, mask = slot, np.int64(0)
             while slot < min(end, base + LINE_TAGS) and words[unsigned(old + slot * width + TIME)] <= latest:
                 mask |= np.int64(halves[unsigned(tags + slot)] == tag) << (slot - base)
                 slot += 1

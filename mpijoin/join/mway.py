@@ -212,7 +212,7 @@ def begin_member(m, cursor, last):
     member = m.member[cursor[MEMBER]]
     for level in range(last + 1):
         m.levels[level, BEGIN] = m.first[level, member]
-        m.levels[level, END] = m.first[level, member] + m.count[level, member]
+        m.levels[level, END] = m.first[level, member] + m.counts[level, member]
     m.partners[0] = m.slot[member]
     own = cursor[STREAM]
     m.levels[own, BEGIN], m.levels[own, END] = 0, 1

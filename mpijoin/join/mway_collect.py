@@ -189,7 +189,7 @@ def keep_matches(s, m, cursor):
 def end_stage(m, cursor):
     """Lists each member's partners in this stream, one list after the other. Members without any leave the batch."""
     members, other = cursor[MEMBERS], cursor[OTHER]
-    first, count = m.first[other], m.count[other]
+    first, count = m.first[other], m.counts[other]
     if members == 1:
         member = unsigned(m.member[0])
         first[member], count[member] = cursor[BEGUN], cursor[TOP] - cursor[BEGUN]

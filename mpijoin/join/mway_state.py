@@ -51,7 +51,7 @@ class MwayScratch(NamedTuple):
     """The arrays of an m-way probe.
 
     For each gathered tuple: tag uint16[BATCH + LANES] · key, time, deadline (the last time at which it waits), slot
-    (its slot id) int64[BATCH] · first, count: int64[n, BATCH], its partners in each stream as a range of `partners`.
+    (its slot id) int64[BATCH] · first, counts: int64[n, BATCH], its partners in each stream as a range of `partners`.
 
     member int64[BATCH]: the gathered tuples that are still in the batch, MEMBERS of them, in order · table
     int16[TAG_TABLE]: the low bits of a tag lead to the first member with these bits, counted from 1 (0: none) · after
@@ -67,7 +67,7 @@ class MwayScratch(NamedTuple):
     deadline: np.ndarray
     slot: np.ndarray
     first: np.ndarray
-    count: np.ndarray
+    counts: np.ndarray
     member: np.ndarray
     table: np.ndarray
     after: np.ndarray
@@ -96,7 +96,7 @@ def new_scratch(state: JoinState) -> MwayScratch:
         deadline=np.zeros(BATCH, np.int64),
         slot=np.zeros(BATCH, np.int64),
         first=np.zeros((streams, BATCH), np.int64),
-        count=np.zeros((streams, BATCH), np.int64),
+        counts=np.zeros((streams, BATCH), np.int64),
         member=np.zeros(BATCH, np.int64),
         table=np.zeros(TAG_TABLE, np.int16),
         after=np.zeros(BATCH, np.int16),

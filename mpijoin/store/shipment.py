@@ -129,8 +129,8 @@ def _tail(s: StoreState, frame: Frame, depth: int) -> Tail:
         Blocks(*buffers[at : at + len(BLOCKS_DTYPES)])
         for at in range(len(TAIL_DTYPES), len(buffers), len(BLOCKS_DTYPES))
     )
-    tail = Tail(*buffers[: len(TAIL_DTYPES)], unsealed)
-    ends = tail.ends
+    shapes, ends, order, words, fresh, flags = buffers[: len(TAIL_DTYPES)]
+    tail = Tail(shapes, ends, order, words, fresh, flags, unsealed)
     if len(ends) != streams * len(tail.shapes) or len(tail.carried) != len(carried(streams)):
         raise CodecError(f"tail: {len(ends)} chains of {len(tail.shapes)} buckets, {len(tail.carried)} statistics")
     if len(tail.fresh) not in (0, len(ends)) or (tail.fresh < 0).any():

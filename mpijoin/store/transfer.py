@@ -192,8 +192,8 @@ def _frame(
     """
     wanted = [(buffer.dtype, buffer.shape) for buffer in first]
     for stream, listed in blocks.items():
-        ids, tuples = (len(listed),), (int(listed[:, TUPLES].sum()), int(s.layout[stream, TUPLE_WORDS]))
-        wanted += [(INT64, ids), (INT64, ids), (INT64, tuples), (OCTET, (int(listed[:, OCTETS].sum()),))]
+        each, shape = (len(listed),), (int(listed[:, TUPLES].sum()), int(s.layout[stream, TUPLE_WORDS]))
+        wanted += [(INT64, each), (INT64, each), (INT64, shape), (OCTET, (int(listed[:, OCTETS].sum()),))]
     frame, buffers = reserve(kind, meta, wanted)
     places = iter(buffers)
     for buffer in first:
