@@ -1,18 +1,18 @@
-"""`mpijoin report RUN…`: figures of runs, from what they left in their folders, and one page that holds them all.
+"""`mpijoin report RUN…`: it draws figures of runs from what they left in their folders, and puts them on one page.
 
 ```
-runs.py      a run directory -> its job, outcome and metrics as columns
-bins.py      epochs of any length -> bins of one length
-series.py    the data of each figure, as tables (CSV)
-style.py     colours, sizes and lines that all figures share
-draw.py      tables -> figures
-figures.py   which figures there are of one run, and what their captions say
-findings.py  the numbers and verdicts at the top
-compare.py   several runs: what differs between their jobs, and what came out, as one table
-sets.py      figures that compare them
-page.py      the page; page.css how it looks
-write.py     all of it, into a folder
-words.py     numbers for people
+runs.py      reads a run directory: the job, the outcome and the metrics as columns
+bins.py      turns epochs of any length into bins of one length
+series.py    makes the data of each figure, as tables (CSV)
+style.py     has the colours, sizes and lines that all figures share
+draw.py      turns tables into figures
+figures.py   decides which figures a run gets, and writes their captions
+findings.py  finds the numbers and verdicts at the top
+compare.py   compares several runs: how their jobs differ, and their outcomes as one table
+sets.py      draws figures that compare several runs
+page.py      builds the page; page.css says how it looks
+write.py     writes all of it into a folder
+words.py     writes numbers in a form that people read well
 ```
 """
 
@@ -26,7 +26,7 @@ from mpijoin.errors import EXIT_DONE, InputError
 
 
 def main(paths: Sequence[str | os.PathLike], folder: str | os.PathLike | None = None) -> int:
-    """Writes the report of these runs and says where; `folder`: default as in `write_report`. Returns the exit code."""
+    """Writes the report of these runs and prints its path. Returns the exit code. folder: as in `write_report`."""
     report = write_report(paths, folder)
     print(f"report: {report}")
     return EXIT_DONE
@@ -37,12 +37,12 @@ def write_report(
     folder: str | os.PathLike | None = None,
     capacities: Sequence[float] | None = None,
 ) -> Path:
-    """Makes report.html and each figure as PNG and CSV; returns the path of the page.
+    """Writes report.html, and each figure as PNG and CSV. Returns the path of the page.
 
-    folder: default "report" inside the run, for several runs in the current folder · capacities: of each run, in tuples
-    per second and stream, where a search has found that rate to be the highest that is sustained. InputError: a path
-    that holds no run, a finished run without metrics, or matplotlib is missing. OutputError: the folder cannot be
-    written.
+    folder: the default is "report" inside the run, or in the current folder if there are several runs · capacities: the
+    capacity of each run in tuples per second and stream, if a search has found that rate to be the highest that is
+    sustained. Raises InputError if a path holds no run, if a finished run has no metrics, or if matplotlib is missing.
+    Raises OutputError if the folder cannot be written.
     """
     try:
         from mpijoin.report.write import write

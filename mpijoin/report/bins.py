@@ -1,4 +1,4 @@
-"""Epoch records, which end whenever they end, brought to bins of time that all ranks share."""
+"""Bins of time that all ranks share. The epochs of different ranks end at different moments, bins do not."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import math
 
 import numpy as np
 
-BINS_MAX = 180  # more would be finer than a figure can show
-# a rank that was idle for so many epochs without a break had no groups: what it held before is not drawn on
+BINS_MAX = 180  # More bins would be finer than a figure can show.
+# A rank that was idle for so many epochs without a break had no groups. The line of what it held before ends there.
 GAP_EPOCHS = 5
 
-Records = dict[str, np.ndarray]  # columns of EpochRecord, of one rank and in order of time, int64[n] each
+# These are columns of EpochRecord of one rank, in order of time, int64[n] each.
+Records = dict[str, np.ndarray]
 
 
 def bin_width_us(span_us: int, epoch_us: int) -> int:
-    """The shortest of 1, 2, 5, 10, ... ms, ... that makes at most BINS_MAX bins, each of at least an epoch.
+    """Returns the shortest of 1, 2, 5, 10, ... ms that gives at most BINS_MAX bins, each at least one epoch long.
 
     >>> bin_width_us(60_000_000, 300_000)
     500000
@@ -25,10 +26,11 @@ def bin_width_us(span_us: int, epoch_us: int) -> int:
 
 
 def edges_of(end_us: np.ndarray, wall_us: np.ndarray) -> np.ndarray:
-    """int64[bins + 1]: edges of bins for epochs that ended at end_us after wall_us, int64[n] each, n at least 1.
+    """Returns int64[bins + 1], the edges of the bins for epochs that ended at end_us and took wall_us.
 
-    They are multiples of the width, but for the first and last, which are those of the epochs; an end that would be
-    less than half a bin belongs to the bin before it.
+    end_us, wall_us: int64[n], n at least 1. The edges are multiples of the width of a bin, except that the first and
+    the last are where the epochs begin and end. Less than half a bin at either end belongs to the bin
+    beside it.
     """
     start, stop = int((end_us - wall_us).min()), int(end_us.max())
     width = bin_width_us(stop - start, int(np.median(wall_us)))
@@ -38,7 +40,7 @@ def edges_of(end_us: np.ndarray, wall_us: np.ndarray) -> np.ndarray:
 
 
 def flow(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
-    """float64[bins]: how much of what flowed evenly through each epoch did so in each bin.
+    """Returns float64[bins]: how much of the field falls into each bin, if it is spread evenly over each epoch.
 
     >>> records = {"end_us": np.array([5, 15]), "wall_us": np.array([5, 10]), "results": np.array([1, 4])}
     >>> flow(np.array([0, 10, 20]), records, "results")
@@ -48,7 +50,7 @@ def flow(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
 
 
 def so_far(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
-    """float64[bins + 1]: how much of it had flowed at each edge, from the first epoch on."""
+    """Returns float64[bins + 1]: the total of the field from the first epoch up to each edge."""
     end_us = records["end_us"]
     if len(end_us) == 0:
         return np.zeros(len(edges))
@@ -60,14 +62,16 @@ def so_far(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
 
 
 def peak(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
-    """float64[bins]: the largest value recorded in each bin, else the last before it; nan before the first and in long
-    idleness."""
+    """Returns float64[bins]: the largest value recorded in each bin, or else the last one before it.
+
+    It is nan before the first record and where the rank was idle for long.
+    """
     bins, end_us, wall_us = len(edges) - 1, records["end_us"], records["wall_us"]
     if len(end_us) == 0:
         return np.full(bins, np.nan)
     largest = np.full(bins, -np.inf)
     np.maximum.at(largest, bin_of(edges, end_us), records[field])
-    after = np.searchsorted(end_us, edges[1:], side="right")  # the record whose epoch the bin ends in
+    after = np.searchsorted(end_us, edges[1:], side="right")  # This is the record in whose epoch the bin ends.
     carried = np.where(after > 0, records[field][after - 1], np.nan)
     idle = (wall_us > GAP_EPOCHS * np.median(wall_us)) & (2 * records["idle_us"] > wall_us)
     carried = np.where(np.concatenate([idle, [False]])[after], np.nan, carried)
@@ -75,5 +79,5 @@ def peak(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
 
 
 def bin_of(edges: np.ndarray, end_us: np.ndarray) -> np.ndarray:
-    """int64[n]: the bin in which each moment lies; one on an edge belongs to the bin before it."""
+    """Returns int64[n], the bin of each moment. A moment on an edge belongs to the bin before it."""
     return np.clip(np.searchsorted(edges, end_us, side="left") - 1, 0, len(edges) - 2)

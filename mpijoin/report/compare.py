@@ -1,4 +1,4 @@
-"""Several runs side by side: what differs in their jobs, and one table of what came out."""
+"""Several runs side by side: how their jobs differ, and one table of their outcomes."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from mpijoin.report.style import LINES_MAX
 from mpijoin.report.words import amount, bytes_amount, seconds, shortened
 
 UNCOMPARED = ("output.path", "checkpoint.path")
-SEED = "seed"  # of a run or a stream: it tells runs apart, but nothing is drawn over it
-LABEL_SIGNS = 44  # what a legend or an axis has room for
-CATEGORIES_MAX = 12  # values of a field that are words, side by side on an axis
+SEED = "seed"  # The seed of a run or a stream tells runs apart, but nothing is drawn over it.
+LABEL_SIGNS = 44  # A legend or an axis has room for so many characters.
+CATEGORIES_MAX = 12  # So many values that are words fit side by side on an axis.
 MISSING = float("nan")
 
 
 @dataclass(frozen=True)
 class DifferingField:
-    """A field of the job in which runs differ. name: as in the job file, once for what all streams share · texts: its
-    value in each run as the job file has it · numbers: likewise in `unit` ("s", "bytes" or ""), None where some value
-    is a word."""
+    """A field of the job in which runs differ.
+
+    name: as in the job file; a field that all streams share is named once · texts: its value in each run, as in the job
+    file · numbers: the same values as numbers in `unit` ("s", "bytes" or ""), or None if some value is a word.
+    """
 
     name: str
     texts: tuple[str, ...]
@@ -37,17 +39,17 @@ class DifferingField:
 
     @property
     def column(self) -> str:
-        """Its name in a CSV."""
+        """The name of the field in a CSV."""
         return f"{self.name}_{self.unit}" if self.unit else self.name
 
     @property
     def values(self) -> np.ndarray:
-        """What a CSV holds of it."""
+        """The values that a CSV holds of the field."""
         return np.array(self.texts) if self.numbers is None else self.numbers
 
     @property
     def places(self) -> np.ndarray:
-        """Where its values stand on an axis: numbers as they are, words one after the other."""
+        """The places of its values on an axis. Numbers stand where they are, words one after the other."""
         return (
             np.array([list(dict.fromkeys(self.texts)).index(text) for text in self.texts])
             if self.numbers is None
@@ -56,8 +58,11 @@ class DifferingField:
 
 
 def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> list[DifferingField]:
-    """Fields of the job that are not the same in all runs, and `slaves`. What all streams share is named once: "rate"
-    for left.rate and right.rate. capacities: found for each run; a rate that is only that is left out."""
+    """Returns the fields of the job, and `slaves`, that are not the same in all runs.
+
+    A field that all streams share is named once: "rate" for left.rate and right.rate. capacities: the capacity that was
+    found for each run. A rate that only repeats these is left out.
+    """
     flat = [flat_job(run) for run in runs]
     names = dict.fromkeys(name for fields in flat for name in fields)
     columns = {name: tuple(fields.get(name, "not set") for fields in flat) for name in names}
@@ -79,19 +84,20 @@ def differing(runs: Sequence[RunData], capacities: Sequence[float] | None = None
 
 
 def _stream_sections(run: RunData) -> list[str]:
-    """What the tables of its streams are called in its job file."""
+    """Returns the names that the tables of the run's streams have in its job file."""
     document = tomllib.loads(run.job_text)
     return [f"streams.{name}" if "streams" in document else name for name in run.streams]
 
 
 def flat_job(run: RunData) -> dict[str, str]:
-    """The job's fields by the names and with the values of the job file, and the number of slaves."""
+    """Returns the job's fields with the names and values of the job file, and the number of slaves."""
     fields = {name: value for name, value in _flattened("", tomllib.loads(run.job_text)) if name not in UNCOMPARED}
     return {"slaves": str(run.summary.get("slaves", len(run.slaves))), **fields}
 
 
 def labels_of(runs: Sequence[RunData], fields: Sequence[DifferingField]) -> list[str]:
-    """A short name for each run: what differs in its job, where that tells all apart and is short, else its folder."""
+    """Returns a short name for each run. It is what differs in its job, if this is short and tells all runs apart.
+    Otherwise it is the name of its folder, or "run" and its number."""
     ends = [one.name.rpartition(".")[2] for one in fields]
     heads = [end if ends.count(end) == 1 else one.name for end, one in zip(ends, fields)]
     labels = [", ".join(f"{head} {one.texts[index]}" for head, one in zip(heads, fields)) for index in range(len(runs))]
@@ -101,7 +107,7 @@ def labels_of(runs: Sequence[RunData], fields: Sequence[DifferingField]) -> list
 
 
 def comparison(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> Table:
-    """A row for each run: its name, what differs in its job, and its figures; nan where there is none."""
+    """Returns a row for each run: its name, what differs in its job, and its figures, nan where there is none."""
     fields = {one.column: one.values for one in differing(runs, capacities)}
     found = {} if capacities is None else {"capacity": np.array(capacities, float)}
     rows = [figures_of(run) for run in runs]
@@ -111,8 +117,10 @@ def comparison(runs: Sequence[RunData], capacities: Sequence[float] | None = Non
 
 
 def comparison_in_words(runs: Sequence[RunData], fields: Sequence[DifferingField], table: Table) -> Table:
-    """`comparison` for people: values as the job file has them, figures in units that read well, nothing where none is
-    known."""
+    """Returns `comparison` in a form for people: values as in the job file, and figures in units that read well.
+
+    A figure that no run has is left out.
+    """
     fixed = {"run": np.array([shortened(run.name, LABEL_SIGNS) for run in runs]), "state": table["state"]}
     shown = {one.name: np.array(one.texts) for one in fields}
     figures = {}
@@ -126,7 +134,7 @@ def _share(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-# Columns of the comparison: their heads and values in the page.
+# The columns of the comparison, with the head of each in the page and the function that writes its values there.
 FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
     "capacity": ("capacity, tuples/s and stream", amount),
     "results": ("results", amount),
@@ -151,7 +159,7 @@ FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
 
 
 def figures_of(run: RunData) -> dict[str, float]:
-    """The figures of one run in the comparison."""
+    """Returns the figures of one run for the comparison."""
     summary = run.summary
     delay = summary.get("delay_s") or {}
     declustering = summary.get("declustering") or {}
@@ -174,10 +182,10 @@ def figures_of(run: RunData) -> dict[str, float]:
 
 
 def sweep_axes(fields: Sequence[DifferingField]) -> tuple[DifferingField, tuple[DifferingField, ...]] | None:
-    """The field to draw over and those that tell lines apart; None where nothing can be drawn over.
+    """Returns the field for the x axis and the fields that tell lines apart, or None if no field suits the axis.
 
-    Over the number with the most values, else over the words with the most. Apart are all others, as long as their
-    combinations can be told apart, else as many as can.
+    The axis gets the field of numbers with the most values, or else the field of words with the most. All other fields
+    tell lines apart, as long as their combinations are few enough to be distinguished.
     """
     swept = [one for one in fields if one.name.rpartition(".")[2] != SEED]
     numbers = [one for one in swept if one.numbers is not None]
@@ -194,7 +202,7 @@ def sweep_axes(fields: Sequence[DifferingField]) -> tuple[DifferingField, tuple[
 
 
 def _numbers(texts: Sequence[str]) -> tuple[np.ndarray | None, str]:
-    """The values as numbers, and their unit."""
+    """Returns the values as numbers and their unit, or None and "" if some value is a word."""
     for parse, unit in ((float, ""), (lambda text: duration_ns(text) / 1e9, "s"), (size_bytes, "bytes")):
         try:
             return np.array([parse(text) for text in texts], float), unit

@@ -1,4 +1,4 @@
-"""Tables into figures, one function each. Every figure has its units on its axes."""
+"""Turns tables into figures, with one function for each figure. Every figure has its units on its axes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from mpijoin.report.style import (
 )
 from mpijoin.report.words import byte_unit
 
-MAP = "cividis"  # dark to light in grey print too, and the same to the colour-blind
+MAP = "cividis"  # It runs from dark to light in grey print too, and looks the same to the colour-blind.
 SHARE_LOOKS = {"cpu": (BLUE, ""), "communication": (ORANGE, "///"), "idle": (QUIET, ""), "other": (PURPLE, "xxx")}
 SHARE_NAMES = {"cpu": "CPU", "communication": "communication", "idle": "idle", "other": "other"}
 OUTCOME_LOOKS = {"moved": (BLUE, "o"), "refused": (VERMILLION, "X"), "cancelled": (ORANGE, "D")}
-MOVES_APART_MAX = 90  # so many arrows have room side by side
+MOVES_APART_MAX = 90  # So many arrows have room side by side.
 OTHER_SEEN = 0.005
-BARS_NAMED_MAX = 32  # more bars than these have no room for names
+BARS_NAMED_MAX = 32  # More bars than these have no room for names.
 
 
 def delay(table: Table) -> Figure:
@@ -59,7 +59,7 @@ def delay(table: Table) -> Figure:
 
 
 def delay_map(table: Table) -> Figure:
-    """Time to the right, delay upwards in steps of its logarithm, shade by the number of results."""
+    """Draws time to the right and the delay upwards, in steps of its logarithm. The shade is the number of results."""
     figure, axes = new_figure()
     step = np.rint(np.log10(table["delay_from_s"]) * DECADE_STEPS).astype(int)
     lowest, steps = step.min(), np.ptp(step) + 1
@@ -92,7 +92,7 @@ def throughput(table: Table) -> Figure:
 
 
 def shares(table: Table) -> Figure:
-    """Stacked areas over time."""
+    """Draws stacked areas over time."""
     figure, axes = new_figure()
     bottom = np.zeros(len(table["end_s"]))
     edges = edges_s(table)
@@ -111,7 +111,7 @@ def shares(table: Table) -> Figure:
 
 
 def shares_by_slave(table: Table) -> Figure:
-    """A stacked bar for each slave."""
+    """Draws a stacked bar for each slave."""
     slaves = table["slave"]
     figure, axes = new_figure()
     place, bottom = np.arange(len(slaves)), np.zeros(len(slaves))
@@ -135,7 +135,7 @@ def shares_by_slave(table: Table) -> Figure:
 
 
 def slaves_bytes(table: Table, name: str) -> Figure:
-    """A line for each slave; of more slaves than lines can be told apart, a map of slaves by time."""
+    """Draws a line for each slave, or a map of slaves by time if there are too many lines to tell apart."""
     columns = [column for column in table if column.startswith("slave_") and not np.isnan(table[column]).all()]
     if len(columns) > LINES_MAX:
         return slaves_map(table, columns, name)
@@ -183,8 +183,10 @@ def declustering(table: Table) -> Figure:
 
 
 def moves(table: Table, end_s: float) -> Figure:
-    """Above, an arrow from supplier to consumer for each move, side by side; below, its pause, as large as its bytes.
-    end_s: of the run."""
+    """Draws an arrow from supplier to consumer for each move, side by side, and its pause below.
+
+    The size of the mark at the pause shows the bytes of the move. end_s: the end of the run.
+    """
     figure, (above, below) = new_figure(2, sharex=True, height_ratios=(1.5, 1))
     place_s, width_s = side_by_side(table["begun_s"], end_s)
     supplier, consumer = table["supplier"], table["consumer"]
@@ -216,15 +218,16 @@ def moves(table: Table, end_s: float) -> Figure:
 
 
 def side_by_side(moments_s: np.ndarray, end_s: float) -> tuple[np.ndarray, float]:
-    """Places for marks at these moments, in their order, each at least so far from the next, and that distance; marks
-    that would lie on one another are spread evenly around the mean of their moments.
+    """Returns places for marks at these moments, in the same order, and the least distance between two of them.
+
+    Marks that would lie on one another are spread evenly around the mean of their moments.
 
     >>> side_by_side(np.array([50.0, 50.0, 90.0]), 90.0)
     (array([49.5, 50.5, 90. ]), 1.0)
     """
     apart_s = end_s / max(MOVES_APART_MAX, len(moments_s)) or 1.0
     order = np.argsort(moments_s, kind="stable")
-    clusters: list[tuple[float, int]] = []  # middle and number of marks
+    clusters: list[tuple[float, int]] = []  # Each has its middle and its number of marks.
     for moment_s in moments_s[order].tolist():
         middle, count = moment_s, 1
         while clusters and clusters[-1][0] + apart_s * (clusters[-1][1] + count) / 2 > middle:
@@ -239,8 +242,10 @@ def side_by_side(moments_s: np.ndarray, end_s: float) -> tuple[np.ndarray, float
 
 
 def mark(figure: Figure, events: Sequence[Event]) -> None:
-    """Marks events in every panel over time: checkpoints at the upper edge, what broke the run by a line from top to
-    bottom."""
+    """Marks events in every panel over time.
+
+    A checkpoint gets a short line at the upper edge, and what broke the run a line from top to bottom.
+    """
     looks: dict[str, Any] = {"color": FAINT, "linewidth": 0.8, "zorder": 1.5}
     for axes in panels_over_time(figure):
         low, high = axes.get_xlim()
@@ -252,7 +257,7 @@ def mark(figure: Figure, events: Sequence[Event]) -> None:
 
 
 def master(table: Table) -> Figure:
-    """What waits at the master; below, in panels of their own, how late it is and late rows, where there are any."""
+    """Draws what waits at the master. Panels below show how late the master is and the late rows, if there are any."""
     more = [name for name in ("lag_s", "late_rows") if np.nanmax(table[name], initial=0) > 0]
     figure, panels = new_figure(1 + len(more), squeeze=False, sharex=True)
     first, *others = panels[:, 0]
@@ -272,7 +277,7 @@ def master(table: Table) -> Figure:
 def shade(
     figure: Figure, axes: Axes, edges_s: np.ndarray, edges: np.ndarray, field: np.ndarray, name: str, **shades: Any
 ) -> None:
-    """A map of field[row, bin of time] with its scale."""
+    """Draws a map of field[row, bin of time] with its scale."""
     image = axes.pcolormesh(edges_s, edges, field, cmap=MAP, rasterized=True, **shades)
     axes.grid(False)
     bar = figure.colorbar(image, ax=axes, pad=0.01, aspect=20)
@@ -281,7 +286,7 @@ def shade(
 
 
 def edges_s(table: Table) -> np.ndarray:
-    """float64[bins + 1]."""
+    """Returns the edges of the table's bins, float64[bins + 1]."""
     return np.append(table["start_s"][:1], table["end_s"])
 
 
@@ -290,7 +295,7 @@ def over_time(axes: Axes, table: Table) -> None:
 
 
 def shown_shares(table: Table) -> list[str]:
-    """`other` only where there is something to see of it."""
+    """Returns the shares to draw. `other` is one of them only if it is large enough to be seen."""
     return [name for name in SHARES if name != "other" or np.nanmax(table[name], initial=0.0) > OTHER_SEEN]
 
 
@@ -300,5 +305,5 @@ def share_axis(axes: Axes, letter: str = "y") -> None:
 
 
 def dots_if_few(points: Sequence[float] | np.ndarray) -> dict[str, str]:
-    """A line through one or two points shows nothing without them."""
+    """Returns a look with markers for few points, because a line through one or two shows nothing without them."""
     return {"marker": "o"} if len(points) < 12 else {}

@@ -1,4 +1,4 @@
-"""Which figures there are of one run, which of them it has data for, and what each shows, in a sentence."""
+"""The figures of one run: for which of them the run has data, and a sentence on what each of them shows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mpijoin.report.words import amount, bytes_amount, seconds
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure with its data. name: of its files."""
+    """A figure with its data. name: the name of its files."""
 
     name: str
     title: str
@@ -26,8 +26,10 @@ class Chart:
 
 
 def charts_of(run: RunData) -> Iterator[Chart]:
-    """The figures of a run, one after the other, so that only one needs memory at a time; none where no slave left
-    metrics."""
+    """Yields the figures of a run one after the other, so that only one needs memory at a time.
+
+    There are none if no slave left metrics.
+    """
     if not run.slaves:
         return
     marked = series.events(run)
@@ -52,7 +54,7 @@ def charts_of(run: RunData) -> Iterator[Chart]:
 
 
 def notes(run: RunData) -> list[str]:
-    """What the figures mark, and why some are missing, in sentences."""
+    """Returns sentences that say what the figures mark, and why some figures are missing."""
     if not run.slaves:
         return ["No figures: the run ended before any slave wrote its metrics."]
     reasons = _marked(run)
@@ -90,7 +92,7 @@ def _declusters(run: RunData) -> bool:
 
 
 def _waited(run: RunData) -> bool:
-    """Whether tuples ever waited at the master, or did not get past it."""
+    """Whether tuples ever waited at the master, or were late and did not get past it."""
     own = run.of_role("master")
     return any(own[name].any() for name in ("buffer_bytes", "lag_us", "late"))
 

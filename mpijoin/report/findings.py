@@ -14,13 +14,16 @@ from mpijoin.report.words import amount, bytes_amount, seconds
 
 GOOD, LOOK, BAD = "good", "look", "bad"
 
-UNEVEN = 1.25  # the busiest slave's CPU share over the mean: beyond the 5 % of noise and what one group of sixty weighs
-# shares of the slaves' time: more than the first and fewer would do, less than the second ...
+# A run is uneven if the CPU share of the busiest slave, divided by the mean, is above this. The limit lies beyond the
+# 5 % of noise and the weight of one group of sixty.
+UNEVEN = 1.25
+# These are shares of the slaves' time. If they idle more than the first, fewer slaves would do. If they idle less than
+# the second, more would help.
 HUNGRY_IDLE, FULL_IDLE = 0.5, 0.05
 
 
 class Verdict(NamedTuple):
-    """level: GOOD, LOOK or BAD."""
+    """A sentence that judges one aspect of a run. level: GOOD, LOOK or BAD."""
 
     level: str
     text: str
@@ -32,7 +35,7 @@ class Headline(NamedTuple):
 
 
 def headlines(run: RunData) -> list[Headline]:
-    """The large numbers at the top; without a summary, what the metrics tell."""
+    """Returns the large numbers at the top. Without a summary they come from the metrics."""
     summary = run.summary
     if not summary and not run.slaves:
         return []
@@ -62,7 +65,7 @@ DELAYS = {"mean": "mean", "p99": "99th percentile"}
 
 
 def verdicts(run: RunData) -> list[Verdict]:
-    """One sentence each on: outcome, overload, late rows, balance, use of the slaves."""
+    """Returns a sentence each on the outcome, overload, late rows, balance and the use of the slaves."""
     found = [_outcome(run), *_overload(run), *_late(run)]
     if run.slaves:
         found += [*_balance(run), *_use(run)]
@@ -70,8 +73,10 @@ def verdicts(run: RunData) -> list[Verdict]:
 
 
 def busiest(run: RunData) -> tuple[int, float]:
-    """The slave with the largest share of CPU, and how many times the mean of all slaves that joined anything that
-    is."""
+    """Returns the slave with the largest share of CPU, and this share divided by the mean.
+
+    The mean is that of all slaves that joined anything.
+    """
     table, joined = series.shares_by_slave(run), _joined(run)
     if not table["cpu"][joined].sum():
         return run.slaves[0], 1.0
@@ -80,7 +85,7 @@ def busiest(run: RunData) -> tuple[int, float]:
 
 
 def _joined(run: RunData) -> np.ndarray:
-    """bool[slaves]: which ever had a group."""
+    """Returns bool[slaves]: which slaves ever had a group, as their comparisons show."""
     return np.array([bool(run.of_rank(slave)["comparisons"].any()) for slave in run.slaves])
 
 

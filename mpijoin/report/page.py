@@ -1,4 +1,4 @@
-"""The report as one page of HTML that needs nothing else: no network, no script, no other file."""
+"""The report as one page of HTML, which needs no network, no script and no other file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VERDICT_WORDS = {"good": "ok", "look": "look", "bad": "bad"}
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure as it stands in the page. svg: as `style.svg_text` gives it."""
+    """A figure as it stands in the page. svg: the text that `style.svg_text` returns."""
 
     name: str
     title: str
@@ -28,7 +28,8 @@ class Picture:
 
 @dataclass(frozen=True)
 class Page:
-    """title, subtitle and notes: plain text · tables: by their headings · texts: preformatted, by their headings."""
+    """What the page shows. title, subtitle and notes: plain text · tables, texts: by their headings; texts are already
+    formatted."""
 
     title: str
     subtitle: str
@@ -41,7 +42,7 @@ class Page:
 
 
 def html_of(page: Page) -> str:
-    """The whole page."""
+    """Returns the whole page."""
     css = resources.files("mpijoin.report").joinpath("page.css").read_text(encoding="utf-8")
     parts = [
         "<!DOCTYPE html>",
@@ -93,7 +94,7 @@ def _picture(picture: Picture) -> str:
 
 
 def _table(table: Table) -> str:
-    """Two columns of words are names and what they stand for, and need no head."""
+    """Returns the table as HTML. Two columns "what" and "value" are names and their values, and need no head."""
     if list(table) == ["what", "value"]:
         pairs = "".join(
             f"<tr>{_cell(name)}{_cell(value)}</tr>"

@@ -1,4 +1,4 @@
-"""A run directory as the report reads it: job, outcome, and the metrics as columns."""
+"""A run directory as the report reads it: the job, the outcome, and the metrics as columns."""
 
 from __future__ import annotations
 
@@ -25,10 +25,13 @@ Columns = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class RunData:
-    """One run. summary: of a run that is done, else empty · reason: why there is none · go_on: the command that goes on
-    with a run that ended early, "" where there is none · origin: where it comes from, empty where nobody knows ·
-    epochs: the columns of EpochRecord, of all ranks, in order of rank and time · delays: rank, epoch, bucket_us, count,
-    int64[n] each · moves, checkpoints: as in moves.parquet and checkpoints.parquet."""
+    """One run.
+
+    summary: the summary of a run that is done, else empty · reason: why there is none · go_on: the command that goes on
+    with a run that ended early, or "" · origin: the provenance of the run, empty if it is not known · epochs: the
+    columns of EpochRecord of all ranks, in order of rank and time · delays: rank, epoch, bucket_us and count, int64[n]
+    each · moves, checkpoints: the columns of moves.parquet and checkpoints.parquet.
+    """
 
     name: str
     path: Path
@@ -46,7 +49,7 @@ class RunData:
 
     @property
     def streams(self) -> list[str]:
-        """Their names, in the job's order."""
+        """The names of the streams, in the job's order."""
         return [stream.name for stream in self.job.streams]
 
     @property
@@ -55,22 +58,22 @@ class RunData:
 
     @property
     def slaves(self) -> list[int]:
-        """Ranks of the slaves that left metrics."""
+        """The ranks of the slaves that left metrics."""
         return sorted(set(self.epochs["rank"][self.epochs["role"] == "slave"].tolist()))
 
     def of_rank(self, rank: int) -> Columns:
-        """The epoch records of one rank."""
+        """Returns the epoch records of one rank."""
         own = self.epochs["rank"] == rank
         return {name: column[own] for name, column in self.epochs.items()}
 
     def of_role(self, role: str) -> Columns:
-        """The epoch records of the ranks with this role, rank after rank."""
+        """Returns the epoch records of the ranks with this role, rank after rank."""
         own = self.epochs["role"] == role
         return {name: column[own] for name, column in self.epochs.items()}
 
 
 def load_runs(paths: Sequence[str | os.PathLike]) -> list[RunData]:
-    """The runs in these folders, in this order, each with a name of its own. InputError: as in `load_run`."""
+    """Reads the runs in these folders, in this order, and gives each a name of its own. Raises as `load_run`."""
     folders = [Path(path) for path in paths]
     twice = sorted({str(folder) for folder in folders if folders.count(folder) > 1})
     if twice:
@@ -79,10 +82,13 @@ def load_runs(paths: Sequence[str | os.PathLike]) -> list[RunData]:
 
 
 def load_run(folder: Path, name: str) -> RunData:
-    """InputError: the folder holds no run, or metrics that cannot be read, or a finished run without metrics."""
+    """Reads a run.
+
+    Raises InputError if the folder holds no run, if its metrics cannot be read, or if a finished run has no metrics.
+    """
     end = _end_of(folder)
     text = (folder / "job.toml").read_text(encoding="utf-8")
-    # a table that came from Python is not in the file, which is no fault here
+    # A table that came from Python is not in the job file. This is no fault here.
     job, _ = read_job(folder / "job.toml", ())
     metrics = folder / "metrics"
     epochs = _epochs(metrics, [stream.name for stream in job.streams])
@@ -96,7 +102,7 @@ TABLES = {"delays": "delay-", "moves": "moves", "checkpoints": "checkpoints"}
 
 
 def distinct_names(folders: Sequence[Path]) -> list[str]:
-    """As few of the last parts of each path as tell them apart.
+    """Returns names made of the last parts of each path, with as few parts as tell all of them apart.
 
     >>> distinct_names([Path("a/run"), Path("b/run")])
     ['a/run', 'b/run']
@@ -111,7 +117,7 @@ def distinct_names(folders: Sequence[Path]) -> list[str]:
 
 
 def _end_of(folder: Path) -> dict[str, Any]:
-    """How it ended: state, summary, reason, go_on and origin of a RunData."""
+    """Returns how the run ended: the fields state, summary, reason, go_on and origin of a RunData."""
     failure = read_failure(folder)
     if failure is not None:
         state = STOPPED if failure.get("exit_code") == EXIT_CHECKPOINTED else FAILED
@@ -149,7 +155,7 @@ def _read(file: Path) -> pa.Table:
 
 
 def _table(metrics: Path, pattern: str) -> Columns:
-    """The files of that name, one after the other, as columns; empty where there are none."""
+    """Returns the rows of all files of that name as columns, or nothing if there are no such files."""
     tables = [_read(file) for file in sorted(metrics.glob(f"{pattern}.parquet"))]
     if not tables:
         return {}

@@ -1,6 +1,6 @@
-"""The data of each figure of one run: columns of equal length, units in their names, as they go into its CSV.
+"""The data of each figure of one run, as they go into its CSV: columns of equal length with units in their names.
 
-Moments are seconds of the run's clock; a row of a table over time is a bin, from start_s to end_s.
+Moments are in seconds of the run's clock. In a table over time, each row is a bin from start_s to end_s.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from mpijoin.report.runs import DONE, RunData
 
 Table = dict[str, np.ndarray]
 
-DECADE_STEPS = 10  # fields of the map of delays to a factor of ten
-SHORTEST_US = 1_000  # what is shorter has the lowest field of the map
+DECADE_STEPS = 10  # The map of delays has so many fields for each factor of ten.
+SHORTEST_US = 1_000  # Shorter delays fall into the lowest field of the map.
 QUANTILES = {"p50_s": 0.5, "p95_s": 0.95, "p99_s": 0.99}
 SHARES = ("cpu", "communication", "idle", "other")
 SPENT = ("cpu_us", "comm_us", "idle_us", "wall_us")
 
 
 def edges_us(run: RunData) -> np.ndarray:
-    """int64[bins + 1]: of all figures over time of this run, which has records of slaves."""
+    """Returns int64[bins + 1], the edges of the bins in all figures over time. The run must have records of slaves."""
     slaves = run.of_role("slave")
     return edges_of(slaves["end_us"], slaves["wall_us"])
 
 
 def throughput(run: RunData) -> Table:
-    """Tuples of each stream, and of all, joined and results found by all slaves, per second."""
+    """How many tuples, of each stream and in all, the slaves joined per second, and how many results they found."""
     edges = edges_us(run)
     seconds = np.diff(edges) / 1e6
     of_each = {f"{name}_tuples_per_s": _flow_of_all(run, edges, f"tuples_{name}") / seconds for name in run.streams}
@@ -40,8 +40,10 @@ def throughput(run: RunData) -> Table:
 
 
 def delay_over_time(run: RunData) -> Table:
-    """Production delay of the results that came in each bin: mean and maximum, and quantiles where there are
-    histograms; nan where no result came."""
+    """The production delay of the results in each bin: the mean, the maximum and, if there are histograms, quantiles.
+
+    It is nan in a bin without results.
+    """
     edges = edges_us(run)
     slaves = run.of_role("slave")
     place, bins = bin_of(edges, slaves["end_us"]), len(edges) - 1
@@ -55,8 +57,10 @@ def delay_over_time(run: RunData) -> Table:
 
 
 def delay_map(run: RunData) -> Table:
-    """Results by bin of time and, in equal steps of the logarithm, delay: a row for each field of the map that has
-    any."""
+    """The number of results by bin of time and by delay, in equal steps of its logarithm.
+
+    There is a row for each field of the map that has any results.
+    """
     edges = edges_us(run)
     place, delay_us, count = _placed_delays(run, edges)
     step = np.floor(np.log10(np.maximum(delay_us, SHORTEST_US)) * DECADE_STEPS).astype(np.int64)
@@ -73,39 +77,41 @@ def delay_map(run: RunData) -> Table:
 
 
 def shares_over_time(run: RunData) -> Table:
-    """How the slaves spent their wall time, in shares of it, all slaves together."""
+    """How all slaves together spent their wall time, as shares of it."""
     edges = edges_us(run)
     return {**_times(edges), **_shares(*(_flow_of_all(run, edges, field) for field in SPENT))}
 
 
 def shares_by_slave(run: RunData) -> Table:
-    """The same of each slave over the whole run."""
+    """How each slave spent its wall time over the whole run, as shares of it."""
     spent = _each_slave(run, lambda records: np.array([records[field].sum() for field in SPENT])).astype(np.float64)
     return {"slave": np.array(run.slaves), **_shares(*spent.T)}
 
 
 def occupancy(run: RunData) -> Table:
-    """Bytes in each slave's stream buffer: at the end of an epoch; of a paced run, where that is the moment when the
-    next epoch's message came, without the last two: the message that ends the input comes right behind the one before
-    it."""
+    """The bytes in each slave's stream buffer at the end of an epoch.
+
+    In a paced run an epoch ends when the message of the next one comes. The last two records of such a run are left
+    out, because the message that ends the input comes right behind the one before it.
+    """
     if not run.paced:
         return _per_slave(run, "buffer_bytes")
     return _per_slave(run, "occupancy_bytes", slice(None, -2 if run.state == DONE else None))
 
 
 def state(run: RunData) -> Table:
-    """Bytes of tuples in each slave's windows, but for the message that ends the input, which empties them all."""
+    """The bytes of tuples in each slave's windows, without the message that ends the input, which empties them all."""
     return _per_slave(run, "window_bytes", slice(None, -1 if run.state == DONE else None))
 
 
 def declustering(run: RunData) -> Table:
-    """Slaves that have groups."""
+    """The number of slaves that have groups."""
     edges = edges_us(run)
     return {**_times(edges), "active_slaves": peak(edges, run.of_role("master"), "active")}
 
 
 def moves(run: RunData) -> Table:
-    """A row for each move of a group; pause: how long its input was held."""
+    """A row for each move of a group. Its pause is how long the group's input was held."""
     own = run.moves
     seconds = {f"{name}_s": own[f"{name}_us"] / 1e6 for name in ("begun", "frozen", "delivered", "closed", "transfer")}
     pause_us = np.where(own["frozen_us"] > 0, np.maximum(0, own["delivered_us"] - own["frozen_us"]), 0)
@@ -125,15 +131,17 @@ def moves(run: RunData) -> Table:
 
 
 class Event(NamedTuple):
-    """A checkpoint, or what broke the run: a restart, or the checkpoint with which it stopped. at_s: second of the
-    run."""
+    """A checkpoint, or what broke the run: a restart, or the checkpoint at which it stopped.
+
+    at_s: the second of the run · breaks: whether it broke the run.
+    """
 
     at_s: float
     breaks: bool
 
 
 def events(run: RunData) -> list[Event]:
-    """What the figures over time mark, in order; checkpoints that failed are none."""
+    """Returns the events that the figures over time mark, in order. Failed checkpoints are left out."""
     if not run.checkpoints:
         return []
     rows = zip(run.checkpoints["begun_us"].tolist(), run.checkpoints["outcome"].tolist())
@@ -143,7 +151,7 @@ def events(run: RunData) -> list[Event]:
 
 
 def master(run: RunData) -> Table:
-    """What waited at the master, how late it sent its epochs (paced), and the late rows that it has kept out so far."""
+    """What waited at the master, how late it sent epochs in a paced run, and how many late rows it left out so far."""
     edges, records = edges_us(run), run.of_role("master")
     return {
         **_times(edges),
@@ -158,7 +166,7 @@ def _times(edges: np.ndarray) -> Table:
 
 
 def _shares(cpu: np.ndarray, communication: np.ndarray, idle: np.ndarray, wall: np.ndarray) -> Table:
-    """Shares of the wall time; `other`: what other processes took, or a slave made slow on purpose slept."""
+    """Shares of the wall time. `other` is what other processes took, or what a slave made slow on purpose slept."""
     known = cpu + communication + idle
     whole = np.maximum(np.maximum(wall, known), 1)
     return {name: part / whole for name, part in zip(SHARES, (cpu, communication, idle, whole - known))}
@@ -169,14 +177,14 @@ def _flow_of_all(run: RunData, edges: np.ndarray, field: str) -> np.ndarray:
 
 
 def _per_slave(run: RunData, field: str, some: slice = slice(None)) -> Table:
-    """A column for each slave; some: which of its records count."""
+    """Returns a column for each slave. some: which of its records count."""
     edges = edges_us(run)
     rows = _each_slave(run, lambda records: peak(edges, {name: own[some] for name, own in records.items()}, field))
     return {**_times(edges), **{f"slave_{slave}_bytes": row for slave, row in zip(run.slaves, rows)}}
 
 
 def _each_slave(run: RunData, figure_of: Callable[[Records], np.ndarray]) -> np.ndarray:
-    """[slaves, ...]: one slave's records after the other's."""
+    """Returns an array [slaves, ...] that holds figure_of(records) of each slave."""
     records, slaves = run.of_role("slave"), np.array(run.slaves)
     bounds = np.searchsorted(records["rank"], [slaves, slaves + 1]).T
     return np.array([figure_of({name: column[low:high] for name, column in records.items()}) for low, high in bounds])
@@ -198,13 +206,13 @@ def _quantiles(run: RunData, edges: np.ndarray) -> Table:
 
 
 def _placed_delays(run: RunData, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bin of time, delay in us and number of results of each bucket that an epoch filled."""
+    """Returns the bin of time, the delay in us and the number of results of each bucket that an epoch filled."""
     slaves, delays = run.of_role("slave"), run.delays
     epochs = 1 + max(slaves["epoch"].max(), delays["epoch"].max())
     key = slaves["rank"] * epochs + slaves["epoch"]
     order = np.argsort(key, kind="stable")
     wanted = delays["rank"] * epochs + delays["epoch"]
-    found = np.searchsorted(key[order], wanted, side="right") - 1  # the last record of that rank and epoch
+    found = np.searchsorted(key[order], wanted, side="right") - 1  # This is the last record of that rank and epoch.
     known = (found >= 0) & (key[order][found] == wanted)
     place = bin_of(edges, slaves["end_us"][order][found[known]])
     return place, delays["bucket_us"][known], delays["count"][known]

@@ -32,10 +32,11 @@ from mpijoin.report.style import (
 )
 from mpijoin.report.words import amount, bytes_amount, seconds, shortened
 
-SMALL_MULTIPLES_MAX = 24  # more runs than these are shown by what came out of them, not over time
+# More runs than these are shown only by their outcomes, not over time.
+SMALL_MULTIPLES_MAX = 24
 
 
-# Columns of the comparison, with the titles of their panels.
+# These are columns of the comparison, with the titles of their panels.
 MEASURES = {
     "capacity": "capacity, tuples/s and stream",
     "delay_mean_s": "mean production delay, s",
@@ -45,9 +46,10 @@ MEASURES = {
     "communication_share": "communication, of the slaves' wall time",
     "state_bytes_max": "largest state of a slave",
 }
-TICKS_OWN_MAX = 7  # so few values of a field have a tick each, with the value as the job file has it
-LOGARITHMIC_FROM = 30.0  # how far values must lie apart, as a factor, for a logarithmic axis
-TITLE_SIGNS, TITLE_LINES = 32, 2  # of one panel of many
+# Up to so many values of a field have a tick each, with the value as in the job file.
+TICKS_OWN_MAX = 7
+LOGARITHMIC_FROM = 30.0  # Values that differ by this factor or more get a logarithmic axis.
+TITLE_SIGNS, TITLE_LINES = 32, 2  # The title of one panel of many has at most so many characters a line, and lines.
 
 
 @dataclass(frozen=True)
@@ -61,18 +63,18 @@ class RunSet:
 
     @property
     def drawn(self) -> list[tuple[str, RunData]]:
-        """Label and run of those that left metrics."""
+        """The label and the run of each run that left metrics."""
         return [(label, run) for label, run in zip(self.labels, self.runs) if run.slaves]
 
 
 def run_set(runs: Sequence[RunData], capacities: Sequence[float] | None = None) -> RunSet:
-    """capacities: of each run, where a search has found them."""
+    """Makes a set of these runs. capacities: the capacity of each run, if a search has found them."""
     fields = differing(runs, capacities)
     return RunSet(runs, labels_of(runs, fields), fields, comparison(runs, capacities))
 
 
 def charts_of_set(those: RunSet) -> Iterator[Chart]:
-    """Figures of several runs."""
+    """Yields the figures that compare several runs."""
     makes = [_sweep, _capacities, _shares_of_runs]
     if len(those.drawn) <= SMALL_MULTIPLES_MAX:
         makes += [_delays, _throughputs, _states]
@@ -95,7 +97,7 @@ def left_out_of_set(those: RunSet) -> list[str]:
 
 
 def _sweep(those: RunSet) -> Chart | None:
-    """Every measure over the field that was swept."""
+    """Draws every measure over the field that was swept. Returns None if there is no such field or no measure."""
     axes_of = sweep_axes(those.fields)
     if axes_of is None:
         return None
@@ -147,7 +149,7 @@ def _sweep_line(axes: Axes, over: np.ndarray, values: np.ndarray, index: int, la
 
 
 def _field_axis(axes: Axes, field: DifferingField) -> None:
-    """The x axis over a field's values, which it shares with the other panels."""
+    """Sets the x axis for a field's values. The other panels share this axis."""
     places, first = np.unique(field.places, return_index=True)
     if field.numbers is not None and places[0] > 0 and places[-1] / places[0] >= LOGARITHMIC_FROM:
         axes.set_xscale("log")
@@ -171,7 +173,7 @@ def _sweep_axes(axes: Axes, column: str, largest: float) -> None:
 
 
 def _capacities(those: RunSet) -> Chart | None:
-    """A bar for each search of a capacity."""
+    """Draws a bar for the capacity of each run. Returns None if no capacities are known."""
     if "capacity" not in those.table:
         return None
     found = those.table["capacity"]
@@ -194,7 +196,7 @@ def _capacities(those: RunSet) -> Chart | None:
 
 
 def _shares_of_runs(those: RunSet) -> Chart | None:
-    """A stacked bar for each run."""
+    """Draws a stacked bar for each run. Returns None if no run has shares."""
     table = those.table
     if not np.isfinite(table["cpu_share"]).any():
         return None
@@ -219,7 +221,7 @@ def _shares_of_runs(those: RunSet) -> Chart | None:
 
 
 class Series(NamedTuple):
-    """A column of a table over time, of one run. run: as its CSV names it."""
+    """A column of one run's table over time. run: the name of the run in the CSV."""
 
     label: str
     run: str
@@ -259,7 +261,7 @@ def _states(those: RunSet) -> Chart | None:
 
 
 def _over_time(name: str, title: str, caption: str, lines: Sequence[Series], label: Any) -> Chart | None:
-    """The column of each table over time: in one panel as long as lines can be told apart, else in one panel each."""
+    """Draws the column of each table over time, in one panel if lines can be told apart, else in one panel each."""
     if not lines:
         return None
     largest = max(np.nanmax(one.table[one.column], initial=0.0) for one in lines)
@@ -291,8 +293,8 @@ def _over_time(name: str, title: str, caption: str, lines: Sequence[Series], lab
 
 
 def _in_lines(label: str) -> str:
-    """A label for one of many panels: a line breaks between fields, not within one."""
-    kept = label.replace(", ", ",\t").replace(" ", "\u00a0")  # spaces at which no line breaks
+    """Breaks a label for one of many panels into lines, between fields and not within one."""
+    kept = label.replace(", ", ",\t").replace(" ", "\u00a0")  # No line breaks at these spaces.
     return "\n".join(wrap(kept, TITLE_SIGNS, max_lines=TITLE_LINES, placeholder="…"))
 
 

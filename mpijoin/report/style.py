@@ -1,7 +1,7 @@
-"""How every figure looks: colours that the colour-blind tell apart, marked by line and hatch too, so that grey print
-works.
+"""The look of every figure.
 
-The colours in VARIABLES are other ones in the dark: in a page they are variables of its style sheet.
+The colour-blind can tell the colours apart. Lines and hatches differ too, so that grey print works. The colours in
+VARIABLES change in dark mode, because in a page they are variables of its style sheet.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from mpijoin.report.words import byte_unit, count_unit, time_unit
 
 INK, FAINT, GRID, QUIET, PAPER = "#1c2127", "#5a636e", "#dcdfe4", "#e9ebef", "#fefefe"
 
-# Okabe and Ito's, without the yellow, which white paper swallows.
+# These are the colours of Okabe and Ito without the yellow, which is hard to see on white paper.
 BLUE, VERMILLION, GREEN, PURPLE, SKY, ORANGE = "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, INK)
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), "-", (0, (3, 1.5)), (0, (1, 2.5)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 VARIABLES = {INK: "--ink", FAINT: "--faint", GRID: "--grid", QUIET: "--quiet", PAPER: "--paper", BLUE: "--blue"}
-LINES_MAX = len(COLOURS)  # more lines than these nobody tells apart
+LINES_MAX = len(COLOURS)  # Nobody can tell more lines than these apart.
 
 WIDTH_IN, HEIGHT_IN = 7.2, 2.7
 PNG_DPI = 160
-LEGEND_HANDLE_IN, LEGEND_SIGN_IN = 0.7, 0.066  # of an entry: its line and the gap behind it, and each sign of its text
-OVER_TIME = " of the run"  # how the label of a time axis ends
+# These are the widths of a legend entry's line with the gap behind it, and of each character of its text.
+LEGEND_HANDLE_IN, LEGEND_SIGN_IN = 0.7, 0.066
+OVER_TIME = " of the run"  # The label of a time axis ends so.
 FONT = "'DejaVu Sans'"
-FONTS = f"{FONT}, Verdana, sans-serif"  # DejaVu Sans and Verdana are as wide
+FONTS = f"{FONT}, Verdana, sans-serif"  # DejaVu Sans and Verdana are equally wide.
 
 STYLE: dict[Any, Any] = {
     "font.family": "DejaVu Sans",
@@ -68,19 +69,21 @@ STYLE: dict[Any, Any] = {
 
 
 def styled() -> Any:
-    """A context in which figures are drawn."""
+    """Returns the context in which figures are drawn."""
     return rc_context(STYLE)
 
 
 def new_figure(rows: int = 1, columns: int = 1, height_in: float | None = None, **subplots: Any) -> tuple[Figure, Any]:
-    """An empty figure and its axes, as `Figure.subplots` gives them; to be called and filled within `styled()`."""
+    """Returns an empty figure and its axes, as `Figure.subplots` does. Call it and fill the axes within `styled()`."""
     figure = Figure(figsize=(WIDTH_IN, height_in or HEIGHT_IN * (0.35 + 0.65 * rows)), layout="constrained")
     return figure, figure.subplots(rows, columns, **subplots)
 
 
 def line_style(index: int, points: int) -> dict[str, Any]:
-    """Colour, dashes and marker of the line with this number; some twelve markers on it, not at the same places as
-    others'."""
+    """Returns the colour, dashes and marker of the line with this number.
+
+    A line has about twelve markers, which do not stand at the same places as those of other lines.
+    """
     kind = index % LINES_MAX
     every = max(1, points // 12)
     return {
@@ -93,7 +96,7 @@ def line_style(index: int, points: int) -> dict[str, Any]:
 
 
 def legend(figure: Figure, axes: Axes, columns: int = LINES_MAX, title: str | None = None) -> None:
-    """Above the figure, in so many columns, or as many as there is room for."""
+    """Puts the legend above the figure, in as many columns as there is room for, but no more than `columns`."""
     handles, labels = axes.get_legend_handles_labels()
     place: dict[str, Any] = {"loc": "outside upper left", "alignment": "left", "borderpad": 0}
     columns = max((one for one in range(1, columns + 1) if _legend_width_in(labels, one) <= WIDTH_IN), default=1)
@@ -101,13 +104,14 @@ def legend(figure: Figure, axes: Axes, columns: int = LINES_MAX, title: str | No
 
 
 def _legend_width_in(labels: Sequence[str], columns: int) -> float:
-    """How wide a legend is of so many columns, filled one after the other, each as wide as its longest label."""
+    """Returns the width of a legend with so many columns. They are filled in turn, and each is as wide as its longest
+    label."""
     parts = np.array_split([len(label) for label in labels], columns)
     return sum(LEGEND_HANDLE_IN + LEGEND_SIGN_IN * part.max() for part in parts if len(part))
 
 
 def time_axis(axes: Axes, start_s: float, end_s: float, ticks: int = 9) -> None:
-    """The x axis over the run, in seconds, minutes or hours."""
+    """Sets the x axis over the run, in seconds, minutes or hours."""
     divisor, unit = time_unit(end_s)
     axes.set_xlabel(f"{unit}{OVER_TIME}")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / divisor:g}"))
@@ -116,13 +120,13 @@ def time_axis(axes: Axes, start_s: float, end_s: float, ticks: int = 9) -> None:
 
 
 def panels_over_time(figure: Figure) -> list[Axes]:
-    """Those whose x axis is `time_axis`."""
+    """Returns the panels whose x axis was set by `time_axis`."""
     labelled = [axes for axes in figure.axes if axes.get_xlabel().endswith(OVER_TIME)]
     return [one for one in figure.axes if any(one in axes.get_shared_x_axes().get_siblings(axes) for axes in labelled)]
 
 
 def byte_axis(axes: Axes, largest: float, name: str) -> None:
-    """The y axis in the unit that suits the largest value."""
+    """Sets the y axis in the unit that suits the largest value."""
     divisor, unit = byte_unit(largest)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / divisor:g}"))
     axes.yaxis.set_major_locator(_Multiples(divisor))
@@ -130,7 +134,7 @@ def byte_axis(axes: Axes, largest: float, name: str) -> None:
 
 
 def count_axis(axes: Axes, largest: float, name: str, which: str = "y") -> None:
-    """The axis `which` in ones, thousands or millions."""
+    """Sets the axis `which` in ones, thousands, millions or billions."""
     divisor, unit = count_unit(largest)
     axis = axes.yaxis if which == "y" else axes.xaxis
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / divisor:g}"))
@@ -139,7 +143,7 @@ def count_axis(axes: Axes, largest: float, name: str, which: str = "y") -> None:
 
 
 class _Multiples(MaxNLocator):
-    """Ticks at round numbers of a unit."""
+    """Places ticks at round numbers of a unit."""
 
     def __init__(self, divisor: float, ticks: int = 6, steps: Sequence[float] = (1, 2, 2.5, 5, 10)):
         super().__init__(nbins=ticks, steps=steps)
@@ -150,14 +154,16 @@ class _Multiples(MaxNLocator):
 
 
 def save_png(figure: Figure, path: Path) -> None:
-    """On white paper."""
+    """Saves the figure as PNG on a white ground."""
     with styled():
         figure.savefig(path, dpi=PNG_DPI, facecolor="white")
 
 
 def svg_text(figure: Figure, name: str) -> str:
-    """The figure as SVG to stand in a page: no frame of its own, inks as variables of the page, ids that begin with
-    `name`."""
+    """Returns the figure as SVG for a page.
+
+    It has no frame of its own, its inks are variables of the page, and its ids begin with `name`.
+    """
     file = io.StringIO()
     with rc_context({**STYLE, "svg.hashsalt": name, "svg.id": name}):
         figure.savefig(file, format="svg", dpi=PNG_DPI, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))

@@ -1,15 +1,15 @@
-"""Numbers for people."""
+"""Writes numbers in a form that people read well."""
 
 from __future__ import annotations
 
 
 def byte_unit(largest: float) -> tuple[float, str]:
-    """Divisor and name of the unit in which a number of bytes reads well."""
+    """Returns the divisor and the name of the unit in which a number of bytes reads well."""
     return next(((10.0**exponent, unit) for exponent, unit in BYTE_UNITS if largest >= 10**exponent), (1.0, "bytes"))
 
 
 def count_unit(largest: float) -> tuple[float, str]:
-    """Divisor and name of the unit in which a count reads well.
+    """Returns the divisor and the name of the unit in which a count reads well.
 
     >>> count_unit(2_500_000)
     (1000000.0, 'million')
@@ -22,7 +22,8 @@ COUNT_UNITS = ((9, "billion"), (6, "million"), (3, "thousand"))
 
 
 def amount(value: float) -> str:
-    """
+    """Returns a count as text, in millions or billions if it is large.
+
     >>> amount(2_512_000), amount(31_250), amount(0.5)
     ('2.51 million', '31,250', '0.5')
     """
@@ -31,7 +32,8 @@ def amount(value: float) -> str:
 
 
 def bytes_amount(value: float) -> str:
-    """
+    """Returns a number of bytes as text, in the unit in which it reads well.
+
     >>> bytes_amount(2_512_000), bytes_amount(300)
     ('2.51 MB', '300 bytes')
     """
@@ -40,8 +42,9 @@ def bytes_amount(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """A span in the unit in which it reads well; the unit is kept as long as the number has no more than three digits
-    or so.
+    """Returns a span of time as text, in the unit in which it reads well.
+
+    A unit is kept as long as the number has no more than about three digits.
 
     >>> seconds(0.0421), seconds(48.2), seconds(1200), seconds(259_200)
     ('42.1 ms', '48.2 s', '20 min', '72 h')
@@ -50,7 +53,8 @@ def seconds(value: float) -> str:
     return f"{value / divisor:.3g} {unit}" if value else "0 s"
 
 
-# Divisor in seconds, name, and from how many seconds on: 72 h say more than 3 d, and 90 s more than 1.5 min.
+# Each unit has its divisor in seconds, its name, and the number of seconds from which on it is used. 72 h say more than
+# 3 d, and 90 s more than 1.5 min.
 TIME_UNITS = (
     (86_400.0, "days", 4 * 86_400.0),
     (3600.0, "h", 2 * 3600.0),
@@ -62,7 +66,7 @@ TIME_UNITS = (
 
 
 def time_unit(largest_s: float) -> tuple[float, str]:
-    """Seconds in the unit, and its name, in which an axis up to so many seconds reads well.
+    """Returns the seconds in a unit and its name, for the unit in which an axis up to so many seconds reads well.
 
     >>> time_unit(90), time_unit(7200)
     ((1.0, 'second'), (60.0, 'minute'))
@@ -71,7 +75,7 @@ def time_unit(largest_s: float) -> tuple[float, str]:
 
 
 def shortened(text: str, length: int) -> str:
-    """At most so many characters: what is too long loses its middle, since both ends tell names apart.
+    """Shortens a text to at most so many characters. It loses its middle, since both ends tell names apart.
 
     >>> shortened("left.window=100s", 12)
     'left.…w=100s'

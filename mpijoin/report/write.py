@@ -1,4 +1,4 @@
-"""The report of one or several runs, written into a folder."""
+"""Writes the report of one or several runs into a folder."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from mpijoin.report.style import save_png, svg_text
 from mpijoin.report.words import amount
 
 PAGE = "report.html"
-VERDICTS_MAX = 40  # of a set: the table tells the rest
+VERDICTS_MAX = 40  # The page of a set shows so many, and its table tells the rest.
 
 
 def write(paths: Sequence[str | os.PathLike], folder: Path | None, capacities: Sequence[float] | None) -> Path:
-    """As `mpijoin.report.write_report`."""
+    """Does the same as `mpijoin.report.write_report`."""
     runs = load_runs(paths)
     folder = folder or (runs[0].path / "report" if len(runs) == 1 else Path("report"))
     with writing(folder):
@@ -76,7 +76,7 @@ def page_of_set(those: RunSet, folder: Path) -> Page:
 
 
 def verdicts_of_set(runs: Sequence[RunData]) -> list[Verdict]:
-    """What asks for a second look, run by run, the bad ones first."""
+    """Returns the verdicts that ask for a second look, run by run, the bad ones first."""
     found = [Verdict(one.level, f"{run.name}: {one.text}") for run in runs for one in verdicts(run)]
     found = [one for level in (BAD, LOOK) for one in found if one.level == level]
     if len(found) > VERDICTS_MAX:
@@ -94,7 +94,7 @@ def subtitle_of(run: RunData) -> str:
 
 
 def origin_table(run: RunData) -> Table:
-    """The run's provenance as two columns of words."""
+    """Returns the run's provenance as two columns of words."""
     origin = dict(run.origin)
     hosts = origin.pop("hosts", None) or {}
     origin["hosts"] = ", ".join(f"{host} ({_ranks(ranks)})" for host, ranks in hosts.items())
@@ -109,7 +109,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 
 
 def slaves_table(run: RunData) -> Table:
-    """A row for each slave; empty where none left metrics."""
+    """Returns a row for each slave. The table is empty if no slave left metrics."""
     if not run.slaves:
         return {}
     records = [run.of_rank(slave) for slave in run.slaves]
@@ -136,7 +136,7 @@ def slaves_table(run: RunData) -> Table:
 
 
 def write_charts(charts: Iterable[Chart], folder: Path) -> list[Picture]:
-    """PNG and CSV of each into the folder; the figures for the page."""
+    """Writes PNG and CSV of each figure into the folder. Returns the figures for the page."""
     pictures = []
     for chart in charts:
         save_png(chart.figure, folder / f"{chart.name}.png")
@@ -146,6 +146,6 @@ def write_charts(charts: Iterable[Chart], folder: Path) -> list[Picture]:
 
 
 def write_csv(table: Table, path: Path) -> None:
-    """nan and null become empty fields."""
+    """Writes the table as CSV. nan and null become empty fields."""
     columns = {name: pa.array(column.tolist(), from_pandas=True) for name, column in table.items()}
     pyarrow.csv.write_csv(pa.table(columns), path)
