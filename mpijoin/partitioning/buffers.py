@@ -1,4 +1,4 @@
-"""The master's buffer: per slave and stream the mini-buffers of its partitions, piece by piece until the slave takes
+"""The master's buffer. It keeps the mini-buffers of each slave's partitions, piece by piece, until the slave takes
 them."""
 
 from __future__ import annotations
@@ -16,21 +16,23 @@ ADDRESS, SIZE = FIXED_WORDS, FIXED_WORDS + 1
 
 
 class Added(NamedTuple):
-    """Bytes that one part brought: per slave that has partitions, and per partition that is held back."""
+    """The bytes that one part of a tick brought. `octets` has them for each slave that has partitions, and `held` for
+    each partition that is held back."""
 
     octets: dict[int, int]
     held: dict[int, int]
 
 
 class Queued(NamedTuple):
-    """What waits for a slave as one. groups: int64[m], the partitions that all its pieces are of."""
+    """An item that waits for a slave. `groups`, int64[m], are the partitions of every piece in it."""
 
     groups: np.ndarray
     pieces: list[Piece]
 
 
 class MiniBuffers:
-    """First in, first out per slave. `held_bytes` is what waits; `held_bytes_max` its measured peak."""
+    """The items that wait for each slave. They leave in the order in which they came. `held_bytes` are the bytes that
+    wait, and `held_bytes_max` is their measured peak."""
 
     def __init__(self, table: PartitionTable, slaves: tuple[int, ...]):
         self.table = table
@@ -40,7 +42,7 @@ class MiniBuffers:
         self._held: dict[int, list[Piece]] = {}
 
     def add(self, scattered: Sequence[Scattered]) -> Added:
-        """Takes one scattered part of all streams: a piece for each slave that has partitions."""
+        """Takes one scattered part of all streams. Each slave that has partitions gets a piece of it."""
         added = Added({}, {})
         for slave in self.table.owners:
             piece = _piece_of(scattered, self.table.places_of(slave))
@@ -56,21 +58,22 @@ class MiniBuffers:
         return added
 
     def take(self, slave: int, items: int) -> tuple[np.ndarray, list[Piece]]:
-        """The slave's oldest items, all of the same groups: those groups, and the pieces."""
+        """Takes the slave's oldest items, which must all have the same groups. Returns these groups and the pieces."""
         taken = [self._waiting[slave].popleft() for _ in range(items)]
         pieces = [piece for item in taken for piece in item.pieces]
         self.held_bytes -= _octets(pieces)
         return taken[0].groups, pieces
 
     def settle(self) -> None:
-        """Copies the last part's pieces that were not taken at once, so that none keeps the others' memory alive."""
+        """Copies those pieces of the last part that were not taken at once. Otherwise, one of them would keep the
+        memory of the whole part alive."""
         for waiting in self._waiting.values():
             if waiting and waiting[-1].pieces and waiting[-1].pieces[-1].columns[0].tuples.base is not None:
                 waiting[-1].pieces[-1] = _copied(waiting[-1].pieces[-1])
 
     def hold(self, group: int, slave: int) -> tuple[int, ...]:
-        """Takes the group's rows out of all that waits for the slave and holds them back; bytes per item, the oldest
-        first."""
+        """Takes the group's rows out of everything that waits for the slave, and holds them back. Returns their bytes
+        for each item, the oldest item first."""
         waiting, octets = self._waiting[slave], []
         held = self._held.setdefault(group, [])
         for index, item in enumerate(waiting):
@@ -85,16 +88,17 @@ class MiniBuffers:
         return tuple(octets)
 
     def deliver(self, group: int, slave: int) -> None:
-        """What was held back of the group is the slave's next item, of this one group."""
+        """Makes the rows of the group that were held back the slave's next item. The item has only this group."""
         self._waiting[slave].appendleft(Queued(np.array([group]), self._held.pop(group, [])))
 
     def waiting(self) -> Iterator[tuple[int, Queued]]:
-        """All that waits, with its slave, first in first out per slave."""
+        """Yields each item with rows that waits, together with its slave. The items of a slave come in their order."""
         for slave, items in self._waiting.items():
             yield from ((slave, item) for item in items if any(piece.octets for piece in item.pieces))
 
     def restore(self, items: Iterable[Queued]) -> dict[int, int]:
-        """Holds back all rows of what waited when a run was cut, group by group; bytes per group."""
+        """Holds back, group by group, all rows that waited when a checkpoint cut the run. Returns the bytes of each
+        group."""
         added: dict[int, int] = {}
         for groups, pieces in items:
             for piece in pieces:
@@ -107,7 +111,8 @@ class MiniBuffers:
         return added
 
     def close(self) -> None:
-        """An item without rows for every slave, also for those without partitions: it carries the end."""
+        """Appends an item without rows for every slave, also for those without partitions. This item carries the end
+        of the input."""
         for slave, waiting in self._waiting.items():
             waiting.append(Queued(self.table.groups_of(slave), []))
 
@@ -126,13 +131,14 @@ def _columns_of(scattered: Scattered, places: slice) -> Columns:
     blob_low, blob_high = scattered.blob_starts[[places.start, places.stop]]
     tuples = scattered.tuples[low:high]
     if len(scattered.blob) and len(tuples) and (above := blob_low - _base(scattered, places.start)):
-        tuples = tuples.copy()  # others may get the same rows in another piece
+        # The rows are copied, because they may also belong to another piece.
+        tuples = tuples.copy()
         tuples[:, ADDRESS] -= above
     return Columns(tuples, scattered.blob[blob_low:blob_high])
 
 
 def _base(scattered: Scattered, place: int) -> int:
-    """The byte from which blob addresses in this place count."""
+    """Returns the byte from which the blob addresses in this place count."""
     return int(scattered.blob_starts[scattered.firsts[place]])
 
 
@@ -141,19 +147,19 @@ def _copied(piece: Piece) -> Piece:
 
 
 def _without(piece: Piece, at: int) -> tuple[Piece, Piece]:
-    """A piece without its group number `at`, and a piece of this group alone."""
+    """Returns the piece without its group number `at`, and a piece of this group alone."""
     rest = [_rest_of(columns, counts, at) for columns, counts in zip(piece.columns, piece.counts)]
     return Piece(np.delete(piece.counts, at, axis=1), tuple(rest)), _only(piece, at)
 
 
 def _only(piece: Piece, at: int) -> Piece:
-    """A piece of its group number `at` alone; copies."""
+    """Returns a piece of group number `at` alone. Its arrays are copies."""
     own = [_own_of(columns, counts, at) for columns, counts in zip(piece.columns, piece.counts)]
     return Piece(piece.counts[:, at : at + 1].copy(), tuple(own))
 
 
 def _own_of(columns: Columns, counts: np.ndarray, at: int) -> Columns:
-    """Of the columns of one stream the rows of group number `at`; blobs lie in the order of the rows."""
+    """Returns the rows of group number `at` in one stream's columns. Blobs lie in the order of the rows."""
     (low, high), (blob_low, blob_high) = _bounds(columns, counts, at)
     own = columns.tuples[low:high].copy()
     if blob_high > blob_low:
@@ -162,7 +168,7 @@ def _own_of(columns: Columns, counts: np.ndarray, at: int) -> Columns:
 
 
 def _rest_of(columns: Columns, counts: np.ndarray, at: int) -> Columns:
-    """All others."""
+    """Returns the rows of all other groups."""
     (low, high), (blob_low, blob_high) = _bounds(columns, counts, at)
     rest = np.concatenate([columns.tuples[:low], columns.tuples[high:]])
     if blob_high > blob_low:
@@ -171,7 +177,8 @@ def _rest_of(columns: Columns, counts: np.ndarray, at: int) -> Columns:
 
 
 def _bounds(columns: Columns, counts: np.ndarray, at: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """First and last row of group number `at`, and first and last byte of their blobs."""
+    """Returns the first row of group number `at` and the row after its last, and the same for the bytes of their blobs.
+    """
     low = int(counts[:at].sum())
     high = low + int(counts[at])
     if len(columns.blob) == 0:

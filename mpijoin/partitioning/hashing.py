@@ -1,7 +1,8 @@
-"""The one named 64-bit hash: splitmix64's finalizer, over integers, pairs of rows and bytes.
+"""The one 64-bit hash of the package. It applies splitmix64's finalizer to integers, pairs of rows and bytes.
 
-The scalar functions take and give `np.uint64` and inline into other kernels; the array functions are for everyone else.
-All arithmetic is modulo 2**64 on purpose: called without the compiler, the scalars want `np.errstate(over="ignore")`.
+The scalar functions take and return `np.uint64`, and are inlined into other kernels. All other code uses the array
+functions. All arithmetic is modulo 2**64 on purpose. Called without the compiler, the scalar functions need
+`np.errstate(over="ignore")`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import numpy as np
 from mpijoin.compiled import kernel
 from mpijoin.data.batch import read_only
 
-# Steele, Lea, Flood 2014: splitmix64. GOLDEN is 2**64 / golden ratio, the other two its finalizer's multipliers.
+# These are the constants of splitmix64 (Steele, Lea, Flood 2014). GOLDEN is 2**64 / golden ratio, and the other two are
+# the multipliers of its finalizer.
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
@@ -20,7 +22,7 @@ _S27, _S30, _S31, _S32 = np.uint64(27), np.uint64(30), np.uint64(31), np.uint64(
 
 @kernel
 def mix(x):
-    """splitmix64's finalizer: a bijection of uint64 in which every input bit moves every output bit."""
+    """Applies splitmix64's finalizer. It is a bijection of uint64 in which every input bit changes every output bit."""
     x = (x ^ (x >> _S30)) * _FIRST
     x = (x ^ (x >> _S27)) * _SECOND
     return x ^ (x >> _S31)
@@ -28,25 +30,27 @@ def mix(x):
 
 @kernel
 def hash64(key):
-    """uint64 hash of an int64 key: its high 32 bits choose the partition, its low bits the directory entry."""
+    """Returns the uint64 hash of an int64 key. The high 32 bits choose the partition, and the low bits choose the
+    directory entry."""
     return mix(np.uint64(key) + GOLDEN)
 
 
 @kernel
 def pair_hash(left_row, right_row):
-    """uint64 hash of a result pair of int64 rows; the certificate of a run is the sum of these modulo 2**64."""
+    """Returns the uint64 hash of a result pair of int64 rows. The certificate of a run is the sum of these hashes
+    modulo 2**64."""
     return mix(mix(np.uint64(left_row) + GOLDEN) + np.uint64(right_row))
 
 
 @kernel
 def partition_of(hashed, partitions):
-    """Partition in [0, partitions) of a uint64 hash; partitions < 2**32."""
+    """Returns the partition of a uint64 hash, in [0, partitions). There must be fewer than 2**32 partitions."""
     return np.int64(((hashed >> _S32) * np.uint64(partitions)) >> _S32)
 
 
 @kernel
 def combine(hashed, value):
-    """uint64 hash of what was hashed before followed by one more uint64 value; the order counts."""
+    """Returns the uint64 hash of what was hashed before, followed by one more uint64 value. The order matters."""
     return mix((hashed + GOLDEN) ^ value)
 
 
@@ -66,7 +70,7 @@ def _certificate(left_row, right_row):
 
 @kernel
 def _word(data, start, stop):
-    """Bytes data[start:stop] (at most 8) as one little-endian uint64."""
+    """Returns the bytes data[start:stop], at most 8, as one little-endian uint64."""
     word = np.uint64(0)
     for offset in range(stop - start):
         word |= np.uint64(data[start + offset]) << np.uint64(8 * offset)
@@ -75,7 +79,8 @@ def _word(data, start, stop):
 
 @kernel
 def _combine_bytes(offsets, data, hashed):
-    """Fold value i = data[offsets[i]:offsets[i + 1]] into hashed[i]: its length first, then 8 bytes at a time."""
+    """Folds value i = data[offsets[i]:offsets[i + 1]] into hashed[i]. Its length comes first, then 8 bytes at a time.
+    """
     for index in range(len(hashed)):
         at, stop = offsets[index], offsets[index + 1]
         folded = combine(hashed[index], np.uint64(stop - at))
@@ -94,7 +99,7 @@ def _combine_words(values, hashed):
 
 
 def hash_keys(key: np.ndarray) -> np.ndarray:
-    """uint64[n]: `hash64` of each key, int64[n].
+    """Returns `hash64` of each key as uint64[n]. The keys are int64[n].
 
     >>> f"{hash_keys(np.array([0]))[0]:016x}"
     'e220a8397b1dcdaf'
@@ -106,7 +111,7 @@ def hash_keys(key: np.ndarray) -> np.ndarray:
 
 
 def certificate(left_row: np.ndarray, right_row: np.ndarray) -> int:
-    """Sum of `pair_hash` over the pairs (left_row[i], right_row[i]), int64[n] each, modulo 2**64.
+    """Returns the sum of `pair_hash` over the pairs (left_row[i], right_row[i]) modulo 2**64. Both arrays are int64[n].
 
     >>> f"{certificate(np.array([0]), np.array([0])):016x}"
     '48218226ff3cd4bf'
@@ -116,19 +121,21 @@ def certificate(left_row: np.ndarray, right_row: np.ndarray) -> int:
 
 
 def combine_words(values: np.ndarray, hashed: np.ndarray) -> None:
-    """Fold one int64 value per tuple into `hashed`, uint64[n], in place."""
+    """Folds one int64 value per tuple into `hashed`, uint64[n], in place."""
     with np.errstate(over="ignore"):
         _combine_words(read_only(values), hashed)
 
 
 def combine_bytes(offsets: np.ndarray, data: np.ndarray, hashed: np.ndarray) -> None:
-    """Fold one byte string per tuple into `hashed`, uint64[n], in place; offsets int64[n + 1] into data uint8[]."""
+    """Folds one byte string per tuple into `hashed`, uint64[n], in place. `offsets` are int64[n + 1] into `data`,
+    uint8[]."""
     with np.errstate(over="ignore"):
         _combine_bytes(read_only(offsets), read_only(data), hashed)
 
 
 def hash_bytes(offsets: np.ndarray, data: np.ndarray) -> np.ndarray:
-    """uint64[n] hashes of the byte strings data[offsets[i]:offsets[i + 1]]; offsets int64[n + 1], data uint8[].
+    """Returns the uint64[n] hashes of the byte strings data[offsets[i]:offsets[i + 1]]. `offsets` are int64[n + 1] and
+    `data` is uint8[].
 
     >>> len(set(hash_bytes(np.array([0, 0, 1, 3]), np.zeros(3, np.uint8))))
     3
@@ -139,5 +146,6 @@ def hash_bytes(offsets: np.ndarray, data: np.ndarray) -> np.ndarray:
 
 
 def keep_bits(hashed: np.ndarray, bits: int) -> np.ndarray:
-    """int64[n]: the hashes' low `bits` bits, 1 <= bits <= 64; fewer than 64 only to force collisions in tests."""
+    """Returns the low `bits` bits of each hash as int64[n], 1 <= bits <= 64. Only tests use fewer than 64, to force
+    collisions."""
     return (hashed & np.uint64((1 << bits) - 1)).view(np.int64)

@@ -1,4 +1,5 @@
-"""The 64-bit key of a tuple: the key column's own value where one word holds it, else the hash of all key columns."""
+"""The 64-bit key of a tuple. It is the value of the key column if one word holds it, and otherwise the hash of all key
+columns."""
 
 from __future__ import annotations
 
@@ -15,9 +16,11 @@ from mpijoin.partitioning.hashing import combine_bytes, combine_words, keep_bits
 
 
 def key_codes(schema: StreamSchema, columns: Sequence[pa.Array], hash_bits: int = 64) -> np.ndarray:
-    """int64[n] keys of the stream's key columns, in order; equal values of one logical type give equal keys.
+    """Returns the int64[n] keys of the stream's key columns, in order. Equal values of one logical type give equal
+    keys.
 
-    A hashed key keeps its low `hash_bits` bits. What a null gives means nothing: see `key_nulls`. May be a view.
+    A hashed key keeps its low `hash_bits` bits. The key of a null means nothing (see `key_nulls`). The result may be a
+    view.
     """
     arrays = [one_array(column) for column in columns]
     if not schema.hashed:
@@ -32,7 +35,8 @@ def key_codes(schema: StreamSchema, columns: Sequence[pa.Array], hash_bits: int 
 
 
 def key_nulls(columns: Sequence[pa.Array]) -> np.ndarray | None:
-    """bool[n], true where any key column is null, so that the tuple matches nothing; None when none is."""
+    """Returns bool[n], which is true where any key column is null and the tuple thus matches nothing. Returns None if
+    there is no null."""
     nulls = None
     for column in columns:
         mask = null_mask(one_array(column))
@@ -42,5 +46,6 @@ def key_nulls(columns: Sequence[pa.Array]) -> np.ndarray | None:
 
 
 def key_values(schema: StreamSchema, key: np.ndarray) -> pa.Array:
-    """The key column, in its own type (a dictionary's value type), of int64[n] keys that are not hashed."""
+    """Returns the key column of int64[n] keys that are not hashed, in its own type. For a dictionary this is the type
+    of its values."""
     return key_column(decoded(schema.keys[0].type), key)

@@ -1,4 +1,5 @@
-"""The master's one stable scatter: columns of a tick into tuples that lie contiguous by (owner, partition)."""
+"""The master's one stable scatter. It turns the columns of a tick into tuples that lie together by (owner, partition).
+"""
 
 from __future__ import annotations
 
@@ -10,14 +11,17 @@ from mpijoin.compiled import kernel
 from mpijoin.data.batch import Batch, read_only
 from mpijoin.partitioning.hashing import hash64, partition_of
 
-FIXED_WORDS = 3  # key, time, row
-BLOB_WORDS = 2  # blob address, blob size
+# Each tuple begins with these words: key, time, row.
+FIXED_WORDS = 3
+# A tuple with a blob has these words, too: blob address, blob size.
+BLOB_WORDS = 2
 
 
 class Scattered(NamedTuple):
-    """Rows of one stream in the table's layout: tuples int64[n, tuple_words] · blob uint8[] · starts int64[P + 1],
-    first row of each place · blob_starts int64[P + 1], first byte · firsts int64[P]: blob addresses in a place count
-    from the first byte of that place, so that a piece which begins there needs none of them changed."""
+    """The rows of one stream in the table's layout. `tuples` are int64[n, tuple_words] and `blob` is uint8[]. `starts`,
+    int64[P + 1], is the first row of each place, and `blob_starts`, int64[P + 1], its first byte. `firsts`, int64[P],
+    names for each place another place, from whose first byte its blob addresses count. So none of them must be changed
+    in a piece that begins there."""
 
     tuples: np.ndarray
     blob: np.ndarray
@@ -29,9 +33,9 @@ class Scattered(NamedTuple):
 def scatter(
     batches: Sequence[Batch], place: np.ndarray, record_words: int, has_blob: bool, firsts: np.ndarray | None = None
 ) -> Scattered:
-    """Lays the rows of all batches, in their order, out by place[partition of the key], place: int64[P].
+    """Lays out the rows of all batches, in their order, by place[partition of the key]. `place` is int64[P].
 
-    firsts: int64[P], as in `Scattered`; None: all addresses count from the start of the blob.
+    `firsts`, int64[P], is as in `Scattered`. If it is None, all addresses count from the start of the blob.
     """
     partitions = len(place)
     firsts = np.zeros(partitions, np.int64) if firsts is None else firsts
@@ -51,7 +55,8 @@ def scatter(
 
 @kernel
 def _count(key, size, place, places, counts, octets):
-    """Fills places uint16[n] and adds rows and blob bytes per place, one entry further on."""
+    """Fills `places`, uint16[n], and counts the rows and the blob bytes of each place. The counts of place p are added
+    to entry p + 1."""
     partitions = len(place)
     for i in range(len(key)):
         own = place[partition_of(hash64(key[i]), partitions)]
@@ -65,7 +70,7 @@ def _count(key, size, place, places, counts, octets):
 def _lay_out(key, time, row, record, size, blob, places, at, blob_at, base, tuples, blob_out):
     """Copies each row to the next free position of its place, and its blob behind the place's blobs.
 
-    base: int64[P], the byte from which the addresses in a place count."""
+    `base`, int64[P], is the byte from which the addresses in a place count."""
     width, first = record.shape[1], tuples.shape[1] - record.shape[1]
     source = 0
     for i in range(len(key)):

@@ -1,4 +1,4 @@
-"""Which slaves have which partition."""
+"""This table says which slave has which partition."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from typing import Iterable
 
 import numpy as np
 
-HELD = -1  # stands for the owner of partitions that are held back
+# This number stands for the owner of partitions that are held back.
+HELD = -1
 
 
 class PartitionTable:
-    """The slave of each partition, and the order in which the scatter lays them out: by (owner, partition).
+    """The slave of each partition, and the order in which the scatter lays the partitions out: by (owner, partition).
 
     >>> table = PartitionTable.even(partitions=5, slaves=(1, 2))
     >>> table.groups_of(1), table.groups_of(2)
@@ -23,13 +24,14 @@ class PartitionTable:
     """
 
     def __init__(self, owners: Iterable[int]):
-        """owners: the slave of each partition, HELD: it is held back at the master."""
+        """`owners` are the slaves of the partitions in order. HELD stands for a partition that the master holds back.
+        """
         self._owners = np.fromiter(owners, np.int64)
         self._lay_out()
 
     @classmethod
     def even(cls, partitions: int, slaves: tuple[int, ...]) -> PartitionTable:
-        """Partitions dealt out in turn: the start of every run, and all of it under policy "none"."""
+        """Deals the partitions out in turn. Every run begins like this, and stays so under policy "none"."""
         return cls(slaves[partition % len(slaves)] for partition in range(partitions))
 
     @property
@@ -37,34 +39,37 @@ class PartitionTable:
         return len(self._owners)
 
     def route(self, group: int, slave: int | None) -> None:
-        """From now on the group is joined by this slave, or held back (None). `place` becomes another array."""
+        """From now on this slave joins the group. None holds it back instead. `place` becomes another array."""
         self._owners[group] = HELD if slave is None else slave
         self._lay_out()
 
     def _lay_out(self) -> None:
         owners = self._owners
         order = np.argsort(owners, kind="stable")
-        self.place = np.empty(len(owners), np.int64)  # partition -> position in the scatter's layout
+        # It maps each partition to its position in the scatter's layout.
+        self.place = np.empty(len(owners), np.int64)
         self.place[order] = np.arange(len(owners))
         slaves, starts = np.unique(owners[order], return_index=True)
         ends = [*starts[1:].tolist(), len(owners)]
-        # The first place of the owner of each place: blob addresses in a piece count from there.
+        # For each place, this is the first place of its owner. The blob addresses in a piece count from there.
         self.firsts = np.repeat(starts, np.diff([*starts, len(owners)]))
         self._places = {slave: slice(*ends) for slave, *ends in zip(slaves.tolist(), starts.tolist(), ends)}
         held = self._places.get(HELD, slice(0, 0))
-        self.firsts[held] = np.arange(held.start, held.stop)  # groups that are held back are pieces of their own
+        # Each group that is held back is a piece of its own.
+        self.firsts[held] = np.arange(held.start, held.stop)
         self._groups = {slave: order[places] for slave, places in self._places.items()}
-        self.owners = tuple(slave for slave in self._places if slave != HELD)  # slaves that have partitions, ascending
+        # These slaves have partitions. They are in ascending order.
+        self.owners = tuple(slave for slave in self._places if slave != HELD)
 
     def owner_of(self, group: int) -> int:
         return int(self._owners[group])
 
     def groups_of(self, slave: int) -> np.ndarray:
-        """int64[m]: the partitions of one slave (or those that are HELD), ascending."""
+        """Returns the partitions of one slave, or those that are HELD, as int64[m] in ascending order."""
         return self._groups.get(slave, NO_GROUPS)
 
     def places_of(self, slave: int) -> slice:
-        """Where they lie in the scatter's layout."""
+        """Returns the places of these partitions in the scatter's layout."""
         return self._places.get(slave, slice(0, 0))
 
 

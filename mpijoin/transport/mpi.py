@@ -1,9 +1,10 @@
-"""Transport between processes over MPI: buffers only, never pickle, nothing blocks but sleeps.
+"""The transport between processes over MPI. It sends only buffers and never pickles. No MPI call blocks: whoever must
+wait sleeps between calls.
 
-Each channel has its own communicator. A message is one synchronous send; above `piece_bytes`, or in several parts, it
-is its length and then pieces, which the receiver puts straight into one buffer. Synchronous sends complete when the
-receiver has matched them: so `unsent_bytes` is what the peer has really not taken, and `close` can tell that nothing is
-under way.
+Each channel has its own communicator. A message is one synchronous send. A message above `piece_bytes`, or one of
+several parts, is sent as its length and then as pieces, which the receiver puts straight into one buffer. A synchronous
+send completes when the receiver has matched it. So `unsent_bytes` is what the peer has really not taken, and `close`
+can tell that nothing is under way.
 """
 
 from __future__ import annotations
@@ -22,52 +23,62 @@ from mpijoin.data.codec import ALIGNMENT, aligned_empty, part_starts
 from mpijoin.errors import PeerError
 from mpijoin.transport.base import Channel, Data, Message, TransportStats, check_message, nothing, octets_of, parts_of
 
-# One thread at a time calls MPI: that level spares MPI's locks and, unlike "funneled", does not bind it to the thread
-# that imported this module. Not finalising at exit: MPI_Finalize waits spinning for all ranks, for ever if one died;
-# `close` does it, and a process that leaves without closing takes the others down instead.
+# One thread at a time calls MPI. At the level "serialized" MPI takes no locks, and unlike "funneled" it does not demand
+# the thread that imported this module. MPI is not finalized at exit, because MPI_Finalize waits for all ranks in a busy
+# loop, and for ever if one has died. `close` finalizes it. A process that leaves without closing ends the others, too.
 mpi4py.rc(thread_level="serialized", finalize=False)
 
 from mpi4py import MPI
 
 Made = TypeVar("Made")
 
-PIECE_BYTES = 8 << 20  # MPI copies a piece inside one call, some ms: a poll must not take much longer than that
-POSTED_MAX = 64  # sends in MPI's hands per (rank, channel): bounds the receiver's memory for unmatched small ones
-MATCHED_MAX = 64  # sends taken per channel and step, and the bytes after which a step stops: likewise
+# MPI copies a piece inside one call, which takes some ms. A poll must not take much longer than that.
+PIECE_BYTES = 8 << 20
+# MPI has at most so many sends per (rank, channel). This limits the receiver's memory for unmatched small ones.
+POSTED_MAX = 64
+# A step takes at most so many sends per channel, and stops after so many bytes. This limits the receiver's memory, too.
+MATCHED_MAX = 64
 MATCHED_BYTES_MAX = 8 << 20
-SPIN_S = 100e-6  # a few times what a large message needs to show its next sign of life
-SPIN_MAX_S = 2e-3  # bounds a poll however much arrives
+# This is a few times as long as a large message needs until it shows its next sign of life.
+SPIN_S = 100e-6
+# A poll spins no longer than this, however much arrives.
+SPIN_MAX_S = 2e-3
 PAUSE_MIN_S = 20e-6
-PAUSE_SHORT_S = 2e-3  # reached after some 10 ms of quiet
-# beyond that a hundredth of the time for which it has been quiet: each waking costs about 50 us of a core
+# The pauses reach this length after some 10 ms of quiet.
+PAUSE_SHORT_S = 2e-3
+# Beyond it, a pause is a hundredth of the quiet time so far, because each waking costs about 50 us of a core.
 PAUSE_MAX_S = 50e-3
 
-# how MPICH calls it; other libraries attach theirs later, or take the names away themselves
+# MPICH gives its shared memory this name. Other libraries attach theirs later, or remove the names themselves.
 SEGMENT = "/dev/shm/mpich_shm_"
 
 _CHANNELS = tuple(Channel)
-_WHOLE, _LENGTH, _PART, _PIECE = range(4)  # tags; a part's first piece, and its others
+# These are the tags. The first piece of a part is a _PART, and the others are each a _PIECE.
+_WHOLE, _LENGTH, _PART, _PIECE = range(4)
 
 
 class _Outgoing:
-    """Sends to one (rank, channel), in order: those MPI has, then those that wait."""
+    """The sends to one (rank, channel), in order. Those that MPI has come first, and then those that wait."""
 
     def __init__(self, comm: MPI.Comm, to: int):
         self.comm = comm
         self.to = to
-        self.waiting: deque[tuple[np.ndarray, int]] = deque()  # (buffer, tag)
-        self.posted: deque[tuple[MPI.Request, np.ndarray, int]] = deque()  # the buffer must live until completion
+        # Each entry is (buffer, tag).
+        self.waiting: deque[tuple[np.ndarray, int]] = deque()
+        # Each entry is (request, buffer, tag). The buffer must live until the send completes.
+        self.posted: deque[tuple[MPI.Request, np.ndarray, int]] = deque()
 
     def post(self) -> None:
         while self.waiting and len(self.posted) < POSTED_MAX:
             buffer, tag = self.waiting.popleft()
             self.posted.append((self.comm.Issend([buffer, MPI.BYTE], self.to, tag), buffer, tag))
         if self.posted:
-            # else the peer may not see it before this rank's next look: a block is decoded meanwhile
+            # Without this call, the peer may not see the send before this rank calls MPI again. That can be late,
+            # because the rank decodes a block meanwhile.
             self.posted[0][0].Test()
 
     def completed_bytes(self) -> int | None:
-        """Drop the sends that completed; their bytes, or None when there were none."""
+        """Drops the sends that completed. Returns their bytes, or None if no send completed."""
         total_bytes = None
         while self.posted and self.posted[0][0].Test():
             _, buffer, tag = self.posted.popleft()
@@ -78,7 +89,8 @@ class _Outgoing:
 
 
 class _Incoming:
-    """One message being received into `buffer`; whole when all its octets are asked for and every request is done."""
+    """One message that is being received into `buffer`. It is whole when all its octets have been asked for, and every
+    request is done."""
 
     def __init__(self, size_bytes: int, octets: int):
         self.buffer = aligned_empty(size_bytes)
@@ -102,11 +114,13 @@ class MpiTransport:
     """This process's endpoint. The contract is in base.py."""
 
     def __init__(self, comm: MPI.Comm | None = None, piece_bytes: int = PIECE_BYTES):
-        """Collective. Without `comm` the endpoint spans MPI.COMM_WORLD and `close` ends MPI for this process."""
+        """All ranks must make their endpoints together. Without `comm` the endpoint spans MPI.COMM_WORLD, and `close`
+        finalizes MPI for this process."""
         self._finalizes = comm is None
         self._world = comm or MPI.COMM_WORLD
         self._comms = [self._world.Dup() for _ in Channel]
-        _forget_segments()  # to duplicate took all ranks, so all of this node have them
+        # All ranks took part in the duplication, so all ranks of this node have attached the segments by now.
+        _forget_segments()
         self._piece_bytes = piece_bytes
         self.rank: int = self._world.rank
         self.size: int = self._world.size
@@ -115,13 +129,15 @@ class MpiTransport:
             MPI.Get_library_version().replace("\0", " ").partition("\n")[0].replace(" Version:", "").split()
         )
         self._status = MPI.Status()
-        self._outgoing: dict[tuple[int, Channel], _Outgoing] = {}  # lanes that have something under way
-        self._incoming: dict[tuple[int, Channel], deque[_Incoming]] = {}  # likewise
+        # Both hold only lanes that have something under way.
+        self._outgoing: dict[tuple[int, Channel], _Outgoing] = {}
+        self._incoming: dict[tuple[int, Channel], deque[_Incoming]] = {}
         self._unsent_bytes = [0] * self.size
         self._arrived: list[Message] = []
         self._refuse: Collection[int] = ()
         self._pause_s = PAUSE_MIN_S
-        self._barrier: MPI.Request | None = None  # entered and not left
+        # The barrier that this rank has entered and not left.
+        self._barrier: MPI.Request | None = None
 
     def send(self, to: int, channel: Channel, data: Data) -> None:
         start_s = time.perf_counter()
@@ -164,7 +180,8 @@ class MpiTransport:
         self._barrier = None
 
     def close(self, timeout_s: float = 60.0, last: Callable[[], None] = nothing) -> None:
-        """As the contract says. Nobody enters the barrier before its own sends were taken, so none can be cut off."""
+        """Does what the contract says. A rank enters the barrier only when all its sends were taken, so none of them
+        can be cut off."""
         self._refuse = ()
         if not self._sleep_until(self._all_closed, timeout_s):
             raise PeerError(
@@ -181,10 +198,11 @@ class MpiTransport:
         sys.stdout.flush()
         sys.stderr.flush()
         self._world.Abort(code)
-        os._exit(code)  # MPICH returns from MPI_Abort and lets the launcher kill: nothing may run until then
+        # MPICH returns from MPI_Abort and lets the launcher kill the process. Nothing may run until then.
+        os._exit(code)
 
     def _pieces(self, data: Data) -> list[tuple[np.ndarray, int]]:
-        """What to send for one message: (buffer, tag) in order."""
+        """Returns what to send for one message, as (buffer, tag) in order."""
         parts = parts_of(data)
         if len(parts) == 1 and parts[0].nbytes <= self._piece_bytes:
             return [(parts[0], _WHOLE)]
@@ -201,9 +219,10 @@ class MpiTransport:
             raise PeerError(f"rank {self.rank}: MPI failed: {error}") from error
 
     def _advance(self) -> bool:
-        """Progress until nothing moves any more; whether anything did.
+        """Makes progress until nothing moves any more. Returns whether anything moved.
 
-        MPI takes in little per call and large messages need both sides awake, so one on its way gets a short spin.
+        MPI takes in little per call, and large messages move only while both sides are awake. So the rank spins for a
+        short time while a message is on its way.
         """
         moved = self._progress()
         if not moved and not self._incoming:
@@ -219,7 +238,7 @@ class MpiTransport:
         return moved
 
     def _progress(self) -> bool:
-        """Move sends and receives on by one step; whether anything moved."""
+        """Moves sends and receives on by one step. Returns whether anything moved."""
         moved = self._complete_sends() if self._outgoing else False
         for channel in _CHANNELS:
             moved |= self._match(channel)
@@ -239,13 +258,14 @@ class MpiTransport:
         return moved
 
     def _match(self, channel: Channel) -> bool:
-        """Begin to receive what MPI has for us."""
+        """Begins to receive what MPI has for this rank. Returns whether there was anything."""
         if channel == Channel.RESULT and self._refuse:
             return self._match_accepted()
         return self._match_from(MPI.ANY_SOURCE, channel)
 
     def _match_accepted(self) -> bool:
-        """RESULTs where some ranks are refused; a message of which a part was taken is taken whole all the same."""
+        """Begins to receive RESULTs while some ranks are refused. A message of a refused rank is still taken whole if
+        a part of it was taken before."""
         moved = False
         for source in range(self.size):
             if source not in self._refuse:
@@ -269,13 +289,14 @@ class MpiTransport:
         return lane is not None and lane[-1].missing_octets > 0
 
     def _begin_receive(self, matched: MPI.Message, channel: Channel) -> int:
-        """Ask for what was matched, into its place; its bytes."""
+        """Asks MPI to put what was matched into its place. Returns its bytes."""
         status = self._status
         tag, size_bytes = status.Get_tag(), status.Get_count(MPI.BYTE)
         lane = self._incoming.setdefault((status.Get_source(), channel), deque())
         if tag == _LENGTH:
             length = np.empty(2, dtype="<i8")
-            matched.Recv([length, MPI.BYTE])  # sixteen bytes that are here already
+            # This does not wait, because the sixteen bytes are here already.
+            matched.Recv([length, MPI.BYTE])
             lane.append(_Incoming(*length.tolist()))
             return size_bytes
         if tag == _WHOLE:
@@ -284,7 +305,8 @@ class MpiTransport:
         return size_bytes
 
     def _complete_receives(self) -> bool:
-        """Hand over what is whole, in the order of its lane: a later one waits for an earlier one."""
+        """Hands over the messages that are whole. Within a lane, a later message waits for an earlier one. Returns
+        whether there were any."""
         moved = False
         for (source, channel), lane in list(self._incoming.items()):
             while lane and lane[0].is_whole():
@@ -305,7 +327,8 @@ class MpiTransport:
         return self._barrier.Test() and not self._incoming
 
     def _sleep_until(self, done: Callable[[bool], bool], timeout_s: float) -> bool:
-        """Progress, asleep in between, until `done(moved)`; the pauses grow over quiet calls too, to stay cheap."""
+        """Makes progress until `done(moved)`, and sleeps in between. Returns whether this happened in time. The pauses
+        also grow from one quiet call to the next, so that waiting stays cheap."""
         deadline_s = time.monotonic() + timeout_s
         while True:
             moved = self._guarded(self._advance)
@@ -320,14 +343,16 @@ class MpiTransport:
 
 
 def _forget_segments() -> None:
-    """Takes their names from the shared memory that MPICH has made for the ranks of this node, which all have it by
-    now.
+    """Removes the names of the shared memory that MPICH has made for the ranks of this node. All of them have attached
+    it by now.
 
-    A rank that is killed would leave it behind, and a later step of the same number would take it for its own and hang.
+    If a rank is killed, the memory would be left behind under its name. A later job step of the same number would take
+    it for its own and hang.
     """
     with suppress(OSError), open("/proc/self/maps") as maps:
         for name in {line.split(maxsplit=5)[-1].strip() for line in maps if SEGMENT in line}:
-            with suppress(OSError):  # another rank was quicker
+            # Another rank may have removed the name already.
+            with suppress(OSError):
                 os.unlink(name)
 
 

@@ -1,9 +1,10 @@
-"""Transport in virtual time: links with latency and bandwidth, messages that cost their ranks time, disturbances by a
-seed.
+"""The transport in virtual time. Links have latency and bandwidth, messages cost their ranks time, and a seed
+determines the disturbances.
 
-A message leaves when its sender's clock says so, waits for the sender's link (so n messages of one rank leave one after
-the other), travels, waits for the receiver's link, and arrives. Order is kept per (source, destination, channel) and
-nowhere else. What is sent may be an object instead of bytes: then its size is given, and it is handed over as it is.
+A message leaves at the time of its sender's clock. It waits for the sender's link, so n messages of one rank leave one
+after the other. Then it travels, waits for the receiver's link, and arrives. Messages of one (source, destination,
+channel) stay in order, and no others do. A rank may send an object instead of bytes. It then gives the object's size,
+and the object is handed over as it is.
 """
 
 from __future__ import annotations
@@ -18,26 +19,28 @@ from mpijoin.transport.base import Channel, Data, Message, TransportStats, check
 
 
 class Scheduler(Protocol):
-    """Virtual time, as whoever runs the ranks keeps it."""
+    """Virtual time. The code that runs the ranks keeps it."""
 
     def at(self, time_s: float, act: Callable[[], None]) -> None:
-        """Calls `act` when the time has come; of equal times, in the order of these calls."""
+        """Calls `act` when the time has come. Calls for the same time happen in the order in which they were asked for.
+        """
 
     def now_s(self, rank: int) -> float:
-        """The rank's own clock."""
+        """Returns the time of the rank's own clock."""
 
     def charge(self, rank: int, seconds: float) -> None:
-        """The rank's processor worked so long."""
+        """Notes that the rank's processor worked for so many seconds."""
 
     def notify(self, rank: int, time_s: float) -> None:
-        """Something has changed for the rank: if it sleeps, it wakes."""
+        """Notes that something has changed for the rank. If it sleeps, it wakes."""
 
     def sleep(self, rank: int, timeout_s: float) -> None:
-        """Called by the rank itself: returns when it was notified, or so much later."""
+        """Is called by the rank itself. It returns when the rank is notified, or after the timeout."""
 
 
 class LinkCosts(NamedTuple):
-    """message_s, byte_s: processor time at either end · latency_s, bytes_per_s: of each rank's link."""
+    """What messages cost. Each message takes `message_s`, and each byte `byte_s`, of processor time at either end.
+    `latency_s` and `bytes_per_s` describe each rank's link."""
 
     message_s: float = 0.0
     byte_s: float = 0.0
@@ -46,8 +49,8 @@ class LinkCosts(NamedTuple):
 
 
 class Disturbance(NamedTuple):
-    """Random trouble. delay_s: mean of what each message takes longer · stall_s: mean length of the stalls of each rank
-    and each link, which come every `stall_every_s` in the mean (0: never)."""
+    """Random trouble. Each message takes longer by `delay_s` in the mean. Each rank and each link stalls for `stall_s`
+    in the mean, and does so every `stall_every_s` in the mean. 0 stands for never."""
 
     seed: int = 0
     delay_s: float = 0.0
@@ -56,7 +59,8 @@ class Disturbance(NamedTuple):
 
 
 class Stalls:
-    """When one thing stands still: drawn one after the other as time passes, so equal seeds give equal stalls."""
+    """The times at which one rank or link stands still. They are drawn one after the other as time passes, so equal
+    seeds give equal stalls."""
 
     def __init__(self, disturbance: Disturbance, name: int):
         self._random = Random((disturbance.seed << 20) + name)
@@ -66,7 +70,7 @@ class Stalls:
             self._start_s = self._end_s = math.inf
 
     def over_s(self, time_s: float) -> float:
-        """The first moment from `time_s` on at which it does not stand still."""
+        """Returns the first moment from `time_s` on at which it does not stand still."""
         while self._end_s <= time_s:
             self._start_s = max(0.0, self._end_s) + self._random.expovariate(1 / self._every_s)
             self._end_s = self._start_s + self._random.expovariate(1 / self._length_s)
@@ -74,7 +78,7 @@ class Stalls:
 
 
 class Parcel(NamedTuple):
-    """A message on its way. sent_s: when its sender handed it over."""
+    """A message on its way. Its sender handed it over at `sent_s`."""
 
     source: int
     to: int
@@ -85,7 +89,7 @@ class Parcel(NamedTuple):
 
 
 class Network:
-    """All links. `trace` is a number made of every arrival: two runs with one trace were the same run."""
+    """All links. `trace` is a number that is made of every arrival. Two runs with equal traces were the same run."""
 
     def __init__(
         self,
@@ -95,7 +99,7 @@ class Network:
         disturbance: Disturbance = Disturbance(),
         late_s: Callable[[int, float], float] = lambda rank, time_s: 0.0,
     ):
-        """late_s: by how much longer a message to this rank takes at this time."""
+        """`late_s` returns by how much longer a message to this rank takes at this time."""
         self.size, self.scheduler, self.costs = size, scheduler, costs
         self.endpoints = [SimulatedTransport(self, rank) for rank in range(size)]
         self.trace = 0
@@ -106,7 +110,8 @@ class Network:
         self._random = Random(disturbance.seed)
         self._stalls = [Stalls(disturbance, 1 + link) for link in range(size)]
         self._out_free_s, self._in_free_s = [0.0] * size, [0.0] * size
-        self._last_s: dict[tuple[int, int, int], float] = {}  # arrival of a lane's last message
+        # The time at which the last message of each lane arrives.
+        self._last_s: dict[tuple[int, int, int], float] = {}
 
     def post(self, parcel: Parcel) -> None:
         self.endpoints[parcel.to].announce(parcel)
@@ -142,21 +147,27 @@ class Network:
 
 
 class SimulatedTransport:
-    """One endpoint. The contract is in base.py; what blocks needs a scheduler whose ranks can sleep within a call."""
+    """One endpoint. The contract is in base.py. Methods that block need a scheduler whose ranks can sleep within a
+    call."""
 
     def __init__(self, network: Network, rank: int):
         self.rank, self.size = rank, network.size
         self.stats = TransportStats()
         self.library = ""
-        self._under_way: list[float] = []  # when each message that is on its way to this rank was sent
-        self._awaited_s = math.inf  # the least such time of those that have arrived since `awaited_since`
+        # The times at which the messages that are on their way to this rank were sent.
+        self._under_way: list[float] = []
+        # The earliest such time among the messages that have arrived since the last `awaited_since`.
+        self._awaited_s = math.inf
         self._network = network
-        self._inbox: deque[Parcel] = deque()  # arrived; still counted as the sender's
-        self._taken: list[Message] = []  # for the next poll
+        # These messages have arrived, but still count as the sender's.
+        self._inbox: deque[Parcel] = deque()
+        # The next poll returns these messages.
+        self._taken: list[Message] = []
         self._refuse: Collection[int] = ()
         self._unsent_bytes = [0] * network.size
         self._unsent = 0
-        self._barrier: int | None = None  # the one that this rank has entered and not left
+        # The barrier that this rank has entered and not left.
+        self._barrier: int | None = None
 
     def send(self, to: int, channel: Channel, data: Data) -> None:
         check_message(to, self.size, data)
@@ -181,7 +192,7 @@ class SimulatedTransport:
         return messages
 
     def _take(self) -> None:
-        """Takes what has arrived and is not refused, for the next poll."""
+        """Takes the messages that have arrived and are not refused. The next poll returns them."""
         if not self._inbox:
             return
         refused: deque[Parcel] = deque()
@@ -204,14 +215,14 @@ class SimulatedTransport:
         return Message(parcel.source, parcel.channel, parcel.data)
 
     def _charge(self, octets: int) -> float:
-        """Processor time for a message at this end."""
+        """Charges this rank for a message at its end. Returns the processor time."""
         costs = self._network.costs
         spent_s = costs.message_s + octets * costs.byte_s
         self._network.scheduler.charge(self.rank, spent_s)
         return spent_s
 
     def announce(self, parcel: Parcel) -> None:
-        """A message for this rank was sent."""
+        """Notes that a message for this rank was sent."""
         self._under_way.append(parcel.sent_s)
 
     def arrived(self, parcel: Parcel) -> None:
@@ -220,8 +231,8 @@ class SimulatedTransport:
         self._inbox.append(parcel)
 
     def awaited_since(self) -> float:
-        """Since when anything was on its way to this rank, of what has arrived since the last call or is still under
-        way."""
+        """Returns since when any message was on its way to this rank. This looks at the messages that have arrived
+        since the last call, and at those that are still under way."""
         since_s, self._awaited_s = min(self._awaited_s, *self._under_way, math.inf), math.inf
         return since_s
 
