@@ -39,7 +39,8 @@ from mpijoin.slave.runtime import Slave
 from mpijoin.transport.simulated import Disturbance, Network, Stalls
 
 NOT_MODELLED = {"arrivals": "arrivals", "keys": "keys", "permute": "permute", "disorder": "disorder_ns"}
-MEMORY_BYTES = 1 << 50  # of a slave, where the job does not say: "each processing node has enough memory" (WSJ, VI-A)
+# A slave has so much memory if the job does not say: "each processing node has enough memory" (WSJ, VI-A).
+MEMORY_BYTES = 1 << 50
 
 
 @dataclass(frozen=True)
@@ -75,10 +76,10 @@ def simulate(
     progress: Any = None,
     writer: Any = None,
 ) -> RunOutcome:
-    """Runs the job on so many simulated slaves; `summary` is that of a real run, with "simulated" true.
+    """Runs the job on so many simulated slaves. `summary` is that of a real run, with "simulated" true.
 
-    progress: as `progress.Progress`, None: shown nowhere · writer: where a collector writes instead of into part files.
-    JobError where the job cannot be simulated; whatever ends a run raises.
+    progress: as `progress.Progress`, or None to show nothing · writer: what a collector writes to instead of part
+    files. Raises JobError if the job cannot be simulated, and whatever ends a run.
     """
     job = simulated_job(job, manner)
     setup = prepare(job, schema, 1 + slaves + (job.output.results == "collect"), overwrite)
@@ -101,7 +102,7 @@ def _run(cluster: SimulatedCluster, setup: RunSetup) -> RunOutcome:
 
 
 def simulated_job(job: Job, manner: Manner) -> Job:
-    """The job as it is simulated. A modelled join has no results to write, only their number, and no state to save."""
+    """Returns the job as it is simulated. A modelled join only counts its results, and has no state to save."""
     if not manner.modelled:
         return job
     faults = [
@@ -116,7 +117,7 @@ def simulated_job(job: Job, manner: Manner) -> Job:
 
 
 def _not_modelled(stream: StreamJob) -> Iterator[str]:
-    """What a synthetic stream has that the model of arrivals and keys has not."""
+    """Yields a fault for each feature of a synthetic stream that the model of arrivals and keys does not have."""
     source, usual = stream.source, SyntheticSource()
     if not isinstance(source, SyntheticSource):
         return
@@ -129,8 +130,10 @@ def _not_modelled(stream: StreamJob) -> Iterator[str]:
 
 
 class SimulatedCluster:
-    """The ranks of one run, on one engine. With a setup that resumes, they go on from the newest checkpoint, which must
-    be whole."""
+    """The ranks of one run on one engine.
+
+    With a setup that resumes, they go on from the newest checkpoint, which must be whole.
+    """
 
     def __init__(self, setup: RunSetup, manner: Manner, progress: Any, writer: Any = None):
         job, size = setup.job, setup.roles.size
@@ -162,14 +165,14 @@ class SimulatedCluster:
             role.abandon()
 
     def _find(self) -> Resumption:
-        """Where the run goes on. What was written after that is removed."""
+        """Returns the state from which the run goes on. Removes what was written after it."""
         setup, (folder, directory) = self._setup, self._folders()
         found = find(folder, numbers_in(folder)[0], setup.job, setup.roles.slaves, directory)
         drop_later(directory, found.manifest)
         return found
 
     def _folders(self) -> tuple[Path, RunDirectory]:
-        """Of a run that goes on: its checkpoints' and its own."""
+        """Returns the folder of the checkpoints and the run directory of a run that goes on."""
         folder, directory = self._setup.checkpoints, self._setup.directory
         if folder is None or directory is None:
             raise ProtocolError("a run that goes on has folders")
@@ -179,7 +182,7 @@ class SimulatedCluster:
         return [part.name for part in self._writer.close()] if self.master.collector else []
 
     def _new_rank(self, number: int) -> SimulatedRank:
-        """One rank that can be sent to. Its turns begin once it is added to the engine."""
+        """Makes one rank, to which others can send. Its turns begin once it is added to the engine."""
         endpoint, clock = self.network.endpoints[number], SimulatedClock()
         clock.wall_s = self._resumption.manifest.run.elapsed_s if self._resumption else 0.0
         rank = SimulatedRank(endpoint, clock, self._setup.job.inject, self._manner.encodes)
@@ -198,7 +201,8 @@ class SimulatedCluster:
     def _master(self, rank: SimulatedRank, progress: Any, writer: Any) -> Master:
         setup, job, costs = self._setup, self._setup.job, self._manner.costs
         if setup.directory:
-            rank.log = rank_log(setup, MASTER)  # those of many slaves would be too many open files
+            # Only the master has a log, since those of many slaves would be too many open files.
+            rank.log = rank_log(setup, MASTER)
         pace = pacing_of(job, setup.schema).pace
         intake: ModelledIntake | CostedIntake
         if self._matches:
@@ -219,7 +223,7 @@ class SimulatedCluster:
         meter: Meter
         if self._matches:
             modelled = ModelledJoin(modelled_shape(job, setup.schema, memory_bytes), self._matches)
-            operator, meter = cast(Operator, modelled), modelled.tally  # whose results nobody reads
+            operator, meter = cast(Operator, modelled), modelled.tally  # Nobody reads its results.
         else:
             operator = new_operator(job, setup.schema, memory_bytes)
             meter = OperatorMeter(operator, job.cluster.partitions)
@@ -236,12 +240,12 @@ class SimulatedCluster:
 
 
 def as_rank(rank: SimulatedRank) -> Rank:
-    """It has the interface of a real one, without being one."""
+    """Casts a simulated rank to Rank: it has the interface of a real one, without being one."""
     return cast(Rank, rank)
 
 
 def modelled_shape(job: Job, schema: JoinSchema, memory_bytes: int) -> Shape:
-    """The sizes of the job's join."""
+    """Returns the sizes of the job's join."""
     tuple_bytes = tuple(8 * tuple_words_of(RecordLayout(stream)) for stream in schema.streams)
     block = job.tuning.block_bytes
     theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block, streams=len(schema.streams))
@@ -250,7 +254,7 @@ def modelled_shape(job: Job, schema: JoinSchema, memory_bytes: int) -> Shape:
 
 
 def late_s(job: Job, rank: int, time_s: float) -> float:
-    """By how much `[inject] delay` holds back what reaches this rank now."""
+    """Returns by how many seconds `[inject] delay` holds back what reaches this rank now."""
     now_ns = int(time_s * 1e9)
     own = (one for one in job.inject.delay if one.rank == rank)
     return sum(one.by_ns for one in own if holds_at(one, now_ns)) / 1e9

@@ -1,4 +1,4 @@
-"""`mpijoin simulate`: a job on simulated slaves, with the messages and the exit codes of a run."""
+"""`mpijoin simulate`: it runs a job on simulated slaves, with the messages and the exit codes of a real run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mpijoin.simulate.cluster import Manner, simulate
 from mpijoin.simulate.costs import load_costs
 from mpijoin.transport.simulated import Disturbance
 
-STALL_SHARE = 20  # stalls of a mean length of L come every 20 L in the mean
+STALL_SHARE = 20  # Stalls of a mean length L come every 20 L in the mean.
 
 
 def main_simulate(
@@ -26,7 +26,7 @@ def main_simulate(
     stalls: str,
     quiet: bool = False,
 ) -> int:
-    """Simulates the job; returns the exit code, having said what happened. delays, stalls: durations, as text."""
+    """Simulates the job and prints what happened. Returns the exit code. delays, stalls: durations as text."""
     job, schema = load_and_resolve(job_path, overrides)
     manner = Manner(load_costs(costs), disturbance=disturbance(job.run.seed, delays, stalls))
     progress = Progress(quiet=quiet)
@@ -40,7 +40,7 @@ def main_simulate(
 
 
 def disturbance(seed: int, delays: str, stalls: str) -> Disturbance:
-    """From the command line. JobError names what is no duration."""
+    """Makes the disturbance from options of the command line. Raises JobError, which names what is no duration."""
     lengths_s, faults = [], []
     for name, text in (("--delays", delays), ("--stalls", stalls)):
         try:

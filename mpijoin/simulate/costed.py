@@ -1,4 +1,4 @@
-"""Any operator, with the rank's clock charged for what it does."""
+"""A wrapper around any operator. It charges the rank's clock for what the operator does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PIECE_NS = 50e6  # A slave looks at the network after at most so much joining.
 
 
 class Costed:
-    """Wraps an operator, and behaves like it in everything else."""
+    """Wraps an operator and charges for its work. It behaves like the operator in everything else."""
 
     def __init__(self, operator: Operator, meter: Meter, clock: SimulatedClock, costs: Costs):
         self._operator, self._meter, self._clock, self._costs = operator, meter, clock, costs
@@ -56,7 +56,7 @@ class Costed:
 
 
 class Meter(Protocol):
-    """Says what was done so far."""
+    """Counts what an operator has done so far."""
 
     def look(self) -> Done: ...
 
@@ -66,7 +66,8 @@ class OperatorMeter:
 
     def __init__(self, operator: Operator, partitions: int):
         self._operator, self._groups = operator, np.arange(partitions)
-        self._seen, self._rewritten = 0, 0.0  # splits and merges until the last look, and what they have rewritten
+        # The first counts splits and merges until the last look, the second the tuples that they have rewritten.
+        self._seen, self._rewritten = 0, 0.0
 
     def look(self) -> Done:
         totals = self._operator.totals

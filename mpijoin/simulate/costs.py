@@ -1,4 +1,4 @@
-"""What a machine takes for each thing that a run does, read from a TOML file."""
+"""The costs of a machine: how long it takes for each thing that a run does. They are read from a TOML file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FOLDER = "costs"
 
 
 class Done(NamedTuple):
-    """Running totals of what is charged for. rewritten: tuples moved by splits and merges."""
+    """Running totals of the work that is charged for. rewritten: the tuples that splits and merges have moved."""
 
     inserted: int = 0
     comparisons: int = 0
@@ -27,11 +27,12 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Costs:
-    """Processor time in nanoseconds, on one core, but for latency and bandwidth, which are of each rank's link.
+    """Costs in nanoseconds of processor time on one core. Only latency and bandwidth are those of each rank's link.
 
-    A field is the cost of: comparing two tuples · taking in one tuple (insert, and expire later) · a result, with its
-    sinks · moving one tuple in a split or merge · one byte of a group's state, read out or installed · one call of the
-    operator · a message and each of its bytes, at either end · making one tuple, and scattering it, at the master.
+    The fields are, in this order, the costs of: comparing two tuples · inserting one tuple and expiring it later · a
+    result with its sinks · moving one tuple in a split or merge · reading out or installing one byte of a group's state
+    · one call of the operator · a message and each of its bytes, at either end · making one tuple, and scattering it,
+    at the master.
     """
 
     comparison_ns: float = 0.0
@@ -56,13 +57,15 @@ NAMES = tuple(field.name for field in fields(Costs))
 
 
 def named_costs() -> list[str]:
-    """The files that come with mpijoin, by the names that `load_costs` takes."""
+    """Returns the names, as `load_costs` takes them, of the files of costs that come with mpijoin."""
     return sorted(one.name.removesuffix(".toml") for one in _folder().iterdir() if one.name.endswith(".toml"))
 
 
 def load_costs(name: str) -> Costs:
-    """Of a file that comes with mpijoin, by its name, or of any file by its path. JobError says what is wrong with
-    it."""
+    """Reads the costs from a file. Raises JobError, which says what is wrong with the file.
+
+    name: the name of a file that comes with mpijoin, or the path of any file.
+    """
     known = named_costs()
     wanted = f"wanted a file, or one of {', '.join(known)}"
     with reading(name, lambda text: JobError([f"costs: {text}; {wanted}"])):

@@ -1,9 +1,9 @@
-"""The extendible-hash directory of a modelled group: which share of its tuples each bucket has, and when to split or
-merge.
+"""The extendible-hash directory of a modelled group.
 
-The rules are those of store/directory.py (WSJ, section IV-D): a bucket above 2 theta is split, one below theta merges
-with its buddy if both together stay below 2 theta. Where all buckets lie in that range nothing needs looking at until
-the group has grown above `split_above` or shrunk below `merge_below` bytes.
+It knows which share of the group's tuples each bucket has, and when to split or merge buckets. The rules are those of
+store/directory.py (WSJ, section IV-D): a bucket above 2 theta is split, and one below theta merges with its buddy if
+both together stay below 2 theta. If all buckets lie in that range, nothing changes until the group has grown above
+`split_above` or shrunk below `merge_below` bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NEVER = float("inf")
 
 
 class Bucket(NamedTuple):
-    """share: of the group's tuples · cross: the chance that two tuples of different streams are both in it."""
+    """One bucket. share: of the group's tuples · cross: the chance that tuples of two streams are both in it."""
 
     prefix: int
     depth: int
@@ -26,7 +26,7 @@ class Bucket(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """What a tuning did. moved: tuples that changed their bucket, as a share of the group's."""
+    """What a tuning did. moved: the tuples that changed their bucket, as a share of the group's tuples."""
 
     splits: int
     merges: int
@@ -34,7 +34,9 @@ class Tuned(NamedTuple):
 
 
 class Directory:
-    """shares: (prefix, depth) -> of each stream's tuples, the share whose hash ends so · theta: bytes.
+    """A directory. theta: in bytes.
+
+    shares: a function from (prefix, depth) to the share of each stream's tuples whose hash ends in this prefix.
 
     >>> directory = Directory(lambda prefix, depth: (0.5**depth, 0.5**depth), theta=100)
     >>> directory.tune(450, 0), directory.cross, len(directory.buckets)
@@ -45,7 +47,7 @@ class Directory:
 
     def __init__(self, shares: Callable[[int, int], tuple[float, ...]], theta: float):
         self._shares, self._theta = shares, theta
-        self.buckets = {0: self._bucket(0, 0)}  # by prefix
+        self.buckets = {0: self._bucket(0, 0)}  # The keys are the prefixes.
         self.splits = self.merges = 0
         self._note(0.0)
 
@@ -54,8 +56,10 @@ class Directory:
         return max(bucket.depth for bucket in self.buckets.values())
 
     def tune(self, live_bytes: float, slack_bytes: float) -> Tuned:
-        """Splits and merges until all is at rest. slack_bytes: what each bucket holds of tuples that no longer
-        count."""
+        """Splits and merges buckets until none needs it any more.
+
+        slack_bytes: how many bytes of tuples that no longer count each bucket holds.
+        """
         before, moved = (self.splits, self.merges), 0.0
         while step := self._tune_once(live_bytes, slack_bytes):
             moved += step
@@ -63,7 +67,7 @@ class Directory:
         return Tuned(self.splits - before[0], self.merges - before[1], moved)
 
     def _tune_once(self, live_bytes: float, slack_bytes: float) -> float:
-        """Looks at every bucket; returns the share of the tuples that changed theirs."""
+        """Looks at every bucket once. Returns the share of the tuples that changed their bucket."""
         moved, waiting = 0.0, sorted(self.buckets, reverse=True)
         while waiting:
             bucket = self.buckets.get(waiting.pop())
@@ -78,7 +82,7 @@ class Directory:
         return moved
 
     def copy(self) -> Directory:
-        """With buckets of its own."""
+        """Returns a copy with buckets of its own."""
         other = Directory(self._shares, self._theta)
         other.buckets, other.splits, other.merges = dict(self.buckets), self.splits, self.merges
         other.cross, other.split_above, other.merge_below = self.cross, self.split_above, self.merge_below
@@ -126,7 +130,7 @@ class Directory:
         return moved
 
     def _note(self, slack_bytes: float) -> None:
-        """When the next tuning is due."""
+        """Works out at which sizes of the group the next tuning is due."""
         buckets = self.buckets.values()
         self.cross = sum(bucket.cross for bucket in buckets)
         room = 2 * self._theta - slack_bytes
@@ -136,7 +140,7 @@ class Directory:
         self.merge_below = max((self._merges_below(one, slack_bytes) for one in buckets), default=0.0)
 
     def _merges_below(self, bucket: Bucket, slack_bytes: float) -> float:
-        """The bytes of the group below which this bucket merges with its buddy."""
+        """Returns the bytes of the group below which this bucket merges with its buddy."""
         buddy = self._buddy(bucket)
         if buddy is None:
             return 0.0

@@ -1,4 +1,4 @@
-"""Virtual time: an event heap, a clock per rank, and ranks that are called in turns when their time has come."""
+"""Virtual time: a heap of events, a clock for each rank, and ranks that are called in turns when their time comes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Callable
 from mpijoin.errors import SimulationError
 from mpijoin.transport.simulated import SimulatedTransport, Stalls
 
-STILL_MAX = 1 << 22  # events at one moment, after which ranks are taken to spin: at least a few thousand per rank
+# After so many events at one moment, ranks are taken to spin. This is at least a few thousand events for each rank.
+STILL_MAX = 1 << 22
 
 
 class SimulatedClock:
@@ -22,21 +23,24 @@ class SimulatedClock:
         self.cpu_s = 0.0
 
     def start(self, started_s: float | None = None) -> None:
-        """All clocks began together, at 0."""
+        """Does nothing, because all clocks began together at 0."""
 
     def charge(self, seconds: float) -> None:
-        """The rank's processor worked so long."""
+        """Adds time during which the rank's processor worked."""
         self.wall_s += seconds
         self.cpu_s += seconds
 
     def sleep(self, seconds: float) -> None:
-        # a sleep takes time, however short
+        # A sleep takes time, however short it is.
         self.wall_s = max(self.wall_s + seconds, math.nextafter(self.wall_s, math.inf))
 
 
 class Process:
-    """A rank that is called in turns. idle_s: asleep with nothing on its way to it · waited_s: asleep while something
-    was, which is time spent on communication: a rank that receives blockingly would spend it in there."""
+    """A rank that is called in turns.
+
+    idle_s: how long it slept while nothing was on its way to it · waited_s: how long it slept while something was. The
+    latter is time spent on communication, because a rank that receives blockingly would spend it there.
+    """
 
     def __init__(
         self,
@@ -46,16 +50,16 @@ class Process:
         turn: Callable[[], float],
         rest_s: float,
     ):
-        """rest_s: a turn that returns this much or more has nothing to do until something arrives."""
+        """rest_s: a turn that returns this many seconds or more has nothing to do until something arrives."""
         self.clock, self.turn, self.rest_s = clock, turn, rest_s
         self.idle_s = self.waited_s = 0.0
         self.stalls = stalls
-        self.next_s = math.inf  # its next turn, unless it is woken before
-        self.wakings = 0  # tells the waking that counts from those that an earlier one has overtaken
+        self.next_s = math.inf  # Its next turn comes then, unless it is woken before.
+        self.wakings = 0  # This tells the waking that counts from those that an earlier one has overtaken.
         self._endpoint = endpoint
 
     def wake(self, time_s: float) -> None:
-        """Ends a sleep; its time is idle, but for that during which a message was on its way here."""
+        """Ends a sleep. Its time counts as idle, except while a message was on its way here."""
         start_s, self.clock.wall_s = self.clock.wall_s, time_s
         waited_s = max(0.0, time_s - max(start_s, self._endpoint.awaited_since()))
         self.waited_s += waited_s
@@ -63,7 +67,7 @@ class Process:
 
 
 class Engine:
-    """Calls what is due, in the order of time; a `Scheduler` of transport/simulated.py.
+    """Calls what is due in the order of time. It is a `Scheduler` of transport/simulated.py.
 
     >>> engine, seen = Engine(), []
     >>> engine.at(2.0, lambda: seen.append("later"))
@@ -78,7 +82,7 @@ class Engine:
         self.events = 0
         self.processes: dict[int, Process] = {}
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._number = self._still = 0  # events so far, and those at the present moment
+        self._number = self._still = 0  # The events so far, and those at this moment.
 
     def at(self, time_s: float, act: Callable[[], None]) -> None:
         self._number += 1
@@ -100,13 +104,16 @@ class Engine:
         raise SimulationError(f"rank {rank} wanted to sleep for {timeout_s} s within a turn, which nobody could end")
 
     def add(self, rank: int, process: Process) -> None:
-        """From now on the rank has its turns."""
+        """Adds a rank, which has its turns from now on."""
         self.processes[rank] = process
         self._schedule(process, process.clock.wall_s)
 
     def run(self, done: Callable[[], bool], limit_s: float = math.inf) -> None:
-        """Until `done`. Raises what turns raise, and SimulationError when nothing would ever happen again, time stands
-        still, or `limit_s` of virtual time have passed."""
+        """Runs until `done()`. Raises whatever turns raise.
+
+        Raises SimulationError if nothing would ever happen again, if time stands still, or when `limit_s` of virtual
+        time have passed.
+        """
         while not done():
             if not self._heap:
                 raise SimulationError(
@@ -131,7 +138,7 @@ class Engine:
 
     def _take_turn(self, process: Process, waking: int, time_s: float) -> None:
         if waking != process.wakings:
-            return  # it was woken before
+            return  # It was woken before.
         over_s = process.stalls.over_s(time_s)
         if over_s > time_s:
             self._schedule(process, over_s)

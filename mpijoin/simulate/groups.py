@@ -1,4 +1,4 @@
-"""The groups of a modelled join as columns: one row per group that is here."""
+"""The groups of a modelled join as columns, with one row for each group that is here."""
 
 from __future__ import annotations
 
@@ -17,9 +17,14 @@ REALS = ("carry", "cross", "chance", "split_above", "merge_below")
 
 
 class Groups:
-    """Per stream, int64[n, rows]: fresh, not joined yet · gone, expired · inserted, ever · marks, watermarks. Per
-    group, [rows]: compared, results · buckets · carry, of a result · cross, the chance that tuples of two streams
-    share a bucket · chance, that they match · split_above, merge_below, bytes at which the directory is looked at."""
+    """The groups that are here. n is the number of streams.
+
+    Columns int64[n, rows] count for each stream: fresh, tuples not joined yet · gone, expired tuples · inserted, tuples
+    that ever came · and marks has the watermarks. Columns [rows] have for each group: compared, results, the counts ·
+    buckets, their number · carry, the fraction of a result that is carried over · cross, the chance that tuples of two
+    streams share a bucket · chance, that they match · split_above, merge_below, the bytes at which to tune the
+    directory.
+    """
 
     fresh: np.ndarray
     gone: np.ndarray
@@ -36,10 +41,10 @@ class Groups:
 
     def __init__(self, partitions: int, theta: int, matches: Matches):
         self._theta, self._matches = theta, matches
-        self._row = np.full(partitions, -1)  # of each group; -1: not here
+        self._row = np.full(partitions, -1)  # The row of each group, -1 for a group that is not here.
         self.windows = Windows(len(matches.models))
-        self.directories: dict[int, Directory] = {}  # by row
-        self.bucket_count = 0  # of all groups
+        self.directories: dict[int, Directory] = {}  # The keys are the rows.
+        self.bucket_count = 0  # This counts the buckets of all groups.
         self._free = list(range(self.windows.rows))[::-1]
         for name in PER_STREAM + SINGLES:
             setattr(self, name, self._blank(name))
@@ -50,11 +55,11 @@ class Groups:
         return np.full(shape, TIME_MIN_VALUE if name == "marks" else 0, float if name in REALS else np.int64)
 
     def row(self, group: int) -> int:
-        """Where a group is, -1: not here."""
+        """Returns the row of a group, or -1 if the group is not here."""
         return int(self._row[group])
 
     def rows(self, groups: np.ndarray) -> np.ndarray:
-        """int64[m]: their rows; those that were not here are started."""
+        """Returns int64[m], the rows of the groups. Groups that were not here are started."""
         rows = self._row[groups]
         if (rows < 0).any():
             for group in groups[rows < 0].tolist():
@@ -74,7 +79,7 @@ class Groups:
         return row
 
     def note(self, row: int) -> None:
-        """A directory has changed."""
+        """Takes over the figures of a directory that has changed."""
         directory = self.directories[row]
         self.bucket_count += len(directory.buckets) - int(self.buckets[row])
         self.cross[row], self.buckets[row] = directory.cross, len(directory.buckets)

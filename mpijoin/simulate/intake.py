@@ -27,7 +27,7 @@ NO_BLOB = np.zeros(0, np.uint8)
 
 
 class ModelledTick(NamedTuple):
-    """A tick, as in master/ticks.py. counts: int64[partitions] of each stream · start: where it begins."""
+    """A tick, as in master/ticks.py. counts: int64[partitions] of each stream · start: the instant where it begins."""
 
     counts: tuple[np.ndarray, ...]
     watermarks: tuple[int, ...]
@@ -36,7 +36,7 @@ class ModelledTick(NamedTuple):
 
 
 class ModelledStream:
-    """One synthetic stream: its arrivals are Poisson, its keys those of the key model."""
+    """One synthetic stream. Its arrivals are Poisson, and its keys are those of the key model."""
 
     def __init__(self, source: SyntheticSource, stream: int, seed: int, weights: np.ndarray, unit_ns: int):
         self.source, self.counts = source, SourceCounts()
@@ -50,21 +50,21 @@ class ModelledStream:
 
     @property
     def left(self) -> int:
-        """Tuples still to come, as far as that is known."""
+        """The number of tuples still to come, or TIME_MAX if it is not known."""
         return TIME_MAX if self.source.tuples is None else self.source.tuples - self.counts.read
 
     def ended(self, time: int) -> bool:
         return self.left <= 0 or time >= self._end
 
     def arrivals(self, number: int, start: int, border: int) -> np.ndarray:
-        """int64[partitions]: how many tuples the `number`-th tick has, which is [start, border)."""
+        """Returns int64[partitions]: how many tuples come in the `number`-th tick, which is [start, border)."""
         random = np.random.Generator(np.random.Philox(np.random.SeedSequence([*self._key, number])))
         total = min(int(random.poisson(self._expected(start, min(border, self._end)))), self.left)
         self.counts.read += total
         return random.multinomial(total, self._weights)
 
     def _expected(self, start: int, end: int) -> float:
-        """How many tuples [start, end) has on average."""
+        """Returns how many tuples come in [start, end) on average."""
         spans = np.minimum(self._ends, end) - np.maximum(self._starts, start)
         return float(np.maximum(0, spans) @ self._per_unit)
 
@@ -74,19 +74,19 @@ class ModelledStream:
         return min(1.0, time / self._end)
 
     def rate_per_unit(self) -> float:
-        """The highest rate that there will be."""
+        """Returns the highest rate that there will be, in tuples per time unit."""
         return float(self._per_unit.max())
 
 
 def synthetic_sources(job: Job) -> list[SyntheticSource]:
-    """The sources of a job whose streams are all made up."""
+    """Returns the sources of a job whose streams are all synthetic."""
     return [stream.source for stream in job.streams if isinstance(stream.source, SyntheticSource)]
 
 
 class ModelledIntake:
-    """Takes the place of master/intake.py: it gives the same ticks as counts, and charges for making and scattering."""
+    """Takes the place of master/intake.py. It gives the same ticks as counts, and charges for making and scattering."""
 
-    late_parts = ()  # no tuple is late
+    late_parts = ()  # No tuple is late.
 
     def __init__(self, job: Job, schema: JoinSchema, matches: Matches, pace: Pace, clock: SimulatedClock, costs: Costs):
         unit_ns = UNIT_NS[schema.unit]
@@ -100,7 +100,7 @@ class ModelledIntake:
         self._time = self._ticks = 0
 
     def next(self) -> ModelledTick | End:
-        """The next tick that brings tuples, or the end."""
+        """Returns the next tick that brings tuples, or the end."""
         while not all(one.ended(self._time) for one in self.sources):
             start, border = self._time, self._border()
             counts = tuple(one.arrivals(self._ticks, start, border) for one in self.sources)
@@ -139,15 +139,15 @@ class ModelledIntake:
         return Scattered(tuples, NO_BLOB, starts, np.zeros_like(starts), np.zeros_like(place))
 
     def progress(self, taken: int) -> float:
-        """Share of the input that was taken, 0 to 1."""
+        """Returns the share of the input that was taken, 0 to 1."""
         return sum(one.progress(self._time) for one in self.sources) / len(self.sources)
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Does nothing, because nothing is held open."""
 
 
 class CostedIntake:
-    """The real intake of a simulated master, with its clock charged."""
+    """Wraps the real intake of a simulated master, and charges the master's clock for its work."""
 
     def __init__(self, intake: Intake, clock: SimulatedClock, costs: Costs):
         self._intake, self._clock, self._costs = intake, clock, costs
@@ -173,5 +173,5 @@ class CostedIntake:
 
 
 def tuple_words_of(layout: RecordLayout) -> int:
-    """How many words a tuple of this stream has."""
+    """Returns how many words a tuple of this stream has."""
     return FIXED_WORDS + (BLOB_WORDS if layout.has_blob else 0) + layout.record_words

@@ -1,5 +1,7 @@
-"""The keys of a b-model as probabilities: how many tuples each partition and directory entry gets, and how many
-match."""
+"""The keys of a b-model as probabilities.
+
+They tell how many tuples each partition and each directory entry gets, and how many tuples match.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +14,15 @@ import numpy as np
 from mpijoin.config.job import SyntheticSource
 from mpijoin.partitioning.hashing import GOLDEN
 
-BITS_MAX = 26  # keys of larger domains are drawn instead of counted
+BITS_MAX = 26  # Keys of larger domains are drawn instead of counted.
 DRAWN = 1 << 22
-ENTRIES_MAX = 1 << 22  # of all partitions
+ENTRIES_MAX = 1 << 22  # All partitions together have at most so many directory entries.
 DEPTH_LEAST, DEPTH_MOST = 4, 12
 CHUNK = 1 << 20
 
 
 class KeyModel(NamedTuple):
-    """How the tuples of one stream are spread."""
+    """How the tuples of one stream are spread over partitions and directory entries."""
 
     weights: np.ndarray
     """float64[partitions]: shares of the tuples."""
@@ -29,25 +31,30 @@ class KeyModel(NamedTuple):
     depth: int
 
     def share(self, partition: int, prefix: int, depth: int) -> float:
-        """The share of a partition's tuples whose hash ends in the `depth` bits of `prefix`. Beyond what was counted,
-        each further bit halves it."""
+        """Returns the share of a partition's tuples whose hash ends in the `depth` bits of `prefix`.
+
+        Beyond the depth that was counted, each further bit halves it.
+        """
         if depth <= self.depth:
             return float(self.entries[partition, prefix :: 1 << depth].sum())
         return float(self.entries[partition, prefix & ((1 << self.depth) - 1)]) / (1 << (depth - self.depth))
 
 
 class Matches(NamedTuple):
-    """How the tuples of all streams meet."""
+    """How likely the tuples of different streams are to match."""
 
     models: tuple[KeyModel, ...]
-    """Of each stream."""
+    """The model of each stream's keys."""
     chance: np.ndarray
-    """float64[partitions]: that tuples of a partition, one of each stream, have equal keys."""
+    """float64[partitions]: the chance that tuples of a partition, one of each stream, have equal keys."""
 
 
 def match_model(sources: Sequence[SyntheticSource], partitions: int) -> Matches:
-    """It is exact where all domains can be counted. Where they cannot, keys are drawn, and the chance is that of the
-    b-model itself."""
+    """Returns how the tuples of these sources match.
+
+    The result is exact if all domains can be counted. Where they cannot, keys are drawn, and the chance of a match is
+    that of the b-model itself.
+    """
     depth = min(DEPTH_MOST, max(DEPTH_LEAST, (ENTRIES_MAX // partitions).bit_length() - 1))
     models = tuple(_key_model(one.bias, one.domain, partitions, depth) for one in sources)
     return Matches(models, _chances(sources, models, partitions))
@@ -89,10 +96,13 @@ def _key_model(bias: float, domain: int, partitions: int, depth: int) -> KeyMode
 
 @cache
 def _probabilities(bias: float, domain: int) -> np.ndarray:
-    """float64[domain]: the probability of each key. A key is the integer of `bits` bits, each of which is 0 with
-    probability `bias`, scaled to the domain."""
+    """Returns float64[domain], the probability of each key.
+
+    A key is an integer of `bits` bits, each of which is 0 with probability `bias`, scaled to the domain.
+    """
     bits = _bits(domain)
-    powers = bias ** np.arange(bits, -1, -1.0) * (1 - bias) ** np.arange(bits + 1)  # by the number of ones
+    # The index is the number of ones in the key.
+    powers = bias ** np.arange(bits, -1, -1.0) * (1 - bias) ** np.arange(bits + 1)
     found = np.zeros(domain)
     for start in range(0, 1 << bits, CHUNK):
         drawn = np.arange(start, min(start + CHUNK, 1 << bits), dtype=np.uint64)
@@ -104,10 +114,11 @@ def _probabilities(bias: float, domain: int) -> np.ndarray:
 
 
 def _drawn_keys(bias: float, domain: int) -> np.ndarray:
-    """uint64[DRAWN]: keys of a domain too large to count, drawn."""
+    """Draws keys from a domain that is too large to count. Returns uint64[DRAWN]."""
     random = np.random.default_rng(domain)
     bits = _bits(domain)
-    share = np.zeros(DRAWN)  # of the domain: the key's leading bits, as many as a double has
+    # The share of the domain has the leading bits of the key, as many as a double can hold.
+    share = np.zeros(DRAWN)
     for bit in range(min(bits, 52)):
         share += (random.random(DRAWN) >= bias) * 0.5 ** (bit + 1)
     return (share * domain).astype(np.uint64)
@@ -118,7 +129,7 @@ def _bits(domain: int) -> int:
 
 
 def _hashes(keys: np.ndarray) -> np.ndarray:
-    """`hash64` of partitioning/hashing.py, over an array and without its compiler."""
+    """Computes `hash64` of partitioning/hashing.py over an array, without compiling it."""
     x = keys + GOLDEN
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,5 +1,7 @@
-"""A join without tuples: it keeps counts and directories, and says what the join would have compared, found and
-moved."""
+"""A join without tuples.
+
+It keeps counts and directories, and says what the real join would have compared, found and moved.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.travel import Snapshot, read_out, take_in
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
 
-DELAY_STEPS = 8  # results are spread over this many moments of the tick in which their later tuples arrived
+# Results are spread over this many moments of the tick in which their later tuples arrived.
+DELAY_STEPS = 8
 STEPS, MIDDLES = np.arange(DELAY_STEPS + 1), 2 * np.arange(DELAY_STEPS) + 1
 
 
@@ -28,18 +31,18 @@ class Shape(NamedTuple):
     block_bytes: int
     theta: int
     tuple_bytes: tuple[int, ...]
-    """Of each stream."""
+    """The bytes of a tuple of each stream."""
     windows: tuple[int, ...]
-    """Of each stream, in time units."""
+    """The window of each stream, in time units."""
 
     @property
     def block_tuples(self) -> np.ndarray:
-        """int64[n]: tuples of a block."""
+        """int64[n]: how many tuples of each stream fit in a block."""
         return np.array([max(1, self.block_bytes // octets) for octets in self.tuple_bytes])
 
 
 class ModelledProbe(NamedTuple):
-    """A probe that is under way: for each row the comparisons that it takes and the results that it finds."""
+    """A probe that is under way, with the comparisons that it takes and the results that it finds in each row."""
 
     rows: np.ndarray
     comparisons: np.ndarray
@@ -49,7 +52,10 @@ class ModelledProbe(NamedTuple):
 
 
 class JoinTally:
-    """What was done so far. Whoever charges for it takes differences. rewritten: tuples moved by splits and merges."""
+    """Running totals of the work done. Whoever charges for it takes differences.
+
+    rewritten: how many tuples splits and merges have moved.
+    """
 
     def __init__(self) -> None:
         self.inserted = self.comparisons = self.results = 0
@@ -60,11 +66,11 @@ class JoinTally:
 
 
 class ModelledJoin:
-    """Implements `Operator` of hollow tuples. Fresh tuples are spread over buckets, and found to match, as the key
-    model says.
+    """Implements `Operator` for hollow tuples.
 
-    A block expires as a whole, so each chain also holds about half a block of tuples that no longer count: they are
-    compared with and take memory, but give no results.
+    The key model says how fresh tuples are spread over buckets and how many of them match. A block expires as a whole,
+    so each chain also holds about half a block of tuples that no longer count. These are compared and take memory, but
+    give no results.
     """
 
     def __init__(self, shape: Shape, matches: Matches):
@@ -74,11 +80,13 @@ class ModelledJoin:
         self._groups = Groups(shape.partitions, shape.theta, matches)
         self._tuple_bytes = np.array(shape.tuple_bytes)
         self._window = np.array(shape.windows)[:, None]
-        self._dead = (shape.block_tuples - 1) / 2  # tuples per chain that no longer count, once tuples expire
+        # Each chain has so many tuples that no longer count, once tuples expire.
+        self._dead = (shape.block_tuples - 1) / 2
         self._dead_bytes = float((self._dead * self._tuple_bytes).sum())
-        self._pending: dict[tuple[int, int], int] = {}  # first and last instant of a tick -> its fresh tuples
+        # This maps the first and last instant of a tick to the number of its fresh tuples.
+        self._pending: dict[tuple[int, int], int] = {}
         self._probe: ModelledProbe | None = None
-        self._done = self._given = 0  # of the probe: comparisons made, results found
+        self._done = self._given = 0  # The comparisons made by the probe, and its results.
         self._splits = self._merges = 0
         self._tuples_bytes = self._held_bytes_max = 0
 
@@ -99,7 +107,7 @@ class ModelledJoin:
         return Taken(len(groups))
 
     def _lacking_bytes(self, coming: int, stream: int) -> int:
-        """How much memory is lacking for so many more tuples; it is not above 0 where there is enough."""
+        """Returns how many bytes are lacking for so many more tuples. It is not above 0 if there is enough memory."""
         held_bytes = self._held_bytes
         self._held_bytes_max = max(self._held_bytes_max, held_bytes)
         return held_bytes + coming * self._shape.tuple_bytes[stream] - self._shape.memory_bytes
@@ -124,12 +132,14 @@ class ModelledJoin:
         return Progress.DONE
 
     def pause(self, budget: int, out: Out) -> Progress:
-        """Goes on to the end, because a model cannot tell which tuples are still fresh."""
+        """Finishes the probe, because a model cannot tell which tuples are still fresh."""
         return Progress.DONE if self._probe is None else self.probe(self._probe.rows, budget, out)
 
     def _begin(self, rows: np.ndarray) -> ModelledProbe:
-        """What the rows' fresh tuples are compared with: stream by stream, with all tuples of the streams before, and
-        the old ones of those behind."""
+        """Begins a probe of the rows' fresh tuples, stream by stream.
+
+        Those of a stream are compared with all tuples of the streams before it and the old tuples of those behind it.
+        """
         self._done = self._given = 0
         fresh, cross, chance = self._groups.fresh[:, rows], self._groups.cross[rows], self._groups.chance[rows]
         old = self._groups.windows.live[:, rows] - fresh
@@ -149,10 +159,10 @@ class ModelledJoin:
         return ModelledProbe(rows, comparisons, results, int(comparisons.sum()), int(results.sum()))
 
     def _give(self, results: int, out: Out) -> None:
-        """So many results were found; their later tuples lie evenly over the ticks that are joined."""
+        """Gives out so many results. Their later tuples lie evenly over the ticks that are joined."""
         if results <= 0:
             return
-        out.counted(results, 0)  # nobody knows which they are
+        out.counted(results, 0)  # Nobody knows which results they are, so there is no certificate.
         self.tally.results += results
         if out.keep is not Keep.LATEST_TIMES:
             return
@@ -192,7 +202,7 @@ class ModelledJoin:
         return self._tuple_bytes @ self._groups.windows.live[:, rows]
 
     def _dead_tuples(self, rows: np.ndarray) -> np.ndarray:
-        """float64[n, m]: those that no longer count, of all chains of a group."""
+        """Returns float64[n, m]: how many tuples in all chains of each group no longer count."""
         return self._dead[:, None] * self._groups.buckets[rows] * (self._groups.gone[:, rows] > 0)
 
     def info(self, groups: np.ndarray) -> GroupInfo:
@@ -229,7 +239,8 @@ class ModelledJoin:
             raise MemoryBudgetError(
                 f"partition {group} needs {octets} bytes here, more than [cluster] memory leaves free"
             )
-        row = take_in(self._groups, snapshot)  # which may make room: the arrays are others then
+        # This may make room, and the arrays of the groups are others then.
+        row = take_in(self._groups, snapshot)
         self._moved_in += self._groups.windows.live[:, row]
         self._tuples_bytes += octets
         return group
@@ -248,7 +259,10 @@ class ModelledJoin:
 
     @property
     def _held_bytes(self) -> int:
-        """Of the blocks: live tuples, those that no longer count, and what is empty, about half a block a chain."""
+        """The bytes of the blocks: those of live tuples, and those of about one block for each chain.
+
+        Half of this block is tuples that no longer count, and half of it is empty.
+        """
         chains = len(self._shape.windows) * self._groups.bucket_count
         return self._tuples_bytes + chains * self._shape.block_bytes
 
@@ -289,8 +303,9 @@ class ModelledJoin:
 
 
 def _least_of_others(marks: np.ndarray) -> np.ndarray:
-    """Of watermarks int64[n, m], for each stream the smallest of the other streams; of a single stream the end of
-    time.
+    """Returns for each stream the smallest watermark of the other streams, or the end of time for a single stream.
+
+    The watermarks and the result are int64[n, m].
 
     >>> _least_of_others(np.array([[5], [7], [6]])).ravel()
     array([6, 5, 5])

@@ -1,4 +1,4 @@
-"""One simulated rank: `Rank`'s interface over a simulated transport, without heartbeats, signals and bytes."""
+"""One simulated rank. It has the interface of `Rank` on a simulated transport, without heartbeats or signals."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from mpijoin.simulate.engine import Process, SimulatedClock
 from mpijoin.transport.base import Channel
 from mpijoin.transport.simulated import SimulatedTransport
 
-HEAD_BYTES = 128  # of a message beside its buffers: header and meta
+HEAD_BYTES = 128  # The header and the meta of a message take so much beside its buffers.
 
 
 class SimulatedRank:
-    """encodes: messages travel as the bytes of the wire and are parsed; else the objects themselves change hands."""
+    """A simulated rank.
 
-    wakes_late = False  # and to stay awake would make no time pass
+    encodes: messages travel as the bytes of the wire and are parsed. Otherwise the objects themselves change hands.
+    """
+
+    wakes_late = False  # To stay awake would make no time pass.
 
     def __init__(self, transport: SimulatedTransport, clock: SimulatedClock, inject: Inject, encodes: bool):
         self.transport, self.clock = transport, clock
         self.log = logging.Logger("mpijoin")
         self.log.addHandler(logging.NullHandler())
-        self.process: Process | None = None  # from when it has turns
-        self.asked = ""  # the signal that has asked for a checkpoint: none comes here by itself
+        self.process: Process | None = None  # It is set when the rank begins to have turns.
+        self.asked = ""  # This is the signal that asked for a checkpoint. None comes here by itself.
         self._inject, self._encodes = inject, encodes
 
     @property
@@ -41,7 +44,7 @@ class SimulatedRank:
 
     @property
     def comm_s(self) -> float:
-        """In the transport, and asleep while a message was on its way here."""
+        """The seconds spent in the transport, and asleep while a message was on its way here."""
         waited_s = self.process.waited_s if self.process else 0.0
         return self.transport.stats.send_s + self.transport.stats.poll_s + waited_s
 
@@ -53,7 +56,7 @@ class SimulatedRank:
             self.transport.hand_over(to, channel, message, octets_of(message))
 
     def receive(self, refuse: Collection[int] = ()) -> Iterator[tuple[int, Any]]:
-        """As `Rank.receive`."""
+        """Does the same as `Rank.receive`."""
         for source, _, data in self.transport.poll(refuse):
             message = parse(data) if type(data) in (np.ndarray, tuple) else data
             if isinstance(message, Stop):
@@ -64,7 +67,7 @@ class SimulatedRank:
             yield source, message
 
     def _suffer(self, epoch: int) -> None:
-        """Fails or dies on purpose, if the job wants that of this rank at this epoch."""
+        """Fails or dies on purpose if the job wants that of this rank at this epoch."""
         never = epoch + 1
         if epoch >= self._inject.fail.get(self.number, never):
             raise RuntimeError(f"[inject] fail: epoch {epoch} has come")
@@ -73,7 +76,7 @@ class SimulatedRank:
 
 
 def octets_of(message: Any) -> int:
-    """About the bytes of a message on the wire.
+    """Returns about how many bytes a message has on the wire.
 
     >>> octets_of(Stop(0))
     128
@@ -87,7 +90,7 @@ def octets_of(message: Any) -> int:
             final = 0 if message.input is None else octets_of(message.input)
             return HEAD_BYTES + final + sum(frame.nbytes for frame in message.frames)
         case Loads():
-            return HEAD_BYTES + 3 * message.groups.nbytes  # it has three columns
+            return HEAD_BYTES + 3 * message.groups.nbytes  # It has three columns.
         case ResultRows():
             return HEAD_BYTES + message.batch.nbytes
         case _:

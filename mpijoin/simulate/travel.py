@@ -1,4 +1,4 @@
-"""A modelled group leaves one join and enters another, in hollow frames as large as the real ones."""
+"""How a modelled group leaves one join and enters another: in hollow frames that are as large as the real ones."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from mpijoin.simulate.hollow import hollow_frame
 from mpijoin.simulate.windows import KeptTicks
 
 FRAME_BYTES = 1 << 20
-BUCKET_BYTES, HEAD_BYTES = 24, 64  # of a tail
+BUCKET_BYTES, HEAD_BYTES = 24, 64  # The tail of a group has so many bytes for each bucket, and a head.
 TRAVELS = ("marks", "inserted", "gone", "compared", "results", "carry")
 
 
 class Snapshot(NamedTuple):
-    """A group as it travels. columns: its values of TRAVELS."""
+    """A group as it travels. columns: its values of the columns in TRAVELS."""
 
     group: int
     kept: KeptTicks
@@ -28,9 +28,11 @@ class Snapshot(NamedTuple):
 def read_out(
     groups: Groups, group: int, since: int, octets_max: int | None, block_tuples: int, tuple_bytes: float
 ) -> list[np.ndarray]:
-    """As `Operator.get`. A block's id is the number of tuples that the group had taken in when it was sealed.
+    """Reads out a group as `Operator.get` does.
 
-    block_tuples: tuples of a block of each stream, together · tuple_bytes: the mean of all streams."""
+    The id of a block is the number of tuples that the group had taken in when the block was sealed. block_tuples: the
+    tuples in one block of each stream, added up · tuple_bytes: the mean of all streams.
+    """
     row = groups.row(group)
     directory = groups.directories[row]
     upto, live = int(groups.inserted[:, row].sum()), int(groups.windows.live[:, row].sum())
@@ -48,7 +50,7 @@ def read_out(
 
 
 def take_in(groups: Groups, snapshot: Snapshot) -> int:
-    """Gives the group a row here; returns it."""
+    """Gives the group a row here, and returns the row."""
     groups.forget(snapshot.group)
     row = groups.start(snapshot.group, snapshot.directory.copy())
     groups.windows.put(row, snapshot.kept)
@@ -58,6 +60,6 @@ def take_in(groups: Groups, snapshot: Snapshot) -> int:
 
 
 def _frames(octets: int, upto: int) -> list[np.ndarray]:
-    """Frames of blocks: each tells the id up to which all of them reach."""
+    """Returns frames of blocks. Each frame tells the id up to which all of them together reach."""
     sizes = [FRAME_BYTES] * (octets // FRAME_BYTES) + [octets % FRAME_BYTES] * (octets % FRAME_BYTES > 0)
     return [hollow_frame(size, (upto, None)) for size in sizes]

@@ -1,4 +1,4 @@
-"""What a modelled join holds: counts of tuples per group and stream, by the tick in which they arrived."""
+"""What a modelled join holds: counts of tuples for each group and stream, by the tick in which they arrived."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-ROWS, COLUMNS = 8, 64  # to begin with
+ROWS, COLUMNS = 8, 64  # The table has this size at first.
 
 
 class KeptTicks(NamedTuple):
-    """One group's tuples. ends: int64[m], last instants of the ticks, rising · counts: int32[n, m]."""
+    """One group's tuples. ends: int64[m], the last instants of the ticks, rising · counts: int32[n, m]."""
 
     ends: np.ndarray
     counts: np.ndarray
 
 
 class Windows:
-    """A row per group, a column per tick; `live` int64[n, rows] is the sum of a row per stream.
+    """Counts in a row for each group and a column for each tick. `live`, int64[n, rows], is the sum of each row.
 
     >>> windows = Windows(2)
     >>> for end in (9, 19, 29):
@@ -31,7 +31,7 @@ class Windows:
 
     def __init__(self, streams: int) -> None:
         self.live = np.zeros((streams, ROWS), np.int64)
-        self._first = np.zeros((streams, ROWS), np.int64)  # the oldest column of which anything is held
+        self._first = np.zeros((streams, ROWS), np.int64)  # This is the oldest column of which any tuples are held.
         self._counts = np.zeros((streams, ROWS, COLUMNS), np.int32)
         self._ends = np.zeros(COLUMNS, np.int64)
         self._columns = 0
@@ -41,20 +41,20 @@ class Windows:
         return self.live.shape[1]
 
     def grow(self) -> None:
-        """Twice the rows."""
+        """Doubles the number of rows."""
         self.live = np.concatenate([self.live, np.zeros_like(self.live)], axis=1)
         self._first = np.concatenate([self._first, np.zeros_like(self._first)], axis=1)
         self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)], axis=1)
 
     def add(self, stream: int, rows: np.ndarray, end: int, counts: np.ndarray) -> None:
-        """Tuples of the tick whose last instant is `end`; rows: int64[m], each once · counts: int64[m]."""
-        column = self._column(end)  # first: it may make the counts anew
+        """Adds tuples of the tick whose last instant is `end`. rows: int64[m], each once · counts: int64[m]."""
+        column = self._column(end)  # This comes first, because it may make the counts anew.
         self._counts[stream, rows, column] += counts.astype(np.int32)
         self.live[stream, rows] += counts
         self._first[stream, rows] = np.minimum(self._first[stream, rows], column)
 
     def expire(self, rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """Lets go of ticks that end before bounds int64[n, m]; int64[n, m]: how many tuples per stream and row."""
+        """Drops ticks that end before bounds, int64[n, m]. Returns int64[n, m], how many tuples each row lost."""
         limits = self._ends[: self._columns].searchsorted(bounds)
         gone = np.zeros_like(limits)
         behind = self._first[:, rows] < limits
@@ -71,17 +71,17 @@ class Windows:
         return gone
 
     def oldest(self, rows: np.ndarray) -> np.ndarray:
-        """int32[n, m]: tuples of the oldest tick that is held."""
+        """Returns int32[n, m]: how many tuples of the oldest tick each row holds."""
         at = np.minimum(self._first[:, rows], max(0, self._columns - 1))
         return self._counts[np.arange(len(at))[:, None], rows, at]
 
     def take(self, row: int) -> KeptTicks:
-        """What one row holds."""
+        """Returns what one row holds."""
         held = np.flatnonzero(self._counts[:, row, : self._columns].any(axis=0))
         return KeptTicks(self._ends[held], self._counts[:, row, held])
 
     def put(self, row: int, kept: KeptTicks) -> None:
-        """Into a row that is empty."""
+        """Puts tuples into a row that is empty."""
         self._first[:, row] = 0
         for end, counts in zip(kept.ends.tolist(), kept.counts.T):
             column = self._column(end)
@@ -114,7 +114,7 @@ class Windows:
         self._columns += 1
 
     def _make_room(self) -> None:
-        """Drops the columns of which nothing is held any more, and doubles the rest if these were few."""
+        """Drops the columns of which no tuples are held any more. Doubles the rest if these were few."""
         held = np.flatnonzero(self._counts.any(axis=(0, 1)))
         unused = int(held[0]) if len(held) else self._columns
         self._columns -= unused
