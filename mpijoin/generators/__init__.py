@@ -1,4 +1,4 @@
-"""Synthetic streams as pure functions: tuple i of a stream depends on (source, seed, stream, i) alone.
+"""Synthetic streams are pure functions here. Tuple i of a stream depends on (source, seed, stream, i) alone.
 
-One implementation for the engine's own source (sources/synthetic.py) and for `mpijoin generate` (pipeline/generate).
+The engine's own source (sources/synthetic.py) and `mpijoin generate` (pipeline/generate) both use this package.
 """

@@ -1,7 +1,8 @@
-"""When tuples arrive: a Poisson process of stepwise constant rate, or bursts by the b-model.
+"""The times at which tuples arrive. They follow a Poisson process whose rate is constant in steps, or the b-model,
+which makes bursts.
 
-Both give int64 times in ns, never falling. A `position` is where a generator stands before some tuple: what the times
-after it depend on besides the tuple's number; `START` before the first.
+Both give int64 times in ns, which never fall. A `position` is the state of a generator before some tuple. The times
+from there on depend on it and on the tuple's number. Before the first tuple it is `START`.
 """
 
 from __future__ import annotations
@@ -17,28 +18,29 @@ from mpijoin.generators.schedule import TIME_MAX, OperationalTime, segments_of
 
 START = 0
 SECOND_NS = 1e9
-DEPTH_MAX = 64  # halvings of an interval of 64-bit nanoseconds
+# An interval of 64-bit nanoseconds can be halved at most so often.
+DEPTH_MAX = 64
 _ONE, _TWO = np.uint64(1), np.uint64(2)
 
 
 class ArrivalTimes(Protocol):
     @property
     def total(self) -> int | None:
-        """Tuples of the stream; None: its duration ends it."""
+        """The number of tuples of the stream, or None if its duration ends it."""
 
     @property
     def end_ns(self) -> int:
-        """Times are below this."""
+        """All times are below this."""
 
     def times(self, first: int, rows: int, position: int) -> tuple[np.ndarray, int]:
-        """Of tuples first .. first + rows - 1, and the position after the last; fewer where the next is beyond 64
-        bits."""
+        """Returns the times of tuples first .. first + rows - 1, and the position after the last of them. There are
+        fewer times if the stream ends before, or if the next time does not fit 64 bits."""
 
     def skip(self, first: int, rows: int) -> int:
-        """By how much those tuples move the position."""
+        """Returns by how much tuples first .. first + rows - 1 move the position."""
 
     def time_before(self, first: int, position: int) -> int:
-        """A time not before that of tuple first - 1 and not after that of tuple `first`."""
+        """Returns a time that is not before that of tuple first - 1, and not after that of tuple `first`."""
 
 
 def arrivals_of(source: SyntheticSource, base: np.uint64) -> ArrivalTimes:
@@ -46,8 +48,8 @@ def arrivals_of(source: SyntheticSource, base: np.uint64) -> ArrivalTimes:
 
 
 class Poisson:
-    """Exponential gaps, rounded to ns: prefix sums of integers are the same however they are split (WSJ, section
-    VI-A)."""
+    """A Poisson process (WSJ, section VI-A). Its gaps are exponential and rounded to ns, because sums of integers are
+    the same however they are split."""
 
     def __init__(self, source: SyntheticSource, base: np.uint64):
         self.total = source.tuples
@@ -70,12 +72,14 @@ class Poisson:
 
 
 class Bursts:
-    """The b-model over time: of the tuples of an interval one half gets the share b, the other 1 - b, which is which by
-    chance; the halves again, until a tuple is alone or a nanosecond is reached (Wang et al., ICDE 2002)."""
+    """The b-model over time (Wang et al., ICDE 2002). One half of an interval gets the share b of its tuples, and the
+    other half gets 1 - b. Chance decides which half is which. Each half is split in the same way, until a tuple is
+    alone or the interval is a nanosecond long."""
 
     def __init__(self, source: SyntheticSource, base: np.uint64):
         if source.tuples is None:
-            assert source.duration_ns is not None  # one of the two ends the stream
+            # Either a number of tuples or a duration ends the stream.
+            assert source.duration_ns is not None
             self.total, self.end_ns = round(source.rate * source.duration_ns / SECOND_NS), source.duration_ns
         else:
             self.total, self.end_ns = source.tuples, max(1, round(source.tuples / source.rate * SECOND_NS))
@@ -97,15 +101,15 @@ class Bursts:
 
 @kernel
 def gap(base, index, mean_ns):
-    """Exponential gap before tuple `index`, in ns, rounded, float64."""
+    """Returns the exponential gap before tuple `index` in ns, rounded, as float64."""
     return np.rint(-np.log(share(draw(base, np.uint64(index)))) * mean_ns)
 
 
 @kernel
 def fill_times(base, first, mean_ns, start_ns, out):
-    """out[i] = time of tuple first + i in ns, int64[n], given that of the one before.
+    """Sets out[i], int64[n], to the time of tuple first + i in ns. `start_ns` is the time of the tuple before.
 
-    Returns how many were filled: fewer than n when the next one would not fit an int64.
+    Returns how many were filled. There are fewer than n if the next time would not fit an int64.
     """
     time = start_ns
     for i in range(len(out)):
@@ -119,7 +123,7 @@ def fill_times(base, first, mean_ns, start_ns, out):
 
 @kernel
 def sum_gaps(base, first, rows, mean_ns):
-    """By how many ns tuple first + rows - 1 comes after tuple first - 1; TIME_MAX at most."""
+    """Returns how many ns tuple first + rows - 1 comes after tuple first - 1, at most TIME_MAX."""
     total = np.int64(0)
     for i in range(rows):
         step = gap(base, first + i, mean_ns)
@@ -130,8 +134,9 @@ def sum_gaps(base, first, rows, mean_ns):
 
 
 def _path() -> tuple[np.ndarray, np.ndarray]:
-    """Room for one node of each depth: its number in the binary heap, 1, then 2 n and 2 n + 1, modulo 2**64; and of its
-    interval start, width, number of its first tuple, and tuples."""
+    """Returns room for one node of each depth. The first array holds the node's number in the binary heap modulo 2**64.
+    The root is 1, and the children of n are 2 n and 2 n + 1. The second array holds the node's interval: its start,
+    width, number of its first tuple, and tuples."""
     return np.empty(DEPTH_MAX + 1, np.uint64), np.empty((DEPTH_MAX + 1, 4), np.int64)
 
 
@@ -142,10 +147,10 @@ def _put(half, at, start, width, number, tuples):
 
 @kernel
 def fill_bursts(base, total, span_ns, burst, first, out, node, half):
-    """out[i] = time of tuple first + i of `total`, int64[n], within [0, span_ns).
+    """Sets out[i], int64[n], to the time of tuple first + i of `total`, within [0, span_ns).
 
-    Walks the tree of halves from left to right, and only where tuples of `out` lie. node, half: the way to where it is,
-    as `_path` makes them.
+    It walks the tree of halves from left to right, and only where tuples of `out` lie. `node` and `half` come from
+    `_path`, and hold the nodes that are still to be visited.
     """
     node[0] = _ONE
     _put(half, 0, 0, span_ns, 0, total)
@@ -162,7 +167,8 @@ def fill_bursts(base, total, span_ns, burst, first, out, node, half):
                 out[i - first] = start + min(offset, width - 1)
             continue
         heavy = burst if draw(base, this * _TWO) & _ONE == _ONE else 1.0 - burst
-        # Rounded by chance: always rounding the same way would bend the shares of small counts.
+        # Chance decides how this is rounded. If it were always rounded the same way, small counts would get wrong
+        # shares.
         left = min(tuples, np.int64(np.float64(tuples) * heavy + share(draw(base, this * _TWO + _ONE))))
         middle = width - width // 2
         node[top + 1] = this * _TWO + _ONE

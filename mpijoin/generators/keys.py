@@ -1,4 +1,5 @@
-"""Which keys tuples have: b-model or Zipf over [0, domain), and a permutation that says where the hot ones lie."""
+"""The keys of the tuples. They follow the b-model or Zipf's law over [0, domain). A permutation says where the hot keys
+lie."""
 
 from __future__ import annotations
 
@@ -10,13 +11,15 @@ from mpijoin.generators.draws import draw, share
 from mpijoin.generators.schedule import Segment
 from mpijoin.partitioning.hashing import GOLDEN, mix
 
-ROUNDS = 4  # of the Feistel network: enough for a random-looking order
+# The Feistel network has so many rounds. They are enough for an order that looks random.
+ROUNDS = 4
 _ONE, _S32 = np.uint64(1), np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 
 
 def keys_of(law: str, domain: int, segment: Segment, base: np.uint64, first: int, rows: int) -> np.ndarray:
-    """int64[rows]: keys of tuples first .. first + rows - 1 while `segment` holds. law: B_MODEL or ZIPF."""
+    """Returns the keys of tuples first .. first + rows - 1 as int64[rows]. `segment` must hold for all of them.
+    `law` is B_MODEL or ZIPF."""
     key = np.empty(rows, np.int64)
     bits = (domain - 1).bit_length()
     with np.errstate(over="ignore"):
@@ -31,7 +34,8 @@ def keys_of(law: str, domain: int, segment: Segment, base: np.uint64, first: int
 
 @kernel
 def fill_keys(base, first, threshold, bits, domain, out):
-    """out[i] = b-model key of tuple first + i, int64[n]: a bit is 1 where 32 random bits are >= threshold."""
+    """Sets out[i], int64[n], to the b-model key of tuple first + i. A bit is 1 where 32 random bits are >= threshold.
+    """
     words = np.uint64((bits + 1) // 2)
     for i in range(len(out)):
         number = np.uint64(first + i) * words
@@ -48,7 +52,8 @@ def fill_keys(base, first, threshold, bits, domain, out):
 
 @kernel
 def scaled(key, domain, bits):
-    """(key * domain) >> bits for uint64 of up to 63 bits each, 0 <= bits < 64: the product has up to 126 bits."""
+    """Returns (key * domain) >> bits, 0 <= bits < 64. Both factors are uint64 of up to 63 bits, so the product has
+    up to 126 bits."""
     if bits == np.uint64(0):
         return np.uint64(0)
     key_high, key_low = key >> _S32, key & _LOW
@@ -63,7 +68,7 @@ def scaled(key, domain, bits):
 
 @kernel
 def _area(x, exponent):
-    """Integral of t ** -exponent from 1 to x; both near and at exponent 1."""
+    """Returns the integral of t ** -exponent from 1 to x. It is also accurate near exponent 1, and at it."""
     log_x = np.log(x)
     power = (1.0 - exponent) * log_x
     return log_x * (np.expm1(power) / power if abs(power) > 1e-8 else 1.0 + power / 2.0)
@@ -71,17 +76,17 @@ def _area(x, exponent):
 
 @kernel
 def _of_area(area, exponent):
-    """The x of `_area`."""
+    """Returns the x at which `_area` has this value."""
     power = max(-1.0, (1.0 - exponent) * area)
     return np.exp(area * (np.log1p(power) / power if abs(power) > 1e-8 else 1.0 - power / 2.0))
 
 
 @kernel
 def fill_zipf(base, first, exponent, domain, out):
-    """out[i] = key of tuple first + i, int64[n]: key k with a chance in proportion to (k + 1) ** -exponent, exponent >
-    0.
+    """Sets out[i], int64[n], to the key of tuple first + i. The chance of key k is in proportion to
+    (k + 1) ** -exponent, exponent > 0.
 
-    Rejection-inversion (Hormann and Derflinger 1996): no table, about 1.1 draws a key.
+    This is rejection-inversion (Hormann and Derflinger 1996). It needs no table, and about 1.1 draws per key.
     """
     least, most = _area(1.5, exponent) - 1.0, _area(domain + 0.5, exponent)
     sure = 2.0 - _of_area(_area(2.5, exponent) - 2.0**-exponent, exponent)
@@ -99,9 +104,10 @@ def fill_zipf(base, first, exponent, domain, out):
 
 @kernel
 def permute(key, domain, half, salt):
-    """Replaces int64 keys in [0, domain) by their places in an order that uint64 `salt` stands for.
+    """Replaces each int64 key in [0, domain) by its place in the order that `salt`, uint64, stands for.
 
-    A Feistel network over 2 * half bits, walked on until it lands in the domain: a bijection.
+    It applies a Feistel network over 2 * half bits, again and again until the value lies in the domain. So it is a
+    bijection.
     """
     mask = (_ONE << half) - _ONE
     for i in range(len(key)):

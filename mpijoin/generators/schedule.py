@@ -1,4 +1,5 @@
-"""A stream whose rate and skew change: which values hold from when, and how operational time becomes event time."""
+"""A stream's rate and skew may change. This module says which values hold from which time on, and how operational time
+becomes event time."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ TIME_MAX = np.iinfo(np.int64).max
 
 
 class Segment(NamedTuple):
-    """From start_ns until the next segment's these values hold, named as in `SyntheticSource`."""
+    """The values that hold from `start_ns` until the next segment starts. Their names are those of `SyntheticSource`.
+    """
 
     start_ns: int
     rate: float
@@ -22,7 +24,8 @@ class Segment(NamedTuple):
 
 
 def segments_of(source: SyntheticSource) -> tuple[Segment, ...]:
-    """The source's own values from 0 on, then each change over what held before it."""
+    """Returns the segments of a source. The first one has the source's own values, from 0 on. Each further one changes
+    some values of the one before it."""
     found = [Segment(0, source.rate, source.bias, source.exponent, source.permute)]
     for change in source.changes:
         new = {name: getattr(change, name) for name in Segment._fields}
@@ -31,20 +34,22 @@ def segments_of(source: SyntheticSource) -> tuple[Segment, ...]:
 
 
 class OperationalTime:
-    """Event time of a Poisson process of changing rate: that of the first rate, stretched.
+    """Turns operational time into the event time of a Poisson process whose rate changes.
 
-    An operational nanosecond brings as many arrivals, on average, as one of event time at the source's own rate; so
-    gaps can be drawn, and summed, before it is known when they fall (time change of a Poisson process).
+    On average, an operational nanosecond brings as many arrivals as a nanosecond of event time at the source's own
+    rate. So gaps can be drawn and summed before it is known when they fall (time change of a Poisson process).
     """
 
     def __init__(self, segments: tuple[Segment, ...]):
         self._rates = np.array([segment.rate for segment in segments]) / segments[0].rate
         self._starts = np.array([segment.start_ns for segment in segments], np.int64)
         spans = np.rint(np.diff(self._starts) * self._rates[:-1]).astype(np.int64)
-        self._marks = np.concatenate([[0], np.cumsum(spans)])  # operational time at which segments start
+        # These are the operational times at which the segments start.
+        self._marks = np.concatenate([[0], np.cumsum(spans)])
 
     def event_ns(self, operational: np.ndarray) -> np.ndarray:
-        """int64[n] event times of int64[n] operational ones, in the same order; TIME_MAX where they leave 64 bits."""
+        """Returns the int64[n] event times of int64[n] operational times, in the same order. They are TIME_MAX where
+        they do not fit 64 bits."""
         if len(self._starts) == 1:
             return operational
         at = np.searchsorted(self._marks, operational, "right") - 1

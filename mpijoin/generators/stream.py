@@ -1,4 +1,5 @@
-"""One synthetic stream: its columns for any range of tuples, and the order in which disorder lets them come."""
+"""One synthetic stream. It gives the columns of any range of tuples, and the order in which tuples out of order come.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from mpijoin.generators.schedule import segments_of
 
 
 class SyntheticStream:
-    """Pure functions of (source, seed, stream): nothing is remembered from call to call."""
+    """A stream made of pure functions of (source, seed, stream). Nothing is remembered from call to call."""
 
     def __init__(self, source: SyntheticSource, seed: int, stream: int):
         self._source = source
@@ -26,7 +27,7 @@ class SyntheticStream:
         self.arrivals = arrivals_of(source, base_of(seed, stream, ARRIVAL))
 
     def batch(self, names: Sequence[str], first: int, time: np.ndarray) -> pa.RecordBatch:
-        """Columns of tuples first .. first + n - 1, whose times in ns are int64[n] `time`."""
+        """Returns the named columns of tuples first .. first + n - 1. Their times in ns are `time`, int64[n]."""
         make = {
             SYNTHETIC_TIME: lambda: fixed_array(pa.timestamp("ns"), time, None),
             SYNTHETIC_KEY: lambda: fixed_array(pa.int64(), self.keys(first, time), None),
@@ -36,7 +37,8 @@ class SyntheticStream:
             return pa.RecordBatch.from_arrays([make[name]() for name in names], list(names))
 
     def keys(self, first: int, time: np.ndarray) -> np.ndarray:
-        """int64[n]: each by what holds at its tuple's time."""
+        """Returns the keys of tuples first .. first + n - 1 as int64[n]. Each key follows the values that hold at its
+        tuple's time."""
         source, base = self._source, self._bases[KEY]
         cuts = np.searchsorted(time, [segment.start_ns for segment in self._segments[1:]], "left").tolist()
         bounds = zip(self._segments, [0, *cuts], [*cuts, len(time)])
@@ -48,8 +50,8 @@ class SyntheticStream:
         return np.concatenate(parts) if parts else np.empty(0, np.int64)
 
     def emitted(self, first: int, time: np.ndarray) -> np.ndarray:
-        """int64[n]: when the tuples come, by which a stream with disorder is ordered: up to `disorder` after their
-        times."""
+        """Returns the times at which tuples first .. first + n - 1 come, as int64[n]. They are up to `disorder` after
+        the tuples' own times. A stream with disorder is ordered by them."""
         if not self._source.disorder_ns:
             return time
         delay = np.empty(len(time), np.int64)

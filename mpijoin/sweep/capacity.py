@@ -1,7 +1,7 @@
-"""The capacity of paced runs: the highest rate at which neither the master nor any slave falls behind.
+"""The capacity of paced runs. It is the highest rate at which neither the master nor any slave falls behind.
 
 WSJ, section VI-A: "this metric [the delay] also provide an indication of the capacity of the system: when the system is
-overloaded, the incoming tuples stays a longer period of time in buffer". Here it is the buffers that are looked at.
+overloaded, the incoming tuples stays a longer period of time in buffer". This module looks at the buffers.
 """
 
 from __future__ import annotations
@@ -13,26 +13,30 @@ import pyarrow.parquet as pq
 
 from mpijoin.errors import MpijoinError
 
-RATE_STEP = 1.08  # bisection ends when the highest rate that was sustained and the lowest that was not are so close
-RATE_MIN = 100.0  # tuples per second and stream; if not even this is sustained something is broken
-BEHIND_MAX = 2.0  # epochs: as much as the load buffer holds
-SUSTAINED = 0.9  # of the epochs must be in time: one that a busy neighbour spoils says nothing of capacity
+# The bisection ends when the lowest rate that was not sustained is at most this factor above the highest that was.
+RATE_STEP = 1.08
+# This rate is in tuples per second and stream. If not even this is sustained, something is broken.
+RATE_MIN = 100.0
+# The rank may be behind by so many epochs, which is as much as the load buffer holds.
+BEHIND_MAX = 2.0
+# This share of the epochs must be in time. A few may be late, because a busy neighbour says nothing about capacity.
+SUSTAINED = 0.9
 
 
 class NoCapacity(MpijoinError):
-    """Not even the lowest rate that is tried can be sustained."""
+    """Not even the lowest rate that was tried can be sustained."""
 
 
 def epoch_records(path: Path, *names: str) -> list[dict[str, Any]]:
-    """One row per rank and epoch of a run directory, with its rank, role and these fields of EpochRecord."""
+    """Returns one row per rank and epoch of a run directory, with rank, role and the named fields of EpochRecord."""
     columns = ["rank", "role", *names]
     files = sorted((path / "metrics").glob("rank-*.parquet"))
     return [row for file in files for row in pq.read_table(file, columns=columns).to_pylist()]
 
 
 def is_sustained(path: Path, epoch_s: float) -> bool:
-    """Whether the epochs of a run directory went out at most two epochs late and left at most two epochs' bytes
-    unjoined."""
+    """Whether a run kept up. Its epochs must have gone out at most two epochs late, and must have left at most two
+    epochs' bytes unjoined."""
     rows = epoch_records(path, "lag_us", "occupancy_bytes", "received_bytes")
     lags_us = [row["lag_us"] for row in rows if row["role"] == "master"]
     in_time = [lag_us <= BEHIND_MAX * epoch_s * 1e6 for lag_us in lags_us]
@@ -47,17 +51,18 @@ def is_sustained(path: Path, epoch_s: float) -> bool:
 
 
 def mean_epoch_s(path: Path) -> float:
-    """The mean distribution epoch of a run directory: an automatic one changes while it runs."""
+    """Returns the mean distribution epoch of a run directory. An automatic one changes during the run."""
     ends_us = sorted(row["end_us"] for row in epoch_records(path, "end_us") if row["role"] == "master")
     return max(1e-3, (ends_us[-1] - ends_us[0]) / 1e6 / max(1, len(ends_us) - 1))
 
 
 def highest(sustained: Callable[[float], bool], low: float, high: float, step: float = RATE_STEP) -> float:
-    """The highest rate that is sustained, within the factor `step`, by bisection on a logarithmic scale.
+    """Returns the highest rate that is sustained, within the factor `step`. It bisects on a logarithmic scale.
 
-    low: where the search begins; if it is too much already the search goes down · high: where it ends. It is tried
-    last, and only if all below held, since a run far above the capacity takes long. If it holds too it is what is
-    returned, and the capacity is at least that. Raises NoCapacity if nothing from RATE_MIN on is sustained.
+    The search begins at `low`, and goes down if that is too much already. It ends at `high`. This rate is tried last,
+    and only if all rates below it were sustained, because a run far above the capacity takes long. If it is sustained
+    too, it is returned, and the capacity is at least this rate. Raises NoCapacity if no rate from RATE_MIN on is
+    sustained.
     """
     is_refuted = False
     while not sustained(low):

@@ -1,4 +1,4 @@
-"""`mpijoin sweep`: runs a sweep's points here or as a Slurm array, and collects what they found."""
+"""This is `mpijoin sweep`. It runs the points of a sweep here or as a Slurm array, and collects what they found."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ examples:
 
 
 def main_sweep(options: argparse.Namespace) -> int:
-    """The whole command; returns the exit code. Raises JobError with everything that is wrong with the sweep file."""
+    """Carries out the command and returns the exit code. Raises JobError with everything that is wrong with the sweep
+    file."""
     if options.behind and options.action is not submit:
         raise JobError([f"-- {shlex.join(options.behind)}: what follows -- goes to sbatch, which only `submit` calls"])
     try:
@@ -103,7 +104,7 @@ def launcher_of(sweep: Sweep, options: argparse.Namespace) -> list[str]:
 
 
 class _WithRest(argparse.ArgumentParser):
-    """Keeps what follows `--` as `behind`, whatever it looks like."""
+    """A parser that keeps the arguments after `--` as `behind`, whatever they look like."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         given = list(args)

@@ -1,5 +1,5 @@
-"""Runs points, each in a folder of its own; what is done stays done, what fails is recorded and does not stop the
-rest."""
+"""This module runs points, each in its own folder. A point that is done is not run again. A point that fails is
+recorded, and does not stop the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from mpijoin.sweep.spec import Capacity, Point, Sweep
 
 DONE, FAILED, MISSING = "done", "failed", "missing"
 RESULT, REASON = "point.json", "failed.json"
-STOP_S = 20.0  # for a run to leave after it was asked to
+# A run has so much time to leave after it was asked to.
+STOP_S = 20.0
 
 
 def state_of(folder: Path) -> str:
@@ -32,8 +33,8 @@ def state_of(folder: Path) -> str:
 def run_points(
     sweep: Sweep, points: Sequence[Point], launcher: Sequence[str], again: bool, is_quiet: bool = False
 ) -> int:
-    """Those that are not done, and failed ones only if `again`; returns how many failed now. is_quiet: says nothing but
-    of those."""
+    """Runs the points that are not done, and failed ones only if `again`. Returns how many failed now. With `is_quiet`
+    it prints only those that fail."""
     wanted = [
         point for point in points if state_of(sweep.folder_of(point)) in ((MISSING, FAILED) if again else (MISSING,))
     ]
@@ -52,8 +53,8 @@ def run_points(
 
 
 def run_point(sweep: Sweep, point: Point, launcher: Sequence[str]) -> str | None:
-    """Runs one; None, or why it failed, which its folder then says too. KeyboardInterrupt leaves it as if never
-    begun."""
+    """Runs one point. Returns None, or the reason why it failed, which is also written to its folder. After
+    KeyboardInterrupt the point looks as if it had never begun."""
     folder = sweep.folder_of(point)
     shutil.rmtree(folder, ignore_errors=True)
     start_s = time.monotonic()
@@ -78,7 +79,7 @@ def run_point(sweep: Sweep, point: Point, launcher: Sequence[str]) -> str | None
 
 
 class RunFailed(Exception):
-    """With the last of what it said."""
+    """A run has failed. The text is its reason."""
 
 
 def _run(sweep: Sweep, point: Point, launcher: Sequence[str], output: Path, more: Sequence[str] = ()) -> dict[str, str]:
@@ -112,7 +113,7 @@ def _stop(process: subprocess.Popen) -> None:
 
 
 def _reason(output: Path, code: int) -> str:
-    """The run's own word, else the last line of its log."""
+    """Returns the reason that the run itself gave, or else the last line of its log."""
     if (output / "failed.json").exists():
         return json.loads((output / "failed.json").read_text())["reason"]
     lines = (output.parent / "log.txt").read_text(errors="replace").strip().splitlines()
@@ -120,8 +121,8 @@ def _reason(output: Path, code: int) -> str:
 
 
 def _search(sweep: Sweep, point: Point, launcher: Sequence[str], search: Capacity) -> dict[str, float | str | bool]:
-    """The highest sustained rate, whether it is [capacity] high itself, and the run at it: the paper's "capacity" (WSJ,
-    section VI-A)."""
+    """Searches for the paper's "capacity" (WSJ, section VI-A). Returns the highest sustained rate, whether it is
+    [capacity] high itself, and the name of the run at this rate."""
     folder, sustained_runs = sweep.folder_of(point), {}
 
     def sustained(rate: float) -> bool:

@@ -1,4 +1,4 @@
-"""What a sweep is: its TOML file read, checked, and laid out as points."""
+"""A sweep's TOML file is read and checked here, and laid out as points."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ NAME_LENGTH = 80
 
 @dataclass(frozen=True)
 class Capacity:
-    """A search instead of one run. rates: the fields that get the rate tried · low, high: where it begins and ends, in
-    tuples per second and stream · step: it ends when the highest that was sustained and the lowest that was not differ
-    by this factor · delay_s: the 99th percentile of the production delay may not be above this; None: only buffers are
-    looked at."""
+    """A search that takes the place of one run. The fields in `rates` get the rate that is tried. The search begins at
+    `low` and ends at `high`, in tuples per second and stream. It also ends when the highest rate that was sustained and
+    the lowest that was not differ by the factor `step`. The 99th percentile of the production delay may not be above
+    `delay_s`. If this is None, only the buffers count."""
 
     rates: tuple[str, ...]
     low: float
@@ -37,8 +37,8 @@ class Capacity:
 
 @dataclass(frozen=True)
 class Point:
-    """A combination of values. settings: as for --set · name: of its folder; another job, combination or repeat has
-    another."""
+    """One combination of values. `settings` are as for --set. `name` is the name of its folder, which differs for every
+    job, combination and repeat."""
 
     values: Mapping[str, Any]
     repeat: int
@@ -48,7 +48,8 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """ranks: under mpirun or srun, 0: local slaves, without MPI · timeout_s: of one run."""
+    """A sweep. `ranks` is the number of ranks under mpirun or srun, and 0 stands for local slaves without MPI. One run
+    may take at most `timeout_s`."""
 
     job: Path
     folder: Path
@@ -62,8 +63,8 @@ class Sweep:
 
 
 def load_sweep(path: str | Path) -> Sweep:
-    """Reads a sweep file; relative paths are taken from its folder. Raises JobError with every fault, those of each
-    point's job too."""
+    """Reads a sweep file. Relative paths are taken from its folder. Raises JobError with every fault, including those
+    of each point's job."""
     path = Path(path)
     try:
         with reading(path, lambda text: JobError([text])):
@@ -129,7 +130,7 @@ def _capacity(given: Mapping[str, Any], job: Path) -> Capacity:
 
 
 def _points(job: Path, given: Mapping[str, Any], capacity: Capacity | None) -> tuple[Point, ...]:
-    """The grid's combinations, its last field changing first, each for every seed and repeat."""
+    """Returns the combinations of the grid, each for every seed and repeat. The grid's last field changes first."""
     grid = dict(given["grid"]) | ({"run.seed": given["seeds"]} if given.get("seeds") else {})
     found, faults = [], []
     for values in itertools.product(*grid.values()):
@@ -149,7 +150,7 @@ def _points(job: Path, given: Mapping[str, Any], capacity: Capacity | None) -> t
 
 
 def _toml(value: Any) -> str:
-    """As --set takes it.
+    """Returns a value as --set takes it.
 
     >>> _toml([1, {"a": "20 s"}]), _toml(True)
     ('[1, {"a" = "20 s"}]', 'true')
@@ -162,7 +163,7 @@ def _toml(value: Any) -> str:
 
 
 def _name(settings: Sequence[str], repeat: int, known: str) -> str:
-    """Readable, and different wherever `known` is."""
+    """Returns a readable name. It differs whenever `known` differs."""
     words = ",".join(settings) + (f",{repeat}" if repeat else "")
     plain = re.sub(r"[^A-Za-z0-9_.=,-]+", "", words)[:NAME_LENGTH]
     return f"{plain}-{hashlib.sha256(known.encode()).hexdigest()[:8]}".lstrip("-")

@@ -1,4 +1,4 @@
-"""A sweep as a Slurm array of slurm/sweep.sbatch, one task per point."""
+"""A sweep is submitted as a Slurm array of slurm/sweep.sbatch. Each point is a task."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from mpijoin.site import SCRIPTS
 from mpijoin.sweep.run import DONE, state_of
 from mpijoin.sweep.spec import Sweep
 
-ARRAY_MAX = 1000  # tasks of one array: the usual limit of a site
+# Sites usually limit an array to so many tasks.
+ARRAY_MAX = 1000
 
 
 def submit_array(sweep: Sweep, path: Path, throttle: int, options: Sequence[str]) -> int:
-    """Points that are not done, as one array; at most `throttle` of them at once. Returns sbatch's exit code.
+    """Submits the points that are not done as one array. At most `throttle` of them run at once. Returns the exit code
+    of sbatch.
 
-    path: of the sweep file · options: for sbatch. Raises LaunchError where there is no sbatch.
+    `path` is that of the sweep file, and `options` are for sbatch. Raises LaunchError if sbatch cannot be started.
     """
     missing = [number for number, one in enumerate(sweep.points) if state_of(sweep.folder_of(one)) != DONE]
     if not missing:
@@ -36,7 +38,7 @@ def submit_array(sweep: Sweep, path: Path, throttle: int, options: Sequence[str]
     ]
     command += [str(SCRIPTS / "sweep.sbatch"), str(path.absolute())]
     print(f"$ {shlex.join(command)}", flush=True)
-    # Tasks run in this environment unless another is named.
+    # The tasks run in this environment unless the user names another one.
     environment = {"MPIJOIN_ENVIRONMENT": sys.prefix} if Path(sys.prefix, "bin/mpijoin").exists() else {}
     try:
         exit_code = subprocess.run(command, env=environment | os.environ, check=False).returncode

@@ -1,4 +1,4 @@
-"""One table of all points of a sweep, and the report over those that are done."""
+"""This module writes one table of all points of a sweep, and the report about those that are done."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from mpijoin.report.runs import load_run
 from mpijoin.sweep.run import DONE, FAILED, REASON, RESULT, state_of
 from mpijoin.sweep.spec import Point, Sweep
 
-# tuples per second and stream; true: [capacity] high held, there may be more
+# The first field is in tuples per second and stream. The second is true if [capacity] high was sustained, so that the
+# capacity may be higher still.
 CAPACITY = ("capacity", "capacity_at_least")
 
 
 def write_table(sweep: Sweep) -> pa.Table:
-    """table.parquet and table.csv in the sweep's folder, a row per point: its values, repeat, state, reason, and
-    figures."""
+    """Writes table.parquet and table.csv to the sweep's folder. Each row is a point with its values, repeat, state,
+    reason and figures. Returns the table."""
     rows = [_row(sweep, point) for point in sweep.points]
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
@@ -49,7 +50,8 @@ def _row(sweep: Sweep, point: Point) -> dict[str, Any]:
 
 
 def write_figures(sweep: Sweep) -> str | None:
-    """The report of all runs that are done, if there are any; where its page is."""
+    """Writes the report about all runs that are done. Returns the path of its page, or None if there are no such runs.
+    """
     folders = [sweep.folder_of(point) for point in sweep.points]
     found = {folder: json.loads((folder / RESULT).read_text()) for folder in folders if state_of(folder) == DONE}
     runs = [folder / result["run"] for folder, result in found.items()]
