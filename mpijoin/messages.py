@@ -1,4 +1,4 @@
-"""Every message between ranks: what it says, who may send it, and its frame on the wire.
+"""These are all messages between ranks: what each one says, who may send it, and its frame on the wire.
 
 | message      | from → to                 | channel | says |
 |--------------|---------------------------|---------|------|
@@ -7,24 +7,24 @@
 | State        | slave → slave             | STATE   | a part of a group on its way from supplier to consumer |
 | ResultRows   | slave → collector         | RESULT  | result rows of one epoch, as an Arrow record batch |
 | EpochEnd     | slave → collector         | RESULT  | all results up to this epoch have been sent |
-| Ready        | all → master → all        | CONTROL | its kernels are loaded; from the master: those of all |
+| Ready        | all → master → all        | CONTROL | its kernels are loaded; from the master: those of all ranks |
 | Report       | slave → master            | CONTROL | what was consumed (credit), and how it is; also a heartbeat |
 | AskLoads     | master → slave            | CONTROL | a reorganization epoch ends: how loaded are you? |
 | Loads        | slave → master            | CONTROL | the answer: backlog, shares of time, and what each group cost |
 | Step         | slave → master            | CONTROL | a step of a hand-over is done, or refused |
 | Finished     | slave, collector → master | CONTROL | the rank has done its part: counts and files |
 | Failed       | any → master              | CONTROL | the rank cannot go on |
-| Marker       | master → slave            | DATA    | a checkpoint cuts the input here: what came before it is saved |
+| Marker       | master → slave            | DATA    | a checkpoint cuts the input here; all that came before is saved |
 | ResultMarker | slave → collector         | RESULT  | a checkpoint cuts the results here |
 | Saved        | slave, collector → master | CONTROL | the rank's part of a checkpoint is on disk, or why it is not |
 | Restore      | master → slave            | CONTROL | take these groups out of a checkpoint, before the run begins |
-| Restored     | slave → master → slave    | CONTROL | it has, or why it could not; from the master: all have |
+| Restored     | slave → master → slave    | CONTROL | the slave has done so, or why not; from the master: all have |
 | Signalled    | slave, collector → master | CONTROL | a signal came that asks for a checkpoint |
 | Stop         | master → all              | CONTROL | leave with this exit code |
 | Begin        | master → all              | CONTROL | the setup of the run, where ranks are processes |
 
-Most messages are a few plain values, which travel as the frame's meta. The others say by `content` what their meta and
-buffers are, and are made of them again by `of`.
+Most messages are a few plain values, which travel as the meta of the frame. For the others, `content` returns their
+meta and buffers, and `of` makes the message from them again.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from mpijoin.data.codec import Frame, decode, encode, encode_parts
 from mpijoin.errors import ProtocolError
 from mpijoin.records import Counts, Figures, GroupSpans, PartInfo, Span, Transfer
 
-Content = tuple[dict[str, Any], list[np.ndarray]]  # meta and buffers of a frame
+Content = tuple[dict[str, Any], list[np.ndarray]]  # The meta and the buffers of a frame.
 
 
 class Columns(NamedTuple):
-    """Tuples of one stream, contiguous by partition: tuples int64[n, tuple_words] · blob uint8[]."""
+    """Tuples of one stream, which lie together by partition. `tuples` are int64[n, tuple_words], `blob` is uint8[]."""
 
     tuples: np.ndarray
     blob: np.ndarray
 
 
 class Piece(NamedTuple):
-    """What one slave gets of one ingested part of a tick. counts: int64[streams, m] rows per stream and group of the
-    slave · columns: of each stream."""
+    """What one slave gets of one ingested part of a tick. `counts`, int64[streams, m], are the rows per stream and
+    group of the slave. `columns` are those of each stream."""
 
     counts: np.ndarray
     columns: tuple[Columns, ...]
@@ -60,8 +60,9 @@ class Piece(NamedTuple):
 
 
 class Slot(NamedTuple):
-    """groups: int64[m], the partitions that the pieces are of · watermarks: of each stream, after these pieces ·
-    origin: of a paced run, (event time, second of the run) at which event time began to pass; None at speed "max"."""
+    """`groups`, int64[m], are the partitions of the pieces. `watermarks` are those of each stream after these pieces.
+    In a paced run, `origin` is the (event time, second of the run) at which event time began to pass. It is None at
+    speed "max"."""
 
     producer: int
     epoch: int
@@ -72,7 +73,7 @@ class Slot(NamedTuple):
     origin: tuple[int, float] | None = None
 
     def frame(self, checksum: bool = False) -> np.ndarray:
-        """In one, for a disk or another message."""
+        """Returns the frame as one array, for a disk or for another message."""
         return encode(KINDS[Slot], *self.content(), checksum)
 
     def content(self) -> Content:
@@ -90,7 +91,8 @@ class Slot(NamedTuple):
     def of(cls, meta: dict[str, Any], buffers: list[np.ndarray]) -> Slot:
         watermarks = tuple(meta["watermarks"])
         streams = len(watermarks)
-        count = len(buffers) // (1 + 2 * streams)  # of pieces: each has its counts, and tuples and blob of every stream
+        # Each piece has its counts, and the tuples and the blob of every stream.
+        count = len(buffers) // (1 + 2 * streams)
         groups, *counts = buffers[: 1 + count]
         columns = list(map(Columns, *[iter(buffers[1 + count :])] * 2))
         pieces = [Piece(one, tuple(columns[streams * at : streams * (at + 1)])) for at, one in enumerate(counts)]
@@ -103,7 +105,7 @@ class Slot(NamedTuple):
 
     @property
     def rows_per_stream(self) -> np.ndarray:
-        """int64[streams]."""
+        """The rows of each stream, int64[streams]."""
         total = np.zeros(len(self.watermarks), np.int64)
         for piece in self.pieces:
             total += piece.counts.sum(axis=1)
@@ -111,7 +113,7 @@ class Slot(NamedTuple):
 
     @property
     def rows(self) -> np.ndarray:
-        """int64[m]: rows of all streams per group."""
+        """The rows of all streams per group, int64[m]."""
         total = np.zeros(len(self.groups), np.int64)
         for piece in self.pieces:
             total += piece.counts.sum(axis=0)
@@ -119,7 +121,7 @@ class Slot(NamedTuple):
 
 
 class ResultRows(NamedTuple):
-    """batch: uint8[], an Arrow record batch in IPC form."""
+    """`batch`, uint8[], is an Arrow record batch in IPC form."""
 
     slave: int
     epoch: int
@@ -134,7 +136,7 @@ class ResultRows(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """idle: the slave has no groups: nobody should wait for it until it sends again."""
+    """An `idle` slave has no groups. Nobody should wait for it until it sends again."""
 
     slave: int
     epoch: int
@@ -143,8 +145,8 @@ class EpochEnd(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """started_s: from the master, when its clock started (since 1970), for all to count from · host: the rank's
-    node."""
+    """`host` is the node of the rank. The master sends in `started_s` when its clock started, in seconds since 1970.
+    All ranks count from there."""
 
     rank: int
     started_s: float = 0.0
@@ -152,7 +154,7 @@ class Ready(NamedTuple):
 
 
 class Order(NamedTuple):
-    """step: "ship", "freeze", "drop" or "restore", all to the supplier · peer: the consumer."""
+    """`step` is "ship", "freeze", "drop" or "restore". All go to the supplier, and `peer` is the consumer."""
 
     move: int
     step: str
@@ -161,15 +163,15 @@ class Order(NamedTuple):
 
 
 class AskLoads(NamedTuple):
-    """period: the number of the reorganization epoch that ends."""
+    """`period` is the number of the reorganization epoch that ends."""
 
     period: int
 
 
 class Loads(NamedTuple):
-    """Of the time since the last answer. backlog_bytes: mean, over its distribution epochs, of what was left in the
-    stream buffer at their end · busy, communication: shares of its wall time · groups, work (in comparisons, of this
-    time), live_bytes (now): int64[m]."""
+    """The loads since the last answer. `backlog_bytes` is what was left in the stream buffer at the end of each
+    distribution epoch, in the mean. `busy` and `communication` are shares of the wall time. `groups`, `work` (in
+    comparisons) and `live_bytes` (as of now) are int64[m]."""
 
     rank: int
     period: int
@@ -191,9 +193,9 @@ class Loads(NamedTuple):
 
 
 class State(NamedTuple):
-    """frames: uint8[] each, of `Operator.get` · input: the last message of a move has the group's rows that the
-    supplier had received and not joined, as a Slot of this one group; None before · cancelled: there will be no more,
-    forget it."""
+    """`frames`, uint8[] each, come from `Operator.get`. Only the last message of a move has `input`: the group's rows
+    that the supplier had received and not joined, as a Slot of this one group. If `cancelled`, the consumer forgets the
+    move, because no more will come."""
 
     move: int
     supplier: int
@@ -217,8 +219,8 @@ class State(NamedTuple):
 
 
 class Step(NamedTuple):
-    """step: "shipped" (the rest fits one slot), "dropped" or "restored" by the supplier; "installed" or "refused" by
-    the consumer · figures: of the transfer."""
+    """The supplier sends the `step` "shipped" (the rest fits one slot), "dropped" or "restored". The consumer sends
+    "installed" or "refused". `figures` are those of the transfer."""
 
     move: int
     slave: int
@@ -228,8 +230,9 @@ class Step(NamedTuple):
 
 
 class Report(NamedTuple):
-    """consumed_bytes since the last report; the others are as of now. epoch: that was joined; -1: the rank only says
-    that it is alive, and how far it has come · busy_s, comm_s: joining and communicating, since the clock started."""
+    """`consumed_bytes` counts since the last report. The other fields are as of now. `epoch` was joined last. If it is
+    -1, the rank only says that it is alive, and how far it has come. `busy_s` and `comm_s` are the seconds of joining
+    and communicating since the clock started."""
 
     rank: int
     consumed_bytes: int = 0
@@ -242,8 +245,8 @@ class Report(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """counts, figures: of a slave, None: a collector · rows: that a collector has written · files: the rank's part
-    files."""
+    """`counts` and `figures` are those of a slave, and None from a collector. `rows` are those that a collector has
+    written. `files` are the rank's part files."""
 
     rank: int
     counts: Counts | None = None
@@ -260,8 +263,8 @@ class Failed(NamedTuple):
 
 
 class Marker(NamedTuple):
-    """number: of the checkpoint · cuts_metrics: it cuts the metrics, too · anew: what was written for the one before is
-    gone · stops: the run ends with it, so what is not joined yet is saved as it is."""
+    """`number` is that of the checkpoint. With `cuts_metrics` it cuts the metrics, too. `anew` says that the files of
+    the one before are gone. With `stops` the run ends, so input that is not joined yet is saved as it is."""
 
     number: int
     cuts_metrics: bool = True
@@ -275,9 +278,10 @@ class ResultMarker(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """counts: of a slave at the cut, None: a collector · rows: as in `Finished` · parts: each result file so far ·
-    groups: those of the slave · waiting: what it had received and not joined, a `Slot` each, where the run stops ·
-    octets, seconds: what was written, and how long joining stood still for it · fault: why it could not be done."""
+    """`counts` are those of a slave at the cut, and None from a collector. `rows` is as in `Finished`. `parts` are the
+    result files so far, and `groups` those of the slave. Where the run stops, `waiting` is each `Slot` that the slave
+    had received and not joined. `octets` were written, and joining stood still for `seconds`. `fault` says why the part
+    could not be saved."""
 
     rank: int
     number: int
@@ -292,7 +296,8 @@ class Saved(NamedTuple):
 
 
 class Restore(NamedTuple):
-    """groups: those of the slave, as in `Saved` · parts: files for it to check, with names from the run's on."""
+    """`groups` are those of the slave, as in `Saved`. The slave checks the files in `parts`. Their names are
+    relative to the run's folder."""
 
     number: int
     groups: tuple[GroupSpans, ...]
@@ -300,7 +305,7 @@ class Restore(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """fault: the file that is damaged, and how · seconds: that it took to take everything out."""
+    """`fault` names the file that is damaged, and says how. It took `seconds` to take everything out."""
 
     rank: int
     number: int
@@ -319,7 +324,7 @@ class Stop(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """setup: its plain values (launch/begin.py) · columns: uint8[] each, an Arrow schema of every stream's."""
+    """`setup` has the plain values (launch/begin.py). `columns`, uint8[] each, is an Arrow schema for every stream."""
 
     setup: dict[str, Any]
     columns: tuple[np.ndarray, ...]
@@ -339,7 +344,7 @@ KINDS: dict[type, int] = {
 }
 MESSAGES = {kind: message for message, kind in KINDS.items()}
 
-# Those that say themselves what of them is meta, and what buffers.
+# These messages say themselves what their meta and their buffers are.
 Framed = Slot | ResultRows | Loads | State | Begin
 AnyMessage = (
     Framed | EpochEnd | Report | Finished | Failed | Stop | Ready | Order | AskLoads | Step | Marker | ResultMarker
@@ -354,7 +359,7 @@ def _each(make: Callable[[Any], Any]) -> Callable[[Iterable[Any]], tuple[Any, ..
     return lambda values: tuple(map(make, values))
 
 
-# How the records in a message's meta are made again.
+# These functions make the records in a message's meta again.
 _RECORDS: dict[str, Callable[[Any], Any]] = {
     "counts": Counts.of,
     "files": tuple,
@@ -366,7 +371,7 @@ _FIGURES: dict[type, Callable[[Any], Any]] = {Finished: Figures.of, Step: Transf
 
 
 def encode_message(message: AnyMessage) -> tuple[np.ndarray, ...]:
-    """The frame of a message, in parts (codec.encode_parts)."""
+    """Returns the frame of a message, in parts (codec.encode_parts)."""
     kind = KINDS[type(message)]
     if isinstance(message, Framed):
         return encode_parts(kind, *message.content())
@@ -374,12 +379,12 @@ def encode_message(message: AnyMessage) -> tuple[np.ndarray, ...]:
 
 
 def parse(data: np.ndarray | tuple[np.ndarray, ...]) -> AnyMessage:
-    """The message in what was received. Raises CodecError on damage, ProtocolError on an unknown kind."""
+    """Returns the message in what was received. Raises CodecError for damage, and ProtocolError for an unknown kind."""
     return message_of(decode(data))
 
 
 def message_of(frame: Frame) -> AnyMessage:
-    """The message in a frame. Raises ProtocolError on an unknown kind."""
+    """Returns the message in a frame. Raises ProtocolError for an unknown kind."""
     if frame.kind not in MESSAGES:
         raise ProtocolError(f"got a message of kind {frame.kind}, wanted one of {sorted(MESSAGES)}")
     message = MESSAGES[frame.kind]

@@ -1,7 +1,7 @@
-"""Records that messages carry beside rows: what ranks count, and where on the disk something lies.
+"""Messages carry these records beside rows. They say what ranks count, and where on the disk something lies.
 
-In a frame's meta a record is the list of its values; `of` makes it again. What is counted per stream is a tuple in the
-job's order.
+In the meta of a frame, a record is the list of its values, and `of` makes the record again. Counts per stream are a
+tuple in the order of the job's streams.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, Sequence
 
 
 class Delays(NamedTuple):
-    """A histogram of delays (metrics/delay.py): its filled buckets with their counts, and exactly how many delays there
-    are, their sum and the longest."""
+    """A histogram of delays (metrics/delay.py). It has the filled buckets with their counts. The number of delays,
+    their sum and the longest one are exact."""
 
     buckets: tuple[int, ...] = ()
     counts: tuple[int, ...] = ()
@@ -26,9 +26,9 @@ class Delays(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """A slave's side of the ledger, or the sum of several. received: rows from the master · held, moved_in, moved_out:
-    tuples of groups it has, got and gave · written: rows in result files · certificate: of the results, modulo
-    2**64."""
+    """A slave's side of the ledger, or the sum of several. `received` are rows from the master. `held`, `moved_in` and
+    `moved_out` are the tuples of the groups that it has, got and gave away. `written` are rows in result files.
+    `certificate` is that of the results, modulo 2**64."""
 
     received: tuple[int, ...]
     joined: tuple[int, ...]
@@ -51,16 +51,17 @@ class Counts(NamedTuple):
 
     @classmethod
     def nothing(cls, streams: int) -> Counts:
-        """Of so many streams, before a run."""
+        """Returns the counts of so many streams before a run."""
         none = (0,) * streams
         return cls(none, none, none, none, none, none)
 
 
-PER_STREAM = 6  # fields of `Counts` that are per stream: the first ones
+# The first fields of `Counts` are per stream. This is their number.
+PER_STREAM = 6
 
 
 class Figures(NamedTuple):
-    """What the summary tells of a slave beside its counts: seconds after the warm-up, and its largest state."""
+    """What the summary says about a slave beside its counts. The seconds are those after the warm-up."""
 
     cpu_s: float
     comm_s: float
@@ -77,7 +78,8 @@ class Figures(NamedTuple):
 
 
 class PartInfo(NamedTuple):
-    """One closed part file: file name in its folder, rows, bytes on disk, and their checksum (`disk.HashedFile`)."""
+    """One closed part file. It has a file name in its folder, rows, bytes on disk, and the checksum of these bytes
+    (`disk.HashedFile`)."""
 
     name: str
     rows: int
@@ -86,7 +88,7 @@ class PartInfo(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Where a frame lies: file name in the checkpoint folder, first byte, bytes."""
+    """The place of a frame: the file name in the checkpoint folder, the first byte, and the number of bytes."""
 
     file: str
     offset: int
@@ -94,7 +96,8 @@ class Span(NamedTuple):
 
 
 class GroupSpans(NamedTuple):
-    """A partition group in a checkpoint. alive: bytes of its live tuples · spans: its frames, the tail last."""
+    """A partition group in a checkpoint. `alive` are the bytes of its live tuples. `spans` are the places of its
+    frames, the tail last."""
 
     group: int
     alive: int
@@ -107,7 +110,7 @@ class GroupSpans(NamedTuple):
 
 
 class MoveTotals(NamedTuple):
-    """Moves of groups that have ended, by how they ended, and the bytes of the groups that moved."""
+    """The moves of groups that have ended, counted by how they ended, and the bytes of the groups that moved."""
 
     moved: int = 0
     refused: int = 0
@@ -115,13 +118,14 @@ class MoveTotals(NamedTuple):
     moved_bytes: int = 0
 
     def with_one(self, outcome: str, octets: int) -> MoveTotals:
-        """One move more. outcome: the field that counts it · octets: of the group."""
+        """Returns the totals with one move more. `outcome` is the field that counts it, and `octets` are the bytes of
+        the group."""
         more = self._replace(**{outcome: getattr(self, outcome) + 1})
         return more._replace(moved_bytes=self.moved_bytes + octets) if outcome == "moved" else more
 
 
 class Transfer(NamedTuple):
-    """What moving a group cost, as the slave measured it; None: it says nothing of that."""
+    """What moving a group cost, as the slave measured it. A field is None if the slave says nothing about it."""
 
     octets: int | None = None
     transfer_s: float | None = None
