@@ -1,4 +1,5 @@
-"""`mpijoin.run(job)`: the same engine from Python, on threads of this process, Arrow tables in and out."""
+"""`mpijoin.run(job)` runs the same engine from Python, on threads of this process. It takes and returns Arrow tables.
+"""
 
 from __future__ import annotations
 
@@ -27,33 +28,35 @@ from mpijoin.sources.late import late_schema
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run. `summary`: as in summary.json · `path`: the run directory, None if the results stayed in
+    """A finished run. `summary` is that of summary.json. `path` is the run directory, or None if the results stayed in
     memory."""
 
     summary: Mapping[str, Any]
     path: Path | None
-    _streams: Sequence[str]  # their names
-    _has_results: bool  # False: they were only counted
+    # These are the names of the streams.
+    _streams: Sequence[str]
+    # It is False if the results were only counted.
+    _has_results: bool
     _table: pa.Table | None = None
     _late: Mapping[str, pa.Table] | None = None
 
     @property
     def results(self) -> int:
-        """How many there are."""
+        """The number of results."""
         return self.summary["results"]
 
     def table(self) -> pa.Table:
-        """All results as one Arrow table, read from the run directory if they lie there. Raises OutputError if the job
-        only counted."""
+        """Returns all results as one Arrow table. They are read from the run directory if they lie there. Raises
+        OutputError if the job only counted its results."""
         if not self._has_results:
             raise OutputError('the job counted its results ([output] results = "count"): there is no table of them')
         return self._kept_or_read(self._table, "results")
 
     def late(self, stream: str) -> pa.Table:
-        """The late rows of the stream of this name as an Arrow table: the columns that the job uses, row, watermark and
-        reason.
+        """Returns the late rows of the stream of this name as an Arrow table. It has the columns that the job uses, and
+        row, watermark and reason.
 
-        Raises JobError where the job has no such stream.
+        Raises JobError if the job has no such stream.
         """
         if stream not in self._streams:
             raise JobError([f"late: got {show(stream)}, wanted {' or '.join(map(show, self._streams))}"])
@@ -62,12 +65,13 @@ class Run:
     def _kept_or_read(self, kept: pa.Table | None, name: str) -> pa.Table:
         if kept is not None:
             return kept
-        assert self.path is not None  # what is not kept in memory lies in the run directory
+        # A table that is not kept in memory lies in the run directory.
+        assert self.path is not None
         return pa.parquet.read_table(self.path / name)
 
 
 class TableWriter:
-    """Keeps tables of one schema in memory."""
+    """A writer that keeps tables of one schema in memory."""
 
     def __init__(self, schema: pa.Schema):
         self._schema = schema
@@ -87,7 +91,7 @@ class TableWriter:
 
 
 class Silent:
-    """No progress display."""
+    """A progress display that shows nothing."""
 
     def update(self, make_view: Any) -> None:
         pass
@@ -108,18 +112,18 @@ def run(
     oversubscribe: bool = False,
     debug: bool = False,
 ) -> Run:
-    """Runs a job on `slaves` local slaves (default: min(cores, 4)) and returns when it is done.
+    """Runs a job on `slaves` local slaves (default: min(cores, 4)), and returns when it is done.
 
-    job: a `Job`, the path of a job file, or a dictionary of the same sections, {"streams": {"picks": {...}, ...}} or
-    {"left": {...}, "right": {...}}. A stream may have `table = ...` instead of a path: a pyarrow.Table or RecordBatch,
-    or a frame of pandas, polars or whatever else Arrow can read. Without an output path the results and the late rows
-    stay in memory: `run(job).table()`, `run(job).late("picks")`. overrides: "section.field=value", as --set has them ·
-    overwrite: replaces what an earlier run wrote to the output path · resume: goes on from the newest checkpoint there,
-    and begins where there is none · oversubscribe: allows more than four slaves per core · debug: writes the traceback
-    of what fails to standard error.
+    `job` is a `Job`, the path of a job file, or a dictionary of the same sections: {"streams": {"picks": {...}, ...}}
+    or {"left": {...}, "right": {...}}. A stream may have `table = ...` instead of a path. This is a pyarrow.Table or
+    RecordBatch, or a frame of pandas, polars or anything else that Arrow can read. Without an output path the results
+    and the late rows stay in memory: `run(job).table()`, `run(job).late("picks")`. Each of the `overrides` is a string
+    "section.field=value", as for --set. `overwrite` replaces what an earlier run wrote to the output path. `resume`
+    continues from the newest checkpoint there, or begins if there is none. `oversubscribe` allows more than four slaves
+    per core. `debug` writes the traceback of an error to standard error.
 
-    Raises JobError, InputError and the other errors of mpijoin.errors; KeyboardInterrupt after Ctrl-C, once the run has
-    ended (and, if the job says so, is in a checkpoint). Otherwise nothing is written to the terminal.
+    Raises JobError, InputError and the other errors of mpijoin.errors. After Ctrl-C it raises KeyboardInterrupt, once
+    the run has ended (and is saved in a checkpoint, if the job says so). Otherwise nothing is written to the terminal.
 
     >>> left = pa.table({"ts": [10, 20], "key": ["a", "b"]})
     >>> right = pa.table({"ts": [11, 99], "key": ["a", "b"]})
@@ -148,7 +152,7 @@ def run(
 
 
 def _read(job: Any, overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
-    """The job, and the faults of its values. Raises JobError where there is none at all."""
+    """Returns the job and the faults of its values. Raises JobError if there is no job at all."""
     if isinstance(overrides, str):
         raise JobError([f'overrides: got {show(overrides)}, wanted a list of strings, such as ["left.window=5 s"]'])
     if isinstance(job, Job):
@@ -161,7 +165,7 @@ def _read(job: Any, overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
 
 
 def _join(setup: RunSetup, writer: TableWriter | None, debug: bool) -> Mapping[str, Any]:
-    """Runs the job with signals caught; returns the summary, or raises what the run ended in."""
+    """Runs the job while signals are caught. Returns the summary, or raises the error that ended the run."""
     signals = SignalFlag()
     signals.install()
     try:

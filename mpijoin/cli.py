@@ -1,4 +1,5 @@
-"""The command line: reads arguments, calls what does the work, turns errors into a message and an exit code."""
+"""The command line. It reads the arguments, calls the code that does the work, and turns errors into a message and an
+exit code."""
 
 from __future__ import annotations
 
@@ -137,8 +138,8 @@ examples:
 
 {EXIT_CODES}"""
 
-# Commands whose module says what its arguments are, and is imported only if it is meant: some need more than the others
-# do.
+# The modules of these commands say what their arguments are. A module is imported only if its command is called,
+# because some of them need packages that the others do not need.
 MODULES = {
     "generate": "make a job's synthetic streams as Parquet files (Spark)",
     "prepare": "make typed, sorted Parquet files of raw CSV, JSON lines or Parquet (Spark)",
@@ -147,13 +148,14 @@ MODULES = {
 }
 PIPELINE = ("generate", "prepare", "profile")
 
-FIELDS_CELLS_MAX = 110  # longer lines are hard to read
+# Longer lines are hard to read.
+FIELDS_CELLS_MAX = 110
 
 _KEEP_LINES = argparse.RawDescriptionHelpFormatter
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; `argv` defaults to those of the process."""
+    """Runs one command and returns its exit code. `argv` defaults to the arguments of the process."""
     with patient_streams():
         return _main(sys.argv[1:] if argv is None else argv)
 
@@ -163,7 +165,8 @@ def _main(arguments: Sequence[str]) -> int:
     try:
         options = _parser(arguments).parse_args(arguments)
         debug = options.debug
-        with nullcontext() if options.command is _run else terminable():  # a run has its own way with signals
+        # A run handles signals itself.
+        with nullcontext() if options.command is _run else terminable():
             return options.command(options)
     except Terminated:
         return _stopped("SIGTERM", EXIT_SIGTERM, debug)
@@ -173,7 +176,8 @@ def _main(arguments: Sequence[str]) -> int:
         return _report(_faults_text(error), error.exit_code, debug)
     except MpijoinError as error:
         return _report(str(error), error.exit_code, debug and bool(error.exit_code))
-    except Exception as error:  # the last line of defence: a defect still ends in one message and a code
+    except Exception as error:
+        # This is the last line of defence. A defect still ends in one message and an exit code.
         known = named(error)
         if isinstance(known, MpijoinError):
             return _report(str(known), known.exit_code, debug)
@@ -182,7 +186,7 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 def _stopped(by: str, exit_code: int, debug: bool) -> int:
-    """Every process of a launcher gets its signal; one says so."""
+    """Returns the exit code after a signal. Every process of a launcher gets the signal, but only one prints it."""
     return exit_code if launched_rank(os.environ) else _report(f"stopped by {by}", exit_code, debug)
 
 

@@ -1,13 +1,13 @@
-"""Compiled functions, and where their machine code is kept between runs.
+"""Compiled functions, and the folder that keeps their machine code between runs.
 
-A kernel is a Python function that Numba compiles once for each state of the package, processor and kinds of arguments.
-What comes out is kept as machine code behind a C function, which every later process calls. Numba itself, whose import
-takes as long as the join of a million rows, is loaded only where something must be compiled.
+A kernel is a Python function that Numba compiles once for each state of the package, each processor and the kinds of
+its arguments. The result is kept as machine code behind a C function, which every later process calls. The import of
+Numba takes as long as the join of a million rows, so Numba is loaded only where something must be compiled.
 
-The code of each state of the package lies in a folder of its own, named by a hash of all its sources, the compiler and
-the processor; and it may lie where the package itself cannot be written. Whoever can write there can have this user run
-anything. Such folders have names that others can guess, some in folders where everybody may create: they are used only
-if they are this user's, and no one else's to change.
+The code of each state of the package lies in its own folder, whose name is a hash of all sources, the compiler and the
+processor. So it can be kept even where the package itself cannot be written. Whoever can write to this folder can make
+this user run anything. Others can guess the names of these folders, and some lie where everybody may create files. So a
+folder is used only if it belongs to this user, and nobody else can change it.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ from mpijoin.machine import processor
 
 COMPILERS = ("numba", "llvmlite")
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-UNUSED_DAYS = 30  # folders of other states of the package are removed when they are older
+# Folders of other states of the package are removed when they are older than this.
+UNUSED_DAYS = 30
 
-_readying = threading.Lock()  # one thread at a time compiles or loads
+# One thread at a time compiles or loads.
+_readying = threading.Lock()
 
 
 class KernelPart:
-    """A function that only kernels call. Python that calls it gets the Python function."""
+    """A function that only kernels call. If Python calls it, the Python function runs."""
 
     def __init__(self, function: Callable, compiled_from: str = ""):
-        """compiled_from: a module whose function of the same name is what Numba compiles."""
+        """If `compiled_from` names a module, Numba compiles the function of the same name in that module instead."""
         self.py_func, self._compiled_from = function, compiled_from
         self.__name__, self.__doc__, self.__module__ = function.__name__, function.__doc__, function.__module__
         self.__wrapped__ = function
@@ -54,12 +56,12 @@ class KernelPart:
         return self.py_func(*arguments)
 
     def bound(self, *first: Any) -> Callable:
-        """The function with its first arguments given."""
+        """Returns the function with its first arguments given."""
         return partial(self, *first)
 
     @cached_property
     def dispatcher(self) -> Any:
-        """As Numba calls it."""
+        """The function as Numba calls it."""
         from mpijoin.compiling import dispatcher_of
 
         if self._compiled_from:
@@ -68,7 +70,7 @@ class KernelPart:
 
     @property
     def _numba_type_(self) -> Any:
-        """What Numba asks any object that it does not know."""
+        """The type that Numba asks of any object that it does not know."""
         return self.dispatcher._numba_type_
 
 
@@ -80,22 +82,23 @@ class Kernel(KernelPart):
         self._entries: dict[tuple[Any, ...], Callable] = {}
 
     def __call__(self, *arguments: Any) -> Any:
-        """arguments: numbers, arrays, and tuples of these; TypeError: others, and a kernel that raises or allocates."""
+        """Calls the kernel. The arguments may be numbers, arrays, and tuples of these. Raises TypeError for others, and
+        for a kernel that raises or allocates."""
         kinds: list[Any] = []
         words: list[Any] = []
         _take_apart(arguments, kinds, words)
         return self.entry(arguments, tuple(kinds))(words)
 
     def entry(self, arguments: Sequence[Any], found: tuple[Any, ...]) -> Callable:
-        """The code for such arguments, which is loaded when they come for the first time."""
+        """Returns the code for such arguments. It is loaded when they come for the first time."""
         return self._entries.get(found) or self.ready(arguments, found)
 
     def bound(self, *first: Any) -> Bound:
-        """The kernel with its first arguments given."""
+        """Returns the kernel with its first arguments given."""
         return Bound(self, first)
 
     def ready(self, arguments: Sequence[Any], found: tuple[Any, ...]) -> Callable:
-        """Loads the code for such arguments, and compiles it before where it is not there."""
+        """Loads the code for such arguments. If it is not there, it is compiled first."""
         with _readying:
             if found not in self._entries:
                 kinds = [_kind_of(value) for value in arguments]
@@ -115,22 +118,24 @@ class Kernel(KernelPart):
 
 
 class Bound:
-    """A kernel with first arguments that are looked at once and not at each call, which for a table of many arrays
-    takes longer than all the rest.
+    """A kernel whose first arguments are examined once, and not at each call. For a table of many arrays, this would
+    take longer than all the rest of a call.
 
-    What is in these arrays, where it lies and how much it is may change. Of what kind they are (type, dimensions,
-    whether they are writeable, aligned and without gaps) may not: that needs a new binding.
+    The contents of these arrays, their place in memory and their sizes may change. Their kinds (type, dimensions, and
+    whether they are writeable, aligned and without gaps) may not change. That needs a new binding.
     """
 
     def __init__(self, kernel: Kernel, first: tuple[Any, ...]):
-        self._kernel, self._first = kernel, first  # kept: of the arrays themselves the words are only addresses
+        # The arrays are kept alive here, because the words hold only their addresses.
+        self._kernel, self._first = kernel, first
         self._kinds: list[Any] = []
         self._words: list[Any] = []
         _take_apart(first, self._kinds, self._words)
-        self._entries: dict[tuple[Any, ...], Callable] = {}  # by the kinds of the further arguments alone
+        # The key is the kinds of the further arguments alone.
+        self._entries: dict[tuple[Any, ...], Callable] = {}
 
     def __call__(self, *further: Any) -> Any:
-        """further: the other arguments, as of `Kernel`."""
+        """Calls the kernel. `further` are its other arguments, as those of `Kernel`."""
         kinds: list[Any] = []
         words = self._words.copy()
         _take_apart(further, kinds, words)
@@ -142,7 +147,7 @@ class Bound:
 
 
 def kernel(function: Callable) -> KernelPart:
-    """Makes a kernel of a function; where Numba is told not to compile, it stays the Python function."""
+    """Makes a kernel of a function. If Numba is told not to compile, it stays the Python function."""
     return KernelPart(function) if os.environ.get("NUMBA_DISABLE_JIT", "0") != "0" else Kernel(function)
 
 
@@ -152,12 +157,13 @@ def part(function: Callable) -> KernelPart:
 
 
 def instruction(module: str) -> Callable[[Callable], KernelPart]:
-    """Makes a part of kernels of a function whose namesake in `module` says how Numba compiles it."""
+    """Makes a part of kernels of a function. The function of the same name in `module` says how Numba compiles it."""
     return lambda function: KernelPart(function, module)
 
 
 def _take_apart(values: Sequence[Any], kinds: list[Any], words: list[Any]) -> None:
-    """Adds what tells these values' kinds from others, and the words that an entry takes for them."""
+    """Appends to `kinds` what tells the kinds of these values from others, and to `words` the words that an entry takes
+    for them."""
     for value in values:
         if isinstance(value, np.ndarray):
             kinds.append((value.dtype, value.ndim, value.flags.num & FLAGS))
@@ -172,8 +178,8 @@ def _take_apart(values: Sequence[Any], kinds: list[Any], words: list[Any]) -> No
 
 
 def _kind_of(value: Any) -> Any:
-    """What decides how a value is compiled: (type, dimensions, flags) of an array, (class, kinds …) of a tuple, else a
-    type."""
+    """Returns what decides how a value is compiled. This is (type, dimensions, flags) for an array, (class, kinds …)
+    for a tuple, and otherwise a type."""
     if isinstance(value, np.ndarray):
         return value.dtype.str, value.ndim, value.flags.num & FLAGS
     if isinstance(value, tuple):
@@ -184,7 +190,7 @@ def _kind_of(value: Any) -> Any:
 
 
 def _formats(kinds: Sequence[Any]) -> str:
-    """`struct` format of an entry's words."""
+    """Returns the `struct` format of an entry's words."""
     return "".join(map(_format, kinds))
 
 
@@ -195,7 +201,7 @@ def _format(kind: Any) -> str:
 
 
 def _entry(name: str, formats: str, returned: str, octets: bytes) -> Callable:
-    """Calls the C function with an argument's words; gives back what it returns."""
+    """Returns a function that calls the C function with the words of the arguments, and returns what it returns."""
     from mpijoin.linking import address_of
 
     call = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)(address_of(name, octets))
@@ -215,7 +221,7 @@ def _entry(name: str, formats: str, returned: str, octets: bytes) -> Callable:
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
-    """What the code returns, and the code; None: it is not there, or is damaged."""
+    """Returns the format of what the code returns, and the code. Returns None if it is not there, or is damaged."""
     with suppress(OSError):
         checksum, _, kept = path.read_bytes().partition(b"\n")
         if checksum == _checksum(kept):
@@ -225,7 +231,7 @@ def _read(path: Path) -> tuple[str, bytes] | None:
 
 
 def _write(path: Path, returned: str, octets: bytes) -> None:
-    """So that others find all or nothing; not at all where nothing can be written."""
+    """Writes the code so that others find all of it or nothing. It does nothing where nothing can be written."""
     kept = b"\n".join([returned.encode(), octets])
     with suppress(OSError):
         new = path.with_suffix(f".{os.getpid()}")
@@ -239,8 +245,9 @@ def _checksum(octets: bytes) -> bytes:
 
 @cache
 def cache_folder() -> Path:
-    """The folder of this state of the package: in $NUMBA_CACHE_DIR, else in the user's cache, else in the temporary
-    folder; if none of these is the user's own, one of this process alone, in which everything is compiled anew."""
+    """Returns the folder of this state of the package. It lies in $NUMBA_CACHE_DIR or else in the user's cache, and
+    otherwise in the temporary folder. If none of these is the user's own, this process gets a folder for itself, where
+    everything is compiled again."""
     usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpijoin"
     named = os.environ.get("NUMBA_CACHE_DIR")
     for base in (Path(named) if named else usual, Path(tempfile.gettempdir()) / f"mpijoin-{os.getuid()}"):
@@ -254,18 +261,19 @@ def cache_folder() -> Path:
 
 
 def _is_own(folder: Path) -> bool:
-    """Whether the folder, which is made where it is not there, is this user's, and nobody else can change or replace
-    it."""
+    """Whether the folder belongs to this user, and nobody else can change or replace it. It is made if it is not there.
+    """
     folder.mkdir(0o700, parents=True, exist_ok=True)
     own, above = os.lstat(folder), os.stat(folder.parent)
     if not stat.S_ISDIR(own.st_mode) or own.st_uid != os.getuid() or own.st_mode & OTHERS_WRITE:
         return False
-    # Sticky: only owners rename, as in /tmp.
+    # In a folder with the sticky bit, such as /tmp, only the owner of a file can rename it.
     return not above.st_mode & OTHERS_WRITE or bool(above.st_mode & stat.S_ISVTX)
 
 
 def _private_folder() -> Path:
-    """Of this process, until it ends. Where nothing can be written, one that nobody can make."""
+    """Returns a folder for this process, which is removed when the process ends. Where nothing can be written, it is a
+    path that nobody can make."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="mpijoin-"))
     except OSError:
@@ -282,13 +290,15 @@ def _remove_unused(base: Path, own: Path) -> None:
 
 
 def _fingerprint() -> str:
-    """Changes with anything that makes compiled code useless: the sources, the compiler, the processor."""
+    """Returns a hash that changes with everything that makes compiled code useless: the sources, the compiler and the
+    processor."""
     facts = (sorted(_sources(os.path.dirname(__file__))), [_installed(name) for name in COMPILERS], processor())
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def _installed(package: str) -> list[tuple[str, int]]:
-    """Name, which has the version, and time of the folders that say what is installed. Nothing is imported for it."""
+    """Returns the names and times of the folders that say what is installed. A name contains the version. Nothing is
+    imported for this."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         return []
@@ -297,8 +307,8 @@ def _installed(package: str) -> list[tuple[str, int]]:
 
 
 def _sources(root: str) -> Iterator[tuple[str, int, int]]:
-    """Path, time of the last change in ns, and size of each source of the package."""
-    # not pathlib: at each start of each rank, and this takes a third of its time
+    """Yields the path, the time of the last change in ns, and the size of each source of the package."""
+    # This runs at each start of each rank, and takes a third of the time that pathlib would take.
     for folder, _, names in os.walk(root):
         for path in (os.path.join(folder, name) for name in names if name.endswith(".py")):
             status = os.stat(path)

@@ -1,7 +1,8 @@
-"""From a Python function to machine code that runs without Numba: what a first start does, and no other.
+"""This module turns a Python function into machine code that runs without Numba. Only a first start does this.
 
-Each kernel gets an entry: a C function that takes its arguments apart, calls the kernel and leaves what it returns. Its
-machine code is written as an object file, for linking.py to load. All this is what Numba and llvmlite offer to others.
+Each kernel gets an entry. This is a C function that takes its arguments apart, calls the kernel and stores what it
+returns. Its machine code is written as an object file, which linking.py loads. All this uses what Numba and llvmlite
+offer to other code.
 """
 
 from __future__ import annotations
@@ -20,27 +21,29 @@ from numba.np.arrayobj import populate_array
 
 from mpijoin.flags import ALIGNED, C_ORDER, WRITEABLE
 
-# Machine code must not call back into Python: of what it may call, all is in the C library.
+# Machine code must not call back into Python. It may call only these functions, which are all in the C library.
 OUTSIDE = re.compile(r"llvm\.|mem(cpy|set|move)$|(log|log1p|exp|exp2|expm1|pow|rint|floor|ceil|sqrt|fabs)f?$")
 WORD = ir.IntType(64)
-FORMATS = {types.float64: "d", types.uint64: "Q", types.boolean: "?7x"}  # of what is returned; all else is signed
+# These are the formats of what a kernel returns. Everything else is a signed integer.
+FORMATS = {types.float64: "d", types.uint64: "Q", types.boolean: "?7x"}
 
-# Kernels allocate nothing, so they need no reference counts: counting cost two thirds of the time (an atomic per
-# array). They raise nothing either, also not when they divide.
+# Kernels allocate nothing, so they need no reference counts. Counting took two thirds of the time (one atomic operation
+# per array). Kernels raise nothing either, not even when they divide.
 OPTIONS = {"nogil": True, "_nrt": False, "forceinline": True, "error_model": "numpy"}
 
 
 def dispatcher_of(function: Any) -> Any:
-    """The function as other kernels call it."""
+    """Returns the function as other kernels call it."""
     return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
 
 
 def compile_entry(name: str, dispatcher: Any, kinds: Sequence[Any]) -> tuple[str, bytes]:
-    """A kernel for arguments of these kinds (compiled.py says what they are).
+    """Compiles a kernel for arguments of these kinds (compiled.py says what they are).
 
-    Returns what the kernel returns, as a `struct` format of a word each, in parentheses if that is a tuple; and an
-    object file with the C function `void name(int64 *words, int64 *out)`.
-    TypeError: it raises, allocates or needs Python in some other way.
+    Returns a format and an object file. The `struct` format describes what the kernel returns, with one word for each
+    value, and in parentheses if it is a tuple. The object file has the C function
+    `void name(int64 *words, int64 *out)`. Raises TypeError if the kernel raises, allocates or needs Python in some
+    other way.
     """
     wanted = _types_of(kinds)
     dispatcher.compile(wanted)
@@ -66,7 +69,7 @@ def _format(returned: Any) -> str:
 
 
 def _types_of(kinds: Sequence[Any]) -> tuple[Any, ...]:
-    """Numba's types of arguments."""
+    """Returns Numba's types of arguments of these kinds."""
     return tuple(_type_of(kind) for kind in kinds)
 
 
@@ -104,7 +107,8 @@ def _entry(dispatcher: Any, wanted: Any) -> Any:
 
 
 class _Reader:
-    """Reads the arguments of a kernel from words: a scalar is one, an array the address of its Python object."""
+    """Reads the arguments of a kernel from words. The word of a scalar is its value, and the word of an array is the
+    address of its Python object."""
 
     def __init__(self, context: Any, builder: Any, words: Any):
         self._context, self._builder, self._words, self._at = context, builder, words, 0
@@ -125,15 +129,16 @@ class _Reader:
         return word if value == WORD else self._builder.trunc(word, value)
 
     def _array(self, wanted: Any, word: Any) -> Any:
-        """From the fields that NumPy's C interface shows of an array: after the head of the object its data, number of
-        dimensions, and addresses of dimensions and strides."""
+        """Builds an array from the fields that NumPy's C interface shows. After the head of the object come its data,
+        the number of dimensions, and the addresses of the dimensions and of the strides."""
         builder, context = self._builder, self._context
         fields = builder.add(word, WORD(object.__basicsize__))
         data, dimensions, strides = (self._words_at(fields, 4)[index] for index in (0, 2, 3))
         shape = self._words_at(dimensions, wanted.ndim)
         item = context.get_abi_sizeof(context.get_data_type(wanted.dtype))
         steps = self._words_at(strides, wanted.ndim)
-        if wanted.layout == "C":  # computed, so that a loop over the last dimension is known to have no gaps
+        # These strides are computed, so that the compiler knows that a loop over the last dimension has no gaps.
+        if wanted.layout == "C":
             steps = [WORD(item)]
             for length in shape[:0:-1]:
                 steps.insert(0, builder.mul(steps[0], length))
@@ -149,7 +154,7 @@ class _Reader:
 
 
 def _leave(context: Any, builder: Any, returned: Any, value: Any, out: Any) -> None:
-    """Stores what a kernel returns, a word each."""
+    """Stores what a kernel returns, with one word for each value."""
     if returned == types.none:
         return
     members = [(returned, value)]
@@ -166,8 +171,8 @@ def _leave(context: Any, builder: Any, returned: Any, value: Any, out: Any) -> N
 
 
 def _machine() -> Any:
-    """What compiles for this processor, to code that can lie anywhere, its constants too: between the two there may be
-    a pool of more than 2 GiB, over which addresses of 32 bits do not reach."""
+    """Returns the compiler for this processor. Its code and its constants can lie anywhere. Between the two there may
+    be a pool of more than 2 GiB, which addresses of 32 bits cannot span."""
     target = llvm.Target.from_default_triple()
     features = llvm.get_host_cpu_features().flatten()
     host = llvm.get_host_cpu_name()
@@ -175,7 +180,8 @@ def _machine() -> Any:
 
 
 def _drop_all_but(module: Any, name: str, machine: Any) -> None:
-    """Leaves of a module what the function of this name needs, which is all inlined in it by now."""
+    """Removes everything from a module that the function of this name does not need. All that it calls is inlined by
+    now."""
     for one in (*module.functions, *module.global_variables):
         if not one.is_declaration and one.name != name:
             one.linkage = "internal"
@@ -183,6 +189,7 @@ def _drop_all_but(module: Any, name: str, machine: Any) -> None:
     passes = llvm.create_new_module_pass_manager()
     if hasattr(passes, "add_global_dead_code_eliminate_pass"):
         passes.add_global_dead_code_eliminate_pass()
-    else:  # an older llvmlite has it only among others, and they take ten times as long
+    else:
+        # An older llvmlite offers this pass only together with others, which take ten times as long.
         passes = builder.getModulePassManager()
     passes.run(module, builder)

@@ -1,4 +1,4 @@
-"""Machine code from an object file into this process."""
+"""This module loads machine code from an object file into this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import llvmlite.binding as llvm
 
 
 def address_of(name: str, octets: bytes) -> int:
-    """Where the function of this name begins, of an object file that is not loaded yet."""
+    """Loads an object file that is not loaded yet. Returns the address of its function of this name."""
     engine = _engine()
     engine.add_object_file(llvm.ObjectFileRef.from_data(octets))
     engine.finalize_object()

@@ -279,9 +279,9 @@ class ResultMarker(NamedTuple):
 
 class Saved(NamedTuple):
     """`counts` are those of a slave at the cut, and None from a collector. `rows` is as in `Finished`. `parts` are the
-    result files so far, and `groups` those of the slave. Where the run stops, `waiting` is each `Slot` that the slave
-    had received and not joined. `octets` were written, and joining stood still for `seconds`. `fault` says why the part
-    could not be saved."""
+    result files so far, and `groups` those of the slave. Where the run stops, `waiting` has the place of each `Slot`
+    that the slave had received and not joined. `octets` were written, and joining stood still for `seconds`. `fault`
+    says why the part could not be saved."""
 
     rank: int
     number: int
