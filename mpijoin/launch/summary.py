@@ -155,7 +155,7 @@ def _summary(setup: Any, master: Any, compile_s: float, streams: Sequence[Stream
 
 
 def _overload(master: Any) -> dict[str, Any] | None:
-    """How far a paced run fell behind its time; None at speed "max"."""
+    """Returns how far a paced run fell behind its time, or None at speed "max"."""
     if not master.pacing.paced:
         return None
     backlog, epoch_ns = master.core.backlog, master.pacing.epoch_ns
