@@ -1,8 +1,8 @@
-"""Runs that are killed: jobs from seeds, and a camera that copies a run directory at a chosen moment, as a kill there
-leaves it.
+"""Runs that are killed: jobs from seeds, and a camera that copies a run directory at a chosen moment.
 
-A kill leaves what the file system has at that moment. So the run itself goes on to its end, and what would have been
-killed is the copy: no name changes while it is taken, and files that are being written may be torn, as a kill's are.
+A kill leaves what the file system has at that moment, so a copy taken then stands for a run that was killed, while the
+run itself goes on to its end. No file name changes while the copy is taken. Files that are being written may be torn,
+as after a kill.
 """
 
 import os
@@ -58,13 +58,15 @@ CHECKPOINTS = (
     {"every": "20 ms", "keep": 3},
 )
 NAMES = ("probe", "S_2", "left", "p4")
-ROWS = {1: (0, 100, 200), 2: (0, 50, 100, 200), 3: (0, 25, 50), 4: (0, 10, 20)}  # of a file, by how many streams
-RARE_CHECKPOINTS = ({"epochs": 6}, {"epochs": 20, "keep": 1}, {"every": "50 ms"})  # that leave time for moves
+# The possible numbers of rows of a file, by the number of streams.
+ROWS = {1: (0, 100, 200), 2: (0, 50, 100, 200), 3: (0, 25, 50), 4: (0, 10, 20)}
+# These checkpoints leave time for moves.
+RARE_CHECKPOINTS = ({"epochs": 6}, {"epochs": 20, "keep": 1}, {"every": "50 ms"})
 
 
 @dataclass(frozen=True)
 class Work:
-    """What is to be joined, which no restart may change. kept: sections of the job that a checkpoint insists on."""
+    """What is to be joined, which no restart may change. kept: the sections that a checkpoint insists on."""
 
     sides: tuple
     kept: dict
@@ -76,8 +78,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Manner:
-    """How it is joined, which may be another after each restart. rows: after so few everything is cut that is cut by
-    size."""
+    """How it is joined, which may change at each restart. rows: whatever is cut by size is cut after so few rows."""
 
     slaves: int
     sections: dict
@@ -138,7 +139,7 @@ def manner(chance):
 
 
 def merged(*documents):
-    """Sections of several job documents together."""
+    """Returns the sections of several job documents together."""
     together = {}
     for document in documents:
         for name, fields in document.items():
@@ -148,7 +149,7 @@ def merged(*documents):
 
 @dataclass(frozen=True)
 class Prepared:
-    """Work whose inputs lie in a folder, and its oracle."""
+    """Work whose inputs lie in a folder, and the answer of the oracle."""
 
     work: Work
     inputs: dict
@@ -166,7 +167,7 @@ def lay_out(made, folder):
 
 @contextmanager
 def inner_sizes(made):
-    """Everything is cut after so few rows, small buffers fill, and policies other than "none" move groups at random."""
+    """Cuts everything after few rows, so that small buffers fill. Policies other than "none" move groups at random."""
 
     def policies(balance):
         return None if balance.policy == "none" else random_policy(made.seed)
@@ -187,10 +188,11 @@ def inner_sizes(made):
 
 
 def run(prepared, made, path, resume=False, signals=None):
-    """The run's summary. Raises what goes wrong; AlreadyDone where a killed run had nothing left to do."""
+    """Returns the run's summary. Raises what goes wrong, and AlreadyDone if a killed run had nothing left to do."""
     job = prepared.job(made, path)
     schema = resolve(job)
-    if made.rows:  # smaller than any job may ask for, so that a few rows fill them
+    # These are smaller than any job may ask for, so that a few rows fill them.
+    if made.rows:
         job = job._replace(cluster=job.cluster._replace(buffer_bytes=2000, master_buffer_bytes=5000))
     with inner_sizes(made):
         setup = prepare(job, schema, local_size(job, made.slaves), resume=resume)
@@ -201,7 +203,7 @@ def run(prepared, made, path, resume=False, signals=None):
 
 
 def resume(prepared, made, path, signals=None):
-    """Goes on with what a kill has left; the summary, also of a run that had come to its end."""
+    """Goes on with what a kill has left. Returns the summary, also if the run had come to its end."""
     try:
         return run(prepared, made, path, resume=True, signals=signals)
     except AlreadyDone:
@@ -209,7 +211,7 @@ def resume(prepared, made, path, signals=None):
 
 
 def check(prepared, path, summary):
-    """Rows, certificate, ledger and late files are the oracle's, and nothing half done is left."""
+    """Checks that rows, certificate, ledger and late files are the oracle's, and that nothing half done is left."""
     made, wanted, path = prepared.work, prepared.wanted, Path(path)
     found = {
         name: {field: summary["streams"][name][field] for field in counts} for name, counts in wanted.counts.items()
@@ -225,7 +227,7 @@ def check(prepared, path, summary):
     assert not (path / "failed.json").exists() and not (path / "results" / ".open").exists()
 
 
-# Where a picture may be taken, and about how often a small run comes by there.
+# The moments at which a picture may be taken, and about how often each comes in a small run.
 MOMENTS = {
     "torn state": 30,
     "state written": 30,
@@ -260,7 +262,7 @@ MOMENTS = {
 
 
 def kind_of(path):
-    """What a file of a run directory is, for the names of moments."""
+    """Returns what kind of file of a run directory this is, for the names of moments."""
     path = Path(os.fspath(path))
     folder = path.parent.name if path.parent.name != ".open" else path.parent.parent.name
     if folder == "checkpoint":
@@ -269,26 +271,26 @@ def kind_of(path):
 
 
 class Camera:
-    """Takes a picture when one of the chosen moments has come for the n-th time. pictures: label -> folder."""
+    """Takes a picture when one of the chosen moments comes for the n-th time. pictures: {label: folder of the copy}."""
 
     def __init__(self, path, album, wanted):
         """path: the run directory · album: a folder for the copies · wanted: {label: n}."""
         self.path, self._album, self._wanted = Path(path).resolve(), Path(album), dict(wanted)
         self.pictures = {}
         self._come = Counter()
-        self._gate = threading.RLock()  # whoever holds it changes names, or copies
+        self._gate = threading.RLock()  # Whoever holds it changes names, or copies.
         self._copying = False
 
     @contextmanager
     def watching(self):
-        """Inside, the engine's steps are moments."""
+        """Within this context, the engine's steps are moments."""
         with ExitStack() as stack:
             for target, name, wrapped in self._hooks():
                 stack.enter_context(mock.patch.object(target, name, wrapped))
             yield self
 
     def passes(self, label):
-        """This moment has come, in the thread that calls."""
+        """Takes note that this moment has come, in the thread that calls."""
         with self._gate:
             self._come[label] += 1
             if not self._copying and self._wanted.get(label) == self._come[label]:
@@ -299,7 +301,7 @@ class Camera:
     def _copy(self, label):
         target = self._album / f"{len(self.pictures)}-{label.replace(' ', '-')}".replace("'", "")
         if self.path.exists():
-            # a file that got its name since the folder was listed: no manifest knows it yet
+            # A file may have got its name since the folder was listed. No manifest knows it yet.
             with suppress(shutil.Error):
                 shutil.copytree(self.path, target)
         else:
@@ -342,7 +344,7 @@ class Camera:
         return watched
 
     def _gated(self, act, verb, at):
-        """at: which argument is the path."""
+        """Makes moments before and after an act on a file. at: which argument is the path."""
 
         def watched(*args, **kwargs):
             if self._copying or not self._is_own(args[at]):
@@ -373,13 +375,13 @@ class Camera:
 
 
 def choose(chance, count):
-    """{label: n}: so many moments, each of which may come or not, and one of a move."""
+    """Returns {label: n}: so many moments, each of which may come or not, and one moment of a move."""
     labels = {*chance.sample(sorted(MOMENTS), count), chance.choice(["move", "move step"])}
     return {label: chance.randint(1, MOMENTS[label]) for label in sorted(labels)}
 
 
 def signs_of(image):
-    """What can be seen in a picture: of a half-written checkpoint, of whole ones, of a commit under way."""
+    """Returns what can be seen in a picture: a half-written checkpoint, whole ones, a commit under way, and so on."""
     folder = Path(image) / "checkpoint"
     names = {path.name for path in folder.glob("*")}
     numbers = {int(path.stem.rpartition("-")[2].partition(".")[0]) for path in folder.glob("rank-*")}
@@ -397,7 +399,7 @@ def signs_of(image):
 
 
 class AsksFor(SignalFlag):
-    """A rank that a signal asks for a last checkpoint when it has looked for signals so often."""
+    """A flag that stands for a signal. It asks for a last checkpoint when the rank has looked so many times."""
 
     def __init__(self, looks):
         super().__init__()
@@ -410,31 +412,35 @@ class AsksFor(SignalFlag):
 
 
 def live(prepared, made, path, chance, resumes, kills):
-    """One run among threads: its summary, None where it stopped at a checkpoint, and the pictures of `kills`
-    moments."""
+    """Runs among threads. Returns the summary and the pictures of `kills` moments.
+
+    The summary is None if the run stopped at a checkpoint.
+    """
     camera = Camera(path, path.with_name(f"{path.name}-album"), choose(chance, kills) if kills else {})
     signals = AsksFor(chance.randint(1, 100)) if kills and chance.random() < 0.25 else None
     with camera.watching():
         try:
             return (resume if resumes else run)(prepared, made, path, signals=signals), camera.pictures
-        except (Checkpointed, Interrupted) as error:  # the latter where it had not begun
+        # It is Interrupted if it had not begun.
+        except (Checkpointed, Interrupted) as error:
             assert error.exit_code == EXIT_CHECKPOINTED
             return None, camera.pictures
 
 
 def live_simulated(prepared, made, path, chance, resumes, kills):
-    """The same in virtual time."""
+    """Does the same as `live` in virtual time."""
     moments = [chance.randint(1, chance.choice([10, 100, 500])) for _ in range(kills)]
     stop = chance.randint(1, 1000) if kills and chance.random() < 0.25 else None
     early = frozenset(moments[4:]) if kills > 1 else frozenset()
     return simulate(prepared, made, path, chance, resumes, Kills(early, frozenset(moments) - early), stop)
 
 
-KILLS = (5, 2, 1, 0)  # wanted per run: of one that begins, of one that goes on, that goes on again, and so on
+# How many kills are wanted in a run that begins, in one that goes on, in one that goes on again, and so on.
+KILLS = (5, 2, 1, 0)
 
 
 def course(seed, folder, live):
-    """A job that begins, is killed at several moments, and goes on from each, to be killed again; what was seen."""
+    """Runs a job, kills it at several moments, and goes on from each to kill it again. Returns what it saw."""
     chance, seen = random.Random(seed), Counter()
     prepared = lay_out(work(chance), folder)
     waiting = [(Path(folder) / "run", 0)]
@@ -456,7 +462,7 @@ def course(seed, folder, live):
 
 
 def told_by(prepared, made, summary):
-    """What a run that has come to its end tells of itself."""
+    """Counts what the summary of a run that has come to its end tells."""
     checkpoints = summary["checkpoints"]
     return Counter({
         "runs": 1,
@@ -474,7 +480,7 @@ def told_by(prepared, made, summary):
 
 
 class SavesAtOnce(Saver):
-    """In virtual time nothing can be waited for that takes real time."""
+    """A Saver that saves at once, because in virtual time nothing can wait for what takes real time."""
 
     def finish(self, sync_results):
         if not self._fault and self._file is not None:
@@ -482,18 +488,20 @@ class SavesAtOnce(Saver):
 
 
 class Kills(NamedTuple):
-    """When pictures are taken in virtual time: numbers of events since the run began, and since its first
-    checkpoint."""
+    """When pictures are taken in virtual time.
+
+    early: numbers of events since the run began · later: numbers of events since its first checkpoint.
+    """
 
     early: frozenset = frozenset()
     later: frozenset = frozenset()
 
 
 def simulate(prepared, made, path, chance, resumes=False, kills=Kills(), stop=None):
-    """As `run`, in virtual time; the summary, None where it stopped at a checkpoint, and pictures, as those of a
-    camera.
+    """Does the same as `run` in virtual time. Returns the summary, and pictures like those of a camera.
 
-    chance: for costs and trouble · stop: the event at which a signal asks for a last checkpoint.
+    The summary is None if the run stopped at a checkpoint. chance: chooses costs and disturbances · stop: the event at
+    which a signal asks for a last checkpoint.
     """
     job = prepared.job(made, path)
     schema = resolve(job)
@@ -517,9 +525,9 @@ def simulate(prepared, made, path, chance, resumes=False, kills=Kills(), stop=No
 
 
 def watch_events(cluster, path, kills, stop):
-    """Pictures and the signal come between two events."""
+    """Takes pictures and sends the signal between two events. Returns the pictures, which come as the run goes on."""
     engine, run_engine, checkpointing, pictures = cluster.engine, cluster.engine.run, cluster.master.checkpointing, {}
-    first = None  # event after which there was a checkpoint
+    first = None  # This becomes the event after which there was a checkpoint.
 
     def looked(done):
         nonlocal first

@@ -1,18 +1,20 @@
-"""A cluster as policies see it, in a few lines: slaves with speeds, groups with work, a backlog that integrates the
-excess."""
+"""A cluster as policies see it, in a few lines.
+
+It has slaves with speeds, groups with work, and backlogs that add up the work that is not done in time.
+"""
 
 import itertools
 import random
 
 from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView
 
-EPOCHS = 10  # distribution epochs of a reorganization epoch
-MOVE_PERIODS = 0.002  # a group is under way for so long, were it a real cluster
-BUFFER_EPOCHS = 2  # the load buffer holds the bytes of so many
+EPOCHS = 10  # A reorganization epoch has so many distribution epochs.
+MOVE_PERIODS = 0.002  # In a real cluster, a group would be under way for so long.
+BUFFER_EPOCHS = 2  # The load buffer holds the bytes of so many distribution epochs.
 
 
 class ClusterModel:
-    """works: per group the work that comes for it in one period; a slave of speed s gets s of work done in a period."""
+    """works: the work that comes for each group in one period. A slave of speed s does s of work in a period."""
 
     def __init__(self, works, slaves, owners=None, slaves_min=None, noise=0.0, seed=0):
         self.works = list(works)
@@ -22,7 +24,8 @@ class ClusterModel:
         self.slaves_min = slaves_min or slaves
         self.period, self.moved, self.resized = 0, {}, -1
         self.memory = self.moving = None
-        self.moves, self.degrees = [], []  # per period: how many groups moved, how many slaves are active
+        # These hold for each period how many groups moved and how many slaves are active.
+        self.moves, self.degrees = [], []
         self._noise, self._seed, self._random = noise, seed, random.Random(seed)
 
     def groups_of(self, slave):
@@ -33,12 +36,12 @@ class ClusterModel:
         return sorted(set(self.owners))
 
     def level(self, slave):
-        """What its groups ask for / what it can do."""
+        """Returns the work that comes for the slave's groups, divided by what it can do."""
         return sum(self.works[group] for group in self.groups_of(slave)) / self.speeds[slave]
 
     @property
     def ideal(self):
-        """The level of the active slaves if work could be divided at will."""
+        """The level that all active slaves would have if work could be divided at will."""
         return sum(self.works) / sum(self.speeds[slave] for slave in self.active)
 
     @property
@@ -71,13 +74,13 @@ class ClusterModel:
         return self
 
     def _pass(self, slave):
-        """One period passes on one slave: what it reports at its end."""
+        """Lets one period pass on one slave. Returns what the slave reports at its end."""
         groups, speed = self.groups_of(slave), self.speeds[slave]
         if not groups:
             return SlaveView(slave, False, 0.0, 0.0, 0.0, ())
         came = sum(self.works[group] for group in groups)
         before = sum(self.backlog[group] for group in groups)
-        share = min(1.0, speed / max(1e-12, came + before))  # of what is there, so much gets done
+        share = min(1.0, speed / max(1e-12, came + before))  # This share of what is there gets done.
         blur = max(0.0, 1 + self._noise * self._random.gauss(0, 1))
         views, after = [], 0.0
         for group in groups:
@@ -108,8 +111,11 @@ class ClusterModel:
         self.degrees.append(len(self.active))
 
 def steady_model(seed):
-    """A cluster in which nothing changes but by noise of up to 10 %: few groups or many, equal or not, n slaves with n
-    + 1, fast slaves and slow ones; the slaves could carry the load, and every group some slave."""
+    """Returns a cluster in which nothing changes except by noise of up to 10 %.
+
+    It has few groups or many, equal or not, sometimes n slaves with n + 1 groups, and fast slaves and slow ones. The
+    slaves together can carry the load, and for every group there is a slave that can carry it.
+    """
     chance = random.Random(seed)
     slaves = chance.choice([2, 2, 3, 4, 5, 8, 12])
     count = chance.choice([slaves + 1, slaves + 1, 2 * slaves, 2 * slaves + 1, 5 * slaves, 15 * slaves, 40 * slaves])
@@ -131,7 +137,7 @@ def steady_model(seed):
 def slave_view(
     slave, occupancy=0.0, load=0.0, groups=(), inflow=1.0, communication=0.0, speed=1.0, state_bytes=1 << 20
 ):
-    """An active slave; groups: ids, which share its load evenly · speed: of its work per busy second."""
+    """Returns an active slave. groups: ids, which share its load evenly · speed: its work per busy second."""
     views = tuple(
         GroupView(group, load / len(groups), state_bytes, 1e9 * load * speed / len(groups)) for group in groups
     )
@@ -143,5 +149,5 @@ def idle_view(slave):
 
 
 def changes(degrees):
-    """How often the degree of declustering changed."""
+    """Returns how often the degree of declustering changed."""
     return sum(one != other for one, other in itertools.pairwise(degrees))

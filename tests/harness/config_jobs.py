@@ -29,7 +29,7 @@ path = "out"
 
 
 def write_one_row_job(folder):
-    """Writes the job and its input; returns the path of the job file."""
+    """Writes the job and its input. Returns the path of the job file."""
     pq.write_table(pa.table({"ts": pa.array([1], pa.timestamp("us")), "key": [1]}), folder / "left.parquet")
     path = folder / "job.toml"
     path.write_text(ONE_ROW)
@@ -37,7 +37,7 @@ def write_one_row_job(folder):
 
 
 def small(**changes):
-    """A sound job as a dict, with "section__field" replaced."""
+    """Returns a sound job as a dict. changes: values of fields to replace, named "section__field"."""
     document = {"left": {"path": "/l.parquet"}, "right": {"path": "/r.parquet"}, "output": {"path": "/out"}}
     for name, value in changes.items():
         section, field = name.split("__")

@@ -1,5 +1,4 @@
-"""What the tests of the whole engine share: streams as plain Python rows, written as files, and what a run must
-give."""
+"""What the tests of the whole engine share: streams as plain Python rows, their files, and what a run must give."""
 
 import csv
 from collections import Counter
@@ -29,9 +28,10 @@ class Stream:
     time_type: pa.DataType
     key_types: tuple
     payload_types: tuple = ()
-    window_ns: int | None = 0  # None: unbounded
+    window_ns: int | None = 0  # None means unbounded.
     lateness_ns: int = 0
-    form: str = "parquet"  # "parquet", "ipc", "csv", or "table": handed over in memory, only if there is one file
+    # It is "parquet", "ipc", "csv", or "table", which is handed over in memory if there is only one file.
+    form: str = "parquet"
 
     @property
     def names(self):
@@ -48,8 +48,10 @@ class Stream:
 
 @contextmanager
 def compiled_once():
-    """Kernels are compiled before, while nobody waits for a rank, and stay loaded from one run to the next: no need to
-    make sure each time."""
+    """Compiles the kernels first, while nobody waits for a rank.
+
+    They stay loaded from one run to the next, so runs within this context need not warm up.
+    """
     stream = {"kind": "synthetic", "tuples": 10}
     for count in (2, 3):
         streams = {f"s{number}": stream for number in range(count)}
@@ -80,7 +82,7 @@ def write_file(stream, rows, folder, index):
 
 
 def section(stream, folder):
-    """The stream's section of the job; its files lie in `folder` afterwards."""
+    """Writes the stream's files into `folder`. Returns the stream's section of the job."""
     keys = stream.names[1 : 1 + len(stream.key_types)]
     window = "unbounded" if stream.window_ns is None else f"{stream.window_ns} ns"
     common = {"time": "ts", "key": keys, "window": window, "lateness": f"{stream.lateness_ns} ns"}
@@ -97,7 +99,8 @@ def section(stream, folder):
 
 @dataclass(frozen=True)
 class Expected:
-    """pairs: Counter of the rows of each result · counts and late: per stream, late as {row: (reason, watermark)}."""
+    """What a run must give. pairs: a Counter of the rows of each result · counts, late: by stream, where late is
+    {row: (reason, watermark)}."""
 
     pairs: Counter
     counts: dict
@@ -109,7 +112,7 @@ class Expected:
 
 
 def expect(*streams):
-    """What the definition says, in nanoseconds and without end of integers."""
+    """Returns what the definition of the join says, computed in nanoseconds with integers that never overflow."""
     kept, counts, late = [], {}, {}
     for stream in streams:
         sides = [screen(stream, index, rows) for index, rows in enumerate(stream.files)]
@@ -123,8 +126,10 @@ def expect(*streams):
 
 
 def screen(stream, index, rows):
-    """One file's rows by the late rule: (kept as (ns, key, row), {late row: (reason, watermark in its unit)}, null
-    keys)."""
+    """Screens one file's rows by the late rule.
+
+    Returns (kept rows as (ns, key, row), {late row: (reason, watermark in its unit)}, number of null keys).
+    """
     unit_ns = UNIT_NS[stream.unit]
     numbered = [
         (None if time is None else time * unit_ns, None if None in key else key, index * oracle.FILE_ROWS + at)
@@ -139,7 +144,7 @@ def screen(stream, index, rows):
 
 
 def expected_rows(streams, pairs):
-    """Counter of whole result rows: keys, times, rows, payload of one stream after the other."""
+    """Returns a Counter of whole result rows: keys, times, rows, and the payload of one stream after the other."""
     rows, found = [stream.rows for stream in streams], Counter()
     for result, count in pairs.items():
         taken = [own[row] for own, row in zip(rows, result)]
@@ -162,7 +167,7 @@ def expected_schema(streams):
 
 
 def values(column):
-    """Plain Python values; timestamps as integers of their unit, since Python's own have no nanoseconds."""
+    """Returns plain Python values. Timestamps are integers of their unit, since Python's own have no nanoseconds."""
     return (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
 
 
@@ -172,13 +177,13 @@ def table_rows(table):
 
 
 def check_counts(summary, wanted):
-    """Results, certificate and ledger of the summary of a run that was not resumed."""
+    """Checks results, certificate and ledger in the summary of a run that was not resumed."""
     check_answer(summary, wanted)
     assert sum(slave["results"] for slave in summary["per_slave"].values()) == wanted.pairs.total()
 
 
 def check_answer(summary, wanted):
-    """As `check_counts`, of any run."""
+    """Checks the same as `check_counts`, for any run."""
     assert summary["results"] == wanted.pairs.total()
     for name, counts in wanted.counts.items():
         assert {field: summary["streams"][name][field] for field in counts} == counts
@@ -186,7 +191,7 @@ def check_answer(summary, wanted):
 
 
 def check_late(path, stream, wanted):
-    """The late file: which rows, why, below which watermark."""
+    """Checks the late file: which rows are late, why, and below which watermark."""
     table = pq.read_table(Path(path) / "late" / f"{stream.name}.parquet")
     found = zip(*(values(table[name]) for name in ("row", "reason", "watermark")))
     assert {row: (reason, mark) for row, reason, mark in found} == wanted.late[stream.name]

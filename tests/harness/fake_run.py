@@ -1,4 +1,4 @@
-"""A finished run directory made without the engine: a slow join in plain Python writes what a right run would."""
+"""A finished run directory made without the engine. A slow join in plain Python writes what a correct run would."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
 def read_rows(job, table_of):
-    """Rows of a stream as dicts with row number, time in ns, and fate by the late rule; tables by file."""
+    """Returns the rows of a stream as dicts with row number, time in ns, and fate by the late rule.
+
+    table_of: a function that returns the table of a file.
+    """
     rows = []
     for index, path in enumerate(expand_files(job.source.path)):
         table = table_of(path)
@@ -54,7 +57,7 @@ def read_rows(job, table_of):
 
 
 def brute_results(job, streams):
-    """All combinations of rows that belong together, by the definition; streams: the rows of each."""
+    """Returns all combinations of rows that belong together by the definition. streams: the rows of each."""
     found = [()]
     for rows in streams:
         joins = [row for row in rows if row["fate"] == "joins"]
@@ -64,7 +67,7 @@ def brute_results(job, streams):
 
 
 def waits(job, rows):
-    """Whether each of the first streams' rows waits for the latest of them."""
+    """Returns whether each of these rows, one of each of the first streams, waits for the latest of them."""
     latest = max(row["time"] for row in rows)
     windows = [stream.window_ns for stream in job.streams]
     return all(window is None or latest <= row["time"] + window for row, window in zip(rows, windows))
@@ -76,7 +79,7 @@ def plain(column):
 
 
 def result_table(job, tables, results):
-    """Results with keys, times, rows and payload, in the sources' types."""
+    """Returns the results with keys, times, rows and payload, in the types of the sources."""
     sides = list(zip(*results)) or [()] * len(tables)
     taken = [table.take(pa.array([row["at"] for row in rows], pa.int64())) for table, rows in zip(tables, sides)]
     names = ["key"] if len(job.streams[0].key) == 1 else [f"key_{name}" for name in job.streams[0].key]
@@ -93,7 +96,7 @@ def result_table(job, tables, results):
 
 
 def late_table(stream, table, rows):
-    """The late file of a stream."""
+    """Returns the table of a stream's late file."""
     late = [row for row in rows if row["fate"] in ("late", "null_time")]
     kept = table.select([stream.time, *stream.key]).take(pa.array([row["at"] for row in late], pa.int64()))
     names = {name: name + "_" if name in ("row", "watermark", "reason") else name for name in kept.column_names}
@@ -105,7 +108,7 @@ def late_table(stream, table, rows):
 
 
 def fake_run(path: Path, document, tables) -> RunDirectory:
-    """A run directory for the job in `document`; `tables` maps each input file to the table it holds."""
+    """Makes a run directory for the job in `document`. `tables` maps each input file to the table it holds."""
     job = load_job({**document, "output": {"path": str(path), **document.get("output", {})}})
     run = RunDirectory.create(path, dump_job(job))
     rows = [read_rows(stream, lambda file: tables[Path(file)]) for stream in job.streams]

@@ -1,7 +1,7 @@
-"""A sound job over real files, and the single things that can be wrong with it, each with what `check` says of it.
+"""A sound job over real files, and the single faults that it can have, each with what `check` says of it.
 
-A fault says what it touches, and what must be left as it was for anybody to see it: of a file that is not there nobody
-can tell the columns. That is all that it may hang on: whatever else is wrong with the job, it is found.
+A fault says what it touches, and what must be unchanged for it to be seen: nobody can tell the columns of a file that
+is not there. A fault depends on nothing else, so it is found whatever else is wrong with the job.
 """
 
 import copy
@@ -17,12 +17,15 @@ from mpijoin.launch.setup import launch_faults
 
 COLUMNS = {"ts": pa.timestamp("us"), "sta": pa.string(), "num": pa.int64(), "amp": pa.float64()}
 FILES = ("b.parquet", "c.parquet")
-TWO, THREE = ("left", "right"), ("streams.picks", "streams.S_2", "streams.left")  # the tables of a job's streams
+# The tables of a job's streams.
+TWO, THREE = ("left", "right"), ("streams.picks", "streams.S_2", "streams.left")
 
 
 class World:
-    """A job as tables by name, and the columns of the files that it reads, by table and file name; None: the file is
-    damaged."""
+    """A job as tables by name, and the files that it reads, by table and file name.
+
+    A file is given by its columns, or by None if it is damaged.
+    """
 
     def __init__(self, folder, streams=TWO):
         self.folder = folder
@@ -36,7 +39,7 @@ class World:
 
     @property
     def document(self):
-        """The job as a job file nests its tables."""
+        """The job with its tables nested as in a job file."""
         document = {}
         for name, table in self.job.items():
             *above, own = name.split(".")
@@ -55,7 +58,7 @@ class World:
         self.files[side][name] = [(each, kind) for each, kind in self.files[side][name] if each != column]
 
     def faults(self):
-        """What is wrong, as `mpijoin check` would list it."""
+        """Returns what is wrong, as `mpijoin check` would list it."""
         for side, files in self.files.items():
             if isinstance(self.job[side], dict):
                 self.job[side].setdefault("path", self._folder_of(files))
@@ -67,7 +70,7 @@ class World:
         return []
 
     def _folder_of(self, files):
-        """Where files with these columns lie: made once for all jobs that read such."""
+        """Returns a folder with files that have these columns. It is made once for all jobs that read such files."""
         folder = self.folder / f"{hash(str(files)) % 2**64:x}"
         if not folder.exists():
             folder.mkdir()
@@ -80,7 +83,7 @@ class World:
 
 
 class Single(NamedTuple):
-    """One thing that is wrong. said: what its sentences must contain, in their order; most have one."""
+    """One fault. said: what its messages must contain, in their order; most faults have one message."""
 
     name: str
     said: tuple[str, ...]
@@ -89,7 +92,7 @@ class Single(NamedTuple):
     needs: frozenset[str]
 
     def goes_with(self, other):
-        """Whether both can be wrong in one job, and both be seen."""
+        """Returns whether one job can have both faults, and both can be seen."""
         return not (_meet(self.touches, other.touches | other.needs) or _meet(other.touches, self.needs))
 
 
@@ -105,7 +108,7 @@ def single(name, said, change, touches, needs=()):
 
 
 def value(section, field, bad, said, *needs, touches=""):
-    """A bad value of a field."""
+    """Returns the fault that a field has a bad value."""
 
     def change(world):
         world.set(section, field, copy.deepcopy(bad))
@@ -121,12 +124,12 @@ def value(section, field, bad, said, *needs, touches=""):
 
 
 def said_of(section):
-    """What messages call a stream's table: `left` and `right` as in the short form."""
+    """Returns what messages call a stream's table. They use `left` and `right` as in the short form of a job."""
     return section.removeprefix("streams.") if section.endswith((".left", ".right")) else section
 
 
 def stream_faults(side, others):
-    """Those that each stream can have. others: the tables of the other streams."""
+    """Yields the faults that each stream can have. others: the tables of the other streams."""
     where, name = said_of(side), side.rpartition(".")[2]
     every = [one.format(other) for other in others for one in ("{}.key", "{}.path", "{}.column.sta")]
     zones = [one.format(other) for other in others for one in ("{}.path", "{}.time", "{}.column.ts")]
@@ -230,7 +233,7 @@ def stream_faults(side, others):
 
 
 def job_faults(folder, streams):
-    """Those of the other sections, and of where the run is to be. folder: some empty one, in which files are made."""
+    """Yields the faults of the other sections and of the run's folder. folder: an empty one, where files are made."""
     (folder / "file").write_text("a file")
     (folder / "full").mkdir(exist_ok=True)
     (folder / "full" / "notes.txt").write_text("somebody's")

@@ -16,17 +16,17 @@ from mpijoin.store.insert import Fresh
 
 NEVER, EVER = st.TIME_MIN_VALUE, st.TIME_MAX_VALUE
 SIGN = 1 << 63
-# Of an operator's totals, those that count what it has done: whatever comes and goes, they never fall.
+# These totals of an operator count what it has done. They never fall, whatever groups come and go.
 RUNNING = ("comparisons", "results", "splits", "merges", "blocks_max", "joined", "expired", "moved_in", "moved_out")
 
 
 def fallen_counts(before, now):
-    """Those of RUNNING that two looks at an operator's totals show to have fallen."""
+    """Returns the totals in RUNNING that have fallen between two looks at an operator."""
     return [name for name in RUNNING if np.any(np.less(getattr(now, name), getattr(before, name)))]
 
 
 class Stored(NamedTuple):
-    """A tuple as the operator stores it; record: tuple of ints."""
+    """A tuple as the operator stores it. record: a tuple of ints."""
 
     time: int
     key: int
@@ -51,7 +51,7 @@ def clamp(time):
 
 
 def numbered(times_and_keys, stream=Stream(), sizes=(0,), first_row=0):
-    """Tuples with rows 0, 1, ...: record and blob follow from the row, so that a wrong one is noticed."""
+    """Returns tuples with rows 0, 1, ... Record and blob follow from the row, so that a wrong one is noticed."""
     return [
         Stored(clamp(time), key, row, record_of(row, stream), blob_of(row, stream, sizes))
         for row, (time, key) in enumerate(times_and_keys, first_row)
@@ -69,7 +69,7 @@ def blob_of(row, stream, sizes):
 
 
 def encode(groups, rows, stream, partitions):
-    """(Fresh, bounds) of the rows of `groups`, in their order within each, as a message would bring them."""
+    """Returns (Fresh, bounds) of the rows of `groups`, as a message would bring them, in order within a group."""
     by_group = {int(group): [] for group in groups}
     for row in rows:
         by_group.get(oracle.partition(row.key, partitions), []).append(row)
@@ -93,7 +93,7 @@ def groups_of(*numbers):
 
 
 class Harness:
-    """One operator, and the pairs it has found so far: each is checked to be of the tuples that were given to it."""
+    """One operator and the pairs it has found so far. They are whole tuples, so that a wrong one is noticed."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Harness:
         return self.operator.insert(groups, stream, fresh, bounds).groups
 
     def probe(self, groups, budget=1 << 40):
-        """Probes until done; returns how many calls it took."""
+        """Probes until it is done. Returns how many calls it took."""
         calls, progress = 0, None
         while progress is not Progress.DONE:
             progress = self.operator.probe(groups, budget, self.out)
@@ -142,7 +142,7 @@ class Harness:
         self.round_of(groups, (left, right), watermarks, budget, pieces)
 
     def round_of(self, groups, parts, watermarks, budget=1 << 40, pieces=1):
-        """Inserts each stream's rows, in so many pieces, then probes and expires."""
+        """Inserts each stream's rows in so many pieces, then probes and expires."""
         for piece in range(pieces):
             for stream, rows in enumerate(parts):
                 part = rows[len(rows) * piece // pieces : len(rows) * (piece + 1) // pieces]
@@ -154,7 +154,7 @@ class Harness:
         assert self.operator.expire(groups, watermarks, self.out) is Progress.DONE
 
     def started(self):
-        """The groups that have a directory here."""
+        """Returns the groups that have a directory here."""
         return np.flatnonzero(self.state.groups[:, st.BUCKETS]).tolist()
 
     def read(self, stream, slot):
@@ -165,7 +165,7 @@ class Harness:
 
 
 def read_tuple(state, stream, slot):
-    """The tuple with that slot id, read word by word."""
+    """Returns the tuple with that slot id, read word by word."""
     words = state.words[slot : slot + (5 if stream.has_blob else 3) + stream.record_words].tolist()
     blob, at = b"", 3
     if stream.has_blob:
@@ -184,7 +184,7 @@ def read_blob(state, address, size):
 
 
 def chain(state, bucket, stream):
-    """The pages of a bucket's chain, in order."""
+    """Returns the pages of a bucket's chain, in order."""
     pages, page = [], int(state.buckets[bucket, stream * st.STREAM_WORDS + st.FIRST])
     while page != st.NONE:
         pages.append(page)
@@ -216,7 +216,7 @@ class Bucket(NamedTuple):
 
 
 class Walked(NamedTuple):
-    """A group as found by walking it: its tuples per stream in chain order, its buckets, its pages with blobs."""
+    """A group as found by walking it: each stream's tuples in chain order, the buckets, and the pages with blobs."""
 
     tuples: tuple
     buckets: list
@@ -225,7 +225,7 @@ class Walked(NamedTuple):
 
 
 def walk(state, group, streams):
-    """Walks a group and checks on the way all that must hold of it at any time without fresh tuples."""
+    """Walks a group, and checks on the way all that must hold of it whenever it has no fresh tuples."""
     row = state.groups[group].tolist()
     entries = state.directory[row[st.DIRECTORY] :][: 1 << row[st.DEPTH]].tolist()
     buckets, tuples, pages = [], tuple([] for _ in streams), []
@@ -252,7 +252,7 @@ def check_bucket(state, number, entries, depth):
 
 
 def check_chain(state, group, bucket, stream, layout, tuples, pages):
-    """Checks one chain and appends its tuples and pages; returns its live tuple bytes."""
+    """Checks one chain and appends its tuples and pages. Returns the bytes of its live tuples."""
     octets, base, before = 0, stream * st.STREAM_WORDS, len(tuples)
     blocks = chain(state, bucket.number, stream)
     for page in blocks:
@@ -276,7 +276,7 @@ def check_chain(state, group, bucket, stream, layout, tuples, pages):
 
 
 def check_accounts(harness, groups):
-    """Checks all groups and that the operator's own counts are those of the walk; returns {group: Walked}."""
+    """Checks all groups, and that the operator's own counts are those of the walk. Returns {group: Walked}."""
     state, walked = harness.state, {group: walk(harness.state, group, harness.streams) for group in groups}
     pages = [page for one in walked.values() for page in one.pages]
     assert len(pages) == len(set(pages)) == state.pool[st.PAGES_HELD]
@@ -294,15 +294,17 @@ def free_list(state):
 
 
 def key_of(hashed):
-    """The key whose 64-bit hash this is: the hash is a bijection, so keys can be made to collide where a test wants
-    it."""
+    """Returns the key that has this 64-bit hash.
+
+    The hash is a bijection, so a test can make keys that collide where it wants them to.
+    """
     for shift, factor in ((31, oracle.SECOND), (27, oracle.FIRST), (30, 1)):
         hashed = unshift(hashed, shift) * pow(factor, -1, 1 << 64) & oracle.MASK
     return signed(hashed - oracle.GOLDEN)
 
 
 def unshift(x, shift):
-    """y such that y ^ y >> shift == x."""
+    """Returns the y for which y ^ y >> shift == x."""
     y = x
     for _ in range(64 // shift):
         y = x ^ y >> shift
@@ -310,7 +312,7 @@ def unshift(x, shift):
 
 
 def settle(harness, groups, watermarks=(NEVER, NEVER)):
-    """Tunes until nothing changes any more; fails if that takes long."""
+    """Tunes until nothing changes any more, and fails if that takes long. Returns the operator's info of the groups."""
     before = None
     for _ in range(40):
         harness.expire(groups, watermarks)
@@ -321,8 +323,10 @@ def settle(harness, groups, watermarks=(NEVER, NEVER)):
 
 
 def untuned(walked, theta, grows=False):
-    """What a tuned group must not have: buckets above 2 theta that may be split or, unless it grows, buddies to be
-    merged."""
+    """Returns what a tuned group must not have.
+
+    This is buckets above 2 theta that may be split and, unless the group only grows, buddies that are to be merged.
+    """
     by_place = {(bucket.depth, bucket.prefix): bucket for bucket in walked.buckets}
     found = [bucket for bucket in walked.buckets if bucket.octets > 2 * theta and may_split(walked, bucket)]
     for bucket in walked.buckets if not grows else ():
@@ -333,9 +337,9 @@ def untuned(walked, theta, grows=False):
 
 
 def may_split(walked, bucket):
-    """Whether the tuples' hashes differ in a bit that is left of the low 24, and the directory may grow for it.
+    """Returns whether the bucket's tuples differ in the low 24 bits of their hashes, and the directory may grow.
 
-    A bucket that was found unsplittable keeps that mark until it shrinks below theta, whatever comes to it.
+    A bucket that was found unsplittable keeps that mark until it shrinks below theta, whatever tuples come to it.
     """
     codes = {oracle.hash64(row.key) & 0xFFFFFF for side in walked.tuples for row in side}
     own = {code for code in codes if code & ((1 << bucket.depth) - 1) == bucket.prefix}

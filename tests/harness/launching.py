@@ -1,4 +1,4 @@
-"""Starts whole runs as processes, breaks them on purpose, and tells how they ended and what they left."""
+"""Starts whole runs as processes, breaks them on purpose, and tells how they ended and what they left behind."""
 
 import json
 import os
@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-NO_HANG_S = 30.0  # a run that still goes on then hangs; it fails the test and is killed
-GONE_S = 2.0  # a launcher may end a moment before the ranks that it kills
+NO_HANG_S = 30.0  # A run that still goes on then hangs. It is killed, and the test fails.
+GONE_S = 2.0  # A launcher may end a moment before the ranks that it kills.
 MAY_GO_ON, GO_ON = "mpijoin: should this run be stopped or killed, go on with: ", "mpijoin: to go on: "
-ENDED_S = 10.0  # how long a failing run may take from the failure to its end
+ENDED_S = 10.0  # A failing run may take so long from the failure to its end.
 
-# Endless for a test: some 100 epochs a second, so that whatever breaks, breaks in the middle.
+# This job is endless for a test. It has some 100 epochs a second, so that whatever breaks, breaks in the middle.
 STREAM = 'kind = "synthetic"\nrate = 1500\ndomain = 1000\ntuples = 100_000_000\nwindow = "2 s"\n'
 LONG_JOB = (
     f'[left]\n{STREAM}[right]\n{STREAM}[cluster]\npartitions = 6\ndistribution_epoch = "2 s"\n[output]\npath = "out"\n'
@@ -25,13 +25,13 @@ LONG_JOB = (
 
 
 def mpirun_path():
-    """The launcher beside the interpreter, else the one on the path."""
+    """Returns the launcher beside the interpreter, or else the one on the path."""
     beside = Path(sys.executable).parent / "mpirun"
     return str(beside) if beside.exists() else shutil.which("mpirun")
 
 
 class Run:
-    """`mpijoin run job.toml` in `folder`, on `ranks` processes, or on threads of one process where ranks is None."""
+    """Runs `mpijoin run job.toml` in `folder`, on `ranks` processes, or on threads of one process if ranks is None."""
 
     def __init__(self, folder, text=LONG_JOB, ranks=None, options=(), environ=None, cwd=None, program=None, **popen):
         self.folder, self.out, self.ranks = Path(folder), Path(folder) / "out", ranks
@@ -57,7 +57,7 @@ class Run:
         self.process.wait(NO_HANG_S)
 
     def pids(self):
-        """{pid: rank} of the run's Python processes that live."""
+        """Returns {pid: rank} of the run's Python processes that are alive."""
         mark, found = f"MPIJOIN_TEST_RUN={self.folder}".encode(), {}
         for entry in Path("/proc").iterdir():
             environ = _environ(entry) if entry.name.isdecimal() else []
@@ -71,7 +71,7 @@ class Run:
         return next(pid for pid, own in self.pids().items() if own == rank)
 
     def wait_for(self, ready, what="readiness"):
-        """Sleeps until `ready()`; fails if the run ends before."""
+        """Sleeps until `ready()`, and fails if the run ends before."""
         deadline_s = time.monotonic() + NO_HANG_S
         while not ready():
             assert time.monotonic() < deadline_s, f"no {what} after {NO_HANG_S} s"
@@ -80,11 +80,11 @@ class Run:
             time.sleep(0.02)
 
     def wait_until_joining(self):
-        """Until results have come to disk."""
+        """Sleeps until results have come to disk."""
         self.wait_for(lambda: any(self.out.glob("results/.open/*.parquet")), "first part file")
 
     def finish(self, within_s=NO_HANG_S):
-        """Waits for the end; the run must leave no process behind."""
+        """Waits for the end of the run, which must leave no process behind."""
         self.output, self.err = self.process.communicate(timeout=within_s)
         self.code = self.process.returncode
         deadline_s = time.monotonic() + GONE_S
@@ -95,13 +95,13 @@ class Run:
 
     @property
     def messages(self):
-        """What mpijoin itself said on the terminal, line by line, without progress and how to go on."""
+        """The lines that mpijoin itself printed, without those of progress and those that tell how to go on."""
         said = [line for line in self.err.splitlines() if line.startswith("mpijoin: ") and " tuples  " not in line]
         return [line for line in said if not line.startswith((MAY_GO_ON, GO_ON))]
 
     @property
     def resume_commands(self):
-        """The commands that go on with the run, as it told them at its start and at its end."""
+        """The commands that go on with the run, as it printed them at its start and at its end."""
         return [
             line.partition(": ")[2].partition(": ")[2]
             for line in self.err.splitlines()
@@ -110,7 +110,7 @@ class Run:
 
     @property
     def failed(self):
-        """failed.json, with the guarantee that nothing looks like a good run."""
+        """The content of failed.json. Fails if anything in the folder looks like that of a good run."""
         assert not (self.out / "summary.json").exists()
         assert not list(self.out.glob("results/*.parquet")) and not list(self.out.glob("late/*.parquet"))
         return json.loads((self.out / "failed.json").read_text())

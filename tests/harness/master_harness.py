@@ -1,5 +1,8 @@
-"""A cluster without processes: the real master's core and mini-buffers, slaves that join rows one by one and check
-everything they are told, and a network that delivers in any order that is possible."""
+"""A cluster without processes.
+
+It has the real master's core and mini-buffers, slaves that join rows one by one and check everything they are told, and
+a network that delivers messages in any order that is possible.
+"""
 
 from collections import defaultdict, deque
 from typing import NamedTuple
@@ -16,16 +19,16 @@ from mpijoin.partitioning.scatter import Scattered
 from mpijoin.policy.view import GroupView
 
 MASTER = 0
-WORDS = 5  # key (here: the group), time (the tick), row, blob address, blob size
+WORDS = 5  # The words are the key (here the group), the time (the tick), the row, the blob's address and its size.
 
 
 def blob_of(row):
-    """What a row has as variable-size payload; of some rows nothing."""
+    """Returns the variable-size payload of a row. Some rows have none."""
     return str(row).encode() * (row % 4)
 
 
 def scattered_by(table, groups, tick, first_row):
-    """Rows first_row, first_row + 1, … of these groups, laid out by the table as the master's scatter does."""
+    """Lays out rows first_row, first_row + 1, … of these groups by the table, as the master's scatter does."""
     groups = np.asarray(groups, np.int64)
     places = table.place[groups] if len(groups) else np.empty(0, np.int64)
     order = np.argsort(places, kind="stable")
@@ -42,7 +45,7 @@ def scattered_by(table, groups, tick, first_row):
 
 
 def rows_of(piece):
-    """group position -> rows of one piece, of both streams; checks that payloads are where the addresses say."""
+    """Returns {position of a group: its rows of both streams}. Checks that payloads lie at their addresses."""
     found = defaultdict(list)
     for stream, (tuples, blob) in enumerate(piece.columns):
         ends = np.cumsum(piece.counts[stream])
@@ -54,9 +57,9 @@ def rows_of(piece):
 
 
 class Message(NamedTuple):
-    """What a slave has to join. octets: of a message of the master's, None: from another slave or from itself."""
+    """What a slave has to join. octets: the bytes of a message from the master, None if it came from any slave."""
 
-    rows: dict  # group -> [(stream, tick, row)], for every group that is listed
+    rows: dict  # This is {group: [(stream, tick, row)]} for every group that is listed.
     watermarks: tuple
     octets: int | None
     last: bool = False
@@ -70,7 +73,7 @@ class Order(NamedTuple):
 
 
 class State(NamedTuple):
-    """kind: "portion", "final" with the input that was not joined, or "cancelled"."""
+    """A part of a group's state. kind: "portion", "final" with the input that was not joined, or "cancelled"."""
 
     move: int
     supplier: int
@@ -83,11 +86,11 @@ class FakeSlave:
     def __init__(self, cluster, number, groups):
         self.cluster, self.number = cluster, number
         self.queue = deque()
-        self.groups = set(groups)  # that it joins
-        self.reached = {}  # group -> watermarks
-        # move -> [order, what is done: "shipping", "shipped", "frozen", kept input, whether anything was sent]
+        self.groups = set(groups)  # It joins these groups.
+        self.reached = {}  # It is {group: watermarks}.
+        # It is {move: [order, "shipping" or "shipped" or "frozen", kept input, whether anything was sent]}.
         self.giving = {}
-        self.taking = {}  # move -> "staging" or "refused"
+        self.taking = {}  # It is {move: "staging" or "refused"}.
         self.ended = False
 
     def say(self, event):
@@ -116,7 +119,7 @@ class FakeSlave:
         self.say(Loaded(self.number, period, chance.random() * 100, chance.random(), chance.random(), groups))
 
     def join(self):
-        """A slice: some groups of the oldest message."""
+        """Joins a slice, which is some groups of the oldest message."""
         message = self.queue[0]
         for group in sorted(message.rows)[: self.cluster.chance.randint(1, 3)]:
             self.cluster.joined(self, group, message.rows.pop(group), message.watermarks)
@@ -132,14 +135,14 @@ class FakeSlave:
             assert not self.giving, "the last message came while a group was on its way"
             self.say(events.RankFinished(self.number))
 
-    # The supplier's side
+    # These methods are the supplier's side.
 
     def ship(self, order):
         assert order.group in self.groups and order.move not in self.giving
         self.giving[order.move] = [order, "shipping", None, False]
 
     def go_on_shipping(self, move):
-        """One portion more, or nothing that is worth one is left."""
+        """Sends one portion more, or reports that too little is left for another."""
         giving = self.giving[move]
         if self.cluster.chance.random() < 0.5:
             giving[3] = True
@@ -174,7 +177,7 @@ class FakeSlave:
             self.send(order.peer, State(order.move, self.number, order.group, "cancelled"))
         self.say(events.Stepped(order.move, self.number, "restored"))
 
-    # The consumer's side
+    # This method is the consumer's side.
 
     def stage(self, state):
         if state.kind == "cancelled":
@@ -193,7 +196,7 @@ class FakeSlave:
 
 
 class Cluster:
-    """chance: random.Random, which chooses everything · refusals: how often a consumer refuses what it gets."""
+    """The cluster. chance: random.Random, which chooses everything · refusals: the share of states that are refused."""
 
     def __init__(self, chance, table, slaves, refusals=0.1, buffer_bytes=1 << 30, **settings):
         self.chance, self.table, self.refusals, self.buffer_bytes = chance, table, refusals, buffer_bytes
@@ -201,19 +204,22 @@ class Cluster:
         self.core = MasterCore(MasterSetup(table, slaves, buffer_bytes, **settings))
         self.buffers = MiniBuffers(table, slaves)
         self.slaves = {slave: FakeSlave(self, slave, table.groups_of(slave).tolist()) for slave in slaves}
-        self.network = defaultdict(deque)  # (from, to, channel) -> messages, in order
-        self.flying = {slave: deque() for slave in slaves}  # bytes of messages that it has not reported as joined
+        self.network = defaultdict(deque)  # It is {(from, to, channel): messages, in order}.
+        # These are the bytes of the messages that each slave has not reported as joined.
+        self.flying = {slave: deque() for slave in slaves}
         self.row = 0
-        self.sent_rows = defaultdict(list)  # group -> rows in the order of arrival
+        self.sent_rows = defaultdict(list)  # It is {group: rows in the order of arrival}.
         self.joined_rows = defaultdict(list)
-        self.told = []  # every action, in order
+        self.told = []  # It has every action, in order.
         self.complete = False
 
-    # The master's runtime
+    # These methods are the master's runtime.
 
     def ingest(self, groups, tick, completes):
-        """A part of this tick: a row of the left stream for each of `groups`, and of the right one for each in
-        reverse."""
+        """Takes in a part of this tick.
+
+        It has a row of the left stream for each of `groups`, and a row of the right stream for each in reverse order.
+        """
         scattered = []
         for stream, own in enumerate((groups, groups[::-1])):
             for at, group in enumerate(own):
@@ -267,10 +273,10 @@ class Cluster:
         waiting = sum(view.waiting_bytes for view in self.core.slaves.values())
         assert waiting == sum(sum(one.octets for one in view.waiting) for view in self.core.slaves.values())
 
-    # The others
+    # These methods are the slaves and the network.
 
     def joined(self, slave, group, rows, watermarks):
-        """A slave joins rows of a group, and lets expire what these watermarks allow."""
+        """Takes note that a slave joins rows of a group, and expires what these watermarks allow."""
         assert group in slave.groups, f"slave {slave.number} joins group {group}, which it does not have"
         assert [own.number for own in self.slaves.values() if group in own.groups] == [slave.number]
         self.joined_rows[group] += rows
@@ -281,7 +287,7 @@ class Cluster:
         assert not missing, f"group {group} is told that all up to {reached} is there, but {missing} is not"
 
     def possible(self):
-        """Everything that may happen next, but new input."""
+        """Returns everything that may happen next, except new input."""
         acts = [(self.arrive, channel) for channel, messages in self.network.items() if messages]
         for slave in self.slaves.values():
             if slave.queue:

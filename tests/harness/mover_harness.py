@@ -1,5 +1,4 @@
-"""What the tests of moving groups share: slaves of which there is only the operator and the mover, on a wire of their
-own."""
+"""What the tests of moving groups share: slaves that have only an operator and a mover, on a wire of their own."""
 
 from types import SimpleNamespace
 
@@ -17,13 +16,15 @@ from mpijoin.store.shipment import BLOCKS_KIND
 from mpijoin.transport.base import octets_of, parts_of
 
 SUPPLIER, CONSUMER = 1, 2
-STREAM = Stream(200, 1, True)  # shorter than what comes at once: split as it is held, not for what is to come
+# The window is shorter than what comes at once. A group is therefore split by what it holds, not by what is to come.
+STREAM = Stream(200, 1, True)
 BLOCK = 256
-PORTION, ALLOWANCE = 2000, 6000  # instead of MiB: groups of a few hundred rows then take many portions
+# These bytes take the place of MiB, so that groups of a few hundred rows take many portions.
+PORTION, ALLOWANCE = 2000, 6000
 
 
 class Desk:
-    """A rank with a wire of its own: `sent` has messages as they arrive, `unsent` is what a peer has not taken."""
+    """A rank on a wire of its own. `sent` has messages as they arrive, `unsent` the bytes that a peer has not taken."""
 
     def __init__(self, number):
         self.number, self.clock, self.sent, self.unsent = number, SimulatedClock(), [], {}
@@ -35,13 +36,13 @@ class Desk:
         self.sent.append((to, parse(tuple(part.copy() for part in parts_of(data)))))
 
     def taken(self):
-        """All that was sent has been taken; what it was."""
+        """Lets peers take all that was sent. Returns what it was."""
         sent, self.sent, self.unsent = self.sent, [], {}
         return sent
 
 
 class Side:
-    """A slave of which there is only the operator and the mover."""
+    """A slave that has only an operator and a mover."""
 
     def __init__(self, number, streams=(STREAM, STREAM), partitions=2, memory=1 << 22, theta=600, block=BLOCK):
         self.harness = Harness(list(streams), partitions, memory, block, theta)
@@ -56,13 +57,13 @@ class Side:
         return walk(self.harness.state, group, self.harness.streams).tuples
 
     def add(self, rows, first, group=1, watermarks=(NEVER, NEVER)):
-        """Joins that many new rows of the group, on each side."""
+        """Joins that many new rows of the group in each stream."""
         found = rows_of(group, self.harness.streams[0], first, rows)
         self.harness.round(groups_of(group), found, rows_of(group, self.harness.streams[1], first, rows), watermarks)
 
 
 def rows_of(group, stream, first, count, partitions=2):
-    """So many rows of this group, numbered from `first`."""
+    """Returns so many rows of this group, numbered from `first`."""
     keys = [key for key in range(8 * count + 40) if oracle.partition(key, partitions) == group][:count]
     return numbered([(first + at, key) for at, key in enumerate(keys)], stream, (0, 7, 90), first)
 
@@ -82,7 +83,7 @@ def steps_in(sent):
 
 
 def sealed_bytes(frames):
-    """Tuples and payloads of sealed blocks in them."""
+    """Returns the bytes of tuples and payloads in the sealed blocks of these frames."""
     blocks = [decode(frame) for frame in frames]
     return sum(one.buffers[2].nbytes + one.buffers[3].nbytes for one in blocks if one.kind == BLOCKS_KIND)
 
@@ -96,7 +97,7 @@ def blocks_in(frames):
 
 
 def ship_all(side, nothing_to_join=True):
-    """Ships until there is nothing more to ship, each portion taken before the next; [messages of each portion]."""
+    """Ships until nothing is left, each portion taken before the next. Returns the messages, portion by portion."""
     portions = []
     while side.mover.ship(nothing_to_join):
         portions.append(side.desk.taken())
@@ -105,7 +106,7 @@ def ship_all(side, nothing_to_join=True):
 
 
 def slot_of(group, rows, watermarks, epoch, streams=(STREAM, STREAM), origin=None):
-    """A master's message of both groups that has these rows of one, on the left."""
+    """Returns a message of the master for both groups. It has these rows of one group, in the left stream."""
     both = [encode(groups_of(0, 1), own, stream, 2) for own, stream in zip((rows, []), streams)]
     counts = np.stack([bounds[:, 1] - bounds[:, 0] for _, bounds in both])
     piece = Piece(counts, tuple(Columns(*one) for one, _ in both))
@@ -113,7 +114,7 @@ def slot_of(group, rows, watermarks, epoch, streams=(STREAM, STREAM), origin=Non
 
 
 def frozen_states(rows=300, **settings):
-    """All that a consumer gets of a move, in order."""
+    """Returns all states that a consumer gets in a move, in order."""
     supplier = supplier_of(rows, **settings)
     supplier.order(steps.SHIP)
     arrived = [state for portion in ship_all(supplier) for state in states(portion)]

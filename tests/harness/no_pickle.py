@@ -1,12 +1,14 @@
-"""Makes pickling raise, so that a run shows that nothing on a wire or a disk is unpickled."""
+"""Makes pickling raise, so that a run shows that it never pickles or unpickles anything on a wire or a disk."""
 
 import pickle
 import sys
 
 
 def forbid_pickle():
-    """From here on whoever pickles in this process fails, MPI's own messages of objects too. Only Numba, where it
-    compiles, pickles what never leaves the process."""
+    """Makes every pickling in this process fail from now on, also that of MPI's own messages of objects.
+
+    Only Numba may still pickle while it compiles, because what it pickles never leaves the process.
+    """
     for name in ("dump", "dumps", "load", "loads"):
         setattr(pickle, name, _guarded(name, getattr(pickle, name)))
     from mpi4py import MPI

@@ -1,5 +1,7 @@
-"""A throw-away Slurm of two nodes on this machine: its own munge, controller and node daemons, without root or
-systemd."""
+"""A throw-away Slurm of two nodes on this machine.
+
+It has its own munge, controller and node daemons, and needs neither root nor systemd.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from typing import Iterator
 
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "sinfo", "scancel", "squeue", "scontrol")
 NODES = 2
-CPUS = 4  # that a node claims, whatever there are
+CPUS = 4  # A node claims to have so many, however many there are.
 START_S, STOP_S = 30.0, 10.0
 CONF = """\
 ClusterName=tests
@@ -57,17 +59,17 @@ PartitionName=tests Nodes=ALL Default=YES MaxTime=INFINITE DefaultTime=60 State=
 
 
 def search_path() -> str:
-    """Daemons lie where an ordinary user's PATH does not lead."""
+    """Returns a PATH that includes the folders of daemons, which are not on an ordinary user's PATH."""
     return f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 
 def missing() -> list[str]:
-    """Of the programs that a Slurm consists of, those that are not here."""
+    """Returns those programs of a Slurm that are not installed here."""
     return [name for name in NEEDED if shutil.which(name, path=search_path()) is None]
 
 
 def answers() -> bool:
-    """Whether a Slurm runs here already."""
+    """Returns whether a Slurm runs here already."""
     if shutil.which("sinfo") is None:
         return False
     return subprocess.run(["sinfo", "--noheader"], capture_output=True, timeout=60).returncode == 0
@@ -75,8 +77,10 @@ def answers() -> bool:
 
 @contextmanager
 def one_machine_slurm(folder: Path) -> Iterator[None]:
-    """Started in `folder`, and ended with all its jobs; meanwhile SLURM_CONF names it. RuntimeError: a daemon does not
-    start."""
+    """Starts a Slurm in `folder`, and ends it with all its jobs. In between, SLURM_CONF names it.
+
+    Raises RuntimeError if a daemon does not start.
+    """
     conf = _write_conf(folder)
     before = {name: os.environ.get(name) for name in ("SLURM_CONF", "PATH")}
     os.environ |= {"SLURM_CONF": str(conf), "PATH": search_path()}
@@ -105,8 +109,8 @@ def _write_conf(folder: Path) -> Path:
         for number in range(NODES)
     ]
     low = max(ports) + 100 if max(ports) < 60_000 else 20_000
-    # MPICH names shared memory by the job's number: what a killed job has left behind must not be taken for that of a
-    # new one.
+    # MPICH names shared memory by the number of the job. What a killed job has left behind must not be taken for the
+    # memory of a new job, so the first number is random.
     first_job = random.randrange(1, 1 << 25)
     values = {
         "first_job": first_job,
@@ -160,7 +164,7 @@ def _output(*command: str) -> str:
 
 
 def _stop(folder: Path) -> None:
-    # Jobs first, or their steps outlive the daemons.
+    # Jobs must end first, or their steps would outlive the daemons.
     _output("scancel", "--user", getpass.getuser())
     deadline_s = time.monotonic() + STOP_S
     while time.monotonic() < deadline_s and _output("squeue", "-h", "-t", "R,CG,S,CF").strip():

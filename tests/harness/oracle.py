@@ -1,7 +1,7 @@
 """The slow twin of everything that decides a result: plain Python, no numpy, no function above ten lines.
 
-Times, keys and rows are Python ints (no overflow), so sums saturate nowhere: the engine's must behave as if they did
-not.
+Times, keys and rows are Python ints, which never overflow, so no sum saturates here. The engine must give the same
+answers although its sums can.
 """
 
 import heapq
@@ -15,11 +15,11 @@ LATE, NULL_TIME = "late", "null_time"
 
 
 def join(streams, windows):
-    """The rows of all results: one tuple of each stream, of equal keys, the latest no later than any one's time and
-    window allow.
+    """Returns the rows of all results.
 
-    streams: per stream a list of (time, key, row); a key of None matches nothing · windows: per stream, None:
-    unbounded.
+    A result has one tuple of each stream, all with equal keys. The latest of them comes no later than the time and the
+    window of each allow. streams: for each stream a list of (time, key, row), where a key of None matches nothing ·
+    windows: one for each stream, where None means unbounded.
 
     >>> join([[(10, 1, 0)], [(12, 1, 0), (13, 1, 1)]], [2, 0])
     [(0, 0)]
@@ -32,7 +32,7 @@ def join(streams, windows):
 
 
 def grouped(rows):
-    """{key: [(time, row)]} of a list of (time, key, row)."""
+    """Returns {key: [(time, row)]} of a list of (time, key, row)."""
     by_key = {}
     for time, key, row in rows:
         by_key.setdefault(key, []).append((time, row))
@@ -40,9 +40,11 @@ def grouped(rows):
 
 
 def combinations(lists, windows):
-    """The rows of all results that one (time, row) of each list makes: lists grow stream by stream, while nobody waits
-    in vain."""
-    found = [((), -FOREVER, FOREVER)]  # rows, latest time, first deadline
+    """Returns the rows of all results that consist of one (time, row) of each list.
+
+    Results grow stream by stream, and one is dropped as soon as its latest row comes after its first deadline.
+    """
+    found = [((), -FOREVER, FOREVER)]  # Each has its rows, its latest time and its first deadline.
     for own, window in zip(lists, windows):
         waits = FOREVER if window is None else window
         longer = [
@@ -55,10 +57,10 @@ def combinations(lists, windows):
 
 
 def merge(files):
-    """Files, lists of (time, key), merged row by row into (time, key, row): the file whose next row's time is least
-    goes on.
+    """Merges files, which are lists of (time, key), row by row into (time, key, row).
 
-    Ties go to the earlier file. Times are not None here: where a row without a time goes is the source's own business.
+    The next row comes from the file whose next time is least. Ties go to the earlier file. Times are not None here,
+    because the source itself decides where a row without a time goes.
     """
     heads = [(rows[0][0], index, 0) for index, rows in enumerate(files) if rows]
     merged = []
@@ -85,7 +87,7 @@ def late(rows, lateness):
 
 
 def epochs(rows, length, start=0):
-    """Prefix cuts: {k: rows whose running maximum lies in [start + k * length, start + (k + 1) * length)}."""
+    """Cuts prefixes: {k: rows whose running maximum of time lies in [start + k * length, start + (k + 1) * length)}."""
     cuts, latest = {}, None
     for row in rows:
         latest = row[0] if latest is None else max(latest, row[0])
@@ -109,8 +111,9 @@ def partition(key, partitions):
 
 
 def result_hash(rows):
-    """The hash of one result, of its rows in the order of the streams: one row's is itself, and each further one is
-    mixed in.
+    """Returns the hash of one result, given its rows in the order of the streams.
+
+    The hash of a single row is the row itself, and each further row is mixed in.
 
     >>> [f"{result_hash(rows):016x}" for rows in ((0, 0), (1, 2), (2, 1), (7,))]
     ['48218226ff3cd4bf', '081a5c1377856b73', 'f2826f98653e9e57', '0000000000000007']
@@ -122,7 +125,7 @@ def result_hash(rows):
 
 
 def certificate(results):
-    """16 hex digits over the rows of each result, in any order of results.
+    """Returns 16 hex digits over the rows of each result. The order of the results does not matter.
 
     >>> certificate([]), certificate([(0, 0)])
     ('0000000000000000', '48218226ff3cd4bf')
@@ -131,7 +134,7 @@ def certificate(results):
 
 
 def ledger(files, lateness):
-    """What the master must count for one stream whose files, lists of (time, key), are read to their end."""
+    """Returns what the master must count for a stream whose files, lists of (time, key), are read to their end."""
     counts = Counter(read=0, late=0, null_key=0, joined=0)
     for rows in files:
         kept, lost, null_keys = late([(time, key, row) for row, (time, key) in enumerate(rows)], lateness)

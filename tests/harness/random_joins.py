@@ -1,4 +1,4 @@
-"""Random joins for property tests: streams and their tuples, and all that must not change the result."""
+"""Random joins for property tests: streams, their tuples, and all settings that must not change the result."""
 
 from collections import Counter
 from typing import NamedTuple
@@ -10,7 +10,7 @@ import oracle
 from join_harness import EVER, NEVER, Stream, clamp, numbered
 from mpijoin.store import state as st
 
-# Rows of a stream, by how many streams there are: with one key, all of them may be combined.
+# The most rows of a stream, by the number of streams. With one key, all of them may be combined.
 ROWS_MAX = {1: 90, 2: 90, 3: 26, 4: 12, 5: 7}
 KEYS = [
     some.just(7),
@@ -18,15 +18,17 @@ KEYS = [
     some.integers(0, 30),
     some.integers(NEVER, EVER),
     some.sampled_from([NEVER, EVER, 0]),
-    some.one_of(some.just(1), some.integers(0, 9)),  # skewed
+    some.one_of(some.just(1), some.integers(0, 9)),  # These keys are skewed.
 ]
 STARTS = some.sampled_from([0, 0, -50, NEVER, NEVER + 20, EVER - 60, EVER])
 WINDOWS = some.one_of(some.integers(0, 12), some.sampled_from([0, 10**6, EVER - 1, st.FOREVER]))
 
 
 class Setup(NamedTuple):
-    """All that must not change the result. slice_groups: how many of them are joined at a time · holders: operators
-    among which groups move."""
+    """Settings that must not change the result.
+
+    slice_groups: how many groups are joined at a time · holders: the number of operators among which groups move.
+    """
 
     partitions: int = 1
     block: int = 64
@@ -50,16 +52,18 @@ SETUPS = some.builds(
     holders=some.integers(1, 3),
 )
 LAYOUTS = some.tuples(some.integers(0, 3), some.booleans())
-# Per round, of each stream how many rows are still to come when it ends, and how far watermarks stay below what they
-# could be.
+# For each round, how many rows of each stream are still to come when it ends, and how far its watermarks stay below
+# what they could be.
 REST = some.lists(some.integers(0, 60), min_size=5, max_size=5)
 CUTS = some.lists(some.tuples(REST, some.integers(0, 5)), max_size=5)
 
 
 @some.composite
 def joins(draw, counts=some.integers(1, 5)):
-    """(streams, the tuples of each): not in order of time, with ties, keys that are few or hot, times at the ends of
-    int64."""
+    """Draws (streams, the tuples of each).
+
+    Tuples are not in order of time and have ties, keys that are few or hot, and times at the ends of int64.
+    """
     count = draw(counts)
     windows = draw(some.lists(WINDOWS, min_size=count, max_size=count))
     layouts = draw(some.lists(LAYOUTS, min_size=count, max_size=count))
@@ -80,7 +84,7 @@ def expected(streams, rows):
 
 
 def rounds(rows, cuts):
-    """Per round the rows of each stream, and watermarks that are valid for what follows."""
+    """Yields for each round the rows of each stream, and watermarks that are valid for what follows."""
     lows = [0] * len(rows)
     for rests, slack in [*sorted(cuts, reverse=True), ([0] * 5, 0)]:
         parts, marks = [], []

@@ -1,4 +1,4 @@
-"""A policy that moves groups for no reason: whatever it asks for, no result may change."""
+"""A policy that moves groups for no reason. Whatever it asks for, no result may change."""
 
 import random
 
@@ -6,7 +6,7 @@ from mpijoin.policy.plan import Move, Plan
 
 
 def random_policy(seed, moves_max=3):
-    """Pure, as policies are: moves to any slave, idle ones too; now and then one slave gives up all its groups."""
+    """Returns a policy that moves groups to any slave, idle ones too. Sometimes one slave gives up all its groups."""
 
     def policy(view):
         chance = random.Random(f"{seed} {view.period}")

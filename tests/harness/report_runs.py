@@ -1,4 +1,4 @@
-"""Run directories for the tests of the report, written by the engine's own writers, with figures made up by hand."""
+"""Run directories for the tests of the report. The engine's own writers write them, with made-up figures."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from mpijoin.metrics.write import MetricsFile
 from mpijoin.rundir import RunDirectory
 
 SECOND = 1_000_000
-EPOCHS = 6  # of a second each; the last brings no rows, it ends the input
-DELAYS_US = {1: [100_000, 300_000], 2: [200_000, 2_000_000]}  # of each slave's results, the same in every epoch
+EPOCHS = 6  # Each takes a second. The last one brings no rows but ends the input.
+# The delays of each slave's results, which are the same in every epoch.
+DELAYS_US = {1: [100_000, 300_000], 2: [200_000, 2_000_000]}
 MOVE = {
     "move": 0, "period": 1, "group": 7, "supplier": 2, "consumer": 1, "outcome": "moved", "bytes": 5_000_000,
     "blocks": 9, "begun_us": 2_000_000, "frozen_us": 2_500_000, "delivered_us": 2_750_000, "closed_us": 3_000_000,
@@ -56,7 +57,7 @@ def summary_of(slaves, paced=True, **more):
 
 
 def make_run(path, rate=1000, speed=1.0, slaves=2, epochs=EPOCHS, summary=None, moves=(MOVE,), job=None, metrics=True):
-    """A finished run; summary: changes to that of `summary_of`, None: the run is unfinished."""
+    """Makes a run. summary: what differs from `summary_of`, or None if the run is unfinished."""
     paced = speed != "max"
     run = RunDirectory.create(path, dump_job(job_of(path, rate, speed, job)))
     if metrics:
@@ -85,7 +86,7 @@ def write_master(run, epochs):
 
 
 def write_slave(run, slave, epochs, paced):
-    """Epochs of one second: slave s joins 100 s + 10 k rows of each stream in epoch k, and so on."""
+    """Writes epochs of one second. Slave s joins 100 s + 10 k rows of each stream in epoch k, and so on."""
     file, delays = MetricsFile(run.metrics, slave, STREAMS), DelaysFile(run.metrics, slave) if paced else None
     for epoch in range(epochs):
         last = epoch == epochs - 1

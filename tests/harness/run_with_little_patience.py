@@ -1,5 +1,7 @@
-"""`mpijoin`, but ranks that are silent for so many seconds are lost: python tests/harness/run_with_little_patience.py
-SECONDS run JOB.toml ..."""
+"""Runs `mpijoin`, except that ranks which are silent for so many seconds count as lost.
+
+Usage: python tests/harness/run_with_little_patience.py SECONDS run JOB.toml ...
+"""
 
 import sys
 from pathlib import Path

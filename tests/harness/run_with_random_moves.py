@@ -1,5 +1,7 @@
-"""`mpijoin`, but every policy moves groups at random, and nobody may pickle: python
-tests/harness/run_with_random_moves.py SEED run JOB.toml ..."""
+"""Runs `mpijoin`, except that every policy moves groups at random, and nothing may be pickled.
+
+Usage: python tests/harness/run_with_random_moves.py SEED run JOB.toml ...
+"""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,7 @@
-"""The real join on simulated ranks: one seed is one job, one cluster, one course of events; the answer is the
-oracle's."""
+"""The real join on simulated ranks.
+
+One seed stands for one job, one cluster and one course of events. The answer must be the oracle's.
+"""
 
 import random
 from collections import Counter
@@ -35,17 +37,17 @@ from mpijoin.transport.simulated import Disturbance
 from random_policy import random_policy
 from simulated_expiry import Expiry
 
-LIMIT_S = 100_000.0  # of virtual time: what takes longer hangs
-ENOUGH_BYTES = 16 << 20  # of memory: with less, a run may end for want of it
-RANDOM_SHARE = 0.85  # of the seeds with a policy, those in which it moves groups for no reason
-FRAME_EXTRA_BYTES = 4096  # at most, of what a portion's frames have beside tuples and blobs
+LIMIT_S = 100_000.0  # A run that takes more virtual time hangs.
+ENOUGH_BYTES = 16 << 20  # With less memory, a run may end for want of it.
+RANDOM_SHARE = 0.85  # In this share of the seeds with a policy, it moves groups for no reason.
+FRAME_EXTRA_BYTES = 4096  # The frames of a portion have at most so much beside tuples and blobs.
 KEYS = ((pa.int64(), (0, 1, -1, 7, 1 << 40)), (pa.string(), ("", "a", "b", "a longer one")))
 PAYLOADS = ((pa.int64(), (1, -5)), (pa.string(), ("x", "y" * 90, None)))
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Everything that a seed stands for. rows: after so few everything is cut that is cut by size; None: as it is."""
+    """Everything that a seed stands for. rows: whatever is cut by size is cut after so few rows; None: as usual."""
 
     seed: int
     sides: tuple
@@ -59,14 +61,17 @@ class Scenario:
     buffer_bytes: int
     master_buffer_bytes: int
     portion_bytes: int
-    refusals: float  # share of the looks at its free memory at which a consumer finds none, and of the late refusals
+    # A consumer finds no free memory in this share of its looks, and refuses late in this share of installations.
+    refusals: float
     moves_randomly: bool
 
 
 @dataclass(frozen=True)
 class Course:
-    """How a scenario went. summary: empty where it ran out of memory · seen: how often each thing happened that the
-    seeds are for."""
+    """How a scenario went.
+
+    summary: empty if it ran out of memory · seen: how often each of the things happened that the seeds are to reach.
+    """
 
     summary: dict
     trace: int
@@ -167,7 +172,7 @@ def faults(chance, slaves):
 
 @contextmanager
 def inner_sizes(made):
-    """Cuts everything early, lets a random policy move groups, and memory be short now and then where groups come."""
+    """Cuts everything early, lets a random policy move groups, and makes memory short at times where groups come."""
     moods, memory, install = random.Random(made.seed), WindowJoin.memory, WindowJoin.install
 
     def policies(balance):
@@ -175,7 +180,7 @@ def inner_sizes(made):
         return random_policy(made.seed) if asked and made.moves_randomly else asked
 
     def some_memory(join):
-        # Watch decides when
+        # Watch decides when memory is short.
         return memory(join)._replace(free=-1) if getattr(join, "is_short", False) else memory(join)
 
     def install_or_not(join, parts, generation=None):
@@ -202,7 +207,7 @@ def inner_sizes(made):
 
 
 def run_scenario(made, folder):
-    """Runs it, and compares pairs, counts and ledger with the oracle; AssertionError and whatever the run raises."""
+    """Runs a scenario, and compares pairs, counts and ledger with the oracle. Raises whatever the run raises."""
     setup = setup_of(made, folder)
     writer = TableWriter(merged_schema(setup)) if made.collects else None
     with inner_sizes(made):
@@ -223,10 +228,10 @@ def run_scenario(made, folder):
 
 
 def setup_of(made, folder):
-    """The setup of the run; its inputs lie in `folder` afterwards."""
+    """Writes the inputs into `folder`. Returns the setup of the run."""
     job = load_job({**{side.name: section(side, folder) for side in made.sides}, **made.sections})
     schema = resolve(job._replace(output=job.output._replace(path="none")))
-    # Smaller than any job may ask for, so that a few rows fill them.
+    # These are smaller than any job may ask for, so that a few rows fill them.
     sizes = {name: getattr(made, name) for name in ("memory_bytes", "buffer_bytes", "master_buffer_bytes")}
     cluster = job.cluster._replace(**sizes)
     results = "collect" if made.collects else "count"
@@ -242,7 +247,7 @@ THINGS = (
 
 
 def seen_in(made, summary):
-    """What of THINGS the summary tells of, and the scenario itself."""
+    """Counts those of THINGS that the summary and the scenario itself tell."""
     sides = list(summary["streams"].values())
     return Counter({
         "idle slaves": summary["declustering"]["min"] < summary["slaves"],
@@ -262,8 +267,7 @@ def seen_in(made, summary):
 
 
 class Watch:
-    """Looks at every slave after each of its turns, at all that is sent as one piece, and at what happens on the
-    way."""
+    """Watches a run: every slave after each turn, all that is sent as one piece, and what happens on the way."""
 
     def __init__(self, simulated, setup, made):
         self.seen = Counter()
@@ -272,7 +276,7 @@ class Watch:
         self._backlog_bytes_max = self._staged_bytes_max = self._piece_bytes_max = 0
         self._active = len(simulated.master.core.active)
         self._newest_s = {}
-        self._counted = {}  # slave -> what it had counted after its last turn
+        self._counted = {}  # It is {slave: what it had counted after its last turn}.
         self._moods = random.Random(made.seed)
         self._expiry = Expiry(made)
         for rank, slave in zip(setup.roles.slaves, self._slaves):
@@ -291,7 +295,7 @@ class Watch:
                 self._replace(one, "over_s", partial(self._stalled, name))
 
     def _replace(self, thing, name, watched):
-        """From now on `watched` is called in place of the method, which it gets first."""
+        """Lets `watched` be called in place of the method, which it gets as its first argument."""
         setattr(thing, name, partial(watched, getattr(thing, name)))
 
     def _turn(self, slave, turn):
@@ -313,8 +317,8 @@ class Watch:
         send(move, supply, frames, final)
 
     def _staged(self, slave, take, state):
-        """A part of a group comes: who has no room for it now and then must refuse the group."""
-        join = slave._operator._operator  # without what charges its time
+        """Watches a part of a group arrive. At times the slave has no room for it, and must then refuse the group."""
+        join = slave._operator._operator  # This is the join itself, without what charges its time.
         join.is_short = self._moods.random() < self._made.refusals
         whole = take(state)
         staging = slave._mover._stagings.get(state.move)
@@ -354,7 +358,7 @@ class Watch:
         return end_s
 
     def check_end(self, summary):
-        """No move is left open, nothing is left at the master, and memory kept to its bounds."""
+        """Checks that no move is open, that nothing is left at the master, and that memory kept to its bounds."""
         master = self._cluster.master
         assert master.core.open_moves == 0 and master.core.moves.begun == sum(master.moves.totals[:3])
         assert not any(slave._mover._supplies for slave in self._slaves), "no slave still supplies a group"

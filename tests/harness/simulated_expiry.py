@@ -19,16 +19,18 @@ from mpijoin.store.state import (
 
 
 class Expiry:
-    """What slaves must hold of each group, wherever it is: all that may still find partners, and no block that
-    cannot."""
+    """Checks what slaves hold of each group, wherever it is.
+
+    They must hold all tuples that may still find partners, and no block of tuples that cannot.
+    """
 
     def __init__(self, made):
-        # rows of several files are numbered file by file
+        # Rows of several files are numbered file by file, so they need not come in order.
         self._in_order = [len(side.files) == 1 for side in made.sides]
-        self._wanted = {}  # (group, stream) -> times of tuples that may still find partners
-        self._newest = {}  # (group, stream) -> row
-        self._watermarks = {}  # group -> of both streams, the furthest that it was told
-        # groups that moved: what follows may have been cut before the tick that they have come to
+        self._wanted = {}  # {(group, stream): times of tuples that may still find partners}
+        self._newest = {}  # {(group, stream): row}
+        self._watermarks = {}  # {group: the furthest of both streams that it was told}
+        # These groups moved. Input that follows may have been cut before the tick that they have reached.
         self._delivered = set()
 
     def delivered(self, deliver, group, slave):
@@ -49,7 +51,7 @@ class Expiry:
     def expired(self, join, expire, groups, watermarks, out):
         tuned = join._table.counters[[SPLIT, MERGED]].tolist()
         progress = expire(groups, watermarks, out)
-        # A split comes last, and may part a tuple that can go from one that held the block.
+        # A split comes last, and may part a tuple that can go from the one that kept their block.
         is_same = tuned == join._table.counters[[SPLIT, MERGED]].tolist()
         for group in groups.tolist():
             before = self._watermarks.get(group, watermarks)

@@ -1,4 +1,7 @@
-"""Ranks for tests on the simulated transport: with turns, or that block: a thread each, of which one runs at a time."""
+"""Ranks for tests on the simulated transport.
+
+They have turns, or they block. In the latter case each has a thread, of which one runs at a time.
+"""
 
 import threading
 
@@ -27,7 +30,7 @@ class Ranks:
 
 
 class Baton(Engine):
-    """A turn of a rank lets its thread run until it sleeps."""
+    """An engine in which a turn of a rank lets its thread run until it sleeps."""
 
     def __init__(self):
         super().__init__()
@@ -41,7 +44,8 @@ class Baton(Engine):
         threading.Thread(target=self._live, args=(rank, body), daemon=True).start()
 
     def sleep(self, rank, timeout_s):
-        self._pause_s[rank] = max(timeout_s, 1e-9)  # time must pass, or two that wait for each other would not let it
+        # Time must pass, or two ranks that wait for each other would not let it.
+        self._pause_s[rank] = max(timeout_s, 1e-9)
         self._back.release()
         self._go[rank].acquire()
 
@@ -58,9 +62,9 @@ class Baton(Engine):
 
 
 def run_simulated(story, ranks, costs=LinkCosts(), timeout_s=60.0, disturbance=Disturbance()):
-    """Runs story(endpoint) for every rank, closes the endpoints together, and raises what the first failing one raised.
+    """Runs story(endpoint) for every rank and closes the endpoints together. Raises what the first failing one raised.
 
-    Returns the network, whose trace tells whether two runs were the same.
+    Returns the network. Its trace tells whether two runs were the same.
     """
     engine = Baton()
     network = Network(ranks, engine, costs, disturbance)
@@ -86,7 +90,7 @@ def run_simulated(story, ranks, costs=LinkCosts(), timeout_s=60.0, disturbance=D
 
 
 def once(act):
-    """A turn that acts the first time and rests ever after."""
+    """Returns a turn that acts the first time and rests ever after."""
     left = [act]
 
     def turn(endpoint, clock):

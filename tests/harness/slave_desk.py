@@ -1,4 +1,4 @@
-"""A slave without a network: what comes is put into a list, and so is what it sends."""
+"""A slave without a network. What it is to receive is put into a list, and so is what it sends."""
 
 import logging
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from mpijoin.transport.base import TransportStats
 
 
 class Desk:
-    """A rank without a network: `inbox` is what it receives next, `sent` all it sends."""
+    """A rank without a network. `inbox` is what it receives next, `sent` all that it sends."""
 
     number, wakes_late, idle_s, comm_s = 1, False, 0.0, 0.0
 

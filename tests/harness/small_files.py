@@ -1,4 +1,4 @@
-"""A disk that fills, without a disk: no file of this process may grow beyond so many bytes."""
+"""A disk that fills up, without a disk: no file of this process may grow beyond so many bytes."""
 
 import resource
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def file_size_limit(octets):
-    """Inside, what goes beyond is refused with "File too large"."""
+    """Within this context, writing beyond so many bytes is refused with "File too large"."""
     before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (octets, most))
     try:

@@ -1,4 +1,4 @@
-"""Writes a table in each format that the engine reads, in small pieces: where pieces end, readers go wrong."""
+"""Writes a table in each format that the engine reads, in small pieces, since readers go wrong where pieces end."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 
 def writers(piece_rows):
-    """Suffix -> function of (table, path), for row groups and record batches of so many rows."""
+    """Returns {suffix: function of (table, path)} that write row groups and record batches of so many rows."""
 
     def write_stream(table, path):
         with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as writer:
