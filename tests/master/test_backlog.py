@@ -1,4 +1,4 @@
-"""How far a paced run is behind: per slave, by its oldest message, whatever the order in which slaves report."""
+"""How far each slave of a paced run is behind. Its oldest message tells, whatever the order in which slaves report."""
 
 import random
 
@@ -48,7 +48,7 @@ def test_an_overload_that_has_passed_is_remembered_until_one_starts_over():
     assert backlog.overload_s(S) == 0 and backlog.is_overloaded(S)
     backlog.start_over()
     assert not backlog.is_overloaded(S)
-    assert backlog.behind_s == {1: 0.5}  # how it stands is not forgotten
+    assert backlog.behind_s == {1: 0.5}  # The present state is not forgotten.
 
 
 def test_the_worst_of_slaves_and_master_is_told():

@@ -1,4 +1,4 @@
-"""The master's decisions: turns, credits, when the source pauses, and what it refuses to believe."""
+"""The master's decisions: turns, credits, pauses of the source, and reports that it refuses to believe."""
 
 import numpy as np
 import pytest
@@ -86,11 +86,11 @@ def test_a_message_is_at_most_the_credit_but_never_nothing_for_an_idle_slave():
     core.step(even(core, 60, None))
     core.step(even(core, 60, None))
     assert core.step(even(core, 60, (1, 1))) == [Serve(1, 1, 0, never(2), False)]
-    assert core.step(Consumed(1, 60)) == [Serve(1, 1, 1, never(2), False)]  # its turn has come, it only lacked credit
+    assert core.step(Consumed(1, 60)) == [Serve(1, 1, 1, never(2), False)]  # It only lacked credit.
     assert core.step(even(core, 500, (2, 2))) == []
     assert core.step(Consumed(1, 60)) == [Serve(1, 1, 2, (1, 1), False)]
     assert core.step(SourceEnded(END)) == [CloseInput()]
-    assert core.step(Consumed(1, 60)) == [Serve(1, 1, 2, (2, 2), False)]  # 500 bytes, five times its buffer
+    assert core.step(Consumed(1, 60)) == [Serve(1, 1, 2, (2, 2), False)]  # These 500 bytes are five times its buffer.
     assert core.step(Consumed(1, 500)) == [Serve(1, 1, 2, END, True)]
 
 
@@ -121,7 +121,7 @@ def test_idle_slaves_are_not_hungry_and_get_nothing_but_the_end():
 
 
 def moving_core(paced=False, **settings):
-    """Group 0 of slave 1, its only one, is being handed to slave 2."""
+    """Returns a core in which group 0, the only one of slave 1, is being handed to slave 2."""
     reorganization = Reorganization(lambda view: Plan((Move(0, 1, 2),)), 1, 1)
     settings = {"buffer_bytes": 1000, "master_buffer_bytes": 10_000, **settings}
     settings["pacing"] = new_pacing() if paced else None
@@ -134,7 +134,7 @@ def moving_core(paced=False, **settings):
 def test_the_source_is_read_on_while_all_groups_are_held_until_the_buffer_is_full():
     core = moving_core()
     core.step(even(core, 0, (2, 2)))
-    assert not core.wants_input  # slave 1 has two messages to join
+    assert not core.wants_input  # Slave 1 has two messages to join.
     core.step(Stepped(0, 1, "shipped"))
     core.step(Held(0, ()))
     assert core.active == () and core.wants_input
@@ -163,7 +163,7 @@ def test_after_the_end_nobody_waits_for_a_turn_although_a_move_is_open(paced):
     core.step(Held(0, ()))
     core.step(Stepped(0, 2, "installed"))
     core.step(Consumed(2, 0))
-    core.step(Ingested({2: 50}, {}, (2, 2)))  # slot 1 is slave 2's, slot 2 is not
+    core.step(Ingested({2: 50}, {}, (2, 2)))  # Slot 1 is slave 2's, slot 2 is not.
     assert core.step(Ingested({2: 60}, {}, (3, 3))) == []
     core.step(SourceEnded(END))
     assert core.step(Consumed(2, 50)) == [Serve(2, 1, 1, (3, 3), False)]
@@ -179,8 +179,8 @@ def test_paced_the_source_is_read_as_time_passes_however_much_the_slaves_have_to
 def test_paced_what_lacked_credit_follows_and_what_is_not_due_waits_for_its_slot():
     core = new_core(pacing=new_pacing(), subgroups=2, buffer=100)
     assert core.step(even(core, 80, (1, 1))) == [Serve(1, 1, 0, (1, 1), False)]
-    assert core.step(even(core, 80, (2, 2))) == [Serve(2, 1, 0, (1, 1), False)]  # two wait, one fits
-    assert core.step(Consumed(1, 80)) == []  # the second is due in slot 2
+    assert core.step(even(core, 80, (2, 2))) == [Serve(2, 1, 0, (1, 1), False)]  # Two wait, and one fits.
+    assert core.step(Consumed(1, 80)) == []  # The second is due in slot 2.
     assert core.step(Consumed(2, 80)) == [Serve(2, 1, 1, (2, 2), False)]
     assert core.step(even(core, 80, (3, 3))) == [Serve(1, 1, 1, (2, 2), False)]
 
@@ -205,8 +205,8 @@ def test_a_full_buffer_gives_every_subgroup_its_turn_at_once():
 
 def test_what_a_slave_consumes_while_the_source_pauses_is_followed_at_once():
     core = new_core(slaves=(1, 2), subgroups=2, buffer=10, master_buffer=40)
-    core.step(even(core, 10, (1, 1)))  # slot 0: slave 1
-    core.step(even(core, 10, (2, 2)))  # slot 1: slave 2 gets one piece, its buffer's worth
+    core.step(even(core, 10, (1, 1)))  # Slot 0 is that of slave 1.
+    core.step(even(core, 10, (2, 2)))  # In slot 1 slave 2 gets one piece, which fills its buffer.
     core.step(even(core, 10, (3, 3)))
     assert not core.wants_input
     assert core.step(Consumed(2, 10)) == [Serve(2, 1, 1, (2, 2), False)]
@@ -223,7 +223,7 @@ def test_the_end_comes_to_every_slave_once():
 
 
 def new_schedule(**wanted):
-    """Of a run that begins at second 0 and whose walltime ends after 100 seconds."""
+    """Returns the schedule of a run that begins at second 0 and whose walltime ends after 100 seconds."""
     return Schedule(Checkpoint(**wanted), 1, 0.0, 100.0)
 
 
@@ -331,7 +331,7 @@ def test_the_run_is_complete_when_slaves_and_collector_have_finished_in_any_orde
 
 
 def described(thing):
-    """All there is in it, as text."""
+    """Returns all that the thing holds, as text."""
     if isinstance(thing, np.ndarray):
         return str(thing.tolist())
     if hasattr(thing, "__dict__") and not callable(thing):

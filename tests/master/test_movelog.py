@@ -1,5 +1,7 @@
-"""The master's log of moves: one row for each that ended, with moments in order, and the gain it was to bring and
-brought."""
+"""The master's log of moves.
+
+It has one row for each move that ended, with moments in order, and with the gain that it was to bring and brought.
+"""
 
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +16,7 @@ from mpijoin.simulate.engine import SimulatedClock
 
 
 class Story:
-    """A log whose clock goes on by a second with every event. Groups move from slave 1 to slave 2."""
+    """A log whose clock advances by a second with every event. Groups move from slave 1 to slave 2."""
 
     def __init__(self, folder=None):
         self.clock = SimulatedClock()
@@ -69,7 +71,7 @@ class Story:
         self.close(move, "cancelled")
 
     def rows(self):
-        """The file, once it is closed, by move."""
+        """Closes the file. Returns its rows by move."""
         self.log.close()
         return {row["move"]: row for row in pq.read_table(self.folder / "moves.parquet").to_pylist()}
 
@@ -129,8 +131,8 @@ def test_the_gain_is_what_the_supplier_was_relieved_of_by_the_next_decision(stor
     story.refused(1, frozen=False)
     story.decided(1, 0.5, 0.45)
     story.moved(2)
-    story.decided(2, 0.7, 0.6)  # it has become more after all
-    story.decided(3, 0.1, 0.1)  # which is too late to count
+    story.decided(2, 0.7, 0.6)  # The load has grown after all.
+    story.decided(3, 0.1, 0.1)  # This is too late to count.
     rows = story.rows()
     assert [rows[move]["gain_realised"] for move in range(3)] == pytest.approx([0.4, 0.4, -0.2])
     assert [rows[move]["period"] for move in range(3)] == [0, 0, 1]
@@ -181,7 +183,7 @@ def test_moves_side_by_side_do_not_mix(story):
 
 
 def test_a_move_that_is_still_open_at_the_end_leaves_no_row(story):
-    """A run ends only when all moves are closed; one that fails before has only those rows that are certain."""
+    """A run ends only when all moves are closed. One that fails before that has only those rows that are certain."""
     story.decided(0, 0.9, 0.1)
     story.moved(0)
     story.order(1, "ship")

@@ -21,8 +21,8 @@ def pacing_of(unit="us", window_s=600, **fields):
 def test_as_fast_as_possible_a_slot_is_of_event_time_and_nothing_is_due():
     pacing = pacing_of(cluster={"distribution_epoch_ns": 2 * S, "subgroups": 4})
     assert not pacing.paced and pacing.origin is None
-    assert pacing.pace.length == 500_000  # us
-    assert pacing.slots == 40  # 20 s of slots of half a second
+    assert pacing.pace.length == 500_000  # This is in us.
+    assert pacing.slots == 40  # These are slots of half a second for 20 s.
 
 
 def test_automatic_epochs_are_reorganized_after_ten():
@@ -35,7 +35,7 @@ def test_a_paced_epoch_is_of_the_wall_clock_and_due_when_it_has_passed(speed):
     pacing = pacing_of(run={"speed": speed}, cluster={"distribution_epoch_ns": 2 * S, "subgroups": 2})
     length = pacing.pace.length
     assert length == speed * 1_000_000
-    pacing.begin(7 * length, now_s=3.0)  # the first tick begins to pass at second 3
+    pacing.begin(7 * length, now_s=3.0)  # The first tick begins to pass at second 3.
     assert pacing.due_s(7 * length) == pytest.approx(4.0)
     assert pacing.due_s(9 * length) == pytest.approx(6.0)
     assert pacing.slots == 20
@@ -50,13 +50,14 @@ def test_automatic_paced_epochs_grow_until_communication_is_within_its_bound_and
     assert pacing.adapts and pacing.epoch_ns == FIRST_EPOCH_NS
     now_s, spent_s = 0.0, 0.0
     lengths = []
-    for cost_s in [0.2] * 40 + [0.002] * 60:  # what one epoch costs in communication, whatever its length
+    # One epoch costs so much communication, whatever its length.
+    for cost_s in [0.2] * 40 + [0.002] * 60:
         passed_s = max(1.0, ADVICE_EPOCHS * pacing.epoch_ns / 1e9)
         now_s += passed_s
         spent_s += cost_s * passed_s / (pacing.epoch_ns / 1e9)
         pacing.advise({1: (spent_s, 0.0), 2: (spent_s / 2, 0.0)}, False, now_s)
         lengths.append(pacing.epoch_ns / 1e9)
-    assert 0.2 / lengths[39] <= 0.1  # the dearest slave counts
+    assert 0.2 / lengths[39] <= 0.1  # The slave with the highest cost counts.
     assert lengths[39] <= 2 * 0.2 / 0.1
     assert 0.002 / lengths[-1] <= 0.1
     assert lengths[-1] <= 0.1
@@ -74,8 +75,7 @@ def test_no_advice_before_enough_epochs_have_passed():
 
 
 def test_epochs_grow_while_the_run_is_far_behind_and_stay_until_there_is_time_to_spare():
-    """A slave that takes 0.6 s of its time per epoch and 0.2 s for the rows of a second keeps up only with long
-    epochs."""
+    """A slave needs 0.6 s per epoch and 0.2 s for the rows of each second, so it keeps up only with long epochs."""
     pacing = pacing_of(run={"speed": 1.0})
     now_s = busy_s = behind_s = 0.0
     lengths = []

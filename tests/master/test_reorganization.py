@@ -1,4 +1,4 @@
-"""What the policy is shown: f_i, inflow, what moved when; and when nobody is asked."""
+"""What the policy is shown (f_i, inflow, what moved when), and when nobody is asked."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from pacings import new_pacing
 
 
 class Asked:
-    """A policy that keeps what it was shown and answers with what is next."""
+    """A policy that keeps what it is shown and answers with the next of its plans."""
 
     def __init__(self, *plans):
         self.views, self._plans = [], list(plans)
@@ -32,7 +32,7 @@ def new_core(policy, slots=2, slaves=(1, 2), active=None, subgroups=1, paced=Tru
 
 
 def ticks(core, *octets, first=0):
-    """Ticks that bring so many bytes for each active slave; the actions of the last."""
+    """Feeds ticks that bring so many bytes for each active slave. Returns the actions of the last one."""
     for time, own in enumerate(octets, first):
         actions = core.step(Ingested(dict.fromkeys(core.active, own), {}, (time, time)))
     return actions
@@ -74,19 +74,19 @@ def test_occupancy_is_the_mean_backlog_by_the_load_buffer():
 
 
 def test_without_a_load_buffer_it_is_the_bytes_of_two_distribution_epochs_of_a_slave():
-    # 200 bytes a slave in 2 slots: with one sub-group 100 an epoch; with two sub-groups it is one epoch of 200.
+    # A slave gets 200 bytes in 2 slots. With one sub-group this is two epochs of 100, with two one epoch of 200.
     assert [slave.occupancy for slave in shown().slaves] == [30 / 200] * 2
     assert next(slave.occupancy for slave in shown(subgroups=2).slaves) == 30 / 400
 
 
 def test_what_is_due_and_lacks_credit_counts_as_backlog():
-    # The second and the third message do not fit: 0, 100 and 200 bytes are overdue after the slots.
+    # The second and the third message do not fit, so 0, 100 and 200 bytes are overdue after the slots.
     view = shown(octets=(100, 100, 100), slots=3, buffer=150)
     assert [slave.occupancy for slave in view.slaves] == [(30 + 100) / 200] * 2
 
 
 def test_what_is_not_yet_due_is_no_backlog():
-    # Slave 2's slot is every second one; what it is sent then had only waited for its turn.
+    # Every second slot is slave 2's. What it is sent then had only waited for its turn.
     view = shown(octets=(100, 100), subgroups=2, backlog=0.0)
     assert [slave.occupancy for slave in view.slaves] == [0.0, 0.0]
 
@@ -149,7 +149,7 @@ def test_nobody_is_asked_while_an_answer_or_a_move_is_open_or_after_the_end():
 
 
 def test_when_groups_have_changed_hands_a_whole_reorganization_epoch_is_measured_anew():
-    """What was measured meanwhile is thrown away: who got its groups at the end would look idle."""
+    """What was measured meanwhile is thrown away, because a slave that got its groups at the end would look idle."""
     policy = Asked(Plan((Move(0, 1, 2), Move(2, 1, 2))))
     core = new_core(policy, slots=3)
     ticks(core, 10, 10, 10)
@@ -176,7 +176,7 @@ def test_what_a_policy_wants_to_remember_comes_back_to_it():
 
 
 def moved(core, move, group, supplier, consumer):
-    """Goes through a hand-over of a group of which nothing waits; what follows from its end."""
+    """Goes through the hand-over of a group for which nothing waits. Returns the actions at its end."""
     core.step(Stepped(move, supplier, "shipped"))
     core.step(Held(group, (0,) * len(core.slaves[supplier].waiting)))
     core.step(Stepped(move, consumer, "installed"))

@@ -1,5 +1,4 @@
-"""Ticks: prefix cuts of both streams at shared borders, in parts where they are large, with the watermarks they
-reach."""
+"""Ticks are prefix cuts of both streams at shared borders. Large ones come in parts, with the watermarks they reach."""
 
 import numpy as np
 import pytest
@@ -15,8 +14,10 @@ from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, SourceCounts
 
 
 class ListSource:
-    """A source of rows at the given times (disorder allowed), given `block` at a time; empty chunks may come
-    between."""
+    """A source of rows at the given times, in any order.
+
+    It gives `block` rows at a time, and empty chunks may come between.
+    """
 
     def __init__(self, times, block=3, empty_between=False):
         self.counts = SourceCounts()
@@ -61,7 +62,7 @@ def fixed(length):
 
 
 def read_all(reader):
-    """[(rows of left, rows of right, watermarks)] of every part."""
+    """Returns [(rows of left, rows of right, watermarks)] with an entry for every part."""
     parts = []
     while not isinstance(tick := reader.next(), End):
         rows = [[int(row) for batch in side for row in batch.row] for side in tick.batches]
@@ -69,7 +70,7 @@ def read_all(reader):
     return parts
 
 
-ROW_BYTES = 24  # of these rows: key, time, row
+ROW_BYTES = 24  # A row has its key, time and row number.
 
 
 def reader_of(left, right, pace, latenesses=(0, 0), part_rows=1000, **source):

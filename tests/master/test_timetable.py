@@ -1,5 +1,7 @@
-"""A paced run's input, decided by the core from the time that it is told: what is read when, handed out when, and how
-far the run is behind."""
+"""A paced run's input. From the time that it is told, the core decides what is read and handed out when.
+
+It also knows how far the run is behind.
+"""
 
 import math
 
@@ -37,13 +39,13 @@ END = (999, 999)
 
 
 def new_core(pacing=None, master_buffer=1000, **settings):
-    """One slave. Unless told otherwise, epochs of one second, in which one second of event time passes."""
+    """Returns a core with one slave. By default epochs take one second, in which one second of event time passes."""
     table = PartitionTable.even(4, (1,))
     return MasterCore(MasterSetup(table, (1,), 1000, master_buffer, pacing=pacing or new_pacing(), **settings))
 
 
 def at(core, now_s):
-    """What is to be done about the input at this second."""
+    """Returns what is to be done about the input at this second."""
     core.step(Ticked(now_s))
     return core.next_input()
 
@@ -84,7 +86,7 @@ def test_one_tick_is_prepared_at_a_time_and_its_parts_while_there_is_room():
 def test_what_is_due_waits_while_the_master_s_buffer_is_full():
     core = new_core(master_buffer=100)
     prepare(core, 1)
-    hand_over(core, octets=2000)  # more than the slave has credit for, so the second message waits
+    hand_over(core, octets=2000)  # The slave has less credit than this, so the second message waits.
     core.step(Ingested({1: 100}, {}, (1, 1)))
     prepare(core, 2)
     assert not core.wants_input and at(core, 5.0) == Rest(math.inf)
@@ -161,7 +163,7 @@ def test_how_far_a_run_is_behind_follows_from_the_time_alone():
 
 
 def paced_ticks(core, count, first=1):
-    """So many ticks, each handed out when it is due and joined at once; the last one's actions."""
+    """Hands out so many ticks, each when it is due, and joins each at once. Returns the last one's actions."""
     for border in range(first, first + count):
         prepare(core, border)
         core.step(Ticked(float(border)))

@@ -1,4 +1,4 @@
-"""Sources that have nothing yet: nobody asks them before their time, nobody spins, and the answer is what it was."""
+"""Sources that have nothing yet. Nobody asks them before their time, nobody spins, and the answer stays the same."""
 
 import time
 
@@ -18,7 +18,7 @@ NONE = np.empty(0, np.int64)
 
 
 class Feed:
-    """A source to which rows come at given seconds: [(second, [times])]. Written down: when it was asked."""
+    """A source to which rows come at given seconds: [(second, [times])]. It notes when it was asked."""
 
     def __init__(self, clock, rows):
         self.counts, self._clock, self._rows, self.asked = SourceCounts(), clock, list(rows), []
@@ -80,7 +80,7 @@ STEPS, PAUSE_S = 6, 0.15
 
 
 class Paced:
-    """A real source whose k-th chunk comes k pauses after the first was asked for."""
+    """A real source. Its k-th chunk comes k pauses after the first one was asked for."""
 
     def __init__(self, source):
         self._source, self._start_s, self._given, self.asked = source, None, 0, 0

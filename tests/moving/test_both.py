@@ -1,4 +1,4 @@
-"""Groups that wander between slaves at random, and one that goes over a real transport in portions of the real size."""
+"""Groups that move between slaves at random, and one that goes over a real transport in portions of the real size."""
 
 import random
 
@@ -25,7 +25,7 @@ from mpijoin.transport.local import LocalTransport
 
 @pytest.mark.parametrize("seed", range(25))
 def test_random_moves_to_and_fro_lose_nothing(seed, monkeypatch):
-    """Three groups wander between three slaves and are joined all the while; some moves are given up half way."""
+    """Three groups move between three slaves and are joined all the while. Some moves are given up half way."""
     monkeypatch.setattr(moving, "PORTION_BYTES", PORTION)
     monkeypatch.setattr(moving, "SLOT_BYTES", ALLOWANCE)
     chance = random.Random(seed)
@@ -47,7 +47,10 @@ def test_random_moves_to_and_fro_lose_nothing(seed, monkeypatch):
 
 
 def wander(chance, move, group, supplier, consumer, joined):
-    """One move; whether it was not given up. joined: rows of the group, to which those joined meanwhile are added."""
+    """Makes one move. Returns whether it was carried out, not given up.
+
+    joined: the rows of the group, to which those joined meanwhile are added.
+    """
     peer, arrived, all_shipped, given_up = consumer.desk.number, [], False, False
     supplier.order(steps.SHIP, move, group, peer)
     while not all_shipped and not given_up:
@@ -75,7 +78,7 @@ def wander(chance, move, group, supplier, consumer, joined):
 
 
 def rows_in(frames):
-    """Row numbers of the left tuples in all frames of a group, in rising order."""
+    """Returns the row numbers of the left tuples in all frames of a group, in rising order."""
     found = []
     for frame in map(decode, frames):
         tuples = frame.buffers[2] if frame.kind == BLOCKS_KIND else frame.buffers[7]
@@ -100,7 +103,7 @@ def test_over_a_real_transport_with_portions_of_the_real_size():
     while not whole:
         if supplier.ship(False):
             portions += ranks[0].transport.unsent_bytes(2) > 0
-            assert not supplier.ship(False)  # before the consumer has taken it
+            assert not supplier.ship(False)  # The consumer has not taken it yet.
         for _, message in ranks[1].receive():
             whole = consumer.take(message)
         for _, step in master.receive():

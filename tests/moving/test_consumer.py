@@ -1,4 +1,5 @@
-"""Groups that a slave is given: staged until they are whole, refused without room, and nothing damaged is installed."""
+"""Groups that a slave is given are staged until they are whole, and refused without room. Damaged ones are not
+installed."""
 
 import numpy as np
 import pytest
@@ -63,7 +64,7 @@ def test_state_of_another_group_or_after_the_whole_is_refused():
         text = f"move 7 is whole at its consumer and got '{event}', wanted 'install' or 'no room'"
         with pytest.raises(ProtocolError, match=text):
             consumer.mover.take(late)
-    assert consumer.mover.install(7) is not None  # what was out of turn has changed nothing
+    assert consumer.mover.install(7) is not None  # What was out of turn has changed nothing.
 
 
 def test_a_group_that_is_not_whole_is_not_installed():
@@ -123,7 +124,7 @@ def test_a_group_for_which_there_is_no_room_any_more_is_refused_when_it_is_insta
     one_group_bytes = supplier_of(group=0).harness.operator.memory().held
     consumer, arrived = Side(CONSUMER, memory=one_group_bytes * 3 // 2), frozen_states()
     assert [consumer.mover.take(state) for state in arrived][-1]
-    consumer.add(300, 0, group=0)  # it goes on joining meanwhile
+    consumer.add(300, 0, group=0)  # It goes on joining meanwhile.
     own, held_bytes = consumer.walk(0), consumer.harness.operator.memory().held
     assert consumer.mover.install(7) is None
     ((to, refused),) = consumer.desk.taken()

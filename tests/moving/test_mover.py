@@ -1,4 +1,4 @@
-"""Groups that a slave gives away: in bounded portions, one after the other, and what is installed is what was there."""
+"""Groups that a slave gives away go in bounded portions, one by one. What is installed is what was there."""
 
 from collections import Counter
 
@@ -124,7 +124,7 @@ def test_the_next_portion_waits_until_the_consumer_has_taken_the_one_before():
     supplier.desk.unsent[CONSUMER] = 1
     assert not supplier.mover.ship(True)
     supplier.desk.unsent[CONSUMER] = 0
-    supplier.desk.unsent[3] = 10**9  # what others have not taken does not matter
+    supplier.desk.unsent[3] = 10**9  # What others have not taken does not matter.
     assert supplier.mover.ship(True)
 
 
@@ -137,8 +137,8 @@ def test_while_there_is_something_to_join_a_slot_allows_so_many_bytes_and_the_ne
         shipped.append(sum(whole_bytes(state.frames) for portion in portions for state in states(portion)))
         assert not supplier.mover.ship(False)
         supplier.mover.slot_came()
-        supplier.mover.slot_came()  # what was not used is not saved up
-    largest = 2 * PORTION  # with what frames need beside blocks
+        supplier.mover.slot_came()  # What was not used is not saved up.
+    largest = 2 * PORTION  # This includes what frames need beside blocks.
     assert all(ALLOWANCE <= octets < ALLOWANCE + largest for octets in shipped)
 
 
@@ -157,7 +157,7 @@ def test_it_is_joined_on_while_it_ships_and_nothing_is_lost():
         supplier.add(5, first, watermarks=(first - 900, first - 900))
         first += 10
         assert first < 3000, "it ships for ever"
-    supplier.add(40, first, watermarks=(first - 900, first - 900))  # between the step and the order
+    supplier.add(40, first, watermarks=(first - 900, first - 900))  # This comes between the step and the order.
     supplier.order(steps.FREEZE)
     arrived += states(supplier.desk.taken())
     for state in arrived:
@@ -329,7 +329,7 @@ def test_the_time_of_a_transfer_is_that_during_which_state_was_under_way():
             clock.charge(0.5)
             sent = supplier.desk.taken()
             portions += bool(states(sent))
-        clock.charge(3.0)  # until the next slot allows more
+        clock.charge(3.0)  # The next slot then allows more.
     supplier.order(steps.FREEZE)
     clock.charge(0.25)
     supplier.desk.taken()

@@ -1,5 +1,8 @@
-"""The hand-over of a group: every event in every state of each party, legal or refused by name, and what the three
-tables make of each other in every order in which messages can arrive."""
+"""The hand-over of a group.
+
+Every event in every state of each party is legal, or refused by name. The tests also follow the three tables through
+every order in which messages can arrive.
+"""
 
 from collections import deque
 from itertools import product
@@ -55,7 +58,7 @@ PARTIES = {"": (coordinator, LEGAL), " at its supplier": (supplier, SUPPLIER), "
 
 
 def after(outcome):
-    """The state that follows; only the coordinator's table says more than that."""
+    """Returns the state that follows. Only the coordinator's table says more than that."""
     return outcome if isinstance(outcome, str) else outcome[0]
 
 
@@ -92,7 +95,7 @@ def test_the_coordinator_knows_who_says_what():
 
 
 def paths(state, seen=()):
-    """Every way from a state to an end, without going round."""
+    """Yields every way from a state to an end that does not go in circles."""
     onward = [(event, then) for (own, event), (then, _) in LEGAL.items() if own == state and then != state]
     if not onward:
         yield (*seen, state)
@@ -112,7 +115,7 @@ def test_every_way_ends_and_delivers_what_it_held():
 
 
 def test_the_group_is_joined_by_one_side_at_most():
-    """Who joins it, by state: nobody between freeze and the delivery that follows."""
+    """The state tells who joins it. Between the freeze and the delivery that follows, nobody does."""
     joins = dict.fromkeys(STATES, "supplier") | {
         "frozen": None,
         "restoring": None,
@@ -127,14 +130,15 @@ def test_the_group_is_joined_by_one_side_at_most():
 
 
 class Move(NamedTuple):
-    """A move as all three see it, with what is under way between them: each pair of ranks keeps the order."""
+    """A move as all three parties see it, and what is under way between them. Each pair of ranks keeps the order."""
 
-    states: tuple[str, str, str] = ("shipping", "unknown", "unknown")  # of coordinator, supplier, consumer
+    # These are the states of the coordinator, the supplier and the consumer.
+    states: tuple[str, str, str] = ("shipping", "unknown", "unknown")
     orders: tuple[str, ...] = ("ship",)
-    reports: tuple[str, ...] = ()  # of the supplier
-    answers: tuple[str, ...] = ()  # of the consumer
-    parts: tuple[str, ...] = ()  # from supplier to consumer
-    portions: int = 2  # that there may still be
+    reports: tuple[str, ...] = ()  # The supplier sends these.
+    answers: tuple[str, ...] = ()  # The consumer sends these.
+    parts: tuple[str, ...] = ()  # These go from the supplier to the consumer.
+    portions: int = 2  # There may still be so many.
 
     def enters(self, party, state, **changes):
         states = [state if at == party else own for at, own in enumerate(self.states)]
@@ -160,8 +164,10 @@ def consumed(move, event, **changes):
 
 
 def what_may_follow(move):
-    """Every move that one event makes of this one: something under way arrives, or a party does what is its own to
-    do."""
+    """Yields every move that one event makes of this one.
+
+    The event is that something under way arrives, or that a party acts of its own accord.
+    """
     if move.orders:
         yield supplied(move, move.orders[0], orders=move.orders[1:])
     if move.reports:
@@ -184,7 +190,7 @@ def what_may_follow(move):
 
 
 def every_move():
-    """All that a move can come to, in whatever order messages arrive. Raises ProtocolError where a table refuses."""
+    """Returns all that a move can become, in whatever order messages come. Raises ProtocolError if a table refuses."""
     seen, ahead = {Move()}, deque([Move()])
     while ahead:
         ahead.extend(new := set(what_may_follow(ahead.popleft())) - seen)
@@ -203,7 +209,7 @@ def test_in_whatever_order_messages_arrive_no_party_is_told_what_it_does_not_exp
 
 
 def test_in_whatever_order_messages_arrive_at_most_one_slave_joins_the_group():
-    """The supplier until it has frozen it and once it is to keep it, the consumer once it has installed it."""
+    """The supplier joins it until it has frozen it, and again if it keeps it. The consumer joins it once installed."""
     for move in every_move():
         _, shipping, staging = move.states
         assert not (shipping in ("shipping", "shipped", "kept") and staging == "installed"), move

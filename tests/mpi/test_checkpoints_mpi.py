@@ -1,5 +1,7 @@
-"""Runs under mpirun that are killed, or stopped by a signal, and go on on other ranks: the same certificate as
-undisturbed."""
+"""Runs under mpirun that are killed or stopped by a signal, and go on with other ranks.
+
+Each must give the same certificate as an undisturbed run.
+"""
 
 import json
 import os
@@ -18,7 +20,7 @@ import mpijoin
 from launching import ROOT, Run, mpirun_path
 from mpijoin.checkpoint.manifest import read_manifest
 
-# The word is for `Run.pids`, which knows by it whose processes are whose.
+# `Run.pids` knows by this word which processes belong to a run.
 RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/harness/run_with_random_moves.py")]
 STREAM = """
 [{name}]
@@ -44,11 +46,11 @@ path = "out"
 part = "64 KB"
 """
 TUPLES, LONG_TUPLES = 60_000, 250_000
-EPOCHS = 200  # of the short job, about
+EPOCHS = 200  # The short job has about so many epochs.
 KILLS = 10
-# So that there is still input to be read while slaves join: after its end a signal comes too late.
+# With these, there is still input to be read while slaves join. After the end of the input a signal comes too late.
 SMALL_BUFFERS = ['cluster.buffer="64 KiB"', 'cluster.master_buffer="64 KiB"']
-END_S = 90.0  # two seconds where nobody else uses the cores
+END_S = 90.0  # A run takes two seconds if nobody else uses the cores.
 
 pytestmark = [
     pytest.mark.mpi,
@@ -106,7 +108,7 @@ def test_a_killed_run_goes_on_on_other_ranks(wanted, resumed, tmp_path, seed):
     chance = random.Random(seed)
     ranks, again = chance.randint(3, 5), chance.randint(2, 5)
     results = chance.choice(["parquet", "collect", "count"])
-    # The collector gets no epochs but of results; a slave and the master always do.
+    # The collector only gets epochs if there are results. A slave and the master always get them.
     rank = chance.randrange(ranks - (results == "collect"))
     epoch = chance.randint(EPOCHS // 3, EPOCHS - 10)
     policy = chance.choice(["none", "balance"])
@@ -132,7 +134,7 @@ def test_most_of_the_killed_runs_had_a_checkpoint(resumed):
     [(signal.SIGTERM, None, "parquet"), (signal.SIGINT, None, "collect"), (signal.SIGUSR1, 2, "count")],
 )
 def test_a_signal_stops_at_a_checkpoint(wanted_of_long, tmp_path, number, rank, results):
-    """rank: that alone gets the signal, None: the launcher does."""
+    """rank: the only rank that gets the signal, or None if the launcher gets it."""
     settings = [f'output.results="{results}"', 'checkpoint.every="200 ms"', *SMALL_BUFFERS]
     with launched(tmp_path, 4, *settings, text=job(LONG_TUPLES)) as run:
         run.wait_for(lambda: any(run.out.glob("checkpoint/0*.json")), "first checkpoint")
@@ -155,7 +157,7 @@ def test_a_signal_without_other_checkpoints_stops_at_one(wanted_of_long, tmp_pat
     with launched(tmp_path, 3, *SMALL_BUFFERS, text=job(LONG_TUPLES)) as run:
         log = run.out / "logs/rank-0.log"
         def decided():
-            return re.search(r"reorganization ([5-9]|\d\d)", log.read_text())  # some are skipped while groups move
+            return re.search(r"reorganization ([5-9]|\d\d)", log.read_text())  # Some are skipped while groups move.
         run.wait_for(lambda: log.exists() and decided(), "fifth reorganization epoch")
         run.process.send_signal(signal.SIGUSR1)
         assert run.finish(END_S).code == 75, run.err
@@ -164,7 +166,7 @@ def test_a_signal_without_other_checkpoints_stops_at_one(wanted_of_long, tmp_pat
     check(tmp_path, wanted_of_long, "parquet")
 
 
-# Of one key in each stream: 9 million pairs, which a slave at a twentieth of its speed joins for ten seconds.
+# So many rows of one key in each stream make 9 million pairs. A slave at a twentieth of its speed takes ten seconds.
 HOT_ROWS = 3_000
 HOT_JOB = """
 [left]
@@ -181,13 +183,15 @@ columns = ["left_row", "right_row"]
 [tuning]
 block = "512 B"
 """
-BEGUN_S = 2.0  # after ranks have met, before the slave that has the key is asked to stop,
-STOPS_S = 20.0  # ... which takes it two seconds where nobody else uses the cores
+BEGUN_S = 2.0  # The slave that has the key is asked to stop so long after the kernels are ready.
+STOPS_S = 20.0  # To stop takes it two seconds if nobody else uses the cores.
 
 
 def test_a_run_stops_soon_though_a_hot_key_is_being_joined(tmp_path):
-    """What was found before stays found, and other ranks find the rest. The block of fresh tuples that is being joined
-    is joined to its end, so blocks are small here, where a slave is slow."""
+    """What was found before the stop stays found, and other ranks find the rest.
+
+    The block of fresh tuples that is being joined is joined to its end. Blocks are small here because slaves are slow.
+    """
     rows = pa.table({"ts": pa.array(range(HOT_ROWS)), "key": pa.array([7] * HOT_ROWS)})
     pq.write_table(rows, tmp_path / "rows.parquet")
     slow = ["--set", "inject.slow=[{rank = 1, share = 0.05}, {rank = 2, share = 0.05}]"]

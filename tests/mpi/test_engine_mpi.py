@@ -1,5 +1,4 @@
-"""The whole engine under a real mpirun: the same answer on any number of ranks, shares that are even, large
-messages."""
+"""The whole engine under a real mpirun: the same answer on any number of ranks, even shares, and large messages."""
 
 from __future__ import annotations
 
@@ -16,8 +15,9 @@ import pytest
 import mpijoin
 
 ROOT = Path(__file__).parents[2]
-MPIRUN = Path(sysconfig.get_path("scripts")) / "mpirun"  # the one of the MPI library that mpi4py loads
-PIECE_BYTES = 8 << 20  # as in transport/mpi.py, which tests do not import: that would make this process an MPI rank
+MPIRUN = Path(sysconfig.get_path("scripts")) / "mpirun"  # It belongs to the MPI library that mpi4py loads.
+# This is the value in transport/mpi.py. To import it from there would make this process an MPI rank.
+PIECE_BYTES = 8 << 20
 SYNTHETIC = """
 [{name}]
 kind = "synthetic"
@@ -56,7 +56,7 @@ def write_job(path: Path, bias: float = 0.5, payload_bytes: int = 0, subgroups: 
 
 
 def mpi_run(ranks: int, job: Path, out: Path, *settings: str, timeout_s: float = 120.0) -> dict:
-    """Runs the job on so many ranks; returns its summary."""
+    """Runs the job on so many ranks. Returns its summary."""
     environ = dict(os.environ, PYTHONPATH=str(ROOT))
     command = [str(MPIRUN), "-n", str(ranks), sys.executable, "-m", "mpijoin", "run", str(job)]
     for setting in (f'output.path="{out}"', *settings):
@@ -78,7 +78,7 @@ def job(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def local(job, tmp_path_factory) -> Path:
-    """The same job on threads of this process: one slave."""
+    """Runs the same job with one slave, on threads of this process."""
     out = tmp_path_factory.mktemp("local") / "run"
     mpijoin.run(job, [f'output.path="{out}"'], slaves=1)
     return out
@@ -126,7 +126,7 @@ def test_skew_and_every_setting_leave_the_answer_alone(tmp_path):
 
 
 def test_messages_above_the_size_of_a_piece_arrive_whole(tmp_path):
-    """One epoch of 24,000 tuples of 4 KB: 100 MB, of which a slave's message is larger than the transport's pieces."""
+    """One epoch has 24,000 tuples of 4 KB, or 100 MB, so a slave's message is larger than the transport's pieces."""
     job = write_job(tmp_path / "job.toml", payload_bytes=4000)
     windows = ['left.window="1 ms"', 'right.window="1 ms"']
     settings = ['cluster.distribution_epoch="9 h"', "cluster.subgroups=1", 'cluster.memory="512 MiB"', *windows]

@@ -1,5 +1,7 @@
-"""What goes wrong in a run under mpirun, for real: one message from rank 0, the documented exit code, no hang, no
-orphan."""
+"""What really goes wrong in a run under mpirun.
+
+Each time there is one message from rank 0 and the documented exit code, and no process hangs or is left behind.
+"""
 
 import os
 import signal
@@ -18,7 +20,7 @@ COLLECT = LONG_JOB + 'results = "collect"\n'
 
 @pytest.mark.parametrize("rank, named, text", [(0, "", LONG_JOB), (2, "rank 2: ", LONG_JOB), (3, "rank 3: ", COLLECT)])
 def test_an_exception_on_any_rank_ends_all(tmp_path, rank, named, text):
-    """Rank 3 of the last case is the collector."""
+    """Rank 3 is the collector in the last case."""
     with Run(tmp_path, text, RANKS, ["--set", f"inject.fail={{{rank}=5}}"]) as run:
         run.finish()
     told = f"{named}internal error: RuntimeError: [inject] fail: epoch 5 has come (--debug shows where)"
@@ -70,7 +72,7 @@ def test_a_signal_to_one_rank_stops_all(tmp_path):
 
 
 def handles(pid, number):
-    """Whether the process has a handler of its own for this signal."""
+    """Returns whether the process has a handler of its own for this signal."""
     with open(f"/proc/{pid}/status") as status:
         caught = next(line.split()[1] for line in status if line.startswith("SigCgt:"))
     return bool(int(caught, 16) >> (number - 1) & 1)
@@ -78,7 +80,7 @@ def handles(pid, number):
 
 @pytest.mark.parametrize("number, code, name", [(signal.SIGINT, 130, "Ctrl-C"), (signal.SIGTERM, 143, "SIGTERM")])
 def test_a_signal_while_ranks_start_stops_all(tmp_path, number, code, name):
-    """Handled from the moment that every rank listens for SIGTERM: they still load the engine, and have not met."""
+    """The signal comes when every rank listens for SIGTERM. The ranks still load the engine then, and have not met."""
     with Run(tmp_path, LONG_JOB, 3) as run:
         run.wait_for(lambda: [handles(pid, signal.SIGTERM) for pid in run.pids()] == [True] * 3, "signal handlers")
         run.process.send_signal(number)
@@ -106,7 +108,7 @@ def test_a_rank_that_does_not_answer_is_taken_down_after_five_seconds(tmp_path):
 
 
 def test_a_rank_may_pause(tmp_path):
-    """Silence shorter than a minute is no failure."""
+    """A silence shorter than a minute is no failure."""
     text = LONG_JOB.replace("100_000_000", "200_000") + 'results = "count"\n'
     with Run(tmp_path, text, 3) as run:
         run.wait_for(lambda: (run.out / "logs/rank-1.log").exists(), "the slave's log")
@@ -119,8 +121,10 @@ def test_a_rank_may_pause(tmp_path):
 
 @pytest.mark.parametrize("stopped", [2, 0])
 def test_a_rank_that_falls_silent_ends_the_run(tmp_path, stopped):
-    """Of rank 0 the others say so in their logs only: nobody else may speak for the run, and its launcher ends with
-    their code."""
+    """If rank 0 falls silent, the others say so only in their logs, because nobody else may speak for the run.
+
+    The launcher then ends with their exit code.
+    """
     program = [
         sys.executable,
         "-X",
@@ -135,7 +139,8 @@ def test_a_rank_that_falls_silent_ends_the_run(tmp_path, stopped):
         os.kill(run.pid_of(stopped), signal.SIGSTOP)
         run.finish(3 * ENDED_S)
     assert run.code != 0 and not (run.out / "summary.json").exists()
-    if stopped:  # MPICH's queue to a rank that stands still fills up, and then the others do not hear each other either
+    # MPICH's queue to a rank that stands still fills up, and then the others do not hear each other either.
+    if stopped:
         assert "has been silent for" in run.failed["reason"] and "has been silent for" in run.messages[0]
     else:
         assert "rank 0 has been silent for" in (run.out / "logs/rank-1.log").read_text()
@@ -181,7 +186,7 @@ SHORT_JOB = LONG_JOB.replace("100_000_000", "1000")
 
 
 def test_a_run_gives_its_folder_back_however_long_that_takes(tmp_path):
-    """A launcher may end a process as soon as it has left MPI: nothing of the run may be left to do then."""
+    """A launcher may end a process as soon as it has left MPI, so nothing of the run may be left to do then."""
     with Run(tmp_path, SHORT_JOB, 3, program=[sys.executable, "-c", SLOW_RELEASE]) as run:
         run.finish()
     assert run.code == 0 and (run.out / "summary.json").exists() and not list(run.out.glob("**/lock-*"))

@@ -1,5 +1,7 @@
-"""Groups that move between MPI processes, as fast as possible and paced: the answer is that of one slave that keeps
-them all."""
+"""Groups that move between MPI processes, as fast as possible and paced.
+
+The answer must be that of one slave that keeps all groups.
+"""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Real streams, whose counts an independent program has found: they stand in the ABOUT.md beside the data."""
+"""Joins of real streams. An independent program found the right counts, which stand in ABOUT.md beside the data."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_settings_that_must_not_matter_do_not(name, tmp_path):
 @pytest.mark.parametrize("results", ["parquet", "collect", "count"])
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside this Python")
 def test_the_quickstart_join_on_four_ranks_is_verified(results, tmp_path, capsys):
-    """P picks wait 20 s for S picks, S picks do not wait."""
+    """P picks wait 20 s for S picks. S picks do not wait."""
     from mpijoin.config.dump import dump_job
     from mpijoin.config.load import load_job
 
@@ -106,7 +106,7 @@ def test_verify_agrees_on_rows_and_payload(name, window, tmp_path):
     assert main(["verify", str(tmp_path / "run")]) == 0
 
 
-# What DuckDB finds in three files, by how long a row of each waits: the page beside them has it, too.
+# What DuckDB finds in three files, by how long a row of each waits. The page beside the files has these counts too.
 THREE = {("10 s", "10 s", "10 s"): 332_559, ("60 s", "0 s", "10 s"): 701_806, ("0 s", "0 s", "0 s"): 11_325}
 
 

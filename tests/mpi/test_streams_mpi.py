@@ -1,5 +1,8 @@
-"""One to five streams between MPI processes: the oracle's answer on any number of ranks, while groups move at random,
-after kills and stops, and from a hot key that was being joined."""
+"""One to five streams between MPI processes.
+
+The answer must be the oracle's on any number of ranks, while groups move at random, after kills and stops, and when a
+run stops while it joins a hot key.
+"""
 
 import json
 import os
@@ -26,14 +29,15 @@ pytestmark = [
     pytest.mark.skipif(not mpirun_path(), reason="there is no mpirun"),
 ]
 
-# The word is for `Run.pids`, which knows by it whose processes are whose.
+# `Run.pids` knows by this word which processes belong to a run.
 RANDOM_MOVES = [sys.executable, "-X", "mpijoin", "-m", "mpi4py", str(ROOT / "tests/harness/run_with_random_moves.py")]
-END_S = 90.0  # two seconds where nobody else uses the cores
+END_S = 90.0  # A run takes two seconds if nobody else uses the cores.
 NAMES = ("picks", "right", "left", "S_2", "e")
-# By the number of streams.
+# These settings depend on the number of streams.
 WINDOWS_MS = {1: (9,), 2: (1500, 0), 3: (1500, 0, None), 4: (400, 0, 900, None), 5: (300, 90, 0, 600, None)}
 LATENESS_MS = (20, 0, 7, 1000, 20)
-FILES = {1: (1, 8000), 2: (2, 3000), 3: (2, 2500), 4: (1, 2000), 5: (1, 1500)}  # of each stream, and rows of each
+# How many files each stream has, and how many rows each file has.
+FILES = {1: (1, 8000), 2: (2, 3000), 3: (2, 2500), 4: (1, 2000), 5: (1, 1500)}
 KEYS = {1: 500, 2: 300, 3: 3000, 4: 800, 5: 600}
 REST = """
 [cluster]
@@ -51,7 +55,7 @@ part = "16 KB"
 
 
 class Work(NamedTuple):
-    """A job's text, its streams, and what it must give."""
+    """The text of a job, its streams, and the result that it must give."""
 
     text: str
     streams: list
@@ -63,10 +67,10 @@ class Work(NamedTuple):
 
 
 def rows_of(chance, count, keys, start):
-    """Rows out of order by a few ms and some by more, with ties, null keys, and now and then no time."""
+    """Returns rows out of order by a few ms, and some by more. They have ties, null keys and a few null times."""
     times = start + np.cumsum(chance.integers(0, 5, count)) - 60 * (chance.random(count) < 0.01)
     times -= chance.integers(0, 3, count)
-    drawn = (chance.random(count) ** 2 * keys).astype(int)  # low ones are many
+    drawn = (chance.random(count) ** 2 * keys).astype(int)  # Low keys come often.
     lost = chance.random((2, count)) < 0.01
     return [
         (None if no_time else time, (None if no_key else f"key {key}",), (number,))
@@ -76,7 +80,7 @@ def rows_of(chance, count, keys, start):
 
 @pytest.fixture(scope="module")
 def works(tmp_path_factory):
-    """Function of a number of streams: the work, which is made once. Keys are text, so they are hashed."""
+    """Gives a function from a number of streams to the work, which is made once. Keys are text, so they are hashed."""
     made = {}
 
     def work(count):
@@ -131,7 +135,7 @@ def check(work, out, results):
     return summary
 
 
-# Streams, ranks, where results go.
+# Each case has the number of streams, the number of ranks, and where results go.
 RUNS = [
     (3, 1, "parquet"),
     (3, 2, "collect"),
@@ -146,7 +150,7 @@ RUNS = [
 
 @pytest.fixture(scope="module")
 def moved():
-    """How many groups moved in each run of several slaves."""
+    """Collects how many groups moved in each run of several slaves."""
     return []
 
 
@@ -159,7 +163,8 @@ def test_the_answer_is_the_oracles_on_any_number_of_ranks_while_groups_move(
     with launched(tmp_path, work, ranks, *settings, "inject.hash_bits=9", seed=count) as run:
         assert run.finish(END_S).code == 0, run.err
     summary = check(work, run.out, results)
-    if ranks > 1:  # else threads, as many as there are cores
+    # A single process runs threads instead, as many as there are cores.
+    if ranks > 1:
         slaves = ranks - 1 - (results == "collect" and ranks > 2)
         assert (summary["ranks"], summary["slaves"]) == (ranks, slaves)
         moved.append(summary["moves"] if slaves > 1 else None)
@@ -183,7 +188,7 @@ def resumed():
 
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_run_of_many_streams_that_is_killed_goes_on_on_other_ranks(works, resumed, tmp_path, seed):
-    """By SIGKILL from outside, at any time after the first checkpoint; paced, so that there is time for it."""
+    """A SIGKILL comes from outside at any time after the first checkpoint. The run is paced, to leave time for it."""
     chance = random.Random(seed)
     work, ranks, again = works(3 + seed % 3), chance.randint(3, 5), chance.randint(1, 5)
     results = chance.choice(["parquet", "collect", "count"])
@@ -206,7 +211,7 @@ def test_most_of_the_killed_runs_had_a_checkpoint(resumed):
 
 
 def test_a_signal_stops_a_run_of_three_streams_again_and_again(works, tmp_path):
-    """Each time other ranks go on with it, and each is asked after a part of the input."""
+    """Each time other ranks go on with it, and each run but the last is stopped after a part of the input."""
     work, asked = works(3), []
     for seed, ranks in enumerate((4, 2, 5, 3)):
         last = ranks == 3
@@ -224,8 +229,8 @@ def test_a_signal_stops_a_run_of_three_streams_again_and_again(works, tmp_path):
     assert check(work, run.out, "parquet")["checkpoints"]["restarts"] == 3
 
 
-# Rows of one key, all at one time, in each of three streams: 336 million results, which a slave at a fifth of its speed
-# joins for some ten seconds, a fifth of them at a time.
+# So many rows of one key, all at one time, in each of three streams make 336 million results. A slave at a fifth of its
+# speed joins them for some ten seconds, a fifth of them at a time.
 HOT_ROWS = (600, 700, 800)
 HOT_JOB = """
 [streams.{name}]
@@ -240,7 +245,8 @@ results = "count"
 [tuning]
 block = "512 B"
 """
-BEGUN_S, STOPS_S = 1.0, 30.0  # after kernels are ready, before a stop is asked for; what it takes at most
+# A stop is asked for so long after the kernels are ready, and takes at most so long.
+BEGUN_S, STOPS_S = 1.0, 30.0
 
 
 def test_a_run_stops_amid_a_hot_key_of_three_streams_and_goes_on_elsewhere(tmp_path):

@@ -1,4 +1,4 @@
-"""The transport over real MPI processes: the contract suite, and what only whole processes can show."""
+"""The transport over real MPI processes: the tests of the contract, and tests that only whole processes can show."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("mpi4py")
 
 ROOT = Path(__file__).parents[2]
-MPIRUN = Path(sysconfig.get_path("scripts")) / "mpirun"  # the one of the MPI library that mpi4py loads
+MPIRUN = Path(sysconfig.get_path("scripts")) / "mpirun"  # It belongs to the MPI library that mpi4py loads.
 OPEN = "from mpijoin.transport.mpi import MPI, MpiTransport; import sys, time; t = MpiTransport()\n"
 
 pytestmark = pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside this Python")
@@ -55,7 +55,7 @@ def test_a_rank_that_leaves_without_closing_does_not_hang_the_others():
 
 
 def test_a_killed_rank_leaves_no_shared_memory():
-    """MPICH's, which would be there until the node boots."""
+    """MPICH's shared memory would otherwise stay there until the node boots."""
     mapped = (
         "print('\\n'.join(line.split(maxsplit=5)[-1].strip() for line in open('/proc/self/maps') if '/dev/shm/' in"
         " line), flush=True)\n"

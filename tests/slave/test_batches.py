@@ -1,5 +1,7 @@
-"""A slot's message on its way through the join: what is inserted and what leaves with a frozen group is all that came,
-once."""
+"""A slot's message on its way through the join.
+
+What is inserted, and what leaves with a frozen group, is together all that came, and each row only once.
+"""
 
 import random
 
@@ -32,14 +34,14 @@ def parts_of(message):
 
 
 def piece_of(groups, sides, layout):
-    """One piece as the master sends it, its streams laid out by group."""
+    """Returns one piece as the master sends it, with its streams laid out by group."""
     encoded = [encode(groups, rows, stream, PARTITIONS) for rows, stream in zip(sides, layout)]
     counts = np.stack([bounds[:, 1] - bounds[:, 0] for _, bounds in encoded])
     return Piece(counts, tuple(Columns(*fresh) for fresh, _ in encoded))
 
 
 def drawn(chance, layout, first_row, rows_max=30, keys=40):
-    """Rows of both streams, those of each with numbers of its own."""
+    """Draws rows of all streams. Those of each stream have numbers of their own."""
     sides = []
     for at, stream in enumerate(layout):
         pairs = [(chance.randrange(9), chance.randrange(keys)) for _ in range(chance.randint(0, rows_max))]
@@ -48,7 +50,7 @@ def drawn(chance, layout, first_row, rows_max=30, keys=40):
 
 
 def slot_of(chance, layout, epoch, groups, pieces=None):
-    """(Slot, its rows by (group, stream)): rows of other groups than these are not in it."""
+    """Returns (Slot, its rows by (group, stream)). It has no rows of other groups than these."""
     own, sent = [], {(group, stream): [] for group in groups.tolist() for stream in range(len(layout))}
     for part in range(chance.randint(0, 3) if pieces is None else pieces):
         sides = drawn(chance, layout, 10_000 * epoch + 100 * part)
@@ -62,7 +64,7 @@ def slot_of(chance, layout, epoch, groups, pieces=None):
 
 
 def decoded(tuples, blob, stream):
-    """Rows word by word, in the form of `numbered`; payloads are read where the addresses say."""
+    """Reads rows word by word, in the form of `numbered`. Payloads are read where the addresses say."""
     found, first = [], 5 if stream.has_blob else 3
     for words in tuples.tolist():
         payload = blob[words[3] : words[3] + words[4]].tobytes() if stream.has_blob else b""
@@ -71,7 +73,7 @@ def decoded(tuples, blob, stream):
 
 
 def rows_of_message(message, layout):
-    """(group, stream) -> what the kernels would insert of it."""
+    """Returns {(group, stream): the rows that the kernels would insert of the message}."""
     found = {(group, stream): [] for group in message.groups.tolist() for stream in range(len(layout))}
     for stream, (fresh, bounds) in parts_of(message):
         assert bounds.shape == (len(message.groups), 2)
@@ -81,7 +83,7 @@ def rows_of_message(message, layout):
 
 
 def rows_of_pieces(pieces, layout):
-    """Per stream what pieces of one group hold; they are as a Slot wants them."""
+    """Returns for each stream the rows in pieces of one group. Checks that the pieces are as a Slot wants them."""
     found = [[] for _ in layout]
     for piece in pieces:
         assert piece.counts.shape == (len(layout), 1) and piece.counts.sum() > 0
@@ -162,7 +164,7 @@ def test_what_was_taken_out_travels_as_a_slot_of_its_one_group(layout):
 @pytest.mark.parametrize("layout", LAYOUTS, ids=["plain", "blob left", "blobs", "three"])
 @pytest.mark.parametrize("low", [0, 1, 3, 4])
 def test_of_a_stop_amid_messages_each_group_that_is_not_joined_is_one_slot_with_all_its_rows(layout, low):
-    """Of the oldest of three messages the first `low` groups are joined."""
+    """The first `low` groups of the oldest of three messages are joined."""
     chance = random.Random(low)
     orders = [chance.sample(range(PARTITIONS), count) for count in (4, 5, 2)]
     slots = [slot_of(chance, layout, epoch, groups_of(*groups), pieces=2) for epoch, groups in enumerate(orders)]
@@ -179,7 +181,7 @@ def test_of_a_stop_amid_messages_each_group_that_is_not_joined_is_one_slot_with_
 
 
 def batch_of(keys, first_row):
-    """Some rows have no payload."""
+    """Returns a batch of these keys. Some rows have no payload."""
     rows = np.arange(first_row, first_row + len(keys))
     blobs = [oracle.mix(row).to_bytes(8, "little") * (row % 3) for row in rows.tolist()]
     size = np.array([len(blob) for blob in blobs], np.int64)
@@ -193,8 +195,10 @@ def payload_of(row):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_it_takes_rows_out_of_what_the_master_really_sends(seed):
-    """Scattered, through mini-buffers of two slaves and over the wire: payloads of all lengths, empty ones among
-    them."""
+    """Rows are scattered, pass through the mini-buffers of two slaves and go over the wire.
+
+    Payloads have all lengths, and some are empty.
+    """
     random_keys = np.random.default_rng(seed)
     table = PartitionTable.even(PARTITIONS, (1, 2))
     buffers = MiniBuffers(table, (1, 2))
@@ -218,7 +222,7 @@ def test_it_takes_rows_out_of_what_the_master_really_sends(seed):
 
 
 class Joining:
-    """SlaveCore and the messages it decides about, without an operator: rows joined and rows taken are noted."""
+    """SlaveCore and the messages it decides about, without an operator. It notes the rows joined and the rows taken."""
 
     def __init__(self, layout, slice_rows):
         self.core, self.layout = SlaveCore(slice_rows=slice_rows), layout
@@ -279,13 +283,13 @@ def test_at_any_point_of_progress_rows_joined_and_rows_taken_are_the_rows_receiv
             epoch += 1
         elif kind == "freeze" and to_freeze:
             group = to_freeze.pop()
-            here.remove(group)  # the master holds it back from now on
+            here.remove(group)  # The master holds it back from now on.
             joining.do(events.Ordered(group, "freeze", group))
         elif joining.actions:
             joining.act()
     assert joining.messages == [] and not joining.core.busy and joining.core.backlog_bytes == 0
     for (group, stream), rows in received.items():
         taken = joining.taken.get(group, [[] for _ in layout])[stream]
-        # in order of arrival: nothing lost, nothing twice
+        # Rows keep the order of arrival, none is lost, and none comes twice.
         assert joining.joined.get((group, stream), []) + taken == rows
     assert joining.taken.keys() == set(range(PARTITIONS)) - set(here)

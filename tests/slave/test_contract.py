@@ -1,4 +1,4 @@
-"""A slave knows of its operator what operators/base.py declares, and no more."""
+"""A slave asks nothing of its operator except what operators/base.py declares."""
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ END = (1 << 63) - 1
 
 
 class Declared:
-    """An operator of which nothing can be asked that the contract does not have."""
+    """An operator that fails if it is asked for anything that is not in the contract."""
 
     def __init__(self, operator):
         self._operator = operator
@@ -34,7 +34,7 @@ class Declared:
 
 
 class FindsLate(Declared):
-    """Gives a tuple of the first stream without a partner, three times, when it expires."""
+    """When it expires, it gives a tuple of the first stream without a partner, three times."""
 
     given = 0
 
@@ -49,7 +49,7 @@ class FindsLate(Declared):
 
 
 class Noted:
-    """A consumer that keeps what it was given."""
+    """A consumer that keeps what it is given."""
 
     def __init__(self):
         self.seen = []
@@ -62,8 +62,10 @@ class Noted:
 
 
 def joined(wrap, memory_bytes=1 << 24, rows=20):
-    """A slave that has joined one slot of so many rows of both streams; its operator, what it sent, what was
-    consumed."""
+    """Lets a slave join one slot of so many rows of both streams.
+
+    Returns its operator, what it sent, and what was consumed.
+    """
     sides = [Stream(name, ([],), "ms", pa.int64(), (pa.int64(),), form="table") for name in ("left", "right")]
     output = {"path": "none", "results": "collect"}
     job = load_job({

@@ -1,4 +1,4 @@
-"""The slave's decisions: slices, in order, one action under way at a time."""
+"""The slave's decisions: it joins slices in order, with one action under way at a time."""
 
 import math
 
@@ -37,7 +37,7 @@ ALL_IN = Inserted(Taken(1 << 30))
 
 
 def message(*rows, epoch=0, octets=24, last=False, own=False):
-    """Of groups 10, 11, ..."""
+    """Returns a message that has these numbers of rows of groups 10, 11, ..."""
     return Arrived(epoch, octets, np.arange(10, 10 + len(rows)), np.array(rows, np.int64), last, own)
 
 
@@ -139,7 +139,7 @@ DONE = [ALL_IN, Probed(Progress.DONE), Expired(Progress.DONE)]
 
 
 def joined(core, slices):
-    """What the core answers while it joins so many slices."""
+    """Returns what the core answers while it joins so many slices."""
     return [action for event in DONE * slices for action in core.step(event)]
 
 
@@ -268,7 +268,7 @@ def test_a_mark_that_stops_the_run_pauses_the_probe_and_saves_what_is_not_joined
 @pytest.mark.parametrize(
     "outcome, wanted",
     [
-        (Inserted, [Save(7, unjoined=(1, 0))]),  # and not probed: its tuples are saved as fresh ones
+        (Inserted, [Save(7, unjoined=(1, 0))]),  # It is not probed; its tuples are saved as fresh ones.
         (Probed, [Consume(), Expire(0, 1)]),
         (Expired, [Save(7, unjoined=(1, 0))]),
     ],
@@ -306,7 +306,7 @@ def test_for_a_moment_after_each_part_of_a_group_it_stays_awake():
     assert [core.step(Ticked(5.0 + after)) for after in (0.0, ALERT_S * 0.99)] == [[Rest(0.0)]] * 2
     assert core.step(Ticked(5.0 + ALERT_S)) == [Rest(math.inf)]
     core.step(Handed(5.01))
-    core.step(Handed(7.0))  # each part begins the moment anew
+    core.step(Handed(7.0))  # Each part begins the moment anew.
     assert core.step(Ticked(7.0 + ALERT_S * 0.99)) == [Rest(0.0)] and core.step(Ticked(8.0)) == [Rest(math.inf)]
 
 

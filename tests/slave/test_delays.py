@@ -1,5 +1,7 @@
-"""Production delays as a slave of a paced run counts them: from the moment the later tuple was due to the moment it is
-joined."""
+"""Production delays as a slave of a paced run counts them.
+
+A delay lasts from the moment when the later tuple was due until the moment when it is joined.
+"""
 
 import logging
 from types import SimpleNamespace
@@ -59,7 +61,7 @@ class Run:
         self.slave = Slave(setup, self.desk, new_operator(self.job, schema, 1 << 24))
 
     def joins(self, left_ms, right_ms, origin, now_s, last=False):
-        """A message of tuples of one key at these times, joined at this second."""
+        """Lets the slave join a message of tuples of one key at these times, at the second now_s."""
         self.desk.clock.wall_s = now_s
         group = oracle.partition(5, self.job.cluster.partitions)
         columns = [Columns(self.tuples(times), np.empty(0, np.uint8)) for times in (left_ms, right_ms)]
@@ -85,7 +87,7 @@ def test_a_delay_counts_from_when_the_later_tuple_was_due():
     """WSJ, section VI-A: "We measure the production delay of an output tuple as the interval elapsed since the arrival
     of the joining tuple with the more recent timestamp." """
     run = Run(speed=1.0)
-    run.joins([100], [40, 300], (0, 2.0), now_s=2.5)  # due at 2.1 and, with the later one, at 2.3
+    run.joins([100], [40, 300], (0, 2.0), now_s=2.5)  # They are due at 2.1 and 2.3.
     delays = run.delays
     assert (delays.count, delays.max_us, delays.sum_us) == (
         2,
@@ -102,7 +104,7 @@ def test_at_another_speed_event_time_passes_faster_or_slower(speed):
 
 
 def test_what_is_joined_before_its_time_is_not_late():
-    """Clocks of nodes differ a little, and a tick is handed over at its end: a delay is never negative."""
+    """A delay is never negative, although clocks of nodes differ a little and a tick is handed over at its end."""
     run = Run(speed=1.0)
     run.joins([100, 200], [200], (0, 9.0), now_s=1.0)
     delays = run.delays

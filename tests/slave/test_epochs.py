@@ -1,5 +1,7 @@
-"""The epochs under which a slave's results go out never fall, whatever overtakes what: else the collector refuses
-them."""
+"""The epochs under which a slave's results go out never fall, whatever overtakes what.
+
+Otherwise the collector would refuse the results.
+"""
 
 from types import SimpleNamespace
 
@@ -32,7 +34,7 @@ def consumer():
     slave, supplier = Slave(setup, desk, new_operator(job, schema, 1 << 24)), new_operator(job, schema, 1 << 24)
 
     def takes(*messages):
-        """The epochs that the slave ends when it has joined these, each before the next one comes."""
+        """Lets the slave join these messages, each before the next one comes. Returns the epochs that it ends."""
         before = len(desk.sent)
         for message in messages:
             desk.inbox.append((MASTER, message))
@@ -64,12 +66,12 @@ def test_a_group_that_overtakes_the_first_slots_makes_them_of_its_epoch(consumer
 
 
 def test_a_slave_does_not_sleep_while_a_group_comes(consumer):
-    """Unless its clock is a simulated one, which moves only while it sleeps."""
+    """It sleeps only if its clock is a simulated one, which moves only while it sleeps."""
     desk = consumer.desk
     for wakes_late in (True, False):
         desk.wakes_late = wakes_late
         desk.inbox.append((SUPPLIER, consumer.group(1 + wakes_late, 4)._replace(input=None)))
-        assert consumer.turn() == 0.0  # something came
+        assert consumer.turn() == 0.0  # Something came.
         assert (consumer.turn() == 0.0) is wakes_late
         desk.clock.charge(1.0)
         assert consumer.turn() == WAIT_S

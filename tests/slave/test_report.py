@@ -1,5 +1,8 @@
-"""What a slave tells of itself: its mean backlog and shares of time when asked, a record per epoch, delays after the
-warm-up."""
+"""What a slave reports of itself.
+
+It tells its mean backlog and its shares of time when it is asked, and it writes a record for each epoch, with the
+delays after the warm-up.
+"""
 
 import random
 from types import SimpleNamespace
@@ -40,7 +43,7 @@ class Desk:
 
 
 class Counted:
-    """An operator of which only the counts are there: comparisons and live bytes per group, running totals."""
+    """An operator that has only counts: the comparisons and live bytes of each group, and running totals."""
 
     def __init__(self, partitions=4):
         self.comparisons, self.live_bytes = np.zeros(partitions, np.int64), np.zeros((partitions, 2), np.int64)
@@ -58,7 +61,7 @@ def meter_of(partitions=4):
     return desk, operator, LoadMeter(desk, operator, partitions)
 
 
-# LoadMeter
+# These tests are about LoadMeter.
 
 
 def test_backlog_is_the_mean_over_the_distribution_epochs_since_the_last_answer():
@@ -116,7 +119,7 @@ def test_a_slave_made_slow_is_never_busy_for_more_than_all_its_time():
     desk.passes(1.0, comm_s=2.0)
     answer = meter.answer(0, groups_of(), 0, busy_s=5.0)
     assert answer.busy == answer.communication == 1.0
-    assert meter.answer(1, groups_of(), 0, busy_s=5.0).busy == 0.0  # and when no time has passed
+    assert meter.answer(1, groups_of(), 0, busy_s=5.0).busy == 0.0  # No time has passed.
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -151,7 +154,7 @@ def test_the_work_of_a_group_is_its_comparisons_and_its_tuples_since_the_last_an
 
 def test_what_was_compared_before_a_group_came_is_not_this_slave_s_work():
     _, operator, meter = meter_of()
-    operator.comparisons[1] = 10**9  # came with it
+    operator.comparisons[1] = 10**9  # These came with it.
     meter.installed(1)
     meter.arrived(groups_of(1), np.array([2]))
     operator.comparisons[1] += 5
@@ -162,7 +165,7 @@ def test_a_group_that_went_and_came_back_does_not_count_what_others_compared():
     _, operator, meter = meter_of()
     operator.comparisons[1] = 500
     meter.answer(0, groups_of(1), 0, 0.0)
-    operator.comparisons[1] = 0  # dropped
+    operator.comparisons[1] = 0  # The group was dropped.
     assert meter.answer(1, groups_of(), 0, 0.0).work.tolist() == []
     operator.comparisons[1] = 900
     meter.installed(1)
@@ -197,7 +200,7 @@ def count_of(rows, group):
     return sum(oracle.partition(row.key, 4) == group for row in rows)
 
 
-# EpochMeter
+# These tests are about EpochMeter.
 
 
 def epochs_of(tmp_path, warmup_s=0.0, paced=True, rank=3):
@@ -368,5 +371,5 @@ def test_records_add_up_to_the_totals(tmp_path, seed):
         ("comm_us", desk.comm_s),
         ("idle_us", desk.idle_s),
     ):
-        assert sums[name] == int(seconds * 1e6)  # nothing is lost to rounding
+        assert sums[name] == int(seconds * 1e6)  # Nothing is lost to rounding.
     assert rows[-1]["end_us"] == sums["wall_us"]
