@@ -22,7 +22,7 @@ class Chart:
     title: str
     caption: str
     table: Table
-    figure: Any  # matplotlib.figure.Figure
+    figure: Any  # This is a matplotlib.figure.Figure.
 
 
 def charts_of(run: RunData) -> Iterator[Chart]:

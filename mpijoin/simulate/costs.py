@@ -27,7 +27,7 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs in nanoseconds of processor time on one core. Only latency and bandwidth are those of each rank's link.
+    """Costs in nanoseconds of processor time on one core, except latency and bandwidth, which belong to a link.
 
     The fields are, in this order, the costs of: comparing two tuples · inserting one tuple and expiring it later · a
     result with its sinks · moving one tuple in a split or merge · reading out or installing one byte of a group's state

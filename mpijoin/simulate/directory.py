@@ -67,7 +67,7 @@ class Directory:
         return Tuned(self.splits - before[0], self.merges - before[1], moved)
 
     def _tune_once(self, live_bytes: float, slack_bytes: float) -> float:
-        """Looks at every bucket once. Returns the share of the tuples that changed their bucket."""
+        """Looks at every bucket. Returns the share of the tuples that changed their bucket."""
         moved, waiting = 0.0, sorted(self.buckets, reverse=True)
         while waiting:
             bucket = self.buckets.get(waiting.pop())

@@ -261,7 +261,7 @@ class ModelledJoin:
     def _held_bytes(self) -> int:
         """The bytes of the blocks: those of live tuples, and those of about one block for each chain.
 
-        Half of this block is tuples that no longer count, and half of it is empty.
+        About half of this block is tuples that no longer count, and the rest is empty.
         """
         chains = len(self._shape.windows) * self._groups.bucket_count
         return self._tuples_bytes + chains * self._shape.block_bytes

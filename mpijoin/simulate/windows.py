@@ -54,7 +54,7 @@ class Windows:
         self._first[stream, rows] = np.minimum(self._first[stream, rows], column)
 
     def expire(self, rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:
-        """Drops ticks that end before bounds, int64[n, m]. Returns int64[n, m], how many tuples each row lost."""
+        """Drops ticks that end before bounds, int64[n, m]. Returns int64[n, m], the tuples lost by stream and row."""
         limits = self._ends[: self._columns].searchsorted(bounds)
         gone = np.zeros_like(limits)
         behind = self._first[:, rows] < limits

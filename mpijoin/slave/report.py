@@ -1,4 +1,4 @@
-"""What a slave reports of itself: its load when it is asked, and one record for each epoch."""
+"""What a slave reports of itself: its load when it is asked, one record for each epoch, and its totals at the end."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What really goes wrong in a run under mpirun.
+"""Real failures of a run under mpirun.
 
-Each time there is one message from rank 0 and the documented exit code, and no process hangs or is left behind.
+Each gives one message from rank 0 and the documented exit code, and no process hangs or is left behind.
 """
 
 import os
