@@ -6,6 +6,7 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
+from made import made
 from mpijoin.config.job import (
     B_MODEL,
     POISSON,
@@ -34,7 +35,7 @@ STREAM_NAMES = st.sampled_from(["left", "right"]) | st.text("aB_7", min_size=1, 
 STREAMS = st.lists(STREAM_NAMES, min_size=1, max_size=8, unique_by=str.lower)
 
 
-CHANGES = st.lists(st.builds(Change, DURATIONS, bias=st.floats(0.5, 0.99), permute=st.integers(0, 9)), max_size=3).map(
+CHANGES = st.lists(made(Change, DURATIONS, bias=st.floats(0.5, 0.99), permute=st.integers(0, 9)), max_size=3).map(
     lambda changes: tuple(
         sorted({change.start_ns: change for change in changes}.values(), key=lambda change: change.start_ns)
     )
@@ -78,10 +79,10 @@ ALWAYS_SLOW = st.dictionaries(st.integers(1, 99), st.floats(0.01, 1.0), max_size
 EPOCHS = st.dictionaries(st.integers(0, 99), st.integers(0, 99), max_size=3)
 LONG_DURATIONS = st.integers(2**61, 2**62)
 
-JOBS = st.builds(
+JOBS = made(
     Job,
     (st.just(["left", "right"]) | STREAMS).flatmap(lambda names: st.tuples(*map(stream_jobs, names))),
-    cluster=st.builds(
+    cluster=made(
         Cluster,
         st.integers(1, 65535),
         st.none() | st.integers(1, 2**61),
@@ -92,14 +93,14 @@ JOBS = st.builds(
         st.none() | SIZES,
         st.none() | st.integers(1, 99),
     ),
-    tuning=st.builds(
+    tuning=made(
         Tuning,
         st.sampled_from(["auto", "off"]) | SIZES,
         st.integers(64, 16 << 20),
         st.integers(1, 99),
         st.floats(0.001, 0.999),
     ),
-    balance=st.builds(
+    balance=made(
         Balance,
         st.sampled_from(["none", "threshold", "balance"]),
         st.floats(1.0, 9.0),
@@ -107,21 +108,21 @@ JOBS = st.builds(
         st.floats(0.01, 9.0),
         st.none() | SIZES,
     ),
-    run=st.builds(
+    run=made(
         Run,
         st.just("max") | st.floats(1e-9, 1e9),
         st.just(0) | DURATIONS,
         st.integers(0, 2**62),
         st.sampled_from(["keep", "fail"]),
     ),
-    output=st.builds(
+    output=made(
         Output,
         st.just("/out/π \"x\""),
         st.sampled_from(["parquet", "collect", "count"]),
         st.none() | st.lists(NAMES, min_size=1, max_size=3, unique=True).map(tuple),
         SIZES,
     ),
-    inject=st.builds(
+    inject=made(
         Inject,
         ALWAYS_SLOW | st.lists(SLOWDOWNS, max_size=3).map(tuple),
         st.lists(DELAYS, max_size=3).map(tuple),

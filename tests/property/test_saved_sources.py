@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from made import made
 from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.job import B_MODEL, POISSON, ZIPF, Change, FileSource, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.data.record import RecordLayout
@@ -35,8 +36,8 @@ rows = st.lists(st.tuples(times, keys, st.text("abé", max_size=3)), max_size=40
 nearly_sorted = rows.map(lambda some: sorted(some, key=lambda row: row[0] or 0))
 files = st.lists(st.one_of(rows, nearly_sorted), min_size=1, max_size=4)
 paces = st.one_of(
-    st.builds(Pace, st.integers(1, 20), st.just(1), st.just(1), st.just(1)),
-    st.builds(Pace, st.none(), st.integers(1, 30), st.integers(1, 10), st.integers(1, 20)),
+    made(Pace, st.integers(1, 20), st.just(1), st.just(1), st.just(1)),
+    made(Pace, st.none(), st.integers(1, 30), st.integers(1, 10), st.integers(1, 20)),
 )
 sizes = st.fixed_dictionaries({"block": st.integers(1, 9), "read": st.integers(1, 9), "part": st.integers(1, 15)})
 # Number of ticks before each break, and how many parts of ticks are read after it until the run dies.
@@ -172,7 +173,7 @@ def test_files_and_tables_go_on_where_they_were_saved(kinds, files, lateness, pa
         check(Job(tuple(streams)), schema, pace, sizes, breaks, exact="parquet" not in kinds)
 
 
-changes = st.builds(
+changes = made(
     Change,
     st.integers(1, 10**8),
     rate=st.one_of(st.none(), st.sampled_from([100.0, 5000.0])),
