@@ -19,7 +19,7 @@ from mpijoin.slave import moving
 from mpijoin.slave.moving import Mover
 from mpijoin.store import state as st
 from mpijoin.store.insert import Fresh
-from mpijoin.store.shipment import BLOCKS_KIND
+from mpijoin.store.shipment import BLOCKS_KIND, TAIL_DTYPES
 from mpijoin.transport.local import LocalTransport
 
 
@@ -81,7 +81,7 @@ def rows_in(frames):
     """Returns the row numbers of the left tuples in all frames of a group, in rising order."""
     found = []
     for frame in map(decode, frames):
-        tuples = frame.buffers[2] if frame.kind == BLOCKS_KIND else frame.buffers[7]
+        tuples = frame.buffers[2] if frame.kind == BLOCKS_KIND else frame.buffers[len(TAIL_DTYPES) + 2]
         found += tuples[:, st.ROW].tolist()
     return sorted(found)
 
