@@ -142,7 +142,7 @@ def _ready(rank: Rank, setup: RunSetup) -> float:
     """Opens the log and prepares the role's kernels. Returns the seconds that compiling them took."""
     rank.log = rank_log(setup, rank.number)
     rank.inject(setup.job.inject)
-    if setup.checkpoints:
+    if _may_stop(setup):
         rank.signals.save_at(setup.job.checkpoint.stops_at)
     role = setup.roles.name(rank.number)
     cluster = setup.job.cluster
@@ -169,7 +169,8 @@ def _ready(rank: Rank, setup: RunSetup) -> float:
 def _ready_kernels(rank: Rank, setup: RunSetup, role: str) -> float:
     """Compiles or loads the role's kernels. Returns the seconds that this took."""
     with rank.signals.at_once():
-        compile_s = warmup.warm_up(role, rank.number, warmup.use_of(setup.job, setup.schema, _groups_travel(setup)))
+        use = warmup.use_of(setup.job, setup.schema, _groups_travel(setup), _may_stop(setup))
+        compile_s = warmup.warm_up(role, rank.number, use)
         if rank.number in setup.roles.slaves:
             compile_s += warmup.measure_theta(setup.job, setup.schema)
         if rank.number == MASTER:
@@ -190,6 +191,11 @@ def _resume_command(setup: RunSetup) -> str:
 def _groups_travel(setup: RunSetup) -> bool:
     """Whether groups are read out or taken over, by moves or by checkpoints."""
     return setup.job.balance.policy != "none" or setup.job.checkpoint.is_on or setup.resumes
+
+
+def _may_stop(setup: RunSetup) -> bool:
+    """Whether a signal can make the run save and stop."""
+    return setup.checkpoints is not None and bool(setup.job.checkpoint.stops_at)
 
 
 def _keep_loaded() -> None:

@@ -30,7 +30,7 @@ from mpijoin.join.tuning import mean_tuple_bytes, remember, width_of
 from mpijoin.join.window_join import WindowJoin, window_join
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import schema_of
-from mpijoin.operators.base import Out
+from mpijoin.operators.base import Out, Progress
 from mpijoin.store.insert import Fresh
 from mpijoin.store.read import KeyWords, gather_columns
 from mpijoin.store.state import SIZE
@@ -49,16 +49,20 @@ class Use(NamedTuple):
     rows: bool = True
     # Groups may be read out or taken over.
     moves: bool = False
+    # A signal may stop the run, and then groups are read out. Few runs are stopped, so the kernels for it are compiled
+    # beforehand, because a stop must not wait for the compiler, but are loaded only when it happens.
+    stops: bool = False
     # Delays are counted.
     paced: bool = False
     # The number of streams is not two. Two streams have a probe of their own.
     symmetric: bool = False
 
 
-def use_of(job: Job, schema: JoinSchema, moves: bool) -> Use:
-    """Returns the use of a job. `moves` says whether groups may be read out or taken over."""
+def use_of(job: Job, schema: JoinSchema, moves: bool, stops: bool) -> Use:
+    """Returns the use of a job. `moves` says whether groups may be read out or taken over, `stops` whether a signal may
+    stop the run."""
     text = schema.streams[0].hashed or any(RecordLayout(stream).has_blob for stream in schema.streams)
-    return Use(text, job.output.results != "count", moves, job.run.speed != MAX, len(job.streams) != 2)
+    return Use(text, job.output.results != "count", moves, stops, job.run.speed != MAX, len(job.streams) != 2)
 
 
 def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
@@ -68,13 +72,18 @@ def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
     """
     tasks = {"master": [_read_and_scatter], "slave": [_insert, _probe_and_expire], "collector": []}[role]
     tasks = [*tasks, _write_metrics]
-    if use.moves and role == "slave":
+    if role == "slave" and (use.moves or (use.stops and not _stamp(_set_of(_hand_over, use)).exists())):
         tasks.insert(1, _hand_over)
     if use.paced and role == "slave":
         tasks.append(_delay)
     ordered = tasks[::-1] if number % 2 else tasks
+    return sum(compiled_once(_set_of(task, use), partial(task, use)) for task in ordered)
+
+
+def _set_of(task: Callable[[Use], None], use: Use) -> str:
+    """Returns the name of the set of kernels that a task compiles."""
     kind = "".join(f"_{name}" for name in ("text", "rows", "symmetric") if getattr(use, name))
-    return sum(compiled_once(task.__name__.strip("_") + kind, partial(task, use)) for task in ordered)
+    return task.__name__.strip("_") + kind
 
 
 def warm_up_sources(job: Job) -> float:
@@ -132,15 +141,19 @@ def compiled_once(name: str, compile_all: Callable[[], None]) -> float:
     the folder cannot be written, ranks compile side by side, which is slower but not wrong.
     """
     start = time.perf_counter()
-    folder = cache_folder()
-    stamp = folder / f"{name}.done"
+    stamp = _stamp(name)
     with ExitStack() as held:
         if not stamp.exists():
-            _lock(folder / f"{name}.lock", held)
+            _lock(stamp.with_suffix(".lock"), held)
         compile_all()
     with suppress(OSError):
         stamp.touch()
     return time.perf_counter() - start
+
+
+def _stamp(name: str) -> Path:
+    """Returns the file that says that a set of kernels is compiled."""
+    return cache_folder() / f"{name}.done"
 
 
 def _lock(path: Path, held: ExitStack) -> None:
@@ -226,8 +239,12 @@ def _insert(use: Use) -> None:
 def _hand_over(use: Use) -> None:
     layout, _, fresh = _one_tuple(use)
     supplier, consumer, groups = (*(_new_operator(layout, use) for _ in range(2)), np.zeros(1, np.int64))
-    supplier.insert(groups, 0, fresh, np.array([[0, 1]]))
-    supplier.probe(groups, 1 << 20, Out(2, 16))
+    for stream in range(2):
+        supplier.insert(groups, stream, fresh, np.array([[0, 1]]))
+    out = Out(2, 16)
+    supplier.probe(groups, 0, out)  # With no budget it stops at once, as a probe does that is to be paused.
+    assert supplier.pause(1 << 20, out) is Progress.DONE
+    supplier.insert(groups, 0, fresh, np.array([[0, 1]]))  # A run that stops saves tuples that are still fresh.
     consumer.install(supplier.get(0, 0))
     supplier.drop(0)
 

@@ -70,11 +70,11 @@ class Run:
     def pid_of(self, rank):
         return next(pid for pid, own in self.pids().items() if own == rank)
 
-    def wait_for(self, ready, what="readiness"):
+    def wait_for(self, ready, what="readiness", within_s=NO_HANG_S):
         """Sleeps until `ready()`, and fails if the run ends before."""
-        deadline_s = time.monotonic() + NO_HANG_S
+        deadline_s = time.monotonic() + within_s
         while not ready():
-            assert time.monotonic() < deadline_s, f"no {what} after {NO_HANG_S} s"
+            assert time.monotonic() < deadline_s, f"no {what} after {within_s} s"
             if self.process.poll() is not None:
                 pytest.fail(f"ended before {what}: {self.finish().err}")
             time.sleep(0.02)
@@ -82,6 +82,18 @@ class Run:
     def wait_until_joining(self):
         """Sleeps until results have come to disk."""
         self.wait_for(lambda: any(self.out.glob("results/.open/*.parquet")), "first part file")
+
+    def stop_while_joining(self, begun_s, within_s):
+        """Asks for a checkpoint so long after all kernels are ready, and waits until the run has stopped at it."""
+        logs = [self.out / f"logs/rank-{rank}.log" for rank in range(self.ranks)]
+
+        def ready():
+            return all(log.exists() and "kernels ready" in log.read_text() for log in logs)
+
+        self.wait_for(ready, "start", within_s)  # Where nothing ran before, kernels are compiled first.
+        time.sleep(begun_s)
+        self.process.send_signal(signal.SIGUSR1)
+        assert self.finish(within_s).code == 75, self.err
 
     def finish(self, within_s=NO_HANG_S):
         """Waits for the end of the run, which must leave no process behind."""

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from mpijoin.compiled import Kernel
+from mpijoin.launch import warmup
+
 ROOT = Path(__file__).parents[2]
 
 # In a process of its own, from the least use to the most: kernels that one job has loaded are there for the next.
@@ -89,6 +92,26 @@ def test_a_count_of_whole_numbers_loads_no_kernel_for_text_or_results(lines):
         "fill_keys",
     ):
         assert name not in lines[0]
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_what_a_stop_needs_is_compiled_beforehand_and_loaded_only_then(monkeypatch, tmp_path, symmetric):
+    """Else the first stop on a machine waits for the compiler, amid a join that has been going on for long."""
+    loaded, ready = [], Kernel.ready
+
+    def entry(self, *arguments):
+        loaded.append(self.__name__)
+        return ready(self, *arguments)
+
+    monkeypatch.setattr(Kernel, "entry", entry)
+    monkeypatch.setattr(warmup, "cache_folder", lambda: tmp_path)  # Only of the stamps: nothing counts as compiled.
+    use = warmup.Use(text=False, rows=False, stops=True, symmetric=symmetric)
+    needed = {"pause_probe_mway" if symmetric else "pause_probe", "list_blocks", "copy_blocks", "count_fresh"}
+    warmup.warm_up("slave", 0, use)
+    assert needed <= set(loaded)
+    loaded.clear()
+    warmup.warm_up("slave", 0, use)
+    assert "insert_groups" in loaded and not needed & set(loaded)
 
 
 THREADS = """
