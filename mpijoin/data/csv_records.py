@@ -22,11 +22,11 @@ ALL = 1 << 62
 
 
 class Records(NamedTuple):
-    """end: just after the last whole record · count: how many records · open_quote: the place of the quote that was
+    """end: just after the last whole record · found: how many records · open_quote: the place of the quote that was
     never closed, -1: none · behind: the first place where text follows a closing quote, -1: nowhere."""
 
     end: int
-    count: int  # type: ignore[assignment]  # not the method of tuples
+    found: int
     open_quote: int
     behind: int
 

@@ -14,12 +14,12 @@ KEY, TIME, ROW, PAYLOAD = "key", "time", "row", "payload"
 
 
 class ResultColumn(NamedTuple):
-    """One result column. `index` counts within `keys` (kind "key") or `payload` (kind "payload"); else it is 0."""
+    """One result column. `place` counts within `keys` (kind "key") or `payload` (kind "payload"); else it is 0."""
 
     name: str
     stream: int  # its index in the job; keys are the first stream's, since all agree on them
     kind: str  # "key", "time", "row" or "payload"
-    index: int  # type: ignore[assignment]  # not the method of tuples
+    place: int
 
 
 def all_columns(schema: JoinSchema) -> list[ResultColumn]:
@@ -70,8 +70,8 @@ def result_schema(job: Job, schema: JoinSchema) -> pa.Schema:
 
 def _type(column: ResultColumn, schema: JoinSchema) -> pa.DataType:
     if column.kind == KEY:
-        return decoded(schema.streams[0].keys[column.index].type)
+        return decoded(schema.streams[0].keys[column.place].type)
     if column.kind == ROW:
         return pa.int64()
     stream = schema.streams[column.stream]
-    return stream.time.type if column.kind == TIME else decoded(stream.payload[column.index].type)
+    return stream.time.type if column.kind == TIME else decoded(stream.payload[column.place].type)

@@ -87,7 +87,7 @@ class TableBuilder:
         if index not in stored:
             stored[index] = side.stored(self.rows)
         keys = len(stream.keys) if stream.hashed else 0
-        return stored[index][column.index + (keys if column.kind == columns.PAYLOAD else 0)]
+        return stored[index][column.place + (keys if column.kind == columns.PAYLOAD else 0)]
 
 
 class _Side:

@@ -65,11 +65,11 @@ class Screened(NamedTuple):
 
 
 class FilePosition(NamedTuple):
-    """An open file. first: time of its first row, as merge.py finds it · rows: how many of the file have been screened
-    · running_max: the largest time among them · block: the joinable ones among the last of them that were not taken
-    yet."""
+    """An open file. file: its number · first: the time of its first row, as merge.py finds it · rows: how many of the
+    file have been screened · running_max: the largest time among them · block: the joinable ones among the last of them
+    that were not taken yet."""
 
-    index: int  # type: ignore[assignment]  # not the method of tuples
+    file: int
     first: int
     rows: int
     running_max: int

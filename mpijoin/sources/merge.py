@@ -42,9 +42,9 @@ class Cursor:
     """
 
     def __init__(self, rules: StreamRules, counts: SourceCounts, part: Part, start: FilePosition, limit: BlockLimit):
-        self.index = start.index
+        self.index = start.file
         self._first = start.first
-        self._screen = FileScreen(rules, counts, part.name, start.index, start.rows, start.running_max)
+        self._screen = FileScreen(rules, counts, part.name, start.file, start.rows, start.running_max)
         columns = {column.name: column for column in late_columns(rules.schema)}
         self._reader = part.open(tuple(columns.values()), limit, start.rows)
         self._blocks: Iterator = self._reader.blocks()
@@ -112,7 +112,7 @@ class MergedFiles:
 
     def _opened(self, start: FilePosition) -> Cursor:
         self._share_out(len(self._open) + 1)
-        return Cursor(self._rules, self.counts, self._parts[start.index], start, self._limit)
+        return Cursor(self._rules, self.counts, self._parts[start.file], start, self._limit)
 
     def _share_out(self, files: int) -> None:
         """From now on so many files are open."""
