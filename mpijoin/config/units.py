@@ -107,6 +107,15 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
+def plural(count: int, word: str) -> str:
+    """A count and its noun, as people write them.
+
+    >>> plural(1, "file"), plural(1000, "file")
+    ('1 file', '1,000 files')
+    """
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
+
+
 def rounded_duration(count: int, unit: str) -> str:
     """A span of so many `unit` as a duration of a job file, rounded up to two digits.
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from mpijoin.checkpoint.manifest import remove
 from mpijoin.checkpoint.totals import total
-from mpijoin.config.units import rounded_duration
+from mpijoin.config.units import plural, rounded_duration
 from mpijoin.disk import sync_path
 from mpijoin.errors import EXIT_DONE
 from mpijoin.launch.setup import merged_schema
@@ -174,12 +174,12 @@ def summary_text(outcome: RunOutcome) -> str:
     if outcome.exit_code != EXIT_DONE:
         return f"mpijoin: {outcome.reason}"
     summary = outcome.summary
-    read = {name: stream["read"] for name, stream in summary["streams"].items()}
+    read = in_words([f"{stream['read']:,} {name}" for name, stream in summary["streams"].items()])
     lines = [
-        f"{summary['results']:,} results from {in_words([f'{rows:,} {name}' for name, rows in read.items()])} tuples",
+        f"{plural(summary['results'], 'result')} from {read} tuples",
         (
-            f"in {_span(summary['wall_s'])} ({summary['tuples_per_s'] / 1e6:.2f} M tuples/s) on {summary['slaves']}"
-            f" slaves; certificate {summary['certificate']}"
+            f"in {_span(summary['wall_s'])} ({summary['tuples_per_s'] / 1e6:.2f} M tuples/s) on"
+            f" {plural(summary['slaves'], 'slave')}; certificate {summary['certificate']}"
         ),
     ]
     if summary["delay_s"]:
@@ -202,7 +202,9 @@ def summary_text(outcome: RunOutcome) -> str:
                 f"it waited {seconds(summary['per_slave'][slowest]['blocked_s'])} for the collector; {COLLECTOR_ADVICE}"
             )
         lines.append(f"the source had to pause for slave {slowest}: {slow}")
-    return "\n".join(lines) if any(read.values()) else "\n".join(["the input holds no rows", *lines])
+    if not any(stream["read"] for stream in summary["streams"].values()):
+        lines.insert(0, "the input holds no rows")
+    return "\n".join(lines)
 
 
 def in_words(items: Sequence[str]) -> str:
@@ -242,7 +244,9 @@ def _warnings(name: str, stream: dict[str, int], unit: str) -> list[str]:
     if stream["late"]:
         enough = rounded_duration(stream["lateness_needed"], unit)
         needed = f'; lateness = "{enough}" would have covered them' if stream["lateness_needed"] else ""
-        lines.append(f"warning: {stream['late']:,} late rows of {name} did not join, see late/{name}.parquet{needed}")
+        late = plural(stream["late"], "late row")
+        lines.append(f"warning: {late} of {name} did not join, see late/{name}.parquet{needed}")
     if stream["null_key"]:
-        lines.append(f"{stream['null_key']:,} rows of {name} have no key and match nothing")
+        says = "has no key and matches" if stream["null_key"] == 1 else "have no key and match"
+        lines.append(f"{plural(stream['null_key'], 'row')} of {name} {says} nothing")
     return lines

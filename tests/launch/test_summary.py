@@ -54,12 +54,12 @@ def test_the_lateness_that_is_named_covers_exactly_all_late_rows(tmp_path):
 
 def test_no_lateness_covers_a_row_without_time(tmp_path):
     text = summary_text(RunOutcome(0, run(([10, None], "aa"), ([10], "a"), tmp_path / "run").summary))
-    assert "warning: 1 late rows of left did not join, see late/left.parquet\n" in text + "\n"
+    assert "warning: 1 late row of left did not join, see late/left.parquet\n" in text + "\n"
 
 
 def test_null_keys_and_empty_inputs_are_told(tmp_path):
     text = summary_text(RunOutcome(0, run(([1, 2], ["a", None]), ([], []), tmp_path / "one").summary))
-    assert "1 rows of left have no key and match nothing" in text and text.startswith(
+    assert "1 row of left has no key and matches nothing" in text and text.startswith(
         "0 results from 2 left and 0 right"
     )
     assert summary_text(RunOutcome(0, run(([], []), ([], []), tmp_path / "none").summary)).startswith(

@@ -8,12 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Iterator
 
+from mpijoin.config.units import plural
 from mpijoin.errors import EXIT_DONE, InputError, JobError, MpijoinError
 from mpijoin.pipeline.aside import OPEN, written_aside
 from mpijoin.pipeline.configuration import add_spark_arguments
 from mpijoin.pipeline.prepare.conf import SETTINGS, conf_set
 from mpijoin.pipeline.prepare.files import Source, damaged_archive, find_source
-from mpijoin.pipeline.prepare.options import FORMATS, PRECISIONS, UNIT_NS, Wanted, column_faults, plural, wanted_of
+from mpijoin.pipeline.prepare.options import FORMATS, PRECISIONS, UNIT_NS, Wanted, column_faults, wanted_of
 from mpijoin.pipeline.session import plain_errors, spark_session
 from mpijoin.progress import Teller
 

@@ -190,12 +190,3 @@ def kept_names(wanted: Wanted, names: list[str]) -> list[str]:
     names = [name for name in names if not name.startswith(OWN_PREFIX)]
     asked = names if wanted.columns is None else wanted.columns
     return [name for name in names if name in asked or name == wanted.time or name in wanted.keys]
-
-
-def plural(count: int, word: str) -> str:
-    """A count and its noun, as people write them.
-
-    >>> plural(1, "file"), plural(1000, "file")
-    ('1 file', '1,000 files')
-    """
-    return f"{count:,} {word}{'' if count == 1 else 's'}"

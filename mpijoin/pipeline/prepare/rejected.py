@@ -12,12 +12,13 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
+from mpijoin.config.units import plural
 from mpijoin.errors import ChangedInputError, InputError, TooManyRejectedError
 from mpijoin.pipeline.prepare.clean import BEYOND, KINDS, RAW, REASON, TIME, Rules, accused, rules
 from mpijoin.pipeline.prepare.conf import conf_set
 from mpijoin.pipeline.prepare.files import Source
 from mpijoin.pipeline.prepare.kept import passing, typed
-from mpijoin.pipeline.prepare.options import Wanted, plural
+from mpijoin.pipeline.prepare.options import Wanted
 from mpijoin.pipeline.prepare.pieces import KEY, ROW_BITS, key, table
 from mpijoin.pipeline.prepare.read import FILE, ROW, col, read_raw
 from mpijoin.pipeline.prepare.scan import Scan, Standing

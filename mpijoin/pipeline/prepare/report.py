@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Iterator
 
-from mpijoin.config.units import format_duration, format_size
+from mpijoin.config.units import format_duration, format_size, plural
 from mpijoin.pipeline.prepare.files import Source
-from mpijoin.pipeline.prepare.options import Wanted, plural
+from mpijoin.pipeline.prepare.options import Wanted
 from mpijoin.pipeline.prepare.order import Disorder
 from mpijoin.pipeline.prepare.rejected import Rejected
 from mpijoin.pipeline.prepare.scan import Scan, Standing
