@@ -56,7 +56,7 @@ class OutputError(MpijoinError):
 
 
 class MemoryBudgetError(MpijoinError):
-    """A slave reached `[cluster] memory`: names budget, held bytes and the largest groups."""
+    """A slave reached `[memory] limit`: names budget, held bytes and the largest groups."""
 
 
 class LedgerError(MpijoinError):

@@ -11,7 +11,7 @@ from mpijoin.errors import EXIT_BAD_JOB, EXIT_FAILED, MpijoinError
 
 OPEN_FILES_MAX = 65536  # more than any join opens at once, and few enough for programs that look through all numbers
 # What importing says where there is no address space left to map a library into.
-# of address space, besides [cluster] memory: 0.7 GB with two slaves, 1.2 GB with eight or when it compiles
+# of address space, besides [memory] limit: 0.7 GB with two slaves, 1.2 GB with eight or when it compiles
 PROGRAM_BYTES = 1 << 30
 UNMAPPED = ("failed to map segment", "Cannot allocate memory", "libllvmlite")
 NO_THREAD = "can't start new thread"
@@ -84,11 +84,11 @@ def _out_of_memory(is_loading: bool) -> LimitError:
     allowed = resource.getrlimit(resource.RLIMIT_AS)[0]
     if allowed == resource.RLIM_INFINITY:
         return LimitError(
-            "out of memory: the system gives this process no more: set [cluster] memory lower", EXIT_FAILED
+            "out of memory: the system gives this process no more: set [memory] limit lower", EXIT_FAILED
         )
-    wanted = f"{PROGRAM_BYTES >> 20} MiB and [cluster] memory for each slave"
+    wanted = f"{PROGRAM_BYTES >> 20} MiB and [memory] limit for each slave"
     text = f"out of memory: this process may have {allowed >> 20} MiB of address space (ulimit -v), wanted {wanted}"
-    return LimitError(f"{text}: raise the limit" + ("" if is_loading else ", or set [cluster] memory lower"))
+    return LimitError(f"{text}: raise the limit" + ("" if is_loading else ", or set [memory] limit lower"))
 
 
 def _because(cause: BaseException, error: LimitError) -> LimitError:

@@ -137,7 +137,7 @@ class Needs(NamedTuple):
 
 
 def slave_memory_bytes(node_bytes: int, ranks: int, needs: Needs) -> int:
-    """`[cluster] memory = "auto"`: what of a node's memory remains for the windows of each slave, at most its share of
+    """`[memory] limit = "auto"`: what of a node's memory remains for the windows of each slave, at most its share of
     what is usable, and a little in any case. ranks: on this node.
 
     >>> slave_memory_bytes(1 << 40, 4, Needs(150 << 20, 4, 3, 256 << 20, 64 << 20)) >> 30

@@ -75,7 +75,7 @@ class Size:
         window = max(1000, self.octets // TUPLE_BYTES // 2)
         values = {"rate": RATE, "tuples": max(int(FILLED * window), TUPLES_LEAST), "window_s": window / RATE}
         streams = [STREAM.format(name=name, seed=seed, **values) for name, seed in (("left", 1), ("right", 2))]
-        return "".join(streams) + '[cluster]\nmemory = "6 GB"\n[output]\n' + COLUMNS
+        return "".join(streams) + '[memory]\nlimit = "6 GB"\n[output]\n' + COLUMNS
 
 
 def measure(size: Size, folder: Path, pairs: int) -> dict[str, float]:

@@ -52,7 +52,8 @@ window = "{window} s"
 [cluster]
 master_buffer = "{master_buffer} B"
 buffer = "{buffer} B"
-memory = "{memory} B"
+[memory]
+limit = "{memory} B"
 """
 
 

@@ -60,8 +60,9 @@ partitions = {chance.choice([5, 13, 60])}
 distribution_epoch = "{epoch_ms} ms"
 reorganization_epoch = "{2 * epoch_ms} ms"
 subgroups = {chance.choice([1, 2])}
-memory = "128 MiB"
 buffer = "{chance.choice(["64 KiB", "64 MiB"])}"
+[memory]
+limit = "128 MiB"
 [tuning]
 block = "{chance.choice(["256 B", "4 KiB"])}"
 theta = "{chance.choice(["auto", "2 KB"])}"

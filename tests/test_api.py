@@ -25,7 +25,7 @@ def table(times=(10, 20), keys=("a", "b"), **columns):
 def job(left=None, right=None, **sections):
     tables = {"left": table() if left is None else left, "right": table((11, 99)) if right is None else right}
     sides = {name: {"table": one, **STREAM} for name, one in tables.items()}
-    return {**sides, "cluster": {"memory": "16 MiB"}, **sections}
+    return {**sides, "memory": {"limit": "16 MiB"}, **sections}
 
 
 def test_tables_in_and_a_table_out():

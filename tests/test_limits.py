@@ -28,8 +28,8 @@ window = "20 s"
 path = "left/0.parquet"
 [output]
 path = "out"
-[cluster]
-memory = "16 MiB"
+[memory]
+limit = "16 MiB"
 """
 
 
@@ -111,14 +111,14 @@ def test_too_little_address_space_is_told_before_a_library_fails(folder):
 
 
 def test_memory_auto_fits_into_the_address_space_that_there_is(folder):
-    done = shell(folder, "$M run job.toml --ranks 2 --set cluster.memory=auto", AS=3 << 30)
+    done = shell(folder, "$M run job.toml --ranks 2 --set memory.limit=auto", AS=3 << 30)
     assert (done.returncode, done.stderr.count("results from")) == (0, 1), done.stderr
 
 
 def test_memory_that_cannot_be_reserved_is_told_with_the_field(folder):
-    done = shell(folder, "$M run job.toml --ranks 1 --set 'cluster.memory=\"64 GiB\"'", AS=4 << 30)
+    done = shell(folder, "$M run job.toml --ranks 1 --set 'memory.limit=\"64 GiB\"'", AS=4 << 30)
     assert done.returncode == 2 and "internal" not in done.stderr
-    assert "raise the limit, or set [cluster] memory lower" in done.stderr
+    assert "raise the limit, or set [memory] limit lower" in done.stderr
     assert json.loads((folder / "out" / "failed.json").read_text())["exit_code"] == 2
 
 

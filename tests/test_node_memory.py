@@ -182,5 +182,5 @@ def test_a_run_in_a_control_group_ends_by_itself_before_the_kernel_ends_it(tmp_p
         def enter():
             return processes.write_text(str(os.getpid()))
         ended = subprocess.run(command, cwd=tmp_path, env=environ, preexec_fn=enter, capture_output=True, text=True)
-    assert ended.returncode == 3 and "[cluster] memory" in ended.stderr, (ended.returncode, ended.stderr)
+    assert ended.returncode == 3 and "[memory] limit" in ended.stderr, (ended.returncode, ended.stderr)
     assert "memory for windows" in (tmp_path / "out/logs/rank-1.log").read_text()

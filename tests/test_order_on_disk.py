@@ -27,7 +27,8 @@ from mpijoin.sources.late import LateWriter
 ROWS = [(time * 2, (f"key {time % 5}",), (time,)) for time in range(200)]
 ROWS[3] = (1, ("key 0",), (0,))  # late
 SECTIONS = {
-    "cluster": {"distribution_epoch": "10 ms", "reorganization_epoch": "150 ms", "memory": "16 MiB"},
+    "cluster": {"distribution_epoch": "10 ms", "reorganization_epoch": "150 ms"},
+    "memory": {"limit": "16 MiB"},
     "checkpoint": {"epochs": 1},  # at 150 and 300 of 400 ms: the rest of the results is in no checkpoint
     "output": {"part": "1 KB"},
     "run": {},

@@ -7,16 +7,25 @@ from typing import NamedTuple
 from mpijoin.config.changes import CHANGES
 from mpijoin.config.injections import DELAY, EPOCHS, SLOW
 from mpijoin.config.job import (
+    AT_END,
     AUTO,
     B_MODEL,
+    GENERATIONS,
+    LARGEST,
+    LEAST_PRODUCTIVE,
+    MOST_PRODUCTIVE,
     NO_POLICY,
     OFF,
     POISSON,
+    RANDOM,
+    ROTATE,
+    WHEN_IDLE,
     ZIPF,
     Balance,
     Checkpoint,
     Cluster,
     Inject,
+    Memory,
     Output,
     Run,
     Tuning,
@@ -143,13 +152,36 @@ CLUSTER_FIELDS = (
     Field("master_buffer", "master_buffer_bytes", SIZE, 64 << 10, INT64_MAX, meaning=(
         "How much the master may hold of rows, of any width: half for those that wait to be sent, half for those that "
         "are being read and sorted out. When it is full, reading pauses.")),
-    Field("memory", "memory_bytes", or_word(SIZE, {AUTO: None}), 64 << 10, INT64_MAX, meaning=(
-        'The memory of one slave for the rows in its windows; a run that needs more ends with exit code 3. "auto": '
-        "what the node, its control groups and Slurm allow the ranks there, less what these need for all else; 80 % of "
-        "a rank's share at most.")),
     Field("slaves_min", "slaves_min", or_word(INTEGER, {"all": None}), 1, 65535, unit="slaves", meaning=(
         "With a policy: this many slaves begin, and the others wait idle until the load asks for them, and rest again "
         "after.")),
+)  # fmt: skip
+MEMORY_FIELDS = (
+    Field("limit", "limit_bytes", or_word(SIZE, {AUTO: None}), 64 << 10, INT64_MAX, meaning=(
+        'The memory of one slave for the rows in its windows. "auto": what the node, its control groups and Slurm '
+        "allow the ranks there, less what these need for all else; 80 % of a rank's share at most.")),
+    Field("spill", "spill", TEXT, choices=(OFF, GENERATIONS, ROTATE), meaning=(
+        'What a slave does whose windows need more. "off": the run ends with exit code 3. "generations": it writes '
+        "some partitions to the disk and goes on with the rows that come; the results between rows on the disk and "
+        'others are found later, by a clean-up. "rotate": partitions that are on the disk gather their rows there, '
+        "too, and come into memory in turn. The results are the same, some of them later.")),
+    Field("path", "path", or_word(PATH, {AUTO: None}), meaning=(
+        'The folder for the rows on disk, best on a disk of each node\'s own. "auto": the folder that SLURM_TMPDIR '
+        "names, else the one that TMPDIR names, else that of the system for temporary files. Each slave makes a folder "
+        "of its own there and removes it at its end; after a kill the next run removes it.")),
+    Field("threshold", "threshold", NUMBER, unit="share of limit, above 0 and up to 1", meaning=(
+        "A slave that holds more than this begins to spill.")),
+    Field("share", "share", NUMBER, unit="share of what is held, above 0 and up to 1", meaning=(
+        "So much goes to the disk at once. Less means smaller writes, and more of them.")),
+    Field("rank", "rank", TEXT, choices=(LEAST_PRODUCTIVE, MOST_PRODUCTIVE, LARGEST, RANDOM), meaning=(
+        "Which partitions go to the disk first. The productivity of a partition is its results per byte. The default "
+        "finds the most results early; the others are there to compare with it.")),
+    Field("cleanup", "cleanup", TEXT, choices=(AT_END, WHEN_IDLE), meaning=(
+        '"generations": when the results that are still owed are found. "end": when the input has ended. "idle": also '
+        "when there is room in memory and nothing to join; the disk then holds only what the windows ask for.")),
+    Field("gap", "gap_ns", or_word(DURATION, {AUTO: None}), 0, INT64_MAX, meaning=(
+        '"rotate": how long a slave joins between two partitions that it brings back from the disk. "auto": as long as '
+        "the last one took.")),
 )  # fmt: skip
 TUNING_FIELDS = (
     Field("theta", "theta", or_word(SIZE, {AUTO: AUTO, OFF: OFF}), 1, INT64_MAX, meaning=(
@@ -227,6 +259,7 @@ INJECT_FIELDS = (
 )  # fmt: skip
 SECTIONS = {
     "cluster": (Cluster, CLUSTER_FIELDS),
+    "memory": (Memory, MEMORY_FIELDS),
     "tuning": (Tuning, TUNING_FIELDS),
     "balance": (Balance, BALANCE_FIELDS),
     "run": (Run, RUN_FIELDS),

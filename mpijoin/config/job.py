@@ -15,6 +15,10 @@ OFF = "off"
 MAX = "max"
 UNBOUNDED = "unbounded"
 NO_POLICY = "none"
+LAZY_DISK, ACTIVE_DISK = "lazy-disk", "active-disk"
+GENERATIONS, ROTATE = "generations", "rotate"  # the forms of [memory] spill
+LEAST_PRODUCTIVE, MOST_PRODUCTIVE, LARGEST, RANDOM = "least productive", "most productive", "largest", "random"
+AT_END, WHEN_IDLE = "end", "idle"  # when [memory] cleanup is done
 POISSON, B_MODEL, ZIPF = "poisson", "b-model", "zipf"
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -97,7 +101,7 @@ class StreamJob(NamedTuple):
 
 
 class Cluster(NamedTuple):
-    """How rows are spread over the slaves, how often they are sent, and how much memory each rank may take."""
+    """How rows are spread over the slaves, how often they are sent, and how many may be on their way."""
 
     partitions: int = 60
     distribution_epoch_ns: int | None = None  # None: "auto"
@@ -106,8 +110,28 @@ class Cluster(NamedTuple):
     buffer_bytes: int = 64 << 20  # stream buffer of a slave: bounds what is sent and not yet joined
     # bounds what the master holds of rows: read ahead, ready to be sent, and held back
     master_buffer_bytes: int = 256 << 20
-    memory_bytes: int | None = None  # bounds each slave; None: "auto"
     slaves_min: int | None = None  # the degree of declustering follows the load from here up; None: all slaves, always
+
+
+class Memory(NamedTuple):
+    """How much memory the rows in a slave's windows may take, and what becomes of rows that do not fit.
+
+    "generations" is the way of LAD (sections 3 and 5), "rotate" that of Flux (section 6.1). Neither changes the answer.
+    """
+
+    limit_bytes: int | None = None  # of each slave; None: "auto"
+    spill: str = OFF  # or GENERATIONS or ROTATE
+    path: str | None = None  # a folder of the slave's own node; None: "auto"
+    threshold: float = 0.9  # share of the limit at which a slave begins to spill
+    share: float = 0.3  # of the state, that goes to the disk at once: k %
+    rank: str = LEAST_PRODUCTIVE  # or MOST_PRODUCTIVE, LARGEST, RANDOM: which groups go first
+    cleanup: str = WHEN_IDLE  # or AT_END
+    gap_ns: int | None = None  # t_gap, between two activations of "rotate"; None: "auto"
+
+    @property
+    def spills(self) -> bool:
+        """Whether rows go to the disk where memory is short; else the run ends."""
+        return self.spill != OFF
 
 
 class Tuning(NamedTuple):
@@ -216,6 +240,7 @@ class Job(NamedTuple):
 
     streams: tuple[StreamJob, ...]
     cluster: Cluster = Cluster()
+    memory: Memory = Memory()
     tuning: Tuning = Tuning()
     balance: Balance = Balance()
     run: Run = Run()

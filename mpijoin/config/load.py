@@ -19,7 +19,7 @@ from mpijoin.errors import JobError
 __all__ = ["dump_job", "load_job", "load_streams"]
 
 TABLES = (*SHORT_STREAMS, f"{STREAMS}.NAME", *SECTIONS)  # at the top of a job file
-FOLDERS = ("output", "checkpoint")  # sections whose path is a folder
+FOLDERS = ("output", "checkpoint", "memory")  # sections whose path is a folder
 SOURCES = {field.name: field for field in SOURCE_FIELDS}
 
 
@@ -75,7 +75,7 @@ def _build(document: Document, faults: list[Fault]) -> Job:
     others = {}
     for name, (make, fields) in SECTIONS.items():
         values = _values(name, _table(document.sections, name, name, faults), fields, faults)
-        if name in FOLDERS and "path" in values:
+        if name in FOLDERS and values.get("path"):
             values["path"] = _absolute(name, document.folder, values["path"], faults)
         others[name] = make(**values)
     return Job(streams, **others)
@@ -127,7 +127,9 @@ def _values(
 
 
 def _unknown_field(section: str, name: str, known: Sequence[str], given: Collection[str]) -> Fault:
-    """The fault names, beside the unknown field, the one that was probably meant."""
+    """The fault names, beside the unknown field, the field or section that was probably meant."""
+    if name in SECTIONS:
+        return fault(section, name, f"no such field, did you mean the section [{name}]?")
     if section not in SECTIONS and name in {field.name for field in SYNTHETIC_FIELDS}:
         return fault(section, name, 'is for kind = "synthetic" only')
     homes = [other for other, (_, fields) in SECTIONS.items() if name in {field.name for field in fields}]

@@ -12,7 +12,7 @@ from mpijoin.config.units import DURATION_NS, INT64_MAX, SIZE_BYTES, show
 from mpijoin.errors import JobError
 
 NAME_CELLS, DEFAULT_CELLS, INDENT_CELLS = 22, 11, 6
-WIDE_CELLS = 76  # in fewer, what a field means stands below its name and not beside it
+WIDE_CELLS = 76  # in fewer, what a field means stands below its name and not beside it; so, too, by a long default
 BOLD, DIM, PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 HEAD = f"""\
@@ -104,11 +104,10 @@ def _section(name: str, about: str, fields: Sequence[Field], defaults: Any, widt
 
 def _field(field: Field, default: str, width: int, colored: bool) -> Iterator[str]:
     head = f"  {_styled(field.name.ljust(NAME_CELLS), BOLD, colored)}{default.ljust(DEFAULT_CELLS)}"
-    if width >= WIDE_CELLS:
-        beside = 2 + NAME_CELLS + DEFAULT_CELLS
-    else:
+    beside = 2 + NAME_CELLS + DEFAULT_CELLS if width >= WIDE_CELLS else INDENT_CELLS
+    if width < WIDE_CELLS or len(default) >= DEFAULT_CELLS:
         yield head.rstrip()
-        beside, head = INDENT_CELLS, " " * INDENT_CELLS
+        head = " " * beside
     kinds = [_styled(line, DIM, colored) for line in textwrap.wrap(type_text(field), width - beside)]
     for line in (*kinds, *textwrap.wrap(field.meaning, width - beside)):
         yield head + line

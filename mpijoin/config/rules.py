@@ -9,6 +9,9 @@ from typing import Any, Callable, Collection, Iterator, NamedTuple
 
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import (
+    ACTIVE_DISK,
+    GENERATIONS,
+    LAZY_DISK,
     MAX,
     NO_POLICY,
     POISSON,
@@ -29,6 +32,7 @@ NAME_CHARACTERS_MAX = 64  # a column or a file of this name and some more is sti
 STREAM_NAME = re.compile(f"[A-Za-z0-9_]{{1,{NAME_CHARACTERS_MAX}}}")
 RESERVED_NAMES = ("key",)  # key and key_... are what results call the key columns
 SPEED_MIN, SPEED_MAX = 1e-9, 1e9  # a second in 30 years, 30 years in a second: times of any clock stay within int64
+GENERATION_POLICIES = (LAZY_DISK, ACTIVE_DISK)  # LAD's: they decide when groups go to the disk, as generations
 STOP_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT")  # that may ask for a checkpoint
 
 # Of a synthetic stream and of its changes: what is sound, and what is wanted.
@@ -72,6 +76,7 @@ def job_faults(job: Job, unread: Collection[str] = ()) -> list[Fault]:
     faults += _key_count_faults(job, unread)
     for section, (_, fields) in SECTIONS.items():
         faults += _bound_faults(section, getattr(job, section), fields)
+    faults += _memory_faults(job)
     faults += _tuning_faults(job)
     faults += _balance_faults(job)
     faults += _run_faults(job)
@@ -203,6 +208,17 @@ def _key_count_faults(job: Job, unread: Collection[str]) -> Iterator[Fault]:
         everywhere = "on both sides" if len(job.streams) == 2 else "in all streams"
         got = listed([str(count) for count in counts.values()])
         yield Fault(tuple(counts), f"{where}: got {got} columns, wanted as many {everywhere}")
+
+
+def _memory_faults(job: Job) -> Iterator[Fault]:
+    for name in ("threshold", "share"):
+        share = getattr(job.memory, name)
+        if not 0 < share <= 1:
+            yield fault("memory", name, f"got {share}, wanted more than 0 and at most 1")
+    policy, spill = job.balance.policy, job.memory.spill
+    if policy in GENERATION_POLICIES and spill != GENERATIONS:
+        text = f"got {show(policy)} and {show(spill)}, wanted spill = {show(GENERATIONS)} for this policy"
+        yield Fault(("balance.policy", "memory.spill"), f"[balance] policy, [memory] spill: {text}")
 
 
 def _tuning_faults(job: Job) -> Iterator[Fault]:

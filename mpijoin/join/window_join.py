@@ -204,7 +204,7 @@ class WindowJoin:
         largest = np.argsort(-sizes)[:3]
         listed = ", ".join(f"partition {group} ({sizes[group] / 1e6:.3g} MB)" for group in largest if sizes[group])
         return MemoryBudgetError(
-            f"the window state needs more than [cluster] memory allows: budget {memory.budget / 1e6:.3g} MB, held "
+            f"the window state needs more than [memory] limit allows: budget {memory.budget / 1e6:.3g} MB, held "
             f"{memory.held / 1e6:.3g} MB, largest groups: {listed or 'none'}; give each slave more memory, use more "
             "slaves, or shorten the windows"
         )

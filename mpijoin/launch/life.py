@@ -229,7 +229,7 @@ def _warn(rank: Rank, text: str) -> None:
 def _start_of(setup: RunSetup, rank: Rank) -> tuple[Operator, list[int], int]:
     """Returns a slave's operator, the groups in it, and the number of the checkpoint from which they come. The number
     is 0 where the run begins."""
-    memory_bytes = setup.job.cluster.memory_bytes or _memory_left(setup, rank)
+    memory_bytes = setup.job.memory.limit_bytes or _memory_left(setup, rank)
     make_operator = partial(new_operator, setup.job, setup.schema, memory_bytes, measured_group_tuples(setup.schema))
     if not setup.resumes:
         operator = make_operator()

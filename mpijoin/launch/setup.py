@@ -14,7 +14,7 @@ from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune, remove
 from mpijoin.config.check import load_and_resolve
 from mpijoin.config.dump import dump_job
-from mpijoin.config.job import FileSource, Job
+from mpijoin.config.job import FileSource, Job, Memory
 from mpijoin.config.rules import Fault, fault
 from mpijoin.config.units import format_duration, show
 from mpijoin.data.files import expand_files
@@ -172,6 +172,7 @@ def launch_faults(job: Job, size: int | None = None, overwrite: bool = False, re
     faults = [] if size is None else _role_faults(job, Roles(size, job.output.results == "collect"))
     faults += _walltime_faults(job, os.environ)
     faults += _output_faults(job, overwrite, resume)
+    faults += _scratch_faults(job.memory)
     # A checkpoint folder inside the run directory needs no check of its own.
     if job.checkpoint.path:
         faults += _checkpoint_faults(Path(job.checkpoint.path), overwrite or resume)
@@ -204,6 +205,22 @@ def _checkpoint_faults(folder: Path, taken_over: bool) -> Iterator[Fault]:
     elif used:
         text = f"{folder} holds another run's checkpoints: choose another, --resume or --overwrite"
         yield fault("checkpoint", "path", text)
+
+
+def _scratch_faults(memory: Memory) -> Iterator[Fault]:
+    """Looks at the folder for rows on disk as it is on this node. The slaves on other nodes have folders of their
+    own."""
+    if not memory.spills or memory.path is None:
+        return
+    folder = Path(memory.path)
+    there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
+    if not there.is_dir():
+        it = "it" if there == folder else there
+        text = f"{folder} cannot be a folder, {it} is a file: wanted a folder on a disk of each node's own"
+        yield fault("memory", "path", text)
+    elif not os.access(there, os.W_OK | os.X_OK):
+        what = "cannot be written" if there == folder else f"cannot be made, {there} cannot be written"
+        yield fault("memory", "path", f"{folder} {what}: wanted a folder that each slave may write to")
 
 
 def _checkpoint_folder(job: Job) -> Path:

@@ -53,7 +53,7 @@ def _reorganization(job: Job, slaves: tuple[int, ...], slots: int) -> Reorganiza
     if policy is None:
         return None
     slaves_min, load_buffer_bytes = cluster.slaves_min or len(slaves), job.balance.load_buffer_bytes
-    return Reorganization(policy, slots, slaves_min, job.run.seed, load_buffer_bytes, cluster.memory_bytes)
+    return Reorganization(policy, slots, slaves_min, job.run.seed, load_buffer_bytes, job.memory.limit_bytes)
 
 
 def _schedule(job: Job, clock: RunClock, slots: int) -> Schedule:

@@ -218,7 +218,7 @@ class SimulatedCluster:
 
     def _slave(self, rank: SimulatedRank) -> Slave:
         setup, job = self._setup, self._setup.job
-        memory_bytes = job.cluster.memory_bytes or MEMORY_BYTES
+        memory_bytes = job.memory.limit_bytes or MEMORY_BYTES
         operator: Operator
         meter: Meter
         if self._matches:

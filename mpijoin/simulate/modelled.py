@@ -237,7 +237,7 @@ class ModelledJoin:
             raise ProtocolError(f"partition {group} came, but tuples of it are held here: wanted it dropped first")
         if self._held_bytes + octets > self._shape.memory_bytes:
             raise MemoryBudgetError(
-                f"partition {group} needs {octets} bytes here, more than [cluster] memory leaves free"
+                f"partition {group} needs {octets} bytes here, more than [memory] limit leaves free"
             )
         # This may make room, and the arrays of the groups are others then.
         row = take_in(self._groups, snapshot)
@@ -296,7 +296,7 @@ class ModelledJoin:
 
     def out_of_memory(self) -> MemoryBudgetError:
         return MemoryBudgetError(
-            f"the window state needs more than [cluster] memory allows: budget {self._shape.memory_bytes / 1e6:.3g} MB,"
+            f"the window state needs more than [memory] limit allows: budget {self._shape.memory_bytes / 1e6:.3g} MB,"
             f" held {self._held_bytes / 1e6:.3g} MB; give each slave more memory, use more slaves, or shorten the"
             " windows"
         )

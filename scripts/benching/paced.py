@@ -24,8 +24,9 @@ duration = "{seconds} s"
 REST = """\
 [cluster]
 partitions = 60
-memory = "1 GB"
 distribution_epoch = "{epoch_us} us"
+[memory]
+limit = "1 GB"
 [run]
 speed = 1
 warmup = "{warmup_s} s"

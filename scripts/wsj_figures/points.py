@@ -97,7 +97,7 @@ def job_values(point: Point, scale: Scale) -> dict[str, Any]:
         for name in ("left", "right"):
             job[name]["payload_bytes"] = TUPLE_BYTES - BARE_BYTES
         return {**job, "output": {"results": "parquet"}}  # so that the payload is carried; the model writes none
-    job["cluster"]["memory"] = REAL_MEMORY
+    job["memory"] = {"limit": REAL_MEMORY}
     job["inject"] = {"slow": {str(slave): scale.node for slave in range(1, point.slaves + 1)}}
     return {**job, "output": {"results": "count"}}
 

@@ -21,7 +21,8 @@ from mpijoin.records import PartInfo
 ROWS = [(time * 2, (f"key {time % 5}",), (time,)) for time in range(600)]
 ROWS[3] = (1, ("key 0",), (0,))  # late, before the first checkpoint
 SECTIONS = {
-    "cluster": {"distribution_epoch": "10 ms", "memory": "16 MiB"},
+    "cluster": {"distribution_epoch": "10 ms"},
+    "memory": {"limit": "16 MiB"},
     "checkpoint": {"every": "1 ns"},
     "run": {},
 }

@@ -127,7 +127,7 @@ FREE = {
     "cluster__distribution_epoch": "3 s",
     "cluster__reorganization_epoch": "9 s",
     "cluster__subgroups": 3,
-    "cluster__memory": "1 GiB",
+    "memory__limit": "1 GiB",
     "cluster__buffer": "1 MiB",
     "cluster__slaves_min": 1,
     "tuning__theta": "off",

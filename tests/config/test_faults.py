@@ -3,6 +3,9 @@
 import pytest
 
 from config_jobs import faults, small
+from mpijoin.config.job import Balance, Memory
+from mpijoin.config.load import load_job
+from mpijoin.config.rules import job_faults
 
 
 def test_all_faults_come_at_once_each_with_field_value_and_rule(tmp_path):
@@ -39,7 +42,7 @@ results = "csv"
             "[right] path: got 3, wanted a non-empty string",
             '[right] lateness: got "-1 s", wanted a duration such as "20 s" (units: ns us ms s min h d), not negative',
             ("[cluser]: no such section, did you mean cluster?,"
-            " there are left right streams.NAME cluster tuning balance run output checkpoint inject"),
+            " there are left right streams.NAME cluster memory tuning balance run output checkpoint inject"),
             "[cluster] partitions: got 0, wanted 1 to 65535",
             '[cluster] buffer: got "1 KiB", wanted "64 KiB" to "9223372036854775807 B"',
             (
@@ -263,3 +266,50 @@ def test_every_bad_entry_of_a_list_or_table_is_named_beside_the_rules_for_the_ot
     assert len(found) == len(problems), found
     for fault, problem in zip(found, problems):
         assert problem in fault
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        (
+            {"memory__threshold": 0, "memory__share": 1.01, "memory__spill": "disk", "memory__gap": "soon"},
+            [
+                '[memory] gap: got "soon", wanted a duration such as "20 s" (units: ns us ms s min h d), or "auto"',
+                "[memory] share: got 1.01, wanted more than 0 and at most 1",
+                '[memory] spill: got "disk", wanted "off" or "generations" or "rotate"',
+                "[memory] threshold: got 0.0, wanted more than 0 and at most 1",
+            ],
+        ),
+        ({"memory__threshold": float("nan")}, ["[memory] threshold: got nan, wanted more than 0 and at most 1"]),
+        (
+            {"memory__limit": "1 KB", "memory__rank": "newest", "memory__cleanup": "off", "memory__path": ""},
+            [
+                '[memory] cleanup: got "off", wanted "end" or "idle"',
+                '[memory] limit: got "1 KB", wanted "64 KiB" to "9223372036854775807 B"',
+                '[memory] path: got "", wanted a non-empty string, or "auto"',
+                '[memory] rank: got "newest", wanted "least productive" or "most productive" or "largest" or "random"',
+            ],
+        ),
+        ({"cluster__memory": "1 GB"}, ["[cluster] memory: no such field, did you mean the section [memory]?"]),
+        ({"cluster__limit": "1 GB"}, ["[cluster] limit: no such field, did you mean [memory] limit?"]),
+    ],
+)
+def test_faults_of_the_memory_section(changes, said):
+    assert sorted(faults(small(**changes))) == said
+
+
+@pytest.mark.parametrize("spill", ["off", "generations", "rotate"])
+def test_memory_fields_without_effect_are_allowed(spill):
+    job = load_job(small(memory__spill=spill, memory__gap="1 s", memory__threshold=1, memory__share=1))
+    assert (job.memory.spills, job.memory.path, job.memory.gap_ns) == (spill != "off", None, 1_000_000_000)
+    assert load_job(small()).memory == Memory()
+
+
+@pytest.mark.parametrize("policy", ["lazy-disk", "active-disk", "flux-memory", "flux-hybrid", "balance"])
+@pytest.mark.parametrize("spill", ["off", "generations", "rotate"])
+def test_policies_that_spill_generations_need_them(policy, spill):
+    job = load_job(small(memory__spill=spill))
+    told = [one.text for one in job_faults(job._replace(balance=Balance(policy))) if "[memory] spill" in one.text]
+    wanted = f'got "{policy}" and "{spill}", wanted spill = "generations" for this policy'
+    is_wrong = policy.endswith("-disk") and spill != "generations"
+    assert told == ([f"[balance] policy, [memory] spill: {wanted}"] if is_wrong else [])

@@ -1,5 +1,6 @@
 """Job files: what is read, overridden and dumped."""
 
+import os
 import tomllib
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from mpijoin.config.job import (
     FileSource,
     Inject,
     Job,
+    Memory,
     Output,
     Run,
     Slowdown,
@@ -73,8 +75,17 @@ def test_every_field_of_the_format_is_read():
                 "subgroups": 2,
                 "buffer": "1 MiB",
                 "master_buffer": "2 MiB",
-                "memory": "1 GiB",
                 "slaves_min": 2,
+            },
+            "memory": {
+                "limit": "1 GiB",
+                "spill": "generations",
+                "path": "scratch",
+                "threshold": 0.5,
+                "share": 1,
+                "rank": "most productive",
+                "cleanup": "end",
+                "gap": "2 s",
             },
             "tuning": {"theta": "1.5 MB", "block": 64, "result_buffer": 16, "communication": 0.2},
             "balance": {
@@ -101,7 +112,10 @@ def test_every_field_of_the_format_is_read():
             StreamJob("left", FileSource("/l"), "t", "us", ("a",), 20_000_000_000, 2_000_000, ("prob",)),
             StreamJob("right", SyntheticSource(10.0, 0.5, 7, None, 60_000_000_000, 3, 40)),
         ),
-        cluster=Cluster(7, 2_000_000_000, 60_000_000_000, 2, 1 << 20, 2 << 20, 1 << 30, 2),
+        cluster=Cluster(7, 2_000_000_000, 60_000_000_000, 2, 1 << 20, 2 << 20, 2),
+        memory=Memory(
+            1 << 30, "generations", os.path.abspath("scratch"), 0.5, 1.0, "most productive", "end", 2_000_000_000
+        ),
         tuning=Tuning(1_500_000, 64, 16, 0.2),
         balance=Balance("threshold", 1.0, 0.02, 0.75, 1_000_000),
         run=Run(2.0, 10_000_000_000, 5, "fail"),
@@ -126,7 +140,7 @@ def test_the_field_tables_cover_every_field_of_the_sections():
         ("left.columns=all", "left", "columns", None),
         ("left.columns=[]", "left", "columns", ()),
         ("cluster.partitions = 120", "cluster", "partitions", 120),
-        ("cluster.memory=2 GiB", "cluster", "memory_bytes", 2 << 30),
+        ("memory.limit=2 GiB", "memory", "limit_bytes", 2 << 30),
         ("tuning.theta=off", "tuning", "theta", "off"),
         ("cluster.slaves_min=2", "cluster", "slaves_min", 2),
         ("cluster.slaves_min=all", "cluster", "slaves_min", None),
@@ -218,7 +232,7 @@ def test_a_glob_keeps_special_characters_of_the_job_files_folder(tmp_path):
 
 def test_every_default_is_visible_in_a_dump():
     text = dump_job(load_job(small()))
-    for line in ('key = "key"', 'window = "0 s"', 'columns = "all"', 'memory = "auto"', 'theta = "auto"', "slow = {}"):
+    for line in ('key = "key"', 'window = "0 s"', 'columns = "all"', 'limit = "auto"', 'theta = "auto"', "slow = {}"):
         assert line + "\n" in text
     assert "# time_unit is not set\n" in text
     for line in (

@@ -140,7 +140,8 @@ window = "50 ms"
 [cluster]
 master_buffer = "64 MB"
 buffer = "16 MB"
-memory = "96 MB"
+[memory]
+limit = "96 MB"
 [output]
 path = "out"
 """

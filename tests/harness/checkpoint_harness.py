@@ -125,8 +125,8 @@ def manner(chance):
             "reorganization_epoch": f"{epoch} ms",
             "subgroups": chance.randint(1, 3),
             "buffer": chance.choice(["64 KiB", "64 MiB"]),
-            "memory": "16 MiB",
         },
+        "memory": {"limit": "16 MiB"},
         "tuning": {
             "theta": chance.choice(["off", "1 B", "100 B", "1 KB"]),
             "result_buffer": chance.choice([1, 7, 8192]),

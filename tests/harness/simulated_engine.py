@@ -232,10 +232,10 @@ def setup_of(made, folder):
     job = load_job({**{side.name: section(side, folder) for side in made.sides}, **made.sections})
     schema = resolve(job._replace(output=job.output._replace(path="none")))
     # These are smaller than any job may ask for, so that a few rows fill them.
-    sizes = {name: getattr(made, name) for name in ("memory_bytes", "buffer_bytes", "master_buffer_bytes")}
-    cluster = job.cluster._replace(**sizes)
+    sizes = {name: getattr(made, name) for name in ("buffer_bytes", "master_buffer_bytes")}
+    cluster, memory = job.cluster._replace(**sizes), job.memory._replace(limit_bytes=made.memory_bytes)
     results = "collect" if made.collects else "count"
-    job = job._replace(inject=made.inject, cluster=cluster, output=job.output._replace(results=results))
+    job = job._replace(inject=made.inject, cluster=cluster, memory=memory, output=job.output._replace(results=results))
     return RunSetup(job, schema, Roles(1 + made.slaves + made.collects, made.collects), None)
 
 

@@ -1,12 +1,14 @@
 """What stands in the way of a run here and now: its folders, the walltime, the number of ranks."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 import mpijoin
 from launching import Run
 from mpijoin.cli import main
+from mpijoin.config.job import Job, Memory, Output
 from mpijoin.config.load import load_job
 from mpijoin.errors import JobError
 from mpijoin.launch.embedded import local_slaves
@@ -103,3 +105,37 @@ def test_ranks_are_the_launchers_under_mpirun(tmp_path):
     assert run.code == 2
     assert run.messages == ["mpijoin: --ranks 7: the launcher has started 2 ranks already: leave --ranks out"]
     assert not run.out.exists()
+
+
+def scratch_faults(path, spill="generations"):
+    memory = Memory(spill=spill, path=str(path))
+    return [one.text for one in launch_faults(Job((), memory=memory, output=Output(path="")))]
+
+
+def test_a_folder_for_rows_on_disk_must_be_one_or_can_be_made(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert scratch_faults(tmp_path) == scratch_faults(tmp_path / "new" / "newer") == []
+    blocked = f"[memory] path: {tmp_path}/file/x cannot be a folder, {tmp_path}/file is a file"
+    assert scratch_faults(tmp_path / "file" / "x") == [f"{blocked}: wanted a folder on a disk of each node's own"]
+    assert scratch_faults(tmp_path / "file" / "x", "off") == [], "without effect"
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_for_rows_on_disk_must_be_writable(tmp_path):
+    (tmp_path / "mine").mkdir(mode=0o500)
+    for folder in (tmp_path, *tmp_path.parents):  # so that another user sees it
+        if folder.owner() == tmp_path.owner() and folder != Path(folder.anchor) and not os.stat(folder).st_mode & 1:
+            folder.chmod(0o711)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.setresuid(65534, 65534, 0)
+    try:
+        told = scratch_faults(tmp_path / "mine") + scratch_faults(tmp_path / "mine" / "new")
+    finally:
+        if is_root:
+            os.setresuid(0, 0, 0)
+    wanted = "wanted a folder that each slave may write to"
+    assert told == [
+        f"[memory] path: {tmp_path}/mine cannot be written: {wanted}",
+        f"[memory] path: {tmp_path}/mine/new cannot be made, {tmp_path}/mine cannot be written: {wanted}",
+    ]

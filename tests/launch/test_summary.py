@@ -25,7 +25,7 @@ def run(left, right, path, **stream):
         name: {"table": pa.table({"ts": pa.array(times, pa.int64()), "key": pa.array(keys, pa.string())}), **common}
         for name, (times, keys) in (("left", left), ("right", right))
     }
-    return mpijoin.run({**sides, "cluster": {"memory": "16 MiB"}, "output": {"path": str(path)}}, slaves=2)
+    return mpijoin.run({**sides, "memory": {"limit": "16 MiB"}, "output": {"path": str(path)}}, slaves=2)
 
 
 def test_the_file_has_what_is_promised_and_is_what_python_gets(tmp_path):
@@ -114,13 +114,13 @@ def test_a_slow_collector_is_not_taken_for_a_slow_slave(tmp_path, monkeypatch):
     stream = {"table": table, "time": "ts", "time_unit": "s", "key": "key", "window": "5 s"}
     cluster = {
         "partitions": 1,
-        "memory": "64 MiB",
         "buffer": "64 KiB",
         "master_buffer": "256 KiB",
         "distribution_epoch": "50 s",
     }
     output = {"path": str(tmp_path / "run"), "results": "collect"}
-    summary = mpijoin.run({"left": stream, "right": stream, "cluster": cluster, "output": output}, slaves=1).summary
+    sections = {"cluster": cluster, "memory": {"limit": "64 MiB"}, "output": output}
+    summary = mpijoin.run({"left": stream, "right": stream, **sections}, slaves=1).summary
     (slave,) = summary["per_slave"].values()
     assert slave["blocked_s"] > slave["busy_s"] and summary["held_back_by"]
     told = summary_text(RunOutcome(0, summary))

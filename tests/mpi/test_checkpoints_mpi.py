@@ -39,7 +39,8 @@ REST = """
 partitions = 13
 distribution_epoch = "100 ms"
 reorganization_epoch = "200 ms"
-memory = "64 MiB"
+[memory]
+limit = "64 MiB"
 [output]
 path = "out"
 part = "64 KB"

@@ -34,7 +34,8 @@ REST = """
 partitions = 60
 distribution_epoch = "500 ms"
 subgroups = {subgroups}
-memory = "256 MiB"
+[memory]
+limit = "256 MiB"
 [output]
 part = "64 KB"
 """
@@ -129,7 +130,7 @@ def test_messages_above_the_size_of_a_piece_arrive_whole(tmp_path):
     """One epoch has 24,000 tuples of 4 KB, or 100 MB, so a slave's message is larger than the transport's pieces."""
     job = write_job(tmp_path / "job.toml", payload_bytes=4000)
     windows = ['left.window="1 ms"', 'right.window="1 ms"']
-    settings = ['cluster.distribution_epoch="9 h"', "cluster.subgroups=1", 'cluster.memory="512 MiB"', *windows]
+    settings = ['cluster.distribution_epoch="9 h"', "cluster.subgroups=1", 'memory.limit="512 MiB"', *windows]
     columns = 'output.columns=["left_row", "right_row", "left_payload", "right_payload"]'
     summary = mpi_run(2, job, tmp_path / "run", columns, *settings)
     assert summary["epochs"] == 1

@@ -162,13 +162,13 @@ def test_an_output_that_is_not_empty_is_refused_once(tmp_path):
 
 
 def test_the_memory_budget_of_a_slave_ends_all(tmp_path):
-    options = ["--set", "left.window=1 d", "--set", "right.window=1 d", "--set", "cluster.memory=1 MB"]
+    options = ["--set", "left.window=1 d", "--set", "right.window=1 d", "--set", "memory.limit=1 MB"]
     with Run(tmp_path, LONG_JOB, 3, options) as run:
         run.finish()
     assert (
         run.code == 3
         and len(run.messages) == 1
-        and "[cluster] memory" in run.messages[0]
+        and "[memory] limit" in run.messages[0]
         and run.failed["exit_code"] == 3
     )
 

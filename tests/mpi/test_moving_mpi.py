@@ -34,7 +34,8 @@ REST = """
 partitions = 13
 distribution_epoch = "50 ms"
 reorganization_epoch = "100 ms"
-memory = "256 MiB"
+[memory]
+limit = "256 MiB"
 [balance]
 policy = "balance"
 [output]

@@ -56,7 +56,7 @@ def document(name: str, windows: tuple[str, str], **output) -> dict:
 def test_counts_are_those_of_the_data_s_own_page(name, window, tmp_path):
     about = (data(name) / "ABOUT.md").read_text()
     assert re.search(rf"\b{COUNTS[name, window]:,}\b", about)
-    settings = [f'output.path="{tmp_path / "run"}"', 'output.results="count"', 'cluster.memory="512 MiB"']
+    settings = [f'output.path="{tmp_path / "run"}"', 'output.results="count"', 'memory.limit="512 MiB"']
     summary = mpijoin.run(document(name, (window, window)), settings, slaves=2).summary
     assert summary["results"] == COUNTS[name, window]
     for side in ("left", "right"):
@@ -67,7 +67,7 @@ def test_counts_are_those_of_the_data_s_own_page(name, window, tmp_path):
 @pytest.mark.parametrize("name", ["italy_picks", "nycflights13_jan", "mooncake_kv"])
 def test_settings_that_must_not_matter_do_not(name, tmp_path):
     window = next(own for data_set, own in COUNTS if data_set == name)
-    plain = ['output.results="count"', 'cluster.memory="512 MiB"']
+    plain = ['output.results="count"', 'memory.limit="512 MiB"']
     other = [*plain, 'tuning.theta="4 KB"', 'tuning.block="512 B"', "cluster.subgroups=3", "cluster.partitions=11"]
     runs = [
         mpijoin.run(document(name, (window, window), path=str(tmp_path / f"run-{index}")), settings, slaves=slaves)
@@ -102,7 +102,7 @@ def test_the_quickstart_join_on_four_ranks_is_verified(results, tmp_path, capsys
 
 @pytest.mark.parametrize("name, window", [("nycflights13_jan", "1 h"), ("mooncake_kv", "10 s")])
 def test_verify_agrees_on_rows_and_payload(name, window, tmp_path):
-    mpijoin.run(document(name, (window, window), path=str(tmp_path / "run")), ['cluster.memory="512 MiB"'], slaves=2)
+    mpijoin.run(document(name, (window, window), path=str(tmp_path / "run")), ['memory.limit="512 MiB"'], slaves=2)
     assert main(["verify", str(tmp_path / "run")]) == 0
 
 
@@ -126,7 +126,7 @@ def of_three(windows: tuple[str, ...], **output) -> dict:
 def test_blocks_wanted_by_three_servers_are_as_many_as_the_data_s_page_says(windows, tmp_path):
     about = (ROOT / "tests" / "data" / "mooncake_kv_three" / "ABOUT.md").read_text()
     assert re.search(rf"\b{THREE[windows]:,}\b", about)
-    settings = ['output.results="count"', 'cluster.memory="512 MiB"']
+    settings = ['output.results="count"', 'memory.limit="512 MiB"']
     summary = mpijoin.run(of_three(windows, path=str(tmp_path / "run")), settings, slaves=2).summary
     assert summary["results"] == THREE[windows]
     assert [one["late"] for one in summary["streams"].values()] == [0, 0, 0]

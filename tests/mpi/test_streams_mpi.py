@@ -44,7 +44,8 @@ REST = """
 partitions = 13
 distribution_epoch = "100 ms"
 reorganization_epoch = "100 ms"
-memory = "64 MiB"
+[memory]
+limit = "64 MiB"
 [tuning]
 theta = "2 KB"
 block = "256 B"

@@ -163,8 +163,8 @@ def settings_of_runs(draw):
             "subgroups": draw(some.integers(1, 4)),
             "buffer": draw(some.sampled_from(["64 KiB", "64 MiB"])),
             "master_buffer": draw(some.sampled_from(["64 KiB", "256 MiB"])),
-            "memory": "16 MiB",
         },
+        "memory": {"limit": "16 MiB"},
         "tuning": {
             "theta": draw(some.sampled_from(["auto", "off", "1 B", "100 B", "1 KB"])),
             "block": draw(some.sampled_from(["64 B", "200 B", "4 KiB"])),
@@ -283,7 +283,8 @@ def test_part_files_are_many_and_hold_each_pair_once(tmp_path):
     ]
     job = {
         "output": {"path": str(tmp_path / "run"), "part": "1 B"},
-        "cluster": {"distribution_epoch": "50 us", "memory": "16 MiB"},
+        "cluster": {"distribution_epoch": "50 us"},
+        "memory": {"limit": "16 MiB"},
     }
     with mock.patch("mpijoin.sinks.parts.ROW_GROUP_ROWS", 100):
         done = run(job, sides, 2, tmp_path)
@@ -304,7 +305,7 @@ def test_a_hashed_key_of_fixed_size_with_variable_payload_on_one_side_only(sides
         rows = [(time, (time % 2, time % 3), tuple(values[kind] for kind in payload)) for time in range(30)]
         both.append(Stream(name, (rows,), "us", pa.int64(), (pa.int64(), pa.int64()), payload, 7000, 0, "ipc"))
     wanted = expect(*both)
-    done = run({"inject": {"hash_bits": 1}, "cluster": {"memory": "16 MiB"}}, both, 2, tmp_path)
+    done = run({"inject": {"hash_bits": 1}, "memory": {"limit": "16 MiB"}}, both, 2, tmp_path)
     assert wanted.pairs.total() > 50
     check_counts(done.summary, wanted)
     assert table_rows(done.table()) == expected_rows(both, wanted.pairs)
@@ -320,6 +321,6 @@ def test_keys_whose_hashes_alone_are_equal_do_not_join(count, tmp_path):
     ]
     wanted = expect(*sides)
     assert wanted.pairs.total() == 5 * 2**count
-    done = run({"inject": {"hash_bits": 1}, "cluster": {"memory": "16 MiB"}}, sides, 2, tmp_path)
+    done = run({"inject": {"hash_bits": 1}, "memory": {"limit": "16 MiB"}}, sides, 2, tmp_path)
     check_counts(done.summary, wanted)
     assert table_rows(done.table()) == expected_rows(sides, wanted.pairs)

@@ -124,7 +124,7 @@ def test_late_rows_fail_a_run_that_says_so(tmp_path):
 
 def test_the_memory_budget_ends_the_run(tmp_path):
     run = ended(
-        tmp_path, LONG_JOB, "--set", "left.window=1 d", "--set", "right.window=1 d", "--set", "cluster.memory=1 MB"
+        tmp_path, LONG_JOB, "--set", "left.window=1 d", "--set", "right.window=1 d", "--set", "memory.limit=1 MB"
     )
     assert run.code == 3 and len(run.messages) == 1 and run.failed["exit_code"] == 3
     assert "rank" in run.messages[0] and "memory" in run.messages[0] and "group" in run.messages[0]

@@ -26,10 +26,10 @@ def job(tuples=(8000, 8000), **sections):
         "partitions": 12,
         "buffer": "64 KiB",
         "master_buffer": "128 KiB",
-        "memory": "64 MiB",
         "distribution_epoch": "50 ms",
     }
-    return {"left": stream(0), "right": stream(1), "cluster": tight | sections.pop("cluster", {}), **sections}
+    cluster = tight | sections.pop("cluster", {})
+    return {"left": stream(0), "right": stream(1), "cluster": cluster, "memory": {"limit": "64 MiB"}, **sections}
 
 
 def run(*arguments, **keywords):

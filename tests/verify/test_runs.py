@@ -15,7 +15,7 @@ ISO = "ts,key,seen\n2024-05-01T00:00:00,7,00:00:01\n2024-05-01T00:00:09,7,00:00:
 def joined(folder, left, right, **sections):
     """(summary, report of verify) of a real run on one slave."""
     output = {"path": str(folder / "run"), **sections.pop("output", {})}
-    job = {"left": left, "right": right, "cluster": {"memory": "64 MiB"}, "output": output, **sections}
+    job = {"left": left, "right": right, "memory": {"limit": "64 MiB"}, "output": output, **sections}
     return mpijoin.run(job, slaves=1).summary, verify(folder / "run")
 
 
