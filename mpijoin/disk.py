@@ -58,6 +58,25 @@ def write_all(file: io.FileIO, data: memoryview) -> None:
         data = data[file.write(data) :]
 
 
+def read_all(file: io.FileIO, data: memoryview) -> int:
+    """Reads from the file's position on until `data` is full or the file ends. Returns the bytes read."""
+    done = 0
+    while done < len(data) and (count := file.readinto(data[done:])):
+        done += count
+    return done
+
+
+def lies_in_memory(folder: Path) -> bool:
+    """Whether the files of a folder take memory instead of a disk. Raises OSError if it is not there."""
+    device = os.stat(folder).st_dev
+    number = f"{os.major(device)}:{os.minor(device)}"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount, _, system = line.partition(" - ")
+        if mount.split(" ")[2] == number:
+            return system.split(" ")[0] in ("tmpfs", "ramfs")
+    return False  # some file systems give each of their parts a number that is listed nowhere
+
+
 class HashedFile:
     """A file that is written from front to end, as pyarrow wants one. octets: bytes so far · checksum: of all of
     them."""

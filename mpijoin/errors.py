@@ -88,6 +88,11 @@ class CheckpointError(MpijoinError):
     """A checkpoint cannot be written, or is damaged: names the file and what is wrong with it."""
 
 
+class ScratchError(MpijoinError):
+    """Scratch cannot be made, written or read, or what was written there has changed: names file or folder, what was
+    wanted, the bytes that are free, and what to do."""
+
+
 class AlreadyDone(MpijoinError):
     """The run that was to go on has finished: all is well."""
 

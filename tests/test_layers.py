@@ -41,7 +41,7 @@ LEVELS = (
     ("config", "data"),
     ("partitioning", "policy", "operators", "store", "join", "moving", "generators"),
     ("records", "messages"),
-    ("metrics", "rundir", "progress"),
+    ("metrics", "rundir", "progress", "spill"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),
     ("checkpoint",),
     ("launch.setup",),

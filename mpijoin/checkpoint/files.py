@@ -3,17 +3,16 @@ that a file with the right name is whole."""
 
 from __future__ import annotations
 
-import io
 import os
 from contextlib import suppress
-from itertools import accumulate
 from pathlib import Path
 from typing import Sequence
 
 import numpy as np
 
-from mpijoin.data.codec import ALIGNMENT, aligned_empty
-from mpijoin.disk import ASIDE, new_file, sync_path, write_all
+from mpijoin.data.codec import ALIGNMENT
+from mpijoin.data.room import Room
+from mpijoin.disk import ASIDE, new_file, read_all, sync_path, write_all
 from mpijoin.errors import CheckpointError
 from mpijoin.records import Span
 from mpijoin.refusals import reading, writing
@@ -58,21 +57,6 @@ class StateFile:
                 path.unlink()
 
 
-class Room:
-    """Memory that is used again and again, because it takes the system as long to hand out fresh pages as to read them
-    full."""
-
-    def __init__(self) -> None:
-        self._memory = aligned_empty(0)
-
-    def take(self, sizes: Sequence[int]) -> list[np.ndarray]:
-        """Returns uint8[size] for each of `sizes`, aligned. The next call gives out the same memory again."""
-        starts = [*accumulate((-(-size // ALIGNMENT) * ALIGNMENT for size in sizes), initial=0)]
-        if starts[-1] > len(self._memory):
-            self._memory = aligned_empty(starts[-1])
-        return [self._memory[start : start + size] for start, size in zip(starts, sizes)]
-
-
 def read_frames(folder: Path, spans: Sequence[Span], room: Room | None = None) -> list[np.ndarray]:
     """Returns the frames, uint8[n] each, in `room` if it is given. Raises CheckpointError if one is missing or too
     short."""
@@ -81,16 +65,9 @@ def read_frames(folder: Path, spans: Sequence[Span], room: Room | None = None) -
         path = folder / span.file
         with reading(path, CheckpointError), open(path, "rb", buffering=0) as file:
             file.seek(span.offset)
-            read = _read_all(file, memoryview(frame))
+            read = read_all(file, memoryview(frame))
         if read < span.octets:
             raise CheckpointError(
                 f"{path}: ends {span.octets - read} bytes too soon: wanted {span.offset + span.octets}"
             )
     return frames
-
-
-def _read_all(file: io.FileIO, data: memoryview) -> int:
-    done = 0
-    while done < len(data) and (count := file.readinto(data[done:])):
-        done += count
-    return done

@@ -14,11 +14,12 @@ from typing import Callable, Sequence
 import numpy as np
 
 from mpijoin.checkpoint.assign import assign
-from mpijoin.checkpoint.files import Room, read_frames
+from mpijoin.checkpoint.files import read_frames
 from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
 from mpijoin.config.job import Job
 from mpijoin.data.codec import decode
+from mpijoin.data.room import Room
 from mpijoin.errors import CheckpointError, CodecError, ProtocolError
 from mpijoin.messages import KINDS, Restore, Restored, Slot
 from mpijoin.operators.base import GroupState, Operator

@@ -170,6 +170,11 @@ def seal(frame: np.ndarray) -> np.ndarray:
     return frame
 
 
+def is_sealed(frame: np.ndarray) -> bool:
+    """Whether the frame has a checksum, so that any damage to it will be noticed."""
+    return bool(_FLAGS.unpack_from(frame, _FLAGS_OFFSET)[0] & FLAG_CHECKSUM)
+
+
 def decode(data: np.ndarray | Sequence[np.ndarray] | bytes | memoryview, trusted: bool = False) -> Frame:
     """The frame that `encode` made, or in parts `encode_parts`, without copying its buffers, which stay valid as long
     as anyone holds them.

@@ -1,0 +1,319 @@
+"""Runs: frames one after the other in files of bounded size, written once and read from front to back.
+
+    000012-0000.run   frame | frame | ...     each begins at a multiple of 64 bytes
+    000012-0001.run   frame | ...
+
+There may be thousands of runs, but only the file that was written to last is open, besides those that are just being
+read. Small frames wait in memory for others of their file, so that thousands of runs that grow by little at a time cost
+few writes. Sizes are kept in memory: nothing that is read from disk is taken for a length. Nothing is flushed to disk,
+since what survives this process is of no use to any other.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from array import array
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Iterator, NamedTuple
+
+import numpy as np
+
+from mpijoin.data.codec import ALIGNMENT, is_sealed
+from mpijoin.data.room import Room
+from mpijoin.disk import new_file, read_all, write_all
+from mpijoin.errors import CodecError, ScratchError
+from mpijoin.refusals import reading, writing
+from mpijoin.spill.scratch import Scratch
+
+FILE_BYTES = 256 << 20  # a run that is read for the last time occupies at most so much that has been read already
+SMALL_BYTES = 64 << 10  # a frame of so many is written where it lies; smaller ones are copied and wait for others
+WAITING_BYTES = 4 << 20  # of small frames of all runs together, until they are written
+PIECE_BYTES = 4 << 20  # are read at once, or one frame if that is larger
+
+
+class Piece(NamedTuple):
+    """Consecutive frames of a file that are read at once. starts, stops: of each frame, in the file."""
+
+    starts: list[int]
+    stops: list[int]
+
+
+class RunFile:
+    """One file of a run. octets: of its frames and the gaps between them · is_made: it is on disk ·
+    waiting: its end, which is not written yet."""
+
+    def __init__(self, path: Path):
+        self.path, self.octets = path, 0
+        self.is_made = False
+        self.waiting = bytearray()
+        self._sizes = array("Q")
+
+    def __len__(self) -> int:
+        """How many frames there are in it."""
+        return len(self._sizes)
+
+    def add(self, size: int) -> int:
+        """Finds the place of one frame more, and returns the bytes of the gap before it."""
+        gap = -self.octets % ALIGNMENT
+        self.octets += gap + size
+        self._sizes.append(size)
+        return gap
+
+    def pieces(self) -> Iterator[Piece]:
+        piece, start = Piece([], []), 0
+        for size in self._sizes:
+            if piece.starts and start + size - piece.starts[0] > PIECE_BYTES:
+                yield piece
+                piece = Piece([], [])
+            piece.starts.append(start)
+            piece.stops.append(start + size)
+            start += size + -size % ALIGNMENT
+        yield piece
+
+
+class Files:
+    """Writes and reads the files of all runs, and counts. held_bytes: of all files now, those included that wait in
+    memory · written_bytes, read_bytes, seconds: so far."""
+
+    def __init__(self, scratch: Scratch):
+        self.scratch = scratch
+        self.held_bytes = self.written_bytes = self.read_bytes = 0
+        self.seconds = 0.0
+        self._waiting: dict[RunFile, None] = {}
+        self._waiting_bytes = 0
+        self._open: tuple[RunFile, io.FileIO] | None = None
+
+    def append(self, file: RunFile, frame: np.ndarray) -> None:
+        """Writes the frame, or copies it if it is small."""
+        before = file.octets
+        gap = bytes(file.add(len(frame)))
+        self.held_bytes += file.octets - before
+        if len(frame) < SMALL_BYTES:
+            self._wait(file, gap, memoryview(frame))
+        else:
+            self._wait(file, gap, memoryview(b""))
+            self.flush(file)
+            self._write(file, memoryview(frame))
+
+    def _wait(self, file: RunFile, *pieces: bytes | memoryview) -> None:
+        for piece in pieces:
+            file.waiting += piece
+            self._waiting_bytes += len(piece)
+        self._waiting[file] = None
+        if self._waiting_bytes > WAITING_BYTES:
+            for one in tuple(self._waiting):
+                self.flush(one)
+
+    def flush(self, file: RunFile) -> None:
+        """Writes what waits of this file."""
+        if waiting := self._forget_waiting(file):
+            self._write(file, memoryview(waiting))
+
+    def _forget_waiting(self, file: RunFile) -> bytearray:
+        self._waiting.pop(file, None)
+        waiting, file.waiting = file.waiting, bytearray()
+        self._waiting_bytes -= len(waiting)
+        return waiting
+
+    def _write(self, file: RunFile, data: memoryview) -> None:
+        with writing(file.path, self.scratch.refused(len(data))):
+            write_all(self._opened(file), data)
+        self.written_bytes += len(data)
+
+    def _opened(self, file: RunFile) -> io.FileIO:
+        """The file, to append to. A file that should be there is never made anew: what it held would be lost."""
+        if self._open is None or self._open[0] is not file:
+            self.close()
+            opened = open(file.path, "r+b", buffering=0) if file.is_made else new_file(file.path)
+            opened.seek(0, os.SEEK_END)
+            self._open, file.is_made = (file, opened), True
+        return self._open[1]
+
+    def close(self) -> None:
+        """Closes the file that was written to last."""
+        if self._open is not None:
+            self._open[1].close()
+            self._open = None
+
+    def to_read(self, file: RunFile) -> io.FileIO:
+        with reading(file.path, self.scratch.refused()):
+            return open(file.path, "rb", buffering=0)
+
+    def read(self, file: RunFile, opened: io.FileIO, start: int, memory: np.ndarray) -> None:
+        """Fills `memory` with what begins at byte `start`."""
+        with reading(file.path, self.scratch.refused()):
+            opened.seek(start)
+            count = read_all(opened, memoryview(memory))
+        self.read_bytes += count
+        if count < len(memory):
+            raise self.damage(file, start + count, f"the file ends there, wanted {len(memory) - count} bytes more")
+
+    def remove(self, file: RunFile) -> None:
+        """Gives its space back. If somebody else has removed it, that is no error."""
+        self._forget_waiting(file)
+        if self._open is not None and self._open[0] is file:
+            self.close()
+        with writing(file.path, self.scratch.refused()):
+            file.path.unlink(missing_ok=True)
+        self.held_bytes -= file.octets
+
+    def damage(self, file: RunFile, offset: int, what: str) -> ScratchError:
+        return ScratchError(
+            f"{file.path}: damaged at byte {offset}: {what}: the disk does not give back what was written to it: choose"
+            " another with [memory] path"
+        )
+
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds += time.perf_counter() - start
+
+
+class Runs:
+    """All runs of a rank, for one thread. Any call may raise ScratchError, which names file, wanted and free bytes."""
+
+    def __init__(self, scratch: Scratch, file_bytes: int = FILE_BYTES):
+        """file_bytes: a file takes no more, unless a single frame does."""
+        self.file_bytes = file_bytes
+        self._files = Files(scratch)
+        self._made = 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all runs now, those included that wait in memory."""
+        return self._files.held_bytes
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that were written so far."""
+        return self._files.written_bytes
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that were read so far."""
+        return self._files.read_bytes
+
+    @property
+    def seconds(self) -> float:
+        """Wall seconds that writing, reading and removing took so far."""
+        return self._files.seconds
+
+    def new_run(self) -> Run:
+        """Begins a run. It has no file before something is appended."""
+        self._made += 1
+        return Run(self._files, f"{self._made:06d}", self.file_bytes)
+
+    def close(self) -> None:
+        """Closes the file that is open. The files go with the scratch folder."""
+        self._files.close()
+
+
+class Run:
+    """Frames on disk, in the order in which they were appended. After a ScratchError it can only be removed."""
+
+    def __init__(self, disk: Files, name: str, file_bytes: int):
+        """name: its files' names begin with it · file_bytes: see `Runs`."""
+        self._disk, self._name, self._file_bytes = disk, name, file_bytes
+        self._files: list[RunFile] = []
+        self._made = 0  # files so far, those included that are removed
+        self._grows = False  # the last file takes more frames
+
+    def __len__(self) -> int:
+        """How many frames it holds."""
+        return sum(map(len, self._files))
+
+    @property
+    def octets(self) -> int:
+        """Bytes of its files, those included that wait in memory."""
+        return sum(file.octets for file in self._files)
+
+    def append(self, frame: np.ndarray) -> None:
+        """Adds a frame, uint8[n], that has a checksum (`codec.seal`). The caller may change it as soon as this returns.
+
+        Raises CodecError if it has none, and ScratchError if the file system refuses.
+        """
+        if not is_sealed(frame):
+            raise CodecError("a frame without checksum: damage to it would not be noticed on disk; seal it")
+        with self._disk.timed():
+            if self._grows and self._files[-1].octets + len(frame) > self._file_bytes:
+                self._disk.flush(self._files[-1])
+                self._grows = False
+            if not self._grows:
+                self._files.append(RunFile(self._disk.scratch.folder / f"{self._name}-{self._made:04d}.run"))
+                self._made, self._grows = self._made + 1, True
+            self._disk.append(self._files[-1], frame)
+
+    def close(self) -> None:
+        """Writes what waits in memory. A frame that is appended later begins another file."""
+        if self._grows:
+            with self._disk.timed():
+                self._disk.flush(self._files[-1])
+            self._grows = False
+
+    def frames(self, room: Room | None = None, last: bool = False) -> Reading:
+        """Closes the run, and iterates over the frames that it holds now: aligned uint8[n] each, valid until the next.
+
+        room: memory to read into, some MiB · last: nobody reads them again, so each file is removed when all its frames
+        have been given out and the next one is asked for.
+        """
+        self.close()
+        return Reading(self._disk, self._files, tuple(self._files), room or Room(), last)
+
+    def remove(self) -> None:
+        """Gives its space back, and that of frames that somebody is just reading. The run is empty then."""
+        self._grows = False
+        with self._disk.timed():
+            while self._files:
+                self._disk.remove(self._files.pop())
+
+
+class Reading:
+    """Iterates over frames of a run, see `Run.frames`. Raises ScratchError if a file refuses or is too short."""
+
+    def __init__(self, disk: Files, own: list[RunFile], files: tuple[RunFile, ...], room: Room, last: bool):
+        """own: the run's list of its files, from which those are taken that are removed · files: to read."""
+        self._disk, self._own, self._room, self._last = disk, own, room, last
+        self._place: tuple[RunFile, int] | None = None
+        self._frames = self._read(files)
+
+    def __iter__(self) -> Reading:
+        return self
+
+    def __next__(self) -> np.ndarray:
+        return next(self._frames)
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Turns a CodecError in the block into a ScratchError with file and offset of the frame that was given out
+        last."""
+        try:
+            yield
+        except CodecError as error:
+            if self._place is None:
+                raise
+            raise self._disk.damage(*self._place, str(error)) from error
+
+    def _read(self, files: tuple[RunFile, ...]) -> Iterator[np.ndarray]:
+        for file in files:
+            with self._disk.to_read(file) as opened:
+                for piece in file.pieces():
+                    yield from self._read_piece(file, opened, piece)
+            if self._last and file in self._own:
+                self._own.remove(file)
+                with self._disk.timed():
+                    self._disk.remove(file)
+
+    def _read_piece(self, file: RunFile, opened: io.FileIO, piece: Piece) -> Iterator[np.ndarray]:
+        first = piece.starts[0]
+        (memory,) = self._room.take([piece.stops[-1] - first])
+        with self._disk.timed():
+            self._disk.read(file, opened, first, memory)
+        for start, stop in zip(piece.starts, piece.stops):
+            self._place = file, start
+            yield memory[start - first : stop - first]
