@@ -60,7 +60,7 @@ def _checkpoints(job: Job) -> Iterator[str]:
 
 def _injections(job: Job) -> Iterator[str]:
     inject = job.inject
-    ranks = {name: sorted({one.rank for one in getattr(inject, name)}) for name in ("slow", "delay")}
+    ranks = {name: sorted({one.rank for one in getattr(inject, name)}) for name in ("slow", "delay", "memory")}
     ranks |= {name: sorted(getattr(inject, name)) for name in ("fail", "kill")}
     faults = [f"{name} {', '.join(map(str, numbers))}" for name, numbers in ranks.items() if numbers]
     if inject.hash_bits != 64:

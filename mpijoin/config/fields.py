@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpijoin.config.changes import CHANGES
-from mpijoin.config.injections import DELAY, EPOCHS, SLOW
+from mpijoin.config.injections import DELAY, EPOCHS, PRESSURE, SLOW
 from mpijoin.config.job import (
     AT_END,
     AUTO,
@@ -69,6 +69,7 @@ class Field(NamedTuple):
 
 PAYLOAD_BYTES_MAX = 2**20  # of a synthetic stream's row
 TIME_UNITS = ("s", "ms", "us", "ns")
+LIMIT_BYTES_MIN = 64 << 10  # of a slave's memory
 POLICIES = (NO_POLICY, "threshold", "balance")
 
 # Exactly one of these says where a stream comes from.
@@ -157,7 +158,7 @@ CLUSTER_FIELDS = (
         "after.")),
 )  # fmt: skip
 MEMORY_FIELDS = (
-    Field("limit", "limit_bytes", or_word(SIZE, {AUTO: None}), 64 << 10, INT64_MAX, meaning=(
+    Field("limit", "limit_bytes", or_word(SIZE, {AUTO: None}), LIMIT_BYTES_MIN, INT64_MAX, meaning=(
         'The memory of one slave for the rows in its windows. "auto": what the node, its control groups and Slurm '
         "allow the ranks there, less what these need for all else; 80 % of a rank's share at most.")),
     Field("spill", "spill", TEXT, choices=(OFF, GENERATIONS, ROTATE), meaning=(
@@ -251,6 +252,10 @@ INJECT_FIELDS = (
     Field("delay", "delay", DELAY, meaning=(
         '{2 = "50 ms"}: what rank 2 receives reaches it so late. [{rank = 2, by = "50 ms", from = "20 s"}]: for a part '
         "of the run.")),
+    Field("memory", "memory", PRESSURE, meaning=(
+        '[{rank = 2, limit = "64 MB", from = "20 s", to = "60 s"}]: the windows of rank 2 have no more memory than '
+        'this, for a part of the run, by the wall clock. {2 = "64 MB"}: for the whole run. Of several limits at once '
+        "the smallest holds.")),
     Field("hash_bits", "hash_bits", INTEGER, 1, 64, unit="bits", meaning=(
         "Hashes of keys keep this many bits. Fewer make different keys collide, which costs time and changes nothing "
         "else.")),

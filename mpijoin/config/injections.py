@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, TypeVar
 
-from mpijoin.config.job import Delay, Slowdown
-from mpijoin.config.kinds import DURATION, INTEGER, NUMBER, BadEntries, Kind, read_entries
+from mpijoin.config.job import Delay, Pressure, Slowdown
+from mpijoin.config.kinds import DURATION, INTEGER, NUMBER, SIZE, BadEntries, Kind, read_entries
 from mpijoin.config.units import is_integer, show
 
 Made = TypeVar("Made")
@@ -92,6 +92,7 @@ def _write_table(values: Mapping[int, Any]) -> str:
 
 SLOW = _scheduled(Slowdown, "share", "share", NUMBER, "0.5")
 DELAY = _scheduled(Delay, "by", "by_ns", DURATION, '"50 ms"')
+PRESSURE = _scheduled(Pressure, "limit", "limit_bytes", SIZE, '"64 MB"')
 
 
 def _parse_epochs(value: Any) -> dict[int, int]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from math import inf
-from typing import Any, Callable, Collection, Iterator, NamedTuple
+from typing import Any, Callable, Collection, Iterator, NamedTuple, Sequence
 
-from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
+from mpijoin.config.fields import LIMIT_BYTES_MIN, SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import (
     ACTIVE_DISK,
     GENERATIONS,
@@ -16,14 +16,13 @@ from mpijoin.config.job import (
     NO_POLICY,
     POISSON,
     STREAMS_MAX,
-    Delay,
     FileSource,
+    Injection,
     Job,
-    Slowdown,
     StreamJob,
     SyntheticSource,
 )
-from mpijoin.config.units import COLUMN_TYPES, INT64_MAX, format_duration, is_integer, listed, show
+from mpijoin.config.units import COLUMN_TYPES, INT64_MAX, format_duration, format_size, is_integer, listed, show
 
 # What a synthetic stream calls its columns.
 SYNTHETIC_TIME, SYNTHETIC_KEY, SYNTHETIC_PAYLOAD = "ts", "key", "payload"
@@ -288,15 +287,21 @@ def _checkpoint_faults(job: Job) -> Iterator[Fault]:
 
 
 def _inject_faults(job: Job) -> Iterator[Fault]:
+    for name in ("slow", "memory"):
+        for some in getattr(job.inject, name):
+            if some.rank < 1:
+                yield fault("inject", name, f"got rank {some.rank}, wanted a slave: 1 or more")
     for one in job.inject.slow:
-        if one.rank < 1:
-            yield fault("inject", "slow", f"got rank {one.rank}, wanted a slave: 1 or more")
         if not 0 < one.share <= 1:
             yield fault("inject", "slow", f"got {one.share} for rank {one.rank}, wanted more than 0 and at most 1")
     for delay in job.inject.delay:
         if delay.rank < 0:
             yield fault("inject", "delay", f"got rank {delay.rank}, wanted 0 or more")
-    for name in ("slow", "delay"):
+    for pressure in job.inject.memory:
+        if pressure.limit_bytes < LIMIT_BYTES_MIN:
+            got = f"got {show(format_size(pressure.limit_bytes))} for rank {pressure.rank}"
+            yield fault("inject", "memory", f"{got}, wanted at least {show(format_size(LIMIT_BYTES_MIN))}")
+    for name in ("slow", "delay", "memory"):
         yield from _schedule_faults(name, getattr(job.inject, name))
     for name in ("fail", "kill"):
         for rank, epoch in getattr(job.inject, name).items():
@@ -304,7 +309,7 @@ def _inject_faults(job: Job) -> Iterator[Fault]:
                 yield fault("inject", name, f"got epoch {epoch} for rank {rank}, wanted 0 or more")
 
 
-def _schedule_faults(name: str, schedule: tuple[Slowdown, ...] | tuple[Delay, ...]) -> Iterator[Fault]:
+def _schedule_faults(name: str, schedule: Sequence[Injection]) -> Iterator[Fault]:
     for one in schedule:
         if one.end_ns is not None and one.end_ns <= one.start_ns:
             span = f"from {show(format_duration(one.start_ns))} to {show(format_duration(one.end_ns))}"

@@ -256,8 +256,10 @@ def _role_faults(job: Job, roles: Roles) -> list[Fault]:
     if not roles.slaves:
         return [Fault((), f"{roles.size} rank: a run needs a master and at least one slave: use mpirun -n 2 or more")]
     slaves = f"the slaves are ranks {roles.slaves[0]} to {roles.slaves[-1]}"
-    slow = [one.rank for one in job.inject.slow if one.rank not in roles.slaves]
-    faults = [fault("inject", "slow", f"got rank {rank}, but {slaves}") for rank in slow]
+    named = [("slow", one.rank) for one in job.inject.slow] + [("memory", one.rank) for one in job.inject.memory]
+    faults = [
+        fault("inject", field, f"got rank {rank}, but {slaves}") for field, rank in named if rank not in roles.slaves
+    ]
     least = job.cluster.slaves_min
     if least is not None and least > len(roles.slaves):
         faults.append(fault("cluster", "slaves_min", f"got {least}, but there are {len(roles.slaves)} slaves"))

@@ -224,6 +224,26 @@ WANTED_CHANGES = "wanted a list of tables such as"
             ["got by = 5", 'got from = "x"', 'got to = "y"', "got {'rank': 1, 'by': 'z', 'til': 3}", 'got by = "z"'],
         ),
         (
+            small(
+                inject__memory=[
+                    5,
+                    {"rank": 0, "limit": "1 MB"},
+                    {"rank": 2},
+                    {"rank": 2, "limit": "x"},
+                    {"rank": 2, "limit": "60 KB"},
+                    {"rank": 1, "limit": "1 MB", "from": "2 s", "to": "1 s"},
+                ]
+            ),
+            [
+                "got 5, wanted a table of rank = limit, such as {2 = \"64 MB\"}, or a list",
+                "got {'rank': 2}, wanted",
+                'got limit = "x", wanted',
+                "got rank 0, wanted a slave: 1 or more",
+                'got "60 KB" for rank 2, wanted at least "64 KiB"',
+                'got from "2 s" to "1 s" for rank 1, wanted from before to',
+            ],
+        ),
+        (
             small(inject__slow={"a": 1, "2": "x", "0": 0.5, "3": 2}),
             ['got "a" = 1', 'got 2 = "x"', "got rank 0", "got 2.0 for rank 3"],
         ),

@@ -17,6 +17,7 @@ from mpijoin.config.job import (
     Job,
     Memory,
     Output,
+    Pressure,
     Run,
     Slowdown,
     StreamJob,
@@ -100,6 +101,7 @@ def test_every_field_of_the_format_is_read():
             "inject": {
                 "slow": {"2": 0.5},
                 "delay": [{"rank": 1, "by": "50 ms", "to": "1 min"}],
+                "memory": [{"rank": 2, "limit": "64 MB", "from": "20 s", "to": "60 s"}],
                 "hash_bits": 3,
                 "fail": {"1": 4},
                 "kill": {"2": 6},
@@ -120,7 +122,14 @@ def test_every_field_of_the_format_is_read():
         balance=Balance("threshold", 1.0, 0.02, 0.75, 1_000_000),
         run=Run(2.0, 10_000_000_000, 5, "fail"),
         output=Output("/o", "collect", ("left_row",), 1_000_000),
-        inject=Inject((Slowdown(2, 0.5),), (Delay(1, 50_000_000, 0, 60_000_000_000),), 3, {1: 4}, {2: 6}),
+        inject=Inject(
+            (Slowdown(2, 0.5),),
+            (Delay(1, 50_000_000, 0, 60_000_000_000),),
+            (Pressure(2, 64_000_000, 20_000_000_000, 60_000_000_000),),
+            3,
+            {1: 4},
+            {2: 6},
+        ),
     )
 
 
@@ -151,6 +160,7 @@ def test_the_field_tables_cover_every_field_of_the_sections():
         ("inject.slow={2=0.5}", "inject", "slow", (Slowdown(2, 0.5),)),
         ("inject.slow.3=1", "inject", "slow", (Slowdown(3, 1.0),)),
         ('inject.slow=[{rank=2, share=0.3, from="1 s"}]', "inject", "slow", (Slowdown(2, 0.3, 1_000_000_000),)),
+        ("inject.memory.2=64 KiB", "inject", "memory", (Pressure(2, 65_536),)),
         ("inject.delay.0=50 ms", "inject", "delay", (Delay(0, 50_000_000),)),
         ("inject.fail={0=5}", "inject", "fail", {0: 5}),
         ("inject.kill.1=5", "inject", "kill", {1: 5}),

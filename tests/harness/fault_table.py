@@ -286,6 +286,7 @@ def job_faults(folder, streams):
     yield value("run", "speed", 1e300, "speed: got 1e+300")
     yield value("run", "late", "drop", 'late: got "drop"')
     yield value("inject", "slow", {"1": 2}, "slow: got 2.0 for rank 1")
+    yield value("inject", "memory", {"0": "1 MB"}, "memory: got rank 0")
     yield value("inject", "kill", 3, "kill: got 3")
     yield single(
         "no such section",

@@ -44,7 +44,8 @@ def test_overwrite_spares_what_no_run_made_and_check_says_so_before(job_file, tm
 
 def test_a_run_names_faults_of_job_place_and_ranks_together(job_file, tmp_path, capsys):
     (tmp_path / "out").write_text("a file")
-    changes = ["cluster.partitions=0", "cluster.slaves_min=3", "left.time=when", "inject.slow.9=0.5"]
+    changes = ["cluster.partitions=0", "cluster.slaves_min=3", "left.time=when"]
+    changes += ["inject.slow.9=0.5", "inject.memory.8=1 MB"]
     assert main(["run", job_file, "--ranks", "2", *(f"--set={one}" for one in changes)]) == 2
     said = capsys.readouterr().err
     for text in (
@@ -53,9 +54,10 @@ def test_a_run_names_faults_of_job_place_and_ranks_together(job_file, tmp_path, 
         'no column "when"',
         "is a file",
         "slow: got rank 9",
+        "memory: got rank 8, but the slaves are ranks 1 to 2",
     ):
         assert text in said
-    assert said.startswith("mpijoin: 5 faults\n")
+    assert said.startswith("mpijoin: 6 faults\n")
 
 
 def slurm(monkeypatch, start, end):

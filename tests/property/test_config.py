@@ -20,6 +20,7 @@ from mpijoin.config.job import (
     Job,
     Memory,
     Output,
+    Pressure,
     Run,
     Slowdown,
     StreamJob,
@@ -73,6 +74,7 @@ SPANS = st.tuples(st.integers(0, 2**30), st.none() | st.integers(2**30 + 1, 2**6
 SLOWDOWNS = st.builds(
     lambda rank, share, span: Slowdown(rank, share, *span), st.integers(1, 9), st.floats(0.01, 1), SPANS
 )
+PRESSURES = st.builds(lambda rank, octets, span: Pressure(rank, octets, *span), st.integers(1, 9), SIZES, SPANS)
 DELAYS = st.builds(lambda rank, by_ns, span: Delay(rank, by_ns, *span), st.integers(0, 9), st.integers(0, 2**62), SPANS)
 ALWAYS_SLOW = st.dictionaries(st.integers(1, 99), st.floats(0.01, 1.0), max_size=3).map(
     lambda shares: tuple(Slowdown(rank, share) for rank, share in shares.items())
@@ -137,6 +139,7 @@ JOBS = made(
         Inject,
         ALWAYS_SLOW | st.lists(SLOWDOWNS, max_size=3).map(tuple),
         st.lists(DELAYS, max_size=3).map(tuple),
+        st.lists(PRESSURES, max_size=3).map(tuple),
         st.integers(1, 64),
         EPOCHS,
         EPOCHS,
