@@ -35,7 +35,7 @@ import numpy as np
 
 from mpijoin.data.codec import Frame, decode, encode, encode_parts
 from mpijoin.errors import ProtocolError
-from mpijoin.records import Counts, Figures, GroupSpans, PartInfo, Span, Transfer
+from mpijoin.records import Counts, Figures, GroupSpans, PartInfo, Span, SpillFigures, Transfer
 
 Content = tuple[dict[str, Any], list[np.ndarray]]  # The meta and the buffers of a frame.
 
@@ -77,13 +77,8 @@ class Slot(NamedTuple):
         return encode(KINDS[Slot], *self.content(), checksum)
 
     def content(self) -> Content:
-        meta = {
-            "producer": self.producer,
-            "epoch": self.epoch,
-            "watermarks": self.watermarks,
-            "last": self.last,
-            "origin": self.origin,
-        }
+        names = ("producer", "epoch", "watermarks", "last", "origin")
+        meta = {name: getattr(self, name) for name in names}
         columns = [array for piece in self.pieces for one in piece.columns for array in one]
         return meta, [self.groups, *(piece.counts for piece in self.pieces), *columns]
 
@@ -230,9 +225,9 @@ class Step(NamedTuple):
 
 
 class Report(NamedTuple):
-    """`consumed_bytes` counts since the last report. The other fields are as of now. `epoch` was joined last. If it is
-    -1, the rank only says that it is alive, and how far it has come. `busy_s` and `comm_s` are the seconds of joining
-    and communicating since the clock started."""
+    """`consumed_bytes` counts since the last report. The others are as of now. `epoch` was joined last; -1: the rank
+    only says that it is alive, and how far it has come. `busy_s` and `comm_s` are the seconds of joining and
+    communicating since the clock started. `state_bytes` are in use, of the `limit_bytes` of its memory."""
 
     rank: int
     consumed_bytes: int = 0
@@ -242,6 +237,8 @@ class Report(NamedTuple):
     state_bytes: int = 0
     comm_s: float = 0.0
     comparisons: int = 0
+    limit_bytes: int = 0
+    spilling: SpillFigures = SpillFigures()
 
 
 class Finished(NamedTuple):
@@ -344,7 +341,7 @@ KINDS: dict[type, int] = {
 }
 MESSAGES = {kind: message for message, kind in KINDS.items()}
 
-# These messages say themselves what their meta and their buffers are.
+# These messages say themselves what their meta and buffers are.
 Framed = Slot | ResultRows | Loads | State | Begin
 AnyMessage = (
     Framed | EpochEnd | Report | Finished | Failed | Stop | Ready | Order | AskLoads | Step | Marker | ResultMarker
@@ -366,6 +363,7 @@ _RECORDS: dict[str, Callable[[Any], Any]] = {
     "parts": _each(lambda plain: PartInfo(*plain)),
     "groups": _each(GroupSpans.of),
     "waiting": _each(lambda plain: Span(*plain)),
+    "spilling": SpillFigures.of,
 }
 _FIGURES: dict[type, Callable[[Any], Any]] = {Finished: Figures.of, Step: Transfer.of}
 

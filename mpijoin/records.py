@@ -6,7 +6,7 @@ tuple in the order of the job's streams.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Iterable, NamedTuple, Sequence
 
 
 class Delays(NamedTuple):
@@ -27,8 +27,10 @@ class Delays(NamedTuple):
 
 class Counts(NamedTuple):
     """A slave's side of the ledger, or the sum of several. `received` are rows from the master. `held`, `moved_in` and
-    `moved_out` are the tuples of the groups that it has, got and gave away. `written` are rows in result files.
-    `certificate` is that of the results, modulo 2**64."""
+    `moved_out` are the tuples in memory of the groups that it has, got and gave away. `spilled` are the tuples that
+    left memory for the disk, and `taken_back` those whose copy on the disk is done with, because they are joined with
+    everything or because nothing can meet them any more. `written` are rows in result files. `certificate` is that of
+    the results, modulo 2**64."""
 
     received: tuple[int, ...]
     joined: tuple[int, ...]
@@ -36,6 +38,8 @@ class Counts(NamedTuple):
     held: tuple[int, ...]
     moved_in: tuple[int, ...]
     moved_out: tuple[int, ...]
+    spilled: tuple[int, ...]
+    taken_back: tuple[int, ...]
     results: int = 0
     written: int = 0
     certificate: int = 0
@@ -53,15 +57,51 @@ class Counts(NamedTuple):
     def nothing(cls, streams: int) -> Counts:
         """Returns the counts of so many streams before a run."""
         none = (0,) * streams
-        return cls(none, none, none, none, none, none)
+        return cls._make([*[none] * PER_STREAM, *cls._field_defaults.values()])
 
 
 # The first fields of `Counts` are per stream. This is their number.
-PER_STREAM = 6
+PER_STREAM = 8
+
+
+class SpillFigures(NamedTuple):
+    """What a slave has done with state that does not fit into memory, since its clock started, and what is left to do.
+
+    `spills` is how many times it wrote state to the disk, in `spill_s` seconds. `spilled_bytes` and `read_back_bytes`
+    are bytes written to the disk and read from it. `disk_bytes` lie there now, and `disk_bytes_max` were the most.
+    `cleanup_results` were found in `cleanup_s` seconds of clean-up. `owed_groups` still owe results, and their clean-up
+    has to read `owed_bytes`."""
+
+    spills: int = 0
+    spill_s: float = 0.0
+    spilled_bytes: int = 0
+    read_back_bytes: int = 0
+    disk_bytes: int = 0
+    disk_bytes_max: int = 0
+    cleanup_s: float = 0.0
+    cleanup_results: int = 0
+    owed_groups: int = 0
+    owed_bytes: int = 0
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> SpillFigures:
+        return cls(*plain)
+
+    @classmethod
+    def total(cls, several: Iterable[SpillFigures]) -> SpillFigures:
+        """Returns the sums over several slaves. `disk_bytes_max` becomes the sum of what each had at most.
+
+        >>> SpillFigures.total([SpillFigures(spills=2, spill_s=0.5), SpillFigures(spills=1)]).spills
+        3
+        """
+        return cls._make(map(sum, zip(cls(), *several)))
 
 
 class Figures(NamedTuple):
-    """What the summary says about a slave beside its counts. The seconds are those after the warm-up."""
+    """What the summary says about a slave beside its counts. The seconds of work are those after the warm-up.
+
+    `memory_limit_bytes` is the budget of its pool, and `memory_bytes_max` the most of it that was in use when it wrote
+    a record of its metrics. At `last_runtime_result_s` of its clock it found the last result that no clean-up found."""
 
     cpu_s: float
     comm_s: float
@@ -71,10 +111,15 @@ class Figures(NamedTuple):
     window_bytes_max: int
     blocks_max: int
     theta_bytes: int
+    memory_limit_bytes: int
+    memory_bytes_max: int
+    last_runtime_result_s: float
+    spilling: SpillFigures = SpillFigures()
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Figures:
-        return cls(*plain)
+        *own, spilling = plain
+        return cls._make([*own, SpillFigures.of(spilling)])
 
 
 class PartInfo(NamedTuple):

@@ -28,7 +28,7 @@ from mpijoin.messages import (
     encode_message,
     parse,
 )
-from mpijoin.records import Counts, Delays, Figures, GroupSpans, PartInfo, Span, Transfer
+from mpijoin.records import PER_STREAM, Counts, Delays, Figures, GroupSpans, PartInfo, Span, SpillFigures, Transfer
 
 
 def columns(rows, words, blob=b""):
@@ -64,8 +64,10 @@ def test_a_slot_arrives_as_it_was_sent(pieces, last, streams):
 
 
 COUNTS = Counts(
-    *((field, 1 << 62) for field in range(6)), 7, 8, (1 << 64) - 1, 9, 10, 11, Delays((3, 5), (1, 2), 3, 13, 5)
+    *((field, 1 << 62) for field in range(PER_STREAM)), 7, 8, (1 << 64) - 1, 9, 10, 11, Delays((3, 5), (1, 2), 3, 13, 5)
 )
+SPILLING = SpillFigures(2, 0.5, 1 << 40, 1 << 39, 3, 4, 0.25, 5, 6, 7)
+FIGURES = Figures(0.5, 0.25, 0.125, 1.0, 0.0, 100, 2, 300, 4096, 2048, 0.75, SPILLING)
 PART = PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef")
 
 
@@ -74,8 +76,9 @@ PART = PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef")
     [
         EpochEnd(3, 8, last=True),
         Report(2, 100, 5, 7, 0.25, 4096),
+        Report(2, 100, 5, 7, 0.25, 4096, 0.5, 8, 8192, SPILLING),
         Report(1),
-        Finished(4, COUNTS, Figures(0.5, 0.25, 0.125, 1.0, 0.0, 100, 2, 300), files=("rank-4-00000.parquet",)),
+        Finished(4, COUNTS, FIGURES, files=("rank-4-00000.parquet",)),
         Finished(4, rows=7),
         Saved(
             1, 2, COUNTS, 0, (PART,), (GroupSpans(3, 9, (Span("rank-1-00002.state", 64, 128),) * 2),),
@@ -93,6 +96,11 @@ PART = PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef")
 )
 def test_plain_messages_arrive_as_they_were_sent(message):
     assert parse(encode_message(message)) == message
+
+
+def test_a_report_gives_its_figures_of_spilling_back_as_a_record():
+    found = parse(encode_message(Report(2, spilling=SPILLING)))
+    assert isinstance(found.spilling, SpillFigures) and found.spilling.owed_groups == 6
 
 
 def test_rows_arrive_as_they_were_sent():

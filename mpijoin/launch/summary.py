@@ -118,7 +118,9 @@ def _stream_figures(streams: Sequence[StreamCounts], master: Any) -> dict[str, d
 
 
 def _slave_figures(counts: Counts, figures: Figures) -> dict[str, float]:
-    return {**figures._asdict(), "comparisons": counts.comparisons, "results": counts.results}
+    own = figures._asdict()
+    spilling = own.pop("spilling")
+    return {**own, **spilling._asdict(), "comparisons": counts.comparisons, "results": counts.results}
 
 
 def _summary(setup: Any, master: Any, compile_s: float, streams: Sequence[StreamCounts]) -> dict[str, Any]:

@@ -42,9 +42,11 @@ def _of_stream(index: int, stream: StreamCounts, slaves: Sequence[Counts]) -> li
     faults += _unequal(f"{name}: sent = received", stream.sent, total("received"))
     faults += _unequal(f"{name}: received = joined", total("received"), total("joined"))
     faults += _unequal(f"{name}: moved in = moved out", total("moved_in"), total("moved_out"))
+    faults += _unequal(f"{name}: spilled = taken back", total("spilled"), total("taken_back"))
     for number, slave in enumerate(slaves, 1):
-        rule = f"{name}, slave {number}: joined = expired + held + moved out - moved in"
+        rule = f"{name}, slave {number}: joined = expired + held + moved out - moved in + spilled - taken back"
         balance = slave.expired[index] + slave.held[index] + slave.moved_out[index] - slave.moved_in[index]
+        balance += slave.spilled[index] - slave.taken_back[index]
         faults += _unequal(rule, slave.joined[index], balance)
     return faults
 

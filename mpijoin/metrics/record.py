@@ -7,7 +7,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-ROWS_HELD = 4096  # With about 30 columns of 8 bytes this takes 1 MB in each rank.
+ROWS_HELD = 4096  # With about 45 columns of 8 bytes this takes 1.5 MB in each rank.
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,9 @@ class EpochRecord:
     Times are in us. Times and counts belong to this epoch alone, and states are those at its end.
     wall_us = cpu_us + comm_us + idle_us + what other processes took. `window_bytes`, `blocks` and `groups` measure the
     join state that is held. `buffer_bytes` is what waits to be joined at a slave, or to be sent at the master.
+
+    An epoch in which a slave spills or cleans up has further records, which cut it into parts. Times and counts then
+    belong to the part that ends with the record.
     """
 
     rank: int
@@ -53,6 +56,18 @@ class EpochRecord:
     delay_p95_us: int = 0
     delay_p99_us: int = 0
     delay_max_us: int = 0
+    # What a slave holds in memory, and how much it may. The other fields are those of `records.SpillFigures`.
+    memory_bytes: int = 0
+    memory_limit_bytes: int = 0
+    spills: int = 0
+    spill_us: int = 0
+    spilled_bytes: int = 0
+    read_back_bytes: int = 0
+    disk_bytes: int = 0
+    cleanup_us: int = 0
+    cleanup_results: int = 0
+    owed_groups: int = 0
+    owed_bytes: int = 0
 
 
 PER_STREAM = "tuples"

@@ -11,11 +11,15 @@ from mpijoin.metrics.delay import DelayHistogram, DelaysFile
 from mpijoin.metrics.write import MetricsFile
 from mpijoin.operators.base import Operator
 from mpijoin.rank import Rank
+from mpijoin.records import SpillFigures
 from mpijoin.rundir import RunDirectory
 
 # The cost of inserting a tuple, of finding the bucket of its partners and of expiring it, counted in comparisons. It is
 # about 100 ns, and a comparison takes 0.1 ns.
 TUPLE_WORK = 1000
+# While a slave cleans up, no epoch ends. It then writes a record this often: the figures show a curve, and a clean-up
+# of an hour takes 2 MB.
+RECORD_S = 0.25
 
 
 class LoadMeter:
@@ -68,7 +72,10 @@ class LoadMeter:
 
 
 class EpochMeter:
-    """Writes one record for each epoch, and the delays of its results. What lies before `warmup_s` is left out."""
+    """Writes the records of a slave, and the delays of its results. What lies before `warmup_s` is left out.
+
+    There is a record at the end of each epoch. A slave that spills or cleans up has more of them (`meanwhile`).
+    """
 
     def __init__(
         self,
@@ -85,9 +92,12 @@ class EpochMeter:
         self._directory, self._streams, self._paced = directory, streams, paced
         self._open_files(part)
         self.delays = DelayHistogram()  # It holds the delays of all epochs.
-        self.window_bytes_max = 0
+        self.window_bytes_max = self.memory_bytes_max = 0
+        self.last_runtime_result_s = 0.0
+        self._runtime_results = 0  # So many results have been found that no clean-up found.
+        self._occupancy_bytes = 0
         self._epoch_delays = DelayHistogram()
-        self._last, self._joined = self._snapshot(0), operator.totals.joined
+        self._last, self._joined = self._snapshot(0, SpillFigures()), operator.totals.joined
         self._start: dict[str, float] | None = None  # These are the times at the end of the warm-up.
 
     @property
@@ -99,14 +109,55 @@ class EpochMeter:
         if self.is_warm:
             self._epoch_delays.add(delays_us, counts)
 
-    def epoch_ended(self, epoch: int, results: int, buffer_bytes: int, occupancy_bytes: int, busy_s: float) -> None:
+    def epoch_ended(
+        self,
+        epoch: int,
+        results: int,
+        buffer_bytes: int,
+        occupancy_bytes: int,
+        busy_s: float,
+        spilling: SpillFigures = SpillFigures(),
+    ) -> None:
         """Writes the record of an epoch that has ended.
 
-        results, busy_s: totals since the clock started · buffer_bytes: what is left in the buffer now.
+        results, busy_s, spilling: totals since the clock started · buffer_bytes: what is left in the buffer now.
         """
-        totals = self._operator.totals
+        self._occupancy_bytes = occupancy_bytes
+        self._found(results, spilling)
+        self._record(epoch, results, buffer_bytes, busy_s, spilling)
+
+    def meanwhile(
+        self,
+        epoch: int,
+        results: int,
+        buffer_bytes: int,
+        busy_s: float,
+        spilling: SpillFigures,
+        always: bool = True,
+    ) -> None:
+        """Writes a record in the midst of an epoch, of what has happened since the last record.
+
+        It is called before and after a spill, at the beginning of a clean-up, and again and again while that goes on.
+        always: False where it is called so often that a record now and then is enough. The others are as in
+        `epoch_ended`.
+        """
+        self._found(results, spilling)
+        if always or self._rank.clock.wall_s - self._last["wall_us"] / 1e6 >= RECORD_S:
+            self._record(epoch, results, buffer_bytes, busy_s, spilling)
+
+    def _found(self, results: int, spilling: SpillFigures) -> None:
+        """Notes the time if a result was found since the last call that no clean-up found."""
+        found, self._runtime_results = self._runtime_results, results - spilling.cleanup_results
+        if self._runtime_results > found:
+            self.last_runtime_result_s = self._rank.clock.wall_s
+
+    def _record(self, epoch: int, results: int, buffer_bytes: int, busy_s: float, spilling: SpillFigures) -> None:
+        totals, memory = self._operator.totals, self._operator.memory()
         self.window_bytes_max = max(self.window_bytes_max, totals.live_bytes)
-        now = self._snapshot(results)
+        # The clean-up has an operator of its own over the same pool.
+        memory_bytes = memory.budget - memory.free
+        self.memory_bytes_max = max(self.memory_bytes_max, memory_bytes)
+        now = self._snapshot(results, spilling)
         change = {name: now[name] - self._last[name] for name in now}
         joined, self._joined = self._joined, totals.joined
         self._last = now
@@ -127,7 +178,7 @@ class EpochMeter:
             window_bytes=totals.live_bytes,
             blocks=totals.blocks,
             buffer_bytes=buffer_bytes,
-            occupancy_bytes=occupancy_bytes,
+            occupancy_bytes=self._occupancy_bytes,
             delay_count=delays.count,
             delay_sum_us=delays.sum_us,
             delay_p50_us=delays.quantile_us(0.5),
@@ -135,6 +186,11 @@ class EpochMeter:
             delay_p99_us=delays.quantile_us(0.99),
             delay_max_us=delays.max_us,
             tuples=tuple(now - last for now, last in zip(totals.joined, joined)),
+            memory_bytes=memory_bytes,
+            memory_limit_bytes=memory.budget,
+            disk_bytes=spilling.disk_bytes,
+            owed_groups=spilling.owed_groups,
+            owed_bytes=spilling.owed_bytes,
             **change,
         )
 
@@ -162,8 +218,8 @@ class EpochMeter:
         rank = self._rank
         return {"cpu_s": rank.clock.cpu_s, "comm_s": rank.comm_s, "idle_s": rank.idle_s, "busy_s": busy_s}
 
-    def _snapshot(self, results: int) -> dict[str, int]:
-        """Returns running totals. The metrics hold their differences from epoch to epoch."""
+    def _snapshot(self, results: int, spilling: SpillFigures) -> dict[str, int]:
+        """Returns running totals. The metrics hold their differences from record to record."""
         rank, stats, totals = self._rank, self._rank.transport.stats, self._operator.totals
         return {
             "wall_us": int(rank.clock.wall_s * 1e6),
@@ -177,4 +233,10 @@ class EpochMeter:
             "splits": totals.splits,
             "merges": totals.merges,
             "expired": sum(totals.expired),
+            "spills": spilling.spills,
+            "spill_us": int(spilling.spill_s * 1e6),
+            "spilled_bytes": spilling.spilled_bytes,
+            "read_back_bytes": spilling.read_back_bytes,
+            "cleanup_us": int(spilling.cleanup_s * 1e6),
+            "cleanup_results": spilling.cleanup_results,
         }

@@ -19,7 +19,7 @@ from mpijoin.messages import AnyMessage, AskLoads, Finished, Marker, Order, Repo
 from mpijoin.moving import steps
 from mpijoin.operators.base import Consumer, Operator, Taken
 from mpijoin.rank import MASTER, WAIT_S, Rank
-from mpijoin.records import Counts, Figures, PartInfo
+from mpijoin.records import Counts, Figures, PartInfo, SpillFigures
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.base import Sink
 from mpijoin.sinks.collector import SendSink
@@ -290,9 +290,9 @@ class Slave:
 
     def _report(self, octets: int, epoch: int) -> Report:
         """Returns the report that so many bytes are consumed, and how far this slave has come."""
-        own, compared = self._operator, self._operator.totals.comparisons
-        number, comm_s = self._rank.number, self._rank.comm_s
-        return Report(number, octets, epoch, self._out.found, self._busy_s, own.memory().held, comm_s, compared)
+        rank, memory, compared = self._rank, self._operator.memory(), self._operator.totals.comparisons
+        own = (octets, epoch, self._out.found, self._busy_s, memory.budget - memory.free, rank.comm_s, compared)
+        return Report(rank.number, *own, memory.budget)
 
     def _carry_out(self, action: events.Carry) -> None:
         taken = [(self._messages[index], self._messages[index].take_out(at)) for index, at in action.places]
@@ -367,7 +367,7 @@ class Slave:
 
     def _counts(self, parts: list[PartInfo], received: np.ndarray) -> Counts:
         """received: the rows of each stream that came from the master, up to the same point as the other counts."""
-        totals = self._operator.totals
+        totals, none = self._operator.totals, (0,) * len(received)
         return Counts(
             received=tuple(received.tolist()),
             joined=totals.joined,
@@ -375,6 +375,8 @@ class Slave:
             held=totals.held,
             moved_in=totals.moved_in,
             moved_out=totals.moved_out,
+            spilled=none,
+            taken_back=none,
             results=self._out.found,
             written=sum(part.rows for part in parts),
             certificate=self._out.certificate,
@@ -391,4 +393,8 @@ class Slave:
             window_bytes_max=self._epochs.window_bytes_max,
             blocks_max=self._operator.totals.blocks_max,
             theta_bytes=self._operator.theta_bytes,
+            memory_limit_bytes=self._operator.memory().budget,
+            memory_bytes_max=self._epochs.memory_bytes_max,
+            last_runtime_result_s=self._epochs.last_runtime_result_s,
+            spilling=SpillFigures(),
         )

@@ -18,10 +18,11 @@ from mpijoin.master.events import Ingested
 from mpijoin.master.reorganization import Loaded, Reorganization
 from mpijoin.master.setup import MasterSetup
 from mpijoin.messages import encode_message, parse
-from mpijoin.operators.base import Totals
+from mpijoin.operators.base import Memory, Totals
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Plan
-from mpijoin.slave.report import TUPLE_WORK, EpochMeter, LoadMeter
+from mpijoin.records import SpillFigures
+from mpijoin.slave.report import RECORD_S, TUPLE_WORK, EpochMeter, LoadMeter
 from mpijoin.transport.base import TransportStats
 from pacings import new_pacing
 
@@ -48,6 +49,10 @@ class Counted:
     def __init__(self, partitions=4):
         self.comparisons, self.live_bytes = np.zeros(partitions, np.int64), np.zeros((partitions, 2), np.int64)
         self.totals = Totals(*[(0, 0)] * 5, *[0] * 7)
+        self.held_bytes = 0
+
+    def memory(self):
+        return Memory(1 << 20, self.held_bytes, (1 << 20) - self.held_bytes)
 
     def count(self, **totals):
         self.totals = self.totals._replace(**totals)
@@ -373,3 +378,59 @@ def test_records_add_up_to_the_totals(tmp_path, seed):
     ):
         assert sums[name] == int(seconds * 1e6)  # Nothing is lost to rounding.
     assert rows[-1]["end_us"] == sums["wall_us"]
+
+
+def test_a_spill_and_a_clean_up_cut_an_epoch_into_records(tmp_path):
+    desk, operator, meter = epochs_of(tmp_path)
+    desk.passes(1.0)
+    operator.held_bytes = 900
+    meter.meanwhile(0, 10, 5, 0.5, SpillFigures())
+    desk.passes(0.5)
+    operator.held_bytes = 600
+    spilled = SpillFigures(1, 0.5, 400, 0, 400, 400, owed_groups=3, owed_bytes=400)
+    meter.meanwhile(0, 10, 5, 0.5, spilled)
+    desk.passes(0.5)
+    operator.held_bytes = 700
+    meter.epoch_ended(0, 12, 0, 77, 1.0, spilled)
+    desk.passes(2.0)
+    cleaned = spilled._replace(read_back_bytes=400, disk_bytes=0, cleanup_s=1.75, cleanup_results=8)
+    meter.meanwhile(0, 20, 0, 3.0, cleaned._replace(owed_groups=0, owed_bytes=0))
+    rows = written(tmp_path, meter)
+    names = ("end_us", "wall_us", "results", "memory_bytes", "spills", "spill_us", "spilled_bytes", "disk_bytes")
+    assert [[row[name] for name in names] for row in rows] == [
+        [1_000_000, 1_000_000, 10, 900, 0, 0, 0, 0],
+        [1_500_000, 500_000, 0, 600, 1, 500_000, 400, 400],
+        [2_000_000, 500_000, 2, 700, 0, 0, 0, 400],
+        [4_000_000, 2_000_000, 8, 700, 0, 0, 0, 0],
+    ]
+    names = ("owed_groups", "owed_bytes", "read_back_bytes", "cleanup_us", "cleanup_results", "memory_limit_bytes")
+    assert [[row[name] for name in names] for row in rows[2:]] == [
+        [3, 400, 0, 0, 0, 1 << 20],
+        [0, 0, 400, 1_750_000, 8, 1 << 20],
+    ]
+    assert [row["occupancy_bytes"] for row in rows] == [0, 0, 77, 77] and meter.memory_bytes_max == 900
+
+
+def test_what_a_clean_up_finds_is_no_run_time_result(tmp_path):
+    desk, _, meter = epochs_of(tmp_path)
+    desk.passes(1.0)
+    meter.epoch_ended(0, 10, 0, 0, 0.0)
+    desk.passes(0.5)
+    meter.meanwhile(1, 15, 0, 0.0, SpillFigures(cleanup_results=5))
+    assert meter.last_runtime_result_s == 1.0
+    desk.passes(0.5)
+    meter.meanwhile(1, 17, 0, 0.0, SpillFigures(cleanup_results=6))
+    assert meter.last_runtime_result_s == 2.0
+    desk.passes(0.5)
+    meter.epoch_ended(2, 20, 0, 0, 0.0, SpillFigures(cleanup_results=9))
+    assert meter.last_runtime_result_s == 2.0
+
+
+def test_a_long_clean_up_has_a_record_now_and_then(tmp_path):
+    desk, _, meter = epochs_of(tmp_path)
+    for step in range(1, 101):
+        desk.passes(RECORD_S / 8)
+        meter.meanwhile(0, step, 0, 0.0, SpillFigures(cleanup_results=step), always=False)
+    rows = written(tmp_path, meter)
+    assert len(rows) == 100 // 8 and {row["wall_us"] for row in rows} == {int(RECORD_S * 1e6)}
+    assert {row["cleanup_results"] for row in rows} == {8}
