@@ -95,6 +95,9 @@ def test_small_frames_wait_for_others_but_never_too_many(runs, scratch):
         waits.append(runs.held_bytes - runs.written_bytes)
     assert max(waits) <= WAITING_BYTES < sum(run.octets for run in several)
     assert len(files_of(scratch)) == 10
+    written = runs.written_bytes
+    several[0].append(SMALL)
+    assert runs.written_bytes == written
     assert all(content(run) == [SMALL.tobytes()] * len(run) for run in several)
 
 
