@@ -29,7 +29,6 @@ from mpijoin.disk import lies_in_memory
 from mpijoin.errors import ScratchError
 from mpijoin.refusals import Raised, writing
 
-AUTO = "auto"
 VARIABLES = ("SLURM_TMPDIR", "TMPDIR")
 ON_DISK = Path("/var/tmp")  # by the rules of Linux's file system it outlives a boot, so it is hardly ever in memory
 
@@ -75,10 +74,10 @@ class Scratch:
         os.close(lock)
 
 
-def open_scratch(setting: str, name: str, environ: Mapping[str, str] = os.environ) -> Scratch:
+def open_scratch(setting: str | None, name: str, environ: Mapping[str, str] = os.environ) -> Scratch:
     """Makes a folder for this rank, and removes those of dead runs beside it.
 
-    setting: `[memory] path`, a folder, which is made if it is missing, or "auto" · name: of the rank, for people who
+    setting: `[memory] path`, a folder, which is made if it is missing; None: "auto" · name: of the rank, for people who
     look at the disk. Raises ScratchError if the file system refuses.
     """
     root = choose_root(setting, environ)
@@ -104,9 +103,9 @@ def remove_leftovers(root: Path) -> int:
     return removed
 
 
-def choose_root(setting: str, environ: Mapping[str, str] = os.environ) -> Root:
+def choose_root(setting: str | None, environ: Mapping[str, str] = os.environ) -> Root:
     """Says where `[memory] path` leads on this node."""
-    if setting != AUTO:
+    if setting is not None:
         return _judged(Root(Path(setting).absolute(), "[memory] path"))
     named = ((Path(environ[name]), name) for name in VARIABLES if environ.get(name))
     fallback = Path(tempfile.gettempdir()), "the system's temporary folder"

@@ -62,22 +62,22 @@ def test_auto_takes_what_the_scheduler_gives_then_what_the_user_says(tmp_path):
     slurm, user = tmp_path / "slurm", tmp_path / "user"
     slurm.mkdir(), user.mkdir()
     environ = {"SLURM_TMPDIR": str(slurm), "TMPDIR": str(user)}
-    assert choose_root("auto", environ) == (slurm, "SLURM_TMPDIR")
-    assert choose_root("auto", {**environ, "SLURM_TMPDIR": ""}) == (user, "TMPDIR")
+    assert choose_root(None, environ) == (slurm, "SLURM_TMPDIR")
+    assert choose_root(None, {**environ, "SLURM_TMPDIR": ""}) == (user, "TMPDIR")
     slurm.rmdir()
-    assert choose_root("auto", environ) == (user, "TMPDIR")
-    assert choose_root("auto", {}).why == "the system's temporary folder"
+    assert choose_root(None, environ) == (user, "TMPDIR")
+    assert choose_root(None, {}).why == "the system's temporary folder"
     assert choose_root(str(user), environ) == (user, "[memory] path")
 
 
 @needs_memory
 def test_auto_leaves_memory_for_a_disk_and_a_setting_in_memory_is_warned_of(tmp_path, monkeypatch):
     monkeypatch.setattr(scratch_module, "ON_DISK", tmp_path)
-    root = choose_root("auto", {"TMPDIR": str(MEMORY)})
+    root = choose_root(None, {"TMPDIR": str(MEMORY)})
     assert root == (tmp_path, "because /dev/shm, TMPDIR, lies in memory")
     assert "LIES IN MEMORY" in choose_root(str(MEMORY)).why
     monkeypatch.setattr(scratch_module, "ON_DISK", tmp_path / "missing")
-    root = choose_root("auto", {"TMPDIR": str(MEMORY)})
+    root = choose_root(None, {"TMPDIR": str(MEMORY)})
     assert root.path == MEMORY and "LIES IN MEMORY" in root.why
 
 
