@@ -1,7 +1,8 @@
 """Kernels of the block-nested-loop join: each fresh tuple meets each block of the opposite chain (WSJ, section IV-D).
 
 In each group the fresh tuples of stream 0 meet the old ones of stream 1. Then the fresh tuples of stream 1 meet all
-tuples of stream 0. So no pair is found twice, and none is lost.
+tuples of stream 0. So no pair is found twice, and none is lost. If fresh tuples must not meet each other (APART), those
+of stream 0 become old only after both phases, and the second phase stops at them.
 
 Tags are compared first, and the answers kept as masks of candidates. The candidates' keys and times are looked at
 afterwards. Neither loop has a branch that depends on the data, because a processor could not predict it, and between
@@ -15,8 +16,10 @@ from mpijoin.join.compare import first_fresh_slot, is_filtered, mark_tags, scan_
 from mpijoin.join.confirm import confirm
 from mpijoin.join.state import AHEAD, BUCKET, FRESH_AT, FRESH_FROM, GROUP_INDEX, OPPOSITE_AT, PHASE, SHORT_LIST
 from mpijoin.store.blocks import tags_of, time_after, time_before
+from mpijoin.store.fresh import make_bucket_old, make_old
 from mpijoin.store.simd import LANES, LINE_TAGS, prefetch
 from mpijoin.store.state import (
+    APART,
     BUDGET,
     COMPARED,
     COMPARISONS,
@@ -131,8 +134,10 @@ def scan_buckets(s, group, cursor, budget):
         status = scan_bucket(s, bucket, cursor, budget)
         if status == DONE:
             following = s.buckets[bucket, NEXT_FRESH]
-            s.buckets[bucket, stream * STREAM_WORDS + FRESH_PAGE] = NONE
-            s.buckets[bucket, stream * STREAM_WORDS + FRESH_SLOT] = 0
+            if s.counters[APART] == 0:
+                make_old(s, bucket, stream)
+            elif stream == 1:
+                make_bucket_old(s, bucket)
             if stream == 1:
                 s.buckets[bucket, NEXT_FRESH] = UNLISTED
                 s.groups[group, FRESH] = following
@@ -206,7 +211,7 @@ def scan_block(s, bucket, stream, cursor, budget):
     while cursor[OPPOSITE_AT] != NONE:
         page = cursor[OPPOSITE_AT]
         # Fresh tuples of the opposite stream are left out, because they join when their own turn comes. Those of stream
-        # 0 are old by then.
+        # 0 are old by then, unless fresh tuples must not meet each other.
         at_mark = page == buckets[bucket, base + FRESH_PAGE]
         end = buckets[bucket, base + FRESH_SLOT] if at_mark else s.heads[page, COUNT]
         if s.heads[page, TIME_MAX] >= earliest and s.heads[page, TIME_MIN] <= latest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Sequence
+from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -13,10 +13,13 @@ from mpijoin.operators.base import GroupInfo, Memory, Out, Progress, Taken, Tota
 from mpijoin.store import transfer
 from mpijoin.store.directory import start_group
 from mpijoin.store.expire import expire_groups
+from mpijoin.store.fresh import settle_groups
 from mpijoin.store.insert import Fresh, Scratch, insert_groups
 from mpijoin.store.pool import Pool, StreamSpec, new_pool, new_table, reserve_words
 from mpijoin.store.read import KeyWords, gather_blobs, keep_equal_keys
+from mpijoin.store.rows import group_rows
 from mpijoin.store.state import (
+    APART,
     BLOCKS,
     BUCKETS,
     COMPARED,
@@ -24,6 +27,7 @@ from mpijoin.store.state import (
     DEPTH,
     EXPIRED,
     FOUND,
+    FRESH,
     GENERATION,
     GROUP_BYTES,
     GROUP_TUPLES,
@@ -33,24 +37,29 @@ from mpijoin.store.state import (
     LACKING,
     MERGED,
     MERGES,
+    NONE,
     OUT_COUNT,
     OWN_PAGES,
     OWN_PAGES_MAX,
     RESULTS,
+    RESULTS_BEFORE,
+    SPILLED,
     SPLIT,
     SPLITS,
     THETA,
     WATERMARK,
     words_of,
 )
-from mpijoin.store.transfer_kernels import drop_group
+from mpijoin.store.transfer_kernels import drop_group, empty_group
 
 
 class Setup(NamedTuple):
     """What a join is made for.
 
     partitions: how many groups there may be · theta: in bytes · streams: in the job's order · number: the operator's
-    number among those that share its pool · symmetric: as of `new_probe`.
+    number among those that share its pool · symmetric: as of `new_probe` · fresh_meets_fresh: whether a result may
+    consist of fresh tuples alone. If not, a probe finds only those with at least one tuple that was old before. A
+    clean-up needs this, and what is inserted was taken back from a disk, and not joined for the first time.
     """
 
     partitions: int
@@ -58,6 +67,7 @@ class Setup(NamedTuple):
     streams: tuple[StreamSpec, ...]
     number: int = 0
     symmetric: bool | None = None
+    fresh_meets_fresh: bool = True
 
 
 class WindowJoin:
@@ -66,6 +76,7 @@ class WindowJoin:
     def __init__(self, setup: Setup, pool: Pool):
         self._pool = pool
         self._table = new_table(pool, setup.partitions, setup.theta, setup.streams, setup.number)
+        self._table.counters[APART] = not setup.fresh_meets_fresh
         self._certificate = np.zeros(1, np.uint64)
         self._probe = new_probe(self._table, self._certificate, setup.symmetric)
         # The groups of an unfinished probe.
@@ -103,7 +114,15 @@ class WindowJoin:
         return self._find(self._probe.go_on, self._probed, budget, out)
 
     def pause(self, budget: int, out: Out) -> Progress:
-        return Progress.DONE if self._probed is None else self._find(self._probe.pause, self._probed, budget, out)
+        if self._probed is None:
+            return Progress.DONE
+        # A tuple that has become old while others are still fresh would meet these in the next probe.
+        find = self._probe.go_on if self._table.counters[APART] else self._probe.pause
+        return self._find(find, self._probed, budget, out)
+
+    def settle(self, groups: np.ndarray) -> None:
+        self._refuse_probed(groups)
+        settle_groups(self._table, self._start(groups))
 
     def _find(
         self, find: Callable[[np.ndarray, int, np.ndarray], int], groups: np.ndarray, budget: int, out: Out
@@ -161,15 +180,30 @@ class WindowJoin:
         drop_group(self._table, group)
         self._started[group] = False
 
-    def _refuse_probed(self, group: int) -> None:
+    def rows(self, group: int) -> Iterator[np.ndarray]:
+        self._refuse_fresh(group)
+        return group_rows(self._table, group)
+
+    def empty(self, group: int) -> None:
+        self._refuse_fresh(group)
+        empty_group(self._table, group)
+
+    def _refuse_fresh(self, group: int) -> None:
+        self._refuse_probed(group)
+        self._start(np.array([group]))
+        if self._table.groups[group, FRESH] != NONE:
+            raise ProtocolError(f"partition {group} holds fresh tuples: wanted it probed before it is spilled")
+
+    def _refuse_probed(self, groups: int | np.ndarray) -> None:
         if self._probed is not None:
-            raise ProtocolError(f"partition {group} is wanted while a probe is under way: wanted it done or paused")
+            raise ProtocolError(f"partition {groups} is wanted while a probe is under way: wanted it done or paused")
 
     def info(self, groups: np.ndarray) -> GroupInfo:
         rows = self._table.groups[groups]
         single = (BLOCKS, BUCKETS, DEPTH, COMPARISONS, RESULTS, SPLITS, MERGES, GENERATION)
         per_stream = (self._per_stream(rows, first) for first in (GROUP_TUPLES, GROUP_BYTES, WATERMARK))
-        return GroupInfo(*per_stream, *(rows[:, column] for column in single))
+        columns = [*per_stream, *(rows[:, column] for column in single), rows[:, RESULTS] - rows[:, RESULTS_BEFORE]]
+        return GroupInfo(*columns)
 
     def memory(self) -> Memory:
         held = int(self._table.counters[OWN_PAGES]) * self._pool.page_bytes
@@ -178,10 +212,11 @@ class WindowJoin:
     @property
     def totals(self) -> Totals:
         groups, counters = self._table.groups, self._table.counters
-        streams = len(self._table.layout)
+        inserted, expired, spilled = (tuple(self._counts(first).tolist()) for first in (INSERTED, EXPIRED, SPILLED))
+        none = (0,) * len(inserted)
         return Totals(
-            joined=tuple(counters[INSERTED : INSERTED + streams].tolist()),
-            expired=tuple(counters[EXPIRED : EXPIRED + streams].tolist()),
+            joined=none if counters[APART] else inserted,
+            expired=expired,
             held=tuple(self._per_stream(groups, GROUP_TUPLES).sum(axis=0).tolist()),
             moved_in=tuple(self._moved_in.tolist()),
             moved_out=tuple(self._moved_out.tolist()),
@@ -192,6 +227,8 @@ class WindowJoin:
             live_bytes=int(self._per_stream(groups, GROUP_BYTES).sum()),
             blocks=int(counters[OWN_PAGES]),
             blocks_max=int(counters[OWN_PAGES_MAX]),
+            spilled=spilled,
+            taken_back=inserted if counters[APART] else none,
         )
 
     @property
@@ -212,6 +249,10 @@ class WindowJoin:
     def _use(self, scratch: Scratch) -> None:
         """Makes this the scratch memory of inserts from now on."""
         self._scratch, self._insert = scratch, insert_groups.bound(self._table, scratch)
+
+    def _counts(self, first: int) -> np.ndarray:
+        """Returns int64[n]: one of the counters for each stream. first: where stream 0 has it."""
+        return self._table.counters[first : first + len(self._table.layout)]
 
     def _per_stream(self, rows: np.ndarray, first: int) -> np.ndarray:
         """Returns int64[m, n]: one word for each stream, of m rows of `groups`. first: where stream 0 has it."""

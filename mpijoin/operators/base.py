@@ -19,7 +19,7 @@ Streams are numbered from 0 in the job's order.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol, Sequence
+from typing import Any, Iterator, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
@@ -114,7 +114,8 @@ class Totals(NamedTuple):
 
     The tuples per stream, in the job's order: joined, expired and held, and those that came and left with moved groups
     (moved_in, moved_out) · results: found, before any filter · live_bytes: of the tuples held · blocks, blocks_max: how
-    many are held now, and the most that were ever held.
+    many are held now, and the most that were ever held · spilled, taken_back: the tuples per stream that went to a
+    disk, and those that came back from one.
     """
 
     joined: tuple[int, ...]
@@ -129,10 +130,15 @@ class Totals(NamedTuple):
     live_bytes: int
     blocks: int
     blocks_max: int
+    spilled: tuple[int, ...]
+    taken_back: tuple[int, ...]
 
 
 class GroupInfo(NamedTuple):
-    """Statistics of m groups, each int64[m], except that tuples, live_bytes and watermarks are int64[m, streams]."""
+    """Statistics of m groups, each int64[m], except that tuples, live_bytes and watermarks are int64[m, streams].
+
+    outputs: the results since the group's generation began.
+    """
 
     tuples: np.ndarray
     live_bytes: np.ndarray
@@ -145,6 +151,7 @@ class GroupInfo(NamedTuple):
     splits: np.ndarray
     merges: np.ndarray
     generations: np.ndarray
+    outputs: np.ndarray
 
 
 class GroupState(Protocol):
@@ -172,6 +179,21 @@ class GroupState(Protocol):
 
     def drop(self, group: int) -> None:
         """Forgets a group and frees its memory."""
+
+    def rows(self, group: int) -> Iterator[np.ndarray]:
+        """Yields the rows of a group that holds no fresh tuple, as encoded frames of about 1 MiB with a checksum.
+
+        A frame has rows of one stream. The group must not change before all of them were taken.
+        """
+
+    def empty(self, group: int) -> None:
+        """Frees what `rows` gave, counts it as spilled, and begins the group's next generation.
+
+        Watermarks and statistics stay. The group must hold no fresh tuple.
+        """
+
+    def settle(self, groups: np.ndarray) -> None:
+        """Makes the groups' fresh tuples old without a probe, because their results are known already."""
 
     def info(self, groups: np.ndarray) -> GroupInfo: ...
 

@@ -5,7 +5,7 @@ It keeps counts and directories, and says what the real join would have compared
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -213,7 +213,8 @@ class ModelledJoin:
             np.array([getattr(one, name) for one in directories]) for name in ("depth", "splits", "merges")
         )
         blocks = (live // self._shape.block_tuples).sum(axis=1) + len(self._shape.windows) * self._groups.buckets[rows]
-        figures = (self._groups.compared[rows], self._groups.results[rows], splits, merges, np.zeros_like(splits))
+        results, none = self._groups.results[rows], np.zeros_like(splits)
+        figures = (self._groups.compared[rows], results, splits, merges, none, results)
         octets = ((live + self._dead_tuples(rows).T) * self._tuple_bytes).astype(np.int64)
         return GroupInfo(
             live, octets, self._groups.marks[:, rows].T, blocks, self._groups.buckets[rows], depth, *figures
@@ -252,6 +253,15 @@ class ModelledJoin:
             self._moved_out += self._groups.windows.live[:, row]
             self._tuples_bytes -= int(self._tuple_bytes @ self._groups.windows.live[:, row])
             self._groups.forget(group)
+
+    def rows(self, group: int) -> Iterator[np.ndarray]:
+        raise ProtocolError(f"partition {group} is to be spilled: a modelled join has counts, but no rows")
+
+    def empty(self, group: int) -> None:
+        self.rows(group)
+
+    def settle(self, groups: np.ndarray) -> None:
+        raise ProtocolError(f"partitions {groups} are to be settled: a modelled join takes nothing back from a disk")
 
     def _refuse_fresh(self, group: int) -> None:
         if self._groups.fresh[:, self._groups.row(group)].any():
@@ -292,6 +302,8 @@ class ModelledJoin:
             live_bytes=live_bytes,
             blocks=self._held_bytes // self._shape.block_bytes,
             blocks_max=self._held_bytes_max // self._shape.block_bytes,
+            spilled=(0,) * len(self._joined),
+            taken_back=(0,) * len(self._joined),
         )
 
     def out_of_memory(self) -> MemoryBudgetError:

@@ -61,6 +61,12 @@ def owner_of(s, group, stream):
 
 
 @part
+def generation_of(owner):
+    """Returns the generation of the block that has this OWNER word."""
+    return owner // (OPERATORS_MAX * GROUPS_MAX * STREAMS_MAX)
+
+
+@part
 def take_page(s, group, stream):
     """Takes a page for `group` and returns it. It has a block id that was never used before.
 

@@ -144,6 +144,18 @@ def return_region(s, start, size_class):
 @kernel
 def start_group(s, group):
     """Gives a group its first bucket and a directory of one entry."""
+    groups = s.groups
+    take_directory(s, group)
+    groups[group, FRESH] = NONE
+    groups[group, GROWS] = 0
+    for stream in range(len(s.layout)):
+        groups[group, WATERMARK + stream * GROUP_STREAM_WORDS] = TIME_MIN_VALUE
+        groups[group, EXPIRES_FROM + stream * GROUP_STREAM_WORDS] = TIME_MAX_VALUE
+
+
+@part
+def take_directory(s, group):
+    """Gives a group without a directory one of a single entry, with an empty bucket."""
     # Other callers pass an int64. For a literal zero, the functions below would be compiled a second time.
     groups, none = s.groups, np.int64(0)
     groups[group, DIRECTORY] = take_region(s, none)
@@ -151,12 +163,18 @@ def start_group(s, group):
     groups[group, DEPTH] = 0
     groups[group, BUCKETS] = 1
     groups[group, DEEPEST] = 1
-    groups[group, FRESH] = NONE
-    groups[group, GROWS] = 0
     s.directory[groups[group, DIRECTORY]] = take_bucket(s, none, none)
-    for stream in range(len(s.layout)):
-        groups[group, WATERMARK + stream * GROUP_STREAM_WORDS] = TIME_MIN_VALUE
-        groups[group, EXPIRES_FROM + stream * GROUP_STREAM_WORDS] = TIME_MAX_VALUE
+
+
+@part
+def return_directory(s, group):
+    """Gives back the buckets of a group, whose blocks are gone, and the region of its directory."""
+    region = s.groups[group, DIRECTORY]
+    for entry in range(1 << s.groups[group, DEPTH]):
+        bucket = s.directory[region + entry]
+        if prefix_of(s, bucket) == entry:
+            return_bucket(s, bucket)
+    return_region(s, region, s.groups[group, DIRECTORY_CLASS])
 
 
 @part

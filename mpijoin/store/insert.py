@@ -155,7 +155,7 @@ def split_ahead(s, stream, group, touched, low, high, fresh, scratch):
     deepest, growth = depth_of_rows(high - low), 1
     if is_empty(s, group):
         growth = growth_of_rows(s, low, high, fresh)
-        s.groups[group, GROWS] = growth > 1
+        s.groups[group, GROWS] |= growth > 1  # A group that was spilled keeps the shape that it had.
     limit = (4 if growth == 1 else 2) * s.counters[THETA]
     tuple_bytes = np.int64(0)
     for each in range(len(s.layout)):

@@ -21,6 +21,7 @@ from mpijoin.store.state import (
     HAS_BLOB,
     MERGES,
     RESULTS,
+    RESULTS_BEFORE,
     SIZE,
     SLOTS,
     SPLITS,
@@ -39,7 +40,9 @@ BLOCKS_DTYPES = ["int64", "int64", "int64", "uint8"]
 
 def carried(streams: int) -> list[int]:
     """Returns which words of a group's row move with it: its statistics, then the watermarks of so many streams."""
-    return [COMPARISONS, RESULTS, SPLITS, MERGES, GROWS, GENERATION, *words_of(WATERMARK, streams)]
+    return [
+        COMPARISONS, RESULTS, SPLITS, MERGES, GROWS, GENERATION, RESULTS_BEFORE, *words_of(WATERMARK, streams),
+    ]  # fmt: skip
 
 
 class Blocks(NamedTuple):
@@ -58,7 +61,7 @@ class Tail(NamedTuple):
     """The part of a group that still changes. It names all blocks of the group, and is sent last.
 
     shapes int64[k]: SHAPE of each bucket · ends int64[k * streams]: where in `order` the chains of each bucket end ·
-    order int64[n]: ids of all blocks · carried int64[6 + streams]: the words that `carried` names · fresh
+    order int64[n]: ids of all blocks · carried int64[7 + streams]: the words that `carried` names · fresh
     int64[k * streams]: how many tuples at the end of each chain are fresh, or int64[0] where none are · flags uint8[]:
     the flags of all tuples of streams that have flags, in the order of their blocks; they are here because the flags of
     sealed blocks change, too · unsealed: the blocks of each stream that are not full.
@@ -124,7 +127,7 @@ def checked(s: StoreState, frames: list[Frame]) -> Shipment:
 
 def _tail(s: StoreState, frame: Frame, depth: int) -> Tail:
     streams, buffers = len(s.layout), frame.buffers
-    _check_buffers(frame, TAIL_DTYPES + BLOCKS_DTYPES * streams)
+    check_buffers(frame, TAIL_DTYPES + BLOCKS_DTYPES * streams)
     unsealed = tuple(
         Blocks(*buffers[at : at + len(BLOCKS_DTYPES)])
         for at in range(len(TAIL_DTYPES), len(buffers), len(BLOCKS_DTYPES))
@@ -158,7 +161,7 @@ def _covers(shapes: np.ndarray, depth: int) -> bool:
 
 
 def _sealed(s: StoreState, frame: Frame) -> tuple[int, Blocks]:
-    _check_buffers(frame, BLOCKS_DTYPES)
+    check_buffers(frame, BLOCKS_DTYPES)
     stream, blocks = meta_of(frame, "stream"), Blocks(*frame.buffers)
     if not 0 <= stream < len(s.layout):
         raise ProtocolError(f"blocks of stream {stream}, wanted one of 0 to {len(s.layout) - 1}")
@@ -166,7 +169,7 @@ def _sealed(s: StoreState, frame: Frame) -> tuple[int, Blocks]:
     return stream, blocks
 
 
-def _check_buffers(frame: Frame, dtypes: list[str]) -> None:
+def check_buffers(frame: Frame, dtypes: list[str]) -> None:
     found = [str(buffer.dtype) for buffer in frame.buffers]
     if found != dtypes:
         raise CodecError(f"frame of a group holds {found}, wanted {dtypes}")

@@ -52,6 +52,7 @@ TUNED = 11  # It is 1 while there is nothing to split or merge.
 GROWS = 12
 # The blocks that the group takes now are of this generation. What was spilled before is of earlier ones.
 GENERATION = 13
+RESULTS_BEFORE = 14  # How many of RESULTS were found before this generation began.
 # Each stream has these words; those of stream i lie GROUP_STREAM_WORDS * i further on. WATERMARK: how far the stream
 # has been joined completely · GROUP_TUPLES, GROUP_BYTES: tuples held, and their live bytes · EXPIRES_FROM: a time such
 # that no first block of the stream has a smaller maximum time.
@@ -74,16 +75,16 @@ FREE_PAGE, UNUSED_PAGE, PAGES, PAGE_WORDS, NEXT_BLOCK_ID, PAGES_HELD, PAGES_HELD
 # Entries of `counters`.
 (
     OPERATOR, FREE_BUCKET, UNUSED_BUCKET, UNUSED_ENTRY, THETA, OUT_COUNT, OWN_PAGES, OWN_PAGES_MAX, COMPARED, SPENT,
-    FOUND, KEEPS, HASHED, SPLIT, MERGED, LACKING,
-) = range(16)  # fmt: skip
+    FOUND, KEEPS, HASHED, SPLIT, MERGED, LACKING, APART,
+) = range(17)  # fmt: skip
 # OPERATOR: the operator's number among those that share the pool · OWN_PAGES: how many of the pool's pages it holds.
 # COMPARED, SPLIT, MERGED: what was done here; they only ever grow, whereas a group's own counters leave with the group.
 # FOUND: results so far, kept or not · HASHED: 1 if keys are hashes; then results are counted and certified by whoever
-# compares the keys themselves, and not by the kernels.
-# INSERTED, INSERTED_BYTES, EXPIRED: these are the entries of stream 0; those of stream i lie i further on.
-INSERTED, INSERTED_BYTES, EXPIRED = (16 + STREAMS_MAX * kind for kind in range(3))
+# compares the keys themselves, and not by the kernels · APART: 1 if no result may consist of fresh tuples alone.
+# INSERTED, INSERTED_BYTES, EXPIRED, SPILLED: these are the entries of stream 0; those of stream i lie i further on.
+INSERTED, INSERTED_BYTES, EXPIRED, SPILLED = (APART + 1 + STREAMS_MAX * kind for kind in range(4))
 # The heads of the free lists of directory regions start here, one for each size class.
-FREE_REGIONS = 16 + STREAMS_MAX * 3
+FREE_REGIONS = SPILLED + STREAMS_MAX
 COUNTERS = FREE_REGIONS + 26
 
 # A kernel returns one of these.

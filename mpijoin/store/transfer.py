@@ -75,17 +75,14 @@ def get(
     octets_max: about how many bytes of sealed blocks there may be. The oldest come first, and at least one comes. The
     tail comes only if no block is left out · checksum: whether the frames get one, for a disk.
     """
-    shapes = np.empty(s.groups[group, BUCKETS], np.int64)
     streams = len(s.layout)
-    ends = np.empty(streams * len(shapes), np.int64)
-    listed = np.empty((s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
-    listed = listed[: list_blocks(s, group, shapes, ends, listed)]
+    shapes, ends, listed = blocks_in(s, group)
     sealed = listed[:, TUPLES] == s.layout[listed[:, STREAM], SLOTS]
     wanted = listed[sealed & (listed[:, ID] > since)]
     taken = wanted if octets_max is None else _oldest(s, wanted, octets_max)
     frames, newest_id = [], int(taken[:, ID].max(initial=since))
     for stream in range(streams):
-        for part in _cut(s, taken[taken[:, STREAM] == stream]):
+        for part in cut(s, taken[taken[:, STREAM] == stream]):
             meta = {"group": int(group), "stream": stream, "newest": newest_id}
             frames.append(_frame(s, BLOCKS_KIND, meta, (), {stream: part}, checksum))
     if len(taken) < len(wanted):
@@ -99,6 +96,14 @@ def get(
     copy_flags(s, listed, flags)
     tail = (shapes, ends, listed[:, ID], s.groups[group, carried(streams)], fresh, flags)
     return [*frames, _frame(s, TAIL_KIND, meta, tail, unsealed, checksum)]
+
+
+def blocks_in(s: StoreState, group: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns `shapes`, `ends` and `listed` of a started group's blocks, as `list_blocks` fills them."""
+    shapes = np.empty(s.groups[group, BUCKETS], np.int64)
+    ends = np.empty(len(s.layout) * len(shapes), np.int64)
+    listed = np.empty((s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
+    return shapes, ends, listed[: list_blocks(s, group, shapes, ends, listed)]
 
 
 def blocks_of(frame: np.ndarray) -> np.ndarray:
@@ -171,7 +176,7 @@ def _octets_of(s: StoreState, listed: np.ndarray) -> np.ndarray:
     return listed[:, TUPLES] * 8 * s.layout[listed[:, STREAM], TUPLE_WORDS] + listed[:, OCTETS]
 
 
-def _cut(s: StoreState, listed: np.ndarray) -> Iterator[np.ndarray]:
+def cut(s: StoreState, listed: np.ndarray) -> Iterator[np.ndarray]:
     """Yields the listed blocks of one stream in parts of about FRAME_BYTES."""
     if len(listed):
         octets = np.cumsum(_octets_of(s, listed))

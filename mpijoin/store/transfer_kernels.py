@@ -9,12 +9,14 @@ from mpijoin.partitioning.hashing import hash64
 from mpijoin.store.blocks import append_blob, copy_blob, flags_of, return_block, slot_id, tags_of, take_page
 from mpijoin.store.directory import (
     PREFIX_SHIFT,
+    UNSPLITTABLE,
     buckets_left,
+    clear_chain,
     note_first,
     prefix_of,
-    return_bucket,
-    return_region,
+    return_directory,
     take_bucket,
+    take_directory,
     take_region,
 )
 from mpijoin.store.insert import TAG_SHIFT
@@ -38,9 +40,11 @@ from mpijoin.store.state import (
     FRESH,
     FRESH_PAGE,
     FRESH_SLOT,
+    GENERATION,
     GROUP_BYTES,
     GROUP_STREAM_WORDS,
     GROUP_TUPLES,
+    GROWS,
     HAS_BLOB,
     KEY,
     LAST,
@@ -49,9 +53,12 @@ from mpijoin.store.state import (
     NEXT_FRESH,
     NONE,
     OWNER,
+    RESULTS,
+    RESULTS_BEFORE,
     SHAPE,
     SIZE,
     SLOTS,
+    SPILLED,
     STREAM_WORDS,
     STREAMS_MAX,
     TIME,
@@ -61,6 +68,7 @@ from mpijoin.store.state import (
     TUPLE_BYTES,
     TUPLE_WORDS,
     UNLISTED,
+    UNUSED_BUCKET,
 )
 
 # Columns of a list of blocks, one row per block.
@@ -321,10 +329,17 @@ def link_chain(s, group, bucket, stream, pages, low, high):
 @kernel
 def drop_group(s, group):
     """Frees the pages, the buckets and the region of a group. Its row is then as if it had never been started."""
-    groups = s.groups
-    region = groups[group, DIRECTORY]
-    for entry in range(1 << groups[group, DEPTH]):
-        bucket = s.directory[region + entry]
+    empty_buckets(s, group)
+    return_directory(s, group)
+    for word in range(s.groups.shape[1]):
+        s.groups[group, word] = 0
+
+
+@part
+def empty_buckets(s, group):
+    """Frees the blocks of a group. Its buckets are empty then."""
+    for entry in range(1 << s.groups[group, DEPTH]):
+        bucket = s.directory[s.groups[group, DIRECTORY] + entry]
         if prefix_of(s, bucket) == entry:
             for stream in range(len(s.layout)):
                 page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
@@ -332,7 +347,28 @@ def drop_group(s, group):
                     following = s.heads[page, NEXT]
                     return_block(s, page)
                     page = following
-            return_bucket(s, bucket)
-    return_region(s, region, groups[group, DIRECTORY_CLASS])
-    for word in range(groups.shape[1]):
-        groups[group, word] = 0
+                clear_chain(s, bucket, stream)
+            s.buckets[bucket, SHAPE] &= ~UNSPLITTABLE
+
+
+@kernel
+def empty_group(s, group):
+    """Frees the blocks of a group that holds no fresh tuple, counts their tuples as spilled, and begins the next
+    generation.
+
+    The group keeps its watermarks and statistics. It also keeps its directory, because the next generation will need
+    about the same one, unless the directories of emptied groups have most of the buckets.
+    """
+    groups = s.groups
+    empty_buckets(s, group)
+    if s.counters[UNUSED_BUCKET] > len(s.buckets) // 2:
+        return_directory(s, group)
+        take_directory(s, group)
+    for stream in range(len(s.layout)):
+        base = stream * GROUP_STREAM_WORDS
+        s.counters[SPILLED + stream] += groups[group, GROUP_TUPLES + base]
+        groups[group, GROUP_TUPLES + base] = groups[group, GROUP_BYTES + base] = 0
+        groups[group, EXPIRES_FROM + base] = TIME_MAX_VALUE
+    groups[group, GENERATION] += 1
+    groups[group, RESULTS_BEFORE] = groups[group, RESULTS]
+    groups[group, GROWS] = 1

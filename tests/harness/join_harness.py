@@ -258,7 +258,9 @@ def check_chain(state, group, bucket, stream, layout, tuples, pages):
     for page in blocks:
         head = state.heads[page].tolist()
         found = [read_tuple(state, layout, slot) for slot in slots(state, stream, page)]
-        assert head[st.OWNER] == group * st.STREAMS_MAX + stream and found
+        generation = int(state.groups[group, st.GENERATION])
+        assert head[st.OWNER] == (generation * st.OPERATORS_MAX * st.GROUPS_MAX + group) * st.STREAMS_MAX + stream
+        assert found
         assert [head[st.TIME_MIN], head[st.TIME_MAX]] == [f(row.time for row in found) for f in (min, max)]
         assert all(oracle.hash64(row.key) & ((1 << bucket.depth) - 1) == bucket.prefix for row in found)
         tags = state.halves[4 * page * int(state.pool[st.PAGE_WORDS]) :][: len(found)].tolist()

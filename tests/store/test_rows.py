@@ -1,0 +1,171 @@
+"""What is spilled: the rows of a group as frames, the group emptied for its next generation, and what comes back."""
+
+import numpy as np
+import pytest
+
+import oracle
+from join_harness import NEVER, Harness, Stream, check_accounts, groups_of, numbered
+from mpijoin.data.codec import decode, encode
+from mpijoin.errors import CodecError, ProtocolError
+from mpijoin.operators.base import Progress
+from mpijoin.store import state as st
+from mpijoin.store.pool import StreamSpec
+from mpijoin.store.rows import HASH_BITS, ROWS_KIND, between, key_places, rows_of
+from mpijoin.store.transfer import FRAME_BYTES
+
+STREAM = Stream(1000, 1, True, True)
+SPECS = (StreamSpec(1, True, 1000, True), StreamSpec(1, True, 1000, True))
+
+
+def filled(tuples=400, keys=60):
+    """A holder of one group with a directory, and the rows of its streams."""
+    harness = Harness([STREAM, STREAM], 1, 1 << 24, 256, 600)
+    rows = numbered([(time, time % keys) for time in range(tuples)], STREAM, (0, 7, 300))
+    harness.round(groups_of(0), rows, rows[::2], (NEVER, NEVER))
+    return harness, rows
+
+
+def test_frames_hold_all_rows_once_and_say_what_they_hold():
+    harness, rows = filled()
+    found = [rows_of(frame, SPECS) for frame in harness.operator.rows(0)]
+    assert [(one.group, one.stream, one.generation) for one in found] == [(0, 0, 0), (0, 1, 0)]
+    for one, own in zip(found, (rows, rows[::2])):
+        assert (one.earliest, one.latest) == (0, own[-1].time)
+        tuples, blob = one.fresh
+        read = {
+            row: (time, key, (record,), blob[at : at + size].tobytes())
+            for key, time, row, at, size, record in tuples.tolist()
+        }
+        assert read == {row.row: (row.time, row.key, row.record, row.blob) for row in own}
+
+
+def test_frames_are_cut_at_about_a_mebibyte_and_come_one_at_a_time():
+    harness = Harness([Stream(9), Stream(9)], memory=1 << 24)
+    harness.round(groups_of(0), numbered([(0, key) for key in range(100_000)]), [], (0, 0))
+    frames = harness.operator.rows(0)
+    sizes = [len(frame) for frame in frames]
+    assert len(sizes) == 3 and max(sizes) < FRAME_BYTES + 8192
+    assert next(frames, None) is None
+
+
+def test_an_emptied_group_keeps_its_shape_and_statistics_and_begins_a_generation():
+    harness, rows = filled()
+    harness.expire(groups_of(0), (50, 60))
+    before = harness.operator.info(groups_of(0))
+    assert before.outputs == before.results == harness.out.found > 0
+    harness.operator.empty(0)
+    after = harness.operator.info(groups_of(0))
+    assert check_accounts(harness, [0])[0].tuples == ([], []) and harness.operator.memory().held == 0
+    assert after.buckets == before.buckets > 8 and after.depth == before.depth
+    assert after.watermarks.tolist() == [[50, 60]] and after.results == before.results
+    assert after.generations == 1 and after.outputs == 0
+    assert harness.operator.totals.spilled == (len(rows), len(rows) // 2) == harness.operator.totals.joined
+    harness.round(groups_of(0), rows, [], (NEVER, NEVER))
+    assert harness.operator.info(groups_of(0)).buckets >= before.buckets, "nothing is merged before something expires"
+    assert [rows_of(frame, SPECS).generation for frame in harness.operator.rows(0)] == [1]
+
+
+def test_directories_of_emptied_groups_never_take_all_buckets():
+    harness = Harness([Stream(9), Stream(9)], 40, 300 * 64, 64, 1)
+    for group in range(40):
+        keys = [key for key in range(2000) if oracle.partition(key, 40) == group]
+        harness.round(groups_of(group), numbered([(0, key) for key in keys]), [], (NEVER, NEVER))
+        harness.operator.empty(group)
+    buckets = harness.operator.info(groups_of(*range(40))).buckets
+    assert buckets[0] > 20 and buckets[-1] == 1
+    assert buckets.sum() <= harness.state.counters[st.UNUSED_BUCKET] <= 2 * len(harness.state.buckets) // 3
+    check_accounts(harness, range(40))
+
+
+def test_the_generation_s_outputs_go_along_with_a_group():
+    harness, rows = filled()
+    harness.operator.empty(0)
+    harness.round(groups_of(0), rows[:20], rows[:20], (NEVER, NEVER))
+    other, _ = filled(0)
+    other.operator.install(harness.operator.get(0, 0))
+    for one in (harness, other):
+        info = one.operator.info(groups_of(0))
+        assert 0 < info.outputs < info.results and info.generations == 1
+    assert other.operator.info(groups_of(0)).outputs == harness.operator.info(groups_of(0)).outputs
+
+
+def test_settled_tuples_are_old_and_meet_what_comes_after():
+    harness = Harness([Stream(9), Stream(9)])
+    for stream in range(2):
+        harness.insert(groups_of(0), stream, numbered([(1, 1)]))
+    harness.operator.settle(groups_of(0))
+    harness.probe(groups_of(0))
+    assert not harness.pairs
+    harness.insert(groups_of(0), 1, numbered([(2, 1)], first_row=5))
+    harness.probe(groups_of(0))
+    assert harness.row_pairs() == {(0, 5): 1}
+    check_accounts(harness, [0])
+
+
+def test_a_group_with_fresh_tuples_or_under_a_probe_is_not_spilled():
+    harness = Harness([Stream(10**6), Stream(10**6)], 1, 1 << 22, 64)
+    for stream in range(2):
+        harness.insert(groups_of(0), stream, numbered([(time, 7) for time in range(60)]))
+    calls = (lambda: harness.operator.rows(0), lambda: harness.operator.empty(0))
+    for call in calls:
+        with pytest.raises(ProtocolError, match="partition 0 holds fresh tuples: wanted it probed"):
+            call()
+    assert harness.operator.probe(groups_of(0), 100, harness.out) is Progress.BUDGET
+    for call in (*calls, lambda: harness.operator.settle(groups_of(0))):
+        with pytest.raises(ProtocolError, match="while a probe is under way"):
+            call()
+
+
+def test_every_key_has_its_place_whatever_its_partition():
+    """The keys of one of 1,000 partitions are spread over all places, as if they were of all."""
+    keys = [key for key in range(400_000) if oracle.partition(key, 1000) == 3]
+    tuples = np.array([[key, 0, key] for key in keys])
+    places = key_places(tuples)
+    assert ((0 <= places) & (places < 1 << HASH_BITS)).all()
+    counts = np.bincount(places >> (HASH_BITS - 2), minlength=4)
+    assert counts.min() > 0.7 * len(keys) / 4
+    halves = [between(tuples, *part) for part in ((0, 1 << 15), (1 << 15, 1 << 16))]
+    assert sorted(np.concatenate(halves)[:, 0].tolist()) == sorted(keys) and min(map(len, halves)) > 100
+    assert between(tuples, 0, 1 << HASH_BITS) is tuples
+
+
+def edited(frame, tuples=lambda tuples: None, **meta):
+    """The frame with other facts, or with its tuples changed."""
+    kind, facts, (old, blob) = decode(frame)
+    new = old.copy()
+    changed = tuples(new)
+    return encode(meta.pop("kind", kind), {**facts, **meta}, [new if changed is None else changed, blob])
+
+
+def poke(word, value):
+    def change(tuples):
+        tuples[1, word] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change, error, says",
+    [
+        (dict(kind=16), ProtocolError, f"kind 16, wanted {ROWS_KIND}"),
+        (dict(stream=2), ProtocolError, "stream 2, wanted one of 0 to 1"),
+        (dict(group=None), CodecError, "group is None, wanted an integer"),
+        (dict(tuples=lambda tuples: tuples[:, 1:].copy()), ProtocolError, "wanted 6 words each"),
+        (dict(tuples=lambda tuples: tuples[1:].copy()), CodecError, "has 399 of the 400"),
+        (dict(earliest=-1), CodecError, "times from 0 to 399, but says -1 to 399"),
+        (dict(tuples=poke(st.SIZE, -1)), CodecError, "blobs beyond"),
+        (dict(tuples=poke(st.SIZE, 1 << 62)), CodecError, "blobs beyond"),
+        (dict(tuples=poke(st.ADDRESS, (1 << 63) - 1)), CodecError, "blobs beyond"),
+    ],
+)
+def test_what_is_no_frame_of_rows_of_this_join_is_refused(change, error, says):
+    frame = next(filled()[0].operator.rows(0))
+    with pytest.raises(error, match=says):
+        rows_of(edited(frame, **change), SPECS)
+
+
+def test_a_flipped_bit_is_noticed():
+    frame = next(filled()[0].operator.rows(0))
+    frame[-1] ^= 1
+    with pytest.raises(CodecError, match="checksum"):
+        rows_of(frame, SPECS)
