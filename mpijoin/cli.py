@@ -210,10 +210,12 @@ def _check(options: argparse.Namespace) -> int:
         raise JobError(["JOB.toml: missing: wanted the job file to check, or --fields"])
     from mpijoin.config.check import load_and_resolve
     from mpijoin.config.describe import describe
+    from mpijoin.launch.memory import memory_lines
     from mpijoin.launch.setup import launch_faults
 
     further = partial(launch_faults, overwrite=options.overwrite, resume=options.resume)
-    print(describe(*load_and_resolve(options.job, options.set, further)))
+    job, schema = load_and_resolve(options.job, options.set, further)
+    print(describe(job, schema, memory_lines(job)))
     return EXIT_DONE
 
 

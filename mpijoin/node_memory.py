@@ -23,18 +23,25 @@ LEAST_BYTES = 16 << 20  # of a slave's windows, however little there is
 MIB = 1 << 20
 
 
-def node_memory_bytes(environ: Mapping[str, str], root: Path = ROOT) -> int:
+class Allowed(NamedTuple):
+    """Bytes that are allowed, and by what: "the machine", the file of a control group, or a variable of Slurm."""
+
+    octets: int
+    by: str
+
+
+def node_memory(environ: Mapping[str, str], root: Path = ROOT) -> Allowed:
     """The smallest of: the machine's memory, the limits of this process's control groups and those above, and Slurm's
     limits.
 
     root: where /proc and the mounted control groups are looked for.
     """
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min((machine, *cgroup_limits(root), *slurm_limits(environ)))
+    machine = Allowed(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), "the machine")
+    return min((machine, *cgroup_limits(root), *slurm_limits(environ)), key=lambda allowed: allowed.octets)
 
 
-def cgroup_limits(root: Path = ROOT) -> Iterator[int]:
-    """Bytes that the control groups of this process allow, its own first; none where there are no control groups."""
+def cgroup_limits(root: Path = ROOT) -> Iterator[Allowed]:
+    """What the control groups of this process allow, its own first; nothing where there are no control groups."""
     groups = dict(_memory_groups(root))
     for kind, mounted_from, mount_point in _mounts(root):
         if kind not in groups:
@@ -70,9 +77,10 @@ def _mounts(root: Path) -> Iterator[tuple[str, str, str]]:
             yield kind, mounted, where
 
 
-def _limits_in(folder: Path, names: tuple[str, ...]) -> Iterator[int]:
+def _limits_in(folder: Path, names: tuple[str, ...]) -> Iterator[Allowed]:
     for name in names:
-        yield from (int(text) for text in _lines(folder / name) if text.isdecimal())
+        file = folder / name
+        yield from (Allowed(int(text), str(file)) for text in _lines(file) if text.isdecimal())
 
 
 def _lines(path: Path) -> list[str]:
@@ -81,14 +89,14 @@ def _lines(path: Path) -> list[str]:
     return []
 
 
-def slurm_limits(environ: Mapping[str, str]) -> Iterator[int]:
-    """Bytes of this node that Slurm grants the job; none where it sets no limit (0 says so, too)."""
+def slurm_limits(environ: Mapping[str, str]) -> Iterator[Allowed]:
+    """What Slurm grants the job of this node; nothing where it sets no limit (0 says so, too)."""
     cores = _number(environ, "SLURM_CPUS_ON_NODE") or len(os.sched_getaffinity(0))
     accelerators = _number(environ, "SLURM_GPUS_ON_NODE")
     for name, times in (("SLURM_MEM_PER_NODE", 1), ("SLURM_MEM_PER_CPU", cores), ("SLURM_MEM_PER_GPU", accelerators)):
         mib = _number(environ, name) * times
         if mib:
-            yield mib * MIB
+            yield Allowed(mib * MIB, name)
 
 
 def ranks_on_node(environ: Mapping[str, str], ranks: int) -> int:

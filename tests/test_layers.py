@@ -44,7 +44,7 @@ LEVELS = (
     ("metrics", "rundir", "progress", "spill"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),
     ("checkpoint",),
-    ("launch.setup",),
+    ("launch.setup", "launch.memory"),
     ("master", "slave", "collector", "launch.warmup"),
     ("launch.summary", "launch.provenance"),
     ("launch.life", "simulate"),

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import re
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from mpijoin.node_memory import (
     Needs,
     cgroup_limits,
     held_bytes,
-    node_memory_bytes,
+    node_memory,
     ranks_on_node,
     slave_memory_bytes,
     slurm_limits,
@@ -26,6 +27,13 @@ MB = 1 << 20
 V1 = "35 31 0:32 {root} /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
 V1_CPU = "36 31 0:33 / /sys/fs/cgroup/cpu rw,relatime shared:3 - cgroup cgroup rw,cpu,cpuacct\n"
 V2 = "41 31 0:38 {root} {point} rw,relatime shared:9 master:2 - cgroup2 cgroup2 rw,nsdelegate\n"
+
+
+MACHINE_BYTES = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def octets(limits):
+    return sorted(allowed.octets for allowed in limits)
 
 
 def tree(folder, mountinfo, cgroup, **limits):
@@ -47,7 +55,8 @@ def test_version_two_counts_the_own_group_and_all_above(tmp_path):
         "sys/fs/cgroup/other/memory.max": "1\n",
     }
     root = tree(tmp_path, V2.format(root="/", point="/sys/fs/cgroup"), "0::/job/step\n", **limits)
-    assert sorted(cgroup_limits(root)) == [600, 700] and node_memory_bytes({}, root) == 600
+    assert octets(cgroup_limits(root)) == [600, 700]
+    assert node_memory({}, root) == (600, f"{tmp_path}/sys/fs/cgroup/job/memory.high")
 
 
 def test_version_one_counts_the_memory_controller_only(tmp_path):
@@ -59,25 +68,26 @@ def test_version_one_counts_the_memory_controller_only(tmp_path):
     }
     groups = "9:name=systemd:/\n4:memory:/slurm/uid_7/job_3\n1:cpu,cpuacct:/\n0::/\n"
     root = tree(tmp_path, V1_CPU + V1.format(root="/"), groups, **limits)
-    assert list(cgroup_limits(root)) == [5000, 900, 9223372036854771712] and node_memory_bytes({}, root) == 900
+    assert octets(cgroup_limits(root)) == [900, 5000, 9223372036854771712]
+    assert node_memory({}, root) == (900, f"{tmp_path}/sys/fs/cgroup/memory/slurm/uid_7/memory.limit_in_bytes")
 
 
 def test_both_versions_side_by_side_count(tmp_path):
     limits = {"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "80\n", "sys/fs/cgroup/unified/b/memory.max": "70\n"}
     mounts = V1.format(root="/") + V2.format(root="/", point="/sys/fs/cgroup/unified")
-    assert sorted(cgroup_limits(tree(tmp_path, mounts, "4:memory:/a\n0::/b\n", **limits))) == [70, 80]
+    assert octets(cgroup_limits(tree(tmp_path, mounts, "4:memory:/a\n0::/b\n", **limits))) == [70, 80]
 
 
 @pytest.mark.parametrize("group", ["/docker/abc", "/docker/abc/inner", "/../elsewhere"])
 def test_in_a_container_the_mounted_part_of_the_hierarchy_counts(tmp_path, group):
     limits = {"sys/fs/cgroup/memory.max": "500\n", "sys/fs/cgroup/inner/memory.max": "400\n"}
     root = tree(tmp_path, V2.format(root="/docker/abc", point="/sys/fs/cgroup"), f"0::{group}\n", **limits)
-    assert min(cgroup_limits(root)) == (400 if group.endswith("inner") else 500)
+    assert octets(cgroup_limits(root))[0] == (400 if group.endswith("inner") else 500)
 
 
 def test_no_control_groups_no_limit(tmp_path):
     assert list(cgroup_limits(tmp_path)) == []
-    assert node_memory_bytes({}, tmp_path) == os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert node_memory({}, tmp_path) == (MACHINE_BYTES, "the machine")
 
 
 @pytest.mark.parametrize(
@@ -94,8 +104,10 @@ def test_no_control_groups_no_limit(tmp_path):
     ],
 )
 def test_every_limit_of_slurm_counts(environ, wanted, tmp_path):
-    assert list(slurm_limits(environ)) == [mib * MB for mib in wanted]
-    assert not wanted or node_memory_bytes(environ, tmp_path) == min(wanted) * MB
+    assert [allowed.octets for allowed in slurm_limits(environ)] == [mib * MB for mib in wanted]
+    least = node_memory(environ, tmp_path)
+    assert least.octets == min([MACHINE_BYTES, *(mib * MB for mib in wanted)])
+    assert environ.get(least.by, "").isdecimal() if wanted else least.by == "the machine"
 
 
 def test_ranks_on_a_node_are_those_that_the_launcher_names():
@@ -183,4 +195,5 @@ def test_a_run_in_a_control_group_ends_by_itself_before_the_kernel_ends_it(tmp_p
             return processes.write_text(str(os.getpid()))
         ended = subprocess.run(command, cwd=tmp_path, env=environ, preexec_fn=enter, capture_output=True, text=True)
     assert ended.returncode == 3 and "[memory] limit" in ended.stderr, (ended.returncode, ended.stderr)
-    assert "memory for windows" in (tmp_path / "out/logs/rank-1.log").read_text()
+    told = (tmp_path / "out/logs/rank-1.log").read_text()
+    assert re.search(r"memory for windows: .* MB \(\S*/memory\.(max|limit_in_bytes)\), and", told), told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator
+from typing import Iterable, Iterator
 
 from mpijoin.config.job import MAX, NO_POLICY, UNBOUNDED, FileSource, Job, StreamJob, SyntheticSource
 from mpijoin.config.units import format_duration, listed
@@ -11,9 +11,12 @@ from mpijoin.data.results import result_columns
 from mpijoin.data.schema import Column, JoinSchema
 
 
-def describe(job: Job, schema: JoinSchema) -> str:
+def describe(job: Job, schema: JoinSchema, memory: Iterable[str] = ()) -> str:
     """Describes the job in a few lines: its streams, with their rows where footers tell them, key, unit, partitions and
-    result columns."""
+    result columns.
+
+    memory: lines on its memory, which depend on the node
+    """
     names = [column.name for column in result_columns(job, schema)]
     width = max(7, *(len(stream.name) for stream in job.streams))
     times = listed([_columns((stream.time,)) for stream in schema.streams])
@@ -22,6 +25,7 @@ def describe(job: Job, schema: JoinSchema) -> str:
         f"key     {' = '.join(_columns(stream.keys) for stream in schema.streams)}",
         f"time    {times}, joined in {schema.unit}",
         f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}{_declustering(job)}",
+        *memory,
         *_pace(job),
         *_checkpoints(job),
         *_injections(job),

@@ -168,8 +168,9 @@ MEMORY_FIELDS = (
         "too, and come into memory in turn. The results are the same, some of them later.")),
     Field("path", "path", or_word(PATH, {AUTO: None}), meaning=(
         'The folder for the rows on disk, best on a disk of each node\'s own. "auto": the folder that SLURM_TMPDIR '
-        "names, else the one that TMPDIR names, else that of the system for temporary files. Each slave makes a folder "
-        "of its own there and removes it at its end; after a kill the next run removes it.")),
+        "names, else the one that TMPDIR names, else that of the system for temporary files; /var/tmp where that one "
+        "lies in memory. Each slave makes a folder of its own there and removes it at its end; after a kill the next "
+        "run removes it.")),
     Field("threshold", "threshold", NUMBER, unit="share of limit, above 0 and up to 1", meaning=(
         "A slave that holds more than this begins to spill.")),
     Field("share", "share", NUMBER, unit="share of what is held, above 0 and up to 1", meaning=(

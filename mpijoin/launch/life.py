@@ -20,14 +20,14 @@ from mpijoin.collector.runtime import CollectorRank
 from mpijoin.errors import EXIT_DONE, PeerError
 from mpijoin.join.tuning import measured_group_tuples
 from mpijoin.launch import warmup
+from mpijoin.launch.memory import memory_of_slave
 from mpijoin.launch.provenance import own_command, provenance, resume_command
 from mpijoin.launch.setup import RunSetup, merged_schema
 from mpijoin.launch.summary import RunOutcome, summarize, summary_text
-from mpijoin.limits import address_space_share, named
+from mpijoin.limits import named
 from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unchanged
 from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
-from mpijoin.node_memory import LEAST_BYTES, Needs, held_bytes, node_memory_bytes, ranks_on_node, slave_memory_bytes
 from mpijoin.operators.base import Operator
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
@@ -35,7 +35,6 @@ from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
-from mpijoin.transport.guard import launched_by_mpi
 
 # The name of the compiler's library.
 COMPILER = "llvmlite"
@@ -229,7 +228,7 @@ def _warn(rank: Rank, text: str) -> None:
 def _start_of(setup: RunSetup, rank: Rank) -> tuple[Operator, list[int], int]:
     """Returns a slave's operator, the groups in it, and the number of the checkpoint from which they come. The number
     is 0 where the run begins."""
-    memory_bytes = setup.job.memory.limit_bytes or _memory_left(setup, rank)
+    memory_bytes = memory_of_slave(setup, rank)
     make_operator = partial(new_operator, setup.job, setup.schema, memory_bytes, measured_group_tuples(setup.schema))
     if not setup.resumes:
         operator = make_operator()
@@ -241,26 +240,6 @@ def _start_of(setup: RunSetup, rank: Rank) -> tuple[Operator, list[int], int]:
     restored, groups, number = restore_own(rank, setup.checkpoints, setup.directory, make_operator)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
     return restored, groups, number
-
-
-def _memory_left(setup: RunSetup, rank: Rank) -> int:
-    """Returns the bytes that this slave may use for its windows. They are its share of the memory that the node, the
-    control groups and Slurm allow."""
-    cluster = setup.job.cluster
-    ranks = ranks_on_node(os.environ, setup.roles.size)
-    processes = ranks if launched_by_mpi(os.environ) else 1
-    slaves = min(ranks, len(setup.roles.slaves))
-    needs = Needs(held_bytes(), processes, slaves, cluster.master_buffer_bytes, cluster.buffer_bytes)
-    node_bytes = node_memory_bytes(os.environ)
-    share = max(LEAST_BYTES, address_space_share(slaves if processes == 1 else 1))
-    memory_bytes = int(min(slave_memory_bytes(node_bytes, ranks, needs), share))
-    rank.log.info(
-        "memory for windows: %.3g MB; the %d ranks here may take %.3g MB, and %.3g MB of it are for all else",
-        *(memory_bytes / 1e6, ranks, node_bytes / 1e6, needs.total_bytes / 1e6),
-    )
-    if needs.total_bytes + slaves * memory_bytes > node_bytes:
-        rank.log.warning("that may be too little: give the job more memory, or it fewer ranks, or smaller buffers")
-    return memory_bytes
 
 
 def _collector(setup: RunSetup, rank: Rank, writer: Any) -> CollectorRank:

@@ -25,6 +25,7 @@ from mpijoin.lock import FolderLock, take
 from mpijoin.rank import MASTER
 from mpijoin.refusals import reading
 from mpijoin.rundir import RunDirectory, blocking_file, room_faults
+from mpijoin.spill.scratch import choose_root
 
 
 @dataclass(frozen=True)
@@ -210,9 +211,9 @@ def _checkpoint_faults(folder: Path, taken_over: bool) -> Iterator[Fault]:
 def _scratch_faults(memory: Memory) -> Iterator[Fault]:
     """Looks at the folder for rows on disk as it is on this node. The slaves on other nodes have folders of their
     own."""
-    if not memory.spills or memory.path is None:
+    if not memory.spills:
         return
-    folder = Path(memory.path)
+    folder = choose_root(memory.path).path
     there = next(one for one in (folder, *folder.parents) if os.path.lexists(one))
     if not there.is_dir():
         it = "it" if there == folder else there

@@ -117,13 +117,13 @@ def choose_root(setting: str | None, environ: Mapping[str, str] = os.environ) ->
 
 def _judged(root: Root) -> Root:
     """Adds a warning if the folder lies in memory, and nothing is gained by spilling to it."""
-    if root.path.is_dir() and lies_in_memory(root.path):
+    if os.path.isdir(root.path) and lies_in_memory(root.path):
         return root._replace(why=f"{root.why}; it LIES IN MEMORY: set [memory] path to a folder on a disk")
     return root
 
 
 def _is_usable(folder: Path) -> bool:
-    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+    return os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)
 
 
 def _mark() -> str:
