@@ -7,6 +7,8 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Iterator, NamedTuple, Sequence, TextIO
 
+from mpijoin.records import SpillFigures
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
@@ -16,23 +18,26 @@ LINE_INTERVAL_S = 60.0  # a log of a day has 1440 of them
 LINE_FIRST_S = 2.0  # the first one soon: it says that the run goes on, and when it may be done
 QUIET = "print nothing unless it fails; only a pipe gets the line that says what came out"  # --quiet, where no run is
 SLAVES_SHOWN = 12
+DISK_SHOWN_CELLS = 46  # a narrower panel has no room for what each slave has on disk
 PANEL_CELLS_MAX = 80
 FRAME_CELLS = 4  # the panel's frame, and the blanks inside it
 BAR_CELLS, BAR_CELLS_MIN = 24, 4
 
 
 class SlaveProgress(NamedTuple):
-    """One slave: `load` = 1 - idle share, 0 to 1; its joined state in bytes."""
+    """One slave: `load` = 1 - idle share, 0 to 1; its joined state in bytes, in memory, and on the disk."""
 
     rank: int
     load: float
     state_bytes: int
+    disk_bytes: int = 0
 
 
 class ProgressView(NamedTuple):
     """One moment of a run. `fraction` of the input read, 0 to 1; `late_rows` of all streams; `eta_s` None: unknown;
     `moves` of groups, `comparisons` of tuples so far; `behind_s`: how far an overloaded paced run is behind its time,
-    else 0."""
+    else 0; `limit_bytes`: memory of all slaves for their state, 0: unknown; `spilling` of all slaves; `cleaned`: once
+    the input has ended and the clean-up has begun, the share of the debt that is worked off, 0 to 1."""
 
     fraction: float
     tuples: int
@@ -46,6 +51,9 @@ class ProgressView(NamedTuple):
     moves: int = 0
     behind_s: float = 0.0
     comparisons: int = 0
+    limit_bytes: int = 0
+    spilling: SpillFigures = SpillFigures()
+    cleaned: float | None = None
 
 
 class Teller(NamedTuple):
@@ -148,11 +156,12 @@ def plain_line(view: ProgressView) -> str:
     """
     loads = [slave.load for slave in view.slaves]
     parts = [
-        f"mpijoin: {_percent(view.fraction)}",
+        f"mpijoin: {_percent(view.fraction) if view.cleaned is None else f'clean-up {_percent(view.cleaned).strip()}'}",
         f"{amount(view.tuples)} tuples",
         f"{amount(view.tuples_per_s)}/s",
         f"{amount(view.results)} results",
-        f"{size(view.state_bytes)} state",
+        f"{_state(view)} state",
+        *(" ".join(fact) for fact in _spill_facts(view.spilling)),
     ]
     if loads:
         span = _percent(max(loads)) if len(loads) == 1 else f"{_percent(min(loads))} to {_percent(max(loads))}"
@@ -188,11 +197,15 @@ def panel(view: ProgressView) -> RenderableType:
 def _panel_lines(view: ProgressView, width: int) -> list[str]:
     """The panel's lines as rich markup, each of at most `width` cells where its shortest words allow it."""
     head = f"{_bar(view.fraction, 'cyan', _bar_cells(width, 8))}  [bold]{_percent(view.fraction)}[/]"
+    if view.cleaned is not None:
+        cleaned = f"[bold]{_percent(view.cleaned)}[/] of the clean-up"
+        head = f"{_bar(view.cleaned, 'blue', _bar_cells(width, 24))}  {cleaned}"
     facts = [
         f"[bold]{amount(view.tuples)}[/] tuples",
         f"[bold]{amount(view.tuples_per_s)}[/] tuples/s",
         f"[bold]{amount(view.results)}[/] results",
-        f"[bold]{size(view.state_bytes)}[/] state",
+        f"[bold]{_state(view)}[/] state",
+        *(f"[bold]{value}[/] {words}" for value, words in _spill_facts(view.spilling)),
     ]
     if view.fraction == 1 and view.comparisons:
         facts.append(f"[bold]{amount(view.comparisons)}[/] comparisons")
@@ -209,17 +222,36 @@ def _panel_lines(view: ProgressView, width: int) -> list[str]:
     return lines
 
 
+def _state(view: ProgressView) -> str:
+    """The state in memory, against the limit where it is known."""
+    return size(view.state_bytes) + (f" of {size(view.limit_bytes)}" if view.limit_bytes else "")
+
+
+def _spill_facts(spilling: SpillFigures) -> list[tuple[str, str]]:
+    """What a run says that has spilled: each fact is a value, and what it is a value of."""
+    if not spilling.spills:
+        return []
+    facts = [(size(spilling.disk_bytes), "on disk")]
+    if spilling.owed_groups:
+        groups = "group" if spilling.owed_groups == 1 else "groups"
+        facts.append((amount(spilling.owed_groups), f"{groups} owed, {size(spilling.owed_bytes)}"))
+    spent = {"spilling": spilling.spill_s, "in clean-up": spilling.cleanup_s}
+    return facts + [(seconds(span_s), doing) for doing, span_s in spent.items() if span_s >= 1]
+
+
 def _slave_lines(slaves: tuple[SlaveProgress, ...], width: int) -> Iterator[str]:
     """The slaves in rank order. If there are many, only the busiest, since they set the pace."""
     shown = sorted(sorted(slaves, key=lambda slave: -slave.load)[:SLAVES_SHOWN])
     digits = len(str(max((slave.rank for slave in shown), default=0)))
+    room = width >= DISK_SHOWN_CELLS
     for slave in shown:
+        on_disk = f", {size(slave.disk_bytes)} on disk" if slave.disk_bytes and room else ""
         color = "green" if slave.load < 0.9 else "magenta"
         parts = [
             f"slave {slave.rank:<{digits}}",
-            _bar(slave.load, color, _bar_cells(width, 30)),
+            _bar(slave.load, color, _bar_cells(width, 48 if on_disk else 30)),
             f"{_percent(slave.load)} load",
-            f"{size(slave.state_bytes):>6}",
+            f"{size(slave.state_bytes):>6}{on_disk}",
         ]
         yield "  ".join(part for part in parts if part)
     if len(shown) < len(slaves):

@@ -88,13 +88,15 @@ class SpillFigures(NamedTuple):
         return cls(*plain)
 
     @classmethod
-    def total(cls, several: Iterable[SpillFigures]) -> SpillFigures:
-        """Returns the sums over several slaves. `disk_bytes_max` becomes the sum of what each had at most.
+    def together(cls, several: Iterable[SpillFigures]) -> SpillFigures:
+        """Returns the sums over several slaves, but of the seconds the most, because slaves work side by side. Their
+        `disk_bytes_max` may be from different moments.
 
-        >>> SpillFigures.total([SpillFigures(spills=2, spill_s=0.5), SpillFigures(spills=1)]).spills
-        3
+        >>> SpillFigures.together([SpillFigures(spills=2, spill_s=0.5), SpillFigures(spills=1, spill_s=0.25)])[:2]
+        (3, 0.5)
         """
-        return cls._make(map(sum, zip(cls(), *several)))
+        columns = zip(cls._fields, zip(cls(), *several))
+        return cls._make((max if name.endswith("_s") else sum)(column) for name, column in columns)
 
 
 class Figures(NamedTuple):

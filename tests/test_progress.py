@@ -8,7 +8,9 @@ import sys
 
 import pytest
 
+from mpijoin.master.debt import Debt
 from mpijoin.progress import Progress, ProgressView, SlaveProgress, Teller, amount, panel, plain_line, seconds, size
+from mpijoin.records import SpillFigures
 
 
 def view(fraction=0.5, late_rows=0, slaves=2, eta_s=2.0):
@@ -113,6 +115,55 @@ def test_a_very_narrow_terminal_gets_cut_lines_and_never_more_of_them():
     assert max(map(len, text.splitlines())) <= 20 and sum("slave" in line for line in text.splitlines()) == 12
 
 
+SPILLING = SpillFigures(14, 3.5, 2_000_000_000, 0, 1_200_000_000, 0, 0.5, 0, 12, 340_000_000)
+
+
+def test_memory_is_shown_against_its_limit_and_what_is_spilled_and_owed():
+    shown = view()._replace(limit_bytes=64_000_000, spilling=SPILLING)
+    line = plain_line(shown)
+    assert "  20 MB of 64 MB state  1.2 GB on disk  12 groups owed, 340 MB  3 s spilling  load" in line
+    assert "clean-up" not in line
+    slaves = tuple(slave._replace(disk_bytes=600_000_000) for slave in shown.slaves)
+    text, _ = rendered(shown._replace(slaves=slaves))
+    for wanted in ("20 MB of 64 MB state", "1.2 GB on disk", "12 groups owed, 340 MB", "10 MB, 600 MB on disk"):
+        assert wanted in text
+    one = shown._replace(spilling=SPILLING._replace(owed_groups=1, cleanup_s=70))
+    assert "  1 group owed, 340 MB  3 s spilling  1 min 10 s in clean-up  " in plain_line(one)
+    assert "disk" not in plain_line(view()._replace(spilling=SpillFigures()))
+
+
+def test_after_the_input_s_end_the_progress_is_that_of_the_clean_up():
+    shown = view(fraction=1.0, eta_s=9.0)._replace(spilling=SPILLING, cleaned=0.42)
+    assert plain_line(shown).startswith("mpijoin: clean-up 42 %  1.00 M tuples")
+    assert plain_line(shown).endswith("2 s, about 9 s left")
+    text, _ = rendered(shown)
+    assert "42 % of the clean-up" in text and "100 %" not in text
+
+
+@pytest.mark.parametrize("width", [80, 60, 40])
+def test_a_panel_with_all_of_spilling_is_not_cut(width):
+    spilling = SpillFigures(10**6, 98765, 10**15, 10**15, 999 * 10**9, 0, 98765, 10**12, 999, 999 * 10**9)
+    slaves = tuple(slave._replace(disk_bytes=999 * 10**9) for slave in LARGE.slaves)
+    large = LARGE._replace(spilling=spilling, cleaned=0.999, limit_bytes=999 * 10**9, slaves=slaves)
+    text, _ = rendered(large, width)
+    assert max(map(len, text.splitlines())) <= width and "…" not in text
+    for fact in ("999 groups owed, 999 GB", "27 h 26 min in clean-up", "99 % of the clean-up"):
+        assert fact in text
+
+
+def test_the_clean_up_s_progress_is_counted_from_the_most_that_was_owed_after_the_end():
+    debt = Debt()
+    debt.note(10_000, 1.0, input_ended=False)
+    debt.note(600, 2.0, input_ended=False)  # It was worked off while there was nothing to join.
+    assert debt.cleaned is None and debt.left_s(2.0) is None
+    debt.note(1_000, 3.0, input_ended=True)
+    assert debt.cleaned is None
+    debt.note(250, 6.0, input_ended=True)
+    assert debt.cleaned == 0.75 and debt.left_s(6.0) == pytest.approx(1.0)
+    debt.note(0, 7.0, input_ended=True)
+    assert debt.cleaned == 1 and debt.left_s(7.0) == 0
+
+
 def test_late_rows_are_amber():
     text, styled = rendered(view(late_rows=1500))
     assert "1.50 k late rows" in text
@@ -176,6 +227,7 @@ def test_a_terminal_that_knows_no_bars_gets_lines():
 
 SCRIPT = """
 import sys
+from mpijoin.master.debt import Debt
 from mpijoin.progress import Progress, ProgressView
 progress = Progress(interval_s=0)
 progress.update(lambda: ProgressView(0.5, 10, 5.0, 3, 100, (), 0, 2.0))

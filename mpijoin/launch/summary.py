@@ -15,9 +15,9 @@ from mpijoin.errors import EXIT_DONE
 from mpijoin.launch.setup import merged_schema
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import StreamCounts, check_ledger
-from mpijoin.progress import seconds
+from mpijoin.progress import seconds, size
 from mpijoin.rank import MASTER
-from mpijoin.records import Counts, Figures
+from mpijoin.records import Counts, Figures, SpillFigures
 from mpijoin.refusals import writing
 from mpijoin.sinks.parts import part_name
 from mpijoin.sources.late import merge_late
@@ -128,6 +128,7 @@ def _summary(setup: Any, master: Any, compile_s: float, streams: Sequence[Stream
     tuples = sum(one.read for one in streams)
     slaves = {rank: master.finished[rank] for rank in setup.roles.slaves}
     count, whole = len(slaves), total([master.before, *(one.counts for one in slaves.values())])
+    figures = {rank: _with_peak(one.figures, setup.job.tuning.block_bytes) for rank, one in slaves.items()}
     return {
         "results": whole.results,
         "certificate": f"{whole.certificate:016x}",
@@ -138,8 +139,10 @@ def _summary(setup: Any, master: Any, compile_s: float, streams: Sequence[Stream
         "wall_s": round(wall_s, 4),
         "compile_s": round(compile_s, 4),
         "tuples_per_s": round(tuples / wall_s, 1),
+        "last_runtime_result_s": round(max(one.last_runtime_result_s for one in figures.values()), 4),
         "delay_s": DelayHistogram.of([whole.delays]).figures_s(),
         "overload": _overload(master),
+        "memory": _memory(list(figures.values())),
         "moves": master.moves.totals.moved,
         "moved_bytes": master.moves.totals.moved_bytes,
         "moves_refused": master.moves.totals.refused,
@@ -152,7 +155,29 @@ def _summary(setup: Any, master: Any, compile_s: float, streams: Sequence[Stream
         "held_back_by": {str(slave): times for slave, times in master.core.held_back_by.items() if times},
         "checkpoints": master.checkpoints(),
         "master": master.recorder.times_after_warmup(),
-        "per_slave": {str(rank): _slave_figures(one.counts, one.figures) for rank, one in slaves.items()},
+        "per_slave": {str(rank): _slave_figures(one.counts, figures[rank]) for rank, one in slaves.items()},
+    }
+
+
+def _with_peak(figures: Figures, block_bytes: int) -> Figures:
+    """Returns the figures with the most memory that was in use, also between two records of the metrics."""
+    return figures._replace(memory_bytes_max=max(figures.memory_bytes_max, figures.blocks_max * block_bytes))
+
+
+def _memory(slaves: Sequence[Figures]) -> dict[str, Any]:
+    """Returns the limit of a slave and the most that any had in use, and what all of them have spilled. The seconds are
+    those of the slave that took longest, because slaves work side by side."""
+    spilling = SpillFigures.together(one.spilling for one in slaves)
+    return {
+        "limit_bytes": min(one.memory_limit_bytes for one in slaves),
+        "bytes_max": max(one.memory_bytes_max for one in slaves),
+        "spills": spilling.spills,
+        "spilled_bytes": spilling.spilled_bytes,
+        "read_back_bytes": spilling.read_back_bytes,
+        "disk_bytes_max": spilling.disk_bytes_max,
+        "spill_s": round(spilling.spill_s, 4),
+        "cleanup_s": round(spilling.cleanup_s, 4),
+        "cleanup_results": spilling.cleanup_results,
     }
 
 
@@ -188,6 +213,8 @@ def summary_text(outcome: RunOutcome) -> str:
         lines.append(
             "production delay: " + ", ".join(f"{name} {value:.3f} s" for name, value in summary["delay_s"].items())
         )
+    if summary["memory"]["spills"]:
+        lines += _spill_texts(summary["memory"], summary["last_runtime_result_s"])
     if summary["moves"]:
         lines.append(f"{summary['moves']:,} moves of groups, {summary['moved_bytes'] / 1e6:.3g} MB")
     if summary["overload"] and summary["overload"]["overloaded"]:
@@ -207,6 +234,20 @@ def summary_text(outcome: RunOutcome) -> str:
     if not any(stream["read"] for stream in summary["streams"].values()):
         lines.insert(0, "the input holds no rows")
     return "\n".join(lines)
+
+
+def _spill_texts(memory: dict[str, Any], last_runtime_result_s: float) -> list[str]:
+    pushes = "1 push" if memory["spills"] == 1 else f"{memory['spills']:,} pushes"
+    spilled = (
+        f"spilled {size(memory['spilled_bytes'])} in {pushes}, which took {_span(memory['spill_s'])}; clean-up took"
+        f" {_span(memory['cleanup_s'])} for {plural(memory['cleanup_results'], 'result')}"
+    )
+    held = (
+        f"the last result before clean-up came after {_span(last_runtime_result_s)}; a slave had up to"
+        f" {size(memory['bytes_max'])} of {size(memory['limit_bytes'])} in memory, and all had up to"
+        f" {size(memory['disk_bytes_max'])} on disk"
+    )
+    return [spilled, held]
 
 
 def in_words(items: Sequence[str]) -> str:

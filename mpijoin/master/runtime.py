@@ -14,6 +14,7 @@ from mpijoin.errors import ProtocolError
 from mpijoin.launch.setup import RunSetup
 from mpijoin.master import events
 from mpijoin.master.checkpointing import Checkpointing
+from mpijoin.master.debt import Debt
 from mpijoin.master.intake import Intake, Prepared
 from mpijoin.master.movelog import MoveLog, decision_text
 from mpijoin.master.recording import SlotRecorder
@@ -41,7 +42,7 @@ from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
 from mpijoin.progress import Progress, ProgressView, SlaveProgress
 from mpijoin.rank import MASTER, WAIT_S, Rank
-from mpijoin.records import Counts
+from mpijoin.records import Counts, SpillFigures
 from mpijoin.sinks.collector import Collector
 from mpijoin.sources.base import TIME_MAX, End, SourceCounts, Wait
 from mpijoin.time_events import Rest, Ticked
@@ -80,6 +81,7 @@ class Master:
         self.finished: dict[int, Finished] = {}
         self._subgroups = job.cluster.subgroups
         self._reports = {slave: Report(slave) for slave in slaves}
+        self._debt = Debt()
         self._prepared: deque[Prepared] = deque()
         self._complete = False
         self._ticks = state.ticks if state else 0
@@ -181,6 +183,7 @@ class Master:
 
     def _note(self, slave: int, report: Report) -> None:
         self._reports |= {slave: report} if slave in self._reports else {}
+        self._debt.note(self._spilling.owed_bytes, self._rank.clock.wall_s, self.core.ended)
         if report.epoch < 0:
             return  # but a heartbeat
         self._do(events.Consumed(slave, report.consumed_bytes))
@@ -348,7 +351,7 @@ class Master:
         tuples = int(self.sent.sum())
         fraction, own_s = self.intake.progress(tuples), elapsed - self._resumed_s
         slaves = tuple(
-            SlaveProgress(slave, min(1.0, report.busy_s / own_s), report.state_bytes)
+            SlaveProgress(slave, min(1.0, report.busy_s / own_s), report.state_bytes, report.spilling.disk_bytes)
             for slave, report in self._reports.items()
         )
         return ProgressView(
@@ -361,10 +364,17 @@ class Master:
             slaves=slaves,
             late_rows=sum(source.counts.late for source in self.intake.sources),
             elapsed_s=elapsed,
-            eta_s=elapsed / fraction - elapsed if 0 < fraction < 1 else None,
+            eta_s=elapsed / fraction - elapsed if 0 < fraction < 1 else self._debt.left_s(elapsed),
             moves=self.moves.totals.moved,
             behind_s=self._behind_s,
+            limit_bytes=sum(report.limit_bytes for report in self._reports.values()),
+            spilling=self._spilling,
+            cleaned=self._debt.cleaned,
         )
+
+    @property
+    def _spilling(self) -> SpillFigures:
+        return SpillFigures.together(report.spilling for report in self._reports.values())
 
     @property
     def _behind_s(self) -> float:

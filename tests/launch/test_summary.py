@@ -9,14 +9,18 @@ import pytest
 import mpijoin
 from mpijoin.config.units import DURATION_NS, INT64_MAX, duration_ns, rounded_duration
 from mpijoin.errors import InputError
-from mpijoin.launch.summary import RunOutcome, summary_text
+from mpijoin.launch.summary import RunOutcome, _memory, _spill_texts, summary_text
+from mpijoin.records import Figures, SpillFigures
 from mpijoin.sinks.collector import Collector
 
 FIELDS = {
     "results", "certificate", "streams", "ranks", "slaves", "wall_s", "compile_s", "tuples_per_s", "delay_s", "moves",
-    "splits", "merges", "declustering", "peak_master_buffer_bytes", "per_slave", "provenance",
+    "splits", "merges", "declustering", "peak_master_buffer_bytes", "per_slave", "provenance", "memory",
+    "last_runtime_result_s",
 }
-SLAVE_FIELDS = {"cpu_s", "comm_s", "idle_s", "window_bytes_max", "blocks_max", "results"}
+SLAVE_FIELDS = {
+    "cpu_s", "comm_s", "idle_s", "window_bytes_max", "blocks_max", "results", "memory_bytes_max", "spilled_bytes",
+}
 
 
 def run(left, right, path, **stream):
@@ -38,6 +42,32 @@ def test_the_file_has_what_is_promised_and_is_what_python_gets(tmp_path):
     assert (summary["ranks"], summary["slaves"], summary["delay_s"]) == (3, 2, None)
     assert summary["declustering"] == {"min": 2, "mean": 2.0, "max": 2}
     assert summary["tuples_per_s"] == pytest.approx(4 / summary["wall_s"], rel=0.05)
+
+
+def test_memory_is_told_against_its_limit_and_spilling_only_where_there_was_any(tmp_path):
+    summary = run(([1, 2], "ab"), ([1, 9], "aa"), tmp_path / "run").summary
+    memory = summary["memory"]
+    assert memory["limit_bytes"] == 16 << 20 and 0 < memory["bytes_max"] < 1 << 20
+    assert memory["bytes_max"] == max(one["memory_bytes_max"] for one in summary["per_slave"].values())
+    assert (memory["spills"], memory["spilled_bytes"], memory["cleanup_results"]) == (0, 0, 0)
+    assert 0 < summary["last_runtime_result_s"] <= summary["wall_s"]
+    assert "spilled" not in summary_text(RunOutcome(0, summary))
+
+
+def test_what_was_spilled_is_told_over_all_slaves_and_its_time_of_the_slowest():
+    figures = Figures(0, 0, 0, 0, 0, 0, 0, 0, 64_000_000, 60_000_000, 12.0)
+    one = SpillFigures(9, 0.25, 800_000_000, 900_000_000, 0, 700_000_000, 3.104, 12_000)
+    other = SpillFigures(5, 0.5, 400_000_000, 300_000_000, 0, 400_000_000, 1.0, 345)
+    memory = _memory([figures._replace(spilling=one), figures._replace(spilling=other, memory_bytes_max=63_000_000)])
+    assert _spill_texts(memory, 12.3) == [
+        "spilled 1.2 GB in 14 pushes, which took 0.50 s; clean-up took 3.10 s for 12,345 results",
+        (
+            "the last result before clean-up came after 12.30 s; a slave had up to 63 MB of 64 MB in memory, and all"
+            " had up to 1.1 GB on disk"
+        ),
+    ]
+    once = _spill_texts({**memory, "spills": 1, "cleanup_results": 1}, 12.3)[0]
+    assert " in 1 push," in once and once.endswith("for 1 result")
 
 
 def test_the_lateness_that_is_named_covers_exactly_all_late_rows(tmp_path):
