@@ -4,6 +4,9 @@
 |--------------|---------------------------|---------|------|
 | Slot         | master → slave            | DATA    | rows of the slave's partitions, and their watermarks |
 | Order        | master → slave            | DATA    | the next step of a hand-over, in order with the slots |
+| ComputePartitions | master → slave       | CONTROL | choose groups of so many bytes, which will go to another slave |
+| Partitions   | slave → master            | CONTROL | the answer: the groups |
+| SpillOrder   | master → slave            | CONTROL | put groups of so many bytes on your disk |
 | State        | slave → slave             | STATE   | a part of a group on its way from supplier to consumer |
 | ResultRows   | slave → collector         | RESULT  | result rows of one epoch, as an Arrow record batch |
 | EpochEnd     | slave → collector         | RESULT  | all results up to this epoch have been sent |
@@ -35,9 +38,8 @@ import numpy as np
 
 from mpijoin.data.codec import Frame, decode, encode, encode_parts
 from mpijoin.errors import ProtocolError
+from mpijoin.orders import AskLoads, ComputePartitions, Content, Loads, Order, Partitions, SpillOrder, Step
 from mpijoin.records import Counts, Figures, GroupSpans, PartInfo, Span, SpillFigures, Transfer
-
-Content = tuple[dict[str, Any], list[np.ndarray]]  # The meta and the buffers of a frame.
 
 
 class Columns(NamedTuple):
@@ -148,45 +150,6 @@ class Ready(NamedTuple):
     host: str = ""
 
 
-class Order(NamedTuple):
-    """`step` is "ship", "freeze", "drop" or "restore". All go to the supplier, and `peer` is the consumer."""
-
-    move: int
-    step: str
-    group: int
-    peer: int
-
-
-class AskLoads(NamedTuple):
-    """`period` is the number of the reorganization epoch that ends."""
-
-    period: int
-
-
-class Loads(NamedTuple):
-    """The loads since the last answer. `backlog_bytes` is what was left in the stream buffer at the end of each
-    distribution epoch, in the mean. `busy` and `communication` are shares of the wall time. `groups`, `work` (in
-    comparisons) and `live_bytes` (as of now) are int64[m]."""
-
-    rank: int
-    period: int
-    backlog_bytes: float
-    busy: float
-    communication: float
-    groups: np.ndarray
-    work: np.ndarray
-    live_bytes: np.ndarray
-
-    def content(self) -> Content:
-        values = self._asdict()
-        return values, [values.pop(name) for name in ("groups", "work", "live_bytes")]
-
-    @classmethod
-    def of(cls, meta: dict[str, Any], buffers: list[np.ndarray]) -> Loads:
-        groups, work, live_bytes = buffers
-        return cls(**meta, groups=groups, work=work, live_bytes=live_bytes)
-
-
 class State(NamedTuple):
     """`frames`, uint8[] each, come from `Operator.get`. Only the last message of a move has `input`: the group's rows
     that the supplier had received and not joined, as a Slot of this one group. If `cancelled`, the consumer forgets the
@@ -211,17 +174,6 @@ class State(NamedTuple):
             inner = decode(frames.pop())
             final = Slot.of(inner.meta, inner.buffers)
         return cls(meta["move"], meta["supplier"], meta["group"], tuple(frames), final, meta["cancelled"])
-
-
-class Step(NamedTuple):
-    """The supplier sends the `step` "shipped" (the rest fits one slot), "dropped" or "restored". The consumer sends
-    "installed" or "refused". `figures` are those of the transfer."""
-
-    move: int
-    slave: int
-    step: str
-    reason: str = ""
-    figures: Transfer = Transfer()
 
 
 class Report(NamedTuple):
@@ -337,7 +289,7 @@ class Begin(NamedTuple):
 KINDS: dict[type, int] = {
     Slot: 1, ResultRows: 2, EpochEnd: 3, Report: 4, Finished: 5, Failed: 6, Stop: 7, Begin: 8, Ready: 9, Order: 10,
     AskLoads: 11, Loads: 12, State: 13, Step: 14, Marker: 15, ResultMarker: 20, Saved: 21, Restore: 22, Restored: 23,
-    Signalled: 24,
+    Signalled: 24, ComputePartitions: 25, Partitions: 26, SpillOrder: 27,
 }
 MESSAGES = {kind: message for message, kind in KINDS.items()}
 
@@ -345,7 +297,7 @@ MESSAGES = {kind: message for message, kind in KINDS.items()}
 Framed = Slot | ResultRows | Loads | State | Begin
 AnyMessage = (
     Framed | EpochEnd | Report | Finished | Failed | Stop | Ready | Order | AskLoads | Step | Marker | ResultMarker
-    | Saved | Restore | Restored | Signalled
+    | Saved | Restore | Restored | Signalled | ComputePartitions | Partitions | SpillOrder
 )
 _FRAMED: dict[type, Callable[[dict[str, Any], list[np.ndarray]], Framed]] = {
     Slot: Slot.of, ResultRows: ResultRows.of, Loads: Loads.of, State: State.of, Begin: Begin.of,
@@ -360,6 +312,7 @@ def _each(make: Callable[[Any], Any]) -> Callable[[Iterable[Any]], tuple[Any, ..
 _RECORDS: dict[str, Callable[[Any], Any]] = {
     "counts": Counts.of,
     "files": tuple,
+    "chosen": tuple,
     "parts": _each(lambda plain: PartInfo(*plain)),
     "groups": _each(GroupSpans.of),
     "waiting": _each(lambda plain: Span(*plain)),

@@ -20,7 +20,6 @@ from mpijoin.messages import (
     EpochEnd,
     Failed,
     Marker,
-    Order,
     Ready,
     Report,
     ResultMarker,
@@ -32,6 +31,7 @@ from mpijoin.messages import (
     encode_message,
     parse,
 )
+from mpijoin.orders import Order
 from mpijoin.signals import SignalFlag
 from mpijoin.transport.base import Channel, Transport, nothing
 

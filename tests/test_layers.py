@@ -40,7 +40,7 @@ LEVELS = (
     ),
     ("config", "data"),
     ("partitioning", "policy", "operators", "store", "join", "moving", "generators"),
-    ("records", "messages"),
+    ("records", "orders", "messages"),
     ("metrics", "rundir", "progress", "spill"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),
     ("checkpoint",),

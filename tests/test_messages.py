@@ -8,13 +8,10 @@ from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.messages import (
     KINDS,
     MESSAGES,
-    AskLoads,
     Columns,
     EpochEnd,
     Failed,
     Finished,
-    Loads,
-    Order,
     Piece,
     Ready,
     Report,
@@ -23,11 +20,11 @@ from mpijoin.messages import (
     Saved,
     Slot,
     State,
-    Step,
     Stop,
     encode_message,
     parse,
 )
+from mpijoin.orders import AskLoads, ComputePartitions, Loads, Order, Partitions, SpillOrder, Step
 from mpijoin.records import PER_STREAM, Counts, Delays, Figures, GroupSpans, PartInfo, Span, SpillFigures, Transfer
 
 
@@ -90,6 +87,10 @@ PART = PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef")
         Stop(143, "stopped by SIGTERM"),
         Ready(0, 1.5),
         Order(3, "freeze", 17, 2),
+        ComputePartitions(4, 1 << 20, "most productive"),
+        Partitions(4, 1, (3, 9)),
+        Partitions(5, 1, ()),
+        SpillOrder(1 << 20, "least productive"),
         AskLoads(9),
         Step(3, 2, "refused", "no room", Transfer(5, 0.5)),
     ],
@@ -115,11 +116,12 @@ def test_a_slot_of_a_paced_run_says_when_event_time_began_to_pass():
 
 
 def test_loads_arrive_as_they_were_sent():
-    found = parse(
-        encode_message(Loads(2, 5, 1.5, 0.25, 0.125, np.array([3, 9]), np.array([100, 0]), np.array([4096, 64])))
-    )
+    columns = (np.array([3, 9]), np.array([100, 0]), np.array([4096, 64]), np.array([7, 0]), np.array([0, 512]))
+    found = parse(encode_message(Loads(2, 5, 1.5, 0.25, 0.125, *columns, 8192, 1 << 20)))
     assert (found.rank, found.period, found.backlog_bytes, found.busy, found.communication) == (2, 5, 1.5, 0.25, 0.125)
     assert [found.groups.tolist(), found.work.tolist(), found.live_bytes.tolist()] == [[3, 9], [100, 0], [4096, 64]]
+    assert [found.results.tolist(), found.disk_bytes.tolist()] == [[7, 0], [0, 512]]
+    assert (found.held_bytes, found.limit_bytes) == (8192, 1 << 20)
 
 
 @pytest.mark.parametrize("final", [False, True])

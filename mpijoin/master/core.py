@@ -14,6 +14,7 @@ from mpijoin.master.backlog import Backlog
 from mpijoin.master.events import (
     Action,
     Ask,
+    Chosen,
     CloseInput,
     Command,
     Complete,
@@ -41,14 +42,14 @@ from mpijoin.master.events import (
     Watermarks,
     Weigh,
 )
-from mpijoin.master.moves import Moves, OpenMove
+from mpijoin.master.moves import Moves, OpenMove, OpenRelocation
 from mpijoin.master.queues import Queues
 from mpijoin.master.reorganization import Loaded
 from mpijoin.master.saves import Saves
 from mpijoin.master.setup import MasterSetup
 from mpijoin.master.timetable import Now, Timetable
 from mpijoin.master.views import SlaveState
-from mpijoin.moving import coordinator
+from mpijoin.moving import coordinator, relocation
 from mpijoin.time_events import Rest, Ticked
 
 
@@ -157,7 +158,9 @@ class MasterCore:
             case Spent():
                 return self._advise(event)
             case Stepped():
-                return self._stepped(event)
+                return self._advance(self.moves.of(event), event.step)
+            case Chosen(_, _, groups):
+                return self._relocate(self.moves.chosen(event, self.table), relocation.PARTITIONS, groups)
             case RankFinished():
                 return self._rank_finished(event)
             case Resumed():
@@ -236,7 +239,9 @@ class MasterCore:
         return self._cancel_moves() + self._close_input()
 
     def _cancel_moves(self) -> list[Action]:
-        """Those of which nothing is frozen yet."""
+        """Those of which nothing is frozen yet. Of a relocation whose groups are not chosen yet, nothing will move."""
+        for one in self.moves.computing():
+            self._relocate(one, relocation.CANCEL)
         return [action for move in self.moves.shipping() for action in self._advance(move, coordinator.CANCEL)]
 
     def _close_input(self) -> list[Action]:
@@ -314,11 +319,22 @@ class MasterCore:
         if self.ended or self._saves.wanted or self._saves.open:
             self.reorganization.skip()
             return []
-        view, wanted = self.reorganization.decide(self.slaves, self.table, self._subgroups, bool(self._timetable))
-        return [Decided(view, wanted), *map(self.moves.begin, wanted.moves)]
+        known = (self.table, self._subgroups, bool(self._timetable), self._now_s)
+        view, wanted = self.reorganization.decide(self.slaves, *known)
+        asked = map(self.moves.compute, wanted.relocations)
+        return [Decided(view, wanted), *map(self.moves.begin, wanted.moves), *asked, *wanted.spills]
 
-    def _stepped(self, event: Stepped) -> list[Action]:
-        return self._advance(self.moves.of(event), event.step)
+    def _relocate(self, one: OpenRelocation, event: str, groups: tuple[int, ...] = ()) -> list[Action]:
+        """groups: those that its supplier has chosen."""
+        one.state, acts = relocation.advance(one.number, one.state, event)
+        if relocation.CLOSE in acts:
+            self.moves.forget(one)
+            return [*self._measure_anew(), *self._close_input()]
+        if relocation.BEGIN not in acts:
+            return []
+        if self.reorganization:
+            self.reorganization.begun(groups)
+        return [*self.moves.begin_all(one, groups)] if groups else self._relocate(one, relocation.ENDED)
 
     def _advance(self, move: OpenMove, event: str) -> list[Action]:
         move.state, acts = coordinator.advance(move.number, move.state, event)
@@ -343,11 +359,13 @@ class MasterCore:
         ended = self.moves.close(move)
         if self.reorganization:
             self.reorganization.closed(move.group)
+        if last_of := self.moves.relocation_of(move):
+            return [ended, *self._relocate(last_of, relocation.ENDED)]
         return [ended, *self._measure_anew(), *self._close_input()]
 
     def _measure_anew(self) -> list[Action]:
         """The last move has ended: a reorganization epoch begins, over which groups stay where they are."""
-        if self.moves or self.ended or self.reorganization is None:
+        if self.moves or self.ended or self.reorganization is None or not self.reorganization.has_moved:
             return []
         period = self.reorganization.begin_anew(self.active)
         return [Ask(slave, period) for slave in self.active]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from mpijoin.master.pacing import Pace
 from mpijoin.master.reorganization import Loaded
-from mpijoin.policy.plan import Plan
+from mpijoin.policy.plan import Plan, Spill
 from mpijoin.policy.view import ClusterView
 from mpijoin.time_events import Rest, Ticked
 
@@ -79,6 +79,14 @@ class Stepped(NamedTuple):
     step: str
 
 
+class Chosen(NamedTuple):
+    """The supplier of a relocation has chosen these groups."""
+
+    relocation: int
+    slave: int
+    groups: tuple[int, ...]
+
+
 class RankFinished(NamedTuple):
     rank: int
 
@@ -111,6 +119,7 @@ Event = (
     | Loaded
     | Spent
     | Stepped
+    | Chosen
     | RankFinished
     | Resumed
     | StopAsked
@@ -133,6 +142,16 @@ class Ask(NamedTuple):
 
     slave: int
     period: int
+
+
+class Compute(NamedTuple):
+    """Ask the supplier of a relocation for the groups that shall go: so many bytes at most, the first ones by this
+    ranking."""
+
+    relocation: int
+    slave: int
+    octets: int
+    ranking: str
 
 
 class Command(NamedTuple):
@@ -216,7 +235,21 @@ class Complete(NamedTuple):
 
 
 Action = (
-    Serve | Ask | Command | Hold | Deliver | Moved | Decided | Stopping | Cut | Weigh | Repace | CloseInput | Complete
+    Serve
+    | Ask
+    | Compute
+    | Spill
+    | Command
+    | Hold
+    | Deliver
+    | Moved
+    | Decided
+    | Stopping
+    | Cut
+    | Weigh
+    | Repace
+    | CloseInput
+    | Complete
 )
 
 

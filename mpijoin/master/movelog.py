@@ -6,8 +6,8 @@ from typing import Any
 
 from mpijoin.clock import RunClock
 from mpijoin.master.events import Command, Moved
-from mpijoin.messages import Step
 from mpijoin.metrics.moves import MovesFile
+from mpijoin.orders import Step
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
 from mpijoin.records import MoveTotals
@@ -86,5 +86,7 @@ def decision_text(view: ClusterView, plan: Plan) -> str:
     """What a policy saw and wants, for the log."""
     loads = " ".join(f"{one.slave}:{one.load:.2f}/{one.occupancy:.2f}" for one in view.active)
     asked = " ".join(f"{one.group}:{one.supplier}>{one.consumer}" for one in plan.moves)
+    asked += "".join(f" {one.octets} B:{one.supplier}>{one.consumer}" for one in plan.relocations)
+    spills = "".join(f", {one.slave} spills {one.octets} B" for one in plan.spills)
     active = "" if plan.active is None else f", active {' '.join(map(str, plan.active))}"
-    return f"reorganization {view.period}: load/occupancy {loads}; moves {asked or 'none'}{active}"
+    return f"reorganization {view.period}: load/occupancy {loads}; moves {asked.strip() or 'none'}{spills}{active}"

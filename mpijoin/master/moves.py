@@ -1,12 +1,13 @@
-"""The moves of groups that are under way, as the master knows them."""
+"""The moves of groups that are under way, and the relocations of which they are part, as the master knows them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mpijoin.errors import ProtocolError
-from mpijoin.master.events import Command, Moved, Stepped
-from mpijoin.moving import coordinator, steps
+from mpijoin.master.events import Chosen, Command, Compute, Moved, Stepped
+from mpijoin.moving import coordinator, relocation, steps
+from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import plan
 
 
@@ -22,24 +23,78 @@ class OpenMove:
     state: str = coordinator.SHIPPING
 
 
+@dataclass
+class OpenRelocation:
+    """A relocation under way. moves: the numbers of those of its moves that are."""
+
+    number: int
+    wanted: plan.Relocate
+    state: str = relocation.COMPUTING
+    moves: set[int] = field(default_factory=set)
+
+
 class Moves:
-    """They are numbered from 0 on. A move that was cancelled is remembered: its consumer may have refused it and not
-    have been heard yet."""
+    """Moves and relocations are numbered from 0 on, each for themselves. A move that was cancelled is remembered: its
+    consumer may have refused it and not have been heard yet."""
 
     def __init__(self) -> None:
-        self.begun = 0
+        self.begun = self._relocations_begun = 0
+        self._relocations: dict[int, OpenRelocation] = {}
         self._open: dict[int, OpenMove] = {}
         self._cancelled: dict[int, OpenMove] = {}
 
     def __len__(self) -> int:
-        """How many are under way."""
-        return len(self._open)
+        """How many moves and relocations are under way."""
+        return len(self._open) + len(self._relocations)
 
     def begin(self, wanted: plan.Move) -> Command:
         move = OpenMove(self.begun, wanted.group, wanted.supplier, wanted.consumer, wanted.gain)
         self._open[move.number] = move
         self.begun += 1
         return Command(move.number, steps.SHIP, move.supplier, move.group, move.consumer)
+
+    def compute(self, wanted: plan.Relocate) -> Compute:
+        """A relocation begins."""
+        number = self._relocations_begun
+        self._relocations_begun += 1
+        self._relocations[number] = OpenRelocation(number, wanted)
+        return Compute(number, wanted.supplier, wanted.octets, wanted.ranking)
+
+    def computing(self) -> list[OpenRelocation]:
+        """The relocations whose supplier has not chosen yet."""
+        return [one for one in self._relocations.values() if one.state == relocation.COMPUTING]
+
+    def chosen(self, said: Chosen, table: PartitionTable) -> OpenRelocation:
+        """The relocation of which a slave speaks. ProtocolError where it is none of its business, or a group is."""
+        one = self._relocations.get(said.relocation)
+        if one is None or said.slave != one.wanted.supplier or one.state == relocation.MOVING:
+            raise ProtocolError(
+                f"slave {said.slave} has chosen groups for relocation {said.relocation}, for which it was not asked"
+            )
+        own = set(table.groups_of(said.slave).tolist())
+        if not own.issuperset(said.groups) or len(set(said.groups)) < len(said.groups):
+            raise ProtocolError(
+                f"slave {said.slave} has chosen groups {said.groups} for relocation {said.relocation}, wanted groups of"
+                " its own, each once"
+            )
+        return one
+
+    def begin_all(self, one: OpenRelocation, groups: tuple[int, ...]) -> list[Command]:
+        """The hand-overs of a relocation's groups begin."""
+        orders = [self.begin(plan.Move(group, one.wanted.supplier, one.wanted.consumer)) for group in groups]
+        one.moves = {order.move for order in orders}
+        return orders
+
+    def relocation_of(self, move: OpenMove) -> OpenRelocation | None:
+        """The relocation of which a move was the last one under way; None: there is none."""
+        one = next((one for one in self._relocations.values() if move.number in one.moves), None)
+        if one is None:
+            return None
+        one.moves.discard(move.number)
+        return None if one.moves else one
+
+    def forget(self, one: OpenRelocation) -> None:
+        del self._relocations[one.number]
 
     def shipping(self) -> list[OpenMove]:
         """Those of which nothing is frozen yet."""

@@ -12,7 +12,7 @@ from typing import Any, Collection, Iterable, Mapping, NamedTuple
 
 from mpijoin.errors import ProtocolError
 from mpijoin.partitioning.table import PartitionTable
-from mpijoin.policy.plan import Move, Plan, Policy, Resize
+from mpijoin.policy.plan import RANKINGS, Change, Move, Plan, Policy, Relocate, Resize, Spill
 from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView
 
 BUFFER_EPOCHS = 2  # A buffer of no stated size holds the bytes of two distribution epochs.
@@ -28,6 +28,8 @@ class Loaded(NamedTuple):
     busy: float
     communication: float
     groups: tuple[GroupView, ...]
+    held_bytes: int = 0
+    memory_bytes: int | None = None
 
 
 class Traffic:
@@ -71,10 +73,16 @@ class Reorganization:
         self._memory: Any = None
         self._slots_in_all = 0
         self._under_way = Moving(0, 0, 0.0)  # its periods: when they began, in slots
+        self._state_bytes: dict[int, int] = {}  # of each group, as the last view showed it
         self._moving: Moving | None = None
         self._asked: set[int] = set()
         self._void = False  # Whether what is answered is thrown away.
         self._answers: dict[int, Loaded] = {}
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether groups that the last plan has moved were not seen at their new places yet."""
+        return self._under_way.groups > 0
 
     @property
     def asking(self) -> bool:
@@ -113,6 +121,7 @@ class Reorganization:
         the end looks idle. Returns the number of the epoch."""
         slots = max(1.0, self._slots_in_all - self._under_way.periods) - 0.5  # they ended within a slot
         self._moving = self._under_way._replace(periods=slots / max(1, self.slots))
+        self._under_way = Moving(0, 0, 0.0)
         self.skip()
         self.ask(slaves)
         self._void = True
@@ -132,25 +141,30 @@ class Reorganization:
         return not self._asked and not self._void
 
     def decide(
-        self, slaves: Iterable[int], table: PartitionTable, subgroups: int, paced: bool
+        self, slaves: Iterable[int], table: PartitionTable, subgroups: int, paced: bool, now_s: float = 0.0
     ) -> tuple[ClusterView, Plan]:
         """Asks the policy; returns what it was shown and what it wants. ProtocolError where its plan cannot be carried
-        out."""
+        out. now_s: the second of the run."""
         buffer_bytes = self._load_buffer_bytes or max(1, self._epoch_bytes(subgroups) * BUFFER_EPOCHS)
         views = tuple(self._slave_view(slave, table, buffer_bytes, paced) for slave in sorted(slaves))
-        known = (dict(self._moved), self._resized, self._memory_bytes, self._moving, self._memory)
+        known = (dict(self._moved), self._resized, self._memory_bytes, self._moving, now_s, self._memory)
         view = ClusterView(self.period, views, self._slaves_min, self._seed, *known)
         plan = self._policy(view)
         check_plan(plan, table, {one.slave for one in views})
         self._memory, self._moving = plan.memory, None
-        if plan.moves:
-            asked = {move.group for move in plan.moves}
-            octets = sum(group.state_bytes for one in views for group in one.groups if group.group in asked)
-            self._under_way = Moving(len(asked), octets, self._slots_in_all)
+        self._state_bytes = {group.group: group.state_bytes for one in views for group in one.groups}
+        self._under_way = Moving(0, 0, self._slots_in_all)
+        self.begun([move.group for move in plan.moves])
         if plan.active is not None and set(plan.active) != {one.slave for one in view.active}:
             self._resized = self.period
         self.skip()
         return view, plan
+
+    def begun(self, groups: Collection[int]) -> None:
+        """Moves of these groups have begun, after the last plan."""
+        count, octets, since = self._under_way
+        more = sum(self._state_bytes.get(group, 0) for group in groups)
+        self._under_way = Moving(count + len(groups), octets + more, since)
 
     def closed(self, group: int) -> None:
         """A move of this group has ended, well or not."""
@@ -164,14 +178,16 @@ class Reorganization:
     def _slave_view(self, slave: int, table: PartitionTable, buffer_bytes: float, paced: bool) -> SlaveView:
         answer = self._answers.get(slave)
         if answer is None:
-            return SlaveView(slave, False, 0.0, 0.0, 0.0, ())
+            return SlaveView(slave, False, 0.0, 0.0, 0.0, (), memory_bytes=self._memory_bytes)
         own, known = table.groups_of(slave).tolist(), {group.group: group for group in answer.groups}
         groups = tuple(known.get(group) or GroupView(group, 0.0, 0) for group in own)
         traffic = self._traffic
         waiting_bytes = answer.backlog_bytes + traffic.overdue.get(slave, 0) / max(1, traffic.slots)
         occupancy = waiting_bytes / buffer_bytes if paced else answer.busy
         inflow = traffic.inflow(slave) if paced else 1.0
-        return SlaveView(slave, bool(own), occupancy, answer.busy, answer.communication, groups, inflow)
+        memory_bytes = self._memory_bytes if answer.memory_bytes is None else answer.memory_bytes
+        spent = (occupancy, answer.busy, answer.communication)
+        return SlaveView(slave, bool(own), *spent, groups, inflow, answer.held_bytes, memory_bytes)
 
 
 def check_plan(plan: Plan, table: PartitionTable, slaves: Collection[int]) -> None:
@@ -182,12 +198,13 @@ def check_plan(plan: Plan, table: PartitionTable, slaves: Collection[int]) -> No
             case Move():
                 _check_move(change, table, slaves, seen)
                 seen.add(change.group)
+            case Relocate():
+                _check_octets(change, slaves, (change.supplier, change.consumer))
+            case Spill():
+                _check_octets(change, slaves, (change.slave,))
             case Resize():
                 _check_resize(change, plan, table, slaves)
-            case _:
-                raise ProtocolError(
-                    f"the policy wants {change}, and {type(change).__name__} is not carried out: wanted Move or Resize"
-                )
+    _check_parts(plan)
 
 
 def _check_move(move: Move, table: PartitionTable, slaves: Collection[int], seen: Collection[int]) -> None:
@@ -200,11 +217,40 @@ def _check_move(move: Move, table: PartitionTable, slaves: Collection[int], seen
         )
 
 
+def _check_octets(change: Relocate | Spill, slaves: Collection[int], parties: tuple[int, ...]) -> None:
+    """It is about some bytes of slaves that there are, in an order that they know."""
+    known = {*parties} <= {*slaves} and len({*parties}) == len(parties)
+    if not known or change.octets <= 0 or change.ranking not in RANKINGS:
+        raise ProtocolError(
+            f"the policy wants {change}: wanted slaves of {tuple(sorted(slaves))}, some bytes, and a ranking of"
+            f" {', '.join(RANKINGS)}"
+        )
+
+
+def _check_parts(plan: Plan) -> None:
+    """No slave spills and takes part in a move, for "these two adaptations are not concurrent" (LAD-TR, section 6). Nor
+    does it relocate and take part in another move, because only it knows which of its groups go."""
+    alone: dict[int, Change] = {}
+    others = {slave for move in plan.moves for slave in (move.supplier, move.consumer)}
+    for change in plan.changes:
+        match change:
+            case Relocate(supplier, consumer):
+                parties: tuple[int, ...] = (supplier, consumer)
+            case Spill(slave):
+                parties = (slave,)
+            case _:
+                continue
+        for slave in parties:
+            if slave in alone or slave in others:
+                raise ProtocolError(f"the policy wants {change}, and slave {slave} to take part in another change, too")
+            alone[slave] = change
+
+
 def _check_resize(resize: Resize, plan: Plan, table: PartitionTable, slaves: Collection[int]) -> None:
     """It is the plan's only one, it names slaves that there are, and the moves leave no group with another one."""
     moved = {move.group for move in plan.moves}
     kept = (owner for owner in table.owners if not moved.issuperset(table.groups_of(owner).tolist()))
-    owners = {*kept, *(move.consumer for move in plan.moves)}
+    owners = {*kept, *(move.consumer for move in plan.moves), *(move.consumer for move in plan.relocations)}
     resizes = sum(isinstance(change, Resize) for change in plan.changes)
     if resizes > 1 or not owners.issubset(resize.active) or not set(resize.active).issubset(slaves):
         raise ProtocolError(

@@ -20,25 +20,12 @@ from mpijoin.master.movelog import MoveLog, decision_text
 from mpijoin.master.recording import SlotRecorder
 from mpijoin.master.start import loaded, new_core, pacing_of
 from mpijoin.master.ticks import Tick
-from mpijoin.messages import (
-    AskLoads,
-    EpochEnd,
-    Finished,
-    Loads,
-    Marker,
-    Order,
-    Report,
-    ResultMarker,
-    ResultRows,
-    Saved,
-    Signalled,
-    Slot,
-    Step,
-)
+from mpijoin.messages import EpochEnd, Finished, Marker, Report, ResultMarker, ResultRows, Saved, Signalled, Slot
 from mpijoin.metrics.moves import MovesFile
+from mpijoin.orders import AskLoads, ComputePartitions, Loads, Order, Partitions, SpillOrder, Step
 from mpijoin.partitioning.buffers import MiniBuffers, Queued
 from mpijoin.partitioning.scatter import Scattered
-from mpijoin.policy.plan import Plan
+from mpijoin.policy.plan import Plan, Spill
 from mpijoin.policy.view import ClusterView
 from mpijoin.progress import Progress, ProgressView, SlaveProgress
 from mpijoin.rank import MASTER, WAIT_S, Rank
@@ -169,6 +156,8 @@ class Master:
                     self._rank.log.warning(
                         "move %d: slave %d %s: %s", message.move, source, message.step, message.reason
                     )
+            case Partitions(relocation, slave, groups):
+                self._do(events.Chosen(relocation, slave, groups))
             case Finished():
                 self.finished[source] = message
                 self._do(events.RankFinished(source))
@@ -308,6 +297,10 @@ class Master:
                     self._serve(action)
                 case events.Ask(slave, period):
                     self._rank.send(slave, AskLoads(period))
+                case events.Compute(relocation, slave, octets, ranking):
+                    self._rank.send(slave, ComputePartitions(relocation, octets, ranking))
+                case Spill(slave, octets, ranking):
+                    self._rank.send(slave, SpillOrder(octets, ranking))
                 case events.Command(move, step, slave, group, peer):
                     self.moves.ordered(action)
                     self._rank.send(slave, Order(move, step, group, peer))

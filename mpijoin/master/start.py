@@ -15,7 +15,7 @@ from mpijoin.master.pacing import Pacing, Tempo
 from mpijoin.master.reorganization import Loaded, Reorganization
 from mpijoin.master.setup import MasterSetup
 from mpijoin.master.views import never
-from mpijoin.messages import Loads
+from mpijoin.orders import PER_GROUP, Loads
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import first_active, make_policy
 from mpijoin.policy.view import GroupView
@@ -89,7 +89,8 @@ def loaded(loads: Loads) -> Loaded:
     """A slave's answer as the core takes it. The load of a group is its part of the slave's work."""
     total = max(1, int(loads.work.sum()))
     groups = tuple(
-        GroupView(group, loads.busy * work / total, state_bytes, float(work))
-        for group, work, state_bytes in zip(loads.groups.tolist(), loads.work.tolist(), loads.live_bytes.tolist())
+        GroupView(group, loads.busy * work / total, state_bytes, float(work), results, disk_bytes)
+        for group, work, state_bytes, results, disk_bytes in zip(*(getattr(loads, name).tolist() for name in PER_GROUP))
     )
-    return Loaded(loads.rank, loads.period, loads.backlog_bytes, loads.busy, loads.communication, groups)
+    spent = (loads.backlog_bytes, loads.busy, loads.communication)
+    return Loaded(loads.rank, loads.period, *spent, groups, loads.held_bytes, loads.limit_bytes)

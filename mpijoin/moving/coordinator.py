@@ -7,7 +7,8 @@
     REFUSING   the consumer refused before anything was frozen: the supplier shall stop shipping
     CANCELLING the source has ended before anything was frozen: the supplier shall stop shipping
 
-Exactly one side joins the group at any time (WSJ, section IV-C). The two slaves are heard in any order: a report may
+Exactly one side joins the group at any time (WSJ, section IV-C). These are steps 3 to 8 of LAD-TR; `relocation` says
+which is which. The two slaves are heard in any order: a report may
 cross an order on its way, or arrive after a later report of the other slave. The table takes such reports where that is
 possible, and refuses all others by name.
 """

@@ -16,10 +16,13 @@ SHIPPED, INSTALLED, DROPPED, RESTORED, REFUSED = "shipped", "installed", "droppe
 BY_SUPPLIER, BY_CONSUMER = (SHIPPED, DROPPED, RESTORED), (INSTALLED, REFUSED)
 
 
-def follow(table: Mapping[tuple[str, str], After], move: int, state: str, event: str, party: str = "") -> After:
-    """What a table says of an event in a state. ProtocolError: nothing; it names move, party, state and event."""
+def follow(
+    table: Mapping[tuple[str, str], After], number: int, state: str, event: str, party: str = "", what: str = "move"
+) -> After:
+    """What a table says of an event in a state. ProtocolError: nothing; it names what it is about, with its number, the
+    party, the state and the event."""
     if (state, event) not in table:
         wanted = " or ".join(repr(legal) for own, legal in table if own == state) or "nothing more"
         at = f" at its {party}" if party else ""
-        raise ProtocolError(f"move {move} is {state}{at} and got {event!r}, wanted {wanted}")
+        raise ProtocolError(f"{what} {number} is {state}{at} and got {event!r}, wanted {wanted}")
     return table[state, event]

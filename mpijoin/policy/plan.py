@@ -7,6 +7,10 @@ from typing import Any, Callable, NamedTuple
 
 from mpijoin.policy.view import ClusterView
 
+# The orders in which a slave may choose groups (spill/ranking.py).
+LEAST_PRODUCTIVE, MOST_PRODUCTIVE = "least productive", "most productive"
+RANKINGS = (LEAST_PRODUCTIVE, MOST_PRODUCTIVE, "largest", "random")
+
 
 class Move(NamedTuple):
     """A group changes hands. gain: by how much the supplier's load is expected to fall."""
@@ -17,8 +21,19 @@ class Move(NamedTuple):
     gain: float = 0.0
 
 
+class Relocate(NamedTuple):
+    """About so many bytes of state change hands. The supplier chooses the groups: the first ones by this ranking,
+    so far as they fit. LAD, section 2: the coordinator decides "how many states to relocate from one processor to the
+    other but not which partition groups"."""
+
+    supplier: int
+    consumer: int
+    octets: int
+    ranking: str
+
+
 class Spill(NamedTuple):
-    """A slave puts groups of about so many bytes on its disk, the first ones by this ranking, which the slave knows."""
+    """A slave puts groups of about so many bytes on its disk, the first ones by this ranking."""
 
     slave: int
     octets: int
@@ -32,7 +47,7 @@ class Resize(NamedTuple):
     active: tuple[int, ...]
 
 
-Change = Move | Spill | Resize
+Change = Move | Relocate | Spill | Resize
 
 
 @dataclass(frozen=True)
@@ -46,6 +61,14 @@ class Plan:
     @property
     def moves(self) -> tuple[Move, ...]:
         return tuple(change for change in self.changes if isinstance(change, Move))
+
+    @property
+    def relocations(self) -> tuple[Relocate, ...]:
+        return tuple(change for change in self.changes if isinstance(change, Relocate))
+
+    @property
+    def spills(self) -> tuple[Spill, ...]:
+        return tuple(change for change in self.changes if isinstance(change, Spill))
 
     @property
     def active(self) -> tuple[int, ...] | None:

@@ -16,6 +16,14 @@ class GroupView(NamedTuple):
     """What its tuples of all streams take."""
     work: float = 0.0
     """What it took in comparisons, a unit that does not depend on how fast the slave is."""
+    results: int = 0
+    """So many were found in it."""
+    disk_bytes: int = 0
+    """What lies of it on its slave's disk."""
+
+    @property
+    def on_disk(self) -> bool:
+        return self.disk_bytes > 0
 
 
 class SlaveView(NamedTuple):
@@ -35,10 +43,22 @@ class SlaveView(NamedTuple):
     inflow: float = 1.0
     """Bytes that came for its groups over the epoch / bytes that it joined. Above 1 its backlog grew, below 1 it
     shrank."""
+    held_bytes: int = 0
+    """What it takes of its memory now: the pages of its groups, full or not."""
+    memory_bytes: int | None = None
+    """What it may take at most, as of now; None: it is not known."""
 
     @property
     def state_bytes(self) -> int:
         return sum(group.state_bytes for group in self.groups)
+
+    @property
+    def disk_bytes(self) -> int:
+        return sum(group.disk_bytes for group in self.groups)
+
+    @property
+    def results(self) -> int:
+        return sum(group.results for group in self.groups)
 
 
 class Moving(NamedTuple):
@@ -70,6 +90,8 @@ class ClusterView:
     """The budget of a slave's state; None: it is not known."""
     moving: Moving | None = None
     """None: nothing has moved since the last plan."""
+    now_s: float = 0.0
+    """The second of the run."""
     memory: Any = None
     """What the policy wanted to be told again; None: this is its first look."""
 

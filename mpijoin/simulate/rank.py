@@ -9,7 +9,8 @@ import numpy as np
 
 from mpijoin.config.job import Inject
 from mpijoin.errors import PeerError
-from mpijoin.messages import Failed, Loads, ResultRows, Slot, State, Stop, encode_message, parse
+from mpijoin.messages import Failed, ResultRows, Slot, State, Stop, encode_message, parse
+from mpijoin.orders import PER_GROUP, Loads
 from mpijoin.rank import CHANNELS, Stopped
 from mpijoin.simulate.engine import Process, SimulatedClock
 from mpijoin.transport.base import Channel
@@ -90,7 +91,7 @@ def octets_of(message: Any) -> int:
             final = 0 if message.input is None else octets_of(message.input)
             return HEAD_BYTES + final + sum(frame.nbytes for frame in message.frames)
         case Loads():
-            return HEAD_BYTES + 3 * message.groups.nbytes  # It has three columns.
+            return HEAD_BYTES + len(PER_GROUP) * message.groups.nbytes
         case ResultRows():
             return HEAD_BYTES + message.batch.nbytes
         case _:

@@ -40,6 +40,7 @@ from mpijoin.slave.events import (
     RunOut,
     Save,
     SaveDone,
+    SpillOrdered,
     Staged,
 )
 from mpijoin.time_events import Rest, Ticked
@@ -131,6 +132,8 @@ class SlaveCore:
             return []
         if isinstance(event, Ticked):
             return [Rest(0.0 if event.now_s < self._alert_until_s else math.inf)]
+        if isinstance(event, SpillOrdered):
+            raise ProtocolError("slave was ordered to spill, and has no disk to spill to")
         if self._awaits is not type(event):
             wanted = self._awaits.__name__ if self._awaits else "a message"
             raise ProtocolError(f"slave got {type(event).__name__} while it waits for {wanted}")

@@ -55,6 +55,13 @@ class Staged(NamedTuple):
     move: int
 
 
+class SpillOrdered(NamedTuple):
+    """The master wants groups of about so many bytes on the disk, the first ones by this ranking (spill/ranking.py)."""
+
+    octets: int
+    ranking: str
+
+
 class Paused(NamedTuple):
     """Unless DONE, what was found must be consumed before pausing goes on."""
 
@@ -81,7 +88,20 @@ class Handed(NamedTuple):
     now_s: float
 
 
-Event = Arrived | Inserted | Probed | Paused | Expired | Ordered | Staged | Marked | SaveDone | Handed | Ticked
+Event = (
+    Arrived
+    | Inserted
+    | Probed
+    | Paused
+    | Expired
+    | Ordered
+    | SpillOrdered
+    | Staged
+    | Marked
+    | SaveDone
+    | Handed
+    | Ticked
+)
 
 
 class Insert(NamedTuple):

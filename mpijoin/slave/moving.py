@@ -7,16 +7,19 @@ which fits one portion, goes out while nobody joins the group. A consumer keeps 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Iterable
 
 import numpy as np
 
 from mpijoin.errors import MemoryBudgetError, ProtocolError
-from mpijoin.messages import Order, Piece, Slot, State, Step
+from mpijoin.messages import Piece, Slot, State
 from mpijoin.moving import consumer, steps, supplier
 from mpijoin.operators.base import Operator
+from mpijoin.orders import ComputePartitions, Order, Partitions, Step
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import Transfer
 from mpijoin.slave.batches import Batches
+from mpijoin.spill.ranking import held_bytes, ranked, within
 
 # So much state is read out at once, which takes some 10 ms. The next portion waits until the consumer has taken this
 # one.
@@ -66,6 +69,15 @@ class Mover:
 
     def slot_came(self) -> None:
         self._allowance_bytes = SLOT_BYTES
+
+    def compute(self, asked: ComputePartitions, groups: Iterable[int]) -> None:
+        """Tells the master which groups are to go. LAD, section 4: "the actual partition groups to be moved are decided
+        by the local adaptation controller of the machine with the most used memory". groups: those of this slave."""
+        own = np.array(sorted(groups), np.int64)
+        info = self._operator.info(own)
+        order = ranked(info, own, asked.ranking, asked.relocation)
+        chosen = order[within(held_bytes(info, self._operator.memory())[order], asked.octets)]
+        self._rank.send(MASTER, Partitions(asked.relocation, self._rank.number, tuple(own[chosen].tolist())))
 
     def expects(self, order: Order) -> None:
         """Notes an order that is to be carried out between two slices. ProtocolError: no such move is known."""

@@ -6,10 +6,10 @@ from typing import Sequence
 
 import numpy as np
 
-from mpijoin.messages import Loads
 from mpijoin.metrics.delay import DelayHistogram, DelaysFile
 from mpijoin.metrics.write import MetricsFile
 from mpijoin.operators.base import Operator
+from mpijoin.orders import Loads
 from mpijoin.rank import Rank
 from mpijoin.records import SpillFigures
 from mpijoin.rundir import RunDirectory
@@ -33,6 +33,7 @@ class LoadMeter:
         self._rank, self._operator = rank, operator
         self._rows = np.zeros(partitions, np.int64)  # These are the rows of each group since it was last asked.
         self._compared = np.zeros(partitions, np.int64)  # These are the comparisons of each group until then.
+        self._found = np.zeros(partitions, np.int64)  # ... and its results.
         self._samples, self._backlog_bytes = 0, 0
         self._wall_s, self._busy_s, self._comm_s = rank.clock.wall_s, 0.0, 0.0
         self.occupancy_bytes = 0  # This is the newest sample.
@@ -47,8 +48,9 @@ class LoadMeter:
         self._rows[groups] += rows
 
     def installed(self, group: int) -> None:
-        """The group has come to this slave. What was compared in it before was not the work of this slave."""
-        self._compared[group] = self._operator.info(np.array([group])).comparisons[0]
+        """The group has come to this slave. What was compared and found in it before was not the work of this slave."""
+        info = self._operator.info(np.array([group]))
+        self._compared[group], self._found[group] = info.comparisons[0], info.results[0]
 
     def answer(self, period: int, groups: np.ndarray, backlog_bytes: int, busy_s: float) -> Loads:
         """Returns the load since the last call, and begins to measure anew.
@@ -62,13 +64,15 @@ class LoadMeter:
         info = self._operator.info(groups)
         work = np.maximum(0, info.comparisons - self._compared[groups]) + TUPLE_WORK * self._rows[groups]
         mean_bytes = self._backlog_bytes / self._samples if self._samples else float(backlog_bytes)
-        self._compared[groups] = info.comparisons
+        results = np.maximum(0, info.results - self._found[groups])
+        self._compared[groups], self._found[groups] = info.comparisons, info.results
         self._rows[:] = 0
         self._samples = self._backlog_bytes = 0
         self._wall_s, self._busy_s, self._comm_s = wall_s, busy_s, comm_s
-        return Loads(
-            self._rank.number, period, mean_bytes, busy, communication, groups, work, info.live_bytes.sum(axis=1)
-        )
+        live_bytes, disk_bytes = info.live_bytes.sum(axis=1), np.zeros(len(groups), np.int64)
+        spent, memory = (mean_bytes, busy, communication), self._operator.memory()
+        columns = (groups, work, live_bytes, results, disk_bytes)
+        return Loads(self._rank.number, period, *spent, *columns, memory.held, memory.budget)
 
 
 class EpochMeter:

@@ -15,9 +15,10 @@ from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import ProtocolError
 from mpijoin.join.results import CountRows
 from mpijoin.launch.setup import RunSetup
-from mpijoin.messages import AnyMessage, AskLoads, Finished, Marker, Order, Report, Saved, Slot, State
+from mpijoin.messages import AnyMessage, Finished, Marker, Report, Saved, Slot, State
 from mpijoin.moving import steps
 from mpijoin.operators.base import Consumer, Operator, Taken
+from mpijoin.orders import AskLoads, ComputePartitions, Order, SpillOrder
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.records import Counts, Figures, PartInfo, SpillFigures
 from mpijoin.rundir import RunDirectory
@@ -155,6 +156,10 @@ class Slave:
                 self._received = self._received + self._messages[-1].rows()
             case AskLoads(period):
                 self._answer(period)
+            case ComputePartitions():
+                self._mover.compute(message, self._groups)
+            case SpillOrder():
+                self._do(events.SpillOrdered(*message))
             case Order(move, step, group):
                 self._mover.expects(message)
                 self._do(events.Ordered(move, step, group))
@@ -168,9 +173,7 @@ class Slave:
             case Report():
                 pass  # This is the heartbeat of the master.
             case _:
-                raise ProtocolError(
-                    f"slave got {type(message).__name__}, wanted a Slot, an AskLoads, an Order, a State or a Marker"
-                )
+                raise ProtocolError(f"slave got {type(message).__name__}, which is not for a slave")
 
     def _arrived(self, slot: Slot, own: bool) -> None:
         """Takes input from the master, or input that came with a group which moved here or stayed after all.

@@ -16,6 +16,7 @@ from mpijoin.master.setup import MasterSetup
 from mpijoin.master.views import never
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import Scattered
+from mpijoin.policy import plan
 from mpijoin.policy.view import GroupView
 
 MASTER = 0
@@ -103,6 +104,12 @@ class FakeSlave:
         match message:
             case events.Ask(_, period):
                 self.answer(period)
+            case events.Compute(relocation):
+                count = self.cluster.chance.randint(0, len(self.groups))
+                chosen = self.cluster.chance.sample(sorted(self.groups), count)
+                self.say(events.Chosen(relocation, self.number, tuple(chosen)))
+            case plan.Spill():
+                pass  # What a slave has on its disk is no business of the master's.
             case Message():
                 assert not self.ended, "a message after the last one"
                 self.ended = message.last
@@ -240,7 +247,7 @@ class Cluster:
             match action:
                 case events.Serve():
                     self.serve(action)
-                case events.Ask(slave):
+                case events.Ask(slave) | events.Compute(_, slave) | plan.Spill(slave):
                     self.network[MASTER, slave, "control"].append(action)
                 case events.Command(move, step, slave, group, peer):
                     self.network[MASTER, slave, "data"].append(Order(move, step, group, peer))

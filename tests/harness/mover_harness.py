@@ -7,8 +7,9 @@ import numpy as np
 import oracle
 from join_harness import NEVER, Harness, Stream, encode, groups_of, numbered, walk
 from mpijoin.data.codec import decode
-from mpijoin.messages import Columns, Order, Piece, Slot, State, Step, encode_message, parse
+from mpijoin.messages import Columns, Piece, Slot, State, encode_message, parse
 from mpijoin.moving import steps
+from mpijoin.orders import Order, Step
 from mpijoin.rank import MASTER
 from mpijoin.simulate.engine import SimulatedClock
 from mpijoin.slave.moving import Mover

@@ -1,26 +1,45 @@
-"""A policy that moves groups for no reason. Whatever it asks for, no result may change."""
+"""A policy that moves and spills for no reason. Whatever it asks for, no result may change."""
 
 import random
 
-from mpijoin.policy.plan import Move, Plan
+from mpijoin.policy.plan import RANKINGS, Move, Plan, Relocate, Spill
+
+OCTETS_MAX = 1 << 16  # So much goes at most where a slave chooses the groups. It is more than what most of them hold.
 
 
-def random_policy(seed, moves_max=3):
-    """Returns a policy that moves groups to any slave, idle ones too. Sometimes one slave gives up all its groups."""
+def random_policy(seed, moves_max=3, spills=False):
+    """Returns a policy that moves groups to any slave, idle ones too. Sometimes one slave gives up all its groups, and
+    sometimes it chooses for itself which ones to give. spills: whether slaves are told to put groups on their disks."""
 
     def policy(view):
         chance = random.Random(f"{seed} {view.period}")
         owned = [(group.group, slave.slave) for slave in view.slaves for group in slave.groups]
         slaves = [slave.slave for slave in view.slaves]
-        if len(slaves) < 2 or not owned:
+        if not owned:
             return Plan()
-        if chance.random() < 0.25:
-            leaving = chance.choice(owned)[1]
-            chosen = [one for one in owned if one[1] == leaving]
-        else:
-            chosen = chance.sample(owned, chance.randint(0, min(moves_max, len(owned))))
-        return Plan(
-            tuple(Move(group, own, chance.choice([one for one in slaves if one != own])) for group, own in chosen)
-        )
+        changes, left = [], list(slaves)
+        while len(left) > 1 and chance.random() < 0.3:
+            supplier, consumer = taken(chance, left), taken(chance, left)
+            changes.append(Relocate(supplier, consumer, chance.randint(1, OCTETS_MAX), chance.choice(RANKINGS)))
+        while spills and left and chance.random() < 0.3:
+            changes.append(Spill(taken(chance, left), chance.randint(1, OCTETS_MAX), chance.choice(RANKINGS)))
+        changes += moves(chance, [one for one in owned if one[1] in left], left, moves_max)
+        return Plan(tuple(chance.sample(changes, len(changes))))
 
     return policy
+
+
+def taken(chance, slaves):
+    """Takes one out of these slaves, which has a part in the plan now."""
+    return slaves.pop(chance.randrange(len(slaves)))
+
+
+def moves(chance, owned, slaves, moves_max):
+    if len(slaves) < 2 or not owned:
+        return []
+    if chance.random() < 0.25:
+        leaving = chance.choice(owned)[1]
+        chosen = [one for one in owned if one[1] == leaving]
+    else:
+        chosen = chance.sample(owned, chance.randint(0, min(moves_max, len(owned))))
+    return [Move(group, own, chance.choice([one for one in slaves if one != own])) for group, own in chosen]

@@ -8,8 +8,8 @@ import pytest
 
 from mpijoin.master.events import Command, Moved
 from mpijoin.master.movelog import MoveLog
-from mpijoin.messages import Step
 from mpijoin.metrics.moves import SCHEMA, MovesFile
+from mpijoin.orders import Step
 from mpijoin.policy.view import ClusterView, SlaveView
 from mpijoin.records import MoveTotals, Transfer
 from mpijoin.simulate.engine import SimulatedClock

@@ -8,7 +8,7 @@ from mpijoin.master.events import Ask, Consumed, Decided, Held, Ingested, Source
 from mpijoin.master.reorganization import INFLOW_MAX, Loaded, Reorganization
 from mpijoin.master.setup import MasterSetup
 from mpijoin.partitioning.table import PartitionTable
-from mpijoin.policy.plan import Move, Plan, Resize, Spill
+from mpijoin.policy.plan import Move, Plan, Relocate, Resize, Spill
 from mpijoin.policy.view import GroupView, Moving
 from pacings import new_pacing
 
@@ -227,7 +227,14 @@ def test_a_plan_that_cannot_be_carried_out_is_refused_by_name(move, owner):
 @pytest.mark.parametrize(
     "changes, fault",
     [
-        ((Move(0, 1, 2), Spill(1, 4096, "largest")), r"Spill\(slave=1, octets=4096.*, and Spill is not carried out"),
+        ((Move(0, 1, 2), Spill(1, 4096, "largest")), r"Spill\(slave=1, octets=4096.*, and slave 1 to take part in"),
+        ((Relocate(1, 2, 9, "largest"), Spill(2, 9, "largest")), "slave 2 to take part in another change, too"),
+        ((Relocate(1, 2, 9, "largest"), Move(1, 2, 1)), "slave 1 to take part in another change, too"),
+        ((Relocate(1, 1, 9, "largest"),), r"Relocate\(supplier=1, consumer=1, .*: wanted slaves of \(1, 2\)"),
+        ((Relocate(1, 7, 9, "largest"),), r"consumer=7, .*: wanted slaves of \(1, 2\)"),
+        ((Spill(1, 0, "largest"),), "octets=0, .* some bytes"),
+        ((Spill(1, 9, "newest"),), "ranking='newest'.: wanted .* least productive, most productive, largest, random"),
+        ((Relocate(1, 2, 9, "largest"), Resize((1,))), r"slaves \(1,\) active: .* after the plan's moves, \(1, 2\)"),
         ((Resize((1, 7)),), r"slaves \(1, 7\) active: wanted once a choice of \(1, 2\)"),
         ((Move(0, 1, 2), Resize((2,))), r"slaves \(2,\) active: .* after the plan's moves, \(1, 2\)"),
         ((Move(0, 1, 2), Move(2, 1, 2), Resize((1,))), r"slaves \(1,\) active: .* after the plan's moves, \(2,\)"),

@@ -10,9 +10,9 @@ from mover_harness import ALLOWANCE, PORTION, STREAM, Side, rows_of, states, ste
 from mpijoin.clock import RunClock
 from mpijoin.data.batch import read_only
 from mpijoin.data.codec import decode
-from mpijoin.messages import Order
 from mpijoin.moving import steps
 from mpijoin.operators.base import Out
+from mpijoin.orders import Order
 from mpijoin.rank import Rank
 from mpijoin.signals import SignalFlag
 from mpijoin.slave import moving

@@ -25,8 +25,8 @@ from mover_harness import (
 )
 from mpijoin.data.codec import decode
 from mpijoin.errors import ProtocolError
-from mpijoin.messages import Step
 from mpijoin.moving import steps
+from mpijoin.orders import Step
 from mpijoin.rank import MASTER
 from mpijoin.records import Transfer
 from mpijoin.slave import moving

@@ -29,7 +29,7 @@ def random_cluster(chance, paced):
         master_buffer_bytes=chance.choice([500, 5000, 1 << 20]),
         subgroups=chance.randint(1, 4),
         pacing=new_pacing() if paced else None,
-        reorganization=Reorganization(random_policy(chance.randrange(1 << 30)), chance.randint(1, 6), 1),
+        reorganization=Reorganization(random_policy(chance.randrange(1 << 30), spills=True), chance.randint(1, 6), 1),
     )
 
 
@@ -85,6 +85,8 @@ def check_ends(told):
 
 
 def check_moves(told):
+    asked = [action.relocation for action in told if isinstance(action, events.Compute)]
+    assert asked == list(range(len(asked)))
     begun = [action.move for action in told if isinstance(action, events.Command) and action.step == "ship"]
     ended = [action.move for action in told if isinstance(action, events.Moved)]
     assert sorted(begun) == sorted(ended)
@@ -110,4 +112,6 @@ def test_the_random_runs_see_every_outcome_and_every_order(paced):
         run(cluster, random_parts(chance, cluster.table.partitions))
         seen.update(action.outcome for action in cluster.told if isinstance(action, events.Moved))
         seen.update(action.step for action in cluster.told if isinstance(action, events.Command))
-    assert all(seen[name] >= 5 for name in ("moved", "refused", "cancelled", "ship", "freeze", "drop", "restore")), seen
+        seen.update(type(action).__name__ for action in cluster.told)
+    outcomes, orders = ("moved", "refused", "cancelled"), ("ship", "freeze", "drop", "restore", "Compute", "Spill")
+    assert all(seen[name] >= 5 for name in (*outcomes, *orders)), seen

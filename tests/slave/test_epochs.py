@@ -13,7 +13,8 @@ from engine_harness import Stream, section
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.launch.setup import Roles, RunSetup
-from mpijoin.messages import EpochEnd, Slot, State, Step
+from mpijoin.messages import EpochEnd, Slot, State
+from mpijoin.orders import Step
 from mpijoin.rank import MASTER, WAIT_S
 from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
