@@ -53,9 +53,7 @@ class Saving:
 
 
 class Slave:
-    def __init__(
-        self, setup: RunSetup, rank: Rank, operator: Operator, groups: Sequence[int] = (), resumed: int = 0
-    ):
+    def __init__(self, setup: RunSetup, rank: Rank, operator: Operator, groups: Sequence[int] = (), resumed: int = 0):
         """operator: what it joins with · groups: those that the operator holds already, if the run goes on from a
         checkpoint · resumed: the number of that checkpoint, or 0 if the run begins."""
         job, schema, directory = setup.job, setup.schema, setup.directory

@@ -35,12 +35,14 @@ def ranked(info: GroupInfo, groups: np.ndarray, ranking: str, seed: int = 0) -> 
         case _:
             raise ProtocolError(f"got the ranking {ranking!r}, wanted one of {', '.join(RANKINGS)}")
     order = np.lexsort((groups, keys))
-    return order[octets[order] > 0]
+    going: np.ndarray = order[octets[order] > 0]
+    return going
 
 
 def held_bytes(info: GroupInfo, memory: Memory) -> np.ndarray:
     """Returns what each group takes of an operator's memory, in whole pages: int64[m]. info: of all its groups."""
-    return info.blocks * memory.held // max(1, int(info.blocks.sum()))
+    octets: np.ndarray = info.blocks * memory.held // max(1, int(info.blocks.sum()))
+    return octets
 
 
 def within(octets: np.ndarray, most: int) -> np.ndarray:

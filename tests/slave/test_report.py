@@ -44,10 +44,11 @@ class Desk:
 
 
 class Counted:
-    """An operator that has only counts: the comparisons and live bytes of each group, and running totals."""
+    """An operator that has only counts: the comparisons, results and live bytes of each group, and running totals."""
 
     def __init__(self, partitions=4):
         self.comparisons, self.live_bytes = np.zeros(partitions, np.int64), np.zeros((partitions, 2), np.int64)
+        self.results = np.zeros(partitions, np.int64)
         self.totals = Totals(*[(0, 0)] * 5, *[0] * 7, *[(0, 0)] * 2)
         self.held_bytes = 0
 
@@ -58,7 +59,8 @@ class Counted:
         self.totals = self.totals._replace(**totals)
 
     def info(self, groups):
-        return SimpleNamespace(comparisons=self.comparisons[groups], live_bytes=self.live_bytes[groups])
+        columns = {name: getattr(self, name)[groups] for name in ("comparisons", "results", "live_bytes")}
+        return SimpleNamespace(**columns)
 
 
 def meter_of(partitions=4):
@@ -155,6 +157,23 @@ def test_the_work_of_a_group_is_its_comparisons_and_its_tuples_since_the_last_an
     assert answer.live_bytes.tolist() == [0, 45, 0]
     operator.comparisons += [1, 2, 0, 7]
     assert meter.answer(7, groups_of(0, 1, 2, 3), 0, 0.0).work.tolist() == [1, 22, 0, 7]
+
+
+def test_the_results_of_a_group_are_those_since_the_last_answer_and_since_it_came():
+    _, operator, meter = meter_of()
+    operator.results += [10, 20, 30, 40]
+    meter.installed(3)
+    operator.results[3] += 5
+    assert meter.answer(0, groups_of(0, 2, 3), 0, 0.0).results.tolist() == [10, 30, 5]
+    operator.results[0] += 7
+    assert meter.answer(1, groups_of(0, 2, 3), 0, 0.0).results.tolist() == [7, 0, 0]
+
+
+def test_a_slave_tells_what_it_holds_of_its_memory():
+    _, operator, meter = meter_of()
+    operator.held_bytes = 4096
+    answer = meter.answer(0, groups_of(1), 0, 0.0)
+    assert (answer.held_bytes, answer.limit_bytes) == (4096, 1 << 20) and answer.disk_bytes.tolist() == [0]
 
 
 def test_what_was_compared_before_a_group_came_is_not_this_slave_s_work():
