@@ -282,9 +282,8 @@ class Slave:
         slot = self._messages.popleft().slot
         for consumer in self._consumers:
             consumer.end_epoch(epoch, slot.last)
-        self._epochs.epoch_ended(
-            epoch, self._out.found, self._core.backlog_bytes, self._load.occupancy_bytes, self._busy_s
-        )
+        left_bytes, occupancy_bytes = self._core.backlog_bytes, self._load.occupancy_bytes
+        self._epochs.epoch_ended(epoch, self._out.found, left_bytes, occupancy_bytes, self._busy_s)
         if not own:
             self._rank.send(MASTER, self._report(octets, epoch))
         self._rest_without_groups(slot.last)
