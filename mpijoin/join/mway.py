@@ -5,6 +5,11 @@ In each bucket the streams take turns. A fresh tuple of stream i meets all tuple
 old ones of the streams after it. So each combination appears once, in the turn of its last stream that has a fresh
 tuple in it.
 
+If no combination may consist of fresh tuples alone (APART), all stay marked as fresh until the bucket is done with.
+Only in the turn of the last stream could such a combination appear. Each list of partners then has its old ones in
+front. As long as no tuple of a combination is old, and no later list has an old one, only the old ones are followed up.
+So none is enumerated in vain. (This is equation 1 of LAD-TR, for any number of streams.)
+
 The partners of a fresh tuple in each other stream are listed first. Then the combinations of these lists are enumerated
 depth first, together with the latest time and the first deadline of the tuples so far. No combination is ever stored,
 and any number of them can be given in bounded pieces.
@@ -18,6 +23,7 @@ from mpijoin.compiled import kernel, part
 from mpijoin.join.mway_collect import collect, gather_batch, order_streams
 from mpijoin.join.mway_state import (
     AHEAD,
+    ALL_END,
     AT,
     BATCH,
     BEGIN,
@@ -32,22 +38,27 @@ from mpijoin.join.mway_state import (
     FRESH_FROM,
     GATHERED,
     GROUP_INDEX,
+    LAST_CHANCE,
     LATEST,
     LEVEL,
     LIMIT,
     MEMBER,
     MEMBERS,
+    NEEDS_OLD,
     NEW_BATCH,
     NEXT_AT,
     NEXT_FROM,
+    OLD_END,
     STEP,
     STREAM,
 )
 from mpijoin.join.state import LATEST_TIMES, NOTHING, SLOT_IDS
 from mpijoin.partitioning.hashing import GOLDEN, mix
 from mpijoin.store.blocks import tags_of, time_after
+from mpijoin.store.fresh import make_bucket_old, make_old
 from mpijoin.store.simd import LANES, LINE_TAGS, prefetch, unsigned
 from mpijoin.store.state import (
+    APART,
     BUDGET,
     COMPARED,
     COMPARISONS,
@@ -152,11 +163,13 @@ def advance(s, m, group, cursor, budget, out):
 @part
 def end_turn(s, group, cursor):
     """Makes the stream's fresh tuples of the bucket old, and goes on to the next stream, or to the next bucket."""
-    bucket, base = cursor[BUCKET], cursor[STREAM] * STREAM_WORDS
-    s.buckets[bucket, base + FRESH_PAGE] = NONE
-    s.buckets[bucket, base + FRESH_SLOT] = 0
+    bucket = cursor[BUCKET]
+    if s.counters[APART] == 0:
+        make_old(s, bucket, cursor[STREAM])
     cursor[STREAM] += 1
     if cursor[STREAM] == len(s.layout):
+        if s.counters[APART]:
+            make_bucket_old(s, bucket)
         cursor[BUCKET] = s.groups[group, FRESH] = s.buckets[bucket, NEXT_FRESH]
         s.buckets[bucket, NEXT_FRESH] = UNLISTED
         cursor[AHEAD] -= 1
@@ -198,7 +211,7 @@ def enumerate_batch(s, m, group, cursor, budget, out):
     last = len(s.layout) - 1
     while cursor[MEMBER] < cursor[MEMBERS]:
         if cursor[LEVEL] == NONE:
-            begin_member(m, cursor, last)
+            begin_member(s, m, cursor, last)
         status = enumerate_member(s, m, group, cursor, budget, out)
         if status != DONE:
             return status
@@ -207,7 +220,7 @@ def enumerate_batch(s, m, group, cursor, budget, out):
 
 
 @part
-def begin_member(m, cursor, last):
+def begin_member(s, m, cursor, last):
     """Sets up the lists that are combined: the member's partners in each other stream, and the member itself."""
     member = m.member[cursor[MEMBER]]
     for level in range(last + 1):
@@ -218,7 +231,31 @@ def begin_member(m, cursor, last):
     m.levels[own, BEGIN], m.levels[own, END] = 0, 1
     m.levels[0, AT] = m.levels[0, BEGIN]
     m.levels[0, LATEST], m.levels[0, DEADLINE] = TIME_MIN_VALUE, TIME_MAX_VALUE
+    m.levels[0, NEEDS_OLD] = s.counters[APART] and own == last
+    if m.levels[0, NEEDS_OLD]:
+        find_old(m, member, last)
     cursor[LEVEL] = 0
+
+
+@part
+def find_old(m, member, last):
+    """Finds out at which levels a combination of the member, which is the last of its tuples, can get an old one."""
+    levels, has_later = m.levels, False
+    for level in range(last - 1, -1, -1):
+        olds = m.olds[level, member]
+        levels[level, OLD_END], levels[level, ALL_END] = levels[level, BEGIN] + olds, levels[level, END]
+        levels[level, LAST_CHANCE] = not has_later
+        has_later |= olds > 0
+    if levels[0, LAST_CHANCE]:
+        levels[0, END] = levels[0, OLD_END]
+
+
+@part
+def ask_for_old(levels, level, at):
+    """Sets the end of a level's list, now that partner `at` of the level above is followed up."""
+    needs = levels[level - 1, NEEDS_OLD] != 0 and at >= levels[level - 1, OLD_END]
+    levels[level, NEEDS_OLD] = needs
+    levels[level, END] = levels[level, OLD_END if needs and levels[level, LAST_CHANCE] else ALL_END]
 
 
 @part
@@ -255,6 +292,8 @@ def enumerate_member(s, m, group, cursor, budget, out):
                 level += 1
                 levels[level, AT] = levels[level, BEGIN]
                 levels[level, LATEST], levels[level, DEADLINE] = latest, deadline
+                if levels[0, NEEDS_OLD] and level < last:
+                    ask_for_old(levels, level, at)
     cursor[LEVEL] = NONE
     return DONE
 

@@ -17,6 +17,7 @@ from mpijoin.join.mway_state import (
     MEMBERS,
     NEXT_AT,
     NEXT_FROM,
+    OLDS,
     OTHER,
     PAGE,
     PAIRS,
@@ -28,6 +29,7 @@ from mpijoin.join.mway_state import (
 from mpijoin.store.blocks import slot_id, tags_of, time_after
 from mpijoin.store.simd import unsigned
 from mpijoin.store.state import (
+    APART,
     BUDGET,
     COUNT,
     COUNTED,
@@ -56,7 +58,11 @@ LOOKED_AT = 512
 
 @part
 def order_streams(s, m, bucket, stream):
-    """Orders the other streams by how many tuples the bucket holds of them. Returns False if a stream has none."""
+    """Orders the other streams by how many tuples the bucket holds of them.
+
+    Returns False if the stream's turn can give no result, because another stream has no tuple, or only fresh ones are
+    there where fresh tuples must not meet each other.
+    """
     count = 0
     for other in range(len(s.layout)):
         held = s.buckets[bucket, other * STREAM_WORDS + COUNTED]
@@ -70,7 +76,18 @@ def order_streams(s, m, bucket, stream):
             place -= 1
         m.order[place] = other
         count += 1
-    return True
+    return s.counters[APART] == 0 or stream < len(s.layout) - 1 or has_old(s, bucket, stream)
+
+
+@part
+def has_old(s, bucket, end):
+    """Returns whether any of the streams before `end` has an old tuple in the bucket."""
+    for stream in range(end):
+        base = stream * STREAM_WORDS
+        all_fresh = s.buckets[bucket, base + FIRST] == s.buckets[bucket, base + FRESH_PAGE]
+        if not all_fresh or s.buckets[bucket, base + FRESH_SLOT] > 0:
+            return True
+    return False
 
 
 @part
@@ -117,7 +134,7 @@ def collect(s, m, cursor, budget):
             unmark_members(m, cursor[MEMBERS])
         if status == OUT_FULL:
             return OUT_FULL
-        end_stage(m, cursor)
+        end_stage(s, m, cursor)
     return DONE
 
 
@@ -127,7 +144,7 @@ def begin_stage(s, m, cursor):
     cursor[OTHER] = other
     cursor[PAGE] = s.buckets[cursor[BUCKET], other * STREAM_WORDS + FIRST]
     cursor[CONFIRMED] = cursor[FOUND_PAIRS] = cursor[SLOT] = cursor[ASKING] = 0
-    cursor[BEGUN] = cursor[TOP]
+    cursor[BEGUN], cursor[OLDS] = cursor[TOP], NONE
     if cursor[MEMBERS] >= TABLE_MIN:
         mark_members(m, cursor[MEMBERS])
 
@@ -146,13 +163,16 @@ def scan_chain(s, m, cursor, budget):
             return BUDGET
         page = cursor[PAGE]
         # Fresh tuples of later streams are left out, because they join when their own turn comes. Those of earlier
-        # streams are old by now.
-        at_mark = page == s.buckets[cursor[BUCKET], base + FRESH_PAGE]
+        # streams are old by now. If fresh tuples must not meet each other, they are still marked, and scanned last.
+        at_mark = page == s.buckets[cursor[BUCKET], base + FRESH_PAGE] and cursor[OLDS] == NONE
         end = s.buckets[cursor[BUCKET], base + FRESH_SLOT] if at_mark else s.heads[page, COUNT]
         status = DONE
         if s.heads[page, TIME_MIN] <= latest and time_after(s.heads[page, TIME_MAX], window) >= earliest:
             status = scan_block(s, m, end, cursor)
-        if status == DONE:
+        if status == DONE and at_mark and other < cursor[STREAM]:
+            keep_matches(s, m, cursor)
+            cursor[SLOT], cursor[OLDS] = end, matches(cursor)
+        elif status == DONE:
             cursor[PAGE], cursor[SLOT] = NONE if at_mark else s.heads[page, NEXT], 0
         if status == OUT_FULL or cursor[FOUND_PAIRS] - cursor[CONFIRMED] >= LOOKED_AT or cursor[PAGE] == NONE:
             keep_matches(s, m, cursor)
@@ -186,17 +206,37 @@ def keep_matches(s, m, cursor):
 
 
 @part
-def end_stage(m, cursor):
+def matches(cursor):
+    """Returns how many matches this stage has had so far."""
+    return cursor[TOP] - cursor[BEGUN] if cursor[MEMBERS] == 1 else cursor[CONFIRMED]
+
+
+@part
+def end_stage(s, m, cursor):
     """Lists each member's partners in this stream, one list after the other. Members without any leave the batch."""
     members, other = cursor[MEMBERS], cursor[OTHER]
     first, count = m.first[other], m.counts[other]
+    if s.counters[APART]:
+        count_old(m, cursor, m.olds[other], matches(cursor) if cursor[OLDS] == NONE else cursor[OLDS])
     if members == 1:
         member = unsigned(m.member[0])
-        first[member], count[member] = cursor[BEGUN], cursor[TOP] - cursor[BEGUN]
+        first[member], count[member] = cursor[BEGUN], matches(cursor)
         cursor[MEMBERS] = count[member] > 0
     else:
         cursor[MEMBERS] = list_partners(m, cursor, first, count, members)
     cursor[STAGE] += 1
+
+
+@part
+def count_old(m, cursor, olds, count):
+    """Counts for each member how many of the stage's first `count` matches, which are with old tuples, it has."""
+    for i in range(cursor[MEMBERS]):
+        olds[unsigned(m.member[unsigned(i)])] = 0
+    if cursor[MEMBERS] == 1:
+        olds[unsigned(m.member[0])] = count
+        return
+    for i in range(count):
+        olds[unsigned(m.pair_member[unsigned(i)])] += 1
 
 
 @part

@@ -179,15 +179,15 @@ def scan_by_time(s, m, end, cursor):
     words, halves, members = s.words, s.halves, cursor[MEMBERS]
     other, page = cursor[OTHER], cursor[PAGE]
     tags, base, width = tags_of(s, page), slot_id(s, other, page, 0), s.layout[other, TUPLE_WORDS]
-    found, low, compared = cursor[FOUND_PAIRS], 0, 0
-    status = DONE
+    found, first, compared = cursor[FOUND_PAIRS], cursor[SLOT], 0
+    low, status = first, DONE
     while cursor[ASKING] < members:
         if found > PAIRS + ROOM - end:
             status = OUT_FULL
             break
         member = m.member[cursor[ASKING]]
         earliest, deadline = time_before(m.time[member], s.layout[other, WINDOW]), m.deadline[member]
-        while low > 0 and words[unsigned(base + (low - 1) * width + TIME)] >= earliest:
+        while low > first and words[unsigned(base + (low - 1) * width + TIME)] >= earliest:
             low -= 1
         while low < end and words[unsigned(base + low * width + TIME)] < earliest:
             low += 1

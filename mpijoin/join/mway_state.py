@@ -15,7 +15,7 @@ import numpy as np
 from mpijoin.join.state import JoinState
 from mpijoin.store.pool import reserve_words
 from mpijoin.store.simd import LANES
-from mpijoin.store.state import NONE, PAGES, SLOTS
+from mpijoin.store.state import NONE, SLOTS
 
 # A cursor says where a probe that stopped goes on. STREAM, BUCKET: whose fresh tuples are joined · FRESH_AT,
 # FRESH_FROM: the page and slot where the batch begins · NEXT_AT, NEXT_FROM: where the next batch begins · LIMIT: how
@@ -23,11 +23,12 @@ from mpijoin.store.state import NONE, PAGES, SLOTS
 # other streams are done with · OTHER: the stream that is being scanned, at slot SLOT of PAGE · ASKING: the member for
 # which a block is being scanned by time · FOUND_PAIRS: how many pairs there are · CONFIRMED: how many of these are
 # known to match · TOP: the end of the lists of partners · BEGUN: where that was before this stage · MEMBER, LEVEL: what
-# is being enumerated, where MEMBER is a place in the list · AHEAD: how many buckets, from BUCKET on, were asked for.
+# is being enumerated, where MEMBER is a place in the list · AHEAD: how many buckets, from BUCKET on, were asked for ·
+# OLDS: how many matches of this stage are with old tuples, once fresh ones are being scanned, and NONE before that.
 (
     GROUP_INDEX, BUCKET, STREAM, STEP, FRESH_AT, FRESH_FROM, NEXT_AT, NEXT_FROM, LIMIT, GATHERED, MEMBERS, STAGE, OTHER,
-    PAGE, SLOT, ASKING, CONFIRMED, FOUND_PAIRS, TOP, BEGUN, MEMBER, LEVEL, AHEAD, MWAY_CURSOR_WORDS,
-) = range(24)  # fmt: skip
+    PAGE, SLOT, ASKING, CONFIRMED, FOUND_PAIRS, TOP, BEGUN, MEMBER, LEVEL, AHEAD, OLDS, MWAY_CURSOR_WORDS,
+) = range(25)  # fmt: skip
 
 # STEP says what comes next.
 NEW_BATCH, COLLECT, ENUMERATE = range(3)
@@ -43,15 +44,18 @@ LISTED = 256  # The tags of so many slots are looked up at a time.
 FETCHED_BUCKETS, FETCHED_BLOCKS = 16, 8
 
 # Columns of `levels`. Each level has a list of partners, from BEGIN to END, of which AT is the next one; LATEST and
-# DEADLINE are the latest time and the first deadline of the tuples before it.
-AT, BEGIN, END, LATEST, DEADLINE, LEVEL_WORDS = range(6)
+# DEADLINE are the latest time and the first deadline of the tuples before it. If a combination needs an old tuple, the
+# list begins with these, up to OLD_END, and its fresh ones follow up to ALL_END. NEEDS_OLD: no tuple before it is old ·
+# LAST_CHANCE: no list after it has an old one.
+AT, BEGIN, END, LATEST, DEADLINE, OLD_END, ALL_END, NEEDS_OLD, LAST_CHANCE, LEVEL_WORDS = range(10)
 
 
 class MwayScratch(NamedTuple):
     """The arrays of an m-way probe.
 
     For each gathered tuple: tag uint16[BATCH + LANES] · key, time, deadline (the last time at which it waits), slot
-    (its slot id) int64[BATCH] · first, counts: int64[n, BATCH], its partners in each stream as a range of `partners`.
+    (its slot id) int64[BATCH] · first, counts: int64[n, BATCH], its partners in each stream as a range of `partners` ·
+    olds int64[n, BATCH]: how many of these, at the front, are old.
 
     member int64[BATCH]: the gathered tuples that are still in the batch, MEMBERS of them, in order · table
     int16[TAG_TABLE]: the low bits of a tag lead to the first member with these bits, counted from 1 (0: none) · after
@@ -68,6 +72,7 @@ class MwayScratch(NamedTuple):
     slot: np.ndarray
     first: np.ndarray
     counts: np.ndarray
+    olds: np.ndarray
     member: np.ndarray
     table: np.ndarray
     after: np.ndarray
@@ -88,7 +93,7 @@ def new_scratch(state: JoinState) -> MwayScratch:
     hold. This is address space, and only the part that is used takes memory.
     """
     streams = len(state.layout)
-    held_max = int(state.pool[PAGES] * state.layout[:, SLOTS].max())
+    held_max = len(state.heads) * int(state.layout[:, SLOTS].max())
     return MwayScratch(
         tag=np.zeros(BATCH + LANES, np.uint16),
         key=np.zeros(BATCH, np.int64),
@@ -97,6 +102,7 @@ def new_scratch(state: JoinState) -> MwayScratch:
         slot=np.zeros(BATCH, np.int64),
         first=np.zeros((streams, BATCH), np.int64),
         counts=np.zeros((streams, BATCH), np.int64),
+        olds=np.zeros((streams, BATCH), np.int64),
         member=np.zeros(BATCH, np.int64),
         table=np.zeros(TAG_TABLE, np.int16),
         after=np.zeros(BATCH, np.int16),
