@@ -55,6 +55,13 @@ class OutputError(MpijoinError):
     exit_code = EXIT_FAILED
 
 
+# What a run that reached its memory could do instead.
+MORE_MEMORY = (
+    "give each slave more memory, use more slaves, shorten the windows, or set [memory] spill = \"generations\""
+    " (exact, later results)"
+)
+
+
 class MemoryBudgetError(MpijoinError):
     """A slave reached `[memory] limit`: names budget, held bytes and the largest groups."""
 

@@ -7,7 +7,7 @@ from typing import Callable, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.data.batch import read_only
-from mpijoin.errors import MemoryBudgetError, ProtocolError
+from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
 from mpijoin.join.probes import new_probe
 from mpijoin.operators.base import GroupInfo, Memory, Out, Progress, Taken, Totals
 from mpijoin.store import transfer
@@ -242,8 +242,7 @@ class WindowJoin:
         listed = ", ".join(f"partition {group} ({sizes[group] / 1e6:.3g} MB)" for group in largest if sizes[group])
         return MemoryBudgetError(
             f"the window state needs more than [memory] limit allows: budget {memory.budget / 1e6:.3g} MB, held "
-            f"{memory.held / 1e6:.3g} MB, largest groups: {listed or 'none'}; give each slave more memory, use more "
-            "slaves, or shorten the windows"
+            f"{memory.held / 1e6:.3g} MB, largest groups: {listed or 'none'}; {MORE_MEMORY}"
         )
 
     def _use(self, scratch: Scratch) -> None:

@@ -13,6 +13,7 @@ from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, find, groups_of, install
 from mpijoin.collector.runtime import CollectorRank
 from mpijoin.config.job import Change, Checkpoint, Job, StreamJob, SyntheticSource, holds_at
+from mpijoin.config.units import show
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import JobError, ProtocolError
@@ -38,7 +39,9 @@ from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
 from mpijoin.transport.simulated import Disturbance, Network, Stalls
 
+# Of synthetic streams.
 NOT_MODELLED = {"arrivals": "arrivals", "keys": "keys", "permute": "permute", "disorder": "disorder_ns"}
+NOT_SIMULATED = "is not simulated: leave it out, or run the job for real"
 # A slave has so much memory if the job does not say: "each processing node has enough memory" (WSJ, VI-A).
 MEMORY_BYTES = 1 << 50
 
@@ -111,6 +114,10 @@ def simulated_job(job: Job, manner: Manner) -> Job:
         if not isinstance(stream.source, SyntheticSource)
     ]
     faults += [text for stream in job.streams for text in _not_modelled(stream)]
+    if job.memory.spills:
+        faults.append(f"[memory] spill: got {show(job.memory.spill)}, {NOT_SIMULATED}")
+    if job.inject.memory:
+        faults.append(f"[inject] memory: {NOT_SIMULATED}")
     if faults:
         raise JobError(faults)
     return job._replace(output=job.output._replace(results="count"), checkpoint=Checkpoint())
@@ -123,7 +130,7 @@ def _not_modelled(stream: StreamJob) -> Iterator[str]:
         return
     for name, attribute in NOT_MODELLED.items():
         if getattr(source, attribute) != getattr(usual, attribute):
-            yield f"[{stream.section}] {name}: is not simulated: leave it out, or run the job for real"
+            yield f"[{stream.section}] {name}: {NOT_SIMULATED}"
     if any(change != Change(change.start_ns, change.rate) for change in source.changes):
         advice = "leave the others out, or run the job for real"
         yield f"[{stream.section}] changes: only those of the rate are simulated: {advice}"

@@ -9,7 +9,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.errors import MemoryBudgetError, ProtocolError
+from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
 from mpijoin.operators.base import GroupInfo, Keep, Memory, Out, Progress, Taken, Totals
 from mpijoin.simulate.costs import Done
 from mpijoin.simulate.groups import Groups
@@ -309,8 +309,7 @@ class ModelledJoin:
     def out_of_memory(self) -> MemoryBudgetError:
         return MemoryBudgetError(
             f"the window state needs more than [memory] limit allows: budget {self._shape.memory_bytes / 1e6:.3g} MB,"
-            f" held {self._held_bytes / 1e6:.3g} MB; give each slave more memory, use more slaves, or shorten the"
-            " windows"
+            f" held {self._held_bytes / 1e6:.3g} MB; {MORE_MEMORY}"
         )
 
 

@@ -205,6 +205,7 @@ def test_what_must_not_be_is_refused():
     taken = tight.insert(np.array([1]), 0, SimpleNamespace(tuples=hollow_tuples(40, 8, 0, 1)), np.array([[0, 40]]))
     assert taken == (0, 3), "320 tuples of 8 words, and four blocks that are empty: 3 pages more than there are"
     assert "budget 0.001 MB" in str(tight.out_of_memory())
+    assert 'or set [memory] spill = "generations"' in str(tight.out_of_memory())
 
 
 def test_an_empty_group_travels_and_rows_are_reused():

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import oracle
-from mpijoin.config.job import Change, Job, StreamJob, SyntheticSource
+from mpijoin.config.job import Change, Inject, Job, Memory, Pressure, StreamJob, SyntheticSource
 from mpijoin.errors import JobError
 from mpijoin.simulate.cluster import Manner, simulated_job
 from mpijoin.simulate.costs import Costs, load_costs, named_costs
@@ -164,6 +164,22 @@ def test_what_is_not_modelled_is_refused_by_name(field, value):
     stream = StreamJob("left", SyntheticSource(tuples=1, **{field: value}))
     with pytest.raises(JobError, match=rf"\[left\] {field.removesuffix('_ns')}: .*simulated"):
         simulated_job(Job((stream, stream)), Manner(load_costs("wsj_2005")))
+
+
+def test_what_is_not_modelled_of_memory_is_refused_by_name():
+    stream = StreamJob("left", SyntheticSource(tuples=1))
+    job = Job((stream, stream), inject=Inject(memory=(Pressure(1, 1 << 20),)))
+    for spill in ("generations", "rotate"):
+        with pytest.raises(JobError) as raised:
+            simulated_job(job._replace(memory=Memory(spill=spill)), Manner())
+        assert raised.value.faults == [
+            f'[memory] spill: got "{spill}", is not simulated: leave it out, or run the job for real',
+            "[inject] memory: is not simulated: leave it out, or run the job for real",
+        ]
+        assert raised.value.exit_code == 2
+        real = job._replace(memory=Memory(spill=spill))
+        assert simulated_job(real, Manner(modelled=False)) is real, "the real operator spills"
+    assert simulated_job(Job((stream, stream), memory=Memory(share=0.5)), Manner()).memory.share == 0.5
 
 
 def test_hollow_arrays_have_a_size_and_no_memory():
