@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benching.launch import TIMEOUT_S, command, environment, family, pss_bytes
+from benching.launch import TIMEOUT_S, command, environment, family, pss_bytes, rank_of
 
 RATE_PER_S, SPAN_KEYS, WINDOW_S = 1000, 50_000, 1.0
 MASTER_BUFFER, BUFFER, MEMORY = 64 << 20, 32 << 20, 128 << 20
@@ -39,7 +39,6 @@ NARROW_BYTES = 24  # A row without payload has so many bytes: time, key, number.
 PACED_S = 12  # A paced run should take so long.
 SAMPLE_S = 0.05
 KEY_CHARACTERS = 12  # So many characters of each payload differ from those of the others.
-RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 JOB = """\
 [left]
 path = {left}
@@ -130,16 +129,6 @@ def run(case: Case, job: Path, folder: Path) -> Found:
         raise SystemExit(f"{' '.join(line)} ended with {process.returncode}:\n{text}")
     pss.pop(-1, None)
     return Found(pss, time.monotonic() - started, first_results_s(folder))
-
-
-def rank_of(process: int) -> int:
-    """Returns the rank of a process of an MPI job, and -1 for other processes."""
-    try:
-        variables = Path(f"/proc/{process}/environ").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return -1
-    named = dict(variable.partition("=")[::2] for variable in variables)
-    return next((int(named[name]) for name in RANK_VARIABLES if name in named), -1)
 
 
 def first_results_s(folder: Path) -> float:

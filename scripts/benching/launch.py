@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_S = 1200
 SAMPLE_S = 0.05
+RANK_VARIABLES = ("PMI_RANK", "OMPI_COMM_WORLD_RANK")
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,13 @@ def family(parent: int) -> list[int]:
     return found
 
 
+def rank_of(process: int) -> int:
+    """Returns the rank of a process of an MPI job, and -1 for other processes."""
+    variables = _read(Path(f"/proc/{process}/environ")).split("\0")
+    named = dict(variable.partition("=")[::2] for variable in variables)
+    return next((int(named[name]) for name in RANK_VARIABLES if name in named), -1)
+
+
 def pss_bytes(process: int, programs: tuple[str, ...]) -> int:
     """Returns the proportional set size of a process in bytes.
 
@@ -155,6 +163,6 @@ def pss_bytes(process: int, programs: tuple[str, ...]) -> int:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(errors="replace")
     except OSError:
         return ""

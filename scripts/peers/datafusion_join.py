@@ -1,6 +1,7 @@
 """DataFusion: the join of two Parquet files, counted, or of two endless streams of CSV by symmetric hash join.
 
     python datafusion_join.py bucketed|plain|symmetric LEFT RIGHT WINDOW_US PARTITIONS
+        [--memory BYTES] [--scratch FOLDER]
 
 `symmetric` is its way to join streams: both tables are declared unbounded and ordered by time, so that the plan is a
 symmetric hash join that drops what has left the window; the pairs stream out and are counted here.
@@ -13,6 +14,7 @@ import argparse
 import datafusion
 import pyarrow.compute as pc
 
+from limited import add_limits
 from measured import measure
 from sql import FORMS, join
 
@@ -50,8 +52,15 @@ def main() -> None:
     parser.add_argument("right")
     parser.add_argument("window_us", type=int)
     parser.add_argument("partitions", type=int)
+    add_limits(parser)
     options = parser.parse_args()
-    context = datafusion.SessionContext(datafusion.SessionConfig().with_target_partitions(options.partitions))
+    runtime = datafusion.RuntimeEnvBuilder()
+    if options.scratch:
+        runtime = runtime.with_disk_manager_specified(options.scratch)
+    if options.memory:
+        runtime = runtime.with_fair_spill_pool(options.memory)
+    config = datafusion.SessionConfig().with_target_partitions(options.partitions)
+    context = datafusion.SessionContext(config, runtime)
     files = (options.left, options.right, options.window_us)
 
     def count() -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """DuckDB: the join of two Parquet files, counted, or written to Parquet with all columns of both sides.
 
     python duckdb_join.py bucketed|plain LEFT RIGHT WINDOW_US THREADS [--output FOLDER [--no-dictionary]]
+        [--memory BYTES] [--scratch FOLDER]
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import argparse
 
 import duckdb
 
+from limited import add_limits, duckdb_settings
 from measured import measure
 from sql import COUNT, FORMS, join
 
@@ -26,8 +28,10 @@ def main() -> None:
     parser.add_argument("threads", type=int)
     parser.add_argument("--output", help="write the pairs into this folder instead of counting them")
     parser.add_argument("--no-dictionary", action="store_true", help="write plain values, whatever repeats")
+    add_limits(parser)
     options = parser.parse_args()
-    connection = duckdb.connect(config={"threads": options.threads, "preserve_insertion_order": False})
+    settings = {"threads": options.threads, "preserve_insertion_order": False, **duckdb_settings(options)}
+    connection = duckdb.connect(config=settings)
     tables = (f"'{options.left}'", f"'{options.right}'", options.window_us)
 
     def count() -> tuple[int, int]:

@@ -1,6 +1,6 @@
 """DuckDB: the join of three Parquet files, counted.
 
-    python duckdb_three.py bucketed|wide|plain ONE TWO THREE WINDOW_US THREADS
+    python duckdb_three.py bucketed|wide|plain ONE TWO THREE WINDOW_US THREADS [--memory BYTES] [--scratch FOLDER]
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 
 import duckdb
 
+from limited import add_limits, duckdb_settings
 from measured import measure
 from sql import THREE_FORMS, join_three
 
@@ -19,8 +20,10 @@ def main() -> None:
     parser.add_argument("files", nargs=3)
     parser.add_argument("window_us", type=int)
     parser.add_argument("threads", type=int)
+    add_limits(parser)
     options = parser.parse_args()
-    connection = duckdb.connect(config={"threads": options.threads, "preserve_insertion_order": False})
+    settings = {"threads": options.threads, "preserve_insertion_order": False, **duckdb_settings(options)}
+    connection = duckdb.connect(config=settings)
     query = join_three(options.form, options.files, options.window_us)
     measure(lambda: connection.execute(query).fetchone(), duckdb.__version__)
 
