@@ -6,10 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mpijoin.config.job import Memory
 from mpijoin.config.load import load_job
 from mpijoin.pipeline.profile import advice as advising
 from mpijoin.pipeline.profile.advice import advise, advised_job, backlog, job_text, run_command
 from mpijoin.pipeline.profile.arrivals import Arrivals
+from mpijoin.pipeline.profile.debt import expected_debt
 from mpijoin.pipeline.profile.findings import Extent, Profile, Side
 from mpijoin.pipeline.profile.keys import Keys, KeySums, TopKey
 from mpijoin.pipeline.profile.report import json_text, tables_of, text_of, write_table
@@ -76,6 +78,45 @@ def test_slaves_rise_with_the_windows_bytes():
     found = advise(profile)
     assert found.slaves == -(-profile.state_bytes * 1.6 // (4 << 30)) > 1
     assert "windows need" in found.hints[0].why
+
+
+def test_a_limit_of_the_job_is_kept_and_what_does_not_fit_is_spilled(tmp_path):
+    profile = make_profile(rate=40_000, top_share=0.001, window_s=64)  # 2 x 64 s of rows of 32 bytes
+    needed = profile.state_bytes * 1.6
+    assert needed == pytest.approx(262e6, rel=0.01)
+    roomy, tight = (advise(profile, Memory(limit_bytes=int(share * needed))) for share in (1.01, 0.5))
+    assert roomy.slaves == tight.slaves == 1
+    assert roomy.spill == "off" and not [hint for hint in roomy.hints if hint.field == "memory.spill"]
+    assert tight.spill == "generations"
+    (hint,) = [hint for hint in tight.hints if hint.field == "memory.spill"]
+    # Between two spills, 0.9 x 0.85 of the half is in memory: 38 % of the windows. The others wait for the clean-up.
+    assert hint.why.startswith("the windows need about 263 MB, more than 1 slave may hold, at 128500 KiB each; ")
+    assert "about 60% of the results" in hint.why and "102 MB of rows or more" in hint.why
+    path = tmp_path / "job.toml"
+    path.write_text(job_text(make_job(), tight))
+    assert load_job(path).memory.spill == "generations" and "# " + "  memory.spill = generations: " in path.read_text()
+    rotating = advise(profile, Memory(int(0.5 * needed), "rotate"))
+    assert rotating.spill == "rotate" and len(rotating.hints) == len(roomy.hints)
+    assert advise(profile, Memory(int(1.01 * needed), "generations")).spill == "generations"
+
+
+def test_what_is_owed_is_less_with_more_memory_and_more_with_more_streams():
+    def owed(part, names=("left", "right"), **fields):
+        profile = make_profile(rate=40_000, top_share=0.001, window_s=64, names=names)
+        return expected_debt(profile, part * profile.state_bytes * 1.6, Memory(**fields))
+
+    shares = [owed(part).share for part in (0.05, 0.2, 0.5, 0.9)]
+    assert shares == sorted(shares, reverse=True) and shares[0] > 0.9 and shares[-1] > 0.2
+    assert owed(1) is None and owed(0.9, threshold=1, share=0.01).share < 0.12
+    assert owed(0.5, names=("a", "b", "c")).share > owed(0.5).share
+    assert owed(0.5, threshold=0.5).octets > owed(0.5).octets
+
+
+def test_only_the_time_in_which_the_windows_do_not_fit_is_owed():
+    calm, burst = make_profile(), make_profile(burst=50)  # for 10 of 1024 s, and a window of 60 s
+    budget = calm.state_bytes * 1.6 / 0.8
+    assert expected_debt(calm, budget, Memory()) is None
+    assert 0 < expected_debt(burst, budget, Memory()).share < 0.1
 
 
 def test_partitions_are_sixteen_a_slave_in_sixties():

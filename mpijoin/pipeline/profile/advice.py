@@ -1,5 +1,5 @@
-"""What a profile advises: slaves, partitions, theta, buffer and lateness, each with its reason, and a job file with all
-of them."""
+"""What a profile advises: slaves, partitions, theta, buffer, spilling and lateness, each with its reason, and a job
+file with all of them."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from math import ceil, floor
 import numpy as np
 
 from mpijoin.config.dump import dump_job
-from mpijoin.config.job import AUTO, Cluster, Job, section_of
-from mpijoin.config.units import format_duration, format_size
+from mpijoin.config.job import AUTO, GENERATIONS, OFF, Cluster, Job, Memory, section_of
+from mpijoin.config.units import format_duration, format_size, plural, show
+from mpijoin.pipeline.profile.debt import PAGES_SHARE, expected_debt
 from mpijoin.pipeline.profile.findings import Profile
 from mpijoin.pipeline.profile.keys import printable
 from mpijoin.report.words import amount, bytes_amount
@@ -19,8 +20,7 @@ from mpijoin.report.words import amount, bytes_amount
 TUPLE_NS = 450
 RESULT_NS = 8  # and per result: mpijoin/simulate/costs/this_machine.toml
 BUSY_MAX = 0.5  # of a slave's time at the peak: what is left is for bursts that are shorter than a bin
-SLAVE_BYTES = 4 << 30  # memory that a slave can count on
-PAGES_SHARE = 1.6  # pages are so many times the tuples in them, with theta "auto"
+SLAVE_BYTES = 4 << 30  # memory that a slave can count on if the job sets no limit
 PARTITIONS_PER_SLAVE = 16
 PARTITIONS_STEP = 60
 PARTITIONS_MAX = 65_535 // PARTITIONS_STEP * PARTITIONS_STEP
@@ -47,10 +47,12 @@ class Advice:
     lateness_ns: tuple[int, ...]
     hints: tuple[Hint, ...]
     warnings: tuple[str, ...]
+    spill: str = OFF
 
 
-def advise(profile: Profile) -> Advice:
-    slaves, slaves_why = advised_slaves(profile)
+def advise(profile: Profile, memory: Memory = Memory()) -> Advice:
+    """memory: of the job. Its own limit is kept; without one, there are as many slaves as the windows need."""
+    slaves, slaves_why = advised_slaves(profile, memory)
     partitions = min(PARTITIONS_MAX, PARTITIONS_STEP * ceil(PARTITIONS_PER_SLAVE * slaves / PARTITIONS_STEP))
     buffer, buffer_why = advised_buffer(profile, slaves)
     hints = [
@@ -62,8 +64,10 @@ def advise(profile: Profile) -> Advice:
     for side in profile.sides:
         field = f"{section_of(side.name)}.lateness"
         hints.append(Hint(field, format_duration(side.disorder_ns), _lateness_why(side.disorder_ns)))
+    spill, spill_hints = advised_spill(profile, slaves, memory)
     lateness = tuple(side.disorder_ns for side in profile.sides)
-    return Advice(slaves, partitions, buffer, lateness, tuple(hints), tuple(warnings_of(profile, slaves)))
+    warnings = tuple(warnings_of(profile, slaves))
+    return Advice(slaves, partitions, buffer, lateness, (*hints, *spill_hints), warnings, spill)
 
 
 def load_of(rate: float, results_per_s: float) -> float:
@@ -75,15 +79,16 @@ def load_of(rate: float, results_per_s: float) -> float:
     return (rate * TUPLE_NS + results_per_s * RESULT_NS) / 1e9
 
 
-def advised_slaves(profile: Profile) -> tuple[int, str]:
+def advised_slaves(profile: Profile, memory: Memory) -> tuple[int, str]:
     """How many slaves to take, and why."""
     load = load_of(profile.peak_rate, profile.peak_results)
     by_pace = max(1, ceil(load / BUSY_MAX))
-    memory = profile.state_bytes * PAGES_SHARE
-    by_memory = max(1, ceil(memory / SLAVE_BYTES))
+    needed = profile.state_bytes * PAGES_SHARE
+    by_memory = max(1, ceil(needed / SLAVE_BYTES)) if memory.limit_bytes is None else 1
     slaves = min(SLAVES_MAX, max(by_pace, by_memory))
     if by_memory > by_pace:
-        return slaves, f"the windows need about {bytes_amount(memory)}, at {format_size(SLAVE_BYTES)} a slave"
+        fewer = f"fewer are enough with memory.spill = {show(GENERATIONS)}, and find some results later"
+        return slaves, f"the windows need about {bytes_amount(needed)}, at {format_size(SLAVE_BYTES)} a slave; {fewer}"
     return (
         slaves,
         (
@@ -92,6 +97,22 @@ def advised_slaves(profile: Profile) -> tuple[int, str]:
             " the time"
         ),
     )
+
+
+def advised_spill(profile: Profile, slaves: int, memory: Memory) -> tuple[str, list[Hint]]:
+    """Whether slaves should spill, and why: only if the windows do not fit into their memory. A job that spills keeps
+    its own way."""
+    limit_bytes = memory.limit_bytes or SLAVE_BYTES
+    debt = expected_debt(profile, slaves * limit_bytes, memory)
+    if debt is None or memory.spill not in (OFF, GENERATIONS):
+        return memory.spill, []
+    have = f"{plural(slaves, 'slave')} may hold, at {format_size(limit_bytes)} each"
+    why = (
+        f"the windows need about {bytes_amount(profile.state_bytes * PAGES_SHARE)}, more than {have}; about"
+        f" {debt.share:.0%} of the results are then found by a clean-up, for which {bytes_amount(debt.octets)} of rows"
+        " or more wait on the disk"
+    )
+    return GENERATIONS, [Hint("memory.spill", GENERATIONS, why)]
 
 
 def _cores(load: float) -> str:
@@ -167,7 +188,8 @@ def advised_job(job: Job, advice: Advice) -> Job:
     cluster = job.cluster._replace(partitions=advice.partitions, buffer_bytes=advice.buffer_bytes)
     pairs = zip(job.streams, advice.lateness_ns)
     streams = tuple(stream._replace(lateness_ns=max(stream.lateness_ns, needed)) for stream, needed in pairs)
-    return job._replace(streams=streams, cluster=cluster, tuning=job.tuning._replace(theta=AUTO))
+    memory = job.memory._replace(spill=advice.spill)
+    return job._replace(streams=streams, cluster=cluster, memory=memory, tuning=job.tuning._replace(theta=AUTO))
 
 
 def job_text(job: Job, advice: Advice) -> str:

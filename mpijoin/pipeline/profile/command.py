@@ -24,7 +24,8 @@ BINS, BINS_MAX, TOP, TOP_MAX = 4096, 1 << 16, 20, 1000
 
 EPILOG = """\
 Reads Parquet with Spark, on this machine unless --master names a cluster. Says rates, burstiness, skew of the keys, the
-number of results that the windows will give, and the memory for them; advises slaves, partitions, buffers and lateness.
+number of results that the windows will give, and the memory for them; advises slaves, partitions, buffers, lateness,
+and to spill where the job's memory is less.
 The folder gets profile.json, each figure as PNG, its data as CSV, and job.toml, ready to run.
 Needs Spark: pip install "mpijoin[spark,report]"
 
@@ -102,7 +103,7 @@ def main_profile(options: argparse.Namespace) -> int:
     if options.figures:
         check_figures()
     profile = profile_of(job, schema, options)
-    advice = advise(profile)
+    advice = advise(profile, job.memory)
     bins = 1 << (options.bins - 1).bit_length()
     with writing(folder):
         write_files(job, profile, advice, bins, folder, options.figures)
