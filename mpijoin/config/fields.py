@@ -7,11 +7,16 @@ from typing import NamedTuple
 from mpijoin.config.changes import CHANGES
 from mpijoin.config.injections import DELAY, EPOCHS, PRESSURE, SLOW
 from mpijoin.config.job import (
+    ACTIVE_DISK,
     AT_END,
     AUTO,
     B_MODEL,
+    FLUX_HYBRID,
+    FLUX_LOAD,
+    FLUX_MEMORY,
     GENERATIONS,
     LARGEST,
+    LAZY_DISK,
     LEAST_PRODUCTIVE,
     MOST_PRODUCTIVE,
     NO_POLICY,
@@ -70,7 +75,7 @@ class Field(NamedTuple):
 PAYLOAD_BYTES_MAX = 2**20  # of a synthetic stream's row
 TIME_UNITS = ("s", "ms", "us", "ns")
 LIMIT_BYTES_MIN = 64 << 10  # of a slave's memory
-POLICIES = (NO_POLICY, "threshold", "balance")
+POLICIES = (NO_POLICY, "threshold", "balance", LAZY_DISK, ACTIVE_DISK, FLUX_LOAD, FLUX_MEMORY, FLUX_HYBRID)
 
 # Exactly one of these says where a stream comes from.
 SOURCE_FIELDS = (
@@ -198,7 +203,10 @@ TUNING_FIELDS = (
 BALANCE_FIELDS = (
     Field("policy", "policy", TEXT, choices=POLICIES, meaning=(
         "\"none\": partitions stay where they start. \"threshold\": the paper's rule, one partition per overloaded "
-        'slave and reorganization epoch. "balance": as many as the measured loads ask for.')),
+        'slave and reorganization epoch. "balance": as many as the measured loads ask for. "lazy-disk": partitions go '
+        'from the slave with the most memory in use to the one with the least. "active-disk": also, where memory is '
+        'even, the slave with the fewest results per partition spills. "flux-load", "flux-memory", "flux-hybrid": one '
+        "partition per pair of slaves, by their time, by their memory, or by time as long as none has spilled.")),
     Field("supplier_threshold", "supplier_threshold", NUMBER, unit="share of load_buffer, above 0", meaning=(
         '"threshold": a slave whose load buffer is fuller than this, on average, gives a partition away.')),
     Field("consumer_threshold", "consumer_threshold", NUMBER, unit="share of load_buffer, above 0", meaning=(
@@ -207,6 +215,12 @@ BALANCE_FIELDS = (
         '"threshold": one slave more is used when there are more suppliers than this per consumer.')),
     Field("load_buffer", "load_buffer_bytes", or_word(SIZE, {AUTO: None}), 1, INT64_MAX, meaning=(
         'The buffer whose fill the two thresholds mean. "auto": the bytes of two epochs.')),
+    Field("relocation_threshold", "relocation_threshold", NUMBER, unit="ratio, above 0 and up to 1", meaning=(
+        '"lazy-disk", "active-disk": partitions move where the least memory in use / the most is below this.')),
+    Field("relocation_pause", "relocation_pause_ns", DURATION, 0, INT64_MAX, meaning=(
+        '"lazy-disk", "active-disk": at least so much time passes from when partitions move until others do.')),
+    Field("productivity_ratio", "productivity_ratio", NUMBER, unit="ratio, at least 1", meaning=(
+        '"active-disk": a slave spills where another finds this many times as many results per partition, or more.')),
 )  # fmt: skip
 RUN_FIELDS = (
     Field("speed", "speed", SPEED, unit="seconds of event time per second of the wall clock", meaning=(

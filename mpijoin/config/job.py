@@ -16,6 +16,7 @@ MAX = "max"
 UNBOUNDED = "unbounded"
 NO_POLICY = "none"
 LAZY_DISK, ACTIVE_DISK = "lazy-disk", "active-disk"
+FLUX_LOAD, FLUX_MEMORY, FLUX_HYBRID = "flux-load", "flux-memory", "flux-hybrid"
 GENERATIONS, ROTATE = "generations", "rotate"  # the forms of [memory] spill
 LEAST_PRODUCTIVE, MOST_PRODUCTIVE, LARGEST, RANDOM = "least productive", "most productive", "largest", "random"
 AT_END, WHEN_IDLE = "end", "idle"  # when [memory] cleanup is done
@@ -146,14 +147,17 @@ class Tuning(NamedTuple):
 class Balance(NamedTuple):
     """When partitions move from one slave to another, and to more or fewer slaves.
 
-    The parameters are named as in WSJ, sections IV-C and V-A (table 2).
+    The first parameters are named as in WSJ, sections IV-C and V-A (table 2), the others as in LAD, sections 4 and 5.
     """
 
-    policy: str = NO_POLICY  # "threshold" (WSJ's), "balance"
+    policy: str = NO_POLICY  # "threshold" (WSJ's), "balance", LAZY_DISK, ACTIVE_DISK (LAD's), FLUX_LOAD ... (Flux's)
     supplier_threshold: float = 0.5  # Th_sup
     consumer_threshold: float = 0.01  # Th_con
     growth: float = 0.5  # beta: one slave more when suppliers > beta * consumers
     load_buffer_bytes: int | None = None  # the buffer whose occupancy is f_i; None: the bytes of two epochs
+    relocation_threshold: float = 0.8  # theta_r
+    relocation_pause_ns: int = 45_000_000_000  # tau_m
+    productivity_ratio: float = 2.0  # lambda
 
 
 class Run(NamedTuple):

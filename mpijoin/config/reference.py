@@ -109,7 +109,7 @@ def _field(field: Field, default: str, width: int, colored: bool) -> Iterator[st
         yield head.rstrip()
         head = " " * beside
     kinds = [_styled(line, DIM, colored) for line in textwrap.wrap(type_text(field), width - beside)]
-    for line in (*kinds, *textwrap.wrap(field.meaning, width - beside)):
+    for line in (*kinds, *textwrap.wrap(field.meaning, width - beside, break_on_hyphens=False)):
         yield head + line
         head = " " * beside
 

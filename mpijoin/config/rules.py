@@ -249,6 +249,11 @@ def _balance_faults(job: Job) -> Iterator[Fault]:
         fields = ("balance.consumer_threshold", "balance.supplier_threshold")
         wanted = "wanted the consumer's below the supplier's"
         yield Fault(fields, f"[balance] consumer_threshold, supplier_threshold: {got}, {wanted}")
+    if not 0 < balance.relocation_threshold <= 1:
+        ratio = balance.relocation_threshold
+        yield fault("balance", "relocation_threshold", f"got {ratio}, wanted more than 0 and at most 1")
+    if not 1 <= balance.productivity_ratio < inf:
+        yield fault("balance", "productivity_ratio", f"got {balance.productivity_ratio}, wanted at least 1")
     yield from _epoch_faults(job)
 
 

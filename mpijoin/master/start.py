@@ -49,7 +49,7 @@ def new_core(run: RunSetup, clock: RunClock, pacing: Pacing, resumption: Resumpt
 
 
 def _reorganization(job: Job, slaves: tuple[int, ...], slots: int) -> Reorganization | None:
-    policy, cluster = make_policy(job.balance), job.cluster
+    policy, cluster = make_policy(job.balance, job.memory), job.cluster
     if policy is None:
         return None
     slaves_min, load_buffer_bytes = cluster.slaves_min or len(slaves), job.balance.load_buffer_bytes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Callable, NamedTuple
 
+from mpijoin.config.job import LARGEST, LEAST_PRODUCTIVE, MOST_PRODUCTIVE, RANDOM
 from mpijoin.policy.view import ClusterView
 
 # The orders in which a slave may choose groups (spill/ranking.py).
-LEAST_PRODUCTIVE, MOST_PRODUCTIVE = "least productive", "most productive"
-RANKINGS = (LEAST_PRODUCTIVE, MOST_PRODUCTIVE, "largest", "random")
+RANKINGS = (LEAST_PRODUCTIVE, MOST_PRODUCTIVE, LARGEST, RANDOM)
 
 
 class Move(NamedTuple):

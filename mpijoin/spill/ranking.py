@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from mpijoin.config import job
 from mpijoin.errors import ProtocolError
 from mpijoin.operators.base import GroupInfo, Memory
 from mpijoin.policy.chance import chance
@@ -22,15 +23,15 @@ def ranked(info: GroupInfo, groups: np.ndarray, ranking: str, seed: int = 0) -> 
     the group. Of groups that rank alike, the one with the smallest number goes first.
     """
     octets = info.live_bytes.sum(axis=1)
-    productivity = info.results / np.maximum(1, octets)
+    productivity = info.outputs / np.maximum(1, octets)
     match ranking:
-        case "least productive":
+        case job.LEAST_PRODUCTIVE:
             keys = productivity
-        case "most productive":
+        case job.MOST_PRODUCTIVE:
             keys = -productivity
-        case "largest":
+        case job.LARGEST:
             keys = -octets
-        case "random":
+        case job.RANDOM:
             keys = np.array([chance(seed, group) for group in groups.tolist()], np.uint64)
         case _:
             raise ProtocolError(f"got the ranking {ranking!r}, wanted one of {', '.join(RANKINGS)}")

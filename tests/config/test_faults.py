@@ -49,7 +49,10 @@ results = "csv"
                 '[tuning] theta: got "some", wanted a size such as "64 MiB" (units: B KB KiB MB MiB GB GiB),'
                 ' or "auto" or "off"'
             ),
-            '[balance] policy: got "greedy", wanted "none" or "threshold" or "balance"',
+            (
+                '[balance] policy: got "greedy", wanted "none" or "threshold" or "balance" or "lazy-disk" or '
+                '"active-disk" or "flux-load" or "flux-memory" or "flux-hybrid"'
+            ),
             '[run] speed: got -2.0, wanted more than 0 seconds of event time per second, or "max"',
             '[run] warmup: got 3, wanted a duration such as "20 s" (units: ns us ms s min h d)',
             "[run] partitions: no such field, did you mean [cluster] partitions?",
@@ -139,6 +142,13 @@ SYNTHETIC = {"kind": "synthetic", "tuples": 10}
         (small(tuning__communication=0), ["[tuning] communication: got 0.0, wanted more than 0 and less than 1"]),
         (small(tuning__communication=1), ["[tuning] communication: got 1.0"]),
         (small(tuning__communication=float("nan")), ["[tuning] communication: got nan"]),
+        (
+            small(balance__relocation_threshold=1.5, balance__productivity_ratio=0.5),
+            [
+                "[balance] relocation_threshold: got 1.5, wanted more than 0 and at most 1",
+                "[balance] productivity_ratio: got 0.5, wanted at least 1",
+            ],
+        ),
         (small(balance__supplier_threshold=0), ["[balance] supplier_threshold: got 0.0, wanted a number above 0"]),
         (small(balance__consumer_threshold=-1), ["[balance] consumer_threshold: got -1.0"]),
         (small(balance__growth=float("inf")), ["[balance] growth: got inf"]),

@@ -95,6 +95,9 @@ def test_every_field_of_the_format_is_read():
                 "consumer_threshold": 0.02,
                 "growth": 0.75,
                 "load_buffer": "1 MB",
+                "relocation_threshold": 0.7,
+                "relocation_pause": "30 s",
+                "productivity_ratio": 3,
             },
             "run": {"speed": 2, "warmup": "10 s", "seed": 5, "late": "fail"},
             "output": {"path": "/o", "results": "collect", "columns": ["left_row"], "part": "1 MB"},
@@ -119,7 +122,7 @@ def test_every_field_of_the_format_is_read():
             1 << 30, "generations", os.path.abspath("scratch"), 0.5, 1.0, "most productive", "end", 2_000_000_000
         ),
         tuning=Tuning(1_500_000, 64, 16, 0.2),
-        balance=Balance("threshold", 1.0, 0.02, 0.75, 1_000_000),
+        balance=Balance("threshold", 1.0, 0.02, 0.75, 1_000_000, 0.7, 30_000_000_000, 3.0),
         run=Run(2.0, 10_000_000_000, 5, "fail"),
         output=Output("/o", "collect", ("left_row",), 1_000_000),
         inject=Inject(

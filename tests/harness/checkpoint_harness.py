@@ -169,7 +169,7 @@ def lay_out(made, folder):
 def inner_sizes(made):
     """Cuts everything after few rows, so that small buffers fill. Policies other than "none" move groups at random."""
 
-    def policies(balance):
+    def policies(balance, memory):
         return None if balance.policy == "none" else random_policy(made.seed)
 
     core = partial(SlaveCore, slice_rows=made.rows, budget=made.rows)

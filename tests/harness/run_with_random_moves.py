@@ -16,6 +16,6 @@ from random_policy import random_policy
 
 if __name__ == "__main__":
     seed = int(sys.argv.pop(1))
-    mpijoin.master.start.make_policy = lambda settings: random_policy(seed)
+    mpijoin.master.start.make_policy = lambda *settings: random_policy(seed)
     forbid_pickle()
     sys.exit(main())

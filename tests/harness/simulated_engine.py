@@ -175,8 +175,8 @@ def inner_sizes(made):
     """Cuts everything early, lets a random policy move groups, and makes memory short at times where groups come."""
     moods, memory, install = random.Random(made.seed), WindowJoin.memory, WindowJoin.install
 
-    def policies(balance):
-        asked = make_policy(balance)
+    def policies(balance, memory):
+        asked = make_policy(balance, memory)
         return random_policy(made.seed) if asked and made.moves_randomly else asked
 
     def some_memory(join):

@@ -20,7 +20,7 @@ def view(*slaves, slaves_min=None, **others):
 
 def test_no_policy_and_an_unknown_one():
     assert make_policy(Balance()) is None
-    with pytest.raises(JobError, match="got 'best', wanted one of none, threshold, balance"):
+    with pytest.raises(JobError, match="got 'best', wanted one of none, threshold, balance, lazy-disk, .*flux-hybrid"):
         make_policy(Balance(policy="best"))
 
 

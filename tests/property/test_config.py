@@ -120,6 +120,9 @@ JOBS = made(
         st.floats(0.001, 0.9),
         st.floats(0.01, 9.0),
         st.none() | SIZES,
+        st.floats(0.001, 1.0),
+        st.integers(0, 10**12),
+        st.floats(1.0, 9.0),
     ),
     run=made(
         Run,

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,9 @@ from hypothesis import strategies as st
 
 from cluster_model import ClusterModel, changes, steady_model
 from mpijoin.config.job import Balance
+from mpijoin.config.fields import POLICIES
+from mpijoin.master.reorganization import check_plan
+from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import make_policy
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView, GroupView, SlaveView
@@ -154,6 +158,10 @@ def test_the_literal_rule_flaps():
     assert changes(fits.degrees) == 0
 
 
+OCTETS = st.integers(0, 1 << 24)
+OTHERS = [make_policy(Balance(policy=name)) for name in POLICIES if name not in ("none", "threshold", "balance")]
+
+
 @st.composite
 def views(draw):
     """Anything a master might see."""
@@ -162,16 +170,18 @@ def views(draw):
         count = draw(st.integers(0, 6))
         numbers = st.floats(0, 1.0)
         groups = tuple(
-            GroupView(group + n, draw(numbers), draw(st.integers(0, 1 << 24)), draw(st.floats(0, 1e9)))
+            GroupView(group + n, draw(numbers), draw(OCTETS), draw(st.floats(0, 1e9)), draw(OCTETS), draw(OCTETS))
             for n in range(count)
         )
         group += count
         load, inflow = min(1.0, sum(one.load for one in groups)), draw(st.floats(0, 9))
-        slaves.append(SlaveView(slave, count > 0, draw(st.floats(0, 5)), load, draw(numbers), groups, inflow))
+        spent, memory = (draw(st.floats(0, 5)), load, draw(numbers)), (draw(OCTETS), draw(st.none() | OCTETS))
+        slaves.append(SlaveView(slave, count > 0, *spent, groups, inflow, *memory))
     slaves_min, seed, resized = draw(st.integers(1, len(slaves))), draw(st.integers(0, 99)), draw(st.integers(-1, 9))
     moved = draw(st.dictionaries(st.integers(0, max(0, group - 1)), st.integers(0, 9)))
     memory_bytes = draw(st.none() | st.integers(1 << 20, 1 << 27))
-    return ClusterView(9, tuple(slaves), slaves_min, seed, moved, resized, memory_bytes)
+    now_s = draw(st.floats(0, 1e6))
+    return ClusterView(9, tuple(slaves), slaves_min, seed, moved, resized, memory_bytes, None, now_s)
 
 
 @settings(max_examples=400, deadline=None)
@@ -192,6 +202,18 @@ def test_every_plan_can_be_carried_out(view, policy):
     assert set(owner.values()) <= after and len(after) >= min(view.slaves_min, len(active))
     assert set(owner.values()) >= active & after  # none that stays loses all it has
     assert not {move.supplier for move in plan.moves} & {move.consumer for move in plan.moves}
+
+
+@settings(max_examples=400, deadline=None)
+@given(views(), st.sampled_from([BALANCE, THRESHOLD, *OTHERS]))
+def test_the_master_takes_every_plan_whatever_was_seen_before(view, policy):
+    owners = {group.group: slave.slave for slave in view.slaves for group in slave.groups}
+    table = PartitionTable([owners[group] for group in sorted(owners)] or [1])
+    for period in range(9, 12):
+        plan = policy(replace(view, period=period))
+        check_plan(plan, table, [slave.slave for slave in view.slaves])
+        assert plan == policy(replace(view, period=period))
+        view = replace(view, memory=plan.memory, now_s=view.now_s + 50)
 
 
 @settings(max_examples=200, deadline=None)

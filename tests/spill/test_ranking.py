@@ -17,7 +17,7 @@ GROUPS = groups_of(10, 11, 12, 13, 14)
 def info(octets, results, blocks=(1, 1, 1, 1, 1)):
     """Statistics of five groups. octets: of both streams, in equal parts."""
     halves = np.array(octets, np.int64)[:, None] // 2 * np.ones((1, 2), np.int64)
-    return SimpleNamespace(live_bytes=halves, results=np.array(results), blocks=np.array(blocks))
+    return SimpleNamespace(live_bytes=halves, outputs=np.array(results), blocks=np.array(blocks))
 
 
 def test_the_least_productive_go_first():
