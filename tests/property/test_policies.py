@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cluster_model import ClusterModel, changes, steady_model
-from mpijoin.config.job import Balance
 from mpijoin.config.fields import POLICIES
+from mpijoin.config.job import Balance
 from mpijoin.master.reorganization import check_plan
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import make_policy
