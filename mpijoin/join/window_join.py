@@ -15,9 +15,10 @@ from mpijoin.store.directory import start_group
 from mpijoin.store.expire import expire_groups
 from mpijoin.store.fresh import settle_groups
 from mpijoin.store.insert import Fresh, Scratch, insert_groups
+from mpijoin.store.kept import drop_kept
 from mpijoin.store.pool import Pool, StreamSpec, new_pool, new_table, reserve_words
 from mpijoin.store.read import KeyWords, gather_blobs, keep_equal_keys
-from mpijoin.store.rows import group_rows
+from mpijoin.store.rows import group_rows, kept_rows
 from mpijoin.store.state import (
     APART,
     BLOCKS,
@@ -33,7 +34,10 @@ from mpijoin.store.state import (
     GROUP_TUPLES,
     HASHED,
     INSERTED,
+    KEEP_UNTIL,
     KEEPS,
+    KEPT,
+    KEPT_TUPLES,
     LACKING,
     MERGED,
     MERGES,
@@ -158,6 +162,7 @@ class WindowJoin:
     def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
         self._refuse_probed(group)
         self._start(np.array([group]))
+        self._refuse_kept(group)
         return transfer.get(self._table, group, since, octets_max, checksum)
 
     def blocks_of(self, frame: np.ndarray) -> np.ndarray:
@@ -176,6 +181,7 @@ class WindowJoin:
         if not self._started[group]:
             return
         self._refuse_probed(group)
+        self._refuse_kept(group)
         self._moved_out += transfer.held(self._table, group)
         drop_group(self._table, group)
         self._started[group] = False
@@ -187,6 +193,27 @@ class WindowJoin:
     def empty(self, group: int) -> None:
         self._refuse_fresh(group)
         empty_group(self._table, group)
+
+    def keep_until(self, group: int, times: Sequence[int]) -> None:
+        self._start(np.array([group]))
+        self._table.groups[group, words_of(KEEP_UNTIL, len(times))] = times
+
+    def kept(self) -> np.ndarray:
+        if not self._counts(KEPT_TUPLES).any():
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(self._started & (self._table.groups[:, KEPT] != NONE))
+
+    def kept_rows(self, group: int) -> Iterator[np.ndarray]:
+        self._start(np.array([group]))
+        return kept_rows(self._table, group)
+
+    def drop_kept(self, group: int) -> None:
+        self._start(np.array([group]))
+        drop_kept(self._table, group)
+
+    def _refuse_kept(self, group: int) -> None:
+        if self._table.groups[group, KEPT] != NONE:
+            raise ProtocolError(f"partition {group} has kept blocks: wanted them on a disk before it moves or goes")
 
     def _refuse_fresh(self, group: int) -> None:
         self._refuse_probed(group)
@@ -217,7 +244,7 @@ class WindowJoin:
         return Totals(
             joined=none if counters[APART] else inserted,
             expired=expired,
-            held=tuple(self._per_stream(groups, GROUP_TUPLES).sum(axis=0).tolist()),
+            held=tuple((self._per_stream(groups, GROUP_TUPLES).sum(axis=0) + self._counts(KEPT_TUPLES)).tolist()),
             moved_in=tuple(self._moved_in.tolist()),
             moved_out=tuple(self._moved_out.tolist()),
             comparisons=int(counters[COMPARED]),

@@ -137,7 +137,8 @@ class Totals(NamedTuple):
 class GroupInfo(NamedTuple):
     """Statistics of m groups, each int64[m], except that tuples, live_bytes and watermarks are int64[m, streams].
 
-    outputs: the results since the group's generation began.
+    tuples, live_bytes: without those of kept blocks, which count as blocks · outputs: the results since the group's
+    generation began.
     """
 
     tuples: np.ndarray
@@ -191,6 +192,25 @@ class GroupState(Protocol):
 
         Watermarks and statistics stay. The group must hold no fresh tuple.
         """
+
+    def keep_until(self, group: int, times: Sequence[int]) -> None:
+        """Says for each stream until when its tuples may meet some that are on a disk.
+
+        A block that expires is kept if it begins no later than that. It leaves its chain, and counts as held. The
+        smallest int64 keeps nothing. The times go along with the group.
+        """
+
+    def kept(self) -> np.ndarray:
+        """Returns int64[m]: the groups that have kept blocks. Without any, this takes next to no time."""
+
+    def kept_rows(self, group: int) -> Iterator[np.ndarray]:
+        """Yields the rows of the group's kept blocks, as frames of `rows`, each of one generation.
+
+        A group with kept blocks is neither read out by `get` nor installed nor dropped (ProtocolError).
+        """
+
+    def drop_kept(self, group: int) -> None:
+        """Frees the group's kept blocks, and counts them as spilled."""
 
     def settle(self, groups: np.ndarray) -> None:
         """Makes the groups' fresh tuples old without a probe, because their results are known already."""

@@ -257,8 +257,18 @@ class ModelledJoin:
     def rows(self, group: int) -> Iterator[np.ndarray]:
         raise ProtocolError(f"partition {group} is to be spilled: a modelled join has counts, but no rows")
 
+    kept_rows = rows
+
     def empty(self, group: int) -> None:
         self.rows(group)
+
+    drop_kept = empty
+
+    def keep_until(self, group: int, times: Sequence[int]) -> None:
+        self.rows(group)
+
+    def kept(self) -> np.ndarray:
+        return np.zeros(0, np.int64)
 
     def settle(self, groups: np.ndarray) -> None:
         raise ProtocolError(f"partitions {groups} are to be settled: a modelled join takes nothing back from a disk")

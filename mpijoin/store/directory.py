@@ -35,6 +35,8 @@ from mpijoin.store.state import (
     FRESH_SLOT,
     GROUP_STREAM_WORDS,
     GROWS,
+    KEEP_UNTIL,
+    KEPT,
     KEY,
     LAST,
     MERGED,
@@ -146,11 +148,12 @@ def start_group(s, group):
     """Gives a group its first bucket and a directory of one entry."""
     groups = s.groups
     take_directory(s, group)
-    groups[group, FRESH] = NONE
+    groups[group, FRESH] = groups[group, KEPT] = NONE
     groups[group, GROWS] = 0
     for stream in range(len(s.layout)):
         groups[group, WATERMARK + stream * GROUP_STREAM_WORDS] = TIME_MIN_VALUE
         groups[group, EXPIRES_FROM + stream * GROUP_STREAM_WORDS] = TIME_MAX_VALUE
+        groups[group, KEEP_UNTIL + stream * GROUP_STREAM_WORDS] = TIME_MIN_VALUE
 
 
 @part

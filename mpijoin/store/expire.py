@@ -1,4 +1,7 @@
-"""Kernels that let blocks go once no tuple that is still to come can join them. Afterwards they tune the groups."""
+"""Kernels that let blocks go once no tuple that is still to come can join them. Afterwards they tune the groups.
+
+A block that a tuple on a disk may still meet leaves its chain like the others, but is kept (kept.py).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import numpy as np
 from mpijoin.compiled import kernel, part
 from mpijoin.store.blocks import return_block, slot_id, time_before
 from mpijoin.store.directory import clear_chain, prefix_of
+from mpijoin.store.kept import is_kept, keep_block
 from mpijoin.store.state import (
     BYTES,
     COUNT,
@@ -94,8 +98,11 @@ def expire_chain(s, group, bucket, stream, bound):
         buckets[bucket, base + BYTES] -= octets
         s.groups[group, GROUP_TUPLES + stream * GROUP_STREAM_WORDS] -= count
         s.groups[group, GROUP_BYTES + stream * GROUP_STREAM_WORDS] -= octets
-        s.counters[EXPIRED + stream] += count
-        return_block(s, page)
+        if is_kept(s, group, stream, page):
+            keep_block(s, group, stream, page)
+        else:
+            s.counters[EXPIRED + stream] += count
+            return_block(s, page)
         page = following
     if page == NONE:
         clear_chain(s, bucket, stream)

@@ -16,11 +16,12 @@ from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.store.blocks import generation_of
 from mpijoin.store.insert import Fresh
+from mpijoin.store.kept import list_kept
 from mpijoin.store.pool import StreamSpec
 from mpijoin.store.shipment import check_buffers, expect, meta_of
-from mpijoin.store.state import ADDRESS, KEY, OWNER, SIZE, TIME, TIME_MAX, TIME_MIN, TUPLE_WORDS, StoreState
+from mpijoin.store.state import ADDRESS, BLOCKS, KEY, OWNER, SIZE, TIME, TIME_MAX, TIME_MIN, TUPLE_WORDS, StoreState
 from mpijoin.store.transfer import blocks_in, cut
-from mpijoin.store.transfer_kernels import OCTETS, PAGE, STREAM, TUPLES, copy_blocks
+from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, OCTETS, PAGE, STREAM, TUPLES, copy_blocks
 
 ROWS_KIND = 18  # This is the kind of frames after those of moving groups.
 ROWS_DTYPES = ["int64", "uint8"]
@@ -45,6 +46,16 @@ def group_rows(s: StoreState, group: int) -> Iterator[np.ndarray]:
     listed = blocks_in(s, group)[2]
     for stream in range(len(s.layout)):
         yield from _frames(s, group, stream, listed[listed[:, STREAM] == stream])
+
+
+def kept_rows(s: StoreState, group: int) -> Iterator[np.ndarray]:
+    """Yields the rows of a started group's kept blocks as such frames, one generation after the other."""
+    listed = np.empty((s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
+    listed = listed[: list_kept(s, group, listed)][::-1]  # The last of the list was kept first.
+    generations = generation_of(s.heads[listed[:, PAGE], OWNER])
+    for generation in np.unique(generations):
+        for stream in range(len(s.layout)):
+            yield from _frames(s, group, stream, listed[(generations == generation) & (listed[:, STREAM] == stream)])
 
 
 def _frames(s: StoreState, group: int, stream: int, listed: np.ndarray) -> Iterator[np.ndarray]:

@@ -19,6 +19,7 @@ from mpijoin.store.state import (
     GENERATION,
     GROWS,
     HAS_BLOB,
+    KEEP_UNTIL,
     MERGES,
     RESULTS,
     RESULTS_BEFORE,
@@ -39,10 +40,10 @@ BLOCKS_DTYPES = ["int64", "int64", "int64", "uint8"]
 
 
 def carried(streams: int) -> list[int]:
-    """Returns which words of a group's row move with it: its statistics, then the watermarks of so many streams."""
-    return [
-        COMPARISONS, RESULTS, SPLITS, MERGES, GROWS, GENERATION, RESULTS_BEFORE, *words_of(WATERMARK, streams),
-    ]  # fmt: skip
+    """Returns which words of a group's row move with it: its statistics, then so many streams' watermarks, and the
+    times until which they keep blocks."""
+    own = [COMPARISONS, RESULTS, SPLITS, MERGES, GROWS, GENERATION, RESULTS_BEFORE]
+    return [*own, *words_of(WATERMARK, streams), *words_of(KEEP_UNTIL, streams)]
 
 
 class Blocks(NamedTuple):
@@ -61,7 +62,7 @@ class Tail(NamedTuple):
     """The part of a group that still changes. It names all blocks of the group, and is sent last.
 
     shapes int64[k]: SHAPE of each bucket · ends int64[k * streams]: where in `order` the chains of each bucket end ·
-    order int64[n]: ids of all blocks · carried int64[7 + streams]: the words that `carried` names · fresh
+    order int64[n]: ids of all blocks · carried int64[7 + 2 streams]: the words that `carried` names · fresh
     int64[k * streams]: how many tuples at the end of each chain are fresh, or int64[0] where none are · flags uint8[]:
     the flags of all tuples of streams that have flags, in the order of their blocks; they are here because the flags of
     sealed blocks change, too · unsealed: the blocks of each stream that are not full.

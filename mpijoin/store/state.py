@@ -53,10 +53,14 @@ GROWS = 12
 # The blocks that the group takes now are of this generation. What was spilled before is of earlier ones.
 GENERATION = 13
 RESULTS_BEFORE = 14  # How many of RESULTS were found before this generation began.
+# The first of the blocks that have expired, but are kept, because tuples on a disk may still meet them. They are linked
+# by NEXT and are in no chain any more.
+KEPT = 15
 # Each stream has these words; those of stream i lie GROUP_STREAM_WORDS * i further on. WATERMARK: how far the stream
-# has been joined completely · GROUP_TUPLES, GROUP_BYTES: tuples held, and their live bytes · EXPIRES_FROM: a time such
-# that no first block of the stream has a smaller maximum time.
-WATERMARK, GROUP_TUPLES, GROUP_BYTES, EXPIRES_FROM, GROUP_STREAM_WORDS = 16, 17, 18, 19, 4
+# has been joined completely · GROUP_TUPLES, GROUP_BYTES: tuples held in chains, and their live bytes · EXPIRES_FROM: a
+# time such that no first block of the stream has a smaller maximum time · KEEP_UNTIL: a block that expires is kept if
+# it begins no later; TIME_MIN_VALUE: none is kept.
+WATERMARK, GROUP_TUPLES, GROUP_BYTES, EXPIRES_FROM, KEEP_UNTIL, GROUP_STREAM_WORDS = 16, 17, 18, 19, 20, 5
 
 # Words of a tuple. ADDRESS and SIZE are its blob's; in a stream without blobs the record begins at ADDRESS.
 KEY, TIME, ROW, ADDRESS, SIZE = range(5)
@@ -81,10 +85,11 @@ FREE_PAGE, UNUSED_PAGE, PAGES, PAGE_WORDS, NEXT_BLOCK_ID, PAGES_HELD, PAGES_HELD
 # COMPARED, SPLIT, MERGED: what was done here; they only ever grow, whereas a group's own counters leave with the group.
 # FOUND: results so far, kept or not · HASHED: 1 if keys are hashes; then results are counted and certified by whoever
 # compares the keys themselves, and not by the kernels · APART: 1 if no result may consist of fresh tuples alone.
-# INSERTED, INSERTED_BYTES, EXPIRED, SPILLED: these are the entries of stream 0; those of stream i lie i further on.
-INSERTED, INSERTED_BYTES, EXPIRED, SPILLED = (APART + 1 + STREAMS_MAX * kind for kind in range(4))
+# INSERTED, INSERTED_BYTES, EXPIRED, SPILLED, KEPT_TUPLES: these are the entries of stream 0; those of stream i lie i
+# further on. KEPT_TUPLES: how many tuples are in kept blocks now.
+INSERTED, INSERTED_BYTES, EXPIRED, SPILLED, KEPT_TUPLES = (APART + 1 + STREAMS_MAX * kind for kind in range(5))
 # The heads of the free lists of directory regions start here, one for each size class.
-FREE_REGIONS = SPILLED + STREAMS_MAX
+FREE_REGIONS = KEPT_TUPLES + STREAMS_MAX
 COUNTERS = FREE_REGIONS + 26
 
 # A kernel returns one of these.
@@ -111,7 +116,7 @@ def words_of(first: int, streams: int) -> list[int]:
     """Returns where each of so many streams has its word in a row of `groups`. first: where stream 0 has it.
 
     >>> words_of(GROUP_TUPLES, 3)
-    [17, 21, 25]
+    [17, 22, 27]
     """
     return [first + GROUP_STREAM_WORDS * stream for stream in range(streams)]
 
@@ -121,7 +126,7 @@ class StoreState(NamedTuple):
 
     The first arrays are the pool's, and every table over it has the same ones: words int64[], halves uint16[] and
     octets uint8[] are three views of one memory, the pages · heads int64[pages, 8] · pool int64[7]. The others are the
-    table's: buckets int64[b, 8 * max(2, n)] · groups int64[partitions, 16 + 4 n] · directory int64[], the regions of
+    table's: buckets int64[b, 8 * max(2, n)] · groups int64[partitions, 16 + 5 n] · directory int64[], the regions of
     all groups · layout int64[n, 7] · counters int64[].
 
     Free pages are linked by NEXT, free buckets by NEXT_FRESH. No array ever grows: each is address space that is

@@ -33,6 +33,7 @@ from mpijoin.store.state import (
     GENERATION,
     GROUP_TUPLES,
     HAS_BLOB,
+    KEPT,
     NEXT_BLOCK_ID,
     NONE,
     PAGE_WORDS,
@@ -142,7 +143,8 @@ def install(
     """
     shipment = checked(s, [decode(part) for part in parts])
     group, tail = shipment.group, shipment.tail
-    if started[group] and (held(s, group).any() or s.groups[group, FRESH] != NONE):
+    is_empty = not held(s, group).any() and s.groups[group, FRESH] == s.groups[group, KEPT] == NONE
+    if started[group] and not is_empty:
         raise ProtocolError(f"partition {group} came, but tuples of it are held here: wanted it dropped first")
     _check_memory(s, shipment)
     if not open_group(s, group, bool(started[group]), shipment.depth, len(tail.shapes)):

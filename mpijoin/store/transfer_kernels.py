@@ -46,6 +46,7 @@ from mpijoin.store.state import (
     GROUP_TUPLES,
     GROWS,
     HAS_BLOB,
+    KEPT,
     KEY,
     LAST,
     NEXT,
@@ -114,16 +115,21 @@ def list_blocks(s, group, shapes, ends, listed):
             for stream in range(len(s.layout)):
                 page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
                 while page != NONE:
-                    listed[found, ID] = block_id(s, stream, page)
-                    listed[found, PAGE] = page
-                    listed[found, STREAM] = stream
-                    listed[found, TUPLES] = s.heads[page, COUNT]
-                    listed[found, OCTETS] = blob_octets(s, page)
+                    list_block(s, stream, page, listed[found])
                     found += 1
                     page = s.heads[page, NEXT]
                 ends[chains] = found
                 chains += 1
     return found
+
+
+@part
+def list_block(s, stream, page, row):
+    row[ID] = block_id(s, stream, page)
+    row[PAGE] = page
+    row[STREAM] = stream
+    row[TUPLES] = s.heads[page, COUNT]
+    row[OCTETS] = blob_octets(s, page)
 
 
 @kernel
@@ -243,7 +249,7 @@ def open_group(s, group, started, depth, buckets):
     groups[group, DIRECTORY_CLASS] = depth
     groups[group, DEPTH] = depth
     groups[group, BUCKETS] = buckets
-    groups[group, FRESH] = NONE
+    groups[group, FRESH] = groups[group, KEPT] = NONE
     for stream in range(len(s.layout)):
         groups[group, EXPIRES_FROM + stream * GROUP_STREAM_WORDS] = TIME_MAX_VALUE
     return True

@@ -201,6 +201,15 @@ def blob_pages(state, page):
     return pages
 
 
+def kept_pages(state, group):
+    """Returns the pages of a group's kept blocks, and of their blobs."""
+    pages, page = [], int(state.groups[group, st.KEPT])
+    while page != st.NONE:
+        pages += [page, *blob_pages(state, page)]
+        page = int(state.heads[page, st.NEXT])
+    return pages
+
+
 def slots(state, stream, page):
     first = page * int(state.pool[st.PAGE_WORDS]) + int(state.layout[stream, st.TUPLES_AT])
     width = int(state.layout[stream, st.TUPLE_WORDS])
@@ -233,6 +242,7 @@ def walk(state, group, streams):
         bucket = check_bucket(state, number, entries, row[st.DEPTH])
         octets = sum(check_chain(state, group, bucket, i, stream, tuples[i], pages) for i, stream in enumerate(streams))
         buckets.append(bucket._replace(octets=octets))
+    pages += kept_pages(state, group)
     assert row[st.BUCKETS] == len(buckets)
     assert row[st.DEEPEST] == sum(bucket.depth == row[st.DEPTH] for bucket in buckets)
     assert row[st.GROUP_TUPLES :: st.GROUP_STREAM_WORDS] == [len(some) for some in tuples]

@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 
-from join_harness import Harness, groups_of
+from join_harness import EVER, NEVER, Harness, clamp, groups_of
 from mpijoin.join.window_join import Setup, WindowJoin
 from mpijoin.store.pool import StreamSpec
 from mpijoin.store.rows import HASH_BITS, between, rows_of
@@ -28,26 +28,63 @@ class Spilling:
         made = Setup(setup.partitions, setup.theta, self.specs, 1, symmetric, fresh_meets_fresh=False)
         self.clean.operator = WindowJoin(made, self.main.operator._pool)
         self.disk = {group: {} for group in range(setup.partitions)}
+        self.latest = {group: {} for group in range(setup.partitions)}  # The latest time of each stream's spilled rows.
         self.budget = setup.budget
 
     def spill(self, group):
         """Writes a group to the disk, and checks on the way that its frames say what they hold."""
         generation = self.main.operator.info(groups_of(group)).generations[0]
-        for frame in self.main.operator.rows(group):
-            rows = rows_of(frame, self.specs)
-            assert (rows.group, rows.generation) == (group, generation)
-            self.disk[group].setdefault(rows.generation, []).append(rows)
+        for rows in self.write(group, self.main.operator.rows(group)):
+            assert rows.generation == generation
+            latest = self.latest[group]
+            latest[rows.stream] = max(latest.get(rows.stream, NEVER), rows.latest)
         self.main.operator.empty(group)
+        self.main.operator.keep_until(group, [self.owed_until(group, stream) for stream in range(len(self.specs))])
+
+    def write(self, group, frames):
+        for frame in frames:
+            rows = rows_of(frame, self.specs)
+            assert rows.group == group
+            self.disk[group].setdefault(rows.generation, []).append(rows)
+            yield rows
+
+    def owed_until(self, group, stream):
+        """Returns until when rows of a stream may meet rows of the others that were spilled.
+
+        Rows that were kept when they expired do not count: what comes after them cannot meet them, and what came before
+        is of the same generation.
+        """
+        others = [(other, time) for other, time in self.latest[group].items() if other != stream]
+        return max((clamp(time + self.specs[other].window) for other, time in others), default=NEVER)
+
+    def drain(self):
+        """Writes to the disk what has expired, but is kept. Returns how many rows these were."""
+        count = 0
+        for group in self.main.operator.kept().tolist():
+            count += sum(len(rows.fresh.tuples) for rows in self.write(group, self.main.operator.kept_rows(group)))
+            self.main.operator.drop_kept(group)
+        assert not len(self.main.operator.kept())
+        return count
 
     def clean_up(self, group, low=0, high=PLACES, settles=True):
         """Finds what is owed among the classes of a group: here each generation is one."""
-        for number, rows in enumerate(self.disk[group].values()):
+        classes = [rows for _, rows in sorted(self.disk[group].items())]
+        for number, rows in enumerate(classes):
             for one in rows:
                 self.take_back(group, one, low, high)
             if number == 0 and settles:
                 self.clean.operator.settle(groups_of(group))
             self.clean.probe(groups_of(group), self.budget)
+            self.clean.expire(groups_of(group), self.still_to_come(classes[number + 1 :]))
         self.clean.operator.drop(group)
+
+    def still_to_come(self, classes):
+        """Returns for each stream the smallest time of its rows in the classes."""
+        rows = [one for members in classes for one in members]
+        return [
+            min((one.earliest for one in rows if one.stream == stream), default=EVER)
+            for stream in range(len(self.specs))
+        ]
 
     def take_back(self, group, rows, low, high):
         part = rows.fresh._replace(tuples=between(rows.fresh.tuples, low, high))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import oracle
-from join_harness import NEVER, Stream, check_accounts, groups_of, numbered
+from join_harness import EVER, NEVER, Stream, check_accounts, groups_of, numbered
 from mpijoin.join import mway_scan, mway_state
 from mpijoin.operators.base import Keep, Progress
 from mpijoin.store import state as st
@@ -28,17 +28,22 @@ STREAMS = some.sampled_from([2, 2, 3, 3, 4])
 @settings(max_examples=150, deadline=None, derandomize=True)
 @given(
     SETUPS, joins(STREAMS), CUTS, SPILLS, some.one_of(some.just(PLACES), some.integers(0, PLACES)), some.booleans(),
-    some.sampled_from([None, True]),
+    some.sampled_from([None, True]), some.booleans(),
 )  # fmt: skip
-def test_run_time_and_clean_up_find_each_result_once(setup, join, cuts, spills, middle, settles, symmetric):
+def test_run_time_and_clean_up_find_each_result_once(setup, join, cuts, spills, middle, settles, symmetric, expires):
+    """Rows expire meanwhile (if `expires`), and those that rows on the disk may still meet are written there, too."""
     streams, rows = join
     spilling, spills = Spilling(streams, setup, symmetric), cycle(spills)
-    for parts, _ in rounds(rows, cuts):
+    for parts, reached in rounds(rows, cuts):
+        marks = reached if expires else [NEVER] * len(streams)
         for group in range(setup.partitions):
-            spilling.main.round_of(groups_of(group), parts, [NEVER] * len(streams), setup.budget, setup.pieces)
+            spilling.main.round_of(groups_of(group), parts, marks, setup.budget, setup.pieces)
             if next(spills):
                 spilling.spill(group)
+            if next(spills):
+                spilling.drain()
             check_accounts(spilling.main, spilling.main.started())
+    spilling.drain()
     for group in range(setup.partitions):
         spilling.spill(group)
         spilling.clean_up(group, 0, middle, settles)
@@ -72,6 +77,26 @@ def test_crowds_of_old_and_fresh_tuples_in_batches_of_any_size(count, crowds, ke
     spilling.clean_up(0)
     check(spilling, streams, rows)
     assert not spilling.clean.operator._probe._scratch.table.any()
+
+
+def test_an_endless_stream_keeps_only_what_rows_on_the_disk_may_still_meet():
+    """A window of 30 is spilled at 100. What comes until 130 is kept when it expires, and what comes later is not."""
+    streams = [Stream(30), Stream(20)]
+    spilling, rows = Spilling(streams, Setup(block=64)), [numbered([(time, 1) for time in range(300)])] * 2
+    kept = []
+    for start in range(0, 300, 10):
+        parts, end = [own[start : start + 10] for own in rows], start + 10
+        spilling.main.round_of(groups_of(0), parts, (end, end))
+        if end == 100:
+            spilling.spill(0)
+        kept += [end] * spilling.drain()
+    assert (spilling.owed_until(0, 0), spilling.owed_until(0, 1)) == (99 + 20, 99 + 30)
+    assert 25 < len(kept) < 80 and 120 <= min(kept) and max(kept) <= 170
+    spilling.main.expire(groups_of(0), (EVER, EVER))
+    assert spilling.main.operator.totals.held == (0, 0)
+    spilling.clean_up(0)
+    check(spilling, streams, rows)
+    assert spilling.clean.out.found > 300
 
 
 def hot(olds, fresh):
@@ -110,7 +135,7 @@ def check(spilling, streams, rows):
     for found in spilling.main.pairs + spilling.clean.pairs:
         assert all(one == rows[stream][one.row] for stream, one in enumerate(found)), "records and blobs are whole"
     main, clean = spilling.main.operator.totals, spilling.clean.operator.totals
-    assert main.joined == main.spilled == tuple(map(len, rows)) and main.held == (0,) * len(rows)
-    assert clean.joined == clean.spilled == (0,) * len(rows)
-    assert clean.taken_back == clean.moved_out == main.spilled
+    assert main.joined == tuple(map(sum, zip(main.spilled, main.expired))) == tuple(map(len, rows))
+    assert main.held == clean.held == clean.joined == clean.spilled == (0,) * len(rows)
+    assert clean.taken_back == tuple(map(sum, zip(clean.expired, clean.moved_out))) == main.spilled
     assert spilling.main.operator._pool.held_bytes == 0

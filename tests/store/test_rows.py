@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import oracle
-from join_harness import NEVER, Harness, Stream, check_accounts, groups_of, numbered
+from join_harness import EVER, NEVER, Harness, Stream, check_accounts, groups_of, numbered
 from mpijoin.data.codec import decode, encode
 from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.operators.base import Progress
@@ -114,6 +114,58 @@ def test_a_group_with_fresh_tuples_or_under_a_probe_is_not_spilled():
     for call in (*calls, lambda: harness.operator.settle(groups_of(0))):
         with pytest.raises(ProtocolError, match="while a probe is under way"):
             call()
+
+
+def test_a_block_that_expires_is_kept_if_it_begins_in_time():
+    harness, rows = filled()
+    operator, blocks = harness.operator, harness.operator.info(groups_of(0)).blocks[0]
+    assert len(operator.kept()) == 0
+    operator.keep_until(0, [100, NEVER])
+    harness.expire(groups_of(0), (1 << 40, 1 << 40))
+    assert operator.kept().tolist() == [0]
+    found = [rows_of(frame, SPECS) for frame in operator.kept_rows(0)]
+    kept = {int(row) for one in found for row in one.fresh.tuples[:, st.ROW]}
+    assert {one.stream for one in found} == {0} and {row.row for row in rows if row.time <= 100} <= kept
+    assert operator.totals.held == (len(kept), 0) and operator.totals.expired == (400 - len(kept), 200)
+    info = operator.info(groups_of(0))
+    assert info.tuples.tolist() == [[0, 0]] and 0 < info.blocks[0] < blocks
+    assert operator.memory().held == info.blocks[0] * harness.operator._pool.page_bytes
+    check_accounts(harness, [0])
+    operator.drop_kept(0)
+    assert operator.totals.spilled == (len(kept), 0) and operator.totals.held == (0, 0)
+    assert operator.memory().held == 0 and len(operator.kept()) == 0
+    check_accounts(harness, [0])
+
+
+def test_kept_blocks_are_of_the_generation_in_which_they_came():
+    harness, rows = filled(200)
+    harness.operator.keep_until(0, [150, 150])
+    harness.expire(groups_of(0), (1100, 1100))
+    harness.operator.empty(0)
+    harness.round(groups_of(0), rows[:50], [], (EVER, EVER))
+    found = [rows_of(frame, SPECS) for frame in harness.operator.kept_rows(0)]
+    assert [(one.generation, one.stream) for one in found] == [(0, 0), (0, 1), (1, 0)]
+    assert sum(len(one.fresh.tuples) for one in found[-1:]) == 50
+    assert harness.operator.totals.spilled[0] + len(found[0].fresh.tuples) == 200
+
+
+def test_a_group_with_kept_blocks_neither_moves_nor_goes():
+    harness, rows = filled(200)
+    frames = harness.operator.get(0, 0)
+    harness.operator.keep_until(0, [150, 150])
+    harness.expire(groups_of(0), (EVER, EVER))
+    for call in (lambda: harness.operator.get(0, 0), lambda: harness.operator.drop(0)):
+        with pytest.raises(ProtocolError, match="partition 0 has kept blocks: wanted them on a disk"):
+            call()
+    with pytest.raises(ProtocolError, match="tuples of it are held here"):
+        harness.operator.install(frames)
+    harness.operator.drop_kept(0)
+    other, _ = filled(0)
+    other.operator.install(harness.operator.get(0, 0))
+    other.insert(groups_of(0), 0, rows[:3])
+    other.probe(groups_of(0))
+    other.expire(groups_of(0), (EVER, EVER))
+    assert other.operator.kept().tolist() == [0], "the times until which blocks are kept went along"
 
 
 def test_every_key_has_its_place_whatever_its_partition():
