@@ -5,7 +5,8 @@ runs.py      reads a run directory: the job, the outcome and the metrics as colu
 bins.py      turns epochs of any length into bins of one length
 series.py    makes the data of each figure, as tables (CSV)
 style.py     has the colours, sizes and lines that all figures share
-draw.py      turns tables into figures
+spilling.py  makes the data of the figures about state that went to the disk
+draw.py      turns tables into figures, and draw_spilling.py those about such state
 figures.py   decides which figures a run gets, and writes their captions
 findings.py  finds the numbers and verdicts at the top
 compare.py   compares several runs: how their jobs differ, and their outcomes as one table

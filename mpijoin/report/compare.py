@@ -130,6 +130,10 @@ def comparison_in_words(runs: Sequence[RunData], fields: Sequence[DifferingField
     return {**fixed, **shown, **figures}
 
 
+# These figures are nan for a run whose rows must stay in memory.
+SPILLING = ("memory_bytes_max", "spilled_bytes", "spill_s", "last_runtime_result_s", "cleanup_s", "cleanup_results")
+
+
 def _share(value: float) -> str:
     return f"{100 * value:.3g} %"
 
@@ -152,6 +156,12 @@ FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
     "other_share": ("other", _share),
     "busiest_over_mean": ("busiest slave : mean", amount),
     "state_bytes_max": ("largest state of a slave", bytes_amount),
+    "memory_bytes_max": ("most in memory of a slave", bytes_amount),
+    "spilled_bytes": ("spilled", bytes_amount),
+    "spill_s": ("spilling", seconds),
+    "last_runtime_result_s": ("last result before clean-up", seconds),
+    "cleanup_s": ("clean-up", seconds),
+    "cleanup_results": ("results of clean-up", amount),
     "active_slaves_mean": ("active slaves, mean", amount),
     "moves": ("moves", amount),
     "late_rows": ("late rows", amount),
@@ -175,10 +185,20 @@ def figures_of(run: RunData) -> dict[str, float]:
         **{f"{name}_share": float(shares[name].mean()) if shares else MISSING for name in SHARES},
         "busiest_over_mean": busiest(run)[1] if run.slaves else MISSING,
         "state_bytes_max": float(slaves["window_bytes"].max()) if run.slaves else MISSING,
+        **_spilling(run),
         "active_slaves_mean": declustering.get("mean", MISSING),
         "moves": summary.get("moves", MISSING),
         "late_rows": sum(one["late"] for one in summary["streams"].values()) if summary else MISSING,
     }
+
+
+def _spilling(run: RunData) -> dict[str, float]:
+    """Returns the figures of SPILLING."""
+    if not (run.summary and run.job.memory.spills):
+        return dict.fromkeys(SPILLING, MISSING)
+    memory = run.summary["memory"]
+    known = {"memory_bytes_max": memory["bytes_max"], "last_runtime_result_s": run.summary["last_runtime_result_s"]}
+    return {name: known[name] if name in known else memory[name] for name in SPILLING}
 
 
 def sweep_axes(fields: Sequence[DifferingField]) -> tuple[DifferingField, tuple[DifferingField, ...]] | None:

@@ -140,6 +140,14 @@ def slaves_bytes(table: Table, name: str) -> Figure:
     if len(columns) > LINES_MAX:
         return slaves_map(table, columns, name)
     figure, axes = new_figure()
+    slaves_lines(axes, table, columns, name)
+    over_time(axes, table)
+    legend(figure, axes)
+    return figure
+
+
+def slaves_lines(axes: Axes, table: Table, columns: Sequence[str], name: str) -> None:
+    """Draws a line for each of these columns."""
     largest = 0.0
     for index, column in enumerate(columns):
         label = "slave " + column.removeprefix("slave_").removesuffix("_bytes")
@@ -147,9 +155,6 @@ def slaves_bytes(table: Table, name: str) -> Figure:
         largest = max(largest, np.nanmax(table[column], initial=0.0))
     axes.set_ylim(0, 1.05 * largest or 1)
     byte_axis(axes, largest, name)
-    over_time(axes, table)
-    legend(figure, axes)
-    return figure
 
 
 def slaves_map(table: Table, columns: Sequence[str], name: str) -> Figure:

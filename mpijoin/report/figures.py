@@ -7,10 +7,10 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from mpijoin.report import draw, series
+from mpijoin.report import draw, draw_spilling, series, spilling
 from mpijoin.report.runs import RunData
 from mpijoin.report.series import Table
-from mpijoin.report.style import styled
+from mpijoin.report.style import LINES_MAX, styled
 from mpijoin.report.words import amount, bytes_amount, seconds
 
 
@@ -41,6 +41,9 @@ def charts_of(run: RunData) -> Iterator[Chart]:
         _shares_by_slave,
         _occupancy,
         _state,
+        _memory,
+        _results_so_far,
+        _on_disk,
         _declustering,
         _moves,
         _master,
@@ -64,6 +67,8 @@ def notes(run: RunData) -> list[str]:
         )
     elif not _has_delays(run):
         reasons.append("No production delays: no result came after the warm-up.")
+    if run.job.memory.spills and not spilling.has_spilled(run):
+        reasons.append("Nothing about spilling: what the slaves held fitted into memory all the time.")
     if not run.moves:
         reasons.append("No moves: every group of partitions stayed where it began.")
     if not _declusters(run):
@@ -174,6 +179,49 @@ def _largest(table: Table) -> str:
     if peaks[column] == 0:
         return "there never were any"
     return f"at most {bytes_amount(peaks[column])}, at slave {column.split('_')[1]}"
+
+
+def _memory(run: RunData) -> Chart | None:
+    if not spilling.has_spilled(run):
+        return None
+    table, happened = spilling.memory(run), spilling.happenings(run)
+    binned = series.per_slave(run, "memory_bytes")
+    spills, limit = int(run.of_role("slave")["spills"].sum()), table["limit_bytes"]
+    moved = int((happened["kind"] == spilling.RELOCATION).sum())
+    moves = f" {moved:,} group{'s' * (moved != 1)} moved to other slaves." if moved else ""
+    caption = (
+        f"Bytes of memory in use at each slave: at most {bytes_amount(table['memory_bytes'].max())} of"
+        f" {bytes_amount(limit.max())}. Where memory falls, groups went to the disk, {spills:,}"
+        f" time{'s' * (spills != 1)} in all, or to other slaves, or a clean-up was done with them.{moves}"
+    )
+    if len(run.slaves) <= LINES_MAX:
+        caption += " The rows below show when each slave spilled, gave groups away and cleaned up."
+    return Chart("memory", "Memory", caption, table, draw_spilling.memory(table, happened, binned))
+
+
+def _results_so_far(run: RunData) -> Chart | None:
+    if not spilling.has_spilled(run):
+        return None
+    table = spilling.results_so_far(run)
+    runtime, cleaned = table["runtime_results"][-1], table["cleanup_results"][-1]
+    share = f", {cleaned / (runtime + cleaned):.0%} of all," if runtime + cleaned else ""
+    caption = (
+        f"The sum of the results that were found up to each moment: {amount(runtime)} while joining. The other"
+        f" {amount(cleaned)}{share} needed rows that lay on a disk; the clean-up found them."
+    )
+    return Chart("results", "Results over time", caption, table, draw_spilling.results_so_far(table))
+
+
+def _on_disk(run: RunData) -> Chart | None:
+    if not spilling.has_spilled(run):
+        return None
+    table = spilling.on_disk(run)
+    owed = np.nanmax(table["owed_groups"], initial=0.0)
+    caption = (
+        f"Bytes of spilled rows that each slave has on its disk: {_largest(table)}. Below, how many groups still owe"
+        f" results, because rows of theirs have not met yet: at most {owed:,.0f}."
+    )
+    return Chart("disk", "On disk", caption, table, draw_spilling.on_disk(table))
 
 
 def _declustering(run: RunData) -> Chart | None:

@@ -56,6 +56,9 @@ def headlines(run: RunData) -> list[Headline]:
         found += [Headline(seconds(summary["delay_s"][name]), f"delay, {text}") for name, text in DELAYS.items()]
     if (summary.get("checkpoints") or {}).get("restarts"):
         found.append(Headline(str(summary["checkpoints"]["restarts"]), "restarts"))
+    if (memory := summary.get("memory") or {}).get("spills"):
+        found.append(Headline(bytes_amount(memory["spilled_bytes"]), f"spilled, {memory['spills']:,} times"))
+        found.append(Headline(seconds(memory["cleanup_s"]), "clean-up"))
     if summary["moves"]:
         found.append(Headline(amount(summary["moves"]), f"groups moved, {bytes_amount(summary['moved_bytes'])}"))
     return found
@@ -65,8 +68,8 @@ DELAYS = {"mean": "mean", "p99": "99th percentile"}
 
 
 def verdicts(run: RunData) -> list[Verdict]:
-    """Returns a sentence each on the outcome, overload, late rows, balance and the use of the slaves."""
-    found = [_outcome(run), *_overload(run), *_late(run)]
+    """Returns a sentence each on the outcome, overload, late rows, memory, balance and the use of the slaves."""
+    found = [_outcome(run), *_overload(run), *_late(run), *_memory(run)]
     if run.slaves:
         found += [*_balance(run), *_use(run)]
     return found
@@ -146,6 +149,20 @@ def _late(run: RunData) -> list[Verdict]:
         if one["late"]
     ]
     return [Verdict(LOOK, "; ".join(texts) + ".")] if texts else [Verdict(GOOD, "No row came too late.")]
+
+
+def _memory(run: RunData) -> list[Verdict]:
+    memory = run.summary.get("memory") or {}
+    if not memory.get("spills"):
+        return []
+    spent = f"spilling took {seconds(memory['spill_s'])} and clean-up {seconds(memory['cleanup_s'])}"
+    return [
+        Verdict(
+            LOOK,
+            f"The state did not fit into {bytes_amount(memory['limit_bytes'])} at a slave: {spent}, and"
+            f" {amount(memory['cleanup_results'])} results came from the clean-up only.",
+        )
+    ]
 
 
 def _balance(run: RunData) -> list[Verdict]:

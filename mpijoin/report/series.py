@@ -95,13 +95,13 @@ def occupancy(run: RunData) -> Table:
     out, because the message that ends the input comes right behind the one before it.
     """
     if not run.paced:
-        return _per_slave(run, "buffer_bytes")
-    return _per_slave(run, "occupancy_bytes", slice(None, -2 if run.state == DONE else None))
+        return per_slave(run, "buffer_bytes")
+    return per_slave(run, "occupancy_bytes", slice(None, -2 if run.state == DONE else None))
 
 
 def state(run: RunData) -> Table:
     """The bytes of tuples in each slave's windows, without the message that ends the input, which empties them all."""
-    return _per_slave(run, "window_bytes", slice(None, -1 if run.state == DONE else None))
+    return per_slave(run, "window_bytes", slice(None, -1 if run.state == DONE else None))
 
 
 def declustering(run: RunData) -> Table:
@@ -176,7 +176,7 @@ def _flow_of_all(run: RunData, edges: np.ndarray, field: str) -> np.ndarray:
     return _each_slave(run, lambda records: flow(edges, records, field)).sum(axis=0)
 
 
-def _per_slave(run: RunData, field: str, some: slice = slice(None)) -> Table:
+def per_slave(run: RunData, field: str, some: slice = slice(None)) -> Table:
     """Returns a column for each slave. some: which of its records count."""
     edges = edges_us(run)
     rows = _each_slave(run, lambda records: peak(edges, {name: own[some] for name, own in records.items()}, field))

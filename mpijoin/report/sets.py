@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
-from mpijoin.report import series
+from mpijoin.report import series, spilling
 from mpijoin.report.compare import DifferingField, comparison, differing, labels_of, sweep_axes
 from mpijoin.report.draw import SHARE_LOOKS, SHARE_NAMES, dots_if_few, share_axis, shown_shares
 from mpijoin.report.figures import Chart
@@ -45,6 +45,9 @@ MEASURES = {
     "cpu_share": "CPU, of the slaves' wall time",
     "communication_share": "communication, of the slaves' wall time",
     "state_bytes_max": "largest state of a slave",
+    "spilled_bytes": "spilled",
+    "last_runtime_result_s": "last result before clean-up, s",
+    "cleanup_s": "clean-up, s",
 }
 # Up to so many values of a field have a tick each, with the value as in the job file.
 TICKS_OWN_MAX = 7
@@ -77,7 +80,7 @@ def charts_of_set(those: RunSet) -> Iterator[Chart]:
     """Yields the figures that compare several runs."""
     makes = [_sweep, _capacities, _shares_of_runs]
     if len(those.drawn) <= SMALL_MULTIPLES_MAX:
-        makes += [_delays, _throughputs, _states]
+        makes += [_delays, _throughputs, _states, _memories, _results_so_far]
     for make in makes:
         with styled():
             chart = make(those)
@@ -163,7 +166,7 @@ def _field_axis(axes: Axes, field: DifferingField) -> None:
 
 def _sweep_axes(axes: Axes, column: str, largest: float) -> None:
     axes.set_title(MEASURES[column])
-    if column.endswith("_bytes_max"):
+    if "_bytes" in column:
         byte_axis(axes, largest, "")
     elif column.endswith("_per_s") or column == "capacity":
         count_axis(axes, largest, "")
@@ -258,6 +261,29 @@ def _states(those: RunSet) -> Chart | None:
     return _over_time(
         "states", "State of the join", caption, lines, lambda axes, largest: byte_axis(axes, largest, "in windows")
     )
+
+
+def _memories(those: RunSet) -> Chart | None:
+    if not _any_spilled(those):
+        return None
+    lines = [Series(label, run.name, spilling.in_memory(run), "memory_bytes") for label, run in those.drawn]
+    caption = "Bytes of memory in use at all slaves together, run by run. Where a line falls, groups went to the disk."
+    return _over_time(
+        "memories", "Memory", caption, lines, lambda axes, largest: byte_axis(axes, largest, "in memory")
+    )
+
+
+def _results_so_far(those: RunSet) -> Chart | None:
+    if not _any_spilled(those):
+        return None
+    lines = [Series(label, run.name, spilling.results_so_far(run), "runtime_results") for label, run in those.drawn]
+    caption = "How many results each run had found up to each moment while it joined, without those of the clean-up."
+    title, name = "Results over time", "results so far"
+    return _over_time("results", title, caption, lines, lambda axes, largest: count_axis(axes, largest, name))
+
+
+def _any_spilled(those: RunSet) -> bool:
+    return any(spilling.has_spilled(run) for _, run in those.drawn)
 
 
 def _over_time(name: str, title: str, caption: str, lines: Sequence[Series], label: Any) -> Chart | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Iterable, Sequence
+from typing import Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from mpijoin.report.page import Page, Picture, html_of
 from mpijoin.report.runs import DONE, RunData, load_runs
 from mpijoin.report.series import Table
 from mpijoin.report.sets import RunSet, charts_of_set, left_out_of_set, run_set
+from mpijoin.report.spilling import has_spilled
 from mpijoin.report.style import save_png, svg_text
 from mpijoin.report.words import amount
 
@@ -132,6 +133,19 @@ def slaves_table(run: RunData) -> Table:
         "received_MB": total("received_bytes") / 1e6,
         "splits": total("splits"),
         "merges": total("merges"),
+        **(_spilled_columns(total, largest) if has_spilled(run) else {}),
+    }
+
+
+def _spilled_columns(total: Callable[[str], np.ndarray], largest: Callable[[str], np.ndarray]) -> Table:
+    """Returns the columns that only slaves have that spill."""
+    return {
+        "most_in_memory_MB": largest("memory_bytes"),
+        "spilled_MB": total("spilled_bytes") / 1e6,
+        "most_on_disk_MB": largest("disk_bytes"),
+        "spilling_s": total("spill_us") / 1e6,
+        "clean-up_s": total("cleanup_us") / 1e6,
+        "results_of_clean-up": total("cleanup_results"),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isnan
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +11,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from mpijoin.report import write_report
-from mpijoin.report.compare import figures_of
+from mpijoin.report.compare import SPILLING, figures_of
 from mpijoin.report.runs import load_run
 from mpijoin.sweep.run import DONE, FAILED, REASON, RESULT, state_of
 from mpijoin.sweep.spec import Point, Sweep
@@ -22,7 +23,7 @@ CAPACITY = ("capacity", "capacity_at_least")
 
 def write_table(sweep: Sweep) -> pa.Table:
     """Writes table.parquet and table.csv to the sweep's folder. Each row is a point with its values, repeat, state,
-    reason and figures. Returns the table."""
+    reason and figures. The columns about spilling are there if any point may spill. Returns the table."""
     rows = [_row(sweep, point) for point in sweep.points]
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in names})
@@ -45,7 +46,8 @@ def _row(sweep: Sweep, point: Point) -> dict[str, Any]:
     if state == DONE:
         result = json.loads((folder / RESULT).read_text())
         row |= {name: result[name] for name in CAPACITY if name in result}
-        row |= figures_of(load_run(folder / result["run"], point.name))
+        figures = figures_of(load_run(folder / result["run"], point.name))
+        row |= {name: value for name, value in figures.items() if name not in SPILLING or not isnan(value)}
     return row
 
 

@@ -22,6 +22,10 @@ MOVE = {
     "gain_predicted": 0.2, "gain_realised": 0.1,
 }  # fmt: skip
 STREAMS = ("left", "right")
+MEMORY = {
+    "limit_bytes": 10_000_000, "bytes_max": 9_500_000, "spills": 0, "spilled_bytes": 0, "read_back_bytes": 0,
+    "disk_bytes_max": 0, "spill_s": 0.0, "cleanup_s": 0.0, "cleanup_results": 0,
+}  # fmt: skip
 
 
 def stream(rate):
@@ -50,20 +54,24 @@ def summary_of(slaves, paced=True, **more):
         "results": 1234, "certificate": "00000000000000ff",
         "streams": {name: dict(counts) for name in STREAMS}, "time_unit": "us",
         "slaves": slaves, "wall_s": 6.0, "tuples_per_s": 1666.7, "moves": 1, "moved_bytes": 5_000_000,
-        "held_back_by": {},
+        "held_back_by": {}, "memory": MEMORY, "last_runtime_result_s": 5.0,
         "delay_s": {"mean": 0.65, "p50": 0.25, "p95": 2.0, "p99": 2.0, "max": 2.0} if paced else None,
         "overload": overload if paced else None, "declustering": {"min": 1, "mean": 1.5, "max": 2}, **more,
     }  # fmt: skip
 
 
-def make_run(path, rate=1000, speed=1.0, slaves=2, epochs=EPOCHS, summary=None, moves=(MOVE,), job=None, metrics=True):
-    """Makes a run. summary: what differs from `summary_of`, or None if the run is unfinished."""
+def make_run(
+    path, rate=1000, speed=1.0, slaves=2, epochs=EPOCHS, summary=None, moves=(MOVE,), job=None, metrics=True,
+    spills=False,
+):  # fmt: skip
+    """Makes a run. summary: what differs from `summary_of`, or None if the run is unfinished · spills: whether its
+    slaves write state to the disk, as in SPILLED."""
     paced = speed != "max"
     run = RunDirectory.create(path, dump_job(job_of(path, rate, speed, job)))
     if metrics:
         write_master(run, epochs)
         for slave in range(1, slaves + 1):
-            write_slave(run, slave, epochs, paced)
+            write_slave(run, slave, epochs, paced, SPILLED if spills else {})
         if moves:
             file = MovesFile(run.metrics)
             for move in moves:
@@ -85,8 +93,24 @@ def write_master(run, epochs):
     file.close()
 
 
-def write_slave(run, slave, epochs, paced):
-    """Writes epochs of one second. Slave s joins 100 s + 10 k rows of each stream in epoch k, and so on."""
+# What slaves have in memory, on disk and owed in epochs of a run that spills twice and cleans up in its last epoch.
+LIMIT_BYTES = MEMORY["limit_bytes"]
+SPILLED = {
+    0: {"memory_bytes": 5_000_000},
+    1: {"memory_bytes": 9_000_000},
+    2: {"memory_bytes": 6_000_000, "spills": 1, "spill_us": 250_000, "spilled_bytes": 3_000_000,
+        "disk_bytes": 3_000_000, "owed_groups": 4, "owed_bytes": 3_000_000},
+    3: {"memory_bytes": 9_500_000, "disk_bytes": 3_000_000, "owed_groups": 4, "owed_bytes": 3_000_000},
+    4: {"memory_bytes": 7_000_000, "spills": 1, "spill_us": 500_000, "spilled_bytes": 4_000_000,
+        "disk_bytes": 7_000_000, "owed_groups": 6, "owed_bytes": 7_000_000},
+    5: {"memory_bytes": 2_000_000, "cleanup_us": 750_000, "read_back_bytes": 7_000_000, "cleanup_results": 50,
+        "results": 50},
+}  # fmt: skip
+
+
+def write_slave(run, slave, epochs, paced, spilled):
+    """Writes epochs of one second. Slave s joins 100 s + 10 k rows of each stream in epoch k, and so on. spilled: what
+    differs from that, for each epoch."""
     file, delays = MetricsFile(run.metrics, slave, STREAMS), DelaysFile(run.metrics, slave) if paced else None
     for epoch in range(epochs):
         last = epoch == epochs - 1
@@ -97,12 +121,14 @@ def write_slave(run, slave, epochs, paced):
             delays.add(epoch, histogram)
             own = DELAYS_US.get(slave, [100_000, 200_000])
             measured = {"delay_count": 4, "delay_sum_us": 2 * sum(own), "delay_max_us": max(own)}
-        file.add(
+        row = dict(
             rank=slave, role="slave", epoch=epoch, end_us=(epoch + 1) * SECOND, wall_us=SECOND, cpu_us=slave * 200_000,
             comm_us=100_000, idle_us=SECOND - slave * 200_000 - 100_000 - (50_000 if slave == 2 else 0),
             tuples=(rows, rows), results=3 * rows, comparisons=100 * rows, window_bytes=1000 * slave * (epoch + 1),
-            occupancy_bytes=500 * slave + epoch, buffer_bytes=700 * slave + epoch, **measured,
+            occupancy_bytes=500 * slave + epoch, buffer_bytes=700 * slave + epoch, memory_limit_bytes=LIMIT_BYTES,
+            **measured,
         )  # fmt: skip
+        file.add(**{**row, **spilled.get(epoch, {})})
     file.close()
     if delays:
         delays.close()
