@@ -147,7 +147,7 @@ class Reorganization:
         out. now_s: the second of the run."""
         buffer_bytes = self._load_buffer_bytes or max(1, self._epoch_bytes(subgroups) * BUFFER_EPOCHS)
         views = tuple(self._slave_view(slave, table, buffer_bytes, paced) for slave in sorted(slaves))
-        known = (dict(self._moved), self._resized, self._memory_bytes, self._moving, now_s, self._memory)
+        known = (dict(self._moved), self._resized, self._moving, now_s, self._memory)
         view = ClusterView(self.period, views, self._slaves_min, self._seed, *known)
         plan = self._policy(view)
         check_plan(plan, table, {one.slave for one in views})

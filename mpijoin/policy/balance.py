@@ -28,11 +28,11 @@ from dataclasses import replace
 from math import ceil, exp, sqrt
 from typing import Collection, NamedTuple, Sequence
 
-from mpijoin.policy.estimate import Node, falls_behind, ideal_level, is_overloaded
+from mpijoin.policy.estimate import Node, falls_behind, ideal_level, is_overloaded, node_of
 from mpijoin.policy.evening import Bar, Shift, caution, even_out, move_of, within
 from mpijoin.policy.memory import COMMON_SHARE, DOUBTS, Learned, learn
 from mpijoin.policy.plan import Move, Plan, Resize
-from mpijoin.policy.view import ClusterView
+from mpijoin.policy.view import ClusterView, SlaveView
 
 REST_PERIODS = 2  # A group that moved does not move again in so many periods.
 PERIODS_MIN = 2  # Nothing moves for a difference that was not there for so many periods.
@@ -102,13 +102,13 @@ def _grow(view: ClusterView, known: Learned, level: float) -> list[Node]:
     pool, communication = known.nodes(view), _communication(view)
     speed = sum(node.speed for node in pool)
     wanted = ceil((level - communication) * speed / max(0.1, GROW_ABOVE - communication) - speed)
-    return [Node(slave, known.speed(slave), {}, pool[0].memory_bytes) for slave in _idle(view, known)[: max(1, wanted)]]
+    return [node_of(slave, known.speed(slave.slave), {}) for slave in _idle(view, known)[: max(1, wanted)]]
 
 
-def _idle(view: ClusterView, known: Learned) -> list[int]:
+def _idle(view: ClusterView, known: Learned) -> list[SlaveView]:
     """The slaves without groups, the fastest first."""
-    idle = [slave.slave for slave in view.slaves if not slave.active]
-    return sorted(idle, key=lambda slave: (-known.speed(slave), slave))
+    idle = [slave for slave in view.slaves if not slave.active]
+    return sorted(idle, key=lambda slave: (-known.speed(slave.slave), slave.slave))
 
 
 def _calm(view: ClusterView, known: Learned, behind: Collection[int]) -> int:
@@ -173,10 +173,10 @@ def _replace_slow(view: ClusterView, known: Learned, fixed: Collection[int]) -> 
         (item, *others) = node.items.values()
         if others or item.group in fixed or not idle:
             continue
-        level = item.work / known.speed(idle[0])
+        level = item.work / known.speed(idle[0].slave)
         if node.level + _communication(view) >= SHRINK_BELOW and node.level - level >= max(
             ALONE_MIN, ALONE * node.level
         ):
-            consumer = Node(idle.pop(0), 1.0, {}, node.memory_bytes)
+            consumer = node_of(idle.pop(0), 1.0, {})
             moves.append(move_of(Shift(item, node, consumer)))
     return tuple(moves)

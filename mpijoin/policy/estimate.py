@@ -109,10 +109,10 @@ def demand(slave: SlaveView) -> float:
     return slave.inflow if is_saturated(slave) or has_backlog(slave) else min(1.0, slave.inflow)
 
 
-def node_of(slave: SlaveView, speed: float, works: Mapping[int, float], memory_bytes: int | None) -> Node:
-    """The node of an active slave, with what is known of its groups."""
+def node_of(slave: SlaveView, speed: float, works: Mapping[int, float]) -> Node:
+    """The node of a slave, with what is known of its groups."""
     items = {group.group: Item(group.group, works[group.group], group.state_bytes) for group in slave.groups}
-    return Node(slave.slave, speed, items, float("inf") if memory_bytes is None else memory_bytes)
+    return Node(slave.slave, speed, items, float("inf") if slave.memory_bytes is None else slave.memory_bytes)
 
 
 def ideal_level(pool: Iterable[Node]) -> float:

@@ -130,7 +130,7 @@ class Learned:
 
     def nodes(self, view: ClusterView) -> list[Node]:
         """The active slaves as they are to be expected."""
-        return [node_of(slave, self.speed(slave.slave), self.works, view.memory_bytes) for slave in view.active]
+        return [node_of(slave, self.speed(slave.slave), self.works) for slave in view.active]
 
 
 def learn(view: ClusterView) -> Learned:

@@ -86,8 +86,6 @@ class ClusterView:
     """Of each group the period in which it last changed hands or was refused."""
     resized: int = -1
     """The period of the last change of the degree of declustering; -1: there was none."""
-    memory_bytes: int | None = None
-    """The budget of a slave's state; None: it is not known."""
     moving: Moving | None = None
     """None: nothing has moved since the last plan."""
     now_s: float = 0.0

@@ -63,9 +63,8 @@ class ClusterModel:
                 self._seed,
                 dict(self.moved),
                 self.resized,
-                None,
                 self.moving,
-                self.memory,
+                memory=self.memory,
             )
             plan = policy(view)
             self.memory = plan.memory

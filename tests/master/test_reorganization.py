@@ -10,6 +10,7 @@ from mpijoin.master.setup import MasterSetup
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan, Relocate, Resize, Spill
 from mpijoin.policy.view import GroupView, Moving
+from mpijoin.time_events import Ticked
 from pacings import new_pacing
 
 
@@ -106,9 +107,18 @@ def test_idle_slaves_are_in_the_view_and_not_active():
 
 def test_the_view_has_what_the_run_is_about():
     view = shown()
-    assert (view.period, view.slaves_min, view.seed, dict(view.moved), view.resized, view.memory_bytes) == (
-        0, 2, 5, {}, -1, 1 << 20,
-    )  # fmt: skip
+    assert (view.period, view.slaves_min, view.seed, dict(view.moved), view.resized, view.now_s) == (0, 2, 5, {}, -1, 0)
+
+
+def test_a_slave_has_the_memory_that_it_tells_or_else_that_of_the_job():
+    policy = Asked()
+    core = new_core(policy, slaves=(1, 2, 3), active=(1, 2))
+    core.step(Ticked(8.5))
+    ticks(core, 1, 1)
+    core.step(Loaded(1, 0, 0.0, 0.5, 0.1, (), 700, 900))
+    core.step(Loaded(2, 0, 0.0, 0.5, 0.1, ()))
+    slaves = [(slave.held_bytes, slave.memory_bytes) for slave in policy.views[0].slaves]
+    assert slaves == [(700, 900), (0, 1 << 20), (0, 1 << 20)] and policy.views[0].now_s == 8.5
 
 
 def test_a_slave_s_groups_are_those_of_the_table_whatever_it_tells():

@@ -26,7 +26,8 @@ def nodes(one):
     return learn(one).nodes(one)
 
 
-def view(*slaves, slaves_min=None, **others):
+def view(*slaves, slaves_min=None, memory_bytes=None, **others):
+    slaves = tuple(slave._replace(memory_bytes=memory_bytes) for slave in slaves)
     return ClusterView(others.pop("period", 10), slaves, slaves_min or len(slaves), **others)
 
 
