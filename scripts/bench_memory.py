@@ -7,7 +7,7 @@ There are two streams of strings. For every width they have the same number of m
 one row group. They are joined locally and under mpirun, as fast as possible and paced.
 
 A rank may hold what the fields of the job add up to, and 150 MB for Python and its libraries. The master may hold
-`master_buffer` and what is on its way to the slaves (a `buffer` for each), and a slave its `memory` and its `buffer`.
+`master_buffer` and what is on its way to the slaves (a `buffer` for each), and a slave its `limit` and its `buffer`.
 If the ranks are threads of one process, it may hold all of these together. The program prints the greatest proportional
 set size of each rank, the second of the first results, and the bound. It exits with 1 if a rank exceeds its bound.
 """

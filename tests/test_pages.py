@@ -137,6 +137,15 @@ def test_the_paced_example_is_sound():
     assert job.run.speed == 1 and job.balance.policy == "balance" and job.inject.slow[0].rank == 2
 
 
+def test_the_examples_of_spilling_are_sound():
+    (made_up,), shown = toml_of("mpijoin/pipeline/README.md"), toml_of("mpijoin/spill/README.md")
+    sides = {"left": made_up["left"], "right": made_up["left"], "output": {"results": "count"}}
+    memory, inject = (load_job(sides | one) for one in shown)
+    resolve(memory), resolve(inject)
+    assert memory.memory.limit_bytes == 2 * 10**9 and memory.memory.spill == "generations"
+    assert inject.inject.memory[0].limit_bytes == 64 * 10**6
+
+
 def test_the_python_example_runs(capsys):
     (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     exec(compile(example, "README.md", "exec"), {})
