@@ -13,7 +13,10 @@ import pytest
 
 from mpijoin.cli import main
 from mpijoin.errors import JobError
+from mpijoin.sweep.run import RESULT
 from mpijoin.sweep.spec import load_sweep
+from mpijoin.sweep.table import write_table
+from report_runs import MEMORY, make_run
 
 ROOT = Path(__file__).parents[2]
 JOB = """
@@ -97,6 +100,21 @@ def test_another_job_or_number_of_ranks_are_other_points(sweep_file):
     assert not first & other and not names() & (first | other)
 
 
+def test_the_table_has_columns_about_spilling_if_a_point_may_spill(sweep_file):
+    sweep_file.write_text(
+        SWEEP.replace("repeats = 2", "").replace('"tuning.theta" = ["auto"', '"memory.spill" = ["generations"')
+    )
+    sweep = load_sweep(sweep_file)
+    for point in sweep.points:
+        folder = sweep.folder_of(point)
+        job = {"memory": {"spill": point.values["memory.spill"], "limit": "10 MB"}}
+        make_run(folder / "run", summary={"memory": {**MEMORY, "spilled_bytes": 7}}, job=job, spills=True)
+        (folder / RESULT).write_text(json.dumps({"run": "run"}))
+    rows = {row["memory.spill"]: row for row in write_table(sweep).to_pylist()}
+    assert (rows["generations"]["spilled_bytes"], rows["generations"]["cleanup_s"]) == (7, 0.0)
+    assert rows["off"]["spilled_bytes"] is None and rows["off"]["results"] == 1234
+
+
 @pytest.mark.parametrize(
     "text, problem",
     [
@@ -129,7 +147,7 @@ def test_a_sweep_runs_goes_on_and_leaves_a_table_and_a_report(sweep_file):
     assert [row["state"] for row in table] == ["done"] * 4 and (folder / "table.csv").exists()
     results = {row["left.tuples"]: row["results"] for row in table}
     assert 0 < results[500] < results[1000] and len({(row["left.tuples"], row["results"]) for row in table}) == 2
-    assert (folder / "report/report.html").exists()
+    assert (folder / "report/report.html").exists() and "cleanup_s" not in table[0]
     sweep_file.write_text(text.replace("[500, 1000]", "[500, 1000, 1500]"))
     assert "2 of 6 points to run" in call("run", sweep_file).stderr
     assert "6 done" in call("table", sweep_file).stdout
