@@ -147,6 +147,7 @@ class WindowJoin:
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int], out: Out) -> Progress:
         self._expire(self._start(groups), np.asarray(watermarks, np.int64))
+        self._pool.trim()
         return Progress.DONE
 
     @property
@@ -184,6 +185,7 @@ class WindowJoin:
         self._refuse_kept(group)
         self._moved_out += transfer.held(self._table, group)
         drop_group(self._table, group)
+        self._pool.trim()
         self._started[group] = False
 
     def rows(self, group: int) -> Iterator[np.ndarray]:
@@ -193,6 +195,7 @@ class WindowJoin:
     def empty(self, group: int) -> None:
         self._refuse_fresh(group)
         empty_group(self._table, group)
+        self._pool.trim()
 
     def keep_until(self, group: int, times: Sequence[int]) -> None:
         self._start(np.array([group]))
@@ -210,6 +213,7 @@ class WindowJoin:
     def drop_kept(self, group: int) -> None:
         self._start(np.array([group]))
         drop_kept(self._table, group)
+        self._pool.trim()
 
     def _refuse_kept(self, group: int) -> None:
         if self._table.groups[group, KEPT] != NONE:
@@ -235,6 +239,9 @@ class WindowJoin:
     def memory(self) -> Memory:
         held = int(self._table.counters[OWN_PAGES]) * self._pool.page_bytes
         return Memory(self._pool.budget_bytes, held, self._pool.free_bytes)
+
+    def limit(self, octets: int) -> None:
+        self._pool.limit(octets)
 
     @property
     def totals(self) -> Totals:

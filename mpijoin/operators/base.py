@@ -101,7 +101,8 @@ class Taken(NamedTuple):
 class Memory(NamedTuple):
     """An operator's memory account, in bytes.
 
-    budget: all of the pool · held: what this operator holds · free: what all operators over the pool can still take.
+    budget: of the pool · held: what this operator holds · free: what all operators over the pool can still take, which
+    is negative if the budget fell below what they hold.
     """
 
     budget: int
@@ -218,6 +219,13 @@ class GroupState(Protocol):
     def info(self, groups: np.ndarray) -> GroupInfo: ...
 
     def memory(self) -> Memory: ...
+
+    def limit(self, octets: int) -> None:
+        """Makes this the budget of the pool from now on, but no more than it was made with.
+
+        It may be less than what is held. Then nothing can be inserted before enough was freed. The system gets back the
+        memory of free pages that are too many.
+        """
 
 
 class Rows(Protocol):

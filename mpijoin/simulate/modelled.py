@@ -290,6 +290,9 @@ class ModelledJoin:
         held = self._held_bytes
         return Memory(self._shape.memory_bytes, held, self._shape.memory_bytes - held)
 
+    def limit(self, octets: int) -> None:
+        self._shape = self._shape._replace(memory_bytes=octets)
+
     @property
     def theta_bytes(self) -> int:
         return self._shape.theta

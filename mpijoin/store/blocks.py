@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.compiled import part
+from mpijoin.compiled import kernel, part
 from mpijoin.store.state import (
     BLOB_FIRST,
     BLOB_LAST,
@@ -33,6 +33,8 @@ from mpijoin.store.state import (
     PAGES,
     PAGES_HELD,
     PAGES_HELD_MAX,
+    RELEASED,
+    RELEASED_PAGE,
     SLOTS,
     STREAM_WORDS,
     STREAMS_MAX,
@@ -76,6 +78,10 @@ def take_page(s, group, stream):
     page = pool[FREE_PAGE]
     if page != NONE:
         pool[FREE_PAGE] = heads[page, NEXT]
+    elif pool[RELEASED_PAGE] != NONE:
+        page = pool[RELEASED_PAGE]
+        pool[RELEASED_PAGE] = heads[page, NEXT]
+        pool[RELEASED] -= 1
     else:
         page = pool[UNUSED_PAGE]
         pool[UNUSED_PAGE] += 1
@@ -110,6 +116,17 @@ def return_block(s, page):
         page = following
         if page != NONE:
             following = s.heads[page, NEXT]
+
+
+@kernel
+def take_free_pages(heads, pool, pages):
+    """Takes len(pages) pages, int64[], out of the list of free ones, or all of these. Returns how many they are."""
+    taken = 0
+    while taken < len(pages) and pool[FREE_PAGE] != NONE:
+        pages[taken] = pool[FREE_PAGE]
+        pool[FREE_PAGE] = heads[pages[taken], NEXT]
+        taken += 1
+    return taken
 
 
 @part

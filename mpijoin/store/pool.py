@@ -1,15 +1,18 @@
 """The pool of pages and the tables of groups over it.
 
-The pool is address space for the whole memory budget, and it is reserved once.
+The pool is address space for the whole memory budget, and it is reserved once. The budget may become smaller while it
+is used, and grow again. Free pages that are too many for it then give their memory back to the system.
 """
 
 from __future__ import annotations
 
 import mmap
-from typing import NamedTuple, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
+from mpijoin.store.blocks import take_free_pages
 from mpijoin.store.simd import LINE_TAGS
 from mpijoin.store.state import (
     COUNTERS,
@@ -21,17 +24,21 @@ from mpijoin.store.state import (
     HAS_BLOB,
     HEAD_WORDS,
     LAYOUT_WORDS,
+    NEXT,
     NONE,
     OPERATOR,
     PAGE_WORDS,
     PAGES,
     PAGES_HELD,
     POOL_COUNTERS,
+    RELEASED,
+    RELEASED_PAGE,
     SLOTS,
     THETA,
     TUPLE_BYTES,
     TUPLE_WORDS,
     TUPLES_AT,
+    UNUSED_PAGE,
     WINDOW,
     StoreState,
     bucket_words,
@@ -85,6 +92,14 @@ def reserve_words(count: int) -> np.ndarray:
     return np.frombuffer(memory, np.int64)[:count]
 
 
+def memory_of(words: np.ndarray) -> mmap.mmap:
+    """Returns the memory in which an array of `reserve_words` lies, from its first byte on."""
+    base: Any = words
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return base.obj
+
+
 def touch(words: np.ndarray, octets: int) -> None:
     """Makes the system find memory for the first `octets` of an array of `reserve_words` that is still unwritten."""
     words[: octets // 8 : mmap.PAGESIZE // 8] = 0
@@ -108,7 +123,7 @@ class Pool(NamedTuple):
 
     @property
     def budget_bytes(self) -> int:
-        """The bytes of all pages."""
+        """The bytes of all pages that may be held."""
         return int(self.counters[PAGES]) * self.page_bytes
 
     @property
@@ -118,7 +133,44 @@ class Pool(NamedTuple):
 
     @property
     def free_bytes(self) -> int:
+        """What can still be taken. It is negative if the budget fell below what is held."""
         return self.budget_bytes - self.held_bytes
+
+    def limit(self, octets: int) -> None:
+        """Sets the budget, in bytes, to at most what the pool was made with, and releases what it does not allow.
+
+        Huge pages are used only with the whole budget. With less, they would take memory for pages that were released.
+        """
+        pages = len(self.heads)
+        self.counters[PAGES] = min(max(octets // self.page_bytes, 0), pages)
+        memory, is_whole = memory_of(self.words), self.counters[PAGES] == pages
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            with suppress(OSError):  # There is a kernel without huge pages.
+                memory.madvise(mmap.MADV_HUGEPAGE if is_whole else mmap.MADV_NOHUGEPAGE)
+        if not is_whole:
+            self._give_back(int(self.counters[UNUSED_PAGE]), pages)
+        self.trim()
+
+    def trim(self) -> None:
+        """Releases free pages if more pages have memory than the budget allows."""
+        excess = int(self.counters[UNUSED_PAGE] - self.counters[RELEASED] - self.counters[PAGES])
+        if excess <= 0 or self.counters[FREE_PAGE] == NONE:
+            return
+        pages = np.empty(excess, np.int64)
+        # The next ones to be taken lie side by side.
+        pages = np.sort(pages[: take_free_pages(self.heads, self.counters, pages)])
+        self.heads[pages, NEXT] = np.append(pages[1:], self.counters[RELEASED_PAGE])
+        self.counters[RELEASED_PAGE] = pages[0]
+        self.counters[RELEASED] += len(pages)
+        for run in np.split(pages, np.flatnonzero(np.diff(pages) > 1) + 1):
+            self._give_back(int(run[0]), int(run[-1]) + 1)
+
+    def _give_back(self, first: int, end: int) -> None:
+        """Gives the memory of pages first..end back to the system. They read as 0 afterwards."""
+        start, stop = first * self.page_bytes, end * self.page_bytes
+        start = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE
+        if start < stop // mmap.PAGESIZE * mmap.PAGESIZE:
+            memory_of(self.words).madvise(mmap.MADV_DONTNEED, start, stop // mmap.PAGESIZE * mmap.PAGESIZE - start)
 
     def touch(self, octets: int) -> None:
         """Makes the system find memory for the first `octets` of the pages. The pool must be unused."""
@@ -163,7 +215,8 @@ def new_pool(memory_bytes: int, block_bytes: int, widest_words: int) -> Pool:
     pages = min(max(memory_bytes // (8 * page_words), 1), PAGES_MAX - 1)
     words = reserve_words(pages * page_words)
     counters = np.zeros(POOL_COUNTERS, np.int64)
-    counters[PAGES], counters[PAGE_WORDS], counters[FREE_PAGE] = pages, page_words, NONE
+    counters[PAGES], counters[PAGE_WORDS] = pages, page_words
+    counters[FREE_PAGE] = counters[RELEASED_PAGE] = NONE
     heads = reserve_words(pages * HEAD_WORDS).reshape(pages, HEAD_WORDS)
     return Pool(words, words.view(np.uint16), words.view(np.uint8), heads, counters)
 
@@ -176,7 +229,7 @@ def new_table(pool: Pool, partitions: int, theta: int, streams: Sequence[StreamS
     counters = np.zeros(COUNTERS, np.int64)
     counters[THETA], counters[OPERATOR] = theta, operator
     counters[FREE_REGIONS:] = counters[FREE_BUCKET] = NONE
-    pages, page_words = pool.counters[[PAGES, PAGE_WORDS]].tolist()
+    pages, page_words = len(pool.heads), int(pool.counters[PAGE_WORDS])
     # Each bucket in use holds a page, except for the empty halves of splits.
     buckets = 4 * pages + 2 * partitions
     width = bucket_words(len(streams))

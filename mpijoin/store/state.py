@@ -73,8 +73,13 @@ SLOTS, TUPLES_AT, TUPLE_WORDS, TUPLE_BYTES, HAS_BLOB, WINDOW, FLAGS_AT, LAYOUT_W
 # Bits of a flag.
 MATCHED, NEW = 1, 2
 
-# Entries of `pool`, which all tables over it share.
-FREE_PAGE, UNUSED_PAGE, PAGES, PAGE_WORDS, NEXT_BLOCK_ID, PAGES_HELD, PAGES_HELD_MAX, POOL_COUNTERS = range(8)
+# Entries of `pool`, which all tables over it share. PAGES: how many may be held, which can be fewer than there are, and
+# fewer than are held · UNUSED_PAGE: the first of those that were never used · RELEASED_PAGE: the first of the free ones
+# whose memory was given back to the system, RELEASED in number.
+(
+    FREE_PAGE, UNUSED_PAGE, PAGES, PAGE_WORDS, NEXT_BLOCK_ID, PAGES_HELD, PAGES_HELD_MAX, RELEASED_PAGE, RELEASED,
+    POOL_COUNTERS,
+) = range(10)  # fmt: skip
 
 # Entries of `counters`.
 (
@@ -125,7 +130,7 @@ class StoreState(NamedTuple):
     """A table of n streams over a pool. The store's kernels also take a type that has further fields after these.
 
     The first arrays are the pool's, and every table over it has the same ones: words int64[], halves uint16[] and
-    octets uint8[] are three views of one memory, the pages · heads int64[pages, 8] · pool int64[7]. The others are the
+    octets uint8[] are three views of one memory, the pages · heads int64[pages, 8] · pool int64[9]. The others are the
     table's: buckets int64[b, 8 * max(2, n)] · groups int64[partitions, 16 + 5 n] · directory int64[], the regions of
     all groups · layout int64[n, 7] · counters int64[].
 

@@ -292,13 +292,15 @@ def check_accounts(harness, groups):
     state, walked = harness.state, {group: walk(harness.state, group, harness.streams) for group in groups}
     pages = [page for one in walked.values() for page in one.pages]
     assert len(pages) == len(set(pages)) == state.pool[st.PAGES_HELD]
-    free = free_list(state)
-    assert not set(free) & set(pages) and len(free) + len(pages) == state.pool[st.UNUSED_PAGE]
+    free, released = free_list(state, st.FREE_PAGE), free_list(state, st.RELEASED_PAGE)
+    assert len(released) == state.pool[st.RELEASED]
+    assert len({*free, *released, *pages}) == len(free + released + pages) == state.pool[st.UNUSED_PAGE]
     return walked
 
 
-def free_list(state):
-    pages, page = [], int(state.pool[st.FREE_PAGE])
+def free_list(state, first):
+    """Returns the free pages on the list that begins at entry `first` of the pool."""
+    pages, page = [], int(state.pool[first])
     while page != st.NONE:
         pages.append(page)
         page = int(state.heads[page, st.NEXT])

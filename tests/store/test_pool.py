@@ -79,7 +79,7 @@ def test_pages_are_used_again_before_new_ones():
     harness.round(groups, numbered([(time, 1) for time in range(20)]), [], (NEVER, NEVER))
     assert harness.operator.memory().held == 10 * harness.operator._pool.page_bytes == 10 * 128
     harness.expire(groups, (NEVER, 20))
-    assert harness.operator.memory().held == 0 and len(free_list(harness.state)) == 10
+    assert harness.operator.memory().held == 0 and len(free_list(harness.state, st.FREE_PAGE)) == 10
     harness.round(groups, numbered([(time, 1) for time in range(20, 36)]), [], (NEVER, NEVER))
     counters = harness.state.pool
     assert counters[st.UNUSED_PAGE] == counters[st.PAGES_HELD_MAX] == 10 and counters[st.PAGES_HELD] == 8
