@@ -138,9 +138,14 @@ OF_THE_MASTER = (
 PURE = (
     *("errors", "time_events", "operators.base", "partitioning.table", "policy", "moving", "checkpoint.schedule"),
     "slave.events",
+    "slave.slices",
     *(f"master.{name}" for name in OF_THE_MASTER),
 )
-DECIDING_FILES = (*(f"master/{name}.py" for name in OF_THE_MASTER), "slave/core.py", "slave/events.py")
+OF_THE_SLAVE = ("core", "events", "slices")
+DECIDING_FILES = (
+    *(f"master/{name}.py" for name in OF_THE_MASTER),
+    *(f"slave/{name}.py" for name in OF_THE_SLAVE),
+)
 DECIDING = [PACKAGE / name for name in DECIDING_FILES] + [path for path in FILES if path.parts[-2] == "moving"]
 
 

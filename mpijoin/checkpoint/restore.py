@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Sequence
+from typing import Callable, Sequence, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from mpijoin.rank import MASTER, Rank
 from mpijoin.records import GroupSpans, PartInfo, Span
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.parts import content_fault, size_fault
+
+Own = TypeVar("Own", bound=Operator)
 
 
 @dataclass(frozen=True)
@@ -179,10 +181,10 @@ def restore_all(
 
 
 def restore_own(
-    rank: Rank, folder: Path, directory: RunDirectory, make_operator: Callable[[], Operator]
-) -> tuple[Operator, list[int], int]:
+    rank: Rank, folder: Path, directory: RunDirectory, make_operator: Callable[[], Own]
+) -> tuple[Own, list[int], int]:
     """A slave's part. Returns its operator, the groups in it, and the number of the checkpoint."""
-    operator: Operator | None = None
+    operator: Own | None = None
     groups: list[int] = []
     while True:
         message = rank.gather((Restore, Restored), (MASTER,))[MASTER]

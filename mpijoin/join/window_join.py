@@ -17,6 +17,7 @@ from mpijoin.store.fresh import settle_groups
 from mpijoin.store.insert import Fresh, Scratch, insert_groups
 from mpijoin.store.kept import drop_kept
 from mpijoin.store.pool import Pool, StreamSpec, new_pool, new_table, reserve_words
+from mpijoin.store.prepare import clear_stream, split_for
 from mpijoin.store.read import KeyWords, gather_blobs, keep_equal_keys
 from mpijoin.store.rows import group_rows, kept_rows
 from mpijoin.store.state import (
@@ -56,6 +57,9 @@ from mpijoin.store.state import (
 )
 from mpijoin.store.transfer_kernels import drop_group, empty_group
 
+# A group is not split further than this ahead of its tuples, because many of them may have the same key.
+EXPECTED_DEPTH_MAX = 16
+
 
 class Setup(NamedTuple):
     """What a join is made for.
@@ -78,7 +82,7 @@ class WindowJoin:
     """Implements `Operator`: the inner join of n streams, over a pool of pages that other operators may share."""
 
     def __init__(self, setup: Setup, pool: Pool):
-        self._pool = pool
+        self._setup, self._pool = setup, pool
         self._table = new_table(pool, setup.partitions, setup.theta, setup.streams, setup.number)
         self._table.counters[APART] = not setup.fresh_meets_fresh
         self._certificate = np.zeros(1, np.uint64)
@@ -218,6 +222,33 @@ class WindowJoin:
     def _refuse_kept(self, group: int) -> None:
         if self._table.groups[group, KEPT] != NONE:
             raise ProtocolError(f"partition {group} has kept blocks: wanted them on a disk before it moves or goes")
+
+    def beside(self, number: int) -> WindowJoin:
+        """Returns an empty table over the same pool, for clean-ups: its fresh tuples do not meet each other.
+
+        number: its number among the operators that share the pool.
+        """
+        return WindowJoin(self._setup._replace(number=number, fresh_meets_fresh=False), self._pool)
+
+    def expect(self, group: int, octets: int) -> None:
+        """Prepares a group that holds no tuple for so many bytes of all streams, because they come in many batches
+        before the group can be tuned."""
+        self._start(np.array([group]))
+        depth = max(0, octets // self.theta_bytes).bit_length()
+        split_for(self._table, group, min(depth, EXPECTED_DEPTH_MAX))
+
+    def clear(self, group: int, stream: int) -> None:
+        """Forgets the tuples of one stream of a group that holds no fresh tuple, and counts them nowhere."""
+        self._refuse_fresh(group)
+        clear_stream(self._table, group, stream)
+
+    @property
+    def streams(self) -> tuple[StreamSpec, ...]:
+        return self._setup.streams
+
+    @property
+    def page_bytes(self) -> int:
+        return self._pool.page_bytes
 
     def _refuse_fresh(self, group: int) -> None:
         self._refuse_probed(group)

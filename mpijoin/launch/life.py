@@ -9,7 +9,7 @@ import os
 import sys
 import time
 import traceback
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from io import TextIOWrapper
 from typing import Any, Callable, Sequence
@@ -19,6 +19,7 @@ from mpijoin.checkpoint.restore import Resumption, drop_later, restore_all, rest
 from mpijoin.collector.runtime import CollectorRank
 from mpijoin.errors import EXIT_DONE, PeerError
 from mpijoin.join.tuning import measured_group_tuples
+from mpijoin.join.window_join import WindowJoin
 from mpijoin.launch import warmup
 from mpijoin.launch.memory import memory_of_slave
 from mpijoin.launch.provenance import own_command, provenance, resume_command
@@ -28,13 +29,15 @@ from mpijoin.limits import named
 from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unchanged
 from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
-from mpijoin.operators.base import Operator
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
 from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
+from mpijoin.slave.spilling import new_spiller
+from mpijoin.spill.scratch import open_scratch
+from mpijoin.spill.spiller import Spiller
 
 # The name of the compiler's library.
 COMPILER = "llvmlite"
@@ -88,6 +91,7 @@ def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) 
     files.
     """
     role: Slave | CollectorRank | None = None
+    things = ExitStack()
     try:
         setup = setup_of()
         _ready(rank, setup)
@@ -95,15 +99,17 @@ def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) 
             rank.meet()
             role = _collector(setup, rank, writer)
         else:
-            start = _start_of(setup, rank)
+            operator, groups, number = _start_of(setup, rank)
+            spiller = _spiller(setup, rank, operator, things)
             rank.meet()
-            role = Slave(setup, rank, *start)
+            role = Slave(setup, rank, operator, groups, number, spiller)
         _keep_loaded()
         role.run()
     except BaseException as error:
         exit_code = rank.report_failure(named(error), traceback.format_exc())
         if exit_code:
             _abandon(rank, role)
+    things.close()
     return rank.leave(exit_code)
 
 
@@ -225,7 +231,7 @@ def _warn(rank: Rank, text: str) -> None:
     print(f"mpijoin: {text}", file=sys.stderr, flush=True)
 
 
-def _start_of(setup: RunSetup, rank: Rank) -> tuple[Operator, list[int], int]:
+def _start_of(setup: RunSetup, rank: Rank) -> tuple[WindowJoin, list[int], int]:
     """Returns a slave's operator, the groups in it, and the number of the checkpoint from which they come. The number
     is 0 where the run begins."""
     memory_bytes = memory_of_slave(setup, rank)
@@ -240,6 +246,15 @@ def _start_of(setup: RunSetup, rank: Rank) -> tuple[Operator, list[int], int]:
     restored, groups, number = restore_own(rank, setup.checkpoints, setup.directory, make_operator)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
     return restored, groups, number
+
+
+def _spiller(setup: RunSetup, rank: Rank, operator: WindowJoin, things: ExitStack) -> Spiller | None:
+    """Returns what a slave spills with, if the job wants that. things: what is closed when the rank's life ends."""
+    if not setup.job.memory.spills:
+        return None
+    scratch = things.enter_context(open_scratch(setup.job.memory.path, f"rank-{rank.number}"))
+    rank.log.info("%s", scratch.told)
+    return new_spiller(setup.job, operator, scratch)
 
 
 def _collector(setup: RunSetup, rank: Rank, writer: Any) -> CollectorRank:

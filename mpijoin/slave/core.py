@@ -6,21 +6,21 @@ event that follows.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import deque
-from dataclasses import dataclass
-from typing import Iterator
+from typing import Iterator, NamedTuple
 
 import numpy as np
 
 from mpijoin.errors import ProtocolError
 from mpijoin.moving import steps
-from mpijoin.operators.base import Progress
+from mpijoin.operators.base import Memory, Progress
 from mpijoin.slave.events import (
     Action,
     Arrived,
     Carry,
+    Cleaned,
+    CleanUp,
     Consume,
     EndMessage,
     Event,
@@ -40,9 +40,12 @@ from mpijoin.slave.events import (
     RunOut,
     Save,
     SaveDone,
+    Spill,
+    Spilled,
     SpillOrdered,
     Staged,
 )
+from mpijoin.slave.slices import Unjoined, cut_slices, without
 from mpijoin.time_events import Rest, Ticked
 
 # A slice of groups is inserted, probed and expired before the next: its state (a few MB) stays in the processor's
@@ -60,23 +63,25 @@ PROBE_BUDGET = 1 << 26
 ALERT_S = 0.02
 
 
-@dataclass
-class Unjoined:
-    """A message that is not joined yet: only `rows_joined` of the `rows_all` that it came with are."""
+# A slave that has had nothing to do for so long takes up what is owed for rows on disk.
+IDLE_S = 0.1
+# So often in a row an insert may take nothing at all. At first groups are spilled for it. Then it takes groups in
+# parts. After that, the memory is too small for anything.
+TRIES_MAX = 2
 
-    epoch: int
-    octets: int
-    groups: np.ndarray
-    rows: np.ndarray
-    own: bool
-    rows_all: int
-    rows_joined: int = 0
 
-    @property
-    def backlog_bytes(self) -> int:
-        """The part of the stream buffer that it still takes: the share of its bytes that is not joined yet."""
-        left = int(self.rows.sum()) - self.rows_joined
-        return self.octets * left // self.rows_all if self.rows_all else 0
+class SpillRule(NamedTuple):
+    """When state goes to disk, and how much of it (LAD, section 3).
+
+    threshold: the share of the memory above which spilling begins · share: so much of what is held goes at once ·
+    ranking: which groups go first · page_bytes: of a page · idle: whether clean-ups begin before the input has ended.
+    """
+
+    threshold: float
+    share: float
+    ranking: str
+    page_bytes: int
+    idle: bool
 
 
 class SlaveCore:
@@ -87,10 +92,24 @@ class SlaveCore:
     [Insert(low=0, high=1)]
     """
 
-    def __init__(self, slice_rows: int = SLICE_ROWS, budget: int = PROBE_BUDGET, paced: bool = False):
+    def __init__(
+        self,
+        slice_rows: int = SLICE_ROWS,
+        budget: int = PROBE_BUDGET,
+        paced: bool = False,
+        rule: SpillRule | None = None,
+    ):
+        """rule: when to spill, or None if the run fails where memory is short."""
         self._slice_rows = slice_rows
         self._budget = budget
         self._paced = paced
+        self._rule = rule
+        self._lacking: Spill | None = None  # what has to be spilled before more of the slice can be inserted
+        self._tries = 0
+        self._orders: deque[Spill] = deque()  # from the master
+        self._owed_groups = 0
+        self._is_within_message = False  # the oldest message has begun
+        self._idle_since_s: float | None = None
         self._messages: deque[Unjoined | Marked] = deque()
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
@@ -131,9 +150,9 @@ class SlaveCore:
             self._alert_until_s = event.now_s + ALERT_S
             return []
         if isinstance(event, Ticked):
-            return [Rest(0.0 if event.now_s < self._alert_until_s else math.inf)]
+            return self._ticked(event.now_s)
         if isinstance(event, SpillOrdered):
-            raise ProtocolError("slave was ordered to spill, and has no disk to spill to")
+            return self._ordered_to_spill(event)
         if self._awaits is not type(event):
             wanted = self._awaits.__name__ if self._awaits else "a message"
             raise ProtocolError(f"slave got {type(event).__name__} while it waits for {wanted}")
@@ -145,12 +164,18 @@ class SlaveCore:
             return self._paused(event)
         if isinstance(event, SaveDone):
             return self._saved()
+        if isinstance(event, Spilled):
+            return self._spilled(event)
+        if isinstance(event, Cleaned):
+            return self._cleaned(event)
         return self._expired(event)
 
     def _inserted(self, event: Inserted) -> list[Action]:
         low, high = self._slices[0]
+        self._tries = 0 if event.progressed else self._tries + 1
         if event.taken.groups < high - low:
-            return [RunOut(event.taken.lacking_pages)]
+            return self._make_room(event, self._slices[0])
+        self._tries = 0
         if self._stop:
             return [self._save_as_it_is(self._stop, high)]
         return [self._work(Probe(low, high, self._budget), Probed)]
@@ -162,7 +187,10 @@ class SlaveCore:
         message = self._messages[0]
         assert isinstance(message, Unjoined)  # nothing else has slices
         message.rows_joined += int(message.rows[low:high].sum())
-        return self._change() + self._next_slice()
+        actions = self._change()
+        if self._rule and not event.is_moving and event.memory.held > self._rule.threshold * event.memory.budget:
+            self._orders.append(self._pushes(self._rule, event.memory))
+        return actions + self._go_on()
 
     def _arrived(self, event: Arrived) -> list[Action]:
         if self._ended:
@@ -181,6 +209,7 @@ class SlaveCore:
             return [self._work(Save(mark.number, mark.cuts_metrics, mark.anew), SaveDone)]
         rows = self._messages[0].rows
         self._slices = deque(cut_slices(rows, self._rows_of_slice(int(rows.sum()))))
+        self._is_within_message = True
         return self._next_slice()
 
     def _rows_of_slice(self, rows: int) -> int:
@@ -193,6 +222,12 @@ class SlaveCore:
             return [self._save_as_it_is(self._stop, self._slices[0][0])]
         if self._slices:
             return [self._work(Insert(*self._slices[0]), Inserted)]
+        if self._rule and self._ended and sum(1 for _ in self._unjoined()) == 1:
+            return [self._work(CleanUp(ends=True), Cleaned)]
+        return self._end_message()
+
+    def _end_message(self) -> list[Action]:
+        self._is_within_message = False
         message = self._messages.popleft()
         assert isinstance(message, Unjoined)
         return [EndMessage(message.epoch, message.octets, message.own), *self._next_message()]
@@ -206,10 +241,69 @@ class SlaveCore:
         self._finished = True
         return [Finish()]
 
+    def _make_room(self, event: Inserted, cut: tuple[int, int]) -> list[Action]:
+        """Memory is short. What is inserted so far is joined, then groups are spilled, and then the rest comes."""
+        lacking = event.taken.lacking_pages
+        if self._rule is None or self._tries > TRIES_MAX:
+            return [RunOut(lacking)]
+        self._lacking = self._pushes(self._rule, event.memory, lacking * self._rule.page_bytes)
+        return [self._work(Probe(*cut, self._budget), Probed)]
+
+    def _pushes(self, rule: SpillRule, memory: Memory, least_bytes: int = 0) -> Spill:
+        return Spill(max(least_bytes, int(rule.share * memory.held)), rule.ranking)
+
+    def _ordered_to_spill(self, event: SpillOrdered) -> list[Action]:
+        """A slave at which a group changes hands does not spill. The master orders it again if it must be."""
+        if event.is_moving:
+            return []
+        self._orders.append(Spill(event.octets, event.ranking))
+        return [] if self.busy else self._go_on()
+
+    def _go_on(self) -> list[Action]:
+        """Spills what is to be spilled between two slices, and then goes on."""
+        if self._orders:
+            return [self._work(self._orders.popleft(), Spilled)]
+        return self._next_slice() if self._is_within_message else [*self._change(), *self._next_message()]
+
+    def _spilled(self, event: Spilled) -> list[Action]:
+        self._owed_groups = event.owed_groups
+        if event.more:
+            return [self._work(Spill(0, "", begins=False), Spilled)]
+        if self._lacking:
+            self._lacking = None
+            return [self._work(Insert(*self._slices[0], in_parts=self._tries == TRIES_MAX), Inserted)]
+        return self._go_on()
+
+    def _ticked(self, now_s: float) -> list[Action]:
+        """Nothing can be done now, unless something is owed."""
+        if self.busy or self._messages or not (self._rule and self._rule.idle and self._owed_groups):
+            self._idle_since_s = None
+        elif self._idle_since_s is None:
+            self._idle_since_s = now_s
+        elif now_s - self._idle_since_s >= IDLE_S:
+            return [self._work(CleanUp(), Cleaned)]
+        waits_s = math.inf if self._idle_since_s is None else self._idle_since_s + IDLE_S - now_s
+        return [Rest(0.0 if now_s < self._alert_until_s else waits_s)]
+
+    def _cleaned(self, event: Cleaned) -> list[Action]:
+        self._owed_groups = event.owed_groups
+        if event.more and not (event.is_between and (self._stop or not self._is_within_message)):
+            return [Consume(), self._work(CleanUp(), Cleaned)]
+        if self._stop and self._is_within_message:
+            message = self._messages[0]
+            assert isinstance(message, Unjoined)  # all of its rows are joined
+            return [Consume(), self._save_as_it_is(self._stop, len(message.groups))]
+        if self._is_within_message:
+            return [Consume(), *self._end_message()]
+        self._idle_since_s = None
+        return [Consume(), *self._change(), *self._next_message()]
+
     def _probed(self, event: Probed) -> list[Action]:
+        if event.progress is Progress.DONE and self._lacking:
+            return [Consume(), self._work(self._lacking, Spilled)]
         if event.progress is Progress.DONE:
             return [Consume(), self._work(Expire(*self._slices[0]), Expired)]
-        if self._stop:
+        if self._stop and not self._lacking:
             return [Consume(), self._work(Pause(self._budget), Paused)]
         again = self._work(Probe(*self._slices[0], self._budget), Probed)
         results_wait = event.progress is Progress.BUDGET and not self._paced
@@ -230,6 +324,7 @@ class SlaveCore:
         if self._stop:  # nothing is joined any more
             self._messages.clear()
             self._slices.clear()
+            self._is_within_message = False
             self._awaits = None
             return []
         self._messages.popleft()
@@ -267,29 +362,3 @@ class SlaveCore:
     def _work(self, action: Action, outcome: type) -> Action:
         self._awaits = outcome
         return action
-
-
-def cut_slices(rows: np.ndarray, slice_rows: int) -> list[tuple[int, int]]:
-    """Cuts groups into runs of about `slice_rows` rows; a single larger group is a run of its own.
-
-    >>> cut_slices(np.array([3, 3, 9, 0, 1]), 6)
-    [(0, 2), (2, 3), (3, 5)]
-    """
-    ends, total = [], 0
-    for index, count in enumerate(rows.tolist()):
-        if total and total + count > slice_rows:
-            ends.append(index)
-            total = 0
-        total += count
-    bounds = [0, *ends, len(rows)] if len(rows) else [0]
-    return list(itertools.pairwise(bounds))
-
-
-def without(slices: deque[tuple[int, int]], at: int) -> list[tuple[int, int]]:
-    """The slices when the group at `at` is one of them no more.
-
-    >>> without(deque([(0, 2), (2, 3), (3, 5)]), 2)
-    [(0, 2), (2, 4)]
-    """
-    moved = [(low - (low > at), high - (high > at)) for low, high in slices]
-    return [(low, high) for low, high in moved if low < high]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpijoin.operators.base import Progress, Taken
+from mpijoin.operators.base import Memory, Progress, Taken
 from mpijoin.time_events import Rest, Ticked
 
 
@@ -23,9 +23,12 @@ class Arrived(NamedTuple):
 
 
 class Inserted(NamedTuple):
-    """The operator has taken so much of the slice. Memory is short where that is not all of its groups."""
+    """The operator has taken so much of the slice. Memory is short where that is not all of its groups. progressed:
+    whether it has taken any row."""
 
     taken: Taken
+    progressed: bool = True
+    memory: Memory = Memory(0, 0, 0)
 
 
 class Probed(NamedTuple):
@@ -35,9 +38,38 @@ class Probed(NamedTuple):
 
 
 class Expired(NamedTuple):
-    """Unless DONE, what expiring has found must be consumed before it goes on."""
+    """Unless DONE, what expiring has found must be consumed before it goes on. is_moving: a group changes hands
+    here."""
 
     progress: Progress
+    memory: Memory = Memory(0, 0, 0)
+    is_moving: bool = False
+
+
+class Spilled(NamedTuple):
+    """A part of what is to be spilled is on disk. more: the rest has to follow · owed_groups: how many groups have
+    something on disk."""
+
+    more: bool
+    owed_groups: int = 0
+
+
+class Cleaned(NamedTuple):
+    """A part of the clean-up is done. more: the rest has to follow · is_between: it is between two groups, so that the
+    state could be saved now · owed_groups: how many groups have something on disk."""
+
+    more: bool
+    is_between: bool
+    owed_groups: int = 0
+
+
+class SpillOrdered(NamedTuple):
+    """The master wants about so many bytes on disk, of the groups that come first by this ranking. is_moving: a group
+    changes hands here."""
+
+    octets: int
+    ranking: str
+    is_moving: bool = False
 
 
 class Ordered(NamedTuple):
@@ -53,13 +85,6 @@ class Staged(NamedTuple):
     """A group that this slave is to take over has come whole."""
 
     move: int
-
-
-class SpillOrdered(NamedTuple):
-    """The master wants groups of about so many bytes on the disk, the first ones by this ranking (spill/ranking.py)."""
-
-    octets: int
-    ranking: str
 
 
 class Paused(NamedTuple):
@@ -89,26 +114,33 @@ class Handed(NamedTuple):
 
 
 Event = (
-    Arrived
-    | Inserted
-    | Probed
-    | Paused
-    | Expired
-    | Ordered
-    | SpillOrdered
-    | Staged
-    | Marked
-    | SaveDone
-    | Handed
-    | Ticked
-)
+    Arrived | Inserted | Probed | Paused | Expired | Spilled | Cleaned | SpillOrdered | Ordered | Staged | Marked
+    | SaveDone | Handed | Ticked
+)  # fmt: skip
 
 
 class Insert(NamedTuple):
-    """Insert the rows that the oldest message has of its groups low:high, of all streams."""
+    """Insert the rows that the oldest message has of its groups low:high, of all streams. Go on where the last one
+    stopped, if it was not done. in_parts: if a group does not fit, insert as many of its rows as do."""
 
     low: int
     high: int
+    in_parts: bool = False
+
+
+class Spill(NamedTuple):
+    """Write groups to disk until about so many bytes are free, the first ones by this ranking. Begin with the first
+    group, or else go on."""
+
+    octets: int
+    ranking: str
+    begins: bool = True
+
+
+class CleanUp(NamedTuple):
+    """Find a part of what is owed for rows on disk. ends: the input has ended, and this is the first part."""
+
+    ends: bool = False
 
 
 class Probe(NamedTuple):
@@ -182,4 +214,7 @@ class Finish(NamedTuple):
     """All input is joined. Close the sinks and report."""
 
 
-Action = Insert | RunOut | Probe | Pause | Consume | Expire | EndMessage | Carry | Install | Save | Finish | Rest
+Action = (
+    Insert | RunOut | Probe | Pause | Consume | Expire | Spill | CleanUp | EndMessage | Carry | Install | Save | Finish
+    | Rest
+)  # fmt: skip

@@ -67,6 +67,16 @@ class Mover:
     def staged_bytes(self) -> int:
         return sum(staging.octets for staging in self._stagings.values())
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether a group is on its way from here, or to here."""
+        return bool(self._supplies or self._stagings)
+
+    @property
+    def supplied(self) -> set[int]:
+        """The groups on their way from here."""
+        return {supply.group for supply in self._supplies.values()}
+
     def slot_came(self) -> None:
         self._allowance_bytes = SLOT_BYTES
 

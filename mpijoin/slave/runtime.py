@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from functools import partial
 from typing import Sequence
 
@@ -15,24 +14,29 @@ from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import ProtocolError
 from mpijoin.join.results import CountRows
 from mpijoin.launch.setup import RunSetup
-from mpijoin.messages import AnyMessage, Finished, Marker, Report, Saved, Slot, State
+from mpijoin.messages import AnyMessage, Finished, Marker, Report, Slot, State
 from mpijoin.moving import steps
-from mpijoin.operators.base import Consumer, Operator, Taken
+from mpijoin.operators.base import Consumer, Operator
 from mpijoin.orders import AskLoads, ComputePartitions, Order, SpillOrder
 from mpijoin.rank import MASTER, WAIT_S, Rank
-from mpijoin.records import Counts, Figures, PartInfo, SpillFigures
+from mpijoin.records import Counts, Figures, PartInfo
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.base import Sink
 from mpijoin.sinks.collector import SendSink
 from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sinks.table import TableBuilder
 from mpijoin.slave import events
-from mpijoin.slave.batches import Batches, unjoined
+from mpijoin.slave.batches import Batches
 from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.delays import DelayMeter
+from mpijoin.slave.inserting import Inserter
 from mpijoin.slave.joining import key_filters, new_out, wall_s_per_unit
 from mpijoin.slave.moving import Mover
+from mpijoin.slave.pressure import MemoryPressure
 from mpijoin.slave.report import EpochMeter, LoadMeter
+from mpijoin.slave.saving import Savings
+from mpijoin.slave.spilling import Spilling, spill_rule
+from mpijoin.spill.spiller import Spiller
 from mpijoin.time_events import Rest, Ticked
 from mpijoin.transport.base import Channel, Data
 
@@ -42,25 +46,24 @@ WORK_S = 0.002
 SLEEP_S = 0.005  # A slave made slow on purpose sleeps so long between two looks at the network.
 
 
-@dataclass
-class Saving:
-    """A checkpoint that is under way. message: what the master is told once the checkpoint is on disk · since_s: when
-    joining stopped for it · is_written: joining goes on again, and the slave waits only for the disk."""
-
-    message: Saved
-    since_s: float
-    is_written: bool = False
-
-
 class Slave:
-    def __init__(self, setup: RunSetup, rank: Rank, operator: Operator, groups: Sequence[int] = (), resumed: int = 0):
+    def __init__(
+        self,
+        setup: RunSetup,
+        rank: Rank,
+        operator: Operator,
+        groups: Sequence[int] = (),
+        resumed: int = 0,
+        spiller: Spiller | None = None,
+    ):
         """operator: what it joins with · groups: those that the operator holds already, if the run goes on from a
-        checkpoint · resumed: the number of that checkpoint, or 0 if the run begins."""
+        checkpoint · resumed: the number of that checkpoint, or 0 if the run begins · spiller: where the operator's
+        state goes if memory is short; None: the run fails then."""
         job, schema, directory = setup.job, setup.schema, setup.directory
         self._rank = rank
         self._collector = setup.roles.collector
         paced = not isinstance(job.run.speed, str)
-        self._core = SlaveCore(paced=paced)
+        self._core = SlaveCore(paced=paced, rule=spill_rule(job, spiller))
         self._operator = operator
         self._out, self._filters = new_out(job, schema), key_filters(schema)
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
@@ -71,9 +74,13 @@ class Slave:
         self._delays = DelayMeter(rank.clock, wall_s_per_unit(job, schema), self._epochs.delayed)
         counts, times = [] if self._out.certifies else [CountRows()], [self._delays] if paced else []
         self._consumers: list[Consumer] = [*counts, *self._sinks, *times]
+        self._spilling = Spilling(spiller, self._out, rank.clock)
+        pressures = [one for one in job.inject.memory if one.rank == rank.number]
+        self._pressure = MemoryPressure(pressures, operator.memory().budget, operator.limit)
+        self._inserter = Inserter(operator)
         self._mover = Mover(rank, self._operator)
-        self._saver = Saver(self._operator, rank.number, setup.checkpoints) if setup.checkpoints else None
-        self._saving: Saving | None = None
+        saver = Saver(self._operator, rank.number, setup.checkpoints) if setup.checkpoints else None
+        self._savings = Savings(rank, saver, self._sinks, self._epochs, self._counts)
         self._groups = set(groups)  # These are the groups that it joins.
         for group in groups:
             self._load.installed(group)
@@ -109,10 +116,11 @@ class Slave:
         for _, message in self._rank.receive():
             received += 1
             self._take(message)
+        self._pressure.hold(self._rank.clock.wall_s * 1e9)
         if self._debt_s > 0:
             self._pay_debt()
             return 0.0
-        self._report_saved()
+        self._savings.report()
         shipped = self._core.between_slices and self._mover.ship(nothing_to_join=not self._actions)
         if shipped:
             self._handed()
@@ -124,7 +132,9 @@ class Slave:
         if received or shipped:
             return 0.0
         actions = self._core.step(Ticked(self._rank.clock.wall_s))
-        return min(WAIT_S, *(action.seconds for action in actions if isinstance(action, Rest)))
+        rests = [action.seconds for action in actions if isinstance(action, Rest)]
+        self._actions.extend(action for action in actions if not isinstance(action, Rest))
+        return min(WAIT_S, *rests) if rests else 0.0
 
     def _handed(self) -> None:
         """Tells the core that a part of a group that changes hands was sent or has arrived."""
@@ -157,7 +167,7 @@ class Slave:
             case ComputePartitions():
                 self._mover.compute(message, self._groups)
             case SpillOrder():
-                self._do(events.SpillOrdered(*message))
+                self._do(events.SpillOrdered(*message, self._mover.is_moving))
             case Order(move, step, group):
                 self._mover.expects(message)
                 self._do(events.Ordered(move, step, group))
@@ -208,8 +218,8 @@ class Slave:
     def _act(self, action: events.Action) -> None:
         start_s = self._rank.clock.wall_s
         match action:
-            case events.Insert(low, high):
-                self._do(events.Inserted(self._insert(low, high)))
+            case events.Insert(low, high, in_parts):
+                self._do(self._inserter.insert(self._messages[0], low, high, in_parts))
             case events.RunOut():
                 raise self._operator.out_of_memory()
             case events.Probe(low, high, budget):
@@ -222,7 +232,17 @@ class Slave:
             case events.Expire(low, high):
                 message = self._messages[0]
                 groups, watermarks = message.groups[low:high], message.slot.watermarks
-                self._do(events.Expired(self._operator.expire(groups, watermarks, self._out)))
+                progress = self._operator.expire(groups, watermarks, self._out)
+                self._do(events.Expired(progress, self._operator.memory(), self._mover.is_moving))
+            case events.Spill(begins=begins):
+                if begins:
+                    self._meanwhile(True)
+                self._do(spilled := self._spilling.spill(action, self._groups, self._mover.supplied))
+                if not spilled.more:
+                    self._meanwhile(True)
+            case events.CleanUp(ends):
+                self._meanwhile(ends)
+                self._do(self._spilling.clean_up(ends, self._groups))
             case events.EndMessage(epoch, octets, own):
                 self._end_message(epoch, octets, own)
             case events.Carry():
@@ -251,29 +271,25 @@ class Slave:
         self._rank.clock.sleep(min(self._debt_s, SLEEP_S))
         self._debt_s -= self._rank.clock.wall_s - start_s
 
-    def _insert(self, low: int, high: int) -> Taken:
-        """Inserts groups low:high of the oldest message, up to the first for which memory is lacking. Returns what the
-        operator took."""
-        message = self._messages[0]
-        groups = message.groups[low:high]
-        for piece in message.pieces:
-            for stream, (fresh, bounds) in enumerate(piece):
-                taken = self._operator.insert(groups, stream, fresh, bounds[low:high])
-                if taken.groups < len(groups):
-                    return taken
-        return Taken(len(groups))
-
     def _consume(self) -> None:
         if not self._out.count:
             return
-        slot = self._messages[0].slot
         for own in self._filters:
             own.keep(self._out, self._operator)
-        # A slot that waited at a checkpoint has no origin, because it was due before this clock started.
-        self._delays.origin = slot.origin
-        for consumer in self._consumers:
-            consumer.consume(self._out, self._operator, slot.epoch)
+        if self._messages:
+            slot = self._messages[0].slot
+            # A slot that waited at a checkpoint has no origin, because it was due before this clock started.
+            self._delays.origin, epoch = slot.origin, slot.epoch
+        else:  # They were owed. All epochs that began here have ended, so they belong to the next one.
+            epoch = self._core.newest_epoch + 1
+        with self._spilling.consuming():
+            for consumer in self._consumers:
+                consumer.consume(self._out, self._operator, epoch)
         self._out.clear()
+
+    def _meanwhile(self, always: bool) -> None:
+        epoch, backlog_bytes = self._core.newest_epoch, self._core.backlog_bytes
+        self._epochs.meanwhile(epoch, self._out.found, backlog_bytes, self._busy_s, self._spilling.figures, always)
 
     def _send_results(self, collector: int, data: Data) -> None:
         self._rank.transport.send(collector, Channel.RESULT, data)
@@ -283,7 +299,8 @@ class Slave:
         for consumer in self._consumers:
             consumer.end_epoch(epoch, slot.last)
         left_bytes, occupancy_bytes = self._core.backlog_bytes, self._load.occupancy_bytes
-        self._epochs.epoch_ended(epoch, self._out.found, left_bytes, occupancy_bytes, self._busy_s)
+        figures = self._spilling.figures
+        self._epochs.epoch_ended(epoch, self._out.found, left_bytes, occupancy_bytes, self._busy_s, figures)
         if not own:
             self._rank.send(MASTER, self._report(octets, epoch))
         self._rest_without_groups(slot.last)
@@ -292,7 +309,7 @@ class Slave:
         """Returns the report that so many bytes are consumed, and how far this slave has come."""
         rank, memory, compared = self._rank, self._operator.memory(), self._operator.totals.comparisons
         own = (octets, epoch, self._out.found, self._busy_s, memory.budget - memory.free, rank.comm_s, compared)
-        return Report(rank.number, *own, memory.budget)
+        return Report(rank.number, *own, memory.budget, self._spilling.figures)
 
     def _carry_out(self, action: events.Carry) -> None:
         taken = [(self._messages[index], self._messages[index].take_out(at)) for index, at in action.places]
@@ -316,41 +333,11 @@ class Slave:
         self._groups.add(group)
 
     def _save(self, action: events.Save) -> None:
-        """Saves the state of one group, and the next in another turn: the slave looks at the network in between."""
-        assert self._saver is not None  # Without a folder for checkpoints no marks come.
-        saving = self._saving
-        if saving is None or saving.is_written:
-            saving = self._saving = self._begin_saving(self._saver, action)
-        if self._saver.save_next():
+        """Saves the state of one group, and the next in another turn."""
+        if self._savings.save(action, self._messages, self._groups, self._received_before):
             self._actions.appendleft(action)
-            return
-        self._saver.finish(self._sync_results)
-        saving.message = saving.message._replace(seconds=self._rank.clock.wall_s - saving.since_s)
-        saving.is_written = True
-        self._do(events.SaveDone())
-
-    def _begin_saving(self, saver: Saver, action: events.Save) -> Saving:
-        since_s, number = self._rank.clock.wall_s, action.number
-        waiting = unjoined(self._messages, action.unjoined, self._rank.number)
-        parts = [part for sink in self._sinks for part in sink.cut(number)]
-        if action.cuts_metrics:
-            self._epochs.cut(number)
-        counts = self._counts(parts, self._received_before - sum(slot.rows_per_stream for slot in waiting))
-        saver.begin(number, sorted(self._groups), action.anew, [slot.frame(True) for slot in waiting])
-        return Saving(Saved(self._rank.number, number, counts, parts=tuple(parts)), since_s)
-
-    def _sync_results(self) -> None:
-        for sink in self._sinks:
-            sink.sync()
-
-    def _report_saved(self) -> None:
-        """Tells the master of a checkpoint once all of it is on disk."""
-        saving = self._saving
-        if self._saver is None or saving is None or not saving.is_written:
-            return
-        if (outcome := self._saver.poll()) is not None:
-            self._rank.send(MASTER, saving.message._replace(**outcome._asdict()))
-            self._saving = None
+        else:
+            self._do(events.SaveDone())
 
     def _rest_without_groups(self, last: bool) -> None:
         """Tells the sinks if there is nothing left to join here, because nobody should wait for such a slave."""
@@ -367,7 +354,7 @@ class Slave:
 
     def _counts(self, parts: list[PartInfo], received: np.ndarray) -> Counts:
         """received: the rows of each stream that came from the master, up to the same point as the other counts."""
-        totals, none = self._operator.totals, (0,) * len(received)
+        totals = self._spilling.totals(self._operator.totals)
         return Counts(
             received=tuple(received.tolist()),
             joined=totals.joined,
@@ -375,8 +362,8 @@ class Slave:
             held=totals.held,
             moved_in=totals.moved_in,
             moved_out=totals.moved_out,
-            spilled=none,
-            taken_back=none,
+            spilled=totals.spilled,
+            taken_back=totals.taken_back,
             results=self._out.found,
             written=sum(part.rows for part in parts),
             certificate=self._out.certificate,
@@ -396,5 +383,5 @@ class Slave:
             memory_limit_bytes=self._operator.memory().budget,
             memory_bytes_max=self._epochs.memory_bytes_max,
             last_runtime_result_s=self._epochs.last_runtime_result_s,
-            spilling=SpillFigures(),
+            spilling=self._spilling.figures,
         )

@@ -7,7 +7,7 @@ import pytest
 
 from mpijoin.errors import ProtocolError
 from mpijoin.operators.base import Progress, Taken
-from mpijoin.slave.core import ALERT_S, PACED_SLICE_ROWS_MIN, PACED_SLICES, PROBE_BUDGET, SlaveCore, cut_slices
+from mpijoin.slave.core import ALERT_S, PACED_SLICE_ROWS_MIN, PACED_SLICES, PROBE_BUDGET, SlaveCore
 from mpijoin.slave.events import (
     Arrived,
     Carry,
@@ -31,6 +31,7 @@ from mpijoin.slave.events import (
     SaveDone,
     Staged,
 )
+from mpijoin.slave.slices import cut_slices
 from mpijoin.time_events import Rest, Ticked
 
 ALL_IN = Inserted(Taken(1 << 30))

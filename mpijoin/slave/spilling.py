@@ -1,0 +1,90 @@
+"""A slave's spills and clean-ups, as the job wants them, and what they cost."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Collection, Iterator
+
+from mpijoin.clock import RunClock
+from mpijoin.config.job import WHEN_IDLE, Job
+from mpijoin.join.window_join import WindowJoin
+from mpijoin.operators.base import Out, Totals
+from mpijoin.records import SpillFigures
+from mpijoin.slave.core import SpillRule
+from mpijoin.slave.events import Cleaned, Spill, Spilled
+from mpijoin.spill.runs import Runs
+from mpijoin.spill.scratch import Scratch
+from mpijoin.spill.spiller import Spiller
+
+
+def new_spiller(job: Job, operator: WindowJoin, scratch: Scratch) -> Spiller:
+    """A spiller for the operator, which writes into `scratch`."""
+    return Spiller(operator, operator.beside(1), Runs(scratch), job.run.seed)
+
+
+def spill_rule(job: Job, spiller: Spiller | None) -> SpillRule | None:
+    """When a slave spills, as the job wants it. None: never."""
+    if spiller is None:
+        return None
+    memory = job.memory
+    return SpillRule(memory.threshold, memory.share, memory.rank, spiller.page_bytes, memory.cleanup == WHEN_IDLE)
+
+
+class Spilling:
+    """Carries out what the core has decided, and adds up time and results. Without a spiller it only has zeros."""
+
+    def __init__(self, spiller: Spiller | None, out: Out, clock: RunClock):
+        """out: where the slave's results go."""
+        self._spiller, self._out, self._clock = spiller, out, clock
+        self._spill_s = self._cleanup_s = 0.0
+        self._cleanup_results = 0
+        self._cleans = False
+
+    @property
+    def spiller(self) -> Spiller:
+        assert self._spiller is not None  # A core without a rule never spills.
+        return self._spiller
+
+    @property
+    def figures(self) -> SpillFigures:
+        """What was done since the clock started, and what is left to do."""
+        if self._spiller is None:
+            return SpillFigures()
+        return self._spiller.figures._replace(
+            spill_s=self._spill_s, cleanup_s=self._cleanup_s, cleanup_results=self._cleanup_results
+        )
+
+    def spill(self, action: Spill, groups: Collection[int], fixed: Collection[int]) -> Spilled:
+        """Writes the next group to disk. groups: those of the slave · fixed: those that must stay in memory."""
+        start_s = self._clock.wall_s
+        if action.begins:
+            self.spiller.begin_spill(action.octets, action.ranking, groups, fixed)
+        more = self.spiller.spill_next()
+        self._spill_s += self._clock.wall_s - start_s
+        return Spilled(more, self.spiller.owed_groups)
+
+    def clean_up(self, ends: bool, groups: Collection[int]) -> Cleaned:
+        """Finds some of what is owed. The slave consumes it as the next thing that it does."""
+        start_s, found, self._cleans = self._clock.wall_s, self._out.found, True
+        if ends:
+            self.spiller.begin_end(groups, self._out)
+        more = self.spiller.clean_up(self._out)
+        self._cleanup_s += self._clock.wall_s - start_s
+        self._cleanup_results += self._out.found - found
+        return Cleaned(more, self.spiller.is_between, self.spiller.owed_groups)
+
+    @contextmanager
+    def consuming(self) -> Iterator[None]:
+        """Adds the results that are counted within the block to those of the clean-up that has found them, if any."""
+        found = self._out.found
+        yield
+        self._cleanup_results += (self._out.found - found) * self._cleans
+        self._cleans = False
+
+    def totals(self, totals: Totals) -> Totals:
+        """Adds what has been let go of on disk to the operator's totals: these rows came back, and have expired."""
+        if self._spiller is None:
+            return totals
+        let_go = self._spiller.let_go.tolist()
+        expired = tuple(own + more for own, more in zip(totals.expired, let_go))
+        return totals._replace(expired=expired, taken_back=tuple(let_go))

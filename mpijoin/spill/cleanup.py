@@ -1,0 +1,212 @@
+"""The clean-up of a group: it finds what is owed among the classes that the group has on disk, and nothing else.
+
+LAD-TR, section 4.2, merges two parts of a group and produces the missing part dV = V' - V_1 - V_2 by incremental view
+maintenance, "applied iteratively until all partition groups with the same partition ID have been merged". Here the rows
+of one class after the other come, fresh, into a table that holds the classes before it, and its probe leaves out the
+combinations that consist of fresh rows alone, which are V_2. Between two classes, rows that nothing to come can meet
+expire. So a group with short windows needs memory for these windows, however much of it is on disk.
+
+Where memory is too small even for that, the group is worked off in parts by the hashes of keys. Where it is too small
+for all rows of one hash, every combination of chunks is joined, one chunk per stream, if its rows are not all of one
+class.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Generator, Iterator, NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.errors import MemoryBudgetError
+from mpijoin.join.window_join import WindowJoin
+from mpijoin.operators.base import Out, Progress
+from mpijoin.spill.generations import Class, Generation, Rows, is_over, together
+from mpijoin.store.insert import Fresh
+from mpijoin.store.rows import HASH_BITS, RowsFrame, between, key_places, rows_of
+
+# So many comparisons are made between two looks at the network, as in a slave's probes.
+PROBE_BUDGET = 1 << 26
+# Rows in memory take so many times their bytes on disk: blocks are not all full, and each has tags.
+SPREAD = 1.5
+PLACES = 1 << HASH_BITS
+
+
+class Part(NamedTuple):
+    """The rows whose keys have hashes from `low` to `high` - 1. The classes before `first` owe each other nothing."""
+
+    low: int
+    high: int
+    first: int
+
+
+class CleanUp:
+    """Finds what some classes of a group owe each other. Call `step` until it is DONE, and consume after each call.
+
+    It leaves nothing in the table, and the runs as they are.
+    """
+
+    def __init__(self, table: WindowJoin, group: int, classes: Sequence[Class], windows: Sequence[int]):
+        """table: it is empty, and its fresh rows do not meet each other · windows: of each stream, in time units."""
+        self._table, self._group, self._classes = table, group, classes
+        self._groups = np.array([group])
+        self._windows, self._streams = windows, range(len(windows))
+        self._rows = [_rows_of(own, self._streams) for own in classes]
+        # Of each stream the earliest time that the classes from each one on have, and none beyond the last.
+        self._to_come = [[rows.earliest for rows in _rows_of([], self._streams)]]
+        for own_rows in reversed(self._rows):
+            self._to_come.insert(0, [min(rows.earliest, time) for rows, time in zip(own_rows, self._to_come[0])])
+        self._room_bytes = int(table.memory().free / SPREAD)
+        self._peak_bytes = self._most_at_once()
+        self._work: Iterator[Progress] = self._join_all()
+        self._out: Out | None = None
+
+    def step(self, out: Out) -> Progress:
+        """Does a bounded piece of work. Whatever it has put into `out` must be consumed before the next call."""
+        self._out = out
+        return next(self._work, Progress.DONE)
+
+    def _join_all(self) -> Generator[Progress, None, None]:
+        whole = Part(0, PLACES, 0)
+        waiting = deque([whole] if self._peak_bytes <= self._room_bytes else (yield from self._cut(whole)))
+        while waiting:
+            part = waiting.popleft()
+            reached = yield from self._join(part)
+            self._table.drop(self._group)
+            if reached is None:
+                continue
+            rest = part._replace(first=reached)
+            if rest.high - rest.low > 1:
+                waiting.extendleft(reversed((yield from self._cut(rest))))
+            else:
+                yield from self._join_chunks(rest)
+                self._table.drop(self._group)
+
+    def _join(self, part: Part) -> Generator[Progress, None, int | None]:
+        """Joins the classes of a part. Returns None, or the first class that is not done for lack of memory."""
+        share = (part.high - part.low) / PLACES
+        self._table.expect(self._group, int(self._peak_bytes * share))
+        for index, own in enumerate(self._classes):
+            if not (yield from self._insert(own, part)):
+                return max(index, part.first)
+            if index < max(1, part.first):
+                self._table.settle(self._groups)
+            else:
+                yield from self._probe()
+            self._table.expire(self._groups, self._to_come[max(index + 1, part.first)], self._taking)
+        return None
+
+    def _insert(self, own: Class, part: Part) -> Generator[Progress, None, bool]:
+        """Inserts the rows of a class. Returns whether there was room for all of them."""
+        for generation in own:
+            for rows in self._read(generation):
+                tuples = between(rows.fresh.tuples, part.low, part.high)
+                if len(tuples) and not self._insert_rows(rows.stream, Fresh(tuples, rows.fresh.blob)):
+                    return False
+                yield Progress.BUDGET
+        return True
+
+    def _read(self, generation: Generation) -> Iterator[RowsFrame]:
+        frames = generation.run.frames()
+        for frame in frames:
+            with frames.decoding():
+                rows = rows_of(frame, self._table.streams)
+            yield rows
+
+    def _insert_rows(self, stream: int, fresh: Fresh) -> bool:
+        bounds = np.array([[0, len(fresh.tuples)]])
+        return self._table.insert(self._groups, stream, fresh, bounds).groups == 1
+
+    def _probe(self) -> Generator[Progress, None, None]:
+        while self._table.probe(self._groups, PROBE_BUDGET, self._taking) is not Progress.DONE:
+            yield Progress.OUT_FULL
+        if self._taking.count:  # The next change to the table would make its slot ids void.
+            yield Progress.OUT_FULL
+
+    @property
+    def _taking(self) -> Out:
+        assert self._out is not None  # `step` has set it
+        return self._out
+
+    def _most_at_once(self) -> int:
+        """Returns about how many bytes the table will hold at most, if it takes all hashes at once."""
+        held = peak = 0
+        live: list[tuple[int, list[Rows]]] = []
+        for own, rows, watermarks in zip(self._classes, self._rows, self._to_come[1:]):
+            live.append((sum(generation.octets for generation in own), rows))
+            held += live[-1][0]
+            peak = max(peak, held)
+            live = [one for one in live if not is_over(one[1], self._windows, watermarks)]
+            held = sum(octets for octets, _ in live)
+        return peak
+
+    def _cut(self, part: Part) -> Generator[Progress, None, list[Part]]:
+        """Returns parts of a part, of which each should fit. They are at least two, if it has two hashes or more."""
+        counts = np.zeros(PLACES, np.int64)
+        for own in self._classes:
+            for generation in own:
+                for rows in self._read(generation):
+                    counts += np.bincount(key_places(rows.fresh.tuples), minlength=PLACES)
+                    yield Progress.BUDGET
+        octets = np.cumsum(counts) * (self._peak_bytes / max(1, counts.sum()))
+        parts, low = [], part.low
+        while low < part.high:
+            before = octets[low - 1] if low else 0.0
+            high = int(np.searchsorted(octets, before + self._room_bytes / 2, side="right"))
+            high = min(max(high, low + 1), part.high)
+            parts.append(part._replace(low=low, high=high))
+            low = high
+        if len(parts) == 1 and part.high - part.low > 1:
+            middle = (part.low + part.high) // 2
+            parts = [part._replace(high=middle), part._replace(low=middle)]
+        return parts
+
+    def _join_chunks(self, part: Part) -> Generator[Progress, None, None]:
+        """Joins every combination of chunks, one per stream, whose rows are not all of one class."""
+        yield from self._nest(part, ())
+
+    def _nest(self, part: Part, above: tuple[int, ...]) -> Generator[Progress, None, None]:
+        """above: the classes of the chunks that the table holds of the streams so far."""
+        stream = len(above)
+        is_last = stream == self._streams[-1]
+        for index, own in enumerate(self._classes):
+            chosen = (*above, index)
+            if is_last and (len(set(chosen)) == 1 or max(chosen) < part.first):
+                continue
+            for _ in self._chunks(part, stream, own):
+                if is_last:
+                    yield from self._probe()
+                else:
+                    self._table.settle(self._groups)
+                    yield from self._nest(part, chosen)
+                self._table.clear(self._group, stream)
+                yield Progress.BUDGET
+
+    def _chunks(self, part: Part, stream: int, own: Class) -> Iterator[None]:
+        """Inserts the rows of one stream and class, chunk by chunk, and yields after each."""
+        most_bytes, held_bytes = self._room_bytes // (2 * len(self._streams)), 0
+        for generation in own:
+            for rows in self._read(generation):
+                if rows.stream != stream:
+                    continue
+                tuples = between(rows.fresh.tuples, part.low, part.high)
+                octets = tuples.nbytes + len(rows.fresh.blob)
+                for piece in np.array_split(tuples, min(len(tuples), 1 + 2 * octets // max(1, most_bytes)) or 1):
+                    if not len(piece):
+                        continue
+                    if not self._insert_rows(stream, Fresh(piece, rows.fresh.blob)):
+                        raise MemoryBudgetError(
+                            f"partition {self._group}: {self._room_bytes} bytes are too few to find what is owed for "
+                            "its rows on disk: give each slave more [memory] limit"
+                        )
+                    held_bytes += octets * len(piece) // len(tuples)
+                    if held_bytes > most_bytes:
+                        yield None
+                        held_bytes = 0
+        if held_bytes:
+            yield None
+
+
+def _rows_of(own: Class, streams: range) -> list[Rows]:
+    """Returns the rows of a class, of each stream."""
+    return [together(generation.rows[stream] for generation in own) for stream in streams]

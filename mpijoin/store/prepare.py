@@ -1,0 +1,54 @@
+"""Kernels for a table that a clean-up fills: they prepare a group for what comes, and let go of one stream of it."""
+
+from __future__ import annotations
+
+from mpijoin.compiled import kernel
+from mpijoin.store.blocks import return_block
+from mpijoin.store.directory import UNSPLITTABLE, clear_chain, local_depth, prefix_of, split_bucket, within_limits
+from mpijoin.store.state import (
+    DEPTH,
+    DIRECTORY,
+    EXPIRES_FROM,
+    FIRST,
+    GROUP_BYTES,
+    GROUP_STREAM_WORDS,
+    GROUP_TUPLES,
+    GROWS,
+    NEXT,
+    NONE,
+    SHAPE,
+    STREAM_WORDS,
+    TIME_MAX_VALUE,
+)
+
+
+@kernel
+def split_for(s, group, depth):
+    """Splits the buckets of a group that holds no tuple until all have this local depth, or the limits are reached.
+
+    Splits of empty buckets are free. Nothing is merged before something has expired.
+    """
+    s.groups[group, GROWS] = 1
+    for level in range(depth):
+        for prefix in range(1 << level):
+            bucket = s.directory[s.groups[group, DIRECTORY] + prefix]
+            if local_depth(s, bucket) == level and within_limits(s, group, bucket):
+                split_bucket(s, group, bucket)
+
+
+@kernel
+def clear_stream(s, group, stream):
+    """Frees the blocks of one stream of a group that holds no fresh tuple. Nobody counts these tuples."""
+    base, place = stream * STREAM_WORDS, stream * GROUP_STREAM_WORDS
+    for entry in range(1 << s.groups[group, DEPTH]):
+        bucket = s.directory[s.groups[group, DIRECTORY] + entry]
+        if prefix_of(s, bucket) == entry:
+            page = s.buckets[bucket, base + FIRST]
+            while page != NONE:
+                following = s.heads[page, NEXT]
+                return_block(s, page)
+                page = following
+            clear_chain(s, bucket, stream)
+            s.buckets[bucket, SHAPE] &= ~UNSPLITTABLE
+    s.groups[group, GROUP_TUPLES + place] = s.groups[group, GROUP_BYTES + place] = 0
+    s.groups[group, EXPIRES_FROM + place] = TIME_MAX_VALUE
