@@ -1,5 +1,4 @@
-"""How much memory the ranks on a node may take, and how much of it is left for a slave's windows. It is read once, at
-launch.
+"""How much memory the ranks on a node may take, and how much of it is left for a slave's windows.
 
 The kernel kills without a word a process that exceeds the limit of its control group or of a group above it, so all of
 them count, in both versions, and so does every limit that Slurm states. The smallest limit wins.

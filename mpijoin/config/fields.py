@@ -165,7 +165,8 @@ CLUSTER_FIELDS = (
 MEMORY_FIELDS = (
     Field("limit", "limit_bytes", or_word(SIZE, {AUTO: None}), LIMIT_BYTES_MIN, INT64_MAX, meaning=(
         'The memory of one slave for the rows in its windows. "auto": what the node, its control groups and Slurm '
-        "allow the ranks there, less what these need for all else; 80 % of a rank's share at most.")),
+        "allow the ranks there, less what these need for all else; 80 % of a rank's share at most. It falls with what "
+        "they allow while the run goes on, and rises again.")),
     Field("spill", "spill", TEXT, choices=(OFF, GENERATIONS, ROTATE), meaning=(
         'What a slave does whose windows need more. "off": the run ends with exit code 3. "generations": it writes '
         "some partitions to the disk and goes on with the rows that come; the results between rows on the disk and "

@@ -234,7 +234,7 @@ def _warn(rank: Rank, text: str) -> None:
 def _start_of(setup: RunSetup, rank: Rank) -> tuple[WindowJoin, list[int], int]:
     """Returns a slave's operator, the groups in it, and the number of the checkpoint from which they come. The number
     is 0 where the run begins."""
-    memory_bytes = memory_of_slave(setup, rank)
+    memory_bytes = memory_of_slave(setup, rank).octets
     make_operator = partial(new_operator, setup.job, setup.schema, memory_bytes, measured_group_tuples(setup.schema))
     if not setup.resumes:
         operator = make_operator()

@@ -4,13 +4,23 @@ start."""
 from __future__ import annotations
 
 import os
-from typing import Iterator, Mapping
+from pathlib import Path
+from typing import Callable, Iterator, Mapping, NamedTuple
 
 from mpijoin.config.job import AT_END, GENERATIONS, Job
 from mpijoin.config.units import format_duration, format_size
 from mpijoin.launch.setup import RunSetup
 from mpijoin.limits import address_space_share
-from mpijoin.node_memory import LEAST_BYTES, Needs, held_bytes, node_memory, ranks_on_node, slave_memory_bytes
+from mpijoin.node_memory import (
+    LEAST_BYTES,
+    ROOT,
+    Allowed,
+    Needs,
+    held_bytes,
+    node_memory,
+    ranks_on_node,
+    slave_memory_bytes,
+)
 from mpijoin.rank import Rank
 from mpijoin.spill.scratch import choose_root
 from mpijoin.transport.guard import launched_by_mpi
@@ -36,28 +46,49 @@ def memory_lines(job: Job, environ: Mapping[str, str] = os.environ) -> Iterator[
     yield f"        from {memory.threshold:.0%} of the memory on, {memory.share:.0%} at once, {memory.rank} first"
 
 
-def memory_of_slave(setup: RunSetup, rank: Rank) -> int:
-    """Returns the bytes that this slave may use for its windows, and logs why: those of the job, or its share of the
-    memory that the node, the control groups and Slurm allow."""
-    if setup.job.memory.limit_bytes is None:
-        return _memory_left(setup, rank)
-    rank.log.info("memory for windows: %.3g MB, as the job says", setup.job.memory.limit_bytes / 1e6)
-    return setup.job.memory.limit_bytes
+class SlaveMemory(NamedTuple):
+    """octets: of a slave for its windows, at the start · allowed: says how many bytes the node allows it now; None
+    where the job itself sets the limit."""
+
+    octets: int
+    allowed: Callable[[], int] | None = None
 
 
-def _memory_left(setup: RunSetup, rank: Rank) -> int:
-    cluster = setup.job.cluster
-    ranks = ranks_on_node(os.environ, setup.roles.size)
-    processes = ranks if launched_by_mpi(os.environ) else 1
-    slaves = min(ranks, len(setup.roles.slaves))
-    needs = Needs(held_bytes(), processes, slaves, cluster.master_buffer_bytes, cluster.buffer_bytes)
-    node = node_memory(os.environ)
-    share = max(LEAST_BYTES, address_space_share(slaves if processes == 1 else 1))
-    memory_bytes = int(min(slave_memory_bytes(node.octets, ranks, needs), share))
-    rank.log.info(
-        "memory for windows: %.3g MB; the %d ranks here may take %.3g MB (%s), and %.3g MB of it are for all else",
-        *(memory_bytes / 1e6, ranks, node.octets / 1e6, node.by, needs.total_bytes / 1e6),
-    )
-    if needs.total_bytes + slaves * memory_bytes > node.octets:
-        rank.log.warning("that may be too little: give the job more memory, or it fewer ranks, or smaller buffers")
-    return memory_bytes
+def memory_of_slave(setup: RunSetup, rank: Rank, root: Path = ROOT) -> SlaveMemory:
+    """Returns the memory of this slave, and logs why it is so much. It is the job's limit, or the slave's share of what
+    the node, the control groups and Slurm allow. root: as for `node_memory`."""
+    limit_bytes = setup.job.memory.limit_bytes
+    if limit_bytes is not None:
+        rank.log.info("memory for windows: %.3g MB, as the job says", limit_bytes / 1e6)
+        return SlaveMemory(limit_bytes)
+    share = NodeShare(setup, rank, root)
+    return SlaveMemory(share.now(), share.now)
+
+
+class NodeShare:
+    """A slave's share of the memory that the ranks of its node may take, which may change while they run."""
+
+    def __init__(self, setup: RunSetup, rank: Rank, root: Path = ROOT):
+        cluster = setup.job.cluster
+        self._log, self._root = rank.log, root
+        self._ranks = ranks_on_node(os.environ, setup.roles.size)
+        processes = self._ranks if launched_by_mpi(os.environ) else 1
+        slaves = min(self._ranks, len(setup.roles.slaves))
+        self._needs = Needs(held_bytes(), processes, slaves, cluster.master_buffer_bytes, cluster.buffer_bytes)
+        self._address_space = max(LEAST_BYTES, address_space_share(slaves if processes == 1 else 1))
+        self._node: Allowed | None = None
+
+    def now(self) -> int:
+        """Returns the bytes for this slave's windows. Logs them, and the reason, if they are others than before."""
+        node, needs = node_memory(os.environ, self._root), self._needs
+        octets = int(min(slave_memory_bytes(node.octets, self._ranks, needs), self._address_space))
+        if node != self._node:
+            self._node = node
+            self._log.info(
+                "memory for windows: %.3g MB; the %d ranks here may take %.3g MB (%s), and %.3g MB of it are for all"
+                " else",
+                *(octets / 1e6, self._ranks, node.octets / 1e6, node.by, needs.total_bytes / 1e6),
+            )
+            if needs.total_bytes + needs.slaves * octets > node.octets:
+                self._log.warning("that may be too little: give the job more memory, fewer ranks, or smaller buffers")
+        return octets

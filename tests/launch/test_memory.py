@@ -1,17 +1,22 @@
 """What `mpijoin check` and a slave's log say of memory, and why."""
 
+import logging
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import mpijoin
 from mpijoin.cli import main
-from mpijoin.config.job import Job, Memory
-from mpijoin.launch.memory import memory_lines
-from mpijoin.node_memory import node_memory
+from mpijoin.config.job import Cluster, Job, Memory
+from mpijoin.launch.memory import memory_lines, memory_of_slave
+from mpijoin.launch.setup import Roles, RunSetup
+from mpijoin.node_memory import LEAST_BYTES, node_memory
 
 MB = 1 << 20
+BUFFERS = Cluster(buffer_bytes=MB, master_buffer_bytes=MB)
+MOUNT = "41 31 0:38 / /sys/fs/cgroup rw,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate\n"
 
 
 def lines(environ=None, **fields):
@@ -72,3 +77,36 @@ def test_a_slave_logs_its_memory_and_the_reason(job_file, monkeypatch, limit, sa
     assert mpijoin.run(job_file, [f"memory.limit={limit}"], slaves=1).results == 1
     log = Path(job_file).parent / "out" / "logs" / "rank-1.log"
     assert said in log.read_text(), os.listdir(log.parent)
+
+
+def test_an_automatic_limit_follows_the_control_group_while_a_run_goes_on(tmp_path, caplog, monkeypatch):
+    """Of three ranks on the node. The files are those of the kernel, below a folder."""
+    monkeypatch.setattr("mpijoin.launch.memory.launched_by_mpi", lambda environ: True)
+    for name in ("proc/self", "sys/fs/cgroup/job/step"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text(MOUNT)
+    (tmp_path / "proc/self/cgroup").write_text("0::/job/step\n")
+    file = tmp_path / "sys/fs/cgroup/job/memory.max"
+    file.write_text(f"{6000 * MB}\n")
+    caplog.set_level(logging.INFO)
+    rank = SimpleNamespace(log=logging.getLogger("a slave"), number=1)
+    setup = RunSetup(Job((), cluster=BUFFERS), None, Roles(3, False), None)
+    memory = memory_of_slave(setup, rank, tmp_path)
+    fair = int(0.8 * 6000 * MB) // 3
+    assert memory.octets == memory.allowed() == fair
+    file.write_text(f"{3000 * MB}\n")
+    assert memory.allowed() == memory.allowed() == fair // 2
+    file.write_text("max\n")
+    assert memory.allowed() > 0
+    file.write_text(f"{10 * MB}\n")
+    assert memory.allowed() == LEAST_BYTES
+    told = [record.getMessage() for record in caplog.records if "memory for windows" in record.getMessage()]
+    assert len(told) == 4, "once for each change"
+    assert told[1].startswith(f"memory for windows: 839 MB; the 3 ranks here may take 3.15e+03 MB ({file})")
+    assert "(the machine)" in told[2] and "too little" in caplog.records[-1].getMessage()
+
+
+def test_a_limit_of_the_job_follows_nothing(tmp_path):
+    rank = SimpleNamespace(log=logging.getLogger("a slave"), number=1)
+    setup = RunSetup(Job((), memory=Memory(limit_bytes=5 * MB)), None, Roles(3, False), None)
+    assert memory_of_slave(setup, rank, tmp_path) == (5 * MB, None)

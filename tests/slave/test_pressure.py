@@ -41,5 +41,14 @@ def test_a_limit_above_the_budget_gives_no_more():
     assert limits([Pressure(1, BUDGET + 1)], 0, 5) == [None, None]
 
 
+def test_what_the_node_allows_is_asked_every_two_seconds_and_bounds_the_rest():
+    told, answers = [], iter([BUDGET, 400, 2 * BUDGET])
+    pressure = MemoryPressure([Pressure(1, 300, 0, 10**9)], BUDGET, told.append, lambda: next(answers))
+    seconds = [0, 0.5, 1, 1.9, 2, 3.9, 4, 5.9]
+    changed = [pressure.hold(second * 1e9) for second in seconds]
+    assert told == [300, BUDGET, 400, BUDGET]
+    assert [second for second, has in zip(seconds, changed) if has] == [0, 1, 2, 4]
+
+
 def test_a_limit_for_the_whole_run_holds_from_the_beginning():
     assert limits([Pressure(1, 300)], 0, 5) == [300, None]
