@@ -19,7 +19,8 @@ from mpijoin.records import Delays
 
 ROWS_HELD = 1 << 14
 
-SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in ("rank", "epoch", "bucket_us", "count")])
+COLUMNS = ("rank", "epoch", "end_us", "bucket_us", "count")
+SCHEMA = pa.schema([pa.field(name, pa.int64(), nullable=False) for name in COLUMNS])
 
 
 class DelayHistogram:
@@ -96,7 +97,7 @@ class DelayHistogram:
 
 
 class DelaysFile:
-    """Writes metrics/delay-N.parquet, with one row for each filled bucket of each epoch.
+    """Writes metrics/delay-N.parquet, with one row for each filled bucket of each record in metrics/rank-N.parquet.
 
     The memory it uses is bounded. OutputError is raised as in `TableFile`.
     """
@@ -107,11 +108,13 @@ class DelaysFile:
         self._held: list[np.ndarray] = []
         self._rows = 0
 
-    def add(self, epoch: int, delays: DelayHistogram) -> None:
+    def add(self, epoch: int, end_us: int, delays: DelayHistogram) -> None:
+        """epoch, end_us: as in the record to which the delays belong (metrics/record.py)."""
         counts = delays.counts
         filled = np.flatnonzero(counts)
         same = np.ones(len(filled), np.int64)
-        self._held.append(np.stack([same * self._rank, same * epoch, STARTS_US[filled], counts[filled]]))
+        columns = [same * self._rank, same * epoch, same * end_us, STARTS_US[filled], counts[filled]]
+        self._held.append(np.stack(columns))
         self._rows += len(filled)
         if self._rows >= ROWS_HELD:
             self._flush()

@@ -29,8 +29,8 @@ class RunData:
 
     summary: the summary of a run that is done, else empty · reason: why there is none · go_on: the command that goes on
     with a run that ended early, or "" · origin: the provenance of the run, empty if it is not known · epochs: the
-    columns of EpochRecord of all ranks, in order of rank and time · delays: rank, epoch, bucket_us and count, int64[n]
-    each · moves, checkpoints: the columns of moves.parquet and checkpoints.parquet.
+    columns of EpochRecord of all ranks, in order of rank and time · delays, moves, checkpoints: the columns of
+    delay-N.parquet, moves.parquet and checkpoints.parquet.
     """
 
     name: str

@@ -206,13 +206,6 @@ def _quantiles(run: RunData, edges: np.ndarray) -> Table:
 
 
 def _placed_delays(run: RunData, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the bin of time, the delay in us and the number of results of each bucket that an epoch filled."""
-    slaves, delays = run.of_role("slave"), run.delays
-    epochs = 1 + max(slaves["epoch"].max(), delays["epoch"].max())
-    key = slaves["rank"] * epochs + slaves["epoch"]
-    order = np.argsort(key, kind="stable")
-    wanted = delays["rank"] * epochs + delays["epoch"]
-    found = np.searchsorted(key[order], wanted, side="right") - 1  # This is the last record of that rank and epoch.
-    known = (found >= 0) & (key[order][found] == wanted)
-    place = bin_of(edges, slaves["end_us"][order][found[known]])
-    return place, delays["bucket_us"][known], delays["count"][known]
+    """Returns the bin of time, the delay in us and the number of results of each bucket that a record filled."""
+    delays = run.delays
+    return bin_of(edges, delays["end_us"]), delays["bucket_us"], delays["count"]

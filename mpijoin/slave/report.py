@@ -173,7 +173,7 @@ class EpochMeter:
         if self._metrics is None:
             return
         if delays.count and self._delays_file:
-            self._delays_file.add(epoch, delays)
+            self._delays_file.add(epoch, now["wall_us"], delays)
         self._metrics.add(
             rank=self._rank.number,
             role="slave",

@@ -97,18 +97,16 @@ def seen_by_mpijoin(metrics: Path, results: int) -> Seen:
 
     The seconds are those in which an epoch was joined or sent, and not those in which it was due.
     """
-    ends, lags, delays = {}, [], []
+    lags, delays = [], []
     for file in metrics.glob("rank-*.parquet"):
-        for row in pq.read_table(file, columns=["rank", "role", "epoch", "end_us", "lag_us"]).to_pylist():
-            second = row["end_us"] // 1_000_000
-            ends[row["rank"], row["epoch"]] = second
+        for row in pq.read_table(file, columns=["role", "end_us", "lag_us"]).to_pylist():
             if row["role"] == "master":
-                lags.append((second, row["lag_us"] / 1e3))
+                lags.append((row["end_us"] // 1_000_000, row["lag_us"] / 1e3))
     for file in metrics.glob("delay-*.parquet"):
         for row in pq.read_table(file).to_pylist():
             bucket = int(np.searchsorted(STARTS_US, row["bucket_us"]))
             middle_ms = (int(STARTS_US[bucket]) + int(STARTS_US[bucket + 1])) / 2e3
-            delays.append((ends[row["rank"], row["epoch"]], middle_ms, row["count"]))
+            delays.append((row["end_us"] // 1_000_000, middle_ms, row["count"]))
     return Seen(results, delays, lags)
 
 

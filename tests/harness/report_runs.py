@@ -118,7 +118,7 @@ def write_slave(run, slave, epochs, paced, spilled):
         measured = {}
         if paced and not last:
             histogram = delays_of(slave)
-            delays.add(epoch, histogram)
+            delays.add(epoch, (epoch + 1) * SECOND, histogram)
             own = DELAYS_US.get(slave, [100_000, 200_000])
             measured = {"delay_count": 4, "delay_sum_us": 2 * sum(own), "delay_max_us": max(own)}
         row = dict(

@@ -168,7 +168,7 @@ def test_the_file_has_the_filled_buckets_of_each_epoch(tmp_path):
     epochs = {3: random_delays(0), 4: random_delays(1), 9: np.array([0, 0, LONGEST_US])}
     file = DelaysFile(tmp_path, 2)
     for epoch, delays_us in epochs.items():
-        file.add(epoch, histogram(delays_us))
+        file.add(epoch, 1000 * epoch, histogram(delays_us))
     assert not (tmp_path / "delay-2.parquet").exists()
     file.close()
     table = pq.read_table(tmp_path / "delay-2.parquet")
@@ -177,6 +177,7 @@ def test_the_file_has_the_filled_buckets_of_each_epoch(tmp_path):
     assert list(dict.fromkeys(columns["epoch"].tolist())) == [3, 4, 9]
     for epoch, delays_us in epochs.items():
         own = columns["epoch"] == epoch
+        assert set(columns["end_us"][own].tolist()) == {1000 * epoch}
         found = histogram(columns["bucket_us"][own], columns["count"][own])
         assert found.counts.tolist() == histogram(delays_us).counts.tolist()
         assert (np.diff(columns["bucket_us"][own]) > 0).all() and columns["count"][own].all()
@@ -187,7 +188,7 @@ def test_the_file_holds_few_rows_back_however_many_epochs_there_are(tmp_path):
     epochs = 3 * ROWS_HELD // BUCKETS
     file = DelaysFile(tmp_path, 1)
     for epoch in range(epochs):
-        file.add(epoch, delays)
+        file.add(epoch, 0, delays)
     file.close()
     whole = pq.ParquetFile(tmp_path / "delay-1.parquet").metadata
     assert whole.num_rows == epochs * BUCKETS and whole.num_row_groups > 1
@@ -197,13 +198,13 @@ def test_the_file_holds_few_rows_back_however_many_epochs_there_are(tmp_path):
 
 def test_without_delays_there_is_no_file(tmp_path):
     file = DelaysFile(tmp_path, 1)
-    file.add(0, DelayHistogram())
+    file.add(0, 0, DelayHistogram())
     file.close()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_is_not_there_is_an_output_error(tmp_path):
     file = DelaysFile(tmp_path / "none", 1)
-    file.add(0, histogram([1]))
+    file.add(0, 0, histogram([1]))
     with pytest.raises(OutputError, match="delay-1.parquet.open: cannot be written"):
         file.close()

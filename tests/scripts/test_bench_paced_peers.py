@@ -141,7 +141,7 @@ def test_what_mpijoin_showed_is_read_from_its_metrics(tmp_path):
     slave.add(rank=1, role="slave", epoch=0, end_us=2_100_000)
     histogram = DelayHistogram()
     histogram.add(np.array([100_000]), np.array([7]))
-    delays.add(0, histogram)
+    delays.add(0, 2_100_000, histogram)
     for file in (master, slave, delays):
         file.close()
     found = seen_by_mpijoin(tmp_path, 7)

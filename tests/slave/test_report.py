@@ -410,11 +410,15 @@ def test_a_spill_and_a_clean_up_cut_an_epoch_into_records(tmp_path):
     meter.meanwhile(0, 10, 5, 0.5, spilled)
     desk.passes(0.5)
     operator.held_bytes = 700
+    meter.delayed(np.array([7]), np.array([2]))
     meter.epoch_ended(0, 12, 0, 77, 1.0, spilled)
     desk.passes(2.0)
+    meter.delayed(np.array([9]), np.array([8]))
     cleaned = spilled._replace(read_back_bytes=400, disk_bytes=0, cleanup_s=1.75, cleanup_results=8)
     meter.meanwhile(0, 20, 0, 3.0, cleaned._replace(owed_groups=0, owed_bytes=0))
     rows = written(tmp_path, meter)
+    delays = pq.read_table(tmp_path / "delay-3.parquet").to_pylist()
+    assert [(row["end_us"], row["bucket_us"], row["count"]) for row in delays] == [(2_000_000, 7, 2), (4_000_000, 9, 8)]
     names = ("end_us", "wall_us", "results", "memory_bytes", "spills", "spill_us", "spilled_bytes", "disk_bytes")
     assert [[row[name] for name in names] for row in rows] == [
         [1_000_000, 1_000_000, 10, 900, 0, 0, 0, 0],
