@@ -1,0 +1,193 @@
+"""Runs under mpirun that hold far more than their memory, and are killed or find the scratch disk full.
+
+Whatever happens, the next start on the node finds scratch as if nothing had happened, and the answer is that of a run
+in memory.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+import mpijoin
+from launching import Run, mpirun_path
+
+STREAM = 'kind = "synthetic"\nrate = 1000\ntuples = 60_000\ndomain = 3000\nwindow = "40 s"\nseed = {seed}\n'
+JOB = f"""
+[left]
+{STREAM.format(seed=1)}
+[right]
+{STREAM.format(seed=2)}
+[cluster]
+partitions = 6
+distribution_epoch = "500 ms"
+buffer = "64 KiB"
+master_buffer = "64 KiB"
+[memory]
+limit = "256 KiB"
+spill = "generations"
+path = "scratch"
+cleanup = "end"
+[output]
+path = "out"
+results = "count"
+"""
+SLAVES = 2
+EPOCHS = 120  # about so many
+END_S = 120.0  # the first run may have to compile
+
+pytestmark = [
+    pytest.mark.mpi,
+    pytest.mark.skipif(not mpirun_path(), reason="there is no mpirun"),
+]
+
+
+@pytest.fixture(scope="module")
+def wanted(tmp_path_factory):
+    """The certificate of a run in memory."""
+    folder = tmp_path_factory.mktemp("in-memory")
+    (folder / "job.toml").write_text(JOB)
+    settings = [f'output.path="{folder}/out"', 'memory.spill="off"', 'memory.limit="64 MiB"']
+    return mpijoin.run(folder / "job.toml", settings, slaves=1).summary["certificate"]
+
+
+def start(folder, *options):
+    return Run(folder, JOB, ranks=1 + SLAVES, options=options)
+
+
+def run(folder, *options):
+    with start(folder, *options) as run:
+        return run.finish(END_S)
+
+
+def summary_of(run):
+    assert run.code == 0, run.err
+    return json.loads((run.out / "summary.json").read_text())
+
+
+def left_in(folder):
+    """Folders of ranks on the scratch disk, each with the bytes in it."""
+    root = folder / "scratch"
+    return {path.name: sum(file.stat().st_size for file in path.iterdir()) for path in root.glob("mpijoin-*")}
+
+
+def spilled(folder):
+    return sum(left_in(folder).values())
+
+
+def figure(summary, name):
+    return sum(slave[name] for slave in summary["per_slave"].values())
+
+
+def kill_all(run):
+    """Kills the launcher and every rank at once."""
+    for pid in [run.process.pid, *run.pids()]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def look_up(path):
+    try:
+        return sum(file.stat().st_size for file in path.rglob("*.run"))
+    except FileNotFoundError:  # a file that goes while it is looked at
+        return None
+
+
+def killed_while(run, folder, ready):
+    """Kills everything as soon as `ready(bytes on disk)`; returns whether the run still went on then."""
+    deadline_s = time.monotonic() + END_S
+    while run.process.poll() is None and time.monotonic() < deadline_s:
+        held = look_up(folder / "scratch")
+        if held is not None and ready(held):
+            kill_all(run)
+            run.process.communicate()
+            return True
+        time.sleep(0.001)
+    return False
+
+
+def check_next_start(folder, wanted):
+    """The next start gives the right answer, and leaves nothing of its own or of the dead behind."""
+    summary = summary_of(run(folder, "--overwrite"))
+    assert summary["certificate"] == wanted and figure(summary, "spilled_bytes")
+    assert left_in(folder) == {}
+
+
+def test_a_run_with_a_fraction_of_its_state_gives_the_same_answer_and_leaves_nothing(tmp_path, wanted):
+    summary = summary_of(run(tmp_path))
+    assert summary["certificate"] == wanted
+    assert figure(summary, "spilled_bytes") > 4 * SLAVES * (256 << 10) and figure(summary, "read_back_bytes") > 0
+    assert left_in(tmp_path) == {}
+
+
+@pytest.mark.parametrize("epoch", [EPOCHS // 4, EPOCHS - 10])
+def test_a_killed_slave_leaves_scratch_that_the_next_start_removes(tmp_path, wanted, epoch):
+    killed = run(tmp_path, "--set", f"inject.kill={{1={epoch}}}")
+    assert killed.code not in (0, 2), killed.err
+    assert any(",rank-1-" in name for name in left_in(tmp_path))
+    check_next_start(tmp_path, wanted)
+
+
+def test_a_whole_job_that_is_killed_while_it_spills_is_forgotten_by_the_next(tmp_path, wanted):
+    with start(tmp_path) as job:
+        assert killed_while(job, tmp_path, lambda held: held > 1 << 20)
+    assert len(left_in(tmp_path)) == SLAVES and spilled(tmp_path) > 1 << 20
+    check_next_start(tmp_path, wanted)
+
+
+def test_a_whole_job_that_is_killed_in_its_clean_up_is_forgotten_by_the_next(tmp_path, wanted):
+    """At the end of the input, what is on disk is read for the last time and becomes less."""
+    most = 0
+
+    def cleans_up(held):
+        nonlocal most
+        most = max(most, held)
+        return held < most / 2
+
+    with start(tmp_path) as job:
+        assert killed_while(job, tmp_path, cleans_up), "the clean-up was over before it was seen"
+    assert 0 < spilled(tmp_path) < most
+    check_next_start(tmp_path, wanted)
+
+
+def test_two_runs_on_one_node_do_not_touch_each_others_scratch(tmp_path, wanted):
+    """One begins, and ends, while the other has spilled state on disk."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    first.mkdir(), second.mkdir()
+    where = ("--set", f'memory.path="{tmp_path / "scratch"}"')
+    with start(first, *where, "--set", "run.speed=20") as slow:
+        slow.wait_for(lambda: len(left_in(tmp_path)) == SLAVES and spilled(tmp_path), "a spill", END_S)
+        before = set(left_in(tmp_path))
+        assert summary_of(run(second, *where))["certificate"] == wanted
+        assert set(left_in(tmp_path)) == before
+        assert summary_of(slow.finish(END_S))["certificate"] == wanted
+    assert left_in(tmp_path) == {}
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mounts a file system of 512 KiB where scratch is."""
+    disk = tmp_path / "scratch"
+    disk.mkdir()
+    how = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)]
+    if os.geteuid() or subprocess.run(how, capture_output=True, timeout=10).returncode:
+        pytest.skip("only root can mount a small file system")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], capture_output=True, timeout=10)
+
+
+def test_a_full_scratch_disk_ends_the_run_with_what_to_do(tmp_path, small_disk, wanted):
+    full = run(tmp_path)
+    assert full.code == 3, full.err
+    (message,) = full.messages
+    assert f"{small_disk}/mpijoin-" in message and "No space left on device" in message
+    assert "bytes were to be written" in message and "[memory] path" in message and "[memory] limit" in message
+    assert "No space left on device" in full.failed["reason"]
+    assert left_in(tmp_path) == {}
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True, timeout=10)
+    check_next_start(tmp_path, wanted)
