@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -26,6 +28,7 @@ from mpijoin.report.style import (
 )
 
 KINDS = (SPILL, RELOCATION, CLEANUP)  # from top to bottom
+TEETH_MAX = 60  # Where slaves spill more often than this, only thin lines can be told apart.
 ROW_IN = 0.3  # the height of each kind's row
 SPAN_SEEN = 1 / 400  # So much of the figure's width has the shortest span that is drawn.
 
@@ -43,14 +46,15 @@ def memory(table: Table, happened: Table, binned: Table) -> Figure:
     figure, (above, below) = new_figure(
         2, sharex=True, height_in=HEIGHT_IN + strip_in, height_ratios=(HEIGHT_IN, strip_in)
     )
+    dense = (happened["kind"] == SPILL).sum() > TEETH_MAX * len(slaves)
     for index, slave in enumerate(slaves.tolist()):
         own = table["slave"] == slave
-        look = {"color": COLOURS[index], "linestyle": DASHES[index], "linewidth": 1.2, "zorder": 2.5}
-        above.plot(table["end_s"][own], table["memory_bytes"][own], label=f"slave {slave}", **look)
-    for index, slave in enumerate(slaves.tolist()):
-        own = table["slave"] == slave
-        limit = {"color": FAINT, "linewidth": 1.0, "linestyle": (0, (4, 2)), "where": "post"}
-        above.step(table["end_s"][own], table["limit_bytes"][own], label="" if index else "limit", **limit)
+        look: dict[str, Any] = {"linestyle": DASHES[index], "linewidth": 1.2}
+        if dense:
+            look = {"linestyle": "-", "linewidth": 0.5, "alpha": 0.75}
+        look |= {"color": COLOURS[index], "label": f"slave {slave}", "zorder": 2.5}
+        above.plot(table["end_s"][own], table["memory_bytes"][own], **look)
+    _limits(above, table, slaves.tolist())
     largest = max(table["memory_bytes"].max(), table["limit_bytes"].max())
     above.set_ylim(0, 1.08 * largest or 1)
     byte_axis(above, largest, "in memory")
@@ -58,6 +62,19 @@ def memory(table: Table, happened: Table, binned: Table) -> Figure:
     time_axis(below, 0.0, table["end_s"].max())
     legend(figure, above)
     return figure
+
+
+def _limits(axes: Axes, table: Table, slaves: list[int]) -> None:
+    """Draws the limit of each slave, or one line where all have the same all the time."""
+    look: dict[str, Any] = {"color": FAINT, "linewidth": 1.0, "linestyle": (0, (4, 2))}
+    limits = np.unique(table["limit_bytes"])
+    if len(limits) == 1:
+        axes.axhline(limits[0], label="limit", **look)
+        return
+    for index, slave in enumerate(slaves):
+        own = table["slave"] == slave
+        name = "" if index else "limit"
+        axes.step(table["end_s"][own], table["limit_bytes"][own], where="post", label=name, **look)
 
 
 def _strip(axes: Axes, happened: Table, kinds: list[str], slaves: list[int], end_s: float) -> None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, PercentFormatter
 
 from mpijoin.report import series, spilling
-from mpijoin.report.compare import DifferingField, comparison, differing, labels_of, sweep_axes
+from mpijoin.report.compare import SPILLING, DifferingField, comparison, differing, labels_of, sweep_axes
 from mpijoin.report.draw import SHARE_LOOKS, SHARE_NAMES, dots_if_few, share_axis, shown_shares
 from mpijoin.report.figures import Chart
 from mpijoin.report.runs import RunData
@@ -106,7 +106,12 @@ def _sweep(those: RunSet) -> Chart | None:
         return None
     over, apart = axes_of
     table = those.table
-    measures = [column for column in MEASURES if column in table and np.isfinite(table[column]).any()]
+    spilled = np.nanmax(table["spilled_bytes"], initial=0.0) > 0
+    measures = [
+        column
+        for column in MEASURES
+        if column in table and np.isfinite(table[column]).any() and (spilled or column not in SPILLING)
+    ]
     if not measures:
         return None
     groups = [", ".join(f"{one.name} {one.texts[index]}" for one in apart) for index in range(len(those.runs))]

@@ -18,8 +18,8 @@ from mpijoin.rundir import RunDirectory
 # about 100 ns, and a comparison takes 0.1 ns.
 TUPLE_WORK = 1000
 # While a slave cleans up, no epoch ends. It then writes a record this often: the figures show a curve, and a clean-up
-# of an hour takes 2 MB.
-RECORD_S = 0.25
+# of an hour takes some MB.
+RECORD_S = 0.125
 
 
 class LoadMeter:

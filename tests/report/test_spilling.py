@@ -5,13 +5,14 @@ import csv
 import numpy as np
 import pytest
 
-from mpijoin.report import write_report
+from mpijoin.report import draw_spilling, write_report
 from mpijoin.report.compare import comparison, figures_of
 from mpijoin.report.figures import charts_of, notes
 from mpijoin.report.findings import headlines, verdicts
 from mpijoin.report.runs import load_run
 from mpijoin.report.sets import charts_of_set, run_set
 from mpijoin.report.spilling import POINTS_MAX, _teeth, happenings, memory, results_so_far
+from mpijoin.report.style import styled
 from mpijoin.report.write import slaves_table
 from report_runs import LIMIT_BYTES, MEMORY, make_run
 
@@ -67,6 +68,16 @@ def test_many_records_keep_their_teeth():
     assert np.ptp(kept["memory_bytes"][:40]) >= 50
     few = {name: column[:POINTS_MAX] for name, column in records.items()}
     assert _teeth(few) is few
+
+
+def test_a_limit_that_is_one_for_all_is_one_line_and_others_are_steps(run):
+    table, happened = memory(run), happenings(run)
+    with styled():
+        (above, below) = draw_spilling.memory(table, happened, {}).axes
+        steps = {**table, "limit_bytes": np.where(table["end_s"] > 3, LIMIT_BYTES // 2, LIMIT_BYTES)}
+        (other, _) = draw_spilling.memory(steps, happened, {}).axes
+    assert [line.get_label() for line in above.lines] == ["slave 1", "slave 2", "limit"] and len(other.lines) == 4
+    assert [label.get_text() for label in below.get_yticklabels()] == ["spill", "relocation", "clean-up"]
 
 
 @pytest.mark.parametrize("slaves", [1, 2, 9])
