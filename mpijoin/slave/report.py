@@ -52,11 +52,18 @@ class LoadMeter:
         info = self._operator.info(np.array([group]))
         self._compared[group], self._found[group] = info.comparisons[0], info.results[0]
 
-    def answer(self, period: int, groups: np.ndarray, backlog_bytes: int, busy_s: float) -> Loads:
+    def answer(
+        self,
+        period: int,
+        groups: np.ndarray,
+        backlog_bytes: int,
+        busy_s: float,
+        disk_bytes: np.ndarray | None = None,
+    ) -> Loads:
         """Returns the load since the last call, and begins to measure anew.
 
         groups: int64[m], the groups of the slave · backlog_bytes: what waits to be joined now · busy_s: the time spent
-        joining since the clock started.
+        joining since the clock started · disk_bytes: int64[m], what each group has on disk; None: nothing.
         """
         wall_s, comm_s = self._rank.clock.wall_s, self._rank.comm_s
         passed_s = max(1e-9, wall_s - self._wall_s)
@@ -69,10 +76,10 @@ class LoadMeter:
         self._rows[:] = 0
         self._samples = self._backlog_bytes = 0
         self._wall_s, self._busy_s, self._comm_s = wall_s, busy_s, comm_s
-        live_bytes, disk_bytes = info.live_bytes.sum(axis=1), np.zeros(len(groups), np.int64)
         spent, memory = (mean_bytes, busy, communication), self._operator.memory()
-        columns = (groups, work, live_bytes, results, disk_bytes)
-        return Loads(self._rank.number, period, *spent, *columns, memory.held, memory.budget)
+        on_disk = np.zeros(len(groups), np.int64) if disk_bytes is None else disk_bytes
+        columns = (groups, work, info.live_bytes.sum(axis=1), results, on_disk)
+        return Loads(self._rank.number, period, *spent, *columns, memory.budget - memory.free, memory.budget)
 
 
 class EpochMeter:

@@ -165,7 +165,7 @@ class Slave:
             case AskLoads(period):
                 self._answer(period)
             case ComputePartitions():
-                self._mover.compute(message, self._groups)
+                self._mover.compute(message, self._spilling.in_memory(self._groups))
             case SpillOrder():
                 self._do(events.SpillOrdered(*message, self._mover.is_moving))
             case Order(move, step, group):
@@ -200,7 +200,8 @@ class Slave:
 
     def _answer(self, period: int) -> None:
         groups = np.array(sorted(self._groups), np.int64)
-        self._rank.send(MASTER, self._load.answer(period, groups, self._core.backlog_bytes, self._busy_s))
+        spent = (self._core.backlog_bytes, self._busy_s)
+        self._rank.send(MASTER, self._load.answer(period, groups, *spent, self._spilling.disk_bytes(groups)))
 
     def _do(self, event: events.Event) -> None:
         self._actions.extend(self._core.step(event))

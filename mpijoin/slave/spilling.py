@@ -5,6 +5,8 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import Collection, Iterator
 
+import numpy as np
+
 from mpijoin.clock import RunClock
 from mpijoin.config.job import WHEN_IDLE, Job
 from mpijoin.join.window_join import WindowJoin
@@ -53,6 +55,18 @@ class Spilling:
         return self._spiller.figures._replace(
             spill_s=self._spill_s, cleanup_s=self._cleanup_s, cleanup_results=self._cleanup_results
         )
+
+    def disk_bytes(self, groups: np.ndarray) -> np.ndarray:
+        """What each of these groups has on disk: int64[m]."""
+        return np.zeros(len(groups), np.int64) if self._spiller is None else self._spiller.disk_bytes(groups)
+
+    def in_memory(self, groups: Collection[int]) -> list[int]:
+        """Those of the groups of which nothing is on disk. LAD-TR, section 6: "The distributed adaptation will not
+        choose partitions that have been pushed into disks to adapt. This is to avoid unnecessary overhead and
+        complexity in the clean up stage." """
+        own = np.array(sorted(groups), np.int64)
+        chosen: list[int] = own[self.disk_bytes(own) == 0].tolist()
+        return chosen
 
     def spill(self, action: Spill, groups: Collection[int], fixed: Collection[int]) -> Spilled:
         """Writes the next group to disk. groups: those of the slave · fixed: those that must stay in memory."""

@@ -49,6 +49,11 @@ class Spiller:
     def owed_bytes(self) -> int:
         return sum(debt.octets for debt in self._debts.values())
 
+    def disk_bytes(self, groups: np.ndarray) -> np.ndarray:
+        """What each of these groups has on disk: int64[m]."""
+        debts = [self._debts.get(group) for group in groups.tolist()]
+        return np.array([debt.octets if debt else 0 for debt in debts], np.int64)
+
     @property
     def figures(self) -> SpillFigures:
         """What was done so far and is left to do, without times."""

@@ -174,6 +174,8 @@ def test_a_slave_tells_what_it_holds_of_its_memory():
     operator.held_bytes = 4096
     answer = meter.answer(0, groups_of(1), 0, 0.0)
     assert (answer.held_bytes, answer.limit_bytes) == (4096, 1 << 20) and answer.disk_bytes.tolist() == [0]
+    answer = meter.answer(0, groups_of(1, 3), 0, 0.0, np.array([0, 700]))
+    assert answer.disk_bytes.tolist() == [0, 700]
 
 
 def test_what_was_compared_before_a_group_came_is_not_this_slave_s_work():
