@@ -151,17 +151,30 @@ def test_a_panel_with_all_of_spilling_is_not_cut(width):
         assert fact in text
 
 
+def owed(owed_bytes, cleanup_s=0.0, spills=9):
+    return SpillFigures(spills=spills, cleanup_s=cleanup_s, owed_bytes=owed_bytes)
+
+
 def test_the_clean_up_s_progress_is_counted_from_the_most_that_was_owed_after_the_end():
     debt = Debt()
-    debt.note(10_000, 1.0, input_ended=False)
-    debt.note(600, 2.0, input_ended=False)  # It was worked off while there was nothing to join.
+    debt.note(owed(10_000, spills=8), 1.0, input_ended=False)
+    debt.note(owed(600, 5.0, spills=8), 2.0, input_ended=False)  # It was worked off while there was nothing to join.
     assert debt.cleaned is None and debt.left_s(2.0) is None
-    debt.note(1_000, 3.0, input_ended=True)
+    debt.note(owed(1_000, 5.0), 3.0, input_ended=True)
     assert debt.cleaned is None
-    debt.note(250, 6.0, input_ended=True)
+    debt.note(owed(1_000, 5.5), 4.0, input_ended=True)
+    assert debt.cleaned == 0 and debt.left_s(4.0) is None
+    debt.note(owed(250, 7.5), 6.0, input_ended=True)
     assert debt.cleaned == 0.75 and debt.left_s(6.0) == pytest.approx(1.0)
-    debt.note(0, 7.0, input_ended=True)
+    debt.note(owed(0, 8.5), 7.0, input_ended=True)
     assert debt.cleaned == 1 and debt.left_s(7.0) == 0
+
+
+def test_a_run_that_never_spilled_has_no_clean_up_to_show():
+    debt = Debt()
+    for now_s in range(3):
+        debt.note(SpillFigures(), now_s, input_ended=now_s > 0)
+    assert debt.cleaned is None and debt.left_s(3.0) is None
 
 
 def test_late_rows_are_amber():

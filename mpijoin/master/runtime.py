@@ -172,7 +172,7 @@ class Master:
 
     def _note(self, slave: int, report: Report) -> None:
         self._reports |= {slave: report} if slave in self._reports else {}
-        self._debt.note(self._spilling.owed_bytes, self._rank.clock.wall_s, self.core.ended)
+        self._debt.note(self._spilling, self._rank.clock.wall_s, self.core.ended)
         if report.epoch < 0:
             return  # but a heartbeat
         self._do(events.Consumed(slave, report.consumed_bytes))
