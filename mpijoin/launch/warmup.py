@@ -33,7 +33,8 @@ from mpijoin.metrics.write import schema_of
 from mpijoin.operators.base import Out, Progress
 from mpijoin.store.insert import Fresh
 from mpijoin.store.read import KeyWords, gather_columns
-from mpijoin.store.state import SIZE
+from mpijoin.store.rows import PLACES, between, rows_of
+from mpijoin.store.state import SIZE, TIME_MAX_VALUE
 
 # One process never compiles longer than this, even on a busy machine.
 LOCK_S = 120.0
@@ -52,6 +53,8 @@ class Use(NamedTuple):
     # A signal may stop the run, and then groups are read out. Few runs are stopped, so the kernels for it are compiled
     # beforehand, because a stop must not wait for the compiler, but are loaded only when it happens.
     stops: bool = False
+    # What does not fit into memory is spilled, and cleaned up.
+    spills: bool = False
     # Delays are counted.
     paced: bool = False
     # The number of streams is not two. Two streams have a probe of their own.
@@ -62,7 +65,8 @@ def use_of(job: Job, schema: JoinSchema, moves: bool, stops: bool) -> Use:
     """Returns the use of a job. `moves` says whether groups may be read out or taken over, `stops` whether a signal may
     stop the run."""
     text = schema.streams[0].hashed or any(RecordLayout(stream).has_blob for stream in schema.streams)
-    return Use(text, job.output.results != "count", moves, stops, job.run.speed != MAX, len(job.streams) != 2)
+    rows, paced, symmetric = job.output.results != "count", job.run.speed != MAX, len(job.streams) != 2
+    return Use(text, rows, moves, stops, job.memory.spills, paced, symmetric)
 
 
 def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
@@ -74,6 +78,8 @@ def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
     tasks = [*tasks, _write_metrics]
     if role == "slave" and (use.moves or (use.stops and not _stamp(_set_of(_hand_over, use)).exists())):
         tasks.insert(1, _hand_over)
+    if role == "slave" and use.spills:
+        tasks.append(_spill)
     if use.paced and role == "slave":
         tasks.append(_delay)
     ordered = tasks[::-1] if number % 2 else tasks
@@ -247,6 +253,29 @@ def _hand_over(use: Use) -> None:
     supplier.insert(groups, 0, fresh, np.array([[0, 1]]))  # A run that stops saves tuples that are still fresh.
     consumer.install(supplier.get(0, 0))
     supplier.drop(0)
+
+
+def _spill(use: Use) -> None:
+    layout, _, fresh = _one_tuple(use)
+    operator, groups, ever = _new_operator(layout, use), np.zeros(1, np.int64), (TIME_MAX_VALUE,) * 2
+    clean, out = operator.beside(1), Out(2, 16)
+    clean.expect(0, 1)
+    for stream in range(2):
+        operator.insert(groups, stream, fresh, np.array([[0, 1]]))
+    operator.settle(groups)
+    operator.keep_until(0, ever)
+    for frame in operator.rows(0):
+        rows = rows_of(frame, operator.streams)
+        half = Fresh(between(rows.fresh.tuples, 0, PLACES // 2), rows.fresh.blob)
+        clean.insert(groups, rows.stream, half, np.array([[0, len(half.tuples)]]))
+    operator.expire(groups, ever, out)
+    assert len(list(operator.kept_rows(0))) == 2
+    operator.limit(0)
+    operator.drop_kept(0)
+    operator.empty(0)
+    clean.settle(groups)
+    clean.clear(0, 0)
+    clean.drop(0)
 
 
 def _delay(use: Use) -> None:

@@ -23,13 +23,12 @@ from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Out, Progress
 from mpijoin.spill.generations import Class, Generation, Rows, is_over, together
 from mpijoin.store.insert import Fresh
-from mpijoin.store.rows import HASH_BITS, RowsFrame, between, key_places, rows_of
+from mpijoin.store.rows import PLACES, RowsFrame, between, key_places, rows_of
 
 # So many comparisons are made between two looks at the network, as in a slave's probes.
 PROBE_BUDGET = 1 << 26
 # Rows in memory take so many times their bytes on disk: blocks are not all full, and each has tags.
 SPREAD = 1.5
-PLACES = 1 << HASH_BITS
 
 
 class Part(NamedTuple):

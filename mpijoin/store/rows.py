@@ -26,6 +26,7 @@ from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, OCTETS, PAGE, STREAM, 
 ROWS_KIND = 18  # This is the kind of frames after those of moving groups.
 ROWS_DTYPES = ["int64", "uint8"]
 HASH_BITS = 16
+PLACES = 1 << HASH_BITS
 
 
 class RowsFrame(NamedTuple):
@@ -108,7 +109,7 @@ def _check_rows(fresh: Fresh, stream: StreamSpec, count: int, span: tuple[int, i
 
 
 def key_places(tuples: np.ndarray) -> np.ndarray:
-    """Returns for each tuple the place of its key, int64[n], from 0 to 2 ** HASH_BITS - 1.
+    """Returns for each tuple the place of its key, int64[n], from 0 to PLACES - 1.
 
     Places are spread evenly over the keys of a group. The partition, the directory and the tags depend on bits of the
     key's hash. The place depends on a hash of that hash, and so on none of them.
@@ -119,7 +120,7 @@ def key_places(tuples: np.ndarray) -> np.ndarray:
 
 def between(tuples: np.ndarray, low: int, high: int) -> np.ndarray:
     """Returns int64[k, words]: those tuples whose keys have a place from `low` to before `high`, in their order."""
-    if (low, high) == (0, 1 << HASH_BITS):
+    if (low, high) == (0, PLACES):
         return tuples
     places = key_places(tuples)
     return read_only(tuples[(low <= places) & (places < high)])

@@ -8,9 +8,7 @@ import numpy as np
 from join_harness import EVER, NEVER, Harness, clamp, groups_of
 from mpijoin.join.window_join import Setup, WindowJoin
 from mpijoin.store.pool import StreamSpec
-from mpijoin.store.rows import HASH_BITS, between, rows_of
-
-PLACES = 1 << HASH_BITS
+from mpijoin.store.rows import PLACES, between, rows_of
 
 
 class Spilling:

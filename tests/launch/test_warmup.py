@@ -37,12 +37,15 @@ rows = 3000
 times = [(index * 7) % 11 + index for index in range(rows)]
 kinds = {"integers": list(range(5)) * (rows // 5), "text": [f"k{index % 5}" for index in range(rows)]}
 meet = Rank.meet
-for number, (keys, output, run, balance) in enumerate((
-    ("integers", "count", {}, {}),
-    ("integers", "parquet", {}, {}),
-    ("integers", "count", {"speed": 1e6}, {}),
-    ("text", "count", {"speed": 1e6}, {}),
-    ("text", "parquet", {}, {"policy": "balance"}),
+# The windows of a run that spills are larger than its memory.
+spills = {"spill": "generations", "limit": "2 MB", "threshold": 0.1, "path": sys.argv[1]}
+for number, (keys, output, run, balance, memory) in enumerate((
+    ("integers", "count", {}, {}, {}),
+    ("integers", "parquet", {}, {}, {}),
+    ("integers", "count", {"speed": 1e6}, {}, {}),
+    ("text", "count", {"speed": 1e6}, {}, {}),
+    ("text", "parquet", {}, {"policy": "balance"}, {}),
+    ("text", "count", {}, {}, spills),
 )):
     table = pa.table({"ts": times, "key": kinds[keys], "more": [str(index) for index in range(rows)]})
     stream = {"table": table, "time": "ts", "time_unit": "ms", "key": "key", "window": "20 ms", "lateness": "5 ms"}
@@ -57,7 +60,7 @@ for number, (keys, output, run, balance) in enumerate((
     loaded.clear()
     output = {"results": output} if output == "count" else {"results": output, "path": f"{sys.argv[1]}/{number}"}
     with mock.patch.object(Rank, "meet", met):
-        job = {"left": stream, "right": stream, "output": output, "run": run, "balance": balance}
+        job = {"left": stream, "right": stream, "output": output, "run": run, "balance": balance, "memory": memory}
         done = mpijoin.run(job, slaves=2)
     assert done.results > 0
     late = sorted(set(loaded[len(before_the_clock) :]))
@@ -77,7 +80,7 @@ def lines(tmp_path_factory):
 
 
 def test_no_kernel_is_loaded_or_compiled_once_the_clock_runs(lines):
-    assert len(lines) == 5 and all("late: []" in line for line in lines), "\n".join(lines)
+    assert len(lines) == 6 and all("late: []" in line for line in lines), "\n".join(lines)
 
 
 def test_a_count_of_whole_numbers_loads_no_kernel_for_text_or_results(lines):

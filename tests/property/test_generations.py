@@ -55,14 +55,18 @@ def test_run_time_and_clean_up_find_each_result_once(setup, join, cuts, spills, 
 @given(
     some.sampled_from([2, 3, 4]),
     some.lists(some.sampled_from(CROWDS), min_size=8, max_size=8),
-    some.sampled_from([60, 1000]),
+    some.sampled_from([(1000, 60, 45, 300, 20), (60, 60, 45, 300, 20), (3, 9, 7, 12, 6)]),
     some.sampled_from([256, 1024, 4096]),
     some.sampled_from([100, 5000, 1 << 40]),
     some.integers(0, 2**32 - 1),
 )
-def test_crowds_of_old_and_fresh_tuples_in_batches_of_any_size(count, crowds, keys, block, budget, seed):
-    """Three classes with crowds of each stream, whose lists of partners have old tuples, fresh ones, or both."""
-    random, streams = np.random.default_rng(seed), [Stream(60), Stream(45), Stream(300), Stream(20)][:count]
+def test_crowds_of_old_and_fresh_tuples_in_batches_of_any_size(count, crowds, shape, block, budget, seed):
+    """Three classes with crowds of each stream, whose lists of partners have old tuples, fresh ones, or both.
+
+    With few keys and short windows, blocks are scanned by time.
+    """
+    keys, *windows = shape
+    random, streams = np.random.default_rng(seed), [Stream(window) for window in windows[:count]]
     setup = Setup(block=block, theta=2000, budget=budget, result_buffer=7 if seed % 2 else 1000)
     spilling, rows = Spilling(streams, setup, True), [[] for _ in streams]
     for crowd in (crowds[:count], crowds[4 : 4 + count], crowds[2 : 2 + count]):

@@ -10,7 +10,7 @@ from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.operators.base import Progress
 from mpijoin.store import state as st
 from mpijoin.store.pool import StreamSpec
-from mpijoin.store.rows import HASH_BITS, ROWS_KIND, between, key_places, rows_of
+from mpijoin.store.rows import PLACES, ROWS_KIND, between, key_places, rows_of
 from mpijoin.store.transfer import FRAME_BYTES
 
 STREAM = Stream(1000, 1, True, True)
@@ -137,6 +137,15 @@ def test_a_block_that_expires_is_kept_if_it_begins_in_time():
     check_accounts(harness, [0])
 
 
+@pytest.mark.parametrize("until, kept", [(99, 0), (100, 1), (NEVER, 0)])
+def test_a_bound_is_the_last_time_that_is_kept(until, kept):
+    harness = Harness([Stream(9), Stream(9)])
+    harness.round(groups_of(0), numbered([(100, 1)]), [], (NEVER, NEVER))
+    harness.operator.keep_until(0, [until, EVER])
+    harness.expire(groups_of(0), (EVER, EVER))
+    assert len(harness.operator.kept()) == kept and harness.operator.totals.held == (kept, 0)
+
+
 def test_kept_blocks_are_of_the_generation_in_which_they_came():
     harness, rows = filled(200)
     harness.operator.keep_until(0, [150, 150])
@@ -173,12 +182,12 @@ def test_every_key_has_its_place_whatever_its_partition():
     keys = [key for key in range(400_000) if oracle.partition(key, 1000) == 3]
     tuples = np.array([[key, 0, key] for key in keys])
     places = key_places(tuples)
-    assert ((0 <= places) & (places < 1 << HASH_BITS)).all()
-    counts = np.bincount(places >> (HASH_BITS - 2), minlength=4)
+    assert ((0 <= places) & (places < PLACES)).all()
+    counts = np.bincount(places // (PLACES // 4), minlength=4)
     assert counts.min() > 0.7 * len(keys) / 4
-    halves = [between(tuples, *part) for part in ((0, 1 << 15), (1 << 15, 1 << 16))]
+    halves = [between(tuples, *part) for part in ((0, PLACES // 2), (PLACES // 2, PLACES))]
     assert sorted(np.concatenate(halves)[:, 0].tolist()) == sorted(keys) and min(map(len, halves)) > 100
-    assert between(tuples, 0, 1 << HASH_BITS) is tuples
+    assert between(tuples, 0, PLACES) is tuples
 
 
 def edited(frame, tuples=lambda tuples: None, **meta):
