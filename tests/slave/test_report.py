@@ -436,6 +436,16 @@ def test_a_spill_and_a_clean_up_cut_an_epoch_into_records(tmp_path):
     assert [row["occupancy_bytes"] for row in rows] == [0, 0, 77, 77] and meter.memory_bytes_max == 900
 
 
+def test_before_and_after_a_spill_there_is_a_record_however_short_it_is(tmp_path):
+    desk, operator, meter = epochs_of(tmp_path)
+    for spills, held_bytes in ((0, 900), (1, 600), (1, 850), (2, 500)):
+        desk.passes(RECORD_S / 100)
+        operator.held_bytes = held_bytes
+        meter.meanwhile(0, 0, 0, 0.0, SpillFigures(spills))
+    rows = written(tmp_path, meter)
+    assert [(row["spills"], row["memory_bytes"]) for row in rows] == [(0, 900), (1, 600), (0, 850), (1, 500)]
+
+
 def test_what_a_clean_up_finds_is_no_run_time_result(tmp_path):
     desk, _, meter = epochs_of(tmp_path)
     desk.passes(1.0)
