@@ -137,24 +137,19 @@ class EpochMeter:
         self._found(results, spilling)
         self._record(epoch, results, buffer_bytes, busy_s, spilling)
 
-    def meanwhile(
-        self,
-        epoch: int,
-        results: int,
-        buffer_bytes: int,
-        busy_s: float,
-        spilling: SpillFigures,
-        always: bool = True,
-    ) -> None:
+    @property
+    def is_record_due(self) -> bool:
+        """Whether the last record is so old that a long piece of work is worth another one."""
+        return self._rank.clock.wall_s - self._last["wall_us"] / 1e6 >= RECORD_S
+
+    def meanwhile(self, epoch: int, results: int, buffer_bytes: int, busy_s: float, spilling: SpillFigures) -> None:
         """Writes a record in the midst of an epoch, of what has happened since the last record.
 
-        It is called before and after a spill, at the beginning of a clean-up, and again and again while that goes on.
-        always: False where it is called so often that a record now and then is enough. The others are as in
-        `epoch_ended`.
+        It is called before and after a spill, at the beginning of a clean-up, and while that goes on, whenever a record
+        is due. The parameters are as in `epoch_ended`.
         """
         self._found(results, spilling)
-        if always or self._rank.clock.wall_s - self._last["wall_us"] / 1e6 >= RECORD_S:
-            self._record(epoch, results, buffer_bytes, busy_s, spilling)
+        self._record(epoch, results, buffer_bytes, busy_s, spilling)
 
     def _found(self, results: int, spilling: SpillFigures) -> None:
         """Notes the time if a result was found since the last call that no clean-up found."""

@@ -289,8 +289,9 @@ class Slave:
         self._out.clear()
 
     def _meanwhile(self, always: bool) -> None:
-        epoch, backlog_bytes = self._core.newest_epoch, self._core.backlog_bytes
-        self._epochs.meanwhile(epoch, self._out.found, backlog_bytes, self._busy_s, self._spilling.figures, always)
+        if always or self._epochs.is_record_due:
+            epoch, backlog_bytes = self._core.newest_epoch, self._core.backlog_bytes
+            self._epochs.meanwhile(epoch, self._out.found, backlog_bytes, self._busy_s, self._spilling.figures)
 
     def _send_results(self, collector: int, data: Data) -> None:
         self._rank.transport.send(collector, Channel.RESULT, data)
