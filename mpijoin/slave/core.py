@@ -280,7 +280,7 @@ class SlaveCore:
             self._idle_since_s = None
         elif self._idle_since_s is None:
             self._idle_since_s = now_s
-        elif now_s - self._idle_since_s >= IDLE_S:
+        elif now_s >= self._idle_since_s + IDLE_S:
             return [self._work(CleanUp(), Cleaned)]
         waits_s = math.inf if self._idle_since_s is None else self._idle_since_s + IDLE_S - now_s
         return [Rest(0.0 if now_s < self._alert_until_s else waits_s)]

@@ -7,10 +7,11 @@ import pytest
 
 from mpijoin.errors import ProtocolError
 from mpijoin.operators.base import Progress, Taken
-from mpijoin.slave.core import ALERT_S, PACED_SLICE_ROWS_MIN, PACED_SLICES, PROBE_BUDGET, SlaveCore
+from mpijoin.slave.core import ALERT_S, PACED_SLICE_ROWS_MIN, PACED_SLICES, PROBE_BUDGET, SlaveCore, SpillRule
 from mpijoin.slave.events import (
     Arrived,
     Carry,
+    CleanUp,
     Consume,
     EndMessage,
     Expire,
@@ -29,6 +30,8 @@ from mpijoin.slave.events import (
     RunOut,
     Save,
     SaveDone,
+    Spilled,
+    SpillOrdered,
     Staged,
 )
 from mpijoin.slave.slices import cut_slices
@@ -317,3 +320,18 @@ def test_time_changes_nothing_of_what_is_under_way():
     core.step(Handed(1.0))
     core.step(Ticked(2.0))
     assert started == [Insert(0, 1)] and core.step(ALL_IN) == [Probe(0, 1, PROBE_BUDGET)]
+
+
+@pytest.mark.parametrize("begin", range(200))
+def test_an_idle_slave_that_owes_results_takes_them_up_and_never_waits_for_no_time_at_all(begin):
+    """Sums of seconds are rounded. A wait of nothing that is followed by the next one would last for ever."""
+    core, now_s = SlaveCore(rule=SpillRule(0.9, 0.3, "largest", 64, True)), 8.0 + begin * 0.0137
+    (spill,) = core.step(SpillOrdered(1000, "largest"))
+    assert spill.octets == 1000 and core.step(Spilled(False, owed_groups=2)) == []
+    for _ in range(4):
+        (action,) = core.step(Ticked(now_s))
+        if action == CleanUp():
+            return
+        assert action.seconds > 0
+        now_s += action.seconds
+    raise AssertionError("nothing is taken up")
