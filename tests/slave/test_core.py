@@ -330,7 +330,7 @@ def test_an_idle_slave_that_owes_results_takes_them_up_and_never_waits_for_no_ti
     assert spill.octets == 1000 and core.step(Spilled(False, owed_groups=2)) == []
     for _ in range(4):
         (action,) = core.step(Ticked(now_s))
-        if action == CleanUp():
+        if isinstance(action, CleanUp):
             return
         assert action.seconds > 0
         now_s += action.seconds
