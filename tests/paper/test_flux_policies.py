@@ -95,9 +95,10 @@ def test_a_pair_that_fails_the_test_is_the_last():
 def test_a_receiver_is_not_overfilled():
     """ "If the receiver becomes overutilized, U_r' > 1, then we do not schedule the move." Its estimate is its own
     rate: a group that takes little from a fast donor takes much from a slow receiver."""
-    slow = site(2, [0.6])
-    slow = slow._replace(groups=(slow.groups[0]._replace(work=10.0),))
-    assert LOAD(cluster(site(1, [0.3, 0.6]), slow)) == Plan()
+    slow = site(2, [0.3])
+    slow = slow._replace(groups=(slow.groups[0]._replace(work=187.5),))  # 0.5 of the donor's time is 0.8 of its own
+    assert LOAD(cluster(site(1, [0.5, 0.5]), slow)) == Plan()
+    assert moves(LOAD(cluster(site(1, [0.5, 0.1, 0.4]), slow))) == [(102, 1, 2)]
 
 
 def test_an_idle_site_gets_something():
