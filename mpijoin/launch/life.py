@@ -99,10 +99,11 @@ def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) 
             rank.meet()
             role = _collector(setup, rank, writer)
         else:
-            operator, groups, number = _start_of(setup, rank)
+            memory = memory_of_slave(setup, rank)
+            operator, groups, number = _start_of(setup, rank, memory.octets)
             spiller = _spiller(setup, rank, operator, things)
             rank.meet()
-            role = Slave(setup, rank, operator, groups, number, spiller)
+            role = Slave(setup, rank, operator, groups, number, spiller, memory.allowed)
         _keep_loaded()
         role.run()
     except BaseException as error:
@@ -231,10 +232,9 @@ def _warn(rank: Rank, text: str) -> None:
     print(f"mpijoin: {text}", file=sys.stderr, flush=True)
 
 
-def _start_of(setup: RunSetup, rank: Rank) -> tuple[WindowJoin, list[int], int]:
+def _start_of(setup: RunSetup, rank: Rank, memory_bytes: int) -> tuple[WindowJoin, list[int], int]:
     """Returns a slave's operator, the groups in it, and the number of the checkpoint from which they come. The number
     is 0 where the run begins."""
-    memory_bytes = memory_of_slave(setup, rank).octets
     make_operator = partial(new_operator, setup.job, setup.schema, memory_bytes, measured_group_tuples(setup.schema))
     if not setup.resumes:
         operator = make_operator()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
-from typing import Sequence
+from typing import Callable, Sequence
 
 import numpy as np
 
@@ -55,10 +55,11 @@ class Slave:
         groups: Sequence[int] = (),
         resumed: int = 0,
         spiller: Spiller | None = None,
+        allowed: Callable[[], int] | None = None,
     ):
         """operator: what it joins with · groups: those that the operator holds already, if the run goes on from a
         checkpoint · resumed: the number of that checkpoint, or 0 if the run begins · spiller: where the operator's
-        state goes if memory is short; None: the run fails then."""
+        state goes if memory is short; None: the run fails then · allowed: as for `MemoryPressure`."""
         job, schema, directory = setup.job, setup.schema, setup.directory
         self._rank = rank
         self._collector = setup.roles.collector
@@ -76,7 +77,7 @@ class Slave:
         self._consumers: list[Consumer] = [*counts, *self._sinks, *times]
         self._spilling = Spilling(spiller, self._out, rank.clock)
         pressures = [one for one in job.inject.memory if one.rank == rank.number]
-        self._pressure = MemoryPressure(pressures, operator.memory().budget, operator.limit)
+        self._pressure = MemoryPressure(pressures, operator.memory().budget, operator.limit, allowed)
         self._inserter = Inserter(operator)
         self._mover = Mover(rank, self._operator)
         saver = Saver(self._operator, rank.number, setup.checkpoints) if setup.checkpoints else None

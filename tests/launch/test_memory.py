@@ -82,6 +82,7 @@ def test_a_slave_logs_its_memory_and_the_reason(job_file, monkeypatch, limit, sa
 def test_an_automatic_limit_follows_the_control_group_while_a_run_goes_on(tmp_path, caplog, monkeypatch):
     """Of three ranks on the node. The files are those of the kernel, below a folder."""
     monkeypatch.setattr("mpijoin.launch.memory.launched_by_mpi", lambda environ: True)
+    monkeypatch.setattr("mpijoin.launch.memory.held_bytes", lambda: 100 * MB)
     for name in ("proc/self", "sys/fs/cgroup/job/step"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "proc/self/mountinfo").write_text(MOUNT)

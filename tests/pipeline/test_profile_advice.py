@@ -91,7 +91,7 @@ def test_a_limit_of_the_job_is_kept_and_what_does_not_fit_is_spilled(tmp_path):
     (hint,) = [hint for hint in tight.hints if hint.field == "memory.spill"]
     # Between two spills, 0.9 x 0.85 of the half is in memory: 38 % of the windows. The others wait for the clean-up.
     assert hint.why.startswith("the windows need about 263 MB, more than 1 slave may hold, at 128500 KiB each; ")
-    assert "about 60% of the results" in hint.why and "102 MB of rows or more" in hint.why
+    assert "up to 60% of the results" in hint.why and "up to 1.56 GB of rows" in hint.why
     path = tmp_path / "job.toml"
     path.write_text(job_text(make_job(), tight))
     assert load_job(path).memory.spill == "generations" and "# " + "  memory.spill = generations: " in path.read_text()

@@ -108,9 +108,9 @@ def advised_spill(profile: Profile, slaves: int, memory: Memory) -> tuple[str, l
         return memory.spill, []
     have = f"{plural(slaves, 'slave')} may hold, at {format_size(limit_bytes)} each"
     why = (
-        f"the windows need about {bytes_amount(profile.state_bytes * PAGES_SHARE)}, more than {have}; about"
-        f" {debt.share:.0%} of the results are then found by a clean-up, for which {bytes_amount(debt.octets)} of rows"
-        " or more wait on the disk"
+        f"the windows need about {bytes_amount(profile.state_bytes * PAGES_SHARE)}, more than {have}; up to"
+        f" {debt.share:.0%} of the results are then found by a clean-up, for which up to {bytes_amount(debt.octets)} of"
+        " rows wait on the disk"
     )
     return GENERATIONS, [Hint("memory.spill", GENERATIONS, why)]
 

@@ -13,8 +13,8 @@ PAGES_SHARE = 1.6  # pages are so many times the tuples in them, with theta "aut
 
 
 class Debt(NamedTuple):
-    """octets: of rows on the disk that others may still meet, where there are most · share: of all results, found by a
-    clean-up."""
+    """octets: of all rows that go to the disk · share: of all results, found by a clean-up. Neither is more, and both
+    are less where the most productive groups stay in memory."""
 
     octets: float
     share: float
@@ -34,6 +34,7 @@ def expected_debt(profile: Profile, budget_bytes: float, memory: Memory) -> Debt
         return None
     held_bytes = budget_bytes * memory.threshold * (1 - memory.share / 2)
     in_memory = np.where(needed_bytes > budget_bytes * memory.threshold, np.minimum(1, held_bytes / needed_bytes), 1.0)
+    come_bytes = sum(np.diff(side.arrivals.before(edges_s)) * side.tuple_bytes for side in profile.sides)
     counted = np.nan_to_num(slots)
     owed = float((counted * (1 - in_memory ** (len(profile.sides) - 1))).sum())
-    return Debt(float((tuples_bytes * (1 - in_memory)).max()), owed / counted.sum() if owed else 0.0)
+    return Debt(float((come_bytes * (1 - in_memory)).sum()), owed / counted.sum() if owed else 0.0)
