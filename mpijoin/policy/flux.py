@@ -17,8 +17,8 @@ from typing import Iterator, NamedTuple, Sequence
 from mpijoin.policy.plan import Move, Plan
 from mpijoin.policy.view import ClusterView, GroupView, SlaveView
 
-# th_imb of section 5.4. Nobody is utilized by more than 1, so no receiver passes this test that is utilized by more than
-# th_util = 0.9.
+# th_imb of section 5.4. Nobody is utilized by more than 1, so no receiver that passes this test is utilized by more
+# than th_util = 0.9.
 IMBALANCE = 1.2
 
 
