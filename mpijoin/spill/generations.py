@@ -68,15 +68,16 @@ class Debt:
     def newest(self) -> Generation | None:
         return self.classes[-1][-1] if self.classes else None
 
-    def rows_of(self, stream: int) -> Rows:
-        return together(generation.rows[stream] for generation in self.generations)
-
     def keep_until(self) -> list[int]:
         """Returns, for each stream, the latest time with which one of its rows can still meet a row that is on disk.
 
         The row on disk is of another stream, and the other row must not be later than the one on disk waits.
         """
-        reach = [waits_until(self.rows_of(stream).latest, window) for stream, window in enumerate(self._windows)]
+        generations = self.generations
+        reach = [
+            waits_until(max((one.rows[stream].latest for one in generations), default=TIME_MIN_VALUE), window)
+            for stream, window in enumerate(self._windows)
+        ]
         return [
             max((own for other, own in enumerate(reach) if other != stream), default=TIME_MIN_VALUE)
             for stream in range(len(reach))
