@@ -96,6 +96,8 @@ class WindowJoin:
         self._started = np.zeros(setup.partitions, bool)
         # For the ledger: how many tuples of each stream came with groups, and left with them.
         self._moved_in, self._moved_out = np.zeros((2, len(setup.streams)), np.int64)
+        # The same of groups that went to a disk and came back as a whole.
+        self._from_disk, self._to_disk = np.zeros((2, len(setup.streams)), np.int64)
 
     def touch(self, octets: int) -> None:
         """Makes the system find memory for the first `octets` of blocks, and for the arrays that go with them.
@@ -176,18 +178,22 @@ class WindowJoin:
     def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
         return transfer.newest(frames[-1]), transfer.is_tail(frames[-1])
 
-    def install(self, parts: Sequence[np.ndarray], generation: int | None = None) -> int:
+    def install(
+        self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
+    ) -> int:
         group = transfer.install(self._table, parts, self._started, generation)
         self._started[group] = True
-        self._moved_in += transfer.held(self._table, group)
+        came = self._from_disk if from_disk else self._moved_in
+        came += transfer.held(self._table, group)
         return group
 
-    def drop(self, group: int) -> None:
+    def drop(self, group: int, to_disk: bool = False) -> None:
         if not self._started[group]:
             return
         self._refuse_probed(group)
         self._refuse_kept(group)
-        self._moved_out += transfer.held(self._table, group)
+        left = self._to_disk if to_disk else self._moved_out
+        left += transfer.held(self._table, group)
         drop_group(self._table, group)
         self._pool.trim()
         self._started[group] = False
@@ -277,7 +283,7 @@ class WindowJoin:
     @property
     def totals(self) -> Totals:
         groups, counters = self._table.groups, self._table.counters
-        inserted, expired, spilled = (tuple(self._counts(first).tolist()) for first in (INSERTED, EXPIRED, SPILLED))
+        inserted, expired = (tuple(self._counts(first).tolist()) for first in (INSERTED, EXPIRED))
         none = (0,) * len(inserted)
         return Totals(
             joined=none if counters[APART] else inserted,
@@ -292,8 +298,8 @@ class WindowJoin:
             live_bytes=int(self._per_stream(groups, GROUP_BYTES).sum()),
             blocks=int(counters[OWN_PAGES]),
             blocks_max=int(counters[OWN_PAGES_MAX]),
-            spilled=spilled,
-            taken_back=inserted if counters[APART] else none,
+            spilled=tuple((self._counts(SPILLED) + self._to_disk).tolist()),
+            taken_back=inserted if counters[APART] else tuple(self._from_disk.tolist()),
         )
 
     @property

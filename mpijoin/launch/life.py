@@ -35,9 +35,8 @@ from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
-from mpijoin.slave.spilling import new_spiller
+from mpijoin.slave.spilling import AnySpiller, new_spiller
 from mpijoin.spill.scratch import open_scratch
-from mpijoin.spill.spiller import Spiller
 
 # The name of the compiler's library.
 COMPILER = "llvmlite"
@@ -248,7 +247,7 @@ def _start_of(setup: RunSetup, rank: Rank, memory_bytes: int) -> tuple[WindowJoi
     return restored, groups, number
 
 
-def _spiller(setup: RunSetup, rank: Rank, operator: WindowJoin, things: ExitStack) -> Spiller | None:
+def _spiller(setup: RunSetup, rank: Rank, operator: WindowJoin, things: ExitStack) -> AnySpiller | None:
     """Returns what a slave spills with, if the job wants that. things: what is closed when the rank's life ends."""
     if not setup.job.memory.spills:
         return None

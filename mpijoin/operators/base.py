@@ -172,15 +172,18 @@ class GroupState(Protocol):
     def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
         """Returns the `since` with which to go on after the frames of a `get`, and whether these left nothing out."""
 
-    def install(self, parts: Sequence[np.ndarray], generation: int | None = None) -> int:
+    def install(
+        self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
+    ) -> int:
         """Takes over a whole group from the frames of `get`, and returns the group.
 
-        generation: the generation of the blocks that the group takes from now on. None: the one that it came with.
+        generation: the generation of the blocks that the group takes from now on. None: the one that it came with ·
+        from_disk: its tuples count as taken back, and not as moved in.
         CodecError, ProtocolError and MemoryBudgetError leave everything as it was.
         """
 
-    def drop(self, group: int) -> None:
-        """Forgets a group and frees its memory."""
+    def drop(self, group: int, to_disk: bool = False) -> None:
+        """Forgets a group and frees its memory. to_disk: its tuples count as spilled, and not as moved out."""
 
     def rows(self, group: int) -> Iterator[np.ndarray]:
         """Yields the rows of a group that holds no fresh tuple, as encoded frames of about 1 MiB with a checksum.

@@ -40,8 +40,11 @@ class Costed:
         frames = self._operator.get(group, since, octets_max, checksum)
         return self._charged(frames, sum(frame.nbytes for frame in frames))
 
-    def install(self, parts: Sequence[np.ndarray], generation: int | None = None) -> int:
-        return self._charged(self._operator.install(parts, generation), sum(part.nbytes for part in parts))
+    def install(
+        self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
+    ) -> int:
+        group = self._operator.install(parts, generation, from_disk)
+        return self._charged(group, sum(part.nbytes for part in parts))
 
     def _charged(self, outcome: Any, state_bytes: int = 0) -> Any:
         costs, done = self._costs, self._meter.look()

@@ -77,6 +77,7 @@ class ModelledJoin:
         self._shape = shape
         self.tally = JoinTally()
         self._moved_in, self._moved_out, self._expired, self._joined = np.zeros((4, len(shape.windows)), np.int64)
+        self._spilled, self._taken_back = np.zeros((2, len(shape.windows)), np.int64)
         self._groups = Groups(shape.partitions, shape.theta, matches)
         self._tuple_bytes = np.array(shape.tuple_bytes)
         self._window = np.array(shape.windows)[:, None]
@@ -230,7 +231,9 @@ class ModelledJoin:
         newest, snapshot = content_of(frames[-1])
         return newest, snapshot is not None
 
-    def install(self, parts: Sequence[np.ndarray], generation: int | None = None) -> int:
+    def install(
+        self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
+    ) -> int:
         snapshot: Snapshot = content_of(parts[-1])[1]
         group, octets = snapshot.group, int(snapshot.kept.counts.sum(axis=1) @ self._tuple_bytes)
         row = self._groups.row(group)
@@ -242,15 +245,17 @@ class ModelledJoin:
             )
         # This may make room, and the arrays of the groups are others then.
         row = take_in(self._groups, snapshot)
-        self._moved_in += self._groups.windows.live[:, row]
+        came = self._taken_back if from_disk else self._moved_in
+        came += self._groups.windows.live[:, row]
         self._tuples_bytes += octets
         return group
 
-    def drop(self, group: int) -> None:
+    def drop(self, group: int, to_disk: bool = False) -> None:
         row = self._groups.row(group)
         if row >= 0:
             self._refuse_fresh(group)
-            self._moved_out += self._groups.windows.live[:, row]
+            left = self._spilled if to_disk else self._moved_out
+            left += self._groups.windows.live[:, row]
             self._tuples_bytes -= int(self._tuple_bytes @ self._groups.windows.live[:, row])
             self._groups.forget(group)
 
@@ -315,8 +320,8 @@ class ModelledJoin:
             live_bytes=live_bytes,
             blocks=self._held_bytes // self._shape.block_bytes,
             blocks_max=self._held_bytes_max // self._shape.block_bytes,
-            spilled=(0,) * len(self._joined),
-            taken_back=(0,) * len(self._joined),
+            spilled=tuple(self._spilled.tolist()),
+            taken_back=tuple(self._taken_back.tolist()),
         )
 
     def out_of_memory(self) -> MemoryBudgetError:

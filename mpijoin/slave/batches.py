@@ -13,8 +13,8 @@ from mpijoin.store.state import ADDRESS, SIZE
 
 
 class StreamPart(NamedTuple):
-    """The rows that a piece has of one stream. bounds: int64[m, 2], for each group its first row and the row behind its
-    last one."""
+    """The rows that a piece has of one stream. bounds: int64[m, 2], for each group its first row that is not inserted
+    and the row behind its last one. They tell of rows that are inserted only where memory was short."""
 
     fresh: Fresh
     bounds: np.ndarray
@@ -38,17 +38,26 @@ class Batches:
 
     def take_out(self, at: int) -> list[Piece]:
         """Takes out the rows of the group at place `at`, and forgets the group."""
+        taken = self.rows_of(at)
+        self.forget([at])
+        return taken
+
+    def rows_of(self, at: int) -> list[Piece]:
+        """Copies the rows of the group at place `at`, but not those that are inserted already."""
         taken = []
         for piece in self.pieces:
             columns = tuple(_rows_of(part.fresh, *part.bounds[at].tolist()) for part in piece)
             counts = np.array([[len(own.tuples)] for own in columns])
             if counts.any():
                 taken.append(Piece(counts, columns))
-        self.groups = read_only(np.delete(self.groups, at))
-        self.pieces = [
-            [StreamPart(fresh, np.delete(bounds, at, axis=0)) for fresh, bounds in piece] for piece in self.pieces
-        ]
         return taken
+
+    def forget(self, places: Sequence[int]) -> None:
+        """Forgets the groups at these places."""
+        self.groups = read_only(np.delete(self.groups, places))
+        self.pieces = [
+            [StreamPart(fresh, np.delete(bounds, places, axis=0)) for fresh, bounds in piece] for piece in self.pieces
+        ]
 
 
 def unjoined(messages: Sequence[Batches], lows: Sequence[int], producer: int) -> list[Slot]:

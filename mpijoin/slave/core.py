@@ -74,7 +74,8 @@ class SpillRule(NamedTuple):
     """When state goes to disk, and how much of it (LAD, section 3).
 
     threshold: the share of the memory above which spilling begins · share: so much of what is held goes at once ·
-    ranking: which groups go first · page_bytes: of a page · idle: whether clean-ups begin before the input has ended.
+    ranking: which groups go first · page_bytes: of a page · idle: whether clean-ups begin before the input has ended ·
+    rotates: groups on disk are activated in turn (Flux, section 6.1), and nothing is cleaned up.
     """
 
     threshold: float
@@ -82,6 +83,7 @@ class SpillRule(NamedTuple):
     ranking: str
     page_bytes: int
     idle: bool
+    rotates: bool = False
 
 
 class SlaveCore:
@@ -168,6 +170,7 @@ class SlaveCore:
             return self._spilled(event)
         if isinstance(event, Cleaned):
             return self._cleaned(event)
+        assert isinstance(event, Expired)  # whoever awaits anything else takes it
         return self._expired(event)
 
     def _inserted(self, event: Inserted) -> list[Action]:
@@ -347,7 +350,7 @@ class SlaveCore:
         places = []
         for index, message in enumerate(self._unjoined()):
             at = np.flatnonzero(message.groups == group)
-            if len(at) == 0 or (index == 0 and not self._is_to_come(int(at[0]))):
+            if len(at) == 0 or (index == 0 and self._is_within_message and not self._is_to_come(int(at[0]))):
                 continue
             places.append((index, int(at[0])))
             message.groups, message.rows = np.delete(message.groups, at), np.delete(message.rows, at)

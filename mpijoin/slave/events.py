@@ -63,6 +63,25 @@ class Cleaned(NamedTuple):
     owed_groups: int = 0
 
 
+class Rotated(NamedTuple):
+    """A part of an activation is done. more: the rest has to follow · groups, rows: as in `Arrived`, of pending input
+    that is to be joined before that, or none · is_blocked: the group stays on disk for now, because others change hands
+    · owed_groups: for how many groups on disk input is pending."""
+
+    more: bool
+    owed_groups: int = 0
+    groups: np.ndarray = np.zeros(0, np.int64)
+    rows: np.ndarray = np.zeros(0, np.int64)
+    is_blocked: bool = False
+
+
+class Diverted(NamedTuple):
+    """These places of the oldest message had groups on disk. It has them no more."""
+
+    places: tuple[int, ...] = ()
+    owed_groups: int = 0
+
+
 class SpillOrdered(NamedTuple):
     """The master wants about so many bytes on disk, of the groups that come first by this ranking. is_moving: a group
     changes hands here."""
@@ -114,8 +133,8 @@ class Handed(NamedTuple):
 
 
 Event = (
-    Arrived | Inserted | Probed | Paused | Expired | Spilled | Cleaned | SpillOrdered | Ordered | Staged | Marked
-    | SaveDone | Handed | Ticked
+    Arrived | Inserted | Probed | Paused | Expired | Spilled | Cleaned | Rotated | Diverted | SpillOrdered | Ordered
+    | Staged | Marked | SaveDone | Handed | Ticked
 )  # fmt: skip
 
 
@@ -141,6 +160,25 @@ class CleanUp(NamedTuple):
     """Find a part of what is owed for rows on disk. ends: the input has ended, and this is the first part."""
 
     ends: bool = False
+
+
+class Rotate(NamedTuple):
+    """Do a part of an activation. Unless it `begins`, go on with the one that is under way. group: activate this one if
+    it is on disk; None: that whose turn it is, if it is time or must be `at_once`."""
+
+    group: int | None = None
+    at_once: bool = False
+    begins: bool = True
+
+
+class Divert(NamedTuple):
+    """Take the rows of groups on disk out of the oldest message, from the group at place `low` on."""
+
+    low: int
+
+
+class EndInput(NamedTuple):
+    """The pending input that is the oldest message is joined. Forget it."""
 
 
 class Probe(NamedTuple):
@@ -215,6 +253,6 @@ class Finish(NamedTuple):
 
 
 Action = (
-    Insert | RunOut | Probe | Pause | Consume | Expire | Spill | CleanUp | EndMessage | Carry | Install | Save | Finish
-    | Rest
+    Insert | RunOut | Probe | Pause | Consume | Expire | Spill | CleanUp | Rotate | Divert | EndInput | EndMessage
+    | Carry | Install | Save | Finish | Rest
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Hands the rows of a slice to the operator. It knows how far it has come where the operator could not take all."""
+"""Hands the rows of a slice to the operator. Where the operator could not take all, the message knows what is in."""
 
 from __future__ import annotations
 
@@ -14,43 +14,26 @@ class Inserter:
 
     def __init__(self, operator: Operator):
         self._operator = operator
-        # So many parts of the slice are done; of the next one so many groups, and so many rows of the group after them.
-        self._parts = self._groups = self._rows = 0
 
     def insert(self, message: Batches, low: int, high: int, in_parts: bool = False) -> Inserted:
         """Inserts groups low:high of a message, of all streams, up to the first for which memory is lacking.
 
-        in_parts: of that group as many rows as fit are inserted, if any do.
+        in_parts: of that group as many rows as fit are inserted, if any do. Rows that are in are taken off the bounds
+        of the message if memory is lacking.
         """
-        parts = [(stream, part) for piece in message.pieces for stream, part in enumerate(piece)]
-        before = self._parts, self._groups, self._rows
-        groups = message.groups[low:high]
-        while self._parts < len(parts):
-            stream, part = parts[self._parts]
-            lacking = self._insert(groups, stream, part, part.bounds[low:high], in_parts)
-            if lacking:
-                progressed = before != (self._parts, self._groups, self._rows)
-                return Inserted(Taken(0, lacking), progressed, self._operator.memory())
-            self._parts, self._groups = self._parts + 1, 0
-        self._parts = 0
+        groups, before = message.groups[low:high], list[np.ndarray]()
+        for piece in message.pieces:
+            for stream, part in enumerate(piece):
+                bounds = part.bounds[low:high]
+                taken = self._operator.insert(groups, stream, part.fresh, bounds)
+                if taken.groups < len(groups):
+                    at = taken.groups
+                    rows = self._insert_rows(groups[at], stream, part, bounds[at]) if in_parts else 0
+                    progressed = _take_off(before) + _take_off([bounds[:at]]) + rows > 0
+                    bounds[at, 0] += rows
+                    return Inserted(Taken(0, taken.lacking_pages), progressed, self._operator.memory())
+                before.append(bounds)
         return Inserted(Taken(len(groups)))
-
-    def _insert(
-        self, groups: np.ndarray, stream: int, part: StreamPart, bounds: np.ndarray, in_parts: bool
-    ) -> int:
-        """Returns how many pages are lacking, or 0 if all is in."""
-        if self._groups or self._rows:
-            groups, bounds = groups[self._groups :], bounds[self._groups :].copy()
-            bounds[:1, 0] += self._rows
-        taken = self._operator.insert(groups, stream, part.fresh, bounds)
-        if taken.groups == len(groups):
-            self._rows = 0
-            return 0
-        if taken.groups:
-            self._groups, self._rows = self._groups + taken.groups, 0
-        if in_parts:
-            self._rows += self._insert_rows(groups[taken.groups], stream, part, bounds[taken.groups])
-        return taken.lacking_pages
 
     def _insert_rows(self, group: int, stream: int, part: StreamPart, bounds: np.ndarray) -> int:
         """Inserts as many leading rows of a group as fit, as far as halving their number tells. Returns how many."""
@@ -61,3 +44,11 @@ class Inserter:
                 return rows
             rows //= 2
         return 0
+
+
+def _take_off(several: list[np.ndarray]) -> int:
+    """Takes all rows off these bounds. Returns how many there were."""
+    rows = sum(int((bounds[:, 1] - bounds[:, 0]).sum()) for bounds in several)
+    for bounds in several:
+        bounds[:, 0] = bounds[:, 1]
+    return rows

@@ -27,16 +27,15 @@ from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sinks.table import TableBuilder
 from mpijoin.slave import events
 from mpijoin.slave.batches import Batches
-from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.delays import DelayMeter
 from mpijoin.slave.inserting import Inserter
 from mpijoin.slave.joining import key_filters, new_out, wall_s_per_unit
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.pressure import MemoryPressure
 from mpijoin.slave.report import EpochMeter, LoadMeter
+from mpijoin.slave.rotating import new_core
 from mpijoin.slave.saving import Savings
-from mpijoin.slave.spilling import Spilling, spill_rule
-from mpijoin.spill.spiller import Spiller
+from mpijoin.slave.spilling import AnySpiller, Spilling, spill_rule
 from mpijoin.time_events import Rest, Ticked
 from mpijoin.transport.base import Channel, Data
 
@@ -54,7 +53,7 @@ class Slave:
         operator: Operator,
         groups: Sequence[int] = (),
         resumed: int = 0,
-        spiller: Spiller | None = None,
+        spiller: AnySpiller | None = None,
         allowed: Callable[[], int] | None = None,
     ):
         """operator: what it joins with · groups: those that the operator holds already, if the run goes on from a
@@ -64,7 +63,7 @@ class Slave:
         self._rank = rank
         self._collector = setup.roles.collector
         paced = not isinstance(job.run.speed, str)
-        self._core = SlaveCore(paced=paced, rule=spill_rule(job, spiller))
+        self._core = new_core(paced, spill_rule(job, spiller))
         self._operator = operator
         self._out, self._filters = new_out(job, schema), key_filters(schema)
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
@@ -245,6 +244,13 @@ class Slave:
             case events.CleanUp(ends):
                 self._meanwhile(ends)
                 self._do(self._spilling.clean_up(ends, self._groups))
+            case events.Rotate():
+                newest_epoch, supplied = self._core.newest_epoch, self._mover.supplied
+                self._do(self._spilling.rotate(action, self._messages, self._groups, supplied, newest_epoch))
+            case events.Divert(low):
+                self._do(self._spilling.divert(self._messages[0], low))
+            case events.EndInput():
+                self._messages.popleft()
             case events.EndMessage(epoch, octets, own):
                 self._end_message(epoch, octets, own)
             case events.Carry():

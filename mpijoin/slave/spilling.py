@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
+from collections import deque
 from contextlib import contextmanager
 from typing import Collection, Iterator
 
 import numpy as np
 
 from mpijoin.clock import RunClock
-from mpijoin.config.job import WHEN_IDLE, Job
+from mpijoin.config.job import ROTATE, WHEN_IDLE, Job
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Out, Totals
 from mpijoin.records import SpillFigures
+from mpijoin.slave.batches import Batches
 from mpijoin.slave.core import SpillRule
-from mpijoin.slave.events import Cleaned, Spill, Spilled
+from mpijoin.slave.events import Cleaned, Diverted, Rotate, Rotated, Spill, Spilled
+from mpijoin.spill.rotator import Rotator
 from mpijoin.spill.runs import Runs
 from mpijoin.spill.scratch import Scratch
 from mpijoin.spill.spiller import Spiller
 
+AnySpiller = Spiller | Rotator  # of the two forms of `[memory] spill`
 
-def new_spiller(job: Job, operator: WindowJoin, scratch: Scratch) -> Spiller:
+
+def new_spiller(job: Job, operator: WindowJoin, scratch: Scratch) -> AnySpiller:
     """A spiller for the operator, which writes into `scratch`."""
+    if job.memory.spill == ROTATE:
+        gap_ns = job.memory.gap_ns
+        return Rotator(operator, Runs(scratch), None if gap_ns is None else gap_ns / 1e9)
     return Spiller(operator, operator.beside(1), Runs(scratch), job.run.seed)
 
 
-def spill_rule(job: Job, spiller: Spiller | None) -> SpillRule | None:
+def spill_rule(job: Job, spiller: AnySpiller | None) -> SpillRule | None:
     """When a slave spills, as the job wants it. None: never."""
     if spiller is None:
         return None
     memory = job.memory
-    return SpillRule(memory.threshold, memory.share, memory.rank, spiller.page_bytes, memory.cleanup == WHEN_IDLE)
+    rotates, idle = memory.spill == ROTATE, memory.cleanup == WHEN_IDLE
+    return SpillRule(memory.threshold, memory.share, memory.rank, spiller.page_bytes, idle and not rotates, rotates)
 
 
 class Spilling:
     """Carries out what the core has decided, and adds up time and results. Without a spiller it only has zeros."""
 
-    def __init__(self, spiller: Spiller | None, out: Out, clock: RunClock):
+    def __init__(self, spiller: AnySpiller | None, out: Out, clock: RunClock):
         """out: where the slave's results go."""
         self._spiller, self._out, self._clock = spiller, out, clock
         self._spill_s = self._cleanup_s = 0.0
@@ -43,8 +52,13 @@ class Spilling:
         self._cleans = False
 
     @property
-    def spiller(self) -> Spiller:
+    def spiller(self) -> AnySpiller:
         assert self._spiller is not None  # A core without a rule never spills.
+        return self._spiller
+
+    @property
+    def rotator(self) -> Rotator:
+        assert isinstance(self._spiller, Rotator)  # Only a core whose rule says so rotates.
         return self._spiller
 
     @property
@@ -87,6 +101,42 @@ class Spilling:
         self._cleanup_results += self._out.found - found
         return Cleaned(more, self.spiller.is_between, self.spiller.owed_groups)
 
+    def rotate(
+        self,
+        action: Rotate,
+        messages: deque[Batches],
+        groups: Collection[int],
+        fixed: Collection[int],
+        newest_epoch: int,
+    ) -> Rotated:
+        """Does a part of an activation. Pending input that is to be joined now becomes the oldest message.
+
+        What it finds belongs to the oldest epoch that has not ended here. groups, fixed: as for `spill`.
+        """
+        start_s = self._clock.wall_s
+        if action.begins:
+            self.rotator.begin_activation(action.group, action.at_once, groups, start_s)
+        turn = self.rotator.activate(fixed, self._clock.wall_s)
+        self._spill_s += self._clock.wall_s - start_s
+        outcome = Rotated(turn.more, self.rotator.owed_groups, is_blocked=turn.is_blocked)
+        if turn.input is None:
+            return outcome
+        epoch = messages[0].slot.epoch if messages else newest_epoch + 1
+        messages.appendleft(Batches(turn.input._replace(epoch=epoch)))
+        return outcome._replace(groups=turn.input.groups, rows=turn.input.rows)
+
+    def divert(self, message: Batches, low: int) -> Diverted:
+        """Spools what the message has of groups on disk, from the group at place `low` on."""
+        start_s, slot, groups = self._clock.wall_s, message.slot, message.groups.tolist()
+        places = [at for at in range(low, len(groups)) if self.rotator.is_on_disk(groups[at])]
+        for at in places:
+            if pieces := tuple(message.rows_of(at)):
+                self.rotator.spool(slot._replace(groups=np.array([groups[at]]), pieces=pieces, last=False))
+        if places:
+            message.forget(places)
+        self._spill_s += self._clock.wall_s - start_s
+        return Diverted(tuple(places), self.rotator.owed_groups)
+
     @contextmanager
     def consuming(self) -> Iterator[None]:
         """Adds the results that are counted within the block to those of the clean-up that has found them, if any."""
@@ -101,4 +151,5 @@ class Spilling:
             return totals
         let_go = self._spiller.let_go.tolist()
         expired = tuple(own + more for own, more in zip(totals.expired, let_go))
-        return totals._replace(expired=expired, taken_back=tuple(let_go))
+        taken_back = tuple(own + more for own, more in zip(totals.taken_back, let_go))
+        return totals._replace(expired=expired, taken_back=taken_back)

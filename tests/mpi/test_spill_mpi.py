@@ -134,13 +134,9 @@ def test_a_killed_slave_leaves_scratch_that_the_next_start_removes(tmp_path, wan
 
 
 def test_a_whole_job_that_is_killed_while_it_spills_is_forgotten_by_the_next(tmp_path, wanted):
-    """At this pace it goes on for 10 s, and spills from the first of them on."""
-    with start(tmp_path, "--set", "run.speed=6") as job:
-        job.wait_for(lambda: len(left_in(tmp_path)) == SLAVES, "scratch", END_S)
-        time.sleep(2.0)
-        kill_all(job)
-        job.process.communicate()
-    assert len(left_in(tmp_path)) == SLAVES
+    with start(tmp_path) as job:
+        assert killed_while(job, tmp_path, lambda held: held > 1 << 20)
+    assert len(left_in(tmp_path)) == SLAVES and spilled(tmp_path) > 1 << 20
     check_next_start(tmp_path, wanted)
 
 

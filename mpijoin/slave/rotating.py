@@ -1,0 +1,183 @@
+"""What a slave decides whose groups rotate between memory and disk (Flux, section 6.1).
+
+A message is begun by an activation, if one is due. Then the rows of groups that are on disk are diverted, before the
+message is cut into slices, and again after groups were written to disk. Pending input of a group that was activated is
+joined as the oldest message, which nothing else can come between. A group that is to move is activated first. When the
+input has ended, groups are activated until nothing is pending.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Iterator
+
+import numpy as np
+
+from mpijoin.moving import steps
+from mpijoin.operators.base import Progress
+from mpijoin.slave.core import TRIES_MAX, SlaveCore, SpillRule
+from mpijoin.slave.events import (
+    Action,
+    Divert,
+    Diverted,
+    EndInput,
+    Event,
+    Expired,
+    Insert,
+    Inserted,
+    Marked,
+    Ordered,
+    Rotate,
+    Rotated,
+    Spilled,
+)
+from mpijoin.slave.slices import Unjoined, without
+
+
+class RotatingCore(SlaveCore):
+    """A slave's core that also asks for activations. `spill.rotation.Rotation` says of which group."""
+
+    def __init__(self, paced: bool, rule: SpillRule):
+        super().__init__(paced=paced, rule=rule)
+        self._begins_message = False  # what is under way comes before the oldest message
+        # The slices of the message that waits while pending input is joined, and whether it has begun.
+        self._interrupted: tuple[deque[tuple[int, int]], bool] | None = None
+        self._activating: int | None = None  # the move for which a group is activated
+        self._active_moves: set[int] = set()  # Their groups are in memory, and stay there.
+        self._was_blocked = False
+
+    @property
+    def between_slices(self) -> bool:
+        return super().between_slices or self._awaits in (Rotated, Diverted)
+
+    def step(self, event: Event) -> list[Action]:
+        if isinstance(event, Rotated) and self._awaits is Rotated:
+            return self._rotated(event)
+        if isinstance(event, Diverted) and self._awaits is Diverted:
+            return self._diverted(event)
+        actions = super().step(event)
+        if isinstance(event, Ordered) and not self.busy:
+            actions += self._go_on()
+        return actions
+
+    def _rotate(self, group: int | None = None, at_once: bool = False) -> list[Action]:
+        return [self._work(Rotate(group, at_once), Rotated)]
+
+    def _rotated(self, event: Rotated) -> list[Action]:
+        self._owed_groups = event.owed_groups
+        if len(event.groups):
+            self._interrupted = self._slices, self._is_within_message
+            rows = int(event.rows.sum())
+            self._messages.appendleft(Unjoined(self.newest_epoch, 0, event.groups, event.rows, True, rows))
+            return super()._start_message()
+        if event.more:
+            return [self._work(Rotate(begins=False), Rotated)]
+        return self._activated(event.is_blocked)
+
+    def _activated(self, is_blocked: bool) -> list[Action]:
+        """Nothing more is to be activated now."""
+        self._was_blocked = is_blocked
+        if self._activating is not None and not is_blocked:
+            self._active_moves.add(self._activating)
+        self._activating = None
+        if self._begins_message:
+            self._begins_message = False
+            return self._divert()
+        return [*self._change(), *self._go_on()]
+
+    def _divert(self) -> list[Action]:
+        low = 0
+        if self._is_within_message:
+            message = self._messages[0]
+            assert isinstance(message, Unjoined)  # nothing else is begun
+            low = self._slices[0][0] if self._slices else len(message.groups)
+        return [self._work(Divert(low), Diverted)]
+
+    def _diverted(self, event: Diverted) -> list[Action]:
+        self._owed_groups, message = event.owed_groups, self._messages[0]
+        assert isinstance(message, Unjoined)  # a mark has no rows
+        places = list(event.places)
+        message.groups, message.rows = np.delete(message.groups, places), np.delete(message.rows, places)
+        if not self._is_within_message:
+            return super()._start_message()
+        before = len(self._slices)
+        for at in reversed(places):
+            self._slices = deque(without(self._slices, at))
+        if self._lacking is None or len(self._slices) < before:
+            self._lacking, self._tries = None, 0
+            return self._go_on()
+        return self._insert_again()
+
+    def _insert_again(self) -> list[Action]:
+        self._lacking = None
+        return [self._work(Insert(*self._slices[0], in_parts=self._tries == TRIES_MAX), Inserted)]
+
+    def _start_message(self) -> list[Action]:
+        if isinstance(self._messages[0], Marked):
+            return super()._start_message()
+        self._begins_message = True
+        return self._rotate()
+
+    def _next_slice(self) -> list[Action]:
+        if self._slices:
+            return super()._next_slice()
+        if self._interrupted is not None:
+            self._messages.popleft()
+            (self._slices, self._is_within_message), self._interrupted = self._interrupted, None
+            return [EndInput(), self._work(Rotate(begins=False), Rotated)]
+        if self._ended and self._owed_groups and sum(1 for _ in self._unjoined()) == 1:
+            return self._rotate(at_once=True)
+        return super()._next_slice()
+
+    def _expired(self, event: Expired) -> list[Action]:
+        """A group whose pending input is being joined stays in memory until all of that is done."""
+        if self._interrupted is None or event.progress is not Progress.DONE:
+            self._was_blocked = False
+            return super()._expired(event)
+        self._slices.popleft()
+        return self._next_slice()
+
+    def _spilled(self, event: Spilled) -> list[Action]:
+        if event.more or self._interrupted is not None or not self._is_within_message:
+            return super()._spilled(event)
+        self._owed_groups = event.owed_groups
+        return self._divert()
+
+    def _go_on(self) -> list[Action]:
+        if (order := self._to_activate()) is not None and not self._was_blocked:
+            self._activating = order.move
+            return self._rotate(order.group)
+        return super()._go_on()
+
+    def _change(self) -> list[Action]:
+        """Carries out what has waited, but ships no group before it is in memory."""
+        moves = {one.move for one in self._ships()}
+        waiting = [one for one in self._changes if isinstance(one, Ordered) and one.move in moves]
+        self._changes = deque(one for one in self._changes if one not in waiting)
+        actions = super()._change()
+        self._changes.extend(waiting)
+        self._active_moves.clear()
+        return actions
+
+    def _to_activate(self) -> Ordered | None:
+        """The next order to ship a group that may be on disk."""
+        return next(self._ships(), None)
+
+    def _ships(self) -> Iterator[Ordered]:
+        orders = (one for one in self._changes if isinstance(one, Ordered) and one.step == steps.SHIP)
+        return (one for one in orders if one.move not in self._active_moves)
+
+    def _ticked(self, now_s: float) -> list[Action]:
+        if self.busy or self._messages:
+            return super()._ticked(now_s)
+        self._was_blocked = False
+        if self._to_activate() is not None:
+            return self._go_on()
+        return self._rotate(at_once=True) if self._owed_groups else super()._ticked(now_s)
+
+
+def new_core(paced: bool, rule: SpillRule | None) -> SlaveCore:
+    """The core of a slave that spills by this rule, or not at all."""
+    if rule is not None and rule.rotates:
+        return RotatingCore(paced, rule)
+    return SlaveCore(paced=paced, rule=rule)

@@ -1,0 +1,239 @@
+"""A slave's part of rotation: it writes whole groups to disk, spools the input that comes for them, and activates them.
+
+It does what the slave's core and `Rotation` have decided, in bounded pieces. A group on disk has two runs: its state,
+and the input that is pending for it, oldest first. The input is joined after the group was installed and before any
+newer input of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Collection, NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.data.codec import aligned_empty, decode
+from mpijoin.data.room import Room
+from mpijoin.join.window_join import WindowJoin
+from mpijoin.messages import Columns, Piece, Slot, message_of
+from mpijoin.operators.base import Out
+from mpijoin.records import SpillFigures
+from mpijoin.spill.rotation import Rotation
+from mpijoin.spill.runs import Reading, Run, Runs
+from mpijoin.store.state import ADDRESS
+
+# So much of a group's state is read out at once.
+PORTION_BYTES = 4 << 20
+# Pending input is joined in parts of about so many bytes.
+INPUT_BYTES = 1 << 20
+
+
+@dataclass
+class Inactive:
+    """A group on disk. rows: int64[streams], those of its state · octets: the memory that its state takes."""
+
+    state: Run
+    pending: Run
+    rows: np.ndarray
+    octets: int
+
+
+@dataclass
+class Activation:
+    """A group that comes back. reading: its pending input, once its state is installed."""
+
+    group: int
+    began_s: float
+    own: Inactive
+    reading: Reading | None = None
+
+
+class Turn(NamedTuple):
+    """A piece of an activation is done. more: another follows · input: to be joined before that · is_blocked: there is
+    no room now, because groups change hands."""
+
+    more: bool = False
+    input: Slot | None = None
+    is_blocked: bool = False
+
+
+class Rotator:
+    is_between = True
+
+    def __init__(self, operator: WindowJoin, runs: Runs, gap_s: float | None):
+        """gap_s: as of `Rotation`."""
+        self._operator, self._runs = operator, runs
+        self._rotation, self._room = Rotation(gap_s), Room()
+        self._disk: dict[int, Inactive] = {}
+        self._activation: Activation | None = None
+        self._fixed: Collection[int] = ()
+        self._left_bytes = 0
+        self.spills = self._disk_bytes_max = 0
+        # Rows of each stream whose copy on disk is done with, because nothing is to come that could meet them.
+        self.let_go = np.zeros(len(operator.streams), np.int64)
+
+    @property
+    def owed_groups(self) -> int:
+        """For how many groups on disk input is pending."""
+        return len(self._rotation.pending)
+
+    def disk_bytes(self, groups: np.ndarray) -> np.ndarray:
+        """What each of these groups has on disk: int64[m]."""
+        own = [self._disk.get(group) for group in groups.tolist()]
+        return np.array([one.state.octets + one.pending.octets if one else 0 for one in own], np.int64)
+
+    @property
+    def figures(self) -> SpillFigures:
+        """What was done so far and is left to do, without times."""
+        owing = [self._disk[group] for group in self._rotation.pending]
+        return SpillFigures(
+            spills=self.spills,
+            spilled_bytes=self._runs.written_bytes,
+            read_back_bytes=self._runs.read_bytes,
+            disk_bytes=self._runs.held_bytes,
+            disk_bytes_max=self._disk_bytes_max,
+            owed_groups=len(owing),
+            owed_bytes=sum(one.state.octets + one.pending.octets for one in owing),
+        )
+
+    @property
+    def page_bytes(self) -> int:
+        return self._operator.page_bytes
+
+    def is_on_disk(self, group: int) -> bool:
+        return self._rotation.is_inactive(group)
+
+    def begin_spill(self, octets: int, ranking: str, groups: Collection[int], fixed: Collection[int] = ()) -> None:
+        """Begins to make about so many bytes free. groups: those of the slave · fixed: those of them that must stay.
+
+        The queue decides which groups go, and not the ranking.
+        """
+        self.spills += 1
+        self._rotation.holds(groups)
+        self._fixed = {*fixed, *([] if self._activation is None else [self._activation.group])}
+        self._left_bytes = octets
+
+    def spill_next(self) -> bool:
+        """Writes the next group. Returns whether there are more to go."""
+        freed = self._write_first(self._fixed)
+        self._left_bytes -= freed
+        return freed > 0 and self._left_bytes > 0
+
+    def _write_first(self, fixed: Collection[int]) -> int:
+        """Writes the first group in memory that has any tuples. Returns how many bytes are free then that were not."""
+        free = self._operator.memory().free
+        for group in self._rotation.victims(fixed):
+            if self._operator.info(np.array([group])).tuples.any():
+                self._write(group)
+                return self._operator.memory().free - free
+        return 0
+
+    def _write(self, group: int) -> None:
+        info = self._operator.info(np.array([group]))
+        state, since, whole = self._runs.new_run(), 0, False
+        while not whole:
+            frames = self._operator.get(group, since, PORTION_BYTES, True)
+            for frame in frames:
+                state.append(frame)
+            since, whole = self._operator.reached(frames)
+        self._operator.drop(group, to_disk=True)
+        octets = int(info.blocks[0]) * self.page_bytes
+        self._disk[group] = Inactive(state, self._runs.new_run(), info.tuples[0].copy(), octets)
+        self._rotation.wrote(group)
+        self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
+
+    def spool(self, slot: Slot) -> None:
+        """Takes input of a single group that is on disk."""
+        group = int(slot.groups[0])
+        self._disk[group].pending.append(slot.frame(True))
+        self._rotation.has_pending(group)
+        self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
+
+    def begin_activation(self, group: int | None, at_once: bool, groups: Collection[int], now_s: float) -> None:
+        """Chooses what is activated. group: this one, if it is on disk. None: that whose turn it is, if it is time or
+        must be at once."""
+        assert self._activation is None
+        self._rotation.holds(groups)
+        chosen = self._rotation.due(now_s, at_once) if group is None else group
+        if chosen is not None and self.is_on_disk(chosen):
+            self._activation = Activation(chosen, now_s, self._disk[chosen])
+
+    def activate(self, fixed: Collection[int], now_s: float) -> Turn:
+        """Does the next piece of the activation: writes a group to make room, installs, or gives pending input."""
+        if (work := self._activation) is None:
+            return Turn()
+        if work.reading is not None:
+            pending = self._next_input(work.reading)
+            if pending is None:
+                self._activation = None
+            return Turn(pending is not None, pending)
+        if self._operator.memory().free < work.own.octets:
+            fixed = set(fixed) - {work.group}
+            if self._write_first(fixed):
+                return Turn(more=True)
+            if fixed:
+                self._activation = None
+                return Turn(is_blocked=True)
+        self._install(work)
+        self._rotation.activated(work.group, work.began_s, now_s)
+        work.reading = work.own.pending.frames(self._room, last=True)
+        return Turn(more=True)
+
+    def _install(self, work: Activation) -> None:
+        parts, reading = [], work.own.state.frames(self._room)
+        for frame in reading:
+            parts.append(aligned_empty(len(frame)))
+            parts[-1][:] = frame
+        with reading.decoding():
+            self._operator.install(parts, from_disk=True)
+        work.own.state.remove()
+        del self._disk[work.group]
+
+    def _next_input(self, reading: Reading) -> Slot | None:
+        """Returns some of the pending input as one slot, with the newest watermarks of it."""
+        slots: list[Slot] = []
+        octets = 0
+        for frame in reading:
+            with reading.decoding():
+                slot = message_of(decode(frame))
+            assert isinstance(slot, Slot)
+            pieces = tuple(Piece(piece.counts.copy(), tuple(map(_copied, piece.columns))) for piece in slot.pieces)
+            slots.append(slot._replace(groups=slot.groups.copy(), pieces=pieces))
+            octets += slot.octets
+            if octets >= INPUT_BYTES:
+                break
+        if not slots:
+            return None
+        return slots[-1]._replace(pieces=(_together([piece for slot in slots for piece in slot.pieces]),), last=False)
+
+    def begin_end(self, groups: Collection[int], out: Out) -> None:
+        """All input is joined, so what is on disk can meet nothing."""
+        for group, own in self._disk.items():
+            self.let_go += own.rows
+            own.state.remove()
+            own.pending.remove()
+            self._rotation.forget(group)
+        self._disk.clear()
+
+    def clean_up(self, out: Out) -> bool:
+        """Nothing is owed that pending input would not find."""
+        return False
+
+
+def _copied(columns: Columns) -> Columns:
+    return Columns(columns.tuples.copy(), columns.blob.copy())
+
+
+def _together(pieces: Sequence[Piece]) -> Piece:
+    """Returns the rows of all pieces of one group as one piece, in their order."""
+    columns = tuple(_one(own) for own in zip(*(piece.columns for piece in pieces)))
+    return Piece(np.array([[len(own.tuples)] for own in columns]), columns)
+
+
+def _one(parts: Sequence[Columns]) -> Columns:
+    at = 0
+    for part in parts:
+        if len(part.blob):
+            part.tuples[:, ADDRESS] += at
+            at += len(part.blob)
+    return Columns(np.concatenate([part.tuples for part in parts]), np.concatenate([part.blob for part in parts]))
