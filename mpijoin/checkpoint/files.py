@@ -10,7 +10,7 @@ from typing import Sequence
 
 import numpy as np
 
-from mpijoin.data.codec import ALIGNMENT
+from mpijoin.data.codec import ALIGNMENT, kind_of
 from mpijoin.data.room import Room
 from mpijoin.disk import ASIDE, new_file, read_all, sync_path, write_all
 from mpijoin.errors import CheckpointError
@@ -71,3 +71,14 @@ def read_frames(folder: Path, spans: Sequence[Span], room: Room | None = None) -
                 f"{path}: ends {span.octets - read} bytes too soon: wanted {span.offset + span.octets}"
             )
     return frames
+
+
+def kinds_of(folder: Path, spans: Sequence[Span]) -> list[int | None]:
+    """Returns the kind of each frame, as far as its first bytes tell (`codec.kind_of`). Raises CheckpointError."""
+    kinds = []
+    for span in spans:
+        path = folder / span.file
+        with reading(path, CheckpointError), open(path, "rb", buffering=0) as file:
+            file.seek(span.offset)
+            kinds.append(kind_of(file.read(ALIGNMENT)))
+    return kinds

@@ -9,27 +9,41 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Callable, Sequence, TypeVar
+from typing import Callable, NamedTuple, Sequence
 
 import numpy as np
 
 from mpijoin.checkpoint.assign import assign
-from mpijoin.checkpoint.files import read_frames
+from mpijoin.checkpoint.files import kinds_of, read_frames
 from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
 from mpijoin.config.job import Job
 from mpijoin.data.codec import decode
 from mpijoin.data.room import Room
-from mpijoin.errors import CheckpointError, CodecError, ProtocolError
+from mpijoin.errors import CheckpointError, CodecError, MemoryBudgetError, ProtocolError
+from mpijoin.join.window_join import WindowJoin
 from mpijoin.messages import KINDS, Restore, Restored, Slot
-from mpijoin.operators.base import GroupState, Operator
+from mpijoin.operators.base import GroupState
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import GroupSpans, PartInfo, Span
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.parts import content_fault, size_fault
+from mpijoin.spill.rotator import Rotator
+from mpijoin.spill.spiller import DEBT_KIND, Spiller
+from mpijoin.store.rows import ROWS_KIND
 
-Own = TypeVar("Own", bound=Operator)
+
+class Holder(NamedTuple):
+    """What holds a slave's groups. spiller: those of their rows that are on disk, if the job may spill."""
+
+    operator: WindowJoin
+    spiller: Spiller | Rotator | None = None
+
+    @property
+    def by_generations(self) -> Spiller | None:
+        """The spiller where it keeps generations on disk, which a checkpoint can bring back."""
+        return self.spiller if isinstance(self.spiller, Spiller) else None
 
 
 @dataclass(frozen=True)
@@ -135,17 +149,48 @@ def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarra
             raise CheckpointError(f"{folder / span.file}: damaged at byte {span.offset}: {error}") from error
 
 
-def install(folder: Path, operator: GroupState, groups: Sequence[GroupSpans]) -> None:
-    """Takes groups out of their files. Raises CheckpointError if one is damaged, and the operator is of no use any
-    more; raises MemoryBudgetError."""
-    room = Room()
-    for _, _, spans in groups:
-        frames = read_frames(folder, spans, room)
+def install(
+    folder: Path, operator: GroupState, groups: Sequence[GroupSpans], spiller: Spiller | None = None
+) -> None:
+    """Takes groups out of their files. spiller: takes what they had spilled, and spills more if memory is short.
+
+    Raises CheckpointError if one is damaged, and the operator is of no use any more; raises MemoryBudgetError.
+    """
+    room, rows_room = Room(), Room()
+    for at, (group, _, spans) in enumerate(groups):
+        kinds = kinds_of(folder, spans)
+        aside = [span for span, kind in zip(spans, kinds) if kind in (ROWS_KIND, DEBT_KIND)]
+        if aside and spiller is None:
+            raise CheckpointError(
+                f"{folder / aside[0].file}: has rows of partition {group} that had been spilled, and this job may not "
+                'spill: go on with the job\'s former [memory] spill = "generations"'
+            )
+        own, debt = [span for span in spans if span not in aside], None
+        frames: list[np.ndarray] = []
+        try:
+            for span in aside:
+                frames = read_frames(folder, [span], rows_room)
+                debt = spiller.taken_aside(debt, frames[0]) if spiller else None
+            aside, frames = [], read_frames(folder, own, room)
+            _install(operator, frames, spiller, [one.group for one in groups[:at]])
+        except (CodecError, ProtocolError) as error:
+            check_frames(folder, [span] if aside else own, frames)
+            raise CheckpointError(f"{folder / spans[-1].file}: {error}") from error
+        if spiller and debt:
+            spiller.adopt(group, debt)
+
+
+def _install(
+    operator: GroupState, frames: Sequence[np.ndarray], spiller: Spiller | None, before: Sequence[int]
+) -> None:
+    """Takes over a group. before: groups that may be spilled for it."""
+    while True:
         try:
             operator.install(frames)
-        except (CodecError, ProtocolError) as error:
-            check_frames(folder, spans, frames)
-            raise CheckpointError(f"{folder / spans[-1].file}: {error}") from error
+            return
+        except MemoryBudgetError:
+            if spiller is None or not spiller.make_room(before):
+                raise
 
 
 def groups_of(resumption: Resumption, slave: int) -> tuple[GroupSpans, ...]:
@@ -181,20 +226,22 @@ def restore_all(
 
 
 def restore_own(
-    rank: Rank, folder: Path, directory: RunDirectory, make_operator: Callable[[], Own]
-) -> tuple[Own, list[int], int]:
-    """A slave's part. Returns its operator, the groups in it, and the number of the checkpoint."""
-    operator: Own | None = None
+    rank: Rank, folder: Path, directory: RunDirectory, make_holder: Callable[[], Holder]
+) -> tuple[Holder, list[int], int]:
+    """A slave's part. Returns what holds its groups, their numbers, and the number of the checkpoint."""
+    holder: Holder | None = None
     groups: list[int] = []
     while True:
         message = rank.gather((Restore, Restored), (MASTER,))[MASTER]
         if isinstance(message, Restored):
-            assert operator is not None  # the master has named a checkpoint before
-            return operator, groups, message.number
-        operator, groups, fault = make_operator(), [one.group for one in message.groups], ""
+            assert holder is not None  # the master has named a checkpoint before
+            return holder, groups, message.number
+        if holder and holder.by_generations:
+            holder.by_generations.abandon()
+        holder, groups, fault = make_holder(), [one.group for one in message.groups], ""
         start_s = time.perf_counter()
         try:
-            install(folder, operator, message.groups)
+            install(folder, holder.operator, message.groups, holder.by_generations)
             check_parts(directory.path, message.parts, rank.keep_in_touch)
         except CheckpointError as error:
             fault = str(error)

@@ -175,6 +175,13 @@ def is_sealed(frame: np.ndarray) -> bool:
     return bool(_FLAGS.unpack_from(frame, _FLAGS_OFFSET)[0] & FLAG_CHECKSUM)
 
 
+def kind_of(prefix: bytes) -> int | None:
+    """Returns the kind of the frame that begins so, or None if no frame does. It is wrong if the frame is damaged."""
+    if len(prefix) < _PREFIX_BYTES or not prefix.startswith(MAGIC):
+        return None
+    return int(_PREFIX.unpack_from(prefix)[3])
+
+
 def decode(data: np.ndarray | Sequence[np.ndarray] | bytes | memoryview, trusted: bool = False) -> Frame:
     """The frame that `encode` made, or in parts `encode_parts`, without copying its buffers, which stay valid as long
     as anyone holds them.

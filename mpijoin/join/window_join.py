@@ -256,6 +256,9 @@ class WindowJoin:
     def page_bytes(self) -> int:
         return self._pool.page_bytes
 
+    def holds_fresh(self, group: int) -> bool:
+        return bool(self._started[group]) and int(self._table.groups[group, FRESH]) != NONE
+
     def _refuse_fresh(self, group: int) -> None:
         self._refuse_probed(group)
         self._start(np.array([group]))

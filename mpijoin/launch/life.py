@@ -15,11 +15,10 @@ from io import TextIOWrapper
 from typing import Any, Callable, Sequence
 
 from mpijoin.checkpoint.manifest import forget_after, numbers_in
-from mpijoin.checkpoint.restore import Resumption, drop_later, restore_all, restore_own
+from mpijoin.checkpoint.restore import Holder, Resumption, drop_later, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
 from mpijoin.errors import EXIT_DONE, PeerError
 from mpijoin.join.tuning import measured_group_tuples
-from mpijoin.join.window_join import WindowJoin
 from mpijoin.launch import warmup
 from mpijoin.launch.memory import memory_of_slave
 from mpijoin.launch.provenance import own_command, provenance, resume_command
@@ -35,7 +34,8 @@ from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
-from mpijoin.slave.spilling import AnySpiller, new_spiller
+from mpijoin.slave.spilling import new_spiller
+from mpijoin.spill.runs import Runs
 from mpijoin.spill.scratch import open_scratch
 
 # The name of the compiler's library.
@@ -99,10 +99,9 @@ def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) 
             role = _collector(setup, rank, writer)
         else:
             memory = memory_of_slave(setup, rank)
-            operator, groups, number = _start_of(setup, rank, memory.octets)
-            spiller = _spiller(setup, rank, operator, things)
+            holder, groups, number = _start_of(setup, rank, memory.octets, things)
             rank.meet()
-            role = Slave(setup, rank, operator, groups, number, spiller, memory.allowed)
+            role = Slave(setup, rank, holder.operator, groups, number, holder.spiller, memory.allowed)
         _keep_loaded()
         role.run()
     except BaseException as error:
@@ -231,29 +230,32 @@ def _warn(rank: Rank, text: str) -> None:
     print(f"mpijoin: {text}", file=sys.stderr, flush=True)
 
 
-def _start_of(setup: RunSetup, rank: Rank, memory_bytes: int) -> tuple[WindowJoin, list[int], int]:
-    """Returns a slave's operator, the groups in it, and the number of the checkpoint from which they come. The number
-    is 0 where the run begins."""
+def _start_of(
+    setup: RunSetup, rank: Rank, memory_bytes: int, things: ExitStack
+) -> tuple[Holder, list[int], int]:
+    """Returns what holds a slave's groups, their numbers, and the number of the checkpoint from which they come. The
+    number is 0 where the run begins. things: what is closed when the rank's life ends."""
+    runs = None
     make_operator = partial(new_operator, setup.job, setup.schema, memory_bytes, measured_group_tuples(setup.schema))
-    if not setup.resumes:
+    if setup.job.memory.spills:
+        scratch = things.enter_context(open_scratch(setup.job.memory.path, f"rank-{rank.number}"))
+        rank.log.info("%s", scratch.told)
+        runs = Runs(scratch)
+
+    def make_holder() -> Holder:
         operator = make_operator()
-        operator.touch(BLOCKS_TOUCHED_BYTES // len(setup.roles.slaves))
-        return operator, [], 0
+        return Holder(operator, new_spiller(setup.job, operator, runs) if runs else None)
+
+    if not setup.resumes:
+        holder = make_holder()
+        holder.operator.touch(BLOCKS_TOUCHED_BYTES // len(setup.roles.slaves))
+        return holder, [], 0
     # The run continues from what lies in these folders.
     assert setup.directory and setup.checkpoints
     start_s = time.perf_counter()
-    restored, groups, number = restore_own(rank, setup.checkpoints, setup.directory, make_operator)
+    restored, groups, number = restore_own(rank, setup.checkpoints, setup.directory, make_holder)
     rank.log.info("%d groups of checkpoint %d taken out in %.3f s", len(groups), number, time.perf_counter() - start_s)
     return restored, groups, number
-
-
-def _spiller(setup: RunSetup, rank: Rank, operator: WindowJoin, things: ExitStack) -> AnySpiller | None:
-    """Returns what a slave spills with, if the job wants that. things: what is closed when the rank's life ends."""
-    if not setup.job.memory.spills:
-        return None
-    scratch = things.enter_context(open_scratch(setup.job.memory.path, f"rank-{rank.number}"))
-    rank.log.info("%s", scratch.told)
-    return new_spiller(setup.job, operator, scratch)
 
 
 def _collector(setup: RunSetup, rank: Rank, writer: Any) -> CollectorRank:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,10 @@ from mpijoin.simulate.modelled import ModelledJoin, Shape
 from mpijoin.simulate.rank import SimulatedRank
 from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
+from mpijoin.slave.spilling import AnySpiller, new_spiller
+from mpijoin.spill.runs import Runs
+from mpijoin.spill.scratch import open_scratch
+from mpijoin.spill.spiller import Spiller
 from mpijoin.transport.simulated import Disturbance, Network, Stalls
 
 # Of synthetic streams.
@@ -145,6 +150,7 @@ class SimulatedCluster:
     def __init__(self, setup: RunSetup, manner: Manner, progress: Any, writer: Any = None):
         job, size = setup.job, setup.roles.size
         self._setup, self._manner = setup, manner
+        self._things = ExitStack()
         self.engine = Engine()
         disturbance = manner.disturbance
         self.network = Network(size, self.engine, manner.costs.link, disturbance, partial(late_s, job))
@@ -158,7 +164,8 @@ class SimulatedCluster:
         self.master: Master = self.roles[MASTER]
 
     def run(self) -> RunOutcome:
-        self.engine.run(lambda: self.master.done, self._manner.limit_s)
+        with self._things:
+            self.engine.run(lambda: self.master.done, self._manner.limit_s)
         self.master.close()
         figures = {
             "simulated": True,
@@ -228,19 +235,23 @@ class SimulatedCluster:
         memory_bytes = job.memory.limit_bytes or MEMORY_BYTES
         operator: Operator
         meter: Meter
+        spiller: AnySpiller | None = None
         if self._matches:
             modelled = ModelledJoin(modelled_shape(job, setup.schema, memory_bytes), self._matches)
             operator, meter = cast(Operator, modelled), modelled.tally  # Nobody reads its results.
         else:
-            operator = new_operator(job, setup.schema, memory_bytes)
-            meter = OperatorMeter(operator, job.cluster.partitions)
+            joining = new_operator(job, setup.schema, memory_bytes)
+            operator, meter = joining, OperatorMeter(joining, job.cluster.partitions)
+            if job.memory.spills:
+                scratch = self._things.enter_context(open_scratch(job.memory.path, f"rank-{rank.number}"))
+                spiller = new_spiller(job, joining, Runs(scratch))
         listed: tuple[GroupSpans, ...] = ()
         number = 0
         if self._resumption:
             listed, number = groups_of(self._resumption, rank.number), self._resumption.manifest.number
-            install(self._folders()[0], operator, listed)
+            install(self._folders()[0], operator, listed, spiller if isinstance(spiller, Spiller) else None)
         costed = Costed(operator, meter, rank.clock, self._manner.costs)
-        return Slave(setup, as_rank(rank), cast(Operator, costed), [one.group for one in listed], number)
+        return Slave(setup, as_rank(rank), cast(Operator, costed), [one.group for one in listed], number, spiller)
 
     def _collector(self, rank: SimulatedRank, writer: Any) -> CollectorRank:
         return CollectorRank(as_rank(rank), new_collector(self._setup, writer, self._resumption), writer)

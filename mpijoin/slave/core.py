@@ -111,7 +111,7 @@ class SlaveCore:
         self._orders: deque[Spill] = deque()  # from the master
         self._owed_groups = 0
         self._is_within_message = False  # the oldest message has begun
-        self._idle_since_s: float | None = None
+        self._cleans_at_s = math.inf  # if nothing comes until then
         self._messages: deque[Unjoined | Marked] = deque()
         self._slices: deque[tuple[int, int]] = deque()
         self._changes: deque[Ordered | Staged] = deque()  # to be carried out between two slices
@@ -280,13 +280,12 @@ class SlaveCore:
     def _ticked(self, now_s: float) -> list[Action]:
         """Nothing can be done now, unless something is owed."""
         if self.busy or self._messages or not (self._rule and self._rule.idle and self._owed_groups):
-            self._idle_since_s = None
-        elif self._idle_since_s is None:
-            self._idle_since_s = now_s
-        elif now_s >= self._idle_since_s + IDLE_S:
+            self._cleans_at_s = math.inf
+        elif self._cleans_at_s == math.inf:
+            self._cleans_at_s = now_s + IDLE_S
+        elif now_s >= self._cleans_at_s:
             return [self._work(CleanUp(), Cleaned)]
-        waits_s = math.inf if self._idle_since_s is None else self._idle_since_s + IDLE_S - now_s
-        return [Rest(0.0 if now_s < self._alert_until_s else waits_s)]
+        return [Rest(0.0 if now_s < self._alert_until_s else self._cleans_at_s - now_s)]
 
     def _cleaned(self, event: Cleaned) -> list[Action]:
         self._owed_groups = event.owed_groups
@@ -298,7 +297,7 @@ class SlaveCore:
             return [Consume(), self._save_as_it_is(self._stop, len(message.groups))]
         if self._is_within_message:
             return [Consume(), *self._end_message()]
-        self._idle_since_s = None
+        self._cleans_at_s = math.inf
         return [Consume(), *self._change(), *self._next_message()]
 
     def _probed(self, event: Probed) -> list[Action]:

@@ -19,24 +19,29 @@ from mpijoin.orders import ComputePartitions, Order, Partitions, Step
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import Transfer
 from mpijoin.slave.batches import Batches
+from mpijoin.spill.generations import Debt
 from mpijoin.spill.ranking import held_bytes, ranked, within
+from mpijoin.spill.spiller import Spiller
 
 # So much state is read out at once, which takes some 10 ms. The next portion waits until the consumer has taken this
 # one.
 PORTION_BYTES = 8 << 20
 # So much is shipped per slot while there is something to join; otherwise as much as the consumer takes.
 SLOT_BYTES = 32 << 20
+UNLIMITED = 1 << 62
 
 
 @dataclass
 class Supply:
-    """A group that goes away. since: the newest block that was shipped · input: what was taken out of the messages, in
+    """A group that goes away. since: the newest block that was shipped · rows_sent: so many of its frames on
+    disk were shipped · input: what was taken out of the messages, in
     case the group comes back."""
 
     group: int
     consumer: int
     state: str = supplier.UNKNOWN
     since: int = 0
+    rows_sent: int = 0
     octets: int = 0
     sent_s: float | None = None  # when what is under way was handed to the transport
     transfer_s: float = 0.0
@@ -50,6 +55,7 @@ class Staging:
     group: int
     state: str = consumer.UNKNOWN
     frames: list[np.ndarray] = field(default_factory=list)
+    debt: Debt | None = None
     octets: int = 0
     input: Slot | None = None
 
@@ -57,8 +63,9 @@ class Staging:
 class Mover:
     """All moves that this slave takes part in. Times are those of the rank's clock."""
 
-    def __init__(self, rank: Rank, operator: Operator):
-        self._rank, self._operator = rank, operator
+    def __init__(self, rank: Rank, operator: Operator, spiller: Spiller | None = None):
+        """spiller: what keeps the operator's rows on disk, if anything does."""
+        self._rank, self._operator, self._spiller = rank, operator, spiller
         self._supplies: dict[int, Supply] = {}
         self._stagings: dict[int, Staging] = {}
         self._allowance_bytes = SLOT_BYTES
@@ -143,14 +150,19 @@ class Mover:
         event = consumer.CANCEL if state.cancelled else consumer.PORTION if state.input is None else consumer.REST
         staging.state = consumer.advance(state.move, staging.state, event)
         if staging.state == consumer.CANCELLED:
-            del self._stagings[state.move]
+            self._let_go(self._stagings.pop(state.move))
         if staging.state in (consumer.CANCELLED, consumer.REFUSED):
             return False
         return self._stage(staging, state)
 
     def _stage(self, staging: Staging, state: State) -> bool:
-        staging.frames += state.frames
-        staging.octets += sum(frame.nbytes for frame in state.frames)
+        for frame in state.frames:
+            debt = self._spiller.taken_aside(staging.debt, frame) if self._spiller else None
+            if debt is None:
+                staging.frames.append(frame)
+                staging.octets += frame.nbytes
+            else:
+                staging.debt = debt
         staging.input = state.input
         if self.staged_bytes > self._operator.memory().free:
             self._refuse(state.move, f"it has no room for group {state.group}: {staging.octets} bytes have come so far")
@@ -167,11 +179,17 @@ class Mover:
             return None
         staging.state = installed
         del self._stagings[move]
+        if self._spiller and staging.debt:
+            self._spiller.adopt(staging.group, staging.debt)
         blocks = int(self._operator.info(np.array([staging.group])).blocks[0])
         self._say(move, steps.INSTALLED, figures=Transfer(blocks=blocks))
         return staging.input
 
     def _ship(self, move: int, supply: Supply) -> None:
+        """Ships a portion: at first of what the group has on disk, then of what does not change in memory."""
+        if frames := self._on_disk(supply, PORTION_BYTES):
+            self._send(move, supply, frames, None)
+            return
         frames = self._operator.get(supply.group, supply.since, PORTION_BYTES)
         newest, whole = self._operator.reached(frames)
         if whole:
@@ -184,7 +202,9 @@ class Mover:
     def _freeze(self, move: int, supply: Supply, taken: list[tuple[Batches, list[Piece]]]) -> None:
         """Sends the rest of the group with its input that is not joined, up to where the newest message of it
         reached."""
-        frames = self._operator.get(supply.group, supply.since)
+        on_disk = self._on_disk(supply, UNLIMITED)
+        marks = self._spiller.mark(supply.group) if self._spiller else []
+        frames = [*marks, *on_disk, *self._operator.get(supply.group, supply.since)]
         info = self._operator.info(np.array([supply.group]))
         watermarks = taken[-1][0].slot.watermarks if taken else tuple(info.watermarks[0].tolist())
         newest_slot = taken[-1][0].slot if taken else None
@@ -197,6 +217,8 @@ class Mover:
         self._watch()
         del self._supplies[move]
         self._operator.drop(supply.group)
+        if self._spiller:
+            self._spiller.forget(supply.group)
         under_way_s = 0.0 if supply.sent_s is None else self._rank.clock.wall_s - supply.sent_s
         self._say(move, steps.DROPPED, figures=Transfer(supply.octets, supply.transfer_s or under_way_s))
 
@@ -221,8 +243,25 @@ class Mover:
         """Gives up what has come. More may come until the supplier hears of the refusal."""
         staging = self._stagings[move]
         staging.state = consumer.advance(move, staging.state, consumer.NO_ROOM)
+        self._let_go(staging)
         staging.frames, staging.octets, staging.input = [], 0, None
         self._say(move, steps.REFUSED, reason)
+
+    def _on_disk(self, supply: Supply, octets_max: int) -> list[np.ndarray]:
+        """Returns the next frames of the group's rows on disk, up to about so many bytes."""
+        if self._spiller is None:
+            return []
+        # A group with kept rows cannot be read out.
+        self._spiller.write_kept(supply.group)
+        frames = self._spiller.portion(supply.group, supply.rows_sent, octets_max)
+        supply.rows_sent += len(frames)
+        return frames
+
+    def _let_go(self, staging: Staging) -> None:
+        """Gives the space back that what has come takes on disk."""
+        if staging.debt:
+            staging.debt.remove()
+        staging.debt = None
 
     def _say(self, move: int, step: str, reason: str = "", figures: Transfer = Transfer()) -> None:
         self._rank.send(MASTER, Step(move, self._rank.number, step, reason, figures))

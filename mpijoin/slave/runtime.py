@@ -78,8 +78,10 @@ class Slave:
         pressures = [one for one in job.inject.memory if one.rank == rank.number]
         self._pressure = MemoryPressure(pressures, operator.memory().budget, operator.limit, allowed)
         self._inserter = Inserter(operator)
-        self._mover = Mover(rank, self._operator)
-        saver = Saver(self._operator, rank.number, setup.checkpoints) if setup.checkpoints else None
+        self._mover = Mover(rank, self._operator, self._spilling.by_generations)
+        saver = None
+        if setup.checkpoints:
+            saver = Saver(self._operator, rank.number, setup.checkpoints, self._spilling.by_generations)
         self._savings = Savings(rank, saver, self._sinks, self._epochs, self._counts)
         self._groups = set(groups)  # These are the groups that it joins.
         for group in groups:
@@ -243,7 +245,7 @@ class Slave:
                     self._meanwhile(True)
             case events.CleanUp(ends):
                 self._meanwhile(ends)
-                self._do(self._spilling.clean_up(ends, self._groups))
+                self._do(self._spilling.clean_up(ends, self._groups, self._mover.supplied))
             case events.Rotate():
                 newest_epoch, supplied = self._core.newest_epoch, self._mover.supplied
                 self._do(self._spilling.rotate(action, self._messages, self._groups, supplied, newest_epoch))

@@ -18,18 +18,17 @@ from mpijoin.slave.core import SpillRule
 from mpijoin.slave.events import Cleaned, Diverted, Rotate, Rotated, Spill, Spilled
 from mpijoin.spill.rotator import Rotator
 from mpijoin.spill.runs import Runs
-from mpijoin.spill.scratch import Scratch
 from mpijoin.spill.spiller import Spiller
 
 AnySpiller = Spiller | Rotator  # of the two forms of `[memory] spill`
 
 
-def new_spiller(job: Job, operator: WindowJoin, scratch: Scratch) -> AnySpiller:
-    """A spiller for the operator, which writes into `scratch`."""
+def new_spiller(job: Job, operator: WindowJoin, runs: Runs) -> AnySpiller:
+    """A spiller for the operator. runs: where it writes."""
     if job.memory.spill == ROTATE:
         gap_ns = job.memory.gap_ns
-        return Rotator(operator, Runs(scratch), None if gap_ns is None else gap_ns / 1e9)
-    return Spiller(operator, operator.beside(1), Runs(scratch), job.run.seed)
+        return Rotator(operator, runs, None if gap_ns is None else gap_ns / 1e9)
+    return Spiller(operator, operator.beside(1), runs, job.run.seed)
 
 
 def spill_rule(job: Job, spiller: AnySpiller | None) -> SpillRule | None:
@@ -55,6 +54,11 @@ class Spilling:
     def spiller(self) -> AnySpiller:
         assert self._spiller is not None  # A core without a rule never spills.
         return self._spiller
+
+    @property
+    def by_generations(self) -> Spiller | None:
+        """The spiller where it keeps generations on disk, which go along with groups and into checkpoints."""
+        return self._spiller if isinstance(self._spiller, Spiller) else None
 
     @property
     def rotator(self) -> Rotator:
@@ -91,12 +95,13 @@ class Spilling:
         self._spill_s += self._clock.wall_s - start_s
         return Spilled(more, self.spiller.owed_groups)
 
-    def clean_up(self, ends: bool, groups: Collection[int]) -> Cleaned:
-        """Finds some of what is owed. The slave consumes it as the next thing that it does."""
+    def clean_up(self, ends: bool, groups: Collection[int], fixed: Collection[int]) -> Cleaned:
+        """Finds some of what is owed. The slave consumes it as the next thing that it does. groups, fixed: as in
+        `spill`."""
         start_s, found, self._cleans = self._clock.wall_s, self._out.found, True
         if ends:
             self.spiller.begin_end(groups, self._out)
-        more = self.spiller.clean_up(self._out)
+        more = self.spiller.clean_up(self._out, fixed)
         self._cleanup_s += self._clock.wall_s - start_s
         self._cleanup_results += self._out.found - found
         return Cleaned(more, self.spiller.is_between, self.spiller.owed_groups)

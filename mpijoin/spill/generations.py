@@ -9,12 +9,14 @@ clean-up makes one class of all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterable, NamedTuple, Sequence
+from itertools import islice
+from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.spill.runs import Run
-from mpijoin.store.state import FOREVER, TIME_MAX_VALUE, TIME_MIN_VALUE
+from mpijoin.data.codec import decode
+from mpijoin.spill.runs import Run, Runs
+from mpijoin.store.state import FOREVER, NONE, TIME_MAX_VALUE, TIME_MIN_VALUE
 
 
 class Rows(NamedTuple):
@@ -40,33 +42,59 @@ class Generation:
     def octets(self) -> int:
         return self.run.octets
 
-    def add(self, stream: int, rows: Rows) -> None:
-        self.rows[stream] = self.rows[stream].with_more(rows)
-
 
 Class = list[Generation]
 
 
 class Debt:
-    """The classes that a group has on disk, the oldest first."""
+    """The generations that a group has on disk, the oldest first.
+
+    merged: the number of a generation. Nothing is owed among those up to it, which are therefore one class.
+    """
 
     def __init__(self, windows: Sequence[int]):
         """windows: of each stream, in time units, or FOREVER."""
-        self.classes: list[Class] = []
+        self.generations: list[Generation] = []
+        self.merged = NONE
         self.is_paid = False  # nothing was owed when something was last written or cleaned up
         self._windows = windows
 
     @property
-    def generations(self) -> list[Generation]:
-        return [generation for own in self.classes for generation in own]
+    def classes(self) -> list[Class]:
+        merged = [one for one in self.generations if one.number <= self.merged]
+        others = [[one] for one in self.generations if one.number > self.merged]
+        return [merged, *others] if merged else others
 
     @property
     def octets(self) -> int:
         return sum(generation.octets for generation in self.generations)
 
-    @property
-    def newest(self) -> Generation | None:
-        return self.classes[-1][-1] if self.classes else None
+    def add(self, number: int, frame: np.ndarray, runs: Runs) -> None:
+        """Writes a frame of rows of the generation with this number, which is the newest one or a new one."""
+        if not self.generations or self.generations[-1].number != number:
+            self.generations.append(Generation(number, runs.new_run(), [Rows()] * len(self._windows)))
+        newest = self.generations[-1]
+        newest.run.append(frame)
+        # Whoever made or received the frame has looked at it, so there is no need to check it.
+        meta = decode(frame, trusted=True).meta
+        rows = Rows(meta["tuples"], meta["earliest"], meta["latest"])
+        newest.rows[meta["stream"]] = newest.rows[meta["stream"]].with_more(rows)
+        self.is_paid = False
+
+    def frames(self, skip: int = 0) -> Iterator[np.ndarray]:
+        """Yields all frames but the first `skip`. Each is valid until the next."""
+        for generation in self.generations:
+            if skip >= len(generation.run):
+                skip -= len(generation.run)
+                continue
+            yield from islice(generation.run.frames(), skip, None)
+            skip = 0
+
+    def remove(self) -> None:
+        """Gives all space back."""
+        for generation in self.generations:
+            generation.run.remove()
+        self.generations = []
 
     def keep_until(self) -> list[int]:
         """Returns, for each stream, the latest time with which one of its rows can still meet a row that is on disk.
@@ -85,17 +113,13 @@ class Debt:
 
     def merge(self) -> None:
         """Notes that nothing is owed among the generations any more."""
-        self.classes = [self.generations] if self.classes else []
+        self.merged = max([self.merged, *(one.number for one in self.generations)])
         self.is_paid = True
 
     def let_go(self, watermarks: Sequence[int]) -> list[Generation]:
-        """Forgets the generations that no row to come can meet. Returns them.
-
-        They must be of one class, because what is owed among them would be lost otherwise.
-        """
-        assert len(self.classes) <= 1  # or results would be lost
+        """Forgets the generations that no row to come can meet, and returns them. Nothing may be owed among them."""
         gone = [one for one in self.generations if is_over(one.rows, self._windows, watermarks)]
-        self.classes = [kept] if (kept := [one for one in self.generations if one not in gone]) else []
+        self.generations = [one for one in self.generations if one not in gone]
         return gone
 
 

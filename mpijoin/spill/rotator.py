@@ -215,7 +215,7 @@ class Rotator:
             self._rotation.forget(group)
         self._disk.clear()
 
-    def clean_up(self, out: Out) -> bool:
+    def clean_up(self, out: Out, fixed: Collection[int] = ()) -> bool:
         """Nothing is owed that pending input would not find."""
         return False
 

@@ -11,15 +11,20 @@ from typing import Collection, Iterable
 
 import numpy as np
 
-from mpijoin.data.codec import decode
+from mpijoin.config.job import LARGEST
+from mpijoin.data.codec import decode, encode
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Out, Progress
 from mpijoin.records import SpillFigures
 from mpijoin.spill.cleanup import CleanUp
-from mpijoin.spill.generations import Debt, Generation, Rows, row_counts
+from mpijoin.spill.generations import Debt, Generation, row_counts
 from mpijoin.spill.ranking import ranked
 from mpijoin.spill.runs import Runs
-from mpijoin.store.state import TIME_MAX_VALUE
+from mpijoin.store.rows import ROWS_KIND, rows_of
+from mpijoin.store.shipment import meta_of
+from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
+
+DEBT_KIND = 19  # This is the kind of frames after those of rows.
 
 
 class Spiller:
@@ -93,7 +98,7 @@ class Spiller:
         free = self._operator.memory().free
         while self._keeping or self._victims:
             if self._keeping:
-                self._write_kept(self._keeping.popleft())
+                self.write_kept(self._keeping.popleft())
             else:
                 self._spill(self._victims.popleft())
             if freed := self._operator.memory().free - free:
@@ -102,41 +107,39 @@ class Spiller:
         return self._left_bytes > 0 and bool(self._keeping or self._victims)
 
     def _spill(self, group: int) -> None:
-        """Writes all rows of a group, kept ones included, to its generation on disk, and begins the next one."""
-        self._write_kept(group)
-        if not self._operator.info(np.array([group])).tuples.any():
-            return
-        self._write(group, self._operator.rows(group))
-        self._operator.empty(group)
-        self._set_bounds(group)
+        """Writes all rows of a group, kept ones included, to its generation on disk, and begins the next one.
 
-    def _write_kept(self, group: int) -> None:
+        The next one begins even if nothing was in memory, because the rows to come must not be of a generation that a
+        clean-up takes for complete.
+        """
+        self.write_kept(group)
+        if self._operator.info(np.array([group])).tuples.any():
+            self._write(group, self._operator.rows(group))
+        self._operator.empty(group)
+        if group in self._debts:
+            self._set_bounds(group)
+
+    def write_all_kept(self) -> None:
+        """Brings to disk what has expired and is only kept, because groups are to be saved and their rows counted."""
+        for group in self._operator.kept().tolist():
+            self.write_kept(group)
+
+    def write_kept(self, group: int) -> None:
+        """Brings to disk what has expired and is only kept, because the group is to be read out."""
         if group in self._operator.kept():
             self._write(group, self._operator.kept_rows(group))
             self._operator.drop_kept(group)
 
     def _write(self, group: int, frames: Iterable[np.ndarray]) -> None:
-        generation = self._generation(group)
-        for frame in frames:
-            generation.run.append(frame)
-            # The frame was made just now, so there is no need to check it.
-            meta = decode(frame, trusted=True).meta
-            generation.add(meta["stream"], Rows(meta["tuples"], meta["earliest"], meta["latest"]))
-        self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
-
-    def _generation(self, group: int) -> Generation:
-        """The generation on disk to which rows belong that are in memory now."""
+        """Writes rows that are in memory now to their generation on disk."""
         number = int(self._operator.info(np.array([group])).generations[0])
         debt = self._debts.setdefault(group, Debt(self._windows))
-        newest = debt.newest
-        if newest is None or newest.number != number:
-            newest = Generation(number, self._runs.new_run(), [Rows()] * len(self._windows))
-            debt.classes.append([newest])
-        debt.is_paid = False
-        return newest
+        for frame in frames:
+            debt.add(number, frame, self._runs)
+        self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
 
     def _set_bounds(self, group: int) -> None:
-        self._operator.keep_until(group, Debt.keep_until(self._debts[group]))
+        self._operator.keep_until(group, self._debts[group].keep_until())
 
     def begin_end(self, groups: Collection[int], out: Out) -> None:
         """The input has ended, so nothing can meet what is in memory, except for what is on disk.
@@ -150,19 +153,20 @@ class Spiller:
             if group not in self._debts and tuples.any():  # With unbounded windows nothing ever expires.
                 self._operator.empty(group)
                 self.let_go += tuples
-        self._ending, self._owing = deque(sorted(self._debts)), deque(sorted(self._debts))
+        owing = sorted(set(self._debts) & set(groups))  # Another slave cleans up for a group that has just left.
+        self._ending, self._owing = deque(owing), deque(owing)
 
-    def clean_up(self, out: Out) -> bool:
+    def clean_up(self, out: Out, fixed: Collection[int] = ()) -> bool:
         """Does a bounded piece of the clean-up. The results in `out` must be consumed before the next call.
 
-        Returns whether there is more to do.
+        fixed: groups that change hands. Returns whether there is more to do.
         """
         if self._ending:
             self._spill(self._ending.popleft())
             return True
         if self._cleaning is None:
             if not self._has_ended:
-                self._owing = deque(self._most_urgent())
+                self._owing = deque(self._most_urgent(fixed))
             if not self._owing:
                 return False
             group = self._owing.popleft()
@@ -175,9 +179,9 @@ class Spiller:
             self._settle(group)
         return True
 
-    def _most_urgent(self) -> list[int]:
+    def _most_urgent(self, fixed: Collection[int]) -> list[int]:
         """The group that owes results for the most bytes, if there is one."""
-        owing = {group: debt.octets for group, debt in self._debts.items() if not debt.is_paid}
+        owing = {group: debt.octets for group, debt in self._debts.items() if not debt.is_paid and group not in fixed}
         return sorted(owing, key=owing.__getitem__)[-1:]
 
     def _settle(self, group: int) -> None:
@@ -185,9 +189,72 @@ class Spiller:
         debt = self._debts[group]
         debt.merge()
         watermarks = self._operator.info(np.array([group])).watermarks[0].tolist()
-        gone = debt.generations if self._has_ended else debt.let_go(watermarks)
+        gone = list(debt.generations) if self._has_ended else debt.let_go(watermarks)
         for generation in gone:
             generation.run.remove()
         self.let_go += row_counts(gone, len(self._windows))
-        if self._has_ended or not debt.classes:
+        if self._has_ended or not debt.generations:
             del self._debts[group]
+            self._operator.keep_until(group, [TIME_MIN_VALUE] * len(self._windows))
+        else:
+            self._set_bounds(group)
+
+    def portion(self, group: int, skip: int, octets_max: int) -> list[np.ndarray]:
+        """Returns copies of the group's frames of rows on disk, but for the first `skip`: about `octets_max` bytes."""
+        frames, octets = [], 0
+        for frame in self._debts[group].frames(skip) if group in self._debts else ():
+            frames.append(frame.copy())
+            octets += len(frame)
+            if octets >= octets_max:
+                break
+        return frames
+
+    def mark(self, group: int) -> list[np.ndarray]:
+        """Returns the frame that goes with a group's frames of rows, if it has any on disk."""
+        if group not in self._debts:
+            return []
+        meta = {"group": group, "merged": self._debts[group].merged}
+        return [encode(DEBT_KIND, meta, [], checksum=True)]
+
+    def generations(self, group: int) -> list[Generation]:
+        """What the group has on disk, the oldest generation first."""
+        return self._debts[group].generations if group in self._debts else []
+
+    def taken_aside(self, debt: Debt | None, frame: np.ndarray) -> Debt | None:
+        """Takes a frame of rows, or the frame of `mark`, of a group that comes from elsewhere.
+
+        debt: what has come of the group before. Returns what has come so far, and None where the frame is neither.
+        Raises CodecError and ProtocolError.
+        """
+        decoded = decode(frame)
+        if decoded.kind not in (ROWS_KIND, DEBT_KIND):
+            return None
+        debt = debt or Debt(self._windows)
+        if decoded.kind == DEBT_KIND:
+            debt.merged = meta_of(decoded, "merged")
+        else:
+            debt.add(rows_of(frame, self._operator.streams).generation, frame, self._runs)
+            self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
+        return debt
+
+    def adopt(self, group: int, debt: Debt) -> None:
+        """The group is here now, and what was taken aside is its debt."""
+        self._debts[group] = debt
+
+    def forget(self, group: int) -> None:
+        """The group is elsewhere now, with its debt."""
+        if group in self._debts:
+            self._debts.pop(group).remove()
+
+    def make_room(self, groups: Collection[int]) -> bool:
+        """Spills the largest of these groups that holds no fresh tuple. Returns whether any memory is free for that."""
+        able = [group for group in groups if not self._operator.holds_fresh(group)]
+        free = self._operator.memory().free
+        self.begin_spill(1, LARGEST, able)
+        self.spill_next()
+        return self._operator.memory().free > free
+
+    def abandon(self) -> None:
+        """Gives all space back. The operator is of no use any more."""
+        for group in list(self._debts):
+            self.forget(group)

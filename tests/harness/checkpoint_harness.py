@@ -126,7 +126,7 @@ def manner(chance):
             "subgroups": chance.randint(1, 3),
             "buffer": chance.choice(["64 KiB", "64 MiB"]),
         },
-        "memory": {"limit": "16 MiB"},
+        "memory": memory(chance),
         "tuning": {
             "theta": chance.choice(["off", "1 B", "100 B", "1 KB"]),
             "result_buffer": chance.choice([1, 7, 8192]),
@@ -136,6 +136,20 @@ def manner(chance):
         "checkpoint": chance.choice(CHECKPOINTS if policy == "none" else (*CHECKPOINTS, *RARE_CHECKPOINTS * 3)),
     }
     return Manner(chance.randint(1, 5), sections, chance.choice([None, 10, 20, 40]), chance.randrange(1 << 30))
+
+
+def memory(chance):
+    """Enough of it, or so little that slaves spill all the time."""
+    if chance.random() < 0.5:
+        return {"limit": "16 MiB", "spill": "generations"}
+    return {
+        "limit": chance.choice(["64 KiB", "100 KiB"]),
+        "spill": "generations",
+        "threshold": chance.choice([0.02, 0.1, 0.5]),
+        "share": chance.choice([0.1, 1.0]),
+        "rank": chance.choice(["least productive", "most productive", "largest", "random"]),
+        "cleanup": chance.choice(["idle", "end"]),
+    }
 
 
 def merged(*documents):
