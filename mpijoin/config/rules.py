@@ -219,7 +219,7 @@ def _memory_faults(job: Job) -> Iterator[Fault]:
     if policy in GENERATION_POLICIES and spill != GENERATIONS:
         text = f"got {show(policy)} and {show(spill)}, wanted spill = {show(GENERATIONS)} for this policy"
         yield Fault(("balance.policy", "memory.spill"), f"[balance] policy, [memory] spill: {text}")
-    if spill == ROTATE and job.checkpoint.is_on:
+    if spill == ROTATE and (job.checkpoint.is_on or job.checkpoint.signals):
         text = f"got {show(spill)}, wanted {show(GENERATIONS)} or no checkpoints: groups that rotate cannot be saved"
         yield Fault(("memory.spill", "checkpoint.every"), f"[memory] spill, [checkpoint] every: {text}")
 

@@ -17,6 +17,7 @@ from typing import Any, Callable, Sequence
 from mpijoin.checkpoint.manifest import forget_after, numbers_in
 from mpijoin.checkpoint.restore import Holder, Resumption, drop_later, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
+from mpijoin.config.job import ROTATE
 from mpijoin.errors import EXIT_DONE, PeerError
 from mpijoin.join.tuning import measured_group_tuples
 from mpijoin.launch import warmup
@@ -199,7 +200,8 @@ def _groups_travel(setup: RunSetup) -> bool:
 
 def _may_stop(setup: RunSetup) -> bool:
     """Whether a signal can make the run save and stop."""
-    return setup.checkpoints is not None and bool(setup.job.checkpoint.stops_at)
+    job = setup.job
+    return setup.checkpoints is not None and job.memory.spill != ROTATE and bool(job.checkpoint.stops_at)
 
 
 def _keep_loaded() -> None:

@@ -1,0 +1,232 @@
+"""Rotation (Flux, section 6.1): which group leaves memory, which is activated, and when; and pending input comes in its
+order, before anything newer."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import mpijoin
+from mpijoin.errors import JobError
+from mpijoin.join.window_join import window_join
+from mpijoin.messages import Columns, Piece, Slot
+from mpijoin.operators.base import Out, Progress, Taken
+from mpijoin.slave.batches import Batches
+from mpijoin.slave.core import PROBE_BUDGET, SpillRule
+from mpijoin.slave.events import (
+    Arrived,
+    Consume,
+    Divert,
+    Diverted,
+    EndInput,
+    EndMessage,
+    Expire,
+    Expired,
+    Insert,
+    Inserted,
+    Ordered,
+    Probe,
+    Probed,
+    Rotate,
+    Rotated,
+)
+from mpijoin.slave.inserting import Inserter
+from mpijoin.slave.rotating import RotatingCore
+from mpijoin.spill import rotator
+from mpijoin.spill.rotation import Rotation
+from mpijoin.spill.rotator import Rotator
+from mpijoin.spill.runs import Runs
+from mpijoin.spill.scratch import open_scratch
+
+RULE = SpillRule(0.9, 0.3, "largest", 64, False, rotates=True)
+DONE = Progress.DONE
+STREAMS = ((1, False, 1000), (1, True, 1000))
+
+
+def rotation_of(*groups, gap_s=None, on_disk=()):
+    rotation = Rotation(gap_s)
+    rotation.holds(groups)
+    for group in on_disk:
+        rotation.wrote(group)
+        rotation.has_pending(group)
+    return rotation
+
+
+def test_both_queues_are_first_in_first_out():
+    """ "The first partition in the in-memory queue is extracted via getPartitionState(), written to disk, and added to
+    bottom of the on-disk queue. Then, the first on-disk partition is read, added to the bottom of the in-memory queue,
+    and then installed or activated" """
+    rotation, order = rotation_of(1, 2, 3, 4, on_disk=(1, 2)), []
+    for turn in range(4):
+        leaving = next(rotation.victims(()))
+        rotation.wrote(leaving)
+        rotation.has_pending(leaving)
+        coming = rotation.due(float(turn), at_once=True)
+        rotation.activated(coming, turn, turn)
+        order.append((leaving, coming))
+    assert order == [(3, 1), (4, 2), (1, 3), (2, 4)]
+
+
+def test_a_group_is_activated_once_the_gap_is_over():
+    """ "If the most recently activated partition has been active for longer than time t_gap, then the policy initiates
+    a swap" """
+    rotation = rotation_of(1, 2, gap_s=5.0, on_disk=(1, 2))
+    assert rotation.due(0.0) == 1  # none was activated before
+    rotation.activated(1, 0.0, 2.0)
+    assert rotation.due(7.0) is None and rotation.due(7.01) == 2 and rotation.due(2.0, at_once=True) == 2
+
+
+def test_the_gap_is_the_time_that_the_last_activation_took():
+    """ "we set t_gap equal to the time taken to read in the previously activated partition" """
+    rotation = rotation_of(1, 2, 3, on_disk=(1, 2, 3))
+    rotation.activated(1, 10.0, 13.0)
+    assert rotation.due(16.0) is None and rotation.due(16.1) == 2
+    rotation.activated(2, 20.0, 20.5)
+    assert rotation.due(20.9) is None and rotation.due(21.1) == 3
+
+
+def test_fixed_groups_stay_and_those_without_input_are_passed_over():
+    rotation = rotation_of(1, 2, 3)
+    rotation.wrote(1)
+    assert list(rotation.victims({2})) == [3] and rotation.due(0.0, at_once=True) is None
+    rotation.wrote(3)
+    rotation.has_pending(3)
+    assert rotation.due(0.0) == 3 and rotation.is_inactive(1)
+    rotation.holds([1, 3, 5])  # 2 has moved away, 5 has come
+    assert list(rotation.victims(())) == [5]
+
+
+def core_at_rest():
+    return RotatingCore(False, RULE)
+
+
+def arrived(*groups, last=False):
+    return Arrived(0, 24, np.array(groups), np.full(len(groups), 3), last)
+
+
+def test_pending_input_is_joined_before_the_message():
+    core = core_at_rest()
+    assert core.step(arrived(4, 7)) == [Rotate()]
+    assert core.step(Rotated(True)) == [Rotate(begins=False)]
+    assert core.step(Rotated(True, 1, np.array([7]), np.array([5]))) == [Insert(0, 1)]
+    assert core.step(Inserted(Taken(1))) == [Probe(0, 1, PROBE_BUDGET)]
+    assert core.step(Probed(DONE)) == [Consume(), Expire(0, 1)]
+    assert core.step(Expired(DONE)) == [EndInput(), Rotate(begins=False)]
+    assert core.step(Rotated(False)) == [Divert(0)]
+    assert core.step(Diverted((0,), 1)) == [Insert(0, 1)]
+
+
+def test_what_is_pending_is_joined_before_the_last_message_ends():
+    core = core_at_rest()
+    core.step(arrived(4, last=True))
+    core.step(Rotated(False))
+    assert core.step(Diverted((0,), owed_groups=1)) == [Rotate(at_once=True)]
+    assert core.step(Rotated(True, 0, np.array([4]), np.array([3]))) == [Insert(0, 1)]
+
+
+def test_a_group_is_activated_before_it_is_shipped():
+    core = core_at_rest()
+    assert core.step(Ordered(1, "ship", 9)) == [Rotate(9)]
+    assert core.step(Rotated(False, is_blocked=True)) == []  # no room now
+    core.step(arrived(4))
+    core.step(Rotated(False))
+    assert core.step(Diverted()) == [Insert(0, 1)]
+    core.step(Inserted(Taken(1)))
+    core.step(Probed(DONE))
+    assert core.step(Expired(DONE)) == [Rotate(9)]
+    carry, end = core.step(Rotated(False))
+    assert (carry.step, carry.group) == ("ship", 9) and isinstance(end, EndMessage)
+
+
+def slot(group, times):
+    count = len(times)
+    left = Columns(np.stack([np.full(count, 5), times, range(count), times], axis=1), np.empty(0, np.uint8))
+    octets = np.array(times, np.uint8)
+    wide = [np.full(count, 5), times, range(count), range(count), np.ones(count, int), times]
+    right = Columns(np.stack(wide, axis=1), octets)
+    return Slot(0, 3, (max(times), max(times)), np.array([group]), (Piece(np.full((2, 1), count), (left, right)),))
+
+
+@pytest.fixture
+def rotating(tmp_path):
+    with open_scratch(str(tmp_path), "rank-1") as scratch:
+        operator = window_join(4, 1 << 16, 256, 1 << 14, STREAMS)
+        yield operator, Rotator(operator, Runs(scratch), 0.0)
+
+
+def join(operator, given):
+    message, out = Batches(given), Out(2, 1000)
+    assert Inserter(operator).insert(message, 0, len(message.groups)).taken.groups == len(message.groups)
+    while operator.probe(message.groups, 1 << 20, out) is not DONE:
+        pass
+    operator.expire(message.groups, given.watermarks, out)
+    return out.found
+
+
+@pytest.mark.parametrize("input_bytes", [1, 1 << 20])
+def test_state_and_pending_input_come_back_in_order(rotating, monkeypatch, input_bytes):
+    """Whatever a part of the pending input is, its rows come in their order, with their blobs and watermarks."""
+    monkeypatch.setattr(rotator, "INPUT_BYTES", input_bytes)
+    operator, spiller = rotating
+    assert join(operator, slot(2, [1, 2])) == 4
+    spiller.begin_spill(1, "", [2])
+    assert not spiller.spill_next() and spiller.is_on_disk(2) and operator.totals.held == (0, 0)
+    for times in ([3, 4], [5], [6, 7]):
+        spiller.spool(slot(2, times))
+    assert spiller.owed_groups == 1 and spiller.disk_bytes(np.array([2, 3]))[1] == 0
+    spiller.begin_activation(None, True, [2], 0.0)
+    given, found, marks = [], 0, []
+    while (turn := spiller.activate((), 1.0)).more:
+        if turn.input is not None:
+            (piece,) = turn.input.pieces
+            given += piece.columns[0].tuples[:, 1].tolist()
+            wide = piece.columns[1]
+            assert wide.blob[wide.tuples[:, 3]].tolist() == wide.tuples[:, 1].tolist()
+            marks.append(turn.input.watermarks)
+            found += join(operator, turn.input)
+    assert given == [3, 4, 5, 6, 7] and marks[-1] == (7, 7) and found == 49 - 4
+    totals = operator.totals
+    assert totals.spilled == totals.taken_back == (2, 2) and totals.moved_in == totals.moved_out == (0, 0)
+    assert spiller.figures.disk_bytes == spiller.owed_groups == 0
+
+
+def test_a_group_that_is_supplied_never_leaves(rotating):
+    operator, spiller = rotating
+    join(operator, slot(2, [1, 2]))
+    spiller.begin_spill(1 << 20, "", [2], {2})
+    assert not spiller.spill_next() and not spiller.is_on_disk(2)
+
+
+def table(rng, rows, keys, disorder):
+    times = np.cumsum(rng.integers(0, 20, rows)) + rng.integers(-disorder, disorder + 1, rows)
+    payload = ["x" * int(one % 9) for one in times]
+    return pa.table({"ts": times, "key": rng.integers(0, keys, rows), "p": payload})
+
+
+@pytest.mark.parametrize("windows", [("0 ms", "2 s"), ("unbounded", "30 s"), ("30 s", "unbounded", "2 s")])
+@pytest.mark.parametrize("gap, threshold, share", [("auto", 0.9, 0.3), ("1 h", 1.0, 0.1), ("0 s", 0.5, 1.0)])
+def test_rotation_finds_what_a_join_in_memory_finds(windows, gap, threshold, share):
+    rng = np.random.default_rng(len(windows))
+    keys, rows = (200, 2500) if len(windows) == 2 else (700, 1200)
+    job = {
+        "streams": {
+            f"s{at}": {"table": table(rng, rows, keys, 30), "time": "ts", "time_unit": "ms", "key": ["key"],
+                       "window": window, "lateness": "60 ms"}
+            for at, window in enumerate(windows)
+        },
+        "cluster": {"partitions": 24, "distribution_epoch": "1 s"},
+        "tuning": {"block": "256 B", "theta": "1 KB"},
+        "output": {"results": "collect"},
+    }  # fmt: skip
+    whole = mpijoin.run({**job, "memory": {"limit": "1 GiB"}}, slaves=1).summary
+    memory = {"limit": "64 KiB", "spill": "rotate", "gap": gap, "threshold": threshold, "share": share}
+    got = mpijoin.run({**job, "memory": memory}, slaves=1).summary
+    assert got["certificate"] == whole["certificate"] and got["results"] == whole["results"]
+    assert got["memory"]["spills"] > 0 or windows == ("0 ms", "2 s")
+
+
+def test_groups_that_rotate_cannot_be_saved(tmp_path):
+    streams = {name: {"table": table(np.random.default_rng(0), 9, 3, 0), "time": "ts", "time_unit": "ms",
+                      "key": ["key"], "window": "1 s"} for name in "ab"}  # fmt: skip
+    job = {"streams": streams, "memory": {"spill": "rotate"}, "checkpoint": {"every": "10 s"}}
+    with pytest.raises(JobError, match="groups that rotate cannot be saved"):
+        mpijoin.run({**job, "output": {"path": str(tmp_path / "run")}}, slaves=1)
