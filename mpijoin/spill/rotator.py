@@ -24,8 +24,10 @@ from mpijoin.store.state import ADDRESS
 
 # So much of a group's state is read out at once.
 PORTION_BYTES = 4 << 20
-# Pending input is joined in parts of about so many bytes.
+# Pending input is joined in parts of about so many bytes, but no more than this share of the memory: nothing expires
+# before a part is joined.
 INPUT_BYTES = 1 << 20
+INPUT_SHARE = 1 / 16
 
 
 @dataclass
@@ -192,7 +194,7 @@ class Rotator:
     def _next_input(self, reading: Reading) -> Slot | None:
         """Returns some of the pending input as one slot, with the newest watermarks of it."""
         slots: list[Slot] = []
-        octets = 0
+        octets, most = 0, min(INPUT_BYTES, INPUT_SHARE * self._operator.memory().budget)
         for frame in reading:
             with reading.decoding():
                 slot = message_of(decode(frame))
@@ -200,7 +202,7 @@ class Rotator:
             pieces = tuple(Piece(piece.counts.copy(), tuple(map(_copied, piece.columns))) for piece in slot.pieces)
             slots.append(slot._replace(groups=slot.groups.copy(), pieces=pieces))
             octets += slot.octets
-            if octets >= INPUT_BYTES:
+            if octets >= most:
                 break
         if not slots:
             return None
