@@ -15,7 +15,7 @@ from typing import Iterable, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.data.codec import decode
-from mpijoin.spill.runs import Run, Runs
+from mpijoin.spill.packs import Packed, Packs
 from mpijoin.store.state import FOREVER, NONE, TIME_MAX_VALUE, TIME_MIN_VALUE
 
 
@@ -35,7 +35,7 @@ class Generation:
     """The rows of one generation of a group that are on disk. rows: of each stream, in the job's order."""
 
     number: int
-    run: Run
+    run: Packed
     rows: list[Rows]
 
     @property
@@ -58,6 +58,8 @@ class Debt:
         self.merged = NONE
         self.is_paid = False  # nothing was owed when something was last written or cleaned up
         self._windows = windows
+        # Of each stream, the latest time of its rows. It never falls, because a bound that is too late is not wrong.
+        self._latest = [TIME_MIN_VALUE] * len(windows)
 
     @property
     def classes(self) -> list[Class]:
@@ -69,16 +71,18 @@ class Debt:
     def octets(self) -> int:
         return sum(generation.octets for generation in self.generations)
 
-    def add(self, number: int, frame: np.ndarray, runs: Runs) -> None:
+    def add(self, number: int, frame: np.ndarray, packs: Packs) -> None:
         """Writes a frame of rows of the generation with this number, which is the newest one or a new one."""
         if not self.generations or self.generations[-1].number != number:
-            self.generations.append(Generation(number, runs.new_run(), [Rows()] * len(self._windows)))
+            self.generations.append(Generation(number, Packed(packs), [Rows()] * len(self._windows)))
         newest = self.generations[-1]
         newest.run.append(frame)
         # Whoever made or received the frame has looked at it, so there is no need to check it.
         meta = decode(frame, trusted=True).meta
         rows = Rows(meta["tuples"], meta["earliest"], meta["latest"])
-        newest.rows[meta["stream"]] = newest.rows[meta["stream"]].with_more(rows)
+        stream = meta["stream"]
+        newest.rows[stream] = newest.rows[stream].with_more(rows)
+        self._latest[stream] = max(self._latest[stream], rows.latest)
         self.is_paid = False
 
     def frames(self, skip: int = 0) -> Iterator[np.ndarray]:
@@ -101,11 +105,7 @@ class Debt:
 
         The row on disk is of another stream, and the other row must not be later than the one on disk waits.
         """
-        generations = self.generations
-        reach = [
-            waits_until(max((one.rows[stream].latest for one in generations), default=TIME_MIN_VALUE), window)
-            for stream, window in enumerate(self._windows)
-        ]
+        reach = [waits_until(latest, window) for latest, window in zip(self._latest, self._windows)]
         return [
             max((own for other, own in enumerate(reach) if other != stream), default=TIME_MIN_VALUE)
             for stream in range(len(reach))

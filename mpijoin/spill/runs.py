@@ -62,16 +62,19 @@ class RunFile:
         self._sizes.append(size)
         return gap
 
-    def pieces(self) -> Iterator[Piece]:
+    def pieces(self, first: int, stop: int) -> Iterator[Piece]:
+        """Yields the frames from number `first` to before `stop`."""
         piece, start = Piece([], []), 0
-        for size in self._sizes:
+        for number, size in enumerate(self._sizes[:stop]):
             if piece.starts and start + size - piece.starts[0] > PIECE_BYTES:
                 yield piece
                 piece = Piece([], [])
-            piece.starts.append(start)
-            piece.stops.append(start + size)
+            if number >= first:
+                piece.starts.append(start)
+                piece.stops.append(start + size)
             start += size + -size % ALIGNMENT
-        yield piece
+        if piece.starts:
+            yield piece
 
 
 class Files:
@@ -256,14 +259,17 @@ class Run:
                 self._disk.flush(self._files[-1])
             self._grows = False
 
-    def frames(self, room: Room | None = None, last: bool = False) -> Reading:
+    def frames(
+        self, room: Room | None = None, last: bool = False, first: int = 0, count: int | None = None
+    ) -> Reading:
         """Closes the run, and iterates over the frames that it holds now: aligned uint8[n] each, valid until the next.
 
         room: memory to read into, some MiB · last: nobody reads them again, so each file is removed when all its frames
-        have been given out and the next one is asked for.
+        have been given out and the next one is asked for · first, count: only so many frames, from this number on.
         """
         self.close()
-        return Reading(self._disk, self._files, tuple(self._files), room or Room(), last)
+        stop = len(self) if count is None else first + count
+        return Reading(self._disk, self._files, tuple(self._files), room or Room(), last, first, stop)
 
     def remove(self) -> None:
         """Gives its space back, and that of frames that somebody is just reading. The run is empty then."""
@@ -276,9 +282,20 @@ class Run:
 class Reading:
     """Iterates over frames of a run, see `Run.frames`. Raises ScratchError if a file refuses or is too short."""
 
-    def __init__(self, disk: Files, own: list[RunFile], files: tuple[RunFile, ...], room: Room, last: bool):
-        """own: the run's list of its files, from which those are taken that are removed · files: to read."""
+    def __init__(
+        self,
+        disk: Files,
+        own: list[RunFile],
+        files: tuple[RunFile, ...],
+        room: Room,
+        last: bool,
+        first: int,
+        stop: int,
+    ):
+        """own: the run's list of its files, from which those are taken that are removed · files: all that there are ·
+        first, stop: which of their frames to read."""
         self._disk, self._own, self._room, self._last = disk, own, room, last
+        self._first, self._stop = first, stop
         self._place: tuple[RunFile, int] | None = None
         self._frames = self._read(files)
 
@@ -300,10 +317,14 @@ class Reading:
             raise self._disk.damage(*self._place, str(error)) from error
 
     def _read(self, files: tuple[RunFile, ...]) -> Iterator[np.ndarray]:
+        before = 0
         for file in files:
-            with self._disk.to_read(file) as opened:
-                for piece in file.pieces():
-                    yield from self._read_piece(file, opened, piece)
+            first, stop = max(0, self._first - before), min(len(file), self._stop - before)
+            before += len(file)
+            if first < stop:
+                with self._disk.to_read(file) as opened:
+                    for piece in file.pieces(first, stop):
+                        yield from self._read_piece(file, opened, piece)
             if self._last and file in self._own:
                 self._own.remove(file)
                 with self._disk.timed():

@@ -18,6 +18,7 @@ from mpijoin.operators.base import Out, Progress
 from mpijoin.records import SpillFigures
 from mpijoin.spill.cleanup import CleanUp
 from mpijoin.spill.generations import Debt, Generation, row_counts
+from mpijoin.spill.packs import Packs
 from mpijoin.spill.ranking import ranked
 from mpijoin.spill.runs import Runs
 from mpijoin.store.rows import ROWS_KIND, rows_of
@@ -31,7 +32,7 @@ class Spiller:
     def __init__(self, operator: WindowJoin, table: WindowJoin, runs: Runs, seed: int = 0):
         """table: for clean-ups; it shares the operator's pool, and its fresh rows do not meet each other · seed: of the
         ranking "random"."""
-        self._operator, self._table, self._runs = operator, table, runs
+        self._operator, self._table, self._runs, self._packs = operator, table, runs, Packs(runs)
         self._windows, self._seed = [stream.window for stream in operator.streams], seed
         self._debts: dict[int, Debt] = {}
         self._keeping: deque[int] = deque()
@@ -135,7 +136,7 @@ class Spiller:
         number = int(self._operator.info(np.array([group])).generations[0])
         debt = self._debts.setdefault(group, Debt(self._windows))
         for frame in frames:
-            debt.add(number, frame, self._runs)
+            debt.add(number, frame, self._packs)
         self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
 
     def _set_bounds(self, group: int) -> None:
@@ -233,7 +234,7 @@ class Spiller:
         if decoded.kind == DEBT_KIND:
             debt.merged = meta_of(decoded, "merged")
         else:
-            debt.add(rows_of(frame, self._operator.streams).generation, frame, self._runs)
+            debt.add(rows_of(frame, self._operator.streams).generation, frame, self._packs)
             self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
         return debt
 

@@ -1,0 +1,123 @@
+"""Frames of many owners in few runs.
+
+A group of a slave with little memory is small when it is spilled. With a run of its own, each of its generations would
+cost the making of a file, which takes longer than to write it. So the frames of all generations go one after the other
+into runs of a few MiB, and such a run is removed when nothing in it is wanted any more.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Iterator
+
+import numpy as np
+
+from mpijoin.data.room import Room
+from mpijoin.spill.runs import Reading, Run, Runs
+
+PACK_BYTES = 4 << 20  # So much at most stays on disk because of a frame in it that is still wanted.
+
+
+@dataclass
+class Pack:
+    """A run that several owners share. wanted: how many of its frames still are."""
+
+    run: Run
+    wanted: int = 0
+
+
+@dataclass
+class Stretch:
+    """Frames of one owner that lie side by side in a pack, from frame number `first` on."""
+
+    pack: Pack
+    first: int
+    count: int = 1
+
+
+class Packs:
+    """Writes frames of many owners."""
+
+    def __init__(self, runs: Runs):
+        self._runs = runs
+        self._open: Pack | None = None
+
+    def append(self, frame: np.ndarray) -> Stretch:
+        """Writes a frame, and returns where it is. Raises as `Run.append` does."""
+        if self._open is None or self._open.run.octets >= PACK_BYTES:
+            self._close()
+        pack = self._open = self._open or Pack(self._runs.new_run())
+        pack.run.append(frame)
+        pack.wanted += 1
+        return Stretch(pack, len(pack.run) - 1)
+
+    def forget(self, stretch: Stretch) -> None:
+        """Nobody wants these frames any more."""
+        stretch.pack.wanted -= stretch.count
+        if not stretch.pack.wanted and stretch.pack is not self._open:
+            stretch.pack.run.remove()
+
+    def _close(self) -> None:
+        pack, self._open = self._open, None
+        if pack and not pack.wanted:
+            pack.run.remove()
+
+
+class Packed:
+    """The frames of one owner, in the order in which they were appended."""
+
+    def __init__(self, packs: Packs):
+        self._packs = packs
+        self._stretches: list[Stretch] = []
+        self.octets = 0
+
+    def __len__(self) -> int:
+        """How many frames it holds."""
+        return sum(stretch.count for stretch in self._stretches)
+
+    def append(self, frame: np.ndarray) -> None:
+        """Adds a frame, as `Run.append` does."""
+        added, last = self._packs.append(frame), self._stretches[-1] if self._stretches else None
+        if last and last.pack is added.pack and last.first + last.count == added.first:
+            last.count += 1
+        else:
+            self._stretches.append(added)
+        self.octets += len(frame)
+
+    def frames(self, room: Room | None = None) -> PackedReading:
+        """Iterates over the frames that it holds now, as `Run.frames` does."""
+        return PackedReading(tuple(self._stretches), room or Room())
+
+    def remove(self) -> None:
+        """Gives its space back, as soon as its packs hold nothing else. It is empty then."""
+        while self._stretches:
+            self._packs.forget(self._stretches.pop())
+        self.octets = 0
+
+
+class PackedReading:
+    """Iterates over frames, see `Packed.frames`. Raises ScratchError if a file refuses or is too short."""
+
+    def __init__(self, stretches: tuple[Stretch, ...], room: Room):
+        self._room = room
+        self._reading: Reading | None = None
+        self._frames = self._read(stretches)
+
+    def __iter__(self) -> PackedReading:
+        return self
+
+    def __next__(self) -> np.ndarray:
+        return next(self._frames)
+
+    @contextmanager
+    def decoding(self) -> Iterator[None]:
+        """Names file and offset of a damaged frame, as `Reading.decoding` does."""
+        assert self._reading is not None  # A frame was given out.
+        with self._reading.decoding():
+            yield
+
+    def _read(self, stretches: tuple[Stretch, ...]) -> Iterator[np.ndarray]:
+        for stretch in stretches:
+            self._reading = stretch.pack.run.frames(self._room, first=stretch.first, count=stretch.count)
+            yield from self._reading
