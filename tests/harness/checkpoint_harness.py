@@ -27,6 +27,7 @@ import mpijoin.master.pacing
 import mpijoin.master.start
 import mpijoin.master.ticks
 import mpijoin.simulate.cluster as simulated
+import mpijoin.slave.rotating
 import mpijoin.slave.runtime
 import mpijoin.sources.base
 from engine_harness import Stream, check_late, expect, expected_rows, section, table_rows
@@ -192,7 +193,7 @@ def inner_sizes(made):
         patches += [
             (mpijoin.master.intake, "PART_BYTES", 64 * made.rows),
             (mpijoin.master.ticks, "READ_ROWS", made.rows),
-            (mpijoin.slave.runtime, "SlaveCore", core),
+            (mpijoin.slave.rotating, "SlaveCore", core),
             (mpijoin.sources.base, "BLOCK_ROWS", made.rows),
         ]
     with ExitStack() as stack:

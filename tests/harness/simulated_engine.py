@@ -17,7 +17,7 @@ import mpijoin.master.pacing
 import mpijoin.master.start
 import mpijoin.master.ticks
 import mpijoin.slave.moving
-import mpijoin.slave.runtime
+import mpijoin.slave.rotating
 import mpijoin.sources.base
 from engine_harness import Stream, check_counts, expect, expected_rows, section, table_rows
 from join_harness import fallen_counts
@@ -183,10 +183,10 @@ def inner_sizes(made):
         # Watch decides when memory is short.
         return memory(join)._replace(free=-1) if getattr(join, "is_short", False) else memory(join)
 
-    def install_or_not(join, parts, generation=None):
+    def install_or_not(join, parts, generation=None, from_disk=False):
         if moods.random() < made.refusals:
             raise MemoryBudgetError("no room for this group")
-        return install(join, parts, generation)
+        return install(join, parts, generation, from_disk)
 
     with ExitStack() as stack:
 
@@ -201,7 +201,7 @@ def inner_sizes(made):
         if made.rows:
             patch(mpijoin.master.intake, "PART_BYTES", 64 * made.rows)
             patch(mpijoin.master.ticks, "READ_ROWS", made.rows)
-            patch(mpijoin.slave.runtime, "SlaveCore", partial(SlaveCore, slice_rows=made.rows, budget=made.rows))
+            patch(mpijoin.slave.rotating, "SlaveCore", partial(SlaveCore, slice_rows=made.rows, budget=made.rows))
             patch(mpijoin.sources.base, "BLOCK_ROWS", made.rows)
         yield
 

@@ -19,7 +19,7 @@ import mpijoin
 import mpijoin.master.intake
 import mpijoin.master.pacing
 import mpijoin.master.start
-import mpijoin.slave.runtime
+import mpijoin.slave.rotating
 from engine_harness import (
     Stream,
     check_counts,
@@ -179,7 +179,7 @@ def inner_sizes(rows, seed=0):
     """Cuts everything the engine cuts by size after so few rows, that tests need no millions; None: as it is. Policies
     other than "none" move groups at random at every epoch."""
 
-    def policies(balance):
+    def policies(balance, memory):
         return None if balance.policy == "none" else random_policy(seed)
 
     with ExitStack() as stack:
@@ -190,7 +190,7 @@ def inner_sizes(rows, seed=0):
             for target, name, value in (
                 (mpijoin.master.intake, "PART_BYTES", 64 * rows),
                 (mpijoin.master.ticks, "READ_ROWS", rows),
-                (mpijoin.slave.runtime, "SlaveCore", core),
+                (mpijoin.slave.rotating, "SlaveCore", core),
                 (mpijoin.sources.base, "BLOCK_ROWS", rows),
             ):
                 stack.enter_context(mock.patch.object(target, name, value))
