@@ -30,6 +30,8 @@ def split_for(s, group, depth):
     """
     s.groups[group, GROWS] = 1
     for level in range(depth):
+        if level > s.groups[group, DEPTH]:  # a limit was reached: the directory has no more entries
+            break
         for prefix in range(1 << level):
             bucket = s.directory[s.groups[group, DIRECTORY] + prefix]
             if local_depth(s, bucket) == level and within_limits(s, group, bucket):

@@ -2,8 +2,11 @@
 
 from collections import Counter
 
+import numpy as np
+
 import oracle
 from join_harness import NEVER, Harness, Stream, check_accounts, groups_of, numbered
+from mpijoin.join.window_join import window_join
 from mpijoin.store import state as st
 
 STREAM = Stream(window=1000)
@@ -44,3 +47,14 @@ def test_without_pages_to_copy_to_buckets_are_not_merged_until_there_are_some():
     assert crowded.operator.info(groups_of(0)).merges[0] > merges
     assert len(check_accounts(crowded, [0])[0].buckets) < buckets
     assert crowded.row_pairs() == expected(rows)
+
+
+def test_a_group_is_prepared_for_no_more_than_the_directory_takes():
+    """Whatever is said to come, the splits end at the limits, and no other group's buckets are touched."""
+    table = window_join(8, 1 << 14, 1024, 1000, ((1, False, 1000), (1, False, 1000))).beside(1)
+    every = np.arange(8)
+    for group in range(8):
+        table.expect(group, 1 << 12)
+    table.expect(3, 1 << 40)
+    info = table.info(every)
+    assert info.buckets[every != 3].tolist() == [8] * 7 and 8 <= info.buckets[3] <= 1 << info.depth[3]
