@@ -244,6 +244,8 @@ class Slave:
                 if not spilled.more:
                     self._meanwhile(True)
             case events.CleanUp(ends):
+                if ends:
+                    self._rank.log.info("clean-up of %s", self._spilling.owed)
                 self._meanwhile(ends)
                 self._do(self._spilling.clean_up(ends, self._groups, self._mover.supplied))
             case events.Rotate():

@@ -74,6 +74,12 @@ class Spilling:
             spill_s=self._spill_s, cleanup_s=self._cleanup_s, cleanup_results=self._cleanup_results
         )
 
+    @property
+    def owed(self) -> str:
+        """What results are owed for, in words."""
+        figures = self.figures
+        return f"{figures.owed_groups} groups, {figures.owed_bytes / 1e6:.3g} MB"
+
     def disk_bytes(self, groups: np.ndarray) -> np.ndarray:
         """What each of these groups has on disk: int64[m]."""
         return np.zeros(len(groups), np.int64) if self._spiller is None else self._spiller.disk_bytes(groups)

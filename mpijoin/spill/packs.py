@@ -17,6 +17,7 @@ from mpijoin.data.room import Room
 from mpijoin.spill.runs import Reading, Run, Runs
 
 PACK_BYTES = 4 << 20  # So much at most stays on disk because of a frame in it that is still wanted.
+WRITE_BYTES = 256 << 10  # So much of small frames waits in memory, beside what the slave may hold.
 
 
 @dataclass
@@ -42,25 +43,27 @@ class Packs:
     def __init__(self, runs: Runs):
         self._runs = runs
         self._open: Pack | None = None
+        self._waiting_bytes = 0
 
     def append(self, frame: np.ndarray) -> Stretch:
         """Writes a frame, and returns where it is. Raises as `Run.append` does."""
-        if self._open is None or self._open.run.octets >= PACK_BYTES:
-            self._close()
+        if self._open and self._open.run.octets >= PACK_BYTES:
+            self._open = None
         pack = self._open = self._open or Pack(self._runs.new_run())
         pack.run.append(frame)
         pack.wanted += 1
+        self._waiting_bytes += len(frame)
+        if self._waiting_bytes >= WRITE_BYTES:
+            pack.run.write()
+            self._waiting_bytes = 0
         return Stretch(pack, len(pack.run) - 1)
 
     def forget(self, stretch: Stretch) -> None:
         """Nobody wants these frames any more."""
-        stretch.pack.wanted -= stretch.count
-        if not stretch.pack.wanted and stretch.pack is not self._open:
-            stretch.pack.run.remove()
-
-    def _close(self) -> None:
-        pack, self._open = self._open, None
-        if pack and not pack.wanted:
+        pack = stretch.pack
+        pack.wanted -= stretch.count
+        if not pack.wanted:
+            self._open = None if pack is self._open else self._open
             pack.run.remove()
 
 

@@ -252,12 +252,16 @@ class Run:
                 self._made, self._grows = self._made + 1, True
             self._disk.append(self._files[-1], frame)
 
-    def close(self) -> None:
-        """Writes what waits in memory. A frame that is appended later begins another file."""
+    def write(self) -> None:
+        """Writes what waits in memory."""
         if self._grows:
             with self._disk.timed():
                 self._disk.flush(self._files[-1])
-            self._grows = False
+
+    def close(self) -> None:
+        """Writes what waits in memory. A frame that is appended later begins another file."""
+        self.write()
+        self._grows = False
 
     def frames(
         self, room: Room | None = None, last: bool = False, first: int = 0, count: int | None = None

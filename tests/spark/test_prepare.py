@@ -22,7 +22,7 @@ from pyspark.sql.types import StringType
 
 import mpijoin
 from mpijoin.cli import main
-from mpijoin.pipeline.prepare import options, order, read, report, scan, times
+from mpijoin.pipeline.prepare import order, read, report, scan, times
 from mpijoin.pipeline.prepare.conf import conf_set
 from mpijoin.pipeline.prepare.files import find_source
 from mpijoin.pipeline.prepare.options import Wanted
@@ -718,7 +718,7 @@ def test_faults_before_spark_starts(tmp_path, capsys):
     assert "3 faults" in error and "wanted one of the columns ts, k" in error
 
 
-@pytest.mark.parametrize("module", [options, order, report])
+@pytest.mark.parametrize("module", [order, report])
 def test_examples(module):
     found = doctest.testmod(module)
     assert found.failed == 0 and found.attempted > 0
