@@ -6,11 +6,13 @@ In which order to read the packages:
 
 1. Follow the data. `config` describes the job, and `data` says what a tuple is. `sources` turns files into batches in
    the order of time (`generators` makes synthetic streams), and `partitioning` leads from a key to a slave. `messages`
-   and `transport` connect the ranks. `master` decides which slave gets which tuples, and when. `slave` receives them,
-   `store` keeps the windows, `operators` and `join` find the results, and `sinks` and `collector` write them.
-2. Then read what surrounds this path. `moving` and `policy` even out the load, `checkpoint` saves the state, `metrics`
-   records what the ranks do, and `launch` begins and ends a run.
-3. `simulate`, `verify`, `report`, `sweep` and `pipeline` (which uses Spark) stand beside the engine.
+   and `transport` connect the ranks. `producer` decides which slave gets which tuples, and when; `coordinator` decides
+   about everything that concerns several ranks. `slave` receives the tuples, `store` keeps the windows, `operators` and
+   `join` find the results (`conditions` says which pairs are wanted; `aggregate` finds statistics of one stream), and
+   `sinks` and `collector` write them.
+2. Then read what surrounds this path. `spill` keeps on disk what does not fit into memory, `moving` and `policy` even
+   out the load, `checkpoint` saves the state, `metrics` records what the ranks do, and `launch` begins and ends a run.
+3. `simulate`, `verify`, `why`, `report`, `sweep` and `pipeline` (which uses Spark) stand beside the engine.
 
 Start each package with its own docstring, and go on with its `core` or `base`. A `runtime` carries out what the `core`
 beside it decides. `compiled` says what a kernel is, and how kernels are compiled and kept.
@@ -20,11 +22,13 @@ Flux are the papers on state that spills to disk and on partitioning that adapts
 
 - *Tuple*: a row of a stream inside the engine. Its *row* is its number: the file's number times 2^40 plus the position.
 - *Window* of a stream: how long its tuples wait for partners. *Result*: one tuple of each stream, all with equal keys,
-  each of which was still waiting when the latest of them came.
+  each of which was still waiting when the latest of them came. *Partners*: the tuples of a result. In an outer or an
+  anti join, a tuple *without partner* is a result, too, once its window is over.
 - *Watermark* of a stream: no tuple that is still to come is older, unless it is late. *Late*: older than the newest row
   before it in its file by more than the lateness. *Expired*: too old to meet any tuple that is still to come.
-- *Master*: the rank that distributes. *Slaves*: the ranks that join. *Collector*: a rank that only writes results; not
-  every run has one.
+- *Producers*: the ranks that read, hash and send. *Master*: rank 0, the first producer and the *coordinator* of all
+  ranks. *Slaves*: the ranks that join. *Collector*: a rank that only writes results; not every run has one.
+- *Share*: what one producer reads of the inputs, unit by unit.
 - *Distribution epoch*: the period in which every slave is served once. *Sub-group*: the slaves that are served
   together. *Slot*: the turn of a sub-group within the epoch. *Tick*: the rows that are handed out in one slot.
 - *Partition*: the tuples whose keys hash to one number. *Partition group*, or *group*: what a slave holds of a
@@ -37,7 +41,11 @@ Flux are the papers on state that spills to disk and on partitioning that adapts
 - *Fresh* tuple: it is stored, but not joined yet. *Tag*: sixteen bits of a key's hash, which are compared before the
   key. *Flag*: what an operator notes about a stored tuple.
 - *Slot id*: one number that names a page and a place in it, where a stored tuple lies.
-- *Mini-buffer*: tuples of one partition that wait at the master until their slave takes them.
+- *Mini-buffer*: tuples of one partition that wait at a producer until their slave takes them.
+- *Generation* of a group: the tuples that came to it between two spills. Results within one generation are found at
+  once. *Class*: generations among which nothing is owed any more. *Debt*: what a group has on disk, and the results
+  that are owed for it. *Clean-up*: it finds them. *Kept* row: it expired from memory, and can still meet rows on disk.
+  *Rotation*: whole groups, with the input that waits for them, take turns in memory.
 - *Occupancy* (f_i): how full a slave's buffer was, as the mean over a *reorganization epoch*. After each such epoch the
   policy is asked. *Supplier* and *consumer*: the slave that gives a group away and the slave that gets it. *Hand-over*:
   the protocol by which they do it.

@@ -19,8 +19,9 @@ from mpijoin.config.load import read_job
 from mpijoin.config.rules import Fault, job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import EXIT_SIGINT, AlreadyDone, JobError, MpijoinError, OutputError
-from mpijoin.launch.embedded import local_size, local_slaves, run_local
+from mpijoin.launch.embedded import local_slaves, run_local
 from mpijoin.launch.setup import RunSetup, launch_faults, merged_schema, prepare
+from mpijoin.launch.sizes import size_for
 from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
 from mpijoin.sources.late import late_schema
@@ -136,7 +137,7 @@ def run(
     in_memory = not job.output.path and job.output.results != "count"
     if in_memory:
         job = job._replace(output=job.output._replace(results="collect"))
-    size = local_size(job, local_slaves(slaves, oversubscribe, "slaves"))
+    size = size_for(job, local_slaves(slaves, oversubscribe, "slaves"))
     schema = resolve(job, [*faults, *launch_faults(job, size, overwrite, resume)])
     path = Path(job.output.path) if job.output.path else None
     known = (path, [stream.name for stream in job.streams], job.output.results != "count")

@@ -55,6 +55,7 @@ examples:
   mpirun -n 5 mpijoin run job.toml           one master and four slaves
   srun --mpi=pmi2 -n 5 mpijoin run job.toml  inside a Slurm allocation, with MPICH or Intel MPI; Open MPI: --mpi=pmix
   mpijoin verify runs/picks                  join again with DuckDB and compare
+  mpijoin why runs/picks --stream left --row 17   which rows it met and which it just missed, or why it did not join
   mpijoin simulate job.toml --slaves 100     how would a synthetic job do on 100 slaves? no tuple is made
   mpijoin report runs/picks                  figures of a run, and a page that holds them
   mpijoin sweep run sweep.toml               a job with every combination of some values; `submit`: as a Slurm array
@@ -145,6 +146,7 @@ MODULES = {
     "prepare": "make typed, sorted Parquet files of raw CSV, JSON lines or Parquet (Spark)",
     "profile": "tell rate, bursts, key skew and expected results of streams, and which job suits them (Spark)",
     "sweep": "run a job with every combination of some fields' values, here or as a Slurm array",
+    "why": "tell what became of one row of a run, and why",
 }
 PIPELINE = ("generate", "prepare", "profile")
 
@@ -212,10 +214,11 @@ def _check(options: argparse.Namespace) -> int:
     from mpijoin.config.describe import describe
     from mpijoin.launch.memory import memory_lines
     from mpijoin.launch.setup import launch_faults
+    from mpijoin.launch.sizes import auto_lines
 
     further = partial(launch_faults, overwrite=options.overwrite, resume=options.resume)
     job, schema = load_and_resolve(options.job, options.set, further)
-    print(describe(job, schema, memory_lines(job)))
+    print(describe(job, schema, [*memory_lines(job), *auto_lines(job)]))
     return EXIT_DONE
 
 

@@ -66,6 +66,10 @@ class MemoryBudgetError(MpijoinError):
     """A slave reached `[memory] limit`: names budget, held bytes and the largest groups."""
 
 
+class AggregateError(MpijoinError):
+    """A sum of integers has no 64-bit integer: names the function, the row and what to do."""
+
+
 class LedgerError(MpijoinError):
     """The run's own counts do not balance: a defect of mpijoin, never of the input."""
 

@@ -2,8 +2,11 @@
 
 | message      | from → to                 | channel | says |
 |--------------|---------------------------|---------|------|
-| Slot         | master → slave            | DATA    | rows of the slave's partitions, and their watermarks |
-| Order        | master → slave            | DATA    | the next step of a hand-over, in order with the slots |
+| Slot         | producer → slave          | DATA    | rows of the slave's partitions, and their watermarks |
+| Order        | producer → slave          | DATA    | the next step of a hand-over, in order with the slots |
+| Share        | master → producer         | CONTROL | what the producer reads, and where it begins |
+| Directive    | master → producer         | CONTROL | what the coordinator has decided |
+| Notes        | producer → master         | CONTROL | what the coordinator has to know |
 | ComputePartitions | master → slave       | CONTROL | choose groups of so many bytes, which will go to another slave |
 | Partitions   | slave → master            | CONTROL | the answer: the groups |
 | SpillOrder   | master → slave            | CONTROL | put groups of so many bytes on your disk |
@@ -11,18 +14,18 @@
 | ResultRows   | slave → collector         | RESULT  | result rows of one epoch, as an Arrow record batch |
 | EpochEnd     | slave → collector         | RESULT  | all results up to this epoch have been sent |
 | Ready        | all → master → all        | CONTROL | its kernels are loaded; from the master: those of all ranks |
-| Report       | slave → master            | CONTROL | what was consumed (credit), and how it is; also a heartbeat |
+| Report       | all → master, producer    | CONTROL | what was consumed (credit), and how it is; also a heartbeat |
 | AskLoads     | master → slave            | CONTROL | a reorganization epoch ends: how loaded are you? |
 | Loads        | slave → master            | CONTROL | the answer: backlog, shares of time, and what each group cost |
 | Step         | slave → master            | CONTROL | a step of a hand-over is done, or refused |
-| Finished     | slave, collector → master | CONTROL | the rank has done its part: counts and files |
+| Finished     | others → master           | CONTROL | the rank has done its part: counts and files |
 | Failed       | any → master              | CONTROL | the rank cannot go on |
-| Marker       | master → slave            | DATA    | a checkpoint cuts the input here; all that came before is saved |
+| Marker       | producer → slave          | DATA    | a checkpoint cuts the input here; all that came before is saved |
 | ResultMarker | slave → collector         | RESULT  | a checkpoint cuts the results here |
-| Saved        | slave, collector → master | CONTROL | the rank's part of a checkpoint is on disk, or why it is not |
+| Saved        | others → master           | CONTROL | the rank's part of a checkpoint is on disk, or why it is not |
 | Restore      | master → slave            | CONTROL | take these groups out of a checkpoint, before the run begins |
 | Restored     | slave → master → slave    | CONTROL | the slave has done so, or why not; from the master: all have |
-| Signalled    | slave, collector → master | CONTROL | a signal came that asks for a checkpoint |
+| Signalled    | others → master           | CONTROL | a signal came that asks for a checkpoint |
 | Stop         | master → all              | CONTROL | leave with this exit code |
 | Begin        | master → all              | CONTROL | the setup of the run, where ranks are processes |
 
@@ -37,9 +40,21 @@ from typing import Any, Callable, Iterable, NamedTuple
 import numpy as np
 
 from mpijoin.data.codec import Frame, decode, encode, encode_parts
+from mpijoin.directives import Directive, Notes, Share
 from mpijoin.errors import ProtocolError
 from mpijoin.orders import AskLoads, ComputePartitions, Content, Loads, Order, Partitions, SpillOrder, Step
-from mpijoin.records import Counts, Figures, GroupSpans, PartInfo, Span, SpillFigures, Transfer
+from mpijoin.records import (
+    Counts,
+    Fed,
+    Feeding,
+    Figures,
+    GroupSpans,
+    InputState,
+    PartInfo,
+    Span,
+    SpillFigures,
+    Transfer,
+)
 
 
 class Columns(NamedTuple):
@@ -64,7 +79,7 @@ class Piece(NamedTuple):
 class Slot(NamedTuple):
     """`groups`, int64[m], are the partitions of the pieces. `watermarks` are those of each stream after these pieces.
     In a paced run, `origin` is the (event time, second of the run) at which event time began to pass. It is None at
-    speed "max"."""
+    speed "max". The message waited `turn_s` for its turn (producer/exchange.py)."""
 
     producer: int
     epoch: int
@@ -73,13 +88,14 @@ class Slot(NamedTuple):
     pieces: tuple[Piece, ...]
     last: bool = False
     origin: tuple[int, float] | None = None
+    turn_s: float = 0.0
 
     def frame(self, checksum: bool = False) -> np.ndarray:
         """Returns the frame as one array, for a disk or for another message."""
         return encode(KINDS[Slot], *self.content(), checksum)
 
     def content(self) -> Content:
-        names = ("producer", "epoch", "watermarks", "last", "origin")
+        names = ("producer", "epoch", "watermarks", "last", "origin", "turn_s")
         meta = {name: getattr(self, name) for name in names}
         columns = [array for piece in self.pieces for one in piece.columns for array in one]
         return meta, [self.groups, *(piece.counts for piece in self.pieces), *columns]
@@ -94,7 +110,8 @@ class Slot(NamedTuple):
         columns = list(map(Columns, *[iter(buffers[1 + count :])] * 2))
         pieces = [Piece(one, tuple(columns[streams * at : streams * (at + 1)])) for at, one in enumerate(counts)]
         origin = meta["origin"] and tuple(meta["origin"])
-        return cls(meta["producer"], meta["epoch"], watermarks, groups, tuple(pieces), meta["last"], origin)
+        own = (watermarks, groups, tuple(pieces), meta["last"], origin, meta["turn_s"])
+        return cls(meta["producer"], meta["epoch"], *own)
 
     @property
     def octets(self) -> int:
@@ -152,8 +169,8 @@ class Ready(NamedTuple):
 
 class State(NamedTuple):
     """`frames`, uint8[] each, come from `Operator.get`. Only the last message of a move has `input`: the group's rows
-    that the supplier had received and not joined, as a Slot of this one group. If `cancelled`, the consumer forgets the
-    move, because no more will come."""
+    that the supplier had received and not joined, as a Slot of this one group. `marks` are the group's watermarks of
+    each producer, if there are several. If `cancelled`, the consumer forgets the move, because no more will come."""
 
     move: int
     supplier: int
@@ -161,10 +178,11 @@ class State(NamedTuple):
     frames: tuple[np.ndarray, ...]
     input: Slot | None = None
     cancelled: bool = False
+    marks: tuple[tuple[int, ...], ...] = ()
 
     def content(self) -> Content:
         final = [] if self.input is None else [self.input.frame()]
-        meta = {"move": self.move, "supplier": self.supplier, "group": self.group, "cancelled": self.cancelled}
+        meta = {name: getattr(self, name) for name in ("move", "supplier", "group", "cancelled", "marks")}
         return {**meta, "final": bool(final)}, [*self.frames, *final]
 
     @classmethod
@@ -173,13 +191,15 @@ class State(NamedTuple):
         if meta["final"]:
             inner = decode(frames.pop())
             final = Slot.of(inner.meta, inner.buffers)
-        return cls(meta["move"], meta["supplier"], meta["group"], tuple(frames), final, meta["cancelled"])
+        marks = tuple(map(tuple, meta["marks"]))
+        return cls(meta["move"], meta["supplier"], meta["group"], tuple(frames), final, meta["cancelled"], marks)
 
 
 class Report(NamedTuple):
     """`consumed_bytes` counts since the last report. The others are as of now. `epoch` was joined last; -1: the rank
     only says that it is alive, and how far it has come. `busy_s` and `comm_s` are the seconds of joining and
-    communicating since the clock started. `state_bytes` are in use, of the `limit_bytes` of its memory."""
+    communicating since the clock started. `state_bytes` are in use, of the `limit_bytes` of its memory. `fed` is how
+    far a producer has come, and None from others."""
 
     rank: int
     consumed_bytes: int = 0
@@ -191,17 +211,19 @@ class Report(NamedTuple):
     comparisons: int = 0
     limit_bytes: int = 0
     spilling: SpillFigures = SpillFigures()
+    fed: Fed | None = None
 
 
 class Finished(NamedTuple):
-    """`counts` and `figures` are those of a slave, and None from a collector. `rows` are those that a collector has
-    written. `files` are the rank's part files."""
+    """`counts` and `figures` are those of a slave, and None from others. `rows` are those that a collector has written.
+    `files` are the rank's part files. `feeding` is what a producer has done."""
 
     rank: int
     counts: Counts | None = None
     figures: Figures | None = None
     rows: int = 0
     files: tuple[str, ...] = ()
+    feeding: Feeding | None = None
 
 
 class Failed(NamedTuple):
@@ -227,10 +249,11 @@ class ResultMarker(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """`counts` are those of a slave at the cut, and None from a collector. `rows` is as in `Finished`. `parts` are the
-    result files so far, and `groups` those of the slave. Where the run stops, `waiting` has the place of each `Slot`
-    that the slave had received and not joined. `octets` were written, and joining stood still for `seconds`. `fault`
-    says why the part could not be saved."""
+    """`counts` are those of a slave at the cut, and None from others. `rows` is as in `Finished`. `parts` are the
+    result files so far, and `groups` those of the slave. `waiting` has the place of each `Slot` that a producer had not
+    sent, or, where the run stops, that the slave had received and not joined. Of a producer, `position` is the place of
+    where it stands in its input, and `input` says more. `octets` were written, and joining stood still for `seconds`.
+    `fault` says why the part could not be saved."""
 
     rank: int
     number: int
@@ -242,6 +265,8 @@ class Saved(NamedTuple):
     octets: int = 0
     seconds: float = 0.0
     fault: str = ""
+    position: Span | None = None
+    input: InputState | None = None
 
 
 class Restore(NamedTuple):
@@ -289,18 +314,19 @@ class Begin(NamedTuple):
 KINDS: dict[type, int] = {
     Slot: 1, ResultRows: 2, EpochEnd: 3, Report: 4, Finished: 5, Failed: 6, Stop: 7, Begin: 8, Ready: 9, Order: 10,
     AskLoads: 11, Loads: 12, State: 13, Step: 14, Marker: 15, ResultMarker: 20, Saved: 21, Restore: 22, Restored: 23,
-    Signalled: 24, ComputePartitions: 25, Partitions: 26, SpillOrder: 27,
+    Signalled: 24, ComputePartitions: 25, Partitions: 26, SpillOrder: 27, Share: 29, Directive: 30, Notes: 31,
 }
 MESSAGES = {kind: message for message, kind in KINDS.items()}
 
 # These messages say themselves what their meta and buffers are.
-Framed = Slot | ResultRows | Loads | State | Begin
+Framed = Slot | ResultRows | Loads | State | Begin | Share
 AnyMessage = (
     Framed | EpochEnd | Report | Finished | Failed | Stop | Ready | Order | AskLoads | Step | Marker | ResultMarker
-    | Saved | Restore | Restored | Signalled | ComputePartitions | Partitions | SpillOrder
+    | Saved | Restore | Restored | Signalled | ComputePartitions | Partitions | SpillOrder | Directive | Notes
 )
 _FRAMED: dict[type, Callable[[dict[str, Any], list[np.ndarray]], Framed]] = {
     Slot: Slot.of, ResultRows: ResultRows.of, Loads: Loads.of, State: State.of, Begin: Begin.of,
+    Share: Share.of,
 }
 
 
@@ -317,6 +343,10 @@ _RECORDS: dict[str, Callable[[Any], Any]] = {
     "groups": _each(GroupSpans.of),
     "waiting": _each(lambda plain: Span(*plain)),
     "spilling": SpillFigures.of,
+    "fed": Fed.of,
+    "feeding": Feeding.of,
+    "input": InputState.of,
+    "position": lambda plain: Span(*plain),
 }
 _FIGURES: dict[type, Callable[[Any], Any]] = {Finished: Figures.of, Step: Transfer.of}
 

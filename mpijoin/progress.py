@@ -235,6 +235,8 @@ def _spill_facts(spilling: SpillFigures) -> list[tuple[str, str]]:
     if spilling.owed_groups:
         groups = "group" if spilling.owed_groups == 1 else "groups"
         facts.append((amount(spilling.owed_groups), f"{groups} owed, {size(spilling.owed_bytes)}"))
+    if spilling.owed_results:
+        facts.append((f"≥ {amount(spilling.owed_results)}", "results owed"))
     spent = {"spilling": spilling.spill_s, "in clean-up": spilling.cleanup_s}
     return facts + [(seconds(span_s), doing) for doing, span_s in spent.items() if span_s >= 1]
 

@@ -69,8 +69,8 @@ class SpillFigures(NamedTuple):
 
     `spills` is how many times it wrote state to the disk, in `spill_s` seconds. `spilled_bytes` and `read_back_bytes`
     are bytes written to the disk and read from it. `disk_bytes` lie there now, and `disk_bytes_max` were the most.
-    `cleanup_results` were found in `cleanup_s` seconds of clean-up. `owed_groups` still owe results, and their clean-up
-    has to read `owed_bytes`."""
+    `cleanup_results` were found in `cleanup_s` seconds of clean-up. `owed_groups` still owe results, for
+    `owed_generations` of theirs; their clean-up has to read `owed_bytes`, and finds at least `owed_results`."""
 
     spills: int = 0
     spill_s: float = 0.0
@@ -82,6 +82,8 @@ class SpillFigures(NamedTuple):
     cleanup_results: int = 0
     owed_groups: int = 0
     owed_bytes: int = 0
+    owed_generations: int = 0
+    owed_results: int = 0
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> SpillFigures:
@@ -101,6 +103,8 @@ class SpillFigures(NamedTuple):
 
 class Figures(NamedTuple):
     """What the summary says about a slave beside its counts. The seconds of work are those after the warm-up.
+    Its messages waited `turn_s` for their turns, and would have waited `turn_offset_s` if the slave had come as late
+    for each as it was served the last time.
 
     `memory_limit_bytes` is the budget of its pool, and `memory_bytes_max` the most of it that was in use when it wrote
     a record of its metrics. At `last_runtime_result_s` of its clock it found the last result that no clean-up found."""
@@ -109,6 +113,8 @@ class Figures(NamedTuple):
     comm_s: float
     idle_s: float
     busy_s: float
+    turn_s: float
+    turn_offset_s: float
     blocked_s: float
     window_bytes_max: int
     blocks_max: int
@@ -154,6 +160,66 @@ class GroupSpans(NamedTuple):
     def of(cls, plain: Sequence[Any]) -> GroupSpans:
         group, alive, spans = plain
         return cls(group, alive, tuple(Span(*span) for span in spans))
+
+
+class InputState(NamedTuple):
+    """Where a producer stands when a checkpoint cuts its input. `late` are its closed part files of late rows. `sent`
+    are rows per stream. `slots` have ended, and `complete` are the watermarks then. `ticks` brought rows."""
+
+    late: tuple[PartInfo, ...]
+    sent: tuple[int, ...]
+    slots: int
+    ticks: int
+    complete: tuple[int, ...]
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> InputState:
+        late, sent, slots, ticks, complete = plain
+        return cls(tuple(PartInfo(*part) for part in late), tuple(sent), slots, ticks, tuple(complete))
+
+
+class Fed(NamedTuple):
+    """How far a producer has come. `sent` are rows per stream, and `rows` what became of those that were read: for each
+    stream (read, late, null_key, disorder_max). `fraction` of its input has been sent. It is `behind_s` behind its
+    time, if the run is paced."""
+
+    sent: tuple[int, ...] = ()
+    rows: tuple[tuple[int, int, int, int], ...] = ()
+    fraction: float = 0.0
+    behind_s: float = 0.0
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> Fed:
+        sent, rows, fraction, behind_s = plain
+        return cls(tuple(sent), tuple((read, late, null, most) for read, late, null, most in rows), fraction, behind_s)
+
+
+class Feeding(NamedTuple):
+    """What a producer has done by the end of the run. `late` are its part files of late rows. `ticks` brought rows.
+    `buffer_bytes_max` waited for slaves at most. `held_back_by` are pairs of a slave and how often it made the source
+    pause. The seconds are those since the warm-up; `lag_s_max` and `behind_s_max` (pairs of a slave and seconds) those
+    of a paced run, which tell whether it was `overloaded`."""
+
+    fed: Fed
+    late: tuple[PartInfo, ...] = ()
+    ticks: int = 0
+    buffer_bytes_max: int = 0
+    held_back_by: tuple[tuple[int, int], ...] = ()
+    cpu_s: float = 0.0
+    comm_s: float = 0.0
+    idle_s: float = 0.0
+    lag_s_max: float = 0.0
+    behind_s_max: tuple[tuple[int, float], ...] = ()
+    overloaded: bool = False
+
+    @classmethod
+    def of(cls, plain: Sequence[Any]) -> Feeding:
+        fields = dict(zip(cls._fields, plain, strict=True))
+        fields["fed"] = Fed.of(fields["fed"])
+        fields["late"] = tuple(PartInfo(*part) for part in fields["late"])
+        for pairs in ("held_back_by", "behind_s_max"):
+            fields[pairs] = tuple(map(tuple, fields[pairs]))
+        return cls(**fields)
 
 
 class MoveTotals(NamedTuple):

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow.parquet as pq
 from mpi4py import MPI
 
-import mpijoin.master.start
+import mpijoin.coordinator.start
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.launch.processes import run_mpi
@@ -112,7 +112,7 @@ def main() -> int:
     raw, cached = (
         world.bcast([raw_bandwidth(world, buffers) for _ in range(RAW_ROUNDS)], 1) for buffers in (RAW_MESSAGES, 1)
     )
-    mpijoin.master.start.make_policy = lambda *settings: to_and_fro
+    mpijoin.coordinator.start.make_policy = lambda *settings: to_and_fro
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         job = load_job(job_of(arguments.rate, arguments.seconds, str(path)), [])

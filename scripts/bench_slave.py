@@ -26,11 +26,11 @@ from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import EXIT_DONE
 from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.launch.warmup import warm_up
-from mpijoin.master.intake import Intake
-from mpijoin.master.start import pacing_of
 from mpijoin.messages import Finished, Piece, Report, Slot, Stop, encode_message, parse
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.table import PartitionTable
+from mpijoin.producer.intake import Intake
+from mpijoin.producer.start import pacing_of
 from mpijoin.rank import MASTER, Rank, Stopped
 from mpijoin.signals import SignalFlag
 from mpijoin.slave.joining import new_operator

@@ -39,4 +39,4 @@ fi
 python -m coverage combine --quiet "$folder"
 python -m coverage report --fail-under 90 | tee "$out"
 python -m coverage report --fail-under 100 \
-    --include '*/master/core.py,*/slave/core.py,*/store/directory.py,*/data/codec.py,*/config/check.py'
+    --include '*/producer/core.py,*/coordinator/core.py,*/slave/core.py,*/store/directory.py,*/data/codec.py,*/config/check.py'

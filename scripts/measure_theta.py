@@ -25,10 +25,10 @@ from mpijoin.data.batch import Batch, read_only
 from mpijoin.data.schema import JoinSchema
 from mpijoin.join.tuning import GROUP_TUPLES, choose, measure, width_of
 from mpijoin.join.window_join import WindowJoin, window_join
-from mpijoin.master.intake import Intake
-from mpijoin.master.start import pacing_of
 from mpijoin.operators.base import Out, Progress
 from mpijoin.partitioning.scatter import scatter
+from mpijoin.producer.intake import Intake
+from mpijoin.producer.start import pacing_of
 from mpijoin.store.insert import Fresh
 
 THETAS = (240, 340, 480, 680, 960, 1360, 1920)

@@ -3,12 +3,13 @@
     python scripts/soak_kills.py                              1000 kills: some two hours on two cores
     python scripts/soak_kills.py --kills 50 --seed 7
     python scripts/soak_kills.py --kills 1 --seed 7 --first 12    the twelfth job of that seed, by itself
+    python scripts/soak_kills.py --kills 100 --spilling 1         only jobs that need more than their memory
 
-Each job is drawn from the seed: its streams, policy (groups move at random), outputs and checkpoints. A kill hits a
-rank or the launcher. An undisturbed run on one slave tells what the job must give. Certificate, results, ledger, late
-rows and the rows on disk are compared. The first difference ends the soak with 1, and so does a run that fails for
-another reason than the kill; its run directory is kept. The moments of kills are of the wall clock, so a seed repeats
-the jobs but not the course of events.
+Each job is drawn from the seed: its streams, policy (groups move at random), outputs and checkpoints. Some have far
+less memory than they need, and spill in one form or the other. A kill hits a rank or the launcher. An undisturbed run
+on one slave tells what the job must give. Certificate, results, ledger, late rows and the rows on disk are compared.
+The first difference ends the soak with 1, and so does a run that fails for another reason than the kill; its run
+directory is kept. The moments of kills are of the wall clock, so a seed repeats the jobs but not the course of events.
 """
 
 from __future__ import annotations
@@ -40,15 +41,24 @@ RANKS = range(2, 6)
 KILLS_PER_JOB = 4  # After so many kills, a job is left alone.
 END_S = 120.0  # A run that nobody kills must have ended by then.
 START_S = 2.0  # Ranks need about so long to load.
+WINDOWS = ("200 ms", "1500 ms")
+SPILLING_WINDOWS = ("1500 ms", "10 s")
+SCRATCH = "scratch"
+SPILLING = 0.4  # This share of the jobs spills, unless it is said otherwise.
+TOLD = (
+    "launchers", "resumed from a checkpoint", "moves", "spilling jobs", "kills of spilling jobs", "spills",
+    "results of clean-ups", "ends for want of memory",
+)  # fmt: skip
 
 
 class Difference(Exception):
     """Says that something is not as it must be."""
 
 
-def job_text(chance: random.Random) -> str:
-    """Returns a job that runs for about a second on a few ranks."""
-    streams = "".join(_stream_text(name, chance) for name in ("left", "right"))
+def job_text(chance: random.Random, spills: bool) -> str:
+    """Returns a job that runs for about a second on a few ranks. spills: whether it needs more than its memory."""
+    windows = SPILLING_WINDOWS if spills else WINDOWS
+    streams = "".join(_stream_text(name, chance, windows) for name in ("left", "right"))
     epoch_ms = chance.choice([50, 100, 200])
     when = chance.choice(
         ["epochs = 1", "epochs = 5", 'every = "50 ms"', 'every = "300 ms"', 'every = "100 ms"\nkeep = 1']
@@ -62,9 +72,9 @@ reorganization_epoch = "{2 * epoch_ms} ms"
 subgroups = {chance.choice([1, 2])}
 buffer = "{chance.choice(["64 KiB", "64 MiB"])}"
 [memory]
-limit = "128 MiB"
+{_memory_text(chance) if spills else 'limit = "128 MiB"'}
 [tuning]
-block = "{chance.choice(["256 B", "4 KiB"])}"
+block = "{chance.choice(["256 B", "256 B" if spills else "4 KiB"])}"
 theta = "{chance.choice(["auto", "2 KB"])}"
 [balance]
 policy = "{policy}"
@@ -77,7 +87,16 @@ results = "{chance.choice(["parquet", "parquet", "collect", "count"])}"
 """
 
 
-def _stream_text(name: str, chance: random.Random) -> str:
+def _memory_text(chance: random.Random) -> str:
+    return f"""limit = "{chance.choice([128, 256, 512])} KiB"
+path = "{SCRATCH}"
+spill = "{chance.choice(["generations", "generations", "rotate"])}"
+threshold = {chance.choice([0.2, 0.9])}
+share = {chance.choice([0.1, 0.3, 1.0])}
+cleanup = {chance.choice(['"idle"', '"end"'])}"""
+
+
+def _stream_text(name: str, chance: random.Random, windows: tuple[str, ...]) -> str:
     return f"""
 [{name}]
 kind = "synthetic"
@@ -85,7 +104,7 @@ rate = 2000
 bias = {chance.choice([0.5, 0.7])}
 domain = {chance.choice([3000, 50000])}
 tuples = {chance.choice([150_000, 500_000])}
-window = "{chance.choice([200, 1500])} ms"
+window = "{chance.choice(windows)}"
 payload_bytes = {chance.choice([0, 40])}
 disorder = "20 ms"
 lateness = "{chance.choice([0, 15, 30])} ms"
@@ -101,15 +120,23 @@ def wanted_of(folder: Path, text: str) -> dict:
         f'output.path="{folder}/undisturbed"',
         'output.results="count"',
         'balance.policy="none"',
+        'memory.spill="off"',
+        'memory.limit="128 MiB"',
         'checkpoint.every="off"',
     ]
     return mpijoin.run(path, [*settings, 'checkpoint.epochs="off"'], slaves=1).summary
 
 
 def survive(folder: Path, text: str, chance: random.Random, seen: Counter) -> dict:
-    """Runs the job to its end through kills, and returns its summary."""
-    for attempt in range(KILLS_PER_JOB + 1):
-        options = ["--resume"] * (attempt > 0)
+    """Runs the job to its end through kills, and returns its summary.
+
+    Groups that change hands cannot spill, and these may be all that a slave has. A run that ends for want of memory
+    goes on with more of it, as its message says.
+    """
+    more: list[str] = []
+    attempt, before = 0, seen["runs"]
+    while True:
+        options = ["--resume"] * (seen["runs"] > before) + more
         seed = str(chance.randrange(1000))
         with Run(folder, text, chance.choice(RANKS), options, program=[*RANDOM_MOVES, seed]) as run:
             if attempt < KILLS_PER_JOB:
@@ -121,9 +148,13 @@ def survive(folder: Path, text: str, chance: random.Random, seen: Counter) -> di
         seen["runs"] += 1
         if run.code == 0:
             return json.loads((run.out / "summary.json").read_text())
+        if "give each slave more memory" in run.err and not more:
+            seen["ends for want of memory"] += 1
+            more = ["--set", 'memory.limit="128 MiB"']
+            continue
         if attempt == KILLS_PER_JOB or not seen.pop("killed just now", 0):
             raise Difference(f"it failed, though nobody killed it: exit code {run.code}\n{run.err}")
-    raise AssertionError("the last attempt either returns or raises")
+        attempt += 1
 
 
 def kill(run: Run, chance: random.Random, seen: Counter) -> None:
@@ -156,13 +187,15 @@ def _wait_for_first_checkpoint(run: Run, until_s: float) -> None:
 
 def compare(folder: Path, summary: dict, wanted: dict) -> None:
     """Compares a run with what it must give. Raises Difference."""
-    for name in ("results", "certificate", "left", "right"):
+    for name in ("results", "certificate", "streams"):
         if summary[name] != wanted[name]:
             raise Difference(f"{name}: got {summary[name]}, wanted {wanted[name]}")
     for name in ("left", "right"):
         late = pq.read_metadata(folder / f"out/late/{name}.parquet").num_rows
-        if late != wanted[name]["late"]:
-            raise Difference(f"late/{name}.parquet: got {late} rows, wanted {wanted[name]['late']}")
+        if late != wanted["streams"][name]["late"]:
+            raise Difference(f"late/{name}.parquet: got {late} rows, wanted {wanted['streams'][name]['late']}")
+    if left := list((folder / SCRATCH).glob("mpijoin-*")):
+        raise Difference(f"the end of the run has left {left} on the disk")
     if parts := list(folder.glob("out/results/*.parquet")):
         pairs = pq.read_table(parts, columns=["left_row", "right_row"])
         distinct = pairs.group_by(["left_row", "right_row"]).aggregate([]).num_rows
@@ -170,10 +203,12 @@ def compare(folder: Path, summary: dict, wanted: dict) -> None:
             raise Difference(f"rows: got {pairs.num_rows}, {distinct} of them distinct, wanted {wanted['results']}")
 
 
-def one_job(seed: int, number: int, seen: Counter) -> str:
-    """Returns what is wrong with the job, or an empty text. Its folder stays only if something is wrong."""
+def one_job(seed: int, number: int, spilling: float, seen: Counter) -> str:
+    """Returns what is wrong with the job, or an empty text. Its folder stays only if something is wrong. spilling: such
+    a share of all jobs spills."""
     chance, folder = random.Random(f"{seed} {number}"), Path(tempfile.mkdtemp(prefix="soak-kills-"))
-    text = job_text(chance)
+    spills = random.Random(f"spills {seed} {number}").random() < spilling
+    text, kills = job_text(chance, spills), seen["kills"]
     try:
         wanted = wanted_of(folder, text)
         summary = survive(folder, text, chance, seen)
@@ -183,16 +218,20 @@ def one_job(seed: int, number: int, seen: Counter) -> str:
     seen["jobs"] += 1
     seen["resumed from a checkpoint"] += summary["checkpoints"]["resumed_from"] is not None
     seen["moves"] += summary["moves"]
+    seen["spilling jobs"] += spills
+    seen["kills of spilling jobs"] += spills and seen["kills"] - kills
+    seen["spills"] += summary["memory"]["spills"]
+    seen["results of clean-ups"] += summary["memory"]["cleanup_results"]
     shutil.rmtree(folder)
     return ""
 
 
-def soak(kills: int, seed: int, first: int) -> int:
+def soak(kills: int, seed: int, first: int, spilling: float) -> int:
     """Runs jobs until there were so many kills, and returns the exit code."""
     seen: Counter = Counter()
     start_s, number = time.monotonic(), first
     while seen["kills"] < kills:
-        fault = one_job(seed, number, seen)
+        fault = one_job(seed, number, spilling, seen)
         passed_s = time.monotonic() - start_s
         print(
             f"{seen['kills']} of {kills} kills, {seen['jobs']} jobs, {seen['runs']} runs, {passed_s:.0f} s", flush=True
@@ -201,7 +240,7 @@ def soak(kills: int, seed: int, first: int) -> int:
             print(fault)
             return 1
         number += 1
-    print(", ".join(f"{name} {seen[name]}" for name in ("launchers", "resumed from a checkpoint", "moves")))
+    print(", ".join(f"{name} {seen[name]}" for name in TOLD))
     return 0
 
 
@@ -210,8 +249,11 @@ def main() -> int:
     parser.add_argument("--kills", type=int, metavar="N", default=1000, help="default: 1000")
     parser.add_argument("--seed", type=int, metavar="N", default=0, help="default: 0")
     parser.add_argument("--first", type=int, metavar="N", default=0, help="number of the first job; default: 0")
+    parser.add_argument(
+        "--spilling", type=float, metavar="SHARE", default=SPILLING, help=f"of the jobs that spill; default: {SPILLING}"
+    )
     options = parser.parse_args()
-    return soak(options.kills, options.seed, options.first)
+    return soak(options.kills, options.seed, options.first, options.spilling)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 fast=(
     tests/test_layers.py tests/contracts tests/scenarios/test_scenarios.py
     tests/config tests/data/test_codec.py tests/data/test_record.py tests/partitioning tests/metrics
-    tests/test_messages.py tests/master tests/slave tests/policy tests/moving
+    tests/test_messages.py tests/coordinator tests/producer tests/slave tests/policy tests/moving
     tests/sources/test_files.py tests/sources/test_late.py tests/sources/test_position.py tests/checkpoint tests/simulate
     tests/store tests/join tests/property/test_window_join.py tests/property/test_mway.py
     tests/property/test_engine.py::test_counting_needs_no_payload_and_counts_the_same

@@ -38,17 +38,18 @@ LEVELS = (
         "streams",
         "time_events",
     ),
-    ("config", "data"),
-    ("partitioning", "policy", "operators", "store", "join", "moving", "generators"),
-    ("records", "orders", "messages"),
+    ("config", "data", "conditions"),
+    ("partitioning", "policy", "operators", "store", "join", "aggregate", "moving", "generators"),
+    ("records", "orders", "directives", "messages"),
     ("metrics", "rundir", "progress", "spill"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),
     ("checkpoint",),
-    ("launch.setup", "launch.memory"),
-    ("master", "slave", "collector", "launch.warmup"),
+    ("launch.setup", "launch.memory", "launch.sizes"),
+    ("producer", "slave", "collector", "launch.warmup"),
+    ("coordinator",),
     ("launch.summary", "launch.provenance"),
     ("launch.life", "simulate"),
-    ("launch", "api", "pipeline", "sweep"),
+    ("launch", "api", "pipeline", "sweep", "why"),
     ("cli", "__init__"),
     ("__main__",),
 )
@@ -131,19 +132,20 @@ def test_imports_make_no_circle():
 
 
 # Where decisions are made: the cores, and what they decide with.
-OF_THE_MASTER = (
-    *("backlog", "core", "events", "moves", "pacing", "queues", "reorganization", "saves", "setup", "timetable"),
-    "views",
-)
+OF_THE_PRODUCER = ("backlog", "core", "events", "lead", "pacing", "queues", "setup", "timetable", "views")
+OF_THE_COORDINATOR = ("core", "events", "master", "moves", "producers", "reorganization", "saves", "setup")
 PURE = (
     *("errors", "time_events", "operators.base", "partitioning.table", "policy", "moving", "checkpoint.schedule"),
     "slave.events",
+    "slave.rule",
     "slave.slices",
-    *(f"master.{name}" for name in OF_THE_MASTER),
+    *(f"producer.{name}" for name in OF_THE_PRODUCER),
+    *(f"coordinator.{name}" for name in OF_THE_COORDINATOR),
 )
-OF_THE_SLAVE = ("core", "events", "slices")
+OF_THE_SLAVE = ("core", "events", "rule", "slices")
 DECIDING_FILES = (
-    *(f"master/{name}.py" for name in OF_THE_MASTER),
+    *(f"producer/{name}.py" for name in OF_THE_PRODUCER),
+    *(f"coordinator/{name}.py" for name in OF_THE_COORDINATOR),
     *(f"slave/{name}.py" for name in OF_THE_SLAVE),
 )
 DECIDING = [PACKAGE / name for name in DECIDING_FILES] + [path for path in FILES if path.parts[-2] == "moving"]

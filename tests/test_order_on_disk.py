@@ -83,7 +83,8 @@ class Disk:
 
     def _counts_on(self, manifest, path):
         self.manifests += 1
-        spans = [*manifest["master"], *(span for group in manifest["groups"] for span in group["spans"])]
+        of_groups = (span for group in manifest["groups"] for span in group["spans"])
+        spans = [*manifest["positions"], *manifest["waiting"], *of_groups]
         needed = {path.parent / file for file, *_ in spans}
         needed |= {self.root / "results/.open" / name for name, *_ in manifest["results"]}
         needed |= {self.root / "late/.open" / name for name, *_ in manifest["run"]["late"]}

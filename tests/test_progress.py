@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from mpijoin.master.debt import Debt
+from mpijoin.coordinator.debt import Debt
 from mpijoin.progress import Progress, ProgressView, SlaveProgress, Teller, amount, panel, plain_line, seconds, size
 from mpijoin.records import SpillFigures
 
@@ -127,6 +127,8 @@ def test_memory_is_shown_against_its_limit_and_what_is_spilled_and_owed():
     text, _ = rendered(shown._replace(slaves=slaves))
     for wanted in ("20 MB of 64 MB state", "1.2 GB on disk", "12 groups owed, 340 MB", "10 MB, 600 MB on disk"):
         assert wanted in text
+    known = shown._replace(spilling=SPILLING._replace(owed_results=3_200_000))
+    assert "  12 groups owed, 340 MB  ≥ 3.20 M results owed  3 s spilling  " in plain_line(known)
     one = shown._replace(spilling=SPILLING._replace(owed_groups=1, cleanup_s=70))
     assert "  1 group owed, 340 MB  3 s spilling  1 min 10 s in clean-up  " in plain_line(one)
     assert "disk" not in plain_line(view()._replace(spilling=SpillFigures()))
@@ -240,7 +242,7 @@ def test_a_terminal_that_knows_no_bars_gets_lines():
 
 SCRIPT = """
 import sys
-from mpijoin.master.debt import Debt
+from mpijoin.coordinator.debt import Debt
 from mpijoin.progress import Progress, ProgressView
 progress = Progress(interval_s=0)
 progress.update(lambda: ProgressView(0.5, 10, 5.0, 3, 100, (), 0, 2.0))

@@ -54,12 +54,12 @@ def entries(value: Any, names: Collection[str]) -> dict[str, Any]:
     return value
 
 
-def spans(value: Any) -> tuple[Span, ...]:
+def spans(value: Any, least: int = 1) -> tuple[Span, ...]:
     found = tuple(
         Span(text(file, STATE), whole(at), whole(octets))
         for file, at, octets in (items(one, 3) for one in items(value))
     )
-    if not found:
+    if len(found) < least:
         raise ValueError("got no span, wanted at least one")
     return found
 
@@ -102,7 +102,7 @@ def stream_names(value: Any) -> list[str]:
 
 def late(names: Sequence[str]) -> re.Pattern:
     """The pattern of the names that part files of these streams' late rows have."""
-    return re.compile(rf"({'|'.join(map(re.escape, names))})-\d{{5,9}}\.parquet")
+    return re.compile(rf"({'|'.join(map(re.escape, names))})(-p\d{{1,9}})?-\d{{5,9}}\.parquet")
 
 
 def before(value: Any, streams: int) -> Counts:

@@ -19,6 +19,8 @@ KEPT = {
     "tuning": ("block",),
     "run": ("seed", "late"),
     "output": ("results", "columns"),
+    "join": ("type", "where"),
+    "aggregate": ("history", "columns", "emit"),
     "inject": ("hash_bits",),
 }
 

@@ -26,7 +26,7 @@ from mpijoin.errors import CheckpointError
 from mpijoin.records import Counts, MoveTotals, PartInfo, Span
 from mpijoin.refusals import reading, writing
 
-VERSION = 8
+VERSION = 9
 DIGITS = 5  # of a number in a name, at least
 
 # What files of checkpoints are called, and how they begin.
@@ -46,7 +46,7 @@ class Group:
 
 @dataclass(frozen=True)
 class RunState:
-    """Where the run stood when the checkpoint was cut, as its master knew it.
+    """Where the run stood when the checkpoint was cut.
 
     late: part files of late rows · slots, complete: how many slots had ended, and the watermarks then, one per stream ·
     sent: rows, per stream · active: how many slaves had groups · slaves: all there were · ticks: that were sent.
@@ -67,16 +67,17 @@ class RunState:
 class Manifest:
     """One whole checkpoint.
 
-    identity: what a job must keep to go on from here · groups: all that had been begun · master: frames for the
-    master: first where it stands in its sources, then rows that wait to be joined, of which those that slaves had
-    already got come first · results: part files · before: the sum of all slaves' counts · restarts: how often the run
+    identity: what a job must keep to go on from here · groups: all that had been begun · positions: where each producer
+    stands in its input · waiting: rows that wait to be joined, of which those that slaves had already got come first ·
+    results: part files · before: the sum of all slaves' counts · restarts: how often the run
     had gone on from a checkpoint.
     """
 
     number: int
     identity: dict[str, Any]
     groups: tuple[Group, ...]
-    master: tuple[Span, ...]
+    positions: tuple[Span, ...]
+    waiting: tuple[Span, ...]
     results: tuple[PartInfo, ...]
     before: Counts
     restarts: int
@@ -86,14 +87,18 @@ class Manifest:
     def files(self) -> dict[str, int]:
         """The state files that it needs, and how long each must be at least."""
         ends: dict[str, int] = {}
-        for span in (*self.master, *(span for group in self.groups for span in group.spans)):
+        for span in self._spans:
             ends[span.file] = max(ends.get(span.file, 0), span.offset + span.octets)
         return ends
 
     @property
     def octets(self) -> int:
         """The bytes of all its frames together."""
-        return sum(span.octets for span in (*self.master, *(span for group in self.groups for span in group.spans)))
+        return sum(span.octets for span in self._spans)
+
+    @property
+    def _spans(self) -> tuple[Span, ...]:
+        return (*self.positions, *self.waiting, *(span for group in self.groups for span in group.spans))
 
 
 def state_name(rank: int, number: int) -> str:
@@ -154,7 +159,8 @@ def _manifest(value: Any, number: int) -> Manifest:
         "number": partial(fields.whole, allowed=range(number, number + 1)),
         "identity": fields.identity,
         "groups": _groups,
-        "master": fields.spans,
+        "positions": fields.spans,
+        "waiting": partial(fields.spans, least=0),
         "results": partial(fields.parts, pattern=fields.RESULT),
         "before": partial(fields.before, streams=len(names)),
         "restarts": fields.whole,

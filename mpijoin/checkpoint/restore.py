@@ -17,45 +17,38 @@ from mpijoin.checkpoint.assign import assign
 from mpijoin.checkpoint.files import kinds_of, read_frames
 from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import Manifest, numbers_in, read_manifest
-from mpijoin.config.job import Job
+from mpijoin.config.job import OFF, ROTATE, Job
 from mpijoin.data.codec import decode
 from mpijoin.data.room import Room
 from mpijoin.errors import CheckpointError, CodecError, MemoryBudgetError, ProtocolError
-from mpijoin.join.window_join import WindowJoin
 from mpijoin.messages import KINDS, Restore, Restored, Slot
 from mpijoin.operators.base import GroupState
+from mpijoin.operators.stored import TableOperator
 from mpijoin.policy import first_active
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import GroupSpans, PartInfo, Span
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.parts import content_fault, size_fault
-from mpijoin.spill.rotator import Rotator
-from mpijoin.spill.spiller import DEBT_KIND, Spiller
-from mpijoin.store.rows import ROWS_KIND
+from mpijoin.spill.forms import AnySpiller, form_of, is_of_generations
 
 
 class Holder(NamedTuple):
-    """What holds a slave's groups. spiller: those of their rows that are on disk, if the job may spill."""
+    """What holds a slave's groups. spiller: what of them is on disk, if the job may spill."""
 
-    operator: WindowJoin
-    spiller: Spiller | Rotator | None = None
-
-    @property
-    def by_generations(self) -> Spiller | None:
-        """The spiller where it keeps generations on disk, which a checkpoint can bring back."""
-        return self.spiller if isinstance(self.spiller, Spiller) else None
+    operator: TableOperator
+    spiller: AnySpiller | None = None
 
 
 @dataclass(frozen=True)
 class Resumption:
-    """Where a run goes on. owners: the slave of each partition · position: frame of `Intake.save` · waiting: rows that
-    were not joined, as slots, first those that slaves had already got · seconds: how long the master took to read its
-    part, plus how long the slowest slave took. The time that they waited for each other while kernels were compiled is
-    not in it."""
+    """Where a run goes on. owners: the slave of each partition · positions: frames of `Intake.save`, of each producer ·
+    waiting: rows that were not joined, as slots, first those that slaves had already got · seconds: how long the master
+    took to read its part, plus how long the slowest slave took. The time that they waited for each other while kernels
+    were compiled is not in it."""
 
     manifest: Manifest
     owners: tuple[int, ...]
-    position: np.ndarray
+    positions: tuple[np.ndarray, ...]
     waiting: tuple[Slot, ...]
     seconds: float = 0.0
 
@@ -76,11 +69,12 @@ def find(folder: Path, number: int, job: Job, slaves: Sequence[int], directory: 
     for part in parts_in(directory, manifest):
         if fault := size_fault(directory.path, part):
             raise CheckpointError(fault)
-    frames = read_frames(folder, manifest.master)
-    check_frames(folder, manifest.master, frames)
+    spans, count = (*manifest.positions, *manifest.waiting), len(manifest.positions)
+    frames = read_frames(folder, spans)
+    check_frames(folder, spans, frames)
     active = active_slaves(job, tuple(slaves), manifest.run.active)
     owners = assign(manifest, job.cluster.partitions, slaves, active)
-    return Resumption(manifest, tuple(owners), frames[0], waiting_in(folder, manifest.master[1:], frames[1:]))
+    return Resumption(manifest, tuple(owners), tuple(frames[:count]), waiting_in(folder, spans[count:], frames[count:]))
 
 
 def waiting_in(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarray]) -> tuple[Slot, ...]:
@@ -150,38 +144,41 @@ def check_frames(folder: Path, spans: Sequence[Span], frames: Sequence[np.ndarra
 
 
 def install(
-    folder: Path, operator: GroupState, groups: Sequence[GroupSpans], spiller: Spiller | None = None
+    folder: Path, operator: GroupState, groups: Sequence[GroupSpans], spiller: AnySpiller | None = None
 ) -> None:
-    """Takes groups out of their files. spiller: takes what they had spilled, and spills more if memory is short.
+    """Takes groups out of their files. spiller: takes what they had on disk, and spills more if memory is short.
 
     Raises CheckpointError if one is damaged, and the operator is of no use any more; raises MemoryBudgetError.
     """
     room, rows_room = Room(), Room()
     for at, (group, _, spans) in enumerate(groups):
         kinds = kinds_of(folder, spans)
-        aside = [span for span, kind in zip(spans, kinds) if kind in (ROWS_KIND, DEBT_KIND)]
-        if aside and spiller is None:
+        form = form_of(kinds)
+        if form not in (OFF, spiller.form if spiller else OFF):
             raise CheckpointError(
-                f"{folder / aside[0].file}: has rows of partition {group} that had been spilled, and this job may not "
-                'spill: go on with the job\'s former [memory] spill = "generations"'
+                f"{folder / spans[0].file}: partition {group} has rows on disk that this job has no use for: go on "
+                f'with the job\'s former [memory] spill = "{form}"'
             )
-        own, debt = [span for span in spans if span not in aside], None
+        aside = [span for span, kind in zip(spans, kinds) if form == ROTATE or is_of_generations(kind)]
+        own = [span for span in spans if span not in aside]
         frames: list[np.ndarray] = []
         try:
             for span in aside:
                 frames = read_frames(folder, [span], rows_room)
-                debt = spiller.taken_aside(debt, frames[0]) if spiller else None
+                assert spiller  # of this form
+                spiller.take_aside(group, frames[0])
             aside, frames = [], read_frames(folder, own, room)
-            _install(operator, frames, spiller, [one.group for one in groups[:at]])
+            if frames:
+                _install(operator, frames, spiller, [one.group for one in groups[:at]])
         except (CodecError, ProtocolError) as error:
             check_frames(folder, [span] if aside else own, frames)
             raise CheckpointError(f"{folder / spans[-1].file}: {error}") from error
-        if spiller and debt:
-            spiller.adopt(group, debt)
+        if spiller:
+            spiller.adopt(group)
 
 
 def _install(
-    operator: GroupState, frames: Sequence[np.ndarray], spiller: Spiller | None, before: Sequence[int]
+    operator: GroupState, frames: Sequence[np.ndarray], spiller: AnySpiller | None, before: Sequence[int]
 ) -> None:
     """Takes over a group. before: groups that may be spilled for it."""
     while True:
@@ -236,12 +233,12 @@ def restore_own(
         if isinstance(message, Restored):
             assert holder is not None  # the master has named a checkpoint before
             return holder, groups, message.number
-        if holder and holder.by_generations:
-            holder.by_generations.abandon()
+        if holder and holder.spiller:
+            holder.spiller.abandon()
         holder, groups, fault = make_holder(), [one.group for one in message.groups], ""
         start_s = time.perf_counter()
         try:
-            install(folder, holder.operator, message.groups, holder.by_generations)
+            install(folder, holder.operator, message.groups, holder.spiller)
             check_parts(directory.path, message.parts, rank.keep_in_touch)
         except CheckpointError as error:
             fault = str(error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Callable, NamedTuple, Sequence
 
@@ -16,7 +15,7 @@ from mpijoin.checkpoint.manifest import state_name
 from mpijoin.errors import CheckpointError
 from mpijoin.operators.base import GroupState
 from mpijoin.records import GroupSpans, Span
-from mpijoin.spill.spiller import Spiller
+from mpijoin.spill.forms import AnySpiller
 
 ALIVE_LEAST = 0.5  # a group is written anew when less than this share of its blocks on disk still counts
 
@@ -40,12 +39,12 @@ class Outcome(NamedTuple):
 
 @dataclass
 class SavedGroup:
-    """What is in files of a group. since: the id of the newest block there · rows: for the number of each generation
-    that has been spilled, where its frames are."""
+    """What is in files of a group. since: the id of the newest block there · parts: for the number of each part that it
+    has on the slave's own disk, where its frames are."""
 
     since: int = 0
     frames: list[Kept] = field(default_factory=list)
-    rows: dict[int, list[Span]] = field(default_factory=dict)
+    parts: dict[int, list[Span]] = field(default_factory=dict)
 
 
 class Saver:
@@ -56,8 +55,8 @@ class Saver:
     went wrong; the run then goes on without this checkpoint.
     """
 
-    def __init__(self, operator: GroupState, rank: int, folder: Path, spiller: Spiller | None = None):
-        """spiller: what keeps the operator's rows on a disk that does not outlive the run, if anything does."""
+    def __init__(self, operator: GroupState, rank: int, folder: Path, spiller: AnySpiller | None = None):
+        """spiller: what keeps the operator's groups on a disk that does not outlive the run, if anything does."""
         self._operator, self._rank, self._folder, self._spiller = operator, rank, folder, spiller
         self._known: dict[int, SavedGroup] = {}
         self._waiting: deque[int] = deque()
@@ -68,10 +67,10 @@ class Saver:
         self._thread: threading.Thread | None = None
         self._fault = ""
 
-    def write_kept(self) -> None:
-        """Brings rows to the slave's own disk that are not in memory any more, in the sense of the contract."""
+    def settle(self) -> None:
+        """Brings to the slave's own disk what is on its way there or back. It counts as being there."""
         if self._spiller:
-            self._spiller.write_all_kept()
+            self._spiller.settle()
 
     def begin(self, number: int, groups: Sequence[int], anew: bool = False, waiting: Sequence[np.ndarray] = ()) -> None:
         """groups: all that this slave joins · anew: what was written before is gone · waiting: frames of input that has
@@ -117,7 +116,12 @@ class Saver:
 
     def _save(self, group: int, file: StateFile) -> None:
         saved = self._known.setdefault(group, SavedGroup())
-        spilled = self._save_spilled(group, saved, file, self._spiller) if self._spiller else []
+        on_disk = self._save_parts(group, saved, file, self._spiller) if self._spiller else []
+        info = self._operator.info(np.array([group]))
+        if self._spiller and self._spiller.is_inactive(group):
+            saved.since, saved.frames = 0, []
+            self._listed.append(GroupSpans(group, sum(span.octets for span in on_disk), tuple(on_disk)))
+            return
         frames = self._operator.get(group, saved.since, None, True)
         alive = self._operator.blocks_of(frames[-1])
         kept = [one for one in saved.frames if np.isin(one.ids, alive).any()]
@@ -127,18 +131,18 @@ class Saver:
         kept += [Kept(file.write(frame), self._operator.blocks_of(frame)) for frame in frames[:-1]]
         tail = file.write(frames[-1])
         saved.since, saved.frames = self._operator.reached(frames)[0], kept
-        live_bytes = int(self._operator.info(np.array([group])).live_bytes.sum())
-        self._listed.append(GroupSpans(group, live_bytes, (*spilled, *(one.span for one in kept), tail)))
+        live_bytes = int(info.live_bytes.sum())
+        self._listed.append(GroupSpans(group, live_bytes, (*on_disk, *(one.span for one in kept), tail)))
 
-    def _save_spilled(self, group: int, saved: SavedGroup, file: StateFile, spiller: Spiller) -> list[Span]:
-        """Copies what the group has spilled since the last checkpoint. Returns where all that it has spilled is."""
-        marks = [file.write(frame) for frame in spiller.mark(group)]
-        before, saved.rows = saved.rows, {}
-        for generation in spiller.generations(group):
-            spans = list(before.get(generation.number, []))
-            spans += [file.write(frame) for frame in islice(generation.run.frames(), len(spans), None)]
-            saved.rows[generation.number] = spans
-        return [*marks, *(span for spans in saved.rows.values() for span in spans)]
+    def _save_parts(self, group: int, saved: SavedGroup, file: StateFile, spiller: AnySpiller) -> list[Span]:
+        """Copies what has come to the slave's own disk since the last checkpoint. Returns where all of it is."""
+        marks = [file.write(frame) for frame in spiller.marks(group)]
+        before, saved.parts = saved.parts, {}
+        for part in spiller.parts(group):
+            spans = list(before.get(part.number, []))
+            spans += [file.write(frame) for frame in part.frames(len(spans))]
+            saved.parts[part.number] = spans
+        return [*marks, *(span for spans in saved.parts.values() for span in spans)]
 
     def _sync(self, file: StateFile, sync_results: Callable[[], None]) -> None:
         try:

@@ -12,6 +12,8 @@ from typing import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 
+from mpijoin.conditions.kinds import kinds_of, kinds_of_schema
+from mpijoin.conditions.tree import ConditionError, durations_of, parse
 from mpijoin.config.columns import StreamColumns, column_faults, find_columns
 from mpijoin.config.job import Job, StreamJob
 from mpijoin.config.load import read_job
@@ -19,7 +21,7 @@ from mpijoin.config.rules import Fault, job_faults
 from mpijoin.config.units import listed, show
 from mpijoin.data.results import all_columns
 from mpijoin.data.schema import UNIT_NS, Column, JoinSchema, StreamSchema
-from mpijoin.data.types import decoded, key_kind
+from mpijoin.data.types import decoded, is_number, key_kind
 from mpijoin.errors import JobError
 
 
@@ -49,6 +51,9 @@ def resolve(job: Job, known: Sequence[Fault] | None = None) -> JoinSchema:
         faults += column_faults(stream, unread)
     faults += _key_type_faults(streams)
     faults += _zone_faults(streams)
+    faults += _outer_key_faults(job, streams)
+    faults += _where_faults(job, streams)
+    faults += _aggregate_faults(job, streams, unread)
     faults += _output_faults(job, streams, unread)
     if faults:
         raise JobError(faults)
@@ -63,6 +68,41 @@ def _key_type_faults(streams: Sequence[StreamColumns]) -> Iterator[str]:
         alike = [(stream, keys) for stream, keys in sound if len(keys) == count]
         for at in range(count):
             yield from _unlike_faults([(stream, keys[at]) for stream, keys in alike])
+
+
+def _outer_key_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[str]:
+    """The key columns of results have the types of the first stream's. Where they show keys of the second, these must
+    be the same."""
+    if 1 not in job.join.alone or len(streams) != 2:
+        return
+    for names in zip(*(stream.keys or () for stream in streams)):
+        found = [stream.found.get(name) for stream, name in zip(streams, names)]
+        known = [column for column in found if column is not None and key_kind(column.type) is not None]
+        if len({decoded(column.type) for column in known}) == 2 and len({_compared_as(one) for one in known}) == 1:
+            left, right = (f"{show(column.name)} is {column.type}" for column in known)
+            where = ", ".join(f"[{stream.stream.section}] key" for stream in streams)
+            yield (
+                f"{where}: {left} and {right}, wanted one type with [join] type = {show(job.join.type)}, whose results "
+                "show the keys of both in one column: cast one of them"
+            )
+
+
+def _where_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[str]:
+    """What is wrong with the condition, as far as the columns are known."""
+    if not job.join.where or len(streams) != 2 or any(one.payload is None or one.keys is None for one in streams):
+        return
+    if any(not _are_there(one, (*(one.payload or ()), *(one.keys or ()))) for one in streams):
+        return  # Columns that are missing are told of elsewhere.
+    payloads = [{column.name: column.type for column in one.columns(one.payload)} for one in streams]
+    keys = [{column.name: column.type for column in one.columns(one.keys)} for one in streams]
+    try:
+        parse(job.join.where, [one.name for one in job.streams], kinds_of(payloads, keys))
+    except ConditionError as error:
+        yield f"[join] where: {show(job.join.where)}: {error}"
+
+
+def _are_there(stream: StreamColumns, names: tuple[str, ...]) -> bool:
+    return all(name in stream.found for name in names)
 
 
 def _are_sound(stream: StreamColumns, keys: tuple[str, ...]) -> bool:
@@ -103,7 +143,7 @@ def _output_faults(job: Job, streams: Sequence[StreamColumns], unread: Collectio
     """Looks at names only: which columns results have depends on what columns are called, not on their types."""
     if job.output.results == "count" or "output.columns" in unread or not streams:
         return
-    times = Counter(column.name for column in all_columns(JoinSchema(tuple(map(_by_name, streams)), "ns")))
+    times = Counter(column.name for column in all_columns(job, JoinSchema(tuple(map(_by_name, streams)), "ns")))
     open_ended = [f"{one.stream.name}_" for one in streams if one.payload is None]
     open_ended += ["key"] if streams[0].keys is None else []
     for name in times if job.output.columns is None else job.output.columns:
@@ -112,6 +152,23 @@ def _output_faults(job: Job, streams: Sequence[StreamColumns], unread: Collectio
         elif times[name] > 1:
             called = f"{times[name]} columns would be called {show(name)}"
             yield f"[output] columns: {called}, rename the input's or leave it out"
+
+
+def _aggregate_faults(job: Job, streams: Sequence[StreamColumns], unread: Collection[str]) -> Iterator[str]:
+    """The faults of the columns that an aggregate reads, as far as they are known."""
+    if len(streams) != 1 or streams[0].payload is None or "aggregate.columns" in unread:
+        return
+    stream, payload = streams[0], streams[0].payload
+    for one in job.aggregate.columns:
+        where = f"[aggregate] columns: {one.result} = {show(one.text)}"
+        if one.column is not None and one.column not in payload:
+            told = ", ".join(payload) or "none"
+            yield f"{where}: no column {show(one.column)}, [{stream.stream.section}] columns are {told}"
+        elif one.column is not None and one.name != "count":
+            for column in stream.columns((one.column,)):
+                if not is_number(column.type):
+                    wanted = "wanted integers, float or double; cast it"
+                    yield f"{where}: column {show(one.column)} is {column.type}, {wanted}"
 
 
 def _by_name(stream: StreamColumns) -> StreamSchema:
@@ -125,11 +182,22 @@ def _common_unit(job: Job, streams: Sequence[StreamSchema]) -> JoinSchema:
     """Finds the coarsest unit in which all time columns, windows and latenesses are whole, and scales the streams to
     it."""
     own = [_time_unit(stream, schema) for stream, schema in zip(job.streams, streams)]
-    durations = [ns for stream in job.streams for ns in (stream.window_ns, stream.lateness_ns) if ns is not None]
+    spans = [ns for stream in job.streams for ns in (stream.window_ns, stream.lateness_ns)]
+    spans += _durations(job, streams)
+    spans += [job.aggregate.emit_ns, job.aggregate.history.span_ns if job.aggregate.history else None]
+    durations = [ns for ns in spans if ns is not None]
     exact = [UNIT_NS[unit] for unit in own] + durations
     unit = next(unit for unit in UNIT_NS if all(ns % UNIT_NS[unit] == 0 for ns in exact))
     scaled = (replace(stream, scale=UNIT_NS[each] // UNIT_NS[unit]) for stream, each in zip(streams, own))
     return JoinSchema(tuple(scaled), unit)
+
+
+def _durations(job: Job, streams: Sequence[StreamSchema]) -> list[int]:
+    """Those in the condition, which has no faults."""
+    if not job.join.where:
+        return []
+    kinds = kinds_of_schema(JoinSchema(tuple(streams), "ns"))
+    return durations_of(parse(job.join.where, [stream.name for stream in streams], kinds))
 
 
 def _time_unit(stream: StreamJob, schema: StreamSchema) -> str:

@@ -15,6 +15,7 @@ from typing import Collection, Iterator, Mapping
 import pyarrow as pa
 from pyarrow import types
 
+from mpijoin.conditions.tree import names_in
 from mpijoin.config.fields import PAYLOAD_BYTES_MAX
 from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
 from mpijoin.config.rules import SYNTHETIC_KEY, SYNTHETIC_PAYLOAD, SYNTHETIC_TIME
@@ -142,11 +143,15 @@ def _is_told(stream: StreamJob, column: Column) -> bool:
 def _kept(
     job: Job, stream: StreamJob, payload: tuple[str, ...] | None, unread: Collection[str]
 ) -> tuple[str, ...] | None:
-    if job.output.results == "count":
-        return ()
-    if payload is None or job.output.columns is None or "output.columns" in unread:
+    counts = job.output.results == "count"
+    if payload is None:
+        return () if counts else None
+    if not counts and (job.output.columns is None or "output.columns" in unread):
         return payload
-    return tuple(name for name in payload if f"{stream.name}_{name}" in job.output.columns)
+    shown = () if counts else job.output.columns or ()
+    read = {one.column for one in job.aggregate.columns}
+    read |= {column for owner, column in names_in(job.join.where) if owner == stream.name}
+    return tuple(name for name in payload if name in read or f"{stream.name}_{name}" in shown)
 
 
 def read_input(stream: StreamJob) -> Input:

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from typing import Iterable, Iterator
 
-from mpijoin.config.job import MAX, NO_POLICY, UNBOUNDED, FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.job import (
+    ANTI,
+    FULL,
+    INNER,
+    LEFT,
+    MAX,
+    NO_POLICY,
+    RIGHT,
+    SEMI,
+    UNBOUNDED,
+    FileSource,
+    Job,
+    StreamJob,
+    SyntheticSource,
+)
 from mpijoin.config.units import format_duration, listed
 from mpijoin.data.files import count_rows, expand_files, file_format
 from mpijoin.data.results import result_columns
@@ -25,6 +39,8 @@ def describe(job: Job, schema: JoinSchema, memory: Iterable[str] = ()) -> str:
         f"key     {' = '.join(_columns(stream.keys) for stream in schema.streams)}",
         f"time    {times}, joined in {schema.unit}",
         f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}{_declustering(job)}",
+        *_type(job),
+        *([f"where   {job.join.where}"] if job.join.where else []),
         *memory,
         *_pace(job),
         *_checkpoints(job),
@@ -42,6 +58,21 @@ def _declustering(job: Job) -> str:
         if least is not None and job.balance.policy != NO_POLICY
         else ""
     )
+
+
+def _type(job: Job) -> Iterator[str]:
+    """What the results are, unless they are the pairs."""
+    if job.join.type == INNER:
+        return
+    first, second = (stream.name for stream in job.streams)
+    told = {
+        SEMI: f"each row of {first} that has a partner in {second}, once",
+        ANTI: f"each row of {first} that has no partner in {second} when its window is over",
+        LEFT: f"the pairs, and each row of {first} that has no partner when its window is over",
+        RIGHT: f"the pairs, and each row of {second} that has no partner when its window is over",
+        FULL: "the pairs, and each row that has no partner when its window is over",
+    }
+    yield f"join    {job.join.type}: {told[job.join.type]}"
 
 
 def _pace(job: Job) -> Iterator[str]:

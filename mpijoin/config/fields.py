@@ -4,32 +4,45 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpijoin.config.aggregates import AGGREGATE_COLUMNS, HISTORY
 from mpijoin.config.changes import CHANGES
 from mpijoin.config.injections import DELAY, EPOCHS, PRESSURE, SLOW
 from mpijoin.config.job import (
     ACTIVE_DISK,
+    ANTI,
     AT_END,
     AUTO,
     B_MODEL,
+    FIXED,
     FLUX_HYBRID,
     FLUX_LOAD,
     FLUX_MEMORY,
+    FULL,
     GENERATIONS,
+    INNER,
     LARGEST,
     LAZY_DISK,
     LEAST_PRODUCTIVE,
+    LEFT,
     MOST_PRODUCTIVE,
     NO_POLICY,
     OFF,
+    ORDERED,
+    OVERLAPPED,
     POISSON,
     RANDOM,
+    RIGHT,
     ROTATE,
+    SEMI,
+    SHARED,
     WHEN_IDLE,
     ZIPF,
+    Aggregate,
     Balance,
     Checkpoint,
     Cluster,
     Inject,
+    Join,
     Memory,
     Output,
     Run,
@@ -141,6 +154,32 @@ SYNTHETIC_FIELDS = (
         "Rows come up to this long after their time. The stream's lateness should be as long, or the latest rows are "
         "late.")),
 )  # fmt: skip
+JOIN_FIELDS = (
+    Field("type", "type", TEXT, choices=(INNER, LEFT, RIGHT, FULL, SEMI, ANTI), meaning=(
+        'As in SQL, with the windows as a part of the condition. "inner": the pairs. "left", "right", "full": also '
+        "rows of that stream, or of both, that have no partner when their window is over, with nulls in the columns of "
+        'the other. "semi": each row of the first stream that has a partner, once. "anti": each that has none. Other '
+        "types than inner need two streams.")),
+    Field("where", "where", TEXT, meaning=(
+        "A further condition on pairs, such as 'right.price > left.price and right.qty is not null' or "
+        "'right.time - left.time >= \"5 s\"': columns that are numbers or booleans, NAME.time, key, durations, + - * "
+        "/, comparisons, in, is null, and, or, not, abs, sqrt, floor, ceil, least, greatest, with nulls as in SQL. A "
+        "row whose partners all fail it has no partner. The columns need not be among those of the results. Not set: "
+        "there is no condition.")),
+)  # fmt: skip
+AGGREGATE_FIELDS = (
+    Field("history", "history", HISTORY, meaning=(
+        'What counts for a row: "100 rows" are the last 100 of its key, itself included; "10 min" are those of its key '
+        "that are no more than 10 minutes older than itself and no younger, with all that have its own time. With this "
+        "table a job has one stream, and no window.")),
+    Field("columns", "columns", AGGREGATE_COLUMNS, meaning=(
+        'The result columns that are worked out, such as {n = "count()", mean = "mean(bytes)"}: count() of rows, and '
+        "count, sum, min, max or mean of a column of the stream that holds integers or floats. The sum of integers is "
+        "an int64, or the run fails; that of floats is exact and rounded once.")),
+    Field("emit", "emit_ns", or_word(DURATION, {"row": None}), 1, INT64_MAX, meaning=(
+        '"row": every row has a result. "10 s": only the last row of a key in each period of this length, counted from '
+        "time 0, has one.")),
+)  # fmt: skip
 CLUSTER_FIELDS = (
     Field("partitions", "partitions", INTEGER, 1, 65535, unit="partitions", meaning=(
         "Keys are hashed into this many partitions, which are what slaves own and hand over. Take a few per slave at "
@@ -150,17 +189,32 @@ CLUSTER_FIELDS = (
         '"auto" takes about 393,000 rows, at most a quarter of the window unless those are few; in a paced run it '
         "takes as short an epoch as communication in [tuning] allows.")),
     Field("reorganization_epoch", "reorganization_epoch_ns", DURATION, 1, INT64_MAX, meaning=(
-        'How often the policy looks at the load and may move partitions. It has no effect with policy = "none".')),
-    Field("subgroups", "subgroups", INTEGER, 1, 65535, unit="turns per epoch", meaning=(
-        "Slaves are served in this many turns per epoch. More turns let fewer rows wait at the master.")),
+        'How often the policy looks at the load and may move partitions. It has no effect with policy = "none", and '
+        "with Flux's policies it is only the first such time: see collection_min.")),
+    Field("subgroups", "subgroups_asked", or_word(INTEGER, {AUTO: None}), 1, 65535, unit="turns per epoch", meaning=(
+        "Slaves are served in this many turns per epoch. More turns let fewer rows wait at the master. "
+        '"auto": as few as let an epoch fit into master_buffer.')),
+    Field("exchange", "exchange", TEXT, choices=(OVERLAPPED, ORDERED), meaning=(
+        'How slaves are served whose turn has come. "overlapped": all at once, and each takes its rows when it has '
+        'time. "ordered": one after the other in the order of their ranks, the next one when the one before has taken '
+        "its rows, as if communication were blocking; it is there to compare with.")),
+    Field("producers", "producers_asked", or_word(INTEGER, {AUTO: None}), 1, 65535, unit="ranks", meaning=(
+        "So many ranks read the input, hash it and send it to the slaves. The first ranks are producers; rank 0 is the "
+        "master, too. Inputs are shared out by row groups of Parquet, batches of Arrow, or whole CSV files. "
+        '"auto": so many that by what was measured producers and slaves have as much to do, and no more than the input '
+        "can be shared out among.")),
     Field("buffer", "buffer_bytes", SIZE, 64 << 10, INT64_MAX, meaning=(
-        "How much may be sent to one slave and not be joined yet.")),
+        "How much may be sent to one slave, by all producers together, and not be joined yet.")),
     Field("master_buffer", "master_buffer_bytes", SIZE, 64 << 10, INT64_MAX, meaning=(
-        "How much the master may hold of rows, of any width: half for those that wait to be sent, half for those that "
-        "are being read and sorted out. When it is full, reading pauses.")),
+        "How much each producer may hold of rows, of any width: half for those that wait to be sent, half for those "
+        "that are being read and sorted out. When it is full, reading pauses.")),
     Field("slaves_min", "slaves_min", or_word(INTEGER, {"all": None}), 1, 65535, unit="slaves", meaning=(
         "With a policy: this many slaves begin, and the others wait idle until the load asks for them, and rest again "
         "after.")),
+    Field("skew_buffer", "skew_buffer", TEXT, choices=(SHARED, FIXED), meaning=(
+        'How slaves share master_buffer. "shared": rows for a slow slave take what they need of it, and nobody else '
+        'waits until all of it is full. "fixed": each slave has an even part, and reading pauses when one of them is '
+        "full; it is there for comparisons.")),
 )  # fmt: skip
 MEMORY_FIELDS = (
     Field("limit", "limit_bytes", or_word(SIZE, {AUTO: None}), LIMIT_BYTES_MIN, INT64_MAX, meaning=(
@@ -222,6 +276,15 @@ BALANCE_FIELDS = (
         '"lazy-disk", "active-disk": at least so much time passes from when partitions move until others do.')),
     Field("productivity_ratio", "productivity_ratio", NUMBER, unit="ratio, at least 1", meaning=(
         '"active-disk": a slave spills where another finds this many times as many results per partition, or more.')),
+    Field("imbalance_threshold", "imbalance_threshold", NUMBER, unit="ratio, at least 1", meaning=(
+        '"flux-load", "flux-memory", "flux-hybrid": nothing moves between two slaves unless one is this many times as '
+        "busy, or as full, as the other.")),
+    Field("utilization_threshold", "utilization_threshold", NUMBER, unit="share, above 0 and up to 1", meaning=(
+        '"flux-load", "flux-hybrid": a slave that is busy for more of its time than this gets nothing.')),
+    Field("collection_min", "collection_min_ns", DURATION, 1, INT64_MAX, meaning=(
+        '"flux-load", "flux-memory", "flux-hybrid": loads are measured for reorganization_epoch at first, then for as '
+        "long as the last moves took, and for half as long as before where nothing has moved; but at least for this "
+        "long, and for one distribution epoch.")),
 )  # fmt: skip
 RUN_FIELDS = (
     Field("speed", "speed", SPEED, unit="seconds of event time per second of the wall clock", meaning=(
@@ -241,7 +304,8 @@ OUTPUT_FIELDS = (
         "written, pairs are counted.")),
     Field("columns", "columns", ALL_OR_NAMES, meaning=(
         'The result columns to write, such as ["key", "left_time", "right_time"]. There are the keys, then NAME_time '
-        "of each stream, then NAME_row of each, then NAME_COLUMN of what the streams carry.")),
+        "of each stream, then NAME_row of each, then NAME_COLUMN of what the streams carry, then the columns of "
+        "[aggregate].")),
     Field("part", "part_bytes", SIZE, 1, INT64_MAX, meaning="A result file is closed at about this size."),
 )  # fmt: skip
 CHECKPOINT_FIELDS = (
@@ -285,6 +349,8 @@ SECTIONS = {
     "balance": (Balance, BALANCE_FIELDS),
     "run": (Run, RUN_FIELDS),
     "output": (Output, OUTPUT_FIELDS),
+    "join": (Join, JOIN_FIELDS),
+    "aggregate": (Aggregate, AGGREGATE_FIELDS),
     "checkpoint": (Checkpoint, CHECKPOINT_FIELDS),
     "inject": (Inject, INJECT_FIELDS),
 }

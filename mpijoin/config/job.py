@@ -17,10 +17,13 @@ UNBOUNDED = "unbounded"
 NO_POLICY = "none"
 LAZY_DISK, ACTIVE_DISK = "lazy-disk", "active-disk"
 FLUX_LOAD, FLUX_MEMORY, FLUX_HYBRID = "flux-load", "flux-memory", "flux-hybrid"
+OVERLAPPED, ORDERED = "overlapped", "ordered"  # what [cluster] exchange may be
+SHARED, FIXED = "shared", "fixed"  # what [cluster] skew_buffer may be
 GENERATIONS, ROTATE = "generations", "rotate"  # the forms of [memory] spill
 LEAST_PRODUCTIVE, MOST_PRODUCTIVE, LARGEST, RANDOM = "least productive", "most productive", "largest", "random"
 AT_END, WHEN_IDLE = "end", "idle"  # when [memory] cleanup is done
 POISSON, B_MODEL, ZIPF = "poisson", "b-model", "zipf"
+INNER, LEFT, RIGHT, FULL, SEMI, ANTI = "inner", "left", "right", "full", "semi", "anti"  # types of [join]
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -101,17 +104,84 @@ class StreamJob(NamedTuple):
         return section_of(self.name)
 
 
+class Join(NamedTuple):
+    """Which rows and pairs are results. The types are those of SQL, with the windows as a part of the condition."""
+
+    type: str = INNER  # or LEFT, RIGHT, FULL, SEMI, ANTI
+    where: str = ""  # a condition (mpijoin/conditions); "": there is none
+
+    @property
+    def alone(self) -> tuple[int, ...]:
+        """The streams whose rows are results, too, if they have no partner until their windows are over."""
+        return {LEFT: (0,), RIGHT: (1,), FULL: (0, 1), ANTI: (0,)}.get(self.type, ())
+
+    @property
+    def shown(self) -> int:
+        """Of how many of the two streams results have columns."""
+        return 1 if self.type in (SEMI, ANTI) else 2
+
+
+class History(NamedTuple):
+    """How much of a key's past counts: so many rows, or so much time. One of the two is given."""
+
+    rows: int | None = None  # the row itself is one of them
+    span_ns: int | None = None
+
+
+class Function(NamedTuple):
+    """One column of an aggregate: its name in the results, which function it is, and of which column of the stream."""
+
+    result: str
+    name: str  # "count", "sum", "min", "max", "mean"
+    column: str | None = None  # None: of no column; only "count"
+
+    @property
+    def text(self) -> str:
+        """The function as a job file has it."""
+        return f"{self.name}({self.column or ''})"
+
+
+class Aggregate(NamedTuple):
+    """Statistics of one stream instead of a join: for its rows, over the last rows of the same key up to them.
+
+    The rows of a key are in the order of their times, and of their numbers where times are equal. Late rows and null
+    keys do not count. Nulls are left out, as in SQL: counts are then 0, and all else is null.
+    """
+
+    history: History | None = None  # None: the job has no aggregate
+    columns: tuple[Function, ...] = ()
+    emit_ns: int | None = None  # the length of a period; None: "row"
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the job has an aggregate. If it lacks a part of it, that is a fault of its own."""
+        return self != Aggregate()
+
+
 class Cluster(NamedTuple):
     """How rows are spread over the slaves, how often they are sent, and how many may be on their way."""
 
     partitions: int = 60
     distribution_epoch_ns: int | None = None  # None: "auto"
     reorganization_epoch_ns: int = 20_000_000_000
-    subgroups: int = 1
+    subgroups_asked: int | None = 1  # None: "auto"
+    exchange: str = OVERLAPPED  # or ORDERED
+    producers_asked: int | None = 1  # ranks that read, hash and send; rank 0 is the first of them; None: "auto"
     buffer_bytes: int = 64 << 20  # stream buffer of a slave: bounds what is sent and not yet joined
     # bounds what the master holds of rows: read ahead, ready to be sent, and held back
     master_buffer_bytes: int = 256 << 20
     slaves_min: int | None = None  # the degree of declustering follows the load from here up; None: all slaves, always
+    skew_buffer: str = SHARED  # or FIXED: an even part of master_buffer for each slave
+
+    @property
+    def subgroups(self) -> int:
+        """As many as are asked for. A launch chooses for "auto" (launch/sizes.py); before, it counts as one."""
+        return self.subgroups_asked or 1
+
+    @property
+    def producers(self) -> int:
+        """As many as are asked for; likewise."""
+        return self.producers_asked or 1
 
 
 class Memory(NamedTuple):
@@ -147,7 +217,8 @@ class Tuning(NamedTuple):
 class Balance(NamedTuple):
     """When partitions move from one slave to another, and to more or fewer slaves.
 
-    The first parameters are named as in WSJ, sections IV-C and V-A (table 2), the others as in LAD, sections 4 and 5.
+    The first parameters are named as in WSJ, sections IV-C and V-A (table 2), the next as in LAD, sections 4 and 5, the
+    last as in Flux, section 5.3.
     """
 
     policy: str = NO_POLICY  # "threshold" (WSJ's), "balance", LAZY_DISK, ACTIVE_DISK (LAD's), FLUX_LOAD ... (Flux's)
@@ -158,6 +229,9 @@ class Balance(NamedTuple):
     relocation_threshold: float = 0.8  # theta_r
     relocation_pause_ns: int = 45_000_000_000  # tau_m
     productivity_ratio: float = 2.0  # lambda
+    imbalance_threshold: float = 1.2  # th_imb
+    utilization_threshold: float = 0.9  # th_util
+    collection_min_ns: int = 250_000_000  # delta_min
 
 
 class Run(NamedTuple):
@@ -257,6 +331,8 @@ class Job(NamedTuple):
     """The whole job. `streams` are in the order of the job file; the engine names a stream by its index in it."""
 
     streams: tuple[StreamJob, ...]
+    join: Join = Join()
+    aggregate: Aggregate = Aggregate()
     cluster: Cluster = Cluster()
     memory: Memory = Memory()
     tuning: Tuning = Tuning()

@@ -10,12 +10,17 @@ from typing import Any, Callable, Collection, Iterator, NamedTuple, Sequence
 from mpijoin.config.fields import LIMIT_BYTES_MIN, SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import (
     ACTIVE_DISK,
+    ANTI,
+    FULL,
     GENERATIONS,
     LAZY_DISK,
+    LEFT,
     MAX,
     NO_POLICY,
+    OFF,
     POISSON,
-    ROTATE,
+    RIGHT,
+    SEMI,
     STREAMS_MAX,
     FileSource,
     Injection,
@@ -33,6 +38,10 @@ STREAM_NAME = re.compile(f"[A-Za-z0-9_]{{1,{NAME_CHARACTERS_MAX}}}")
 RESERVED_NAMES = ("key",)  # key and key_... are what results call the key columns
 SPEED_MIN, SPEED_MAX = 1e-9, 1e9  # a second in 30 years, 30 years in a second: times of any clock stay within int64
 GENERATION_POLICIES = (LAZY_DISK, ACTIVE_DISK)  # LAD's: they decide when groups go to the disk, as generations
+HISTORY_ROWS_MAX = 2**40  # no file has more rows
+FUNCTIONS_MAX = 32  # of an aggregate; a word has a bit for each
+BLOCKS_OF_STREAM = 2  # must fit into memory where a run spills, one for a row and one for its text, and one in all
+MARKED = (LEFT, RIGHT, FULL, SEMI, ANTI)  # types of join that mark rows which have partners
 STOP_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT")  # that may ask for a checkpoint
 
 # Of a synthetic stream and of its changes: what is sound, and what is wanted.
@@ -76,6 +85,8 @@ def job_faults(job: Job, unread: Collection[str] = ()) -> list[Fault]:
     faults += _key_count_faults(job, unread)
     for section, (_, fields) in SECTIONS.items():
         faults += _bound_faults(section, getattr(job, section), fields)
+    faults += _join_faults(job)
+    faults += _aggregate_faults(job)
     faults += _memory_faults(job)
     faults += _tuning_faults(job)
     faults += _balance_faults(job)
@@ -210,18 +221,62 @@ def _key_count_faults(job: Job, unread: Collection[str]) -> Iterator[Fault]:
         yield Fault(tuple(counts), f"{where}: got {got} columns, wanted as many {everywhere}")
 
 
+def _join_faults(job: Job) -> Iterator[Fault]:
+    if job.join.where and len(job.streams) != 2:
+        text = f"a condition is about pairs, and there are {len(job.streams)} streams: wanted two"
+        yield Fault(("join.where", "streams"), f"[join] where: {text}")
+    if job.join.type not in MARKED:
+        return
+    got = f"got {show(job.join.type)}"
+    if len(job.streams) != 2:
+        text = f"{got} and {len(job.streams)} streams, wanted two for this type"
+        yield Fault(("join.type", "streams"), f"[join] type: {text}")
+    if job.memory.spills:
+        text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: only an inner join can spill"
+        yield Fault(("join.type", "memory.spill"), f"[join] type, [memory] spill: {text}; give each slave more memory")
+
+
+def _aggregate_faults(job: Job) -> Iterator[Fault]:
+    aggregate = job.aggregate
+    if not aggregate.is_on:
+        return
+    history = aggregate.history
+    if history is None:
+        yield fault("aggregate", "history", 'missing: wanted what counts for a row, such as "100 rows" or "10 min"')
+    elif history.rows is not None and not 1 <= history.rows <= HISTORY_ROWS_MAX:
+        yield fault("aggregate", "history", f"got {history.rows} rows, wanted 1 to {HISTORY_ROWS_MAX}")
+    if not 1 <= len(aggregate.columns) <= FUNCTIONS_MAX:
+        got = f"got {len(aggregate.columns)} columns" if aggregate.columns else "missing"
+        yield fault("aggregate", "columns", f"{got}: wanted 1 to {FUNCTIONS_MAX} of them")
+    if len(job.streams) != 1:
+        text = f"got {len(job.streams)} streams, wanted one: an aggregate is of one stream"
+        yield Fault(("streams", "aggregate.history"), f"[aggregate]: {text}")
+    for stream in job.streams:
+        if stream.window_ns != 0:
+            text = "an aggregate has no window, but the history of [aggregate]; leave it out"
+            yield fault(stream.section, "window", text)
+    if job.memory.spills:
+        got = f"got {show(job.memory.spill)}, wanted {show(OFF)}"
+        text = f"{got}: an aggregate cannot spill; give each slave more memory"
+        yield Fault(("memory.spill", "aggregate.history"), f"[memory] spill: {text}")
+
+
 def _memory_faults(job: Job) -> Iterator[Fault]:
     for name in ("threshold", "share"):
         share = getattr(job.memory, name)
         if not 0 < share <= 1:
             yield fault("memory", name, f"got {share}, wanted more than 0 and at most 1")
     policy, spill = job.balance.policy, job.memory.spill
+    limit_bytes, block_bytes, streams = job.memory.limit_bytes, job.tuning.block_bytes, len(job.streams)
+    least_bytes = (BLOCKS_OF_STREAM * streams + 1) * block_bytes
+    if job.memory.spills and limit_bytes is not None and LIMIT_BYTES_MIN <= limit_bytes < least_bytes:
+        got, block, wanted = (show(format_size(octets)) for octets in (limit_bytes, block_bytes, least_bytes))
+        text = f"got {got} and {block}, wanted a limit of {wanted}, or smaller blocks"
+        why = f"{BLOCKS_OF_STREAM} a stream, and 1"
+        yield Fault(("memory.limit", "tuning.block"), f"[memory] limit, [tuning] block: {text}: {why}")
     if policy in GENERATION_POLICIES and spill != GENERATIONS:
         text = f"got {show(policy)} and {show(spill)}, wanted spill = {show(GENERATIONS)} for this policy"
         yield Fault(("balance.policy", "memory.spill"), f"[balance] policy, [memory] spill: {text}")
-    if spill == ROTATE and (job.checkpoint.is_on or job.checkpoint.signals):
-        text = f"got {show(spill)}, wanted {show(GENERATIONS)} or no checkpoints: groups that rotate cannot be saved"
-        yield Fault(("memory.spill", "checkpoint.every"), f"[memory] spill, [checkpoint] every: {text}")
 
 
 def _tuning_faults(job: Job) -> Iterator[Fault]:
@@ -258,6 +313,11 @@ def _balance_faults(job: Job) -> Iterator[Fault]:
         yield fault("balance", "relocation_threshold", f"got {ratio}, wanted more than 0 and at most 1")
     if not 1 <= balance.productivity_ratio < inf:
         yield fault("balance", "productivity_ratio", f"got {balance.productivity_ratio}, wanted at least 1")
+    if not 1 <= balance.imbalance_threshold < inf:
+        yield fault("balance", "imbalance_threshold", f"got {balance.imbalance_threshold}, wanted at least 1")
+    if not 0 < balance.utilization_threshold <= 1:
+        share = balance.utilization_threshold
+        yield fault("balance", "utilization_threshold", f"got {share}, wanted more than 0 and at most 1")
     yield from _epoch_faults(job)
 
 

@@ -6,6 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+# This bit of a row number says that the tuple has a null key. File indices do not reach it.
+KEYLESS = 1 << 62
+
 
 class Batch(NamedTuple):
     """n tuples of one stream (schema.py says what each column means).

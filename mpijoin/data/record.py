@@ -193,13 +193,13 @@ class RecordLayout:
                 self._set_nulls(view, index, nulls)
         return record, *self._pack_blob(values, count)
 
-    def _null_bit(self, index: int) -> tuple[int, int]:
-        """Which bit of which null byte belongs to a field."""
+    def null_bit(self, index: int) -> tuple[int, int]:
+        """Which bit of which null byte belongs to a payload field, by its index in `fields`."""
         ordinal = index - (len(self.fields) - len(self.schema.payload))
         return divmod(ordinal, 8)
 
     def _set_nulls(self, view: np.ndarray, index: int, nulls: np.ndarray) -> None:
-        octet, bit = self._null_bit(index)
+        octet, bit = self.null_bit(index)
         view[f"null{octet}"] |= nulls.astype(np.uint8) << np.uint8(bit)
 
     def _pack_blob(self, values: dict[str, _Values], rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -254,7 +254,7 @@ class RecordLayout:
             return key_column(field.kind, values.of(field.offset, field.dtype))
         if field.is_key:
             return byte_array(field.kind, *data[index], None)
-        octet, bit = self._null_bit(index)
+        octet, bit = self.null_bit(index)
         nulls = values.bit(self.null_offset + octet, bit)
         if field.is_variable:
             return byte_array(field.kind, *data[index], nulls)

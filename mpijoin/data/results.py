@@ -6,32 +6,35 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from mpijoin.config.job import Job
-from mpijoin.data.schema import Column, JoinSchema
+from mpijoin.config.job import Function, Job
+from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.data.types import decoded
 
-KEY, TIME, ROW, PAYLOAD = "key", "time", "row", "payload"
+KEY, TIME, ROW, PAYLOAD, ANSWER = "key", "time", "row", "payload", "answer"
 
 
 class ResultColumn(NamedTuple):
-    """One result column. `place` counts within `keys` (kind "key") or `payload` (kind "payload"); else it is 0."""
+    """One result column. `place` counts within `keys` (kind "key"), `payload` (kind "payload") or the columns of the
+    aggregate (kind "answer"); else it is 0."""
 
     name: str
     stream: int  # its index in the job; keys are the first stream's, since all agree on them
-    kind: str  # "key", "time", "row" or "payload"
+    kind: str  # "key", "time", "row", "payload" or "answer"
     place: int
 
 
-def all_columns(schema: JoinSchema) -> list[ResultColumn]:
-    """Every column that results of this join could have, in order; names may clash."""
+def all_columns(job: Job, schema: JoinSchema) -> list[ResultColumn]:
+    """Every column that results of this job could have, in order; names may clash."""
     columns = _key_columns(schema.streams[0].keys)
+    shown = schema.streams[: job.join.shown] if len(schema.streams) == 2 else schema.streams
     for kind in (TIME, ROW):
-        columns += [ResultColumn(f"{stream.name}_{kind}", side, kind, 0) for side, stream in enumerate(schema.streams)]
-    for side, stream in enumerate(schema.streams):
+        columns += [ResultColumn(f"{stream.name}_{kind}", side, kind, 0) for side, stream in enumerate(shown)]
+    for side, stream in enumerate(shown):
         columns += [
             ResultColumn(f"{stream.name}_{column.name}", side, PAYLOAD, index)
             for index, column in enumerate(stream.payload)
         ]
+    columns += [ResultColumn(one.result, 0, ANSWER, index) for index, one in enumerate(job.aggregate.columns)]
     return columns
 
 
@@ -44,11 +47,11 @@ def _key_columns(keys: tuple[Column, ...]) -> list[ResultColumn]:
 def result_columns(job: Job, schema: JoinSchema) -> list[ResultColumn]:
     """The columns that this job's results have, in the order the user asked for; none when it only counts.
 
-    `[output] columns` must name columns of `all_columns(schema)`, which `resolve` sees to.
+    `[output] columns` must name columns of `all_columns(job, schema)`, which `resolve` sees to.
     """
     if job.output.results == "count":
         return []
-    columns = all_columns(schema)
+    columns = all_columns(job, schema)
     if job.output.columns is None:
         return columns
     by_name = {column.name: column for column in columns}
@@ -59,19 +62,38 @@ def result_schema(job: Job, schema: JoinSchema) -> pa.Schema:
     """Names and types of the results: keys, times and payload in the source's own types (keys: the first stream's),
     rows int64.
 
-    Dictionaries are given back as their values. Rows and times are never null: saying so saves the writer a fifth of
-    its time.
+    Dictionaries are given back as their values. Rows and times are never null, unless rows without partner of the other
+    stream are results: saying so saves the writer a fifth of its time.
     """
+    def has_nulls(column: ResultColumn) -> bool:
+        return column.kind not in (TIME, ROW) or 1 - column.stream in job.join.alone
+
     return pa.schema([
-        pa.field(column.name, _type(column, schema), nullable=column.kind not in (TIME, ROW))
+        pa.field(column.name, _type(column, job, schema), nullable=has_nulls(column))
         for column in result_columns(job, schema)
     ])
 
 
-def _type(column: ResultColumn, schema: JoinSchema) -> pa.DataType:
+def _type(column: ResultColumn, job: Job, schema: JoinSchema) -> pa.DataType:
+    if column.kind == ANSWER:
+        return answer_type(job.aggregate.columns[column.place], schema.streams[0])
     if column.kind == KEY:
         return decoded(schema.streams[0].keys[column.place].type)
     if column.kind == ROW:
         return pa.int64()
     stream = schema.streams[column.stream]
     return stream.time.type if column.kind == TIME else decoded(stream.payload[column.place].type)
+
+
+def answer_type(function: Function, stream: StreamSchema) -> pa.DataType:
+    """The type of a column of an aggregate over this stream, which has its column.
+
+    >>> answer_type(Function("n", "count"), StreamSchema("a", Column("ts", pa.int64()), 1, (), False, ()))
+    DataType(int64)
+    """
+    if function.name == "count":
+        return pa.int64()
+    kind = next(decoded(column.type) for column in stream.payload if column.name == function.column)
+    if function.name in ("min", "max"):
+        return kind
+    return pa.float64() if function.name == "mean" or pa.types.is_floating(kind) else pa.int64()

@@ -86,3 +86,13 @@ def is_payload(kind: pa.DataType) -> bool:
     if types.is_null(plain) or types.is_nested(plain) or types.is_interval(plain):
         return False
     return types.is_primitive(plain) or types.is_decimal(plain) or is_string(plain) or is_binary(plain)
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values of this type can be added up: integers, and floats of 32 or 64 bits.
+
+    >>> is_number(pa.uint8()), is_number(pa.float16()), is_number(pa.date32())
+    (True, False, False)
+    """
+    plain = decoded(kind)
+    return types.is_integer(plain) or types.is_float32(plain) or types.is_float64(plain)

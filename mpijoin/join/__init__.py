@@ -15,6 +15,10 @@ once. There are two probes (`probes`):
 The m-way probe can join two streams as well, and gives the same answer, but it takes three times as long. That is why
 there are two.
 
+Other types of join are inner joins that mark (`marks`). The two-way probe sets the flag of a tuple with its first
+partner, where it confirms the pair. What has no flag when its window is over leaves by itself (`unmatched`), in the
+round in which the watermark passes. Flags go along with groups that move, so a tuple leaves once, wherever it is then.
+
 A probe works in bounded pieces. It stops when its budget of comparisons is spent or the results must be consumed, and a
 cursor says where it goes on. The cursor does not move with a group. A probe that is *paused* therefore goes on to the
 next point at which the marks of fresh tuples alone tell what is left. Then its groups can be read out, and the next

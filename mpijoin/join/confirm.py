@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijoin.compiled import part
+from mpijoin.join.marks import FIRST, UNMARKED, mark_pairs
 from mpijoin.join.state import (
     CANDIDATE_WORDS,
     COLLECTED,
@@ -27,8 +28,10 @@ from mpijoin.store.state import (
     HASHED,
     KEEPS,
     KEY,
+    NONE,
     OUT_COUNT,
     OUT_FULL,
+    PAIRS,
     RESULTS,
     ROW,
     TIME,
@@ -41,23 +44,29 @@ from mpijoin.store.state import (
 def confirm(s, groups, cursor, out):
     """Counts the candidates that are results, and writes what is kept of them to `out`. Returns DONE or OUT_FULL.
 
-    A candidate is a result if the keys are equal and the times lie in the windows. Results are certified at once, while
-    their rows are in the innermost cache.
+    A candidate is a result if the keys are equal and the times lie in the windows. Results are marked and certified at
+    once, while their rows are in the innermost cache. If keys are hashed, others do both, who compare the keys.
     """
     stream, at, end = cursor[PHASE], cursor[CONFIRMED], cursor[COLLECTED]
     if at == end:
         return DONE
-    words, certifies = s.words, s.counters[HASHED] == 0
+    words, certifies, pairs = s.words, s.counters[HASHED] == 0, s.counters[PAIRS]
     before, after = longest_wait(s, 1 - stream), longest_wait(s, stream)
     left, right = (s.mine, s.theirs) if stream == 0 else (s.theirs, s.mine)
     count, found, capacity = s.counters[OUT_COUNT], 0, out.shape[1]
     while at < end and count < capacity:
         at, filled = fetch_candidates(s, stream, at, end, min(PAIRED, capacity - count))
         kept = keep_matches(words, s.mine, s.theirs, filled, before, after)
+        if certifies and pairs != UNMARKED:
+            kept = mark_pairs(s, pairs, left, right, kept)
         found += kept
-        if certifies:
+        if certifies and pairs == FIRST:
+            s.certificate[0] += certify_first(words, left, kept)
+        elif certifies:
             s.certificate[0] += certify(words, left, right, 0, kept)
         count += keep_results(s, left, right, kept, out, count)
+        if certifies and pairs == FIRST and s.counters[KEEPS] == SLOT_IDS:
+            out[1, count - kept : count] = NONE
     s.counters[OUT_COUNT] = count
     s.counters[FOUND] += found
     s.groups[groups[cursor[GROUP_INDEX]], RESULTS] += found
@@ -149,6 +158,15 @@ def keep_results(s, left, right, kept, out, count):
             time, other = words[unsigned(left[unsigned(i)] + TIME)], words[unsigned(right[unsigned(i)] + TIME)]
             out[0, unsigned(count + i)] = max(time, other)
     return kept
+
+
+@part
+def certify_first(words, left, end):
+    """Returns the sum of the hashes of results 0..end, of which each is a left tuple alone."""
+    total = np.uint64(0)
+    for i in range(end):
+        total += pair_hash(words[unsigned(left[unsigned(i)] + ROW)], NONE)
+    return total
 
 
 @part

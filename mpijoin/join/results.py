@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijoin.compiled import kernel
+from mpijoin.data.batch import KEYLESS
 from mpijoin.operators.base import Out, Rows
 from mpijoin.partitioning.hashing import GOLDEN, mix
 from mpijoin.store.read import KeyWords
@@ -23,7 +24,7 @@ def certificate_of(words, slots, count):
         hashed = np.uint64(0)
         for stream in range(len(slots)):
             slot = slots[stream, i]
-            row = np.uint64(words[slot + ROW] if slot != NONE else NONE)
+            row = np.uint64(words[slot + ROW] & ~KEYLESS if slot != NONE else NONE)
             hashed = mix(mix(hashed + GOLDEN) + row) if stream else row
         total += hashed
     return total

@@ -18,7 +18,8 @@ from mpijoin.launch.setup import Roles, RunSetup
 from mpijoin.messages import Begin
 from mpijoin.rundir import RunDirectory
 
-FORMAT = 1
+FORMAT = 2
+ROLES = {"size": int, "collects": bool, "producers": int}
 
 
 def begin_of(setup: RunSetup) -> Begin:
@@ -32,6 +33,7 @@ def begin_of(setup: RunSetup) -> Begin:
         "streams": [[one.name, one.scale, one.hashed, len(one.keys)] for one in streams],
         "size": setup.roles.size,
         "collects": setup.roles.collects,
+        "producers": setup.roles.producer_count,
         "directory": str(setup.directory.path) if setup.directory else "",
         "checkpoints": str(setup.checkpoints or ""),
         "resumes": setup.resumes,
@@ -69,7 +71,7 @@ def _setup(values: dict[str, Any], columns: tuple[np.ndarray, ...]) -> RunSetup:
     streams = tuple(_stream(one, octets) for one, octets in zip(named, columns))
     if values["unit"] not in UNIT_NS:
         raise ValueError(f"got unit {values['unit']!r}, wanted one of {', '.join(UNIT_NS)}")
-    roles = Roles(_typed(values, "size", int), _typed(values, "collects", bool))
+    roles = Roles(*(_typed(values, name, kind) for name, kind in ROLES.items()))
     folder, checkpoints = _typed(values, "directory", str), _typed(values, "checkpoints", str)
     directory = RunDirectory(Path(folder)) if folder else None
     schema = JoinSchema(streams, values["unit"])

@@ -75,11 +75,12 @@ def _run_under_mpi(job_path: str, overrides: Sequence[str], options: Options, si
 
 
 def _run_here(job_path: str, overrides: Sequence[str], options: Options, signals: SignalFlag) -> int:
-    from mpijoin.launch.embedded import local_size, local_slaves, run_local
+    from mpijoin.launch.embedded import local_slaves, run_local
     from mpijoin.launch.setup import setup_of
+    from mpijoin.launch.sizes import size_for
     from mpijoin.progress import Progress
 
     slaves = local_slaves(options.ranks, options.oversubscribe, "--ranks")
     signals.check()
-    setup = setup_of(job_path, overrides, partial(local_size, slaves=slaves), *options.how)
+    setup = setup_of(job_path, overrides, partial(size_for, slaves=slaves), *options.how)
     return run_local(setup, signals, Progress(quiet=options.quiet), options.debug).exit_code

@@ -9,7 +9,6 @@ from operator import index
 from typing import Any
 
 from mpijoin.clock import RunClock
-from mpijoin.config.job import Job
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 from mpijoin.launch.life import run_master, run_other
@@ -48,11 +47,6 @@ def local_slaves(wanted: Any, oversubscribe: bool, called: str) -> int:
         more = "--oversubscribe" if called.startswith("--") else "oversubscribe=True"
         raise JobError([f"{called}: got {slaves} slaves, wanted at most {most}, four per core, unless also {more}"])
     return slaves
-
-
-def local_size(job: Job, slaves: int) -> int:
-    """Returns the number of ranks of a local run: the master, the slaves, and a collector if the job wants one."""
-    return 1 + slaves + (job.output.results == "collect")
 
 
 def run_local(

@@ -17,7 +17,9 @@ from typing import Any, Callable, Sequence
 from mpijoin.checkpoint.manifest import forget_after, numbers_in
 from mpijoin.checkpoint.restore import Holder, Resumption, drop_later, restore_all, restore_own
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import ROTATE
+from mpijoin.coordinator.runtime import Master
+from mpijoin.coordinator.sharing import share_out
+from mpijoin.directives import Share
 from mpijoin.errors import EXIT_DONE, PeerError
 from mpijoin.join.tuning import measured_group_tuples
 from mpijoin.launch import warmup
@@ -27,15 +29,15 @@ from mpijoin.launch.setup import RunSetup, merged_schema
 from mpijoin.launch.summary import RunOutcome, summarize, summary_text
 from mpijoin.limits import named
 from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unchanged
-from mpijoin.master.runtime import Master
 from mpijoin.messages import Stop
 from mpijoin.policy import first_active
+from mpijoin.producer.runtime import Producer
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
 from mpijoin.sinks.collector import Collector
 from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
-from mpijoin.slave.spilling import new_spiller
+from mpijoin.spill.forms import new_spiller
 from mpijoin.spill.runs import Runs
 from mpijoin.spill.scratch import open_scratch
 
@@ -85,12 +87,12 @@ def rank_log(setup: RunSetup, rank: int) -> logging.Logger:
 
 
 def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) -> int:
-    """Lives the whole life of a slave or of the collector, and returns the exit code.
+    """Lives the whole life of a slave, of a further producer or of the collector, and returns the exit code.
 
     `setup_of` waits for the setup and returns it. If `writer` is given, a collector writes there instead of into part
     files.
     """
-    role: Slave | CollectorRank | None = None
+    role: Slave | CollectorRank | Producer | None = None
     things = ExitStack()
     try:
         setup = setup_of()
@@ -98,6 +100,10 @@ def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) 
         if rank.number == setup.roles.collector:
             rank.meet()
             role = _collector(setup, rank, writer)
+        elif rank.number in setup.roles.producers:
+            share = rank.gather((Share,), (MASTER,))[MASTER]
+            rank.meet()
+            role = Producer(setup, rank, share)
         else:
             memory = memory_of_slave(setup, rank)
             holder, groups, number = _start_of(setup, rank, memory.octets, things)
@@ -120,12 +126,13 @@ def run_master(setup: RunSetup, rank: Rank, progress: Any, debug: bool = False, 
     try:
         compile_s = _ready(rank, setup)
         resumption = _resumption(setup, rank) if setup.resumes else None
+        position = share_out(setup, rank, resumption)
         rank.meet(resumption.manifest.run.elapsed_s if resumption else 0.0)
         collector = None
         if setup.roles.collector == MASTER:
             own_writer = writer or _part_writer(setup, MASTER)
             collector = new_collector(setup, own_writer, resumption)
-        master = Master(setup, rank, progress, collector, resumption=resumption)
+        master = Master(setup, rank, progress, collector, resumption=resumption, position=position)
         if setup.job.checkpoint.is_on and (again := _resume_command(setup)):
             rank.log.info("should this run be stopped or killed, this goes on with it: %s", again)
             progress.note(f"mpijoin: should this run be stopped or killed, go on with: {again}")
@@ -162,6 +169,8 @@ def _ready(rank: Rank, setup: RunSetup) -> float:
     compile_s = _ready_kernels(rank, setup, role)
     if not touches_first:
         touch_heap(heap_bytes)
+    for line in setup.chosen:
+        rank.log.info("%s", line)
     restarts = os.environ.get("SLURM_RESTART_COUNT")
     rank.log.info(
         "rank %d of %d is %s, kernels ready in %.2f s%s",
@@ -178,7 +187,8 @@ def _ready_kernels(rank: Rank, setup: RunSetup, role: str) -> float:
         compile_s = warmup.warm_up(role, rank.number, use)
         if rank.number in setup.roles.slaves:
             compile_s += warmup.measure_theta(setup.job, setup.schema)
-        if rank.number == MASTER:
+            compile_s += warmup.warm_up_condition(setup.job, setup.schema)
+        if rank.number in setup.roles.producers:
             compile_s += warmup.warm_up_sources(setup.job)
     unmap_unchanged(COMPILER)
     return compile_s
@@ -201,7 +211,7 @@ def _groups_travel(setup: RunSetup) -> bool:
 def _may_stop(setup: RunSetup) -> bool:
     """Whether a signal can make the run save and stop."""
     job = setup.job
-    return setup.checkpoints is not None and job.memory.spill != ROTATE and bool(job.checkpoint.stops_at)
+    return setup.checkpoints is not None and bool(job.checkpoint.stops_at)
 
 
 def _keep_loaded() -> None:

@@ -16,11 +16,12 @@ from mpijoin.config.check import load_and_resolve
 from mpijoin.config.dump import dump_job
 from mpijoin.config.job import FileSource, Job, Memory
 from mpijoin.config.rules import Fault, fault
-from mpijoin.config.units import format_duration, show
+from mpijoin.config.units import format_duration, plural, show
 from mpijoin.data.files import expand_files
 from mpijoin.data.results import result_schema
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import AlreadyDone, InputError, JobError, OutputError
+from mpijoin.launch.sizes import sized
 from mpijoin.lock import FolderLock, take
 from mpijoin.rank import MASTER
 from mpijoin.refusals import reading
@@ -30,21 +31,28 @@ from mpijoin.spill.scratch import choose_root
 
 @dataclass(frozen=True)
 class Roles:
-    """The role of each rank. With results = "collect" the last rank merges the results. If there are only two ranks,
-    rank 0 does so.
+    """The role of each rank. The first ranks are producers, and rank 0 is the coordinator, too. With results =
+    "collect" the last rank merges the results. If that would leave no slave, rank 0 does so.
 
     >>> Roles(4, True).slaves, Roles(4, True).name(3)
     ((1, 2), 'collector')
+    >>> Roles(4, False, 2).slaves, Roles(4, False, 2).name(1)
+    ((2, 3), 'producer')
     """
 
     size: int
     collects: bool
+    producer_count: int = 1
 
     @property
     def collector(self) -> int | None:
         if not self.collects:
             return None
-        return self.size - 1 if self.size > 2 else MASTER
+        return self.size - 1 if self.size > self.producer_count + 1 else MASTER
+
+    @property
+    def producers(self) -> tuple[int, ...]:
+        return tuple(range(self.producer_count))
 
     @property
     def collectors(self) -> tuple[int, ...]:
@@ -53,11 +61,13 @@ class Roles:
 
     @property
     def slaves(self) -> tuple[int, ...]:
-        return tuple(rank for rank in range(1, self.size) if rank != self.collector)
+        return tuple(rank for rank in range(self.producer_count, self.size) if rank != self.collector)
 
     def name(self, rank: int) -> str:
         if rank == MASTER:
             return "master"
+        if rank < self.producer_count:
+            return "producer"
         return "collector" if rank == self.collector else "slave"
 
 
@@ -66,7 +76,7 @@ class RunSetup:
     """`directory` and `checkpoints` are the folders of the run and of its checkpoints. They are None where a run writes
     no files. `resumes` says whether the run continues from a checkpoint that lies there. `locks` are those of both
     folders, and only the master has them. A run without a directory keeps the late rows of each stream in `late`, whose
-    objects have `write(table)`."""
+    objects have `write(table)`. `chosen` has a line about each value that the job leaves to the launch."""
 
     job: Job
     schema: JoinSchema
@@ -76,6 +86,7 @@ class RunSetup:
     resumes: bool = False
     locks: tuple[FolderLock, ...] = ()
     late: tuple[Any, ...] = ()
+    chosen: tuple[str, ...] = ()
 
     @property
     def has_locks(self) -> bool:
@@ -115,9 +126,10 @@ def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, re
     faults = launch_faults(job, size, overwrite, resume)
     if faults:
         raise JobError([one.text for one in faults])
-    roles = Roles(size, job.output.results == "collect")
+    job, chosen = sized(job, size)
+    roles = roles_of(job, size)
     if not job.output.path:
-        return RunSetup(job, schema, roles, None)
+        return RunSetup(job, schema, roles, None, chosen=chosen)
     directory = RunDirectory(Path(job.output.path))
     checkpoints = _checkpoint_folder(job)
     resume = resume and directory.is_run
@@ -127,7 +139,7 @@ def prepare(job: Job, schema: JoinSchema, size: int, overwrite: bool = False, re
     except BaseException:
         release_all(locks)
         raise
-    return RunSetup(job, schema, roles, directory, checkpoints, resumes, locks)
+    return RunSetup(job, schema, roles, directory, checkpoints, resumes, locks, chosen=chosen)
 
 
 def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool, resume: bool) -> tuple[Job, bool]:
@@ -159,6 +171,11 @@ def _lock(folder: Path, checkpoints: Path) -> tuple[FolderLock, ...]:
         raise
 
 
+def roles_of(job: Job, size: int) -> Roles:
+    """The role of each of so many ranks."""
+    return Roles(size, job.output.results == "collect", job.cluster.producers)
+
+
 def release_all(locks: Sequence[FolderLock]) -> None:
     """Releases the last lock first, because it may lie in the folder of the first one."""
     for lock in reversed(locks):
@@ -170,7 +187,7 @@ def launch_faults(job: Job, size: int | None = None, overwrite: bool = False, re
 
     `size` is the number of ranks, or None if it is not known yet. `overwrite` and `resume` are those of `prepare`.
     """
-    faults = [] if size is None else _role_faults(job, Roles(size, job.output.results == "collect"))
+    faults = [] if size is None else _role_faults(job, roles_of(sized(job, size)[0], size))
     faults += _walltime_faults(job, os.environ)
     faults += _output_faults(job, overwrite, resume)
     faults += _scratch_faults(job.memory)
@@ -255,7 +272,7 @@ def _walltime_faults(job: Job, environ: Mapping[str, str]) -> Iterator[Fault]:
 
 def _role_faults(job: Job, roles: Roles) -> list[Fault]:
     if not roles.slaves:
-        return [Fault((), f"{roles.size} rank: a run needs a master and at least one slave: use mpirun -n 2 or more")]
+        return [_too_few(roles)]
     slaves = f"the slaves are ranks {roles.slaves[0]} to {roles.slaves[-1]}"
     named = [("slow", one.rank) for one in job.inject.slow] + [("memory", one.rank) for one in job.inject.memory]
     faults = [
@@ -270,6 +287,14 @@ def _role_faults(job: Job, roles: Roles) -> list[Fault]:
     return faults + [
         fault("inject", field, f"got rank {rank}, but {last}") for field, rank in named if rank >= roles.size
     ]
+
+
+def _too_few(roles: Roles) -> Fault:
+    if roles.producer_count == 1:
+        return Fault((), f"{roles.size} rank: a run needs a master and at least one slave: use mpirun -n 2 or more")
+    wanted = f"a run needs {roles.producer_count} producers and at least one slave"
+    ranks = plural(roles.size, "rank")
+    return fault("cluster", "producers", f"{ranks}: {wanted}: use mpirun -n {roles.producer_count + 1} or more")
 
 
 def merged_schema(setup: RunSetup) -> pa.Schema:

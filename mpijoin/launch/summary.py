@@ -17,7 +17,7 @@ from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import StreamCounts, check_ledger
 from mpijoin.progress import seconds, size
 from mpijoin.rank import MASTER
-from mpijoin.records import Counts, Figures, SpillFigures
+from mpijoin.records import Counts, Feeding, Figures, SpillFigures
 from mpijoin.refusals import writing
 from mpijoin.sinks.parts import part_name
 from mpijoin.sources.late import merge_late
@@ -45,18 +45,19 @@ def summarize(
 
     `further` holds entries of the summary beside those that all runs have. Raises LedgerError and OutputError."""
     counts = [master.finished[slave].counts for slave in setup.roles.slaves]
-    streams = _streams(setup, master)
+    feedings = master.feedings
+    streams = _streams(setup, feedings)
     check_ledger(streams, [*counts, master.before], _written(setup, master, counts))
     if setup.directory:
         files = [*master.earlier_results, *own_files] + [
             name for finished in master.finished.values() for name in finished.files
         ]
         files = files or _empty_part(setup)
-        setup.directory.commit(files, _merge_late(setup, master))
+        setup.directory.commit(files, _merge_late(setup, feedings))
         # The checkpoints are removed once the summary is there, so the results must be on the disk before.
         if master.checkpointing and master.checkpointing.written:
             setup.directory.sync_results(files)
-    summary = {**_summary(setup, master, compile_s, streams), **(further or {})}
+    summary = {**_summary(setup, master, compile_s, streams, feedings), **(further or {})}
     if setup.directory:
         setup.directory.write_summary(summary)
         setup.directory.clean()
@@ -77,9 +78,9 @@ def _empty_part(setup: Any) -> list[str]:
     return [name]
 
 
-def _merge_late(setup: Any, master: Any) -> list[str]:
+def _merge_late(setup: Any, feedings: Sequence[Feeding]) -> list[str]:
     """Makes the files of late rows. Returns the names of the parts that they now contain."""
-    names = [part.name for part in master.intake.late_parts]
+    names = list(dict.fromkeys(part.name for one in feedings for part in one.late))
     for stream in setup.schema.streams:
         own = [setup.directory.open_late_parts / name for name in names if name.startswith(f"{stream.name}-")]
         merge_late(own, setup.directory.open_late(stream.name), stream)
@@ -94,16 +95,17 @@ def _written(setup: Any, master: Any, slaves: Sequence[Counts]) -> int | None:
     return before + sum(slave.written for slave in slaves) if setup.job.output.results == "parquet" else None
 
 
-def _streams(setup: Any, master: Any) -> list[StreamCounts]:
-    """Returns what the master counted for each stream."""
-    counted = zip(setup.schema.streams, master.intake.sources, master.sent.tolist())
-    return [
-        StreamCounts(stream.name, source.counts.read, source.counts.late, source.counts.null_key, sent)
-        for stream, source, sent in counted
-    ]
+def _streams(setup: Any, feedings: Sequence[Feeding]) -> list[StreamCounts]:
+    """Returns what producers counted for each stream."""
+    fed = [one.fed for one in feedings]
+    sent = [sum(counts) for counts in zip(*(one.sent for one in fed))]
+    rows = [[sum(counts) for counts in zip(*own)] for own in zip(*(one.rows for one in fed))]
+    counted = zip(setup.schema.streams, rows, sent)
+    return [StreamCounts(stream.name, read, late, null, own) for stream, (read, late, null, _), own in counted]
 
 
-def _stream_figures(streams: Sequence[StreamCounts], master: Any) -> dict[str, dict[str, int]]:
+def _stream_figures(streams: Sequence[StreamCounts], feedings: Sequence[Feeding]) -> dict[str, dict[str, int]]:
+    needed = [max(most for _, _, _, most in own) for own in zip(*(one.fed.rows for one in feedings))]
     return {
         one.name: {
             "read": one.read,
@@ -111,10 +113,23 @@ def _stream_figures(streams: Sequence[StreamCounts], master: Any) -> dict[str, d
             "sent": one.sent,
             "late": one.late,
             "null_key": one.null_key,
-            "lateness_needed": source.counts.disorder_max,
+            "lateness_needed": lateness,
         }
-        for one, source in zip(streams, master.intake.sources)
+        for one, lateness in zip(streams, needed)
     }
+
+
+def _held_back_by(feedings: Sequence[Feeding]) -> dict[str, int]:
+    """Returns how often each slave made sources pause."""
+    totals: dict[str, int] = {}
+    for slave, times in (pair for one in feedings for pair in one.held_back_by):
+        totals[str(slave)] = totals.get(str(slave), 0) + times
+    return totals
+
+
+def _producer_figures(one: Feeding) -> dict[str, Any]:
+    times = {"cpu_s": one.cpu_s, "comm_s": one.comm_s, "idle_s": one.idle_s}
+    return {"sent": list(one.fed.sent), **times, "peak_buffer_bytes": one.buffer_bytes_max}
 
 
 def _slave_figures(counts: Counts, figures: Figures) -> dict[str, float]:
@@ -123,7 +138,9 @@ def _slave_figures(counts: Counts, figures: Figures) -> dict[str, float]:
     return {**own, **spilling._asdict(), "comparisons": counts.comparisons, "results": counts.results}
 
 
-def _summary(setup: Any, master: Any, compile_s: float, streams: Sequence[StreamCounts]) -> dict[str, Any]:
+def _summary(
+    setup: Any, master: Any, compile_s: float, streams: Sequence[StreamCounts], feedings: Sequence[Feeding]
+) -> dict[str, Any]:
     wall_s = master.rank.clock.wall_s
     tuples = sum(one.read for one in streams)
     slaves = {rank: master.finished[rank] for rank in setup.roles.slaves}
@@ -132,7 +149,7 @@ def _summary(setup: Any, master: Any, compile_s: float, streams: Sequence[Stream
     return {
         "results": whole.results,
         "certificate": f"{whole.certificate:016x}",
-        "streams": _stream_figures(streams, master),
+        "streams": _stream_figures(streams, feedings),
         "time_unit": setup.schema.unit,
         "ranks": setup.roles.size,
         "slaves": count,
@@ -141,7 +158,7 @@ def _summary(setup: Any, master: Any, compile_s: float, streams: Sequence[Stream
         "tuples_per_s": round(tuples / wall_s, 1),
         "last_runtime_result_s": round(max(one.last_runtime_result_s for one in figures.values()), 4),
         "delay_s": DelayHistogram.of([whole.delays]).figures_s(),
-        "overload": _overload(master),
+        "overload": _overload(master, feedings),
         "memory": _memory(list(figures.values())),
         "moves": master.moves.totals.moved,
         "moved_bytes": master.moves.totals.moved_bytes,
@@ -149,12 +166,14 @@ def _summary(setup: Any, master: Any, compile_s: float, streams: Sequence[Stream
         "move_pause_s_max": master.moves.pause_us_max / 1e6,
         "splits": whole.splits,
         "merges": whole.merges,
-        "declustering": master.recorder.declustering.figures(count),
-        "epochs": master.epochs,
-        "peak_master_buffer_bytes": master.buffers.held_bytes_max,
-        "held_back_by": {str(slave): times for slave, times in master.core.held_back_by.items() if times},
+        "declustering": master.feed.recorder.declustering.figures(count),
+        "epochs": -(-max(one.ticks for one in feedings) // setup.job.cluster.subgroups),
+        "peak_master_buffer_bytes": max(one.buffer_bytes_max for one in feedings),
+        "held_back_by": _held_back_by(feedings),
         "checkpoints": master.checkpoints(),
-        "master": master.recorder.times_after_warmup(),
+        "master": master.feed.recorder.times_after_warmup(),
+        "producers": len(feedings),
+        "per_producer": {str(rank): _producer_figures(one) for rank, one in enumerate(feedings)},
         "per_slave": {str(rank): _slave_figures(one.counts, figures[rank]) for rank, one in slaves.items()},
     }
 
@@ -181,18 +200,20 @@ def _memory(slaves: Sequence[Figures]) -> dict[str, Any]:
     }
 
 
-def _overload(master: Any) -> dict[str, Any] | None:
+def _overload(master: Any, feedings: Sequence[Feeding]) -> dict[str, Any] | None:
     """Returns how far a paced run fell behind its time, or None at speed "max"."""
-    if not master.pacing.paced:
+    pacing = master.feed.pacing
+    if not pacing.paced:
         return None
-    backlog, epoch_ns = master.core.backlog, master.pacing.epoch_ns
+    behind = dict(sorted((pair for one in feedings for pair in one.behind_s_max), key=lambda pair: pair[1]))
+    lag_s_max = max(one.lag_s_max for one in feedings)
     return {
-        "overloaded": backlog.is_overloaded(epoch_ns),
-        "behind_s_max": round(max(backlog.behind_s_max.values()), 4),
-        "behind_s_end": round(max(backlog.behind_s.values()), 4),
-        "slowest_slave": max(backlog.behind_s_max, key=backlog.behind_s_max.get),
-        "lag_s_max": round(backlog.lag_s_max, 4),
-        "epoch_s": epoch_ns / 1e9,
+        "overloaded": any(one.overloaded for one in feedings),
+        "behind_s_max": round(max(behind.values()), 4),
+        "behind_s_end": round(max(master.core.backlog.behind_s.values()), 4),
+        "slowest_slave": max(behind, key=lambda slave: (behind[slave], -slave)),
+        "lag_s_max": round(lag_s_max, 4),
+        "epoch_s": pacing.epoch_ns / 1e9,
     }
 
 

@@ -7,6 +7,7 @@ process has compiled. Otherwise, all N ranks of a first run would compile the sa
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import time
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -19,22 +20,42 @@ import pyarrow.parquet as pq
 
 from mpijoin.compiled import cache_folder
 from mpijoin.config.columns import synthetic_schema
-from mpijoin.config.job import AUTO, MAX, FileSource, Job, StreamJob, SyntheticSource, TableSource
+from mpijoin.config.job import (
+    AUTO,
+    FULL,
+    GENERATIONS,
+    MAX,
+    ROTATE,
+    Aggregate,
+    FileSource,
+    Function,
+    History,
+    Job,
+    Join,
+    StreamJob,
+    SyntheticSource,
+    TableSource,
+)
 from mpijoin.data.arrow import array_of, text_array
 from mpijoin.data.batch import read_only
 from mpijoin.data.files import CSV, expand_files, file_format
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
+from mpijoin.join.marks import MARKS
 from mpijoin.join.results import CountRows, EqualKeys, latest_times
 from mpijoin.join.tuning import mean_tuple_bytes, remember, width_of
+from mpijoin.join.where import Where
 from mpijoin.join.window_join import WindowJoin, window_join
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import schema_of
 from mpijoin.operators.base import Out, Progress
+from mpijoin.operators.stored import TableOperator
+from mpijoin.spill.owed import Owed
 from mpijoin.store.insert import Fresh
+from mpijoin.store.pool import new_pool
 from mpijoin.store.read import KeyWords, gather_columns
 from mpijoin.store.rows import PLACES, between, rows_of
-from mpijoin.store.state import SIZE, TIME_MAX_VALUE
+from mpijoin.store.state import FOREVER, SIZE, TIME_MAX_VALUE
 
 # One process never compiles longer than this, even on a busy machine.
 LOCK_S = 120.0
@@ -53,28 +74,36 @@ class Use(NamedTuple):
     # A signal may stop the run, and then groups are read out. Few runs are stopped, so the kernels for it are compiled
     # beforehand, because a stop must not wait for the compiler, but are loaded only when it happens.
     stops: bool = False
-    # What does not fit into memory is spilled, and cleaned up.
+    # What does not fit into memory is spilled by generations, and cleaned up.
     spills: bool = False
     # Delays are counted.
     paced: bool = False
     # The number of streams is not two. Two streams have a probe of their own.
     symmetric: bool = False
+    # Not all pairs are results, or not only pairs. Tuples that have partners may be marked.
+    marks: bool = False
+    # There is one stream, and statistics of it instead of a join.
+    aggregate: bool = False
 
 
 def use_of(job: Job, schema: JoinSchema, moves: bool, stops: bool) -> Use:
-    """Returns the use of a job. `moves` says whether groups may be read out or taken over, `stops` whether a signal may
-    stop the run."""
+    """Returns the use of a job. `moves` says whether groups may move, `stops` whether a signal may stop the run."""
     text = schema.streams[0].hashed or any(RecordLayout(stream).has_blob for stream in schema.streams)
     rows, paced, symmetric = job.output.results != "count", job.run.speed != MAX, len(job.streams) != 2
-    return Use(text, rows, moves, stops, job.memory.spills, paced, symmetric)
+    form = job.memory.spill
+    several = (form == GENERATIONS, paced, symmetric, job.join != Join(), job.aggregate.is_on)
+    return Use(text, rows, moves or form == ROTATE, stops, *several)
 
 
 def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
-    """Prepares the kernels of a role ("master", "slave" or "collector"). Returns the seconds that this took.
+    """Prepares the kernels of a role ("master", "producer", "slave" or "collector"). Returns the seconds that this
+    took.
 
     Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start.
     """
-    tasks = {"master": [_read_and_scatter], "slave": [_insert, _probe_and_expire], "collector": []}[role]
+    feeding = [_read_and_scatter]
+    joining = [_aggregate] if use.aggregate else [_insert, _probe_and_expire]
+    tasks = {"master": feeding, "producer": feeding, "slave": joining, "collector": []}[role]
     tasks = [*tasks, _write_metrics]
     if role == "slave" and (use.moves or (use.stops and not _stamp(_set_of(_hand_over, use)).exists())):
         tasks.insert(1, _hand_over)
@@ -88,7 +117,7 @@ def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
 
 def _set_of(task: Callable[[Use], None], use: Use) -> str:
     """Returns the name of the set of kernels that a task compiles."""
-    kind = "".join(f"_{name}" for name in ("text", "rows", "symmetric") if getattr(use, name))
+    kind = "".join(f"_{name}" for name in ("text", "rows", "symmetric", "marks") if getattr(use, name))
     return task.__name__.strip("_") + kind
 
 
@@ -128,6 +157,18 @@ def _make_two(sources: Sequence[SyntheticSource]) -> None:
         few = source._replace(tuples=2, duration_ns=None, permute=0)
         columns = [Column(field.name, field.type) for field in synthetic_schema(few)]
         list(SyntheticReader(few, 0, 0, columns).blocks())
+
+
+def warm_up_condition(job: Job, schema: JoinSchema) -> float:
+    """Prepares the kernel of the job's condition, if it has one. Returns the seconds that this took."""
+    if not job.join.where:
+        return 0.0
+    digest = hashlib.sha256(repr((job.join.where, schema)).encode()).hexdigest()[:16]
+
+    def make() -> None:
+        Where(job.join.where, schema)
+
+    return compiled_once(f"where_{digest}", make)
 
 
 def measure_theta(job: Job, schema: JoinSchema) -> float:
@@ -195,9 +236,9 @@ def _tiny_table(use: Use) -> pa.Table:
 
 
 def _read_and_scatter(use: Use) -> None:
-    from mpijoin.master.pacing import pace_of
-    from mpijoin.master.ticks import Tick, TickReader
     from mpijoin.partitioning.scatter import scatter
+    from mpijoin.producer.pacing import pace_of
+    from mpijoin.producer.ticks import Tick, TickReader
     from mpijoin.sources import open_source
 
     streams = (_tiny_stream("left", use), _tiny_stream("right", use))
@@ -232,7 +273,7 @@ def _one_tuple(use: Use) -> tuple[RecordLayout, np.ndarray, Fresh]:
 
 def _new_operator(layout: RecordLayout, use: Use) -> WindowJoin:
     streams = [(layout.record_words, layout.has_blob, 1)] * 2
-    return window_join(1, 1 << 20, 4096, 64, streams, use.symmetric)
+    return window_join(1, 1 << 20, 4096, 64, streams, use.symmetric, MARKS[FULL] if use.marks else None)
 
 
 def _insert(use: Use) -> None:
@@ -264,12 +305,14 @@ def _spill(use: Use) -> None:
         operator.insert(groups, stream, fresh, np.array([[0, 1]]))
     operator.settle(groups)
     operator.keep_until(0, ever)
+    owed = Owed((FOREVER, FOREVER))
     for frame in operator.rows(0):
-        rows = rows_of(frame, operator.streams)
-        half = Fresh(between(rows.fresh.tuples, 0, PLACES // 2), rows.fresh.blob)
-        clean.insert(groups, rows.stream, half, np.array([[0, len(half.tuples)]]))
+        owed.add(frame)
+        for stream, own in enumerate(rows_of(frame.data, operator.streams).fresh):
+            half = Fresh(between(own.tuples, 0, PLACES // 2), own.blob)
+            clean.insert(groups, stream, half, np.array([[0, len(half.tuples)]]))
     operator.expire(groups, ever, out)
-    assert len(list(operator.kept_rows(0))) == 2
+    assert len(list(operator.kept_rows(0))) == 1
     operator.limit(0)
     operator.drop_kept(0)
     operator.empty(0)
@@ -288,6 +331,24 @@ def _delay(use: Use) -> None:
     DelayHistogram().add(times, times)
 
 
+def _aggregate(use: Use) -> None:
+    from mpijoin.aggregate.functions import rules_of
+    from mpijoin.aggregate.operator import Setup, WindowAggregate
+
+    layout, size, fresh = _one_tuple(use)
+    count = Aggregate(History(rows=1), (Function("n", "count", None),))
+    rules = rules_of(count, JoinSchema((_tiny_stream("left", use),), "ns"))
+    setup = Setup(1, 64, layout.record_words, layout.has_blob, rules, ("n",))
+    operator = WindowAggregate(setup, new_pool(1 << 20, 4096, setup.stream.tuple_words))
+    groups, out = np.zeros(1, np.int64), Out(1, 16, answers=2)
+    operator.insert(groups, 0, fresh, np.array([[0, 1]]))
+    operator.probe(groups, 1 << 20, out)
+    while operator.expire(groups, (10,), out) is not Progress.DONE:
+        out.clear()
+    if use.rows:
+        _read_rows(layout, size, operator, out, use)
+
+
 def _probe_and_expire(use: Use) -> None:
     """Probes and expires no groups at all, because only the types decide what is compiled."""
     layout, size, _ = _one_tuple(use)
@@ -298,8 +359,16 @@ def _probe_and_expire(use: Use) -> None:
     if layout.schema.hashed:
         EqualKeys(KeyWords(layout.key_words, layout.key_fixed_words, layout.key_count_var)).keep(out, operator)
         CountRows().consume(out, operator, 0)
-    if not use.rows:
-        return
+        if operator.marker:
+            operator.marker.keep(out, operator)
+    if operator.marker:
+        CountRows().consume(out, operator, 0)
+    if use.rows:
+        _read_rows(layout, size, operator, out, use)
+
+
+def _read_rows(layout: RecordLayout, size: np.ndarray, operator: TableOperator, out: Out, use: Use) -> None:
+    """Reads the columns of no rows."""
     found = out.filled[0]
     stored = np.empty((layout.record_words, 0), np.int64)
     gather_columns(operator.words, found, np.arange(layout.record_words), stored, 0)

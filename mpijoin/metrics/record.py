@@ -30,6 +30,10 @@ class EpochRecord:
     cpu_us: int = 0
     comm_us: int = 0
     idle_us: int = 0
+    # A slave's messages waited so long for their turns (producer/exchange.py), and so long if the slave had come for
+    # each as late as it was served the last time (WSJ, section VI-B).
+    turn_us: int = 0
+    turn_offset_us: int = 0
     tuples: tuple[int, ...] = ()  # There is one count, and one column `tuples_<name>`, for each stream.
     results: int = 0
     comparisons: int = 0
@@ -68,12 +72,14 @@ class EpochRecord:
     cleanup_results: int = 0
     owed_groups: int = 0
     owed_bytes: int = 0
+    owed_generations: int = 0
+    owed_results: int = 0
 
 
 PER_STREAM = "tuples"
 FIELDS = frozenset(field.name for field in fields(EpochRecord))
 REQUIRED = frozenset(field.name for field in fields(EpochRecord) if field.default is MISSING)
-ROLES = ("master", "slave", "collector")
+ROLES = ("master", "slave", "collector", "producer")
 
 # A flush takes the columns of the rows that are held. Each is int64[n], and `role` is an index into ROLES.
 Flush = Callable[[dict[str, np.ndarray]], None]

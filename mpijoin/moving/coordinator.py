@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mpijoin.moving.steps import DROP, DROPPED, FREEZE, INSTALLED, REFUSED, RESTORE, RESTORED, SHIPPED, follow
+from mpijoin.moving.steps import DROP, DROPPED, INSTALLED, REFUSED, RESTORE, RESTORED, SHIPPED, follow
 
 SHIPPING, FROZEN, DROPPING = "shipping", "frozen", "dropping"
 RESTORING, REFUSING, CANCELLING = "restoring", "refusing", "cancelling"
@@ -27,8 +27,9 @@ CLOSED = (MOVED, REFUSED, CANCELLED)
 
 CANCEL = "cancel"  # the master's own event
 
-# What the master does itself, beside giving orders to the supplier.
-HOLD, TO_CONSUMER, TO_SUPPLIER, CLOSE = "hold", "deliver to consumer", "deliver to supplier", "close"
+# What the producers are told, beside the orders to the supplier: to hold the group's input back, upon which each of
+# them says FREEZE to the supplier, or to send it to a slave from now on.
+PAUSE, TO_CONSUMER, TO_SUPPLIER, CLOSE = "pause", "deliver to consumer", "deliver to supplier", "close"
 
 
 class Transition(NamedTuple):
@@ -39,7 +40,7 @@ class Transition(NamedTuple):
 
 
 TRANSITIONS = {
-    (SHIPPING, SHIPPED): Transition(FROZEN, (HOLD, FREEZE)),
+    (SHIPPING, SHIPPED): Transition(FROZEN, (PAUSE,)),
     (SHIPPING, REFUSED): Transition(REFUSING, (RESTORE,)),
     (SHIPPING, CANCEL): Transition(CANCELLING, (RESTORE,)),
     (FROZEN, INSTALLED): Transition(DROPPING, (TO_CONSUMER, DROP)),

@@ -6,8 +6,8 @@ consumer, the distribution manager is the master, and the split operators are th
 
     1  ComputePartitionsToMove   the message ComputePartitions, to the supplier
     2  PartitionsToMove          the message Partitions, from the supplier; the hand-over of each group begins
-    3  DeactivatePartitions      HOLD: the group's input is held back; FREEZE follows all input on its channel, so it is
-                                 the "End-Of-Moved-Partitions", too
+    3  DeactivatePartitions      PAUSE: the group's input is held back; FREEZE follows all input on its channel, so it
+                                 is the "End-Of-Moved-Partitions", too
     4  Deactivated               nothing is said, because the master itself holds the input back
     5  SendPartitions            FREEZE
     6  ReceivePartitions         the rest of the group's state, from supplier to consumer

@@ -19,11 +19,14 @@ Streams are numbered from 0 in the job's order.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any, Iterator, NamedTuple, Protocol, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
-from mpijoin.errors import MemoryBudgetError
+from mpijoin.errors import MORE_MEMORY, MemoryBudgetError
+
+if TYPE_CHECKING:
+    from mpijoin.store.rows import RowsFrame
 
 CERTIFICATE_MASK = (1 << 64) - 1
 # A buffer of latest times has room for this many times as many results as one of slot ids. Slot ids gain nothing from
@@ -55,28 +58,36 @@ class Out:
     """The results that were found and are not consumed yet.
 
     slots: int64[n, capacity], a row of slot ids for each stream (-1: no tuple), of which `count` columns are filled.
-    Where only times are kept, it is int64[1, capacity] · weights: int64[capacity], where times are kept: how many
+    Where only times are kept, it is int64[1, capacity] · table: int64[n + answers, capacity], the slot ids and, below
+    them, what the operator has worked out of each result · weights: int64[capacity], where times are kept: how many
     results each column stands for · certifies: whether the operator certifies what it finds, because no filter drops
-    any of it · found, certificate: the count of all results so far, kept or not, and their certificate modulo 2**64.
+    any of it · is_final: whether what it holds has left without a partner, so that no filter is asked · found,
+    certificate: the count of all results so far, kept or not, and their certificate modulo 2**64.
     """
 
-    def __init__(self, streams: int, capacity: int, keep: Keep = Keep.SLOT_IDS, certifies: bool = True):
-        """capacity: how many results fit by their slot ids. By their times, TIMES_PER_RESULT times as many fit."""
+    def __init__(
+        self, streams: int, capacity: int, keep: Keep = Keep.SLOT_IDS, certifies: bool = True, answers: int = 0
+    ):
+        """capacity: how many results fit by their slot ids. By their times, TIMES_PER_RESULT times as many fit ·
+        answers: how many words the operator works out of each result."""
         times = capacity * TIMES_PER_RESULT if keep is Keep.LATEST_TIMES else 0
-        self.slots = np.zeros((1, times) if times else (streams, capacity), np.int64)
+        self.table = np.zeros((1, times) if times else (streams + answers, capacity), np.int64)
+        self.slots = self.table[:streams]
         self.weights = np.ones(times, np.int64)
         self.keep, self.certifies = keep, certifies
         self.count = self.found = self.certificate = 0
+        self.is_final = False
 
     def clear(self) -> None:
         """Says that everything that was kept has been consumed."""
-        self.count = 0
+        self.count, self.is_final = 0, False
 
     def add_times(self, times: np.ndarray, weights: np.ndarray) -> None:
         """Adds weights[i] results whose latest time is times[i]. Both are int64[k], and any number of them fits."""
         end = self.count + len(times)
         if end > len(self.weights):
-            self.slots, self.weights = np.resize(self.slots, (1, 2 * end)), np.resize(self.weights, 2 * end)
+            self.table, self.weights = np.resize(self.table, (1, 2 * end)), np.resize(self.weights, 2 * end)
+            self.slots = self.table
         self.slots[0, self.count : end], self.weights[self.count : end] = times, weights
         self.count = end
 
@@ -87,8 +98,8 @@ class Out:
 
     @property
     def filled(self) -> np.ndarray:
-        """The columns that are filled, as a view: int64[n, count]."""
-        return self.slots[:, : self.count]
+        """The columns of the table that are filled, as a view: int64[n + answers, count]."""
+        return self.table[:, : self.count]
 
 
 class Taken(NamedTuple):
@@ -185,10 +196,10 @@ class GroupState(Protocol):
     def drop(self, group: int, to_disk: bool = False) -> None:
         """Forgets a group and frees its memory. to_disk: its tuples count as spilled, and not as moved out."""
 
-    def rows(self, group: int) -> Iterator[np.ndarray]:
-        """Yields the rows of a group that holds no fresh tuple, as encoded frames of about 1 MiB with a checksum.
+    def rows(self, group: int) -> Iterator[RowsFrame]:
+        """Yields the rows of a group that holds no fresh tuple, as frames of about 1 MiB at most.
 
-        A frame has rows of one stream. The group must not change before all of them were taken.
+        The group must not change before all of them were taken.
         """
 
     def empty(self, group: int) -> None:
@@ -207,7 +218,7 @@ class GroupState(Protocol):
     def kept(self) -> np.ndarray:
         """Returns int64[m]: the groups that have kept blocks. Without any, this takes next to no time."""
 
-    def kept_rows(self, group: int) -> Iterator[np.ndarray]:
+    def kept_rows(self, group: int) -> Iterator[RowsFrame]:
         """Yields the rows of the group's kept blocks, as frames of `rows`, each of one generation.
 
         A group with kept blocks is neither read out by `get` nor installed nor dropped (ProtocolError).
@@ -215,6 +226,9 @@ class GroupState(Protocol):
 
     def drop_kept(self, group: int) -> None:
         """Frees the group's kept blocks, and counts them as spilled."""
+
+    def holds_fresh(self, group: int) -> bool:
+        """Whether the group holds tuples that no probe has joined yet."""
 
     def settle(self, groups: np.ndarray) -> None:
         """Makes the groups' fresh tuples old without a probe, because their results are known already."""
@@ -267,11 +281,20 @@ class Operator(GroupState, Rows, Protocol):
         returns DONE, it must be called again.
         """
 
-    def expire(self, groups: np.ndarray, watermarks: Sequence[int], out: Out) -> Progress:
+    def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
         """Advances each group's watermarks, one per stream, and lets go of what no tuple to come can join.
+
+        watermarks: int64[m, n], a row for each of the groups, or one per stream for all of them.
 
         It may find results on the way. Then it returns OUT_FULL or BUDGET. Once the results are consumed it is called
         again, and goes on where it stopped. After DONE there is nothing to consume.
+        """
+
+    @property
+    def marker(self) -> Filter | None:
+        """The last filter that results of a probe have to pass where the Out does not certify them, if there is one.
+
+        What `expire` finds needs none.
         """
 
     @property
@@ -281,8 +304,8 @@ class Operator(GroupState, Rows, Protocol):
     def theta_bytes(self) -> int:
         """The size, in bytes, below which buckets are merged. Above twice this size they are split."""
 
-    def out_of_memory(self) -> MemoryBudgetError:
-        """Returns the error to raise when `insert` stopped early and nobody can make room."""
+    def out_of_memory(self, advice: str = MORE_MEMORY) -> MemoryBudgetError:
+        """Returns the error to raise when `insert` stopped early and nobody can make room. advice: what to do then."""
 
 
 class Filter(Protocol):

@@ -1,4 +1,4 @@
-"""The master's buffer. It keeps the mini-buffers of each slave's partitions, piece by piece, until the slave takes
+"""A producer's buffer. It keeps the mini-buffers of each slave's partitions, piece by piece, until the slave takes
 them."""
 
 from __future__ import annotations
@@ -109,6 +109,11 @@ class MiniBuffers:
         self.held_bytes += sum(added.values())
         self.held_bytes_max = max(self.held_bytes_max, self.held_bytes)
         return added
+
+    def rest(self) -> None:
+        """Appends an item without rows for every slave that has partitions."""
+        for slave in self.table.owners:
+            self._waiting[slave].append(Queued(self.table.groups_of(slave), []))
 
     def close(self) -> None:
         """Appends an item without rows for every slave, also for those without partitions. This item carries the end

@@ -34,6 +34,15 @@ class PartitionTable:
         """Deals the partitions out in turn. Every run begins like this, and stays so under policy "none"."""
         return cls(slaves[partition % len(slaves)] for partition in range(partitions))
 
+    def copy(self) -> PartitionTable:
+        """Returns a table of its own that says the same."""
+        return PartitionTable(self._owners)
+
+    @property
+    def slaves(self) -> tuple[int, ...]:
+        """The slave of each partition in order, or HELD."""
+        return tuple(self._owners.tolist())
+
     @property
     def partitions(self) -> int:
         return len(self._owners)

@@ -29,9 +29,9 @@ def make_policy(settings: Balance, memory: Memory = Memory()) -> Policy | None:
         "balance": balance_loads,
         LAZY_DISK: lazy_disk(settings, memory),
         ACTIVE_DISK: active_disk(settings, memory),
-        FLUX_LOAD: flux_load,
-        FLUX_MEMORY: flux_memory,
-        FLUX_HYBRID: flux_hybrid,
+        FLUX_LOAD: flux_load(settings),
+        FLUX_MEMORY: flux_memory(settings),
+        FLUX_HYBRID: flux_hybrid(settings),
     }
     if settings.policy not in policies:
         raise JobError([f"[balance] policy: got {settings.policy!r}, wanted one of {', '.join(policies)}"])

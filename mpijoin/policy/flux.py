@@ -2,7 +2,7 @@
 
 Where the paper leaves a question open, or this project differs:
 
-- A round is a reorganization epoch. Flux makes the time over which it measures as long as the last moves took.
+- A round is a reorganization epoch. The first one is as long as the job says, since nothing has moved before it.
 - What does a partition that an idle site gets do to it? A site that has processed nothing has no rate of its own, so it
   is taken for as fast as the donor.
 - What is the imbalance of two sites by their memory? "the utilization ratio (i.e. imbalance) of the two sites" (5.3) is
@@ -12,14 +12,11 @@ Where the paper leaves a question open, or this project differs:
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Sequence
+from typing import Iterable, Iterator, NamedTuple, Sequence
 
-from mpijoin.policy.plan import Move, Plan
+from mpijoin.config.job import Balance
+from mpijoin.policy.plan import Change, Collect, Move, Plan, Policy
 from mpijoin.policy.view import ClusterView, GroupView, SlaveView
-
-# th_imb of section 5.4. Nobody is utilized by more than 1, so no receiver that passes this test is utilized by more
-# than th_util = 0.9.
-IMBALANCE = 1.2
 
 
 class Pair(NamedTuple):
@@ -29,35 +26,49 @@ class Pair(NamedTuple):
     receiver: SlaveView
 
 
-def flux_load(view: ClusterView) -> Plan:
+def flux_load(settings: Balance) -> Policy:
     """Section 5.3: "Our policy aims to equalize the utilization of each of the sites as well as possible in the fewest
     number of moves." """
-    return Plan(tuple(_load_moves(view, has_room=False)))
+    return lambda view: _plan(view, settings, _load_moves(view, settings, has_room=False))
 
 
-def flux_memory(view: ClusterView) -> Plan:
+def flux_memory(settings: Balance) -> Policy:
     """Section 6.2: "a global repartitioning policy that attempts to balance memory usage amongst machines and balance
-    disk usage when aggregate memory is exhausted." """
-    sites = sorted(view.slaves, key=lambda slave: (excess_bytes(slave), slave.slave))
-    mean = sum(map(excess_bytes, sites)) / max(1, len(sites))
-    moves = []
-    for donor, receiver in pairs(sites):
-        if excess_bytes(donor) > mean or _filled(donor) < IMBALANCE * _filled(receiver):
-            break
-        group = next(_lighter(donor, receiver), None)
-        if group is not None:
-            moves.append(Move(group.group, donor.slave, receiver.slave))
-    return Plan(tuple(moves))
+    disk usage when aggregate memory is exhausted." It "continues to proceed in rounds with a collection phase and move
+    phase". """
+    return lambda view: _plan(view, settings, _memory_moves(view, settings))
 
 
-def flux_hybrid(view: ClusterView) -> Plan:
+def flux_hybrid(settings: Balance) -> Policy:
     """Section 6.4: "If any operator instance has partitions spilled to disk, the hybrid policy resorts to the
     memory-based policy to avoid high average latencies. If partitions for all instances are resident in memory, it
     resorts to the load-balancing policy to improve throughput, subject to the constraint that a partition is moved only
     if sufficient memory exists at the destination site." """
-    if any(slave.disk_bytes > 0 for slave in view.slaves):
-        return flux_memory(view)
-    return Plan(tuple(_load_moves(view, has_room=True)))
+
+    def policy(view: ClusterView) -> Plan:
+        if any(slave.disk_bytes > 0 for slave in view.slaves):
+            return _plan(view, settings, _memory_moves(view, settings))
+        return _plan(view, settings, _load_moves(view, settings, has_room=True))
+
+    return policy
+
+
+def _plan(view: ClusterView, settings: Balance, moves: Iterable[Change]) -> Plan:
+    """Section 5.3: "In case no partitions were moved, we set δ to half its previous value. Our collection phase length
+    is subject to a minimum". """
+    least_s = settings.collection_min_ns / 1e9
+    return Plan(tuple(moves), collect=Collect(max(least_s, view.collected_s / 2), least_s))
+
+
+def _memory_moves(view: ClusterView, settings: Balance) -> Iterator[Move]:
+    sites = sorted(view.slaves, key=lambda slave: (excess_bytes(slave), slave.slave))
+    mean = sum(map(excess_bytes, sites)) / max(1, len(sites))
+    for donor, receiver in pairs(sites):
+        if excess_bytes(donor) > mean or _filled(donor) < settings.imbalance_threshold * _filled(receiver):
+            return
+        group = next(_lighter(donor, receiver), None)
+        if group is not None:
+            yield Move(group.group, donor.slave, receiver.slave)
 
 
 def pairs(sites: Sequence[SlaveView]) -> Iterator[Pair]:
@@ -80,13 +91,13 @@ def _filled(slave: SlaveView) -> float:
     return (slave.held_bytes + slave.disk_bytes) / (slave.memory_bytes or 1)
 
 
-def _load_moves(view: ClusterView, has_room: bool) -> Iterator[Move]:
+def _load_moves(view: ClusterView, settings: Balance, has_room: bool) -> Iterator[Move]:
     """has_room: whether the receiver must have memory for what it gets."""
     sites = sorted(view.slaves, key=lambda slave: (-utilization(slave), slave.slave))
     mean = sum(map(utilization, sites)) / max(1, len(sites))
     for donor, receiver in pairs(sites):
         own, other = utilization(donor), utilization(receiver)
-        if own < mean or own < IMBALANCE * other:
+        if own < mean or own < settings.imbalance_threshold * other or other > settings.utilization_threshold:
             return
         fitting = (one for one in donor.groups if not has_room or one.state_bytes <= _room_bytes(receiver))
         for group in sorted(fitting, key=lambda group: (-group.load, group.group)):

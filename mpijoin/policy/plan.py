@@ -50,6 +50,16 @@ class Resize(NamedTuple):
 Change = Move | Relocate | Spill | Resize
 
 
+class Collect(NamedTuple):
+    """For how long loads are measured next. Flux, section 5.3: "The duration of the next collection phase is set to the
+    length of the previous move phase", which is known when the plan's moves have ended."""
+
+    unmoved_s: float
+    """... where the plan moves nothing."""
+    least_s: float
+    """It is never shorter than this."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """What shall change, in the order in which it begins; at most one `Resize`. memory: an immutable value that the
@@ -57,6 +67,7 @@ class Plan:
 
     changes: tuple[Change, ...] = ()
     memory: Any = field(default=None, compare=False)
+    collect: Collect | None = None  # None: the next reorganization epoch is as long as the job says.
 
     @property
     def moves(self) -> tuple[Move, ...]:

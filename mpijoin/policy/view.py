@@ -90,6 +90,8 @@ class ClusterView:
     """None: nothing has moved since the last plan."""
     now_s: float = 0.0
     """The second of the run."""
+    collected_s: float = 0.0
+    """For so many seconds the loads were measured."""
     memory: Any = None
     """What the policy wanted to be told again; None: this is its first look."""
 

@@ -73,9 +73,15 @@ def peak(edges: np.ndarray, records: Records, field: str) -> np.ndarray:
     np.maximum.at(largest, bin_of(edges, end_us), records[field])
     after = np.searchsorted(end_us, edges[1:], side="right")  # This is the record in whose epoch the bin ends.
     carried = np.where(after > 0, records[field][after - 1], np.nan)
-    idle = (wall_us > GAP_EPOCHS * np.median(wall_us)) & (2 * records["idle_us"] > wall_us)
+    idle = (wall_us > GAP_EPOCHS * _epoch_us(records)) & (2 * records["idle_us"] > wall_us)
     carried = np.where(np.concatenate([idle, [False]])[after], np.nan, carried)
     return np.where(np.isfinite(largest), largest, carried)
+
+
+def _epoch_us(records: Records) -> float:
+    """Returns how long an epoch of the rank took, in the median. Each spill and clean-up adds records to its epoch."""
+    _, epochs = np.unique(records["epoch"], return_inverse=True)
+    return float(np.median(np.bincount(epochs, records["wall_us"])))
 
 
 def bin_of(edges: np.ndarray, end_us: np.ndarray) -> np.ndarray:

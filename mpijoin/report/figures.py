@@ -97,9 +97,9 @@ def _declusters(run: RunData) -> bool:
 
 
 def _waited(run: RunData) -> bool:
-    """Whether tuples ever waited at the master, or were late and did not get past it."""
-    own = run.of_role("master")
-    return any(own[name].any() for name in ("buffer_bytes", "lag_us", "late"))
+    """Whether tuples ever waited at a producer, or were late and did not get past it."""
+    own = np.isin(run.epochs["rank"], run.producers)
+    return any(run.epochs[name][own].any() for name in ("buffer_bytes", "lag_us", "late"))
 
 
 def _delay(run: RunData) -> Chart | None:
@@ -261,4 +261,5 @@ def _master(run: RunData) -> Chart | None:
         "Bytes of tuples that were read and not yet sent: at most "
         f"{bytes_amount(np.nanmax(table['buffer_bytes'], initial=0.0))}{lag}{late}."
     )
-    return Chart("master", "At the master", caption, table, draw.master(table))
+    title = "At the master" if len(run.producers) == 1 else "At the producers"
+    return Chart("master", title, caption, table, draw.master(table))

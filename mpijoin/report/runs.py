@@ -61,6 +61,11 @@ class RunData:
         """The ranks of the slaves that left metrics."""
         return sorted(set(self.epochs["rank"][self.epochs["role"] == "slave"].tolist()))
 
+    @property
+    def producers(self) -> list[int]:
+        """The ranks of the producers that left metrics, the master's first."""
+        return sorted(set(self.epochs["rank"][np.isin(self.epochs["role"], ("master", "producer"))].tolist()))
+
     def of_rank(self, rank: int) -> Columns:
         """Returns the epoch records of one rank."""
         own = self.epochs["rank"] == rank

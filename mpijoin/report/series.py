@@ -151,13 +151,16 @@ def events(run: RunData) -> list[Event]:
 
 
 def master(run: RunData) -> Table:
-    """What waited at the master, how late it sent epochs in a paced run, and how many late rows it left out so far."""
-    edges, records = edges_us(run), run.of_role("master")
+    """What waited at all producers together, how late one of them sent epochs in a paced run, and how many late rows
+    they left out so far."""
+    edges, producers = edges_us(run), [run.of_rank(rank) for rank in run.producers]
+    waiting = np.array([peak(edges, records, "buffer_bytes") for records in producers])
+    lags = [peak(edges, records, "lag_us") for records in producers]
     return {
         **_times(edges),
-        "buffer_bytes": peak(edges, records, "buffer_bytes"),
-        "lag_s": peak(edges, records, "lag_us") / 1e6,
-        "late_rows": so_far(edges, records, "late")[1:],
+        "buffer_bytes": np.where(np.isnan(waiting).all(axis=0), np.nan, np.nansum(waiting, axis=0)),
+        "lag_s": np.fmax.reduce(lags) / 1e6,
+        "late_rows": np.sum([so_far(edges, records, "late")[1:] for records in producers], axis=0),
     }
 
 

@@ -8,24 +8,29 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Iterator, cast
+from typing import Any, Callable, Iterator, Sequence, cast
+
+import numpy as np
 
 from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, find, groups_of, install
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import Change, Checkpoint, Job, StreamJob, SyntheticSource, holds_at
+from mpijoin.config.job import INNER, Change, Checkpoint, Job, StreamJob, SyntheticSource, holds_at
 from mpijoin.config.units import show
+from mpijoin.coordinator.runtime import Master
+from mpijoin.coordinator.sharing import positions_at_first, share_of
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import JobError, ProtocolError
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
 from mpijoin.launch.life import new_collector, rank_log
 from mpijoin.launch.setup import RunSetup, prepare
+from mpijoin.launch.sizes import size_for
 from mpijoin.launch.summary import RunOutcome, summarize
-from mpijoin.master.intake import Intake
-from mpijoin.master.runtime import Master
-from mpijoin.master.start import pacing_of
 from mpijoin.operators.base import Operator
+from mpijoin.producer.intake import Intake
+from mpijoin.producer.runtime import Producer
+from mpijoin.producer.start import pacing_of
 from mpijoin.rank import MASTER, WAIT_S, Rank, describe, exit_code_of
 from mpijoin.records import GroupSpans
 from mpijoin.rundir import RunDirectory
@@ -38,10 +43,9 @@ from mpijoin.simulate.modelled import ModelledJoin, Shape
 from mpijoin.simulate.rank import SimulatedRank
 from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
-from mpijoin.slave.spilling import AnySpiller, new_spiller
+from mpijoin.spill.forms import AnySpiller, new_spiller
 from mpijoin.spill.runs import Runs
 from mpijoin.spill.scratch import open_scratch
-from mpijoin.spill.spiller import Spiller
 from mpijoin.transport.simulated import Disturbance, Network, Stalls
 
 # Of synthetic streams.
@@ -90,7 +94,7 @@ def simulate(
     files. Raises JobError if the job cannot be simulated, and whatever ends a run.
     """
     job = simulated_job(job, manner)
-    setup = prepare(job, schema, 1 + slaves + (job.output.results == "collect"), overwrite)
+    setup = prepare(job, schema, size_for(job, slaves), overwrite)
     try:
         cluster = SimulatedCluster(setup, manner, progress or Quiet(), writer)
         return _run(cluster, setup)
@@ -119,6 +123,12 @@ def simulated_job(job: Job, manner: Manner) -> Job:
         if not isinstance(stream.source, SyntheticSource)
     ]
     faults += [text for stream in job.streams for text in _not_modelled(stream)]
+    if job.join.where:
+        faults.append(f"[join] where: {NOT_SIMULATED}")
+    if job.join.type != INNER:
+        faults.append(f"[join] type: got {show(job.join.type)}, {NOT_SIMULATED}")
+    if job.aggregate.is_on:
+        faults.append(f"[aggregate]: {NOT_SIMULATED}")
     if job.memory.spills:
         faults.append(f"[memory] spill: got {show(job.memory.spill)}, {NOT_SIMULATED}")
     if job.inject.memory:
@@ -157,6 +167,7 @@ class SimulatedCluster:
         self._stalls = [Stalls(disturbance, size + 1 + rank) for rank in range(size)]
         self._matches = match_model(synthetic_sources(job), job.cluster.partitions) if manner.modelled else None
         self._resumption = self._find() if setup.resumes else None
+        self._positions = self._shares()
         ranks = [self._new_rank(number) for number in range(size)]
         self.roles = [self._new_role(rank, progress, writer) for rank in ranks]
         for number, process in list(self.engine.processes.items()):
@@ -185,6 +196,12 @@ class SimulatedCluster:
         drop_later(directory, found.manifest)
         return found
 
+    def _shares(self) -> Sequence[np.ndarray | None]:
+        """Returns what each producer reads. A modelled one needs no files."""
+        if self._matches:
+            return [None] * len(self._setup.roles.producers)
+        return positions_at_first(self._setup, self._resumption, str)
+
     def _folders(self) -> tuple[Path, RunDirectory]:
         """Returns the folder of the checkpoints and the run directory of a run that goes on."""
         folder, directory = self._setup.checkpoints, self._setup.directory
@@ -200,8 +217,8 @@ class SimulatedCluster:
         endpoint, clock = self.network.endpoints[number], SimulatedClock()
         clock.wall_s = self._resumption.manifest.run.elapsed_s if self._resumption else 0.0
         rank = SimulatedRank(endpoint, clock, self._setup.job.inject, self._manner.encodes)
-        # A master may sleep for a moment that is due.
-        rest_s = math.inf if number == MASTER else WAIT_S
+        # A producer may sleep for a moment that is due.
+        rest_s = math.inf if number in self._setup.roles.producers else WAIT_S
         rank.process = Process(clock, endpoint, self._stalls[number], lambda: self.roles[number].turn(), rest_s)
         self.engine.processes[number] = rank.process
         return rank
@@ -210,25 +227,36 @@ class SimulatedCluster:
         name = self._setup.roles.name(rank.number)
         if name == "master":
             return self._master(rank, progress, writer)
+        if name == "producer":
+            return self._producer(rank)
         return self._slave(rank) if name == "slave" else self._collector(rank, writer)
 
     def _master(self, rank: SimulatedRank, progress: Any, writer: Any) -> Master:
-        setup, job, costs = self._setup, self._setup.job, self._manner.costs
+        setup = self._setup
         if setup.directory:
             # Only the master has a log, since those of many slaves would be too many open files.
             rank.log = rank_log(setup, MASTER)
-        pace = pacing_of(job, setup.schema).pace
-        intake: ModelledIntake | CostedIntake
-        if self._matches:
-            intake = ModelledIntake(job, setup.schema, self._matches, pace, rank.clock, costs)
-        else:
-            position = self._resumption.position if self._resumption else None
-            intake = CostedIntake(Intake(job, setup.schema, setup.directory, pace, position), rank.clock, costs)
+        intake = self._intake(rank, self._positions[MASTER])
         collector = None
         if setup.roles.collector == MASTER:
             self._writer = writer
             collector = new_collector(setup, writer, self._resumption)
-        return Master(setup, as_rank(rank), progress, collector, cast(Intake, intake), self._resumption)
+        return Master(setup, as_rank(rank), progress, collector, intake, self._resumption)
+
+    def _producer(self, rank: SimulatedRank) -> Producer:
+        share = share_of(self._setup, self._resumption, self._positions[rank.number])
+        return Producer(self._setup, as_rank(rank), share, self._intake(rank, share.position))
+
+    def _intake(self, rank: SimulatedRank, position: np.ndarray | None) -> Intake:
+        setup, job, costs = self._setup, self._setup.job, self._manner.costs
+        pace, share = pacing_of(job, setup.schema).pace, (rank.number, len(setup.roles.producers))
+        intake: ModelledIntake | CostedIntake
+        if self._matches:
+            intake = ModelledIntake(job, setup.schema, self._matches, pace, rank.clock, costs, *share)
+        else:
+            read = Intake(job, setup.schema, setup.directory, pace, position, setup.late, *share)
+            intake = CostedIntake(read, rank.clock, costs)
+        return cast(Intake, intake)
 
     def _slave(self, rank: SimulatedRank) -> Slave:
         setup, job = self._setup, self._setup.job
@@ -249,7 +277,7 @@ class SimulatedCluster:
         number = 0
         if self._resumption:
             listed, number = groups_of(self._resumption, rank.number), self._resumption.manifest.number
-            install(self._folders()[0], operator, listed, spiller if isinstance(spiller, Spiller) else None)
+            install(self._folders()[0], operator, listed, spiller)
         costed = Costed(operator, meter, rank.clock, self._manner.costs)
         return Slave(setup, as_rank(rank), cast(Operator, costed), [one.group for one in listed], number, spiller)
 

@@ -33,7 +33,7 @@ class Costed:
     def pause(self, budget: int, out: Out) -> Progress:
         return self._charged(self._operator.pause(min(budget, self._budget), out))
 
-    def expire(self, groups: np.ndarray, watermarks: Sequence[int], out: Out) -> Progress:
+    def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
         return self._charged(self._operator.expire(groups, watermarks, out))
 
     def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:

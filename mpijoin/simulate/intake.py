@@ -11,11 +11,11 @@ from mpijoin.config.job import Job, SyntheticSource
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.generators.schedule import segments_of
-from mpijoin.master.intake import Intake
-from mpijoin.master.pacing import Pace
-from mpijoin.master.ticks import Tick
 from mpijoin.partitioning.scatter import BLOB_WORDS, FIXED_WORDS, Scattered
 from mpijoin.partitioning.table import PartitionTable
+from mpijoin.producer.intake import Intake
+from mpijoin.producer.pacing import Pace
+from mpijoin.producer.ticks import Tick
 from mpijoin.records import PartInfo
 from mpijoin.simulate.costs import Costs
 from mpijoin.simulate.engine import SimulatedClock
@@ -27,23 +27,40 @@ NO_BLOB = np.zeros(0, np.uint8)
 
 
 class ModelledTick(NamedTuple):
-    """A tick, as in master/ticks.py. counts: int64[partitions] of each stream · start: the instant where it begins."""
+    """A tick, as in producer/ticks.py. counts: int64[partitions] of each stream · start: the instant where it
+    begins."""
 
     counts: tuple[np.ndarray, ...]
     watermarks: tuple[int, ...]
     border: int
     start: int
 
+    @property
+    def position(self) -> int:
+        """No tuple to come lies below this."""
+        return self.border
+
 
 class ModelledStream:
     """One synthetic stream. Its arrivals are Poisson, and its keys are those of the key model."""
 
-    def __init__(self, source: SyntheticSource, stream: int, seed: int, weights: np.ndarray, unit_ns: int):
+    def __init__(
+        self,
+        source: SyntheticSource,
+        stream: int,
+        seed: int,
+        weights: np.ndarray,
+        unit_ns: int,
+        share: tuple[int, int] = (0, 1),
+    ):
+        """share: which of how many producers reads it. Each reads an even part of the tuples of every moment."""
+        number, producers = share
         self.source, self.counts = source, SourceCounts()
         self._weights = weights
-        self._key = [seed if source.seed is None else source.seed, stream]
+        self._tuples = None if source.tuples is None else len(range(number, source.tuples, producers))
+        self._key = [seed if source.seed is None else source.seed, stream, *([number] if number else [])]
         segments = segments_of(source)
-        self._per_unit = np.array([segment.rate for segment in segments]) * unit_ns / 1e9
+        self._per_unit = np.array([segment.rate for segment in segments]) * unit_ns / 1e9 / producers
         self._starts = np.array([segment.start_ns / unit_ns for segment in segments])
         self._ends = np.append(self._starts[1:], math.inf)
         self._end = TIME_MAX if source.duration_ns is None else source.duration_ns // unit_ns
@@ -51,7 +68,7 @@ class ModelledStream:
     @property
     def left(self) -> int:
         """The number of tuples still to come, or TIME_MAX if it is not known."""
-        return TIME_MAX if self.source.tuples is None else self.source.tuples - self.counts.read
+        return TIME_MAX if self._tuples is None else self._tuples - self.counts.read
 
     def ended(self, time: int) -> bool:
         return self.left <= 0 or time >= self._end
@@ -69,8 +86,8 @@ class ModelledStream:
         return float(np.maximum(0, spans) @ self._per_unit)
 
     def progress(self, time: int) -> float:
-        if self.source.tuples is not None:
-            return self.counts.read / max(1, self.source.tuples)
+        if self._tuples is not None:
+            return self.counts.read / max(1, self._tuples)
         return min(1.0, time / self._end)
 
     def rate_per_unit(self) -> float:
@@ -84,14 +101,26 @@ def synthetic_sources(job: Job) -> list[SyntheticSource]:
 
 
 class ModelledIntake:
-    """Takes the place of master/intake.py. It gives the same ticks as counts, and charges for making and scattering."""
+    """Takes the place of producer/intake.py. It gives the same ticks as counts, and charges for making and
+    scattering."""
 
     late_parts = ()  # No tuple is late.
 
-    def __init__(self, job: Job, schema: JoinSchema, matches: Matches, pace: Pace, clock: SimulatedClock, costs: Costs):
+    def __init__(
+        self,
+        job: Job,
+        schema: JoinSchema,
+        matches: Matches,
+        pace: Pace,
+        clock: SimulatedClock,
+        costs: Costs,
+        producer: int = 0,
+        producers: int = 1,
+    ):
+        """producer, producers: which of how many this is."""
         unit_ns = UNIT_NS[schema.unit]
         self.sources = [
-            ModelledStream(source, index, job.run.seed, model.weights, unit_ns)
+            ModelledStream(source, index, job.run.seed, model.weights, unit_ns, (producer, producers))
             for index, (source, model) in enumerate(zip(synthetic_sources(job), matches.models))
         ]
         self._words = [tuple_words_of(RecordLayout(stream)) for stream in schema.streams]
@@ -141,6 +170,10 @@ class ModelledIntake:
     def progress(self, taken: int) -> float:
         """Returns the share of the input that was taken, 0 to 1."""
         return sum(one.progress(self._time) for one in self.sources) / len(self.sources)
+
+    def cut_late(self) -> list[PartInfo]:
+        """Returns nothing, because no tuple is late."""
+        return []
 
     def close(self) -> None:
         """Does nothing, because nothing is held open."""

@@ -16,6 +16,7 @@ from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import content_of, ticks_of
 from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.travel import Snapshot, read_out, take_in
+from mpijoin.store.rows import RowsFrame
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
 
 # Results are spread over this many moments of the tick in which their later tuples arrived.
@@ -173,9 +174,9 @@ class ModelledJoin:
             times = first + MIDDLES * (last + 1 - first) // (2 * DELAY_STEPS)
             out.add_times(times, steps[1:] - steps[:-1])
 
-    def expire(self, groups: np.ndarray, watermarks: Sequence[int], out: Out) -> Progress:
+    def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
         rows = self._groups.rows(groups)
-        marks = np.maximum(self._groups.marks[:, rows], np.array(watermarks)[:, None])
+        marks = np.maximum(self._groups.marks[:, rows], np.atleast_2d(watermarks).T)
         self._groups.marks[:, rows] = marks
         bounds = np.maximum(_least_of_others(marks), TIME_MIN_VALUE + self._window) - self._window
         gone = self._groups.windows.expire(rows, bounds)
@@ -259,7 +260,7 @@ class ModelledJoin:
             self._tuples_bytes -= int(self._tuple_bytes @ self._groups.windows.live[:, row])
             self._groups.forget(group)
 
-    def rows(self, group: int) -> Iterator[np.ndarray]:
+    def rows(self, group: int) -> Iterator[RowsFrame]:
         raise ProtocolError(f"partition {group} is to be spilled: a modelled join has counts, but no rows")
 
     kept_rows = rows
@@ -275,11 +276,14 @@ class ModelledJoin:
     def kept(self) -> np.ndarray:
         return np.zeros(0, np.int64)
 
+    def holds_fresh(self, group: int) -> bool:
+        return bool(self._groups.fresh[:, self._groups.row(group)].any())
+
     def settle(self, groups: np.ndarray) -> None:
         raise ProtocolError(f"partitions {groups} are to be settled: a modelled join takes nothing back from a disk")
 
     def _refuse_fresh(self, group: int) -> None:
-        if self._groups.fresh[:, self._groups.row(group)].any():
+        if self.holds_fresh(group):
             raise ProtocolError(f"partition {group} holds fresh tuples: wanted it probed before it is read or dropped")
 
     @property
@@ -297,6 +301,10 @@ class ModelledJoin:
 
     def limit(self, octets: int) -> None:
         self._shape = self._shape._replace(memory_bytes=octets)
+
+    @property
+    def marker(self) -> None:
+        """Its results are only counted."""
 
     @property
     def theta_bytes(self) -> int:
@@ -324,10 +332,10 @@ class ModelledJoin:
             taken_back=tuple(self._taken_back.tolist()),
         )
 
-    def out_of_memory(self) -> MemoryBudgetError:
+    def out_of_memory(self, advice: str = MORE_MEMORY) -> MemoryBudgetError:
         return MemoryBudgetError(
             f"the window state needs more than [memory] limit allows: budget {self._shape.memory_bytes / 1e6:.3g} MB,"
-            f" held {self._held_bytes / 1e6:.3g} MB; {MORE_MEMORY}"
+            f" held {self._held_bytes / 1e6:.3g} MB; {advice}"
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from mpijoin.data.batch import read_only
 from mpijoin.messages import Columns, Piece, Slot
 from mpijoin.store.insert import Fresh
-from mpijoin.store.state import ADDRESS, SIZE
+from mpijoin.store.state import ADDRESS, SIZE, TIME_MIN_VALUE
 
 
 class StreamPart(NamedTuple):
@@ -30,6 +30,11 @@ class Batches:
         self.pieces = [
             [_part_of(columns, counts) for columns, counts in zip(piece.columns, piece.counts)] for piece in slot.pieces
         ]
+
+    @classmethod
+    def without_rows(cls, groups: Sequence[int], streams: int, producer: int) -> Batches:
+        """Of these groups, and so old that nothing expires for it."""
+        return cls(Slot(producer, 0, (TIME_MIN_VALUE,) * streams, np.array(groups), ()))
 
     def rows(self) -> np.ndarray:
         """int64[streams]: how many rows it has of each stream."""
@@ -77,7 +82,7 @@ def unjoined(messages: Sequence[Batches], lows: Sequence[int], producer: int) ->
 
 def _part_of(columns: Columns, counts: np.ndarray) -> StreamPart:
     ends = np.cumsum(counts)
-    return StreamPart(Fresh(*columns), np.stack([ends - counts, ends], axis=1))
+    return StreamPart(Fresh(*map(read_only, columns)), np.stack([ends - counts, ends], axis=1))
 
 
 def _rows_of(fresh: Fresh, low: int, high: int) -> Columns:

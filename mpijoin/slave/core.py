@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from typing import Iterator, NamedTuple
+from typing import Iterator
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from mpijoin.slave.events import (
     Cleaned,
     CleanUp,
     Consume,
+    EndInput,
     EndMessage,
     Event,
     Expire,
@@ -37,6 +38,7 @@ from mpijoin.slave.events import (
     Paused,
     Probe,
     Probed,
+    Resumed,
     RunOut,
     Save,
     SaveDone,
@@ -45,6 +47,7 @@ from mpijoin.slave.events import (
     SpillOrdered,
     Staged,
 )
+from mpijoin.slave.rule import SpillRule
 from mpijoin.slave.slices import Unjoined, cut_slices, without
 from mpijoin.time_events import Rest, Ticked
 
@@ -61,29 +64,13 @@ PROBE_BUDGET = 1 << 26
 # For so long after a part of a group was sent or has come, its slave looks out for the next step without sleeping: who
 # sleeps wakes late, and neither slave joins the group meanwhile.
 ALERT_S = 0.02
-
-
 # A slave that has had nothing to do for so long takes up what is owed for rows on disk.
 IDLE_S = 0.1
+# For so long a slave waits for memory that a group which changes hands may give back.
+ROOM_S = 0.001
 # So often in a row an insert may take nothing at all. At first groups are spilled for it. Then it takes groups in
 # parts. After that, the memory is too small for anything.
 TRIES_MAX = 2
-
-
-class SpillRule(NamedTuple):
-    """When state goes to disk, and how much of it (LAD, section 3).
-
-    threshold: the share of the memory above which spilling begins · share: so much of what is held goes at once ·
-    ranking: which groups go first · page_bytes: of a page · idle: whether clean-ups begin before the input has ended ·
-    rotates: groups on disk are activated in turn (Flux, section 6.1), and nothing is cleaned up.
-    """
-
-    threshold: float
-    share: float
-    ranking: str
-    page_bytes: int
-    idle: bool
-    rotates: bool = False
 
 
 class SlaveCore:
@@ -100,16 +87,19 @@ class SlaveCore:
         budget: int = PROBE_BUDGET,
         paced: bool = False,
         rule: SpillRule | None = None,
+        open_groups: int = 0,
     ):
-        """rule: when to spill, or None if the run fails where memory is short."""
+        """rule: when to spill, or None if the run fails where memory is short · open_groups: how many groups have
+        something on disk already."""
         self._slice_rows = slice_rows
         self._budget = budget
         self._paced = paced
         self._rule = rule
         self._lacking: Spill | None = None  # what has to be spilled before more of the slice can be inserted
         self._tries = 0
+        self._waits_for_room, self._tries_at_s = False, math.inf  # because a group changes hands
         self._orders: deque[Spill] = deque()  # from the master
-        self._owed_groups = 0
+        self._open_groups = open_groups
         self._is_within_message = False  # the oldest message has begun
         self._cleans_at_s = math.inf  # if nothing comes until then
         self._messages: deque[Unjoined | Marked] = deque()
@@ -131,6 +121,16 @@ class SlaveCore:
         return self._awaits in (None, Inserted)
 
     @property
+    def _stops(self) -> Marked | None:
+        """The mark with which the run ends here and now."""
+        return self._stop
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether groups may come and go while a slice waits for memory."""
+        return True
+
+    @property
     def backlog_bytes(self) -> int:
         """How much of the stream buffer is taken by what is not joined yet."""
         return sum(message.backlog_bytes for message in self._unjoined())
@@ -147,7 +147,7 @@ class SlaveCore:
         if isinstance(event, Marked):
             self._messages.append(event)
             self._stop = event if event.stops else None
-            return [] if self.busy else self._start_message()
+            return [] if self.busy else self._next_message()
         if isinstance(event, Handed):
             self._alert_until_s = event.now_s + ALERT_S
             return []
@@ -155,6 +155,8 @@ class SlaveCore:
             return self._ticked(event.now_s)
         if isinstance(event, SpillOrdered):
             return self._ordered_to_spill(event)
+        if isinstance(event, Resumed):
+            return self._resumed(event)
         if self._awaits is not type(event):
             wanted = self._awaits.__name__ if self._awaits else "a message"
             raise ProtocolError(f"slave got {type(event).__name__} while it waits for {wanted}")
@@ -179,8 +181,8 @@ class SlaveCore:
         if event.taken.groups < high - low:
             return self._make_room(event, self._slices[0])
         self._tries = 0
-        if self._stop:
-            return [self._save_as_it_is(self._stop, high)]
+        if self._stops:
+            return [self._save_as_it_is(self._stops, high)]
         return [self._work(Probe(low, high, self._budget), Probed)]
 
     def _expired(self, event: Expired) -> list[Action]:
@@ -199,21 +201,28 @@ class SlaveCore:
         if self._ended:
             raise ProtocolError("slave got a message after the last one")
         self._ended = event.last
+        self._cleans_at_s = math.inf
         self.newest_epoch = max(self.newest_epoch, event.epoch)
         rows_all = int(event.rows.sum())
         self._messages.append(Unjoined(event.epoch, event.octets, event.groups, event.rows, event.own, rows_all))
-        return [] if self.busy else self._start_message()
+        return [] if self.busy else self._next_message()
+
+    def _resumed(self, event: Resumed) -> list[Action]:
+        """Joins fresh tuples at first. They are in no message, and their groups can neither spill nor expire before."""
+        rows = np.zeros(len(event.groups), np.int64)
+        self._messages.append(Unjoined(0, 0, event.groups, rows, True, 0, pending=True))
+        return self._next_message()
 
     def _start_message(self) -> list[Action]:
-        if self._stop:
-            return [self._save_as_it_is(self._stop, 0)]
+        if self._stops:
+            return [self._save_as_it_is(self._stops, 0)]
         if isinstance(self._messages[0], Marked):
             mark = self._messages[0]
             return [self._work(Save(mark.number, mark.cuts_metrics, mark.anew), SaveDone)]
         rows = self._messages[0].rows
         self._slices = deque(cut_slices(rows, self._rows_of_slice(int(rows.sum()))))
         self._is_within_message = True
-        return self._next_slice()
+        return self._slice_or_end()
 
     def _rows_of_slice(self, rows: int) -> int:
         if not self._paced:
@@ -221,8 +230,12 @@ class SlaveCore:
         return min(self._slice_rows, max(PACED_SLICE_ROWS_MIN, rows // PACED_SLICES))
 
     def _next_slice(self) -> list[Action]:
-        if self._slices and self._stop:
-            return [self._save_as_it_is(self._stop, self._slices[0][0])]
+        actions = self._slice_or_end()
+        return actions if self.busy else actions + self._next_message()
+
+    def _slice_or_end(self) -> list[Action]:
+        if self._slices and self._stops:
+            return [self._save_as_it_is(self._stops, self._slices[0][0])]
         if self._slices:
             return [self._work(Insert(*self._slices[0]), Inserted)]
         if self._rule and self._ended and sum(1 for _ in self._unjoined()) == 1:
@@ -231,24 +244,31 @@ class SlaveCore:
 
     def _end_message(self) -> list[Action]:
         self._is_within_message = False
+        self._awaits = None
         message = self._messages.popleft()
         assert isinstance(message, Unjoined)
-        return [EndMessage(message.epoch, message.octets, message.own), *self._next_message()]
+        end = EndInput() if message.pending else EndMessage(message.epoch, message.octets, message.own)
+        return [end, *self._change()]
 
     def _next_message(self) -> list[Action]:
+        """Takes up the next message with something to join. Hundreds in a row may have none: their groups have left."""
         self._awaits = None
-        if self._messages:
-            return self._start_message()
-        if not self._ended or self._finished:
-            return []
-        self._finished = True
-        return [Finish()]
+        actions: list[Action] = []
+        while self._messages and not self.busy:
+            actions += self._start_message()
+        if self._ended and not self.busy and not self._finished:
+            self._finished = True
+            actions.append(Finish())
+        return actions
 
     def _make_room(self, event: Inserted, cut: tuple[int, int]) -> list[Action]:
         """Memory is short. What is inserted so far is joined, then groups are spilled, and then the rest comes."""
         lacking = event.taken.lacking_pages
-        if self._rule is None or self._tries > TRIES_MAX:
+        if self._rule is None or (self._tries > TRIES_MAX and not (event.is_moving and self._may_wait)):
             return [RunOut(lacking)]
+        if self._tries > TRIES_MAX:  # Groups that change hands stay in memory until they have.
+            self._waits_for_room = True
+            return []
         self._lacking = self._pushes(self._rule, event.memory, lacking * self._rule.page_bytes)
         return [self._work(Probe(*cut, self._budget), Probed)]
 
@@ -257,6 +277,8 @@ class SlaveCore:
 
     def _ordered_to_spill(self, event: SpillOrdered) -> list[Action]:
         """A slave at which a group changes hands does not spill. The master orders it again if it must be."""
+        if self._rule is None:
+            raise ProtocolError("slave was ordered to spill, and has no disk to spill to")
         if event.is_moving:
             return []
         self._orders.append(Spill(event.octets, event.ranking))
@@ -269,7 +291,7 @@ class SlaveCore:
         return self._next_slice() if self._is_within_message else [*self._change(), *self._next_message()]
 
     def _spilled(self, event: Spilled) -> list[Action]:
-        self._owed_groups = event.owed_groups
+        self._open_groups = event.open_groups
         if event.more:
             return [self._work(Spill(0, "", begins=False), Spilled)]
         if self._lacking:
@@ -279,7 +301,9 @@ class SlaveCore:
 
     def _ticked(self, now_s: float) -> list[Action]:
         """Nothing can be done now, unless something is owed."""
-        if self.busy or self._messages or not (self._rule and self._rule.idle and self._owed_groups):
+        if self._waits_for_room:
+            return self._try_again(now_s)
+        if self.busy or self._messages or not (self._rule and self._rule.idle and self._open_groups):
             self._cleans_at_s = math.inf
         elif self._cleans_at_s == math.inf:
             self._cleans_at_s = now_s + IDLE_S
@@ -287,8 +311,17 @@ class SlaveCore:
             return [self._work(CleanUp(), Cleaned)]
         return [Rest(0.0 if now_s < self._alert_until_s else self._cleans_at_s - now_s)]
 
+    def _try_again(self, now_s: float) -> list[Action]:
+        """Memory was too short for the slice while a group changed hands, which has gone on meanwhile."""
+        if self._tries_at_s == math.inf:
+            self._tries_at_s = now_s + ROOM_S
+        if now_s < self._tries_at_s:
+            return [Rest(self._tries_at_s - now_s)]
+        self._waits_for_room, self._tries_at_s, self._tries = False, math.inf, 0
+        return [*self._change(), *self._next_slice()]
+
     def _cleaned(self, event: Cleaned) -> list[Action]:
-        self._owed_groups = event.owed_groups
+        self._open_groups = event.open_groups
         if event.more and not (event.is_between and (self._stop or not self._is_within_message)):
             return [Consume(), self._work(CleanUp(), Cleaned)]
         if self._stop and self._is_within_message:
@@ -296,8 +329,8 @@ class SlaveCore:
             assert isinstance(message, Unjoined)  # all of its rows are joined
             return [Consume(), self._save_as_it_is(self._stop, len(message.groups))]
         if self._is_within_message:
-            return [Consume(), *self._end_message()]
-        self._cleans_at_s = math.inf
+            return [Consume(), *self._end_message(), *self._next_message()]
+        self._cleans_at_s = -math.inf if event.more else math.inf
         return [Consume(), *self._change(), *self._next_message()]
 
     def _probed(self, event: Probed) -> list[Action]:
@@ -305,7 +338,7 @@ class SlaveCore:
             return [Consume(), self._work(self._lacking, Spilled)]
         if event.progress is Progress.DONE:
             return [Consume(), self._work(Expire(*self._slices[0]), Expired)]
-        if self._stop and not self._lacking:
+        if self._stops and not self._lacking:
             return [Consume(), self._work(Pause(self._budget), Paused)]
         again = self._work(Probe(*self._slices[0], self._budget), Probed)
         results_wait = event.progress is Progress.BUDGET and not self._paced
@@ -327,6 +360,7 @@ class SlaveCore:
             self._messages.clear()
             self._slices.clear()
             self._is_within_message = False
+            self._open_groups = 0
             self._awaits = None
             return []
         self._messages.popleft()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Callable, Sequence
 
 import numpy as np
 
@@ -10,25 +10,43 @@ from mpijoin.clock import RunClock
 from mpijoin.join.results import latest_times
 from mpijoin.metrics.delay_kernels import delays_of
 from mpijoin.operators.base import Keep, Out, Rows
+from mpijoin.store.state import FOREVER, NONE, TIME_MAX_VALUE
 
 
 class DelayMeter:
     """A consumer that tells `record` how many results were how many us late. origin: of what is being joined, a moment
     of event time and the second at which it was due; None for what is not to be timed."""
 
-    def __init__(self, clock: RunClock, unit_s: float, record: Callable[[np.ndarray, np.ndarray], None]):
-        """unit_s: wall seconds of one unit of event time · record: takes delays in us and counts, int64[k] both."""
-        self._clock, self._unit_s, self._record = clock, unit_s, record
+    def __init__(
+        self,
+        clock: RunClock,
+        unit_s: float,
+        record: Callable[[np.ndarray, np.ndarray], None],
+        windows: Sequence[int],
+    ):
+        """unit_s: wall seconds of one unit of event time · record: takes delays in us and counts, int64[k] both ·
+        windows: of each stream, in units of event time."""
+        self._clock, self._unit_s, self._record, self._windows = clock, unit_s, record, windows
         self.origin: tuple[int, float] | None = None
 
     def consume(self, out: Out, rows: Rows, epoch: int) -> None:
         if self.origin is None:
             return
         times, counts = times_of(out, rows)
+        if out.is_final:
+            times, counts = self._over(out.slots[:, : out.count], times)
         delays_us = np.empty(len(times), np.int64)
         time, second = self.origin
         delays_of(times, time, second * 1e6, self._unit_s * 1e6, self._clock.wall_s * 1e6, delays_us)
         self._record(delays_us, counts)
+
+    def _over(self, slots: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """When tuples without partner are due, which is at the end of their windows. One that waits for ever is not
+        timed."""
+        windows = np.where(slots[1] == NONE, self._windows[0], self._windows[1])
+        bounded = windows != FOREVER
+        due = np.minimum(times[bounded], TIME_MAX_VALUE - windows[bounded]) + windows[bounded]
+        return due, np.ones(len(due), np.int64)
 
     def end_epoch(self, epoch: int, last: bool) -> None:
         pass

@@ -22,13 +22,20 @@ class Arrived(NamedTuple):
     own: bool = False
 
 
+class Resumed(NamedTuple):
+    """The run goes on from a checkpoint that was saved while these groups, int64[m], held fresh tuples."""
+
+    groups: np.ndarray
+
+
 class Inserted(NamedTuple):
     """The operator has taken so much of the slice. Memory is short where that is not all of its groups. progressed:
-    whether it has taken any row."""
+    whether it has taken any row · is_moving: a group changes hands here."""
 
     taken: Taken
     progressed: bool = True
     memory: Memory = Memory(0, 0, 0)
+    is_moving: bool = False
 
 
 class Probed(NamedTuple):
@@ -47,29 +54,29 @@ class Expired(NamedTuple):
 
 
 class Spilled(NamedTuple):
-    """A part of what is to be spilled is on disk. more: the rest has to follow · owed_groups: how many groups have
+    """A part of what is to be spilled is on disk. more: the rest has to follow · open_groups: how many groups have
     something on disk."""
 
     more: bool
-    owed_groups: int = 0
+    open_groups: int = 0
 
 
 class Cleaned(NamedTuple):
     """A part of the clean-up is done. more: the rest has to follow · is_between: it is between two groups, so that the
-    state could be saved now · owed_groups: how many groups have something on disk."""
+    state could be saved now · open_groups: how many groups have something on disk."""
 
     more: bool
     is_between: bool
-    owed_groups: int = 0
+    open_groups: int = 0
 
 
 class Rotated(NamedTuple):
     """A part of an activation is done. more: the rest has to follow · groups, rows: as in `Arrived`, of pending input
     that is to be joined before that, or none · is_blocked: the group stays on disk for now, because others change hands
-    · owed_groups: for how many groups on disk input is pending."""
+    · open_groups: for how many groups on disk input is pending."""
 
     more: bool
-    owed_groups: int = 0
+    open_groups: int = 0
     groups: np.ndarray = np.zeros(0, np.int64)
     rows: np.ndarray = np.zeros(0, np.int64)
     is_blocked: bool = False
@@ -79,7 +86,7 @@ class Diverted(NamedTuple):
     """These places of the oldest message had groups on disk. It has them no more."""
 
     places: tuple[int, ...] = ()
-    owed_groups: int = 0
+    open_groups: int = 0
 
 
 class SpillOrdered(NamedTuple):
@@ -134,7 +141,7 @@ class Handed(NamedTuple):
 
 Event = (
     Arrived | Inserted | Probed | Paused | Expired | Spilled | Cleaned | Rotated | Diverted | SpillOrdered | Ordered
-    | Staged | Marked | SaveDone | Handed | Ticked
+    | Staged | Marked | SaveDone | Handed | Ticked | Resumed
 )  # fmt: skip
 
 
@@ -178,7 +185,7 @@ class Divert(NamedTuple):
 
 
 class EndInput(NamedTuple):
-    """The pending input that is the oldest message is joined. Forget it."""
+    """The oldest message is joined. It was no input from the master, but had been pending. Forget it."""
 
 
 class Probe(NamedTuple):

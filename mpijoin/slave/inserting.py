@@ -28,22 +28,27 @@ class Inserter:
                 taken = self._operator.insert(groups, stream, part.fresh, bounds)
                 if taken.groups < len(groups):
                     at = taken.groups
-                    rows = self._insert_rows(groups[at], stream, part, bounds[at]) if in_parts else 0
+                    rows = 0
+                    if in_parts:
+                        rows, taken = self._insert_rows(groups[at], stream, part, bounds[at], taken)
                     progressed = _take_off(before) + _take_off([bounds[:at]]) + rows > 0
                     bounds[at, 0] += rows
                     return Inserted(Taken(0, taken.lacking_pages), progressed, self._operator.memory())
                 before.append(bounds)
         return Inserted(Taken(len(groups)))
 
-    def _insert_rows(self, group: int, stream: int, part: StreamPart, bounds: np.ndarray) -> int:
-        """Inserts as many leading rows of a group as fit, as far as halving their number tells. Returns how many."""
+    def _insert_rows(
+        self, group: int, stream: int, part: StreamPart, bounds: np.ndarray, taken: Taken
+    ) -> tuple[int, Taken]:
+        """Inserts as many leading rows of a group as fit, as far as halving their number tells. Returns how many, and
+        the answer to the last try. taken: the answer to a try with all rows."""
         first, rows = int(bounds[0]), int(bounds[1] - bounds[0]) // 2
         while rows:
             taken = self._operator.insert(np.array([group]), stream, part.fresh, np.array([[first, first + rows]]))
             if taken.groups:
-                return rows
+                return rows, taken
             rows //= 2
-        return 0
+        return 0, taken
 
 
 def _take_off(several: list[np.ndarray]) -> int:

@@ -1,19 +1,25 @@
-"""What a slave joins with, as the job wants it: the operator, room for what it finds, and what is dropped of that."""
+"""What a slave works with, as the job wants it: the operator, room for what it finds, and what is dropped of that."""
 
 from __future__ import annotations
 
-from mpijoin.config.job import MAX, Job
+from mpijoin.aggregate.functions import rules_of
+from mpijoin.aggregate.operator import Setup, WindowAggregate
+from mpijoin.config.job import INNER, MAX, Job
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
+from mpijoin.join.marks import MARKS
 from mpijoin.join.results import EqualKeys
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
-from mpijoin.join.window_join import WindowJoin, window_join
-from mpijoin.operators.base import Filter, Keep, Out
+from mpijoin.join.where import Where
+from mpijoin.join.window_join import window_join
+from mpijoin.operators.base import Filter, Keep, Operator, Out
+from mpijoin.operators.stored import TableOperator
+from mpijoin.store.pool import new_pool
 from mpijoin.store.read import KeyWords
 
 
-def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: int | None = None) -> WindowJoin:
-    """The join as the job wants it. group_tuples: what was measured for `theta = "auto"` on this machine, None:
+def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: int | None = None) -> TableOperator:
+    """The operator as the job wants it. group_tuples: what was measured for `theta = "auto"` on this machine, None:
     nothing."""
     layouts = [RecordLayout(stream) for stream in schema.streams]
     streams = [
@@ -22,16 +28,29 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
     ]
     block = job.tuning.block_bytes
     theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block, group_tuples, len(streams))
-    return window_join(job.cluster.partitions, memory_bytes, block, theta, streams)
+    if job.aggregate.is_on:
+        return _aggregate(job, schema, layouts[0], memory_bytes, theta)
+    return window_join(job.cluster.partitions, memory_bytes, block, theta, streams, marks=MARKS.get(job.join.type))
+
+
+def _aggregate(job: Job, schema: JoinSchema, layout: RecordLayout, memory_bytes: int, theta: int) -> WindowAggregate:
+    names = tuple(f"{one.result} = {one.text}" for one in job.aggregate.columns)
+    own = (layout.record_words, layout.has_blob, rules_of(job.aggregate, schema), names)
+    setup = Setup(job.cluster.partitions, theta, *own)
+    return WindowAggregate(setup, new_pool(memory_bytes, job.tuning.block_bytes, setup.stream.tuple_words))
 
 
 def new_out(job: Job, schema: JoinSchema) -> Out:
     """Room for as much of the results as somebody wants to look at."""
+    if job.aggregate.is_on:  # Each result has its answers, and a word that says which of them are null.
+        return Out(1, job.tuning.result_buffer, answers=len(job.aggregate.columns) + 1)
     hashed = schema.streams[0].hashed
     keep = Keep.SLOT_IDS
-    if job.output.results == "count" and not hashed:
-        keep = Keep.NOTHING if job.run.speed == MAX else Keep.LATEST_TIMES
-    return Out(len(schema.streams), job.tuning.result_buffer, keep, certifies=not hashed)
+    certifies = not hashed and not job.join.where
+    if job.output.results == "count" and certifies:
+        times = Keep.LATEST_TIMES if job.join.type == INNER else Keep.SLOT_IDS  # Some are due after their time.
+        keep = Keep.NOTHING if job.run.speed == MAX else times
+    return Out(len(schema.streams), job.tuning.result_buffer, keep, certifies)
 
 
 def wall_s_per_unit(job: Job, schema: JoinSchema) -> float:
@@ -39,8 +58,14 @@ def wall_s_per_unit(job: Job, schema: JoinSchema) -> float:
     return 0.0 if isinstance(job.run.speed, str) else UNIT_NS[schema.unit] / 1e9 / job.run.speed
 
 
-def key_filters(schema: JoinSchema) -> list[Filter]:
-    """What drops results whose keys have but equal hashes."""
+def filters_of(job: Job, schema: JoinSchema, operator: Operator) -> list[Filter]:
+    """What drops pairs that are no results: their keys have but equal hashes, the condition does not hold, or the type
+    of join does not want them. Where there is none, the operator itself certifies the results.
+    An aggregate compares the keys itself."""
+    if job.aggregate.is_on:
+        return []
     layout = RecordLayout(schema.streams[0])
     key = KeyWords(layout.key_words, layout.key_fixed_words, layout.key_count_var)
-    return [EqualKeys(key)] if schema.streams[0].hashed else []
+    filters: list[Filter] = [EqualKeys(key)] if schema.streams[0].hashed else []
+    filters += [Where(job.join.where, schema)] if job.join.where else []
+    return [*filters, operator.marker] if filters and operator.marker else filters

@@ -19,7 +19,7 @@ from mpijoin.orders import ComputePartitions, Order, Partitions, Step
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import Transfer
 from mpijoin.slave.batches import Batches
-from mpijoin.spill.generations import Debt
+from mpijoin.slave.inputs import Inputs
 from mpijoin.spill.ranking import held_bytes, ranked, within
 from mpijoin.spill.spiller import Spiller
 
@@ -55,17 +55,17 @@ class Staging:
     group: int
     state: str = consumer.UNKNOWN
     frames: list[np.ndarray] = field(default_factory=list)
-    debt: Debt | None = None
     octets: int = 0
     input: Slot | None = None
+    marks: tuple[tuple[int, ...], ...] = ()
 
 
 class Mover:
     """All moves that this slave takes part in. Times are those of the rank's clock."""
 
-    def __init__(self, rank: Rank, operator: Operator, spiller: Spiller | None = None):
+    def __init__(self, rank: Rank, operator: Operator, inputs: Inputs, spiller: Spiller | None = None):
         """spiller: what keeps the operator's rows on disk, if anything does."""
-        self._rank, self._operator, self._spiller = rank, operator, spiller
+        self._rank, self._operator, self._inputs, self._spiller = rank, operator, inputs, spiller
         self._supplies: dict[int, Supply] = {}
         self._stagings: dict[int, Staging] = {}
         self._allowance_bytes = SLOT_BYTES
@@ -157,13 +157,10 @@ class Mover:
 
     def _stage(self, staging: Staging, state: State) -> bool:
         for frame in state.frames:
-            debt = self._spiller.taken_aside(staging.debt, frame) if self._spiller else None
-            if debt is None:
+            if self._spiller is None or not self._spiller.take_aside(staging.group, frame):
                 staging.frames.append(frame)
                 staging.octets += frame.nbytes
-            else:
-                staging.debt = debt
-        staging.input = state.input
+        staging.input, staging.marks = state.input, state.marks
         if self.staged_bytes > self._operator.memory().free:
             self._refuse(state.move, f"it has no room for group {state.group}: {staging.octets} bytes have come so far")
         return staging.state == consumer.WHOLE
@@ -179,8 +176,9 @@ class Mover:
             return None
         staging.state = installed
         del self._stagings[move]
-        if self._spiller and staging.debt:
-            self._spiller.adopt(staging.group, staging.debt)
+        if self._spiller:
+            self._spiller.adopt(staging.group)
+        self._inputs.comes(staging.group, staging.marks)
         blocks = int(self._operator.info(np.array([staging.group])).blocks[0])
         self._say(move, steps.INSTALLED, figures=Transfer(blocks=blocks))
         return staging.input
@@ -203,15 +201,18 @@ class Mover:
         """Sends the rest of the group with its input that is not joined, up to where the newest message of it
         reached."""
         on_disk = self._on_disk(supply, UNLIMITED)
-        marks = self._spiller.mark(supply.group) if self._spiller else []
-        frames = [*marks, *on_disk, *self._operator.get(supply.group, supply.since)]
+        notes = self._spiller.marks(supply.group) if self._spiller else []
+        frames = [*notes, *on_disk, *self._operator.get(supply.group, supply.since)]
         info = self._operator.info(np.array([supply.group]))
         watermarks = taken[-1][0].slot.watermarks if taken else tuple(info.watermarks[0].tolist())
+        marks = self._inputs.goes(supply.group, [batches.slot for batches, _ in taken])
+        if marks:
+            watermarks = tuple(map(min, zip(*marks)))
         newest_slot = taken[-1][0].slot if taken else None
         epoch, origin = (newest_slot.epoch, newest_slot.origin) if newest_slot else (0, None)
         pieces = tuple(piece for _, own in taken for piece in own)
         supply.input = Slot(self._rank.number, epoch, watermarks, np.array([supply.group]), pieces, origin=origin)
-        self._send(move, supply, frames, supply.input)
+        self._send(move, supply, frames, supply.input, marks)
 
     def _drop(self, move: int, supply: Supply) -> None:
         self._watch()
@@ -222,7 +223,14 @@ class Mover:
         under_way_s = 0.0 if supply.sent_s is None else self._rank.clock.wall_s - supply.sent_s
         self._say(move, steps.DROPPED, figures=Transfer(supply.octets, supply.transfer_s or under_way_s))
 
-    def _send(self, move: int, supply: Supply, frames: list[np.ndarray], final: Slot | None) -> None:
+    def _send(
+        self,
+        move: int,
+        supply: Supply,
+        frames: list[np.ndarray],
+        final: Slot | None,
+        marks: tuple[tuple[int, ...], ...] = (),
+    ) -> None:
         """Sends a message per frame, so that the consumer takes one while the next is made."""
         octets = sum(frame.nbytes for frame in frames)
         supply.octets += octets
@@ -230,7 +238,8 @@ class Mover:
         supply.sent_s = self._rank.clock.wall_s if supply.sent_s is None else supply.sent_s
         for frame in frames[:-1]:
             self._rank.send(supply.consumer, State(move, self._rank.number, supply.group, (frame,)))
-        self._rank.send(supply.consumer, State(move, self._rank.number, supply.group, (frames[-1],), final))
+        last = State(move, self._rank.number, supply.group, (frames[-1],), final, marks=marks)
+        self._rank.send(supply.consumer, last)
 
     def _watch(self) -> None:
         """Adds up the time during which state was under way."""
@@ -259,9 +268,8 @@ class Mover:
 
     def _let_go(self, staging: Staging) -> None:
         """Gives the space back that what has come takes on disk."""
-        if staging.debt:
-            staging.debt.remove()
-        staging.debt = None
+        if self._spiller:
+            self._spiller.refuse(staging.group)
 
     def _say(self, move: int, step: str, reason: str = "", figures: Transfer = Transfer()) -> None:
         self._rank.send(MASTER, Step(move, self._rank.number, step, reason, figures))

@@ -82,6 +82,28 @@ class LoadMeter:
         return Loads(self._rank.number, period, *spent, *columns, memory.budget - memory.free, memory.budget)
 
 
+class TurnMeter:
+    """Adds up for how long messages waited for their turns.
+
+    `offset_s` is what would be left if the slave came as late for each as it was served the last time: "the slave node
+    can delay its connection initiation according to its position in the sequence" (WSJ, section VI-B).
+
+    >>> turns = TurnMeter()
+    >>> for waited_s in (3.0, 4.0, 3.5):
+    ...     turns.came(waited_s)
+    >>> turns.waited_s, turns.offset_s
+    (10.5, 4.0)
+    """
+
+    def __init__(self) -> None:
+        self.waited_s = self.offset_s = self._last_s = 0.0
+
+    def came(self, waited_s: float) -> None:
+        self.waited_s += waited_s
+        self.offset_s += max(0.0, waited_s - self._last_s)
+        self._last_s = waited_s
+
+
 class EpochMeter:
     """Writes the records of a slave, and the delays of its results. What lies before `warmup_s` is left out.
 
@@ -108,12 +130,17 @@ class EpochMeter:
         self._runtime_results = 0  # So many results have been found that no clean-up found.
         self._occupancy_bytes = 0
         self._epoch_delays = DelayHistogram()
+        self.turns = TurnMeter()
         self._last, self._joined = self._snapshot(0, SpillFigures()), operator.totals.joined
         self._start: dict[str, float] | None = None  # These are the times at the end of the warm-up.
 
     @property
     def is_warm(self) -> bool:
         return self._rank.clock.wall_s >= self._warmup_s
+
+    def turn_came(self, waited_s: float) -> None:
+        """A message has come that waited so long for its turn."""
+        self.turns.came(waited_s)
 
     def delayed(self, delays_us: np.ndarray, counts: np.ndarray) -> None:
         """Adds counts[i] results with the delay delays_us[i], for each i."""
@@ -197,6 +224,8 @@ class EpochMeter:
             disk_bytes=spilling.disk_bytes,
             owed_groups=spilling.owed_groups,
             owed_bytes=spilling.owed_bytes,
+            owed_generations=spilling.owed_generations,
+            owed_results=spilling.owed_results,
             **change,
         )
 
@@ -221,8 +250,8 @@ class EpochMeter:
         return {name: value - (start[name] if start else 0.0) for name, value in self._times(busy_s).items()}
 
     def _times(self, busy_s: float) -> dict[str, float]:
-        rank = self._rank
-        return {"cpu_s": rank.clock.cpu_s, "comm_s": rank.comm_s, "idle_s": rank.idle_s, "busy_s": busy_s}
+        rank, turns = self._rank, {"turn_s": self.turns.waited_s, "turn_offset_s": self.turns.offset_s}
+        return {"cpu_s": rank.clock.cpu_s, "comm_s": rank.comm_s, "idle_s": rank.idle_s, "busy_s": busy_s, **turns}
 
     def _snapshot(self, results: int, spilling: SpillFigures) -> dict[str, int]:
         """Returns running totals. The metrics hold their differences from record to record."""
@@ -232,6 +261,8 @@ class EpochMeter:
             "cpu_us": int(rank.clock.cpu_s * 1e6),
             "comm_us": int(rank.comm_s * 1e6),
             "idle_us": int(rank.idle_s * 1e6),
+            "turn_us": int(self.turns.waited_s * 1e6),
+            "turn_offset_us": int(self.turns.offset_s * 1e6),
             "results": results,
             "comparisons": totals.comparisons,
             "sent_bytes": stats.sent_bytes,

@@ -15,7 +15,7 @@ import numpy as np
 
 from mpijoin.moving import steps
 from mpijoin.operators.base import Progress
-from mpijoin.slave.core import TRIES_MAX, SlaveCore, SpillRule
+from mpijoin.slave.core import TRIES_MAX, SlaveCore
 from mpijoin.slave.events import (
     Action,
     Divert,
@@ -31,14 +31,15 @@ from mpijoin.slave.events import (
     Rotated,
     Spilled,
 )
+from mpijoin.slave.rule import SpillRule
 from mpijoin.slave.slices import Unjoined, without
 
 
 class RotatingCore(SlaveCore):
     """A slave's core that also asks for activations. `spill.rotation.Rotation` says of which group."""
 
-    def __init__(self, paced: bool, rule: SpillRule):
-        super().__init__(paced=paced, rule=rule)
+    def __init__(self, paced: bool, rule: SpillRule, open_groups: int = 0):
+        super().__init__(paced=paced, rule=rule, open_groups=open_groups)
         self._begins_message = False  # what is under way comes before the oldest message
         # The slices of the message that waits while pending input is joined, and whether it has begun.
         self._interrupted: tuple[deque[tuple[int, int]], bool] | None = None
@@ -49,6 +50,16 @@ class RotatingCore(SlaveCore):
     @property
     def between_slices(self) -> bool:
         return super().between_slices or self._awaits in (Rotated, Diverted)
+
+    @property
+    def _stops(self) -> Marked | None:
+        """Input that had been pending has no place in a checkpoint while it is joined, so that is done first."""
+        return self._stop if self._interrupted is None else None
+
+    @property
+    def _may_wait(self) -> bool:
+        """A group whose pending input is being joined can neither come nor go."""
+        return self._interrupted is None
 
     def step(self, event: Event) -> list[Action]:
         if isinstance(event, Rotated) and self._awaits is Rotated:
@@ -63,16 +74,34 @@ class RotatingCore(SlaveCore):
     def _rotate(self, group: int | None = None, at_once: bool = False) -> list[Action]:
         return [self._work(Rotate(group, at_once), Rotated)]
 
+    def _continue(self) -> Action:
+        return self._work(Rotate(begins=False), Rotated)
+
     def _rotated(self, event: Rotated) -> list[Action]:
-        self._owed_groups = event.owed_groups
+        self._open_groups = event.open_groups
         if len(event.groups):
             self._interrupted = self._slices, self._is_within_message
             rows = int(event.rows.sum())
             self._messages.appendleft(Unjoined(self.newest_epoch, 0, event.groups, event.rows, True, rows))
-            return super()._start_message()
+            return self._cut()
+        if self._stop:
+            return [self._save_here(self._stop)]
         if event.more:
-            return [self._work(Rotate(begins=False), Rotated)]
+            return [self._continue()]
         return self._activated(event.is_blocked)
+
+    def _save_here(self, stop: Marked) -> Action:
+        """The run stops between two slices."""
+        self._begins_message = False
+        return self._save_as_it_is(stop, self._first_to_come())
+
+    def _first_to_come(self) -> int:
+        """The first of the oldest message's groups of which nothing is inserted."""
+        if not self._is_within_message:
+            return 0
+        message = self._messages[0]
+        assert isinstance(message, Unjoined)  # nothing else is begun
+        return self._slices[0][0] if self._slices else len(message.groups)
 
     def _activated(self, is_blocked: bool) -> list[Action]:
         """Nothing more is to be activated now."""
@@ -86,20 +115,15 @@ class RotatingCore(SlaveCore):
         return [*self._change(), *self._go_on()]
 
     def _divert(self) -> list[Action]:
-        low = 0
-        if self._is_within_message:
-            message = self._messages[0]
-            assert isinstance(message, Unjoined)  # nothing else is begun
-            low = self._slices[0][0] if self._slices else len(message.groups)
-        return [self._work(Divert(low), Diverted)]
+        return [self._work(Divert(self._first_to_come()), Diverted)]
 
     def _diverted(self, event: Diverted) -> list[Action]:
-        self._owed_groups, message = event.owed_groups, self._messages[0]
+        self._open_groups, message = event.open_groups, self._messages[0]
         assert isinstance(message, Unjoined)  # a mark has no rows
         places = list(event.places)
         message.groups, message.rows = np.delete(message.groups, places), np.delete(message.rows, places)
         if not self._is_within_message:
-            return super()._start_message()
+            return self._cut()
         before = len(self._slices)
         for at in reversed(places):
             self._slices = deque(without(self._slices, at))
@@ -112,22 +136,28 @@ class RotatingCore(SlaveCore):
         self._lacking = None
         return [self._work(Insert(*self._slices[0], in_parts=self._tries == TRIES_MAX), Inserted)]
 
+    def _cut(self) -> list[Action]:
+        """Cuts the oldest message into slices, and goes on."""
+        actions = super()._start_message()
+        return actions if self.busy else actions + self._next_message()
+
     def _start_message(self) -> list[Action]:
-        if isinstance(self._messages[0], Marked):
+        oldest = self._messages[0]
+        if isinstance(oldest, Marked) or oldest.pending or self._stops:
             return super()._start_message()
         self._begins_message = True
         return self._rotate()
 
-    def _next_slice(self) -> list[Action]:
+    def _slice_or_end(self) -> list[Action]:
         if self._slices:
-            return super()._next_slice()
+            return super()._slice_or_end()
         if self._interrupted is not None:
             self._messages.popleft()
             (self._slices, self._is_within_message), self._interrupted = self._interrupted, None
-            return [EndInput(), self._work(Rotate(begins=False), Rotated)]
-        if self._ended and self._owed_groups and sum(1 for _ in self._unjoined()) == 1:
+            return [EndInput(), self._save_here(self._stop) if self._stop else self._continue()]
+        if self._ended and self._open_groups and sum(1 for _ in self._unjoined()) == 1:
             return self._rotate(at_once=True)
-        return super()._next_slice()
+        return super()._slice_or_end()
 
     def _expired(self, event: Expired) -> list[Action]:
         """A group whose pending input is being joined stays in memory until all of that is done."""
@@ -140,7 +170,7 @@ class RotatingCore(SlaveCore):
     def _spilled(self, event: Spilled) -> list[Action]:
         if event.more or self._interrupted is not None or not self._is_within_message:
             return super()._spilled(event)
-        self._owed_groups = event.owed_groups
+        self._open_groups = event.open_groups
         return self._divert()
 
     def _go_on(self) -> list[Action]:
@@ -170,14 +200,16 @@ class RotatingCore(SlaveCore):
     def _ticked(self, now_s: float) -> list[Action]:
         if self.busy or self._messages:
             return super()._ticked(now_s)
-        self._was_blocked = False
+        if self._was_blocked:  # It looks again when a group has changed hands, or after a while.
+            self._was_blocked = False
+            return super()._ticked(now_s)
         if self._to_activate() is not None:
             return self._go_on()
-        return self._rotate(at_once=True) if self._owed_groups else super()._ticked(now_s)
+        return self._rotate(at_once=True) if self._open_groups else super()._ticked(now_s)
 
 
-def new_core(paced: bool, rule: SpillRule | None) -> SlaveCore:
-    """The core of a slave that spills by this rule, or not at all."""
+def new_core(paced: bool, rule: SpillRule | None, open_groups: int) -> SlaveCore:
+    """The core of a slave that spills by this rule, or not at all. open_groups: as for `SlaveCore`."""
     if rule is not None and rule.rotates:
-        return RotatingCore(paced, rule)
-    return SlaveCore(paced=paced, rule=rule)
+        return RotatingCore(paced, rule, open_groups)
+    return SlaveCore(paced=paced, rule=rule, open_groups=open_groups)

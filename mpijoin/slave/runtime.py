@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from functools import partial
 from typing import Callable, Sequence
@@ -19,7 +20,7 @@ from mpijoin.moving import steps
 from mpijoin.operators.base import Consumer, Operator
 from mpijoin.orders import AskLoads, ComputePartitions, Order, SpillOrder
 from mpijoin.rank import MASTER, WAIT_S, Rank
-from mpijoin.records import Counts, Figures, PartInfo
+from mpijoin.records import Counts, PartInfo
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.base import Sink
 from mpijoin.sinks.collector import SendSink
@@ -28,14 +29,17 @@ from mpijoin.sinks.table import TableBuilder
 from mpijoin.slave import events
 from mpijoin.slave.batches import Batches
 from mpijoin.slave.delays import DelayMeter
+from mpijoin.slave.inputs import Inputs
 from mpijoin.slave.inserting import Inserter
-from mpijoin.slave.joining import key_filters, new_out, wall_s_per_unit
+from mpijoin.slave.joining import filters_of, new_out, wall_s_per_unit
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.pressure import MemoryPressure
 from mpijoin.slave.report import EpochMeter, LoadMeter
 from mpijoin.slave.rotating import new_core
 from mpijoin.slave.saving import Savings
-from mpijoin.slave.spilling import AnySpiller, Spilling, spill_rule
+from mpijoin.slave.spilling import Spilling, spill_rule
+from mpijoin.slave.totals import counts_of, figures_of
+from mpijoin.spill.forms import AnySpiller
 from mpijoin.time_events import Rest, Ticked
 from mpijoin.transport.base import Channel, Data
 
@@ -63,39 +67,40 @@ class Slave:
         self._rank = rank
         self._collector = setup.roles.collector
         paced = not isinstance(job.run.speed, str)
-        self._core = new_core(paced, spill_rule(job, spiller))
         self._operator = operator
-        self._out, self._filters = new_out(job, schema), key_filters(schema)
+        self._out, self._filters = new_out(job, schema), filters_of(job, schema, operator)
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
         self._sinks: list[Sink] = self._output(job, schema, directory)
         self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
         names = [stream.name for stream in schema.streams]
         self._epochs = EpochMeter(rank, self._operator, directory, names, job.run.warmup_ns / 1e9, paced, resumed)
-        self._delays = DelayMeter(rank.clock, wall_s_per_unit(job, schema), self._epochs.delayed)
+        windows = [schema.ticks(stream.window_ns) for stream in job.streams]
+        self._delays = DelayMeter(rank.clock, wall_s_per_unit(job, schema), self._epochs.delayed, windows)
         counts, times = [] if self._out.certifies else [CountRows()], [self._delays] if paced else []
         self._consumers: list[Consumer] = [*counts, *self._sinks, *times]
         self._spilling = Spilling(spiller, self._out, rank.clock)
+        self._core = new_core(paced, spill_rule(job, spiller), spiller.open_groups if spiller else 0)
         pressures = [one for one in job.inject.memory if one.rank == rank.number]
         self._pressure = MemoryPressure(pressures, operator.memory().budget, operator.limit, allowed)
         self._inserter = Inserter(operator)
-        self._mover = Mover(rank, self._operator, self._spilling.by_generations)
-        saver = None
-        if setup.checkpoints:
-            saver = Saver(self._operator, rank.number, setup.checkpoints, self._spilling.by_generations)
+        self._inputs = Inputs(setup.roles.producers, job.cluster.partitions, len(names))
+        self._mover = Mover(rank, self._operator, self._inputs, self._spilling.by_generations)
+        saver = Saver(operator, rank.number, setup.checkpoints, spiller) if setup.checkpoints else None
         self._savings = Savings(rank, saver, self._sinks, self._epochs, self._counts)
         self._groups = set(groups)  # These are the groups that it joins.
         for group in groups:
             self._load.installed(group)
-        self._messages: deque[Batches] = deque()
-        self._actions: deque[events.Action] = deque()
+        self._messages, self._actions = deque[Batches](), deque[events.Action]()
         self._received = np.zeros(len(names), np.int64)  # These rows of each stream came from the master.
         self._received_before = self._received  # They came before the mark of the newest checkpoint.
         rank.progress = lambda: self._report(0, -1)
         self._debt_s = 0.0  # A slave made slow on purpose still has to sleep so long.
         self._busy_s = 0.0
-        # For so long it had something to join, but waited for the collector to take results.
-        self._blocked_s = 0.0
+        self._blocked_s = 0.0  # It had something to join, but waited for the collector to take results.
         self._blocked_since_s: float | None = None
+        if fresh := [group for group in sorted(groups) if operator.holds_fresh(group)]:
+            self._messages.append(Batches.without_rows(fresh, len(names), rank.number))
+            self._do(events.Resumed(self._messages[0].groups))
 
     def _output(self, job: Job, schema: JoinSchema, directory: RunDirectory | None) -> list[Sink]:
         if job.output.results == "count":
@@ -115,10 +120,11 @@ class Slave:
         """Takes the messages that have arrived and does one bounded piece of work. Returns for how many seconds there
         is nothing to do."""
         received = 0
-        for _, message in self._rank.receive():
+        for source, message in self._rank.receive():
             received += 1
-            self._take(message)
-        self._pressure.hold(self._rank.clock.wall_s * 1e9)
+            self._take(source, message)
+        if self._spilling.may_lose_memory:
+            self._pressure.hold(self._rank.clock.wall_s * 1e9)
         if self._debt_s > 0:
             self._pay_debt()
             return 0.0
@@ -156,34 +162,50 @@ class Slave:
             self._blocked_s += now_s - self._blocked_since_s
         self._blocked_since_s = now_s if blocked else None
 
-    def _take(self, message: AnyMessage) -> None:
+    def _take(self, source: int, message: AnyMessage) -> None:
         match message:
             case Slot():
-                self._load.epoch_ended(self._core.backlog_bytes)
-                self._mover.slot_came()
-                self._groups.update(message.groups.tolist())
-                self._arrived(message, own=False)
-                self._received = self._received + self._messages[-1].rows()
+                self._take_slot(message)
             case AskLoads(period):
                 self._answer(period)
             case ComputePartitions():
                 self._mover.compute(message, self._spilling.in_memory(self._groups))
             case SpillOrder():
                 self._do(events.SpillOrdered(*message, self._mover.is_moving))
-            case Order(move, step, group):
-                self._mover.expects(message)
-                self._do(events.Ordered(move, step, group))
+            case Order():
+                for order in self._inputs.order(source, message):
+                    self._mover.expects(order)
+                    self._do(events.Ordered(order.move, order.step, order.group))
             case State():
                 self._handed()
                 if self._mover.take(message):
                     self._do(events.Staged(message.move))
             case Marker():
-                self._received_before = self._received
-                self._do(events.Marked(*message))
+                self._mark(source, message)
             case Report():
                 pass  # This is the heartbeat of the master.
             case _:
                 raise ProtocolError(f"slave got {type(message).__name__}, which is not for a slave")
+
+    def _take_slot(self, slot: Slot) -> None:
+        """Takes what a producer sends, unless it comes after a mark that others have not sent yet."""
+        if (now := self._inputs.slot(slot)) is None:
+            return
+        self._load.epoch_ended(self._core.backlog_bytes)
+        self._epochs.turn_came(slot.turn_s)
+        self._mover.slot_came()
+        self._groups.update(now.groups.tolist())
+        self._arrived(now, own=False)
+        self._received = self._received + self._messages[-1].rows()
+
+    def _mark(self, producer: int, marker: Marker) -> None:
+        """The checkpoint cuts the input between what all producers had sent before their marks and what came after."""
+        behind = self._inputs.mark(producer, marker)
+        if self._inputs.is_aligned:
+            self._received_before = self._received
+            self._do(events.Marked(*marker))
+        for slot in behind:
+            self._take_slot(slot)
 
     def _arrived(self, slot: Slot, own: bool) -> None:
         """Takes input from the master, or input that came with a group which moved here or stayed after all.
@@ -222,9 +244,10 @@ class Slave:
         start_s = self._rank.clock.wall_s
         match action:
             case events.Insert(low, high, in_parts):
-                self._do(self._inserter.insert(self._messages[0], low, high, in_parts))
-            case events.RunOut():
-                raise self._operator.out_of_memory()
+                inserted = self._inserter.insert(self._messages[0], low, high, in_parts)
+                self._do(inserted._replace(is_moving=self._mover.is_moving))
+            case events.RunOut(lacking_pages):
+                raise self._operator.out_of_memory(self._spilling.advice(lacking_pages))
             case events.Probe(low, high, budget):
                 groups = self._messages[0].groups[low:high]
                 self._do(events.Probed(self._operator.probe(groups, budget, self._out)))
@@ -234,7 +257,8 @@ class Slave:
                 self._consume()
             case events.Expire(low, high):
                 message = self._messages[0]
-                groups, watermarks = message.groups[low:high], message.slot.watermarks
+                groups = message.groups[low:high]
+                watermarks = self._inputs.joined(message.slot, groups)
                 progress = self._operator.expire(groups, watermarks, self._out)
                 self._do(events.Expired(progress, self._operator.memory(), self._mover.is_moving))
             case events.Spill(begins=begins):
@@ -252,11 +276,11 @@ class Slave:
                 newest_epoch, supplied = self._core.newest_epoch, self._mover.supplied
                 self._do(self._spilling.rotate(action, self._messages, self._groups, supplied, newest_epoch))
             case events.Divert(low):
-                self._do(self._spilling.divert(self._messages[0], low))
+                self._do(self._spilling.divert(self._messages[0], low, self._inputs))
             case events.EndInput():
                 self._messages.popleft()
-            case events.EndMessage(epoch, octets, own):
-                self._end_message(epoch, octets, own)
+            case events.EndMessage():
+                self._end_message(*action)
             case events.Carry():
                 self._carry_out(action)
             case events.Install(move):
@@ -272,11 +296,8 @@ class Slave:
 
     def _share(self) -> float:
         """Returns the share of its speed that the job lets this slave have now."""
-        share, now_ns = 1.0, self._rank.clock.wall_s * 1e9
-        for one in self._slow:
-            if holds_at(one, now_ns):
-                share *= one.share
-        return share
+        now_ns = self._rank.clock.wall_s * 1e9
+        return math.prod(one.share for one in self._slow if holds_at(one, now_ns))
 
     def _pay_debt(self) -> None:
         start_s = self._rank.clock.wall_s
@@ -286,7 +307,7 @@ class Slave:
     def _consume(self) -> None:
         if not self._out.count:
             return
-        for own in self._filters:
+        for own in () if self._out.is_final else self._filters:
             own.keep(self._out, self._operator)
         if self._messages:
             slot = self._messages[0].slot
@@ -315,7 +336,7 @@ class Slave:
         figures = self._spilling.figures
         self._epochs.epoch_ended(epoch, self._out.found, left_bytes, occupancy_bytes, self._busy_s, figures)
         if not own:
-            self._rank.send(MASTER, self._report(octets, epoch))
+            self._rank.send(slot.producer, self._report(octets, epoch))
         self._rest_without_groups(slot.last)
 
     def _report(self, octets: int, epoch: int) -> Report:
@@ -362,39 +383,11 @@ class Slave:
         parts = [part for sink in self._sinks for part in sink.close()]
         self._epochs.close()
         counts, files = self._counts(parts, self._received), tuple(part.name for part in parts)
-        self._rank.send(MASTER, Finished(self._rank.number, counts, self._figures(), files=files))
+        spent = (self._busy_s, self._blocked_s)
+        figures = figures_of(self._epochs, self._operator, *spent, self._spilling.figures)
+        self._rank.send(MASTER, Finished(self._rank.number, counts, figures, files=files))
         self._rank.log.info("slave finished: %d results, %d part files", self._out.found, len(parts))
 
     def _counts(self, parts: list[PartInfo], received: np.ndarray) -> Counts:
-        """received: the rows of each stream that came from the master, up to the same point as the other counts."""
         totals = self._spilling.totals(self._operator.totals)
-        return Counts(
-            received=tuple(received.tolist()),
-            joined=totals.joined,
-            expired=totals.expired,
-            held=totals.held,
-            moved_in=totals.moved_in,
-            moved_out=totals.moved_out,
-            spilled=totals.spilled,
-            taken_back=totals.taken_back,
-            results=self._out.found,
-            written=sum(part.rows for part in parts),
-            certificate=self._out.certificate,
-            comparisons=totals.comparisons,
-            splits=totals.splits,
-            merges=totals.merges,
-            delays=self._epochs.delays.compact(),
-        )
-
-    def _figures(self) -> Figures:
-        return Figures(
-            **self._epochs.times_after_warmup(self._busy_s),
-            blocked_s=self._blocked_s,
-            window_bytes_max=self._epochs.window_bytes_max,
-            blocks_max=self._operator.totals.blocks_max,
-            theta_bytes=self._operator.theta_bytes,
-            memory_limit_bytes=self._operator.memory().budget,
-            memory_bytes_max=self._epochs.memory_bytes_max,
-            last_runtime_result_s=self._epochs.last_runtime_result_s,
-            spilling=self._spilling.figures,
-        )
+        return counts_of(totals, self._out, parts, received, self._epochs)

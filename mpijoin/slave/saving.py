@@ -67,7 +67,7 @@ class Savings:
         parts = [part for sink in self._sinks for part in sink.cut(number)]
         if action.cuts_metrics:
             self._epochs.cut(number)
-        saver.write_kept()  # What is on disk counts as such, before it is saved.
+        saver.settle()
         counts = self._counts(parts, received - sum(slot.rows_per_stream for slot in waiting))
         saver.begin(number, sorted(groups), action.anew, [slot.frame(True) for slot in waiting])
         return Saving(Saved(self._rank.number, number, counts, parts=tuple(parts)), since_s)

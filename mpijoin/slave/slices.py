@@ -11,7 +11,8 @@ import numpy as np
 
 @dataclass
 class Unjoined:
-    """A message that is not joined yet: only `rows_joined` of the `rows_all` that it came with are."""
+    """A message that is not joined yet: only `rows_joined` of the `rows_all` that it came with are. pending: it belongs
+    to no epoch of this run, because the run before had it already."""
 
     epoch: int
     octets: int
@@ -20,6 +21,7 @@ class Unjoined:
     own: bool
     rows_all: int
     rows_joined: int = 0
+    pending: bool = False
 
     @property
     def backlog_bytes(self) -> int:

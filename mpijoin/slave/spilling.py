@@ -10,25 +10,16 @@ import numpy as np
 
 from mpijoin.clock import RunClock
 from mpijoin.config.job import ROTATE, WHEN_IDLE, Job
-from mpijoin.join.window_join import WindowJoin
+from mpijoin.errors import MORE_MEMORY
 from mpijoin.operators.base import Out, Totals
 from mpijoin.records import SpillFigures
 from mpijoin.slave.batches import Batches
-from mpijoin.slave.core import SpillRule
 from mpijoin.slave.events import Cleaned, Diverted, Rotate, Rotated, Spill, Spilled
+from mpijoin.slave.inputs import Inputs
+from mpijoin.slave.rule import SpillRule
+from mpijoin.spill.forms import AnySpiller
 from mpijoin.spill.rotator import Rotator
-from mpijoin.spill.runs import Runs
 from mpijoin.spill.spiller import Spiller
-
-AnySpiller = Spiller | Rotator  # of the two forms of `[memory] spill`
-
-
-def new_spiller(job: Job, operator: WindowJoin, runs: Runs) -> AnySpiller:
-    """A spiller for the operator. runs: where it writes."""
-    if job.memory.spill == ROTATE:
-        gap_ns = job.memory.gap_ns
-        return Rotator(operator, runs, None if gap_ns is None else gap_ns / 1e9)
-    return Spiller(operator, operator.beside(1), runs, job.run.seed)
 
 
 def spill_rule(job: Job, spiller: AnySpiller | None) -> SpillRule | None:
@@ -38,6 +29,9 @@ def spill_rule(job: Job, spiller: AnySpiller | None) -> SpillRule | None:
     memory = job.memory
     rotates, idle = memory.spill == ROTATE, memory.cleanup == WHEN_IDLE
     return SpillRule(memory.threshold, memory.share, memory.rank, spiller.page_bytes, idle and not rotates, rotates)
+
+# What is owed is counted anew after so many seconds, and after so many times what it took the last time.
+COUNT_S, COUNT_REST = 1.0, 50
 
 
 class Spilling:
@@ -49,6 +43,7 @@ class Spilling:
         self._spill_s = self._cleanup_s = 0.0
         self._cleanup_results = 0
         self._cleans = False
+        self._counts_at_s = 0.0
 
     @property
     def spiller(self) -> AnySpiller:
@@ -57,7 +52,7 @@ class Spilling:
 
     @property
     def by_generations(self) -> Spiller | None:
-        """The spiller where it keeps generations on disk, which go along with groups and into checkpoints."""
+        """The spiller where it keeps generations on disk, which go along with groups that move."""
         return self._spiller if isinstance(self._spiller, Spiller) else None
 
     @property
@@ -70,6 +65,8 @@ class Spilling:
         """What was done since the clock started, and what is left to do."""
         if self._spiller is None:
             return SpillFigures()
+        if self._clock.wall_s >= self._counts_at_s:
+            self._count_owed()
         return self._spiller.figures._replace(
             spill_s=self._spill_s, cleanup_s=self._cleanup_s, cleanup_results=self._cleanup_results
         )
@@ -77,8 +74,20 @@ class Spilling:
     @property
     def owed(self) -> str:
         """What results are owed for, in words."""
+        self._count_owed()
         figures = self.figures
-        return f"{figures.owed_groups} groups, {figures.owed_bytes / 1e6:.3g} MB"
+        groups = f"{figures.owed_groups} groups, {figures.owed_generations} generations"
+        return f"{groups}, {figures.owed_bytes / 1e6:.3g} MB: at least {figures.owed_results} results"
+
+    def _count_owed(self) -> None:
+        start_s = self._clock.wall_s
+        if self.spiller.count_owed():
+            self._counts_at_s = self._clock.wall_s + max(COUNT_S, COUNT_REST * (self._clock.wall_s - start_s))
+
+    @property
+    def may_lose_memory(self) -> bool:
+        """Whether what is under way still works with less memory."""
+        return self._spiller is None or self._spiller.may_lose_memory
 
     def disk_bytes(self, groups: np.ndarray) -> np.ndarray:
         """What each of these groups has on disk: int64[m]."""
@@ -99,7 +108,7 @@ class Spilling:
             self.spiller.begin_spill(action.octets, action.ranking, groups, fixed)
         more = self.spiller.spill_next()
         self._spill_s += self._clock.wall_s - start_s
-        return Spilled(more, self.spiller.owed_groups)
+        return Spilled(more, self.spiller.open_groups)
 
     def clean_up(self, ends: bool, groups: Collection[int], fixed: Collection[int]) -> Cleaned:
         """Finds some of what is owed. The slave consumes it as the next thing that it does. groups, fixed: as in
@@ -107,10 +116,12 @@ class Spilling:
         start_s, found, self._cleans = self._clock.wall_s, self._out.found, True
         if ends:
             self.spiller.begin_end(groups, self._out)
+        if self.by_generations is not None:
+            self.by_generations.make_way(set(groups) - set(fixed))
         more = self.spiller.clean_up(self._out, fixed)
         self._cleanup_s += self._clock.wall_s - start_s
         self._cleanup_results += self._out.found - found
-        return Cleaned(more, self.spiller.is_between, self.spiller.owed_groups)
+        return Cleaned(more, self.spiller.is_between, self.spiller.open_groups)
 
     def rotate(
         self,
@@ -129,24 +140,24 @@ class Spilling:
             self.rotator.begin_activation(action.group, action.at_once, groups, start_s)
         turn = self.rotator.activate(fixed, self._clock.wall_s)
         self._spill_s += self._clock.wall_s - start_s
-        outcome = Rotated(turn.more, self.rotator.owed_groups, is_blocked=turn.is_blocked)
+        outcome = Rotated(turn.more, self.rotator.open_groups, is_blocked=turn.is_blocked)
         if turn.input is None:
             return outcome
         epoch = messages[0].slot.epoch if messages else newest_epoch + 1
         messages.appendleft(Batches(turn.input._replace(epoch=epoch)))
         return outcome._replace(groups=turn.input.groups, rows=turn.input.rows)
 
-    def divert(self, message: Batches, low: int) -> Diverted:
+    def divert(self, message: Batches, low: int, inputs: Inputs) -> Diverted:
         """Spools what the message has of groups on disk, from the group at place `low` on."""
         start_s, slot, groups = self._clock.wall_s, message.slot, message.groups.tolist()
-        places = [at for at in range(low, len(groups)) if self.rotator.is_on_disk(groups[at])]
+        places = [at for at in range(low, len(groups)) if self.rotator.is_inactive(groups[at])]
         for at in places:
             if pieces := tuple(message.rows_of(at)):
-                self.rotator.spool(slot._replace(groups=np.array([groups[at]]), pieces=pieces, last=False))
+                self.rotator.spool(inputs.diverted(slot, groups[at], pieces))
         if places:
             message.forget(places)
         self._spill_s += self._clock.wall_s - start_s
-        return Diverted(tuple(places), self.rotator.owed_groups)
+        return Diverted(tuple(places), self.rotator.open_groups)
 
     @contextmanager
     def consuming(self) -> Iterator[None]:
@@ -155,6 +166,18 @@ class Spilling:
         yield
         self._cleanup_results += (self._out.found - found) * self._cleans
         self._cleans = False
+
+    def advice(self, lacking_pages: int) -> str:
+        """What to do about a memory into which not even one row more fits. lacking_pages: that row's."""
+        if self._spiller is None:
+            return MORE_MEMORY
+        if isinstance(self._spiller, Rotator):
+            return (
+                "partitions that rotate must fit one at a time, with the rows that come for them: set more [cluster]"
+                ' partitions, or [memory] spill = "generations", or give each slave more memory'
+            )
+        lacking_bytes = lacking_pages * self._spiller.page_bytes
+        return f"all else is on the disk, and the next row lacks {lacking_bytes} bytes: give each slave more memory"
 
     def totals(self, totals: Totals) -> Totals:
         """Adds what has been let go of on disk to the operator's totals: these rows came back, and have expired."""

@@ -13,6 +13,7 @@ BLOCK_SHARE = 32  # the blocks of a stream take this part of the master's buffer
 if TYPE_CHECKING:
     from mpijoin.sources.base import LateSink, Source, SourcePosition
     from mpijoin.sources.merge import Part
+    from mpijoin.sources.screen import StreamRules
 
 
 def open_source(
@@ -27,12 +28,19 @@ def open_source(
     from mpijoin.sources.base import BLOCK_BYTES, BLOCK_ROWS
     from mpijoin.sources.blocks import BlockLimit
     from mpijoin.sources.merge import MergedFiles
+
+    rules = rules_of(job, stream_index, schema, late_sink)
+    limit = BlockLimit(BLOCK_ROWS, min(BLOCK_BYTES, job.cluster.master_buffer_bytes // BLOCK_SHARE))
+    return MergedFiles(rules, stream_parts(job, stream_index), limit, saved)
+
+
+def rules_of(job: Job, stream_index: int, schema: JoinSchema, late_sink: LateSink) -> StreamRules:
+    """What is the same for all files of a stream."""
     from mpijoin.sources.screen import StreamRules
 
     lateness = schema.ticks(job.streams[stream_index].lateness_ns)
-    rules = StreamRules(schema.streams[stream_index], lateness, late_sink, job.inject.hash_bits)
-    limit = BlockLimit(BLOCK_ROWS, min(BLOCK_BYTES, job.cluster.master_buffer_bytes // BLOCK_SHARE))
-    return MergedFiles(rules, stream_parts(job, stream_index), limit, saved)
+    keeps_keyless = stream_index in job.join.alone
+    return StreamRules(schema.streams[stream_index], lateness, late_sink, job.inject.hash_bits, keeps_keyless)
 
 
 def stream_parts(job: Job, stream_index: int) -> list[Part]:

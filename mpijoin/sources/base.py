@@ -64,26 +64,41 @@ class Screened(NamedTuple):
     running_max: np.ndarray
 
 
+class ShareRange(NamedTuple):
+    """Rows start .. stop - 1 of a file are to be read; stop None: to its end. running_max: the largest time among all
+    rows before `start`, TIME_MIN if there is none."""
+
+    start: int = 0
+    stop: int | None = None
+    running_max: int = TIME_MIN
+
+
+class FileShare(NamedTuple):
+    """What is to be read of a file that is not open yet. first: the time of the first of these rows, as merge.py finds
+    it, or a bound below it · file: its number."""
+
+    first: int
+    file: int
+    ranges: tuple[ShareRange, ...] = (ShareRange(),)
+
+
 class FilePosition(NamedTuple):
-    """An open file. file: its number · first: the time of its first row, as merge.py finds it · rows: how many of the
-    file have been screened · running_max: the largest time among them · block: the joinable ones among the last of them
-    that were not taken yet."""
+    """An open file. file: its number · first: as in `FileShare` · ranges: what has not been screened of it, if anything
+    · block: the joinable ones among the rows before that were not taken yet."""
 
     file: int
     first: int
-    rows: int
-    running_max: int
+    ranges: tuple[ShareRange, ...]
     block: Screened
 
 
 class SourcePosition(NamedTuple):
-    """Where a source stands. open: in file order · waiting: (first time, index) of files not opened yet, sorted; all
-    others are finished · rest: the part of the last chunk that has not been asked for · ended: whether the last chunk
-    was given."""
+    """Where a source stands. open: in file order · waiting: files not opened yet, sorted; all others are finished ·
+    rest: the part of the last chunk that has not been asked for · ended: whether the last chunk was given."""
 
     counts: SourceCounts
     open: Sequence[FilePosition]
-    waiting: Sequence[tuple[int, int]]
+    waiting: Sequence[FileShare]
     rest: Chunk | None = None
     ended: bool = False
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from itertools import islice
-from typing import Collection, Iterable, Iterator, Protocol, Sequence
+from typing import Collection, Iterator, Protocol, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -16,6 +16,7 @@ from mpijoin.data.schema import Column
 from mpijoin.errors import InputError
 from mpijoin.sources.blocks import BlockLimit, Steps, pieces
 from mpijoin.sources.inputs import InputFile
+from mpijoin.sources.ranges import ALL_ROWS, Ranges, RowRange, rows_in
 from mpijoin.sources.watched import Watched
 
 # Without a buffer, or with pre-buffering, the reader loads whole column chunks: one giant row group is the whole file.
@@ -24,14 +25,14 @@ IPC_MAGIC_BYTES = 8  # with padding
 
 
 class Reader(Protocol):
-    """One opened file. It gives its rows from row `skip_rows` on (0: the first), in order, in blocks within a limit."""
+    """One opened file. It gives the rows of its ranges, in order, in blocks within a limit."""
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         """Gives blocks that have the asked columns among theirs; none if there are no such rows. Raises InputError
         naming the file."""
 
     def fraction(self) -> float:
-        """The share of the file that has been read so far, the skipped rows included, 0 to 1."""
+        """The share of the file that has been read so far, 0 to 1. Rows before the first range count as read."""
 
     def close(self) -> None:
         """Lets go of the file."""
@@ -51,25 +52,17 @@ def check_columns(path: str, found: pa.Schema, wanted: Sequence[Column]) -> None
             )
 
 
-def rows_after(batches: Iterable[pa.RecordBatch], skip_rows: int) -> Iterator[pa.RecordBatch]:
-    """Gives what the batches hold after their first `skip_rows` rows, as views."""
-    for batch in batches:
-        if skip_rows < batch.num_rows:
-            yield batch.slice(skip_rows)
-        skip_rows = max(0, skip_rows - batch.num_rows)
-
-
 class ParquetReader:
     """Decodes page by page, so that its memory depends neither on the size of row groups nor on how wide rows are. How
     much memory a row takes is estimated from the footer, which does not count dictionaries, and from the rows before.
     Whole row groups are skipped without decoding them."""
 
-    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int):
+    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, ranges: Ranges):
         self._watched, self._names, self._limit = watched, [column.name for column in columns], limit
         self._steps = Steps(limit, columns)
-        self._skip_rows = skip_rows
+        self._ranges = ranges
         self._file = pa.parquet.ParquetFile(path, buffer_size=PARQUET_BUFFER_BYTES, pre_buffer=False)
-        watched.wanted = self._file.metadata.num_rows
+        watched.wanted = self._file.metadata.num_rows if ranges.last is None else ranges.last
         try:
             check_columns(path, self._file.schema_arrow, columns)
         except InputError:
@@ -77,8 +70,8 @@ class ParquetReader:
             raise
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        groups, drop_rows = self._groups_after(self._skip_rows)
-        for batch in rows_after(self._decoded(groups), drop_rows):
+        groups, inner = self._groups_of(self._ranges)
+        for batch in rows_in(self._decoded(groups), inner):
             yield from pieces(batch, self._limit)
 
     def _decoded(self, groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
@@ -111,18 +104,24 @@ class ParquetReader:
             found.append(octets // max(1, metadata.num_rows))
         return max(found)
 
-    def _groups_after(self, rows: int) -> tuple[Sequence[int], int]:
-        """Returns the row groups from the one that holds row number `rows` on, and how many rows come before it in that
-        group."""
+    def _groups_of(self, ranges: Ranges) -> tuple[Sequence[int], Ranges]:
+        """Returns the row groups that hold some of these rows, and the rows as they count in those groups alone."""
         metadata = self._file.metadata
-        groups = range(metadata.num_row_groups)
-        while groups and metadata.row_group(groups[0]).num_rows <= rows:
-            rows -= metadata.row_group(groups[0]).num_rows
-            groups = groups[1:]
-        return groups, rows
+        groups: list[int] = []
+        inner: list[RowRange] = []
+        first = kept = 0
+        for group in range(metadata.num_row_groups):
+            rows = metadata.row_group(group).num_rows
+            found = [RowRange(kept + low, kept + high) for low, high in ranges.within(first, rows)]
+            if found:
+                groups.append(group)
+                inner += found
+                kept += rows
+            first += rows
+        return groups, Ranges(inner)
 
     def fraction(self) -> float:
-        return min(1.0, self._watched.rows / max(1, self._watched.wanted))
+        return self._watched.fraction()
 
     def close(self) -> None:
         self._file.close()
@@ -136,8 +135,8 @@ class IpcReader:
     says so at its end.
     """
 
-    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, skip_rows: int):
-        self._watched, self._path, self._limit, self._skip_rows = watched, path, limit, skip_rows
+    def __init__(self, watched: Watched, path: str, columns: Sequence[Column], limit: BlockLimit, ranges: Ranges):
+        self._watched, self._path, self._limit, self._ranges = watched, path, limit, ranges
         self._steps = Steps(limit, columns)
         self._size_bytes = max(1, os.path.getsize(path))
         with pa.OSFile(path) as file, open_ipc(file) as reader:
@@ -150,26 +149,29 @@ class IpcReader:
         self._reader = pa.ipc.open_stream(pa.PythonFile(self._messages, mode="r"), options=options)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        skip_rows = self._skip_rows
+        first, last = 0, self._ranges.last
         try:
             for batch in islice(self._reader, self._batches):
-                yield from self._pieces(batch, skip_rows)
-                skip_rows = max(0, skip_rows - batch.num_rows)
+                for low, high in self._ranges.within(first, batch.num_rows):
+                    yield from self._pieces(batch, low, high)
+                first += batch.num_rows
+                if last is not None and first >= last:
+                    return
         finally:
-            self._watched.wanted = self._messages.rows
+            self._watched.wanted = self._messages.rows if last is None else last
         found = self._messages.batches
         if self._batches is not None and found != self._batches:
             raise InputError(
                 f"{self._path}: got {found} record batches, wanted the {self._batches} that its footer names"
             )
 
-    def _pieces(self, batch: pa.RecordBatch, start: int) -> Iterator[pa.RecordBatch]:
+    def _pieces(self, batch: pa.RecordBatch, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         if not self._messages.hollow:
-            yield from pieces(batch.slice(start), self._limit)
+            yield from pieces(batch.slice(start, stop - start), self._limit)
             return
         hollow = HollowBatch(batch, self._messages)
-        while start < batch.num_rows:
-            block = hollow.read(start, min(self._steps.next_rows(0), batch.num_rows - start))
+        while start < stop:
+            block = hollow.read(start, min(self._steps.next_rows(0), stop - start))
             self._steps.decoded(block)
             start += block.num_rows
             yield from pieces(block, self._limit)
@@ -184,14 +186,14 @@ class IpcReader:
 class TextReader:
     """A CSV file. Its skipped rows are read, too."""
 
-    def __init__(self, path: str, columns: Sequence[Column], typed: Collection[str], limit: BlockLimit, skip_rows: int):
+    def __init__(self, path: str, columns: Sequence[Column], typed: Collection[str], limit: BlockLimit, ranges: Ranges):
         from mpijoin.sources.csv_reader import CsvReader
 
-        self._limit, self._skip_rows = limit, skip_rows
+        self._limit, self._ranges = limit, ranges
         self._file = CsvReader(path, columns, typed)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
-        for batch in rows_after(self._file.batches(), self._skip_rows):
+        for batch in rows_in(self._file.batches(), self._ranges):
             yield from pieces(batch, self._limit)
 
     def fraction(self) -> float:
@@ -209,19 +211,18 @@ class FileReader:
         path: str,
         columns: Sequence[Column],
         limit: BlockLimit,
-        skip_rows: int,
+        ranges: Ranges,
         file: InputFile | None,
         typed: Collection[str],
     ):
-        self._watched = Watched(path, file)
-        self._watched.rows = skip_rows
+        self._watched = Watched(path, file, ranges.skipped, ranges.first)
         with self._watched.reading():
             form = file_format(path)
             if form == CSV:
-                self._reader: Reader = TextReader(path, columns, typed, limit, skip_rows)
+                self._reader: Reader = TextReader(path, columns, typed, limit, ranges)
             else:
                 make = ParquetReader if form == PARQUET else IpcReader
-                self._reader = make(self._watched, path, columns, limit, skip_rows)
+                self._reader = make(self._watched, path, columns, limit, ranges)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         with self._watched.reading():
@@ -241,13 +242,14 @@ def open_file(
     path: str,
     columns: Sequence[Column],
     limit: BlockLimit | None = None,
-    skip_rows: int = 0,
+    rows: Sequence[RowRange] = ALL_ROWS,
     file: InputFile | None = None,
     typed: Collection[str] = (),
 ) -> Reader:
-    """Opens a reader of these columns of one file. file: the file as it was when the run began, None: as it is now ·
-    typed: columns of a CSV file whose type the job gives; those of the others are what the first rows suggest.
+    """Opens a reader of these columns of one file. rows: the ranges to read, in ascending order · file: the file as it
+    was when the run began, None: as it is now · typed: columns of a CSV file whose type the job gives; those of the
+    others are what the first rows suggest.
 
     Raises InputError if it cannot be read or has other columns, and ChangedInputError if it has changed since.
     """
-    return FileReader(path, columns, limit or BlockLimit(), skip_rows, file, typed)
+    return FileReader(path, columns, limit or BlockLimit(), Ranges(rows), file, typed)

@@ -82,19 +82,22 @@ def watermarks(schema: StreamSchema, running_max: np.ndarray, lateness: int) -> 
 
 
 class LateWriter:
-    """Writes one stream's late tuples as parts `left-00000.parquet`, `left-00001.parquet` … in `folder`.
+    """Writes one stream's late tuples as parts `left-00000.parquet`, `left-00001.parquet` … in `folder`. Those of
+    further producers are `left-p1-00000.parquet` …
 
     A part is opened when the first late tuple comes after the last part was closed; without late tuples there is no
     part. After an OutputError only `close` may follow.
     """
 
-    def __init__(self, folder: Path, schema: StreamSchema, parts: Sequence[PartInfo] = ()):
-        """parts: those that were closed by the run that goes on here; whatever it wrote after them is removed.
+    def __init__(self, folder: Path, schema: StreamSchema, parts: Sequence[PartInfo] = (), producer: int | None = None):
+        """parts: those that were closed by the run that goes on here; whatever it wrote after them is removed ·
+        producer: which of several this is. None: there is no other; else all parts that are there stay.
 
         Raises OutputError when one of them is not there as it was closed.
         """
         self._folder, self._schema = folder, schema
-        self._parts = list(parts)
+        self._prefix = f"{schema.name}-p{producer}" if producer else schema.name
+        self._parts, self._number = list(parts), len(parts)  # and that of the next part
         self._writer: pa.parquet.ParquetWriter | None = None
         self._file: HashedFile | None = None  # that it writes
         self._rows = 0  # in the open part
@@ -102,9 +105,18 @@ class LateWriter:
             for part in parts:
                 if fault := size_fault(folder, part):
                     raise OutputError(fault)
+            if producer is not None:
+                self._number = max(map(self._number_of, folder.glob(f"{self._prefix}-*.parquet")), default=-1) + 1
+                return
             for path in folder.glob(f"{schema.name}-*.parquet"):
                 if path.name not in {part.name for part in parts}:
                     path.unlink()
+            self._number = max((self._number_of(folder / part.name) for part in parts), default=-1) + 1
+
+    def _number_of(self, path: Path) -> int:
+        """The number of a part, -1 if it is another producer's."""
+        number = path.stem.removeprefix(f"{self._prefix}-")
+        return int(number) if number.isdecimal() else -1
 
     @property
     def parts(self) -> list[PartInfo]:
@@ -132,6 +144,7 @@ class LateWriter:
             sync_path(path)
             sync_path(self._folder)  # its name, too
             self._parts.append(PartInfo(path.name, self._rows, file.octets, file.checksum))
+            self._number += 1
 
     def close(self) -> None:
         """As `cut`; a second call does nothing."""
@@ -140,7 +153,7 @@ class LateWriter:
     @property
     def _path(self) -> Path:
         """The path of the part that is open, or of the next one."""
-        return self._folder / part_name(self._schema.name, len(self._parts))
+        return self._folder / part_name(self._prefix, self._number)
 
 
 def merge_late(paths: Sequence[Path], target: Path, schema: StreamSchema) -> None:

@@ -8,18 +8,31 @@ rows only count in the running maximum.
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import replace
 from typing import Callable, Iterator, Literal, NamedTuple, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 from mpijoin.data.arrow import null_mask, one_array
 from mpijoin.data.rows import concat_batches, empty_batch, split_batch, take_rows
 from mpijoin.data.schema import Column
-from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, FilePosition, Screened, SourceCounts, SourcePosition
+from mpijoin.sources.base import (
+    TIME_MAX,
+    TIME_MIN,
+    Chunk,
+    End,
+    FilePosition,
+    FileShare,
+    Screened,
+    SourceCounts,
+    SourcePosition,
+)
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import Reader
 from mpijoin.sources.late import late_columns
+from mpijoin.sources.ranges import ALL_ROWS, RowRange
 from mpijoin.sources.screen import FileScreen, StreamRules, times_int64
 
 PEEK_ROWS = 1024
@@ -27,11 +40,11 @@ SHARE_BYTES_MIN = 1 << 16  # of a block, however many files are open
 
 
 class Part(NamedTuple):
-    """One file of a stream: `open(columns, limit, skip_rows)` gives a reader; `size` weighs its progress."""
+    """One file of a stream: `open(columns, limit, rows)` gives a reader; `size` weighs its progress."""
 
     name: str
     size: int
-    open: Callable[[Sequence[Column], BlockLimit, int], Reader]
+    open: Callable[[Sequence[Column], BlockLimit, Sequence[RowRange]], Reader]
 
 
 class Cursor:
@@ -44,28 +57,53 @@ class Cursor:
     def __init__(self, rules: StreamRules, counts: SourceCounts, part: Part, start: FilePosition, limit: BlockLimit):
         self.index = start.file
         self._first = start.first
-        self._screen = FileScreen(rules, counts, part.name, start.file, start.rows, start.running_max)
-        columns = {column.name: column for column in late_columns(rules.schema)}
-        self._reader = part.open(tuple(columns.values()), limit, start.rows)
-        self._blocks: Iterator = self._reader.blocks()
+        self._ranges = deque(start.ranges)  # the first one is being read
+        self._screen = FileScreen(rules, counts, part.name, start.file)
+        self._reader: Reader | None = None
+        self._blocks: Iterator[pa.RecordBatch] = iter(())
+        self._rows: pa.RecordBatch | None = None  # of the last block, what is of further ranges
         self._block = start.block
+        if start.ranges:
+            self._screen.go_to(start.ranges[0].start, start.ranges[0].running_max)
+            columns = {column.name: column for column in late_columns(rules.schema)}
+            rows = [RowRange(one.start, one.stop) for one in start.ranges]
+            self._reader = part.open(tuple(columns.values()), limit, rows)
+            self._blocks = self._reader.blocks()
 
     @property
     def bound(self) -> int:
-        return max(self._first, self._screen.running_max)
+        if self._reader is None:
+            return TIME_MAX
+        reached = max(self._first, self._screen.running_max)
+        if len(self._ranges) > 1 and self._ranges[0].stop == self._screen.position:
+            return max(reached, self._ranges[1].running_max)
+        return reached
 
     def fraction(self) -> float:
-        return self._reader.fraction()
+        return self._reader.fraction() if self._reader else 1.0
 
     def advance(self) -> bool:
         """Makes sure that there is a row to take, or reads one more block; returns False when the file has ended."""
         if len(self._block.running_max):
             return True
-        block = next(self._blocks, None)
+        block = self._rows or next(self._blocks, None)
         if block is None:
             return False
-        self._block = self._screen.screen(block)
+        self._block = self._screen.screen(self._of_one_range(block))
         return True
+
+    def _of_one_range(self, block: pa.RecordBatch) -> pa.RecordBatch:
+        """Returns the rows of a block that are of one range, which then is the one being read. Others are kept."""
+        self._rows = None
+        if self._ranges[0].stop == self._screen.position:
+            self._ranges.popleft()
+            self._screen.go_to(self._ranges[0].start, max(self._screen.running_max, self._ranges[0].running_max))
+        stop = self._ranges[0].stop
+        if stop is None or block.num_rows <= stop - self._screen.position:
+            return block
+        rows = stop - self._screen.position
+        self._rows = block.slice(rows)
+        return block.slice(0, rows)
 
     def take(self, bound: tuple[int, int]) -> Screened:
         """Takes the rows at or before `bound` = (running maximum, file index), in merge order."""
@@ -77,11 +115,16 @@ class Cursor:
         return Screened(head, running_max[:rows])
 
     def save(self) -> FilePosition:
-        return FilePosition(self.index, self._first, self._screen.position, self._screen.running_max, self._block)
+        position, running_max = self._screen.position, self._screen.running_max
+        ranges = [one for one in self._ranges if one.stop is None or one.stop > position]
+        if ranges and ranges[0].start <= position:
+            ranges[0] = ranges[0]._replace(start=position, running_max=running_max)
+        return FilePosition(self.index, self._first, tuple(ranges), self._block)
 
     def close(self) -> None:
-        self._blocks = iter(())
-        self._reader.close()
+        self._blocks, self._rows = iter(()), None
+        if self._reader:
+            self._reader.close()
 
 
 class MergedFiles:
@@ -150,9 +193,11 @@ class MergedFiles:
 
     def _open_due(self) -> None:
         """Opens the next file while none that is open lies before its first row."""
-        while self._waiting and all(self._waiting[0] < (cursor.bound, cursor.index) for cursor in self._open):
-            first, index = self._waiting.pop(0)
-            cursor = self._opened(FilePosition(index, first, 0, TIME_MIN, self._nothing()))
+        while self._waiting and all(
+            self._waiting[0][:2] < (cursor.bound, cursor.index) for cursor in self._open
+        ):
+            first, index, ranges = self._waiting.pop(0)
+            cursor = self._opened(FilePosition(index, first, ranges, self._nothing()))
             self._open.append(cursor)
             if not self._advanced(cursor):
                 self._open.pop()
@@ -162,7 +207,7 @@ class MergedFiles:
         total = sum(part.size for part in self._parts)
         if self._ended or total == 0:
             return float(self._ended)
-        left = sum(self._parts[index].size for _, index in self._waiting)
+        left = sum(self._parts[one.file].size for one in self._waiting)
         return 1.0 - (left + sum((1.0 - one.fraction()) * self._parts[one.index].size for one in self._open)) / total
 
     def save(self) -> SourcePosition:
@@ -177,8 +222,12 @@ class MergedFiles:
 
 def unread(rules: StreamRules, parts: Sequence[Part]) -> SourcePosition:
     """Where the reading of these files begins."""
-    first = [TIME_MIN] if len(parts) == 1 else [first_time(rules, part) for part in parts]
-    return SourcePosition(SourceCounts(), (), sorted((time, index) for index, time in enumerate(first)))
+    return SourcePosition(SourceCounts(), (), sorted(map(FileShare, first_times(rules, parts), range(len(parts)))))
+
+
+def first_times(rules: StreamRules, parts: Sequence[Part]) -> list[int]:
+    """A time for each file before which it has no row. A single file need not be looked at."""
+    return [TIME_MIN] if len(parts) == 1 else [first_time(rules, part) for part in parts]
 
 
 def merge(pieces: list[Screened]) -> Screened:
@@ -197,7 +246,7 @@ def first_time(rules: StreamRules, part: Part) -> int:
     opened at once.
     """
     time = rules.schema.time
-    reader = part.open((time,), BlockLimit(PEEK_ROWS), 0)
+    reader = part.open((time,), BlockLimit(PEEK_ROWS), ALL_ROWS)
     try:
         block = next(reader.blocks(), None)
     finally:

@@ -16,7 +16,16 @@ from mpijoin.data.batch import Batch
 from mpijoin.data.codec import decode, encode
 from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.records import PartInfo
-from mpijoin.sources.base import TIME_MIN, Chunk, FilePosition, Screened, SourceCounts, SourcePosition
+from mpijoin.sources.base import (
+    TIME_MIN,
+    Chunk,
+    FilePosition,
+    FileShare,
+    Screened,
+    ShareRange,
+    SourceCounts,
+    SourcePosition,
+)
 from mpijoin.sources.inputs import InputFile
 
 POSITION_KIND = 32  # of the frame; messages between ranks and frames of groups have smaller ones
@@ -90,7 +99,7 @@ def _stream_meta(stream: StreamPosition, buffers: list[np.ndarray]) -> dict[str,
     return {
         "counts": astuple(source.counts),
         "open": [file[:-1] for file in source.open],
-        "waiting": source.waiting,
+        "waiting": list(source.waiting),
         "rest": [chunk.horizon for chunk in rest],
         "source_ended": source.ended,
         "chunks": [chunk.horizon for chunk in stream.chunks],
@@ -101,14 +110,18 @@ def _stream_meta(stream: StreamPosition, buffers: list[np.ndarray]) -> dict[str,
 
 def _stream(meta: dict[str, Any], held: Iterator[Screened]) -> StreamPosition:
     opened = [
-        FilePosition(index, first, rows, running_max, next(held)) for index, first, rows, running_max in meta["open"]
+        FilePosition(index, first, _ranges(ranges), next(held)) for index, first, ranges in meta["open"]
     ]
     rest = [Chunk(*next(held), horizon) for horizon in meta["rest"]]
     chunks = [Chunk(*next(held), horizon) for horizon in meta["chunks"]]
-    waiting = [(first, index) for first, index in meta["waiting"]]
+    waiting = [FileShare(first, index, _ranges(ranges)) for first, index, ranges in meta["waiting"]]
     last = rest[0] if rest else None
     source = SourcePosition(SourceCounts(*meta["counts"]), opened, waiting, last, meta["source_ended"])
     return StreamPosition(source, chunks, meta["horizon"], meta["ended"])
+
+
+def _ranges(plain: Any) -> tuple[ShareRange, ...]:
+    return tuple(ShareRange(*one) for one in plain)
 
 
 def _held(buffers: Iterator[np.ndarray], record_words: int) -> Iterator[Screened]:

@@ -15,10 +15,11 @@ from pyarrow import types
 
 from mpijoin.compiled import kernel
 from mpijoin.data.arrow import array_of, fixed_values, null_mask, one_array
-from mpijoin.data.batch import Batch, read_only
+from mpijoin.data.batch import KEYLESS, Batch, read_only
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import StreamSchema
 from mpijoin.errors import InputError
+from mpijoin.partitioning.hashing import hash64
 from mpijoin.partitioning.keys import key_codes, key_nulls
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, LateSink, Screened, SourceCounts
 from mpijoin.sources.late import late_columns, late_table
@@ -70,8 +71,11 @@ def _distance(high, low):
 
 
 @kernel
-def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_max):
+def screen_rows(rows, first_row, scale, lateness, running_max, keeps_keyless, kept, kind, late_max):
     """Sorts rows into kept (copied to `kept`), null key and late; `Tally` says what it returns.
+
+    keeps_keyless: whether rows with a null key, but a time, are kept, because results show rows without partner. Their
+    ROW says so, and their key is a hash of it, so that they are spread over all partitions.
 
     kind uint8[n]: what becomes of each row · late_max int64[n]: for the i-th late row, the running maximum before it.
     """
@@ -80,10 +84,11 @@ def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_
     for i in range(len(rows.time)):
         has_time = len(rows.time_null) == 0 or not rows.time_null[i]
         time = rows.time[i] * scale if has_time else TIME_MIN
-        if len(rows.key_null) > 0 and rows.key_null[i]:
+        is_keyless = len(rows.key_null) > 0 and rows.key_null[i]
+        if is_keyless and not (keeps_keyless and has_time):
             kind[i] = NULL_KEY
             null_keys += 1
-        elif not has_time or time < watermark:
+        elif not is_keyless and (not has_time or time < watermark):
             kind[i] = LATE
             late_max[lates] = running_max
             lates += 1
@@ -94,6 +99,9 @@ def screen_rows(rows, first_row, scale, lateness, running_max, kept, kind, late_
             kept.key[count] = rows.key[i]
             kept.time[count] = time
             kept.row[count] = first_row + i
+            if is_keyless:
+                kept.key[count] = np.int64(hash64(first_row + i))
+                kept.row[count] |= KEYLESS
             kept.running_max[count] = max(running_max, time)
             count += 1
         if time > running_max:
@@ -114,12 +122,14 @@ def in_order(time, earliest):
 
 @dataclass(frozen=True)
 class StreamRules:
-    """What is the same for all files of a stream: its lateness in the join's unit, and who gets late rows."""
+    """What is the same for all files of a stream: its lateness in the join's unit, who gets late rows, and whether rows
+    without a key are kept, too."""
 
     schema: StreamSchema
     lateness: int
     late_sink: LateSink
     hash_bits: int = 64
+    keeps_keyless: bool = False
 
     @cached_property
     def layout(self) -> RecordLayout:
@@ -151,6 +161,10 @@ class FileScreen:
         self._counts = counts
         self._name = name
         self._first_row = file_index * FILE_ROWS
+
+    def go_to(self, position: int, running_max: int) -> None:
+        """Goes on at this row; running_max: of all rows of the file before it."""
+        self.position, self.running_max = position, running_max
 
     def screen(self, block: pa.RecordBatch) -> Screened:
         """Returns the block's joinable rows, counts the others, and gives the late ones to the late sink."""
@@ -201,9 +215,8 @@ class FileScreen:
         count, rules, first_row = len(rows.time), self._rules, self._first_row + self.position
         kept = Kept(*(np.empty(count, np.int64) for _ in Kept._fields))
         kind, late_max = np.empty(count, np.uint8), np.empty(count, np.int64)
-        tally = Tally(
-            *screen_rows(rows, first_row, rules.schema.scale, rules.lateness, self.running_max, kept, kind, late_max)
-        )
+        own = (rules.schema.scale, rules.lateness, self.running_max, rules.keeps_keyless)
+        tally = Tally(*screen_rows(rows, first_row, *own, kept, kind, late_max))
         self._note(count, tally)
         if tally.late:
             self._give_late(columns, np.flatnonzero(kind == LATE), first_row, late_max[: tally.late])

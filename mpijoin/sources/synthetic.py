@@ -15,7 +15,7 @@ from mpijoin.generators.arrivals import START
 from mpijoin.generators.stream import SyntheticStream
 from mpijoin.sources.base import TIME_MAX
 from mpijoin.sources.blocks import BlockLimit
-from mpijoin.sources.files import rows_after
+from mpijoin.sources.ranges import ALL_ROWS, Ranges, RowRange, rows_in
 
 
 class SyntheticReader:
@@ -31,7 +31,7 @@ class SyntheticReader:
         stream: int,
         columns: Sequence[Column],
         limit: BlockLimit | None = None,
-        skip_rows: int = 0,
+        rows: Sequence[RowRange] = ALL_ROWS,
     ):
         self._stream = SyntheticStream(source, seed, stream)
         self._arrivals = self._stream.arrivals
@@ -40,17 +40,29 @@ class SyntheticReader:
         self._names = [column.name for column in columns]
         self._count, self._position = 0, START
         self._time_ns = 0
-        self._drop_rows = skip_rows if self._disorder_ns else 0
-        if skip_rows and not self._disorder_ns:
-            self._count, self._position = skip_rows, self._arrivals.skip(0, skip_rows)
-            self._time_ns = self._arrivals.time_before(skip_rows, self._position)
+        self._ranges = Ranges(rows)
+        self._stop: int | None = None  # of the range under way
+        if not self._disorder_ns:
+            self._skip_to(self._ranges.first)
 
     def blocks(self) -> Iterator[pa.RecordBatch]:
         """Raises InputError when times leave the range of 64-bit nanoseconds."""
         if self._disorder_ns:
-            yield from rows_after(self._disordered(), self._drop_rows)
-        else:
+            yield from rows_in(self._disordered(), self._ranges)
+            return
+        for start, stop in self._ranges.ranges:
+            self._skip_to(start)
+            self._stop = stop
             yield from (batch for _, batch in self._in_order())
+
+    def _skip_to(self, row: int) -> None:
+        """Goes on with this row, which is not before the next one."""
+        if row == self._count:
+            return
+        skipped = self._arrivals.skip(self._count, row - self._count)
+        self._position = min(TIME_MAX, self._position + skipped)
+        self._count = row
+        self._time_ns = self._arrivals.time_before(row, self._position)
 
     def _disordered(self) -> Iterator[pa.RecordBatch]:
         """Blocks in the order in which the tuples come."""
@@ -70,8 +82,8 @@ class SyntheticReader:
                 return
 
     def _rows_left(self) -> int:
-        total = self._arrivals.total
-        return self._block_rows if total is None else min(self._block_rows, total - self._count)
+        ends = [end for end in (self._arrivals.total, self._stop) if end is not None]
+        return min(self._block_rows, *(end - self._count for end in ends)) if ends else self._block_rows
 
     @property
     def _block_rows(self) -> int:

@@ -14,10 +14,16 @@ from mpijoin.sources.inputs import InputFile, input_file
 class Watched:
     """`rows`: read so far, with those skipped · `wanted`: how many there should be, as far as the file itself tells."""
 
-    def __init__(self, path: str, file: InputFile | None):
-        """file: as it was when the run began; None: it begins now. Raises InputError when it cannot be looked at."""
+    def __init__(self, path: str, file: InputFile | None, skipped: int = 0, first: int = 0):
+        """file: as it was when the run began; None: it begins now · skipped: rows that nobody wants, of which `first`
+        come before all others. Raises InputError when it cannot be looked at."""
         self._path, self._then = path, file or input_file(path)
-        self.rows, self.wanted = 0, 0
+        self.rows, self.wanted = skipped, 0
+        self._between = skipped - first  # rows that are wanted
+
+    def fraction(self) -> float:
+        """The share of the rows that has been read; those before the first range count as read."""
+        return min(1.0, (self.rows - self._between) / max(1, self.wanted - self._between))
 
     @contextmanager
     def reading(self) -> Iterator[None]:

@@ -21,14 +21,16 @@ import numpy as np
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Out, Progress
+from mpijoin.spill.comeback import SPREAD
 from mpijoin.spill.generations import Class, Generation, Rows, is_over, together
 from mpijoin.store.insert import Fresh
 from mpijoin.store.rows import PLACES, RowsFrame, between, key_places, rows_of
+from mpijoin.store.state import SIZE
 
 # So many comparisons are made between two looks at the network, as in a slave's probes.
 PROBE_BUDGET = 1 << 26
-# Rows in memory take so many times their bytes on disk: blocks are not all full, and each has tags.
-SPREAD = 1.5
+# Parts are cut anew if memory comes back, and there is so many times what they were cut for.
+REGROWN = 2
 
 
 class Part(NamedTuple):
@@ -55,8 +57,11 @@ class CleanUp:
         self._to_come = [[rows.earliest for rows in _rows_of([], self._streams)]]
         for own_rows in reversed(self._rows):
             self._to_come.insert(0, [min(rows.earliest, time) for rows, time in zip(own_rows, self._to_come[0])])
-        self._room_bytes = int(table.memory().free / SPREAD)
+        self._room_bytes = self._room_now()
         self._peak_bytes = self._most_at_once()
+        # Rows wait in the table for rows of all other streams, which then must fit in beside them.
+        self.holds_chunk = False
+        self._chunk_bytes = 0
         self._work: Iterator[Progress] = self._join_all()
         self._out: Out | None = None
 
@@ -69,6 +74,8 @@ class CleanUp:
         whole = Part(0, PLACES, 0)
         waiting = deque([whole] if self._peak_bytes <= self._room_bytes else (yield from self._cut(whole)))
         while waiting:
+            if self._room_now() > REGROWN * self._room_bytes:
+                waiting = deque((yield from self._cut_anew(waiting)))
             part = waiting.popleft()
             reached = yield from self._join(part)
             self._table.drop(self._group)
@@ -80,6 +87,26 @@ class CleanUp:
             else:
                 yield from self._join_chunks(rest)
                 self._table.drop(self._group)
+
+    def _cut_anew(self, waiting: Sequence[Part]) -> Generator[Progress, None, list[Part]]:
+        """Memory has come back since these parts were cut. Returns larger ones, as far as they are to begin with the
+        same class."""
+        self._room_bytes = self._room_now()
+        parts = list[Part]()
+        for part in waiting:
+            if parts and parts[-1].high == part.low and parts[-1].first == part.first:
+                parts[-1] = parts[-1]._replace(high=part.high)
+            else:
+                parts.append(part)
+        cut = list[Part]()
+        for part in parts:
+            is_small = self._peak_bytes * (part.high - part.low) <= PLACES * self._room_bytes
+            cut += [part] if is_small else (yield from self._cut(part))
+        return cut
+
+    def _room_now(self) -> int:
+        """Returns how many bytes of rows should fit into memory now, beside what it holds."""
+        return int(self._table.memory().free / SPREAD)
 
     def _join(self, part: Part) -> Generator[Progress, None, int | None]:
         """Joins the classes of a part. Returns None, or the first class that is not done for lack of memory."""
@@ -99,9 +126,10 @@ class CleanUp:
         """Inserts the rows of a class. Returns whether there was room for all of them."""
         for generation in own:
             for rows in self._read(generation):
-                tuples = between(rows.fresh.tuples, part.low, part.high)
-                if len(tuples) and not self._insert_rows(rows.stream, Fresh(tuples, rows.fresh.blob)):
-                    return False
+                for stream, fresh in enumerate(rows.fresh):
+                    tuples = between(fresh.tuples, part.low, part.high)
+                    if len(tuples) and not self._insert_rows(stream, Fresh(tuples, fresh.blob)):
+                        return False
                 yield Progress.BUDGET
         return True
 
@@ -109,7 +137,7 @@ class CleanUp:
         frames = generation.run.frames()
         for frame in frames:
             with frames.decoding():
-                rows = rows_of(frame, self._table.streams)
+                rows = rows_of(frame, self._table.streams, own=True)
             yield rows
 
     def _insert_rows(self, stream: int, fresh: Fresh) -> bool:
@@ -141,11 +169,14 @@ class CleanUp:
 
     def _cut(self, part: Part) -> Generator[Progress, None, list[Part]]:
         """Returns parts of a part, of which each should fit. They are at least two, if it has two hashes or more."""
+        # Memory that is taken away for a while may be back before the last part, so this is not halved too often.
+        self._room_bytes = max(self._room_now(), self._room_bytes // 2)
         counts = np.zeros(PLACES, np.int64)
         for own in self._classes:
             for generation in own:
                 for rows in self._read(generation):
-                    counts += np.bincount(key_places(rows.fresh.tuples), minlength=PLACES)
+                    for fresh in rows.fresh:
+                        counts += np.bincount(key_places(fresh.tuples), minlength=PLACES)
                     yield Progress.BUDGET
         octets = np.cumsum(counts) * (self._peak_bytes / max(1, counts.sum()))
         parts, low = [], part.low
@@ -173,37 +204,59 @@ class CleanUp:
             if is_last and (len(set(chosen)) == 1 or max(chosen) < part.first):
                 continue
             for _ in self._chunks(part, stream, own):
+                self.holds_chunk = True
                 if is_last:
                     yield from self._probe()
                 else:
                     self._table.settle(self._groups)
                     yield from self._nest(part, chosen)
                 self._table.clear(self._group, stream)
+                self.holds_chunk = stream > 0
                 yield Progress.BUDGET
 
     def _chunks(self, part: Part, stream: int, own: Class) -> Iterator[None]:
         """Inserts the rows of one stream and class, chunk by chunk, and yields after each."""
-        most_bytes, held_bytes = self._room_bytes // (2 * len(self._streams)), 0
+        held_bytes = 0
         for generation in own:
             for rows in self._read(generation):
-                if rows.stream != stream:
-                    continue
-                tuples = between(rows.fresh.tuples, part.low, part.high)
-                octets = tuples.nbytes + len(rows.fresh.blob)
-                for piece in np.array_split(tuples, min(len(tuples), 1 + 2 * octets // max(1, most_bytes)) or 1):
-                    if not len(piece):
-                        continue
-                    if not self._insert_rows(stream, Fresh(piece, rows.fresh.blob)):
-                        raise MemoryBudgetError(
-                            f"partition {self._group}: {self._room_bytes} bytes are too few to find what is owed for "
-                            "its rows on disk: give each slave more [memory] limit"
-                        )
-                    held_bytes += octets * len(piece) // len(tuples)
-                    if held_bytes > most_bytes:
-                        yield None
-                        held_bytes = 0
+                tuples, blob = rows.fresh[stream]
+                tuples = between(tuples, part.low, part.high)
+                sizes = _sizes(tuples, self._table.streams[stream].has_blob)
+                low = 0
+                while low < len(tuples):
+                    if stream == 0 and not held_bytes:  # The table is empty, and memory may have come or gone.
+                        self._chunk_bytes = self._room_now() // (2 * len(self._streams))
+                    high = low + _fitting(sizes[low:], self._chunk_bytes // 2)
+                    if self._insert_rows(stream, Fresh(tuples[low:high], blob)):
+                        held_bytes += int(sizes[low:high].sum())
+                        low = high
+                        if held_bytes <= self._chunk_bytes:
+                            continue
+                    elif not held_bytes:
+                        raise self._too_small()
+                    yield None
+                    held_bytes = 0
         if held_bytes:
             yield None
+
+    def _too_small(self) -> MemoryBudgetError:
+        memory = self._table.memory()
+        return MemoryBudgetError(
+            f"partition {self._group} owes results of rows on the disk, of which too few fit into memory at"
+            f" once: {memory.free} of {memory.budget} bytes are free: give each slave more [memory] limit, or set"
+            " smaller [tuning] block"
+        )
+
+
+def _sizes(tuples: np.ndarray, has_blob: bool) -> np.ndarray:
+    """Returns the bytes of each row with its text, int64[n]."""
+    fixed = np.full(len(tuples), tuples.itemsize * tuples.shape[1])
+    return fixed + tuples[:, SIZE] if has_blob else fixed
+
+
+def _fitting(sizes: np.ndarray, most_bytes: int) -> int:
+    """Returns how many of the first rows have no more than so many bytes in all, but at least 1."""
+    return max(1, int(np.searchsorted(np.cumsum(sizes), most_bytes, side="right")))
 
 
 def _rows_of(own: Class, streams: range) -> list[Rows]:

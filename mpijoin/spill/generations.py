@@ -9,14 +9,21 @@ clean-up makes one class of all.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
-from typing import Iterable, Iterator, NamedTuple, Sequence
+from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.data.codec import decode
 from mpijoin.spill.packs import Packed, Packs
+from mpijoin.store.rows import RowsFrame
 from mpijoin.store.state import FOREVER, NONE, TIME_MAX_VALUE, TIME_MIN_VALUE
+
+
+class Part(NamedTuple):
+    """Something that a group has on disk, to which frames may only be added. number: no other part of the group ever
+    has it · frames: takes how many frames to leave out, and iterates over the others."""
+
+    number: int
+    frames: Callable[[int], Iterator[np.ndarray]]
 
 
 class Rows(NamedTuple):
@@ -49,17 +56,21 @@ Class = list[Generation]
 class Debt:
     """The generations that a group has on disk, the oldest first.
 
-    merged: the number of a generation. Nothing is owed among those up to it, which are therefore one class.
+    merged: the number of a generation. Nothing is owed among those up to it, which are therefore one class · octets: of
+    all frames.
     """
 
     def __init__(self, windows: Sequence[int]):
         """windows: of each stream, in time units, or FOREVER."""
         self.generations: list[Generation] = []
         self.merged = NONE
+        self.octets = 0
         self.is_paid = False  # nothing was owed when something was last written or cleaned up
+        self.fits = True  # into memory, as far as anyone has tried
         self._windows = windows
-        # Of each stream, the latest time of its rows. It never falls, because a bound that is too late is not wrong.
-        self._latest = [TIME_MIN_VALUE] * len(windows)
+        # Of each stream, the latest time of its rows, if it has had any. It never falls, because a bound that is too
+        # late is not wrong.
+        self._latest: list[int | None] = [None] * len(windows)
 
     @property
     def classes(self) -> list[Class]:
@@ -67,22 +78,18 @@ class Debt:
         others = [[one] for one in self.generations if one.number > self.merged]
         return [merged, *others] if merged else others
 
-    @property
-    def octets(self) -> int:
-        return sum(generation.octets for generation in self.generations)
-
-    def add(self, number: int, frame: np.ndarray, packs: Packs) -> None:
-        """Writes a frame of rows of the generation with this number, which is the newest one or a new one."""
-        if not self.generations or self.generations[-1].number != number:
-            self.generations.append(Generation(number, Packed(packs), [Rows()] * len(self._windows)))
+    def add(self, frame: RowsFrame, packs: Packs) -> None:
+        """Writes rows of the newest generation or of a new one."""
+        if not self.generations or self.generations[-1].number != frame.generation:
+            self.generations.append(Generation(frame.generation, Packed(packs), [Rows()] * len(self._windows)))
         newest = self.generations[-1]
-        newest.run.append(frame)
-        # Whoever made or received the frame has looked at it, so there is no need to check it.
-        meta = decode(frame, trusted=True).meta
-        rows = Rows(meta["tuples"], meta["earliest"], meta["latest"])
-        stream = meta["stream"]
-        newest.rows[stream] = newest.rows[stream].with_more(rows)
-        self._latest[stream] = max(self._latest[stream], rows.latest)
+        newest.run.append(frame.data)
+        self.octets += len(frame.data)
+        for stream, span in enumerate(frame.spans.tolist()):
+            if (rows := Rows(*span)).tuples:
+                newest.rows[stream] = newest.rows[stream].with_more(rows)
+                latest = self._latest[stream]
+                self._latest[stream] = rows.latest if latest is None else max(latest, rows.latest)
         self.is_paid = False
 
     def frames(self, skip: int = 0) -> Iterator[np.ndarray]:
@@ -91,21 +98,25 @@ class Debt:
             if skip >= len(generation.run):
                 skip -= len(generation.run)
                 continue
-            yield from islice(generation.run.frames(), skip, None)
+            yield from generation.run.frames_from(skip)
             skip = 0
 
     def remove(self) -> None:
         """Gives all space back."""
         for generation in self.generations:
             generation.run.remove()
-        self.generations = []
+        self.generations, self.octets = [], 0
 
     def keep_until(self) -> list[int]:
         """Returns, for each stream, the latest time with which one of its rows can still meet a row that is on disk.
 
-        The row on disk is of another stream, and the other row must not be later than the one on disk waits.
+        The row on disk is of another stream, and the other row must not be later than the one on disk waits. The
+        earliest time of all stands for none, so a bound that is meant is a little later.
         """
-        reach = [waits_until(latest, window) for latest, window in zip(self._latest, self._windows)]
+        reach = [
+            TIME_MIN_VALUE if latest is None else max(TIME_MIN_VALUE + 1, waits_until(latest, window))
+            for latest, window in zip(self._latest, self._windows)
+        ]
         return [
             max((own for other, own in enumerate(reach) if other != stream), default=TIME_MIN_VALUE)
             for stream in range(len(reach))
@@ -120,6 +131,8 @@ class Debt:
         """Forgets the generations that no row to come can meet, and returns them. Nothing may be owed among them."""
         gone = [one for one in self.generations if is_over(one.rows, self._windows, watermarks)]
         self.generations = [one for one in self.generations if one not in gone]
+        self.octets -= sum(generation.octets for generation in gone)
+        self.fits = self.fits or bool(gone)
         return gone
 
 
@@ -132,9 +145,7 @@ def together(rows: Iterable[Rows]) -> Rows:
 
 
 def waits_until(latest: int, window: int) -> int:
-    """The latest time until which one of some rows waits. latest: TIME_MIN_VALUE if there are no rows."""
-    if latest == TIME_MIN_VALUE:
-        return TIME_MIN_VALUE
+    """The latest time until which one of some rows waits. latest: of their times."""
     return TIME_MAX_VALUE if window == FOREVER else min(TIME_MAX_VALUE, latest + window)
 
 

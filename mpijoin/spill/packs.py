@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Iterator
 
 import numpy as np
@@ -91,6 +92,10 @@ class Packed:
     def frames(self, room: Room | None = None) -> PackedReading:
         """Iterates over the frames that it holds now, as `Run.frames` does."""
         return PackedReading(tuple(self._stretches), room or Room())
+
+    def frames_from(self, first: int) -> Iterator[np.ndarray]:
+        """Iterates over the frames from this number on. Each is valid until the next."""
+        return islice(self.frames(), first, None)
 
     def remove(self) -> None:
         """Gives its space back, as soon as its packs hold nothing else. It is empty then."""

@@ -76,6 +76,10 @@ class Rotation:
         self._pending.discard(group)
         self._activated_s, self._took_s = now_s, now_s - began_s
 
+    def took(self, group: int) -> None:
+        """A group that the slave did not have is on its disk now."""
+        self._inactive[group] = None
+
     def forget(self, group: int) -> None:
         """The slave needs a group on disk no more."""
         del self._inactive[group]

@@ -12,16 +12,20 @@ from typing import Collection, NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.data.codec import aligned_empty, decode
+from mpijoin.config.job import ROTATE
+from mpijoin.data.codec import aligned_empty, decode, encode
 from mpijoin.data.room import Room
 from mpijoin.join.window_join import WindowJoin
-from mpijoin.messages import Columns, Piece, Slot, message_of
+from mpijoin.messages import KINDS, Columns, Piece, Slot, message_of
 from mpijoin.operators.base import Out
 from mpijoin.records import SpillFigures
+from mpijoin.spill.generations import Part
 from mpijoin.spill.rotation import Rotation
 from mpijoin.spill.runs import Reading, Run, Runs
+from mpijoin.store.shipment import meta_of
 from mpijoin.store.state import ADDRESS
 
+INACTIVE_KIND = 28  # This is the kind of frames after those of messages.
 # So much of a group's state is read out at once.
 PORTION_BYTES = 4 << 20
 # Pending input is joined in parts of about so many bytes, but no more than this share of the memory: nothing expires
@@ -32,12 +36,14 @@ INPUT_SHARE = 1 / 16
 
 @dataclass
 class Inactive:
-    """A group on disk. rows: int64[streams], those of its state · octets: the memory that its state takes."""
+    """A group on disk. rows: int64[streams], those of its state · octets: the memory that its state takes · number:
+    no other group that was ever on this disk has it, nor the number after it."""
 
     state: Run
     pending: Run
     rows: np.ndarray
     octets: int
+    number: int
 
 
 @dataclass
@@ -60,13 +66,16 @@ class Turn(NamedTuple):
 
 
 class Rotator:
-    is_between = True
+    form = ROTATE
+    is_between = may_lose_memory = True
 
     def __init__(self, operator: WindowJoin, runs: Runs, gap_s: float | None):
         """gap_s: as of `Rotation`."""
         self._operator, self._runs = operator, runs
         self._rotation, self._room = Rotation(gap_s), Room()
         self._disk: dict[int, Inactive] = {}
+        self._aside: dict[int, Inactive] = {}  # They are not here yet.
+        self._numbers = 0
         self._activation: Activation | None = None
         self._fixed: Collection[int] = ()
         self._left_bytes = 0
@@ -75,7 +84,7 @@ class Rotator:
         self.let_go = np.zeros(len(operator.streams), np.int64)
 
     @property
-    def owed_groups(self) -> int:
+    def open_groups(self) -> int:
         """For how many groups on disk input is pending."""
         return len(self._rotation.pending)
 
@@ -98,11 +107,16 @@ class Rotator:
             owed_bytes=sum(one.state.octets + one.pending.octets for one in owing),
         )
 
+    def count_owed(self) -> bool:
+        """What pending input will find is not known before it is joined, so there is nothing to count."""
+        return False
+
     @property
     def page_bytes(self) -> int:
         return self._operator.page_bytes
 
-    def is_on_disk(self, group: int) -> bool:
+    def is_inactive(self, group: int) -> bool:
+        """Whether the group is on disk."""
         return self._rotation.is_inactive(group)
 
     def begin_spill(self, octets: int, ranking: str, groups: Collection[int], fixed: Collection[int] = ()) -> None:
@@ -122,10 +136,11 @@ class Rotator:
         return freed > 0 and self._left_bytes > 0
 
     def _write_first(self, fixed: Collection[int]) -> int:
-        """Writes the first group in memory that has any tuples. Returns how many bytes are free then that were not."""
+        """Writes the first group in memory that has any tuples, and none that are fresh: these would wait for others to
+        come. Returns how many bytes are free then that were not."""
         free = self._operator.memory().free
         for group in self._rotation.victims(fixed):
-            if self._operator.info(np.array([group])).tuples.any():
+            if self._operator.info(np.array([group])).tuples.any() and not self._operator.holds_fresh(group):
                 self._write(group)
                 return self._operator.memory().free - free
         return 0
@@ -139,10 +154,13 @@ class Rotator:
                 state.append(frame)
             since, whole = self._operator.reached(frames)
         self._operator.drop(group, to_disk=True)
-        octets = int(info.blocks[0]) * self.page_bytes
-        self._disk[group] = Inactive(state, self._runs.new_run(), info.tuples[0].copy(), octets)
+        self._disk[group] = self._inactive(state, info.tuples[0].copy(), int(info.blocks[0]) * self.page_bytes)
         self._rotation.wrote(group)
         self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
+
+    def _inactive(self, state: Run, rows: np.ndarray, octets: int) -> Inactive:
+        self._numbers += 2
+        return Inactive(state, self._runs.new_run(), rows, octets, self._numbers)
 
     def spool(self, slot: Slot) -> None:
         """Takes input of a single group that is on disk."""
@@ -157,7 +175,7 @@ class Rotator:
         assert self._activation is None
         self._rotation.holds(groups)
         chosen = self._rotation.due(now_s, at_once) if group is None else group
-        if chosen is not None and self.is_on_disk(chosen):
+        if chosen is not None and self.is_inactive(chosen):
             self._activation = Activation(chosen, now_s, self._disk[chosen])
 
     def activate(self, fixed: Collection[int], now_s: float) -> Turn:
@@ -216,6 +234,70 @@ class Rotator:
             own.pending.remove()
             self._rotation.forget(group)
         self._disk.clear()
+
+    def settle(self) -> None:
+        """Takes back an activation that is under way. Its group has joined some of its pending input, or none."""
+        work, self._activation = self._activation, None
+        if work is None or work.reading is None:
+            return
+        self._write(work.group)
+        pending = self._disk[work.group].pending
+        for frame in work.reading:
+            pending.append(frame)
+        if len(pending):
+            self._rotation.has_pending(work.group)
+
+    def marks(self, group: int) -> list[np.ndarray]:
+        """Returns the frame that goes before those of a group's parts, if it is on disk."""
+        if group not in self._disk:
+            return []
+        own = self._disk[group]
+        return [encode(INACTIVE_KIND, {"group": group, "octets": own.octets}, [own.rows], checksum=True)]
+
+    def parts(self, group: int) -> list[Part]:
+        """The state of a group on disk, and the input that is pending for it."""
+        if group not in self._disk:
+            return []
+        own = self._disk[group]
+        return [Part(own.number, own.state.frames_from), Part(own.number + 1, own.pending.frames_from)]
+
+    def take_aside(self, group: int, frame: np.ndarray) -> bool:
+        """Takes a frame of a group that was on disk when it was saved: first that of `marks`, then those of its parts.
+
+        Returns whether it is one. Raises CodecError and ProtocolError.
+        """
+        decoded = decode(frame)
+        if decoded.kind == INACTIVE_KIND:
+            rows = decoded.buffers[0].copy()
+            self._aside[group] = self._inactive(self._runs.new_run(), rows, meta_of(decoded, "octets"))
+        elif group not in self._aside:
+            return False
+        elif decoded.kind == KINDS[Slot]:
+            self._aside[group].pending.append(frame)
+        else:
+            self._aside[group].state.append(frame)
+        self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
+        return True
+
+    def adopt(self, group: int) -> None:
+        """The group is this slave's now, with what was taken aside."""
+        if group in self._aside:
+            own = self._disk[group] = self._aside.pop(group)
+            self._rotation.took(group)
+            if len(own.pending):
+                self._rotation.has_pending(group)
+
+    def make_room(self, groups: Collection[int]) -> bool:
+        """Writes the first of these groups that is in memory. Returns whether any memory is free for that."""
+        self._rotation.holds(groups)
+        return self._write_first(()) > 0
+
+    def abandon(self) -> None:
+        """Gives all space back. The operator is of no use any more."""
+        for own in (*self._disk.values(), *self._aside.values()):
+            own.state.remove()
+            own.pending.remove()
+        self._disk, self._aside = {}, {}
 
     def clean_up(self, out: Out, fixed: Collection[int] = ()) -> bool:
         """Nothing is owed that pending input would not find."""

@@ -3,9 +3,9 @@
     000012-0000.run   frame | frame | ...     each begins at a multiple of 64 bytes
     000012-0001.run   frame | ...
 
-There may be thousands of runs, but only the file that was written to last is open, besides those that are just being
-read. Small frames wait in memory for others of their file, so that thousands of runs that grow by little at a time cost
-few writes. Sizes are kept in memory: nothing that is read from disk is taken for a length. Nothing is flushed to disk,
+There may be thousands of runs, but only the file that was written to last is open, besides a few that were read last.
+Small frames wait in memory for others of their file, so that thousands of runs that grow by little at a time cost few
+writes. Sizes are kept in memory: nothing that is read from disk is taken for a length. Nothing is flushed to disk,
 since what survives this process is of no use to any other.
 """
 
@@ -31,6 +31,7 @@ from mpijoin.spill.scratch import Scratch
 FILE_BYTES = 256 << 20  # a run that is read for the last time occupies at most so much that has been read already
 SMALL_BYTES = 64 << 10  # a frame of so many is written where it lies; smaller ones are copied and wait for others
 WAITING_BYTES = 4 << 20  # of small frames of all runs together, until they are written
+OPEN_MAX = 16  # so many files that are read stay open
 PIECE_BYTES = 4 << 20  # are read at once, or one frame if that is larger
 
 
@@ -49,7 +50,7 @@ class RunFile:
         self.path, self.octets = path, 0
         self.is_made = False
         self.waiting = bytearray()
-        self._sizes = array("Q")
+        self._starts, self._sizes = array("Q"), array("Q")
 
     def __len__(self) -> int:
         """How many frames there are in it."""
@@ -58,21 +59,20 @@ class RunFile:
     def add(self, size: int) -> int:
         """Finds the place of one frame more, and returns the bytes of the gap before it."""
         gap = -self.octets % ALIGNMENT
-        self.octets += gap + size
+        self._starts.append(self.octets + gap)
         self._sizes.append(size)
+        self.octets += gap + size
         return gap
 
     def pieces(self, first: int, stop: int) -> Iterator[Piece]:
         """Yields the frames from number `first` to before `stop`."""
-        piece, start = Piece([], []), 0
-        for number, size in enumerate(self._sizes[:stop]):
+        piece = Piece([], [])
+        for start, size in zip(self._starts[first:stop], self._sizes[first:stop]):
             if piece.starts and start + size - piece.starts[0] > PIECE_BYTES:
                 yield piece
                 piece = Piece([], [])
-            if number >= first:
-                piece.starts.append(start)
-                piece.stops.append(start + size)
-            start += size + -size % ALIGNMENT
+            piece.starts.append(start)
+            piece.stops.append(start + size)
         if piece.starts:
             yield piece
 
@@ -88,6 +88,7 @@ class Files:
         self._waiting: dict[RunFile, None] = {}
         self._waiting_bytes = 0
         self._open: tuple[RunFile, io.FileIO] | None = None
+        self._read: dict[RunFile, io.FileIO] = {}  # open, that was read last at the end
 
     def append(self, file: RunFile, frame: np.ndarray) -> None:
         """Writes the frame, or copies it if it is small."""
@@ -129,25 +130,35 @@ class Files:
     def _opened(self, file: RunFile) -> io.FileIO:
         """The file, to append to. A file that should be there is never made anew: what it held would be lost."""
         if self._open is None or self._open[0] is not file:
-            self.close()
+            self._close_written()
             opened = open(file.path, "r+b", buffering=0) if file.is_made else new_file(file.path)
             opened.seek(0, os.SEEK_END)
             self._open, file.is_made = (file, opened), True
         return self._open[1]
 
     def close(self) -> None:
-        """Closes the file that was written to last."""
+        """Closes all files."""
+        self._close_written()
+        while self._read:
+            self._read.popitem()[1].close()
+
+    def _close_written(self) -> None:
         if self._open is not None:
             self._open[1].close()
             self._open = None
 
-    def to_read(self, file: RunFile) -> io.FileIO:
-        with reading(file.path, self.scratch.refused()):
-            return open(file.path, "rb", buffering=0)
+    def _to_read(self, file: RunFile) -> io.FileIO:
+        """The file, which stays open for the next time."""
+        opened = self._read.pop(file, None) or open(file.path, "rb", buffering=0)
+        self._read[file] = opened
+        if len(self._read) > OPEN_MAX:
+            self._read.pop(next(iter(self._read))).close()
+        return opened
 
-    def read(self, file: RunFile, opened: io.FileIO, start: int, memory: np.ndarray) -> None:
+    def read(self, file: RunFile, start: int, memory: np.ndarray) -> None:
         """Fills `memory` with what begins at byte `start`."""
         with reading(file.path, self.scratch.refused()):
+            opened = self._to_read(file)
             opened.seek(start)
             count = read_all(opened, memoryview(memory))
         self.read_bytes += count
@@ -158,7 +169,9 @@ class Files:
         """Gives its space back. If somebody else has removed it, that is no error."""
         self._forget_waiting(file)
         if self._open is not None and self._open[0] is file:
-            self.close()
+            self._close_written()
+        if opened := self._read.pop(file, None):
+            opened.close()
         with writing(file.path, self.scratch.refused()):
             file.path.unlink(missing_ok=True)
         self.held_bytes -= file.octets
@@ -275,6 +288,10 @@ class Run:
         stop = len(self) if count is None else first + count
         return Reading(self._disk, self._files, tuple(self._files), room or Room(), last, first, stop)
 
+    def frames_from(self, first: int) -> Reading:
+        """Iterates over the frames from this number on, as `frames` does."""
+        return self.frames(first=first)
+
     def remove(self) -> None:
         """Gives its space back, and that of frames that somebody is just reading. The run is empty then."""
         self._grows = False
@@ -325,20 +342,18 @@ class Reading:
         for file in files:
             first, stop = max(0, self._first - before), min(len(file), self._stop - before)
             before += len(file)
-            if first < stop:
-                with self._disk.to_read(file) as opened:
-                    for piece in file.pieces(first, stop):
-                        yield from self._read_piece(file, opened, piece)
+            for piece in file.pieces(first, stop) if first < stop else ():
+                yield from self._read_piece(file, piece)
             if self._last and file in self._own:
                 self._own.remove(file)
                 with self._disk.timed():
                     self._disk.remove(file)
 
-    def _read_piece(self, file: RunFile, opened: io.FileIO, piece: Piece) -> Iterator[np.ndarray]:
+    def _read_piece(self, file: RunFile, piece: Piece) -> Iterator[np.ndarray]:
         first = piece.starts[0]
         (memory,) = self._room.take([piece.stops[-1] - first])
         with self._disk.timed():
-            self._disk.read(file, opened, first, memory)
+            self._disk.read(file, first, memory)
         for start, stop in zip(piece.starts, piece.stops):
             self._place = file, start
             yield memory[start - first : stop - first]

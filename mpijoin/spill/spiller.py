@@ -11,49 +11,57 @@ from typing import Collection, Iterable
 
 import numpy as np
 
-from mpijoin.config.job import LARGEST
+from mpijoin.config.job import GENERATIONS, LARGEST
 from mpijoin.data.codec import decode, encode
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Out, Progress
 from mpijoin.records import SpillFigures
 from mpijoin.spill.cleanup import CleanUp
-from mpijoin.spill.generations import Debt, Generation, row_counts
+from mpijoin.spill.comeback import SPREAD, Comeback
+from mpijoin.spill.generations import Debt, Part, row_counts
+from mpijoin.spill.owed import Owed
 from mpijoin.spill.packs import Packs
 from mpijoin.spill.ranking import ranked
 from mpijoin.spill.runs import Runs
-from mpijoin.store.rows import ROWS_KIND, rows_of
+from mpijoin.store.rows import ROWS_KIND, RowsFrame, rows_of
 from mpijoin.store.shipment import meta_of
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
 
 DEBT_KIND = 19  # This is the kind of frames after those of rows.
+# A clean-up before the end of the input waits until this share of the memory is free. With less, it would have to read
+# the same rows again and again, for one small part of them after the other.
+IDLE_ROOM = 0.1
+# A group comes back if then no more is held than this share of what is held when groups are spilled.
+BACK_SHARE = 0.6
 
 
 class Spiller:
-    def __init__(self, operator: WindowJoin, table: WindowJoin, runs: Runs, seed: int = 0):
+    form = GENERATIONS
+
+    def __init__(self, operator: WindowJoin, table: WindowJoin, runs: Runs, seed: int = 0, threshold: float = 1.0):
         """table: for clean-ups; it shares the operator's pool, and its fresh rows do not meet each other · seed: of the
-        ranking "random"."""
+        ranking "random" · threshold: the share of the memory above which groups are spilled."""
         self._operator, self._table, self._runs, self._packs = operator, table, runs, Packs(runs)
         self._windows, self._seed = [stream.window for stream in operator.streams], seed
+        self._held_share_max = BACK_SHARE * threshold
         self._debts: dict[int, Debt] = {}
+        self._aside: dict[int, Debt] = {}  # of groups that are not here yet
+        self._owed = Owed(self._windows)
         self._keeping: deque[int] = deque()
         self._victims: deque[int] = deque()
         self._left_bytes = 0
         self._has_ended = False
         self._ending: deque[int] = deque()
         self._owing: deque[int] = deque()
-        self._cleaning: tuple[int, CleanUp] | None = None
+        self._cleaning: tuple[int, CleanUp | Comeback] | None = None
         self.spills = self._disk_bytes_max = 0
         # Rows of each stream whose copy on disk is done with. None of them can meet anything any more.
         self.let_go = np.zeros(len(self._windows), np.int64)
 
     @property
-    def owed_groups(self) -> int:
-        """How many groups owe results."""
-        return sum(1 for debt in self._debts.values() if not debt.is_paid)
-
-    @property
-    def owed_bytes(self) -> int:
-        return sum(debt.octets for debt in self._debts.values())
+    def open_groups(self) -> int:
+        """How many groups have something on disk. All may owe results for what comes, if they do not already."""
+        return len(self._debts)
 
     def disk_bytes(self, groups: np.ndarray) -> np.ndarray:
         """What each of these groups has on disk: int64[m]."""
@@ -62,18 +70,26 @@ class Spiller:
 
     @property
     def figures(self) -> SpillFigures:
-        """What was done so far and is left to do, without times. It is asked for around every spill, so it adds up only
-        what is paid, which is little."""
-        paid_bytes = sum(debt.octets for debt in self._debts.values() if debt.is_paid)
+        """What was done so far and is left to do, without times."""
+        owing = [debt for debt in self._debts.values() if not debt.is_paid]
         return SpillFigures(
             spills=self.spills,
             spilled_bytes=self._runs.written_bytes,
             read_back_bytes=self._runs.read_bytes,
             disk_bytes=self._runs.held_bytes,
             disk_bytes_max=self._disk_bytes_max,
-            owed_groups=self.owed_groups,
-            owed_bytes=self._runs.held_bytes - paid_bytes,
+            owed_groups=len(owing),
+            owed_bytes=sum(debt.octets for debt in owing),
+            owed_generations=sum(len(debt.generations) for debt in owing),
+            owed_results=self._owed.results,
         )
+
+    def count_owed(self) -> bool:
+        """Counts anew how many results are owed at least, for `figures`. It takes some ms. Returns whether there was
+        anything to count."""
+        owing = {group: debt.merged for group, debt in self._debts.items() if not debt.is_paid}
+        self._owed.count(owing)
+        return bool(owing)
 
     @property
     def page_bytes(self) -> int:
@@ -84,11 +100,17 @@ class Spiller:
         """Whether no clean-up of a group is under way."""
         return self._cleaning is None
 
+    @property
+    def may_lose_memory(self) -> bool:
+        """Whether there may be less memory from now on. There may not, while a clean-up has to finish what it holds."""
+        return self._cleaning is None or not self._cleaning[1].holds_chunk
+
     def begin_spill(self, octets: int, ranking: str, groups: Collection[int], fixed: Collection[int] = ()) -> None:
         """Chooses what goes to disk, to make about so many bytes free. groups: those of the slave · fixed: those of
-        them that must stay."""
+        them that must stay, as must all that hold fresh tuples."""
         self.spills += 1
-        able = np.array(sorted(set(groups) - set(fixed)), np.int64)
+        others = sorted(set(groups) - set(fixed))
+        able = np.array([group for group in others if not self._operator.holds_fresh(group)], np.int64)
         info = self._operator.info(able)
         self._keeping = deque(self._operator.kept().tolist())
         self._victims = deque(able[ranked(info, able, ranking, self._seed + self.spills)].tolist())
@@ -114,13 +136,12 @@ class Spiller:
         clean-up takes for complete.
         """
         self.write_kept(group)
-        if self._operator.info(np.array([group])).tuples.any():
-            self._write(group, self._operator.rows(group))
+        self._write(group, self._operator.rows(group))
         self._operator.empty(group)
         if group in self._debts:
             self._set_bounds(group)
 
-    def write_all_kept(self) -> None:
+    def settle(self) -> None:
         """Brings to disk what has expired and is only kept, because groups are to be saved and their rows counted."""
         for group in self._operator.kept().tolist():
             self.write_kept(group)
@@ -131,12 +152,13 @@ class Spiller:
             self._write(group, self._operator.kept_rows(group))
             self._operator.drop_kept(group)
 
-    def _write(self, group: int, frames: Iterable[np.ndarray]) -> None:
+    def _write(self, group: int, frames: Iterable[RowsFrame]) -> None:
         """Writes rows that are in memory now to their generation on disk."""
-        number = int(self._operator.info(np.array([group])).generations[0])
-        debt = self._debts.setdefault(group, Debt(self._windows))
         for frame in frames:
-            debt.add(number, frame, self._packs)
+            if group not in self._debts:
+                self._debts[group] = Debt(self._windows)
+            self._debts[group].add(frame, self._packs)
+            self._owed.add(frame)
         self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
 
     def _set_bounds(self, group: int) -> None:
@@ -177,13 +199,33 @@ class Spiller:
         group, work = self._cleaning
         if work.step(out) is Progress.DONE:
             self._cleaning = None
-            self._settle(group)
+            if isinstance(work, CleanUp):
+                self._settle(group)
+            else:
+                self._end_comeback(group, work)
         return True
 
     def _most_urgent(self, fixed: Collection[int]) -> list[int]:
-        """The group that owes results for the most bytes, if there is one."""
-        owing = {group: debt.octets for group, debt in self._debts.items() if not debt.is_paid and group not in fixed}
-        return sorted(owing, key=owing.__getitem__)[-1:]
+        """The group that owes results for the most bytes, if there is one and memory for it. Else the smallest that
+        may come back."""
+        memory = self._operator.memory()
+        if memory.free < IDLE_ROOM * memory.budget:
+            return []
+        able = sorted((debt.octets, group) for group, debt in self._debts.items() if group not in fixed)
+        owing = [group for _, group in able if not self._debts[group].is_paid]
+        return owing[-1:] or [group for _, group in able if self._may_come_back(group)][:1]
+
+    def _may_come_back(self, group: int) -> bool:
+        memory, octets = self._operator.memory(), SPREAD * self._debts[group].octets
+        return self._debts[group].fits and memory.budget - memory.free + octets <= self._held_share_max * memory.budget
+
+    def _end_comeback(self, group: int, work: Comeback) -> None:
+        if not work.is_whole:
+            self._operator.empty(group)
+            self._debts[group].fits = False
+            return
+        self.forget(group)
+        self._operator.keep_until(group, [TIME_MIN_VALUE] * len(self._windows))
 
     def _settle(self, group: int) -> None:
         """Nothing is owed among what a group has on disk: what no row to come can meet is forgotten."""
@@ -194,11 +236,14 @@ class Spiller:
         for generation in gone:
             generation.run.remove()
         self.let_go += row_counts(gone, len(self._windows))
+        self._owed.paid(group, [generation.number for generation in gone])
         if self._has_ended or not debt.generations:
             del self._debts[group]
             self._operator.keep_until(group, [TIME_MIN_VALUE] * len(self._windows))
         else:
             self._set_bounds(group)
+            if self._may_come_back(group):
+                self._cleaning = group, Comeback(self._operator, group, debt.generations)
 
     def portion(self, group: int, skip: int, octets_max: int) -> list[np.ndarray]:
         """Returns copies of the group's frames of rows on disk, but for the first `skip`: about `octets_max` bytes."""
@@ -210,52 +255,71 @@ class Spiller:
                 break
         return frames
 
-    def mark(self, group: int) -> list[np.ndarray]:
+    def is_inactive(self, group: int) -> bool:
+        """Whether the group is on disk as a whole: no group is."""
+        return False
+
+    def marks(self, group: int) -> list[np.ndarray]:
         """Returns the frame that goes with a group's frames of rows, if it has any on disk."""
         if group not in self._debts:
             return []
         meta = {"group": group, "merged": self._debts[group].merged}
         return [encode(DEBT_KIND, meta, [], checksum=True)]
 
-    def generations(self, group: int) -> list[Generation]:
+    def parts(self, group: int) -> list[Part]:
         """What the group has on disk, the oldest generation first."""
-        return self._debts[group].generations if group in self._debts else []
+        generations = self._debts[group].generations if group in self._debts else []
+        return [Part(one.number, one.run.frames_from) for one in generations]
 
-    def taken_aside(self, debt: Debt | None, frame: np.ndarray) -> Debt | None:
-        """Takes a frame of rows, or the frame of `mark`, of a group that comes from elsewhere.
+    def take_aside(self, group: int, frame: np.ndarray) -> bool:
+        """Takes a frame of rows, or that of `marks`, of a group that comes from elsewhere. Returns whether it is one.
 
-        debt: what has come of the group before. Returns what has come so far, and None where the frame is neither.
         Raises CodecError and ProtocolError.
         """
         decoded = decode(frame)
         if decoded.kind not in (ROWS_KIND, DEBT_KIND):
-            return None
-        debt = debt or Debt(self._windows)
+            return False
+        debt = self._aside.setdefault(group, Debt(self._windows))
         if decoded.kind == DEBT_KIND:
             debt.merged = meta_of(decoded, "merged")
         else:
-            debt.add(rows_of(frame, self._operator.streams).generation, frame, self._packs)
+            rows = rows_of(frame, self._operator.streams)
+            debt.add(rows, self._packs)
+            self._owed.add(rows)
             self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
-        return debt
+        return True
 
-    def adopt(self, group: int, debt: Debt) -> None:
+    def adopt(self, group: int) -> None:
         """The group is here now, and what was taken aside is its debt."""
-        self._debts[group] = debt
+        if group in self._aside:
+            self._debts[group] = self._aside.pop(group)
+
+    def refuse(self, group: int) -> None:
+        """The group does not come, so what was taken aside is of no use."""
+        if group in self._aside:
+            self._aside.pop(group).remove()
+            self._owed.forget(group)
 
     def forget(self, group: int) -> None:
         """The group is elsewhere now, with its debt."""
         if group in self._debts:
             self._debts.pop(group).remove()
+            self._owed.forget(group)
+
+    def make_way(self, groups: Collection[int]) -> None:
+        """Spills one of these groups if memory was taken away amid a clean-up, which needs some itself."""
+        if self._cleaning is not None and self._operator.memory().free <= 0:
+            self.make_room([group for group in groups if group != self._cleaning[0]])
 
     def make_room(self, groups: Collection[int]) -> bool:
         """Spills the largest of these groups that holds no fresh tuple. Returns whether any memory is free for that."""
-        able = [group for group in groups if not self._operator.holds_fresh(group)]
         free = self._operator.memory().free
-        self.begin_spill(1, LARGEST, able)
+        self.begin_spill(1, LARGEST, groups)
         self.spill_next()
         return self._operator.memory().free > free
 
     def abandon(self) -> None:
         """Gives all space back. The operator is of no use any more."""
-        for group in list(self._debts):
-            self.forget(group)
+        for debt in (*self._debts.values(), *self._aside.values()):
+            debt.remove()
+        self._debts, self._aside = {}, {}

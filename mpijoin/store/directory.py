@@ -12,7 +12,7 @@ import numpy as np
 
 from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
-from mpijoin.store.blocks import free_pages, slot_id
+from mpijoin.store.blocks import free_pages, return_block, slot_id
 from mpijoin.store.rewrite import divide_chain, interleave_chains
 from mpijoin.store.state import (
     BUCKETS,
@@ -115,6 +115,17 @@ def clear_chain(s, bucket, stream):
     buckets[bucket, base + FRESH_PAGE] = NONE
     buckets[bucket, base + FRESH_SLOT] = 0
     buckets[bucket, base + FIRST_TIME_MAX] = TIME_MAX_VALUE
+
+
+@part
+def empty_chain(s, bucket, stream):
+    """Frees the blocks of one stream of a bucket. Whoever calls it counts their tuples."""
+    page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
+    while page != NONE:
+        following = s.heads[page, NEXT]
+        return_block(s, page)
+        page = following
+    clear_chain(s, bucket, stream)
 
 
 @part

@@ -42,20 +42,28 @@ from mpijoin.store.tune import shrunk_too_far, tune_group
 
 @kernel
 def expire_groups(s, groups, watermarks):
-    """Advances the groups' watermarks to watermarks[stream], lets expired blocks go, and tunes the groups.
+    """Advances the groups' watermarks, lets expired blocks go, and tunes the groups.
 
-    groups: int64[m]; they hold no fresh tuple · watermarks: int64[n], one per stream. A watermark never goes back.
+    groups: int64[m]; they hold no fresh tuple · watermarks: int64[m, n], for each group one per stream, or int64[1, n]
+    for all of them. A watermark never goes back.
     """
     streams = len(s.layout)
-    for group in groups:
-        for stream in range(streams):
-            place = WATERMARK + stream * GROUP_STREAM_WORDS
-            s.groups[group, place] = max(s.groups[group, place], watermarks[stream])
+    for at in range(len(groups)):
+        group = groups[at]
+        advance_watermarks(s, group, watermarks[min(at, len(watermarks) - 1)])
         for stream in range(streams):
             bound = expiry_bound(s, group, stream)
             if s.groups[group, EXPIRES_FROM + stream * GROUP_STREAM_WORDS] < bound:
                 expire_stream(s, group, stream, bound)
         tune_group(s, group)
+
+
+@part
+def advance_watermarks(s, group, watermarks):
+    """Advances a group's watermarks, of which none goes back. watermarks: int64[n]."""
+    for stream in range(len(s.layout)):
+        place = WATERMARK + stream * GROUP_STREAM_WORDS
+        s.groups[group, place] = max(s.groups[group, place], watermarks[stream])
 
 
 @part

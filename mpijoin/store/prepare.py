@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from mpijoin.compiled import kernel
-from mpijoin.store.blocks import return_block
-from mpijoin.store.directory import UNSPLITTABLE, clear_chain, local_depth, prefix_of, split_bucket, within_limits
+from mpijoin.store.directory import UNSPLITTABLE, empty_chain, local_depth, prefix_of, split_bucket, within_limits
 from mpijoin.store.state import (
     DEPTH,
     DIRECTORY,
     EXPIRES_FROM,
-    FIRST,
     GROUP_BYTES,
     GROUP_STREAM_WORDS,
     GROUP_TUPLES,
     GROWS,
-    NEXT,
-    NONE,
     SHAPE,
-    STREAM_WORDS,
     TIME_MAX_VALUE,
 )
 
@@ -41,16 +36,11 @@ def split_for(s, group, depth):
 @kernel
 def clear_stream(s, group, stream):
     """Frees the blocks of one stream of a group that holds no fresh tuple. Nobody counts these tuples."""
-    base, place = stream * STREAM_WORDS, stream * GROUP_STREAM_WORDS
+    place = stream * GROUP_STREAM_WORDS
     for entry in range(1 << s.groups[group, DEPTH]):
         bucket = s.directory[s.groups[group, DIRECTORY] + entry]
         if prefix_of(s, bucket) == entry:
-            page = s.buckets[bucket, base + FIRST]
-            while page != NONE:
-                following = s.heads[page, NEXT]
-                return_block(s, page)
-                page = following
-            clear_chain(s, bucket, stream)
+            empty_chain(s, bucket, stream)
             s.buckets[bucket, SHAPE] &= ~UNSPLITTABLE
     s.groups[group, GROUP_TUPLES + place] = s.groups[group, GROUP_BYTES + place] = 0
     s.groups[group, EXPIRES_FROM + place] = TIME_MAX_VALUE

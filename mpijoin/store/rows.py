@@ -1,6 +1,6 @@
 """The rows of a group as frames of about 1 MiB: what is spilled, and what a clean-up reads back.
 
-A frame has rows of one group, one stream and one generation. In contrast to the frames of a move (transfer.py), it
+A frame has rows of one group and one generation, of all streams. In contrast to the frames of a move (transfer.py), it
 knows of no blocks, directory or flags, so that the rows can be inserted anywhere, and in any portions.
 """
 
@@ -18,10 +18,23 @@ from mpijoin.store.blocks import generation_of
 from mpijoin.store.insert import Fresh
 from mpijoin.store.kept import list_kept
 from mpijoin.store.pool import StreamSpec
+from mpijoin.store.row_kernels import BLOB_OCTETS, COUNT_COLUMNS, ROWS, count_rows, list_rows
 from mpijoin.store.shipment import check_buffers, expect, meta_of
-from mpijoin.store.state import ADDRESS, BLOCKS, KEY, OWNER, SIZE, TIME, TIME_MAX, TIME_MIN, TUPLE_WORDS, StoreState
-from mpijoin.store.transfer import blocks_in, cut
-from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, OCTETS, PAGE, STREAM, TUPLES, copy_blocks
+from mpijoin.store.state import (
+    ADDRESS,
+    BLOCKS,
+    GENERATION,
+    KEY,
+    OWNER,
+    SIZE,
+    TIME,
+    TIME_MAX_VALUE,
+    TIME_MIN_VALUE,
+    TUPLE_WORDS,
+    StoreState,
+)
+from mpijoin.store.transfer import FRAME_BYTES, INT64, OCTET, cut
+from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, PAGE, STREAM, copy_blocks
 
 ROWS_KIND = 18  # This is the kind of frames after those of moving groups.
 ROWS_DTYPES = ["int64", "uint8"]
@@ -30,78 +43,102 @@ PLACES = 1 << HASH_BITS
 
 
 class RowsFrame(NamedTuple):
-    """A decoded frame of rows. earliest, latest: the smallest and the largest of their times · fresh: the rows, which
-    are valid for as long as anyone holds them."""
+    """A frame of rows. data: the frame, uint8[n], with a checksum · spans: int64[streams, 3], how many rows there are
+    of each stream, and the smallest and the largest of their times (of no rows: the largest and the smallest int64) ·
+    fresh: the rows of each stream, which are valid for as long as anyone holds them."""
 
+    data: np.ndarray
     group: int
-    stream: int
     generation: int
-    earliest: int
-    latest: int
-    fresh: Fresh
+    spans: np.ndarray
+    fresh: tuple[Fresh, ...]
 
 
-def group_rows(s: StoreState, group: int) -> Iterator[np.ndarray]:
-    """Yields the rows of a started group that holds no fresh tuple as frames with a checksum, one stream after the
-    other. The group must not change meanwhile."""
-    listed = blocks_in(s, group)[2]
-    for stream in range(len(s.layout)):
-        yield from _frames(s, group, stream, listed[listed[:, STREAM] == stream])
+class RowReader:
+    """Makes frames of the rows of a table."""
+
+    def __init__(self, s: StoreState):
+        self._s, self._streams = s, len(s.layout)
+        self._widths = s.layout[:, TUPLE_WORDS].tolist()
+        self._list, self._list_kept = list_rows.bound(s), list_kept.bound(s)
+        self._count, self._copy = count_rows.bound(s), copy_blocks.bound(s)
+
+    def of_group(self, group: int) -> Iterator[RowsFrame]:
+        """Yields the rows of a started group that holds no fresh tuple. The group must not change meanwhile."""
+        listed = self._room(group)
+        yield from self._frames(group, int(self._s.groups[group, GENERATION]), listed[: self._list(group, listed)])
+
+    def of_kept(self, group: int) -> Iterator[RowsFrame]:
+        """Yields the rows of a started group's kept blocks, one generation after the other."""
+        listed = self._room(group)
+        listed = listed[: self._list_kept(group, listed)][::-1]  # The last of the list was kept first.
+        generations = generation_of(self._s.heads[listed[:, PAGE], OWNER])
+        for generation in np.unique(generations).tolist():
+            own = listed[generations == generation]
+            yield from self._frames(group, generation, own[np.argsort(own[:, STREAM], kind="stable")])
+
+    def _room(self, group: int) -> np.ndarray:
+        return np.empty((self._s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
+
+    def _frames(self, group: int, generation: int, listed: np.ndarray) -> Iterator[RowsFrame]:
+        """Yields the rows of listed blocks, all of one generation and one stream after the other."""
+        if not len(listed):
+            return
+        counts = self._counts(listed)
+        if counts[:, BLOB_OCTETS].sum() + counts[:, ROWS] @ self._s.layout[:, TUPLE_WORDS] * 8 <= FRAME_BYTES:
+            yield self._frame(group, generation, listed, counts)
+            return
+        for blocks in cut(self._s, listed):
+            yield self._frame(group, generation, blocks, self._counts(blocks))
+
+    def _counts(self, listed: np.ndarray) -> np.ndarray:
+        counts = np.empty((self._streams, COUNT_COLUMNS), np.int64)
+        self._count(listed, counts)
+        return counts
+
+    def _frame(self, group: int, generation: int, listed: np.ndarray, counts: np.ndarray) -> RowsFrame:
+        wanted: list[tuple[np.dtype, tuple[int, ...]]] = [(INT64, (self._streams, 3))]
+        each = counts[:, :3].tolist()
+        for width, (_, octets, rows) in zip(self._widths, each):
+            wanted += [(INT64, (rows, width)), (OCTET, (octets,))]
+        frame, (spans, *buffers) = reserve(ROWS_KIND, {"group": int(group), "generation": generation}, wanted)
+        spans[:] = counts[:, ROWS:]
+        fresh, start = tuple(map(Fresh, buffers[::2], buffers[1::2])), 0
+        for stream, (blocks, _, rows) in enumerate(each):
+            if rows:
+                self._copy(stream, listed[start : start + blocks], *fresh[stream])
+            start += blocks
+        return RowsFrame(seal(frame), group, generation, spans, fresh)
 
 
-def kept_rows(s: StoreState, group: int) -> Iterator[np.ndarray]:
-    """Yields the rows of a started group's kept blocks as such frames, one generation after the other."""
-    listed = np.empty((s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
-    listed = listed[: list_kept(s, group, listed)][::-1]  # The last of the list was kept first.
-    generations = generation_of(s.heads[listed[:, PAGE], OWNER])
-    for generation in np.unique(generations):
-        for stream in range(len(s.layout)):
-            yield from _frames(s, group, stream, listed[(generations == generation) & (listed[:, STREAM] == stream)])
-
-
-def _frames(s: StoreState, group: int, stream: int, listed: np.ndarray) -> Iterator[np.ndarray]:
-    """Yields the rows of listed blocks, all of one stream and one generation."""
-    for blocks in cut(s, listed):
-        pages, count = blocks[:, PAGE], int(blocks[:, TUPLES].sum())
-        meta = {
-            "group": int(group),
-            "stream": stream,
-            "generation": generation_of(int(s.heads[pages[0], OWNER])),
-            "tuples": count,
-            "earliest": int(s.heads[pages, TIME_MIN].min()),
-            "latest": int(s.heads[pages, TIME_MAX].max()),
-        }
-        shape, octets = (count, int(s.layout[stream, TUPLE_WORDS])), (int(blocks[:, OCTETS].sum()),)
-        frame, (tuples, blob) = reserve(ROWS_KIND, meta, [(np.dtype(np.int64), shape), (np.dtype(np.uint8), octets)])
-        copy_blocks(s, stream, blocks, tuples, blob)
-        yield seal(frame)
-
-
-def rows_of(data: np.ndarray, streams: Sequence[StreamSpec]) -> RowsFrame:
-    """Decodes and checks a frame of rows. streams: those of the join.
+def rows_of(data: np.ndarray, streams: Sequence[StreamSpec], own: bool = False) -> RowsFrame:
+    """Decodes a frame of rows, and checks it. streams: those of the join · own: this process has made the frame for
+    this join, so that its checksum is enough.
 
     CodecError: the frame is damaged · ProtocolError: it is none of this join.
     """
     frame = expect(decode(data), ROWS_KIND)
-    check_buffers(frame, ROWS_DTYPES)
-    facts = (meta_of(frame, name) for name in ("group", "stream", "generation", "earliest", "latest"))
-    group, stream, generation, earliest, latest = facts
-    if not 0 <= stream < len(streams):
-        raise ProtocolError(f"rows of stream {stream}, wanted one of 0 to {len(streams) - 1}")
-    fresh = Fresh(*frame.buffers)
-    _check_rows(fresh, streams[stream], meta_of(frame, "tuples"), (earliest, latest))
-    return RowsFrame(group, stream, generation, earliest, latest, fresh)
+    if not own:
+        check_buffers(frame, ["int64", *ROWS_DTYPES * len(streams)])
+    spans, *buffers = frame.buffers
+    fresh = tuple(map(Fresh, buffers[::2], buffers[1::2]))
+    if not own:
+        if spans.shape != (len(streams), 3):
+            raise ProtocolError(f"rows of {len(spans)} streams, wanted {len(streams)}")
+        for stream, rows, span in zip(streams, fresh, spans.tolist()):
+            _check_rows(rows, stream, *span)
+    return RowsFrame(data, meta_of(frame, "group"), meta_of(frame, "generation"), spans, fresh)
 
 
-def _check_rows(fresh: Fresh, stream: StreamSpec, count: int, span: tuple[int, int]) -> None:
+def _check_rows(fresh: Fresh, stream: StreamSpec, count: int, earliest: int, latest: int) -> None:
     tuples, words = fresh.tuples, stream.tuple_words
     if tuples.ndim != 2 or tuples.shape[1] != words:
         raise ProtocolError(f"rows {list(tuples.shape)} came, wanted {words} words each")
-    if len(tuples) != count or not count:
-        raise CodecError(f"frame of rows has {len(tuples)} of the {count} that it says, wanted at least one")
-    found = int(tuples[:, TIME].min()), int(tuples[:, TIME].max())
-    if found != span:
-        raise CodecError(f"frame of rows has times from {found[0]} to {found[1]}, but says {span[0]} to {span[1]}")
+    if len(tuples) != count:
+        raise CodecError(f"frame of rows has {len(tuples)} of the {count} that it says")
+    found = tuples[:, TIME].min(initial=TIME_MAX_VALUE), tuples[:, TIME].max(initial=TIME_MIN_VALUE)
+    if found != (earliest, latest):
+        raise CodecError(f"frame of rows has times from {found[0]} to {found[1]}, but says {earliest} to {latest}")
     if stream.has_blob:
         starts, sizes, end = tuples[:, ADDRESS], tuples[:, SIZE], len(fresh.blob)
         if ((starts < 0) | (sizes < 0) | (starts > end) | (sizes > end - starts)).any():

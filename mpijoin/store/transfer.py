@@ -223,5 +223,5 @@ def _check_memory(s: StoreState, shipment: Shipment) -> None:
     if needed > free:
         raise MemoryBudgetError(
             f"partition {shipment.group} needs {needed * page_bytes} bytes here, and {free * page_bytes} of the "
-            f"{int(s.pool[PAGES]) * page_bytes} that [memory] limit allows are free"
+            f"{int(s.pool[PAGES]) * page_bytes} that [memory] limit allows are free: give each slave more memory"
         )

@@ -6,12 +6,12 @@ import numpy as np
 
 from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
-from mpijoin.store.blocks import append_blob, copy_blob, flags_of, return_block, slot_id, tags_of, take_page
+from mpijoin.store.blocks import append_blob, copy_blob, flags_of, slot_id, tags_of, take_page
 from mpijoin.store.directory import (
     PREFIX_SHIFT,
     UNSPLITTABLE,
     buckets_left,
-    clear_chain,
+    empty_chain,
     note_first,
     prefix_of,
     return_directory,
@@ -348,12 +348,7 @@ def empty_buckets(s, group):
         bucket = s.directory[s.groups[group, DIRECTORY] + entry]
         if prefix_of(s, bucket) == entry:
             for stream in range(len(s.layout)):
-                page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
-                while page != NONE:
-                    following = s.heads[page, NEXT]
-                    return_block(s, page)
-                    page = following
-                clear_chain(s, bucket, stream)
+                empty_chain(s, bucket, stream)
             s.buckets[bucket, SHAPE] &= ~UNSPLITTABLE
 
 

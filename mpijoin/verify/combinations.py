@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from mpijoin.verify.inputs import INT64_MIN, JOINS, Clock, Stream
+from mpijoin.conditions.kinds import kinds_of
+from mpijoin.conditions.sql import sql_of
+from mpijoin.conditions.tree import KEY_SIDE, Node, parse
+from mpijoin.config.job import ANTI, INNER, SEMI, Job, Join
+from mpijoin.verify.inputs import INT64_MIN, JOINS, KEYLESS, Clock, Stream
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -77,8 +81,57 @@ def _span(clock: Clock, index: int) -> int | None:
     return max(1, own + min(windows))
 
 
-def totals_of(database: DuckDBPyConnection, query: str) -> Totals:
-    """Count and certificate of a query's columns, all of them rows, read in bounded pieces."""
+def condition_of(job: Job, streams: tuple[Stream, ...]) -> Node | None:
+    """The job's condition; None: there is none."""
+    if not job.join.where:
+        return None
+    payloads = [{name: stream.fields[name] for name in stream.payload} for stream in streams]
+    keys = [{name: stream.fields[name] for name in stream.job.key} for stream in streams]
+    return parse(job.join.where, [stream.name for stream in streams], kinds_of(payloads, keys))
+
+
+def holds_sql(condition: Node, streams: tuple[Stream, ...], clock: Clock) -> str:
+    """The condition over the tables of the two streams, which are called s0 and s1."""
+
+    def column(side: int, name: str) -> str:
+        if side == KEY_SIDE:
+            return f"s0.{streams[0].column(streams[0].job.key[0])}"
+        return f"s{side}.time" if name == "time" else f"s{side}.{streams[side].number(name)}"
+
+    return sql_of(condition, column, lambda ns: ns // clock.tick_ns)
+
+
+def _where_sql(pairs: str, condition: Node, streams: tuple[Stream, ...], clock: Clock) -> str:
+    """Those of the pairs for which the condition is true."""
+    names = ", ".join(f"p.{row_name(stream)}" for stream in streams)
+    joined = " ".join(f"JOIN {one.table} s{one.index} ON s{one.index}.row = p.{row_name(one)}" for one in streams)
+    return f"SELECT {names} FROM ({pairs}) p {joined} WHERE {holds_sql(condition, streams, clock)}"
+
+
+def typed_sql(join: Join, condition: Node | None, streams: tuple[Stream, ...], clock: Clock) -> str:
+    """A query of the wanted results of this type of join, each once. A side that is missing is null."""
+    pairs = results_sql(streams, clock)
+    if condition is not None:
+        pairs = _where_sql(pairs, condition, streams, clock)
+    if join.type == INNER:
+        return pairs
+    names = [row_name(stream) for stream in streams]
+    parts = [] if join.type in (SEMI, ANTI) else ["FROM pairs"]
+    if join.type == SEMI:
+        parts.append(f"SELECT DISTINCT {names[0]}, NULL::BIGINT AS {names[1]} FROM pairs")
+    for side in join.alone:
+        rows = [f"s.row AS {name}" if at == side else f"NULL::BIGINT AS {name}" for at, name in enumerate(names)]
+        parts.append(
+            f"SELECT {', '.join(rows)} FROM {streams[side].table} s ANTI JOIN pairs p ON p.{names[side]} = s.row "
+            f"WHERE s.fate IN ({JOINS}, {KEYLESS})"
+        )
+    return f"WITH pairs AS MATERIALIZED ({pairs}) {' UNION ALL '.join(parts)}"
+
+
+def totals_of(database: DuckDBPyConnection, streams: tuple[Stream, ...], wanted: str) -> Totals:
+    """Count and certificate of the wanted results, a table or a query, read in bounded pieces. A row that is missing
+    counts as -1."""
+    query = f"SELECT {', '.join(f'coalesce({row_name(stream)}, -1)' for stream in streams)} FROM {wanted}"
     results = certificate = 0
     for batch in database.sql(query).to_arrow_reader(BATCH_ROWS):
         results += batch.num_rows

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from mpijoin.conditions.tree import durations_of
 from mpijoin.config.job import Job
 from mpijoin.config.load import load_job
 from mpijoin.rundir import read_summary
-from mpijoin.verify.combinations import Totals, results_sql, totals_of
+from mpijoin.verify.aggregates import add_answers, due_sql
+from mpijoin.verify.combinations import Totals, condition_of, totals_of, typed_sql
 from mpijoin.verify.inputs import (
     JOINS,
+    KEYLESS,
     LATE,
     NULL_KEY,
     NULL_TIME,
@@ -33,18 +36,24 @@ def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
     summary = read_summary(run_path)
     job_path = os.path.join(run_path, "job.toml")
     job = load_job(job_path)
-    streams = tuple(describe_stream(index, stream, job.output) for index, stream in enumerate(job.streams))
-    clock = common_clock(streams)
+    read = job.output, job.aggregate, job.join
+    streams = tuple(describe_stream(index, stream, *read) for index, stream in enumerate(job.streams))
+    condition = condition_of(job, streams)
+    clock = common_clock(streams, job.aggregate, durations_of(condition) if condition else ())
     for stream in streams:
         load_stream(database, job, stream, clock)
     differences = _stream_differences(database, summary, streams)
     keeps_rows = job.output.results != "count"
+    if job.aggregate.is_on:
+        add_answers(database, job, streams[0], clock.tick_ns)
+    wanted = due_sql(streams[0]) if job.aggregate.is_on else typed_sql(job.join, condition, streams, clock)
     if keeps_rows:
-        database.execute(f"CREATE TABLE expected AS {results_sql(streams, clock)}")
-    totals = totals_of(database, "FROM expected" if keeps_rows else results_sql(streams, clock))
+        database.execute(f"CREATE TABLE expected AS {wanted}")
+    totals = totals_of(database, streams, "expected" if keeps_rows else f"({wanted})")
     differences += _total_differences(summary, totals)
     if keeps_rows:
-        differences += compare_results(database, run_path, job, streams)
+        shown = streams[: job.join.shown] if len(streams) == 2 else streams
+        differences += compare_results(database, run_path, job, shown)
     for stream in streams:
         differences += compare_late(database, run_path, stream, clock.tick_ns)
     notes = [f"{path} was changed after the run began" for path in inputs_newer_than(streams, job_path)]
@@ -61,7 +70,7 @@ def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
 def _fates(database: DuckDBPyConnection, stream: Stream) -> dict[str, int]:
     """Counts a stream's rows by what becomes of them, under the names of summary.json."""
     counts = dict(database.execute(f"SELECT fate, count(*) FROM {stream.table} GROUP BY fate").fetchall())
-    joined, null_key = counts.get(JOINS, 0), counts.get(NULL_KEY, 0)
+    joined, null_key = counts.get(JOINS, 0) + counts.get(KEYLESS, 0), counts.get(NULL_KEY, 0)
     return {
         "read": sum(counts.values()),
         "joined": joined,

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Iterator
+from typing import TYPE_CHECKING, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from mpijoin.config.job import FileSource, Job, Output, StreamJob, SyntheticSource
+from mpijoin.conditions.tree import names_in
+from mpijoin.config.job import Aggregate, FileSource, Job, Join, Output, StreamJob, SyntheticSource
 from mpijoin.data.files import CSV, IPC, decoding, expand_files, file_format, stream_schema
 from mpijoin.data.schema import UNIT_NS, Column
 from mpijoin.errors import InputError
-from mpijoin.verify.values import canonical, decoded, sql_type, stored_type
+from mpijoin.verify.values import canonical, decoded, number, sql_type, stored_type
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-JOINS, LATE, NULL_TIME, NULL_KEY = 0, 1, 2, 3  # what becomes of a row: the column `fate`
+JOINS, LATE, NULL_TIME, NULL_KEY, KEYLESS = 0, 1, 2, 3, 4  # what becomes of a row: the column `fate`
+# KEYLESS: a null key, in a stream whose rows without partner are results.
 FILE_STRIDE = 1 << 40  # row = file index * 2^40 + position
 BATCH_ROWS = 1 << 16
 CSV_BLOCK_BYTES = 1 << 27  # longer than any record
@@ -39,6 +41,7 @@ class Stream:
     files: tuple[str, ...]  # () for a synthetic stream
     fields: dict[str, pa.DataType]
     time_ns: int
+    measured: tuple[str, ...] = ()  # columns of floats that an aggregate reads
 
     @property
     def name(self) -> str:
@@ -60,6 +63,10 @@ class Stream:
         """The name of an input column's values in the DuckDB table."""
         return f"c{list(self.fields).index(name)}"
 
+    def number(self, name: str) -> str:
+        """The name of a column's values as numbers there: floats stand beside their bits."""
+        return f"v{self.measured.index(name)}" if name in self.measured else self.column(name)
+
 
 @dataclass(frozen=True)
 class Clock:
@@ -70,8 +77,11 @@ class Clock:
     lateness: tuple[int, ...]
 
 
-def describe_stream(index: int, job: StreamJob, output: Output) -> Stream:
-    """Find the files of a stream and the columns that its results show. InputError: gone or unreadable."""
+def describe_stream(index: int, job: StreamJob, output: Output, aggregate: Aggregate, join: Join = Join()) -> Stream:
+    """Find the files of a stream and the columns that its results show or are made of. InputError: gone or
+    unreadable."""
+    read = {one.column for one in aggregate.columns if one.column is not None}
+    read |= {column for owner, column in names_in(join.where) if owner == job.name and column != "time"}
     if isinstance(job.source, SyntheticSource):
         fields = {"ts": pa.timestamp("ns"), "key": pa.int64()}
         if job.source.payload_bytes and _is_shown(f"{job.name}_payload", output):
@@ -83,7 +93,7 @@ def describe_stream(index: int, job: StreamJob, output: Output) -> Stream:
     found = stream_schema(files, job.types)
     keys_and_time = {job.time, *job.key}
     payload = job.columns if job.columns is not None else [name for name in found.names if name not in keys_and_time]
-    wanted = keys_and_time | {name for name in payload if _is_shown(f"{job.name}_{name}", output)}
+    wanted = keys_and_time | read | {name for name in payload if _is_shown(f"{job.name}_{name}", output)}
     fields = {field.name: field.type for field in found if field.name in wanted}
     lost = sorted(wanted - fields.keys())
     if lost:
@@ -92,7 +102,8 @@ def describe_stream(index: int, job: StreamJob, output: Output) -> Stream:
     unit = kind.unit if pa.types.is_timestamp(kind) else job.time_unit
     if unit is None:
         raise InputError(f"{files[0]}: column {job.time} is {kind} now: the input has changed since the run")
-    return Stream(index, job, files, fields, UNIT_NS[unit])
+    measured = tuple(name for name in fields if name in read and pa.types.is_floating(decoded(fields[name])))
+    return Stream(index, job, files, fields, UNIT_NS[unit], measured)
 
 
 def _is_shown(result_column: str, output: Output) -> bool:
@@ -101,25 +112,30 @@ def _is_shown(result_column: str, output: Output) -> bool:
     return output.columns is None or result_column in output.columns
 
 
-def common_clock(streams: tuple[Stream, ...]) -> Clock:
+def common_clock(streams: tuple[Stream, ...], aggregate: Aggregate, durations: Sequence[int] = ()) -> Clock:
     """The coarsest unit in which all time columns, windows and latenesses are whole numbers."""
     windows = [stream.job.window_ns for stream in streams]
     latenesses = [stream.job.lateness_ns for stream in streams]
     bounded = [window for window in windows if window is not None]
-    spans_ns = [stream.time_ns for stream in streams] + bounded + latenesses
+    own = [*durations, aggregate.emit_ns, aggregate.history.span_ns if aggregate.history else None]
+    spans_ns = [stream.time_ns for stream in streams] + bounded + latenesses + [ns for ns in own if ns is not None]
     tick_ns = max(unit_ns for unit_ns in UNIT_NS.values() if all(span_ns % unit_ns == 0 for span_ns in spans_ns))
     waits = tuple(None if window is None else window // tick_ns for window in windows)
     return Clock(tick_ns, waits, tuple(span // tick_ns for span in latenesses))
 
 
 def load_stream(database: DuckDBPyConnection, job: Job, stream: Stream, clock: Clock) -> None:
-    """Fill the stream's table: row, time (ticks), until (the last time for which it waits for partners), fate, mark
-    (watermark in ticks, or null), and the columns c0 …
-    """
+    """Fill the stream's table with all its rows, in the columns of `input_rows`."""
+    make_table(database, stream)
+    insert(database, stream.table, input_rows(job, stream, clock))
+
+
+def make_table(database: DuckDBPyConnection, stream: Stream) -> None:
+    """Make the stream's table, with the columns of `input_rows` and no row."""
     head = "row BIGINT, time BIGINT, until BIGINT, fate TINYINT, mark BIGINT"
     columns = "".join(f", {stream.column(name)} {sql_type(stored_type(kind))}" for name, kind in stream.fields.items())
+    columns += "".join(f", {stream.number(name)} DOUBLE" for name in stream.measured)
     database.execute(f"CREATE TABLE {stream.table} ({head}{columns})")
-    insert(database, stream.table, _rows(job, stream, clock))
 
 
 def insert(database: DuckDBPyConnection, table: str, batches: Iterator[pa.RecordBatch]) -> None:
@@ -142,10 +158,17 @@ def _insert_now(database: DuckDBPyConnection, table: str, batches: list[pa.Recor
     database.unregister("incoming")
 
 
-def _rows(job: Job, stream: Stream, clock: Clock) -> Iterator[pa.RecordBatch]:
+def input_rows(job: Job, stream: Stream, clock: Clock, only: int | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of a stream in bounded pieces: row, time (ticks), until (the last time for which it waits for partners),
+    fate, mark (watermark in ticks, or null), the columns c0 …, and the numbers v0 …
+
+    only: the number of the one file to read; None: all of them.
+    """
     kinds = {name: stored_type(kind) for name, kind in stream.fields.items()}
     for index, batches in enumerate(_each_file(job, stream)):
-        marker = _Marker(clock.lateness[stream.index])
+        if only not in (None, index):
+            continue
+        marker = _Marker(clock.lateness[stream.index], stream.index in job.join.alone)
         position = index * FILE_STRIDE
         for batch in batches:
             row = np.arange(position, position + batch.num_rows)
@@ -157,7 +180,9 @@ def _rows(job: Job, stream: Stream, clock: Clock) -> Iterator[pa.RecordBatch]:
             fate, mark = marker.judge(time, no_time, no_key)
             head = [row, pa.array(time, mask=no_time), _until(time, clock.window[stream.index]), fate, mark]
             columns = [canonical(batch[name], kind) for name, kind in kinds.items()]
+            columns += [number(batch[name]) for name in stream.measured]
             names = ["row", "time", "until", "fate", "mark", *map(stream.column, kinds)]
+            names += map(stream.number, stream.measured)
             yield pa.RecordBatch.from_arrays([pa.array(array) for array in head] + columns, names)
 
 
@@ -175,8 +200,8 @@ def _ticks(column: pa.Array, scale: int, stream: Stream) -> tuple[np.ndarray, np
 class _Marker:
     """The late rule of one file: a row's watermark is the largest time of the rows before it, less the lateness."""
 
-    def __init__(self, lateness: int):
-        self._lateness = lateness
+    def __init__(self, lateness: int, keeps_keyless: bool):
+        self._lateness, self._keeps_keyless = lateness, keeps_keyless
         self._highest = INT64_MIN
 
     def judge(self, time: np.ndarray, no_time: np.ndarray, no_key: np.ndarray) -> tuple[np.ndarray, pa.Array]:
@@ -186,7 +211,8 @@ class _Marker:
         before, self._highest = running[:-1], int(running[-1])
         mark = np.maximum(before, INT64_MIN + self._lateness) - self._lateness
         late = ~no_time & (time < mark)
-        fate = np.where(no_key, NULL_KEY, np.where(no_time, NULL_TIME, np.where(late, LATE, JOINS)))
+        keyless = np.where(no_time | (not self._keeps_keyless), NULL_KEY, KEYLESS)
+        fate = np.where(no_key, keyless, np.where(no_time, NULL_TIME, np.where(late, LATE, JOINS)))
         return fate.astype(np.int8), pa.array(mark, mask=before == INT64_MIN)
 
 
@@ -255,9 +281,10 @@ def _synthetic_batches(job: Job, side: int) -> Iterator[pa.RecordBatch]:
     from mpijoin.sources import stream_parts
     from mpijoin.sources.blocks import BlockLimit
     from mpijoin.sources.late import late_columns
+    from mpijoin.sources.ranges import ALL_ROWS
 
     (part,) = stream_parts(job, side)
-    reader = part.open(late_columns(resolve(job).streams[side]), BlockLimit(BATCH_ROWS), 0)
+    reader = part.open(late_columns(resolve(job).streams[side]), BlockLimit(BATCH_ROWS), ALL_ROWS)
     yield from reader.blocks()
     reader.close()
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mpijoin.config.job import Job
+from mpijoin.config.job import Function, Job
+from mpijoin.verify.aggregates import answer_kind, is_real
 from mpijoin.verify.combinations import row_name
 from mpijoin.verify.inputs import BATCH_ROWS, Stream, insert
 from mpijoin.verify.report import SHOWN, Difference, one_row, two_sided
-from mpijoin.verify.values import canonical, sql_type, stored_type, words
+from mpijoin.verify.values import canonical, number, sql_type, stored_type, words
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -21,11 +22,31 @@ if TYPE_CHECKING:
 
 class Wanted(NamedTuple):
     """A result column: its name and stored type, and where its values come from as SQL over s0, s1, ..., the
-    streams."""
+    streams. off: by how much a number may differ from there, as SQL; None: the values are canonical, and equal."""
 
     name: str
     kind: pa.DataType
     source: str
+    off: str | None = None
+
+    @property
+    def sql_type(self) -> str:
+        """DuckDB's type of its values."""
+        return sql_type(self.kind) if self.off is None else "DOUBLE"
+
+    def values(self, array: pa.Array) -> pa.Array:
+        """What was written, as that type."""
+        return canonical(array, self.kind) if self.off is None else number(array)
+
+    def differs(self, index: int) -> str:
+        """Whether column d0, d1, ... of `actual`, by this index, has something else, as SQL."""
+        differs = f"a.d{index} IS DISTINCT FROM {self.source}"
+        if self.off is None:
+            return differs
+        return f"{differs} AND NOT coalesce(abs(a.d{index} - {self.source}) <= {self.off}, false)"
+
+    def words(self, value: Any) -> str:
+        return words(value, self.kind) if self.off is None or value is None else repr(value)
 
 
 def wanted_columns(job: Job, streams: tuple[Stream, ...]) -> list[Wanted]:
@@ -33,15 +54,24 @@ def wanted_columns(job: Job, streams: tuple[Stream, ...]) -> list[Wanted]:
     first = streams[0]
     key_names = ["key"] if len(first.job.key) == 1 else [f"key_{name}" for name in first.job.key]
     columns = [_wanted(result, first, name) for result, name in zip(key_names, first.job.key)]
+    if 1 in job.join.alone:  # The key of either row, of which one may be missing.
+        others = zip(columns, streams[1].job.key)
+        columns = [one._replace(source=f"coalesce({one.source}, s1.{streams[1].column(key)})") for one, key in others]
     columns += [_wanted(f"{stream.name}_time", stream, stream.job.time) for stream in streams]
     columns += [Wanted(f"{stream.name}_row", pa.int64(), f"s{stream.index}.row") for stream in streams]
     columns += [_wanted(f"{stream.name}_{name}", stream, name) for stream in streams for name in stream.payload]
+    columns += [_answer(index, one, first) for index, one in enumerate(job.aggregate.columns)]
     by_name = {column.name: column for column in columns}
     return columns if job.output.columns is None else [by_name[name] for name in job.output.columns]
 
 
 def _wanted(result: str, stream: Stream, name: str) -> Wanted:
     return Wanted(result, stored_type(stream.fields[name]), f"s{stream.index}.{stream.column(name)}")
+
+
+def _answer(index: int, function: Function, stream: Stream) -> Wanted:
+    off = f"s0.t{index}" if is_real(function, stream) else None
+    return Wanted(function.result, answer_kind(function, stream), f"s0.a{index}", off)
 
 
 def compare_results(
@@ -53,7 +83,7 @@ def compare_results(
     faults = [line for part in parts for line in _part_faults(part, columns)]
     if faults:
         return [Difference("results: files that cannot be compared", tuple(faults[:SHOWN]))]
-    sql_columns = ", ".join(f"d{i} {sql_type(column.kind)}" for i, column in enumerate(columns))
+    sql_columns = ", ".join(f"d{i} {column.sql_type}" for i, column in enumerate(columns))
     database.execute(f"CREATE TABLE actual ({sql_columns})")
     try:
         insert(database, "actual", _part_rows(parts, columns))
@@ -86,7 +116,7 @@ def _part_rows(parts: list[str], columns: list[Wanted]) -> Iterator[pa.RecordBat
         with pq.ParquetFile(part) as file:
             for batch in file.iter_batches(BATCH_ROWS):
                 yield pa.RecordBatch.from_arrays(
-                    [canonical(batch[column.name], column.kind) for column in columns], names
+                    [column.values(batch[column.name]) for column in columns], names
                 )
 
 
@@ -113,7 +143,8 @@ def _all_there(database: DuckDBPyConnection, streams: tuple[Stream, ...], writte
     """Whether the written results are the wanted ones. The wanted ones are distinct, so equal numbers and none missing
     prove it."""
     wanted, got = (one_row(database, f"SELECT count(*) FROM {table}")[0] for table in ("expected", "actual"))
-    equal = " AND ".join(f"e.{row_name(stream)} = a.{column}" for stream, column in zip(streams, written))
+    pairs = zip(streams, written)
+    equal = " AND ".join(f"e.{row_name(stream)} IS NOT DISTINCT FROM a.{column}" for stream, column in pairs)
     missing = f"FROM expected e ANTI JOIN actual a ON {equal}"
     return wanted == got and not one_row(database, f"SELECT count(*) {missing}")[0]
 
@@ -153,7 +184,7 @@ def _value_differences(
     checked = [(i, column) for i, column in enumerate(columns) if f"d{i}" not in written]
     if not checked:
         return []
-    counted = ", ".join(f"count(*) FILTER (WHERE a.d{i} IS DISTINCT FROM {column.source})" for i, column in checked)
+    counted = ", ".join(f"count(*) FILTER (WHERE {column.differs(i)})" for i, column in checked)
     counts = one_row(database, f"SELECT {counted} {joined}")
     differences = []
     rows = ", ".join(f"a.{column}" for column in written)
@@ -161,9 +192,9 @@ def _value_differences(
         if count:
             found = database.execute(f"""
                 SELECT a.d{i}, {column.source}, {rows} {joined}
-                WHERE a.d{i} IS DISTINCT FROM {column.source} ORDER BY {rows} LIMIT {SHOWN}""").fetchall()
+                WHERE {column.differs(i)} ORDER BY {rows} LIMIT {SHOWN}""").fetchall()
             lines = [
-                f"{_rows_words(streams, own)}: got {words(got, column.kind)}, wanted {words(wanted, column.kind)}"
+                f"{_rows_words(streams, own)}: got {column.words(got)}, wanted {column.words(wanted)}"
                 for got, wanted, *own in found
             ]
             differences.append(Difference(f"results: column {column.name} differs in {count:,} rows", tuple(lines)))
@@ -172,16 +203,20 @@ def _value_differences(
 
 def _joined(streams: tuple[Stream, ...], rows: Sequence[str]) -> str:
     """The streams as s0, s1, ..., each by its row as SQL."""
-    return " ".join(f"JOIN {own.table} s{own.index} ON s{own.index}.row = {row}" for own, row in zip(streams, rows))
+    own = zip(streams, rows)
+    return " ".join(f"LEFT JOIN {one.table} s{one.index} ON s{one.index}.row = {row}" for one, row in own)
 
 
 def _multiset_differences(
     database: DuckDBPyConnection, columns: list[Wanted], streams: tuple[Stream, ...]
 ) -> list[Difference]:
     """Compares how often each combination of values occurs: without all row numbers, a result is known by its values
-    alone."""
-    names = ", ".join(f"d{i}" for i in range(len(columns)))
-    sources = ", ".join(f"{column.source} AS d{i}" for i, column in enumerate(columns))
+    alone. Numbers that may differ a little are left out."""
+    exact = [(i, column) for i, column in enumerate(columns) if column.off is None]
+    if not exact:
+        return []
+    names = ", ".join(f"d{i}" for i, _ in exact)
+    sources = ", ".join(f"{column.source} AS d{i}" for i, column in exact)
     database.execute(f"""
         CREATE TABLE unequal AS SELECT {names}, sum(n)::BIGINT AS n
         FROM (SELECT {sources}, 1 AS n FROM expected e
@@ -191,11 +226,12 @@ def _multiset_differences(
 
     def lines_of(condition: str) -> list[str]:
         query = f"SELECT abs(n), {names} FROM unequal WHERE {condition} ORDER BY {names} LIMIT {SHOWN}"
-        return [_values_line(columns, n, values) for n, *values in database.execute(query).fetchall()]
+        found = database.execute(query).fetchall()
+        return [_values_line([column for _, column in exact], n, values) for n, *values in found]
 
     return two_sided(database, "results", "unequal", lines_of)
 
 
 def _values_line(columns: list[Wanted], times: int, values: list[Any]) -> str:
-    details = ", ".join(f"{column.name} {words(value, column.kind)}" for column, value in zip(columns, values))
+    details = ", ".join(f"{column.name} {column.words(value)}" for column, value in zip(columns, values))
     return f"{details} {times} times" if times > 1 else details

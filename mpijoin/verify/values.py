@@ -48,6 +48,11 @@ def canonical(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array.cast(pa.string()).cast(pa.binary()) if types.is_decimal(kind) else array.cast(pa.binary())
 
 
+def number(array: pa.Array) -> pa.Array:
+    """Floats of any width as float64."""
+    return (array.dictionary_decode() if types.is_dictionary(array.type) else array).cast(pa.float64())
+
+
 def canonical_type(kind: pa.DataType) -> pa.DataType:
     """The Arrow type that `canonical` gives for a column of type `kind`."""
     return canonical(pa.array([], kind), kind).type

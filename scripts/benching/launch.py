@@ -11,7 +11,7 @@ import threading
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import pyarrow.parquet as pq
 
@@ -66,16 +66,18 @@ def launch(
     settings: Sequence[str] = (),
     extra: Mapping[str, str] = {},
     sample: bool = False,
+    line: Callable[..., list[str]] | None = None,
 ) -> Launched:
     """Runs a job into the folder `output`, which is replaced.
 
-    ranks: 0 means local, without mpirun · extra: further variables of the environment.
+    ranks: 0 means local, without mpirun · extra: further variables of the environment · line: makes the command line
+    instead of `command`, of the same arguments.
     """
     shutil.rmtree(output, ignore_errors=True)
     options = [part for setting in (f"output.path={json.dumps(str(output))}", *settings) for part in ("--set", setting)]
     started = datetime.now()
     with subprocess.Popen(
-        command(ranks, "run", str(job), *options), env=environment(extra), preexec_fn=pin(cores),
+        (line or command)(ranks, "run", str(job), *options), env=environment(extra), preexec_fn=pin(cores),
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     ) as process:
         sampler = MemorySampler(process.pid) if sample else None

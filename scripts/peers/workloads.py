@@ -118,6 +118,10 @@ RECIPES = {
 # What a state larger than memory is measured with.
 LARGE = {
     "J": Recipe("as A, window longer than the streams: every row stays", 5_000_000, window_us=6_000_000_000),
+    "K": Recipe(
+        "three streams of 1500 tuples/s, uniform keys, window 450 s",
+        2_000_000, bias=0.5, window_us=450_000_000, streams=THREE, bits=20,
+    ),
 }
 QUICK = 50  # a quick run has so many times fewer tuples
 

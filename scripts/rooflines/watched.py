@@ -22,10 +22,10 @@ from mpijoin.cli import main as mpijoin
 from mpijoin.clock import RunClock
 from mpijoin.data.codec import ALIGNMENT
 from mpijoin.join.window_join import WindowJoin
-from mpijoin.master.intake import Intake
 from mpijoin.messages import Slot
 from mpijoin.operators.base import Out, Rows
 from mpijoin.partitioning.buffers import MiniBuffers
+from mpijoin.producer.intake import Intake
 from mpijoin.sinks.parquet import ParquetSink
 from mpijoin.sources.files import ParquetReader
 from mpijoin.sources.screen import FileScreen

@@ -118,12 +118,13 @@ STREAMS = ("left", "right", "third")
 FIELDS = {"window": "1 s", "partitions": 5}
 
 
-def manifest(number=7, master=(), groups=()):
+def manifest(number=7, positions=(), waiting=(), groups=()):
     return Manifest(
         number=number,
         identity=dict.fromkeys(SECTIONS, FIELDS) | {"streams": {name: {} for name in STREAMS}},
         groups=tuple(groups),
-        master=tuple(master),
+        positions=tuple(positions),
+        waiting=tuple(waiting),
         results=(PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef"),),
         before=Counts.nothing(3),
         restarts=1,
@@ -146,8 +147,8 @@ def folder(tmp_path):
     """With two checkpoints, of which the second needs a file of the first."""
     old, new = written(tmp_path, state_name(1, 6)), written(tmp_path, state_name(1, 7))
     own = [written(tmp_path, state_name(0, number), FRAMES[:1]) for number in (6, 7)]
-    write_manifest(tmp_path, manifest(6, own[0], [Group(3, 1, 99, tuple(old))]))
-    write_manifest(tmp_path, manifest(7, own[1], [Group(3, 1, 55, (old[1], *new)), Group(4, 2, 0, (new[0],))]))
+    write_manifest(tmp_path, manifest(6, own[0], (), [Group(3, 1, 99, tuple(old))]))
+    write_manifest(tmp_path, manifest(7, own[1], (), [Group(3, 1, 55, (old[1], *new)), Group(4, 2, 0, (new[0],))]))
     return tmp_path
 
 
@@ -157,12 +158,12 @@ def names(folder):
 
 def test_a_manifest_comes_back_as_it_was(folder):
     found = read_manifest(folder, 7)
-    spans = found.master + found.groups[0].spans + found.groups[1].spans
-    assert found == manifest(7, found.master, found.groups)
+    spans = found.positions + found.waiting + found.groups[0].spans + found.groups[1].spans
+    assert found == manifest(7, found.positions, found.waiting, found.groups)
     assert all(isinstance(span, Span) for span in spans) and found.octets == sum(span.octets for span in spans)
     ends = {
         span.file: span.offset + span.octets
-        for span in (found.groups[0].spans[0], found.groups[0].spans[-1], *found.master)
+        for span in (found.groups[0].spans[0], found.groups[0].spans[-1], *found.positions)
     }
     assert found.files == ends
     assert numbers_in(folder) == [7, 6]
@@ -277,7 +278,10 @@ def test_moves_that_cannot_be_are_refused_by_name(folder, moves):
 
 @pytest.mark.parametrize(
     "path",
-    [("run", "slots"), ("run", "active"), ("run", "sent", 1), ("groups", 0, "group"), ("master", 0, 1), ("restarts",)],
+    [
+        *(("run", "slots"), ("run", "active"), ("run", "sent", 1)),
+        *(("groups", 0, "group"), ("positions", 0, 1), ("restarts",)),
+    ],
 )
 @pytest.mark.parametrize("number", [-1, 1 << 63, 1 << 70])
 def test_a_number_that_cannot_be_is_refused_by_name(folder, path, number):
@@ -300,9 +304,9 @@ def test_what_is_no_manifest_at_all_is_refused_by_name(folder, text):
 )
 def test_a_manifest_names_only_files_of_checkpoints(folder, file):
     value = content(folder)
-    value["master"][0][0] = file
+    value["positions"][0][0] = file
     craft(folder, json.dumps(value))
-    with pytest.raises(CheckpointError, match="00007.json: is no manifest of mpijoin's: master: got "):
+    with pytest.raises(CheckpointError, match="00007.json: is no manifest of mpijoin's: positions: got "):
         read_manifest(folder, 7)
 
 
@@ -316,9 +320,9 @@ def test_a_manifest_names_only_files_of_results(folder, name):
 
 
 def test_a_frame_that_is_no_slot_does_not_wait_for_a_slave(folder):
-    frames = read_frames(folder, read_manifest(folder, 7).master)
+    frames = read_frames(folder, read_manifest(folder, 7).positions)
     with pytest.raises(CheckpointError, match="rank-0-00007.state: no rows for a slave at byte 0: ValueError"):
-        waiting_in(folder, read_manifest(folder, 7).master, frames)
+        waiting_in(folder, read_manifest(folder, 7).positions, frames)
 
 
 def test_a_manifest_of_another_version_is_refused(folder):

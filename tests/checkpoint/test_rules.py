@@ -27,7 +27,7 @@ def manifest(owners, sizes, slaves):
     groups = tuple(Group(group, slave, sizes[group], ()) for group, slave in owners.items())
     active = len(set(owners.values()))
     run = RunState((), 0, (0, 0), (0, 0), 0.0, active, tuple(slaves), 0, MoveTotals())
-    return Manifest(1, {}, groups, (), (), Counts.nothing(2), 0, run)
+    return Manifest(1, {}, groups, (), (), (), Counts.nothing(2), 0, run)
 
 
 def test_on_the_same_slaves_everybody_keeps_what_it_had():
@@ -118,11 +118,16 @@ CHANGES = {
     "cluster__partitions": 61,
     "tuning__block": "8 KiB",
     "run__seed": 7,
+    "join__type": "full",
+    "join__where": "left.time > right.time",
     "run__late": "fail",
     "output__results": "count",
     "output__columns": ["left_row"],
     "inject__hash_bits": 7,
 }
+# Of a job with one stream.
+AGGREGATE = {"history": "10 min", "columns": {"n": "count()"}, "emit": "row"}
+AGGREGATE_CHANGES = {"history": "5 rows", "columns": {"n": "count()", "m": "count(prob)"}, "emit": "1 s"}
 FREE = {
     "cluster__distribution_epoch": "3 s",
     "cluster__reorganization_epoch": "9 s",
@@ -154,8 +159,18 @@ def test_what_a_job_must_keep_is_named_when_it_is_another(name):
     )
 
 
+@pytest.mark.parametrize("field", AGGREGATE_CHANGES)
+def test_what_an_aggregate_must_keep_is_named_when_it_is_another(field):
+    def job(aggregate):
+        stream = {"path": "/calls.parquet", "key": "user"}
+        return load_job({"streams": {"calls": stream}, "aggregate": aggregate, "output": {"path": "/out"}})
+
+    with pytest.raises(JobError, match=rf"\[aggregate\] {field}: got .* leave it as it was, or begin anew"):
+        check_identity(job({**AGGREGATE, field: AGGREGATE_CHANGES[field]}), identity_of(job(AGGREGATE)))
+
+
 def test_all_that_must_be_kept_is_tried_above():
-    tried = {tuple(name.split("__")) for name in CHANGES}
+    tried = {tuple(name.split("__")) for name in CHANGES} | {("aggregate", field) for field in AGGREGATE_CHANGES}
     assert {(section, field) for section, fields in KEPT.items() for field in fields} <= tried
 
 

@@ -37,6 +37,9 @@ def document_of(section, field, value):
         streams["b"][field] = value
         for other in INSTEAD_OF.get(field, ()):
             del streams["b"][other]
+    elif section == "aggregate":
+        document["streams"] = {"a": dict(SYNTHETIC, payload_bytes=8)}
+        document["aggregate"] = {"history": "5 rows", "columns": {"n": "count()"}, field: value}
     else:
         document.setdefault(section, {})[field] = value
     return document

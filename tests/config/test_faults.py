@@ -41,8 +41,11 @@ results = "csv"
             "[left] kye: no such field, did you mean key?",
             "[right] path: got 3, wanted a non-empty string",
             '[right] lateness: got "-1 s", wanted a duration such as "20 s" (units: ns us ms s min h d), not negative',
-            ("[cluser]: no such section, did you mean cluster?,"
-            " there are left right streams.NAME cluster memory tuning balance run output checkpoint inject"),
+            (
+                "[cluser]: no such section, did you mean cluster?,"
+                " there are left right streams.NAME cluster memory tuning balance run output join aggregate checkpoint"
+                " inject"
+            ),
             "[cluster] partitions: got 0, wanted 1 to 65535",
             '[cluster] buffer: got "1 KiB", wanted "64 KiB" to "9223372036854775807 B"',
             (
@@ -147,6 +150,14 @@ SYNTHETIC = {"kind": "synthetic", "tuples": 10}
             [
                 "[balance] relocation_threshold: got 1.5, wanted more than 0 and at most 1",
                 "[balance] productivity_ratio: got 0.5, wanted at least 1",
+            ],
+        ),
+        (
+            small(balance__imbalance_threshold=0.9, balance__utilization_threshold=1.5, balance__collection_min="0 s"),
+            [
+                '[balance] collection_min: got "0 s", wanted "1 ns" to',
+                "[balance] imbalance_threshold: got 0.9, wanted at least 1",
+                "[balance] utilization_threshold: got 1.5, wanted more than 0 and at most 1",
             ],
         ),
         (small(balance__supplier_threshold=0), ["[balance] supplier_threshold: got 0.0, wanted a number above 0"]),
@@ -333,6 +344,25 @@ def test_memory_fields_without_effect_are_allowed(spill):
     job = load_job(small(memory__spill=spill, memory__gap="1 s", memory__threshold=1, memory__share=1))
     assert (job.memory.spills, job.memory.path, job.memory.gap_ns) == (spill != "off", None, 1_000_000_000)
     assert load_job(small()).memory == Memory()
+
+
+@pytest.mark.parametrize(
+    ("spill", "limit", "wanted"),
+    [
+        ("off", "64 KiB", None),
+        ("generations", "auto", None),
+        ("generations", "80 KiB", None),
+        ("generations", "64 KiB", "80 KiB"),
+        ("rotate", "79 KiB", "80 KiB"),
+    ],
+)
+def test_a_memory_that_holds_no_row_of_each_stream_is_refused_where_a_run_spills(spill, limit, wanted):
+    job = small(memory__spill=spill, memory__limit=limit, tuning__block="16 KiB")
+    if not wanted:
+        assert load_job(job).tuning.block_bytes == 16 << 10
+        return
+    text = f'got "{limit}" and "16 KiB", wanted a limit of "{wanted}", or smaller blocks: 2 a stream, and 1'
+    assert faults(job) == [f"[memory] limit, [tuning] block: {text}"]
 
 
 @pytest.mark.parametrize("policy", ["lazy-disk", "active-disk", "flux-memory", "flux-hybrid", "balance"])

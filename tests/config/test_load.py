@@ -74,9 +74,12 @@ def test_every_field_of_the_format_is_read():
                 "distribution_epoch": "2 s",
                 "reorganization_epoch": "1 min",
                 "subgroups": 2,
+                "exchange": "ordered",
+                "producers": 3,
                 "buffer": "1 MiB",
                 "master_buffer": "2 MiB",
                 "slaves_min": 2,
+                "skew_buffer": "fixed",
             },
             "memory": {
                 "limit": "1 GiB",
@@ -98,6 +101,9 @@ def test_every_field_of_the_format_is_read():
                 "relocation_threshold": 0.7,
                 "relocation_pause": "30 s",
                 "productivity_ratio": 3,
+                "imbalance_threshold": 1.1,
+                "utilization_threshold": 0.8,
+                "collection_min": "10 ms",
             },
             "run": {"speed": 2, "warmup": "10 s", "seed": 5, "late": "fail"},
             "output": {"path": "/o", "results": "collect", "columns": ["left_row"], "part": "1 MB"},
@@ -117,12 +123,12 @@ def test_every_field_of_the_format_is_read():
             StreamJob("left", FileSource("/l"), "t", "us", ("a",), 20_000_000_000, 2_000_000, ("prob",)),
             StreamJob("right", SyntheticSource(10.0, 0.5, 7, None, 60_000_000_000, 3, 40)),
         ),
-        cluster=Cluster(7, 2_000_000_000, 60_000_000_000, 2, 1 << 20, 2 << 20, 2),
+        cluster=Cluster(7, 2_000_000_000, 60_000_000_000, 2, "ordered", 3, 1 << 20, 2 << 20, 2, "fixed"),
         memory=Memory(
             1 << 30, "generations", os.path.abspath("scratch"), 0.5, 1.0, "most productive", "end", 2_000_000_000
         ),
         tuning=Tuning(1_500_000, 64, 16, 0.2),
-        balance=Balance("threshold", 1.0, 0.02, 0.75, 1_000_000, 0.7, 30_000_000_000, 3.0),
+        balance=Balance("threshold", 1.0, 0.02, 0.75, 1_000_000, 0.7, 30_000_000_000, 3.0, 1.1, 0.8, 10_000_000),
         run=Run(2.0, 10_000_000_000, 5, "fail"),
         output=Output("/o", "collect", ("left_row",), 1_000_000),
         inject=Inject(

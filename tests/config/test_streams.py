@@ -202,3 +202,77 @@ def test_streams_of_any_name_are_joined_in_python():
     assert done.late("S_2").num_rows == 0
     with pytest.raises(JobError, match='late: got "left", wanted "picks" or "S_2"'):
         done.late("left")
+
+
+TYPED = {"join": {"type": "full"}}
+
+
+def test_a_type_needs_two_streams_that_do_not_spill():
+    spill = {"memory": {"spill": "generations"}}
+    assert faults({"streams": dict.fromkeys("abc", PATH), **TYPED, "output": {"path": "out"}})[0].startswith(
+        '[join] type: got "full" and 3 streams, wanted two for this type'
+    )
+    found = faults({"left": PATH, "right": PATH, **TYPED, **spill, "output": {"path": "out"}})
+    assert any('[join] type, [memory] spill: got "full" and "generations", wanted "off"' in one for one in found)
+    wrong = faults({"left": PATH, "right": PATH, "join": {"type": "outer"}, "output": {"path": "out"}})
+    assert any(one.startswith('[join] type: got "outer", wanted "inner" or "left" or "right"') for one in wrong)
+
+
+def test_what_is_wrong_with_a_condition_is_told_with_its_place():
+    def found(where, *given):
+        try:
+            resolve(job_of(*given, join={"where": where}, output={"path": "out"}))
+        except JobError as error:
+            return error.faults
+        return []
+
+    sides = table(n=pa.int32()), table(n=pa.float64(), text=pa.string())
+    assert found("a.n > b.n and b.time - a.time < '2 ms'", *sides) == []
+    (fault,) = found("a.n > b.text", *sides)
+    assert fault.startswith('[join] where: "a.n > b.text": at character 7: column "text" is string, wanted integers')
+    assert found("a.n > c.n", *sides) == [
+        '[join] where: "a.n > c.n": at character 7: got "c", wanted a stream: "a" or "b"'
+    ]
+    (fault,) = found("a.n > b.n", *sides, table())
+    assert fault.startswith("[join] where: a condition is about pairs, and there are 3 streams")
+    (fault,) = found("a.n > b.n", sides[0], {"path": "/there/is/no/such/file.parquet"})
+    assert "no such" in fault, "of a stream that cannot be read, nothing is said about its columns"
+    assert resolve(job_of(*sides, join={"where": "b.time - a.time < '2 us'"}, output={"path": "out"})).unit == "us"
+
+
+def test_columns_of_a_condition_travel_though_nobody_sees_them():
+    sides = table(n=pa.int32(), m=pa.int8()), table(n=pa.float64(), text=pa.string())
+    job = job_of(*sides, join={"where": "a.n > b.n"}, output={"path": "out", "columns": ["a_row", "b_text"]})
+    schema = resolve(job)
+    assert [[column.name for column in one.payload] for one in schema.streams] == [["n"], ["n", "text"]]
+    assert [column.name for column in result_columns(job, schema)] == ["a_row", "b_text"]
+    assert "where   a.n > b.n" in describe(job, schema)
+
+
+@pytest.mark.parametrize("kind, wanted", [("inner", 0), ("left", 0), ("right", 1), ("full", 1), ("semi", 0)])
+def test_keys_of_the_second_stream_are_shown_in_a_column_of_one_type(kind, wanted):
+    wide = table()
+    narrow = wide.set_column(1, "key", wide["key"].cast(pa.int32()))
+    job = job_of(narrow, wide, join={"type": kind}, output={"path": "out"})
+    try:
+        resolve(job)
+        found = []
+    except JobError as error:
+        found = error.faults
+    assert len(found) == wanted and all("is int32 and" in one and "cast one of them" in one for one in found)
+
+
+@pytest.mark.parametrize(
+    "kind, names, nulls",
+    [
+        ("left", ["key", "a_time", "b_time", "a_row", "b_row"], {"key", "b_time", "b_row"}),
+        ("full", ["key", "a_time", "b_time", "a_row", "b_row"], {"key", "a_time", "b_time", "a_row", "b_row"}),
+        ("semi", ["key", "a_time", "a_row"], {"key"}),
+        ("anti", ["key", "a_time", "a_row"], {"key"}),
+    ],
+)
+def test_the_columns_of_a_type_and_which_of_them_may_be_null(kind, names, nulls):
+    job = job_of(table(), table(), join={"type": kind}, output={"path": "out"})
+    schema = result_schema(job, resolve(job))
+    assert schema.names == names and {field.name for field in schema if field.nullable} == nulls
+    assert f"join    {kind}: " in describe(job, resolve(job))

@@ -16,8 +16,8 @@ from launching import Run
 from mpijoin.data.arrow import decoded_bytes
 from mpijoin.data.batch import Batch
 from mpijoin.data.schema import Column
-from mpijoin.master.pacing import pace_of
-from mpijoin.master.ticks import TickReader
+from mpijoin.producer.pacing import pace_of
+from mpijoin.producer.ticks import TickReader
 from mpijoin.sinks.parts import ROW_GROUP_BYTES
 from mpijoin.sources.base import TIME_MAX, Chunk, End, SourceCounts
 from mpijoin.sources.blocks import BlockLimit

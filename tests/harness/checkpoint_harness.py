@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import mpijoin.checkpoint.files
-import mpijoin.master.intake
-import mpijoin.master.pacing
-import mpijoin.master.start
-import mpijoin.master.ticks
+import mpijoin.coordinator.start
+import mpijoin.producer.intake
+import mpijoin.producer.pacing
+import mpijoin.producer.ticks
 import mpijoin.simulate.cluster as simulated
 import mpijoin.slave.rotating
 import mpijoin.slave.runtime
@@ -36,10 +36,12 @@ from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.saver import Saver
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
+from mpijoin.coordinator.runtime import Master
 from mpijoin.errors import EXIT_CHECKPOINTED, AlreadyDone, Checkpointed, Interrupted
-from mpijoin.launch.embedded import local_size, run_local
+from mpijoin.join.marks import MARKS
+from mpijoin.launch.embedded import run_local
 from mpijoin.launch.setup import merged_schema, prepare
-from mpijoin.master.runtime import Master
+from mpijoin.launch.sizes import size_for
 from mpijoin.rundir import RunDirectory, read_summary
 from mpijoin.signals import SignalFlag
 from mpijoin.sinks.parts import PartWriter
@@ -47,7 +49,7 @@ from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.runtime import Slave
 from random_policy import random_policy
-from simulated_engine import LIMIT_S, costs, disturbance
+from simulated_engine import CONDITION, LIMIT_S, costs, disturbance, holds
 
 KEYS = ((pa.int64(), (0, 1, -1, 7, 1 << 40)), (pa.string(), ("", "a", "b", "ab", "more than eight letters")))
 PAYLOADS = ((pa.int64(), (1, -5)), (pa.string(), ("x", "y" * 90, None)))
@@ -61,6 +63,7 @@ CHECKPOINTS = (
 NAMES = ("probe", "S_2", "left", "p4")
 # The possible numbers of rows of a file, by the number of streams.
 ROWS = {1: (0, 100, 200), 2: (0, 50, 100, 200), 3: (0, 25, 50), 4: (0, 10, 20)}
+TYPED_SHARE = 0.4  # Of the joins of two streams so many are no inner joins. They cannot spill.
 # These checkpoints leave time for moves.
 RARE_CHECKPOINTS = ({"epochs": 6}, {"epochs": 20, "keep": 1}, {"every": "50 ms"})
 
@@ -71,6 +74,16 @@ class Work:
 
     sides: tuple
     kept: dict
+
+    @property
+    def kind(self):
+        """The type of the join."""
+        return self.kept.get("join", {}).get("type", "inner")
+
+    @property
+    def holds(self):
+        """Whether two times meet the condition; None: there is none."""
+        return holds if "where" in self.kept.get("join", {}) else None
 
     @property
     def results(self):
@@ -96,7 +109,11 @@ def work(chance):
         "tuning": {"block": chance.choice(["64 B", "200 B", "4 KiB"])},
         "output": {"results": chance.choice(["collect", "parquet", "parquet", "count"])},
         "inject": {"hash_bits": chance.choice([2, 64])},
+        "memory": {"spill": chance.choice(["generations", "rotate"])},
     }
+    if count == 2 and chance.random() < TYPED_SHARE:
+        kept |= {"join": {"type": chance.choice(list(MARKS))}, "memory": {"spill": "off"}}
+        kept["join"] |= {"where": CONDITION} if chance.random() < 0.5 else {}
     return Work(sides, kept)
 
 
@@ -116,7 +133,7 @@ def _stream(chance, name, key, payload, rows_of_files):
     return Stream(name, tuple(files), "ms", pa.int64(), (key[0],), (payload[0],), window_ns, lateness_ns, form)
 
 
-def manner(chance):
+def manner(chance, work):
     epoch = chance.choice([5, 20, 50])
     policy = chance.choice(["none", "balance", "threshold"])
     sections = {
@@ -127,7 +144,7 @@ def manner(chance):
             "subgroups": chance.randint(1, 3),
             "buffer": chance.choice(["64 KiB", "64 MiB"]),
         },
-        "memory": memory(chance),
+        "memory": memory(chance, work.kept["memory"]["spill"]),
         "tuning": {
             "theta": chance.choice(["off", "1 B", "100 B", "1 KB"]),
             "result_buffer": chance.choice([1, 7, 8192]),
@@ -139,17 +156,19 @@ def manner(chance):
     return Manner(chance.randint(1, 5), sections, chance.choice([None, 10, 20, 40]), chance.randrange(1 << 30))
 
 
-def memory(chance):
-    """Enough of it, or so little that slaves spill all the time."""
-    if chance.random() < 0.5:
-        return {"limit": "16 MiB", "spill": "generations"}
+def memory(chance, spill):
+    """Enough of it, or so little that slaves spill all the time. A group that rotates must fit into it."""
+    if spill == "off":
+        return {"limit": "16 MiB"}
+    if chance.random() < (0.5 if spill == "generations" else 0.2):
+        return {"limit": "16 MiB"}
     return {
-        "limit": chance.choice(["64 KiB", "100 KiB"]),
-        "spill": "generations",
-        "threshold": chance.choice([0.02, 0.1, 0.5]),
+        "limit": chance.choice(["64 KiB", "100 KiB"] if spill == "generations" else ["256 KiB", "1 MiB"]),
+        "threshold": chance.choice([0.005, 0.02, 0.1, 0.5]),
         "share": chance.choice([0.1, 1.0]),
         "rank": chance.choice(["least productive", "most productive", "largest", "random"]),
         "cleanup": chance.choice(["idle", "end"]),
+        "gap": chance.choice(["auto", "0 s", "10 ms"]),
     }
 
 
@@ -177,7 +196,8 @@ class Prepared:
 def lay_out(made, folder):
     streams = {side.name: section(side, folder) for side in made.sides}
     short = streams.keys() == {"left", "right"}
-    return Prepared(made, streams if short else {"streams": streams}, expect(*made.sides))
+    wanted = expect(*made.sides, kind=made.kind, holds=made.holds)
+    return Prepared(made, streams if short else {"streams": streams}, wanted)
 
 
 @contextmanager
@@ -188,11 +208,14 @@ def inner_sizes(made):
         return None if balance.policy == "none" else random_policy(made.seed)
 
     core = partial(SlaveCore, slice_rows=made.rows, budget=made.rows)
-    patches = [(mpijoin.master.start, "make_policy", policies), (mpijoin.master.pacing, "EPOCHS_PER_REORGANIZATION", 1)]
+    patches = [
+        (mpijoin.coordinator.start, "make_policy", policies),
+        (mpijoin.producer.pacing, "EPOCHS_PER_REORGANIZATION", 1),
+    ]
     if made.rows:
         patches += [
-            (mpijoin.master.intake, "PART_BYTES", 64 * made.rows),
-            (mpijoin.master.ticks, "READ_ROWS", made.rows),
+            (mpijoin.producer.intake, "PART_BYTES", 64 * made.rows),
+            (mpijoin.producer.ticks, "READ_ROWS", made.rows),
             (mpijoin.slave.rotating, "SlaveCore", core),
             (mpijoin.sources.base, "BLOCK_ROWS", made.rows),
         ]
@@ -210,7 +233,7 @@ def run(prepared, made, path, resume=False, signals=None):
     if made.rows:
         job = job._replace(cluster=job.cluster._replace(buffer_bytes=2000, master_buffer_bytes=5000))
     with inner_sizes(made):
-        setup = prepare(job, schema, local_size(job, made.slaves), resume=resume)
+        setup = prepare(job, schema, size_for(job, made.slaves), resume=resume)
         outcome = run_local(setup, signals or SignalFlag(), Silent())
     if outcome.error is not None:
         raise outcome.error
@@ -236,7 +259,7 @@ def check(prepared, path, summary):
     rows = Counter()
     for part in (path / "results").glob("*.parquet"):
         rows += table_rows(pq.read_table(part))
-    assert rows == (Counter() if made.results == "count" else expected_rows(made.sides, wanted.pairs))
+    assert rows == (Counter() if made.results == "count" else expected_rows(made.sides, wanted.pairs, made.kind))
     for side in made.sides:
         check_late(path, side, wanted)
     assert not (path / "failed.json").exists() and not (path / "results" / ".open").exists()
@@ -314,7 +337,9 @@ class Camera:
                 self._copying = False
 
     def _copy(self, label):
-        target = self._album / f"{len(self.pictures)}-{label.replace(' ', '-')}".replace("'", "")
+        # A run that was stopped by a signal goes on in the same folder, with another camera.
+        before = len(list(self._album.iterdir())) if self._album.exists() else 0
+        target = self._album / f"{before}-{label.replace(' ', '-')}".replace("'", "")
         if self.path.exists():
             # A file may have got its name since the folder was listed. No manifest knows it yet.
             with suppress(shutil.Error):
@@ -461,7 +486,7 @@ def course(seed, folder, live):
     waiting = [(Path(folder) / "run", 0)]
     while waiting:
         path, generation = waiting.pop()
-        made = manner(chance)
+        made = manner(chance, prepared.work)
         summary, pictures = live(prepared, made, path, chance, generation > 0, KILLS[generation])
         if summary is None:
             waiting.append((path, min(generation + 1, len(KILLS) - 1)))
@@ -523,7 +548,7 @@ def simulate(prepared, made, path, chance, resumes=False, kills=Kills(), stop=No
     if made.rows:
         job = job._replace(cluster=job.cluster._replace(buffer_bytes=2000, master_buffer_bytes=5000))
     with inner_sizes(made), mock.patch.object(mpijoin.slave.runtime, "Saver", SavesAtOnce):
-        setup = prepare(job, schema, local_size(job, made.slaves), resume=resumes)
+        setup = prepare(job, schema, size_for(job, made.slaves), resume=resumes)
         writer = None
         if job.output.results == "collect":
             name = f"rank-{setup.roles.collector}"

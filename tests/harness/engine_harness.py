@@ -111,21 +111,23 @@ class Expected:
         return oracle.certificate(self.pairs.elements())
 
 
-def expect(*streams):
-    """Returns what the definition of the join says, computed in nanoseconds with integers that never overflow."""
+def expect(*streams, kind="inner", holds=None):
+    """Returns what the definition of the join says, computed in nanoseconds with integers that never overflow. kind:
+    the type of the join · holds: as for `oracle.typed`, of times in ns."""
     kept, counts, late = [], {}, {}
-    for stream in streams:
-        sides = [screen(stream, index, rows) for index, rows in enumerate(stream.files)]
+    for number, stream in enumerate(streams):
+        keeps_keyless = number in oracle.ALONE.get(kind, ())
+        sides = [screen(stream, index, rows, keeps_keyless) for index, rows in enumerate(stream.files)]
         kept.append([row for side in sides for row in side[0]])
         late[stream.name] = {row: fate for side in sides for row, fate in side[1].items()}
         nulls = sum(side[2] for side in sides)
         read = len(kept[-1]) + len(late[stream.name]) + nulls
         counts[stream.name] = {"read": read, "joined": len(kept[-1]), "late": len(late[stream.name]), "null_key": nulls}
-    pairs = oracle.join(kept, [stream.window_ns for stream in streams])
+    pairs = oracle.typed(kind, kept, [stream.window_ns for stream in streams], holds)
     return Expected(Counter(pairs), counts, late)
 
 
-def screen(stream, index, rows):
+def screen(stream, index, rows, keeps_keyless=False):
     """Screens one file's rows by the late rule.
 
     Returns (kept rows as (ns, key, row), {late row: (reason, watermark in its unit)}, number of null keys).
@@ -135,7 +137,7 @@ def screen(stream, index, rows):
         (None if time is None else time * unit_ns, None if None in key else key, index * oracle.FILE_ROWS + at)
         for at, (time, key, _) in enumerate(rows)
     ]
-    kept, lost, null_keys = oracle.late(numbered, stream.lateness_ns)
+    kept, lost, null_keys = oracle.late(numbered, stream.lateness_ns, keeps_keyless)
     marks, latest = {}, None
     for time, _, row in numbered:
         marks[row] = None if latest is None else -((stream.lateness_ns - latest) // unit_ns)
@@ -143,13 +145,19 @@ def screen(stream, index, rows):
     return kept, {row: (reason, marks[row]) for row, reason in lost}, null_keys
 
 
-def expected_rows(streams, pairs):
+def expected_rows(streams, pairs, kind="inner"):
     """Returns a Counter of whole result rows: keys, times, rows, and the payload of one stream after the other."""
-    rows, found = [stream.rows for stream in streams], Counter()
+    shown, found = streams[:1] if kind in ("semi", "anti") else streams, Counter()
+    rows = [stream.rows for stream in shown]
     for result, count in pairs.items():
-        taken = [own[row] for own, row in zip(rows, result)]
+        taken = [
+            (None, None, (None,) * len(stream.payload_types)) if row is None else own[row]
+            for stream, own, row in zip(shown, rows, result)
+        ]
         times, keys, payloads = zip(*taken)
-        found[(*keys[0], *times, *result, *(value for payload in payloads for value in payload))] += count
+        key = next(key for key in keys if key is not None)
+        key = (None,) * len(key) if None in key else key
+        found[(*key, *times, *result[: len(shown)], *(value for payload in payloads for value in payload))] += count
     return found
 
 

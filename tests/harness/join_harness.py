@@ -105,11 +105,13 @@ class Harness:
         result_buffer=1000,
         keep=Keep.SLOT_IDS,
         symmetric=None,
+        marks=None,
+        certifies=True,
     ):
         layout = [(stream.record_words, stream.has_blob, stream.window, stream.flagged) for stream in streams]
         self.streams, self.partitions = streams, partitions
-        self.operator = window_join(partitions, memory, block, theta, layout, symmetric)
-        self.out = Out(len(streams), result_buffer, keep)
+        self.operator = window_join(partitions, memory, block, theta, layout, symmetric, marks)
+        self.out = Out(len(streams), result_buffer, keep, certifies)
         self.pairs = []
         self.later_times = Counter()
 
@@ -131,10 +133,15 @@ class Harness:
         return calls
 
     def consume(self):
+        if self.operator.marker and not self.out.certifies and not self.out.is_final:
+            self.operator.marker.keep(self.out, self.operator)
         for time, count in zip(*(side.tolist() for side in times_of(self.out, self.operator))):
             self.later_times[time] += count
         if self.out.keep is Keep.SLOT_IDS:
-            sides = [[self.read(i, slot) for slot in side.tolist()] for i, side in enumerate(self.out.filled)]
+            sides = [
+                [None if slot == st.NONE else self.read(i, slot) for slot in side.tolist()]
+                for i, side in enumerate(self.out.filled)
+            ]
             self.pairs += list(zip(*sides))
         self.out.clear()
 
@@ -151,7 +158,9 @@ class Harness:
         self.expire(groups, watermarks)
 
     def expire(self, groups, watermarks):
-        assert self.operator.expire(groups, watermarks, self.out) is Progress.DONE
+        while self.operator.expire(groups, watermarks, self.out) is not Progress.DONE:
+            self.consume()
+        assert self.out.count == 0
 
     def started(self):
         """Returns the groups that have a directory here."""
@@ -161,7 +170,7 @@ class Harness:
         return read_tuple(self.state, self.streams[stream], slot)
 
     def row_pairs(self):
-        return Counter((left.row, right.row) for left, right in self.pairs)
+        return Counter(tuple(None if row is None else row.row for row in pair) for pair in self.pairs)
 
 
 def read_tuple(state, stream, slot):

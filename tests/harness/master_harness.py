@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpijoin.master import events
-from mpijoin.master.core import MasterCore
-from mpijoin.master.reorganization import Loaded
-from mpijoin.master.setup import MasterSetup
-from mpijoin.master.views import never
+from mpijoin.coordinator import events
+from mpijoin.coordinator.master import MasterCore
+from mpijoin.coordinator.reorganization import Loaded
+from mpijoin.coordinator.setup import MasterSetup
 from mpijoin.partitioning.buffers import MiniBuffers
 from mpijoin.partitioning.scatter import Scattered
 from mpijoin.policy import plan
 from mpijoin.policy.view import GroupView
+from mpijoin.producer import events as producing
+from mpijoin.producer.views import never
 
 MASTER = 0
 WORDS = 5  # The words are the key (here the group), the time (the tick), the row, the blob's address and its size.
@@ -134,7 +135,7 @@ class FakeSlave:
             return
         self.queue.popleft()
         if message.octets is not None:
-            self.say(events.Consumed(self.number, message.octets))
+            self.say(producing.Consumed(self.number, message.octets))
         self.finish()
 
     def finish(self):
@@ -235,27 +236,27 @@ class Cluster:
             self.row += len(own)
         added = self.buffers.add(tuple(scattered))
         assert added.octets.keys() == set(self.core.active)
-        self.do(events.Ingested(added.octets, added.held, (tick, tick) if completes else None))
+        self.do(producing.Ingested(added.octets, added.held, (tick, tick) if completes else None))
         self.buffers.settle()
 
     def end(self):
-        self.do(events.SourceEnded((1 << 40, 1 << 40)))
+        self.do(producing.SourceEnded((1 << 40, 1 << 40)))
 
     def do(self, event):
         for action in self.core.step(event):
             self.told.append(action)
             match action:
-                case events.Serve():
+                case producing.Serve():
                     self.serve(action)
                 case events.Ask(slave) | events.Compute(_, slave) | plan.Spill(slave):
                     self.network[MASTER, slave, "control"].append(action)
-                case events.Command(move, step, slave, group, peer):
+                case producing.Command(move, step, slave, group, peer):
                     self.network[MASTER, slave, "data"].append(Order(move, step, group, peer))
-                case events.Hold(_, group, slave):
-                    self.do(events.Held(group, self.buffers.hold(group, slave)))
-                case events.Deliver(_, group, slave):
+                case producing.Hold(_, group, slave):
+                    self.do(producing.Held(group, self.buffers.hold(group, slave)))
+                case producing.Deliver(_, group, slave):
                     self.buffers.deliver(group, slave)
-                case events.CloseInput():
+                case producing.CloseInput():
                     self.buffers.close()
                 case events.Complete():
                     self.complete = True
@@ -305,7 +306,7 @@ class Cluster:
     def arrive(self, channel):
         message = self.network[channel].popleft()
         _, to, _ = channel
-        if isinstance(message, events.Consumed):
+        if isinstance(message, producing.Consumed):
             assert self.flying[message.slave].popleft() == message.octets
         if to == MASTER:
             self.do(message)

@@ -12,6 +12,7 @@ from mpijoin.moving import steps
 from mpijoin.orders import Order, Step
 from mpijoin.rank import MASTER
 from mpijoin.simulate.engine import SimulatedClock
+from mpijoin.slave.inputs import Inputs
 from mpijoin.slave.moving import Mover
 from mpijoin.store.shipment import BLOCKS_KIND
 from mpijoin.transport.base import octets_of, parts_of
@@ -48,7 +49,7 @@ class Side:
     def __init__(self, number, streams=(STREAM, STREAM), partitions=2, memory=1 << 22, theta=600, block=BLOCK):
         self.harness = Harness(list(streams), partitions, memory, block, theta)
         self.desk = Desk(number)
-        self.mover = Mover(self.desk, self.harness.operator)
+        self.mover = Mover(self.desk, self.harness.operator, Inputs((0,), partitions, 2))
 
     def order(self, step, move=7, group=1, peer=CONSUMER, taken=()):
         self.mover.expects(Order(move, step, group, peer))

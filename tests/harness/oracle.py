@@ -31,6 +31,33 @@ def join(streams, windows):
     return [rows for key in keys for rows in combinations([stream.get(key, []) for stream in by_key], windows)]
 
 
+ALONE = {"left": (0,), "right": (1,), "full": (0, 1), "anti": (0,)}  # the sides whose rows may be without partner
+
+
+def typed(kind, streams, windows, holds=None):
+    """Returns the rows of all results of a join of this type, with None for a row that is missing.
+
+    holds: whether two rows of these times are a pair, apart from key and window; None: they always are.
+
+    >>> typed("full", [[(10, 1, 0)], [(12, 1, 0), (13, 1, 1)]], [2, 0])
+    [(0, 0), (None, 1)]
+    >>> typed("semi", [[(10, 1, 0), (20, 1, 1)], [(10, 1, 0), (10, 1, 1)]], [2, 0])
+    [(0, None)]
+    """
+    pairs = join(streams, windows)
+    if holds:
+        times = [{row: time for time, _, row in stream} for stream in streams]
+        pairs = [(left, right) for left, right in pairs if holds(times[0][left], times[1][right])]
+    if kind == "semi":
+        return [(row, None) for row in dict.fromkeys(left for left, _ in pairs)]
+    with_partner = [{pair[side] for pair in pairs} for side in range(len(streams))]
+    found = [] if kind == "anti" else pairs
+    for side in ALONE.get(kind, ()):
+        alone = [row for _, _, row in streams[side] if row not in with_partner[side]]
+        found = found + [(row, None) if side == 0 else (None, row) for row in alone]
+    return found
+
+
 def grouped(rows):
     """Returns {key: [(time, row)]} of a list of (time, key, row)."""
     by_key = {}
@@ -72,11 +99,16 @@ def merge(files):
     return merged
 
 
-def late(rows, lateness):
-    """Splits one file's (time, key, row) into (kept, late as (row, reason), number of null keys), row by row."""
+def late(rows, lateness, keeps_keyless=False):
+    """Splits one file's (time, key, row) into (kept, late as (row, reason), number of null keys), row by row.
+
+    keeps_keyless: whether rows with a time are kept though their key is null.
+    """
     kept, lost, null_keys, latest = [], [], 0, None
     for time, key, row in rows:
-        if key is None:
+        if key is None and keeps_keyless and time is not None:
+            kept.append((time, key, row))
+        elif key is None:
             null_keys += 1
         elif time is None or (latest is not None and time < latest - lateness):
             lost.append((row, NULL_TIME if time is None else LATE))
@@ -113,13 +145,14 @@ def partition(key, partitions):
 def result_hash(rows):
     """Returns the hash of one result, given its rows in the order of the streams.
 
-    The hash of a single row is the row itself, and each further row is mixed in.
+    The hash of a single row is the row itself, and each further row is mixed in. A row that is missing counts as -1.
 
     >>> [f"{result_hash(rows):016x}" for rows in ((0, 0), (1, 2), (2, 1), (7,))]
     ['48218226ff3cd4bf', '081a5c1377856b73', 'f2826f98653e9e57', '0000000000000007']
     """
-    hashed = rows[0] & MASK
-    for row in rows[1:]:
+    first, *others = (-1 if row is None else row for row in rows)
+    hashed = first & MASK
+    for row in others:
         hashed = mix((hash64(hashed) + row) & MASK)
     return hashed
 

@@ -1,6 +1,6 @@
 """The pacing of a run that keeps the pace of its data, for tests that tell a master what happens."""
 
-from mpijoin.master.pacing import Pacing, Tempo
+from mpijoin.producer.pacing import Pacing, Tempo
 
 SECOND_NS = 1_000_000_000
 

@@ -9,13 +9,13 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(1, str(Path(__file__).parent))
 
-import mpijoin.master.start
+import mpijoin.coordinator.start
 from mpijoin.cli import main
 from no_pickle import forbid_pickle
 from random_policy import random_policy
 
 if __name__ == "__main__":
     seed = int(sys.argv.pop(1))
-    mpijoin.master.start.make_policy = lambda *settings: random_policy(seed)
+    mpijoin.coordinator.start.make_policy = lambda *settings: random_policy(seed)
     forbid_pickle()
     sys.exit(main())

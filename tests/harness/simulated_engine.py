@@ -6,19 +6,19 @@ One seed stands for one job, one cluster and one course of events. The answer mu
 import random
 from collections import Counter
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import partial, partialmethod
 from unittest import mock
 
 import pyarrow as pa
 
-import mpijoin.master.intake
-import mpijoin.master.pacing
-import mpijoin.master.start
-import mpijoin.master.ticks
+import mpijoin.coordinator.start
+import mpijoin.producer.intake
+import mpijoin.producer.pacing
+import mpijoin.producer.ticks
 import mpijoin.slave.moving
-import mpijoin.slave.rotating
 import mpijoin.sources.base
+import mpijoin.sources.shares
 from engine_harness import Stream, check_counts, expect, expected_rows, section, table_rows
 from join_harness import fallen_counts
 from mpijoin.api import TableWriter
@@ -26,6 +26,7 @@ from mpijoin.config.check import resolve
 from mpijoin.config.job import Delay, Inject, Slowdown
 from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
+from mpijoin.join.marks import MARKS
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.launch.setup import Roles, RunSetup, merged_schema
 from mpijoin.moving import consumer
@@ -36,10 +37,15 @@ from mpijoin.slave.core import SlaveCore
 from mpijoin.transport.simulated import Disturbance
 from random_policy import random_policy
 from simulated_expiry import Expiry
+from simulated_spills import SPILLS, SpillWatch, spilling
 
 LIMIT_S = 100_000.0  # A run that takes more virtual time hangs.
 ENOUGH_BYTES = 16 << 20  # With less memory, a run may end for want of it.
+SPILLING_SHARE = 0.4  # In this share of the seeds, slaves have little memory and a disk.
+CONDITION_SHARE = 0.3  # of the seeds with two streams
+CONDITION = "right.time - left.time <= '3 ms'"
 RANDOM_SHARE = 0.85  # In this share of the seeds with a policy, it moves groups for no reason.
+UNIT_ROWS = 40  # of an input that producers share
 FRAME_EXTRA_BYTES = 4096  # The frames of a portion have at most so much beside tuples and blobs.
 KEYS = ((pa.int64(), (0, 1, -1, 7, 1 << 40)), (pa.string(), ("", "a", "b", "a longer one")))
 PAYLOADS = ((pa.int64(), (1, -5)), (pa.string(), ("x", "y" * 90, None)))
@@ -64,6 +70,10 @@ class Scenario:
     # A consumer finds no free memory in this share of its looks, and refuses late in this share of installations.
     refusals: float
     moves_randomly: bool
+    spills: bool
+    producers: int = 1
+    kind: str = "inner"
+    has_condition: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,13 +111,7 @@ def scenario(seed):
         },
         "run": {"speed": chance.choice([0.1, 1, 100]) if paced else "max", "seed": seed},
     }
-    return Scenario(
-        seed,
-        sides,
-        sections,
-        faults(chance, slaves),
-        slaves,
-        Manner(costs(chance), False, chance.random() < 0.3, disturbance(chance, seed), LIMIT_S),
+    rest = (
         chance.choice([None, 1, 3, 10]),
         chance.random() < 0.5,
         chance.choice([ENOUGH_BYTES] * 6 + [1 << 14]),
@@ -117,6 +121,41 @@ def scenario(seed):
         chance.choice([0.0, 0.2, 0.4]),
         chance.random() < RANDOM_SHARE,
     )
+    made = Scenario(
+        seed,
+        sides,
+        sections,
+        faults(chance, slaves),
+        slaves,
+        Manner(costs(chance), False, chance.random() < 0.3, disturbance(chance, seed), LIMIT_S),
+        *rest,
+        False,
+    )
+    if chance.random() < SPILLING_SHARE:
+        made = spilling(made, chance, (key[1], payload[1]))
+    made = with_producers(made, chance.choice([1, 1, 2, 2, 3]))
+    if made.spills:  # A condition is about two streams, and only an inner join spills.
+        return of_type(made, "inner", chance.random() < CONDITION_SHARE) if len(made.sides) == 2 else made
+    return of_type(made, chance.choice(["inner"] * 3 + list(MARKS)), chance.random() < CONDITION_SHARE)
+
+
+def of_type(made, kind, has_condition):
+    """The same scenario with a join of this type, and perhaps with a condition."""
+    join = {"type": kind, **({"where": CONDITION} if has_condition else {})}
+    return replace(made, kind=kind, has_condition=has_condition, sections={**made.sections, "join": join})
+
+
+def holds(left_ns, right_ns):
+    """Whether CONDITION does."""
+    return right_ns - left_ns <= 3 * 10**6
+
+
+def with_producers(made, producers):
+    """The same scenario with so many producers. The ranks of slaves are higher by those that are not the first."""
+    slow = tuple(one._replace(rank=one.rank + producers - 1) for one in made.inject.slow)
+    cluster = {**made.sections["cluster"], "producers": producers}
+    sections, inject = {**made.sections, "cluster": cluster}, made.inject._replace(slow=slow)
+    return replace(made, producers=producers, sections=sections, inject=inject)
 
 
 def stream(chance, name, key, payload):
@@ -177,14 +216,14 @@ def inner_sizes(made):
 
     def policies(balance, memory):
         asked = make_policy(balance, memory)
-        return random_policy(made.seed) if asked and made.moves_randomly else asked
+        return random_policy(made.seed, spills=made.spills) if asked and made.moves_randomly else asked
 
     def some_memory(join):
         # Watch decides when memory is short.
         return memory(join)._replace(free=-1) if getattr(join, "is_short", False) else memory(join)
 
     def install_or_not(join, parts, generation=None, from_disk=False):
-        if moods.random() < made.refusals:
+        if not from_disk and moods.random() < made.refusals:
             raise MemoryBudgetError("no room for this group")
         return install(join, parts, generation, from_disk)
 
@@ -193,16 +232,17 @@ def inner_sizes(made):
         def patch(target, name, value):
             stack.enter_context(mock.patch.object(target, name, value))
 
-        patch(mpijoin.master.start, "make_policy", policies)
+        patch(mpijoin.coordinator.start, "make_policy", policies)
         patch(WindowJoin, "memory", some_memory)
         patch(WindowJoin, "install", install_or_not)
         patch(mpijoin.slave.moving, "PORTION_BYTES", made.portion_bytes)
         patch(mpijoin.slave.moving, "SLOT_BYTES", 3 * made.portion_bytes)
         if made.rows:
-            patch(mpijoin.master.intake, "PART_BYTES", 64 * made.rows)
-            patch(mpijoin.master.ticks, "READ_ROWS", made.rows)
-            patch(mpijoin.slave.rotating, "SlaveCore", partial(SlaveCore, slice_rows=made.rows, budget=made.rows))
+            patch(mpijoin.producer.intake, "PART_BYTES", 64 * made.rows)
+            patch(mpijoin.producer.ticks, "READ_ROWS", made.rows)
+            patch(SlaveCore, "__init__", partialmethod(SlaveCore.__init__, slice_rows=made.rows, budget=made.rows))
             patch(mpijoin.sources.base, "BLOCK_ROWS", made.rows)
+        patch(mpijoin.sources.shares, "UNIT_ROWS", UNIT_ROWS)
         yield
 
 
@@ -219,30 +259,40 @@ def run_scenario(made, folder):
             assert made.memory_bytes < ENOUGH_BYTES
             watch.check_bounds()
             return Course({}, simulated.network.trace, watch.seen + Counter({"out of memory": 1}))
-    wanted = expect(*made.sides)
+    wanted = expect(*made.sides, kind=made.kind, holds=holds if made.has_condition else None)
     check_counts(summary, wanted)
     if writer:
-        assert table_rows(writer.table()) == expected_rows(made.sides, wanted.pairs)
+        assert table_rows(writer.table()) == expected_rows(made.sides, wanted.pairs, made.kind)
     watch.check_end(summary)
     return Course(summary, simulated.network.trace, watch.seen + seen_in(made, summary))
 
 
 def setup_of(made, folder):
     """Writes the inputs into `folder`. Returns the setup of the run."""
-    job = load_job({**{side.name: section(side, folder) for side in made.sides}, **made.sections})
+    streams = {side.name: section(side, folder) for side in made.sides}
+    job = load_job({"streams": streams, **made.sections})
     schema = resolve(job._replace(output=job.output._replace(path="none")))
     # These are smaller than any job may ask for, so that a few rows fill them.
     sizes = {name: getattr(made, name) for name in ("buffer_bytes", "master_buffer_bytes")}
-    cluster, memory = job.cluster._replace(**sizes), job.memory._replace(limit_bytes=made.memory_bytes)
+    cluster = job.cluster._replace(**sizes)
+    memory = job.memory._replace(limit_bytes=made.memory_bytes, path=str(folder))
     results = "collect" if made.collects else "count"
     job = job._replace(inject=made.inject, cluster=cluster, memory=memory, output=job.output._replace(results=results))
-    return RunSetup(job, schema, Roles(1 + made.slaves + made.collects, made.collects), None)
+    roles = Roles(made.producers + made.slaves + made.collects, made.collects, made.producers)
+    return RunSetup(job, schema, roles, None, late=tuple(NoLate() for _ in made.sides) if made.producers > 1 else ())
+
+
+class NoLate:
+    """Takes late rows, and forgets them."""
+
+    def write(self, table):
+        assert table.num_rows
 
 
 THINGS = (
     "moved", "refused", "cancelled", "shrinks", "grows", "idle slaves", "rank stalls", "link stalls", "overtakings",
     "slow slaves", "paced", "delays", "paused", "late", "null keys", "empty streams", "results", "collected", "splits",
-    "random moves", "sub-groups", "out of memory",
+    "random moves", "several producers", "moves with several producers", "sub-groups", "out of memory", *SPILLS,
 )  # fmt: skip
 
 
@@ -262,7 +312,12 @@ def seen_in(made, summary):
         "collected": made.collects,
         "splits": summary["splits"],
         "random moves": made.moves_randomly and summary["moves"] > 0,
+        "several producers": made.producers > 1,
+        "moves with several producers": summary["moves"] * (made.producers > 1),
         "sub-groups": made.sections["cluster"]["subgroups"] > 1,
+        "spills": summary["memory"]["spills"],
+        "several streams on disk": len(sides) > 2 and summary["memory"]["spills"],
+        "clean-ups that find something": summary["memory"]["cleanup_results"] > 0,
     })  # fmt: skip
 
 
@@ -283,11 +338,16 @@ class Watch:
             self._replace(simulated.engine.processes[rank], "turn", partial(self._turn, slave))
             self._replace(slave._mover, "_send", self._shipped)
             self._replace(slave._mover, "take", partial(self._staged, slave))
-            self._replace(slave._operator, "insert", self._expiry.inserted)
-            self._replace(slave._operator, "expire", partial(self._expiry.expired, slave._operator))
-        self._replace(simulated.master.buffers, "add", self._added)
-        self._replace(simulated.master.buffers, "deliver", self._expiry.delivered)
-        self._replace(simulated.master.buffers, "take", self._taken)
+            if made.spills:  # What a slave must hold may be on its disk.
+                SpillWatch(self.seen, slave)
+            else:
+                self._replace(slave._operator, "insert", self._expiry.inserted)
+                self._replace(slave._operator, "expire", partial(self._expiry.expired, slave._operator))
+        self._feeds = [simulated.master.feed, *(simulated.roles[rank]._feed for rank in setup.roles.producers[1:])]
+        for feed in self._feeds:
+            self._replace(feed.buffers, "add", self._added)
+            self._replace(feed.buffers, "deliver", self._expiry.delivered)
+            self._replace(feed.buffers, "take", self._taken)
         self._replace(simulated.master.moves, "closed", self._closed)
         self._replace(simulated.network, "_arrive", self._arrived)
         for name, stalls in (("rank stalls", simulated._stalls), ("link stalls", simulated.network._stalls)):
@@ -309,12 +369,14 @@ class Watch:
         self._staged_bytes_max = max(self._staged_bytes_max, slave._mover.staged_bytes)
         return pause_s
 
-    def _shipped(self, send, move, supply, frames, final):
+    def _shipped(self, send, move, supply, frames, final, *marks):
         octets = sum(frame.nbytes for frame in frames)
         block_bytes = self._slaves[0]._operator._pool.page_bytes
         bound_bytes = 2 * max(self._made.portion_bytes, block_bytes) + FRAME_EXTRA_BYTES
+        # A frame of rows from the disk is not cut.
+        octets -= frames[-1].nbytes if self._made.spills else 0
         assert final or octets <= bound_bytes, f"a portion of {octets} bytes, wanted at most {bound_bytes}"
-        send(move, supply, frames, final)
+        send(move, supply, frames, final, *marks)
 
     def _staged(self, slave, take, state):
         """Watches a part of a group arrive. At times the slave has no room for it, and must then refuse the group."""
@@ -360,17 +422,19 @@ class Watch:
     def check_end(self, summary):
         """Checks that no move is open, that nothing is left at the master, and that memory kept to its bounds."""
         master = self._cluster.master
-        assert master.core.open_moves == 0 and master.core.moves.begun == sum(master.moves.totals[:3])
+        assert master.core.open_moves == 0 and master.core.coordinator.moves.begun == sum(master.moves.totals[:3])
         assert not any(slave._mover._supplies for slave in self._slaves), "no slave still supplies a group"
-        assert master.buffers.held_bytes == 0, "nothing is left at the master"
+        assert not any(feed.buffers.held_bytes for feed in self._feeds), "nothing is left at a producer"
         assert self._active == len(master.core.active)
         self.check_bounds()
 
     def check_bounds(self):
         made, memory_bytes = self._made, self._made.memory_bytes
-        assert self._backlog_bytes_max <= made.buffer_bytes + self._piece_bytes_max, "what the master sends is bounded"
+        most_bytes = made.buffer_bytes + self._piece_bytes_max * made.producers
+        assert self._backlog_bytes_max <= most_bytes, "what producers send is bounded"
         most_bytes = made.master_buffer_bytes + self._piece_bytes_max * made.slaves
-        assert self._cluster.master.buffers.held_bytes_max <= most_bytes, "the master's buffer is bounded"
+        for feed in self._feeds:
+            assert feed.buffers.held_bytes_max <= most_bytes, "a producer's buffer is bounded"
         for slave in self._slaves:
             blocks_bytes = slave._operator.totals.blocks_max * slave._operator._pool.page_bytes
             assert blocks_bytes <= memory_bytes, "the state is bounded"

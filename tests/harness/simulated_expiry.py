@@ -1,5 +1,9 @@
 """What slaves of a simulated run must hold of each group, and what they must have let go."""
 
+import numpy as np
+
+from mpijoin.data.batch import KEYLESS
+from mpijoin.operators.base import Progress
 from mpijoin.store.state import (
     DEPTH,
     DIRECTORY,
@@ -25,8 +29,9 @@ class Expiry:
     """
 
     def __init__(self, made):
-        # Rows of several files are numbered file by file, so they need not come in order.
-        self._in_order = [len(side.files) == 1 for side in made.sides]
+        # Rows of several files are numbered file by file, so they need not come in order. Nor need those of several
+        # producers.
+        self._in_order = [len(side.files) == 1 and made.producers == 1 for side in made.sides]
         self._wanted = {}  # {(group, stream): times of tuples that may still find partners}
         self._newest = {}  # {(group, stream): row}
         self._watermarks = {}  # {group: the furthest of both streams that it was told}
@@ -40,7 +45,7 @@ class Expiry:
     def inserted(self, insert, groups, stream, fresh, bounds):
         taken = insert(groups, stream, fresh, bounds)
         for group, (low, high) in zip(groups[: taken.groups].tolist(), bounds.tolist()):
-            rows = fresh.tuples[low:high, ROW].tolist()
+            rows = (fresh.tuples[low:high, ROW] & ~KEYLESS).tolist()
             self._wanted.setdefault((group, stream), []).extend(fresh.tuples[low:high, TIME].tolist())
             if self._in_order[stream] and rows:
                 arrived = [self._newest.get((group, stream), -1), *rows]
@@ -51,12 +56,15 @@ class Expiry:
     def expired(self, join, expire, groups, watermarks, out):
         tuned = join._table.counters[[SPLIT, MERGED]].tolist()
         progress = expire(groups, watermarks, out)
+        if progress is not Progress.DONE:
+            return progress
         # A split comes last, and may part a tuple that can go from the one that kept their block.
         is_same = tuned == join._table.counters[[SPLIT, MERGED]].tolist()
-        for group in groups.tolist():
-            before = self._watermarks.get(group, watermarks)
-            furthest = self._watermarks[group] = tuple(map(max, before, watermarks))
-            assert group in self._delivered or furthest == tuple(watermarks), "a group's watermarks never go back"
+        told = np.broadcast_to(np.atleast_2d(watermarks), (len(groups), 2)).tolist()
+        for group, own in zip(groups.tolist(), told):
+            before = self._watermarks.get(group, own)
+            furthest = self._watermarks[group] = tuple(map(max, before, own))
+            assert group in self._delivered or furthest == tuple(own), "a group's watermarks never go back"
             for stream in range(2):
                 bound = furthest[1 - stream] - int(join._table.layout[stream, WINDOW])
                 self._check_held(join._table, group, stream, bound)

@@ -35,14 +35,17 @@ class Spilling:
         for rows in self.write(group, self.main.operator.rows(group)):
             assert rows.generation == generation
             latest = self.latest[group]
-            latest[rows.stream] = max(latest.get(rows.stream, NEVER), rows.latest)
+            for stream, (count, _, last) in enumerate(rows.spans.tolist()):
+                if count:
+                    latest[stream] = max(latest.get(stream, NEVER), last)
         self.main.operator.empty(group)
         self.main.operator.keep_until(group, [self.owed_until(group, stream) for stream in range(len(self.specs))])
 
     def write(self, group, frames):
         for frame in frames:
-            rows = rows_of(frame, self.specs)
-            assert rows.group == group
+            rows = rows_of(frame.data, self.specs)
+            assert (rows.group, rows.generation) == (group, frame.generation)
+            assert rows.spans.tolist() == frame.spans.tolist()
             self.disk[group].setdefault(rows.generation, []).append(rows)
             yield rows
 
@@ -59,7 +62,7 @@ class Spilling:
         """Writes to the disk what has expired, but is kept. Returns how many rows these were."""
         count = 0
         for group in self.main.operator.kept().tolist():
-            count += sum(len(rows.fresh.tuples) for rows in self.write(group, self.main.operator.kept_rows(group)))
+            count += sum(sum(rows.spans[:, 0]) for rows in self.write(group, self.main.operator.kept_rows(group)))
             self.main.operator.drop_kept(group)
         assert not len(self.main.operator.kept())
         return count
@@ -80,14 +83,15 @@ class Spilling:
         """Returns for each stream the smallest time of its rows in the classes."""
         rows = [one for members in classes for one in members]
         return [
-            min((one.earliest for one in rows if one.stream == stream), default=EVER)
+            min((one.spans[stream, 1] for one in rows), default=EVER)
             for stream in range(len(self.specs))
         ]
 
     def take_back(self, group, rows, low, high):
-        part = rows.fresh._replace(tuples=between(rows.fresh.tuples, low, high))
-        bounds = np.array([[0, len(part.tuples)]])
-        assert self.clean.operator.insert(groups_of(group), rows.stream, part, bounds).groups == 1
+        for stream, own in enumerate(rows.fresh):
+            part = own._replace(tuples=between(own.tuples, low, high))
+            bounds = np.array([[0, len(part.tuples)]])
+            assert self.clean.operator.insert(groups_of(group), stream, part, bounds).groups == 1
 
     def results(self):
         """The rows of all results, found at run time or by the clean-up."""

@@ -56,7 +56,7 @@ def test_a_setup_without_a_field_or_with_another_kind_of_value_is_refused(name):
 @pytest.mark.parametrize(
     "values, said",
     [
-        ({"format": 99}, "got format 99, wanted 1"),
+        ({"format": 99}, "got format 99, wanted 2"),
         ({"job": "x = "}, "TOMLDecodeError"),
         ({"job": "[run]\nspeed = 7\n"}, "JobError"),
         ({"unit": "days"}, "got unit 'days', wanted one of s, ms, us, ns"),

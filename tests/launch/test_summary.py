@@ -55,7 +55,7 @@ def test_memory_is_told_against_its_limit_and_spilling_only_where_there_was_any(
 
 
 def test_what_was_spilled_is_told_over_all_slaves_and_its_time_of_the_slowest():
-    figures = Figures(0, 0, 0, 0, 0, 0, 0, 0, 64_000_000, 60_000_000, 12.0)
+    figures = Figures(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 64_000_000, 60_000_000, 12.0)
     one = SpillFigures(9, 0.25, 800_000_000, 900_000_000, 0, 700_000_000, 3.104, 12_000)
     other = SpillFigures(5, 0.5, 400_000_000, 300_000_000, 0, 400_000_000, 1.0, 345)
     memory = _memory([figures._replace(spilling=one), figures._replace(spilling=other, memory_bytes_max=63_000_000)])

@@ -38,17 +38,25 @@ times = [(index * 7) % 11 + index for index in range(rows)]
 kinds = {"integers": list(range(5)) * (rows // 5), "text": [f"k{index % 5}" for index in range(rows)]}
 meet = Rank.meet
 # The windows of a run that spills are larger than its memory.
-spills = {"spill": "generations", "limit": "2 MB", "threshold": 0.1, "path": sys.argv[1]}
-for number, (keys, output, run, balance, memory) in enumerate((
+spills = {"spill": "generations", "limit": "2 MB", "threshold": 0.01, "share": 1.0, "path": sys.argv[1]}
+rotates = {**spills, "spill": "rotate"}
+for number, (keys, output, run, balance, memory, *kind) in enumerate((
     ("integers", "count", {}, {}, {}),
     ("integers", "parquet", {}, {}, {}),
     ("integers", "count", {"speed": 1e6}, {}, {}),
+    ("integers", "count", {}, {}, rotates),
     ("text", "count", {"speed": 1e6}, {}, {}),
     ("text", "parquet", {}, {"policy": "balance"}, {}),
     ("text", "count", {}, {}, spills),
+    ("integers", "count", {}, {}, {}, "anti"),
+    ("text", "parquet", {"speed": 1e6}, {}, {}, "full"),
+    ("integers", "count", {}, {}, {}, "left", "right.time - left.time <= '5 ms'"),
 )):
+    if kind:
+        kinds["integers"] = list(range(rows))  # Some have no partner in a stream of the even rows.
     table = pa.table({"ts": times, "key": kinds[keys], "more": [str(index) for index in range(rows)]})
-    stream = {"table": table, "time": "ts", "time_unit": "ms", "key": "key", "window": "20 ms", "lateness": "5 ms"}
+    stream = {"table": table, "time": "ts", "time_unit": "ms", "key": "key", "lateness": "5 ms"}
+    stream["window"] = "1 s" if memory else "20 ms"
     stream["columns"] = ["more"] if keys == "text" else []
     before_the_clock = []
 
@@ -60,9 +68,12 @@ for number, (keys, output, run, balance, memory) in enumerate((
     loaded.clear()
     output = {"results": output} if output == "count" else {"results": output, "path": f"{sys.argv[1]}/{number}"}
     with mock.patch.object(Rank, "meet", met):
-        job = {"left": stream, "right": stream, "output": output, "run": run, "balance": balance, "memory": memory}
+        other = {**stream, "table": table.take(list(range(0, rows, 1 + bool(kind))))}
+        job = {"left": stream, "right": other, "output": output, "run": run, "balance": balance, "memory": memory}
+        job["join"] = dict(zip(("type", "where"), kind))
+        job["cluster"] = {"distribution_epoch": "200 ms"} if memory else {}
         done = mpijoin.run(job, slaves=2)
-    assert done.results > 0
+    assert done.results > 0 and bool(memory) == bool(done.summary["memory"]["spilled_bytes"])
     late = sorted(set(loaded[len(before_the_clock) :]))
     print(f"late: {late} first: {sorted(set(before_the_clock))}")
 """
@@ -80,7 +91,7 @@ def lines(tmp_path_factory):
 
 
 def test_no_kernel_is_loaded_or_compiled_once_the_clock_runs(lines):
-    assert len(lines) == 6 and all("late: []" in line for line in lines), "\n".join(lines)
+    assert len(lines) == 10 and all("late: []" in line for line in lines), "\n".join(lines)
 
 
 def test_a_count_of_whole_numbers_loads_no_kernel_for_text_or_results(lines):

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import mpijoin
+from mpijoin.coordinator.runtime import Master
 from mpijoin.errors import LedgerError
-from mpijoin.master.runtime import Master
 from mpijoin.metrics.ledger import StreamCounts, check_ledger
 from mpijoin.records import Counts
 from mpijoin.slave.runtime import Slave
@@ -103,7 +103,7 @@ def test_a_run_whose_sources_do_not_balance_fails(job, monkeypatch, name):
 
     def one_more(master):
         close(master)
-        counts = master.intake.sources[0].counts
+        counts = master.feed.intake.sources[0].counts
         setattr(counts, name, getattr(counts, name) + 1)
 
     monkeypatch.setattr(Master, "close", one_more)

@@ -45,7 +45,10 @@ def test_the_records_of_a_slave_add_up_to_its_figures(spilled):
             column = columns[name if unit == 1 else name.replace("_s", "_us")]
             assert sum(column) * unit == pytest.approx(figures[name], abs=1e-5), name
         assert max(columns["disk_bytes"]) <= figures["disk_bytes_max"] and columns["disk_bytes"][-1] == 0
-        assert columns["owed_groups"][-1] == 0 < max(columns["owed_groups"])
+        for owed in ("owed_groups", "owed_generations", "owed_bytes", "owed_results"):
+            assert columns[owed][-1] == 0 < max(columns[owed]), owed
+        assert max(columns["owed_generations"]) > max(columns["owed_groups"])
+        assert max(columns["owed_results"]) <= figures["cleanup_results"]
         assert max(columns["memory_bytes"]) <= figures["memory_bytes_max"] <= figures["memory_limit_bytes"]
         assert np.diff(columns["end_us"]).tolist() == columns["wall_us"][1:]
 

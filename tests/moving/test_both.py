@@ -16,6 +16,7 @@ from mpijoin.orders import Order
 from mpijoin.rank import Rank
 from mpijoin.signals import SignalFlag
 from mpijoin.slave import moving
+from mpijoin.slave.inputs import Inputs
 from mpijoin.slave.moving import Mover
 from mpijoin.store import state as st
 from mpijoin.store.insert import Fresh
@@ -96,7 +97,7 @@ def test_over_a_real_transport_with_portions_of_the_real_size():
     assert operators[0].insert(groups_of(0), 0, everything, np.array([[0, rows]])).groups == 1
     operators[0].probe(groups_of(0), 1 << 40, out)
     operators[0].expire(groups_of(0), (NEVER, NEVER), out)
-    supplier, consumer = map(Mover, ranks, operators)
+    supplier, consumer = (Mover(*both, Inputs((0,), 1, 2)) for both in zip(ranks, operators))
     supplier.expects(Order(0, steps.SHIP, 0, 2))
     supplier.carry_out(0, steps.SHIP, 0, [])
     portions, whole = 0, False

@@ -6,28 +6,16 @@ import numpy as np
 import pytest
 
 from mover_harness import Side
+from mpijoin.coordinator.events import Ask, Chosen, Compute, Moved, Stepped
+from mpijoin.coordinator.master import MasterCore
+from mpijoin.coordinator.reorganization import Loaded, Reorganization
+from mpijoin.coordinator.setup import MasterSetup
 from mpijoin.errors import ProtocolError
-from mpijoin.master.core import MasterCore
-from mpijoin.master.events import (
-    Ask,
-    Chosen,
-    CloseInput,
-    Command,
-    Compute,
-    Deliver,
-    Held,
-    Hold,
-    Ingested,
-    Moved,
-    SourceEnded,
-    Stepped,
-)
-from mpijoin.master.reorganization import Loaded, Reorganization
-from mpijoin.master.setup import MasterSetup
 from mpijoin.moving import relocation
 from mpijoin.orders import ComputePartitions, Partitions
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Plan, Relocate, Spill
+from mpijoin.producer.events import CloseInput, Command, Deliver, Held, Hold, Ingested, SourceEnded
 
 STATES = ["computing", "moving", "withdrawn", "relocated"]
 LEGAL = {

@@ -17,7 +17,7 @@ STATES = ["shipping", "frozen", "dropping", "restoring", "refusing", "cancelling
 EVENTS = ["shipped", "installed", "refused", "dropped", "restored", "cancel"]
 
 LEGAL = {
-    ("shipping", "shipped"): ("frozen", ("hold", "freeze")),
+    ("shipping", "shipped"): ("frozen", ("pause",)),
     ("shipping", "refused"): ("refusing", ("restore",)),
     ("shipping", "cancel"): ("cancelling", ("restore",)),
     ("frozen", "installed"): ("dropping", ("deliver to consumer", "drop")),
@@ -89,9 +89,8 @@ def test_the_tables_have_no_other_states_or_events(at):
 def test_the_coordinator_knows_who_says_what():
     assert {state for pair, outcome in LEGAL.items() for state in (pair[0], outcome[0])} == set(STATES)
     assert {*steps.BY_SUPPLIER, *steps.BY_CONSUMER, coordinator.CANCEL} == set(EVENTS)
-    assert {steps.SHIP, *(act for _, acts in LEGAL.values() for act in acts)} >= {order for _, order in SUPPLIER} - {
-        supplier.READY
-    }
+    said = {steps.SHIP, steps.FREEZE, *(act for _, acts in LEGAL.values() for act in acts)}
+    assert said >= {order for _, order in SUPPLIER} - {supplier.READY}
 
 
 def paths(state, seen=()):
@@ -108,10 +107,10 @@ def test_every_way_ends_and_delivers_what_it_held():
     assert len(ways) == 4 and all(way[-1] in coordinator.CLOSED for way in ways)
     for way in ways:
         acts = [act for at in range(0, len(way) - 1, 2) for act in LEGAL[way[at], way[at + 1]][1]]
-        assert acts.count("hold") == sum(act.startswith("deliver") for act in acts)
+        assert acts.count("pause") == sum(act.startswith("deliver") for act in acts)
         assert acts.count("close") == 1 and acts[-1] == "close"
-        ends = {"moved": ["freeze", "drop"], "refused": ["restore"], "cancelled": ["restore"]}
-        assert [act for act in acts if act in ("freeze", "drop", "restore")][-1] == ends[way[-1]][-1]
+        ends = {"moved": ["drop"], "refused": ["restore"], "cancelled": ["restore"]}
+        assert [act for act in acts if act in ("drop", "restore")][-1] == ends[way[-1]][-1]
 
 
 def test_the_group_is_joined_by_one_side_at_most():
@@ -125,7 +124,7 @@ def test_the_group_is_joined_by_one_side_at_most():
     for (state, _), (then, acts) in LEGAL.items():
         if joins[state] != joins[then]:
             assert None in (joins[state], joins[then]), f"from {state} to {then} at once"
-            assert ("hold" in acts) == (joins[then] is None)
+            assert ("pause" in acts) == (joins[then] is None)
             assert (f"deliver to {joins[then]}" in acts) == (joins[then] is not None)
 
 
@@ -147,6 +146,7 @@ class Move(NamedTuple):
 
 def coordinated(move, event, **changes):
     state, acts = coordinator.advance(7, move.states[0], event)
+    acts = ["freeze" if act == "pause" else act for act in acts]  # Each producer says it then.
     orders = tuple(act for act in acts if any(order == act for _, order in SUPPLIER))
     return move.enters(0, state, **{"orders": move.orders + orders, **changes})
 

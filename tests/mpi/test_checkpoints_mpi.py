@@ -106,20 +106,23 @@ def check(folder, wanted, results):
 @pytest.mark.parametrize("seed", range(KILLS))
 def test_a_killed_run_goes_on_on_other_ranks(wanted, resumed, tmp_path, seed):
     chance = random.Random(seed)
-    ranks, again = chance.randint(3, 5), chance.randint(2, 5)
+    producers, then = chance.randint(1, 2), chance.randint(1, 3)
+    ranks, again = producers + chance.randint(2, 3), then + chance.randint(1, 3)
     results = chance.choice(["parquet", "collect", "count"])
     # The collector only gets epochs if there are results. A slave and the master always get them.
     rank = chance.randrange(ranks - (results == "collect"))
     epoch = chance.randint(EPOCHS // 3, EPOCHS - 10)
     policy = chance.choice(["none", "balance"])
     settings = [f'output.results="{results}"', f'balance.policy="{policy}"', "checkpoint.epochs=2"]
-    with launched(tmp_path, ranks, *settings, f"inject.kill={{{rank}={epoch}}}", text=job(TUPLES), seed=seed) as run:
+    first = [*settings, f"cluster.producers={producers}", f"inject.kill={{{rank}={epoch}}}"]
+    with launched(tmp_path, ranks, *first, text=job(TUPLES), seed=seed) as run:
         assert run.finish(END_S).code not in (0, 75)
     assert not (run.out / "summary.json").exists() and not list(run.out.glob("results/*.parquet"))
+    settings = [*settings, f"cluster.producers={then}"]
     with launched(tmp_path, again, *settings, text=job(TUPLES), resume=True, seed=seed + 1) as run:
         assert run.finish(END_S).code == 0, run.err
     summary = check(tmp_path, wanted, results)
-    assert summary["ranks"] == again
+    assert (summary["ranks"], summary["producers"]) == (again, then)
     resumed.append(summary["checkpoints"]["resumed_from"])
 
 

@@ -96,20 +96,33 @@ def check(summary: dict, wanted: dict, out: Path) -> None:
             assert move["bytes"] > 0 and move["supplier"] != move["consumer"]
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize("results", ["parquet", "collect"])
-def test_random_moves_change_nothing(job, wanted, tmp_path, seed, results):
-    summary = mpi_run(job, tmp_path / "run", seed, 5, f'output.results="{results}"', "cluster.subgroups=2")
+@pytest.mark.parametrize(
+    "seed, results, producers", [(1, "parquet", 1), (1, "collect", 3), (2, "parquet", 2), (2, "collect", 1)]
+)
+def test_random_moves_change_nothing(job, wanted, tmp_path, seed, results, producers):
+    settings = [f'output.results="{results}"', "cluster.subgroups=2", f"cluster.producers={producers}"]
+    summary = mpi_run(job, tmp_path / "run", seed, 4 + producers, *settings)
     check(summary, wanted, tmp_path / "run")
     assert pq.read_table(tmp_path / "run" / "results").num_rows == wanted["results"]
 
 
-def test_random_moves_in_a_paced_run_change_nothing(job, wanted, tmp_path):
+@pytest.mark.parametrize("kind, producers", [("full", 1), ("anti", 2)])
+def test_marks_of_tuples_move_with_their_groups(job, tmp_path, kind, producers):
+    """A tuple that had its partner at one slave does not leave alone at another."""
+    local = ['balance.policy="none"', 'output.results="count"', f'output.path="{tmp_path / "local"}"']
+    wanted = mpijoin.run(job, [*local, f'join.type="{kind}"'], slaves=1).summary
+    settings = ['output.results="collect"', f'join.type="{kind}"', f"cluster.producers={producers}"]
+    settings += ['output.columns=["left_row"]']
+    summary = mpi_run(job, tmp_path / "run", 5, 4 + producers, *settings)
+    check(summary, wanted, tmp_path / "run")
+
+
+@pytest.mark.parametrize("producers", [1, 2])
+def test_random_moves_in_a_paced_run_change_nothing(job, wanted, tmp_path, producers):
     slow = "inject.slow=[{rank = 2, share = 0.3, from = '1 s', to = '2 s'}]"
     late = "inject.delay=[{rank = 3, by = '30 ms'}]"
-    summary = mpi_run(
-        job, tmp_path / "run", 3, 4, 'output.results="count"', "run.speed=4", "cluster.slaves_min=1", slow, late
-    )
+    settings = ['output.results="count"', "run.speed=4", "cluster.slaves_min=1", slow, late]
+    summary = mpi_run(job, tmp_path / "run", 3, 3 + producers, *settings, f"cluster.producers={producers}")
     check(summary, wanted, tmp_path / "run")
     assert summary["declustering"]["max"] == 3
     assert 0 < summary["delay_s"]["p50"] <= summary["delay_s"]["p99"] <= summary["delay_s"]["max"]

@@ -7,13 +7,13 @@ in memory.
 import json
 import os
 import signal
-import subprocess
 import time
 
 import pytest
 
 import mpijoin
 from launching import Run, mpirun_path
+from small_disk import make_larger
 
 STREAM = 'kind = "synthetic"\nrate = 1000\ntuples = 60_000\ndomain = 3000\nwindow = "40 s"\nseed = {seed}\n'
 JOB = f"""
@@ -37,6 +37,7 @@ results = "count"
 """
 SLAVES = 2
 EPOCHS = 120  # about so many
+CHECKPOINTS = ("--set", "checkpoint.epochs=1", "--set", 'cluster.reorganization_epoch="2 s"')
 END_S = 120.0  # the first run may have to compile
 
 pytestmark = [
@@ -54,12 +55,12 @@ def wanted(tmp_path_factory):
     return mpijoin.run(folder / "job.toml", settings, slaves=1).summary["certificate"]
 
 
-def start(folder, *options):
-    return Run(folder, JOB, ranks=1 + SLAVES, options=options)
+def start(folder, *options, slaves=SLAVES):
+    return Run(folder, JOB, ranks=1 + slaves, options=options)
 
 
-def run(folder, *options):
-    with start(folder, *options) as run:
+def run(folder, *options, slaves=SLAVES):
+    with start(folder, *options, slaves=slaves) as run:
         return run.finish(END_S)
 
 
@@ -133,15 +134,28 @@ def test_a_killed_slave_leaves_scratch_that_the_next_start_removes(tmp_path, wan
     check_next_start(tmp_path, wanted)
 
 
-def test_a_whole_job_that_is_killed_while_it_spills_is_forgotten_by_the_next(tmp_path, wanted):
-    with start(tmp_path) as job:
-        assert killed_while(job, tmp_path, lambda held: held > 1 << 20)
+def has_checkpoint(folder):
+    return any(folder.glob("out/checkpoint/[0-9]*.json"))
+
+
+def check_resumed(folder, wanted, slaves):
+    """Going on from a checkpoint, on so many slaves, gives the right answer and leaves nothing on the disk."""
+    summary = summary_of(run(folder, *CHECKPOINTS, "--resume", slaves=slaves))
+    assert summary["certificate"] == wanted and summary["checkpoints"]["resumed_from"]
+    assert left_in(folder) == {}
+    return summary
+
+
+def test_a_whole_job_that_is_killed_while_it_spills_goes_on_with_another_number_of_slaves(tmp_path, wanted):
+    with start(tmp_path, *CHECKPOINTS) as job:
+        assert killed_while(job, tmp_path, lambda held: held > 1 << 20 and has_checkpoint(tmp_path))
     assert len(left_in(tmp_path)) == SLAVES and spilled(tmp_path) > 1 << 20
-    check_next_start(tmp_path, wanted)
+    summary = check_resumed(tmp_path, wanted, slaves=3)
+    assert figure(summary, "spilled_bytes")
 
 
-def test_a_whole_job_that_is_killed_in_its_clean_up_is_forgotten_by_the_next(tmp_path, wanted):
-    with start(tmp_path) as job:
+def test_a_whole_job_that_is_killed_in_its_clean_up_goes_on_with_one_slave(tmp_path, wanted):
+    with start(tmp_path, *CHECKPOINTS) as job:
         logs = [job.out / "logs" / f"rank-{rank}.log" for rank in range(1, 1 + SLAVES)]
 
         def cleans_up(held):
@@ -149,7 +163,8 @@ def test_a_whole_job_that_is_killed_in_its_clean_up_is_forgotten_by_the_next(tmp
 
         assert killed_while(job, tmp_path, cleans_up), "the clean-up was over before it was seen"
     assert spilled(tmp_path) > 0
-    check_next_start(tmp_path, wanted)
+    summary = check_resumed(tmp_path, wanted, slaves=1)
+    assert summary["memory"]["cleanup_results"]
 
 
 def test_two_runs_on_one_node_do_not_touch_each_others_scratch(tmp_path, wanted):
@@ -166,18 +181,6 @@ def test_two_runs_on_one_node_do_not_touch_each_others_scratch(tmp_path, wanted)
     assert left_in(tmp_path) == {}
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """Mounts a file system of 512 KiB where scratch is."""
-    disk = tmp_path / "scratch"
-    disk.mkdir()
-    how = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(disk)]
-    if os.geteuid() or subprocess.run(how, capture_output=True, timeout=10).returncode:
-        pytest.skip("only root can mount a small file system")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], capture_output=True, timeout=10)
-
-
 def test_a_full_scratch_disk_ends_the_run_with_what_to_do(tmp_path, small_disk, wanted):
     full = run(tmp_path)
     assert full.code == 3, full.err
@@ -186,5 +189,5 @@ def test_a_full_scratch_disk_ends_the_run_with_what_to_do(tmp_path, small_disk, 
     assert "bytes were to be written" in message and "[memory] path" in message and "[memory] limit" in message
     assert "No space left on device" in full.failed["reason"]
     assert left_in(tmp_path) == {}
-    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True, timeout=10)
+    make_larger(small_disk)
     check_next_start(tmp_path, wanted)

@@ -5,7 +5,7 @@ import pytest
 from mpijoin.config.job import Balance
 from mpijoin.policy import make_policy
 from mpijoin.policy.flux import excess_bytes, utilization
-from mpijoin.policy.plan import Plan
+from mpijoin.policy.plan import Collect
 from mpijoin.policy.view import ClusterView, GroupView, SlaveView
 
 MB = 1_000_000
@@ -24,8 +24,8 @@ def site(slave, loads=(), sizes_mb=(), on_disk=(), limit_mb=1000, held_mb=None):
     return SlaveView(slave, bool(groups), 0.0, sum(loads), 0.0, tuple(groups), 1.0, held, limit_mb * MB)
 
 
-def cluster(*sites):
-    return ClusterView(5, sites, 1)
+def cluster(*sites, collected_s=0.0):
+    return ClusterView(5, sites, 1, collected_s=collected_s)
 
 
 def moves(plan):
@@ -65,15 +65,26 @@ def test_utilization_is_the_time_that_is_not_idle():
 def test_the_threshold_test(loads, moved):
     """ "If the donor's utilization, U_d is less than the average, or if the utilization ratio (i.e. imbalance) of the
     two sites is less than some threshold factor th_imb or if the receiver's utilization, U_r, is above a threshold,
-    th_util, then we do not consider those sites" """
+    th_util, then we do not consider those sites for any state movement." """
     assert bool(LOAD(cluster(*(site(slave, own) for slave, own in enumerate(loads, 1)))).moves) == moved
+
+
+def test_a_receiver_that_is_busy_gets_nothing():
+    """ "or if the receiver's utilization, U_r, is above a threshold, th_util" is a test of its own where th_imb is less
+    than 1 / th_util; section 5.4: "th_imb = 1.2, th_util = 0.9"."""
+    settings = Balance("flux-load")
+    close = settings._replace(imbalance_threshold=1.05)
+    assert (settings.imbalance_threshold, settings.utilization_threshold) == (1.2, 0.9)
+    sites = cluster(site(1, [0.9, 0.05, 0.04]), site(2, [0.91]))
+    strict, mild = (make_policy(close._replace(utilization_threshold=one)) for one in (0.9, 0.95))
+    assert strict(sites).changes == () and moves(mild(sites)) == [(101, 1, 2)]
 
 
 def test_the_first_partition_that_reduces_the_imbalance_moves():
     """ "we walk down the sorted list of partitions and schedule a move for the first partition in the donor's list that
     will reduce the utilization imbalance between the donor and receiver." """
     assert moves(LOAD(cluster(site(1, [0.05, 0.5, 0.2]), site(2, [0.4])))) == [(102, 1, 2)]
-    assert LOAD(cluster(site(1, [0.7]), site(2, [0.1, 0.1]))) == Plan()
+    assert LOAD(cluster(site(1, [0.7]), site(2, [0.1, 0.1]))).changes == ()
 
 
 def test_one_partition_per_pair_and_round():
@@ -97,13 +108,29 @@ def test_a_receiver_is_not_overfilled():
     rate: a group that takes little from a fast donor takes much from a slow receiver."""
     slow = site(2, [0.3])
     slow = slow._replace(groups=(slow.groups[0]._replace(work=187.5),))  # 0.5 of the donor's time is 0.8 of its own
-    assert LOAD(cluster(site(1, [0.5, 0.5]), slow)) == Plan()
+    assert LOAD(cluster(site(1, [0.5, 0.5]), slow)).changes == ()
     assert moves(LOAD(cluster(site(1, [0.5, 0.1, 0.4]), slow))) == [(102, 1, 2)]
 
 
 def test_an_idle_site_gets_something():
     idle = SlaveView(2, False, 0.0, 0.0, 0.0, ())
     assert moves(LOAD(cluster(site(1, [0.2, 0.3]), idle))) == [(101, 1, 2)]
+
+
+@pytest.mark.parametrize("policy", [LOAD, MEMORY, HYBRID])
+def test_a_round_without_moves_halves_the_collection_and_one_with_moves_makes_it_as_long_as_they_took(policy):
+    """ "The duration of the next collection phase is set to the length of the previous move phase. ... In case no
+    partitions were moved, we set delta to half its previous value. Our collection phase length is subject to a minimum,
+    delta_min." """
+    assert policy(cluster(site(1, [0.2]), collected_s=8.0)).collect == Collect(4.0, 0.25)
+    assert policy(cluster(site(1, [0.2]), collected_s=0.4)).collect == Collect(0.25, 0.25)
+
+
+def test_the_least_collection_is_the_job_s():
+    """Figure 9: "at delta_min = 250 ms, the load-balancing policy outperforms the unloaded, static case"."""
+    assert Balance().collection_min_ns == 250_000_000
+    policy = make_policy(Balance("flux-load", collection_min_ns=10_000_000))
+    assert policy(cluster(site(1, [0.2]), collected_s=0.01)).collect == Collect(0.01, 0.01)
 
 
 # Section 6.2.
@@ -147,7 +174,7 @@ def test_a_full_receiver_is_no_obstacle():
 
 def test_little_imbalance_is_left_alone():
     assert MEMORY(cluster(site(1, sizes_mb=[50] * 12), site(2, sizes_mb=[50] * 9))).moves
-    assert MEMORY(cluster(site(1, sizes_mb=[10] * 59), site(2, sizes_mb=[10] * 50))) == Plan()
+    assert MEMORY(cluster(site(1, sizes_mb=[10] * 59), site(2, sizes_mb=[10] * 50))).changes == ()
 
 
 def test_memory_that_is_taken_away_counts():
@@ -174,4 +201,4 @@ def test_else_load_does_where_there_is_room():
     busy, idle = site(1, [0.4, 0.3, 0.2], [300, 200, 100]), site(2, [0.1, 0.1], [400, 450])
     assert moves(LOAD(cluster(busy, idle))) == [(100, 1, 2)]
     assert moves(HYBRID(cluster(busy, idle))) == [(102, 1, 2)]
-    assert HYBRID(cluster(busy, idle._replace(held_bytes=999 * MB))) == Plan()
+    assert HYBRID(cluster(busy, idle._replace(held_bytes=999 * MB))).changes == ()

@@ -7,10 +7,11 @@ import pytest
 
 from master_harness import Cluster
 from mpijoin.config.job import Balance
-from mpijoin.master.events import Ask, Command, Decided, Deliver, Hold, Moved, Serve
-from mpijoin.master.reorganization import Loaded, Reorganization
+from mpijoin.coordinator.events import Ask, Decided, Moved
+from mpijoin.coordinator.reorganization import Loaded, Reorganization
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.threshold import threshold
+from mpijoin.producer.events import Command, Deliver, Hold, Serve
 from pacings import new_pacing
 
 BALANCE = Balance(policy="threshold", supplier_threshold=0.5, consumer_threshold=0.01, growth=0.5)

@@ -4,15 +4,15 @@ they hold."""
 import numpy as np
 import pytest
 
+from mpijoin.coordinator.master import MasterCore
+from mpijoin.coordinator.setup import MasterSetup
 from mpijoin.data.batch import Batch
-from mpijoin.master.core import MasterCore
-from mpijoin.master.events import Consumed, Ingested, Serve
-from mpijoin.master.pacing import pace_of
-from mpijoin.master.setup import MasterSetup
-from mpijoin.master.ticks import TickReader
 from mpijoin.partitioning.buffers import MiniBuffers, _columns_of
 from mpijoin.partitioning.scatter import scatter
 from mpijoin.partitioning.table import HELD, PartitionTable
+from mpijoin.producer.events import Consumed, Ingested, Serve
+from mpijoin.producer.pacing import pace_of
+from mpijoin.producer.ticks import TickReader
 from mpijoin.sources.base import TIME_MAX, Chunk, End, SourceCounts
 
 NONE = np.empty(0, np.int64)

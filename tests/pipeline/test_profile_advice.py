@@ -63,7 +63,8 @@ def test_few_tuples_need_one_slave_and_the_defaults():
     assert (found.slaves, found.partitions, found.buffer_bytes, found.lateness_ns) == (1, 60, 64 << 20, (0, 0))
     assert found.warnings == ()
     assert {hint.field for hint in found.hints} == {
-        "slaves", "cluster.partitions", "cluster.buffer", "tuning.theta", "left.lateness", "right.lateness",
+        "cluster.producers", "slaves", "cluster.partitions", "cluster.buffer", "tuning.theta", "left.lateness",
+        "right.lateness",
     }  # fmt: skip
 
 
@@ -73,11 +74,27 @@ def test_slaves_rise_with_the_rate_and_the_results():
     assert advise(make_profile(results=SECONDS * 10**9)).slaves == 17
 
 
+def test_producers_rise_with_the_rate_as_far_as_the_input_can_be_shared_out():
+    rates = (10_000, 8_000_000, 40_000_000)
+    found = [advise(make_profile(rate=rate, top_share=0.001), shares=100) for rate in rates]
+    assert [one.producers for one in found] == [1, 2, 7]  # 38 ns each of 2 x rate tuples, at half a core a producer
+    assert found[1].hints[0].field == "cluster.producers" and "0.6 cores, at 38 ns a tuple" in found[1].hints[0].why
+    assert run_command(found[2], "job.toml") == f"mpirun -n {found[2].slaves + 7} mpijoin run job.toml"
+    assert advised_job(make_job(), found[2]).cluster.producers == 7
+
+
+def test_an_input_of_one_row_group_has_one_producer_and_the_advice_says_what_to_do():
+    found = advise(make_profile(rate=40_000_000, top_share=0.001), shares=1)
+    assert found.producers == 1
+    assert "for 7 producers; but the input can be shared out in one part only" in found.hints[0].why
+    assert found.hints[0].why.endswith("write it as several files, or in more row groups")
+
+
 def test_slaves_rise_with_the_windows_bytes():
     profile = make_profile(rate=400_000, window_s=1000, top_share=0.001)
     found = advise(profile)
     assert found.slaves == -(-profile.state_bytes * 1.6 // (4 << 30)) > 1
-    assert "windows need" in found.hints[0].why
+    assert "windows need" in next(hint.why for hint in found.hints if hint.field == "slaves")
 
 
 def test_a_limit_of_the_job_is_kept_and_what_does_not_fit_is_spilled(tmp_path):

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 import mpijoin
-import mpijoin.master.intake
-import mpijoin.master.pacing
-import mpijoin.master.start
+import mpijoin.coordinator.start
+import mpijoin.producer.intake
+import mpijoin.producer.pacing
 import mpijoin.slave.rotating
 from engine_harness import (
     Stream,
@@ -183,13 +183,13 @@ def inner_sizes(rows, seed=0):
         return None if balance.policy == "none" else random_policy(seed)
 
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.object(mpijoin.master.start, "make_policy", policies))
-        stack.enter_context(mock.patch.object(mpijoin.master.pacing, "EPOCHS_PER_REORGANIZATION", 1))
+        stack.enter_context(mock.patch.object(mpijoin.coordinator.start, "make_policy", policies))
+        stack.enter_context(mock.patch.object(mpijoin.producer.pacing, "EPOCHS_PER_REORGANIZATION", 1))
         if rows:
             core = partial(SlaveCore, slice_rows=rows, budget=rows)
             for target, name, value in (
-                (mpijoin.master.intake, "PART_BYTES", 64 * rows),
-                (mpijoin.master.ticks, "READ_ROWS", rows),
+                (mpijoin.producer.intake, "PART_BYTES", 64 * rows),
+                (mpijoin.producer.ticks, "READ_ROWS", rows),
                 (mpijoin.slave.rotating, "SlaveCore", core),
                 (mpijoin.sources.base, "BLOCK_ROWS", rows),
             ):

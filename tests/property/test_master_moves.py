@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from master_harness import Cluster
-from mpijoin.master import events
-from mpijoin.master.reorganization import Reorganization
+from mpijoin.coordinator import events
+from mpijoin.coordinator.reorganization import Reorganization
 from mpijoin.partitioning.table import PartitionTable
+from mpijoin.producer import events as producing
 from pacings import new_pacing
 from random_policy import random_policy
 
@@ -77,17 +78,17 @@ def test_whatever_happens_every_row_is_joined_once_in_order_and_all_ends(seed, p
 
 
 def check_ends(told):
-    last = Counter(action.slave for action in told if isinstance(action, events.Serve) and action.last)
+    last = Counter(action.slave for action in told if isinstance(action, producing.Serve) and action.last)
     assert set(last.values()) <= {1} and len(last) == len(
-        {action.slave for action in told if isinstance(action, events.Serve)}
+        {action.slave for action in told if isinstance(action, producing.Serve)}
     )
-    assert sum(isinstance(action, events.CloseInput) for action in told) == 1
+    assert sum(isinstance(action, producing.CloseInput) for action in told) == 1
 
 
 def check_moves(told):
     asked = [action.relocation for action in told if isinstance(action, events.Compute)]
     assert asked == list(range(len(asked)))
-    begun = [action.move for action in told if isinstance(action, events.Command) and action.step == "ship"]
+    begun = [action.move for action in told if isinstance(action, producing.Command) and action.step == "ship"]
     ended = [action.move for action in told if isinstance(action, events.Moved)]
     assert sorted(begun) == sorted(ended)
     opened = set()
@@ -95,11 +96,11 @@ def check_moves(told):
         match action:
             case events.Decided():
                 assert not opened, "a decision while moves are open"
-            case events.Command(move, "ship"):
+            case producing.Command(move, "ship"):
                 opened.add(move)
             case events.Moved(move):
                 opened.remove(move)
-            case events.CloseInput():
+            case producing.CloseInput():
                 assert not opened, "the end while a move is open"
 
 
@@ -111,7 +112,7 @@ def test_the_random_runs_see_every_outcome_and_every_order(paced):
         cluster = random_cluster(chance, paced)
         run(cluster, random_parts(chance, cluster.table.partitions))
         seen.update(action.outcome for action in cluster.told if isinstance(action, events.Moved))
-        seen.update(action.step for action in cluster.told if isinstance(action, events.Command))
+        seen.update(action.step for action in cluster.told if isinstance(action, producing.Command))
         seen.update(type(action).__name__ for action in cluster.told)
     outcomes, orders = ("moved", "refused", "cancelled"), ("ship", "freeze", "drop", "restore", "Compute", "Spill")
     assert all(seen[name] >= 5 for name in (*outcomes, *orders)), seen

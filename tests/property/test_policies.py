@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cluster_model import ClusterModel, changes, steady_model
 from mpijoin.config.fields import POLICIES
 from mpijoin.config.job import Balance
-from mpijoin.master.reorganization import check_plan
+from mpijoin.coordinator.reorganization import check_plan
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import make_policy
 from mpijoin.policy.plan import Plan

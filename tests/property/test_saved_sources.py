@@ -18,8 +18,8 @@ from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.job import B_MODEL, POISSON, ZIPF, Change, FileSource, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
-from mpijoin.master.intake import Intake
-from mpijoin.master.pacing import Pace
+from mpijoin.producer.intake import Intake
+from mpijoin.producer.pacing import Pace
 from mpijoin.rundir import RunDirectory
 from mpijoin.sources.base import End
 from mpijoin.sources.late import merge_late
@@ -48,9 +48,9 @@ breaks = st.dictionaries(st.integers(0, 12), st.integers(0, 4), min_size=1, max_
 def small(sizes):
     """Everything that is read, in pieces of these sizes."""
     with ExitStack() as stack:
-        stack.enter_context(patch("mpijoin.master.intake.PART_BYTES", 64 * sizes["part"]))
+        stack.enter_context(patch("mpijoin.producer.intake.PART_BYTES", 64 * sizes["part"]))
         stack.enter_context(patch("mpijoin.sources.base.BLOCK_ROWS", sizes["block"]))
-        stack.enter_context(patch("mpijoin.master.ticks.READ_ROWS", sizes["read"]))
+        stack.enter_context(patch("mpijoin.producer.ticks.READ_ROWS", sizes["read"]))
         stack.enter_context(patch("mpijoin.sources.merge.PEEK_ROWS", 2))
         stack.enter_context(patch("mpijoin.sources.csv_reader.PIECE_BYTES", 64))
         yield

@@ -3,15 +3,20 @@ disk."""
 
 import random
 import tempfile
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 import mpijoin
+from checkpoint_harness import Manner, Work, check, lay_out, simulate
 from engine_harness import Stream, check_answer, compiled_once, expect, section
+from mpijoin.spill.rotator import Rotator
 
 SEEDS = {"generations": 16, "rotate": 8}
+STOPPED_SEEDS = 4  # of either form
+STOPS = 8  # at most, of a run
 RANKS = ("least productive", "most productive", "largest", "random")
 ROWS = {2: 300, 3: 60, 4: 30}  # of a stream, by how many streams there are
 
@@ -78,3 +83,62 @@ def stream_like(chance, first, name, count):
     while (one := stream(chance, name, count)).key_types != first.key_types:
         pass
     return one
+
+
+@pytest.mark.parametrize("form", ["generations", "rotate"])
+def test_a_run_that_is_stopped_again_and_again_gives_the_oracles_answer(form, monkeypatch):
+    """What is on disk goes on in a checkpoint: generations, and groups that rotate with the input that is pending for
+    them, also if that is just being joined."""
+    seen = Counter()
+    watch(monkeypatch, seen)
+    for seed in range(STOPPED_SEEDS):
+        chance = random.Random(f"stopped {form} {seed}")
+        kept = {
+            "cluster": {"partitions": chance.randint(6, 20), "distribution_epoch": "20 ms"},
+            "tuning": {"block": "200 B"},
+            "output": {"results": "count"},
+        }
+        with tempfile.TemporaryDirectory() as folder:
+            prepared = lay_out(Work(tuple(long_stream(chance, name) for name in ("left", "right")), kept), folder)
+            path, stops, summary = Path(folder) / "run", 0, None
+            while summary is None:
+                stop = chance.choice([50, 200, 500]) if stops < STOPS else None
+                made = Manner(chance.choice([1, 2, 3]), little(chance, form), 40, chance.randrange(1 << 30))
+                summary, _ = simulate(prepared, made, path, chance, resumes=stops > 0, stop=stop)
+                stops += summary is None
+            check(prepared, path, summary)
+            seen["stops"] += stops
+            seen["spilled"] += summary["memory"]["spilled_bytes"] > 0
+    assert seen["stops"] > 3 * STOPPED_SEEDS and seen["spilled"]
+    assert form == "generations" or min(seen["pending"], seen["while pending input is joined"]) > 0, seen
+
+
+def little(chance, form):
+    memory = {"limit": "64 KiB", "spill": form, "threshold": chance.choice([0.1, 0.3]), "share": 0.3, "gap": "0 s"}
+    return {"memory": memory, "balance": {"policy": chance.choice(["none", "balance"])}}
+
+
+def watch(monkeypatch, seen):
+    """Counts what happens to groups that rotate."""
+    adopt, settle = Rotator.adopt, Rotator.settle
+
+    def adopting(self, group):
+        adopt(self, group)
+        seen["pending"] += group in self._rotation.pending
+
+    def settling(self):
+        activation = self._activation
+        seen["while pending input is joined"] += activation is not None and activation.reading is not None
+        settle(self)
+
+    monkeypatch.setattr(Rotator, "adopt", adopting)
+    monkeypatch.setattr(Rotator, "settle", settling)
+
+
+def long_stream(chance, name):
+    at, rows = 0, []
+    for _ in range(1500):
+        at += chance.choice([0, 1, 3, -1])
+        rows.append((at, (chance.randrange(60),), ("x" * chance.choice([0, 40]),)))
+    window_ns = chance.choice([200 * 10**6, 500 * 10**6, None])
+    return Stream(name, (rows,), "ms", pa.int64(), (pa.int64(),), (pa.string(),), window_ns, 10 * 10**6, "table")

@@ -28,7 +28,7 @@ from mpijoin.report.draw import side_by_side
 from mpijoin.report.figures import charts_of
 from mpijoin.report.findings import verdicts
 from mpijoin.report.runs import distinct_names, load_runs
-from mpijoin.report.series import Event, events, occupancy, shares_by_slave, state
+from mpijoin.report.series import Event, events, master, occupancy, shares_by_slave, state
 from mpijoin.report.style import FAINT, new_figure, panels_over_time, time_axis
 from report_runs import MOVE, SECOND, make_run
 
@@ -447,11 +447,20 @@ def test_a_state_is_carried_on_but_not_through_long_idleness():
         "end_us": np.array([1, 2, 3, 20, 21, 40]),
         "wall_us": np.array([1, 1, 1, 17, 1, 19]),
         "idle_us": np.array([0, 0, 0, 17, 0, 0]),
+        "epoch": np.arange(6),
         "bytes": np.array([5, 6, 7, 8, 9, 10]),
     }
     edges = np.arange(0, 41, 4)
     found = peak(edges, records, "bytes")
     assert found[[0, 4, 5, 6, 9]].tolist() == [7, 8, 9, 9, 10] and np.isnan(found[1:4]).all()
+
+
+def test_records_of_spills_do_not_make_an_epoch_look_like_long_idleness():
+    """A slave that waits for its next epoch has on its disk what it has spilled, however many spills these were."""
+    wall_us = np.array([38, 1, 1] * 5)
+    records = {"end_us": np.cumsum(wall_us), "wall_us": wall_us, "idle_us": wall_us - 1, "epoch": np.arange(15) // 3}
+    found = peak(np.arange(0, 201, 10), {**records, "bytes": np.full(15, 7)}, "bytes")
+    assert np.isnan(found[:3]).all() and (found[3:] == 7).all()
 
 
 def test_names_of_runs_are_as_short_as_they_can_be():
@@ -464,3 +473,13 @@ def test_every_slave_has_its_column(tmp_path):
     (run,) = load_runs([path])
     assert shares_by_slave(run)["slave"].tolist() == [1, 2]
     assert list(state(run)) == ["start_s", "end_s", "slave_1_bytes", "slave_2_bytes"]
+
+
+def test_the_rows_that_several_producers_left_out_are_added_up(tmp_path):
+    side = {"kind": "synthetic", "rate": 10_000, "tuples": 30_000, "window": "50 ms", "disorder": "20 ms"}
+    job = {"left": side, "right": {**side, "seed": 5}, "cluster": {"producers": 2, "distribution_epoch": "100 ms"}}
+    summary = mpijoin.run({**job, "output": {"path": str(tmp_path / "run"), "results": "count"}}, slaves=2).summary
+    late = [one["late"] for one in summary["streams"].values()]
+    assert min(late) > 0, "each stream is read by another producer"
+    (run,) = load_runs([tmp_path / "run"])
+    assert run.producers == [0, 1] and master(run)["late_rows"][-1] == sum(late)

@@ -158,18 +158,6 @@ def test_a_second_run_into_the_same_path_is_refused_and_leaves_the_first(tmp_pat
     assert ended(tmp_path, FILES, "--overwrite").code == 0
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A file system of 2 MB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
-    if os.geteuid() or subprocess.run(mount, capture_output=True, timeout=10).returncode:
-        pytest.skip("only root can mount a small file system")
-    yield disk
-    subprocess.run(["umount", "-l", str(disk)], check=True, timeout=10)
-
-
 @pytest.mark.parametrize("results", ["parquet", "collect"])
 def test_a_full_disk_ends_the_run(tmp_path, small_disk, results):
     run = ended(tmp_path, LONG_JOB, "--set", f"output.path={small_disk}/out", "--set", f"output.results={results}")

@@ -11,14 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from mpijoin.coordinator import events as master
+from mpijoin.coordinator.master import MasterCore
+from mpijoin.coordinator.reorganization import Loaded, Reorganization
+from mpijoin.coordinator.setup import MasterSetup
 from mpijoin.errors import ProtocolError
-from mpijoin.master import events as master
-from mpijoin.master.core import MasterCore
-from mpijoin.master.reorganization import Loaded, Reorganization
-from mpijoin.master.setup import MasterSetup
 from mpijoin.operators.base import Progress, Taken
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Move, Plan
+from mpijoin.producer import events as producing
 from mpijoin.slave import events as slave
 from mpijoin.slave.core import SlaveCore
 from mpijoin.sources.base import TIME_MIN
@@ -51,10 +52,10 @@ class MasterStory:
         told = []
         for action in self.core.step(event):
             told.append(action)
-            if isinstance(action, master.Hold):
+            if isinstance(action, producing.Hold):
                 groups = len(self.core.table.groups_of(action.slave)) + 1
                 waiting = self.core.slaves[action.slave].waiting
-                told += self.do(master.Held(action.group, tuple(one.octets // groups for one in waiting)))
+                told += self.do(producing.Held(action.group, tuple(one.octets // groups for one in waiting)))
         return told
 
     def tick(self, time, *octets):
@@ -68,7 +69,7 @@ class MasterStory:
         octets = [int(word) for word in words if not word.startswith("g")]
         active = self.core.active
         return self.do(
-            master.Ingested(
+            producing.Ingested(
                 dict(zip(active, octets, strict=len(octets) <= len(active))),
                 {int(group): int(own) for group, own in held},
                 watermarks,
@@ -76,10 +77,10 @@ class MasterStory:
         )
 
     def end(self):
-        return self.do(master.SourceEnded((99, 99)))
+        return self.do(producing.SourceEnded((99, 99)))
 
     def consumed(self, rank, octets):
-        return self.do(master.Consumed(int(rank), int(octets)))
+        return self.do(producing.Consumed(int(rank), int(octets)))
 
     def finished(self, rank):
         return self.do(master.RankFinished(int(rank)))
@@ -97,7 +98,7 @@ class MasterStory:
 
     def tell(self, action):
         match action:
-            case master.Serve():
+            case producing.Serve():
                 known = "nothing" if set(action.watermarks) == {TIME_MIN} else f"all before {action.watermarks[0]}"
                 last = ", the last" if action.last else ""
                 return f"to {action.slave}: {action.items} pieces in epoch {action.epoch}, complete: {known}{last}"
@@ -105,18 +106,18 @@ class MasterStory:
                 return f"ask {slave} about reorganization epoch {period}"
             case master.Decided(view, _):
                 return "decide on f = " + " ".join(f"{one.slave}:{one.occupancy:.2f}" for one in view.active)
-            case master.Command(move, step, slave, group, peer):
+            case producing.Command(move, step, slave, group, peer):
                 return f"order {slave}: {step} group {group}, move {move} to {peer}"
-            case master.Hold(move, group, slave):
+            case producing.Hold(move, group, slave):
                 return f"hold group {group} of {slave}"
-            case master.Deliver(move, group, slave):
+            case producing.Deliver(move, group, slave):
                 return f"deliver group {group} to {slave}"
             case master.Moved():
                 return (
                     f"move {action.move} of group {action.group}, {action.supplier} to {action.consumer}:"
                     f" {action.outcome}"
                 )
-            case master.CloseInput():
+            case producing.CloseInput():
                 return "close the input"
             case master.Complete():
                 return "complete"
@@ -128,13 +129,13 @@ class MasterStory:
         return f"[waiting {held}; source {'is read' if self.core.wants_input else 'rests'}{by}{self._groups()}]"
 
     def _groups(self):
-        if self.core.reorganization is None:
+        if self.core.coordinator.reorganization is None:
             return ""
         table = self.core.table
         own = " ".join(
             f"{rank}:{','.join(map(str, table.groups_of(rank).tolist())) or '-'}" for rank in self.core.slaves
         )
-        held = " ".join(f"{group}:{octets}" for group, octets in self.core._queues.held.items())
+        held = " ".join(f"{group}:{octets}" for group, octets in self.core.producer._queues.held.items())
         return f"; groups {own}" + (f"; held {held}" if held else "")
 
 

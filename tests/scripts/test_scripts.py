@@ -188,6 +188,28 @@ def test_bench_engine_counts_whole_runs_and_refuses_wrong_answers(tmp_path):
         check(wrong, bench.data(), "nobody")
 
 
+def test_bench_queries_compares_every_type_with_duckdb(tmp_path, capsys, monkeypatch):
+    import bench_queries
+    from benching.data import make_data
+
+    found = bench_queries.measure(make_data(tmp_path, 20_000), 1, 2)
+    assert len(found) == 2 * len(bench_queries.CASES) and found["mpijoin anti"]["results"] > 1000
+    assert "x as fast as DuckDB" in bench_queries.text_of(found)
+    monkeypatch.setattr(bench_queries, "run_duckdb", lambda *case: (1.0, 7))
+    with pytest.raises(SystemExit, match="inner join: mpijoin has .* results, and DuckDB 7"):
+        bench_queries.measure(make_data(tmp_path, 20_000), 1, 2)
+
+
+def test_the_picks_without_partner_are_those_that_no_pair_has(tmp_path):
+    jobs = SCRIPTS / "jobs"
+    pairs, alone = (
+        mpijoin.run(jobs / name, [f'output.path="{tmp_path / name}"'], slaves=2).table()["left_row"].to_pylist()
+        for name in ("seismic.toml", "unpaired.toml")
+    )
+    assert len(pairs) == QUICKSTART_RESULTS and len(alone) == len(set(alone)) == 13_102
+    assert set(pairs).isdisjoint(alone) and len(set(pairs) | set(alone)) == 35_435
+
+
 @pytest.mark.mpi
 def test_bench_launch_watches_a_run_from_outside(tmp_path):
     from benching.launch import launch

@@ -9,7 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import oracle
-from mpijoin.config.job import Change, Inject, Job, Memory, Pressure, StreamJob, SyntheticSource
+from mpijoin.config.job import (
+    Aggregate,
+    Change,
+    Function,
+    History,
+    Inject,
+    Job,
+    Join,
+    Memory,
+    Pressure,
+    StreamJob,
+    SyntheticSource,
+)
 from mpijoin.errors import JobError
 from mpijoin.simulate.cluster import Manner, simulated_job
 from mpijoin.simulate.costs import Costs, load_costs, named_costs
@@ -180,6 +192,14 @@ def test_what_is_not_modelled_of_memory_is_refused_by_name():
         real = job._replace(memory=Memory(spill=spill))
         assert simulated_job(real, Manner(modelled=False)) is real, "the real operator spills"
     assert simulated_job(Job((stream, stream), memory=Memory(share=0.5)), Manner()).memory.share == 0.5
+
+
+def test_what_is_modelled_is_an_inner_join():
+    stream, manner = StreamJob("left", SyntheticSource(tuples=1)), Manner()
+    with pytest.raises(JobError, match=r'\[join\] type: got "anti", is not simulated: .* run the job for real'):
+        simulated_job(Job((stream, stream), join=Join("anti")), manner)
+    with pytest.raises(JobError, match=r"\[aggregate\]: is not simulated"):
+        simulated_job(Job((stream,), aggregate=Aggregate(History(rows=5), (Function("n", "count"),))), manner)
 
 
 def test_hollow_arrays_have_a_size_and_no_memory():

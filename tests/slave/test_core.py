@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mpijoin.errors import ProtocolError
-from mpijoin.operators.base import Progress, Taken
-from mpijoin.slave.core import ALERT_S, PACED_SLICE_ROWS_MIN, PACED_SLICES, PROBE_BUDGET, SlaveCore, SpillRule
+from mpijoin.operators.base import Memory, Progress, Taken
+from mpijoin.slave.core import ALERT_S, PACED_SLICE_ROWS_MIN, PACED_SLICES, PROBE_BUDGET, TRIES_MAX, SlaveCore
 from mpijoin.slave.events import (
     Arrived,
     Carry,
@@ -34,6 +34,7 @@ from mpijoin.slave.events import (
     SpillOrdered,
     Staged,
 )
+from mpijoin.slave.rule import SpillRule
 from mpijoin.slave.slices import cut_slices
 from mpijoin.time_events import Rest, Ticked
 
@@ -194,6 +195,14 @@ def test_a_message_of_nothing_but_the_frozen_group_ends():
     assert not core.busy
 
 
+def test_thousands_of_messages_with_nothing_to_join_end_one_after_the_other():
+    """A slave that is behind keeps them, and a group that left may have been all that they had."""
+    core = core_of(message(1), *(message(*[1] * (epoch % 2), epoch=epoch) for epoch in range(1, 5000)))
+    core.step(Ordered(4, "freeze", 10))
+    assert [one.epoch for one in joined(core, 1) if isinstance(one, EndMessage)] == list(range(5000))
+    assert not core.busy
+
+
 def test_a_group_that_has_come_whole_is_installed_between_slices():
     assert SlaveCore().step(Staged(3)) == [Install(3)]
     core = core_of(message(1))
@@ -322,12 +331,40 @@ def test_time_changes_nothing_of_what_is_under_way():
     assert started == [Insert(0, 1)] and core.step(ALL_IN) == [Probe(0, 1, PROBE_BUDGET)]
 
 
+def test_a_slave_at_which_a_group_changes_hands_is_ordered_to_spill_in_vain():
+    core = SlaveCore(rule=SpillRule(0.9, 0.3, "largest", 64, True))
+    assert core.step(SpillOrdered(1000, "largest", is_moving=True)) == []
+    assert core.step(message(3)) == [Insert(0, 1)]
+
+
+def short_of_memory(core, is_moving):
+    """The core has tried everything for a slice of which nothing fits. Returns what it does then."""
+    lacking = Inserted(Taken(0, 3), False, Memory(1000, 900, 100), is_moving)
+    for _ in range(TRIES_MAX):
+        assert isinstance(core.step(lacking)[0], Probe)
+        core.step(Probed(Progress.DONE))
+        core.step(Spilled(False))
+    return core.step(lacking)
+
+
+def test_where_memory_is_short_because_a_group_changes_hands_it_waits_until_it_has():
+    """Such a group cannot be spilled, and does not go before its slave carries out an order between two slices."""
+    core = SlaveCore(rule=SpillRule(0.9, 0.3, "largest", 64, True))
+    core.step(message(3, 4))
+    assert short_of_memory(core, is_moving=True) == []
+    assert core.step(Ordered(1, "freeze", 11)) == []
+    (rest,) = core.step(Ticked(5.0))
+    carry, insert = core.step(Ticked(5.0 + rest.seconds))
+    assert (carry.step, carry.places) == ("freeze", ((0, 1),)) and insert == Insert(0, 1)
+    assert isinstance(short_of_memory(core, is_moving=False)[0], RunOut)
+
+
 @pytest.mark.parametrize("begin", range(200))
 def test_an_idle_slave_that_owes_results_takes_them_up_and_never_waits_for_no_time_at_all(begin):
     """Sums of seconds are rounded. A wait of nothing that is followed by the next one would last for ever."""
     core, now_s = SlaveCore(rule=SpillRule(0.9, 0.3, "largest", 64, True)), 8.0 + begin * 0.0137
     (spill,) = core.step(SpillOrdered(1000, "largest"))
-    assert spill.octets == 1000 and core.step(Spilled(False, owed_groups=2)) == []
+    assert spill.octets == 1000 and core.step(Spilled(False, open_groups=2)) == []
     for _ in range(4):
         (action,) = core.step(Ticked(now_s))
         if isinstance(action, CleanUp):

@@ -45,28 +45,28 @@ class Desk:
 class Run:
     """One slave of a paced run with times in ms."""
 
-    def __init__(self, speed, window_ms=1000, warmup="0 s"):
-        window_ns = window_ms * 10**6
+    def __init__(self, speed, windows_ms=(1000, 1000), warmup="0 s", kind="inner"):
         sides = [
-            Stream(name, ([],), "ms", pa.int64(), (pa.int64(),), (), window_ns, form="table")
-            for name in ("left", "right")
+            Stream(name, ([],), "ms", pa.int64(), (pa.int64(),), (), window_ms * 10**6, form="table")
+            for name, window_ms in zip(("left", "right"), windows_ms)
         ]
         output = {"path": "none", "results": "count"}
         sections = {side.name: section(side, None) for side in sides}
-        self.job = load_job({**sections, "output": output, "run": {"speed": speed, "warmup": warmup}})
+        run = {"speed": speed, "warmup": warmup}
+        self.job = load_job({**sections, "output": output, "run": run, "join": {"type": kind}})
         schema = resolve(self.job)
         self.words = 3 + RecordLayout(schema.streams[0]).record_words
         self.desk = Desk()
         setup = RunSetup(self.job, schema, Roles(2, False), None)
         self.slave = Slave(setup, self.desk, new_operator(self.job, schema, 1 << 24))
 
-    def joins(self, left_ms, right_ms, origin, now_s, last=False):
+    def joins(self, left_ms, right_ms, origin, now_s, last=False, reached=0):
         """Lets the slave join a message of tuples of one key at these times, at the second now_s."""
         self.desk.clock.wall_s = now_s
         group = oracle.partition(5, self.job.cluster.partitions)
         columns = [Columns(self.tuples(times), np.empty(0, np.uint8)) for times in (left_ms, right_ms)]
         piece = Piece(np.array([[len(left_ms)], [len(right_ms)]]), tuple(columns))
-        slot = Slot(MASTER, 0, (0, 0), np.array([group]), (piece,), last, origin)
+        slot = Slot(MASTER, 0, (reached, reached), np.array([group]), (piece,), last, origin)
         self.desk.inbox.append((MASTER, slot))
         while self.slave.turn() == 0.0:
             pass
@@ -123,3 +123,13 @@ def test_as_fast_as_possible_nothing_is_late():
     run = Run(speed="max")
     run.joins([100], [100], None, now_s=2.0)
     assert run.delays.count == 0
+
+
+@pytest.mark.parametrize("kind, wanted_s", [("left", [5.9]), ("right", [0.0]), ("full", [5.9, 0.0]), ("anti", [5.9])])
+def test_a_tuple_without_partner_is_due_when_its_window_is_over(kind, wanted_s):
+    run = Run(speed=1.0, windows_ms=(1000, 2000), kind=kind)
+    run.joins([100], [5000], (0, 0.0), now_s=5.0)  # Their windows are over at 1.1 and 7.0.
+    run.joins([], [], (0, 0.0), now_s=7.0, reached=7100)
+    delays = run.delays
+    assert (delays.count, delays.max_us) == (len(wanted_s), pytest.approx(max(wanted_s) * 1e6, abs=2))
+    assert delays.sum_us == pytest.approx(sum(wanted_s) * 1e6, abs=2)

@@ -13,18 +13,20 @@ import pytest
 
 import oracle
 from join_harness import Harness, Stream, groups_of, numbered
-from mpijoin.master.core import MasterCore
-from mpijoin.master.events import Ingested
-from mpijoin.master.reorganization import Loaded, Reorganization
-from mpijoin.master.setup import MasterSetup
+from mpijoin.coordinator.master import MasterCore
+from mpijoin.coordinator.reorganization import Loaded, Reorganization
+from mpijoin.coordinator.setup import MasterSetup
 from mpijoin.messages import encode_message, parse
 from mpijoin.operators.base import Memory, Totals
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy.plan import Plan
+from mpijoin.producer.events import Ingested
 from mpijoin.records import SpillFigures
 from mpijoin.slave.report import RECORD_S, TUPLE_WORK, EpochMeter, LoadMeter
 from mpijoin.transport.base import TransportStats
 from pacings import new_pacing
+
+NO_TURNS = {"turn_s": 0.0, "turn_offset_s": 0.0}  # No message waited for its turn.
 
 
 class Desk:
@@ -333,7 +335,7 @@ def test_what_lies_before_the_warm_up_s_end_is_left_out_but_for_the_state_s_peak
     meter.epoch_ended(1, 130, 0, 0, 1.5)
     desk.passes(1.0, 0.75, 0.125, 0.5)
     meter.epoch_ended(2, 135, 0, 0, 2.0)
-    assert meter.times_after_warmup(2.25) == {"cpu_s": 0.75, "comm_s": 0.125, "idle_s": 0.5, "busy_s": 0.75}
+    assert meter.times_after_warmup(2.25) == {**NO_TURNS, "cpu_s": 0.75, "comm_s": 0.125, "idle_s": 0.5, "busy_s": 0.75}
     rows = written(tmp_path, meter)
     assert [(row["epoch"], row["results"], row["comparisons"], row["delay_count"]) for row in rows] == [
         (1, 30, 2, 1),
@@ -346,14 +348,14 @@ def test_without_a_warm_up_times_count_from_the_start(tmp_path):
     desk, _, meter = epochs_of(tmp_path)
     desk.passes(1.0, 0.5, 0.25, 0.125)
     meter.epoch_ended(0, 0, 0, 0, 0.5)
-    assert meter.times_after_warmup(0.75) == {"cpu_s": 0.5, "comm_s": 0.25, "idle_s": 0.125, "busy_s": 0.75}
+    assert meter.times_after_warmup(0.75) == {**NO_TURNS, "cpu_s": 0.5, "comm_s": 0.25, "idle_s": 0.125, "busy_s": 0.75}
 
 
 def test_a_run_that_ends_before_it_is_warm_gives_all_its_time_and_an_empty_table(tmp_path):
     desk, _, meter = epochs_of(tmp_path, warmup_s=9.0)
     desk.passes(1.0, 0.5)
     meter.epoch_ended(0, 0, 0, 0, 0.25)
-    assert meter.times_after_warmup(0.25) == {"cpu_s": 0.5, "comm_s": 0.0, "idle_s": 0.0, "busy_s": 0.25}
+    assert meter.times_after_warmup(0.25) == {**NO_TURNS, "cpu_s": 0.5, "comm_s": 0.0, "idle_s": 0.0, "busy_s": 0.25}
     assert written(tmp_path, meter) == [] and not (tmp_path / "delay-3.parquet").exists()
 
 

@@ -11,6 +11,7 @@ from mpijoin.data.schema import Column
 from mpijoin.errors import ChangedInputError, InputError
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import open_file
+from mpijoin.sources.ranges import from_row
 
 ROWS = 203
 RNG = np.random.default_rng(5)
@@ -76,7 +77,7 @@ def written(path, is_file, chunk=80, **options):
 
 
 def read(path, block_rows=1000, skip_rows=0):
-    reader = open_file(path, WANTED, BlockLimit(block_rows), skip_rows)
+    reader = open_file(path, WANTED, BlockLimit(block_rows), from_row(skip_rows))
     blocks = list(reader.blocks())
     reader.close()
     for block in blocks:

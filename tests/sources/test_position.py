@@ -11,8 +11,8 @@ from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.data.codec import decode, encode
 from mpijoin.errors import CodecError, InputError, OutputError, ProtocolError
-from mpijoin.master.intake import Intake
-from mpijoin.master.pacing import Pace
+from mpijoin.producer.intake import Intake
+from mpijoin.producer.pacing import Pace
 from mpijoin.rundir import RunDirectory
 from mpijoin.sources.base import End
 from mpijoin.sources.position import POSITION_KIND

@@ -13,6 +13,7 @@ from mpijoin.generators.stream import SyntheticStream
 from mpijoin.sources import csv_reader
 from mpijoin.sources.blocks import BlockLimit
 from mpijoin.sources.files import open_file
+from mpijoin.sources.ranges import from_row
 from mpijoin.sources.synthetic import SyntheticReader
 from mpijoin.sources.table import TableReader
 from small_pieces import writers
@@ -30,10 +31,10 @@ def opened(request, tmp_path, monkeypatch):
     monkeypatch.setattr(csv_reader, "PIECE_BYTES", 256)
     if request.param == "table":
         pieces = pa.concat_tables([TABLE.slice(start, PIECE_ROWS) for start in range(0, ROWS, PIECE_ROWS)])
-        return lambda skip_rows: TableReader("table", pieces, COLUMNS, BlockLimit(BLOCK_ROWS), skip_rows)
+        return lambda skip_rows: TableReader("table", pieces, COLUMNS, BlockLimit(BLOCK_ROWS), from_row(skip_rows))
     path = str(tmp_path / f"rows.{request.param}")
     WRITERS[request.param](TABLE, path)
-    return lambda skip_rows: open_file(path, COLUMNS, BlockLimit(BLOCK_ROWS), skip_rows)
+    return lambda skip_rows: open_file(path, COLUMNS, BlockLimit(BLOCK_ROWS), from_row(skip_rows))
 
 
 @pytest.mark.parametrize("skip_rows", SKIPS)
@@ -67,7 +68,7 @@ def test_skipped_row_groups_are_not_decoded(tmp_path):
     content = bytearray(path.read_bytes())
     content[start:end] = bytes(end - start)
     path.write_bytes(content)
-    blocks = open_file(str(path), COLUMNS, BlockLimit(BLOCK_ROWS), PIECE_ROWS).blocks()
+    blocks = open_file(str(path), COLUMNS, BlockLimit(BLOCK_ROWS), from_row(PIECE_ROWS)).blocks()
     assert [time for block in blocks for time in block["ts"].to_pylist()] == list(range(PIECE_ROWS, ROWS))
 
 
@@ -94,7 +95,7 @@ def test_a_synthetic_stream_begins_anywhere(source, skip_rows):
     columns = SYNTHETIC_COLUMNS[: 3 if source.payload_bytes else 2]
 
     def made(skip_rows):
-        reader = SyntheticReader(source, 5, 1, columns, BlockLimit(64), skip_rows)
+        reader = SyntheticReader(source, 5, 1, columns, BlockLimit(64), from_row(skip_rows))
         rows = [row for block in reader.blocks() for row in block.to_pylist()]
         assert 0 <= reader.fraction() <= 1.0
         return rows
@@ -106,14 +107,14 @@ def test_a_synthetic_stream_begins_anywhere(source, skip_rows):
 def test_neither_keys_nor_payload_of_skipped_tuples_are_made(source, monkeypatch):
     made, batch = [], SyntheticStream.batch
     monkeypatch.setattr(SyntheticStream, "batch", lambda *given: made.append(given[2]) or batch(*given))
-    list(SyntheticReader(source, 5, 1, SYNTHETIC_COLUMNS[:2], BlockLimit(64), 300).blocks())
+    list(SyntheticReader(source, 5, 1, SYNTHETIC_COLUMNS[:2], BlockLimit(64), from_row(300)).blocks())
     assert min(made) == 300
 
 
 @pytest.mark.parametrize("source", SYNTHETIC.values(), ids=SYNTHETIC)
 def test_what_has_been_made_counts_from_the_start_of_the_stream(source):
     def shares(skip_rows):
-        reader = SyntheticReader(source, 5, 1, SYNTHETIC_COLUMNS[:2], BlockLimit(50), skip_rows)
+        reader = SyntheticReader(source, 5, 1, SYNTHETIC_COLUMNS[:2], BlockLimit(50), from_row(skip_rows))
         rows = accumulate((block.num_rows for block in reader.blocks()), initial=skip_rows)
         return {count: reader.fraction() for count in islice(rows, 1, None)}
 
@@ -125,7 +126,7 @@ def test_what_has_been_made_counts_from_the_start_of_the_stream(source):
 @pytest.mark.parametrize("name", ["poisson", "poisson with an end", "changes with an end", "bursts with an end"])
 def test_skipped_tuples_count_as_made_from_the_beginning(name):
     whole, later = (
-        SyntheticReader(SYNTHETIC[name], 5, 1, SYNTHETIC_COLUMNS[:2], BlockLimit(50), skip_rows)
+        SyntheticReader(SYNTHETIC[name], 5, 1, SYNTHETIC_COLUMNS[:2], BlockLimit(50), from_row(skip_rows))
         for skip_rows in (0, 100)
     )
     list(islice(whole.blocks(), 2))

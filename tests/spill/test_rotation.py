@@ -1,17 +1,22 @@
 """Rotation (Flux, section 6.1): which group leaves memory, which is activated, and when; and pending input comes in its
 order, before anything newer."""
 
+import math
+from contextlib import contextmanager
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import mpijoin
-from mpijoin.errors import JobError
+from mpijoin.checkpoint.restore import install
+from mpijoin.checkpoint.saver import Saver
+from mpijoin.errors import CheckpointError
 from mpijoin.join.window_join import window_join
 from mpijoin.messages import Columns, Piece, Slot
 from mpijoin.operators.base import Out, Progress, Taken
 from mpijoin.slave.batches import Batches
-from mpijoin.slave.core import PROBE_BUDGET, SpillRule
+from mpijoin.slave.core import PROBE_BUDGET
 from mpijoin.slave.events import (
     Arrived,
     Consume,
@@ -23,19 +28,24 @@ from mpijoin.slave.events import (
     Expired,
     Insert,
     Inserted,
+    Marked,
     Ordered,
     Probe,
     Probed,
     Rotate,
     Rotated,
+    Save,
+    SaveDone,
 )
 from mpijoin.slave.inserting import Inserter
 from mpijoin.slave.rotating import RotatingCore
+from mpijoin.slave.rule import SpillRule
 from mpijoin.spill import rotator
 from mpijoin.spill.rotation import Rotation
 from mpijoin.spill.rotator import Rotator
 from mpijoin.spill.runs import Runs
 from mpijoin.spill.scratch import open_scratch
+from mpijoin.time_events import Rest, Ticked
 
 RULE = SpillRule(0.9, 0.3, "largest", 64, False, rotates=True)
 DONE = Progress.DONE
@@ -119,7 +129,7 @@ def test_what_is_pending_is_joined_before_the_last_message_ends():
     core = core_at_rest()
     core.step(arrived(4, last=True))
     core.step(Rotated(False))
-    assert core.step(Diverted((0,), owed_groups=1)) == [Rotate(at_once=True)]
+    assert core.step(Diverted((0,), open_groups=1)) == [Rotate(at_once=True)]
     assert core.step(Rotated(True, 0, np.array([4]), np.array([3]))) == [Insert(0, 1)]
 
 
@@ -137,6 +147,27 @@ def test_a_group_is_activated_before_it_is_shipped():
     assert (carry.step, carry.group) == ("ship", 9) and isinstance(end, EndMessage)
 
 
+def test_an_idle_slave_that_has_no_room_rests_before_it_looks_again():
+    core = core_at_rest()
+    core.step(arrived(4))
+    core.step(Rotated(False))
+    core.step(Diverted((0,), open_groups=1))
+    assert core.step(Ticked(1.0)) == [Rotate(at_once=True)]
+    assert core.step(Rotated(False, 1, is_blocked=True)) == []
+    assert core.step(Ticked(1.0)) == [Rest(math.inf)]
+    assert core.step(Ticked(1.5)) == [Rotate(at_once=True)]
+
+
+def test_an_order_that_came_before_a_message_without_groups_is_carried_out():
+    """Nothing else comes after which it could be."""
+    core = core_at_rest()
+    assert core.step(arrived()) == [Rotate()]
+    assert core.step(Ordered(1, "drop", 9)) == []
+    core.step(Rotated(False))
+    end, carry = core.step(Diverted())
+    assert isinstance(end, EndMessage) and (carry.step, carry.group) == ("drop", 9)
+
+
 def slot(group, times):
     count = len(times)
     left = Columns(np.stack([np.full(count, 5), times, range(count), times], axis=1), np.empty(0, np.uint8))
@@ -146,11 +177,17 @@ def slot(group, times):
     return Slot(0, 3, (max(times), max(times)), np.array([group]), (Piece(np.full((2, 1), count), (left, right)),))
 
 
-@pytest.fixture
-def rotating(tmp_path):
-    with open_scratch(str(tmp_path), "rank-1") as scratch:
+@contextmanager
+def made(folder):
+    with open_scratch(str(folder), "rank-1") as scratch:
         operator = window_join(4, 1 << 16, 256, 1 << 14, STREAMS)
         yield operator, Rotator(operator, Runs(scratch), 0.0)
+
+
+@pytest.fixture
+def rotating(tmp_path):
+    with made(tmp_path) as both:
+        yield both
 
 
 def join(operator, given):
@@ -169,10 +206,10 @@ def test_state_and_pending_input_come_back_in_order(rotating, monkeypatch, input
     operator, spiller = rotating
     assert join(operator, slot(2, [1, 2])) == 4
     spiller.begin_spill(1, "", [2])
-    assert not spiller.spill_next() and spiller.is_on_disk(2) and operator.totals.held == (0, 0)
+    assert not spiller.spill_next() and spiller.is_inactive(2) and operator.totals.held == (0, 0)
     for times in ([3, 4], [5], [6, 7]):
         spiller.spool(slot(2, times))
-    assert spiller.owed_groups == 1 and spiller.disk_bytes(np.array([2, 3]))[1] == 0
+    assert spiller.open_groups == 1 and spiller.disk_bytes(np.array([2, 3]))[1] == 0
     spiller.begin_activation(None, True, [2], 0.0)
     given, found, marks = [], 0, []
     while (turn := spiller.activate((), 1.0)).more:
@@ -186,14 +223,14 @@ def test_state_and_pending_input_come_back_in_order(rotating, monkeypatch, input
     assert given == [3, 4, 5, 6, 7] and marks[-1] == (7, 7) and found == 49 - 4
     totals = operator.totals
     assert totals.spilled == totals.taken_back == (2, 2) and totals.moved_in == totals.moved_out == (0, 0)
-    assert spiller.figures.disk_bytes == spiller.owed_groups == 0
+    assert spiller.figures.disk_bytes == spiller.open_groups == 0
 
 
 def test_a_group_that_is_supplied_never_leaves(rotating):
     operator, spiller = rotating
     join(operator, slot(2, [1, 2]))
     spiller.begin_spill(1 << 20, "", [2], {2})
-    assert not spiller.spill_next() and not spiller.is_on_disk(2)
+    assert not spiller.spill_next() and not spiller.is_inactive(2)
 
 
 def table(rng, rows, keys, disorder):
@@ -224,9 +261,64 @@ def test_rotation_finds_what_a_join_in_memory_finds(windows, gap, threshold, sha
     assert got["memory"]["spills"] > 0 or windows == ("0 ms", "2 s")
 
 
-def test_groups_that_rotate_cannot_be_saved(tmp_path):
-    streams = {name: {"table": table(np.random.default_rng(0), 9, 3, 0), "time": "ts", "time_unit": "ms",
-                      "key": ["key"], "window": "1 s"} for name in "ab"}  # fmt: skip
-    job = {"streams": streams, "memory": {"spill": "rotate"}, "checkpoint": {"every": "10 s"}}
-    with pytest.raises(JobError, match="groups that rotate cannot be saved"):
-        mpijoin.run({**job, "output": {"path": str(tmp_path / "run")}}, slaves=1)
+def save(own, number):
+    own.settle()
+    own.begin(number, [2])
+    while own.save_next():
+        pass
+    own.finish(lambda: None)
+    while (told := own.poll()) is None:
+        pass
+    return told
+
+
+def activated(operator, spiller, parts=None):
+    """Activates the group, and joins so many parts of what is pending, or all. Returns their times and the results."""
+    times, found = [], 0
+    spiller.begin_activation(None, True, [2], 0.0)
+    while len(times) != parts and (turn := spiller.activate((), 1.0)).more:
+        if turn.input is not None:
+            times.append(turn.input.pieces[0].columns[0].tuples[:, 1].tolist())
+            found += join(operator, turn.input)
+    return times, found
+
+
+def test_a_group_on_disk_goes_through_a_checkpoint_with_its_pending_input(tmp_path, monkeypatch):
+    """An activation that is under way is taken back, and nothing is written to a second checkpoint again."""
+    monkeypatch.setattr(rotator, "INPUT_BYTES", 1)
+    with made(tmp_path / "scratch") as (operator, spiller), made(tmp_path / "other") as (second, other):
+        found = join(operator, slot(2, [1, 2]))
+        spiller.begin_spill(1, "", [2])
+        spiller.spill_next()
+        for times in ([3, 4], [5], [6, 7]):
+            spiller.spool(slot(2, times))
+        times, more = activated(operator, spiller, parts=1)
+        assert times == [[3, 4]]
+        saver = Saver(operator, 1, tmp_path, spiller)
+        told, again = save(saver, 1), save(saver, 2)
+        assert spiller.is_inactive(2) and again.octets < told.octets / 4
+        install(tmp_path, second, again.groups, other)
+        assert other.is_inactive(2) and other.open_groups == 1
+        times, rest = activated(second, other)
+        assert times == [[5], [6, 7]] and found + more + rest == 49
+        with pytest.raises(CheckpointError, match=r'partition 2 has rows on disk .* \[memory\] spill = "rotate"'):
+            install(tmp_path, second, again.groups)
+
+
+def test_a_run_that_has_stopped_joins_nothing_more():
+    core = core_at_rest()
+    core.step(arrived(4))
+    core.step(Rotated(False, open_groups=1))
+    assert core.step(Marked(1, False, stops=True)) == []
+    assert core.step(Diverted(open_groups=1)) == [Save(1, False, unjoined=(0,))]
+    assert core.step(SaveDone()) == [] and core.step(Ticked(9.0)) == [Rest(np.inf)]
+
+
+def test_pending_input_that_is_being_joined_is_joined_before_the_run_stops():
+    core = core_at_rest()
+    core.step(arrived(4))
+    assert core.step(Rotated(True, 1, np.array([7]), np.array([5]))) == [Insert(0, 1)]
+    core.step(Marked(1, False, stops=True))
+    assert core.step(Inserted(Taken(1))) == [Probe(0, 1, PROBE_BUDGET)]
+    core.step(Probed(DONE))
+    assert core.step(Expired(DONE)) == [EndInput(), Save(1, False, unjoined=(0,))]

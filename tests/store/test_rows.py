@@ -14,6 +14,7 @@ from mpijoin.store.rows import PLACES, ROWS_KIND, between, key_places, rows_of
 from mpijoin.store.transfer import FRAME_BYTES
 
 STREAM = Stream(1000, 1, True, True)
+SPECS_WITHOUT_BLOBS = (StreamSpec(0, False, 9),) * 2
 SPECS = (StreamSpec(1, True, 1000, True), StreamSpec(1, True, 1000, True))
 
 
@@ -27,11 +28,10 @@ def filled(tuples=400, keys=60):
 
 def test_frames_hold_all_rows_once_and_say_what_they_hold():
     harness, rows = filled()
-    found = [rows_of(frame, SPECS) for frame in harness.operator.rows(0)]
-    assert [(one.group, one.stream, one.generation) for one in found] == [(0, 0, 0), (0, 1, 0)]
-    for one, own in zip(found, (rows, rows[::2])):
-        assert (one.earliest, one.latest) == (0, own[-1].time)
-        tuples, blob = one.fresh
+    (found,) = [rows_of(frame.data, SPECS) for frame in harness.operator.rows(0)]
+    assert (found.group, found.generation) == (0, 0)
+    for (tuples, blob), span, own in zip(found.fresh, found.spans.tolist(), (rows, rows[::2])):
+        assert span == [len(own), 0, own[-1].time]
         read = {
             row: (time, key, (record,), blob[at : at + size].tobytes())
             for key, time, row, at, size, record in tuples.tolist()
@@ -41,10 +41,13 @@ def test_frames_hold_all_rows_once_and_say_what_they_hold():
 
 def test_frames_are_cut_at_about_a_mebibyte_and_come_one_at_a_time():
     harness = Harness([Stream(9), Stream(9)], memory=1 << 24)
-    harness.round(groups_of(0), numbered([(0, key) for key in range(100_000)]), [], (0, 0))
+    sides = numbered([(0, key) for key in range(90_000)]), numbered([(0, -1)] * 10_000)
+    harness.round(groups_of(0), *sides, (0, 0))
     frames = harness.operator.rows(0)
-    sizes = [len(frame) for frame in frames]
-    assert len(sizes) == 3 and max(sizes) < FRAME_BYTES + 8192
+    found = [rows_of(frame.data, SPECS_WITHOUT_BLOBS) for frame in frames]
+    assert len(found) == 3 and max(len(one.data) for one in found) < FRAME_BYTES + 8192
+    assert sum(one.spans[:, 0] for one in found).tolist() == [90_000, 10_000]
+    assert [one.spans[1].tolist() for one in found[:2]] == [[0, EVER, NEVER]] * 2
     assert next(frames, None) is None
 
 
@@ -62,7 +65,7 @@ def test_an_emptied_group_keeps_its_shape_and_statistics_and_begins_a_generation
     assert harness.operator.totals.spilled == (len(rows), len(rows) // 2) == harness.operator.totals.joined
     harness.round(groups_of(0), rows, [], (NEVER, NEVER))
     assert harness.operator.info(groups_of(0)).buckets >= before.buckets, "nothing is merged before something expires"
-    assert [rows_of(frame, SPECS).generation for frame in harness.operator.rows(0)] == [1]
+    assert [frame.generation for frame in harness.operator.rows(0)] == [1]
 
 
 def test_directories_of_emptied_groups_never_take_all_buckets():
@@ -123,9 +126,9 @@ def test_a_block_that_expires_is_kept_if_it_begins_in_time():
     operator.keep_until(0, [100, NEVER])
     harness.expire(groups_of(0), (1 << 40, 1 << 40))
     assert operator.kept().tolist() == [0]
-    found = [rows_of(frame, SPECS) for frame in operator.kept_rows(0)]
-    kept = {int(row) for one in found for row in one.fresh.tuples[:, st.ROW]}
-    assert {one.stream for one in found} == {0} and {row.row for row in rows if row.time <= 100} <= kept
+    (found,) = [rows_of(frame.data, SPECS) for frame in operator.kept_rows(0)]
+    kept = set(found.fresh[0].tuples[:, st.ROW].tolist())
+    assert found.spans[1, 0] == 0 and {row.row for row in rows if row.time <= 100} <= kept
     assert operator.totals.held == (len(kept), 0) and operator.totals.expired == (400 - len(kept), 200)
     info = operator.info(groups_of(0))
     assert info.tuples.tolist() == [[0, 0]] and 0 < info.blocks[0] < blocks
@@ -152,10 +155,10 @@ def test_kept_blocks_are_of_the_generation_in_which_they_came():
     harness.expire(groups_of(0), (1100, 1100))
     harness.operator.empty(0)
     harness.round(groups_of(0), rows[:50], [], (EVER, EVER))
-    found = [rows_of(frame, SPECS) for frame in harness.operator.kept_rows(0)]
-    assert [(one.generation, one.stream) for one in found] == [(0, 0), (0, 1), (1, 0)]
-    assert sum(len(one.fresh.tuples) for one in found[-1:]) == 50
-    assert harness.operator.totals.spilled[0] + len(found[0].fresh.tuples) == 200
+    first, second = [rows_of(frame.data, SPECS) for frame in harness.operator.kept_rows(0)]
+    assert (first.generation, second.generation) == (0, 1)
+    assert first.spans[:, 0].all() and second.spans[:, 0].tolist() == [50, 0]
+    assert harness.operator.totals.spilled[0] + first.spans[0, 0] == 200
 
 
 def test_a_group_with_kept_blocks_neither_moves_nor_goes():
@@ -193,10 +196,11 @@ def test_every_key_has_its_place_whatever_its_partition():
 
 def edited(frame, tuples=lambda tuples: None, **meta):
     """The frame with other facts, or with its tuples changed."""
-    kind, facts, (old, blob) = decode(frame)
+    kind, facts, (spans, old, *others) = decode(frame.data)
     new = old.copy()
     changed = tuples(new)
-    return encode(meta.pop("kind", kind), {**facts, **meta}, [new if changed is None else changed, blob])
+    spans = meta.pop("spans", spans)
+    return encode(meta.pop("kind", kind), {**facts, **meta}, [spans, new if changed is None else changed, *others])
 
 
 def poke(word, value):
@@ -210,11 +214,11 @@ def poke(word, value):
     "change, error, says",
     [
         (dict(kind=16), ProtocolError, f"kind 16, wanted {ROWS_KIND}"),
-        (dict(stream=2), ProtocolError, "stream 2, wanted one of 0 to 1"),
+        (dict(spans=np.zeros((1, 3), np.int64)), ProtocolError, "rows of 1 streams, wanted 2"),
         (dict(group=None), CodecError, "group is None, wanted an integer"),
         (dict(tuples=lambda tuples: tuples[:, 1:].copy()), ProtocolError, "wanted 6 words each"),
         (dict(tuples=lambda tuples: tuples[1:].copy()), CodecError, "has 399 of the 400"),
-        (dict(earliest=-1), CodecError, "times from 0 to 399, but says -1 to 399"),
+        (dict(spans=np.array([[400, -1, 399]] * 2)), CodecError, "times from 0 to 399, but says -1 to 399"),
         (dict(tuples=poke(st.SIZE, -1)), CodecError, "blobs beyond"),
         (dict(tuples=poke(st.SIZE, 1 << 62)), CodecError, "blobs beyond"),
         (dict(tuples=poke(st.ADDRESS, (1 << 63) - 1)), CodecError, "blobs beyond"),
@@ -227,7 +231,7 @@ def test_what_is_no_frame_of_rows_of_this_join_is_refused(change, error, says):
 
 
 def test_a_flipped_bit_is_noticed():
-    frame = next(filled()[0].operator.rows(0))
+    frame = next(filled()[0].operator.rows(0)).data
     frame[-1] ^= 1
     with pytest.raises(CodecError, match="checksum"):
         rows_of(frame, SPECS)

@@ -2,6 +2,7 @@
 
 import gzip
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -83,3 +84,96 @@ def test_csv_files_with_types_of_the_job_and_values_over_several_lines(tmp_path)
         "",
         "x" * 3_000_000,
     )
+
+
+def nulls_and_disorder(seed, rows, key):
+    """A stream with null keys and times, late rows, and texts that may be null."""
+    random = np.random.default_rng(seed)
+    times = np.cumsum(random.integers(0, 5, rows)) - 60 * (random.random(rows) < 0.05)
+    keys = [None if random.random() < 0.05 else int(number) for number in random.integers(0, rows // 8, rows)]
+    return pa.table({
+        "ts": pa.array([None if random.random() < 0.01 else time for time in times.tolist()], pa.int64()),
+        "key": pa.array(keys, pa.int64()).cast(key),
+        "number": pa.array([None if random.random() < 0.2 else 0.5 * row for row in range(rows)]),
+        "flag": pa.array((random.random(rows) < 0.5).tolist()),
+        "text": pa.array([None if random.random() < 0.2 else "x" * int(random.integers(0, 40)) for _ in range(rows)]),
+    })  # fmt: skip
+
+
+TYPES = ("left", "right", "full", "semi", "anti")
+
+
+@pytest.fixture(scope="module")
+def streams_of(tmp_path_factory):
+    """Key type -> the sections of two streams."""
+    folder, made = tmp_path_factory.mktemp("typed"), {}
+    for key in (pa.int64(), pa.string()):
+        for seed, (name, window) in enumerate((("left", "40 s"), ("right", "25 s"))):
+            path = folder / f"{name}-{key}.parquet"
+            pq.write_table(nulls_and_disorder(seed, 1000, key), path)
+            own = {"path": str(path), "time_unit": "s", "window": window, "lateness": "30 s"}
+            made.setdefault(str(key), []).append(own)
+    return made
+
+
+@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("key, results", [("int64", "parquet"), ("string", "collect"), ("int64", "count")])
+def test_each_type_of_join_has_the_rows_and_nulls_of_sql(streams_of, tmp_path, kind, key, results):
+    tuning = {"result_buffer": 16, "block": "512 B", "theta": "2 KB"}
+    summary, report = joined(
+        tmp_path, *streams_of[key], join={"type": kind}, output={"results": results}, tuning=tuning
+    )
+    assert report.ok, report.text()
+    assert summary["streams"]["left"]["late"] > 5 and summary["results"] > 20
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_a_typed_result_that_is_lost_or_wrong_is_noticed(streams_of, tmp_path, kind):
+    _, report = joined(tmp_path, *streams_of["int64"], join={"type": kind})
+    assert report.ok, report.text()
+    part = next((tmp_path / "run" / "results").glob("*.parquet"))
+    table, name = pq.read_table(part), "right_number" if kind == "right" else "left_number"
+    numbers = table[name].to_pylist()
+    alone = "right_row" if kind == "right" else "left_row"
+    row = next(i for i in range(len(table)) if table[alone][i].as_py() is not None and numbers[i] is not None)
+    wrong = table.set_column(table.column_names.index(name), name, [[*numbers[:row], -1.0, *numbers[row + 1 :]]])
+    for damaged, told in ((table.slice(1), "results"), (wrong, f"column {name} differs in 1 rows")):
+        pq.write_table(damaged.cast(table.schema), part)
+        report = verify(tmp_path / "run")
+        assert not report.ok and told in report.text(), report.text()
+
+
+CONDITIONS = (
+    "left.number > right.number",
+    "right.time - left.time >= '5 s' or left.flag",
+    "abs(left.number - right.number) < 100.5 and right.time > left.time and not right.flag",
+)
+
+
+@pytest.mark.parametrize(
+    "kind, key, results, where",
+    [
+        ("inner", "int64", "parquet", 0), ("inner", "string", "count", 1), ("left", "int64", "parquet", 2),
+        ("full", "string", "parquet", 0), ("semi", "int64", "count", 1), ("anti", "string", "collect", 2),
+    ],
+)  # fmt: skip
+def test_only_pairs_for_which_the_condition_is_true_are_partners(streams_of, tmp_path, kind, key, results, where):
+    """The columns that it needs travel, though the results do not show them."""
+    output = {"results": results} if results == "count" else {"results": results, "columns": ["left_row", "left_time"]}
+    join = {"type": kind, "where": CONDITIONS[where]}
+    summary, report = joined(tmp_path, *streams_of[key], join=join, output=output, tuning={"result_buffer": 16})
+    assert report.ok, report.text()
+    others = {**join, "where": "true"}
+    output = {"results": "count", "path": str(tmp_path / "o")}
+    without, _ = joined(tmp_path, *streams_of[key], join=others, output=output)
+    assert without["certificate"] != summary["certificate"]
+
+
+@pytest.mark.parametrize("key", [pa.int64(), pa.string()], ids=str)
+def test_null_keys_are_equal_to_nothing_though_their_rows_are_alike(tmp_path, key):
+    """Such rows get a key that follows from their number, which is the same in both streams."""
+    table = pa.table({"ts": pa.array(range(50), pa.int64()), "key": pa.array([None] * 49 + [7]).cast(key)})
+    pq.write_table(table, tmp_path / "rows.parquet")
+    side = {"path": str(tmp_path / "rows.parquet"), "time_unit": "s", "window": "5 s", "columns": []}
+    summary, report = joined(tmp_path, side, side, join={"type": "full"})
+    assert summary["results"] == 2 * 49 + 1 and report.ok, report.text()

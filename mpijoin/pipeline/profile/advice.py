@@ -1,5 +1,5 @@
-"""What a profile advises: slaves, partitions, theta, buffer, spilling and lateness, each with its reason, and a job
-file with all of them."""
+"""What a profile advises: producers, slaves, partitions, theta, buffer, spilling and lateness, each with its reason,
+and a job file with all of them."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from mpijoin.config.units import format_duration, format_size, plural, show
 from mpijoin.pipeline.profile.debt import PAGES_SHARE, expected_debt
 from mpijoin.pipeline.profile.findings import Profile
 from mpijoin.pipeline.profile.keys import printable
+from mpijoin.policy.sizes import PRODUCER_NS
 from mpijoin.report.words import amount, bytes_amount
 
 # of a slave's core per tuple in epochs of two seconds: scripts/bench_engine.py --sections slave, 2.2 M rows/s
@@ -48,14 +49,18 @@ class Advice:
     hints: tuple[Hint, ...]
     warnings: tuple[str, ...]
     spill: str = OFF
+    producers: int = 1
 
 
-def advise(profile: Profile, memory: Memory = Memory()) -> Advice:
-    """memory: of the job. Its own limit is kept; without one, there are as many slaves as the windows need."""
+def advise(profile: Profile, memory: Memory = Memory(), shares: int = 1) -> Advice:
+    """memory: of the job. Its own limit is kept; without one, there are as many slaves as the windows need · shares:
+    the parts that the input can be shared out in among producers."""
     slaves, slaves_why = advised_slaves(profile, memory)
     partitions = min(PARTITIONS_MAX, PARTITIONS_STEP * ceil(PARTITIONS_PER_SLAVE * slaves / PARTITIONS_STEP))
     buffer, buffer_why = advised_buffer(profile, slaves)
+    producers, producers_why = advised_producers(profile, shares)
     hints = [
+        Hint("cluster.producers", str(producers), producers_why),
         Hint("slaves", str(slaves), slaves_why),
         Hint("cluster.partitions", str(partitions), _partitions_why(profile, slaves, partitions)),
         Hint("cluster.buffer", format_size(buffer), buffer_why),
@@ -67,7 +72,7 @@ def advise(profile: Profile, memory: Memory = Memory()) -> Advice:
     spill, spill_hints = advised_spill(profile, slaves, memory)
     lateness = tuple(side.disorder_ns for side in profile.sides)
     warnings = tuple(warnings_of(profile, slaves))
-    return Advice(slaves, partitions, buffer, lateness, (*hints, *spill_hints), warnings, spill)
+    return Advice(slaves, partitions, buffer, lateness, (*hints, *spill_hints), warnings, spill, producers)
 
 
 def load_of(rate: float, results_per_s: float) -> float:
@@ -77,6 +82,21 @@ def load_of(rate: float, results_per_s: float) -> float:
     0.45
     """
     return (rate * TUPLE_NS + results_per_s * RESULT_NS) / 1e9
+
+
+def advised_producers(profile: Profile, shares: int) -> tuple[int, str]:
+    """How many producers to take, and why."""
+    load = profile.peak_rate * PRODUCER_NS / 1e9
+    wanted = max(1, ceil(load / BUSY_MAX))
+    why = (
+        f"at the peak, reading, hashing and sending {amount(profile.peak_rate)} tuples per second takes {_cores(load)},"
+        f" at {PRODUCER_NS:g} ns a tuple, where joining takes {TUPLE_NS:g} ns"
+    )
+    if wanted <= shares:
+        return wanted, why
+    few = "one part" if shares == 1 else f"{shares} parts"
+    but = f"but the input can be shared out in {few} only: write it as several files, or in more row groups"
+    return shares, f"{why}, for {plural(wanted, 'producer')}; {but}"
 
 
 def advised_slaves(profile: Profile, memory: Memory) -> tuple[int, str]:
@@ -185,7 +205,9 @@ def warnings_of(profile: Profile, slaves: int) -> list[str]:
 
 def advised_job(job: Job, advice: Advice) -> Job:
     """The job with the advice in it. A lateness is never less than the job's own."""
-    cluster = job.cluster._replace(partitions=advice.partitions, buffer_bytes=advice.buffer_bytes)
+    cluster = job.cluster._replace(
+        partitions=advice.partitions, buffer_bytes=advice.buffer_bytes, producers_asked=advice.producers
+    )
     pairs = zip(job.streams, advice.lateness_ns)
     streams = tuple(stream._replace(lateness_ns=max(stream.lateness_ns, needed)) for stream, needed in pairs)
     memory = job.memory._replace(spill=advice.spill)
@@ -206,4 +228,4 @@ def run_command(advice: Advice, job_file: str) -> str:
     >>> run_command(Advice(4, 60, 1, (0, 0), (), ()), "job.toml")
     'mpirun -n 5 mpijoin run job.toml'
     """
-    return f"mpirun -n {advice.slaves + 1} mpijoin run {job_file}"
+    return f"mpirun -n {advice.slaves + advice.producers} mpijoin run {job_file}"

@@ -92,6 +92,7 @@ def _sample(text: str) -> str | float:
 def main_profile(options: argparse.Namespace) -> int:
     """Profiles, prints and writes, and returns the exit code. Raises JobError, InputError, LaunchError, OutputError."""
     from mpijoin.config.check import resolve
+    from mpijoin.launch.sizes import shares_of
     from mpijoin.pipeline.profile.advice import advise, run_command
     from mpijoin.pipeline.profile.report import JOB, text_of
 
@@ -103,7 +104,7 @@ def main_profile(options: argparse.Namespace) -> int:
     if options.figures:
         check_figures()
     profile = profile_of(job, schema, options)
-    advice = advise(profile, job.memory)
+    advice = advise(profile, job.memory, shares_of(job))
     bins = 1 << (options.bins - 1).bit_length()
     with writing(folder):
         write_files(job, profile, advice, bins, folder, options.figures)

@@ -1,0 +1,94 @@
+"""Kernels that find the tuples without a partner whose window is over: those of an outer or an anti join.
+
+They leave row by row, and not block by block, in the round in which the watermark passes the end of their windows. A
+tuple that has left is marked like one that has a partner, so that no later round finds it again, here or where its
+group goes.
+"""
+
+from __future__ import annotations
+
+from mpijoin.compiled import kernel, part
+from mpijoin.store.blocks import flags_of, slot_id
+from mpijoin.store.directory import prefix_of
+from mpijoin.store.expire import advance_watermarks, expiry_bound
+from mpijoin.store.simd import unsigned
+from mpijoin.store.state import (
+    COUNT,
+    DEPTH,
+    DIRECTORY,
+    DONE,
+    FIRST,
+    FLAGS_AT,
+    GROUP_STREAM_WORDS,
+    MATCHED,
+    NEXT,
+    NONE,
+    OUT_FULL,
+    PAGE_WORDS,
+    RESULTS,
+    STREAM_WORDS,
+    TIME,
+    TIME_MAX_VALUE,
+    TIME_MIN,
+    TUPLE_WORDS,
+    WATERMARK,
+)
+
+FLAGS_PER_WORD = 8
+ALL_MATCHED = 0x0101_0101_0101_0101 * MATCHED  # the flag of eight tuples
+
+
+@kernel
+def find_unmatched(s, leave, groups, watermarks, at, out, count):
+    """Advances the watermarks of groups[at:], and adds their tuples without partner that are over to `out`.
+
+    leave: bool[2], whose tuples leave · groups: int64[m]; they hold no fresh tuple · watermarks: int64[m, 2], or
+    int64[1, 2] for all of them · out: int64[2, capacity] slot ids, of which `count` columns are filled. Returns DONE or
+    OUT_FULL, the group at which it goes on, and the new count.
+    """
+    while at < len(groups):
+        advance_watermarks(s, groups[at], watermarks[min(at, len(watermarks) - 1)])
+        before = count
+        for stream in range(2):
+            if leave[stream]:
+                count = find_in_group(s, groups[at], stream, out, count)
+        s.groups[groups[at], RESULTS] += count - before
+        if count == out.shape[1]:
+            return OUT_FULL, at, count
+        at += 1
+    return DONE, at, count
+
+
+@part
+def find_in_group(s, group, stream, out, count):
+    """Adds the group's tuples of a stream. Returns the new count, which is the capacity if some may be left."""
+    region, bound = s.groups[group, DIRECTORY], expiry_bound(s, group, stream)
+    if s.groups[group, WATERMARK + (1 - stream) * GROUP_STREAM_WORDS] == TIME_MAX_VALUE:
+        bound = TIME_MAX_VALUE  # The other stream has ended, so no window is too long.
+    for entry in range(1 << s.groups[group, DEPTH]):
+        bucket = s.directory[region + entry]
+        if prefix_of(s, bucket) == entry:
+            page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
+            while page != NONE and count < out.shape[1]:
+                if s.heads[page, TIME_MIN] < bound or bound == TIME_MAX_VALUE:
+                    count = find_in_block(s, stream, page, bound, out, count)
+                page = s.heads[page, NEXT]
+    return count
+
+
+@part
+def find_in_block(s, stream, page, bound, out, count):
+    flags, octets, tuples = flags_of(s, stream, page), s.octets, slot_id(s, stream, page, 0)
+    eight = page * s.pool[PAGE_WORDS] + s.layout[stream, FLAGS_AT]
+    for first in range(0, s.heads[page, COUNT], FLAGS_PER_WORD):
+        if s.words[unsigned(eight)] & ALL_MATCHED != ALL_MATCHED:
+            for slot in range(first, min(s.heads[page, COUNT], first + FLAGS_PER_WORD)):
+                place = tuples + slot * s.layout[stream, TUPLE_WORDS]
+                is_over = s.words[unsigned(place + TIME)] < bound or bound == TIME_MAX_VALUE
+                if octets[unsigned(flags + slot)] & MATCHED == 0 and is_over and count < out.shape[1]:
+                    octets[unsigned(flags + slot)] |= MATCHED
+                    out[stream, unsigned(count)] = place
+                    out[1 - stream, unsigned(count)] = NONE
+                    count += 1
+        eight += 1
+    return count

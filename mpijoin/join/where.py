@@ -1,0 +1,63 @@
+"""A filter that keeps the pairs for which a condition is true."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from mpijoin.compiled import kernel, part
+from mpijoin.conditions.code import source_of
+from mpijoin.conditions.kinds import kinds_of_schema, place_in
+from mpijoin.conditions.tree import parse
+from mpijoin.data.schema import UNIT_NS, JoinSchema
+from mpijoin.operators.base import Out, Rows
+from mpijoin.store.simd import unsigned
+
+KEEP = '''
+def {name}(words, left, right, count):
+    kept = 0
+    for i in range(count):
+        one, other = left[unsigned(i)], right[unsigned(i)]
+        left[unsigned(kept)] = one
+        right[unsigned(kept)] = other
+        kept += {holds}(words, one, other)
+    return kept
+'''
+
+
+class Where:
+    """Asks of each pair whether a condition holds. The kernel is compiled when it is made, or is there already."""
+
+    def __init__(self, text: str, schema: JoinSchema):
+        """text: has been checked against this schema."""
+        self._keep = kernel_of(text, schema)
+        self._keep(np.zeros(0, np.int64), *Out(2, 1).slots, 0)
+
+    def keep(self, out: Out, rows: Rows) -> None:
+        out.count = self._keep(rows.words, *out.slots, out.count)
+
+
+def kernel_of(text: str, schema: JoinSchema) -> Any:
+    """Returns a kernel that takes the words of a pool, the slot ids of pairs, int64[at least count] of each stream, and
+    their number. It moves the pairs that hold to the front, and returns how many they are.
+
+    Its name is a hash of all that it is made of, so that its machine code is kept for later runs.
+    """
+    tick_ns = UNIT_NS[schema.unit]
+    tree = parse(text, [stream.name for stream in schema.streams], kinds_of_schema(schema))
+    made = source_of(tree, "holds", lambda *column: place_in(schema, *column), lambda ns: ns // tick_ns)
+    return _made_of(made)
+
+
+@cache
+def _made_of(made: str) -> Any:
+    name = f"keep_where_{hashlib.sha256(made.encode()).hexdigest()[:16]}"
+    space: dict[str, Any] = {"np": np, "unsigned": unsigned, "__name__": __name__}
+    # The source is made of a checked tree: of names of variables, operators and numbers.
+    exec(made, space)
+    space["holds"] = part(space["holds"])
+    exec(KEEP.format(name=name, holds="holds"), space)
+    return kernel(space[name])

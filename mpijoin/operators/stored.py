@@ -1,0 +1,291 @@
+"""What every operator has that keeps its tuples in a table of the store: all of the contract but finding results."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Iterator, Sequence
+
+import numpy as np
+
+from mpijoin.data.batch import read_only
+from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
+from mpijoin.operators.base import Filter, GroupInfo, Memory, Out, Progress, Taken, Totals
+from mpijoin.store import transfer
+from mpijoin.store.directory import start_group
+from mpijoin.store.fresh import settle_groups
+from mpijoin.store.insert import Fresh, Scratch, insert_groups
+from mpijoin.store.kept import drop_kept
+from mpijoin.store.pool import Pool, StreamSpec, new_table, reserve_words
+from mpijoin.store.read import KeyWords, gather_blobs, keep_equal_keys
+from mpijoin.store.rows import RowReader, RowsFrame
+from mpijoin.store.state import (
+    APART,
+    BLOCKS,
+    BUCKETS,
+    COMPARED,
+    COMPARISONS,
+    DEPTH,
+    EXPIRED,
+    FRESH,
+    GENERATION,
+    GROUP_BYTES,
+    GROUP_TUPLES,
+    INSERTED,
+    KEEP_UNTIL,
+    KEPT,
+    KEPT_TUPLES,
+    LACKING,
+    MERGED,
+    MERGES,
+    NONE,
+    OWN_PAGES,
+    OWN_PAGES_MAX,
+    RESULTS,
+    RESULTS_BEFORE,
+    SPILLED,
+    SPLIT,
+    SPLITS,
+    THETA,
+    WATERMARK,
+    words_of,
+)
+from mpijoin.store.transfer_kernels import drop_group, empty_group
+
+
+class TableOperator(ABC):
+    """Implements `Operator` but for `probe`, `pause` and `expire`, which each operator has of its own.
+
+    Its groups lie in a table over a pool of pages, which other operators may share.
+    """
+
+    def __init__(self, pool: Pool, partitions: int, theta: int, streams: tuple[StreamSpec, ...], number: int = 0):
+        """partitions: how many groups there may be · theta: in bytes · streams: in the job's order · number: the
+        operator's number among those that share the pool."""
+        self._pool, self._streams = pool, streams
+        self._table = new_table(pool, partitions, theta, streams, number)
+        self._results = 0
+        per_bucket = (reserve_words(-(-len(self._table.buckets) // 2)).view(np.int32) for _ in range(3))
+        self._use(Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket))))
+        self._empty = empty_group.bound(self._table)
+        self._reader = RowReader(self._table)
+        self._started = np.zeros(partitions, bool)
+        # For the ledger: how many tuples of each stream came with groups, and left with them.
+        self._moved_in, self._moved_out = np.zeros((2, len(streams)), np.int64)
+        # The same of groups that went to a disk and came back as a whole.
+        self._from_disk, self._to_disk = np.zeros((2, len(streams)), np.int64)
+
+    @abstractmethod
+    def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
+        """As `Operator.probe`."""
+
+    @abstractmethod
+    def pause(self, budget: int, out: Out) -> Progress:
+        """As `Operator.pause`."""
+
+    @abstractmethod
+    def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
+        """As `Operator.expire`."""
+
+    @property
+    def _is_probing(self) -> bool:
+        """Whether a probe is under way, so that groups cannot be read out."""
+        return False
+
+    def touch(self, octets: int) -> None:
+        """Makes the system find memory for the first `octets` of blocks, and for the arrays that go with them.
+
+        The operator must still be empty.
+        """
+        self._pool.touch(octets)
+        per_bucket = self._scratch.incoming, self._scratch.start, self._scratch.touched
+        for array in (self._table.buckets, self._table.directory, *per_bucket):
+            array.flat[0] = 0
+
+    def insert(self, groups: np.ndarray, stream: int, batch: Fresh, bounds: np.ndarray) -> Taken:
+        groups = self._start(groups)
+        rows = int((bounds[:, 1] - bounds[:, 0]).max(initial=0))
+        if rows > len(self._scratch.bucket):
+            self._use(self._scratch._replace(**_scratch_of_rows(2 * rows)))
+        taken = self._insert(stream, groups, bounds, batch, 0)
+        return Taken(taken, 0 if taken == len(groups) else int(self._table.counters[LACKING]))
+
+    def settle(self, groups: np.ndarray) -> None:
+        self._refuse_probed(groups)
+        settle_groups(self._table, self._start(groups))
+
+    @property
+    def words(self) -> np.ndarray:
+        return self._table.words
+
+    def copy_blobs(self, slots: np.ndarray, starts: np.ndarray, out: np.ndarray) -> None:
+        gather_blobs(self._table, slots, starts, out)
+
+    def keep_equal_keys(self, out: Out, key: KeyWords) -> None:
+        out.count = keep_equal_keys(self._table, out.slots, out.count, *key)
+
+    def get(self, group: int, since: int, octets_max: int | None = None, checksum: bool = False) -> list[np.ndarray]:
+        self._refuse_probed(group)
+        self._start(np.array([group]))
+        self._refuse_kept(group)
+        return transfer.get(self._table, group, since, octets_max, checksum)
+
+    def blocks_of(self, frame: np.ndarray) -> np.ndarray:
+        return transfer.blocks_of(frame)
+
+    def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
+        return transfer.newest(frames[-1]), transfer.is_tail(frames[-1])
+
+    def install(
+        self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
+    ) -> int:
+        group = transfer.install(self._table, parts, self._started, generation)
+        self._started[group] = True
+        came = self._from_disk if from_disk else self._moved_in
+        came += transfer.held(self._table, group)
+        return group
+
+    def drop(self, group: int, to_disk: bool = False) -> None:
+        if not self._started[group]:
+            return
+        self._refuse_probed(group)
+        self._refuse_kept(group)
+        left = self._to_disk if to_disk else self._moved_out
+        left += transfer.held(self._table, group)
+        drop_group(self._table, group)
+        self._pool.trim()
+        self._started[group] = False
+
+    def rows(self, group: int) -> Iterator[RowsFrame]:
+        self._refuse_fresh(group)
+        return self._reader.of_group(group)
+
+    def empty(self, group: int) -> None:
+        self._refuse_fresh(group)
+        self._empty(group)
+        self._pool.trim()
+
+    def keep_until(self, group: int, times: Sequence[int]) -> None:
+        self._start_one(group)
+        self._table.groups[group, words_of(KEEP_UNTIL, len(times))] = times
+
+    def kept(self) -> np.ndarray:
+        if not self._counts(KEPT_TUPLES).any():
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(self._started & (self._table.groups[:, KEPT] != NONE))
+
+    def kept_rows(self, group: int) -> Iterator[RowsFrame]:
+        self._start(np.array([group]))
+        return self._reader.of_kept(group)
+
+    def drop_kept(self, group: int) -> None:
+        self._start(np.array([group]))
+        drop_kept(self._table, group)
+        self._pool.trim()
+
+    def _refuse_kept(self, group: int) -> None:
+        if self._table.groups[group, KEPT] != NONE:
+            raise ProtocolError(f"partition {group} has kept blocks: wanted them on a disk before it moves or goes")
+
+    @property
+    def marker(self) -> Filter | None:
+        return None
+
+    @property
+    def streams(self) -> tuple[StreamSpec, ...]:
+        return self._streams
+
+    @property
+    def page_bytes(self) -> int:
+        return self._pool.page_bytes
+
+    def holds_fresh(self, group: int) -> bool:
+        return bool(self._started[group]) and int(self._table.groups[group, FRESH]) != NONE
+
+    def _refuse_fresh(self, group: int) -> None:
+        self._refuse_probed(group)
+        self._start_one(group)
+        if self._table.groups[group, FRESH] != NONE:
+            raise ProtocolError(f"partition {group} holds fresh tuples: wanted it probed before it is spilled")
+
+    def _refuse_probed(self, groups: int | np.ndarray) -> None:
+        if self._is_probing:
+            raise ProtocolError(f"partition {groups} is wanted while a probe is under way: wanted it done or paused")
+
+    def info(self, groups: np.ndarray) -> GroupInfo:
+        rows = self._table.groups[groups]
+        single = (BLOCKS, BUCKETS, DEPTH, COMPARISONS, RESULTS, SPLITS, MERGES, GENERATION)
+        per_stream = (self._per_stream(rows, first) for first in (GROUP_TUPLES, GROUP_BYTES, WATERMARK))
+        columns = [*per_stream, *(rows[:, column] for column in single), rows[:, RESULTS] - rows[:, RESULTS_BEFORE]]
+        return GroupInfo(*columns)
+
+    def memory(self) -> Memory:
+        held = int(self._table.counters[OWN_PAGES]) * self._pool.page_bytes
+        return Memory(self._pool.budget_bytes, held, self._pool.free_bytes)
+
+    def limit(self, octets: int) -> None:
+        self._pool.limit(octets)
+
+    @property
+    def totals(self) -> Totals:
+        groups, counters = self._table.groups, self._table.counters
+        inserted, expired = (tuple(self._counts(first).tolist()) for first in (INSERTED, EXPIRED))
+        none = (0,) * len(inserted)
+        return Totals(
+            joined=none if counters[APART] else inserted,
+            expired=expired,
+            held=tuple((self._per_stream(groups, GROUP_TUPLES).sum(axis=0) + self._counts(KEPT_TUPLES)).tolist()),
+            moved_in=tuple(self._moved_in.tolist()),
+            moved_out=tuple(self._moved_out.tolist()),
+            comparisons=int(counters[COMPARED]),
+            results=self._results,
+            splits=int(counters[SPLIT]),
+            merges=int(counters[MERGED]),
+            live_bytes=int(self._per_stream(groups, GROUP_BYTES).sum()),
+            blocks=int(counters[OWN_PAGES]),
+            blocks_max=int(counters[OWN_PAGES_MAX]),
+            spilled=tuple((self._counts(SPILLED) + self._to_disk).tolist()),
+            taken_back=inserted if counters[APART] else tuple(self._from_disk.tolist()),
+        )
+
+    @property
+    def theta_bytes(self) -> int:
+        return int(self._table.counters[THETA])
+
+    def out_of_memory(self, advice: str = MORE_MEMORY) -> MemoryBudgetError:
+        """Returns an error that names the budget, what is held, and the largest groups. advice: what to do."""
+        memory, sizes = self.memory(), self._table.groups[:, BLOCKS] * self._pool.page_bytes
+        largest = np.argsort(-sizes)[:3]
+        listed = ", ".join(f"partition {group} ({sizes[group] / 1e6:.3g} MB)" for group in largest if sizes[group])
+        return MemoryBudgetError(
+            f"the window state needs more than [memory] limit allows: budget {memory.budget / 1e6:.3g} MB, held "
+            f"{memory.held / 1e6:.3g} MB, largest groups: {listed or 'none'}; {advice}"
+        )
+
+    def _use(self, scratch: Scratch) -> None:
+        """Makes this the scratch memory of inserts from now on."""
+        self._scratch, self._insert = scratch, insert_groups.bound(self._table, scratch)
+
+    def _counts(self, first: int) -> np.ndarray:
+        """Returns int64[n]: one of the counters for each stream. first: where stream 0 has it."""
+        return self._table.counters[first : first + len(self._table.layout)]
+
+    def _per_stream(self, rows: np.ndarray, first: int) -> np.ndarray:
+        """Returns int64[m, n]: one word for each stream, of m rows of `groups`. first: where stream 0 has it."""
+        return rows[:, words_of(first, len(self._table.layout))]
+
+    def _start_one(self, group: int) -> None:
+        if not self._started[group]:
+            self._start(np.array([group]))
+
+    def _start(self, groups: np.ndarray) -> np.ndarray:
+        """Starts those of the groups that do not exist yet. Returns all of them in the one form that kernels take."""
+        started = self._started[groups]
+        if not started.all():
+            for group in groups[~started]:
+                start_group(self._table, group)
+                self._started[group] = True
+        return read_only(groups)
+
+
+def _scratch_of_rows(rows: int) -> dict[str, np.ndarray]:
+    return {"bucket": np.empty(rows, np.int32), "order": np.empty(rows, np.int32), "tag": np.empty(rows, np.uint16)}

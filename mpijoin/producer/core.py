@@ -1,0 +1,313 @@
+"""What a producer decides: which slave is served when and with how much, and when its sources must pause.
+
+`ProducerCore.step(event) -> actions` knows counts, bytes and the time that it is told: no message, file, clock or
+random source. `ProducerCore.next_input()` says what shall be done about the input at that time.
+"""
+
+from __future__ import annotations
+
+import math
+
+from mpijoin.errors import ProtocolError
+from mpijoin.moving import steps
+from mpijoin.producer.backlog import Backlog
+from mpijoin.producer.events import (
+    Action,
+    Begin,
+    BeginsAt,
+    Close,
+    CloseInput,
+    Command,
+    Consumed,
+    Cut,
+    CutAsked,
+    Deliver,
+    Event,
+    Floor,
+    Flowed,
+    HandedOver,
+    Held,
+    Hold,
+    Ingested,
+    Input,
+    InputEnded,
+    PartReady,
+    Pause,
+    Read,
+    Repace,
+    Restart,
+    Rested,
+    Resumed,
+    SlotEnded,
+    SourceEnded,
+    SourceWaits,
+    Watermarks,
+)
+from mpijoin.producer.lead import Lead
+from mpijoin.producer.pacing import TIME_MAX
+from mpijoin.producer.queues import Queues
+from mpijoin.producer.setup import ProducerSetup
+from mpijoin.producer.timetable import Now, Timetable
+from mpijoin.producer.views import SlaveState
+from mpijoin.time_events import Rest, Ticked
+
+
+class ProducerCore:
+    """Distribution epochs of n_g slots: slot i serves sub-group i mod n_g (WSJ, section V-B).
+
+    What exceeds a slave's credit waits in its mini-buffers (`queues`), which are Flux's transient-skew buffer.
+
+    As fast as possible, the source is read while any slave is hungry: one that is slow holds back its own partitions,
+    and the source only when they fill the producer's buffer. While the source pauses, or has ended, every sub-group's
+    turn comes at once. In a paced run the clock decides, and what was due and lacked credit is sent as soon as there is
+    some. One of several producers also waits where it is too far ahead of the slowest (`lead`).
+
+    The coordinator pauses and restarts the input of groups; everybody else is served without waiting for them (WSJ,
+    section IV-C). It asks for checkpoints, which are cut after the tick under way.
+    """
+
+    def __init__(self, setup: ProducerSetup):
+        self.table = setup.table
+        self.held_back_by: dict[int, int] = dict.fromkeys(setup.slaves, 0)  # slave -> times it made the source pause
+        self.backlog = Backlog(setup.slaves)  # of a paced run
+        self._number, self._alone = setup.number, setup.producers == 1
+        self._subgroups = setup.subgroups
+        self._waiting_bytes = setup.waiting_bytes
+        self._now_s = setup.now_s
+        self._pacing = setup.pacing
+        self._timetable = Timetable(setup.pacing, self.backlog, setup.now_s) if setup.pacing else None
+        self._queues = Queues(setup, self.backlog, self._timetable)
+        self._lead = Lead()
+        self._wait_until_s = 0.0  # The sources have nothing before this second of the run.
+        self._complete = setup.complete  # watermarks of the last whole tick
+        self._slots = setup.slots  # that have ended
+        self._read_all: Watermarks | None = None  # Nothing is left to read, only what is prepared.
+        self._ending: Watermarks | None = None  # The source has ended, with these.
+        self._paused: dict[int, int] = {}  # group -> its supplier, until what waits for it is held back
+        self._is_within_tick = False
+        self._asked: CutAsked | None = None  # A checkpoint is to be cut after the tick under way.
+        self._stopped = False  # The run ends with the last one: nothing may follow it.
+        self._has_begun = False  # Its first tick is prepared.
+
+    @property
+    def wants_input(self) -> bool:
+        """Whether the source may be read (paced: handed out when it is due); False pauses it for all."""
+        if self.ended or self._stopped:
+            return False
+        if self._asked and self._asked.stops:
+            return True  # the tick under way ends, so that the run can: nobody has to have room for it
+        if self._queues.is_full:
+            return False
+        if self._timetable:
+            return True
+        if not self._alone and self._lead.is_bounded:
+            return False
+        return not self.active or any(map(self._queues.is_hungry, self.active))
+
+    def next_input(self) -> Input:
+        """What shall be done about the input at the time that was told last."""
+        wait_s = self._wait_until_s - self._now_s
+        if self._timetable is None:
+            if not self.wants_input:
+                return Rest(math.inf)
+            return Rest(wait_s) if wait_s > 0 else Read()
+        if self.ended or (self._read_all and self._timetable.is_empty):
+            return Rest(math.inf)
+        has_room = self._timetable.octets + self._queues.held_bytes < self._waiting_bytes
+        return self._timetable.next(Now(self._now_s, self.wants_input, has_room, wait_s))
+
+    @property
+    def ended(self) -> bool:
+        """Whether the source has ended."""
+        return self._ending is not None
+
+    @property
+    def active(self) -> tuple[int, ...]:
+        """Slaves that have groups."""
+        return self.table.owners
+
+    @property
+    def slaves(self) -> dict[int, SlaveState]:
+        """What the producer believes of each slave."""
+        return self._queues.slaves
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the end is on its way to the slaves."""
+        return self._queues.closed
+
+    @property
+    def is_done(self) -> bool:
+        """Whether everything has been sent, and the end, too."""
+        return self.is_closed and not any(view.waiting for view in self.slaves.values())
+
+    def step(self, event: Event) -> list[Action]:
+        match event:
+            case Ticked(now_s):
+                self._now_s = now_s
+                return self._end_timetable()
+            case Ingested():
+                return self._ingested(event)
+            case SourceEnded():
+                return self._source_ended(event)
+            case SourceWaits(until_s):
+                self._wait_until_s = until_s
+                return []
+            case PartReady() | HandedOver():
+                return self._note_part(event)
+            case Consumed():
+                return self._consumed(event)
+            case Held():
+                return self._note_held(event)
+            case Resumed():
+                return self._resumed(event)
+            case Pause():
+                return self._pause(event)
+            case Restart(move, group, slave):
+                return self._deliver(move, group, slave)
+            case CutAsked():
+                self._asked = event
+                return self._cut()
+            case Close():
+                return self._close()
+            case _:
+                return self._adapt(event)
+
+    def _adapt(self, event: Event) -> list[Action]:
+        """Takes what the coordinator says about time."""
+        match event:
+            case Repace(_, epoch_ns) if self._pacing:
+                self._pacing.epoch_ns = epoch_ns
+                return [event]
+            case Begin(time, second) if self._pacing:
+                self._pacing.origin = (time, second)
+                return []
+            case Floor(time):
+                self._lead.others(time)
+                return []
+            case _:
+                raise ProtocolError(f"producer got {type(event).__name__}, which is no event of its own")
+
+    def _end_timetable(self) -> list[Action]:
+        """The source has ended once all that was prepared is handed out."""
+        if self._read_all and not self.ended and self._timetable and self._timetable.is_empty:
+            return self._end(self._read_all)
+        return []
+
+    def _note_part(self, event: PartReady | HandedOver) -> list[Action]:
+        if self._timetable is None or self._pacing is None:
+            raise ProtocolError(f"producer got {type(event).__name__} in a run that is not paced")
+        if isinstance(event, HandedOver):
+            self._timetable.handed_over(self._now_s)
+            return []
+        begins = not self._has_begun
+        self._has_begun = True
+        if begins and self._alone:
+            self._pacing.begin(event.border, event.read_s)
+        self._timetable.prepared(event)
+        if not begins or self._alone:
+            return []
+        return [BeginsAt(self._number, event.border - (self._pacing.pace.length or 0), event.read_s)]
+
+    def _ingested(self, event: Ingested) -> list[Action]:
+        if self.ended:
+            raise ProtocolError("producer got input after the source had ended")
+        self._queues.add(event)
+        self._complete = event.watermarks or self._complete
+        self._is_within_tick = event.watermarks is None
+        actions: list[Action] = [Flowed(event.octets, {})]
+        served = self._serve_all() if self._queues.is_full else []
+        if self._queues.is_full:
+            largest = max(self.slaves, key=lambda slave: self.slaves[slave].waiting_bytes)
+            self.held_back_by[largest] += 1
+        if event.watermarks is None:
+            return actions + served
+        if not served:
+            due = (slave for slave in event.octets if self.slaves[slave].subgroup == self._slots % self._subgroups)
+            served = [action for slave in due for action in self._queues.serve(slave, self._epoch)]
+        self._slots += 1
+        self._lead.tick_ended(event.border, event.position)
+        return [*actions, *served, *self._cut(), self._slot_ended()]
+
+    def _slot_ended(self) -> SlotEnded:
+        due = {slave: self.slaves[slave].due_bytes for slave in self.active} if self._timetable else {}
+        return SlotEnded(self._number, self._slots, due, self._lead.position)
+
+    def _source_ended(self, event: SourceEnded) -> list[Action]:
+        if self.ended or self._read_all:
+            raise ProtocolError("producer got the end of the source twice")
+        if self._timetable and not self._timetable.is_empty:
+            self._read_all = event.watermarks
+            return []
+        return self._end(event.watermarks)
+
+    def _end(self, watermarks: Watermarks) -> list[Action]:
+        """What the others still send can expire without this producer, which may be asked for much yet."""
+        self._ending = watermarks
+        self._is_within_tick = False
+        ended = InputEnded(self._number)
+        if self._alone:
+            return [ended]
+        self._complete = watermarks
+        self._lead.tick_ended(TIME_MAX, TIME_MAX)
+        self._queues.add(Ingested(dict.fromkeys(self.active, 0), {}, watermarks))
+        return [Rested(), *self._serve_all(), *self._cut(), ended]
+
+    def _close(self) -> list[Action]:
+        if self._ending is None:
+            raise ProtocolError("producer was told to close its input, which has not ended")
+        self._queues.close(self._ending)
+        return [CloseInput(), *self._serve_all()]
+
+    def _resumed(self, event: Resumed) -> list[Action]:
+        actions = []
+        for group, octets in event.pending.items():
+            self._queues.restore(group, octets)
+            actions += self._deliver(None, group, self.table.owner_of(group))
+        return actions
+
+    def _cut(self) -> list[Action]:
+        """The checkpoint that was asked for, if the tick under way is over."""
+        asked = self._asked
+        if asked is None or self._is_within_tick or (self._timetable and not self._timetable.is_empty):
+            return []
+        self._asked = None
+        self._stopped = self._queues.stopped = bool(asked.stops)
+        return [Cut(self._slots, self._complete, asked.stops, asked.metrics)]
+
+    def _consumed(self, event: Consumed) -> list[Action]:
+        self._queues.consumed(event)
+        if self._timetable:
+            self.backlog.joined(event.slave, self._now_s)
+        serve = self._queues.send_due if self.wants_input else self._queues.serve
+        return [Flowed({}, {event.slave: event.octets}), *serve(event.slave, self._epoch)]
+
+    def _pause(self, event: Pause) -> list[Action]:
+        """Holds the group's input back, and acknowledges that to its supplier, behind all that was sent there."""
+        move, group, supplier, consumer = event
+        self.table.route(group, None)
+        self._queues.held[group] = 0
+        self._paused[group] = supplier
+        return [Hold(move, group, supplier), Command(move, steps.FREEZE, supplier, group, consumer)]
+
+    def _note_held(self, event: Held) -> list[Action]:
+        supplier = self._paused.pop(event.group, None)
+        if supplier is None or len(event.octets) != len(self.slaves[supplier].waiting):
+            raise ProtocolError(
+                f"producer was told of rows of group {event.group}, wanted those of a group that is just paused"
+            )
+        self._queues.hold(event.group, supplier, event.octets)
+        return []
+
+    def _deliver(self, move: int | None, group: int, slave: int) -> list[Action]:
+        """The group is this slave's from now on."""
+        self.table.route(group, slave)
+        octets = self._queues.deliver(group, slave, self._complete)
+        return [Flowed({slave: octets}, {}), Deliver(move, group, slave), *self._queues.send_due(slave, self._epoch)]
+
+    def _serve_all(self) -> list[Action]:
+        return [action for slave in self.slaves for action in self._queues.serve(slave, self._epoch)]
+
+    @property
+    def _epoch(self) -> int:
+        return self._slots // self._subgroups

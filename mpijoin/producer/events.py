@@ -1,0 +1,242 @@
+"""What ProducerCore is told, by its own rank and by the coordinator, and what it answers."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from mpijoin.producer.pacing import TIME_MIN, Pace
+from mpijoin.time_events import Rest, Ticked
+
+Watermarks = tuple[int, ...]  # of each stream
+
+
+class Ingested(NamedTuple):
+    """A part of a tick is in the mini-buffers. octets: bytes per slave that has groups · held: per group that is held
+    back · watermarks: of all streams, if it ends the tick · border, position: where it ends then, and below which
+    running maximum no row is to come."""
+
+    octets: dict[int, int]
+    held: dict[int, int]
+    watermarks: Watermarks | None
+    border: int = TIME_MIN
+    position: int = TIME_MIN
+
+
+class SourceEnded(NamedTuple):
+    """No row is left to read; after those that were prepared everything may expire."""
+
+    watermarks: Watermarks
+
+
+class SourceWaits(NamedTuple):
+    """The sources have nothing before this second of the run."""
+
+    until_s: float
+
+
+class PartReady(NamedTuple):
+    """A part of a tick of a paced run has been read and scattered before it is due. border: where its tick ends ·
+    completes: whether it ends its tick · octets: the memory that it takes, about · read_s: the second of the run at
+    which it had been read · took_s: seconds to read and scatter it."""
+
+    border: int
+    completes: bool
+    octets: int
+    read_s: float
+    took_s: float
+
+
+class HandedOver(NamedTuple):
+    """The oldest part that was prepared goes to the mini-buffers now: `Ingested` follows."""
+
+
+class Consumed(NamedTuple):
+    """A slave has joined one message, of so many bytes."""
+
+    slave: int
+    octets: int
+
+
+class Held(NamedTuple):
+    """The answer to Hold: bytes of the group that were taken out of each of its slave's waiting items, the next one
+    first."""
+
+    group: int
+    octets: tuple[int, ...]
+
+
+class Resumed(NamedTuple):
+    """The run goes on from a checkpoint, in which rows of these groups waited: bytes per group."""
+
+    pending: dict[int, int]
+
+
+class Pause(NamedTuple):
+    """The coordinator has the group's input held back: "it marks that partition as stalled and stops draining tuples
+    for that partition from the transient skew buffer" (Flux, section 5.1)."""
+
+    move: int
+    group: int
+    supplier: int
+    consumer: int
+
+
+class Restart(NamedTuple):
+    """The coordinator has the group's input go to this slave from now on, first what was held back. move: None where
+    the run goes on from a checkpoint."""
+
+    move: int | None
+    group: int
+    slave: int
+
+
+class CutAsked(NamedTuple):
+    """The coordinator wants a checkpoint cut after the tick under way. stops: why the run ends with it, "" if it does
+    not · metrics: whether the metrics are cut here, too."""
+
+    stops: str = ""
+    metrics: bool = False
+
+
+class Close(NamedTuple):
+    """All producers have come to the end of their input, and no group is on its way: the end goes out."""
+
+
+class Repace(NamedTuple):
+    """What is read from now on has ticks of this pace. epoch_ns: the distribution epochs that they make up."""
+
+    pace: Pace
+    epoch_ns: int
+
+
+class Begin(NamedTuple):
+    """In a paced run, event time passes from this time and second of the run on, at every producer."""
+
+    event: int
+    second: float
+
+
+class Floor(NamedTuple):
+    """No producer has rows to come whose running maximum is below this."""
+
+    time: int
+
+
+Directive = Pause | Restart | CutAsked | Close | Repace | Begin | Floor
+Event = (
+    Ticked
+    | Ingested
+    | SourceEnded
+    | SourceWaits
+    | PartReady
+    | HandedOver
+    | Consumed
+    | Held
+    | Resumed
+    | Directive
+)
+
+
+class Serve(NamedTuple):
+    """Send a slave its next `items`, with the watermarks that hold for their groups once it has joined them."""
+
+    slave: int
+    items: int
+    epoch: int
+    watermarks: Watermarks
+    last: bool
+
+
+class Hold(NamedTuple):
+    """Take the group's rows out of what waits for the slave, and hold them back; answer with Held at once."""
+
+    move: int
+    group: int
+    slave: int
+
+
+class Command(NamedTuple):
+    """Order a slave to take a step of a hand-over."""
+
+    move: int
+    step: str
+    slave: int
+    group: int
+    peer: int
+
+
+class Deliver(NamedTuple):
+    """What was held back of the group is the slave's next item. move: None where the run goes on from a checkpoint."""
+
+    move: int | None
+    group: int
+    slave: int
+
+
+class Cut(NamedTuple):
+    """The last tick is whole: cut a checkpoint here, between what was sent and what waits. slots: how many have ended ·
+    complete: watermarks of the last tick · stops, metrics: as in `CutAsked`."""
+
+    slots: int
+    complete: Watermarks
+    stops: str = ""
+    metrics: bool = False
+
+
+class CloseInput(NamedTuple):
+    """Put the end into what waits for each slave."""
+
+
+class Rested(NamedTuple):
+    """The input has ended and the others' has not: put an item without rows into what waits for each slave that has
+    groups, so that its watermarks go out."""
+
+
+class Flowed(NamedTuple):
+    """For the coordinator: bytes per slave that have come to the mini-buffers, and that slaves have joined."""
+
+    came: dict[int, int]
+    joined: dict[int, int]
+
+
+class SlotEnded(NamedTuple):
+    """For the coordinator: a slot is over. slots: how many are · due: bytes per slave that are due and lack credit, of
+    a paced run · position: no row to come has a running maximum below this."""
+
+    producer: int
+    slots: int
+    due: dict[int, int]
+    position: int
+
+
+class BeginsAt(NamedTuple):
+    """For the coordinator: the input of a paced run begins with a tick from this time on, and was read at this second
+    of the run."""
+
+    producer: int
+    event: int
+    read_s: float
+
+
+class InputEnded(NamedTuple):
+    """For the coordinator: all of this producer's input is in its mini-buffers."""
+
+    producer: int
+
+
+Note = Flowed | SlotEnded | BeginsAt | InputEnded
+Action = Serve | Hold | Command | Deliver | Cut | CloseInput | Rested | Repace | Note
+
+
+class Read(NamedTuple):
+    """Read the next part of a tick. As fast as possible it goes to the mini-buffers at once, in a paced run it is
+    prepared."""
+
+
+class HandOver(NamedTuple):
+    """The oldest part that was prepared is due, and was so at this second of the run."""
+
+    due_s: float
+
+
+Input = Read | HandOver | Rest

@@ -1,0 +1,52 @@
+"""What a slave tells of itself at a checkpoint and at the end of the run."""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+import numpy as np
+
+from mpijoin.operators.base import Operator, Out, Totals
+from mpijoin.records import Counts, Figures, PartInfo, SpillFigures
+from mpijoin.slave.report import EpochMeter
+
+
+def counts_of(
+    totals: Totals, out: Out, parts: Sequence[PartInfo], received: np.ndarray, epochs: EpochMeter
+) -> Counts:
+    """parts: of results, all closed · received: the rows of each stream that came from producers, up to the same point
+    as the other counts."""
+    return Counts(
+        received=tuple(received.tolist()),
+        joined=totals.joined,
+        expired=totals.expired,
+        held=totals.held,
+        moved_in=totals.moved_in,
+        moved_out=totals.moved_out,
+        spilled=totals.spilled,
+        taken_back=totals.taken_back,
+        results=out.found,
+        written=sum(part.rows for part in parts),
+        certificate=out.certificate,
+        comparisons=totals.comparisons,
+        splits=totals.splits,
+        merges=totals.merges,
+        delays=epochs.delays.compact(),
+    )
+
+
+def figures_of(
+    epochs: EpochMeter, operator: Operator, busy_s: float, blocked_s: float, spilling: SpillFigures
+) -> Figures:
+    """busy_s, blocked_s: seconds spent joining, and waiting for the collector."""
+    return Figures(
+        **epochs.times_after_warmup(busy_s),
+        blocked_s=blocked_s,
+        window_bytes_max=epochs.window_bytes_max,
+        blocks_max=operator.totals.blocks_max,
+        theta_bytes=operator.theta_bytes,
+        memory_limit_bytes=operator.memory().budget,
+        memory_bytes_max=epochs.memory_bytes_max,
+        last_runtime_result_s=epochs.last_runtime_result_s,
+        spilling=spilling,
+    )

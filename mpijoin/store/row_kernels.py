@@ -1,0 +1,86 @@
+"""Kernels that list the blocks of a group for its frames of rows, say what is in them, and take a sample of that."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijoin.compiled import kernel
+from mpijoin.partitioning.hashing import hash64
+from mpijoin.store.directory import prefix_of
+from mpijoin.store.state import (
+    DEPTH,
+    DIRECTORY,
+    FIRST,
+    KEY,
+    NEXT,
+    NONE,
+    STREAM_WORDS,
+    TIME,
+    TIME_MAX,
+    TIME_MAX_VALUE,
+    TIME_MIN,
+    TIME_MIN_VALUE,
+)
+from mpijoin.store.transfer_kernels import OCTETS, PAGE, STREAM, TUPLES, list_block
+
+# The columns of `counts`.
+BLOCKS_OF, BLOB_OCTETS, ROWS, EARLIEST, LATEST, COUNT_COLUMNS = range(6)
+# The columns of a sample of rows.
+GROUP, SAMPLED_GENERATION, SAMPLED_STREAM, SAMPLED_KEY, SAMPLED_TIME, LOT, SAMPLE_COLUMNS = range(7)
+LOTS = 1 << 16
+
+
+@kernel
+def list_rows(s, group, listed):
+    """Lists the blocks of a group as `list_blocks` does, but one stream after the other. Returns how many these are."""
+    found, region = 0, s.groups[group, DIRECTORY]
+    for stream in range(len(s.layout)):
+        for entry in range(1 << s.groups[group, DEPTH]):
+            bucket = s.directory[region + entry]
+            if prefix_of(s, bucket) == entry:
+                page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
+                while page != NONE:
+                    list_block(s, stream, page, listed[found])
+                    found += 1
+                    page = s.heads[page, NEXT]
+    return found
+
+
+@kernel
+def count_rows(s, listed, counts):
+    """Fills counts int64[streams, 5]: how many of the listed blocks there are of each stream, the bytes of their blobs,
+    their rows, and the smallest and the largest of their times."""
+    for stream in range(len(counts)):
+        counts[stream, :EARLIEST] = 0
+        counts[stream, EARLIEST] = TIME_MAX_VALUE
+        counts[stream, LATEST] = TIME_MIN_VALUE
+    for i in range(len(listed)):
+        of, page = counts[listed[i, STREAM]], listed[i, PAGE]
+        of[BLOCKS_OF] += 1
+        of[BLOB_OCTETS] += listed[i, OCTETS]
+        of[ROWS] += listed[i, TUPLES]
+        of[EARLIEST] = min(of[EARLIEST], s.heads[page, TIME_MIN])
+        of[LATEST] = max(of[LATEST], s.heads[page, TIME_MAX])
+
+
+@kernel
+def sample_rows(tuples, group, generation, stream, below, first, sample, count):
+    """Adds those rows of tuples[first:] to sample[:count] whose keys have a lot below `below`. Returns the first row
+    that it has not looked at because the sample is full, and the new count.
+
+    The lot, from 0 to LOTS - 1, is made of bits of the key's hash that choose neither its partition nor, in a directory
+    of a usual depth, its entry.
+    """
+    for row in range(first, len(tuples)):
+        lot = np.int64(hash64(tuples[row, KEY]) >> np.uint64(16)) & (LOTS - 1)
+        if lot < below:
+            if count == len(sample):
+                return row, count
+            sample[count, GROUP] = group
+            sample[count, SAMPLED_GENERATION] = generation
+            sample[count, SAMPLED_STREAM] = stream
+            sample[count, SAMPLED_KEY] = tuples[row, KEY]
+            sample[count, SAMPLED_TIME] = tuples[row, TIME]
+            sample[count, LOT] = lot
+            count += 1
+    return len(tuples), count

@@ -1,0 +1,77 @@
+"""How far one producer runs ahead of the others, and what the coordinator tells them of each other."""
+
+import pytest
+
+from mpijoin.coordinator.producers import FLOOR_S, Producers
+from mpijoin.errors import ProtocolError
+from mpijoin.producer.events import Begin, BeginsAt, Floor, SlotEnded
+from mpijoin.producer.lead import AHEAD_TICKS, Lead
+from mpijoin.producer.pacing import TIME_MAX, TIME_MIN
+
+TICK, SHARE = 10, 100
+
+
+def test_whoever_has_ended_a_share_may_begin_the_next_while_nobody_stands_before_the_one_that_it_had():
+    """Two producers take turns at shares of 100: the first has 0 to 100 and 200 to 300."""
+    lead = Lead()
+    for border in range(TICK, SHARE, TICK):
+        lead.tick_ended(border, border)
+        lead.others(0)
+        assert not lead.is_bounded or border > AHEAD_TICKS * TICK
+    lead.others(SHARE - AHEAD_TICKS * TICK)
+    lead.tick_ended(SHARE, 2 * SHARE)
+    assert not lead.is_bounded, "the other has come as far, in a share of its own"
+    lead.tick_ended(2 * SHARE + TICK, 2 * SHARE + TICK)
+    assert lead.is_bounded
+    lead.others(SHARE + TICK)
+    assert not lead.is_bounded
+
+
+def test_what_it_hears_never_goes_back_and_at_its_end_it_waits_for_nobody():
+    lead = Lead()
+    assert not lead.is_bounded, "it has not begun"
+    lead.tick_ended(TICK, TICK)
+    lead.tick_ended(2 * TICK, 9 * TICK)
+    lead.tick_ended(10 * TICK, 40 * TICK)
+    lead.others(39 * TICK)
+    lead.others(TIME_MIN)
+    assert not lead.is_bounded
+    lead.tick_ended(TIME_MAX, TIME_MAX)
+    assert not lead.is_bounded
+
+
+def ended(producer, slots, position, due=None):
+    return SlotEnded(producer, slots, due or {}, position)
+
+
+def test_the_run_is_as_old_as_its_foremost_producer_and_its_floor_is_the_slowest():
+    own, now_s = Producers(2), 1.0
+    assert own.slot_ended(ended(1, 1, 50, {3: 10})) and own.floor(now_s) == [], "the first has not been heard"
+    assert not own.slot_ended(ended(0, 1, 20, {3: 5})), "the same slot of another producer"
+    assert own.floor(now_s) == [Floor(20)] and own.floor(now_s + 1) == []
+    assert own.slot_ended(ended(0, 2, 70, {4: 1}))
+    assert own.floor(now_s) == [], "they hear of it only now and then"
+    assert own.floor(now_s + 3 * FLOOR_S) == [Floor(50)]
+    assert own.due == {3: 10, 4: 1}
+
+
+def test_when_the_foremost_has_ended_the_slots_of_the_next_one_count():
+    own = Producers(2)
+    assert own.slot_ended(ended(0, 50, 5)) and not own.slot_ended(ended(1, 20, 5))
+    own.input_ended(0, 1.0)
+    assert own.slot_ended(ended(1, 21, 6)), "else no checkpoint would come due for 30 slots"
+
+
+def test_event_time_begins_to_pass_once_all_know_where_they_begin_or_have_nothing():
+    own = Producers(3)
+    assert own.begins(BeginsAt(2, 700, 0.5), 1.0) == [] == own.begins(BeginsAt(0, 400, 0.6), 1.5)
+    assert own.input_ended(1, 2.0) == [Begin(400, 2.0)]
+    assert own.input_ended(2, 3.0) == [] and not own.all_ended
+    assert own.input_ended(0, 4.0) == [Floor(TIME_MAX)] and own.all_ended
+    with pytest.raises(ProtocolError, match="producer 0 has come to its end twice"):
+        own.input_ended(0, 5.0)
+
+
+def test_one_producer_is_told_nothing():
+    own = Producers(1)
+    assert own.slot_ended(ended(0, 1, 5)) and own.floor(9.0) == [] == own.begins(BeginsAt(0, 1, 1.0), 1.0)

@@ -1,0 +1,202 @@
+"""Ticks are prefix cuts of both streams at shared borders. Large ones come in parts, with the watermarks they reach."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+import oracle
+from mpijoin.data.batch import Batch
+from mpijoin.errors import ProtocolError
+from mpijoin.producer.pacing import AUTO_ROWS, LEAST_ROWS, Pace, pace_of
+from mpijoin.producer.ticks import TickReader
+from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, SourceCounts
+
+
+class ListSource:
+    """A source of rows at the given times, in any order.
+
+    It gives `block` rows at a time, and empty chunks may come between.
+    """
+
+    def __init__(self, times, block=3, empty_between=False):
+        self.counts = SourceCounts()
+        self._times = list(times)
+        self._running = np.maximum.accumulate(np.array(self._times, np.int64)) if self._times else np.empty(0, np.int64)
+        self._block, self._at, self._empty_next = block, 0, empty_between
+        self._empty_between = empty_between
+
+    def read(self, rows):
+        if self._at >= len(self._times):
+            return End()
+        low, high = self._at, self._at + min(rows, self._block)
+        if self._empty_next:
+            self._empty_next = False
+            return chunk([], [], [], int(self._running[low]))
+        self._at, self._empty_next = high, self._empty_between
+        times = self._times[low:high]
+        horizon = int(self._running[high]) if high < len(self._times) else TIME_MAX
+        return chunk(times, range(low, low + len(times)), self._running[low:high], horizon)
+
+    def progress(self):
+        return 1.0
+
+    def save(self):
+        return None
+
+    def close(self):
+        pass
+
+
+def chunk(times, rows, running, horizon):
+    times, rows = np.array(times, np.int64), np.array(rows, np.int64)
+    none = np.empty(0, np.int64)
+    batch = Batch(
+        np.zeros(len(times), np.int64), times, rows, np.empty((len(times), 0), np.int64), none, np.empty(0, np.uint8)
+    )
+    return Chunk(batch, np.array(running, np.int64), horizon)
+
+
+def fixed(length):
+    return Pace(length, 1, 1, 1)
+
+
+def read_all(reader):
+    """Returns [(rows of left, rows of right, watermarks)] with an entry for every part."""
+    parts = []
+    while not isinstance(tick := reader.next(), End):
+        rows = [[int(row) for batch in side for row in batch.row] for side in tick.batches]
+        parts.append((*rows, tick.watermarks))
+    return parts
+
+
+ROW_BYTES = 24  # A row has its key, time and row number.
+
+
+def reader_of(left, right, pace, latenesses=(0, 0), part_rows=1000, **source):
+    return TickReader(
+        (ListSource(left, **source), ListSource(right, **source)), latenesses, pace, ROW_BYTES * part_rows
+    )
+
+
+def test_both_streams_are_cut_at_the_same_borders():
+    parts = read_all(reader_of([1, 5, 12, 29], [3, 10, 11, 30], fixed(10)))
+    assert parts == [
+        ([0, 1], [0], (10, 10)),
+        ([2], [1, 2], (20, 20)),
+        ([3], [], (30, 30)),
+        ([], [3], (TIME_MAX, 40)),
+    ]
+
+
+def test_a_late_row_belongs_to_the_tick_of_the_running_maximum_before_it():
+    assert read_all(reader_of([11, 4, 12, 25], [], fixed(10)))[0] == ([0, 1, 2], [], (20, TIME_MAX))
+
+
+def test_watermarks_are_the_border_less_each_stream_s_own_lateness():
+    first = read_all(reader_of([1, 15], [1, 15], fixed(10), latenesses=(3, 7)))[0]
+    assert first[2] == (7, 3)
+
+
+def test_a_time_years_ahead_costs_nothing():
+    parts = read_all(reader_of([0, 10**15], [1], fixed(1)))
+    assert [marks for *_, marks in parts] == [(1, 1), (2, 2), (10**15 + 1, TIME_MAX)]
+
+
+def test_a_large_tick_comes_in_parts_of_which_only_the_last_completes_it():
+    parts = read_all(reader_of(range(10), range(10), fixed(100), part_rows=4, block=2))
+    assert [marks for *_, marks in parts] == [None, None, (100, 100)]
+    assert [len(left) for left, *_ in parts] == [4, 4, 2]
+    assert [row for left, *_ in parts for row in left] == list(range(10))
+
+
+def test_a_reader_is_saved_at_the_border_of_a_tick_only():
+    reader = reader_of(range(10), range(10), fixed(100), part_rows=4)
+    streams = reader.save()
+    assert [(stream.chunks, stream.horizon, stream.ended) for stream in streams] == [((), TIME_MIN, False)] * 2
+    reader.next()
+    with pytest.raises(ProtocolError, match="cannot be saved inside the tick that ends at 100"):
+        reader.save()
+    while reader.next().watermarks is None:
+        pass
+    assert [stream.horizon for stream in reader.save()] == [TIME_MAX, TIME_MAX]
+
+
+def test_what_was_read_ahead_is_handed_out_first_after_a_save():
+    sources = ListSource([1, 2, 12, 13]), ListSource([3])
+    first = TickReader(sources, (0, 0), fixed(10), 1000)
+    assert first.next().watermarks == (10, 10)
+    again = TickReader(sources, (0, 0), fixed(1), 1000, first.save())
+    assert read_all(again) == [([2], [], (13, TIME_MAX)), ([3], [], (14, TIME_MAX))]
+
+
+def test_streams_without_rows_have_no_ticks():
+    assert read_all(reader_of([], [], fixed(10))) == []
+    assert read_all(reader_of([], [], pace_of(None, (10, 10), 1))) == []
+
+
+def test_chunks_without_rows_do_not_end_anything():
+    parts = read_all(reader_of([1, 2, 3, 14], [2, 13], fixed(10), block=1, empty_between=True))
+    assert [(left, right) for left, right, _ in parts] == [([0, 1, 2], [0]), ([3], [1])]
+
+
+@pytest.mark.parametrize("times", [[TIME_MAX], [TIME_MIN, TIME_MAX], [TIME_MAX - 1, TIME_MAX, TIME_MAX]])
+@pytest.mark.parametrize("pace", [fixed(1), fixed(TIME_MAX), pace_of(None, (5, 5), 1)])
+def test_the_ends_of_time_are_ordinary_times(times, pace):
+    parts = read_all(reader_of(times, times, pace, latenesses=(4, 4)))
+    assert [row for left, *_ in parts for row in left] == list(range(len(times)))
+    assert all(mark >= TIME_MIN for *_, marks in parts for mark in marks)
+
+
+TIMES = some.lists(some.integers(-3, 6), max_size=40).map(lambda gaps: np.cumsum(gaps).tolist() if gaps else [])
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(TIMES, TIMES, some.integers(1, 30), some.integers(1, 8), some.integers(1, 9), some.booleans())
+def test_fixed_ticks_are_the_oracles_epochs(left, right, length, part_rows, block, empty_between):
+    reader = reader_of(left, right, fixed(length), part_rows=part_rows, block=block, empty_between=empty_between)
+    found = ({}, {})
+    border_rows = ([], [])
+    for *sides, marks in read_all(reader):
+        for side, rows in enumerate(sides):
+            border_rows[side].extend(rows)
+        if marks is not None:
+            for side in range(2):
+                found[side][len(found[side])] = border_rows[side][:]
+                border_rows[side].clear()
+    wanted = [oracle.epochs([(time, row) for row, time in enumerate(times)], length) for times in (left, right)]
+    numbers = sorted(set(wanted[0]) | set(wanted[1]))
+    for side in range(2):
+        assert list(found[side].values()) == [[row for _, row in wanted[side].get(number, [])] for number in numbers]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(TIMES, TIMES, some.integers(0, 50), some.integers(1, 4), some.integers(1, 9))
+def test_automatic_ticks_bring_every_row_once_and_no_row_after_its_watermark(left, right, window, subgroups, block):
+    pace = pace_of(None, (window, window), subgroups)._replace(rows=6, rows_min=2)
+    seen, marks_before = ([], []), (TIME_MIN, TIME_MIN)
+    for *sides, marks in read_all(reader_of(left, right, pace, block=block)):
+        for side, (rows, times) in enumerate(zip(sides, (left, right))):
+            running = np.maximum.accumulate(np.array(times or [0]))
+            assert all(running[row] >= marks_before[side] for row in rows)
+            seen[side].extend(rows)
+        marks_before = marks or marks_before
+    assert seen == (list(range(len(left))), list(range(len(right))))
+
+
+def test_automatic_ticks_have_about_the_rows_wanted_and_are_no_longer_than_a_share_of_the_window():
+    pace = pace_of(None, (6000, 60), 1)
+    assert pace == Pace(None, AUTO_ROWS, LEAST_ROWS, 1500)
+    many = read_all(reader_of(range(1000), range(1000), pace._replace(rows=100, rows_min=10)))
+    assert all(len(left) == len(right) == 50 for left, right, _ in many)
+    few = read_all(reader_of(range(0, 10**6, 100), [], pace._replace(rows=100, rows_min=10)))
+    assert all(len(left) == 15 for left, *_ in few[:-1])
+
+
+def test_without_windows_only_rows_bound_a_tick():
+    assert pace_of(None, (0, 0), 2) == Pace(None, AUTO_ROWS // 2, LEAST_ROWS // 2, TIME_MAX // 1)
+
+
+def test_a_slot_is_never_empty_of_time():
+    assert pace_of(3, (60, 60), 8).length == 1
+    assert pace_of(None, (2, 2), 8).length_max == 1

@@ -1,0 +1,102 @@
+"""Groups that are spilled at any time, cleaned up while there is nothing else to do, and brought back into memory where
+there is room: the answer is the oracle's, and every row is accounted for."""
+
+from collections import Counter
+from itertools import cycle
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from join_harness import NEVER, Harness, Stream, check_accounts, groups_of, numbered
+from mpijoin.spill.runs import Runs
+from mpijoin.spill.scratch import open_scratch
+from mpijoin.spill.spiller import Spiller
+from random_joins import CUTS, SETUPS, expected, joins, rounds
+
+MEMORY = 1 << 22
+STREAMS = some.sampled_from([2, 2, 3, 4])
+# What is done after a round.
+DEEDS = some.lists(some.sampled_from(["spill", "spill all", "idle", "nothing"]), min_size=1, max_size=9)
+
+
+def cleaned(harness, spiller):
+    """Does what there is to do while nothing else is. Returns whether that was anything."""
+    some_work = False
+    while spiller.clean_up(harness.out):
+        harness.consume()
+        some_work = True
+    harness.consume()
+    return some_work
+
+
+def new_spiller(harness, folder, threshold=1.0):
+    scratch = open_scratch(str(folder), "rank-1")
+    return scratch, Spiller(harness.operator, harness.operator.beside(1), Runs(scratch), 0, threshold)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(SETUPS, joins(STREAMS), CUTS, DEEDS, some.sampled_from([0.001, 1.0]), some.booleans())
+def test_what_goes_and_comes_back_is_found_once(tmp_path_factory, setup, join, cuts, deeds, threshold, expires):
+    streams, rows = join
+    harness = Harness(streams, setup.partitions, MEMORY, setup.block, setup.theta, setup.result_buffer)
+    scratch, spiller = new_spiller(harness, tmp_path_factory.mktemp("scratch"), threshold)
+    deeds, every = cycle(deeds), range(setup.partitions)
+    with scratch:
+        for parts, reached in rounds(rows, cuts):
+            marks = reached if expires else [NEVER] * len(streams)
+            for group in every:
+                harness.round_of(groups_of(group), parts, marks, setup.budget, setup.pieces)
+            deed = next(deeds)
+            if deed.startswith("spill"):
+                spiller.begin_spill(1 if deed == "spill" else MEMORY, "random", every)
+                while spiller.spill_next():
+                    pass
+            if deed == "idle":
+                cleaned(harness, spiller)
+                assert threshold < 1 or not spiller.open_groups, "there is room for all, so all came back"
+                check_accounts(harness, harness.started())
+        spiller.begin_end(every, harness.out)
+        cleaned(harness, spiller)
+    assert Counter(tuple(one.row for one in found) for found in harness.pairs) == expected(streams, rows)
+    totals = harness.operator.totals
+    assert totals.joined == tuple(map(len, rows))
+    assert (np.array(totals.taken_back) + spiller.let_go).tolist() == list(totals.spilled)
+    assert spiller.figures.disk_bytes == 0
+
+
+def spilled(tmp_path, rows):
+    harness = Harness([Stream(1000), Stream(1000)], 1, MEMORY, 256)
+    scratch, spiller = new_spiller(harness, tmp_path)
+    harness.round(groups_of(0), rows, rows, (NEVER, NEVER))
+    spiller.begin_spill(1, "largest", [0])
+    assert not spiller.spill_next() and harness.operator.memory().held == 0
+    return harness, spiller, scratch
+
+
+def test_a_group_that_came_back_finds_results_at_once(tmp_path):
+    rows = numbered([(time, time % 7) for time in range(300)])
+    harness, spiller, scratch = spilled(tmp_path, rows)
+    with scratch:
+        assert cleaned(harness, spiller) and not spiller.open_groups
+        assert harness.operator.totals.held == (300, 300) and spiller.figures.disk_bytes == 0
+        before = len(harness.pairs)
+        harness.round(groups_of(0), numbered([(300, 3)], first_row=300), [], (NEVER, NEVER))
+        assert len(harness.pairs) - before == len([row for row in rows if row.key == 3])
+
+
+def test_what_does_not_fit_after_all_stays_on_disk(tmp_path, monkeypatch):
+    rows = numbered([(time, time % 7) for time in range(2000)])
+    harness, spiller, scratch = spilled(tmp_path, rows)
+    with scratch:
+        take_back = type(harness.operator).take_back
+        monkeypatch.setattr(type(harness.operator), "take_back", lambda *args: take_back(*args) and False)
+        assert cleaned(harness, spiller) and spiller.open_groups == 1
+        totals = harness.operator.totals
+        assert totals.held == (0, 0) and totals.spilled == (4000, 4000) and totals.taken_back == (2000, 2000)
+        monkeypatch.undo()
+        assert not cleaned(harness, spiller), "or it would be tried for ever"
+        harness.round(groups_of(0), rows[:1], rows[:1], (500, 500))
+        spiller.begin_spill(1, "largest", [0])
+        spiller.spill_next()
+        assert cleaned(harness, spiller) and spiller.open_groups == 1
