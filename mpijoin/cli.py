@@ -195,7 +195,7 @@ def _stopped(by: str, exit_code: int, debug: bool) -> int:
 def _report(text: str, exit_code: int, debug: bool) -> int:
     if debug:
         traceback.print_exc()
-    print(f"mpijoin: {text}", file=sys.stderr)
+    print(f"mpijoin: {text}\n", end="", file=sys.stderr)  # in one write: other ranks write there, too
     return exit_code
 
 

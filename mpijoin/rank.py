@@ -233,7 +233,8 @@ class Rank:
             stop = self._await_stop()
             if stop is not None:
                 return stop.exit_code
-            print(f"mpijoin: rank {self.number}: {describe(error)} (no answer from the master)", file=sys.stderr)
+            said = f"mpijoin: rank {self.number}: {describe(error)} (no answer from the master)\n"
+            print(said, end="", file=sys.stderr)  # in one write: other ranks write there, too
             self.transport.abort(exit_code)
         return exit_code
 

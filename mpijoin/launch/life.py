@@ -239,7 +239,7 @@ def _resumption(setup: RunSetup, rank: Rank) -> Resumption:
 
 def _warn(rank: Rank, text: str) -> None:
     rank.log.warning("%s", text)
-    print(f"mpijoin: {text}", file=sys.stderr, flush=True)
+    print(f"mpijoin: {text}\n", end="", file=sys.stderr, flush=True)  # in one write: other ranks write there, too
 
 
 def _start_of(

@@ -57,8 +57,8 @@ def test_a_rank_that_leaves_without_closing_does_not_hang_the_others():
 def test_a_killed_rank_leaves_no_shared_memory():
     """MPICH's shared memory would otherwise stay there until the node boots."""
     mapped = (
-        "print('\\n'.join(line.split(maxsplit=5)[-1].strip() for line in open('/proc/self/maps') if '/dev/shm/' in"
-        " line), flush=True)\n"
+        "sys.stdout.write(''.join(line.split(maxsplit=5)[-1] for line in open('/proc/self/maps') if '/dev/shm/' in"
+        " line)); sys.stdout.flush()\n"
     )
     done = mpirun(3, "-c", OPEN + mapped + "import os\nt.barrier(50); os.kill(os.getpid(), 9)", timeout_s=30.0)
     segments = {line.split()[0] for line in done.stdout.splitlines() if "/mpich_shm_" in line}
