@@ -18,6 +18,7 @@ from mpijoin.aggregate.state import (
     GIVEN,
     IN_ROWS,
     LACKING,
+    LISTED_MAX,
     NO_ROOM,
     PHASE,
     SPAN,
@@ -72,11 +73,12 @@ class WindowAggregate(TableOperator):
     def __init__(self, setup: Setup, pool: Pool):
         super().__init__(pool, setup.partitions, setup.theta, (setup.stream,), setup.number)
         self._setup, self._cursor = setup, np.zeros(CURSOR_WORDS, np.int64)
+        self._listed = np.zeros(LISTED_MAX, np.int64)
         self._make_room(ROOM_MIN)
 
     def _make_room(self, rows: int) -> None:
         """Makes the scratch memory large enough for buckets of so many rows."""
-        work = new_work(rows, len(self._setup.rules.functions), self._cursor)
+        work = new_work(rows, len(self._setup.rules.functions), self._cursor, self._listed)
         self._find = find_results.bound(self._table, self._setup.rules, work)
         self._finish = finish_groups.bound(self._table, self._setup.rules, work)
         self._room = rows

@@ -83,8 +83,8 @@ class Work(NamedTuple):
     cursor: np.ndarray
 
 
-def new_work(room: int, functions: int, cursor: np.ndarray) -> Work:
-    """Returns scratch memory for so many rows in a bucket, with this cursor."""
+def new_work(room: int, functions: int, cursor: np.ndarray, listed: np.ndarray) -> Work:
+    """Returns scratch memory for so many rows in a bucket, with this cursor and the buckets that it counts as listed."""
     rows = {name: np.zeros(room, np.int64) for name in ROW_ARRAYS}
     bits, small = np.zeros(1, np.int64), np.zeros(1, np.int32)
     return Work(
@@ -94,7 +94,7 @@ def new_work(room: int, functions: int, cursor: np.ndarray) -> Work:
         valid=np.zeros(room, np.uint8),
         answers=np.zeros((functions + 1, room), np.int64),
         total=np.zeros((2, SUM_WORDS), np.int64),
-        listed=np.zeros(LISTED_MAX, np.int64),
+        listed=listed,
         bits=bits,
         number=bits.view(np.float64),
         small=small,
