@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from mpijoin.config.check import resolve
+from mpijoin.config.faults import Fault
 from mpijoin.config.job import Job
 from mpijoin.config.load import read_job
-from mpijoin.config.rules import Fault, job_faults
+from mpijoin.config.rules import job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import EXIT_SIGINT, AlreadyDone, JobError, MpijoinError, OutputError
 from mpijoin.launch.embedded import local_slaves, run_local

@@ -39,7 +39,7 @@ LEVELS = (
         "time_events",
     ),
     ("config", "data", "conditions"),
-    ("partitioning", "policy", "operators", "store", "join", "aggregate", "moving", "generators"),
+    ("partitioning", "policy", "operators", "store", "join", "aggregate", "matching", "moving", "generators"),
     ("records", "orders", "directives", "messages"),
     ("metrics", "rundir", "progress", "spill"),
     ("sources", "sinks", "transport", "verify", "rank", "report"),

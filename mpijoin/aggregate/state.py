@@ -84,7 +84,7 @@ class Work(NamedTuple):
 
 
 def new_work(room: int, functions: int, cursor: np.ndarray, listed: np.ndarray) -> Work:
-    """Returns scratch memory for so many rows in a bucket, with this cursor and the buckets that it counts as listed."""
+    """Returns scratch memory for so many rows in a bucket. listed: the buckets that the cursor counts as listed."""
     rows = {name: np.zeros(room, np.int64) for name in ROW_ARRAYS}
     bits, small = np.zeros(1, np.int64), np.zeros(1, np.int32)
     return Work(

@@ -15,9 +15,10 @@ import pyarrow as pa
 from mpijoin.conditions.kinds import kinds_of, kinds_of_schema
 from mpijoin.conditions.tree import ConditionError, durations_of, parse
 from mpijoin.config.columns import StreamColumns, column_faults, find_columns
+from mpijoin.config.faults import Fault
 from mpijoin.config.job import Job, StreamJob
 from mpijoin.config.load import read_job
-from mpijoin.config.rules import Fault, job_faults
+from mpijoin.config.rules import job_faults
 from mpijoin.config.units import listed, show
 from mpijoin.data.results import all_columns
 from mpijoin.data.schema import UNIT_NS, Column, JoinSchema, StreamSchema

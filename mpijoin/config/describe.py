@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Iterable, Iterator
 
 from mpijoin.config.job import (
+    ALL,
     ANTI,
     FULL,
     INNER,
@@ -16,6 +17,7 @@ from mpijoin.config.job import (
     UNBOUNDED,
     FileSource,
     Job,
+    Join,
     StreamJob,
     SyntheticSource,
 )
@@ -62,9 +64,13 @@ def _declustering(job: Job) -> str:
 
 def _type(job: Job) -> Iterator[str]:
     """What the results are, unless they are the pairs."""
-    if job.join.type == INNER:
+    if job.join == Join(where=job.join.where):
         return
     first, second = (stream.name for stream in job.streams)
+    if job.join.match != ALL:
+        rest = "" if job.join.type == INNER else f", or alone if there is none in {second}"
+        yield f"join    {job.join.type}, {job.join.match}: each row of {first} with its {job.join.match} partner{rest}"
+        return
     told = {
         SEMI: f"each row of {first} that has a partner in {second}, once",
         ANTI: f"each row of {first} that has no partner in {second} when its window is over",

@@ -7,8 +7,8 @@ import os
 import tomllib
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
+from mpijoin.config.faults import Fault
 from mpijoin.config.job import SHORT_STREAMS, section_of
-from mpijoin.config.rules import Fault
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 from mpijoin.refusals import reading

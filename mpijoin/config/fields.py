@@ -9,10 +9,12 @@ from mpijoin.config.changes import CHANGES
 from mpijoin.config.injections import DELAY, EPOCHS, PRESSURE, SLOW
 from mpijoin.config.job import (
     ACTIVE_DISK,
+    ALL,
     ANTI,
     AT_END,
     AUTO,
     B_MODEL,
+    FIRST,
     FIXED,
     FLUX_HYBRID,
     FLUX_LOAD,
@@ -21,10 +23,12 @@ from mpijoin.config.job import (
     GENERATIONS,
     INNER,
     LARGEST,
+    LAST,
     LAZY_DISK,
     LEAST_PRODUCTIVE,
     LEFT,
     MOST_PRODUCTIVE,
+    NEAREST,
     NO_POLICY,
     OFF,
     ORDERED,
@@ -166,6 +170,11 @@ JOIN_FIELDS = (
         "/, comparisons, in, is null, and, or, not, abs, sqrt, floor, ceil, least, greatest, with nulls as in SQL. A "
         "row whose partners all fail it has no partner. The columns need not be among those of the results. Not set: "
         "there is no condition.")),
+    Field("match", "match", TEXT, choices=(ALL, FIRST, LAST, NEAREST), meaning=(
+        'Which partners of a row of the first stream count. "first", "last", "nearest": of all that it has, the one '
+        "with the smallest time, the largest, or the smallest distance in time; of two alike the earlier one, then the "
+        'one of the smaller row. Each row then has one result at most, when its window is over. An as-of join is match '
+        '= "last" where the first stream has no window. For types inner and left.')),
 )  # fmt: skip
 AGGREGATE_FIELDS = (
     Field("history", "history", HISTORY, meaning=(

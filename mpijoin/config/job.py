@@ -24,6 +24,7 @@ LEAST_PRODUCTIVE, MOST_PRODUCTIVE, LARGEST, RANDOM = "least productive", "most p
 AT_END, WHEN_IDLE = "end", "idle"  # when [memory] cleanup is done
 POISSON, B_MODEL, ZIPF = "poisson", "b-model", "zipf"
 INNER, LEFT, RIGHT, FULL, SEMI, ANTI = "inner", "left", "right", "full", "semi", "anti"  # types of [join]
+ALL, FIRST, LAST, NEAREST = "all", "first", "last", "nearest"  # what [join] match may be
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -109,11 +110,17 @@ class Join(NamedTuple):
 
     type: str = INNER  # or LEFT, RIGHT, FULL, SEMI, ANTI
     where: str = ""  # a condition (mpijoin/conditions); "": there is none
+    match: str = ALL  # or FIRST, LAST, NEAREST: which partners of a row of the first stream make pairs
 
     @property
     def alone(self) -> tuple[int, ...]:
         """The streams whose rows are results, too, if they have no partner until their windows are over."""
         return {LEFT: (0,), RIGHT: (1,), FULL: (0, 1), ANTI: (0,)}.get(self.type, ())
+
+    @property
+    def answers_rows(self) -> bool:
+        """Whether each row of the first stream is answered once, when its window is over, and there are no pairs."""
+        return self.match != ALL
 
     @property
     def shown(self) -> int:

@@ -9,10 +9,11 @@ from typing import Any, Collection, Mapping, Sequence
 
 from mpijoin.config.document import STREAMS, Document, read_document
 from mpijoin.config.dump import dump_job
+from mpijoin.config.faults import Fault, fault
 from mpijoin.config.fields import SECTIONS, SOURCE_FIELDS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import SHORT_STREAMS, FileSource, Job, StreamJob, SyntheticSource, TableSource, section_of
 from mpijoin.config.kinds import BadEntries, in_utf8
-from mpijoin.config.rules import Fault, fault, job_faults
+from mpijoin.config.rules import job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 import re
 from collections import Counter
 from math import inf
-from typing import Any, Callable, Collection, Iterator, NamedTuple, Sequence
+from typing import Any, Callable, Collection, Iterator, Sequence
 
+from mpijoin.config.faults import Fault, fault
 from mpijoin.config.fields import LIMIT_BYTES_MIN, SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import (
     ACTIVE_DISK,
-    ANTI,
-    FULL,
     GENERATIONS,
     LAZY_DISK,
-    LEFT,
     MAX,
     NO_POLICY,
-    OFF,
     POISSON,
-    RIGHT,
-    SEMI,
     STREAMS_MAX,
     FileSource,
     Injection,
@@ -28,6 +23,7 @@ from mpijoin.config.job import (
     StreamJob,
     SyntheticSource,
 )
+from mpijoin.config.operator_rules import operator_faults
 from mpijoin.config.units import COLUMN_TYPES, INT64_MAX, format_duration, format_size, is_integer, listed, show
 
 # What a synthetic stream calls its columns.
@@ -38,10 +34,7 @@ STREAM_NAME = re.compile(f"[A-Za-z0-9_]{{1,{NAME_CHARACTERS_MAX}}}")
 RESERVED_NAMES = ("key",)  # key and key_... are what results call the key columns
 SPEED_MIN, SPEED_MAX = 1e-9, 1e9  # a second in 30 years, 30 years in a second: times of any clock stay within int64
 GENERATION_POLICIES = (LAZY_DISK, ACTIVE_DISK)  # LAD's: they decide when groups go to the disk, as generations
-HISTORY_ROWS_MAX = 2**40  # no file has more rows
-FUNCTIONS_MAX = 32  # of an aggregate; a word has a bit for each
 BLOCKS_OF_STREAM = 2  # must fit into memory where a run spills, one for a row and one for its text, and one in all
-MARKED = (LEFT, RIGHT, FULL, SEMI, ANTI)  # types of join that mark rows which have partners
 STOP_SIGNALS = ("SIGUSR1", "SIGUSR2", "SIGTERM", "SIGINT")  # that may ask for a checkpoint
 
 # Of a synthetic stream and of its changes: what is sound, and what is wanted.
@@ -52,26 +45,6 @@ SYNTHETIC_BOUNDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "exponent": (lambda exponent: 0 < exponent <= 20, "wanted more than 0 and at most 20"),
     "permute": (lambda number: number is None or 0 <= number <= INT64_MAX, f"wanted 0 to {INT64_MAX}"),
 }
-
-
-class Fault(NamedTuple):
-    """One thing that is wrong: `fields` are those involved, as "section.field"; `text` is the sentence for the user.
-
-    unread: nothing is known of what the job says about these fields; the `Job` has their defaults.
-    """
-
-    fields: tuple[str, ...]
-    text: str
-    unread: bool = False
-
-
-def fault(section: str, name: str, problem: str) -> Fault:
-    """The usual fault, of one field.
-
-    >>> fault("cluster", "partitions", "got 0, wanted at least 1").text
-    '[cluster] partitions: got 0, wanted at least 1'
-    """
-    return Fault((f"{section}.{name}",), f"[{section}] {name}: {problem}")
 
 
 def job_faults(job: Job, unread: Collection[str] = ()) -> list[Fault]:
@@ -85,8 +58,7 @@ def job_faults(job: Job, unread: Collection[str] = ()) -> list[Fault]:
     faults += _key_count_faults(job, unread)
     for section, (_, fields) in SECTIONS.items():
         faults += _bound_faults(section, getattr(job, section), fields)
-    faults += _join_faults(job)
-    faults += _aggregate_faults(job)
+    faults += operator_faults(job)
     faults += _memory_faults(job)
     faults += _tuning_faults(job)
     faults += _balance_faults(job)
@@ -219,46 +191,6 @@ def _key_count_faults(job: Job, unread: Collection[str]) -> Iterator[Fault]:
         everywhere = "on both sides" if len(job.streams) == 2 else "in all streams"
         got = listed([str(count) for count in counts.values()])
         yield Fault(tuple(counts), f"{where}: got {got} columns, wanted as many {everywhere}")
-
-
-def _join_faults(job: Job) -> Iterator[Fault]:
-    if job.join.where and len(job.streams) != 2:
-        text = f"a condition is about pairs, and there are {len(job.streams)} streams: wanted two"
-        yield Fault(("join.where", "streams"), f"[join] where: {text}")
-    if job.join.type not in MARKED:
-        return
-    got = f"got {show(job.join.type)}"
-    if len(job.streams) != 2:
-        text = f"{got} and {len(job.streams)} streams, wanted two for this type"
-        yield Fault(("join.type", "streams"), f"[join] type: {text}")
-    if job.memory.spills:
-        text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: only an inner join can spill"
-        yield Fault(("join.type", "memory.spill"), f"[join] type, [memory] spill: {text}; give each slave more memory")
-
-
-def _aggregate_faults(job: Job) -> Iterator[Fault]:
-    aggregate = job.aggregate
-    if not aggregate.is_on:
-        return
-    history = aggregate.history
-    if history is None:
-        yield fault("aggregate", "history", 'missing: wanted what counts for a row, such as "100 rows" or "10 min"')
-    elif history.rows is not None and not 1 <= history.rows <= HISTORY_ROWS_MAX:
-        yield fault("aggregate", "history", f"got {history.rows} rows, wanted 1 to {HISTORY_ROWS_MAX}")
-    if not 1 <= len(aggregate.columns) <= FUNCTIONS_MAX:
-        got = f"got {len(aggregate.columns)} columns" if aggregate.columns else "missing"
-        yield fault("aggregate", "columns", f"{got}: wanted 1 to {FUNCTIONS_MAX} of them")
-    if len(job.streams) != 1:
-        text = f"got {len(job.streams)} streams, wanted one: an aggregate is of one stream"
-        yield Fault(("streams", "aggregate.history"), f"[aggregate]: {text}")
-    for stream in job.streams:
-        if stream.window_ns != 0:
-            text = "an aggregate has no window, but the history of [aggregate]; leave it out"
-            yield fault(stream.section, "window", text)
-    if job.memory.spills:
-        got = f"got {show(job.memory.spill)}, wanted {show(OFF)}"
-        text = f"{got}: an aggregate cannot spill; give each slave more memory"
-        yield Fault(("memory.spill", "aggregate.history"), f"[memory] spill: {text}")
 
 
 def _memory_faults(job: Job) -> Iterator[Fault]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mpijoin.compiled import kernel, part
+from mpijoin.compiled import KernelPart, kernel, part
 from mpijoin.conditions.code import source_of
 from mpijoin.conditions.kinds import kinds_of_schema, place_in
 from mpijoin.conditions.tree import parse
@@ -23,7 +23,7 @@ def {name}(words, left, right, count):
         one, other = left[unsigned(i)], right[unsigned(i)]
         left[unsigned(kept)] = one
         right[unsigned(kept)] = other
-        kept += {holds}(words, one, other)
+        kept += holds(words, one, other)
     return kept
 '''
 
@@ -46,18 +46,28 @@ def kernel_of(text: str, schema: JoinSchema) -> Any:
 
     Its name is a hash of all that it is made of, so that its machine code is kept for later runs.
     """
+    return _kernel_of(*holds_of(text, schema))
+
+
+def holds_of(text: str, schema: JoinSchema) -> tuple[str, KernelPart]:
+    """Returns a hash of all that a condition is made of, and a part of kernels that takes the words of a pool and the
+    slot ids of a pair, and returns whether the condition is true for it."""
     tick_ns = UNIT_NS[schema.unit]
     tree = parse(text, [stream.name for stream in schema.streams], kinds_of_schema(schema))
-    made = source_of(tree, "holds", lambda *column: place_in(schema, *column), lambda ns: ns // tick_ns)
-    return _made_of(made)
+    return _made_of(source_of(tree, "holds", lambda *column: place_in(schema, *column), lambda ns: ns // tick_ns))
 
 
 @cache
-def _made_of(made: str) -> Any:
-    name = f"keep_where_{hashlib.sha256(made.encode()).hexdigest()[:16]}"
+def _made_of(made: str) -> tuple[str, KernelPart]:
     space: dict[str, Any] = {"np": np, "unsigned": unsigned, "__name__": __name__}
     # The source is made of a checked tree: of names of variables, operators and numbers.
     exec(made, space)
-    space["holds"] = part(space["holds"])
-    exec(KEEP.format(name=name, holds="holds"), space)
+    return hashlib.sha256(made.encode()).hexdigest()[:16], part(space["holds"])
+
+
+@cache
+def _kernel_of(digest: str, holds: KernelPart) -> Any:
+    name = f"keep_where_{digest}"
+    space: dict[str, Any] = {"unsigned": unsigned, "holds": holds, "__name__": __name__}
+    exec(KEEP.format(name=name), space)
     return kernel(space[name])

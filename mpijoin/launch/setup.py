@@ -14,8 +14,8 @@ from mpijoin.checkpoint.identity import check_identity
 from mpijoin.checkpoint.manifest import newest_identity, numbers_in, prune, remove
 from mpijoin.config.check import load_and_resolve
 from mpijoin.config.dump import dump_job
+from mpijoin.config.faults import Fault, fault
 from mpijoin.config.job import FileSource, Job, Memory
-from mpijoin.config.rules import Fault, fault
 from mpijoin.config.units import format_duration, plural, show
 from mpijoin.data.files import expand_files
 from mpijoin.data.results import result_schema

@@ -50,6 +50,7 @@ from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import schema_of
 from mpijoin.operators.base import Out, Progress
 from mpijoin.operators.stored import TableOperator
+from mpijoin.slave.joining import new_operator, new_out
 from mpijoin.spill.owed import Owed
 from mpijoin.store.insert import Fresh
 from mpijoin.store.pool import new_pool
@@ -160,13 +161,21 @@ def _make_two(sources: Sequence[SyntheticSource]) -> None:
 
 
 def warm_up_condition(job: Job, schema: JoinSchema) -> float:
-    """Prepares the kernel of the job's condition, if it has one. Returns the seconds that this took."""
-    if not job.join.where:
+    """Prepares the kernels that only jobs with this condition, or with results of this kind, need. Returns the seconds
+    that this took."""
+    if not (job.join.where or job.join.answers_rows):
         return 0.0
-    digest = hashlib.sha256(repr((job.join.where, schema)).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(repr((job.join, schema)).encode()).hexdigest()[:16]
 
     def make() -> None:
-        Where(job.join.where, schema)
+        if not job.join.answers_rows:
+            Where(job.join.where, schema)
+            return
+        # No groups at all will do, because only the types decide what is compiled.
+        operator, groups = new_operator(job, schema, 16 * job.tuning.block_bytes), np.zeros(0, np.int64)
+        out = new_out(job, schema)
+        operator.probe(groups, 1, out)
+        operator.expire(groups, (0, 0), out)
 
     return compiled_once(f"where_{digest}", make)
 

@@ -61,7 +61,7 @@ class Out:
     Where only times are kept, it is int64[1, capacity] · table: int64[n + answers, capacity], the slot ids and, below
     them, what the operator has worked out of each result · weights: int64[capacity], where times are kept: how many
     results each column stands for · certifies: whether the operator certifies what it finds, because no filter drops
-    any of it · is_final: whether what it holds has left without a partner, so that no filter is asked · found,
+    any of it · is_final: whether what it holds was found in `expire`, so that no filter is asked · found,
     certificate: the count of all results so far, kept or not, and their certificate modulo 2**64.
     """
 

@@ -15,7 +15,7 @@ import numpy as np
 from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, find, groups_of, install
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import INNER, Change, Checkpoint, Job, StreamJob, SyntheticSource, holds_at
+from mpijoin.config.job import ALL, INNER, Change, Checkpoint, Job, StreamJob, SyntheticSource, holds_at
 from mpijoin.config.units import show
 from mpijoin.coordinator.runtime import Master
 from mpijoin.coordinator.sharing import positions_at_first, share_of
@@ -125,6 +125,8 @@ def simulated_job(job: Job, manner: Manner) -> Job:
     faults += [text for stream in job.streams for text in _not_modelled(stream)]
     if job.join.where:
         faults.append(f"[join] where: {NOT_SIMULATED}")
+    if job.join.match != ALL:
+        faults.append(f"[join] match: got {show(job.join.match)}, {NOT_SIMULATED}")
     if job.join.type != INNER:
         faults.append(f"[join] type: got {show(job.join.type)}, {NOT_SIMULATED}")
     if job.aggregate.is_on:

@@ -10,7 +10,7 @@ from mpijoin.clock import RunClock
 from mpijoin.join.results import latest_times
 from mpijoin.metrics.delay_kernels import delays_of
 from mpijoin.operators.base import Keep, Out, Rows
-from mpijoin.store.state import FOREVER, NONE, TIME_MAX_VALUE
+from mpijoin.store.state import FOREVER, NONE, TIME, TIME_MAX_VALUE
 
 
 class DelayMeter:
@@ -32,20 +32,21 @@ class DelayMeter:
     def consume(self, out: Out, rows: Rows, epoch: int) -> None:
         if self.origin is None:
             return
-        times, counts = times_of(out, rows)
-        if out.is_final:
-            times, counts = self._over(out.slots[:, : out.count], times)
+        times, counts = self._over(out, rows) if out.is_final else times_of(out, rows)
         delays_us = np.empty(len(times), np.int64)
         time, second = self.origin
         delays_of(times, time, second * 1e6, self._unit_s * 1e6, self._clock.wall_s * 1e6, delays_us)
         self._record(delays_us, counts)
 
-    def _over(self, slots: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """When tuples without partner are due, which is at the end of their windows. One that waits for ever is not
-        timed."""
-        windows = np.where(slots[1] == NONE, self._windows[0], self._windows[1])
+    def _over(self, out: Out, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
+        """When tuples that were answered at the end of their windows are due, which is then. They are of stream 0, or
+        without partner. One that waits for ever is not timed."""
+        slots = out.slots[:, : out.count]
+        is_right = slots[0] == NONE
+        windows = np.where(is_right, self._windows[1], self._windows[0])
         bounded = windows != FOREVER
-        due = np.minimum(times[bounded], TIME_MAX_VALUE - windows[bounded]) + windows[bounded]
+        times = rows.words[np.where(is_right, slots[1], slots[0])[bounded] + TIME]
+        due = np.minimum(times, TIME_MAX_VALUE - windows[bounded]) + windows[bounded]
         return due, np.ones(len(due), np.int64)
 
     def end_epoch(self, epoch: int, last: bool) -> None:

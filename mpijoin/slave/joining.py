@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Sequence
+
 from mpijoin.aggregate.functions import rules_of
 from mpijoin.aggregate.operator import Setup, WindowAggregate
 from mpijoin.config.job import INNER, MAX, Job
@@ -12,9 +14,12 @@ from mpijoin.join.results import EqualKeys
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
 from mpijoin.join.where import Where
 from mpijoin.join.window_join import window_join
+from mpijoin.matching import operator as matching
+from mpijoin.matching.kernels import kernel_of
+from mpijoin.matching.operator import NO_KEY, MatchingJoin
 from mpijoin.operators.base import Filter, Keep, Operator, Out
 from mpijoin.operators.stored import TableOperator
-from mpijoin.store.pool import new_pool
+from mpijoin.store.pool import StreamSpec, new_pool
 from mpijoin.store.read import KeyWords
 
 
@@ -30,6 +35,8 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
     theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block, group_tuples, len(streams))
     if job.aggregate.is_on:
         return _aggregate(job, schema, layouts[0], memory_bytes, theta)
+    if job.join.answers_rows:
+        return _matching(job, schema, streams, memory_bytes, theta)
     return window_join(job.cluster.partitions, memory_bytes, block, theta, streams, marks=MARKS.get(job.join.type))
 
 
@@ -40,10 +47,28 @@ def _aggregate(job: Job, schema: JoinSchema, layout: RecordLayout, memory_bytes:
     return WindowAggregate(setup, new_pool(memory_bytes, job.tuning.block_bytes, setup.stream.tuple_words))
 
 
+def _matching(
+    job: Job, schema: JoinSchema, streams: Sequence[tuple[int, bool, int]], memory_bytes: int, theta: int
+) -> MatchingJoin:
+    left, right = (StreamSpec(*stream) for stream in streams)
+    key = _key_of(schema) if schema.streams[0].hashed else NO_KEY
+    own = (job.join.match, bool(job.join.alone), kernel_of(job.join.where, schema), key)
+    setup = matching.Setup(job.cluster.partitions, theta, (left, right), *own)
+    words = max(spec.tuple_words for spec in setup.streams)
+    return MatchingJoin(setup, new_pool(memory_bytes, job.tuning.block_bytes, words))
+
+
+def _key_of(schema: JoinSchema) -> KeyWords:
+    layout = RecordLayout(schema.streams[0])
+    return KeyWords(layout.key_words, layout.key_fixed_words, layout.key_count_var)
+
+
 def new_out(job: Job, schema: JoinSchema) -> Out:
     """Room for as much of the results as somebody wants to look at."""
     if job.aggregate.is_on:  # Each result has its answers, and a word that says which of them are null.
         return Out(1, job.tuning.result_buffer, answers=len(job.aggregate.columns) + 1)
+    if job.join.answers_rows:
+        return Out(len(schema.streams), job.tuning.result_buffer)
     hashed = schema.streams[0].hashed
     keep = Keep.SLOT_IDS
     certifies = not hashed and not job.join.where
@@ -61,11 +86,9 @@ def wall_s_per_unit(job: Job, schema: JoinSchema) -> float:
 def filters_of(job: Job, schema: JoinSchema, operator: Operator) -> list[Filter]:
     """What drops pairs that are no results: their keys have but equal hashes, the condition does not hold, or the type
     of join does not want them. Where there is none, the operator itself certifies the results.
-    An aggregate compares the keys itself."""
-    if job.aggregate.is_on:
+    An aggregate compares the keys itself, and a join that answers each row once asks the condition, too."""
+    if job.aggregate.is_on or job.join.answers_rows:
         return []
-    layout = RecordLayout(schema.streams[0])
-    key = KeyWords(layout.key_words, layout.key_fixed_words, layout.key_count_var)
-    filters: list[Filter] = [EqualKeys(key)] if schema.streams[0].hashed else []
+    filters: list[Filter] = [EqualKeys(_key_of(schema))] if schema.streams[0].hashed else []
     filters += [Where(job.join.where, schema)] if job.join.where else []
     return [*filters, operator.marker] if filters and operator.marker else filters

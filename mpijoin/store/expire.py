@@ -26,6 +26,7 @@ from mpijoin.store.state import (
     GROUP_TUPLES,
     GROWS,
     HAS_BLOB,
+    LOOKS_BACK,
     NEXT,
     NONE,
     SIZE,
@@ -71,12 +72,16 @@ def expiry_bound(s, group, stream):
     """Returns the time before which no tuple of the stream can find a partner any more.
 
     The watermarks of all other streams have passed the time of such a tuple by more than its window. If there is no
-    other stream, no tuple is wanted.
+    other stream, no tuple is wanted. Where tuples of stream 0 look back, those of stream 1 stay until all that may look
+    at them have done so.
     """
     streams, reached = len(s.layout), np.int64(TIME_MAX_VALUE)
     for other in range(streams):
         if other != stream:
             reached = min(reached, s.groups[group, WATERMARK + other * GROUP_STREAM_WORDS])
+    if stream == 1 and s.counters[LOOKS_BACK]:
+        own = s.groups[group, WATERMARK + GROUP_STREAM_WORDS]
+        reached = min(reached, own if own == TIME_MAX_VALUE else time_before(own, s.layout[0, WINDOW]))
     return reached if streams == 1 else time_before(reached, s.layout[stream, WINDOW])
 
 

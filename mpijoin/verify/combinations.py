@@ -11,7 +11,7 @@ import pyarrow as pa
 from mpijoin.conditions.kinds import kinds_of
 from mpijoin.conditions.sql import sql_of
 from mpijoin.conditions.tree import KEY_SIDE, Node, parse
-from mpijoin.config.job import ANTI, INNER, SEMI, Job, Join
+from mpijoin.config.job import ALL, ANTI, FIRST, INNER, LAST, NEAREST, SEMI, Job, Join
 from mpijoin.verify.inputs import INT64_MIN, JOINS, KEYLESS, Clock, Stream
 
 if TYPE_CHECKING:
@@ -108,11 +108,22 @@ def _where_sql(pairs: str, condition: Node, streams: tuple[Stream, ...], clock: 
     return f"SELECT {names} FROM ({pairs}) p {joined} WHERE {holds_sql(condition, streams, clock)}"
 
 
+def _matched_sql(pairs: str, match: str, streams: tuple[Stream, ...]) -> str:
+    """Of the pairs of each row of the first stream, the one that is wanted."""
+    ranks = {FIRST: "s1.time", LAST: "s1.time DESC", NEAREST: "abs(s1.time::HUGEINT - s0.time)"}
+    names = [f"p.{row_name(stream)}" for stream in streams]
+    joined = " ".join(f"JOIN {one.table} s{one.index} ON s{one.index}.row = p.{row_name(one)}" for one in streams)
+    order = f"PARTITION BY {names[0]} ORDER BY {ranks[match]}, s1.time, s1.row"
+    return f"SELECT {', '.join(names)} FROM ({pairs}) p {joined} QUALIFY row_number() OVER ({order}) = 1"
+
+
 def typed_sql(join: Join, condition: Node | None, streams: tuple[Stream, ...], clock: Clock) -> str:
     """A query of the wanted results of this type of join, each once. A side that is missing is null."""
     pairs = results_sql(streams, clock)
     if condition is not None:
         pairs = _where_sql(pairs, condition, streams, clock)
+    if join.match != ALL:
+        pairs = _matched_sql(pairs, join.match, streams)
     if join.type == INNER:
         return pairs
     names = [row_name(stream) for stream in streams]

@@ -14,7 +14,7 @@ def rows_of(group, count, first):
     """So many rows of one key, which belongs to the group."""
     groups = (hash_keys(np.arange(100)) >> np.uint64(32)) % np.uint64(PARTITIONS)
     key = int(np.flatnonzero(groups == group)[0])
-    return [oracle.Row(at, key, first + at, {name: 1 for name in ("f8", "i8", "f4", "i1", "u8")}) for at in range(count)]
+    return [oracle.Row(at, key, first + at, dict.fromkeys(("f8", "i8", "f4", "i1", "u8"), 1)) for at in range(count)]
 
 
 def test_dead_rows_of_one_bucket_go_although_another_one_needs_more_scratch_memory():

@@ -48,6 +48,7 @@ from mpijoin.sinks.parts import PartWriter
 from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.runtime import Slave
+from oracle import RANKS
 from random_policy import random_policy
 from simulated_engine import CONDITION, LIMIT_S, costs, disturbance, holds
 
@@ -86,6 +87,11 @@ class Work:
         return holds if "where" in self.kept.get("join", {}) else None
 
     @property
+    def match(self):
+        """Which partners of a left row count."""
+        return self.kept.get("join", {}).get("match", "all")
+
+    @property
     def results(self):
         return self.kept["output"]["results"]
 
@@ -114,6 +120,8 @@ def work(chance):
     if count == 2 and chance.random() < TYPED_SHARE:
         kept |= {"join": {"type": chance.choice(list(MARKS))}, "memory": {"spill": "off"}}
         kept["join"] |= {"where": CONDITION} if chance.random() < 0.5 else {}
+        if kept["join"]["type"] == "left":
+            kept["join"] |= {"type": chance.choice(["inner", "left"]), "match": chance.choice(["all", *RANKS])}
     return Work(sides, kept)
 
 
@@ -196,7 +204,7 @@ class Prepared:
 def lay_out(made, folder):
     streams = {side.name: section(side, folder) for side in made.sides}
     short = streams.keys() == {"left", "right"}
-    wanted = expect(*made.sides, kind=made.kind, holds=made.holds)
+    wanted = expect(*made.sides, kind=made.kind, holds=made.holds, match=made.match)
     return Prepared(made, streams if short else {"streams": streams}, wanted)
 
 

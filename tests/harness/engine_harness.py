@@ -111,9 +111,9 @@ class Expected:
         return oracle.certificate(self.pairs.elements())
 
 
-def expect(*streams, kind="inner", holds=None):
+def expect(*streams, kind="inner", holds=None, match="all"):
     """Returns what the definition of the join says, computed in nanoseconds with integers that never overflow. kind:
-    the type of the join · holds: as for `oracle.typed`, of times in ns."""
+    the type of the join · holds, match: as for `oracle.typed`, of times in ns."""
     kept, counts, late = [], {}, {}
     for number, stream in enumerate(streams):
         keeps_keyless = number in oracle.ALONE.get(kind, ())
@@ -123,7 +123,7 @@ def expect(*streams, kind="inner", holds=None):
         nulls = sum(side[2] for side in sides)
         read = len(kept[-1]) + len(late[stream.name]) + nulls
         counts[stream.name] = {"read": read, "joined": len(kept[-1]), "late": len(late[stream.name]), "null_key": nulls}
-    pairs = oracle.typed(kind, kept, [stream.window_ns for stream in streams], holds)
+    pairs = oracle.typed(kind, kept, [stream.window_ns for stream in streams], holds, match)
     return Expected(Counter(pairs), counts, late)
 
 

@@ -107,10 +107,12 @@ class Harness:
         symmetric=None,
         marks=None,
         certifies=True,
+        operator=None,
     ):
+        """operator: what is driven, of these streams and partitions; None: a join."""
         layout = [(stream.record_words, stream.has_blob, stream.window, stream.flagged) for stream in streams]
         self.streams, self.partitions = streams, partitions
-        self.operator = window_join(partitions, memory, block, theta, layout, symmetric, marks)
+        self.operator = operator or window_join(partitions, memory, block, theta, layout, symmetric, marks)
         self.out = Out(len(streams), result_buffer, keep, certifies)
         self.pairs = []
         self.later_times = Counter()
@@ -171,6 +173,11 @@ class Harness:
 
     def row_pairs(self):
         return Counter(tuple(None if row is None else row.row for row in pair) for pair in self.pairs)
+
+
+def is_over(row, stream, reached):
+    """Whether nothing that comes at or after `reached` can be a partner of the row."""
+    return reached == EVER or (stream.window != st.FOREVER and row.time + stream.window < reached)
 
 
 def read_tuple(state, stream, slot):

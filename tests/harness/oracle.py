@@ -34,10 +34,18 @@ def join(streams, windows):
 ALONE = {"left": (0,), "right": (1,), "full": (0, 1), "anti": (0,)}  # the sides whose rows may be without partner
 
 
-def typed(kind, streams, windows, holds=None):
+RANKS = {
+    "first": lambda time, other: other,
+    "last": lambda time, other: -other,
+    "nearest": lambda time, other: abs(other - time),
+}
+
+
+def typed(kind, streams, windows, holds=None, match="all"):
     """Returns the rows of all results of a join of this type, with None for a row that is missing.
 
-    holds: whether two rows of these times are a pair, apart from key and window; None: they always are.
+    holds: whether two rows of these times are a pair, apart from key and window; None: they always are · match: which
+    of the pairs of a left row count.
 
     >>> typed("full", [[(10, 1, 0)], [(12, 1, 0), (13, 1, 1)]], [2, 0])
     [(0, 0), (None, 1)]
@@ -48,6 +56,8 @@ def typed(kind, streams, windows, holds=None):
     if holds:
         times = [{row: time for time, _, row in stream} for stream in streams]
         pairs = [(left, right) for left, right in pairs if holds(times[0][left], times[1][right])]
+    if match != "all":
+        pairs = matched(pairs, streams, RANKS[match])
     if kind == "semi":
         return [(row, None) for row in dict.fromkeys(left for left, _ in pairs)]
     with_partner = [{pair[side] for pair in pairs} for side in range(len(streams))]
@@ -56,6 +66,20 @@ def typed(kind, streams, windows, holds=None):
         alone = [row for _, _, row in streams[side] if row not in with_partner[side]]
         found = found + [(row, None) if side == 0 else (None, row) for row in alone]
     return found
+
+
+def matched(pairs, streams, rank):
+    """Returns of the pairs of each left row the one of the least rank, then of the least time, then of the least row.
+
+    >>> matched([(0, 0), (0, 1), (7, 1)], [[(5, 1, 0), (6, 1, 7)], [(4, 1, 0), (5, 1, 1)]], RANKS["nearest"])
+    [(0, 1), (7, 1)]
+    """
+    times = [{row: time for time, _, row in stream} for stream in streams]
+    best = {}
+    for left, right in pairs:
+        order = (rank(times[0][left], times[1][right]), times[1][right], right)
+        best[left] = min(best.get(left, order), order)
+    return [(left, right) for left, (_, _, right) in best.items()]
 
 
 def grouped(rows):

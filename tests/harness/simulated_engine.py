@@ -27,14 +27,15 @@ from mpijoin.config.job import Delay, Inject, Slowdown
 from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.marks import MARKS
-from mpijoin.join.window_join import WindowJoin
 from mpijoin.launch.setup import Roles, RunSetup, merged_schema
 from mpijoin.moving import consumer
+from mpijoin.operators.stored import TableOperator
 from mpijoin.policy import make_policy
 from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
 from mpijoin.simulate.costs import Costs
 from mpijoin.slave.core import SlaveCore
 from mpijoin.transport.simulated import Disturbance
+from oracle import RANKS
 from random_policy import random_policy
 from simulated_expiry import Expiry
 from simulated_spills import SPILLS, SpillWatch, spilling
@@ -73,6 +74,7 @@ class Scenario:
     spills: bool
     producers: int = 1
     kind: str = "inner"
+    match: str = "all"
     has_condition: bool = False
 
 
@@ -136,13 +138,16 @@ def scenario(seed):
     made = with_producers(made, chance.choice([1, 1, 2, 2, 3]))
     if made.spills:  # A condition is about two streams, and only an inner join spills.
         return of_type(made, "inner", chance.random() < CONDITION_SHARE) if len(made.sides) == 2 else made
-    return of_type(made, chance.choice(["inner"] * 3 + list(MARKS)), chance.random() < CONDITION_SHARE)
+    kind = chance.choice(["inner"] * 3 + ["left"] + list(MARKS))
+    match = chance.choice(["all", *RANKS]) if kind in ("inner", "left") else "all"
+    return of_type(made, kind, chance.random() < CONDITION_SHARE, match)
 
 
-def of_type(made, kind, has_condition):
-    """The same scenario with a join of this type, and perhaps with a condition."""
-    join = {"type": kind, **({"where": CONDITION} if has_condition else {})}
-    return replace(made, kind=kind, has_condition=has_condition, sections={**made.sections, "join": join})
+def of_type(made, kind, has_condition, match="all"):
+    """The same scenario with a join of this type, and perhaps with a condition, or with one partner of each row."""
+    join = {"type": kind, "match": match, **({"where": CONDITION} if has_condition else {})}
+    sections = {**made.sections, "join": join}
+    return replace(made, kind=kind, match=match, has_condition=has_condition, sections=sections)
 
 
 def holds(left_ns, right_ns):
@@ -212,7 +217,7 @@ def faults(chance, slaves):
 @contextmanager
 def inner_sizes(made):
     """Cuts everything early, lets a random policy move groups, and makes memory short at times where groups come."""
-    moods, memory, install = random.Random(made.seed), WindowJoin.memory, WindowJoin.install
+    moods, memory, install = random.Random(made.seed), TableOperator.memory, TableOperator.install
 
     def policies(balance, memory):
         asked = make_policy(balance, memory)
@@ -233,8 +238,8 @@ def inner_sizes(made):
             stack.enter_context(mock.patch.object(target, name, value))
 
         patch(mpijoin.coordinator.start, "make_policy", policies)
-        patch(WindowJoin, "memory", some_memory)
-        patch(WindowJoin, "install", install_or_not)
+        patch(TableOperator, "memory", some_memory)
+        patch(TableOperator, "install", install_or_not)
         patch(mpijoin.slave.moving, "PORTION_BYTES", made.portion_bytes)
         patch(mpijoin.slave.moving, "SLOT_BYTES", 3 * made.portion_bytes)
         if made.rows:
@@ -259,7 +264,8 @@ def run_scenario(made, folder):
             assert made.memory_bytes < ENOUGH_BYTES
             watch.check_bounds()
             return Course({}, simulated.network.trace, watch.seen + Counter({"out of memory": 1}))
-    wanted = expect(*made.sides, kind=made.kind, holds=holds if made.has_condition else None)
+    condition = holds if made.has_condition else None
+    wanted = expect(*made.sides, kind=made.kind, holds=condition, match=made.match)
     check_counts(summary, wanted)
     if writer:
         assert table_rows(writer.table()) == expected_rows(made.sides, wanted.pairs, made.kind)

@@ -17,6 +17,7 @@ from mpijoin.store.state import (
     STREAM_WORDS,
     TIME,
     TIME_MAX,
+    TIME_MAX_VALUE,
     WATERMARK,
     WINDOW,
 )
@@ -31,6 +32,7 @@ class Expiry:
     def __init__(self, made):
         # Rows of several files are numbered file by file, so they need not come in order. Nor need those of several
         # producers.
+        self._answers_rows = made.match != "all"
         self._in_order = [len(side.files) == 1 and made.producers == 1 for side in made.sides]
         self._wanted = {}  # {(group, stream): times of tuples that may still find partners}
         self._newest = {}  # {(group, stream): row}
@@ -66,7 +68,11 @@ class Expiry:
             furthest = self._watermarks[group] = tuple(map(max, before, own))
             assert group in self._delivered or furthest == tuple(own), "a group's watermarks never go back"
             for stream in range(2):
-                bound = furthest[1 - stream] - int(join._table.layout[stream, WINDOW])
+                reached = furthest[1 - stream]
+                if stream == 1 and self._answers_rows and furthest[1] != TIME_MAX_VALUE:
+                    # Left rows look at right ones when their own windows are over.
+                    reached = min(reached, furthest[1] - int(join._table.layout[0, WINDOW]))
+                bound = reached - int(join._table.layout[stream, WINDOW])
                 self._check_held(join._table, group, stream, bound)
                 assert not is_same or is_clear(join._table, group, stream, bound), "what cannot find partners is let go"
             held = tuple(join._table.groups[group, WATERMARK :: GROUP_STREAM_WORDS].tolist())

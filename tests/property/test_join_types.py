@@ -9,7 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 
 import oracle
-from join_harness import EVER, NEVER, Harness, Stream, check_accounts, groups_of, numbered
+from join_harness import EVER, NEVER, Harness, Stream, check_accounts, groups_of, is_over, numbered
 from mpijoin.join.marks import MARKS
 from mpijoin.operators.base import Progress
 from mpijoin.store import state as st
@@ -19,11 +19,6 @@ from random_joins import CUTS, SETUPS, Setup, joins, rounds
 def wanted(kind, streams, rows):
     windows = [None if stream.window == st.FOREVER else stream.window for stream in streams]
     return Counter(oracle.typed(kind, [[(row.time, row.key, row.row) for row in own] for own in rows], windows))
-
-
-def is_over(row, stream, reached):
-    """Whether nothing that comes at or after `reached` can be a partner of the row."""
-    return reached == EVER or (stream.window != st.FOREVER and row.time + stream.window < reached)
 
 
 def new_holder(kind, setup, streams, certifies=True):

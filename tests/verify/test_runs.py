@@ -169,6 +169,27 @@ def test_only_pairs_for_which_the_condition_is_true_are_partners(streams_of, tmp
     assert without["certificate"] != summary["certificate"]
 
 
+@pytest.mark.parametrize("match", ["first", "last", "nearest"])
+@pytest.mark.parametrize(
+    "kind, key, results, where",
+    [("inner", "int64", "parquet", None), ("left", "string", "collect", None), ("left", "int64", "parquet", 0),
+     ("inner", "string", "count", 2)],
+)  # fmt: skip
+def test_each_row_has_the_partner_that_sql_finds(streams_of, tmp_path, match, kind, key, results, where):
+    join = {"type": kind, "match": match, **({"where": CONDITIONS[where]} if where is not None else {})}
+    tuning = {"result_buffer": 16, "block": "512 B", "theta": "2 KB"}
+    sides = [{**side, "window": "400 s"} for side in streams_of[key]]
+    summary, report = joined(tmp_path, *sides, join=join, output={"results": results}, tuning=tuning)
+    assert report.ok, report.text()
+    output = {"results": "count", "path": str(tmp_path / "o")}
+    others, _ = joined(tmp_path, *sides, join={**join, "match": "all"}, output=output)
+    assert 20 < summary["results"] < others["results"]
+    if results != "count":
+        part = next((tmp_path / "run" / "results").glob("*.parquet"))
+        pq.write_table(pq.read_table(part).slice(1), part)
+        assert not verify(tmp_path / "run").ok
+
+
 @pytest.mark.parametrize("key", [pa.int64(), pa.string()], ids=str)
 def test_null_keys_are_equal_to_nothing_though_their_rows_are_alike(tmp_path, key):
     """Such rows get a key that follows from their number, which is the same in both streams."""

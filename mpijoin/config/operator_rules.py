@@ -1,0 +1,75 @@
+"""The rules that a job must keep about its operator: the join, or the aggregate."""
+
+from __future__ import annotations
+
+from typing import Iterator
+
+from mpijoin.config.faults import Fault, fault
+from mpijoin.config.job import ALL, ANTI, FULL, INNER, LEFT, OFF, RIGHT, SEMI, Job
+from mpijoin.config.units import show
+
+HISTORY_ROWS_MAX = 2**40  # no file has more rows
+FUNCTIONS_MAX = 32  # of an aggregate; a word has a bit for each
+MARKED = (LEFT, RIGHT, FULL, SEMI, ANTI)  # types of join that mark rows which have partners
+
+
+def operator_faults(job: Job) -> Iterator[Fault]:
+    """Returns the faults of what is to be found."""
+    yield from _join_faults(job)
+    yield from _aggregate_faults(job)
+
+
+def _join_faults(job: Job) -> Iterator[Fault]:
+    if job.join.where and len(job.streams) != 2:
+        text = f"a condition is about pairs, and there are {len(job.streams)} streams: wanted two"
+        yield Fault(("join.where", "streams"), f"[join] where: {text}")
+    yield from _match_faults(job)
+    if job.join.type not in MARKED:
+        return
+    got = f"got {show(job.join.type)}"
+    if len(job.streams) != 2:
+        text = f"{got} and {len(job.streams)} streams, wanted two for this type"
+        yield Fault(("join.type", "streams"), f"[join] type: {text}")
+    if job.memory.spills and not job.join.answers_rows:
+        text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: only an inner join can spill"
+        yield Fault(("join.type", "memory.spill"), f"[join] type, [memory] spill: {text}; give each slave more memory")
+
+
+def _match_faults(job: Job) -> Iterator[Fault]:
+    if not job.join.answers_rows:
+        return
+    got = f"got {show(job.join.match)}"
+    if len(job.streams) != 2:
+        text = f"{got} and {len(job.streams)} streams, wanted two: it is about the partners of a row of the first"
+        yield Fault(("join.match", "streams"), f"[join] match: {text}")
+    if job.join.type not in (INNER, LEFT):
+        text = f"{got} and {show(job.join.type)}, wanted type {show(INNER)} or {show(LEFT)}, or match = {show(ALL)}"
+        yield Fault(("join.match", "join.type"), f"[join] match, type: {text}")
+    if job.memory.spills:
+        text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: it cannot spill; give each slave more memory"
+        yield Fault(("join.match", "memory.spill"), f"[join] match, [memory] spill: {text}")
+
+
+def _aggregate_faults(job: Job) -> Iterator[Fault]:
+    aggregate = job.aggregate
+    if not aggregate.is_on:
+        return
+    history = aggregate.history
+    if history is None:
+        yield fault("aggregate", "history", 'missing: wanted what counts for a row, such as "100 rows" or "10 min"')
+    elif history.rows is not None and not 1 <= history.rows <= HISTORY_ROWS_MAX:
+        yield fault("aggregate", "history", f"got {history.rows} rows, wanted 1 to {HISTORY_ROWS_MAX}")
+    if not 1 <= len(aggregate.columns) <= FUNCTIONS_MAX:
+        got = f"got {len(aggregate.columns)} columns" if aggregate.columns else "missing"
+        yield fault("aggregate", "columns", f"{got}: wanted 1 to {FUNCTIONS_MAX} of them")
+    if len(job.streams) != 1:
+        text = f"got {len(job.streams)} streams, wanted one: an aggregate is of one stream"
+        yield Fault(("streams", "aggregate.history"), f"[aggregate]: {text}")
+    for stream in job.streams:
+        if stream.window_ns != 0:
+            text = "an aggregate has no window, but the history of [aggregate]; leave it out"
+            yield fault(stream.section, "window", text)
+    if job.memory.spills:
+        got = f"got {show(job.memory.spill)}, wanted {show(OFF)}"
+        text = f"{got}: an aggregate cannot spill; give each slave more memory"
+        yield Fault(("memory.spill", "aggregate.history"), f"[memory] spill: {text}")

@@ -1,0 +1,11 @@
+"""Joins that answer each row of the first stream once, when its window is over: with one partner, or with statistics.
+
+`[join] match` wants of all partners the first, the last or the nearest in time. An as-of join is one of these. No pair
+is ever kept: a row waits until no partner of it can come any more, and then looks at those that it has. So rows of the
+second stream wait longer than in other joins, as long as a row may come that looks at them.
+
+    operator   the operator: results leave in `expire`
+    due        kernels that find the rows whose windows are over
+    partners   kernels that go through the partners of one row
+    kernels    makes the kernel that a job needs, with its condition
+"""
