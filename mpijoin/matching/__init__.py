@@ -5,7 +5,9 @@ is ever kept: a row waits until no partner of it can come any more, and then loo
 second stream wait longer than in other joins, as long as a row may come that looks at them.
 
     operator   the operator: results leave in `expire`
+    state      the arrays that its kernels share
     due        kernels that find the rows whose windows are over
-    partners   kernels that go through the partners of one row
+    partners   kernels that find the partners of these rows
+    best       kernels that choose one of them
     kernels    makes the kernel that a job needs, with its condition
 """

@@ -8,31 +8,32 @@ from typing import Any
 from mpijoin.compiled import kernel, part
 from mpijoin.data.schema import JoinSchema
 from mpijoin.join.where import holds_of
+from mpijoin.matching.best import match_due, take_best
 from mpijoin.matching.due import find_due
-from mpijoin.matching.partners import match_one
 
-FIND = '''
-def answer(s, rule, bucket, one, tag, table, count):
-    return match_one(s, rule, bucket, one, tag, table, count, holds)
-def {name}(s, rule, cursor, groups, watermarks, table, count):
-    return find_due(s, rule, cursor, groups, watermarks, table, count, answer)
+MATCH = '''
+def take(s, filled):
+    take_best(s, filled, holds)
+def answer(s, bucket, due, table, count):
+    return match_due(s, bucket, due, table, count, take, holds)
+def {name}(s, groups, watermarks, table, count):
+    return find_due(s, groups, watermarks, table, count, answer)
 '''
 
 
 def kernel_of(where: str, schema: JoinSchema) -> Any:
     """Returns the kernel that finds results: `find_due`, but without its last argument. where: a condition, which has
     been checked against the schema; "": there is none."""
-    if not where:
-        return find_matches
-    return _made_of(*holds_of(where, schema))
+    return _made_of(*holds_of(where, schema)) if where else _made_of("any", always)
 
 
 @cache
 def _made_of(digest: str, holds: Any) -> Any:
-    space: dict[str, Any] = {"match_one": match_one, "find_due": find_due, "holds": holds, "__name__": __name__}
-    name = f"find_matches_{digest}"
-    exec(FIND.format(name=name), space)
-    space["answer"] = part(space["answer"])
+    name = f"match_{digest}"
+    space = {one.__name__: one for one in (take_best, match_due, find_due)} | {"holds": holds, "__name__": __name__}
+    exec(MATCH.format(name=name), space)
+    for one in ("take", "answer"):
+        space[one] = part(space[one])
     return kernel(space[name])
 
 
@@ -40,15 +41,3 @@ def _made_of(digest: str, holds: Any) -> Any:
 def always(words, left, right):
     """A condition that all pairs fulfil."""
     return True
-
-
-@part
-def answer_always(s, rule, bucket, one, tag, table, count):
-    """Writes the result of one tuple."""
-    return match_one(s, rule, bucket, one, tag, table, count, always)
-
-
-@kernel
-def find_matches(s, rule, cursor, groups, watermarks, table, count):
-    """Finds the results of a join without a condition: `find_due`, whose arguments these are."""
-    return find_due(s, rule, cursor, groups, watermarks, table, count, answer_always)

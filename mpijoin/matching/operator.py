@@ -10,7 +10,8 @@ from mpijoin.data.batch import read_only
 from mpijoin.join.results import certificate_of
 from mpijoin.matching.state import (
     AT,
-    CURSOR_WORDS,
+    BEFORE_PAGES,
+    BEST_ROWS,
     ENTRY,
     FIRST,
     KEEPS_ALONE,
@@ -20,7 +21,9 @@ from mpijoin.matching.state import (
     LAST,
     MATCH,
     NEAREST,
+    PAGE,
     RULE_WORDS,
+    new_state,
 )
 from mpijoin.operators.base import Out, Progress
 from mpijoin.operators.stored import TableOperator
@@ -69,8 +72,8 @@ class MatchingJoin(TableOperator):
         left, right = setup.streams
         super().__init__(pool, setup.partitions, setup.theta, (left._replace(flagged=True), right), setup.number)
         self._table.counters[LOOKS_BACK] = 1
-        self._cursor = np.zeros(CURSOR_WORDS, np.int64)
-        self._find = setup.find.bound(self._table, read_only(setup.rule), self._cursor)
+        state = new_state(self._table, setup.rule, BEST_ROWS)
+        self._cursor, self._find = state.cursor, setup.find.bound(state)
         self._expire = expire_groups.bound(self._table)
 
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
@@ -90,7 +93,7 @@ class MatchingJoin(TableOperator):
             return Progress.BUDGET
         if status == Progress.OUT_FULL or out.count:
             return Progress.OUT_FULL  # Rows are let go of after their results were consumed.
-        self._cursor[[AT, ENTRY]] = 0
+        self._cursor[[AT, ENTRY, PAGE]] = 0, 0, BEFORE_PAGES
         self._expire(groups, marks)
         self._pool.trim()
         return Progress.DONE
