@@ -8,8 +8,8 @@ In which order to read the packages:
    the order of time (`generators` makes synthetic streams), and `partitioning` leads from a key to a slave. `messages`
    and `transport` connect the ranks. `producer` decides which slave gets which tuples, and when; `coordinator` decides
    about everything that concerns several ranks. `slave` receives the tuples, `store` keeps the windows, `operators` and
-   `join` find the results (`conditions` says which pairs are wanted; `aggregate` finds statistics of one stream), and
-   `sinks` and `collector` write them.
+   `join` find the results (`conditions` says which pairs are wanted; `matching` answers each row of one stream
+   once; `aggregate` finds statistics of one stream), and `sinks` and `collector` write them.
 2. Then read what surrounds this path. `spill` keeps on disk what does not fit into memory, `moving` and `policy` even
    out the load, `checkpoint` saves the state, `metrics` records what the ranks do, and `launch` begins and ends a run.
 3. `simulate`, `verify`, `why`, `report`, `sweep` and `pipeline` (which uses Spark) stand beside the engine.

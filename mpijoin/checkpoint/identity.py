@@ -19,7 +19,7 @@ KEPT = {
     "tuning": ("block",),
     "run": ("seed", "late"),
     "output": ("results", "columns"),
-    "join": ("type", "where", "match"),
+    "join": ("type", "where", "match", "reduce"),
     "aggregate": ("history", "columns", "emit"),
     "inject": ("hash_bits",),
 }

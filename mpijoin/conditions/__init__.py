@@ -1,7 +1,8 @@
 """Conditions: what `[join] where` says beyond equal keys and windows.
 
-`tree` parses and checks a text, and never evaluates it. `code` makes the Python function of it that Numba compiles, and
-`sql` the same condition as DuckDB reads it. A condition consists of
+`tree` parses and checks a text, and never evaluates it; `calls` does so for functions over the partners of a row.
+`code` makes the Python function of it that Numba compiles, and `sql` the same condition as DuckDB reads it. A condition
+consists of
 
     NAME.column     a column that a stream carries: integers up to 64 bits (no uint64), float, double, boolean
     NAME.time       the time of its tuple, whatever else is called time

@@ -38,6 +38,17 @@ def source_of(node: Node, name: str, place_of: Callable[[int, str], Place], tick
     return "\n    ".join(lines) + "\n"
 
 
+def values_of(
+    nodes: Sequence[Node], place_of: Callable[[int, str], Place], ticks: Callable[[int], int]
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """Returns lines of code that work out values of two tuples, called `left` and `right` by their slot ids in `words`,
+    and for each value the names of the variables that have it, and whether it is null. place_of, ticks: as for
+    `source_of`."""
+    maker = _Maker(place_of, ticks)
+    names = [maker.part(node) for node in nodes]
+    return maker.lines, names
+
+
 class _Maker:
     """Collects lines. A truth value is false where it is null, so that it need not be asked twice."""
 

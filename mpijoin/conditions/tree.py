@@ -45,16 +45,26 @@ def parse(text: str, streams: Sequence[str], kind_of: Kinds) -> Node:
     KEY_SIDE, and the time of a stream its column "time". It raises ValueError with what is wrong with the column.
     ConditionError: what is wrong with the text.
     """
+    parsed = parsed_text(text, "condition")
+    return _wanted(expression(parsed, streams, kind_of), parsed, (BOOLEAN,))
+
+
+def parsed_text(text: str, called: str) -> ast.expr:
+    """Returns what Python reads in a text. ConditionError: it is no `called`."""
     try:
-        parsed = ast.parse(text.strip(), mode="eval").body
+        return ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError) as error:
         place = (getattr(error, "offset", None) or 1) - 1
         advice = ", equality is ==" if "=" in text and "==" not in text else ""
-        raise ConditionError(place, f"this is no condition{advice}") from error
+        raise ConditionError(place, f"this is no {called}{advice}") from error
+
+
+def expression(parsed: ast.expr, streams: Sequence[str], kind_of: Kinds) -> Node:
+    """Returns the tree of an expression of any kind. streams, kind_of: as for `parse`, and so are the errors."""
     try:
-        return _wanted(_Parser(streams, kind_of).node(parsed), parsed, (BOOLEAN,))
+        return _Parser(streams, kind_of).node(parsed)
     except RecursionError as error:
-        raise ConditionError(0, "this condition has too many parts within parts") from error
+        raise ConditionError(parsed.col_offset, "this has too many parts within parts") from error
 
 
 def names_in(text: str) -> set[tuple[str, str]]:

@@ -12,6 +12,7 @@ from typing import Callable, Collection, Iterator, Sequence
 
 import pyarrow as pa
 
+from mpijoin.conditions.calls import parse_call
 from mpijoin.conditions.kinds import kinds_of, kinds_of_schema
 from mpijoin.conditions.tree import ConditionError, durations_of, parse
 from mpijoin.config.columns import StreamColumns, column_faults, find_columns
@@ -89,17 +90,26 @@ def _outer_key_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[st
 
 
 def _where_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[str]:
-    """What is wrong with the condition, as far as the columns are known."""
-    if not job.join.where or len(streams) != 2 or any(one.payload is None or one.keys is None for one in streams):
+    """What is wrong with the condition, and with what is worked out of partners, as far as the columns are known."""
+    if not (job.join.where or job.join.reduce) or len(streams) != 2:
+        return
+    if any(one.payload is None or one.keys is None for one in streams):
         return
     if any(not _are_there(one, (*(one.payload or ()), *(one.keys or ()))) for one in streams):
         return  # Columns that are missing are told of elsewhere.
     payloads = [{column.name: column.type for column in one.columns(one.payload)} for one in streams]
     keys = [{column.name: column.type for column in one.columns(one.keys)} for one in streams]
+    names, kinds = [one.name for one in job.streams], kinds_of(payloads, keys)
     try:
-        parse(job.join.where, [one.name for one in job.streams], kinds_of(payloads, keys))
+        if job.join.where:
+            parse(job.join.where, names, kinds)
     except ConditionError as error:
         yield f"[join] where: {show(job.join.where)}: {error}"
+    for one in job.join.reduce:
+        try:
+            parse_call(one.text, names, kinds)
+        except ConditionError as error:
+            yield f"[join] reduce: {one.result} = {show(one.text)}: {error}"
 
 
 def _are_there(stream: StreamColumns, names: tuple[str, ...]) -> bool:
@@ -194,11 +204,11 @@ def _common_unit(job: Job, streams: Sequence[StreamSchema]) -> JoinSchema:
 
 
 def _durations(job: Job, streams: Sequence[StreamSchema]) -> list[int]:
-    """Those in the condition, which has no faults."""
-    if not job.join.where:
-        return []
-    kinds = kinds_of_schema(JoinSchema(tuple(streams), "ns"))
-    return durations_of(parse(job.join.where, [stream.name for stream in streams], kinds))
+    """Those in the condition and in functions, which have no faults."""
+    names, kinds = [stream.name for stream in streams], kinds_of_schema(JoinSchema(tuple(streams), "ns"))
+    nodes = [parse(job.join.where, names, kinds)] if job.join.where else []
+    nodes += [call.node for call in (parse_call(one.text, names, kinds) for one in job.join.reduce) if call.node]
+    return [ns for node in nodes for ns in durations_of(node)]
 
 
 def _time_unit(stream: StreamJob, schema: StreamSchema) -> str:

@@ -150,7 +150,8 @@ def _kept(
         return payload
     shown = () if counts else job.output.columns or ()
     read = {one.column for one in job.aggregate.columns}
-    read |= {column for owner, column in names_in(job.join.where) if owner == stream.name}
+    texts = [job.join.where, *(one.text for one in job.join.reduce)]
+    read |= {column for text in texts for owner, column in names_in(text) if owner == stream.name}
     return tuple(name for name in payload if name in read or f"{stream.name}_{name}" in shown)
 
 

@@ -67,6 +67,11 @@ def _type(job: Job) -> Iterator[str]:
     if job.join == Join(where=job.join.where):
         return
     first, second = (stream.name for stream in job.streams)
+    if job.join.reduce:
+        functions = ", ".join(f"{one.result} = {one.text}" for one in job.join.reduce)
+        rest = f" that has partners in {second}" if job.join.type == INNER else ""
+        yield f"join    {job.join.type}: each row of {first}{rest}, with {functions}"
+        return
     if job.join.match != ALL:
         rest = "" if job.join.type == INNER else f", or alone if there is none in {second}"
         yield f"join    {job.join.type}, {job.join.match}: each row of {first} with its {job.join.match} partner{rest}"

@@ -60,6 +60,7 @@ from mpijoin.config.kinds import (
     NAMES,
     NUMBER,
     PATH,
+    REDUCED,
     SIZE,
     SPEED,
     TEXT,
@@ -175,6 +176,11 @@ JOIN_FIELDS = (
         "with the smallest time, the largest, or the smallest distance in time; of two alike the earlier one, then the "
         'one of the smaller row. Each row then has one result at most, when its window is over. An as-of join is match '
         '= "last" where the first stream has no window. For types inner and left.')),
+    Field("reduce", "reduce", REDUCED, meaning=(
+        "What is worked out of all partners of a row of the first stream, which then is one result instead of pairs: "
+        'a table [join.reduce] such as n = "count()", best = "max(right.price)", gap = "min(right.time - left.time)". '
+        "There are count, sum, mean, min, max, first and last (by time), of what where can compute, without nulls. "
+        "For types inner (rows that have a partner) and left (all rows).")),
 )  # fmt: skip
 AGGREGATE_FIELDS = (
     Field("history", "history", HISTORY, meaning=(

@@ -105,12 +105,21 @@ class StreamJob(NamedTuple):
         return section_of(self.name)
 
 
+class Reduced(NamedTuple):
+    """One thing that is worked out of the partners of a row: its name in the results, and a function as text
+    (mpijoin/conditions/calls.py)."""
+
+    result: str
+    text: str
+
+
 class Join(NamedTuple):
     """Which rows and pairs are results. The types are those of SQL, with the windows as a part of the condition."""
 
     type: str = INNER  # or LEFT, RIGHT, FULL, SEMI, ANTI
     where: str = ""  # a condition (mpijoin/conditions); "": there is none
     match: str = ALL  # or FIRST, LAST, NEAREST: which partners of a row of the first stream make pairs
+    reduce: tuple[Reduced, ...] = ()  # what is worked out of all partners of such a row, instead of pairs
 
     @property
     def alone(self) -> tuple[int, ...]:
@@ -120,12 +129,12 @@ class Join(NamedTuple):
     @property
     def answers_rows(self) -> bool:
         """Whether each row of the first stream is answered once, when its window is over, and there are no pairs."""
-        return self.match != ALL
+        return self.match != ALL or bool(self.reduce)
 
     @property
     def shown(self) -> int:
         """Of how many of the two streams results have columns."""
-        return 1 if self.type in (SEMI, ANTI) else 2
+        return 1 if self.reduce or self.type in (SEMI, ANTI) else 2
 
 
 class History(NamedTuple):

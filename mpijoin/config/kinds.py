@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
-from mpijoin.config.job import MAX, UNBOUNDED
+from mpijoin.config.job import MAX, UNBOUNDED, Reduced
 from mpijoin.config.units import duration_ns, format_duration, format_size, is_integer, show, size_bytes
 
+REDUCED_WANTED = 'wanted a table of result column = function, such as {n = "count()", best = "max(right.price)"}'
 TYPES_WANTED = 'wanted a table of column = type, such as {station = "string"}'
 
 
@@ -156,6 +157,26 @@ def _write_types(types: Mapping[str, str]) -> str:
     return "{" + ", ".join(f"{quote(name)} = {quote(kind)}" for name, kind in types.items()) + "}"
 
 
+def _parse_reduced(value: Any) -> tuple[Reduced, ...]:
+    if not isinstance(value, dict):
+        raise ValueError(f"got {show(value)}, {REDUCED_WANTED}")
+    reduced, problems = read_entries(value.items(), _parse_function)
+    if problems:
+        raise BadEntries(problems, tuple(reduced))
+    return tuple(reduced)
+
+
+def _parse_function(entry: tuple[Any, Any]) -> Reduced:
+    name, text = entry
+    if not isinstance(name, str) or not name or not isinstance(text, str) or not text:
+        raise ValueError(f"got {show(name)} = {show(text)}, {REDUCED_WANTED}")
+    return Reduced(in_utf8(name), in_utf8(text))
+
+
+def _write_reduced(reduced: tuple[Reduced, ...]) -> str:
+    return "{" + ", ".join(f"{quote(one.result)} = {quote(one.text)}" for one in reduced) + "}"
+
+
 def _write_list(names: tuple[str, ...]) -> str:
     return "[" + ", ".join(map(quote, names)) + "]"
 
@@ -170,6 +191,7 @@ NAMES = Kind(_parse_name_list, _write_list, "list of names")
 KEY = Kind(
     _parse_key, lambda names: quote(names[0]) if len(names) == 1 else _write_list(names), "column, or list of columns"
 )
+REDUCED = Kind(_parse_reduced, _write_reduced, "table of column = function")
 TYPES = Kind(_parse_types, _write_types, "table of column = type")
 ALL_OR_NAMES = or_word(NAMES, {"all": None})
 WINDOW = or_word(DURATION, {UNBOUNDED: None})

@@ -38,16 +38,23 @@ def _join_faults(job: Job) -> Iterator[Fault]:
 def _match_faults(job: Job) -> Iterator[Fault]:
     if not job.join.answers_rows:
         return
-    got = f"got {show(job.join.match)}"
+    field = "reduce" if job.join.reduce else "match"
+    got = "got functions" if job.join.reduce else f"got {show(job.join.match)}"
+    if job.join.reduce and job.join.match != ALL:
+        text = f"{got} and {show(job.join.match)}, wanted match = {show(ALL)}: functions are of all partners"
+        yield Fault(("join.reduce", "join.match"), f"[join] reduce, match: {text}")
+    if len(job.join.reduce) > FUNCTIONS_MAX:
+        yield fault("join", "reduce", f"got {len(job.join.reduce)} columns: wanted {FUNCTIONS_MAX} of them at most")
     if len(job.streams) != 2:
         text = f"{got} and {len(job.streams)} streams, wanted two: it is about the partners of a row of the first"
-        yield Fault(("join.match", "streams"), f"[join] match: {text}")
+        yield Fault((f"join.{field}", "streams"), f"[join] {field}: {text}")
     if job.join.type not in (INNER, LEFT):
-        text = f"{got} and {show(job.join.type)}, wanted type {show(INNER)} or {show(LEFT)}, or match = {show(ALL)}"
-        yield Fault(("join.match", "join.type"), f"[join] match, type: {text}")
+        other = "none" if job.join.reduce else f"match = {show(ALL)}"
+        text = f"{got} and {show(job.join.type)}, wanted type {show(INNER)} or {show(LEFT)}, or {other}"
+        yield Fault((f"join.{field}", "join.type"), f"[join] {field}, type: {text}")
     if job.memory.spills:
         text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: it cannot spill; give each slave more memory"
-        yield Fault(("join.match", "memory.spill"), f"[join] match, [memory] spill: {text}")
+        yield Fault((f"join.{field}", "memory.spill"), f"[join] {field}, [memory] spill: {text}")
 
 
 def _aggregate_faults(job: Job) -> Iterator[Fault]:

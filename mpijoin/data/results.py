@@ -6,6 +6,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from mpijoin.conditions.calls import parse_call
+from mpijoin.conditions.kinds import kinds_of_schema
+from mpijoin.conditions.tree import DURATION, REAL
+from mpijoin.conditions.tree import TIME as TIME_KIND
 from mpijoin.config.job import Function, Job
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.data.types import decoded
@@ -15,7 +19,7 @@ KEY, TIME, ROW, PAYLOAD, ANSWER = "key", "time", "row", "payload", "answer"
 
 class ResultColumn(NamedTuple):
     """One result column. `place` counts within `keys` (kind "key"), `payload` (kind "payload") or the columns of the
-    aggregate (kind "answer"); else it is 0."""
+    aggregate, or of what is worked out of partners (kind "answer"); else it is 0."""
 
     name: str
     stream: int  # its index in the job; keys are the first stream's, since all agree on them
@@ -34,7 +38,8 @@ def all_columns(job: Job, schema: JoinSchema) -> list[ResultColumn]:
             ResultColumn(f"{stream.name}_{column.name}", side, PAYLOAD, index)
             for index, column in enumerate(stream.payload)
         ]
-    columns += [ResultColumn(one.result, 0, ANSWER, index) for index, one in enumerate(job.aggregate.columns)]
+    answers = [one.result for one in job.aggregate.columns] + [one.result for one in job.join.reduce]
+    columns += [ResultColumn(name, 0, ANSWER, index) for index, name in enumerate(answers)]
     return columns
 
 
@@ -75,6 +80,8 @@ def result_schema(job: Job, schema: JoinSchema) -> pa.Schema:
 
 
 def _type(column: ResultColumn, job: Job, schema: JoinSchema) -> pa.DataType:
+    if column.kind == ANSWER and job.join.reduce:
+        return call_type(job.join.reduce[column.place].text, schema)
     if column.kind == ANSWER:
         return answer_type(job.aggregate.columns[column.place], schema.streams[0])
     if column.kind == KEY:
@@ -83,6 +90,16 @@ def _type(column: ResultColumn, job: Job, schema: JoinSchema) -> pa.DataType:
         return pa.int64()
     stream = schema.streams[column.stream]
     return stream.time.type if column.kind == TIME else decoded(stream.payload[column.place].type)
+
+
+def call_type(text: str, schema: JoinSchema) -> pa.DataType:
+    """The type of a function over the partners of a row, which has been checked. Times and durations are in the unit of
+    the schema; times are integers where the first stream's are."""
+    kind = parse_call(text, [stream.name for stream in schema.streams], kinds_of_schema(schema)).kind
+    time = schema.streams[0].time.type
+    if kind == TIME_KIND:
+        return pa.timestamp(schema.unit, time.tz) if pa.types.is_timestamp(time) else pa.int64()
+    return {REAL: pa.float64(), DURATION: pa.duration(schema.unit)}.get(kind, pa.int64())
 
 
 def answer_type(function: Function, stream: StreamSchema) -> pa.DataType:

@@ -7,9 +7,9 @@ import numpy as np
 from mpijoin.compiled import part
 from mpijoin.data.batch import KEYLESS
 from mpijoin.join.compare import low_bits
-from mpijoin.matching.partners import is_partner, take_partners
-from mpijoin.matching.state import FIRST, ITS_ROW, ITS_TIME, KEEPS_ALONE, LAST, MATCH, RANK, SLOT
-from mpijoin.store.blocks import slot_id, tags_of, time_after, time_before
+from mpijoin.matching.partners import is_partner, note_spans, take_partners
+from mpijoin.matching.state import EARLIEST, FIRST, ITS_ROW, ITS_TIME, KEEPS_ALONE, LAST, LATEST, MATCH, RANK, SLOT
+from mpijoin.store.blocks import slot_id, tags_of
 from mpijoin.store.simd import LANES, lowest_bit, match_tags, unsigned
 from mpijoin.store.state import (
     COMPARED,
@@ -24,7 +24,6 @@ from mpijoin.store.state import (
     TIME_MIN,
     TIME_MIN_VALUE,
     TUPLE_WORDS,
-    WINDOW,
 )
 from mpijoin.store.state import FIRST as FIRST_PAGE
 
@@ -43,6 +42,7 @@ def match_due(s, bucket, due, table, count, take, holds):
         found[SLOT, i] = NONE
     chain = s.buckets[bucket, STREAM_WORDS + FIRST_PAGE]
     if has_many_pages(s, chain):
+        note_spans(s, due)
         for i in range(due):
             find_best(s, chain, i, holds)
     else:
@@ -69,7 +69,7 @@ def take_best(s, filled, holds):
     """Keeps of each tuple the best partner among `filled` pairs and before."""
     for i in range(filled):
         at, other = s.pairs[0, unsigned(i)], s.pairs[1, unsigned(i)]
-        if is_partner(s, s.due[unsigned(at)], other) and holds(s.words, s.due[unsigned(at)], other):
+        if is_partner(s, at, other) and holds(s.words, s.due[unsigned(at)], other):
             keep_better(s, at, other)
 
 
@@ -108,7 +108,7 @@ def find_best(s, chain, at, holds):
     million partners, this reads the heads of all blocks, but the tuples of one or two.
     """
     kind, time, found = s.rule[MATCH], s.words[s.due[at] + TIME], s.found
-    earliest, latest = time_before(time, s.layout[1, WINDOW]), time_after(time, s.layout[0, WINDOW])
+    earliest, latest = s.spans[EARLIEST, at], s.spans[LATEST, at]
     first = most_promising(s, chain, kind, time, earliest, latest)
     if first == NONE:
         return
@@ -154,7 +154,7 @@ def take_page(s, page, at, holds):
         while mask != 0:
             other = first + (base + lowest_bit(mask)) * width
             mask &= mask - 1
-            if is_partner(s, s.due[at], other) and holds(s.words, s.due[at], other):
+            if is_partner(s, at, other) and holds(s.words, s.due[at], other):
                 keep_better(s, at, other)
     s.counters[COMPARED] += s.heads[page, COUNT]
     s.counters[SPENT] += s.heads[page, COUNT]

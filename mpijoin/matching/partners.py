@@ -11,7 +11,17 @@ import numpy as np
 
 from mpijoin.compiled import part
 from mpijoin.join.compare import FILTERED_MIN, low_bits
-from mpijoin.matching.state import FILTER, KEY_FIXED, KEY_VARIABLE, KEY_WORDS, LISTED_MAX, PAIRS_MAX
+from mpijoin.matching.state import (
+    EARLIEST,
+    FILTER,
+    ITS_KEY,
+    KEY_FIXED,
+    KEY_VARIABLE,
+    KEY_WORDS,
+    LATEST,
+    LISTED_MAX,
+    PAIRS_MAX,
+)
 from mpijoin.store.blocks import slot_id, tags_of, time_after, time_before
 from mpijoin.store.read import same_key
 from mpijoin.store.simd import LANES, lowest_bit, match_tags, prefetch, unsigned
@@ -40,11 +50,7 @@ def take_partners(s, bucket, due, take):
 
     take: takes the state and how many of `pairs` there are.
     """
-    earliest, latest = np.int64(TIME_MAX_VALUE), np.int64(TIME_MIN_VALUE)
-    for i in range(due):
-        time = s.words[unsigned(s.due[i] + TIME)]
-        earliest, latest = min(earliest, time), max(latest, time)
-    earliest, latest = time_before(earliest, s.layout[1, WINDOW]), time_after(latest, s.layout[0, WINDOW])
+    earliest, latest = note_spans(s, due)
     is_filtered = due >= FILTERED_MIN
     mark_tags(s, due, is_filtered)
     filled, page = np.int64(0), s.buckets[bucket, STREAM_WORDS + FIRST]
@@ -63,6 +69,20 @@ def take_partners(s, bucket, due, take):
 
 
 @part
+def note_spans(s, due):
+    """Notes the keys of the tuples that are due, and between which times their partners lie. Returns the first and the
+    last of these times."""
+    first, last, spans = np.int64(TIME_MAX_VALUE), np.int64(TIME_MIN_VALUE), s.spans
+    for i in range(due):
+        time = s.words[unsigned(s.due[i] + TIME)]
+        spans[ITS_KEY, i] = s.words[unsigned(s.due[i] + KEY)]
+        spans[EARLIEST, i] = time_before(time, s.layout[1, WINDOW])
+        spans[LATEST, i] = time_after(time, s.layout[0, WINDOW])
+        first, last = min(first, spans[EARLIEST, i]), max(last, spans[LATEST, i])
+    return first, last
+
+
+@part
 def mark_tags(s, due, mark):
     """Sets the filter's entries for the tags of the tuples that are due to `mark`."""
     for i in range(due):
@@ -76,7 +96,7 @@ def pair_by_filter(s, page, due, filled, take):
     first, width, count = slot_id(s, 1, page, 0), s.layout[1, TUPLE_WORDS], s.heads[page, COUNT]
     chunks = (due + LANES - 1) // LANES
     for low in range(0, count, LISTED_MAX):
-        found = 0
+        found = np.int64(0)
         for slot in range(low, min(count, low + LISTED_MAX)):
             listed[unsigned(found)] = slot
             found += np.int64(s.filter[unsigned(np.int64(halves[unsigned(tags + slot)]) % FILTER)])
@@ -118,13 +138,12 @@ def pair_one_by_one(s, page, due, filled, take):
 
 
 @part
-def is_partner(s, one, other):
-    """Returns whether a tuple of stream 1 has the key of one of stream 0, and they are in each other's windows."""
-    words, rule = s.words, s.rule
-    time, other_time = words[unsigned(one + TIME)], words[unsigned(other + TIME)]
-    earliest, latest = time_before(time, s.layout[1, WINDOW]), time_after(time, s.layout[0, WINDOW])
-    if words[unsigned(other + KEY)] != words[unsigned(one + KEY)] or other_time < earliest or other_time > latest:
+def is_partner(s, at, other):
+    """Returns whether a tuple of stream 1 has the key of the tuple number `at`, and both are in their windows."""
+    rule, spans, time = s.rule, s.spans, s.words[unsigned(other + TIME)]
+    in_windows = (spans[EARLIEST, unsigned(at)] <= time) & (time <= spans[LATEST, unsigned(at)])
+    if not (in_windows & (s.words[unsigned(other + KEY)] == spans[ITS_KEY, unsigned(at)])):
         return False
     if rule[KEY_WORDS] == 0:
         return True
-    return same_key(s, one, other, 1, rule[KEY_WORDS], rule[KEY_FIXED], rule[KEY_VARIABLE])
+    return same_key(s, s.due[at], other, 1, rule[KEY_WORDS], rule[KEY_FIXED], rule[KEY_VARIABLE])

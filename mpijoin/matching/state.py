@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpijoin.aggregate.state import SUM_WORDS
 from mpijoin.store.simd import LANES
 from mpijoin.store.state import StoreState
 
@@ -15,17 +16,26 @@ MATCH, KEEPS_ALONE, KEY_WORDS, KEY_FIXED, KEY_VARIABLE, RULE_WORDS = range(6)
 FIRST, LAST, NEAREST = range(3)
 
 # Entries of `cursor`. AT: which of the groups · ENTRY: which entry of its directory · PAGE: which block of stream 0 in
-# that bucket, or BEFORE_PAGES.
-AT, ENTRY, PAGE, CURSOR_WORDS = range(4)
-BEFORE_PAGES = -2
+# that bucket, or BEFORE_PAGES · FAULT, FAULT_SLOT: a function whose sum has no int64, and the tuple whose it is.
+AT, ENTRY, PAGE, FAULT, FAULT_SLOT, CURSOR_WORDS = range(6)
+BEFORE_PAGES, NO_FAULT = -2, -1
 
 # So many tuples of a bucket are answered at once, so many slots of a block are listed, and so many pairs are taken at
 # once. All of it stays in the caches.
 DUE_MAX, LISTED_MAX, PAIRS_MAX = 512, 256, 320
 # The filter has so many entries, of a byte each. They mark the tags of tuples that are due, without their upper bits.
 FILTER = 1 << 13
+# Rows of `spans`: the key of a tuple that is due, and between which times its partners lie.
+ITS_KEY, EARLIEST, LATEST, SPAN_ROWS = range(4)
 # Rows of `found`, of the best partner so far.
 RANK, ITS_TIME, ITS_ROW, SLOT, BEST_ROWS = range(5)
+# Where functions are worked out, the first row of `found` has the number of partners.
+PARTNERS = 0
+# Columns of `functions`. FORM: how values are ordered, as for an aggregate · FIRST_AT: its first row of `found`, which
+# counts values that are not null · SUM_AT: which of `sums` is its, or NO_SUM.
+FUNCTION, FORM, FIRST_AT, SUM_AT, FUNCTION_WORDS = range(5)
+COUNT, SUM, MEAN, MIN, MAX, FIRST_VALUE, LAST_VALUE = range(7)
+NO_SUM = -1
 # Comparisons after which a kernel returns, so that its slave can do something else between two tuples.
 BUDGET_MAX = 1 << 26
 
@@ -36,7 +46,9 @@ class MatchState(NamedTuple):
     rule int64[RULE_WORDS] · cursor int64[CURSOR_WORDS] · due int64[DUE_MAX]: the slot ids of tuples of stream 0 that
     are due · tags uint16[DUE_MAX + LANES]: theirs · filter uint8[FILTER]: all 0 between two such sets · listed
     int64[LISTED_MAX + 1]: slots of a block · pairs int64[2, PAIRS_MAX]: which of the tuples that are due, and the slot
-    id of one of stream 1 · found int64[n, DUE_MAX]: what is known of the answer of each.
+    id of one of stream 1 · spans int64[SPAN_ROWS, DUE_MAX] and found int64[n, DUE_MAX]: what is known of each of these,
+    and of its answer · functions int64[f, FUNCTION_WORDS] · sums int64[k, DUE_MAX, SUM_WORDS]: exact sums of floats
+    (aggregate/sums.py) · digits int64[SUM_WORDS]: scratch memory to round one.
 
     The store's arrays are fields of this tuple, and not of one within it, because a kernel pays for each inner tuple.
     """
@@ -58,13 +70,29 @@ class MatchState(NamedTuple):
     filter: np.ndarray
     listed: np.ndarray
     pairs: np.ndarray
+    spans: np.ndarray
     found: np.ndarray
+    functions: np.ndarray
+    sums: np.ndarray
+    digits: np.ndarray
 
 
-def new_state(table: StoreState, rule: np.ndarray, rows: int) -> MatchState:
-    """Returns a table with what a matching join over it needs. rows: of `found`."""
+class Functions(NamedTuple):
+    """What is worked out of the partners of a tuple. table: int64[f, FUNCTION_WORDS] · rows: of `found` · sums: how
+    many exact sums of floats there are."""
+
+    table: np.ndarray
+    rows: int
+    sums: int
+
+
+NO_FUNCTIONS = Functions(np.zeros((0, FUNCTION_WORDS), np.int64), BEST_ROWS, 0)
+
+
+def new_state(table: StoreState, rule: np.ndarray, functions: Functions) -> MatchState:
+    """Returns a table with what a matching join over it needs."""
     cursor = np.zeros(CURSOR_WORDS, np.int64)
-    cursor[PAGE] = BEFORE_PAGES
+    cursor[[PAGE, FAULT]] = BEFORE_PAGES, NO_FAULT
     return MatchState(
         *table,
         rule=rule,
@@ -74,5 +102,9 @@ def new_state(table: StoreState, rule: np.ndarray, rows: int) -> MatchState:
         filter=np.zeros(FILTER, np.uint8),
         listed=np.zeros(LISTED_MAX + 1, np.int64),
         pairs=np.zeros((2, PAIRS_MAX), np.int64),
-        found=np.zeros((rows, DUE_MAX), np.int64),
+        spans=np.zeros((SPAN_ROWS, DUE_MAX), np.int64),
+        found=np.zeros((functions.rows, DUE_MAX), np.int64),
+        functions=functions.table,
+        sums=np.zeros((functions.sums, DUE_MAX, SUM_WORDS), np.int64),
+        digits=np.zeros(SUM_WORDS, np.int64),
     )

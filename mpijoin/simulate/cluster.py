@@ -127,6 +127,8 @@ def simulated_job(job: Job, manner: Manner) -> Job:
         faults.append(f"[join] where: {NOT_SIMULATED}")
     if job.join.match != ALL:
         faults.append(f"[join] match: got {show(job.join.match)}, {NOT_SIMULATED}")
+    if job.join.reduce:
+        faults.append(f"[join] reduce: {NOT_SIMULATED}")
     if job.join.type != INNER:
         faults.append(f"[join] type: got {show(job.join.type)}, {NOT_SIMULATED}")
     if job.aggregate.is_on:

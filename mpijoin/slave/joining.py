@@ -15,8 +15,10 @@ from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
 from mpijoin.join.where import Where
 from mpijoin.join.window_join import window_join
 from mpijoin.matching import operator as matching
+from mpijoin.matching.functions import calls_of, functions_of
 from mpijoin.matching.kernels import kernel_of
 from mpijoin.matching.operator import NO_KEY, MatchingJoin
+from mpijoin.matching.state import NO_FUNCTIONS
 from mpijoin.operators.base import Filter, Keep, Operator, Out
 from mpijoin.operators.stored import TableOperator
 from mpijoin.store.pool import StreamSpec, new_pool
@@ -52,8 +54,12 @@ def _matching(
 ) -> MatchingJoin:
     left, right = (StreamSpec(*stream) for stream in streams)
     key = _key_of(schema) if schema.streams[0].hashed else NO_KEY
-    own = (job.join.match, bool(job.join.alone), kernel_of(job.join.where, schema), key)
-    setup = matching.Setup(job.cluster.partitions, theta, (left, right), *own)
+    calls = calls_of(job.join.reduce, schema)
+    setup = matching.Setup(
+        job.cluster.partitions, theta, (left, right), bool(job.join.alone), kernel_of(job.join.where, calls, schema),
+        match=job.join.match, functions=functions_of(calls) if calls else NO_FUNCTIONS,
+        names=tuple(f"{one.result} = {one.text}" for one in job.join.reduce), key=key,
+    )  # fmt: skip
     words = max(spec.tuple_words for spec in setup.streams)
     return MatchingJoin(setup, new_pool(memory_bytes, job.tuning.block_bytes, words))
 
@@ -68,7 +74,8 @@ def new_out(job: Job, schema: JoinSchema) -> Out:
     if job.aggregate.is_on:  # Each result has its answers, and a word that says which of them are null.
         return Out(1, job.tuning.result_buffer, answers=len(job.aggregate.columns) + 1)
     if job.join.answers_rows:
-        return Out(len(schema.streams), job.tuning.result_buffer)
+        answers = len(job.join.reduce) + 1 if job.join.reduce else 0
+        return Out(len(schema.streams), job.tuning.result_buffer, answers=answers)
     hashed = schema.streams[0].hashed
     keep = Keep.SLOT_IDS
     certifies = not hashed and not job.join.where

@@ -93,12 +93,20 @@ def condition_of(job: Job, streams: tuple[Stream, ...]) -> Node | None:
 def holds_sql(condition: Node, streams: tuple[Stream, ...], clock: Clock) -> str:
     """The condition over the tables of the two streams, which are called s0 and s1."""
 
-    def column(side: int, name: str) -> str:
-        if side == KEY_SIDE:
-            return f"s0.{streams[0].column(streams[0].job.key[0])}"
-        return f"s{side}.time" if name == "time" else f"s{side}.{streams[side].number(name)}"
+    return sql_of(condition, lambda *column: column_of(streams, *column), lambda ns: ns // clock.tick_ns)
 
-    return sql_of(condition, column, lambda ns: ns // clock.tick_ns)
+
+def column_of(streams: tuple[Stream, ...], side: int, name: str) -> str:
+    """A column of an expression, over the same tables."""
+    if side == KEY_SIDE:
+        return f"s0.{streams[0].column(streams[0].job.key[0])}"
+    return f"s{side}.time" if name == "time" else f"s{side}.{streams[side].number(name)}"
+
+
+def pairs_sql(condition: Node | None, streams: tuple[Stream, ...], clock: Clock) -> str:
+    """A query of all pairs, or of those for which the condition is true."""
+    pairs = results_sql(streams, clock)
+    return pairs if condition is None else _where_sql(pairs, condition, streams, clock)
 
 
 def _where_sql(pairs: str, condition: Node, streams: tuple[Stream, ...], clock: Clock) -> str:
@@ -119,9 +127,7 @@ def _matched_sql(pairs: str, match: str, streams: tuple[Stream, ...]) -> str:
 
 def typed_sql(join: Join, condition: Node | None, streams: tuple[Stream, ...], clock: Clock) -> str:
     """A query of the wanted results of this type of join, each once. A side that is missing is null."""
-    pairs = results_sql(streams, clock)
-    if condition is not None:
-        pairs = _where_sql(pairs, condition, streams, clock)
+    pairs = pairs_sql(condition, streams, clock)
     if join.match != ALL:
         pairs = _matched_sql(pairs, join.match, streams)
     if join.type == INNER:

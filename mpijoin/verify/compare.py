@@ -24,8 +24,9 @@ from mpijoin.verify.inputs import (
     load_stream,
 )
 from mpijoin.verify.late import compare_late
+from mpijoin.verify.reduced import add_reduced, calls_of, durations_in, reduced_columns, reduced_sql
 from mpijoin.verify.report import Difference, Report
-from mpijoin.verify.results import compare_results
+from mpijoin.verify.results import answer_columns, compare_results
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -39,21 +40,28 @@ def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
     read = job.output, job.aggregate, job.join
     streams = tuple(describe_stream(index, stream, *read) for index, stream in enumerate(job.streams))
     condition = condition_of(job, streams)
-    clock = common_clock(streams, job.aggregate, durations_of(condition) if condition else ())
+    calls = calls_of(job, streams)
+    durations = [*durations_in(calls), *(durations_of(condition) if condition else ())]
+    clock = common_clock(streams, job.aggregate, durations)
     for stream in streams:
         load_stream(database, job, stream, clock)
     differences = _stream_differences(database, summary, streams)
     keeps_rows = job.output.results != "count"
     if job.aggregate.is_on:
         add_answers(database, job, streams[0], clock.tick_ns)
-    wanted = due_sql(streams[0]) if job.aggregate.is_on else typed_sql(job.join, condition, streams, clock)
+        wanted, answers = due_sql(streams[0]), answer_columns(job, streams[0])
+    elif calls:
+        add_reduced(database, calls, condition, streams, clock)
+        wanted, answers = reduced_sql(job, streams), reduced_columns(job, calls, streams, clock)
+    else:
+        wanted, answers = typed_sql(job.join, condition, streams, clock), []
     if keeps_rows:
         database.execute(f"CREATE TABLE expected AS {wanted}")
     totals = totals_of(database, streams, "expected" if keeps_rows else f"({wanted})")
     differences += _total_differences(summary, totals)
     if keeps_rows:
         shown = streams[: job.join.shown] if len(streams) == 2 else streams
-        differences += compare_results(database, run_path, job, shown)
+        differences += compare_results(database, run_path, job, shown, answers)
     for stream in streams:
         differences += compare_late(database, run_path, stream, clock.tick_ns)
     notes = [f"{path} was changed after the run began" for path in inputs_newer_than(streams, job_path)]

@@ -81,7 +81,8 @@ def describe_stream(index: int, job: StreamJob, output: Output, aggregate: Aggre
     """Find the files of a stream and the columns that its results show or are made of. InputError: gone or
     unreadable."""
     read = {one.column for one in aggregate.columns if one.column is not None}
-    read |= {column for owner, column in names_in(join.where) if owner == job.name and column != "time"}
+    named = {one for text in (join.where, *(one.text for one in join.reduce)) for one in names_in(text)}
+    read |= {column for owner, column in named if owner == job.name and column != "time"}
     if isinstance(job.source, SyntheticSource):
         fields = {"ts": pa.timestamp("ns"), "key": pa.int64()}
         if job.source.payload_bytes and _is_shown(f"{job.name}_payload", output):

@@ -49,8 +49,8 @@ class Wanted(NamedTuple):
         return words(value, self.kind) if self.off is None or value is None else repr(value)
 
 
-def wanted_columns(job: Job, streams: tuple[Stream, ...]) -> list[Wanted]:
-    """The columns that the results should have, in order."""
+def wanted_columns(job: Job, streams: tuple[Stream, ...], answers: Sequence[Wanted]) -> list[Wanted]:
+    """The columns that the results should have, in order. answers: those that are worked out."""
     first = streams[0]
     key_names = ["key"] if len(first.job.key) == 1 else [f"key_{name}" for name in first.job.key]
     columns = [_wanted(result, first, name) for result, name in zip(key_names, first.job.key)]
@@ -60,7 +60,7 @@ def wanted_columns(job: Job, streams: tuple[Stream, ...]) -> list[Wanted]:
     columns += [_wanted(f"{stream.name}_time", stream, stream.job.time) for stream in streams]
     columns += [Wanted(f"{stream.name}_row", pa.int64(), f"s{stream.index}.row") for stream in streams]
     columns += [_wanted(f"{stream.name}_{name}", stream, name) for stream in streams for name in stream.payload]
-    columns += [_answer(index, one, first) for index, one in enumerate(job.aggregate.columns)]
+    columns += answers
     by_name = {column.name: column for column in columns}
     return columns if job.output.columns is None else [by_name[name] for name in job.output.columns]
 
@@ -69,16 +69,22 @@ def _wanted(result: str, stream: Stream, name: str) -> Wanted:
     return Wanted(result, stored_type(stream.fields[name]), f"s{stream.index}.{stream.column(name)}")
 
 
+def answer_columns(job: Job, stream: Stream) -> list[Wanted]:
+    """The result columns of an aggregate of this stream."""
+    return [_answer(index, one, stream) for index, one in enumerate(job.aggregate.columns)]
+
+
 def _answer(index: int, function: Function, stream: Stream) -> Wanted:
     off = f"s0.t{index}" if is_real(function, stream) else None
     return Wanted(function.result, answer_kind(function, stream), f"s0.a{index}", off)
 
 
 def compare_results(
-    database: DuckDBPyConnection, run_path: str, job: Job, streams: tuple[Stream, ...]
+    database: DuckDBPyConnection, run_path: str, job: Job, streams: tuple[Stream, ...], answers: Sequence[Wanted]
 ) -> list[Difference]:
-    """Compares every result row and column. The table `expected` holds the wanted results."""
-    columns = wanted_columns(job, streams)
+    """Compares every result row and column. The table `expected` holds the wanted results. answers: the columns that
+    are worked out."""
+    columns = wanted_columns(job, streams, answers)
     parts = sorted(glob.glob(os.path.join(glob.escape(run_path), "results", "*.parquet")))
     faults = [line for part in parts for line in _part_faults(part, columns)]
     if faults:

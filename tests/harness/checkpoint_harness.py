@@ -89,7 +89,8 @@ class Work:
     @property
     def match(self):
         """Which partners of a left row count."""
-        return self.kept.get("join", {}).get("match", "all")
+        join = self.kept.get("join", {})
+        return "count" if "reduce" in join else join.get("match", "all")
 
     @property
     def results(self):
@@ -121,7 +122,9 @@ def work(chance):
         kept |= {"join": {"type": chance.choice(list(MARKS))}, "memory": {"spill": "off"}}
         kept["join"] |= {"where": CONDITION} if chance.random() < 0.5 else {}
         if kept["join"]["type"] == "left":
-            kept["join"] |= {"type": chance.choice(["inner", "left"]), "match": chance.choice(["all", *RANKS])}
+            match = {"match": chance.choice(["all", *RANKS])}
+            kept["join"] |= chance.choice([{"reduce": {"n": "count()"}}, match, match, match])
+            kept["join"]["type"] = chance.choice(["inner", "left"])
     return Work(sides, kept)
 
 
@@ -267,7 +270,7 @@ def check(prepared, path, summary):
     rows = Counter()
     for part in (path / "results").glob("*.parquet"):
         rows += table_rows(pq.read_table(part))
-    assert rows == (Counter() if made.results == "count" else expected_rows(made.sides, wanted.pairs, made.kind))
+    assert rows == (Counter() if made.results == "count" else expected_rows(made.sides, wanted, made.kind))
     for side in made.sides:
         check_late(path, side, wanted)
     assert not (path / "failed.json").exists() and not (path / "results" / ".open").exists()

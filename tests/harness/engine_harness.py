@@ -105,6 +105,7 @@ class Expected:
     pairs: Counter
     counts: dict
     late: dict
+    partners: dict | None = None  # {left row: how many it has}, where this is what is asked for
 
     @property
     def certificate(self):
@@ -113,7 +114,8 @@ class Expected:
 
 def expect(*streams, kind="inner", holds=None, match="all"):
     """Returns what the definition of the join says, computed in nanoseconds with integers that never overflow. kind:
-    the type of the join · holds, match: as for `oracle.typed`, of times in ns."""
+    the type of the join · holds, match: as for `oracle.typed`, of times in ns; "count" wants the number of partners of
+    left rows."""
     kept, counts, late = [], {}, {}
     for number, stream in enumerate(streams):
         keeps_keyless = number in oracle.ALONE.get(kind, ())
@@ -123,8 +125,11 @@ def expect(*streams, kind="inner", holds=None, match="all"):
         nulls = sum(side[2] for side in sides)
         read = len(kept[-1]) + len(late[stream.name]) + nulls
         counts[stream.name] = {"read": read, "joined": len(kept[-1]), "late": len(late[stream.name]), "null_key": nulls}
-    pairs = oracle.typed(kind, kept, [stream.window_ns for stream in streams], holds, match)
-    return Expected(Counter(pairs), counts, late)
+    windows = [stream.window_ns for stream in streams]
+    if match == "count":
+        partners = oracle.counted(kind, kept, windows, holds)
+        return Expected(Counter((row, None) for row in partners), counts, late, partners)
+    return Expected(Counter(oracle.typed(kind, kept, windows, holds, match)), counts, late)
 
 
 def screen(stream, index, rows, keeps_keyless=False):
@@ -145,9 +150,11 @@ def screen(stream, index, rows, keeps_keyless=False):
     return kept, {row: (reason, marks[row]) for row, reason in lost}, null_keys
 
 
-def expected_rows(streams, pairs, kind="inner"):
-    """Returns a Counter of whole result rows: keys, times, rows, and the payload of one stream after the other."""
-    shown, found = streams[:1] if kind in ("semi", "anti") else streams, Counter()
+def expected_rows(streams, wanted, kind="inner"):
+    """Returns a Counter of whole result rows: keys, times, rows, and the payload of one stream after the other. The
+    number of partners comes last if it is wanted."""
+    pairs, partners = wanted.pairs, wanted.partners
+    shown, found = streams[:1] if partners is not None or kind in ("semi", "anti") else streams, Counter()
     rows = [stream.rows for stream in shown]
     for result, count in pairs.items():
         taken = [
@@ -157,7 +164,9 @@ def expected_rows(streams, pairs, kind="inner"):
         times, keys, payloads = zip(*taken)
         key = next(key for key in keys if key is not None)
         key = (None,) * len(key) if None in key else key
-        found[(*key, *times, *result[: len(shown)], *(value for payload in payloads for value in payload))] += count
+        answers = () if partners is None else (partners[result[0]],)
+        values = (value for payload in payloads for value in payload)
+        found[(*key, *times, *result[: len(shown)], *values, *answers)] += count
     return found
 
 

@@ -68,6 +68,17 @@ def typed(kind, streams, windows, holds=None, match="all"):
     return found
 
 
+def counted(kind, streams, windows, holds=None):
+    """Returns {left row: how many partners it has}, of a left join of all left rows, of an inner join of those that
+    have any.
+
+    >>> counted("left", [[(10, 1, 0), (50, 1, 1)], [(12, 1, 0), (12, 1, 1)]], [2, 0])
+    {0: 2, 1: 0}
+    """
+    found = Counter(left for left, _ in typed("inner", streams, windows, holds))
+    return {row: found[row] for _, _, row in streams[0] if kind == "left" or found[row]}
+
+
 def matched(pairs, streams, rank):
     """Returns of the pairs of each left row the one of the least rank, then of the least time, then of the least row.
 

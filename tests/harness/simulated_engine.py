@@ -139,13 +139,15 @@ def scenario(seed):
     if made.spills:  # A condition is about two streams, and only an inner join spills.
         return of_type(made, "inner", chance.random() < CONDITION_SHARE) if len(made.sides) == 2 else made
     kind = chance.choice(["inner"] * 3 + ["left"] + list(MARKS))
-    match = chance.choice(["all", *RANKS]) if kind in ("inner", "left") else "all"
+    match = chance.choice(["all", "count", *RANKS]) if kind in ("inner", "left") else "all"
     return of_type(made, kind, chance.random() < CONDITION_SHARE, match)
 
 
 def of_type(made, kind, has_condition, match="all"):
-    """The same scenario with a join of this type, and perhaps with a condition, or with one partner of each row."""
-    join = {"type": kind, "match": match, **({"where": CONDITION} if has_condition else {})}
+    """The same scenario with a join of this type, and perhaps with a condition, or with one partner of each row, or
+    with their number."""
+    chosen = {"reduce": {"n": "count()"}} if match == "count" else {"match": match}
+    join = {"type": kind, **chosen, **({"where": CONDITION} if has_condition else {})}
     sections = {**made.sections, "join": join}
     return replace(made, kind=kind, match=match, has_condition=has_condition, sections=sections)
 
@@ -268,7 +270,7 @@ def run_scenario(made, folder):
     wanted = expect(*made.sides, kind=made.kind, holds=condition, match=made.match)
     check_counts(summary, wanted)
     if writer:
-        assert table_rows(writer.table()) == expected_rows(made.sides, wanted.pairs, made.kind)
+        assert table_rows(writer.table()) == expected_rows(made.sides, wanted, made.kind)
     watch.check_end(summary)
     return Course(summary, simulated.network.trace, watch.seen + seen_in(made, summary))
 

@@ -36,7 +36,8 @@ def wanted(kind, match, streams, rows, has_condition):
 
 def new_holder(kind, match, setup, streams, where=""):
     layout = tuple(StreamSpec(stream.record_words, stream.has_blob, stream.window) for stream in streams)
-    rules = Rules(setup.partitions, setup.theta, layout, match, kind == "left", kernel_of(where, SCHEMA))
+    find = kernel_of(where, [], SCHEMA)
+    rules = Rules(setup.partitions, setup.theta, layout, kind == "left", find, match)
     operator = MatchingJoin(rules, new_pool(1 << 22, setup.block, max(one.tuple_words for one in layout)))
     return Harness(streams, setup.partitions, result_buffer=setup.result_buffer, operator=operator)
 

@@ -190,6 +190,39 @@ def test_each_row_has_the_partner_that_sql_finds(streams_of, tmp_path, match, ki
         assert not verify(tmp_path / "run").ok
 
 
+FUNCTIONS = {
+    "n": "count()", "known": "count(right.number)", "most": "max(right.number - left.number)",
+    "total": "sum(right.number)", "mean": "mean(right.number)", "gap": "min(abs(right.time - left.time))",
+    "newest": "max(right.time)", "a": "first(right.number)", "z": "last(right.number)",
+    "spread": "sum(right.time - left.time)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind, key, results, where",
+    [("inner", "int64", "parquet", None), ("left", "string", "collect", None), ("left", "int64", "parquet", 0),
+     ("inner", "string", "count", 2)],
+)  # fmt: skip
+def test_what_is_worked_out_of_partners_is_what_sql_groups(streams_of, tmp_path, kind, key, results, where):
+    join = {"type": kind, "reduce": FUNCTIONS, **({"where": CONDITIONS[where]} if where is not None else {})}
+    tuning = {"result_buffer": 16, "block": "512 B", "theta": "2 KB"}
+    sides = [{**side, "window": "400 s"} for side in streams_of[key]]
+    summary, report = joined(tmp_path, *sides, join=join, output={"results": results}, tuning=tuning)
+    assert report.ok and summary["results"] > 20, report.text()
+    if results == "count":
+        return
+    part = next((tmp_path / "run" / "results").glob("*.parquet"))
+    table = pq.read_table(part)
+    for name in ("n", "total", "gap", "newest"):
+        column = table[name].cast(pa.float64() if name == "total" else pa.int64()).to_pylist()
+        at = next(index for index, value in enumerate(column) if value is not None)
+        column[at] += 1
+        wrong = pa.array(column, pa.float64() if name == "total" else pa.int64()).cast(table[name].type)
+        pq.write_table(table.set_column(table.column_names.index(name), name, wrong), part)
+        report = verify(tmp_path / "run")
+        assert not report.ok and f"column {name} differs in 1 rows" in report.text(), report.text()
+
+
 @pytest.mark.parametrize("key", [pa.int64(), pa.string()], ids=str)
 def test_null_keys_are_equal_to_nothing_though_their_rows_are_alike(tmp_path, key):
     """Such rows get a key that follows from their number, which is the same in both streams."""
