@@ -142,6 +142,8 @@ def test_a_reader_may_pause_for_longer_than_ranks_may_be_silent(monkeypatch):
 def test_the_run_waits_for_its_reader_before_that_is_asked_for():
     with mpijoin.start(many_results(), slaves=1) as run:
         await_that(lambda: run.waiting_bytes > QUEUE_BYTES_MAX)
+        time.sleep(1.0)
+        assert not run.is_done
         assert sum(batch.num_rows for batch in run.reader()) == 10**7
 
 
