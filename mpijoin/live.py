@@ -101,8 +101,8 @@ class LiveRun:
         """Returns a reader that yields the results while the run goes on, in batches as slaves find them.
 
         There is one reader, for a run whose results stay in memory: its job has no output path, and does not only
-        count. For any other job it raises JobError. A reader that is slower than the run makes the run wait: no more
-        than some tens of MB of results wait in memory.
+        count. For any other job it raises JobError. A reader that is slower than the run makes the run wait. At most
+        32 MiB of results wait for it, besides 16 MiB per slave that are on their way, and 64 MiB of later epochs.
 
         The end comes when the run has ended well. If it fails or is stopped, the reader raises the error of the run
         behind the results that were found before. Code that takes the reader through Arrow's C interface, such as
