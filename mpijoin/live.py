@@ -101,7 +101,8 @@ class LiveRun:
         """Returns a reader that yields the results while the run goes on, in batches as slaves find them.
 
         There is one reader, for a run whose results stay in memory: its job has no output path, and does not only
-        count. For any other job it raises JobError. A reader that is slower than the run makes the run wait. At most
+        count. For any other job it raises JobError. A job file always has a path, so its sections must come as a
+        dictionary. A reader that is slower than the run makes the run wait. At most
         32 MiB of results wait for it, besides 16 MiB per slave that are on their way, and 64 MiB of later epochs.
 
         The end comes when the run has ended well. If it fails or is stopped, the reader raises the error of the run
@@ -111,8 +112,8 @@ class LiveRun:
         """
         if not self._prepared.is_in_memory:
             output = self._prepared.job.output
-            told = f"the results go to [output] path {output.path}: read wait().table() when it has ended, or leave out"
-            told += " the path to read them while the run goes on"
+            told = f"the results go to [output] path {output.path}: read wait().table() when it has ended, or give the"
+            told += " job as a dictionary without that path, and read them while the run goes on"
             if output.results == "count":
                 told = 'the job only counts its results: leave out [output] results = "count" to read them'
             raise JobError([f"reader: {told}"])

@@ -164,7 +164,7 @@ window = "1 s"
 
 def test_the_example_of_a_reader_runs(tmp_path, monkeypatch, capsys):
     (example,) = re.findall(r"```python\n(.*?)```", PAGES["mpijoin/report/README.md"], re.DOTALL)
-    (tmp_path / "job.toml").write_text(LITTLE + LITTLE.replace("left", "right"))
+    (tmp_path / "job.toml").write_text(LITTLE + LITTLE.replace("left", "right") + '[output]\npath = "out"\n')
     monkeypatch.chdir(tmp_path)
     exec(compile(example, "README.md", "exec"), {})
     *batches, last = capsys.readouterr().out.splitlines()
