@@ -102,8 +102,8 @@ class LiveRun:
 
         There is one reader, for a run whose results stay in memory: its job has no output path, and does not only
         count. For any other job it raises JobError. A job file always has a path, so its sections must come as a
-        dictionary. A reader that is slower than the run makes the run wait. About 32 MiB of results wait for it, besides
-        16 MiB per slave that are on their way, and up to 64 MiB of later epochs.
+        dictionary. A reader that is slower than the run makes the run wait. About 32 MiB of results wait for it,
+        besides 16 MiB per slave that are on their way, and up to 64 MiB of later epochs.
 
         The end comes when the run has ended well. If it fails or is stopped, the reader raises the error of the run
         behind the results that were found before. Code that takes the reader through Arrow's C interface, such as
