@@ -1,6 +1,7 @@
 """mpijoin joins streams over sliding time windows. It runs as an ordinary MPI job.
 
-The command line is `mpijoin run JOB.toml`. From Python, `mpijoin.run(job)` does the same in one process.
+The command line is `mpijoin run JOB.toml`. From Python, `mpijoin.run(job)` does the same in one process, and
+`mpijoin.start(job)` lets its results be read while the run goes on.
 
 In which order to read the packages:
 
@@ -61,7 +62,7 @@ from __future__ import annotations
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Run", "__version__", "run"]
+__all__ = ["LiveRun", "Run", "__version__", "run", "start"]
 
 
 def __getattr__(name: str) -> Any:
@@ -70,4 +71,8 @@ def __getattr__(name: str) -> Any:
         from mpijoin import api
 
         return getattr(api, name)
+    if name in ("start", "LiveRun"):
+        from mpijoin import live
+
+        return getattr(live, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

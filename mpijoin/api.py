@@ -23,6 +23,7 @@ from mpijoin.errors import EXIT_SIGINT, AlreadyDone, JobError, MpijoinError, Out
 from mpijoin.launch.embedded import local_slaves, run_local
 from mpijoin.launch.setup import RunSetup, launch_faults, merged_schema, prepare
 from mpijoin.launch.sizes import size_for
+from mpijoin.launch.summary import RunOutcome
 from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
 from mpijoin.sources.late import late_schema
@@ -37,8 +38,8 @@ class Run:
     path: Path | None
     # These are the names of the streams.
     _streams: Sequence[str]
-    # It is False if the results were only counted.
-    _has_results: bool
+    # It says why there is no table of the results, and is "" if there is one.
+    _lacks_table: str = ""
     _table: pa.Table | None = None
     _late: Mapping[str, pa.Table] | None = None
 
@@ -49,9 +50,9 @@ class Run:
 
     def table(self) -> pa.Table:
         """Returns all results as one Arrow table. They are read from the run directory if they lie there. Raises
-        OutputError if the job only counted its results."""
-        if not self._has_results:
-            raise OutputError('the job counted its results ([output] results = "count"): there is no table of them')
+        OutputError if the job only counted its results, or if they went to the reader of a live run."""
+        if self._lacks_table:
+            raise OutputError(f"{self._lacks_table}: there is no table of them")
         return self._kept_or_read(self._table, "results")
 
     def late(self, stream: str) -> pa.Table:
@@ -75,6 +76,9 @@ class Run:
 class TableWriter:
     """A writer that keeps tables of one schema in memory."""
 
+    # All of it stays in memory, as the caller wants it.
+    is_full = False
+
     def __init__(self, schema: pa.Schema):
         self._schema = schema
         self._tables: list[pa.Table] = []
@@ -90,6 +94,30 @@ class TableWriter:
 
     def table(self) -> pa.Table:
         return pa.concat_tables([self._schema.empty_table(), *self._tables])
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that is checked and may begin. `setup` is None if the run that was to go on is done already. `late` has a
+    writer for each stream if the late rows stay in memory."""
+
+    job: Job
+    setup: RunSetup | None
+    late: Mapping[str, TableWriter]
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the results stay in this process."""
+        return not self.job.output.path and self.job.output.results == "collect"
+
+    def finished(self, summary: Mapping[str, Any], table: pa.Table | None = None, lacks_table: str = "") -> Run:
+        """Returns what the caller gets of the run, which has ended well. The table is that of the results, if they
+        stayed in memory, or else `lacks_table` says where they went."""
+        if self.job.output.results == "count":
+            lacks_table = 'the job counted its results ([output] results = "count")'
+        path = Path(self.job.output.path) if self.job.output.path else None
+        late = {name: kept.table() for name, kept in self.late.items()} or None
+        return Run(summary, path, [stream.name for stream in self.job.streams], lacks_table, table, late)
 
 
 class Silent:
@@ -134,23 +162,31 @@ def run(
     >>> done.table().select(["key", "left_time", "right_time"]).to_pylist()
     [{'key': 'a', 'left_time': 10, 'right_time': 11}]
     """
+    prepared = prepared_of(job, overrides, slaves, overwrite, resume, oversubscribe)
+    setup = prepared.setup
+    if setup is None:
+        return prepared.finished(read_summary(prepared.job.output.path))
+    writer = TableWriter(merged_schema(setup)) if prepared.is_in_memory else None
+    summary = _join(setup, writer, debug)
+    return prepared.finished(summary, writer.table() if writer else None)
+
+
+def prepared_of(
+    job: Any, overrides: Sequence[str], slaves: int | None, overwrite: bool, resume: bool, oversubscribe: bool
+) -> Prepared:
+    """Checks the job, and opens its folders. The arguments and errors are those of `run`. The caller must run the setup
+    or release it."""
     job, faults = _read(job, overrides)
-    in_memory = not job.output.path and job.output.results != "count"
-    if in_memory:
+    if not job.output.path and job.output.results != "count":
         job = job._replace(output=job.output._replace(results="collect"))
     size = size_for(job, local_slaves(slaves, oversubscribe, "slaves"))
     schema = resolve(job, [*faults, *launch_faults(job, size, overwrite, resume)])
-    path = Path(job.output.path) if job.output.path else None
-    known = (path, [stream.name for stream in job.streams], job.output.results != "count")
     try:
         setup = prepare(job, schema, size, overwrite, resume)
     except AlreadyDone:
-        return Run(read_summary(job.output.path), *known)
-    writer = TableWriter(merged_schema(setup)) if in_memory else None
-    late = None if path else {stream.name: TableWriter(late_schema(stream)) for stream in schema.streams}
-    summary = _join(replace(setup, late=tuple(late.values()) if late else ()), writer, debug)
-    tables = {name: kept.table() for name, kept in late.items()} if late else None
-    return Run(summary, *known, writer.table() if writer else None, tables)
+        return Prepared(job, None, {})
+    late = {} if job.output.path else {stream.name: TableWriter(late_schema(stream)) for stream in schema.streams}
+    return Prepared(job, replace(setup, late=tuple(late.values())), late)
 
 
 def _read(job: Any, overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
@@ -175,11 +211,19 @@ def _join(setup: RunSetup, writer: TableWriter | None, debug: bool) -> Mapping[s
     finally:
         setup.release()
         signals.restore()
-    if outcome.error is None and not outcome.exit_code:
+    error = error_of(outcome, debug)
+    if error is None:
         return outcome.summary
-    if debug:
-        print(outcome.reason, file=sys.stderr)
-    error = outcome.error if isinstance(outcome.error, MpijoinError) else MpijoinError(outcome.reason)
     if outcome.exit_code == EXIT_SIGINT or signals.asked == signal.SIGINT:
         raise KeyboardInterrupt(str(error)) from error
     raise error
+
+
+def error_of(outcome: RunOutcome, debug: bool) -> MpijoinError | None:
+    """Returns the error that ended the run, or None after a good run. `debug` writes its traceback to standard error.
+    """
+    if outcome.error is None and not outcome.exit_code:
+        return None
+    if debug:
+        print(outcome.reason, file=sys.stderr)
+    return outcome.error if isinstance(outcome.error, MpijoinError) else MpijoinError(outcome.reason)

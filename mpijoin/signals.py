@@ -29,7 +29,7 @@ class SignalFlag:
     def __init__(self) -> None:
         self.asked: signal.Signals | None = None
         self._saves: frozenset[signal.Signals] = frozenset()
-        self._ended_by: signal.Signals | None = None
+        self._ended_by: tuple[str, int] | None = None  # what is named as the reason, and the exit code
         self._first_s = math.inf  # of the clock that only rises: when the first signal came
         self._at_once = False
         self._before: dict[signal.Signals, Any] = {}
@@ -47,6 +47,14 @@ class SignalFlag:
         """From now on these signals ask for a checkpoint. A signal that came before still ends the run."""
         self._saves = frozenset(signal.Signals[name] for name in names)
 
+    def end(self, by: str) -> None:
+        """Asks for what Ctrl-C asks for: a checkpoint if the job says so, else the end. Any thread may call it, and
+        nothing is raised here. by: what the error names as the reason."""
+        if signal.SIGINT in self._saves:
+            self.asked = self.asked or signal.SIGINT
+        else:
+            self._ended_by = self._ended_by or (by, EXIT_SIGINT)
+
     def _handle(self, number: int, frame: object) -> None:
         known = number in self._saves or number in ENDING
         if known and self._first_s == math.inf:
@@ -56,7 +64,7 @@ class SignalFlag:
         if number in self._saves:
             self.asked = self.asked or signal.Signals(number)
         elif number in ENDING:
-            self._ended_by = self._ended_by or signal.Signals(number)
+            self._ended_by = self._ended_by or ENDING[signal.Signals(number)]
         if known and self._at_once:
             again = threading.Timer(AGAIN_S, self._remind, (number,))
             again.daemon = True
@@ -84,7 +92,7 @@ class SignalFlag:
     def check(self) -> None:
         """Raises Interrupted if a signal has come that ends the run."""
         if self._ended_by is not None:
-            raise Interrupted(*ENDING[self._ended_by])
+            raise Interrupted(*self._ended_by)
 
     def check_before_start(self) -> None:
         """Likewise; and if one has come that asks for a checkpoint, of which there is nothing yet to save."""

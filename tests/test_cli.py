@@ -171,6 +171,10 @@ def test_run_is_fetched_from_the_api_on_first_use(monkeypatch):
     assert (fetch("run"), fetch("Run")) == (api.run, api.Run)
     with pytest.raises(AttributeError, match="no attribute 'walk'"):
         fetch("walk")
+    live = types.SimpleNamespace(start=object(), LiveRun=object())
+    monkeypatch.setitem(sys.modules, "mpijoin.live", live)
+    monkeypatch.setattr(mpijoin, "live", live, raising=False)
+    assert (fetch("start"), fetch("LiveRun")) == (live.start, live.LiveRun)
 
 
 @pytest.mark.parametrize("command", ["generate", "prepare", "profile"])

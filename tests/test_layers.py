@@ -49,7 +49,7 @@ LEVELS = (
     ("coordinator",),
     ("launch.summary", "launch.provenance"),
     ("launch.life", "simulate"),
-    ("launch", "api", "pipeline", "sweep", "why"),
+    ("launch", "api", "live", "pipeline", "sweep", "why"),
     ("cli", "__init__"),
     ("__main__",),
 )

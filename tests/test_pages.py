@@ -152,6 +152,25 @@ def test_the_python_example_runs(capsys):
     assert capsys.readouterr().out.startswith("1 [{'key': 'NRCA', 'left_time': 1000, 'right_time': 3500")
 
 
+LITTLE = """
+[left]
+kind = "synthetic"
+rate = 1000
+tuples = 5000
+domain = 100
+window = "1 s"
+"""
+
+
+def test_the_example_of_a_reader_runs(tmp_path, monkeypatch, capsys):
+    (example,) = re.findall(r"```python\n(.*?)```", PAGES["mpijoin/report/README.md"], re.DOTALL)
+    (tmp_path / "job.toml").write_text(LITTLE + LITTLE.replace("left", "right") + '[output]\npath = "out"\n')
+    monkeypatch.chdir(tmp_path)
+    exec(compile(example, "README.md", "exec"), {})
+    *batches, last = capsys.readouterr().out.splitlines()
+    assert last == f"all {sum(int(line.partition(' ')[0]) for line in batches)}" and batches
+
+
 def test_shell_examples_parse(page):
     for block in re.findall(SHELL, PAGES[page], re.DOTALL):
         lines = [

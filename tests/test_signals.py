@@ -51,6 +51,20 @@ def test_a_second_ctrl_c_later_cannot_wait(flag):
         os.kill(os.getpid(), signal.SIGINT)
 
 
+def test_another_thread_may_end_a_run_which_is_told_at_the_next_check_or_saves():
+    flag = SignalFlag()
+    with flag.at_once():
+        flag.end("stop()")
+    with pytest.raises(Interrupted, match=r"^stopped by stop\(\)$") as caught:
+        flag.check()
+    assert caught.value.exit_code == 130
+    saving = SignalFlag()
+    saving.save_at(["SIGINT"])
+    saving.end("stop()")
+    saving.check()
+    assert saving.asked == signal.SIGINT
+
+
 def test_inside_at_once_it_is_raised_where_it_comes(flag):
     with pytest.raises(Interrupted), flag.at_once():
         os.kill(os.getpid(), signal.SIGINT)

@@ -48,7 +48,7 @@ class FileSource(NamedTuple):
 
 
 class TableSource(NamedTuple):
-    """An Arrow table handed over in Python; only `mpijoin.run` makes these."""
+    """An Arrow table handed over in Python; only `mpijoin.run` and `mpijoin.start` make these."""
 
     table: Any  # pyarrow.Table
 

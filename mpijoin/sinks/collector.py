@@ -54,7 +54,11 @@ class SendSink:
 
 
 class Writer(Protocol):
-    """Where results go: part files, or tables that are kept."""
+    """Where results go: part files, tables that are kept, or a queue from which another thread takes them."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether slaves should keep what they have for now. What comes all the same is written, too."""
 
     def write(self, table: pa.Table) -> None: ...
 
@@ -77,7 +81,8 @@ class Collector:
     The oldest open epoch is the first that some slave has not ended. Its rows are written as they come; rows of later
     epochs wait, up to `held_bytes_max`. Beyond that, `refuse` names the slaves that are ahead. A slave that is not
     ahead is never refused, so the oldest epoch always ends, and no slave waits for ever. Slaves without groups are not
-    waited for.
+    waited for. While the writer is full, all slaves are refused. The collector itself never waits for the writer,
+    because it must be heard by the other ranks, and hear when the run stops.
 
     A checkpoint's mark comes from every slave in order with its results. What came before all marks is written,
     whatever its epoch. What a slave sends after its own mark waits until the last mark has come and the writer has been
@@ -114,6 +119,8 @@ class Collector:
     @property
     def refuse(self) -> set[int]:
         """The slaves whose messages should wait where they are."""
+        if self.writer.is_full:
+            return set(self._ended)
         if self._held_bytes <= self._held_bytes_max:
             return set(self._marked)
         oldest = self._oldest_ended()

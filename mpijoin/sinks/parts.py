@@ -36,6 +36,9 @@ class PartWriter:
     `close` is safe.
     """
 
+    # Writing takes as long as the disk needs, and then there is room again.
+    is_full = False
+
     def __init__(
         self,
         folder: str | os.PathLike,

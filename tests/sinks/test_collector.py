@@ -19,7 +19,7 @@ SCHEMA = pa.schema([("row", pa.int64())])
 
 class Writer:
     def __init__(self, column="row"):
-        self.rows, self._column = [], column
+        self.rows, self._column, self.is_full = [], column, False
 
     def write(self, table):
         self.rows += table[self._column].to_pylist()
@@ -55,6 +55,16 @@ def test_a_slave_that_is_ahead_is_refused_and_one_that_is_not_never_is():
     merged.take(rows(1, 1, *range(100)))
     assert merged.refuse == {1}
     merged.take(EpochEnd(2, 0))
+    assert merged.refuse == set()
+
+
+def test_no_slave_sends_anything_while_the_writer_is_full():
+    merged, writer = collector()
+    writer.is_full = True
+    assert merged.refuse == {1, 2}
+    merged.take(rows(1, 0, 10))
+    assert writer.rows == [10]
+    writer.is_full = False
     assert merged.refuse == set()
 
 
