@@ -59,6 +59,8 @@ def _joined(answer: Answer) -> Iterator[str]:
         yield "It joined: it counts in the aggregate of its key."
     elif answer.job.join.type in (SEMI, ANTI):
         yield _of_one_stream(answer)
+    elif count and answer.job.join.answers_rows:
+        yield _of_each_row(answer)
     elif not count and answer.own.stream.index in answer.job.join.alone:
         yield "It joined, found no partner, and is a result of its own."
     elif count:
@@ -87,6 +89,18 @@ def _of_one_stream(answer: Answer) -> str:
         told = "is a result" if is_semi else "is no result"
         return f"It joined, has {plural(count, 'partner')} in {second}, and {told}."
     return f"It joined, has no partner in {second}, and " + ("is no result." if is_semi else "is a result.")
+
+
+def _of_each_row(answer: Answer) -> str:
+    """Of a join in which each row of the first stream that has partners is one result, and this row has some."""
+    join, count, first = answer.job.join, answer.results.total, answer.job.streams[0].name
+    if answer.own.stream.index == 0:
+        told = f"worked out of {plural(count, 'partner')}" if join.reduce else f"with the {join.match} of its partners"
+        return f"It joined, and is one result, {told}."
+    rest = f"each is one result, with its {join.match} partner"
+    if join.reduce:
+        rest = "what is worked out of these counts it"
+    return f"It joined: it is a partner of {plural(count, 'row')} of {first}; {rest}."
 
 
 def _late(answer: Answer) -> Iterator[str]:

@@ -15,6 +15,7 @@ import pytest
 import mpijoin
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
+from mpijoin.verify import verify
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "scripts"
@@ -193,8 +194,8 @@ def test_bench_queries_compares_every_type_with_duckdb(tmp_path, capsys, monkeyp
     from benching.data import make_data
 
     found = bench_queries.measure(make_data(tmp_path, 20_000), 1, 2)
-    assert len(found) == 2 * len(bench_queries.CASES) and found["mpijoin anti"]["results"] > 1000
-    assert "x as fast as DuckDB" in bench_queries.text_of(found)
+    assert {f"{name} {case}" for name in ("mpijoin", "DuckDB") for case in bench_queries.CASES} <= found.keys()
+    assert found["mpijoin anti"]["results"] > 1000 and "DuckDB s" in bench_queries.text_of(found)
     monkeypatch.setattr(bench_queries, "run_duckdb", lambda *case: (1.0, 7))
     with pytest.raises(SystemExit, match="inner join: mpijoin has .* results, and DuckDB 7"):
         bench_queries.measure(make_data(tmp_path, 20_000), 1, 2)
@@ -208,6 +209,27 @@ def test_the_picks_without_partner_are_those_that_no_pair_has(tmp_path):
     )
     assert len(pairs) == QUICKSTART_RESULTS and len(alone) == len(set(alone)) == 13_102
     assert set(pairs).isdisjoint(alone) and len(set(pairs) | set(alone)) == 35_435
+
+
+def test_the_first_s_pick_is_one_of_the_pairs_and_none_comes_before_it(tmp_path):
+    pairs, first = (
+        mpijoin.run(SCRIPTS / f"jobs/{name}.toml", [f'output.path="{tmp_path / name}"'], slaves=2).table()
+        for name in ("seismic", "first_s")
+    )
+    earliest: dict[int, int] = {}
+    for row, time in zip(pairs["left_row"].to_pylist(), pairs["right_time"].to_pylist()):
+        earliest[row] = min(time, earliest.get(row, time))
+    assert dict(zip(first["left_row"].to_pylist(), first["right_time"].to_pylist())) == earliest
+    assert first.num_rows == 35_435 - 13_102
+
+
+def test_each_flight_has_the_last_weather_before_it(tmp_path):
+    table = mpijoin.run(SCRIPTS / "jobs/weather.toml", [f'output.path="{tmp_path / "out"}"'], slaves=2).table()
+    assert table.num_rows == 26_865
+    times = zip(table["left_time"].to_pylist(), table["right_time"].to_pylist())
+    found = [pair for pair in times if pair[1] is not None]
+    assert len(found) > 26_000 and all(0 <= flight - report <= 7_200_000_000 for flight, report in found)
+    assert verify(tmp_path / "out").ok
 
 
 @pytest.mark.mpi

@@ -128,7 +128,12 @@ SAID = {  # of a row of each stream with a partner, and of one without
              "has 1 partner in left, each of which is a result", "has no partner in left."),
     "anti": ("has 1 partner in right, and is no result", "has no partner in right, and is a result",
              "has 1 partner in left, which are therefore no results", "has no partner in left."),
+    "last": ("is one result, with the last of its partners", "is in no result",
+             "is a partner of 1 row of left; each is one result, with its last partner", "is in no result"),
+    "reduce": ("is one result, worked out of 1 partner", "is in no result",
+               "is a partner of 1 row of left; what is worked out of these counts it", "is in no result"),
 }  # fmt: skip
+JOINS = {"last": {"match": "last"}, "reduce": {"reduce": {"n": "count()"}}}  # the others are types
 
 
 @pytest.mark.parametrize("kind", SAID)
@@ -137,7 +142,8 @@ def test_what_a_row_is_in_depends_on_the_type_of_the_join(capsys, tmp_path, kind
     for name, keys in (("left", [1, 2]), ("right", [1, 3])):
         pq.write_table(pa.table({"ts": [1, 2], "key": keys}), tmp_path / f"{name}.parquet")
         sides[name] = {**stream, "path": str(tmp_path / f"{name}.parquet")}
-    mpijoin.run({**sides, "join": {"type": kind}, "output": {"path": str(tmp_path / "run")}}, slaves=1)
+    join = JOINS.get(kind, {"type": kind})
+    mpijoin.run({**sides, "join": join, "output": {"path": str(tmp_path / "run")}}, slaves=1)
     said = iter(SAID[kind])
     for name in ("left", "right"):
         for row in ("0", "1"):
