@@ -120,6 +120,8 @@ CHANGES = {
     "run__seed": 7,
     "join__type": "full",
     "join__where": "left.time > right.time",
+    "join__match": "last",
+    "join__reduce": {"n": "count()"},
     "run__late": "fail",
     "output__results": "count",
     "output__columns": ["left_row"],
