@@ -80,6 +80,7 @@ class Kernel(KernelPart):
     def __init__(self, function: Callable):
         super().__init__(function)
         self._entries: dict[tuple[Any, ...], Callable] = {}
+        self._addresses: dict[tuple[Any, ...], int] = {}
 
     def __call__(self, *arguments: Any) -> Any:
         """Calls the kernel. The arguments may be numbers, arrays, and tuples of these. Raises TypeError for others, and
@@ -92,6 +93,14 @@ class Kernel(KernelPart):
     def entry(self, arguments: Sequence[Any], found: tuple[Any, ...]) -> Callable:
         """Returns the code for such arguments. It is loaded when they come for the first time."""
         return self._entries.get(found) or self.ready(arguments, found)
+
+    def address(self, *arguments: Any) -> int:
+        """Returns the address of the C function `void(int64 *words, int64 *out)` for such arguments, which other
+        kernels may call. The word of an array is the address of its Python object, and that of an integer is itself."""
+        kinds: list[Any] = []
+        _take_apart(arguments, kinds, [])
+        self.entry(arguments, tuple(kinds))
+        return self._addresses[tuple(kinds)]
 
     def bound(self, *first: Any) -> Bound:
         """Returns the kernel with its first arguments given."""
@@ -106,7 +115,11 @@ class Kernel(KernelPart):
                 name = f"{self.__module__}.{self.__name__}.{digest}".replace(".", "_")
                 path = cache_folder() / f"{name}.o"
                 code = _read(path) or self._compile(name, kinds, path)
-                self._entries[found] = _entry(name, _formats(kinds), *code)
+                from mpijoin.linking import address_of
+
+                returned, octets = code
+                self._addresses[found] = address_of(name, octets)
+                self._entries[found] = _entry(self._addresses[found], _formats(kinds), returned)
         return self._entries[found]
 
     def _compile(self, name: str, kinds: Sequence[Any], path: Path) -> tuple[str, bytes]:
@@ -200,11 +213,9 @@ def _format(kind: Any) -> str:
     return "Q" if isinstance(kind[0], str) else _formats(kind[1:])
 
 
-def _entry(name: str, formats: str, returned: str, octets: bytes) -> Callable:
+def _entry(address: int, formats: str, returned: str) -> Callable:
     """Returns a function that calls the C function with the words of the arguments, and returns what it returns."""
-    from mpijoin.linking import address_of
-
-    call = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)(address_of(name, octets))
+    call = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p)(address)
     pack, answer = struct.Struct(f"={formats}").pack, struct.Struct("=" + returned.strip("()"))
     room, unpack, is_single = ctypes.c_char * answer.size, answer.unpack_from, "(" not in returned
 

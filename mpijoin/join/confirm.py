@@ -7,6 +7,7 @@ import numpy as np
 from mpijoin.compiled import part
 from mpijoin.join.marks import FIRST, UNMARKED, mark_pairs
 from mpijoin.join.state import (
+    CALL_WORDS,
     CANDIDATE_WORDS,
     COLLECTED,
     CONFIRMED,
@@ -20,7 +21,7 @@ from mpijoin.join.state import (
     SLOT_IDS,
 )
 from mpijoin.partitioning.hashing import pair_hash
-from mpijoin.store.simd import lowest_bit, prefetch, unsigned
+from mpijoin.store.simd import call_entry, lowest_bit, prefetch, unsigned
 from mpijoin.store.state import (
     DONE,
     FOREVER,
@@ -44,8 +45,9 @@ from mpijoin.store.state import (
 def confirm(s, groups, cursor, out):
     """Counts the candidates that are results, and writes what is kept of them to `out`. Returns DONE or OUT_FULL.
 
-    A candidate is a result if the keys are equal and the times lie in the windows. Results are marked and certified at
-    once, while their rows are in the innermost cache. If keys are hashed, others do both, who compare the keys.
+    A candidate is a result if the keys are equal, the times lie in the windows, and the condition is true, if there is
+    one. Results are marked and certified at once, while their rows are in the innermost cache. If keys are hashed,
+    others do both, who compare the keys.
     """
     stream, at, end = cursor[PHASE], cursor[CONFIRMED], cursor[COLLECTED]
     if at == end:
@@ -57,6 +59,8 @@ def confirm(s, groups, cursor, out):
     while at < end and count < capacity:
         at, filled = fetch_candidates(s, stream, at, end, min(PAIRED, capacity - count))
         kept = keep_matches(words, s.mine, s.theirs, filled, before, after)
+        if s.asked[0] != 0:
+            kept = keep_holding(s, stream, kept)
         if certifies and pairs != UNMARKED:
             kept = mark_pairs(s, pairs, left, right, kept)
         found += kept
@@ -138,6 +142,14 @@ def keep_matches(words, mine, theirs, count, before, after):
         in_windows = difference <= (after if time <= other else before)
         kept += (words[unsigned(fresh + KEY)] == words[unsigned(old + KEY)]) & in_windows
     return kept
+
+
+@part
+def keep_holding(s, stream, count):
+    """Does what `keep_matches` does, for pairs that meet the condition. Any condition is asked by this one kernel."""
+    at = 1 + stream * CALL_WORDS
+    s.asked[at + 3] = count
+    return call_entry(s.asked, at)
 
 
 @part

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -35,10 +35,10 @@ class Probe(Protocol):
 
 
 class TwoWayProbe:
-    """Probes two streams."""
+    """Probes two streams. where: asks a condition; None: there is none."""
 
-    def __init__(self, table: StoreState, certificate: np.ndarray):
-        self._state = new_state(table, certificate)
+    def __init__(self, table: StoreState, certificate: np.ndarray, where: Any = None):
+        self._state = new_state(table, certificate, where)
         self._cursor = np.zeros(CURSOR_WORDS, np.int64)
         self._probe = probe_groups.bound(self._state, self._cursor)
         self._pause = pause_probe.bound(self._state, self._cursor)
@@ -72,12 +72,13 @@ class MwayProbe:
         return self._pause(groups, budget, slots)
 
 
-def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None) -> Probe:
+def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None, where: Any = None) -> Probe:
     """Returns a probe of the table. symmetric: whether it is the `MwayProbe`; None: it is, unless there are two
     streams.
 
-    certificate: uint64[1], to which that of the results is added.
+    certificate: uint64[1], to which that of the results is added · where: the kernel that asks a condition, which only
+    the `TwoWayProbe` does.
     """
     if symmetric is None:
         symmetric = len(table.layout) != 2
-    return MwayProbe(table, certificate) if symmetric else TwoWayProbe(table, certificate)
+    return MwayProbe(table, certificate) if symmetric else TwoWayProbe(table, certificate, where)

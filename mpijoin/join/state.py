@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
+from mpijoin.compiled import Kernel
 from mpijoin.operators.base import Keep
+from mpijoin.store.simd import PLAIN_ENTRIES
 from mpijoin.store.state import StoreState
 
 # The cursor of a two-way probe says where it goes on. PHASE: the stream whose fresh tuples are joined · BUCKET: NONE
@@ -30,12 +32,18 @@ SHORT_LIST = (CANDIDATES + 1) * CANDIDATE_WORDS
 LISTED = 256
 # So many pairs are taken out of the masks, and their cache lines asked for, before the first of them is looked at.
 PAIRED = 320
+# Words of a call from kernel to kernel: four arguments, and what is returned. `asked` has an address and two calls.
+CALL_WORDS = 5
+ASKED_WORDS = 1 + 2 * CALL_WORDS
 # The filter has so many entries, of a byte each. They mark the tags of some fresh tuples, without their upper bits.
 FILTER = 1 << 13
 
 
 class JoinState(NamedTuple):
     """The arrays of a `StoreState`, then those of the join.
+
+    asked int64[ASKED_WORDS]: the address of the kernel that asks a condition, 0 if there is none; then for each phase
+    the words of its arguments, and room for what it returns.
 
     candidates int64[], and mine, theirs int64[PAIRED]: a probe's scratch memory · filter uint8[FILTER]: all 0 between
     two blocks of fresh tuples · certificate uint64[1]: of the results so far.
@@ -58,15 +66,33 @@ class JoinState(NamedTuple):
     theirs: np.ndarray
     filter: np.ndarray
     certificate: np.ndarray
+    asked: np.ndarray
 
 
-def new_state(table: StoreState, certificate: np.ndarray) -> JoinState:
-    """Returns a table with what a join over it needs. certificate: uint64[1], to which that of results is added."""
-    return JoinState(
+def new_state(table: StoreState, certificate: np.ndarray, where: Any = None) -> JoinState:
+    """Returns a table with what a join over it needs. certificate: uint64[1], to which that of results is added ·
+    where: asks the condition of a join of two streams, as of `where.kernel_of`."""
+    state = JoinState(
         *table,
         candidates=np.zeros(SHORT_LIST + LISTED, np.int64),
         mine=np.zeros(PAIRED, np.int64),
         theirs=np.zeros(PAIRED, np.int64),
         filter=np.zeros(FILTER, np.uint8),
         certificate=certificate,
+        asked=np.zeros(ASKED_WORDS, np.int64),
     )
+    if where is not None:
+        sides = (state.mine, state.theirs), (state.theirs, state.mine)
+        state.asked[0] = _address_of(where, state.words, sides)
+        for phase, (left, right) in enumerate(sides):
+            at = 1 + phase * CALL_WORDS
+            state.asked[at : at + 3] = id(state.words), id(left), id(right)
+    return state
+
+
+def _address_of(where: Any, words: np.ndarray, sides: Sequence[tuple[np.ndarray, np.ndarray]]) -> int:
+    """What `call_entry` finds the kernel by. Without the compiler that is its number among PLAIN_ENTRIES."""
+    if isinstance(where, Kernel):
+        return where.address(words, *sides[0], 0)
+    PLAIN_ENTRIES.append(lambda at, count: where(words, *sides[at // CALL_WORDS], count))
+    return len(PLAIN_ENTRIES)

@@ -1,4 +1,4 @@
-"""A filter that keeps the pairs for which a condition is true."""
+"""Makes the kernel that keeps the pairs for which a condition is true. The probe calls it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from mpijoin.conditions.code import source_of
 from mpijoin.conditions.kinds import kinds_of_schema, place_in
 from mpijoin.conditions.tree import parse
 from mpijoin.data.schema import UNIT_NS, JoinSchema
-from mpijoin.operators.base import Out, Rows
 from mpijoin.store.simd import unsigned
 
 KEEP = '''
@@ -26,18 +25,6 @@ def {name}(words, left, right, count):
         kept += holds(words, one, other)
     return kept
 '''
-
-
-class Where:
-    """Asks of each pair whether a condition holds. The kernel is compiled when it is made, or is there already."""
-
-    def __init__(self, text: str, schema: JoinSchema):
-        """text: has been checked against this schema."""
-        self._keep = kernel_of(text, schema)
-        self._keep(np.zeros(0, np.int64), *Out(2, 1).slots, 0)
-
-    def keep(self, out: Out, rows: Rows) -> None:
-        out.count = self._keep(rows.words, *out.slots, out.count)
 
 
 def kernel_of(text: str, schema: JoinSchema) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Sequence
+from typing import Any, Callable, NamedTuple, Sequence
 
 import numpy as np
 
@@ -30,7 +30,7 @@ class Setup(NamedTuple):
     number among those that share its pool · symmetric: as of `new_probe` · fresh_meets_fresh: whether a result may
     consist of fresh tuples alone. If not, a probe finds only those with at least one tuple that was old before. A
     clean-up needs this, and what is inserted was taken back from a disk, and not joined for the first time · marks:
-    what a type other than the inner join needs.
+    what a type other than the inner join needs · where: the kernel that asks a condition, as of `where.kernel_of`.
     """
 
     partitions: int
@@ -40,6 +40,7 @@ class Setup(NamedTuple):
     symmetric: bool | None = None
     fresh_meets_fresh: bool = True
     marks: Marks | None = None
+    where: Any = None
 
 
 class WindowJoin(TableOperator):
@@ -56,7 +57,7 @@ class WindowJoin(TableOperator):
         self._table.counters[APART] = not setup.fresh_meets_fresh
         self._table.counters[PAIRS] = setup.marks.pairs if setup.marks else UNMARKED
         self._certificate = np.zeros(1, np.uint64)
-        self._probe = new_probe(self._table, self._certificate, setup.symmetric)
+        self._probe = new_probe(self._table, self._certificate, setup.symmetric, setup.where)
         # The groups of an unfinished probe.
         self._probed: np.ndarray | None = None
         self._expire = expire_groups.bound(self._table)
@@ -155,15 +156,15 @@ class WindowJoin(TableOperator):
 
 def window_join(
     partitions: int, memory_bytes: int, block_bytes: int, theta: int, streams: Sequence[tuple[int, bool, int]],
-    symmetric: bool | None = None, marks: Marks | None = None,
+    symmetric: bool | None = None, marks: Marks | None = None, where: Any = None,
 ) -> WindowJoin:
     """Returns a join with a pool of its own.
 
     streams: (record_words, has_blob, window in time units) of each · theta, memory and block: in bytes · symmetric: as
-    of `new_probe` · marks: as of `Setup`.
+    of `new_probe` · marks, where: as of `Setup`.
     """
     specs = tuple(StreamSpec(*stream) for stream in streams)
     if marks:
         specs = tuple(spec._replace(flagged=flagged) for spec, flagged in zip(specs, marks.flagged))
     pool = new_pool(memory_bytes, block_bytes, max(spec.tuple_words for spec in specs))
-    return WindowJoin(Setup(partitions, theta, specs, symmetric=symmetric, marks=marks), pool)
+    return WindowJoin(Setup(partitions, theta, specs, symmetric=symmetric, marks=marks, where=where), pool)

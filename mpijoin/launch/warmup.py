@@ -44,7 +44,6 @@ from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.join.marks import MARKS
 from mpijoin.join.results import CountRows, EqualKeys, latest_times
 from mpijoin.join.tuning import mean_tuple_bytes, remember, width_of
-from mpijoin.join.where import Where
 from mpijoin.join.window_join import WindowJoin, window_join
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import schema_of
@@ -168,9 +167,6 @@ def warm_up_condition(job: Job, schema: JoinSchema) -> float:
     digest = hashlib.sha256(repr((job.join, schema)).encode()).hexdigest()[:16]
 
     def make() -> None:
-        if not job.join.answers_rows:
-            Where(job.join.where, schema)
-            return
         # No groups at all will do, because only the types decide what is compiled.
         operator, groups = new_operator(job, schema, 16 * job.tuning.block_bytes), np.zeros(0, np.int64)
         out = new_out(job, schema)

@@ -12,7 +12,7 @@ from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.join.marks import MARKS
 from mpijoin.join.results import EqualKeys
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
-from mpijoin.join.where import Where
+from mpijoin.join.where import kernel_of as condition_kernel
 from mpijoin.join.window_join import window_join
 from mpijoin.matching import operator as matching
 from mpijoin.matching.functions import calls_of, functions_of
@@ -39,7 +39,9 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
         return _aggregate(job, schema, layouts[0], memory_bytes, theta)
     if job.join.answers_rows:
         return _matching(job, schema, streams, memory_bytes, theta)
-    return window_join(job.cluster.partitions, memory_bytes, block, theta, streams, marks=MARKS.get(job.join.type))
+    where = condition_kernel(job.join.where, schema) if job.join.where else None
+    marks = MARKS.get(job.join.type)
+    return window_join(job.cluster.partitions, memory_bytes, block, theta, streams, marks=marks, where=where)
 
 
 def _aggregate(job: Job, schema: JoinSchema, layout: RecordLayout, memory_bytes: int, theta: int) -> WindowAggregate:
@@ -78,7 +80,7 @@ def new_out(job: Job, schema: JoinSchema) -> Out:
         return Out(len(schema.streams), job.tuning.result_buffer, answers=answers)
     hashed = schema.streams[0].hashed
     keep = Keep.SLOT_IDS
-    certifies = not hashed and not job.join.where
+    certifies = not hashed
     if job.output.results == "count" and certifies:
         times = Keep.LATEST_TIMES if job.join.type == INNER else Keep.SLOT_IDS  # Some are due after their time.
         keep = Keep.NOTHING if job.run.speed == MAX else times
@@ -91,11 +93,10 @@ def wall_s_per_unit(job: Job, schema: JoinSchema) -> float:
 
 
 def filters_of(job: Job, schema: JoinSchema, operator: Operator) -> list[Filter]:
-    """What drops pairs that are no results: their keys have but equal hashes, the condition does not hold, or the type
-    of join does not want them. Where there is none, the operator itself certifies the results.
-    An aggregate compares the keys itself, and a join that answers each row once asks the condition, too."""
+    """What drops pairs that are no results: their keys have but equal hashes, or the type of join does not want them.
+    Where there is none, the operator itself certifies the results. An aggregate, and a join that answers each row once,
+    compare the keys themselves."""
     if job.aggregate.is_on or job.join.answers_rows:
         return []
     filters: list[Filter] = [EqualKeys(_key_of(schema))] if schema.streams[0].hashed else []
-    filters += [Where(job.join.where, schema)] if job.join.where else []
     return [*filters, operator.marker] if filters and operator.marker else filters

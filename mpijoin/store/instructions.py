@@ -42,6 +42,20 @@ def _unsigned(typing_context, index):
 
 
 @intrinsic
+def _call_entry(typing_context, words, at):
+    def build(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        word = ir.IntType(64)
+        first = builder.gep(data, [arguments[1]])
+        out = builder.gep(first, [word(4)])
+        entry = ir.FunctionType(ir.VoidType(), [word.as_pointer()] * 2).as_pointer()
+        builder.call(builder.inttoptr(builder.load(data), entry), [first, out])
+        return builder.load(out)
+
+    return types.int64(words, types.int64), build
+
+
+@intrinsic
 def _prefetch(typing_context, array, index):
     def build(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
@@ -66,6 +80,10 @@ def lowest_bit(mask):
 
 def unsigned(index):
     return _unsigned(index)
+
+
+def call_entry(words, at):
+    return _call_entry(words, at)
 
 
 def prefetch(array, index):

@@ -5,12 +5,16 @@ The functions below are their plain twins, for runs without the compiler. instru
 
 from __future__ import annotations
 
+from typing import Callable
+
 from mpijoin.compiled import instruction
 
 # A cache line holds this many tags of 16 bits.
 LINE_TAGS = 32
 # This many tags are compared at once: the answers fill a mask of 64 bits.
 LANES = 2 * LINE_TAGS
+
+PLAIN_ENTRIES: list[Callable[[int, int], int]] = []
 
 machine_instruction = instruction("mpijoin.store.instructions")
 
@@ -38,6 +42,16 @@ def lowest_bit(mask):
 def unsigned(index):
     """Returns an index that is known not to be negative, as uint64: no test for a negative index is compiled for it."""
     return index
+
+
+@machine_instruction
+def call_entry(words, at):
+    """Calls the kernel whose address is words[0], with words[at:at + 4] as its arguments, and returns what it returns.
+
+    words: int64[], which is written to at words[at + 4]. Without the compiler, words[0] is the number of an entry of
+    PLAIN_ENTRIES, which is called with words[at + 3].
+    """
+    return PLAIN_ENTRIES[int(words[0]) - 1](at, int(words[at + 3]))
 
 
 @machine_instruction
