@@ -132,6 +132,11 @@ class Join(NamedTuple):
         return self.match != ALL or bool(self.reduce)
 
     @property
+    def can_spill(self) -> bool:
+        """Whether results may also be found later, in what was spilled."""
+        return self.type == INNER and not self.answers_rows
+
+    @property
     def shown(self) -> int:
         """Of how many of the two streams results have columns."""
         return 1 if self.reduce or self.type in (SEMI, ANTI) else 2

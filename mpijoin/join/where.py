@@ -41,15 +41,16 @@ def holds_of(text: str, schema: JoinSchema) -> tuple[str, KernelPart]:
     slot ids of a pair, and returns whether the condition is true for it."""
     tick_ns = UNIT_NS[schema.unit]
     tree = parse(text, [stream.name for stream in schema.streams], kinds_of_schema(schema))
-    return _made_of(source_of(tree, "holds", lambda *column: place_in(schema, *column), lambda ns: ns // tick_ns))
+    return part_of(source_of(tree, "holds", lambda *column: place_in(schema, *column), lambda ns: ns // tick_ns))
 
 
 @cache
-def _made_of(made: str) -> tuple[str, KernelPart]:
+def part_of(source: str) -> tuple[str, KernelPart]:
+    """Returns the same for a condition as `source_of` writes it, as a function `holds`."""
     space: dict[str, Any] = {"np": np, "unsigned": unsigned, "__name__": __name__}
     # The source is made of a checked tree: of names of variables, operators and numbers.
-    exec(made, space)
-    return hashlib.sha256(made.encode()).hexdigest()[:16], part(space["holds"])
+    exec(source, space)
+    return hashlib.sha256(source.encode()).hexdigest()[:16], part(space["holds"])
 
 
 @cache

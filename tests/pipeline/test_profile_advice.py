@@ -6,16 +6,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpijoin.config.job import Memory
+from mpijoin.config.job import Join, Memory, Reduced
 from mpijoin.config.load import load_job
 from mpijoin.pipeline.profile import advice as advising
 from mpijoin.pipeline.profile.advice import advise, advised_job, backlog, job_text, run_command
 from mpijoin.pipeline.profile.arrivals import Arrivals
 from mpijoin.pipeline.profile.debt import expected_debt
-from mpijoin.pipeline.profile.findings import Extent, Profile, Side
+from mpijoin.pipeline.profile.findings import Extent, Profile, Side, held_longer
 from mpijoin.pipeline.profile.keys import Keys, KeySums, TopKey
 from mpijoin.pipeline.profile.report import json_text, tables_of, text_of, write_table
-from mpijoin.pipeline.profile.results import Expected, Ranges
+from mpijoin.pipeline.profile.results import PAIRS_NAME, Expected, Ranges, Sample
 
 SECONDS = 1024
 
@@ -32,7 +32,8 @@ def make_side(name, counts, top, window_s=60, disorder=0):
 
 
 def make_profile(
-    rate=1000, top_share=0.01, results=None, window_s=60, disorder=0, burst=1, sampled=False, names=("left", "right")
+    rate=1000, top_share=0.01, results=None, window_s=60, disorder=0, burst=1, sampled=False, names=("left", "right"),
+    join=Join(), kept=1.0,
 ):
     counts = np.full(4096, rate * SECONDS // 4096)
     counts[100:140] *= burst
@@ -48,7 +49,8 @@ def make_profile(
         TopKey("hot, hot", tuple(side.keys.sums.most for side in sides)),
         TopKey("é", tuple(range(1, len(sides) + 1))),
     )
-    return Profile(tuple(sides), 100, top, expected)
+    kept_only = replace(expected, results=kept * expected.results, per_slot=kept * per_slot)
+    return Profile(tuple(sides), 100, top, kept_only, expected, {}, join)
 
 
 def make_job():
@@ -127,6 +129,64 @@ def test_what_is_owed_is_less_with_more_memory_and_more_with_more_streams():
     assert owed(1) is None and owed(0.9, threshold=1, share=0.01).share < 0.12
     assert owed(0.5, names=("a", "b", "c")).share > owed(0.5).share
     assert owed(0.5, threshold=0.5).octets > owed(0.5).octets
+
+
+def test_a_join_that_cannot_spill_gets_more_slaves_instead(tmp_path):
+    profile = make_profile(rate=40_000, top_share=0.001, window_s=64, join=Join("left"))
+    memory = Memory(limit_bytes=int(0.4 * profile.state_bytes * 1.6))
+    found = advise(profile, memory)
+    assert (found.slaves, found.spill) == (3, "off") and '"left" joins cannot spill' in job_text(make_job(), found)
+    path = tmp_path / "job.toml"
+    job = make_job()._replace(join=Join("left"), memory=memory)
+    path.write_text(job_text(job, found))
+    assert load_job(path).join.type == "left"
+    assert advise(replace(profile, join=Join()), memory).slaves == 1
+    assert "joins with match or reduce cannot spill" in job_text(
+        make_job(), advise(replace(profile, join=Join(match="last")), memory)
+    )
+
+
+def test_rows_that_others_look_back_at_are_held_longer_than_their_window():
+    sections = {name: {"path": "f.parquet", "window": window} for name, window in (("left", "9 s"), ("right", "2 s"))}
+    assert held_longer(load_job(sections)) == [0, 0]
+    assert held_longer(load_job({**sections, "join": {"match": "last"}})) == [0, 9_000_000_000]
+    side = make_profile(window_s=60).sides[1]
+    assert replace(side, longer_ns=30 * 10**9).state_tuples == pytest.approx(1.5 * side.state_tuples, rel=0.01)
+    assert replace(side, longer_ns=None).state_tuples == side.extent.rows
+
+
+def test_functions_of_partners_take_a_word_each_and_no_columns_of_the_second_stream():
+    plain, sums = make_profile(), (Reduced("n", "count()"), Reduced("t", "min(right.time)"))
+    assert plain.results_bytes == 64 * plain.expected.results
+    assert replace(plain, join=Join(reduce=sums)).results_bytes == (32 + 16) * plain.expected.results
+
+
+def test_pairs_that_fail_the_condition_cost_slaves_as_much_as_results():
+    few = make_profile(results=SECONDS * 10**9, kept=0.01, join=Join(where="left.x > 1"))
+    found = advise(few)
+    assert found.slaves == advise(make_profile(results=SECONDS * 10**9)).slaves == 17
+    assert "pairs of equal keys per second" in found.hints[1].why
+    assert few.results_bytes == pytest.approx(SECONDS * 10**7 * 64)
+
+
+def test_an_estimate_says_so_and_from_how_many_pairs():
+    profile = make_profile(join=Join("left", "left.x > 1"), kept=0.01)
+    samples = (Sample(PAIRS_NAME, 95_000, 950, 0, 1_000_000), Sample("left", 20_000, 19_000, 10, 50_000))
+    expected = replace(profile.expected, error=500.0, samples=samples)
+    alone = replace(expected, results=2500.0, samples=samples[1:])
+    profile = replace(profile, expected=expected, alone={"left": alone})
+    text, told = text_of(profile, advise(profile), 64), json.loads(json_text(profile, advise(profile), 64))["expected"]
+    assert "+- 500 (95 %, an estimate)" in text
+    assert "  the condition holds for 950 of 95,000 sampled pairs, of 1,000,000 in all" in text
+    assert "19,000 of 20,000 sampled rows of left" in text and "(and 10 may have one), of 50,000 in all" in text
+    assert "of them rows of left without partner: about 2,500 +- 500" in text
+    assert (told["exact"], told["below"], told["samples"][0]["taken"]) == (False, False, 95_000)
+    assert told["pairs"]["exact"] and told["without_partner"]["left"]["results"] == 2500
+    none = replace(expected, results=38.2, error=38.2, is_bound=True, samples=(samples[0]._replace(held=0),))
+    profile = replace(profile, expected=none, alone={})
+    text, told = text_of(profile, advise(profile), 64), json.loads(json_text(profile, advise(profile), 64))["expected"]
+    assert "results expected: below 39 (95 %, an estimate)" in text and "holds for none of 95,000" in text
+    assert (told["results"], told["below"]) == (39, True)
 
 
 def test_only_the_time_in_which_the_windows_do_not_fit_is_owed():

@@ -9,7 +9,7 @@ from math import ceil, floor
 import numpy as np
 
 from mpijoin.config.dump import dump_job
-from mpijoin.config.job import AUTO, GENERATIONS, OFF, Cluster, Job, Memory, section_of
+from mpijoin.config.job import AUTO, GENERATIONS, INNER, OFF, SEMI, Cluster, Job, Join, Memory, section_of
 from mpijoin.config.units import format_duration, format_size, plural, show
 from mpijoin.pipeline.profile.debt import PAGES_SHARE, expected_debt
 from mpijoin.pipeline.profile.findings import Profile
@@ -101,18 +101,22 @@ def advised_producers(profile: Profile, shares: int) -> tuple[int, str]:
 
 def advised_slaves(profile: Profile, memory: Memory) -> tuple[int, str]:
     """How many slaves to take, and why."""
-    load = load_of(profile.peak_rate, profile.peak_results)
+    load = load_of(profile.peak_rate, profile.peak_work)
     by_pace = max(1, ceil(load / BUSY_MAX))
-    needed = profile.state_bytes * PAGES_SHARE
-    by_memory = max(1, ceil(needed / SLAVE_BYTES)) if memory.limit_bytes is None else 1
+    needed, join = profile.state_bytes * PAGES_SHARE, profile.join
+    limit = memory.limit_bytes or SLAVE_BYTES
+    by_memory = 1 if join.can_spill and memory.limit_bytes is not None else max(1, ceil(needed / limit))
     slaves = min(SLAVES_MAX, max(by_pace, by_memory))
     if by_memory > by_pace:
         fewer = f"fewer are enough with memory.spill = {show(GENERATIONS)}, and find some results later"
-        return slaves, f"the windows need about {bytes_amount(needed)}, at {format_size(SLAVE_BYTES)} a slave; {fewer}"
+        if not join.can_spill:
+            fewer = f"{'joins with match or reduce' if join.answers_rows else f'{show(join.type)} joins'} cannot spill"
+        return slaves, f"the windows need about {bytes_amount(needed)}, at {format_size(limit)} a slave; {fewer}"
+    found = "results" if join == Join() else "pairs of equal keys"
     return (
         slaves,
         (
-            f"at the peak, {amount(profile.peak_rate)} tuples and {amount(profile.peak_results)} results per second,"
+            f"at the peak, {amount(profile.peak_rate)} tuples and {amount(profile.peak_work)} {found} per second,"
             f" joining takes {_cores(load)}, and a slave that keeps pace should not be busy more than {BUSY_MAX:.0%} of"
             " the time"
         ),
@@ -123,7 +127,7 @@ def advised_spill(profile: Profile, slaves: int, memory: Memory) -> tuple[str, l
     """Whether slaves should spill, and why: only if the windows do not fit into their memory. A job that spills keeps
     its own way."""
     limit_bytes = memory.limit_bytes or SLAVE_BYTES
-    debt = expected_debt(profile, slaves * limit_bytes, memory)
+    debt = expected_debt(profile, slaves * limit_bytes, memory) if profile.join.can_spill else None
     if debt is None or memory.spill not in (OFF, GENERATIONS):
         return memory.spill, []
     have = f"{plural(slaves, 'slave')} may hold, at {format_size(limit_bytes)} each"
@@ -161,7 +165,7 @@ def backlog(profile: Profile, slaves: int) -> float:
     bins = min(len(side.arrivals.counts) for side in profile.sides)
     edges_s = np.linspace(profile.start_s, profile.end_s, bins + 1)
     come = np.diff(sum(side.arrivals.before(edges_s) for side in profile.sides))
-    results_per_tuple = profile.expected.results / profile.rows
+    results_per_tuple = max(profile.pairs.results, profile.expected.results) / profile.rows
     per_tuple_s = load_of(1.0, results_per_tuple)
     excess = np.concatenate([[0.0], np.cumsum(come - slaves * np.diff(edges_s) / per_tuple_s)])
     return float((excess - np.minimum.accumulate(excess)).max())
@@ -199,7 +203,8 @@ def warnings_of(profile: Profile, slaves: int) -> list[str]:
             f"{max(1, floor(1 / share))} slaves can share the load evenly"
         )
     if profile.common == 0:
-        found.append("no key is in all streams: there are no results; do they mean the same by it?")
+        so = "there are no results" if profile.join.type in (INNER, SEMI) else "no row has a partner"
+        found.append(f"no key is in all streams: {so}; do they mean the same by it?")
     return found
 
 

@@ -24,8 +24,8 @@ BINS, BINS_MAX, TOP, TOP_MAX = 4096, 1 << 16, 20, 1000
 
 EPILOG = """\
 Reads Parquet with Spark, on this machine unless --master names a cluster. Says rates, burstiness, skew of the keys, the
-number of results that the windows will give, and the memory for them; advises slaves, partitions, buffers, lateness,
-and to spill where the job's memory is less.
+number of results that windows, condition and type of join will give, and the memory for them; advises slaves,
+partitions, buffers, lateness, and to spill where the job's memory is less.
 The folder gets profile.json, each figure as PNG, its data as CSV, and job.toml, ready to run.
 Needs Spark: pip install "mpijoin[spark,report]"
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf, prod
+from typing import Mapping
 
 import numpy as np
 
+from mpijoin.config.job import Job, Join
 from mpijoin.pipeline.profile.arrivals import Arrivals, sliding_sums
 from mpijoin.pipeline.profile.keys import Keys, TopKey
 from mpijoin.pipeline.profile.results import Expected
@@ -18,7 +20,7 @@ PEAK_S = 1.0  # the busiest second is the peak
 class Extent:
     """What a stream holds. joinable: rows that have time and key, `first` and `last` their ticks · blob_bytes: of the
     values of variable size in a row, on average · key_least, key_most: of a key that is one integer column, else None ·
-    disorder: the smallest lateness, in ticks, with which no row is late."""
+    disorder: the smallest lateness, in ticks, with which no row is late · keyless: rows that have a time and no key."""
 
     rows: int
     null_time: int
@@ -30,12 +32,13 @@ class Extent:
     key_least: int | None
     key_most: int | None
     disorder: int
+    keyless: int = 0
 
 
 @dataclass(frozen=True)
 class Side:
     """What was found of one stream. words: 8-byte words of a stored tuple without its values of variable size ·
-    tick_ns: of the join's unit."""
+    tick_ns: of the join's unit · longer_ns: how much longer than its window a tuple is held; None: for ever."""
 
     name: str
     path: str
@@ -45,6 +48,7 @@ class Side:
     extent: Extent
     arrivals: Arrivals
     keys: Keys
+    longer_ns: int | None = 0
 
     @property
     def tuple_bytes(self) -> float:
@@ -60,13 +64,18 @@ class Side:
         return inf if self.window_ns is None else self.window_ns / 1e9
 
     @property
+    def held_s(self) -> float:
+        """How long a tuple is held."""
+        return inf if self.longer_ns is None else self.window_s + self.longer_ns / 1e9
+
+    @property
     def state_tuples(self) -> int:
-        """At most so many tuples are in the window at once; no less than a bin of the rate curve holds."""
-        return int(self.arrivals.in_window(self.window_s).max())
+        """At most so many tuples are held at once; no less than a bin of the rate curve has."""
+        return int(self.arrivals.in_window(self.held_s).max())
 
     def state_within(self, edges_s: np.ndarray) -> np.ndarray:
-        """At most so many bytes are in the window at once between each edge and the next, float64[len(edges_s) - 1]."""
-        in_window = self.arrivals.in_window(self.window_s)
+        """At most so many bytes are held at once between each edge and the next, float64[len(edges_s) - 1]."""
+        in_window = self.arrivals.in_window(self.held_s)
         bin_of = np.floor((edges_s - self.arrivals.start_s) / self.arrivals.bin_s).astype(np.int64)
         first, last = np.clip(bin_of[:-1], 0, None), np.clip(bin_of[1:], -1, len(in_window) - 1)
         most = [in_window[low : high + 1].max(initial=0) for low, high in zip(first.tolist(), last.tolist())]
@@ -76,12 +85,17 @@ class Side:
 @dataclass(frozen=True)
 class Profile:
     """What was found of all streams. sides: the streams, in the job's order · common: distinct keys that all of them
-    have · top: keys with the most tuples of all streams, most first."""
+    have · top: keys with the most tuples of all streams, most first · expected: the results · pairs: what the keys and
+    windows alone give, of which a condition keeps a part · alone: those results that are rows without partner, by
+    stream · join: what is a result."""
 
     sides: tuple[Side, ...]
     common: int
     top: tuple[TopKey, ...]
     expected: Expected
+    pairs: Expected
+    alone: Mapping[str, Expected]
+    join: Join
 
     @property
     def rows(self) -> int:
@@ -108,7 +122,7 @@ class Profile:
 
     @property
     def state_bytes(self) -> float:
-        """At most so many bytes of tuples are in the windows at once."""
+        """At most so many bytes of tuples are held at once."""
         return sum(side.state_tuples * side.tuple_bytes for side in self.sides)
 
     @property
@@ -138,11 +152,40 @@ class Profile:
     @property
     def peak_results(self) -> float:
         """Results per second in the busiest second of those counted, or in the busiest slot where a slot is longer."""
-        counted = np.nan_to_num(self.expected.per_slot)
+        return self._peak(self.expected)
+
+    @property
+    def peak_pairs(self) -> float:
+        """Pairs of equal keys in the windows, likewise."""
+        return self._peak(self.pairs)
+
+    def _peak(self, expected: Expected) -> float:
+        counted = np.nan_to_num(expected.per_slot)
         slots = int(np.clip(round(PEAK_S / self.slot_s), 1, len(counted)))
         return float(sliding_sums(counted, slots).max()) / (slots * self.slot_s)
+
+    @property
+    def peak_work(self) -> float:
+        """What slaves find per second in the busiest second. It costs a pair as much to fail a condition as to be a
+        result."""
+        return max(self.peak_pairs, self.peak_results)
+
+    @property
+    def results_bytes(self) -> float:
+        """The bytes of all results, at most and before compression, if all columns are written."""
+        shown = self.sides[: self.join.shown] if len(self.sides) == 2 else self.sides
+        answers = 8 * len(self.join.reduce)
+        return self.expected.results * (sum(side.tuple_bytes for side in shown) + answers)
 
     @property
     def peak_results_s(self) -> float:
         """The length of the stretch in which `peak_results` were found."""
         return max(PEAK_S, self.slot_s)
+
+
+def held_longer(job: Job) -> list[int | None]:
+    """How much longer than its window a tuple of each stream is held, in ns; None: for ever.
+
+    Where a row of the first stream is answered when its window is over, it looks back at those of the second.
+    """
+    return [job.streams[0].window_ns if side == 1 and job.join.answers_rows else 0 for side in range(len(job.streams))]

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import textwrap
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from typing import Any, Iterator
 
 import pyarrow as pa
 import pyarrow.csv
 
-from mpijoin.config.job import UNBOUNDED
+from mpijoin.config.job import UNBOUNDED, Join
 from mpijoin.config.units import format_duration
 from mpijoin.pipeline.profile.advice import Advice
 from mpijoin.pipeline.profile.arrivals import dispersion
 from mpijoin.pipeline.profile.entropy import EntropyPlot
 from mpijoin.pipeline.profile.findings import PEAK_S, Profile, Side
 from mpijoin.pipeline.profile.keys import printable
+from mpijoin.pipeline.profile.results import PAIRS_NAME, Expected, Sample
 from mpijoin.pipeline.profile.tables import (
     Table,
     arrivals_table,
@@ -114,14 +116,37 @@ def _plot_json(plot: EntropyPlot | None) -> dict[str, Any] | None:
 def _expected_json(profile: Profile) -> dict[str, Any]:
     expected = profile.expected
     return {
-        "results": round(expected.results),
-        "exact": expected.is_exact,
-        "error_95": expected.error,
+        "type": profile.join.type,
+        "where": profile.join.where,
+        "match": profile.join.match,
+        "reduce": {one.result: one.text for one in profile.join.reduce},
+        **_number_json(expected),
+        "pairs": _number_json(profile.pairs),
+        "without_partner": {name: _number_json(one) for name, one in profile.alone.items()},
         "ranges": expected.ranges.count,
         "ranges_counted": expected.counted,
+        "samples": [_sample_json(sample) for sample in expected.samples],
+        "results_bytes_max": profile.results_bytes,
         "state_bytes_max": profile.state_bytes,
         "peak_results_per_s": profile.peak_results,
     }
+
+
+def _number_json(expected: Expected) -> dict[str, Any]:
+    """below: there are fewer than `results`, since a sample had none."""
+    return {
+        "results": ceil(expected.results) if expected.is_bound else round(expected.results),
+        "exact": expected.is_exact,
+        "below": expected.is_bound,
+        "error_95": expected.error,
+    }
+
+
+def _sample_json(sample: Sample) -> dict[str, Any]:
+    """stream: whose rows were drawn; None: pairs were."""
+    stream = None if sample.what == PAIRS_NAME else sample.what
+    counts = {"taken": sample.taken, "held": sample.held, "undecided": sample.undecided, "of": sample.of}
+    return {"stream": stream, **counts}
 
 
 def utc(time_s: float) -> str:
@@ -177,7 +202,7 @@ def _compared(profile: Profile, bins: int) -> Iterator[tuple[str, list[str]]]:
     yield "hottest key's share", [f"{side.keys.top_share:.2%}" for side in sides]
     yield "keys: slope, b", [_skew_text(side) for side in sides]
     yield "window", [_window_text(side) for side in sides]
-    yield "  most tuples in it", [f"{side.state_tuples:,}" for side in sides]
+    yield "  most tuples held", [f"{side.state_tuples:,}" for side in sides]
     yield "bytes of a tuple", [f"{side.tuple_bytes:.3g}" for side in sides]
 
 
@@ -208,16 +233,36 @@ def _top_text(profile: Profile) -> str:
 
 
 def _results_lines(profile: Profile) -> list[str]:
-    expected = profile.expected
+    peak = f"at most {amount(profile.peak_results)} per second over {seconds(profile.peak_results_s)}"
+    lines = [_wrapped("results expected: ", f"{_number_text(profile.expected)}, {peak}")]
+    for sample in profile.expected.samples:
+        lines.append(_wrapped("  ", _sample_text(sample)))
+    for name, alone in profile.alone.items():
+        lines.append(f"  of them rows of {name} without partner: {_number_text(alone)}")
+    if profile.join != Join():
+        lines.append(f"pairs of equal keys in the windows: {_number_text(profile.pairs)}")
+    lines.append(f"in the windows: at most {bytes_amount(profile.state_bytes)}")
+    lines.append(f"results with all columns, before compression: at most {bytes_amount(profile.results_bytes)}")
+    return lines
+
+
+def _number_text(expected: Expected) -> str:
     if expected.is_exact:
-        how = f"{expected.results:,.0f} (exact if no row is late)"
-    else:
-        part = f"{expected.counted:,} of {expected.ranges.count:,} ranges of time"
-        how = f"about {expected.results:,.0f} +- {expected.error:,.0f} (95 %, from {part})"
-    return [
-        (
-            f"results expected: {how}, at most {amount(profile.peak_results)} per second over"
-            f" {seconds(profile.peak_results_s)}"
-        ),
-        f"in the windows: at most {bytes_amount(profile.state_bytes)}",
-    ]
+        return f"{expected.results:,.0f} (exact if no row is late)"
+    how = ["an estimate"] if any(not sample.is_whole for sample in expected.samples) else []
+    if expected.counted < expected.ranges.count:
+        how.append(f"from {expected.counted:,} of {expected.ranges.count:,} ranges of time")
+    told = f"(95 %, {', '.join(how)})"
+    if expected.is_bound:
+        return f"below {ceil(expected.results):,} {told}"
+    return f"about {expected.results:,.0f} +- {expected.error:,.0f} {told}"
+
+
+def _sample_text(sample: Sample) -> str:
+    is_all = sample.taken == sample.of
+    drawn = f"all {sample.of:,}" if is_all else f"{sample.taken:,} sampled"
+    held, of = f"{sample.held:,}" if sample.held else "none", "" if is_all else f", of {sample.of:,} in all"
+    if sample.what == PAIRS_NAME:
+        return f"the condition holds for {held} of {drawn} pairs{of}"
+    may = f" (and {sample.undecided:,} may have one)" if sample.undecided else ""
+    return f"{held} of {drawn} rows of {sample.what} with equal keys in reach have a partner{may}{of}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Sequence
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
@@ -14,6 +14,7 @@ WINDOWS_PER_RANGE = 8  # a range holds the windows so often: few tuples are in r
 GROUP_ROWS = 1_000_000  # tuples that one call counts among
 EXACT_ROWS_MAX = 50_000_000  # of all streams: more are sampled, unless told otherwise
 NORMAL_95 = 1.96
+PAIRS_NAME = ""  # of a sample of pairs: no stream is called so
 
 
 @dataclass(frozen=True)
@@ -63,30 +64,47 @@ def count_results(
     they lie in [t - window, t]. Of tuples of one time that of the last stream is the latest. So the latest tuple finds
     partners in each stream apart from the others, and no result is made: time O(n log n) a stream.
     """
-    together, own = _dense(group, key), np.flatnonzero(is_own)
+    together, own = numbered(group, key), np.flatnonzero(is_own)
     found = np.ones(len(own))
     for other, window in enumerate(windows):
         until = time[own] - (stream[own] < other)
-        met = _met(together, time, np.flatnonzero(stream == other), own, time[own] - window, until)
+        met = reach(together, time, np.flatnonzero(stream == other), own, time[own] - window, until).met
         found *= np.where(stream[own] == other, 1, met)
     return found
 
 
-def _met(
+class Reach(NamedTuple):
+    """Whom own tuples meet: tuple i of them meets others[low[i]:high[i]]. low, high: int64[owns] · others: places of
+    tuples, by key and time · order: int64[owns], the own tuples by key and time."""
+
+    others: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    order: np.ndarray
+
+    @property
+    def met(self) -> np.ndarray:
+        """How many each meets, int64[owns]."""
+        return self.high - self.low
+
+
+def reach(
     together: np.ndarray, time: np.ndarray, others: np.ndarray, own: np.ndarray, since: np.ndarray, until: np.ndarray
-) -> np.ndarray:
-    """int64[owns]: how many of the others, of the same group and key, lie in [since, until] of each own tuple.
+) -> Reach:
+    """Which of the others, of the same number in `together`, lie in [since, until] of each own tuple.
 
     others, own: places of tuples.
     """
     # The sort is stable. So at equal times, a window's first end comes before the others, and its last end behind them.
     order = np.lexsort((np.concatenate([since, time[others], until]), together[np.concatenate([own, others, own])]))
-    met = np.empty(len(order), np.int64)
-    met[order] = np.cumsum((order >= len(own)) & (order < len(own) + len(others)))
-    return met[len(own) + len(others) :] - met[: len(own)]
+    is_other = (order >= len(own)) & (order < len(own) + len(others))
+    upto = np.empty(len(order), np.int64)
+    upto[order] = np.cumsum(is_other)
+    low, high = upto[: len(own)], upto[len(own) + len(others) :]
+    return Reach(others[order[is_other] - len(own)], low, high, order[order < len(own)])
 
 
-def _dense(group: np.ndarray, key: np.ndarray) -> np.ndarray:
+def numbered(group: np.ndarray, key: np.ndarray) -> np.ndarray:
     """int64[n]: a number for each (group, key). The numbers are equal where both are."""
     order = np.lexsort((key, group))
     differs = (np.diff(group[order]) != 0) | (np.diff(key[order]) != 0)
@@ -95,9 +113,28 @@ def _dense(group: np.ndarray, key: np.ndarray) -> np.ndarray:
     return number
 
 
+class Sample(NamedTuple):
+    """What was asked of a condition. what: PAIRS_NAME, or the stream whose tuples were drawn, of those with partners in
+    the windows · taken: how many were drawn · held: how many of those pairs hold, or of those tuples have a partner for
+    which the condition holds · undecided: tuples that have too many partners to ask all · of: what was drawn from."""
+
+    what: str
+    taken: int
+    held: int
+    undecided: int
+    of: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is left to chance."""
+        return self.taken == self.of and not self.undecided
+
+
 @dataclass(frozen=True)
 class Expected:
-    """The expected results. error: at 95 %; 0 where they were counted · counted: how many of the `ranges` were counted.
+    """The expected results. error: at 95 %; 0 where they were counted · counted: how many of the `ranges` were
+    counted · samples: what was asked of a condition · is_bound: none was found in a sample, and there are fewer than
+    `results` · is_known: the number is exact whatever was sampled, because each row of a stream is one result.
 
     per_slot: float64[ranges.count * ranges.slots], nan where nothing was counted.
     """
@@ -107,10 +144,22 @@ class Expected:
     ranges: Ranges
     counted: int
     per_slot: np.ndarray
+    samples: tuple[Sample, ...] = ()
+    is_bound: bool = False
+    is_known: bool = False
 
     @property
     def is_exact(self) -> bool:
-        return self.counted == self.ranges.count
+        return self.is_known or (self.counted == self.ranges.count and all(sample.is_whole for sample in self.samples))
+
+
+class Found(NamedTuple):
+    """The pairs of equal keys in the windows, the results, and the rows without partner of each stream that shows
+    them."""
+
+    pairs: Expected
+    results: Expected
+    alone: dict[str, Expected]
 
 
 def choose(ranges: Ranges, share: float | None, seed: int = 0) -> np.ndarray:
@@ -139,6 +188,10 @@ def extrapolate(ranges: Ranges, chosen: np.ndarray, per_slot: np.ndarray, weight
     own = weight[chosen]
     if own.sum() <= 0:
         weight, own = np.ones(ranges.count), np.ones(len(chosen))
+    if not found.any():
+        # If results came one by one, so few in the sample would be less likely than 2.5 % with more than this in all.
+        most = NORMAL_95**2 * float(weight.sum() / own.sum())
+        return Expected(most, most, ranges, len(chosen), known.ravel(), is_bound=True)
     ratio = found.sum() / own.sum()
     spread = float(((found - ratio * own) ** 2).sum()) / (len(chosen) - 1)
     unseen = 1 - len(chosen) / ranges.count

@@ -4,7 +4,7 @@ driver."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Mapping, cast
 
 import numpy as np
 import pandas as pd
@@ -20,6 +20,7 @@ from mpijoin.data.schema import UNIT_NS, StreamSchema
 from mpijoin.data.types import key_kind
 from mpijoin.errors import InputError
 from mpijoin.pipeline.profile.arrivals import Arrivals, grid_level
+from mpijoin.pipeline.profile.condition import slot_type
 from mpijoin.pipeline.profile.findings import Extent
 from mpijoin.pipeline.profile.worker import SEGMENT, segments, worst_disorder
 
@@ -36,7 +37,8 @@ EPOCH_TIMES = {
 @dataclass(frozen=True)
 class Stream:
     """Rows of a stream: `time` (ticks of the join's unit), `k0`, `k1` ..., `size` (bytes of values of variable size),
-    `file` (a hash) and `place` (position in the file).
+    `file` (a hash) and `place` (position in the file). If there is a condition, also its slots (condition.py), each
+    with SLOT_null beside it.
     """
 
     name: str
@@ -62,8 +64,11 @@ class Stream:
         return self.frame.dropna(subset=["time", *self.keys])
 
 
-def open_stream(spark: SparkSession, job: StreamJob, schema: StreamSchema, unit: str) -> Stream:
-    """The rows of the stream's Parquet files. Only their footers are read yet. unit: of the join."""
+def open_stream(
+    spark: SparkSession, job: StreamJob, schema: StreamSchema, unit: str, slots: Mapping[str, str | None] = {}
+) -> Stream:
+    """The rows of the stream's Parquet files. Only their footers are read yet. unit: of the join · slots: of a
+    condition, with the column for each, None: it is empty."""
     paths = ["file://" + path.translate(GLOB_SIGNS) for path in expand_files(path_of(job))]
     read = spark.read.parquet(*paths)
     time = _own_units(read, schema.time.name, schema.time.type) * F.lit(schema.scale)
@@ -71,7 +76,8 @@ def open_stream(spark: SparkSession, job: StreamJob, schema: StreamSchema, unit:
     sizes = [F.octet_length(_named(column.name)) for column in schema.stored if is_variable(column.type)]
     size = sum((F.coalesce(one, F.lit(0)).cast("long") for one in sizes), F.lit(0).cast("long"))
     file, place = F.xxhash64(F.col("_metadata.file_path")), F.col("_metadata.row_index")
-    frame = read.select(time.alias("time"), *keys, size.alias("size"), file.alias("file"), place.alias("place"))
+    told = [one for slot, name in slots.items() for one in _slot(slot, name)]
+    frame = read.select(time.alias("time"), *keys, size.alias("size"), file.alias("file"), place.alias("place"), *told)
     return Stream(job.name, schema, unit, frame)
 
 
@@ -85,6 +91,13 @@ def path_of(job: StreamJob) -> str:
 
 def _named(name: str) -> Column:
     return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _slot(slot: str, name: str | None) -> list[Column]:
+    """The values of a slot, and whether they are null."""
+    kind = slot_type(slot)
+    value = F.lit(None) if name is None else _named(name)
+    return [F.coalesce(value.cast(kind), F.lit(0).cast(kind)).alias(slot), value.isNull().alias(f"{slot}_null")]
 
 
 def _own_units(frame: DataFrame, name: str, kind: pa.DataType) -> Column:
@@ -111,8 +124,9 @@ def extent(stream: Stream) -> Extent:
     time = F.when(joins, F.col("time"))
     nulls = [F.sum(no_key.cast("long")), F.sum((no_time & ~no_key).cast("long"))]
     times = [F.count(time), F.min(time), F.max(time)]
-    row = stream.frame.agg(F.count("*"), *nulls, *times, F.avg("size"), *integers).collect()[0]
-    rows, null_key, null_time, joinable, first, last, blob_bytes, least, most = row
+    keyless = F.sum((no_key & ~no_time).cast("long"))
+    row = stream.frame.agg(F.count("*"), *nulls, *times, F.avg("size"), *integers, keyless).collect()[0]
+    rows, null_key, null_time, joinable, first, last, blob_bytes, least, most, keyless_rows = row
     if not joinable:
         raise InputError(
             f"[{section_of(stream.name)}] path: got {rows:,} rows, none with both a time and a key; there is nothing "
@@ -120,7 +134,8 @@ def extent(stream: Stream) -> Extent:
         )
     if least is not None:
         least, most = int(least), int(most)
-    return Extent(rows, null_time, null_key, joinable, first, last, blob_bytes, least, most, disorder(stream))
+    behind = disorder(stream)
+    return Extent(rows, null_time, null_key, joinable, first, last, blob_bytes, least, most, behind, keyless_rows)
 
 
 def disorder(stream: Stream) -> int:
