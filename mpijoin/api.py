@@ -15,17 +15,19 @@ import pyarrow.parquet
 
 from mpijoin.config.check import resolve
 from mpijoin.config.faults import Fault
-from mpijoin.config.job import Job
+from mpijoin.config.job import COUNT, Job
 from mpijoin.config.load import read_job
 from mpijoin.config.rules import job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import EXIT_SIGINT, AlreadyDone, JobError, MpijoinError, OutputError
 from mpijoin.launch.embedded import local_slaves, run_local
-from mpijoin.launch.setup import RunSetup, launch_faults, merged_schema, prepare
+from mpijoin.launch.setup import RunSetup, launch_faults, merged_schemas, prepare
 from mpijoin.launch.sizes import size_for
 from mpijoin.launch.summary import RunOutcome
+from mpijoin.records import PartInfo
 from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
+from mpijoin.sinks.collector import Writers
 from mpijoin.sources.late import late_schema
 
 
@@ -38,9 +40,13 @@ class Run:
     path: Path | None
     # These are the names of the streams.
     _streams: Sequence[str]
+    # The names of the queries, and of those that were only counted.
+    _queries: Sequence[str] = ()
+    _counted: Sequence[str] = ()
     # It says why there is no table of the results, and is "" if there is one.
     _lacks_table: str = ""
-    _table: pa.Table | None = None
+    # The results of each query; those of a job that has none are named "".
+    _tables: Mapping[str, pa.Table] | None = None
     _late: Mapping[str, pa.Table] | None = None
 
     @property
@@ -48,12 +54,18 @@ class Run:
         """The number of results."""
         return self.summary["results"]
 
-    def table(self) -> pa.Table:
-        """Returns all results as one Arrow table. They are read from the run directory if they lie there. Raises
-        OutputError if the job only counted its results, or if they went to the reader of a live run."""
-        if self._lacks_table:
-            raise OutputError(f"{self._lacks_table}: there is no table of them")
-        return self._kept_or_read(self._table, "results")
+    def table(self, query: str = "") -> pa.Table:
+        """Returns all results as one Arrow table. They are read from the run directory if they lie there.
+
+        query: which one's results, if the job has several. Raises JobError if it has no such query, and OutputError if
+        the results were only counted, or if they went to the reader of a live run.
+        """
+        if query not in (self._queries or [""]):
+            raise JobError([f"table: got query {show(query)}, wanted {_listed(self._queries) or 'none'}"])
+        if self._lacks_table or query in self._counted:
+            counted = f'query {show(query)} counted its results (results = "count")'
+            raise OutputError(f"{self._lacks_table or counted}: there is no table of them")
+        return self._kept_or_read(self._tables and self._tables[query], f"results/{query}" if query else "results")
 
     def late(self, stream: str) -> pa.Table:
         """Returns the late rows of the stream of this name as an Arrow table. It has the columns that the job uses, and
@@ -62,7 +74,7 @@ class Run:
         Raises JobError if the job has no such stream.
         """
         if stream not in self._streams:
-            raise JobError([f"late: got {show(stream)}, wanted {' or '.join(map(show, self._streams))}"])
+            raise JobError([f"late: got {show(stream)}, wanted {_listed(self._streams)}"])
         return self._kept_or_read(None if self._late is None else self._late[stream], f"late/{stream}.parquet")
 
     def _kept_or_read(self, kept: pa.Table | None, name: str) -> pa.Table:
@@ -71,6 +83,10 @@ class Run:
         # A table that is not kept in memory lies in the run directory.
         assert self.path is not None
         return pa.parquet.read_table(self.path / name)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " or ".join(map(show, names))
 
 
 class TableWriter:
@@ -86,8 +102,14 @@ class TableWriter:
     def write(self, table: pa.Table) -> None:
         self._tables.append(table)
 
-    def close(self) -> Sequence[Any]:
-        return ()
+    def cut(self) -> list[PartInfo]:
+        return []
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> list[PartInfo]:
+        return []
 
     def abandon(self) -> None:
         self._tables.clear()
@@ -110,14 +132,23 @@ class Prepared:
         """Whether the results stay in this process."""
         return not self.job.output.path and self.job.output.results == "collect"
 
-    def finished(self, summary: Mapping[str, Any], table: pa.Table | None = None, lacks_table: str = "") -> Run:
-        """Returns what the caller gets of the run, which has ended well. The table is that of the results, if they
-        stayed in memory, or else `lacks_table` says where they went."""
-        if self.job.output.results == "count":
+    def table_writers(self) -> dict[str, TableWriter]:
+        """Returns a writer for each query that keeps its results."""
+        assert self.setup
+        return dict(zip(self.job.names or ("",), map(TableWriter, merged_schemas(self.setup))))
+
+    def finished(
+        self, summary: Mapping[str, Any], tables: Mapping[str, pa.Table] | None = None, lacks_table: str = ""
+    ) -> Run:
+        """Returns what the caller gets of the run, which has ended well. The tables are those of the results of each
+        query, if they stayed in memory, or else `lacks_table` says where they went."""
+        if self.job.output.results == COUNT:
             lacks_table = 'the job counted its results ([output] results = "count")'
+        counted = [name for name, one in zip(self.job.names, self.job.each) if one.output.results == COUNT]
         path = Path(self.job.output.path) if self.job.output.path else None
         late = {name: kept.table() for name, kept in self.late.items()} or None
-        return Run(summary, path, [stream.name for stream in self.job.streams], lacks_table, table, late)
+        streams = [stream.name for stream in self.job.streams]
+        return Run(summary, path, streams, self.job.names, counted, lacks_table, tables, late)
 
 
 class Silent:
@@ -147,8 +178,9 @@ def run(
     `job` is a `Job`, the path of a job file, or a dictionary of the same sections: {"streams": {"picks": {...}, ...}}
     or {"left": {...}, "right": {...}}. A stream may have `table = ...` instead of a path. This is a pyarrow.Table or
     RecordBatch, or a frame of pandas, polars or anything else that Arrow can read. Without an output path the results
-    and the late rows stay in memory: `run(job).table()`, `run(job).late("picks")`. Each of the `overrides` is a string
-    "section.field=value", as for --set. `overwrite` replaces what an earlier run wrote to the output path. `resume`
+    and the late rows stay in memory: `run(job).table()`, `run(job).late("picks")`. A job with several queries
+    has a table of each: `run(job).table("near")`. Each of the `overrides` is a string "section.field=value", as for
+    --set. `overwrite` replaces what an earlier run wrote to the output path. `resume`
     continues from the newest checkpoint there, or begins if there is none. `oversubscribe` allows more than four slaves
     per core. `debug` writes the traceback of an error to standard error.
 
@@ -166,9 +198,9 @@ def run(
     setup = prepared.setup
     if setup is None:
         return prepared.finished(read_summary(prepared.job.output.path))
-    writer = TableWriter(merged_schema(setup)) if prepared.is_in_memory else None
-    summary = _join(setup, writer, debug)
-    return prepared.finished(summary, writer.table() if writer else None)
+    kept = prepared.table_writers() if prepared.is_in_memory else {}
+    summary = _join(setup, Writers(list(kept.values())) if kept else None, debug)
+    return prepared.finished(summary, {name: writer.table() for name, writer in kept.items()} or None)
 
 
 def prepared_of(
@@ -202,12 +234,12 @@ def _read(job: Any, overrides: Sequence[str]) -> tuple[Job, list[Fault]]:
     return read_job(job, overrides)
 
 
-def _join(setup: RunSetup, writer: TableWriter | None, debug: bool) -> Mapping[str, Any]:
+def _join(setup: RunSetup, writers: Writers | None, debug: bool) -> Mapping[str, Any]:
     """Runs the job while signals are caught. Returns the summary, or raises the error that ended the run."""
     signals = SignalFlag()
     signals.install()
     try:
-        outcome = run_local(setup, signals, Silent(), debug, writer)
+        outcome = run_local(setup, signals, Silent(), debug, writers)
     finally:
         setup.release()
         signals.restore()

@@ -14,9 +14,10 @@ from mpijoin.api import Prepared, Run, Silent, error_of, prepared_of
 from mpijoin.config.job import Job
 from mpijoin.errors import Checkpointed, Interrupted, JobError
 from mpijoin.launch.embedded import run_local
-from mpijoin.launch.setup import merged_schema
+from mpijoin.launch.setup import merged_schemas
 from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
+from mpijoin.sinks.collector import Writers
 from mpijoin.sinks.queue import ResultQueue
 
 # A process that ends waits so long for the runs that still go on in it. A thread that compiles cannot be stopped.
@@ -64,6 +65,9 @@ class LiveRun:
     def __init__(self, prepared: Prepared, debug: bool):
         self._prepared, self._debug = prepared, debug
         self._signals, self._queue = SignalFlag(), ResultQueue()
+        # The results of several queries have no reader, and are kept.
+        has_tables = prepared.is_in_memory and prepared.setup and prepared.job.queries
+        self._kept = prepared.table_writers() if has_tables else {}
         self._ended = threading.Event()
         # These are set before the run has ended, and stay.
         self._summary: Mapping[str, Any] = {}
@@ -100,10 +104,10 @@ class LiveRun:
     def reader(self) -> pa.RecordBatchReader:
         """Returns a reader that yields the results while the run goes on, in batches as slaves find them.
 
-        There is one reader, for a run whose results stay in memory: its job has no output path, and does not only
-        count. For any other job it raises JobError. A job file always has a path, so its sections must come as a
-        dictionary. A reader that is slower than the run makes the run wait. About 32 MiB of results wait for it,
-        besides 16 MiB per slave that are on their way, and up to 64 MiB of later epochs.
+        There is one reader, for a run whose results stay in memory: its job has no output path, does not only count,
+        and asks one query. For any other job it raises JobError. A job file always has a path, so its sections must
+        come as a dictionary. A reader that is slower than the run makes the run wait. About 32 MiB of results wait for
+        it, besides 16 MiB per slave that are on their way, and up to 64 MiB of later epochs.
 
         The end comes when the run has ended well. If it fails or is stopped, the reader raises the error of the run
         behind the results that were found before. Code that takes the reader through Arrow's C interface, such as
@@ -117,6 +121,8 @@ class LiveRun:
             if output.results == "count":
                 told = 'the job only counts its results: leave out [output] results = "count" to read them'
             raise JobError([f"reader: {told}"])
+        if self._kept:
+            raise JobError(["reader: the job has several queries, whose results are kept for wait().table(query)"])
         with self._lock:
             if self._has_reader:
                 raise JobError(["reader: the run has its reader already, and each result is read once"])
@@ -125,7 +131,7 @@ class LiveRun:
             self._has_reader = True
         # Only a run with an output path may be done before it begins.
         assert self._prepared.setup
-        return pa.RecordBatchReader.from_batches(merged_schema(self._prepared.setup), _Batches(self))
+        return pa.RecordBatchReader.from_batches(merged_schemas(self._prepared.setup)[0], _Batches(self))
 
     def wait(self) -> Run:
         """Waits until the run has ended, and returns it as `run` does. Raises the error that ended it; this is
@@ -170,9 +176,9 @@ class LiveRun:
             if setup is None:
                 self._summary = read_summary(self._prepared.job.output.path)
             else:
-                # Without a writer the results go to part files, or are only counted.
-                writer = self._queue if self._prepared.is_in_memory else None
-                outcome = run_local(setup, self._signals, Silent(), self._debug, writer)
+                # Without writers the results go to part files, or are only counted.
+                writers = Writers(list(self._kept.values()) or [self._queue]) if self._prepared.is_in_memory else None
+                outcome = run_local(setup, self._signals, Silent(), self._debug, writers)
                 self._summary, self._error = outcome.summary, error_of(outcome, self._debug)
         except BaseException as error:
             self._error = error
@@ -227,10 +233,13 @@ class LiveRun:
             return self._prepared.finished(self._summary)
         if self._has_reader:
             return self._prepared.finished(self._summary, lacks_table="the results went to the run's reader")
+        if self._kept:
+            tables = {name: writer.table() for name, writer in self._kept.items()}
+            return self._prepared.finished(self._summary, tables)
         assert self._prepared.setup
-        schema = merged_schema(self._prepared.setup)
+        (schema,) = merged_schemas(self._prepared.setup)
         table = pa.Table.from_batches(iter(self._queue.take, None), schema)
-        return self._prepared.finished(self._summary, table)
+        return self._prepared.finished(self._summary, {"": table})
 
 
 class _Batches:

@@ -135,18 +135,19 @@ class Slot(NamedTuple):
 
 
 class ResultRows(NamedTuple):
-    """`batch`, uint8[], is an Arrow record batch in IPC form."""
+    """Results of the query of this number. `batch`, uint8[], is an Arrow record batch in IPC form."""
 
     slave: int
     epoch: int
+    query: int
     batch: np.ndarray
 
     def content(self) -> Content:
-        return {"slave": self.slave, "epoch": self.epoch}, [self.batch]
+        return {"slave": self.slave, "epoch": self.epoch, "query": self.query}, [self.batch]
 
     @classmethod
     def of(cls, meta: dict[str, Any], buffers: list[np.ndarray]) -> ResultRows:
-        return cls(meta["slave"], meta["epoch"], *buffers)
+        return cls(meta["slave"], meta["epoch"], meta["query"], *buffers)
 
 
 class EpochEnd(NamedTuple):

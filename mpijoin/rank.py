@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, Callable, Collection, Iterator
 
 from mpijoin.clock import RunClock
-from mpijoin.config.job import Inject, holds_at
+from mpijoin.config.inject import Inject, holds_at
 from mpijoin.errors import EXIT_FAILED, EXIT_SIGINT, MpijoinError, PeerError
 from mpijoin.machine import host_name
 from mpijoin.messages import (

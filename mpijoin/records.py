@@ -25,12 +25,22 @@ class Delays(NamedTuple):
         return cls(tuple(buckets), tuple(counts), *exact)
 
 
+class QueryCounts(NamedTuple):
+    """What a slave has found for one query: results, rows in result files of its own, and the certificate modulo
+    2**64."""
+
+    results: int
+    written: int
+    certificate: int
+
+
 class Counts(NamedTuple):
     """A slave's side of the ledger, or the sum of several. `received` are rows from the master. `held`, `moved_in` and
     `moved_out` are the tuples in memory of the groups that it has, got and gave away. `spilled` are the tuples that
     left memory for the disk, and `taken_back` those whose copy on the disk is done with, because they are joined with
     everything or because nothing can meet them any more. `written` are rows in result files. `certificate` is that of
-    the results, modulo 2**64."""
+    the results, modulo 2**64. A job with several queries also has the counts of each in `queries`, and the others are
+    their sums."""
 
     received: tuple[int, ...]
     joined: tuple[int, ...]
@@ -47,11 +57,13 @@ class Counts(NamedTuple):
     splits: int = 0
     merges: int = 0
     delays: Delays = Delays()
+    queries: tuple[QueryCounts, ...] = ()
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Counts:
-        streams, numbers = plain[:PER_STREAM], plain[PER_STREAM:-1]
-        return cls._make([*map(tuple, streams), *numbers, Delays.of(plain[-1])])
+        *numbers, delays, queries = plain[PER_STREAM:]
+        streams = map(tuple, plain[:PER_STREAM])
+        return cls._make([*streams, *numbers, Delays.of(delays), tuple(QueryCounts(*one) for one in queries)])
 
     @classmethod
     def nothing(cls, streams: int) -> Counts:

@@ -3,6 +3,7 @@
 ```
 job.toml                 the job as resolved; its first line marks the folder as made by mpijoin
 results/.open/*.parquet  parts while the run goes on      -> results/*.parquet at the commit
+results/.open/QUERY/     the same of each query, if the job has some
 late/.open/*.parquet     parts of late files while the run goes on, at the commit the late files -> late/*.parquet
 metrics/ logs/           readable at any time
 summary.json             written last, by a successful run only; failed.json otherwise, never both
@@ -14,51 +15,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tomllib
-from contextlib import suppress
 from dataclasses import dataclass
-from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, Collection, Iterator, Sequence
+from typing import Any, Collection, Sequence
 
-from mpijoin.config.job import SHORT_STREAMS
 from mpijoin.disk import make_folder, new_file, sync_path, write_all, write_whole
-from mpijoin.errors import InputError, JobError, OutputError
-from mpijoin.lock import LOCKS
+from mpijoin.errors import InputError, OutputError
 from mpijoin.refusals import reading, writing
-
-# A folder is overwritten only if its job.toml starts with this: a user's own job.toml never does.
-RUN_MARK = "# mpijoin run directory: the job as resolved\n"
-
-# Everything a run makes, as patterns of paths below the run directory; any other file is foreign.
-RUN_FILES = (
-    "job.toml",
-    "summary.json",
-    "failed.json",
-    "*.json.new",
-    "job.toml.new",
-    "results/*-[0-9][0-9][0-9][0-9][0-9].parquet",
-    "results/.open/*-[0-9][0-9][0-9][0-9][0-9].parquet",
-    "results/.open/manifest.json",
-    "results/.open/manifest.json.new",
-    "late/.open/*-[0-9][0-9][0-9][0-9][0-9].parquet",
-    "checkpoint/[0-9][0-9][0-9][0-9][0-9].json",
-    "checkpoint/[0-9][0-9][0-9][0-9][0-9].json.new",
-    "checkpoint/rank-[0-9]*-[0-9][0-9][0-9][0-9][0-9].state",
-    "checkpoint/rank-[0-9]*-[0-9][0-9][0-9][0-9][0-9].state.new",
-    "metrics/*.parquet",
-    "metrics/*.parquet.open",
-    "logs/rank-*.log",
-    "report/report.html",
-    "report/*.png",
-    "report/*.csv",
-    LOCKS,
-    f"checkpoint/{LOCKS}",
+from mpijoin.run_files import (
+    RUN_FOLDERS,
+    RUN_MARK,
+    files_in,
+    folders_in,
+    is_run,
+    late_files,
+    make_room,
+    some,
 )
-LATE_FOLDERS = ("late", "late/.open")  # in which each stream has a file of its name
-RUN_FOLDERS = ("results", "results/.open", "late", "late/.open", "metrics", "logs")
-MADE_FOLDERS = (*RUN_FOLDERS, "checkpoint", "report")  # with what only some runs have, and `mpijoin report`
-NAMED_MAX = 5  # a message names this many files and counts the rest
 
 
 @dataclass(frozen=True)
@@ -78,7 +51,7 @@ class RunDirectory:
         """
         run = cls(Path(path))
         with writing(run.path):
-            _make_room(run.path, overwrite, inputs)
+            make_room(run.path, overwrite, inputs)
             run.path.mkdir(parents=True, exist_ok=True)
             # job.toml first: a run killed in the next line still leaves a folder that --overwrite accepts.
             with new_file(run.path / "job.toml") as file:
@@ -115,11 +88,17 @@ class RunDirectory:
 
     @property
     def is_run(self) -> bool:
-        return _is_run(self.path)
+        return is_run(self.path)
 
     @property
     def is_finished(self) -> bool:
         return (self.path / "summary.json").exists()
+
+    def make_query_folders(self, queries: Sequence[str]) -> None:
+        """Makes the folders in which the parts of queries lie until the commit. Raises OutputError."""
+        with writing(self.path):
+            for name in queries:
+                make_folder(self.open_results / name)
 
     def sync(self) -> None:
         """Flushes the folders' names to disk, before a checkpoint counts on what is in them. Raises OSError."""
@@ -143,10 +122,10 @@ class RunDirectory:
         is missing."""
         with writing(self.path):
             for folder, kept in ((self.open_results, set(results)), (self.open_late_parts, set(late))):
-                found = {item.name for item in folder.iterdir()}
+                found = files_in(folder)
                 if missing := kept - found:
                     raise OutputError(
-                        f"{folder}: {_some(sorted(missing))} is missing, which the run has written before"
+                        f"{folder}: {some(sorted(missing))} is missing, which the run has written before"
                     )
                 for name in found - kept:
                     (folder / name).unlink()
@@ -179,13 +158,14 @@ class RunDirectory:
         """
         with writing(self.path):
             _expect(self.open_results, set(files), besides={"manifest.json"})
-            late_files = _expect(self.open_late_parts, set(late), besides=_late_files(self.path))
+            own_late = _expect(self.open_late_parts, set(late), besides=late_files(self.path))
             manifest = self.open_results / "manifest.json"
-            _write_json(manifest, {"results": sorted(files), "late": late_files})
-            _move_all(self.open_late_parts, self.late, late_files)
+            _write_json(manifest, {"results": sorted(files), "late": own_late})
+            _move_all(self.open_late_parts, self.late, own_late)
             _move_all(self.open_results, self.results, sorted(files))
             manifest.unlink()
-            self.open_results.rmdir()
+            for folder in (*folders_in(self.open_results), self.open_results):
+                folder.rmdir()
 
     def sync_results(self, files: Sequence[str]) -> None:
         """Flushes committed results to disk, since parts of them may be in memory only. Raises OutputError."""
@@ -215,10 +195,12 @@ class RunDirectory:
 
     def _withdraw(self) -> None:
         for folder in (self.results, self.late):
-            names = [item.name for item in folder.glob("*.parquet")]
+            names = [name for name in files_in(folder) if name.endswith(".parquet")]
             if names:
                 make_folder(folder / ".open")
                 _move_all(folder, folder / ".open", names)
+            for query in folders_in(folder):
+                query.rmdir()
 
 
 def read_summary(path: str | os.PathLike) -> dict[str, Any]:
@@ -242,99 +224,14 @@ def read_failure(path: str | os.PathLike) -> dict[str, Any] | None:
     return _read_json(folder / "failed.json") if (folder / "failed.json").exists() else None
 
 
-def room_faults(path: Path, overwrite: bool = False, inputs: Sequence[str] = ()) -> list[str]:
-    """Says what keeps a run from beginning in this folder, as sentences about [output] path. It only looks.
-
-    inputs: as in `RunDirectory.create`. Raises OSError if the file system cannot even be asked.
-    """
-    where = f"[output] path: {path}"
-    if blocked := blocking_file(path):
-        what = "it" if blocked == path else blocked
-        return [f"{where} cannot be a folder, {what} is a file: wanted a folder that is new or empty"]
-    files = [name for name in _walk(path, path) if not _is_lock(name)] if path.is_dir() else []
-    if not files:
-        return []
-    if not overwrite:
-        return [
-            f"{where} is not empty: choose another, or go on with the run in it (--resume) or replace it (--overwrite)"
-        ]
-    late = {f"{folder}/{name}" for folder in LATE_FOLDERS for name in _late_files(path)}
-    foreign = [name for name in files if name not in late and not _made_by_run(name)]
-    if not _is_run(path) and "job.toml" not in foreign:
-        foreign.append("job.toml" if "job.toml" in files else "(no job.toml of a run)")
-    if foreign:
-        return [f"{where} is not removed by --overwrite, it holds what no run made: {_some(sorted(foreign))}"]
-    folder = path.resolve()
-    inside = [name for name in inputs if folder in Path(name).resolve().parents]
-    return [f"{where} is not removed by --overwrite, the job reads from it: {_some(inside)}"] if inside else []
-
-
-def blocking_file(path: Path) -> Path | None:
-    """The path, or the part of it that exists, if that is no folder. None: there is a folder, or one can be made."""
-    there = next((one for one in (path, *path.parents) if os.path.lexists(one)), path)
-    return None if there.is_dir() or not os.path.lexists(there) else there
-
-
-def _make_room(path: Path, overwrite: bool, inputs: Sequence[str]) -> None:
-    """Empties the folder of what a run has left in it. Raises JobError with `room_faults`."""
-    faults = room_faults(path, overwrite, inputs)
-    if faults:
-        raise JobError(faults)
-    if not path.is_dir():
-        return
-    for name in sorted(_walk(path, path), key=lambda name: name == "job.toml"):
-        if not _is_lock(name):
-            (path / name).unlink()  # job.toml last: what an interrupted removal leaves is still known as a run
-    for name in sorted(MADE_FOLDERS, reverse=True):
-        with suppress(OSError):
-            (path / name).rmdir()
-
-
-def _walk(folder: Path, root: Path) -> Iterator[str]:
-    """Paths below `root` of everything in `folder` but the run's own folders; links are not followed."""
-    for item in sorted(folder.iterdir()):
-        name = item.relative_to(root).as_posix()
-        if item.is_dir() and not item.is_symlink() and name in MADE_FOLDERS:
-            yield from _walk(item, root)
-        else:
-            yield name
-
-
-def _is_lock(name: str) -> bool:
-    return fnmatch(name.rpartition("/")[2], LOCKS) and name.rpartition("/")[0] in ("", "checkpoint")
-
-
-def _made_by_run(name: str) -> bool:
-    # fnmatch's * crosses slashes, so the depth must agree as well.
-    return any(name.count("/") == pattern.count("/") and fnmatch(name, pattern) for pattern in RUN_FILES)
-
-
-def _late_files(path: Path) -> set[str]:
-    """The names that the late files of the run in this folder have, after the streams of its job; empty if there is no
-    run."""
-    if not _is_run(path):
-        return set()
-    try:
-        job = tomllib.loads((path / "job.toml").read_text(encoding="utf-8"))
-    except ValueError:  # no TOML, or not even text
-        return set()
-    streams = job.get("streams", {name: job[name] for name in SHORT_STREAMS if name in job})
-    return {f"{stream}.parquet" for stream in streams}
-
-
-def _is_run(path: Path) -> bool:
-    job = path / "job.toml"
-    return job.is_file() and job.read_bytes().startswith(RUN_MARK.encode())
-
-
 def _expect(folder: Path, parts: set[str], besides: set[str]) -> list[str]:
     """Returns those of `besides` that are in the folder, sorted. Raises OutputError if a part of `parts` is missing, or
     a file is there that is in neither."""
-    found = {item.name for item in folder.iterdir()}
+    found = files_in(folder)
     missing, unknown = parts - found, found - parts - besides
     if missing or unknown:
         wrong = [f"{name} is missing" for name in missing] + [f"{name} is in no list" for name in unknown]
-        raise OutputError(f"{folder}: {_some(sorted(wrong))}")
+        raise OutputError(f"{folder}: {some(sorted(wrong))}")
     return sorted(found & besides)
 
 
@@ -348,15 +245,14 @@ def part_of(name: str) -> int:
     return int(last) if len(last) >= 5 and last.isdecimal() else 0
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - NAMED_MAX} more" if len(names) > NAMED_MAX else ""
-    return ", ".join(names[:NAMED_MAX]) + more
-
-
 def _move_all(source: Path, target: Path, names: Sequence[str]) -> None:
+    folders = dict.fromkeys((target / name).parent for name in names)
+    for folder in folders:
+        make_folder(folder)
     for name in names:
         os.rename(source / name, target / name)
-    sync_path(target)
+    for folder in (*folders, target):
+        sync_path(folder)
 
 
 def _write_json(path: Path, value: dict[str, Any]) -> None:

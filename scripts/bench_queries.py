@@ -2,12 +2,14 @@
 DuckDB?
 
     python scripts/bench_queries.py [--tuples 5000000] [--rounds 5] [--bias 0.7] [--cases inner anti ...]
+    python scripts/bench_queries.py --several
 
 The data is workload A (benching/data.py); with --bias 0.8 it is E, which has 1.15 billion pairs. All cases count, on
 two cores, and take turns. DuckDB gets the joins as an expert writes them: time is cut into buckets, and rows without
 partner are those that a semi join does not find; its own ASOF join finds the last partners, and so does Polars, where
 it is installed. Numbers of results must be equal. The time is the system's own, from the first file opened to the
-answer.
+answer. With --several, one run asks three of these queries over one state, and takes turns with three runs that ask one
+each.
 """
 
 from __future__ import annotations
@@ -44,18 +46,62 @@ WANTED = {
 }  # fmt: skip
 
 
+# The queries that one run asks together: all pairs, few of them, and the last partner of each row.
+SEVERAL = ("inner", "where 1 %", AS_OF)
+SEVERAL_MAX, SEPARATE_MAX = 1.6, 0.5  # of the time of the first query alone, and of all runs that ask one each
+
+
+def sides_of(data: Data) -> dict[str, dict[str, str]]:
+    stream = {"time": "ts", "time_unit": "us", "key": "key", "window": f"{WINDOW_US} us"}
+    return {name: {**stream, "path": str(getattr(data, name))} for name in ("left", "right")}
+
+
+def asked(kind: str) -> dict[str, Any]:
+    """The fields of [join] for a case."""
+    if kind in REDUCED:
+        return {"type": "left", "reduce": REDUCED[kind]}
+    if kind == AS_OF:
+        return {"match": "last"}
+    return {"where": CONDITIONS[kind][0]} if kind in CONDITIONS else {"type": kind}
+
+
 def run_engine(data: Data, kind: str) -> tuple[float, int]:
     """Returns the seconds and the number of results of a run without MPI, on two slaves."""
-    stream = {"time": "ts", "time_unit": "us", "key": "key", "window": f"{WINDOW_US} us"}
-    sides = {name: {**stream, "path": str(getattr(data, name))} for name in ("left", "right")}
-    own: dict[str, Any] = {"where": CONDITIONS[kind][0]} if kind in CONDITIONS else {"type": kind}
+    sides = sides_of(data)
     if kind == AS_OF:
-        sides["left"]["window"], own = "0 s", {"match": "last"}
-    if kind in REDUCED:
-        own = {"type": "left", "reduce": REDUCED[kind]}
-    job = {**sides, "join": own, "output": {"results": "count"}}
+        sides["left"]["window"] = "0 s"
+    job = {**sides, "join": asked(kind), "output": {"results": "count"}}
     summary = mpijoin.run(job, slaves=2).summary
     return summary["wall_s"], summary["results"]
+
+
+def run_several(data: Data, kinds: Sequence[str]) -> tuple[float, list[int]]:
+    """Returns the seconds of one run that asks all of them, and the numbers of results."""
+    windows = [{"left": "0 s"} if kind == AS_OF else {} for kind in kinds]
+    tables = [{"name": f"q{at}", "windows": own, **asked(kind)} for at, (kind, own) in enumerate(zip(kinds, windows))]
+    job = {**sides_of(data), "query": tables, "output": {"results": "count"}}
+    summary = mpijoin.run(job, slaves=2).summary
+    return summary["wall_s"], [one["results"] for one in summary["queries"].values()]
+
+
+def measure_several(data: Data, rounds: int) -> str:
+    """Returns the best times of one run that asks SEVERAL, and of runs that ask one each."""
+    together: list[float] = []
+    alone: dict[str, list[float]] = {kind: [] for kind in SEVERAL}
+    for _ in range(rounds):
+        seconds, results = run_several(data, SEVERAL)
+        together.append(seconds)
+        for kind, found in zip(SEVERAL, results):
+            seconds, wanted = run_engine(data, kind)
+            alone[kind].append(seconds)
+            if found != wanted:
+                raise SystemExit(f"{kind}: {found} results beside other queries, and {wanted} alone")
+    best, one = min(together), min(alone[SEVERAL[0]])
+    separate = sum(min(times) for times in alone.values())
+    met = "met" if best <= SEVERAL_MAX * one and best < SEPARATE_MAX * separate else "MISSED"
+    lines = [f"{kind:<11}{min(times):>9.3f} s" for kind, times in alone.items()]
+    lines.append(f"{'together':<11}{best:>9.3f} s, {best / one:.2f} of the first, {best / separate:.2f} of all")
+    return "\n".join([*lines, f"{met}: wanted at most {SEVERAL_MAX} of the first, less than {SEPARATE_MAX} of all"])
 
 
 def run_duckdb(data: Data, kind: str, threads: int) -> tuple[float, int]:
@@ -157,6 +203,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--bias", type=float, default=BIAS, help="of the keys")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=CASES, help="besides inner, which is always one")
+    parser.add_argument("--several", action="store_true", help="three queries over one state against three runs")
     parser.add_argument("--no-peers", action="store_true", help="mpijoin alone")
     parser.add_argument("--home", type=Path, default=Path("runs/bench"), help="where the data lies")
     parser.add_argument("--out", type=Path, help="write all times as JSON")
@@ -165,6 +212,9 @@ def main() -> None:
     os.sched_setaffinity(0, cores)
     cases = [kind for kind in CASES if kind in ("inner", *options.cases)]
     data = data_of(options.home / "data", options.tuples, options.bias)
+    if options.several:
+        print(measure_several(data, options.rounds))
+        return
     found = measure(data, options.rounds, len(cores), cases, not options.no_peers)
     print(text_of(found))
     if options.out:

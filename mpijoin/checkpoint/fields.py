@@ -8,15 +8,16 @@ from typing import Any, Callable, Collection, Mapping, Sequence
 
 from mpijoin.checkpoint import totals
 from mpijoin.checkpoint.identity import KEPT
-from mpijoin.records import Counts, PartInfo, Span
+from mpijoin.config.queries import QUERY
+from mpijoin.records import Counts, PartInfo, QueryCounts, Span
 
 STATE = re.compile(r"rank-\d{1,9}-\d{5,9}\.state")
-RESULT = re.compile(r"rank-\d{1,9}-\d{5,9}\.parquet")
+RESULT = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_-]*/)?rank-\d{1,9}-\d{5,9}\.parquet")
 # For each field, the function that makes its value of what was found, or raises ValueError.
 Checks = Mapping[str, Callable[[Any], Any]]
 
 HEX = re.compile(r"[0-9a-f]{16}")
-SECTIONS = {"streams", *KEPT}
+SECTIONS = {"streams", QUERY, *KEPT}
 INT64 = range(-(1 << 63), 1 << 63)
 COUNT = range(1 << 63)
 
@@ -111,15 +112,20 @@ def before(value: Any, streams: int) -> Counts:
     for name, one in entries(value, usual.keys()).items():
         if isinstance(usual[name], int):
             whole(one)
-        elif isinstance(usual[name], tuple):
+        elif isinstance(usual[name], tuple) and name != "queries":
             for count in items(one, streams):
                 whole(count)
     text(value["certificate"], HEX)
+    for query in items(value["queries"]):
+        own = entries(query, QueryCounts._fields)
+        text(own["certificate"], HEX)
+        for count in (own["results"], own["written"]):
+            whole(count)
     entries(value["delays"], usual["delays"].keys())
     try:
         return totals.total([totals.counts_of(value)])
     except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
-        raise ValueError(f"delays: {error!r}") from error
+        raise ValueError(f"delays or queries: {error!r}") from error
 
 
 def each(value: Any, checks: Checks, of: type) -> dict[str, Any]:

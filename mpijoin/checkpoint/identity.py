@@ -11,6 +11,7 @@ from typing import Any, Mapping
 
 from mpijoin.config.dump import dump_job
 from mpijoin.config.job import Job
+from mpijoin.config.queries import QUERY
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 
@@ -27,12 +28,12 @@ KEPT = {
 
 def identity_of(job: Job) -> dict[str, Any]:
     """Returns section -> field -> value, as in a job file; "streams" has the sections of all streams, in their
-    order."""
+    order, and "query" the tables of all queries."""
     document = tomllib.loads(dump_job(job))
     sections = document.get("streams", document)
     streams = {stream.name: sections[stream.name] for stream in job.streams}
     kept = {section: {name: document[section].get(name) for name in names} for section, names in KEPT.items()}
-    return {"streams": streams, **kept}
+    return {"streams": streams, **kept, QUERY: {query["name"]: query for query in document.get(QUERY, [])}}
 
 
 def check_identity(job: Job, saved: Mapping[str, Any]) -> None:

@@ -8,13 +8,12 @@ from typing import NoReturn
 from mpijoin.errors import OutputError, ProtocolError
 from mpijoin.messages import EpochEnd, Finished, ResultMarker, ResultRows, Saved
 from mpijoin.rank import MASTER, WAIT_S, Rank
-from mpijoin.sinks.collector import Collector, Writer
+from mpijoin.sinks.collector import Collector
 
 
 class CollectorRank:
-    def __init__(self, rank: Rank, collector: Collector, writer: Writer):
-        """writer: what the collector writes to. Its methods `cut` and `close` return the part files."""
-        self._rank, self._collector, self._writer = rank, collector, writer
+    def __init__(self, rank: Rank, collector: Collector):
+        self._rank, self._collector = rank, collector
         self._said = False
 
     def run(self) -> NoReturn:
@@ -37,20 +36,20 @@ class CollectorRank:
         return 0.0 if received else WAIT_S
 
     def _close(self) -> tuple[str, ...]:
-        return tuple(part.name for part in self._writer.close())
+        return tuple(part.name for part in self._collector.writers.close())
 
     def abandon(self) -> None:
-        self._writer.abandon()
+        self._collector.writers.abandon()
 
 
 def cut_results(rank: int, collector: Collector) -> Saved:
     """Closes the part files at the marks of a checkpoint, and goes on after them. Returns what to tell the master."""
-    start_s, writer, number = time.perf_counter(), collector.writer, collector.cut_number
+    start_s, writers, number = time.perf_counter(), collector.writers, collector.cut_number
     if number is None:
         raise ProtocolError(f"rank {rank} is to cut its results, but marks of some slaves are missing")
-    parts, fault = writer.cut(), ""
+    parts, fault = writers.cut(), ""
     try:
-        writer.sync()
+        writers.sync()
     except OutputError as error:
         fault = str(error)
     rows = collector.rows

@@ -14,11 +14,12 @@ import pyarrow as pa
 
 from mpijoin.conditions.calls import parse_call
 from mpijoin.conditions.kinds import kinds_of, kinds_of_schema
-from mpijoin.conditions.tree import ConditionError, durations_of, parse
+from mpijoin.conditions.tree import ConditionError, Kinds, durations_of, parse
 from mpijoin.config.columns import StreamColumns, column_faults, find_columns
 from mpijoin.config.faults import Fault
-from mpijoin.config.job import Job, StreamJob
+from mpijoin.config.job import COUNT, Job, Join, StreamJob
 from mpijoin.config.load import read_job
+from mpijoin.config.queries import section_of_query
 from mpijoin.config.rules import job_faults
 from mpijoin.config.units import listed, show
 from mpijoin.data.results import all_columns
@@ -75,8 +76,9 @@ def _key_type_faults(streams: Sequence[StreamColumns]) -> Iterator[str]:
 def _outer_key_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[str]:
     """The key columns of results have the types of the first stream's. Where they show keys of the second, these must
     be the same."""
-    if 1 not in job.join.alone or len(streams) != 2:
+    if 1 not in job.alone or len(streams) != 2:
         return
+    which = show(next(one.join.type for one in job.each if 1 in one.join.alone))
     for names in zip(*(stream.keys or () for stream in streams)):
         found = [stream.found.get(name) for stream, name in zip(streams, names)]
         known = [column for column in found if column is not None and key_kind(column.type) is not None]
@@ -84,14 +86,14 @@ def _outer_key_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[st
             left, right = (f"{show(column.name)} is {column.type}" for column in known)
             where = ", ".join(f"[{stream.stream.section}] key" for stream in streams)
             yield (
-                f"{where}: {left} and {right}, wanted one type with [join] type = {show(job.join.type)}, whose results "
+                f"{where}: {left} and {right}, wanted one type with type = {which} of a join, whose results "
                 "show the keys of both in one column: cast one of them"
             )
 
 
 def _where_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[str]:
     """What is wrong with the condition, and with what is worked out of partners, as far as the columns are known."""
-    if not (job.join.where or job.join.reduce) or len(streams) != 2:
+    if not any(one.join.where or one.join.reduce for one in job.each) or len(streams) != 2:
         return
     if any(one.payload is None or one.keys is None for one in streams):
         return
@@ -100,16 +102,21 @@ def _where_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[str]:
     payloads = [{column.name: column.type for column in one.columns(one.payload)} for one in streams]
     keys = [{column.name: column.type for column in one.columns(one.keys)} for one in streams]
     names, kinds = [one.name for one in job.streams], kinds_of(payloads, keys)
+    for section, one in zip([section_of_query(name) for name in job.names] or ["join"], job.each):
+        yield from _expression_faults(section, one.join, names, kinds)
+
+
+def _expression_faults(section: str, join: Join, names: Sequence[str], kinds: Kinds) -> Iterator[str]:
     try:
-        if job.join.where:
-            parse(job.join.where, names, kinds)
+        if join.where:
+            parse(join.where, names, kinds)
     except ConditionError as error:
-        yield f"[join] where: {show(job.join.where)}: {error}"
-    for one in job.join.reduce:
+        yield f"[{section}] where: {show(join.where)}: {error}"
+    for one in join.reduce:
         try:
             parse_call(one.text, names, kinds)
         except ConditionError as error:
-            yield f"[join] reduce: {one.result} = {show(one.text)}: {error}"
+            yield f"[{section}] reduce: {one.result} = {show(one.text)}: {error}"
 
 
 def _are_there(stream: StreamColumns, names: tuple[str, ...]) -> bool:
@@ -152,17 +159,21 @@ def _zone_faults(streams: Sequence[StreamColumns]) -> Iterator[str]:
 
 def _output_faults(job: Job, streams: Sequence[StreamColumns], unread: Collection[str]) -> Iterator[str]:
     """Looks at names only: which columns results have depends on what columns are called, not on their types."""
-    if job.output.results == "count" or "output.columns" in unread or not streams:
-        return
+    for section, one in zip([section_of_query(name) for name in job.names] or ["output"], job.each):
+        if one.output.results != COUNT and f"{section}.columns" not in unread and streams:
+            yield from _result_column_faults(one, section, streams)
+
+
+def _result_column_faults(job: Job, section: str, streams: Sequence[StreamColumns]) -> Iterator[str]:
     times = Counter(column.name for column in all_columns(job, JoinSchema(tuple(map(_by_name, streams)), "ns")))
     open_ended = [f"{one.stream.name}_" for one in streams if one.payload is None]
     open_ended += ["key"] if streams[0].keys is None else []
     for name in times if job.output.columns is None else job.output.columns:
         if name not in times and not name.startswith(tuple(open_ended)):
-            yield f"[output] columns: no column {show(name)}, results have {', '.join(times)}"
+            yield f"[{section}] columns: no column {show(name)}, results have {', '.join(times)}"
         elif times[name] > 1:
             called = f"{times[name]} columns would be called {show(name)}"
-            yield f"[output] columns: {called}, rename the input's or leave it out"
+            yield f"[{section}] columns: {called}, rename the input's or leave it out"
 
 
 def _aggregate_faults(job: Job, streams: Sequence[StreamColumns], unread: Collection[str]) -> Iterator[str]:
@@ -194,6 +205,7 @@ def _common_unit(job: Job, streams: Sequence[StreamSchema]) -> JoinSchema:
     it."""
     own = [_time_unit(stream, schema) for stream, schema in zip(job.streams, streams)]
     spans = [ns for stream in job.streams for ns in (stream.window_ns, stream.lateness_ns)]
+    spans += [window_ns for query in job.queries for window_ns in query.windows.values()]
     spans += _durations(job, streams)
     spans += [job.aggregate.emit_ns, job.aggregate.history.span_ns if job.aggregate.history else None]
     durations = [ns for ns in spans if ns is not None]
@@ -206,8 +218,10 @@ def _common_unit(job: Job, streams: Sequence[StreamSchema]) -> JoinSchema:
 def _durations(job: Job, streams: Sequence[StreamSchema]) -> list[int]:
     """Those in the condition and in functions, which have no faults."""
     names, kinds = [stream.name for stream in streams], kinds_of_schema(JoinSchema(tuple(streams), "ns"))
-    nodes = [parse(job.join.where, names, kinds)] if job.join.where else []
-    nodes += [call.node for call in (parse_call(one.text, names, kinds) for one in job.join.reduce) if call.node]
+    joins = [one.join for one in job.each]
+    nodes = [parse(join.where, names, kinds) for join in joins if join.where]
+    calls = [parse_call(one.text, names, kinds) for join in joins for one in join.reduce]
+    nodes += [call.node for call in calls if call.node]
     return [ns for node in nodes for ns in durations_of(node)]
 
 

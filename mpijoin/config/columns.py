@@ -17,7 +17,8 @@ from pyarrow import types
 
 from mpijoin.conditions.tree import names_in
 from mpijoin.config.fields import PAYLOAD_BYTES_MAX
-from mpijoin.config.job import FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.job import COUNT, FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.queries import section_of_query
 from mpijoin.config.rules import SYNTHETIC_KEY, SYNTHETIC_PAYLOAD, SYNTHETIC_TIME
 from mpijoin.config.units import COLUMN_TYPES, show
 from mpijoin.data.files import CSV, expand_files, file_format, file_schema, joint_schema
@@ -143,15 +144,17 @@ def _is_told(stream: StreamJob, column: Column) -> bool:
 def _kept(
     job: Job, stream: StreamJob, payload: tuple[str, ...] | None, unread: Collection[str]
 ) -> tuple[str, ...] | None:
-    counts = job.output.results == "count"
     if payload is None:
-        return () if counts else None
-    if not counts and (job.output.columns is None or "output.columns" in unread):
-        return payload
-    shown = () if counts else job.output.columns or ()
+        return () if job.counts_only else None
+    shown: set[str] = set()
     read = {one.column for one in job.aggregate.columns}
-    texts = [job.join.where, *(one.text for one in job.join.reduce)]
-    read |= {column for text in texts for owner, column in names_in(text) if owner == stream.name}
+    for section, one in zip([section_of_query(name) for name in job.names] or ["output"], job.each):
+        if one.output.results != COUNT:
+            if one.output.columns is None or f"{section}.columns" in unread:
+                return payload
+            shown.update(one.output.columns)
+        texts = [one.join.where, *(function.text for function in one.join.reduce)]
+        read |= {column for text in texts for owner, column in names_in(text) if owner == stream.name}
     return tuple(name for name in payload if name in read or f"{stream.name}_{name}" in shown)
 
 

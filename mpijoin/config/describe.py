@@ -18,6 +18,7 @@ from mpijoin.config.job import (
     FileSource,
     Job,
     Join,
+    Query,
     StreamJob,
     SyntheticSource,
 )
@@ -33,7 +34,6 @@ def describe(job: Job, schema: JoinSchema, memory: Iterable[str] = ()) -> str:
 
     memory: lines on its memory, which depend on the node
     """
-    names = [column.name for column in result_columns(job, schema)]
     width = max(7, *(len(stream.name) for stream in job.streams))
     times = listed([_columns((stream.time,)) for stream in schema.streams])
     lines = [
@@ -41,16 +41,38 @@ def describe(job: Job, schema: JoinSchema, memory: Iterable[str] = ()) -> str:
         f"key     {' = '.join(_columns(stream.keys) for stream in schema.streams)}",
         f"time    {times}, joined in {schema.unit}",
         f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}{_declustering(job)}",
-        *_type(job),
-        *([f"where   {job.join.where}"] if job.join.where else []),
+        *([] if job.queries else _asked(job)),
         *memory,
         *_pace(job),
         *_checkpoints(job),
         *_injections(job),
-        f"output  {job.output.results}{': ' if names else ''}{', '.join(names)}",
+        *(line for query, one in zip(job.queries, job.each) for line in _query(query, one, schema)),
+        *([] if job.queries else [_output(job, schema)]),
         "ok",
     ]
     return "\n".join(lines)
+
+
+def _asked(job: Job) -> Iterator[str]:
+    """What a join without other queries beside it finds."""
+    yield from _type(job)
+    if job.join.where:
+        yield f"where   {job.join.where}"
+
+
+def _output(job: Job, schema: JoinSchema) -> str:
+    names = [column.name for column in result_columns(job, schema)]
+    return f"output  {job.output.results}{': ' if names else ''}{', '.join(names)}"
+
+
+def _query(query: Query, job: Job, schema: JoinSchema) -> Iterator[str]:
+    """What a query finds and writes. job: that asks this one alone."""
+    yield f"query   {query.name}"
+    if query.windows:
+        windows = (f"{name} {UNBOUNDED if ns is None else format_duration(ns)}" for name, ns in query.windows.items())
+        yield f"  window  {', '.join(windows)}"
+    for line in (*_asked(job), _output(job, schema)):
+        yield f"  {line}"
 
 
 def _declustering(job: Job) -> str:

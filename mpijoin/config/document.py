@@ -9,6 +9,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 from mpijoin.config.faults import Fault
 from mpijoin.config.job import SHORT_STREAMS, section_of
+from mpijoin.config.queries import QUERY, take_queries
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 from mpijoin.refusals import reading
@@ -19,12 +20,13 @@ STREAMS = "streams"  # the table of the streams' tables
 class Document(NamedTuple):
     """streams: name -> what its table holds, in the order of the file · is_short: [left] and [right] stand for
     [streams.left] and [streams.right], and one of them may be missing · sections: all other tables by name · folder:
-    where relative paths start."""
+    where relative paths start · queries: name -> what its table holds."""
 
     streams: dict[str, Any]
     is_short: bool
     sections: dict[str, Any]
     folder: str
+    queries: dict[str, Any]
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -43,7 +45,7 @@ def read_document(
     tables, folder = _tables(job)
     is_short = STREAMS not in tables
     faults += _form_faults(tables)
-    document = Document(_taken_streams(tables), is_short, tables, folder)
+    document = Document(_taken_streams(tables), is_short, tables, folder, take_queries(tables, faults))
     for override in overrides:
         _override(document, override, faults)
     return document
@@ -105,11 +107,16 @@ def _override(document: Document, override: str, faults: list[Fault]) -> None:
     table = document.sections
     if names[0] in SHORT_STREAMS or (names[0] == STREAMS and len(names) > 1):
         names, table = names[names[0] == STREAMS :], document.streams
+    if names[0] == QUERY and len(names) > 2:
+        names, table = names[1:], document.queries
     if not equals or len(names) < 2 or not all(names):
         faults.append(Fault((), f"--set {override}: wanted section.field=value"))
         return
     if table is document.streams and names[0] not in document.names:
         faults.append(Fault((), f"--set {override}: no such stream, there are {' '.join(document.names) or 'none'}"))
+        return
+    if table is document.queries and names[0] not in table:
+        faults.append(Fault((), f"--set {override}: no such query, there are {' '.join(table) or 'none'}"))
         return
     try:
         value = _override_value(text.strip())

@@ -8,6 +8,7 @@ from typing import Any
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
 from mpijoin.config.job import SHORT_STREAMS, FileSource, Job, StreamJob, SyntheticSource, TableSource
 from mpijoin.config.kinds import quote
+from mpijoin.config.queries import QUERY, QUERY_FIELDS
 
 
 def dump_job(job: Job) -> str:
@@ -19,6 +20,7 @@ def dump_job(job: Job) -> str:
     parts = [_stream_text(stream, stream.name if is_short else f"streams.{stream.name}") for stream in job.streams]
     for name, (_, fields) in SECTIONS.items():
         parts.append(_fields_text([f"[{name}]"], getattr(job, name), fields))
+    parts += [_fields_text([f"[[{QUERY}]]"], query, QUERY_FIELDS) for query in job.queries]
     return "\n".join(parts)
 
 

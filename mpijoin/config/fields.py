@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from mpijoin.config.aggregates import AGGREGATE_COLUMNS, HISTORY
 from mpijoin.config.changes import CHANGES
+from mpijoin.config.inject import Inject
 from mpijoin.config.injections import DELAY, EPOCHS, PRESSURE, SLOW
 from mpijoin.config.job import (
     ACTIVE_DISK,
@@ -45,7 +46,6 @@ from mpijoin.config.job import (
     Balance,
     Checkpoint,
     Cluster,
-    Inject,
     Join,
     Memory,
     Output,

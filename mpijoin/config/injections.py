@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Mapping, TypeVar
 
-from mpijoin.config.job import Delay, Pressure, Slowdown
+from mpijoin.config.inject import Delay, Pressure, Slowdown
 from mpijoin.config.kinds import DURATION, INTEGER, NUMBER, SIZE, BadEntries, Kind, read_entries
 from mpijoin.config.units import is_integer, show
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import Any, Mapping, NamedTuple
 
+from mpijoin.config.inject import Inject
+
 AUTO = "auto"
 OFF = "off"
 MAX = "max"
@@ -24,6 +26,7 @@ LEAST_PRODUCTIVE, MOST_PRODUCTIVE, LARGEST, RANDOM = "least productive", "most p
 AT_END, WHEN_IDLE = "end", "idle"  # when [memory] cleanup is done
 POISSON, B_MODEL, ZIPF = "poisson", "b-model", "zipf"
 INNER, LEFT, RIGHT, FULL, SEMI, ANTI = "inner", "left", "right", "full", "semi", "anti"  # types of [join]
+COUNT, AS_OUTPUT = "count", "as output"  # what `results` of a query may be; [output] may have the first of them
 ALL, FIRST, LAST, NEAREST = "all", "first", "last", "nearest"  # what [join] match may be
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -140,6 +143,23 @@ class Join(NamedTuple):
     def shown(self) -> int:
         """Of how many of the two streams results have columns."""
         return 1 if self.reduce or self.type in (SEMI, ANTI) else 2
+
+
+class Query(NamedTuple):
+    """One of several queries over the same two streams. Its windows are no longer than those of the streams."""
+
+    name: str
+    windows: Mapping[str, int | None] = NOTHING  # stream -> its window in ns for this query; others have their own
+    type: str = INNER
+    where: str = ""
+    match: str = ALL
+    reduce: tuple[Reduced, ...] = ()
+    results: str = AS_OUTPUT  # or COUNT
+    columns: tuple[str, ...] | None = None  # None: "all"
+
+    @property
+    def join(self) -> Join:
+        return Join(self.type, self.where, self.match, self.reduce)
 
 
 class History(NamedTuple):
@@ -301,53 +321,6 @@ class Checkpoint(NamedTuple):
         return ("SIGUSR1", "SIGTERM", "SIGINT") if self.is_on else ("SIGUSR1",)
 
 
-class Slowdown(NamedTuple):
-    """A slave joins at `share` of its speed, 0 < share <= 1, from `start_ns` to `end_ns` (None: the end) of the run."""
-
-    rank: int
-    share: float
-    start_ns: int = 0
-    end_ns: int | None = None
-
-
-class Delay(NamedTuple):
-    """What a rank receives reaches it `by_ns` late, from `start_ns` to `end_ns` (None: the end) of the run."""
-
-    rank: int
-    by_ns: int
-    start_ns: int = 0
-    end_ns: int | None = None
-
-
-class Pressure(NamedTuple):
-    """A slave has `limit_bytes` of memory for its windows at most, from `start_ns` to `end_ns` (None: the end) of the
-    run."""
-
-    rank: int
-    limit_bytes: int
-    start_ns: int = 0
-    end_ns: int | None = None
-
-
-Injection = Slowdown | Delay | Pressure
-
-
-def holds_at(injection: Injection, now_ns: float) -> bool:
-    """Whether the injection is in force at this moment of the run."""
-    return injection.start_ns <= now_ns and (injection.end_ns is None or now_ns < injection.end_ns)
-
-
-class Inject(NamedTuple):
-    """Faults on purpose, to see how a run copes with them."""
-
-    slow: tuple[Slowdown, ...] = ()
-    delay: tuple[Delay, ...] = ()
-    memory: tuple[Pressure, ...] = ()
-    hash_bits: int = 64  # key hashes keep this many bits: few of them force collisions
-    fail: Mapping[int, int] = NOTHING  # rank -> first epoch whose message makes it raise an error
-    kill: Mapping[int, int] = NOTHING  # the same, but it is killed (SIGKILL); not in a resumed run
-
-
 class Job(NamedTuple):
     """The whole job. `streams` are in the order of the job file; the engine names a stream by its index in it."""
 
@@ -362,3 +335,31 @@ class Job(NamedTuple):
     output: Output = Output()
     checkpoint: Checkpoint = Checkpoint()
     inject: Inject = Inject()
+    queries: tuple[Query, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the queries."""
+        return tuple(query.name for query in self.queries)
+
+    @property
+    def each(self) -> tuple[Job, ...]:
+        """For each query the job that would ask only this one; the job itself if it has no queries."""
+        return tuple(map(self._of_query, self.queries)) or (self,)
+
+    def _of_query(self, query: Query) -> Job:
+        windows = (query.windows.get(stream.name, stream.window_ns) for stream in self.streams)
+        streams = tuple(stream._replace(window_ns=window) for stream, window in zip(self.streams, windows))
+        results = COUNT if query.results == COUNT else self.output.results
+        output = self.output._replace(results=results, columns=query.columns)
+        return self._replace(streams=streams, join=query.join, output=output, queries=())
+
+    @property
+    def alone(self) -> tuple[int, ...]:
+        """As of `Join.alone`, for any query."""
+        return tuple(sorted({stream for one in self.each for stream in one.join.alone}))
+
+    @property
+    def counts_only(self) -> bool:
+        """Whether nothing is written of any result."""
+        return all(one.output.results == COUNT for one in self.each)

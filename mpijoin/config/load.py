@@ -11,15 +11,25 @@ from mpijoin.config.document import STREAMS, Document, read_document
 from mpijoin.config.dump import dump_job
 from mpijoin.config.faults import Fault, fault
 from mpijoin.config.fields import SECTIONS, SOURCE_FIELDS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
-from mpijoin.config.job import SHORT_STREAMS, FileSource, Job, StreamJob, SyntheticSource, TableSource, section_of
+from mpijoin.config.job import (
+    SHORT_STREAMS,
+    FileSource,
+    Job,
+    Query,
+    StreamJob,
+    SyntheticSource,
+    TableSource,
+    section_of,
+)
 from mpijoin.config.kinds import BadEntries, in_utf8
+from mpijoin.config.queries import QUERY, QUERY_FIELDS, section_of_query
 from mpijoin.config.rules import job_faults
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
 
 __all__ = ["dump_job", "load_job", "load_streams"]
 
-TABLES = (*SHORT_STREAMS, f"{STREAMS}.NAME", *SECTIONS)  # at the top of a job file
+TABLES = (*SHORT_STREAMS, f"{STREAMS}.NAME", *SECTIONS, QUERY)  # at the top of a job file
 FOLDERS = ("output", "checkpoint", "memory")  # sections whose path is a folder
 SOURCES = {field.name: field for field in SOURCE_FIELDS}
 
@@ -79,7 +89,13 @@ def _build(document: Document, faults: list[Fault]) -> Job:
         if name in FOLDERS and values.get("path"):
             values["path"] = _absolute(name, document.folder, values["path"], faults)
         others[name] = make(**values)
-    return Job(streams, **others)
+    queries = tuple(_query(name, table, faults) for name, table in document.queries.items())
+    return Job(streams, **others, queries=queries)
+
+
+def _query(name: str, table: dict[str, Any], faults: list[Fault]) -> Query:
+    values = _values(section_of_query(name), {key: table[key] for key in table if key != "name"}, QUERY_FIELDS, faults)
+    return Query(name, **values)
 
 
 def _section_hint(name: str, table: Any) -> str:
@@ -131,7 +147,8 @@ def _unknown_field(section: str, name: str, known: Sequence[str], given: Collect
     """The fault names, beside the unknown field, the field or section that was probably meant."""
     if name in SECTIONS:
         return fault(section, name, f"no such field, did you mean the section [{name}]?")
-    if section not in SECTIONS and name in {field.name for field in SYNTHETIC_FIELDS}:
+    is_stream = section not in SECTIONS and not section.startswith(f"{QUERY}.")
+    if is_stream and name in {field.name for field in SYNTHETIC_FIELDS}:
         return fault(section, name, 'is for kind = "synthetic" only')
     homes = [other for other, (_, fields) in SECTIONS.items() if name in {field.name for field in fields}]
     if homes:

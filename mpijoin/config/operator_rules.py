@@ -6,6 +6,7 @@ from typing import Iterator
 
 from mpijoin.config.faults import Fault, fault
 from mpijoin.config.job import ALL, ANTI, FULL, INNER, LEFT, OFF, RIGHT, SEMI, Job
+from mpijoin.config.queries import query_faults, section_of_query
 from mpijoin.config.units import show
 
 HISTORY_ROWS_MAX = 2**40  # no file has more rows
@@ -15,46 +16,51 @@ MARKED = (LEFT, RIGHT, FULL, SEMI, ANTI)  # types of join that mark rows which h
 
 def operator_faults(job: Job) -> Iterator[Fault]:
     """Returns the faults of what is to be found."""
-    yield from _join_faults(job)
+    sections = [section_of_query(name) for name in job.names] or ["join"]
+    for section, one in zip(sections, job.each):
+        yield from _join_faults(one, section)
     yield from _aggregate_faults(job)
+    yield from query_faults(job)
 
 
-def _join_faults(job: Job) -> Iterator[Fault]:
+def _join_faults(job: Job, section: str) -> Iterator[Fault]:
+    """section: the table that says what this join is."""
     if job.join.where and len(job.streams) != 2:
         text = f"a condition is about pairs, and there are {len(job.streams)} streams: wanted two"
-        yield Fault(("join.where", "streams"), f"[join] where: {text}")
-    yield from _match_faults(job)
+        yield Fault((f"{section}.where", "streams"), f"[{section}] where: {text}")
+    yield from _match_faults(job, section)
     if job.join.type not in MARKED:
         return
     got = f"got {show(job.join.type)}"
     if len(job.streams) != 2:
         text = f"{got} and {len(job.streams)} streams, wanted two for this type"
-        yield Fault(("join.type", "streams"), f"[join] type: {text}")
+        yield Fault((f"{section}.type", "streams"), f"[{section}] type: {text}")
     if job.memory.spills and not job.join.answers_rows:
         text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: only an inner join can spill"
-        yield Fault(("join.type", "memory.spill"), f"[join] type, [memory] spill: {text}; give each slave more memory")
+        text = f"[{section}] type, [memory] spill: {text}; give each slave more memory"
+        yield Fault((f"{section}.type", "memory.spill"), text)
 
 
-def _match_faults(job: Job) -> Iterator[Fault]:
+def _match_faults(job: Job, section: str) -> Iterator[Fault]:
     if not job.join.answers_rows:
         return
     field = "reduce" if job.join.reduce else "match"
     got = "got functions" if job.join.reduce else f"got {show(job.join.match)}"
     if job.join.reduce and job.join.match != ALL:
         text = f"{got} and {show(job.join.match)}, wanted match = {show(ALL)}: functions are of all partners"
-        yield Fault(("join.reduce", "join.match"), f"[join] reduce, match: {text}")
+        yield Fault((f"{section}.reduce", f"{section}.match"), f"[{section}] reduce, match: {text}")
     if len(job.join.reduce) > FUNCTIONS_MAX:
-        yield fault("join", "reduce", f"got {len(job.join.reduce)} columns: wanted {FUNCTIONS_MAX} of them at most")
+        yield fault(section, "reduce", f"got {len(job.join.reduce)} columns: wanted {FUNCTIONS_MAX} of them at most")
     if len(job.streams) != 2:
         text = f"{got} and {len(job.streams)} streams, wanted two: it is about the partners of a row of the first"
-        yield Fault((f"join.{field}", "streams"), f"[join] {field}: {text}")
+        yield Fault((f"{section}.{field}", "streams"), f"[{section}] {field}: {text}")
     if job.join.type not in (INNER, LEFT):
         other = "none" if job.join.reduce else f"match = {show(ALL)}"
         text = f"{got} and {show(job.join.type)}, wanted type {show(INNER)} or {show(LEFT)}, or {other}"
-        yield Fault((f"join.{field}", "join.type"), f"[join] {field}, type: {text}")
+        yield Fault((f"{section}.{field}", f"{section}.type"), f"[{section}] {field}, type: {text}")
     if job.memory.spills:
         text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: it cannot spill; give each slave more memory"
-        yield Fault((f"join.{field}", "memory.spill"), f"[join] {field}, [memory] spill: {text}")
+        yield Fault((f"{section}.{field}", "memory.spill"), f"[{section}] {field}, [memory] spill: {text}")
 
 
 def _aggregate_faults(job: Job) -> Iterator[Fault]:

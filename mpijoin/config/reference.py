@@ -7,7 +7,8 @@ import textwrap
 from typing import Any, Iterator, Sequence
 
 from mpijoin.config.fields import SECTIONS, SOURCE_FIELDS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
-from mpijoin.config.job import SHORT_STREAMS, FileSource, StreamJob, SyntheticSource
+from mpijoin.config.job import SHORT_STREAMS, FileSource, Query, StreamJob, SyntheticSource
+from mpijoin.config.queries import QUERY, QUERY_FIELDS
 from mpijoin.config.units import DURATION_NS, INT64_MAX, SIZE_BYTES, show
 from mpijoin.errors import JobError
 
@@ -34,6 +35,7 @@ def sections() -> dict[str, tuple[str, tuple[Field, ...], Any]]:
         STREAM_TITLE: (_about(StreamJob), SOURCE_FIELDS + STREAM_FIELDS, STREAM),
         SYNTHETIC_TITLE: (_about(SyntheticSource), SYNTHETIC_FIELDS, SYNTHETIC),
         **{name: (_about(make), fields, make()) for name, (make, fields) in SECTIONS.items()},
+        QUERY: (_about(Query), QUERY_FIELDS, Query("")),
     }
 
 
@@ -48,7 +50,7 @@ def default_text(section: str, field: Field, defaults: Any) -> str:
     >>> default_text(title, fields[0], defaults), default_text(title, fields[4], defaults)
     ('60', '"64 MiB"')
     """
-    if (section, field.name) in ((STREAM_TITLE, "path"), ("output", "path")):
+    if (section, field.name) in ((STREAM_TITLE, "path"), ("output", "path"), (QUERY, "name")):
         return REQUIRED
     value = getattr(defaults, field.attribute, None)
     if value == "" or (value is None and not field.kind.none_has_word):
@@ -93,6 +95,7 @@ def _section(name: str, about: str, fields: Sequence[Field], defaults: Any, widt
     titles = {
         STREAM_TITLE: "[streams.NAME], [left] and [right]",
         SYNTHETIC_TITLE: '[streams.NAME] with kind = "synthetic"',
+        QUERY: f"[[{QUERY}]]",
     }
     title = titles.get(name, f"[{name}]")
     yield _styled(title, BOLD, colored)

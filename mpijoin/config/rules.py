@@ -9,6 +9,7 @@ from typing import Any, Callable, Collection, Iterator, Sequence
 
 from mpijoin.config.faults import Fault, fault
 from mpijoin.config.fields import LIMIT_BYTES_MIN, SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS, Field
+from mpijoin.config.inject import Injection
 from mpijoin.config.job import (
     ACTIVE_DISK,
     GENERATIONS,
@@ -18,12 +19,12 @@ from mpijoin.config.job import (
     POISSON,
     STREAMS_MAX,
     FileSource,
-    Injection,
     Job,
     StreamJob,
     SyntheticSource,
 )
 from mpijoin.config.operator_rules import operator_faults
+from mpijoin.config.queries import QUERY_FIELDS, section_of_query
 from mpijoin.config.units import COLUMN_TYPES, INT64_MAX, format_duration, format_size, is_integer, listed, show
 
 # What a synthetic stream calls its columns.
@@ -58,6 +59,10 @@ def job_faults(job: Job, unread: Collection[str] = ()) -> list[Fault]:
     faults += _key_count_faults(job, unread)
     for section, (_, fields) in SECTIONS.items():
         faults += _bound_faults(section, getattr(job, section), fields)
+    for query in job.queries:
+        faults += _bound_faults(section_of_query(query.name), query, QUERY_FIELDS)
+        if query.columns is not None:
+            faults += _repeated(section_of_query(query.name), "columns", query.columns)
     faults += operator_faults(job)
     faults += _memory_faults(job)
     faults += _tuning_faults(job)

@@ -1,7 +1,7 @@
 """Join types: which tuples are marked once they have a partner, and what becomes of pairs and of the others.
 
-Pairs are found as those of an inner join. A tuple that is asked for a partner gets the flag MATCHED with its first one.
-Tuples without the flag leave alone when their window is over (`unmatched`).
+Pairs are found as those of an inner join. A tuple that is asked for a partner is marked with its first one. Tuples
+without a mark leave alone when their window is over (`unmatched`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mpijoin.data.batch import KEYLESS
 from mpijoin.operators.base import Out, Rows
 from mpijoin.store.blocks import flags_of
 from mpijoin.store.simd import lowest_bit, unsigned
-from mpijoin.store.state import FLAGS_AT, MATCHED, NONE, PAGE_WORDS, ROW, TUPLE_WORDS, TUPLES_AT, StoreState
+from mpijoin.store.state import FLAGS_AT, MARK, NONE, PAGE_WORDS, ROW, TUPLE_WORDS, TUPLES_AT, StoreState
 
 # Which pairs are results: all of them, and nothing is marked; all of them; of each left tuple the first, without its
 # partner; or none.
@@ -59,7 +59,7 @@ def mark_pairs(s, pairs, left, right, count):
 
     pairs: ALL, FIRST or NO_PAIRS · left, right: int64[at least count] slot ids.
     """
-    words, octets, kept = s.words, s.octets, 0
+    words, octets, mark, kept = s.words, s.octets, s.counters[MARK], 0
     mark_left, mark_right = s.layout[0, FLAGS_AT] != 0, s.layout[1, FLAGS_AT] != 0
     for i in range(count):
         one, other, was_marked = left[unsigned(i)], right[unsigned(i)], False
@@ -67,10 +67,10 @@ def mark_pairs(s, pairs, left, right, count):
         is_pair = (words[unsigned(one + ROW)] | words[unsigned(other + ROW)]) & KEYLESS == 0
         if mark_left:
             at = flag_at(s, 0, one)
-            was_marked = octets[at] & MATCHED != 0
-            octets[at] |= MATCHED * is_pair
+            was_marked = octets[at] & mark != 0
+            octets[at] |= mark * is_pair
         if mark_right:
-            octets[flag_at(s, 1, other)] |= MATCHED * is_pair
+            octets[flag_at(s, 1, other)] |= mark * is_pair
         left[unsigned(kept)] = one
         right[unsigned(kept)] = other
         kept += is_pair & (pairs == ALL or (pairs == FIRST and not was_marked))

@@ -7,7 +7,12 @@ group goes.
 
 from __future__ import annotations
 
+from typing import Sequence
+
+import numpy as np
+
 from mpijoin.compiled import kernel, part
+from mpijoin.operators.base import Out, Progress
 from mpijoin.store.blocks import flags_of, slot_id
 from mpijoin.store.directory import prefix_of
 from mpijoin.store.expire import advance_watermarks, expiry_bound
@@ -20,7 +25,7 @@ from mpijoin.store.state import (
     FIRST,
     FLAGS_AT,
     GROUP_STREAM_WORDS,
-    MATCHED,
+    MARK,
     NEXT,
     NONE,
     OUT_FULL,
@@ -32,10 +37,28 @@ from mpijoin.store.state import (
     TIME_MIN,
     TUPLE_WORDS,
     WATERMARK,
+    StoreState,
 )
 
 FLAGS_PER_WORD = 8
-ALL_MATCHED = 0x0101_0101_0101_0101 * MATCHED  # the flag of eight tuples
+EIGHT = 0x0101_0101_0101_0101  # times a mark: the flags of eight tuples that have it
+
+
+class Unmatched:
+    """A `Finder` of tuples without partner."""
+
+    def __init__(self, table: StoreState, leave: Sequence[bool]):
+        """leave: of each stream, whether its tuples are results."""
+        self._find = find_unmatched.bound(table, np.array(leave))
+        self._at = 0  # so many groups hold no more tuples that have to leave
+
+    def find(self, groups: np.ndarray, watermarks: np.ndarray, out: Out) -> Progress:
+        status, self._at, out.count = self._find(groups, watermarks, self._at, out.slots, 0)
+        out.is_final = out.count > 0
+        if status == OUT_FULL or out.count:
+            return Progress.OUT_FULL
+        self._at = 0
+        return Progress.DONE
 
 
 @kernel
@@ -79,14 +102,15 @@ def find_in_group(s, group, stream, out, count):
 @part
 def find_in_block(s, stream, page, bound, out, count):
     flags, octets, tuples = flags_of(s, stream, page), s.octets, slot_id(s, stream, page, 0)
+    mark = s.counters[MARK]
     eight = page * s.pool[PAGE_WORDS] + s.layout[stream, FLAGS_AT]
     for first in range(0, s.heads[page, COUNT], FLAGS_PER_WORD):
-        if s.words[unsigned(eight)] & ALL_MATCHED != ALL_MATCHED:
+        if s.words[unsigned(eight)] & mark * EIGHT != mark * EIGHT:
             for slot in range(first, min(s.heads[page, COUNT], first + FLAGS_PER_WORD)):
                 place = tuples + slot * s.layout[stream, TUPLE_WORDS]
                 is_over = s.words[unsigned(place + TIME)] < bound or bound == TIME_MAX_VALUE
-                if octets[unsigned(flags + slot)] & MATCHED == 0 and is_over and count < out.shape[1]:
-                    octets[unsigned(flags + slot)] |= MATCHED
+                if octets[unsigned(flags + slot)] & mark == 0 and is_over and count < out.shape[1]:
+                    octets[unsigned(flags + slot)] |= mark
                     out[stream, unsigned(count)] = place
                     out[1 - stream, unsigned(count)] = NONE
                     count += 1

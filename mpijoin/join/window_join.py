@@ -10,14 +10,14 @@ from mpijoin.data.batch import read_only
 from mpijoin.join.marks import UNMARKED, MarkPairs, Marks
 from mpijoin.join.probes import new_probe
 from mpijoin.join.results import certificate_of
-from mpijoin.join.unmatched import find_unmatched
+from mpijoin.join.unmatched import Unmatched
 from mpijoin.operators.base import Filter, Out, Progress
-from mpijoin.operators.stored import TableOperator
+from mpijoin.operators.stored import Finder, TableOperator
 from mpijoin.store.expire import expire_groups
 from mpijoin.store.insert import Fresh
 from mpijoin.store.pool import Pool, StreamSpec, new_pool
 from mpijoin.store.prepare import clear_stream, split_for
-from mpijoin.store.state import APART, FOUND, HASHED, INSERTED, KEEPS, OUT_COUNT, OUT_FULL, PAIRS
+from mpijoin.store.state import APART, FOUND, HASHED, INSERTED, KEEPS, OUT_COUNT, PAIRS
 
 # A group is not split further than this ahead of its tuples, because many of them may have the same key.
 EXPECTED_DEPTH_MAX = 16
@@ -61,9 +61,8 @@ class WindowJoin(TableOperator):
         # The groups of an unfinished probe.
         self._probed: np.ndarray | None = None
         self._expire = expire_groups.bound(self._table)
-        self._leave = np.array(setup.marks.leave if setup.marks else (False, False))
-        self._find_unmatched = find_unmatched.bound(self._table, self._leave)
-        self._searched = 0  # the groups of an unfinished `expire` that hold no more tuples that have to leave
+        leave = setup.marks.leave if setup.marks else ()
+        self._unmatched: Finder | None = Unmatched(self._table, leave) if any(leave) else None
 
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
         if self._probed is None:
@@ -101,20 +100,14 @@ class WindowJoin(TableOperator):
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
         groups, marks = self._start(groups), np.atleast_2d(np.asarray(watermarks, np.int64))
-        if self._leave.any() and (self._let_leave(groups, read_only(marks), out) == OUT_FULL or out.count):
-            return Progress.OUT_FULL  # The tuples stay until they are consumed.
-        self._searched = 0
+        if self._unmatched and (progress := self._unmatched.find(groups, read_only(marks), out)) is not Progress.DONE:
+            self._results += out.count
+            if out.certifies:
+                out.counted(out.count, int(certificate_of(self._table.words, out.slots, out.count)))
+            return progress  # The tuples stay until they are consumed.
         self._expire(groups, marks)
         self._pool.trim()
         return Progress.DONE
-
-    def _let_leave(self, groups: np.ndarray, marks: np.ndarray, out: Out) -> int:
-        status, self._searched, out.count = self._find_unmatched(groups, marks, self._searched, out.slots, 0)
-        out.is_final = out.count > 0
-        self._results += out.count
-        if out.certifies:
-            out.counted(out.count, int(certificate_of(self._table.words, out.slots, out.count)))
-        return int(status)
 
     @property
     def _is_probing(self) -> bool:

@@ -17,6 +17,7 @@ from mpijoin.launch.summary import RunOutcome
 from mpijoin.machine import core_count
 from mpijoin.rank import MASTER, Rank
 from mpijoin.signals import SignalFlag
+from mpijoin.sinks.collector import Writers
 from mpijoin.transport.base import Transport
 from mpijoin.transport.local import LocalTransport
 
@@ -50,23 +51,23 @@ def local_slaves(wanted: Any, oversubscribe: bool, called: str) -> int:
 
 
 def run_local(
-    setup: RunSetup, signals: SignalFlag, progress: Any, debug: bool = False, writer: Any = None
+    setup: RunSetup, signals: SignalFlag, progress: Any, debug: bool = False, writers: Writers | None = None
 ) -> RunOutcome:
     """Runs all ranks as threads of this process. The calling thread is the master.
 
-    `progress` has the methods of `progress.Progress`. If `writer` is given, a collector writes there instead of into
+    `progress` has the methods of `progress.Progress`. If there are `writers`, a collector writes there instead of into
     part files.
     """
     transports = LocalTransport.create(setup.roles.size)
     others = [
         # They are daemons, because a thread that hangs or compiles must not keep the process alive after a failed run.
-        threading.Thread(target=run_other, args=(_rank(one, SignalFlag()), partial(_same, setup), writer), daemon=True)
+        threading.Thread(target=run_other, args=(_rank(one, SignalFlag()), partial(_same, setup), writers), daemon=True)
         for one in transports[1:]
     ]
     for thread in others:
         thread.start()
     try:
-        return run_master(setup, _rank(transports[MASTER], signals), progress, debug, writer)
+        return run_master(setup, _rank(transports[MASTER], signals), progress, debug, writers)
     finally:
         deadline_s = time.monotonic() + JOIN_S
         for thread in others:

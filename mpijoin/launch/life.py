@@ -25,7 +25,7 @@ from mpijoin.join.tuning import measured_group_tuples
 from mpijoin.launch import warmup
 from mpijoin.launch.memory import memory_of_slave
 from mpijoin.launch.provenance import own_command, provenance, resume_command
-from mpijoin.launch.setup import RunSetup, merged_schema
+from mpijoin.launch.setup import RunSetup, merged_schemas
 from mpijoin.launch.summary import RunOutcome, summarize, summary_text
 from mpijoin.limits import named
 from mpijoin.machine import KEPT_BYTES, keep_freed_memory, touch_heap, unmap_unchanged
@@ -33,8 +33,8 @@ from mpijoin.messages import Stop
 from mpijoin.policy import first_active
 from mpijoin.producer.runtime import Producer
 from mpijoin.rank import MASTER, Rank, describe, exit_code_of
-from mpijoin.sinks.collector import Collector
-from mpijoin.sinks.parts import PartWriter
+from mpijoin.sinks.collector import Collector, Writers
+from mpijoin.sinks.parts import PartWriter, part_prefix
 from mpijoin.slave.joining import new_operator
 from mpijoin.slave.runtime import Slave
 from mpijoin.spill.forms import new_spiller
@@ -86,10 +86,10 @@ def rank_log(setup: RunSetup, rank: int) -> logging.Logger:
     return log
 
 
-def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) -> int:
+def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writers: Writers | None = None) -> int:
     """Lives the whole life of a slave, of a further producer or of the collector, and returns the exit code.
 
-    `setup_of` waits for the setup and returns it. If `writer` is given, a collector writes there instead of into part
+    `setup_of` waits for the setup and returns it. If there are `writers`, a collector writes there instead of into part
     files.
     """
     role: Slave | CollectorRank | Producer | None = None
@@ -99,7 +99,7 @@ def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) 
         _ready(rank, setup)
         if rank.number == setup.roles.collector:
             rank.meet()
-            role = _collector(setup, rank, writer)
+            role = CollectorRank(rank, new_collector(setup, writers or _part_writers(setup, rank.number)))
         elif rank.number in setup.roles.producers:
             share = rank.gather((Share,), (MASTER,))[MASTER]
             rank.meet()
@@ -119,9 +119,11 @@ def run_other(rank: Rank, setup_of: Callable[[], RunSetup], writer: Any = None) 
     return rank.leave(exit_code)
 
 
-def run_master(setup: RunSetup, rank: Rank, progress: Any, debug: bool = False, writer: Any = None) -> RunOutcome:
+def run_master(
+    setup: RunSetup, rank: Rank, progress: Any, debug: bool = False, writers: Writers | None = None
+) -> RunOutcome:
     """Lives the whole life of the master: the run, and then its end, which is good or bad."""
-    master = own_writer = None
+    master = own_writers = None
     started_s = time.time()
     try:
         compile_s = _ready(rank, setup)
@@ -130,8 +132,8 @@ def run_master(setup: RunSetup, rank: Rank, progress: Any, debug: bool = False, 
         rank.meet(resumption.manifest.run.elapsed_s if resumption else 0.0)
         collector = None
         if setup.roles.collector == MASTER:
-            own_writer = writer or _part_writer(setup, MASTER)
-            collector = new_collector(setup, own_writer, resumption)
+            own_writers = writers or _part_writers(setup, MASTER)
+            collector = new_collector(setup, own_writers, resumption)
         master = Master(setup, rank, progress, collector, resumption=resumption, position=position)
         if setup.job.checkpoint.is_on and (again := _resume_command(setup)):
             rank.log.info("should this run be stopped or killed, this goes on with it: %s", again)
@@ -139,12 +141,12 @@ def run_master(setup: RunSetup, rank: Rank, progress: Any, debug: bool = False, 
         _keep_loaded()
         master.run()
         setup.check_locks()
-        own_files = [part.name for part in own_writer.close()] if own_writer else []
+        own_files = [part.name for part in own_writers.close()] if own_writers else []
         outcome = summarize(setup, master, compile_s, own_files, {"provenance": _provenance(setup, rank, started_s)})
         rank.log.info("done: %s", outcome.summary)
         rank.stop_all(Stop(outcome.exit_code))
     except BaseException as error:
-        outcome = _fail(setup, rank, named(error), debug, started_s, (master, own_writer))
+        outcome = _fail(setup, rank, named(error), debug, started_s, (master, own_writers))
     progress.close(summary_text(outcome), is_bad=outcome.exit_code != EXIT_DONE)
     rank.leave(outcome.exit_code, setup.release)
     return outcome
@@ -270,22 +272,19 @@ def _start_of(
     return restored, groups, number
 
 
-def _collector(setup: RunSetup, rank: Rank, writer: Any) -> CollectorRank:
-    writer = writer or _part_writer(setup, rank.number)
-    return CollectorRank(rank, new_collector(setup, writer), writer)
-
-
-def new_collector(setup: RunSetup, writer: Any, resumption: Resumption | None = None) -> Collector:
+def new_collector(setup: RunSetup, writers: Writers, resumption: Resumption | None = None) -> Collector:
     """A collector for the run's slaves. It does not wait for slaves that start without any group."""
     cluster, slaves = setup.job.cluster, setup.roles.slaves
     active = resumption.active if resumption else first_active(setup.job.balance, cluster.slaves_min, slaves)
-    return Collector(slaves, merged_schema(setup), writer, idle=set(slaves) - set(active[: cluster.partitions]))
+    return Collector(slaves, merged_schemas(setup), writers, idle=set(slaves) - set(active[: cluster.partitions]))
 
 
-def _part_writer(setup: RunSetup, rank: int) -> PartWriter:
+def _part_writers(setup: RunSetup, rank: int) -> Writers:
     # Without a directory, the results stay in memory and need no part writer.
     assert setup.directory
-    return PartWriter(setup.directory.open_results, f"rank-{rank}", merged_schema(setup), setup.job.output.part_bytes)
+    folder, part_bytes = setup.directory.open_results, setup.job.output.part_bytes
+    own = zip(setup.job.names or ("",), merged_schemas(setup))
+    return Writers([PartWriter(folder, part_prefix(rank, name), schema, part_bytes) for name, schema in own])
 
 
 def _fail(

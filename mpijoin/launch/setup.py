@@ -25,7 +25,8 @@ from mpijoin.launch.sizes import sized
 from mpijoin.lock import FolderLock, take
 from mpijoin.rank import MASTER
 from mpijoin.refusals import reading
-from mpijoin.rundir import RunDirectory, blocking_file, room_faults
+from mpijoin.run_files import blocking_file, room_faults
+from mpijoin.rundir import RunDirectory
 from mpijoin.spill.scratch import choose_root
 
 
@@ -155,8 +156,10 @@ def _open(job: Job, directory: RunDirectory, checkpoints: Path, overwrite: bool,
     if resume and numbers_in(checkpoints):
         check_identity(job, newest_identity(checkpoints))
         directory.reopen(dump_job(job))
+        directory.make_query_folders(job.names)
         return job, True
     RunDirectory.create(directory.path, dump_job(job), overwrite or resume, _input_files(job))
+    directory.make_query_folders(job.names)
     prune(checkpoints, [])
     return job, False
 
@@ -297,6 +300,6 @@ def _too_few(roles: Roles) -> Fault:
     return fault("cluster", "producers", f"{ranks}: {wanted}: use mpirun -n {roles.producer_count + 1} or more")
 
 
-def merged_schema(setup: RunSetup) -> pa.Schema:
-    """Returns the result columns as a collector writes them."""
-    return result_schema(setup.job, setup.schema)
+def merged_schemas(setup: RunSetup) -> list[pa.Schema]:
+    """Returns the result columns of each query, or of the one join, as a collector writes them."""
+    return [result_schema(one, setup.schema) for one in setup.job.each]

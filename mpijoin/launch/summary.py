@@ -9,17 +9,18 @@ import pyarrow.parquet as pq
 
 from mpijoin.checkpoint.manifest import remove
 from mpijoin.checkpoint.totals import total
+from mpijoin.config.job import COUNT, Job
 from mpijoin.config.units import plural, rounded_duration
 from mpijoin.disk import sync_path
 from mpijoin.errors import EXIT_DONE
-from mpijoin.launch.setup import merged_schema
+from mpijoin.launch.setup import merged_schemas
 from mpijoin.metrics.delay import DelayHistogram
-from mpijoin.metrics.ledger import StreamCounts, check_ledger
+from mpijoin.metrics.ledger import StreamCounts, Written, check_ledger
 from mpijoin.progress import seconds, size
 from mpijoin.rank import MASTER
-from mpijoin.records import Counts, Feeding, Figures, SpillFigures
+from mpijoin.records import Counts, Feeding, Figures, QueryCounts, SpillFigures
 from mpijoin.refusals import writing
-from mpijoin.sinks.parts import part_name
+from mpijoin.sinks.parts import part_name, part_prefix
 from mpijoin.sources.late import merge_late
 
 COLLECTOR_ADVICE = (
@@ -47,12 +48,12 @@ def summarize(
     counts = [master.finished[slave].counts for slave in setup.roles.slaves]
     feedings = master.feedings
     streams = _streams(setup, feedings)
-    check_ledger(streams, [*counts, master.before], _written(setup, master, counts))
+    check_ledger(streams, [*counts, master.before], _written(setup, master, total([master.before, *counts])))
     if setup.directory:
         files = [*master.earlier_results, *own_files] + [
             name for finished in master.finished.values() for name in finished.files
         ]
-        files = files or _empty_part(setup)
+        files += _empty_parts(setup, files)
         setup.directory.commit(files, _merge_late(setup, feedings))
         # The checkpoints are removed once the summary is there, so the results must be on the disk before.
         if master.checkpointing and master.checkpointing.written:
@@ -65,17 +66,22 @@ def summarize(
     return RunOutcome(EXIT_DONE, summary)
 
 
-def _empty_part(setup: Any) -> list[str]:
-    """Writes a file without rows for a run that found nothing. Readers of the folder learn the columns from it. Returns
-    the names of the files that were written."""
-    if setup.job.output.results == "count":
-        return []
-    name = part_name(f"rank-{MASTER}", 0)
-    path = setup.directory.open_results / name
-    with writing(path):
-        pq.write_table(merged_schema(setup).empty_table(), path)
-        sync_path(path)
-    return [name]
+def _empty_parts(setup: Any, files: Sequence[str]) -> list[str]:
+    """Writes a file without rows for each query that has found nothing, or for a job without queries. Readers of the
+    folder learn the columns from it. Returns the names of the files that were written.
+
+    files: those that the run has written.
+    """
+    names = []
+    for query, job, schema in zip(setup.job.names or ("",), setup.job.each, merged_schemas(setup)):
+        if job.output.results == COUNT or any(file.startswith(f"{query}/" if query else "") for file in files):
+            continue
+        names.append(part_name(part_prefix(MASTER, query), 0))
+        path = setup.directory.open_results / names[-1]
+        with writing(path):
+            pq.write_table(schema.empty_table(), path)
+            sync_path(path)
+    return names
 
 
 def _merge_late(setup: Any, feedings: Sequence[Feeding]) -> list[str]:
@@ -87,12 +93,20 @@ def _merge_late(setup: Any, feedings: Sequence[Feeding]) -> list[str]:
     return names
 
 
-def _written(setup: Any, master: Any, slaves: Sequence[Counts]) -> int | None:
-    """Returns the number of rows in the output, or None where results are only counted."""
-    collector, before = setup.roles.collector, master.before.written
-    if collector is not None:
-        return before + (master.collector.rows if master.collector else master.finished[collector].rows)
-    return before + sum(slave.written for slave in slaves) if setup.job.output.results == "parquet" else None
+def _written(setup: Any, master: Any, whole: Counts) -> list[Written]:
+    """Returns how many rows are in the output, where results are not only counted. whole: the counts of all slaves, and
+    of those before."""
+    collector = setup.roles.collector
+    queries: Sequence[Counts | QueryCounts] = whole.queries or [whole]
+    each = [
+        Written(name, one.results, one.written)
+        for name, job, one in zip(setup.job.names or ("",), setup.job.each, queries)
+        if job.output.results != COUNT
+    ]
+    if collector is None:
+        return each
+    rows = master.collector.rows if master.collector else master.finished[collector].rows
+    return [Written("", sum(one.found for one in each), whole.written + rows)]
 
 
 def _streams(setup: Any, feedings: Sequence[Feeding]) -> list[StreamCounts]:
@@ -117,6 +131,13 @@ def _stream_figures(streams: Sequence[StreamCounts], feedings: Sequence[Feeding]
         }
         for one, lateness in zip(streams, needed)
     }
+
+
+def _query_figures(job: Job, whole: Counts) -> dict[str, Any]:
+    """Returns what each query has found, if the job has several."""
+    found = zip(job.names, whole.queries)
+    told = {name: {"results": one.results, "certificate": f"{one.certificate:016x}"} for name, one in found}
+    return {"queries": told} if told else {}
 
 
 def _held_back_by(feedings: Sequence[Feeding]) -> dict[str, int]:
@@ -149,6 +170,7 @@ def _summary(
     return {
         "results": whole.results,
         "certificate": f"{whole.certificate:016x}",
+        **_query_figures(setup.job, whole),
         "streams": _stream_figures(streams, feedings),
         "time_unit": setup.schema.unit,
         "ranks": setup.roles.size,
@@ -230,6 +252,8 @@ def summary_text(outcome: RunOutcome) -> str:
             f" {plural(summary['slaves'], 'slave')}; certificate {summary['certificate']}"
         ),
     ]
+    for name, query in summary.get("queries", {}).items():
+        lines.append(f"{name}: {plural(query['results'], 'result')}; certificate {query['certificate']}")
     if summary["delay_s"]:
         lines.append(
             "production delay: " + ", ".join(f"{name} {value:.3f} s" for name, value in summary["delay_s"].items())

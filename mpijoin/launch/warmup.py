@@ -49,6 +49,8 @@ from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import schema_of
 from mpijoin.operators.base import Out, Progress
 from mpijoin.operators.stored import TableOperator
+from mpijoin.queries.operator import SharedJoin
+from mpijoin.queries.results import QueryResults
 from mpijoin.slave.joining import new_operator, new_out
 from mpijoin.spill.owed import Owed
 from mpijoin.store.insert import Fresh
@@ -89,7 +91,7 @@ class Use(NamedTuple):
 def use_of(job: Job, schema: JoinSchema, moves: bool, stops: bool) -> Use:
     """Returns the use of a job. `moves` says whether groups may move, `stops` whether a signal may stop the run."""
     text = schema.streams[0].hashed or any(RecordLayout(stream).has_blob for stream in schema.streams)
-    rows, paced, symmetric = job.output.results != "count", job.run.speed != MAX, len(job.streams) != 2
+    rows, paced, symmetric = not job.counts_only, job.run.speed != MAX, len(job.streams) != 2
     form = job.memory.spill
     several = (form == GENERATIONS, paced, symmetric, job.join != Join(), job.aggregate.is_on)
     return Use(text, rows, moves or form == ROTATE, stops, *several)
@@ -162,9 +164,9 @@ def _make_two(sources: Sequence[SyntheticSource]) -> None:
 def warm_up_condition(job: Job, schema: JoinSchema) -> float:
     """Prepares the kernels that only jobs with this condition, or with results of this kind, need. Returns the seconds
     that this took."""
-    if not (job.join.where or job.join.answers_rows):
+    if not (job.queries or job.join.where or job.join.answers_rows):
         return 0.0
-    digest = hashlib.sha256(repr((job.join, schema)).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(repr((job.join, job.queries, schema)).encode()).hexdigest()[:16]
 
     def make() -> None:
         # No groups at all will do, because only the types decide what is compiled.
@@ -172,6 +174,9 @@ def warm_up_condition(job: Job, schema: JoinSchema) -> float:
         out = new_out(job, schema)
         operator.probe(groups, 1, out)
         operator.expire(groups, (0, 0), out)
+        if isinstance(operator, SharedJoin):
+            for number in range(len(operator.queries)):
+                QueryResults(operator, number, 1).consume(out, operator, 0)
 
     return compiled_once(f"where_{digest}", make)
 

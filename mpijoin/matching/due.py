@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mpijoin.compiled import part
-from mpijoin.join.unmatched import ALL_MATCHED, FLAGS_PER_WORD
+from mpijoin.join.unmatched import EIGHT, FLAGS_PER_WORD
 from mpijoin.matching.state import AT, BEFORE_PAGES, BUDGET_MAX, DUE_MAX, ENTRY, PAGE
 from mpijoin.store.blocks import flags_of, slot_id, tags_of
 from mpijoin.store.directory import prefix_of
@@ -20,7 +20,7 @@ from mpijoin.store.state import (
     FIRST,
     FLAGS_AT,
     GROUP_STREAM_WORDS,
-    MATCHED,
+    MARK,
     NEXT,
     NONE,
     OUT_FULL,
@@ -91,21 +91,21 @@ def gather_due(s, bound, room):
 
     It begins with block PAGE, which it sets to the one at which it goes on.
     """
-    found, page = 0, s.cursor[PAGE]
+    found, page, mark = 0, s.cursor[PAGE], s.counters[MARK]
     while page != NONE:
         if s.heads[page, TIME_MIN] < bound or bound == TIME_MAX_VALUE:
             flags, tags, first = flags_of(s, 0, page), tags_of(s, page), slot_id(s, 0, page, 0)
             eight = page * s.pool[PAGE_WORDS] + s.layout[0, FLAGS_AT]
             for low in range(0, s.heads[page, COUNT], FLAGS_PER_WORD):
-                if s.words[unsigned(eight)] & ALL_MATCHED != ALL_MATCHED:
+                if s.words[unsigned(eight)] & mark * EIGHT != mark * EIGHT:
                     for slot in range(low, min(s.heads[page, COUNT], low + FLAGS_PER_WORD)):
                         one = first + slot * s.layout[0, TUPLE_WORDS]
                         is_over = s.words[unsigned(one + TIME)] < bound or bound == TIME_MAX_VALUE
-                        if s.octets[unsigned(flags + slot)] & MATCHED == 0 and is_over:
+                        if s.octets[unsigned(flags + slot)] & mark == 0 and is_over:
                             if found == room:
                                 s.cursor[PAGE] = page
                                 return found
-                            s.octets[unsigned(flags + slot)] |= MATCHED
+                            s.octets[unsigned(flags + slot)] |= mark
                             s.due[found] = one
                             s.tags[found] = s.halves[unsigned(tags + slot)]
                             found += 1

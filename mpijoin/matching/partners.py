@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpijoin.compiled import part
+from mpijoin.data.batch import KEYLESS
 from mpijoin.join.compare import FILTERED_MIN, low_bits
 from mpijoin.matching.state import (
     EARLIEST,
@@ -32,6 +33,7 @@ from mpijoin.store.state import (
     KEY,
     NEXT,
     NONE,
+    ROW,
     SPENT,
     STREAM_WORDS,
     TIME,
@@ -139,10 +141,15 @@ def pair_one_by_one(s, page, due, filled, take):
 
 @part
 def is_partner(s, at, other):
-    """Returns whether a tuple of stream 1 has the key of the tuple number `at`, and both are in their windows."""
+    """Returns whether a tuple of stream 1 has the key of the tuple number `at`, and both are in their windows.
+
+    The word that stands for a null key may be that of another key.
+    """
     rule, spans, time = s.rule, s.spans, s.words[unsigned(other + TIME)]
     in_windows = (spans[EARLIEST, unsigned(at)] <= time) & (time <= spans[LATEST, unsigned(at)])
     if not (in_windows & (s.words[unsigned(other + KEY)] == spans[ITS_KEY, unsigned(at)])):
+        return False
+    if s.words[unsigned(other + ROW)] & KEYLESS:
         return False
     if rule[KEY_WORDS] == 0:
         return True

@@ -8,6 +8,15 @@ from mpijoin.errors import LedgerError
 from mpijoin.records import Counts
 
 
+class Written(NamedTuple):
+    """The results that were found of a query, or of all that are counted together, and the rows that were written of
+    them. A job without queries has one that is named ""."""
+
+    query: str
+    found: int
+    rows: int
+
+
 class StreamCounts(NamedTuple):
     """What the master counted of a stream: the rows read, and how many of them were late, had no key or were sent."""
 
@@ -18,15 +27,15 @@ class StreamCounts(NamedTuple):
     sent: int
 
 
-def check_ledger(streams: Sequence[StreamCounts], slaves: Sequence[Counts], written: int | None) -> None:
+def check_ledger(streams: Sequence[StreamCounts], slaves: Sequence[Counts], written: Sequence[Written]) -> None:
     """Raises LedgerError, which names every balance that does not hold.
 
-    streams: in the job's order, like the counts of the slaves · written: the number of rows in the output, or None if
-    results are only counted.
+    streams: in the job's order, like the counts of the slaves · written: what is more than only counted.
     """
     faults = [fault for index, stream in enumerate(streams) for fault in _of_stream(index, stream, slaves)]
-    if written is not None:
-        faults += _unequal("results produced = results written", sum(slave.results for slave in slaves), written)
+    for one in written:
+        where = f"{one.query}: " if one.query else ""
+        faults += _unequal(f"{where}results produced = results written", one.found, one.rows)
     if faults:
         raise LedgerError("the ledger does not balance (a defect of mpijoin): " + "; ".join(faults))
 

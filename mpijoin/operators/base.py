@@ -18,6 +18,7 @@ Streams are numbered from 0 in the job's order.
 
 from __future__ import annotations
 
+from copy import copy
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Protocol, Sequence
 
@@ -61,8 +62,9 @@ class Out:
     Where only times are kept, it is int64[1, capacity] · table: int64[n + answers, capacity], the slot ids and, below
     them, what the operator has worked out of each result · weights: int64[capacity], where times are kept: how many
     results each column stands for · certifies: whether the operator certifies what it finds, because no filter drops
-    any of it · is_final: whether what it holds was found in `expire`, so that no filter is asked · found,
-    certificate: the count of all results so far, kept or not, and their certificate modulo 2**64.
+    any of it · is_final: whether what it holds was found in `expire`, so that no filter is asked · query: to which of
+    several queries that belongs · found, certificate: the count of all results so far, kept or not, and their
+    certificate modulo 2**64.
     """
 
     def __init__(
@@ -76,7 +78,7 @@ class Out:
         self.weights = np.ones(times, np.int64)
         self.keep, self.certifies = keep, certifies
         self.count = self.found = self.certificate = 0
-        self.is_final = False
+        self.is_final, self.query = False, 0
 
     def clear(self) -> None:
         """Says that everything that was kept has been consumed."""
@@ -95,6 +97,12 @@ class Out:
         """Adds so many results, and the sum of their hashes, to `found` and `certificate`."""
         self.found += found
         self.certificate = self.certificate + certificate & CERTIFICATE_MASK
+
+    def first_rows(self, answers: int) -> Out:
+        """Returns what it holds, with no more than so many answers of each result. It shares its memory."""
+        few = copy(self)
+        few.table = self.table[: len(self.slots) + answers]
+        return few
 
     @property
     def filled(self) -> np.ndarray:

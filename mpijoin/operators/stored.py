@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Iterator, Sequence
+from typing import Iterator, Protocol, Sequence
 
 import numpy as np
 
@@ -50,6 +50,18 @@ from mpijoin.store.state import (
     words_of,
 )
 from mpijoin.store.transfer_kernels import drop_group, empty_group
+
+
+class Finder(Protocol):
+    """Finds the results that tuples have once their windows are over."""
+
+    def find(self, groups: np.ndarray, watermarks: np.ndarray, out: Out) -> Progress:
+        """Advances the groups' watermarks, and fills an empty `out` with results of tuples that are over.
+
+        groups: int64[m]; they hold no fresh tuple · watermarks: int64[m, n], or int64[1, n] for all of them. Unless it
+        returns DONE, it is called again with the same groups and watermarks, after what it found was consumed. With
+        DONE it has found nothing more, and the next call begins anew. It counts nothing in `out`.
+        """
 
 
 class TableOperator(ABC):

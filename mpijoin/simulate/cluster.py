@@ -15,7 +15,8 @@ import numpy as np
 from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.restore import Resumption, drop_later, find, groups_of, install
 from mpijoin.collector.runtime import CollectorRank
-from mpijoin.config.job import ALL, INNER, Change, Checkpoint, Job, StreamJob, SyntheticSource, holds_at
+from mpijoin.config.inject import holds_at
+from mpijoin.config.job import ALL, INNER, Change, Checkpoint, Job, StreamJob, SyntheticSource
 from mpijoin.config.units import show
 from mpijoin.coordinator.runtime import Master
 from mpijoin.coordinator.sharing import positions_at_first, share_of
@@ -86,17 +87,17 @@ def simulate(
     manner: Manner = Manner(),
     overwrite: bool = False,
     progress: Any = None,
-    writer: Any = None,
+    writers: Any = None,
 ) -> RunOutcome:
     """Runs the job on so many simulated slaves. `summary` is that of a real run, with "simulated" true.
 
-    progress: as `progress.Progress`, or None to show nothing · writer: what a collector writes to instead of part
+    progress: as `progress.Progress`, or None to show nothing · writers: what a collector writes to instead of part
     files. Raises JobError if the job cannot be simulated, and whatever ends a run.
     """
     job = simulated_job(job, manner)
     setup = prepare(job, schema, size_for(job, slaves), overwrite)
     try:
-        cluster = SimulatedCluster(setup, manner, progress or Quiet(), writer)
+        cluster = SimulatedCluster(setup, manner, progress or Quiet(), writers)
         return _run(cluster, setup)
     finally:
         setup.release()
@@ -131,6 +132,8 @@ def simulated_job(job: Job, manner: Manner) -> Job:
         faults.append(f"[join] reduce: {NOT_SIMULATED}")
     if job.join.type != INNER:
         faults.append(f"[join] type: got {show(job.join.type)}, {NOT_SIMULATED}")
+    if job.queries:
+        faults.append(f"[[query]]: {NOT_SIMULATED}")
     if job.aggregate.is_on:
         faults.append(f"[aggregate]: {NOT_SIMULATED}")
     if job.memory.spills:
@@ -161,7 +164,7 @@ class SimulatedCluster:
     With a setup that resumes, they go on from the newest checkpoint, which must be whole.
     """
 
-    def __init__(self, setup: RunSetup, manner: Manner, progress: Any, writer: Any = None):
+    def __init__(self, setup: RunSetup, manner: Manner, progress: Any, writers: Any = None):
         job, size = setup.job, setup.roles.size
         self._setup, self._manner = setup, manner
         self._things = ExitStack()
@@ -173,7 +176,7 @@ class SimulatedCluster:
         self._resumption = self._find() if setup.resumes else None
         self._positions = self._shares()
         ranks = [self._new_rank(number) for number in range(size)]
-        self.roles = [self._new_role(rank, progress, writer) for rank in ranks]
+        self.roles = [self._new_role(rank, progress, writers) for rank in ranks]
         for number, process in list(self.engine.processes.items()):
             self.engine.add(number, process)
         self.master: Master = self.roles[MASTER]
@@ -214,7 +217,7 @@ class SimulatedCluster:
         return folder, directory
 
     def _own_files(self) -> list[str]:
-        return [part.name for part in self._writer.close()] if self.master.collector else []
+        return [part.name for part in self._writers.close()] if self.master.collector else []
 
     def _new_rank(self, number: int) -> SimulatedRank:
         """Makes one rank, to which others can send. Its turns begin once it is added to the engine."""
@@ -227,15 +230,15 @@ class SimulatedCluster:
         self.engine.processes[number] = rank.process
         return rank
 
-    def _new_role(self, rank: SimulatedRank, progress: Any, writer: Any) -> Any:
+    def _new_role(self, rank: SimulatedRank, progress: Any, writers: Any) -> Any:
         name = self._setup.roles.name(rank.number)
         if name == "master":
-            return self._master(rank, progress, writer)
+            return self._master(rank, progress, writers)
         if name == "producer":
             return self._producer(rank)
-        return self._slave(rank) if name == "slave" else self._collector(rank, writer)
+        return self._slave(rank) if name == "slave" else self._collector(rank, writers)
 
-    def _master(self, rank: SimulatedRank, progress: Any, writer: Any) -> Master:
+    def _master(self, rank: SimulatedRank, progress: Any, writers: Any) -> Master:
         setup = self._setup
         if setup.directory:
             # Only the master has a log, since those of many slaves would be too many open files.
@@ -243,8 +246,8 @@ class SimulatedCluster:
         intake = self._intake(rank, self._positions[MASTER])
         collector = None
         if setup.roles.collector == MASTER:
-            self._writer = writer
-            collector = new_collector(setup, writer, self._resumption)
+            self._writers = writers
+            collector = new_collector(setup, writers, self._resumption)
         return Master(setup, as_rank(rank), progress, collector, intake, self._resumption)
 
     def _producer(self, rank: SimulatedRank) -> Producer:
@@ -285,8 +288,8 @@ class SimulatedCluster:
         costed = Costed(operator, meter, rank.clock, self._manner.costs)
         return Slave(setup, as_rank(rank), cast(Operator, costed), [one.group for one in listed], number, spiller)
 
-    def _collector(self, rank: SimulatedRank, writer: Any) -> CollectorRank:
-        return CollectorRank(as_rank(rank), new_collector(self._setup, writer, self._resumption), writer)
+    def _collector(self, rank: SimulatedRank, writers: Any) -> CollectorRank:
+        return CollectorRank(as_rank(rank), new_collector(self._setup, writers, self._resumption))
 
 
 def as_rank(rank: SimulatedRank) -> Rank:

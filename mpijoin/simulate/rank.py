@@ -7,7 +7,7 @@ from typing import Any, Collection, Iterator
 
 import numpy as np
 
-from mpijoin.config.job import Inject
+from mpijoin.config.inject import Inject
 from mpijoin.errors import PeerError
 from mpijoin.messages import Failed, ResultRows, Slot, State, Stop, encode_message, parse
 from mpijoin.orders import PER_GROUP, Loads

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Callable, Collection, Protocol
+from typing import Callable, Collection, Protocol, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,29 +19,40 @@ HELD_BYTES_MAX = 64 << 20  # rows of epochs that are not open yet; beyond it, sl
 
 
 class SendSink:
-    """The slave's side. Every batch of results is sent at once, with its epoch."""
+    """The slave's side. Every batch of results is sent at once, with its epoch and query.
 
-    def __init__(self, builder: TableBuilder, rank: int, send: Callable[[Data], None]):
+    The sink of the first query tells of epochs, and of checkpoints, for all.
+    """
+
+    def __init__(self, builder: TableBuilder | None, rank: int, send: Callable[[Data], None], query: int = 0):
+        """builder: None where results are only counted."""
         self._builder = builder
         self._rank = rank
         self._send = send
+        self._query = query
 
     def consume(self, out: Out, rows: Rows, epoch: int) -> None:
+        if self._builder is None:
+            return
         for piece in self._builder.pieces(out.filled, rows):
             self._builder.add(piece, rows)
             batch = self._builder.take().to_batches()[0]
             octets = np.frombuffer(batch.serialize(), np.uint8)
-            self._send(encode_message(ResultRows(self._rank, epoch, octets)))
+            self._send(encode_message(ResultRows(self._rank, epoch, self._query, octets)))
 
     def end_epoch(self, epoch: int, last: bool) -> None:
-        self._send(encode_message(EpochEnd(self._rank, epoch, last)))
+        self._tell(EpochEnd(self._rank, epoch, last))
 
     def rest(self, epoch: int) -> None:
-        self._send(encode_message(EpochEnd(self._rank, epoch, idle=True)))
+        self._tell(EpochEnd(self._rank, epoch, idle=True))
 
     def cut(self, number: int) -> list[PartInfo]:
-        self._send(encode_message(ResultMarker(self._rank, number)))
+        self._tell(ResultMarker(self._rank, number))
         return []
+
+    def _tell(self, message: EpochEnd | ResultMarker) -> None:
+        if self._query == 0:
+            self._send(encode_message(message))
 
     def sync(self) -> None:
         pass
@@ -54,7 +65,8 @@ class SendSink:
 
 
 class Writer(Protocol):
-    """Where results go: part files, tables that are kept, or a queue from which another thread takes them."""
+    """Where the results of one query go: part files, tables that are kept, or a queue from which another thread takes
+    them."""
 
     @property
     def is_full(self) -> bool:
@@ -75,13 +87,42 @@ class Writer(Protocol):
         """Lets go of everything, in whatever state it is."""
 
 
+class Writers:
+    """The writers of all queries."""
+
+    def __init__(self, each: Sequence[Writer]):
+        self._each = each
+
+    @property
+    def is_full(self) -> bool:
+        """Whether slaves should keep what they have for now."""
+        return any(writer.is_full for writer in self._each)
+
+    def write(self, query: int, table: pa.Table) -> None:
+        self._each[query].write(table)
+
+    def cut(self) -> list[PartInfo]:
+        return [part for writer in self._each for part in writer.cut()]
+
+    def sync(self) -> None:
+        for writer in self._each:
+            writer.sync()
+
+    def close(self) -> list[PartInfo]:
+        return [part for writer in self._each for part in writer.close()]
+
+    def abandon(self) -> None:
+        for writer in self._each:
+            writer.abandon()
+
+
 class Collector:
     """Merges the slaves' results by epoch.
 
     The oldest open epoch is the first that some slave has not ended. Its rows are written as they come; rows of later
     epochs wait, up to `held_bytes_max`. Beyond that, `refuse` names the slaves that are ahead. A slave that is not
     ahead is never refused, so the oldest epoch always ends, and no slave waits for ever. Slaves without groups are not
-    waited for. While the writer is full, all slaves are refused. The collector itself never waits for the writer,
+    waited for. While a writer is full, all slaves are refused. The collector itself never waits for a writer,
     because it must be heard by the other ranks, and hear when the run stops.
 
     A checkpoint's mark comes from every slave in order with its results. What came before all marks is written,
@@ -92,21 +133,21 @@ class Collector:
     def __init__(
         self,
         slaves: tuple[int, ...],
-        schema: pa.Schema,
-        writer: Writer,
+        schemas: Sequence[pa.Schema],
+        writers: Writers,
         held_bytes_max: int = HELD_BYTES_MAX,
         *,
         idle: Collection[int] = (),
     ):
-        """idle: slaves that begin without groups."""
+        """schemas: of each query · idle: slaves that begin without groups."""
         self._ended = dict.fromkeys(slaves, -1)  # slave -> last epoch it has ended
         self._idle = set(idle)
         self._unfinished = set(slaves)
         self._held: dict[int, deque[ResultRows]] = {slave: deque() for slave in slaves}
         self._held_bytes = 0
         self._held_bytes_max = held_bytes_max
-        self._schema = schema
-        self.writer = writer
+        self._schemas = schemas
+        self.writers = writers
         self._marked: dict[int, deque[ResultRows | EpochEnd]] = {}  # slave whose mark has come -> what came after it
         # of the checkpoint for which all results are written: `go_on` once it is noted
         self.cut_number: int | None = None
@@ -119,7 +160,7 @@ class Collector:
     @property
     def refuse(self) -> set[int]:
         """The slaves whose messages should wait where they are."""
-        if self.writer.is_full:
+        if self.writers.is_full:
             return set(self._ended)
         if self._held_bytes <= self._held_bytes_max:
             return set(self._marked)
@@ -188,6 +229,6 @@ class Collector:
 
     def _write(self, message: ResultRows) -> None:
         self._held_bytes -= message.batch.nbytes
-        batch = pa.ipc.read_record_batch(pa.py_buffer(message.batch), self._schema)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(message.batch), self._schemas[message.query])
         self.rows += batch.num_rows
-        self.writer.write(pa.Table.from_batches([batch]))
+        self.writers.write(message.query, pa.Table.from_batches([batch]))

@@ -13,12 +13,12 @@ BLOB_BYTES = ROW_GROUP_BYTES // 2  # for a while they are there twice
 
 
 class ParquetSink:
-    """Part files `rank-R-NNNNN.parquet` in `folder`, each of about `part_bytes`."""
+    """Part files `prefix-NNNNN.parquet` in `folder`, each of about `part_bytes`."""
 
-    def __init__(self, builder: TableBuilder, folder: Path, rank: int, part_bytes: int):
+    def __init__(self, builder: TableBuilder, folder: Path, prefix: str, part_bytes: int):
         self._builder = builder
         self._rows_max = min(ROW_GROUP_ROWS, ROW_GROUP_BYTES // max(1, builder.row_bytes))
-        self._writer = PartWriter(folder, f"rank-{rank}", builder.schema, part_bytes)
+        self._writer = PartWriter(folder, prefix, builder.schema, part_bytes)
 
     def consume(self, out: Out, rows: Rows, epoch: int) -> None:
         for piece in self._builder.pieces(out.filled, rows):

@@ -105,8 +105,8 @@ class PartWriter:
         with writing(self.folder):
             for part in waiting:
                 sync_path(self.folder / part.name)
-            if waiting:
-                sync_path(self.folder)  # their names, too
+            for folder in {(self.folder / part.name).parent for part in waiting}:
+                sync_path(folder)  # their names, too
         self._synced += len(waiting)
 
     def abandon(self) -> None:
@@ -136,7 +136,8 @@ class PartWriter:
 
     def _finish_part(self, part: _OpenPart) -> None:
         with self._writing(part.path):
-            self._parts.append(part.finish())
+            closed = part.finish()
+        self._parts.append(closed._replace(name=part.path.relative_to(self.folder).as_posix()))
         self._part = None
 
     @contextmanager
@@ -151,6 +152,15 @@ class PartWriter:
             with suppress(OSError):
                 path.unlink()  # a part that failed while it was being opened
             raise
+
+
+def part_prefix(rank: int, query: str = "") -> str:
+    """How the names of a rank's parts begin; those of a query lie in a folder of its name.
+
+    >>> part_prefix(2), part_prefix(2, "near")
+    ('rank-2', 'near/rank-2')
+    """
+    return f"{query}/rank-{rank}" if query else f"rank-{rank}"
 
 
 def part_name(prefix: str, number: int) -> str:

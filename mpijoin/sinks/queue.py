@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from math import inf
 from queue import SimpleQueue
-from typing import Any, Sequence
 
 import pyarrow as pa
+
+from mpijoin.records import PartInfo
 
 # So many bytes of results may wait for their reader. More come only from what was on its way to the collector by then:
 # what each slave may have sent ahead (slave/runtime.py), and what the collector holds of later epochs.
@@ -58,8 +59,14 @@ class ResultQueue:
         """From now on it is never full."""
         self._octets_max = inf
 
-    def close(self) -> Sequence[Any]:
-        return ()
+    def cut(self) -> list[PartInfo]:
+        return []
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> list[PartInfo]:
+        return []
 
     def abandon(self) -> None:
         """Keeps what waits. It was found before the run failed, and the reader gets the error behind it."""

@@ -13,14 +13,17 @@ from mpijoin.join.marks import MARKS
 from mpijoin.join.results import EqualKeys
 from mpijoin.join.tuning import mean_tuple_bytes, theta_bytes
 from mpijoin.join.where import kernel_of as condition_kernel
+from mpijoin.join.window_join import Setup as JoinSetup
 from mpijoin.join.window_join import window_join
 from mpijoin.matching import operator as matching
+from mpijoin.matching.answers import NO_KEY, Question
 from mpijoin.matching.functions import calls_of, functions_of
 from mpijoin.matching.kernels import kernel_of
-from mpijoin.matching.operator import NO_KEY, MatchingJoin
+from mpijoin.matching.operator import MatchingJoin
 from mpijoin.matching.state import NO_FUNCTIONS
 from mpijoin.operators.base import Filter, Keep, Operator, Out
 from mpijoin.operators.stored import TableOperator
+from mpijoin.queries.operator import Query, SharedJoin
 from mpijoin.store.pool import StreamSpec, new_pool
 from mpijoin.store.read import KeyWords
 
@@ -37,6 +40,8 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
     theta = theta_bytes(job.tuning.theta, mean_tuple_bytes(schema), block, group_tuples, len(streams))
     if job.aggregate.is_on:
         return _aggregate(job, schema, layouts[0], memory_bytes, theta)
+    if job.queries:
+        return _shared(job, schema, streams, memory_bytes, theta)
     if job.join.answers_rows:
         return _matching(job, schema, streams, memory_bytes, theta)
     where = condition_kernel(job.join.where, schema) if job.join.where else None
@@ -55,15 +60,37 @@ def _matching(
     job: Job, schema: JoinSchema, streams: Sequence[tuple[int, bool, int]], memory_bytes: int, theta: int
 ) -> MatchingJoin:
     left, right = (StreamSpec(*stream) for stream in streams)
-    key = _key_of(schema) if schema.streams[0].hashed else NO_KEY
-    calls = calls_of(job.join.reduce, schema)
-    setup = matching.Setup(
-        job.cluster.partitions, theta, (left, right), bool(job.join.alone), kernel_of(job.join.where, calls, schema),
-        match=job.join.match, functions=functions_of(calls) if calls else NO_FUNCTIONS,
-        names=tuple(f"{one.result} = {one.text}" for one in job.join.reduce), key=key,
-    )  # fmt: skip
+    setup = matching.Setup(job.cluster.partitions, theta, (left, right), _question_of(job, schema))
     words = max(spec.tuple_words for spec in setup.streams)
     return MatchingJoin(setup, new_pool(memory_bytes, job.tuning.block_bytes, words))
+
+
+def _question_of(job: Job, schema: JoinSchema) -> Question:
+    calls = calls_of(job.join.reduce, schema)
+    return Question(
+        bool(job.join.alone), kernel_of(job.join.where, calls, schema), match=job.join.match,
+        functions=functions_of(calls) if calls else NO_FUNCTIONS,
+        names=tuple(f"{one.result} = {one.text}" for one in job.join.reduce),
+        key=_key_of(schema) if schema.streams[0].hashed else NO_KEY,
+    )  # fmt: skip
+
+
+def _shared(
+    job: Job, schema: JoinSchema, streams: Sequence[tuple[int, bool, int]], memory_bytes: int, theta: int
+) -> SharedJoin:
+    specs = tuple(StreamSpec(*stream) for stream in streams)
+    queries = [_query_of(one, schema) for one in job.each]
+    pool = new_pool(memory_bytes, job.tuning.block_bytes, max(spec.tuple_words for spec in specs))
+    return SharedJoin(JoinSetup(job.cluster.partitions, theta, specs), queries, pool)
+
+
+def _query_of(job: Job, schema: JoinSchema) -> Query:
+    """The query that the job asks."""
+    left, right = (schema.ticks(stream.window_ns) for stream in job.streams)
+    if job.join.answers_rows:
+        return Query((left, right), question=_question_of(job, schema))
+    where = condition_kernel(job.join.where, schema) if job.join.where else None
+    return Query((left, right), MARKS.get(job.join.type), where)
 
 
 def _key_of(schema: JoinSchema) -> KeyWords:
@@ -75,9 +102,10 @@ def new_out(job: Job, schema: JoinSchema) -> Out:
     """Room for as much of the results as somebody wants to look at."""
     if job.aggregate.is_on:  # Each result has its answers, and a word that says which of them are null.
         return Out(1, job.tuning.result_buffer, answers=len(job.aggregate.columns) + 1)
-    if job.join.answers_rows:
-        answers = len(job.join.reduce) + 1 if job.join.reduce else 0
-        return Out(len(schema.streams), job.tuning.result_buffer, answers=answers)
+    if job.queries or job.join.answers_rows:
+        functions = max(len(one.join.reduce) for one in job.each)
+        certifies, answers = not job.queries, functions + 1 if functions else 0
+        return Out(len(schema.streams), job.tuning.result_buffer, certifies=certifies, answers=answers)
     hashed = schema.streams[0].hashed
     keep = Keep.SLOT_IDS
     certifies = not hashed
@@ -94,8 +122,8 @@ def wall_s_per_unit(job: Job, schema: JoinSchema) -> float:
 
 def filters_of(job: Job, schema: JoinSchema, operator: Operator) -> list[Filter]:
     """What drops pairs that are no results: their keys have but equal hashes, or the type of join does not want them.
-    Where there is none, the operator itself certifies the results. An aggregate, and a join that answers each row once,
-    compare the keys themselves."""
+    Where there is none, the operator itself certifies the results, unless it has several queries. An aggregate, and a
+    join that answers each row once, compare the keys themselves."""
     if job.aggregate.is_on or job.join.answers_rows:
         return []
     filters: list[Filter] = [EqualKeys(_key_of(schema))] if schema.streams[0].hashed else []

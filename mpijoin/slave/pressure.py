@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Callable, Sequence
 
-from mpijoin.config.job import Pressure, holds_at
+from mpijoin.config.inject import Pressure, holds_at
 
 ASK_NS = 2_000_000_000  # So often `allowed` is asked; it reads some files of the kernel.
 

@@ -10,29 +10,21 @@ from typing import Callable, Sequence
 import numpy as np
 
 from mpijoin.checkpoint.saver import Saver
-from mpijoin.config.job import Job, holds_at
-from mpijoin.data.schema import JoinSchema
+from mpijoin.config.inject import holds_at
 from mpijoin.errors import ProtocolError
-from mpijoin.join.results import CountRows
 from mpijoin.launch.setup import RunSetup
 from mpijoin.messages import AnyMessage, Finished, Marker, Report, Slot, State
 from mpijoin.moving import steps
-from mpijoin.operators.base import Consumer, Operator
+from mpijoin.operators.base import Operator
 from mpijoin.orders import AskLoads, ComputePartitions, Order, SpillOrder
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.records import Counts, PartInfo
-from mpijoin.rundir import RunDirectory
-from mpijoin.sinks.base import Sink
-from mpijoin.sinks.collector import SendSink
-from mpijoin.sinks.parquet import ParquetSink
-from mpijoin.sinks.table import TableBuilder
 from mpijoin.slave import events
 from mpijoin.slave.batches import Batches
-from mpijoin.slave.delays import DelayMeter
 from mpijoin.slave.inputs import Inputs
 from mpijoin.slave.inserting import Inserter
-from mpijoin.slave.joining import filters_of, new_out, wall_s_per_unit
 from mpijoin.slave.moving import Mover
+from mpijoin.slave.outlets import Outlets, Way
 from mpijoin.slave.pressure import MemoryPressure
 from mpijoin.slave.report import EpochMeter, LoadMeter
 from mpijoin.slave.rotating import new_core
@@ -64,20 +56,17 @@ class Slave:
         checkpoint · resumed: the number of that checkpoint, or 0 if the run begins · spiller: where the operator's
         state goes if memory is short; None: the run fails then · allowed: as for `MemoryPressure`."""
         job, schema, directory = setup.job, setup.schema, setup.directory
-        self._rank = rank
-        self._collector = setup.roles.collector
+        self._rank, self._collector = rank, setup.roles.collector
         paced = not isinstance(job.run.speed, str)
         self._operator = operator
-        self._out, self._filters = new_out(job, schema), filters_of(job, schema, operator)
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
-        self._sinks: list[Sink] = self._output(job, schema, directory)
         self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
         names = [stream.name for stream in schema.streams]
         self._epochs = EpochMeter(rank, self._operator, directory, names, job.run.warmup_ns / 1e9, paced, resumed)
-        windows = [schema.ticks(stream.window_ns) for stream in job.streams]
-        self._delays = DelayMeter(rank.clock, wall_s_per_unit(job, schema), self._epochs.delayed, windows)
-        counts, times = [] if self._out.certifies else [CountRows()], [self._delays] if paced else []
-        self._consumers: list[Consumer] = [*counts, *self._sinks, *times]
+        send = None if self._collector is None else partial(self._send_results, self._collector)
+        way = Way(rank.number, send, directory)
+        self._outlets = Outlets(job, schema, operator, way, rank.clock, self._epochs.delayed)
+        self._out = self._outlets.out
         self._spilling = Spilling(spiller, self._out, rank.clock)
         self._core = new_core(paced, spill_rule(job, spiller), spiller.open_groups if spiller else 0)
         pressures = [one for one in job.inject.memory if one.rank == rank.number]
@@ -86,11 +75,12 @@ class Slave:
         self._inputs = Inputs(setup.roles.producers, job.cluster.partitions, len(names))
         self._mover = Mover(rank, self._operator, self._inputs, self._spilling.by_generations)
         saver = Saver(operator, rank.number, setup.checkpoints, spiller) if setup.checkpoints else None
-        self._savings = Savings(rank, saver, self._sinks, self._epochs, self._counts)
+        self._savings = Savings(rank, saver, self._outlets.sinks, self._epochs, self._counts)
         self._groups = set(groups)  # These are the groups that it joins.
         for group in groups:
             self._load.installed(group)
         self._messages, self._actions = deque[Batches](), deque[events.Action]()
+        self._origin: tuple[int, float] | None = None  # of what was joined last, as of `DelayMeter`
         self._received = np.zeros(len(names), np.int64)  # These rows of each stream came from the master.
         self._received_before = self._received  # They came before the mark of the newest checkpoint.
         rank.progress = lambda: self._report(0, -1)
@@ -101,15 +91,6 @@ class Slave:
         if fresh := [group for group in sorted(groups) if operator.holds_fresh(group)]:
             self._messages.append(Batches.without_rows(fresh, len(names), rank.number))
             self._do(events.Resumed(self._messages[0].groups))
-
-    def _output(self, job: Job, schema: JoinSchema, directory: RunDirectory | None) -> list[Sink]:
-        if job.output.results == "count":
-            return []
-        builder = TableBuilder(job, schema)
-        if self._collector is not None:
-            return [SendSink(builder, self._rank.number, partial(self._send_results, self._collector))]
-        assert directory is not None  # Without a directory, the results are collected.
-        return [ParquetSink(builder, directory.open_results, self._rank.number, job.output.part_bytes)]
 
     def run(self) -> None:
         """Runs until the master says stop (rank.Stopped). Raises whatever goes wrong."""
@@ -150,7 +131,7 @@ class Slave:
             self._do(events.Handed(self._rank.clock.wall_s))
 
     def abandon(self) -> None:
-        for sink in self._sinks:
+        for sink in self._outlets.sinks:
             sink.abandon()
 
     def _blocked(self) -> bool:
@@ -307,34 +288,29 @@ class Slave:
     def _consume(self) -> None:
         if not self._out.count:
             return
-        for own in () if self._out.is_final else self._filters:
-            own.keep(self._out, self._operator)
         if self._messages:
             slot = self._messages[0].slot
             # A slot that waited at a checkpoint has no origin, because it was due before this clock started.
-            self._delays.origin, epoch = slot.origin, slot.epoch
+            self._origin, epoch = slot.origin, slot.epoch
         else:  # They were owed. All epochs that began here have ended, so they belong to the next one.
             epoch = self._core.newest_epoch + 1
         with self._spilling.consuming():
-            for consumer in self._consumers:
-                consumer.consume(self._out, self._operator, epoch)
-        self._out.clear()
+            self._outlets.consume(epoch, self._origin)
 
     def _meanwhile(self, always: bool) -> None:
         if always or self._epochs.is_record_due:
             epoch, backlog_bytes = self._core.newest_epoch, self._core.backlog_bytes
-            self._epochs.meanwhile(epoch, self._out.found, backlog_bytes, self._busy_s, self._spilling.figures)
+            self._epochs.meanwhile(epoch, self._outlets.found, backlog_bytes, self._busy_s, self._spilling.figures)
 
     def _send_results(self, collector: int, data: Data) -> None:
         self._rank.transport.send(collector, Channel.RESULT, data)
 
     def _end_message(self, epoch: int, octets: int, own: bool) -> None:
         slot = self._messages.popleft().slot
-        for consumer in self._consumers:
-            consumer.end_epoch(epoch, slot.last)
+        self._outlets.end_epoch(epoch, slot.last)
         left_bytes, occupancy_bytes = self._core.backlog_bytes, self._load.occupancy_bytes
         figures = self._spilling.figures
-        self._epochs.epoch_ended(epoch, self._out.found, left_bytes, occupancy_bytes, self._busy_s, figures)
+        self._epochs.epoch_ended(epoch, self._outlets.found, left_bytes, occupancy_bytes, self._busy_s, figures)
         if not own:
             self._rank.send(slot.producer, self._report(octets, epoch))
         self._rest_without_groups(slot.last)
@@ -342,7 +318,7 @@ class Slave:
     def _report(self, octets: int, epoch: int) -> Report:
         """Returns the report that so many bytes are consumed, and how far this slave has come."""
         rank, memory, compared = self._rank, self._operator.memory(), self._operator.totals.comparisons
-        own = (octets, epoch, self._out.found, self._busy_s, memory.budget - memory.free, rank.comm_s, compared)
+        own = (octets, epoch, self._outlets.found, self._busy_s, memory.budget - memory.free, rank.comm_s, compared)
         return Report(rank.number, *own, memory.budget, self._spilling.figures)
 
     def _carry_out(self, action: events.Carry) -> None:
@@ -376,18 +352,18 @@ class Slave:
     def _rest_without_groups(self, last: bool) -> None:
         """Tells the sinks if there is nothing left to join here, because nobody should wait for such a slave."""
         if not self._groups and not self._messages and not last:
-            for sink in self._sinks:
+            for sink in self._outlets.sinks:
                 sink.rest(self._core.newest_epoch)
 
     def _finish(self) -> None:
-        parts = [part for sink in self._sinks for part in sink.close()]
+        parts = [part for sink in self._outlets.sinks for part in sink.close()]
         self._epochs.close()
         counts, files = self._counts(parts, self._received), tuple(part.name for part in parts)
         spent = (self._busy_s, self._blocked_s)
         figures = figures_of(self._epochs, self._operator, *spent, self._spilling.figures)
         self._rank.send(MASTER, Finished(self._rank.number, counts, figures, files=files))
-        self._rank.log.info("slave finished: %d results, %d part files", self._out.found, len(parts))
+        self._rank.log.info("slave finished: %d results, %d part files", self._outlets.found, len(parts))
 
     def _counts(self, parts: list[PartInfo], received: np.ndarray) -> Counts:
         totals = self._spilling.totals(self._operator.totals)
-        return counts_of(totals, self._out, parts, received, self._epochs)
+        return counts_of(totals, self._outlets, parts, received, self._epochs)

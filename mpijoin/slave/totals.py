@@ -6,13 +6,14 @@ from typing import Sequence
 
 import numpy as np
 
-from mpijoin.operators.base import Operator, Out, Totals
+from mpijoin.operators.base import CERTIFICATE_MASK, Operator, Totals
 from mpijoin.records import Counts, Figures, PartInfo, SpillFigures
+from mpijoin.slave.outlets import Outlets
 from mpijoin.slave.report import EpochMeter
 
 
 def counts_of(
-    totals: Totals, out: Out, parts: Sequence[PartInfo], received: np.ndarray, epochs: EpochMeter
+    totals: Totals, outlets: Outlets, parts: Sequence[PartInfo], received: np.ndarray, epochs: EpochMeter
 ) -> Counts:
     """parts: of results, all closed · received: the rows of each stream that came from producers, up to the same point
     as the other counts."""
@@ -25,13 +26,14 @@ def counts_of(
         moved_out=totals.moved_out,
         spilled=totals.spilled,
         taken_back=totals.taken_back,
-        results=out.found,
+        results=outlets.found,
         written=sum(part.rows for part in parts),
-        certificate=out.certificate,
+        certificate=outlets.certificate & CERTIFICATE_MASK,
         comparisons=totals.comparisons,
         splits=totals.splits,
         merges=totals.merges,
         delays=epochs.delays.compact(),
+        queries=outlets.queries(parts),
     )
 
 

@@ -39,7 +39,7 @@ def rules_of(job: Job, stream_index: int, schema: JoinSchema, late_sink: LateSin
     from mpijoin.sources.screen import StreamRules
 
     lateness = schema.ticks(job.streams[stream_index].lateness_ns)
-    keeps_keyless = stream_index in job.join.alone
+    keeps_keyless = stream_index in job.alone
     return StreamRules(schema.streams[stream_index], lateness, late_sink, job.inject.hash_bits, keeps_keyless)
 
 

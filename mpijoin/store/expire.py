@@ -21,6 +21,7 @@ from mpijoin.store.state import (
     EXPIRES_FROM,
     FIRST,
     FIRST_TIME_MAX,
+    FOREVER,
     GROUP_BYTES,
     GROUP_STREAM_WORDS,
     GROUP_TUPLES,
@@ -79,9 +80,11 @@ def expiry_bound(s, group, stream):
     for other in range(streams):
         if other != stream:
             reached = min(reached, s.groups[group, WATERMARK + other * GROUP_STREAM_WORDS])
-    if stream == 1 and s.counters[LOOKS_BACK]:
+    window = s.counters[LOOKS_BACK]
+    if stream == 1 and window:
         own = s.groups[group, WATERMARK + GROUP_STREAM_WORDS]
-        reached = min(reached, own if own == TIME_MAX_VALUE else time_before(own, s.layout[0, WINDOW]))
+        window -= window != FOREVER
+        reached = min(reached, own if own == TIME_MAX_VALUE else time_before(own, window))
     return reached if streams == 1 else time_before(reached, s.layout[stream, WINDOW])
 
 

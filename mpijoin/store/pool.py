@@ -24,6 +24,8 @@ from mpijoin.store.state import (
     HAS_BLOB,
     HEAD_WORDS,
     LAYOUT_WORDS,
+    MARK,
+    MATCHED,
     NEXT,
     NONE,
     OPERATOR,
@@ -227,7 +229,7 @@ def new_table(pool: Pool, partitions: int, theta: int, streams: Sequence[StreamS
     theta: in bytes · operator: the operator's number among those that share the pool.
     """
     counters = np.zeros(COUNTERS, np.int64)
-    counters[THETA], counters[OPERATOR] = theta, operator
+    counters[THETA], counters[OPERATOR], counters[MARK] = theta, operator, MATCHED
     counters[FREE_REGIONS:] = counters[FREE_BUCKET] = NONE
     pages, page_words = len(pool.heads), int(pool.counters[PAGE_WORDS])
     # Each bucket in use holds a page, except for the empty halves of splits.

@@ -70,8 +70,9 @@ FIXED_WORDS = ADDRESS  # Every tuple has these first words.
 SLOTS, TUPLES_AT, TUPLE_WORDS, TUPLE_BYTES, HAS_BLOB, WINDOW, FLAGS_AT, LAYOUT_WORDS = range(8)
 # TUPLES_AT and FLAGS_AT count words from the beginning of a page. FLAGS_AT is 0 if the stream has no flags.
 
-# Bits of a flag.
+# Bits of a flag. MARK_BITS are those of the queries over one table: a tuple was matched in the first one, and so on.
 MATCHED, NEW = 1, 2
+MARK_BITS = (MATCHED, 4, 8, 16, 32, 64)
 
 # Entries of `pool`, which all tables over it share. PAGES: how many may be held, which can be fewer than there are, and
 # fewer than are held · UNUSED_PAGE: the first of those that were never used · RELEASED_PAGE: the first of the free ones
@@ -84,18 +85,19 @@ MATCHED, NEW = 1, 2
 # Entries of `counters`.
 (
     OPERATOR, FREE_BUCKET, UNUSED_BUCKET, UNUSED_ENTRY, THETA, OUT_COUNT, OWN_PAGES, OWN_PAGES_MAX, COMPARED, SPENT,
-    FOUND, KEEPS, HASHED, SPLIT, MERGED, LACKING, APART, PAIRS, LOOKS_BACK,
-) = range(19)  # fmt: skip
+    FOUND, KEEPS, HASHED, SPLIT, MERGED, LACKING, APART, PAIRS, LOOKS_BACK, MARK,
+) = range(20)  # fmt: skip
 # OPERATOR: the operator's number among those that share the pool · OWN_PAGES: how many of the pool's pages it holds.
 # COMPARED, SPLIT, MERGED: what was done here; they only ever grow, whereas a group's own counters leave with the group.
 # FOUND: results so far, kept or not · HASHED: 1 if keys are hashes; then results are counted and certified by whoever
 # compares the keys themselves, and not by the kernels · APART: 1 if no result may consist of fresh tuples alone ·
-# PAIRS: which pairs are results, as the join type wants it (join/marks.py) · LOOKS_BACK: 1 if tuples of stream 0 look
-# for partners only when their own windows are over.
+# PAIRS: which pairs are results, as the join type wants it (join/marks.py) · LOOKS_BACK: if tuples of stream 0 look
+# for partners only when their own windows are over, the longest such window plus 1, or FOREVER; else 0 · MARK: the bit
+# of a flag that says that a tuple has a partner, or is done with.
 # INSERTED, INSERTED_BYTES, EXPIRED, SPILLED, KEPT_TUPLES: these are the entries of stream 0; those of stream i lie i
 # further on. KEPT_TUPLES: how many tuples are in kept blocks now.
 INSERTED, INSERTED_BYTES, EXPIRED, SPILLED, KEPT_TUPLES = (
-    LOOKS_BACK + 1 + STREAMS_MAX * kind for kind in range(5)
+    MARK + 1 + STREAMS_MAX * kind for kind in range(5)
 )
 # The heads of the free lists of directory regions start here, one for each size class.
 FREE_REGIONS = KEPT_TUPLES + STREAMS_MAX
@@ -128,6 +130,15 @@ def words_of(first: int, streams: int) -> list[int]:
     [17, 22, 27]
     """
     return [first + GROUP_STREAM_WORDS * stream for stream in range(streams)]
+
+
+def looking_back(window: int) -> int:
+    """Returns what LOOKS_BACK is for a window of stream 0.
+
+    >>> looking_back(0), looking_back(FOREVER) == FOREVER
+    (1, True)
+    """
+    return min(window, FOREVER - 1) + 1
 
 
 class StoreState(NamedTuple):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mpijoin.conditions.tree import durations_of
-from mpijoin.config.job import Job
+from mpijoin.config.job import COUNT, Job
 from mpijoin.config.load import load_job
+from mpijoin.operators.base import CERTIFICATE_MASK
 from mpijoin.rundir import read_summary
 from mpijoin.verify.aggregates import add_answers, due_sql
 from mpijoin.verify.combinations import Totals, condition_of, totals_of, typed_sql
@@ -17,6 +19,7 @@ from mpijoin.verify.inputs import (
     LATE,
     NULL_KEY,
     NULL_TIME,
+    Clock,
     Stream,
     common_clock,
     describe_stream,
@@ -37,16 +40,69 @@ def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
     summary = read_summary(run_path)
     job_path = os.path.join(run_path, "job.toml")
     job = load_job(job_path)
-    read = job.output, job.aggregate, job.join
-    streams = tuple(describe_stream(index, stream, *read) for index, stream in enumerate(job.streams))
-    condition = condition_of(job, streams)
-    calls = calls_of(job, streams)
-    durations = [*durations_in(calls), *(durations_of(condition) if condition else ())]
+    streams = tuple(describe_stream(index, stream, job.each) for index, stream in enumerate(job.streams))
+    clock = _load(database, job, streams)
+    differences = _stream_differences(database, summary, streams)
+    facts = list(_facts(database, job, streams))
+    for stream in streams:
+        differences += compare_late(database, run_path, stream, clock.tick_ns)
+    every = []
+    for name, one in zip(job.names, job.each):
+        told = summary.get("queries", {}).get(name, {})
+        totals, different = _compare_query(database, os.path.join(run_path, "results", name), one, told)
+        differences += [replace(difference, what=f"query {name}: {difference.what}") for difference in different]
+        facts.append(f"query {name}: {totals.results:,} results, certificate {totals.certificate:016x}")
+        every.append(totals)
+    if not job.queries:
+        totals, different = _compare_results(database, os.path.join(run_path, "results"), job, summary, streams, clock)
+        differences += different
+        every.append(totals)
+    results = sum(totals.results for totals in every)
+    certificate = sum(totals.certificate for totals in every) & CERTIFICATE_MASK
+    if job.queries:
+        differences += _total_differences(summary, Totals(results, certificate))
+    notes = [f"{path} was changed after the run began" for path in inputs_newer_than(streams, job_path)]
+    return Report(run_path, results, f"{certificate:016x}", tuple(facts), tuple(notes), tuple(differences))
+
+
+def _load(database: DuckDBPyConnection, job: Job, streams: tuple[Stream, ...]) -> Clock:
+    """Fills the tables of the streams, and returns the clock of their times."""
+    each = [(condition_of(one, streams), calls_of(one, streams)) for one in job.each]
+    durations = [ns for condition, _ in each if condition for ns in durations_of(condition)]
+    durations += [ns for _, calls in each for ns in durations_in(calls)]
     clock = common_clock(streams, job.aggregate, durations)
     for stream in streams:
         load_stream(database, job, stream, clock)
-    differences = _stream_differences(database, summary, streams)
-    keeps_rows = job.output.results != "count"
+    return clock
+
+
+def _compare_query(
+    database: DuckDBPyConnection, folder: str, job: Job, told: dict[str, Any]
+) -> tuple[Totals, list[Difference]]:
+    """Does what `_compare_results` does, with tables of its own: other rows and columns count for each query."""
+    database.execute("CREATE SCHEMA query")
+    database.execute("SET schema = 'query'")
+    streams = tuple(describe_stream(index, stream, [job]) for index, stream in enumerate(job.streams))
+    outcome = _compare_results(database, folder, job, told, streams, _load(database, job, streams))
+    database.execute("SET schema = 'main'")
+    database.execute("DROP SCHEMA query CASCADE")
+    return outcome
+
+
+def _compare_results(
+    database: DuckDBPyConnection,
+    folder: str,
+    job: Job,
+    told: dict[str, Any],
+    streams: tuple[Stream, ...],
+    clock: Clock,
+) -> tuple[Totals, list[Difference]]:
+    """Compares the results of one query with the inputs, which are loaded.
+
+    folder: of its results · job: that asks it alone · told: what the summary says of it.
+    """
+    condition, calls = condition_of(job, streams), calls_of(job, streams)
+    keeps_rows = job.output.results != COUNT
     if job.aggregate.is_on:
         add_answers(database, job, streams[0], clock.tick_ns)
         wanted, answers = due_sql(streams[0]), answer_columns(job, streams[0])
@@ -58,21 +114,11 @@ def compare_run(run_path: str, database: DuckDBPyConnection) -> Report:
     if keeps_rows:
         database.execute(f"CREATE TABLE expected AS {wanted}")
     totals = totals_of(database, streams, "expected" if keeps_rows else f"({wanted})")
-    differences += _total_differences(summary, totals)
+    differences = _total_differences(told, totals)
     if keeps_rows:
         shown = streams[: job.join.shown] if len(streams) == 2 else streams
-        differences += compare_results(database, run_path, job, shown, answers)
-    for stream in streams:
-        differences += compare_late(database, run_path, stream, clock.tick_ns)
-    notes = [f"{path} was changed after the run began" for path in inputs_newer_than(streams, job_path)]
-    return Report(
-        run_path,
-        totals.results,
-        f"{totals.certificate:016x}",
-        _facts(database, job, streams),
-        tuple(notes),
-        tuple(differences),
-    )
+        differences += compare_results(database, folder, job, shown, answers)
+    return totals, differences
 
 
 def _fates(database: DuckDBPyConnection, stream: Stream) -> dict[str, int]:
@@ -93,7 +139,7 @@ def _facts(database: DuckDBPyConnection, job: Job, streams: tuple[Stream, ...]) 
         fates = _fates(database, stream)
         lost = f"{fates['late']:,} late, {fates['null_key']:,} with a null key"
         counts.append(f"{stream.name}: {fates['read']:,} rows, {lost}")
-    compared = "count and certificate alone" if job.output.results == "count" else "every row and column of the results"
+    compared = "count and certificate alone" if job.counts_only else "every row and column of the results"
     return (*counts, f"compared: {compared}, the counts of each stream, the late files")
 
 

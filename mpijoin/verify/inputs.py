@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mpijoin.conditions.tree import names_in
-from mpijoin.config.job import Aggregate, FileSource, Job, Join, Output, StreamJob, SyntheticSource
+from mpijoin.config.job import COUNT, Aggregate, FileSource, Job, StreamJob, SyntheticSource
 from mpijoin.data.files import CSV, IPC, decoding, expand_files, file_format, stream_schema
 from mpijoin.data.schema import UNIT_NS, Column
 from mpijoin.errors import InputError
@@ -77,15 +77,18 @@ class Clock:
     lateness: tuple[int, ...]
 
 
-def describe_stream(index: int, job: StreamJob, output: Output, aggregate: Aggregate, join: Join = Join()) -> Stream:
-    """Find the files of a stream and the columns that its results show or are made of. InputError: gone or
-    unreadable."""
-    read = {one.column for one in aggregate.columns if one.column is not None}
-    named = {one for text in (join.where, *(one.text for one in join.reduce)) for one in names_in(text)}
+def describe_stream(index: int, job: StreamJob, each: Sequence[Job]) -> Stream:
+    """Find the files of a stream and the columns that results show or are made of. InputError: gone or unreadable.
+
+    each: the jobs of all queries, or the one job.
+    """
+    read = {one.column for asked in each for one in asked.aggregate.columns if one.column is not None}
+    texts = [text for asked in each for text in (asked.join.where, *(one.text for one in asked.join.reduce))]
+    named = {one for text in texts for one in names_in(text)}
     read |= {column for owner, column in named if owner == job.name and column != "time"}
     if isinstance(job.source, SyntheticSource):
         fields = {"ts": pa.timestamp("ns"), "key": pa.int64()}
-        if job.source.payload_bytes and _is_shown(f"{job.name}_payload", output):
+        if job.source.payload_bytes and _is_shown(f"{job.name}_payload", each):
             fields["payload"] = pa.binary(job.source.payload_bytes)
         return Stream(index, job, (), fields, 1)
     if not isinstance(job.source, FileSource):
@@ -94,7 +97,7 @@ def describe_stream(index: int, job: StreamJob, output: Output, aggregate: Aggre
     found = stream_schema(files, job.types)
     keys_and_time = {job.time, *job.key}
     payload = job.columns if job.columns is not None else [name for name in found.names if name not in keys_and_time]
-    wanted = keys_and_time | read | {name for name in payload if _is_shown(f"{job.name}_{name}", output)}
+    wanted = keys_and_time | read | {name for name in payload if _is_shown(f"{job.name}_{name}", each)}
     fields = {field.name: field.type for field in found if field.name in wanted}
     lost = sorted(wanted - fields.keys())
     if lost:
@@ -107,10 +110,9 @@ def describe_stream(index: int, job: StreamJob, output: Output, aggregate: Aggre
     return Stream(index, job, files, fields, UNIT_NS[unit], measured)
 
 
-def _is_shown(result_column: str, output: Output) -> bool:
-    if output.results == "count":
-        return False
-    return output.columns is None or result_column in output.columns
+def _is_shown(result_column: str, each: Sequence[Job]) -> bool:
+    outputs = (one.output for one in each if one.output.results != COUNT)
+    return any(output.columns is None or result_column in output.columns for output in outputs)
 
 
 def common_clock(streams: tuple[Stream, ...], aggregate: Aggregate, durations: Sequence[int] = ()) -> Clock:
@@ -169,7 +171,7 @@ def input_rows(job: Job, stream: Stream, clock: Clock, only: int | None = None) 
     for index, batches in enumerate(_each_file(job, stream)):
         if only not in (None, index):
             continue
-        marker = _Marker(clock.lateness[stream.index], stream.index in job.join.alone)
+        marker = _Marker(clock.lateness[stream.index], stream.index in job.alone)
         position = index * FILE_STRIDE
         for batch in batches:
             row = np.arange(position, position + batch.num_rows)

@@ -49,8 +49,8 @@ class Report:
 
 def one_row(database: DuckDBPyConnection, query: str) -> tuple[Any, ...]:
     """The row of a query that always gives exactly one, such as a count of all rows."""
-    row = database.execute(query).fetchone()
-    assert row is not None
+    # A result that is not read to its end would keep the connection.
+    (row,) = database.execute(query).fetchall()
     return row
 
 

@@ -80,12 +80,12 @@ def _answer(index: int, function: Function, stream: Stream) -> Wanted:
 
 
 def compare_results(
-    database: DuckDBPyConnection, run_path: str, job: Job, streams: tuple[Stream, ...], answers: Sequence[Wanted]
+    database: DuckDBPyConnection, folder: str, job: Job, streams: tuple[Stream, ...], answers: Sequence[Wanted]
 ) -> list[Difference]:
-    """Compares every result row and column. The table `expected` holds the wanted results. answers: the columns that
-    are worked out."""
+    """Compares every result row and column. The table `expected` holds the wanted results. folder: of the results ·
+    answers: the columns that are worked out."""
     columns = wanted_columns(job, streams, answers)
-    parts = sorted(glob.glob(os.path.join(glob.escape(run_path), "results", "*.parquet")))
+    parts = sorted(glob.glob(os.path.join(glob.escape(folder), "*.parquet")))
     faults = [line for part in parts for line in _part_faults(part, columns)]
     if faults:
         return [Difference("results: files that cannot be compared", tuple(faults[:SHOWN]))]

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mpijoin.conditions.tree import durations_of, names_in
-from mpijoin.config.job import Aggregate, Job, Join, Output, StreamJob
+from mpijoin.config.job import COUNT, Job, Join, Output, StreamJob
 from mpijoin.config.load import load_job
-from mpijoin.errors import InputError
+from mpijoin.config.units import show
+from mpijoin.errors import InputError, JobError
 from mpijoin.rundir import RunDirectory, read_failure
 from mpijoin.verify import MEMORY_LIMIT
 from mpijoin.verify.combinations import condition_of, holds_sql
@@ -57,13 +58,14 @@ def why(run_path: str | os.PathLike, asked: Asked) -> Answer:
         raise InputError("why needs DuckDB: pip install 'mpijoin[verify]'") from error
     run = RunDirectory(Path(run_path))
     read_failure(run.path)  # It refuses what is no run.
-    job = load_job(run.job)
-    streams = tuple(_described(index, stream, job.join) for index, stream in enumerate(job.streams))
+    whole = load_job(run.job)
+    job = _of_query(whole, asked.query)
+    streams = tuple(_described(index, stream, job) for index, stream in enumerate(job.streams))
     condition = condition_of(job, streams)
     clock = common_clock(streams, job.aggregate, durations_of(condition) if condition else ())
     holds = holds_sql(condition, streams, clock) if condition else "true"
     own = find_row(job, stream_of(asked, streams), clock, asked)
-    progress = progress_of(run, job, own.stream.index, own.row)
+    progress = progress_of(run, whole, own.stream.index, own.row)
     with tempfile.TemporaryDirectory(prefix="mpijoin-why-") as folder:
         settings: dict[str, Any] = {"memory_limit": MEMORY_LIMIT, "temp_directory": folder}
         with duckdb.connect(":memory:", config=settings) as database:
@@ -71,10 +73,22 @@ def why(run_path: str | os.PathLike, asked: Asked) -> Answer:
     return Answer(job, clock, own, progress, others, results, tuple(_notes(run, own, progress, streams)))
 
 
-def _described(index: int, job: StreamJob, join: Join) -> Stream:
+def _of_query(job: Job, name: str | None) -> Job:
+    """The job that asks the query of this name alone; the job itself if it has no queries. Raises JobError."""
+    if name is None and job.queries:
+        raise JobError([f"--query: the run has several queries, wanted one of {' '.join(job.names)}"])
+    if name is not None and name not in job.names:
+        wanted = f"one of {' '.join(job.names)}" if job.names else "none: the run has no queries"
+        raise JobError([f"--query: got {show(name)}, wanted {wanted}"])
+    return job.each[job.names.index(name) if name else 0]
+
+
+def _described(index: int, stream: StreamJob, job: Job) -> Stream:
     """A stream of which only times, keys and what the condition asks for are read."""
-    asked = {column for owner, column in names_in(join.where) if owner == job.name} - {job.time, "time", *job.key}
-    return describe_stream(index, job._replace(columns=tuple(asked)), Output(results="count"), Aggregate(), join)
+    named = {column for owner, column in names_in(job.join.where) if owner == stream.name}
+    asked = tuple(named - {stream.time, "time", *stream.key})
+    only = Job(job.streams, Join(where=job.join.where), output=Output(results=COUNT))
+    return describe_stream(index, stream._replace(columns=asked), [only])
 
 
 def _met(

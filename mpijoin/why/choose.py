@@ -18,12 +18,14 @@ NAMED_MAX = 5  # a message names this many rows or files and counts the rest
 
 
 class Asked(NamedTuple):
-    """Which row is meant, as the user says it: by its number, or by its key and its time."""
+    """Which row is meant, as the user says it: by its number, or by its key and its time. query: which query is meant,
+    if the job has several."""
 
     stream: str | None
     row: str | None = None
     keys: tuple[str, ...] = ()
     time: str | None = None
+    query: str | None = None
 
 
 class InputRow(NamedTuple):

@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     keys = "the row's key, together with --time; once for each key column"
     parser.add_argument("--key", metavar="KEY", action="append", default=[], help=keys)
     parser.add_argument("--time", metavar="TIME", help="the row's time, together with --key")
+    parser.add_argument("--query", metavar="NAME", help="which query is meant, if the job has several")
     parser.add_argument("--json", action="store_true", help="print the answer as one JSON object")
 
 
@@ -61,6 +62,6 @@ def main_why(options: argparse.Namespace) -> int:
     from mpijoin.why.plain import plain
     from mpijoin.why.text import text
 
-    answer = why(options.run, Asked(options.stream, options.row, tuple(options.key), options.time))
+    answer = why(options.run, Asked(options.stream, options.row, tuple(options.key), options.time, options.query))
     print(json.dumps(plain(answer), indent=2) if options.json else text(answer))
     return EXIT_DONE

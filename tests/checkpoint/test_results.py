@@ -14,7 +14,7 @@ from mpijoin.disk import write_all
 from mpijoin.errors import OutputError, ProtocolError
 from mpijoin.messages import EpochEnd, ResultMarker, ResultRows
 from mpijoin.rundir import RUN_MARK, RunDirectory
-from mpijoin.sinks.collector import Collector
+from mpijoin.sinks.collector import Collector, Writers
 from mpijoin.sinks.parts import PartWriter
 
 SCHEMA = pa.schema([pa.field("row", pa.int64(), False)])
@@ -26,7 +26,7 @@ def table(*values):
 
 def rows(slave, epoch, *values):
     batch = table(*values).to_batches()[0]
-    return ResultRows(slave, epoch, np.frombuffer(batch.serialize(), np.uint8))
+    return ResultRows(slave, epoch, 0, np.frombuffer(batch.serialize(), np.uint8))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def writer(tmp_path):
 
 @pytest.fixture
 def merged(writer):
-    return Collector((1, 2), SCHEMA, writer)
+    return Collector((1, 2), [SCHEMA], Writers([writer]))
 
 
 def values_in(folder, parts):
@@ -57,7 +57,7 @@ def test_all_marks_write_what_came_before_whatever_its_epoch_and_nothing_after(m
     for slave in (1, 2):
         merged.take(EpochEnd(slave, 6, last=True))
     assert merged.finished and merged.rows == 6
-    (late,) = values_in(tmp_path, [part.name for part in merged.writer.close()][1:])
+    (late,) = values_in(tmp_path, [part.name for part in merged.writers.close()][1:])
     assert sorted(late) == [90, 91, 92]
 
 

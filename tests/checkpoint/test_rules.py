@@ -17,7 +17,7 @@ from mpijoin.config.job import Checkpoint
 from mpijoin.config.load import load_job
 from mpijoin.errors import JobError
 from mpijoin.metrics.delay import DelayHistogram
-from mpijoin.records import PER_STREAM, Counts, MoveTotals
+from mpijoin.records import PER_STREAM, Counts, MoveTotals, QueryCounts
 
 MINUTE_NS = 60 * 10**9
 
@@ -201,7 +201,9 @@ def counts(certificate, delay_us, **others):
     if delay_us:
         delays.add(np.array([delay_us]), np.array([2]))
     ones = dict.fromkeys(Counts._fields[:PER_STREAM], (1, 1, 1)) | dict.fromkeys(Counts._fields[PER_STREAM:], 1)
-    return Counts(**{**ones, "certificate": certificate, "delays": delays.compact(), **others})
+    queries = (QueryCounts(1, 1, certificate), QueryCounts(0, 0, 1))
+    own = {"certificate": certificate, "delays": delays.compact(), "queries": queries}
+    return Counts(**{**ones, **own, **others})
 
 
 def test_totals_are_sums_and_what_was_held_has_moved_out():
@@ -209,6 +211,7 @@ def test_totals_are_sums_and_what_was_held_has_moved_out():
         [counts(5, 1000, results=10, held=(7, 1, 0)), counts((1 << 64) - 2, 3000, results=20, moved_out=(4, 1, 1))]
     )
     assert (together.results, together.certificate) == (30, 3)
+    assert together.queries == (QueryCounts(2, 2, 3), QueryCounts(0, 0, 2))
     assert together.held == (0, 0, 0) and together.moved_out == (1 + 7 + 4 + 1, 1 + 1 + 1 + 1, 1 + 0 + 1 + 1)
     assert DelayHistogram.of([together.delays]).count == 4
 

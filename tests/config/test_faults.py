@@ -44,7 +44,7 @@ results = "csv"
             (
                 "[cluser]: no such section, did you mean cluster?,"
                 " there are left right streams.NAME cluster memory tuning balance run output join aggregate checkpoint"
-                " inject"
+                " inject query"
             ),
             "[cluster] partitions: got 0, wanted 1 to 65535",
             '[cluster] buffer: got "1 KiB", wanted "64 KiB" to "9223372036854775807 B"',

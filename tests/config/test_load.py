@@ -8,18 +8,15 @@ import pytest
 
 from config_jobs import SMALL, faults, small
 from mpijoin.config.fields import SECTIONS, STREAM_FIELDS, SYNTHETIC_FIELDS
+from mpijoin.config.inject import Delay, Inject, Pressure, Slowdown
 from mpijoin.config.job import (
     Balance,
     Cluster,
-    Delay,
     FileSource,
-    Inject,
     Job,
     Memory,
     Output,
-    Pressure,
     Run,
-    Slowdown,
     StreamJob,
     SyntheticSource,
     TableSource,

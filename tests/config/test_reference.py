@@ -9,8 +9,9 @@ import pytest
 from mpijoin.cli import main
 from mpijoin.config import job as job_module
 from mpijoin.config.fields import SECTIONS, SOURCE_FIELDS, STREAM_FIELDS, SYNTHETIC_FIELDS
-from mpijoin.config.job import SHORT_STREAMS, FileSource, Job, StreamJob, SyntheticSource
+from mpijoin.config.job import SHORT_STREAMS, FileSource, Job, Query, StreamJob, SyntheticSource
 from mpijoin.config.load import load_job
+from mpijoin.config.queries import QUERY, QUERY_FIELDS
 from mpijoin.config.reference import REQUIRED, UNSET, default_text, reference, sections, type_text
 
 ROOT = Path(__file__).parents[2]
@@ -30,11 +31,11 @@ def test_every_field_has_a_meaning_a_type_and_a_unit(title, field):
 def test_every_value_of_a_job_is_a_field_that_is_explained():
     """A field that is new in the job cannot be forgotten here."""
     own = {StreamJob: STREAM_FIELDS, SyntheticSource: SYNTHETIC_FIELDS, FileSource: SOURCE_FIELDS[:1]}
-    own |= dict(SECTIONS.values())
+    own |= {**dict(SECTIONS.values()), Query: QUERY_FIELDS}
     besides = {"name", "source"}  # of a stream: what its section is called, and the fields of SOURCE_FIELDS
     for make, fields in own.items():
-        assert set(make._fields) - besides == {field.attribute for field in fields}, make
-    assert set(Job._fields) == {"streams", *SECTIONS}
+        assert set(make._fields) - besides == {field.attribute for field in fields} - besides, make
+    assert set(Job._fields) == {"streams", "queries", *SECTIONS}
     sections = [one for one in vars(job_module).values() if isinstance(one, type) and issubclass(one, tuple)]
     # Python gives a named tuple without a docstring one that begins with its fields.
     assert len(sections) > 12 and not [one for one in sections if one.__doc__.startswith(f"{one.__name__}(")]
@@ -52,7 +53,11 @@ def test_the_defaults_that_are_told_are_those_of_a_job():
         "a": {"path": "/l.parquet", **documents["streams"]},
         "b": {**synthetic, **documents.pop("synthetic")},
     }
-    assert load_job(documents) == load_job({"streams": {"a": {"path": "/l.parquet"}, "b": synthetic}})
+    streams, query = {"a": {"path": "/l.parquet"}, "b": synthetic}, documents.pop(QUERY)
+    assert load_job(documents) == load_job({"streams": streams})
+    assert load_job({**documents, QUERY: [{"name": "near", **query}]}) == load_job(
+        {"streams": streams, QUERY: [{"name": "near"}]}
+    )
 
 
 @pytest.mark.parametrize("width", [50, 80, 110])
@@ -109,8 +114,9 @@ def fields_of(section, values):
 def test_job_files_in_the_documentation_have_fields_that_there_are(block):
     document = tomllib.loads(block)
     document |= {f"streams.{name}": values for name, values in document.pop("streams", {}).items()}
-    for section, values in document.items():
-        if section not in SHORT_STREAMS + tuple(SECTIONS) and not section.startswith("streams."):
+    queries = [(QUERY, values) for values in document.pop(QUERY, [])]
+    for section, values in (*document.items(), *queries):
+        if section not in (*SHORT_STREAMS, *SECTIONS, QUERY) and not section.startswith("streams."):
             continue  # a sweep's, for one
         known = fields_of(section, values)
         for name, value in values.items():

@@ -30,6 +30,7 @@ import mpijoin.simulate.cluster as simulated
 import mpijoin.slave.rotating
 import mpijoin.slave.runtime
 import mpijoin.sources.base
+from asked_queries import CONDITION, AskedQuery, check_each, expect_each, holds, random_queries, rows_of_each
 from engine_harness import Stream, check_late, expect, expected_rows, section, table_rows
 from mpijoin.api import Silent
 from mpijoin.checkpoint.manifest import numbers_in
@@ -40,17 +41,18 @@ from mpijoin.coordinator.runtime import Master
 from mpijoin.errors import EXIT_CHECKPOINTED, AlreadyDone, Checkpointed, Interrupted
 from mpijoin.join.marks import MARKS
 from mpijoin.launch.embedded import run_local
-from mpijoin.launch.setup import merged_schema, prepare
+from mpijoin.launch.setup import merged_schemas, prepare
 from mpijoin.launch.sizes import size_for
 from mpijoin.rundir import RunDirectory, read_summary
 from mpijoin.signals import SignalFlag
-from mpijoin.sinks.parts import PartWriter
+from mpijoin.sinks.collector import Writers
+from mpijoin.sinks.parts import PartWriter, part_prefix
 from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.runtime import Slave
 from oracle import RANKS
 from random_policy import random_policy
-from simulated_engine import CONDITION, LIMIT_S, costs, disturbance, holds
+from simulated_engine import LIMIT_S, costs, disturbance
 
 KEYS = ((pa.int64(), (0, 1, -1, 7, 1 << 40)), (pa.string(), ("", "a", "b", "ab", "more than eight letters")))
 PAYLOADS = ((pa.int64(), (1, -5)), (pa.string(), ("x", "y" * 90, None)))
@@ -65,6 +67,7 @@ NAMES = ("probe", "S_2", "left", "p4")
 # The possible numbers of rows of a file, by the number of streams.
 ROWS = {1: (0, 100, 200), 2: (0, 50, 100, 200), 3: (0, 25, 50), 4: (0, 10, 20)}
 TYPED_SHARE = 0.4  # Of the joins of two streams so many are no inner joins. They cannot spill.
+QUERIES_SHARE = 0.2  # Of the joins of two streams so many ask several queries.
 # These checkpoints leave time for moves.
 RARE_CHECKPOINTS = ({"epochs": 6}, {"epochs": 20, "keep": 1}, {"every": "50 ms"})
 
@@ -75,6 +78,7 @@ class Work:
 
     sides: tuple
     kept: dict
+    queries: tuple[AskedQuery, ...] = ()
 
     @property
     def kind(self):
@@ -118,6 +122,10 @@ def work(chance):
         "inject": {"hash_bits": chance.choice([2, 64])},
         "memory": {"spill": chance.choice(["generations", "rotate"])},
     }
+    if count == 2 and chance.random() < QUERIES_SHARE:
+        queries = random_queries(chance, sides)
+        tables = [one.table(sides) for one in queries]
+        return Work(sides, {**kept, "memory": {"spill": "off"}, "query": tables}, queries)
     if count == 2 and chance.random() < TYPED_SHARE:
         kept |= {"join": {"type": chance.choice(list(MARKS))}, "memory": {"spill": "off"}}
         kept["join"] |= {"where": CONDITION} if chance.random() < 0.5 else {}
@@ -188,17 +196,18 @@ def merged(*documents):
     together = {}
     for document in documents:
         for name, fields in document.items():
-            together[name] = {**together.get(name, {}), **fields}
+            together[name] = fields if isinstance(fields, list) else {**together.get(name, {}), **fields}
     return together
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Work whose inputs lie in a folder, and the answer of the oracle."""
+    """Work whose inputs lie in a folder, and the answer of the oracle. each: its answer to each query."""
 
     work: Work
     inputs: dict
     wanted: object
+    each: dict
 
     def job(self, made, path):
         return load_job(merged(self.inputs, self.work.kept, made.sections, {"output": {"path": str(path)}}))
@@ -207,8 +216,10 @@ class Prepared:
 def lay_out(made, folder):
     streams = {side.name: section(side, folder) for side in made.sides}
     short = streams.keys() == {"left", "right"}
-    wanted = expect(*made.sides, kind=made.kind, holds=made.holds, match=made.match)
-    return Prepared(made, streams if short else {"streams": streams}, wanted)
+    each, wanted = {}, expect(*made.sides, kind=made.kind, holds=made.holds, match=made.match)
+    if made.queries:
+        each, wanted = expect_each(made.sides, made.queries)
+    return Prepared(made, streams if short else {"streams": streams}, wanted, each)
 
 
 @contextmanager
@@ -266,11 +277,17 @@ def check(prepared, path, summary):
         name: {field: summary["streams"][name][field] for field in counts} for name, counts in wanted.counts.items()
     }
     assert found == wanted.counts
-    assert (summary["results"], summary["certificate"]) == (wanted.pairs.total(), wanted.certificate)
-    rows = Counter()
-    for part in (path / "results").glob("*.parquet"):
-        rows += table_rows(pq.read_table(part))
-    assert rows == (Counter() if made.results == "count" else expected_rows(made.sides, wanted, made.kind))
+    if made.queries:
+        check_each(summary, prepared.each)
+        all_rows = rows_of_each(made.sides, made.queries, prepared.each)
+    else:
+        assert (summary["results"], summary["certificate"]) == (wanted.pairs.total(), wanted.certificate)
+        all_rows = {"": expected_rows(made.sides, wanted, made.kind)}
+    for name, wanted_rows in all_rows.items():
+        rows = Counter()
+        for part in (path / "results" / name).glob("*.parquet"):
+            rows += table_rows(pq.read_table(part))
+        assert rows == (Counter() if made.results == "count" else wanted_rows)
     for side in made.sides:
         check_late(path, side, wanted)
     assert not (path / "failed.json").exists() and not (path / "results" / ".open").exists()
@@ -310,10 +327,13 @@ MOMENTS = {
 }
 
 
+FOLDERS = ("checkpoint", "results", "late", "metrics")
+
+
 def kind_of(path):
     """Returns what kind of file of a run directory this is, for the names of moments."""
     path = Path(os.fspath(path))
-    folder = path.parent.name if path.parent.name != ".open" else path.parent.parent.name
+    folder = next((part for part in reversed(path.parent.parts) if part in FOLDERS), "")
     if folder == "checkpoint":
         return "manifest" if ".json" in path.name else "state"
     return {"results": "result", "late": "late", "metrics": "metrics"}.get(folder, "other")
@@ -560,12 +580,13 @@ def simulate(prepared, made, path, chance, resumes=False, kills=Kills(), stop=No
         job = job._replace(cluster=job.cluster._replace(buffer_bytes=2000, master_buffer_bytes=5000))
     with inner_sizes(made), mock.patch.object(mpijoin.slave.runtime, "Saver", SavesAtOnce):
         setup = prepare(job, schema, size_for(job, made.slaves), resume=resumes)
-        writer = None
+        writers = None
         if job.output.results == "collect":
-            name = f"rank-{setup.roles.collector}"
-            writer = PartWriter(setup.directory.open_results, name, merged_schema(setup), 1000)
+            folder, rank = setup.directory.open_results, setup.roles.collector
+            own = zip(job.names or ("",), merged_schemas(setup))
+            writers = Writers([PartWriter(folder, part_prefix(rank, name), schema, 1000) for name, schema in own])
         trouble = simulated.Manner(costs(chance), False, chance.random() < 0.3, disturbance(chance, made.seed), LIMIT_S)
-        cluster = simulated.SimulatedCluster(setup, trouble, simulated.Quiet(), writer)
+        cluster = simulated.SimulatedCluster(setup, trouble, simulated.Quiet(), writers)
         pictures = watch_events(cluster, Path(path), kills, stop)
         try:
             return cluster.run().summary, pictures

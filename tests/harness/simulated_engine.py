@@ -19,20 +19,22 @@ import mpijoin.producer.ticks
 import mpijoin.slave.moving
 import mpijoin.sources.base
 import mpijoin.sources.shares
-from engine_harness import Stream, check_counts, expect, expected_rows, section, table_rows
+from asked_queries import CONDITION, check_each, expect_each, holds, random_queries, rows_of_each
+from engine_harness import Stream, check_counts, check_streams, expect, expected_rows, section, table_rows
 from join_harness import fallen_counts
 from mpijoin.api import TableWriter
 from mpijoin.config.check import resolve
-from mpijoin.config.job import Delay, Inject, Slowdown
+from mpijoin.config.inject import Delay, Inject, Slowdown
 from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.marks import MARKS
-from mpijoin.launch.setup import Roles, RunSetup, merged_schema
+from mpijoin.launch.setup import Roles, RunSetup, merged_schemas
 from mpijoin.moving import consumer
 from mpijoin.operators.stored import TableOperator
 from mpijoin.policy import make_policy
 from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
 from mpijoin.simulate.costs import Costs
+from mpijoin.sinks.collector import Writers
 from mpijoin.slave.core import SlaveCore
 from mpijoin.transport.simulated import Disturbance
 from oracle import RANKS
@@ -44,7 +46,7 @@ LIMIT_S = 100_000.0  # A run that takes more virtual time hangs.
 ENOUGH_BYTES = 16 << 20  # With less memory, a run may end for want of it.
 SPILLING_SHARE = 0.4  # In this share of the seeds, slaves have little memory and a disk.
 CONDITION_SHARE = 0.3  # of the seeds with two streams
-CONDITION = "right.time - left.time <= '3 ms'"
+QUERIES_SHARE = 0.25  # of the seeds that do not spill
 RANDOM_SHARE = 0.85  # In this share of the seeds with a policy, it moves groups for no reason.
 UNIT_ROWS = 40  # of an input that producers share
 FRAME_EXTRA_BYTES = 4096  # The frames of a portion have at most so much beside tuples and blobs.
@@ -76,6 +78,7 @@ class Scenario:
     kind: str = "inner"
     match: str = "all"
     has_condition: bool = False
+    queries: tuple = ()
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,10 @@ def scenario(seed):
     made = with_producers(made, chance.choice([1, 1, 2, 2, 3]))
     if made.spills:  # A condition is about two streams, and only an inner join spills.
         return of_type(made, "inner", chance.random() < CONDITION_SHARE) if len(made.sides) == 2 else made
+    if chance.random() < QUERIES_SHARE:
+        queries = random_queries(chance, made.sides)
+        tables = [one.table(made.sides) for one in queries]
+        return replace(made, queries=queries, sections={**made.sections, "query": tables})
     kind = chance.choice(["inner"] * 3 + ["left"] + list(MARKS))
     match = chance.choice(["all", "count", *RANKS]) if kind in ("inner", "left") else "all"
     return of_type(made, kind, chance.random() < CONDITION_SHARE, match)
@@ -150,11 +157,6 @@ def of_type(made, kind, has_condition, match="all"):
     join = {"type": kind, **chosen, **({"where": CONDITION} if has_condition else {})}
     sections = {**made.sections, "join": join}
     return replace(made, kind=kind, match=match, has_condition=has_condition, sections=sections)
-
-
-def holds(left_ns, right_ns):
-    """Whether CONDITION does."""
-    return right_ns - left_ns <= 3 * 10**6
 
 
 def with_producers(made, producers):
@@ -256,9 +258,9 @@ def inner_sizes(made):
 def run_scenario(made, folder):
     """Runs a scenario, and compares pairs, counts and ledger with the oracle. Raises whatever the run raises."""
     setup = setup_of(made, folder)
-    writer = TableWriter(merged_schema(setup)) if made.collects else None
+    kept = [TableWriter(schema) for schema in merged_schemas(setup)] if made.collects else []
     with inner_sizes(made):
-        simulated = SimulatedCluster(setup, made.manner, Quiet(), writer)
+        simulated = SimulatedCluster(setup, made.manner, Quiet(), Writers(kept) if kept else None)
         watch = Watch(simulated, setup, made)
         try:
             summary = simulated.run().summary
@@ -266,13 +268,26 @@ def run_scenario(made, folder):
             assert made.memory_bytes < ENOUGH_BYTES
             watch.check_bounds()
             return Course({}, simulated.network.trace, watch.seen + Counter({"out of memory": 1}))
+    check_results(made, summary, [table_rows(writer.table()) for writer in kept])
+    watch.check_end(summary)
+    return Course(summary, simulated.network.trace, watch.seen + seen_in(made, summary))
+
+
+def check_results(made, summary, found):
+    """Compares the summary, and the rows that were found by each query, with the oracle's answer."""
+    if made.queries:
+        each, whole = expect_each(made.sides, made.queries)
+        check_streams(summary, whole)
+        check_each(summary, each)
+        rows = dict(zip(each, found))
+        wanted = rows_of_each(made.sides, made.queries, each) if found else {}
+        assert {name: rows[name] for name in wanted} == wanted
+        return
     condition = holds if made.has_condition else None
     wanted = expect(*made.sides, kind=made.kind, holds=condition, match=made.match)
     check_counts(summary, wanted)
-    if writer:
-        assert table_rows(writer.table()) == expected_rows(made.sides, wanted, made.kind)
-    watch.check_end(summary)
-    return Course(summary, simulated.network.trace, watch.seen + seen_in(made, summary))
+    if found:
+        assert found == [expected_rows(made.sides, wanted, made.kind)]
 
 
 def setup_of(made, folder):
@@ -300,7 +315,8 @@ class NoLate:
 THINGS = (
     "moved", "refused", "cancelled", "shrinks", "grows", "idle slaves", "rank stalls", "link stalls", "overtakings",
     "slow slaves", "paced", "delays", "paused", "late", "null keys", "empty streams", "results", "collected", "splits",
-    "random moves", "several producers", "moves with several producers", "sub-groups", "out of memory", *SPILLS,
+    "random moves", "several queries", "several producers", "moves with several producers", "sub-groups",
+    "out of memory", *SPILLS,
 )  # fmt: skip
 
 
@@ -320,6 +336,7 @@ def seen_in(made, summary):
         "collected": made.collects,
         "splits": summary["splits"],
         "random moves": made.moves_randomly and summary["moves"] > 0,
+        "several queries": len(made.queries) > 1,
         "several producers": made.producers > 1,
         "moves with several producers": summary["moves"] * (made.producers > 1),
         "sub-groups": made.sections["cluster"]["subgroups"] > 1,

@@ -32,13 +32,20 @@ class Expiry:
     def __init__(self, made):
         # Rows of several files are numbered file by file, so they need not come in order. Nor need those of several
         # producers.
-        self._answers_rows = made.match != "all"
+        self._answers_rows, self._has_queries = made.match != "all", bool(made.queries)
         self._in_order = [len(side.files) == 1 and made.producers == 1 for side in made.sides]
         self._wanted = {}  # {(group, stream): times of tuples that may still find partners}
         self._newest = {}  # {(group, stream): row}
         self._watermarks = {}  # {group: the furthest of both streams that it was told}
         # These groups moved. Input that follows may have been cut before the tick that they have reached.
         self._delivered = set()
+
+    def _looking_back(self, join):
+        """The windows of left rows that look back, one for each query."""
+        if self._has_queries:
+            both = zip(join.queries, join.views)
+            return [int(view.layout[0, WINDOW]) for query, view in both if query.question]
+        return [int(join._table.layout[0, WINDOW])] if self._answers_rows else []
 
     def delivered(self, deliver, group, slave):
         self._delivered.add(group)
@@ -69,9 +76,9 @@ class Expiry:
             assert group in self._delivered or furthest == tuple(own), "a group's watermarks never go back"
             for stream in range(2):
                 reached = furthest[1 - stream]
-                if stream == 1 and self._answers_rows and furthest[1] != TIME_MAX_VALUE:
+                if stream == 1 and furthest[1] != TIME_MAX_VALUE:
                     # Left rows look at right ones when their own windows are over.
-                    reached = min(reached, furthest[1] - int(join._table.layout[0, WINDOW]))
+                    reached = min(reached, *(furthest[1] - window for window in self._looking_back(join)), reached)
                 bound = reached - int(join._table.layout[stream, WINDOW])
                 self._check_held(join._table, group, stream, bound)
                 assert not is_same or is_clear(join._table, group, stream, bound), "what cannot find partners is let go"

@@ -8,7 +8,7 @@ import pytest
 import mpijoin
 from mpijoin.coordinator.runtime import Master
 from mpijoin.errors import LedgerError
-from mpijoin.metrics.ledger import StreamCounts, check_ledger
+from mpijoin.metrics.ledger import StreamCounts, Written, check_ledger
 from mpijoin.records import Counts
 from mpijoin.slave.runtime import Slave
 
@@ -38,7 +38,7 @@ def slaves():
 RULE = "slave 1: joined = expired + held + moved out - moved in + spilled - taken back"
 
 
-@pytest.mark.parametrize("written", [None, 5])
+@pytest.mark.parametrize("written", [[], [Written("", 5, 5)], [Written("near", 3, 3), Written("far", 2, 2)]])
 def test_what_balances_passes(written):
     check_ledger(MASTER, slaves(), written)
 
@@ -64,7 +64,7 @@ def test_each_balance_that_does_not_hold_is_named(change, named):
     else:
         master[stream] = one_more(master[stream], field)
     with pytest.raises(LedgerError) as error:
-        check_ledger(master, counted, 5)
+        check_ledger(master, counted, [Written("", sum(one.results for one in counted), 5), Written("near", 2, 2)])
     assert str(error.value) == f"the ledger does not balance (a defect of mpijoin): {named}"
 
 

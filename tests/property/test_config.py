@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from made import made
+from mpijoin.config.inject import Delay, Inject, Pressure, Slowdown
 from mpijoin.config.job import (
     B_MODEL,
     POISSON,
@@ -14,15 +15,11 @@ from mpijoin.config.job import (
     Balance,
     Change,
     Cluster,
-    Delay,
     FileSource,
-    Inject,
     Job,
     Memory,
     Output,
-    Pressure,
     Run,
-    Slowdown,
     StreamJob,
     SyntheticSource,
     Tuning,

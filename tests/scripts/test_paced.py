@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mpijoin.config.check import resolve
-from mpijoin.config.job import Slowdown
+from mpijoin.config.inject import Slowdown
 from mpijoin.config.load import load_job
 from mpijoin.metrics.write import MetricsFile
 from mpijoin.sweep.capacity import NoCapacity, highest, is_sustained

@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
 
 from bench_scaling import costs_of, predicted
 from flux_experiments import LEFT, X_LABELS, Found, cases, job_of, points, rotating
-from mpijoin.config.job import holds_at
+from mpijoin.config.inject import holds_at
 
 
 def test_at_every_moment_the_rotating_load_is_on_one_slave_and_goes_round():

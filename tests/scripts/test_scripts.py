@@ -201,6 +201,17 @@ def test_bench_queries_compares_every_type_with_duckdb(tmp_path, capsys, monkeyp
         bench_queries.measure(make_data(tmp_path, 20_000), 1, 2)
 
 
+def test_three_queries_together_have_as_many_results_as_each_alone(tmp_path, monkeypatch):
+    import bench_queries
+    from benching.data import make_data
+
+    told = bench_queries.measure_several(make_data(tmp_path, 20_000), 1)
+    assert [line.split()[0] for line in told.splitlines()[:4]] == ["inner", "where", "as-of", "together"]
+    monkeypatch.setattr(bench_queries, "run_engine", lambda *case: (1.0, 7))
+    with pytest.raises(SystemExit, match="inner: .* results beside other queries, and 7 alone"):
+        bench_queries.measure_several(make_data(tmp_path, 20_000), 1)
+
+
 def test_the_picks_without_partner_are_those_that_no_pair_has(tmp_path):
     jobs = SCRIPTS / "jobs"
     pairs, alone = (
@@ -221,6 +232,13 @@ def test_the_first_s_pick_is_one_of_the_pairs_and_none_comes_before_it(tmp_path)
         earliest[row] = min(time, earliest.get(row, time))
     assert dict(zip(first["left_row"].to_pylist(), first["right_time"].to_pylist())) == earliest
     assert first.num_rows == 35_435 - 13_102
+
+
+def test_questions_have_the_answers_of_the_jobs_that_ask_one_each(tmp_path):
+    job = SCRIPTS / "jobs/questions.toml"
+    done = mpijoin.run(job, [f'output.path="{tmp_path / "out"}"'], slaves=2)
+    assert done.table("first_s").num_rows == 35_435 - 13_102 and done.table("unpaired").num_rows == 13_102
+    assert verify(tmp_path / "out").ok
 
 
 def test_each_flight_has_the_last_weather_before_it(tmp_path):

@@ -9,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 import oracle
+from mpijoin.config.inject import Inject, Pressure
 from mpijoin.config.job import (
     Aggregate,
     Change,
     Function,
     History,
-    Inject,
     Job,
     Join,
     Memory,
-    Pressure,
     StreamJob,
     SyntheticSource,
 )

@@ -10,9 +10,9 @@ from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
 from mpijoin.errors import ProtocolError
 from mpijoin.launch.life import new_collector
-from mpijoin.launch.setup import Roles, RunSetup, merged_schema
+from mpijoin.launch.setup import Roles, RunSetup, merged_schemas
 from mpijoin.messages import EpochEnd, ResultRows
-from mpijoin.sinks.collector import Collector
+from mpijoin.sinks.collector import Collector, Writers
 
 SCHEMA = pa.schema([("row", pa.int64())])
 
@@ -27,12 +27,12 @@ class Writer:
 
 def rows(slave, epoch, *values):
     batch = pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)
-    return ResultRows(slave, epoch, np.frombuffer(batch.serialize(), np.uint8))
+    return ResultRows(slave, epoch, 0, np.frombuffer(batch.serialize(), np.uint8))
 
 
 def collector(held_bytes_max=1 << 20, slaves=(1, 2), idle=()):
     writer = Writer()
-    return Collector(slaves, SCHEMA, writer, held_bytes_max, idle=idle), writer
+    return Collector(slaves, [SCHEMA], Writers([writer]), held_bytes_max, idle=idle), writer
 
 
 def test_rows_of_the_oldest_epoch_are_written_as_they_come_and_later_ones_wait():
@@ -73,11 +73,11 @@ def test_slaves_for_whom_there_is_no_partition_are_not_waited_for():
     job = load_job({"left": stream, "right": stream, "cluster": {"partitions": 2}, "output": {"columns": ["left_row"]}})
     setup = RunSetup(job, resolve(job), Roles(6, True), None)
     writer = Writer("left_row")
-    merged = new_collector(setup, writer)
+    merged = new_collector(setup, Writers([writer]))
     for slave in (1, 2):
         merged.take(EpochEnd(slave, 0))
-    batch = pa.record_batch([pa.array([7], pa.int64())], schema=merged_schema(setup))
-    merged.take(ResultRows(1, 1, np.frombuffer(batch.serialize(), np.uint8)))
+    batch = pa.record_batch([pa.array([7], pa.int64())], schema=merged_schemas(setup)[0])
+    merged.take(ResultRows(1, 1, 0, np.frombuffer(batch.serialize(), np.uint8)))
     assert writer.rows == [7]
 
 

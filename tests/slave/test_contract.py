@@ -76,7 +76,7 @@ def joined(wrap, memory_bytes=1 << 24, rows=20):
     schema, desk, noted = resolve(job), Desk(), Noted()
     operator = wrap(new_operator(job, schema, memory_bytes))
     slave = Slave(RunSetup(job, schema, Roles(4, True), None), desk, operator)
-    slave._consumers = [noted]
+    slave._outlets._consumers = [noted]
     fresh = pack(numbered([(time, 5) for time in range(rows)]), Stored())
     piece = Piece(np.array([[rows], [rows]]), (Columns(*fresh), Columns(*fresh)))
     desk.inbox.append((MASTER, Slot(MASTER, 0, (END, END), groups_of(2), (piece,), last=True)))

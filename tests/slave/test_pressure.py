@@ -1,6 +1,6 @@
 """Memory that comes and goes as [inject] memory says."""
 
-from mpijoin.config.job import Pressure
+from mpijoin.config.inject import Pressure
 from mpijoin.slave.pressure import MemoryPressure
 
 BUDGET = 1000

@@ -10,7 +10,8 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 
-from mpijoin.config.job import FileSource, Inject, Job, StreamJob, TableSource
+from mpijoin.config.inject import Inject
+from mpijoin.config.job import FileSource, Job, StreamJob, TableSource
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.errors import InputError
 from mpijoin.sources import open_source
