@@ -10,6 +10,7 @@ from mpijoin.config.fields import JOIN_FIELDS, OUTPUT_FIELDS, Field
 from mpijoin.config.job import AS_OUTPUT, COUNT, OFF, Job, Join, Query
 from mpijoin.config.kinds import TEXT, WINDOW, BadEntries, Kind, in_utf8, quote, read_entries
 from mpijoin.config.units import format_duration, show
+from mpijoin.errors import JobError
 
 QUERY = "query"  # the name of the tables
 QUERIES_MAX = 6  # a flag of a tuple has a bit for each
@@ -80,6 +81,19 @@ def take_queries(tables: dict[str, Any], faults: list[Fault]) -> dict[str, Any]:
         else:
             queries[name] = dict(table)
     return queries
+
+
+def only_query(job: Job, name: str | None) -> Job:
+    """Returns the job that asks the query of this name alone, as `--query` has it; without queries, the job itself.
+
+    Raises JobError if it has no such query, or several and none is named.
+    """
+    if name is None and job.queries:
+        raise JobError([f"--query: there are several queries, wanted one of {' '.join(job.names)}"])
+    if name is not None and name not in job.names:
+        wanted = f"one of {' '.join(job.names)}" if job.names else "none: the job has no queries"
+        raise JobError([f"--query: got {show(name)}, wanted {wanted}"])
+    return job.each[job.names.index(name) if name else 0]
 
 
 def query_faults(job: Job) -> Iterator[Fault]:

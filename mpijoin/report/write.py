@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Callable, Iterable, Sequence
+from typing import Any, Callable, Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
+from mpijoin.config.job import ALL, UNBOUNDED, Job
+from mpijoin.config.units import format_duration
 from mpijoin.refusals import writing
 from mpijoin.report import compare, series
 from mpijoin.report.figures import Chart, charts_of, notes
@@ -41,7 +43,8 @@ def page_of_run(run: RunData, folder: Path) -> Page:
     pictures = write_charts(charts_of(run), folder)
     table = slaves_table(run)
     origin = {"Where it comes from": origin_table(run)} if run.origin else {}
-    tables = {**({"Each slave": table} if table else {}), **origin}
+    asked = {"What was found": queries_table(run)} if run.summary else {}
+    tables = {**asked, **({"Each slave": table} if table else {}), **origin}
     if table:
         write_csv(table, folder / "slaves.csv")
     return Page(
@@ -107,6 +110,35 @@ def origin_table(run: RunData) -> Table:
 
 def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks, {ranks[0]} to {ranks[-1]}"
+
+
+def queries_table(run: RunData) -> Table:
+    """Returns a row for each query, or for the one join of a job without queries: what it asks, and what it found."""
+    if run.job.aggregate.is_on:
+        asked = [f"{one.result} = {one.text}" for one in run.job.aggregate.columns]
+        rows = [("", ", ".join(asked), "", "", run.summary)]
+    else:
+        found = [run.summary["queries"][name] for name in run.job.names] or [run.summary]
+        rows = [_asked(name, one, told) for name, one, told in zip(run.job.names or ("",), run.job.each, found)]
+    columns = {
+        "query": [name for name, *_ in rows],
+        "asks": [asks for _, asks, *_ in rows],
+        "condition": [where for _, _, where, *_ in rows],
+        "windows": [windows for *_, windows, _ in rows],
+        "results": [told["results"] for *_, told in rows],
+        "certificate": [told["certificate"] for *_, told in rows],
+    }
+    return {name: np.array(values) for name, values in columns.items() if any(values)}
+
+
+def _asked(name: str, job: Job, told: dict[str, Any]) -> tuple[str, str, str, str, dict[str, Any]]:
+    """job: that asks this query alone."""
+    join = job.join
+    functions = ", ".join(f"{one.result} = {one.text}" for one in join.reduce)
+    asks = ", ".join(filter(None, (join.type, "" if join.match == ALL else f"{join.match} partner", functions)))
+    windows = (UNBOUNDED if one.window_ns is None else format_duration(one.window_ns) for one in job.streams)
+    named = (f"{stream.name} {window}" for stream, window in zip(job.streams, windows))
+    return name, asks, join.where, ", ".join(named), told
 
 
 def slaves_table(run: RunData) -> Table:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from mpijoin.conditions.tree import durations_of, names_in
 from mpijoin.config.job import COUNT, Job, Join, Output, StreamJob
 from mpijoin.config.load import load_job
-from mpijoin.config.units import show
-from mpijoin.errors import InputError, JobError
+from mpijoin.config.queries import only_query
+from mpijoin.errors import InputError
 from mpijoin.rundir import RunDirectory, read_failure
 from mpijoin.verify import MEMORY_LIMIT
 from mpijoin.verify.combinations import condition_of, holds_sql
@@ -59,7 +59,7 @@ def why(run_path: str | os.PathLike, asked: Asked) -> Answer:
     run = RunDirectory(Path(run_path))
     read_failure(run.path)  # It refuses what is no run.
     whole = load_job(run.job)
-    job = _of_query(whole, asked.query)
+    job = only_query(whole, asked.query)
     streams = tuple(_described(index, stream, job) for index, stream in enumerate(job.streams))
     condition = condition_of(job, streams)
     clock = common_clock(streams, job.aggregate, durations_of(condition) if condition else ())
@@ -71,16 +71,6 @@ def why(run_path: str | os.PathLike, asked: Asked) -> Answer:
         with duckdb.connect(":memory:", config=settings) as database:
             others, results = _met(database, job, clock, own, streams, holds)
     return Answer(job, clock, own, progress, others, results, tuple(_notes(run, own, progress, streams)))
-
-
-def _of_query(job: Job, name: str | None) -> Job:
-    """The job that asks the query of this name alone; the job itself if it has no queries. Raises JobError."""
-    if name is None and job.queries:
-        raise JobError([f"--query: the run has several queries, wanted one of {' '.join(job.names)}"])
-    if name is not None and name not in job.names:
-        wanted = f"one of {' '.join(job.names)}" if job.names else "none: the run has no queries"
-        raise JobError([f"--query: got {show(name)}, wanted {wanted}"])
-    return job.each[job.names.index(name) if name else 0]
 
 
 def _described(index: int, stream: StreamJob, job: Job) -> Stream:

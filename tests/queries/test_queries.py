@@ -10,6 +10,7 @@ import pytest
 import mpijoin
 from mpijoin.cli import main
 from mpijoin.errors import JobError, OutputError
+from mpijoin.report import write_report
 from mpijoin.verify import verify
 
 ROWS = 1500
@@ -107,7 +108,7 @@ def test_why_asks_which_query_is_meant(run, capsys):
     row = run.table("counts")["left_row"][0].as_py()
     arguments = ["why", str(run.path), "--stream", "left", "--row", str(row)]
     assert main(arguments) == 2
-    assert "--query: the run has several queries, wanted one of pairs near alone" in capsys.readouterr().err
+    assert "--query: there are several queries, wanted one of pairs near alone" in capsys.readouterr().err
     assert main([*arguments, "--query", "counts"]) == 0
     assert "is one result, worked out of" in capsys.readouterr().out
     assert main([*arguments, "--query", "far"]) == 2
@@ -122,6 +123,16 @@ def test_any_queries_may_stand_together(run, streams, names):
     assert other.summary["queries"] == wanted
     for name in set(names) - {"some"}:
         assert multiset(other.table(name)) == multiset(run.table(name.removesuffix("-too")))
+
+
+def test_the_report_tells_what_each_query_asked_and_found(run, tmp_path):
+    write_report([run.path], tmp_path / "report")
+    page = (tmp_path / "report" / "report.html").read_text()
+    for name, told in run.summary["queries"].items():
+        assert f">{name}</td>" in page and told["certificate"] in page
+    functions = "inner, n = count(), best = max(right.v)"
+    asked = ("left, last partner", functions, "left.v &lt; right.v", "left 4 s, right 0 s")
+    assert [words for words in asked if f">{words}</td>" not in page] == []
 
 
 def test_a_live_run_keeps_the_tables_of_its_queries(run, streams):

@@ -48,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="section.field=value", help="set one field of the job"
     )
+    parser.add_argument("--query", metavar="NAME", help="the query to look at, if the job has several")
     streams = parser.add_argument_group("instead of a job file")
     streams.add_argument("--time", metavar="COLUMN", help="of both streams (default: ts)")
     streams.add_argument("--time-unit", metavar="UNIT", help="s, ms, us or ns: of a column of integers")
@@ -92,12 +93,13 @@ def _sample(text: str) -> str | float:
 def main_profile(options: argparse.Namespace) -> int:
     """Profiles, prints and writes, and returns the exit code. Raises JobError, InputError, LaunchError, OutputError."""
     from mpijoin.config.check import resolve
+    from mpijoin.config.queries import only_query
     from mpijoin.launch.sizes import shares_of
     from mpijoin.pipeline.profile.advice import advise, run_command
     from mpijoin.pipeline.profile.report import JOB, text_of
 
     folder = Path(options.folder)
-    job = job_of(options)
+    job = only_query(job_of(options), options.query)
     check_sources(job)
     schema = resolve(job)
     check_folder(folder, options.overwrite)
