@@ -12,7 +12,16 @@ from mpijoin.errors import MpijoinError
 from reduce_oracle import CALLS, answers
 
 WILD = (0.1, 1e300, -1e300, 5e-324, -0.0, 0.0, math.inf, -math.inf, math.nan)
-WHERE = "right.v > left.v or right.f is null"
+LARGE = (0, 1, 2**63 - 1, 2**63, 2**64 - 1)
+TEXTS = ("", "a", "ä", "z", "a text of many blocks " * 12, "a text of many blocks " * 12 + "z")
+WHERE = "right.v > left.v or right.f is null or left.s < right.s and left.at >= right.day"
+DAY_MS = 86_400_000
+
+
+TYPES = {
+    "gap": pa.duration("s"), "t": pa.timestamp("s"), "day": pa.date32(), "at": pa.timestamp("ms"),
+    "high": pa.timestamp("ms"), "small": pa.date32(),
+}  # fmt: skip
 
 
 def made(seed):
@@ -31,6 +40,8 @@ def made(seed):
                 "time": time, "row": row, "key": some(chance.randrange(keys)),
                 "v": some(chance.randrange(-100, 10**15)),
                 "f": some(chance.choice(WILD) if wild else chance.random() * 10.0 ** chance.randrange(-9, 9)),
+                "u": some(chance.choice(LARGE)), "day": some(chance.randrange(-3, 3)), "s": some(chance.choice(TEXTS)),
+                "at": some(chance.randrange(-3 * DAY_MS, 3 * DAY_MS)),
             }
             for row, time in enumerate(times)
         ])  # fmt: skip
@@ -44,12 +55,18 @@ def table_of(rows, has_texts):
         "key": pa.array(keys, pa.string() if has_texts else pa.int64()),
         "v": pa.array([row["v"] for row in rows], pa.int64()),
         "f": pa.array([row["f"] for row in rows], pa.float64()),
+        "u": pa.array([row["u"] for row in rows], pa.uint64()),
+        "day": pa.array([row["day"] for row in rows], pa.int32()).view(pa.date32()),
+        "at": pa.array([row["at"] for row in rows], pa.int64()).view(pa.timestamp("ms")),
+        "s": pa.array([row["s"] for row in rows], pa.string()),
     })  # fmt: skip
 
 
 def holds(left, right):
     greater = None not in (left["v"], right["v"]) and right["v"] > left["v"]
-    return greater or right["f"] is None
+    less = None not in (left["s"], right["s"]) and left["s"].encode() < right["s"].encode()
+    later = None not in (left["at"], right["day"]) and left["at"] >= right["day"] * DAY_MS
+    return greater or right["f"] is None or (less and later)
 
 
 def wanted(streams, windows, kind, has_condition):
@@ -63,8 +80,10 @@ def wanted(streams, windows, kind, has_condition):
 
 
 def found(table):
-    for name in ("gap", "t"):
-        table = table.set_column(table.column_names.index(name), name, table[name].cast(pa.int64()))
+    for name in TYPES:
+        width = pa.int32() if name in ("day", "small") else pa.int64()
+        plain = table[name].combine_chunks().view(width)
+        table = table.set_column(table.column_names.index(name), name, plain)
     rows = table.select(["left_row", *CALLS]).to_pylist()
     assert len({row["left_row"] for row in rows}) == len(rows)
     return {row.pop("left_row"): row for row in rows}
@@ -113,8 +132,8 @@ def test_each_row_has_what_plain_python_gives(seed):
     ]
     assert wrong == []
     assert done.summary["certificate"] == oracle.certificate([(row, None) for row in expected])
-    types = {name: done.table().schema.field(name).type for name in CALLS}
-    assert types["gap"] == pa.duration("s") and types["t"] == pa.timestamp("s") and types["hi"] == pa.float64()
+    assert {name: done.table().schema.field(name).type for name in TYPES} == TYPES
+    assert done.table().schema.field("uhi").type == pa.uint64()
 
 
 def test_a_sum_beyond_64_bits_names_function_and_row():
