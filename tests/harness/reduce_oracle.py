@@ -5,8 +5,8 @@ from fractions import Fraction
 
 
 def answers(partners, own):
-    """Returns what CALLS give for a left row. partners: its right rows · own: the row itself; all are dictionaries with
-    time, row, v, f, u, day, at and s."""
+    """Returns what CALLS and OTHER_CALLS give for a left row. partners: its right rows · own: the row itself; all are
+    dictionaries with time, row, v, f, u, day, at and s."""
     values, reals = known(row["v"] for row in partners), known(row["f"] for row in partners)
     doubled, own_reals = [real * 2.0 for real in reals], known(own["f"] for _ in partners)
     differences = known(None if None in (row["v"], own["v"]) else row["v"] - own["v"] for row in partners)
@@ -61,6 +61,9 @@ CALLS = {
     "z": "last(right.v)",
     "gap": "min(right.time - left.time)",
     "t": "max(right.time)",
+}
+OTHER_CALLS = {
+    "n": "count()",
     "ulo": "min(right.u)",
     "uhi": "max(right.u)",
     "texts": "count(right.s)",
