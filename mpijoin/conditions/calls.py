@@ -10,7 +10,9 @@ from mpijoin.conditions.tree import (
     DURATION,
     INTEGER,
     REAL,
-    TIME,
+    SPANS,
+    TEXT,
+    UNSIGNED,
     ConditionError,
     Kinds,
     Node,
@@ -18,31 +20,42 @@ from mpijoin.conditions.tree import (
     parsed_text,
 )
 
-NUMBERS, ORDERED = (INTEGER, REAL), (INTEGER, REAL, TIME, DURATION)
-# What each may be of. Nulls are left out. The first and the last are by the time of the partner, then by its row.
+ADDED, ORDERED = (INTEGER, REAL), (INTEGER, UNSIGNED, REAL, *SPANS)
+# What each may be of. Nulls are left out. The first and the last are by the time of the partner, then by its row; of
+# several partners with the least or the greatest value, arg_min and arg_max take the first.
 TAKES = {
-    "count": (BOOLEAN, *ORDERED),
-    "sum": (*NUMBERS, DURATION),
-    "mean": NUMBERS,
+    "count": (BOOLEAN, TEXT, *ORDERED),
+    "sum": (*ADDED, DURATION),
+    "mean": ADDED,
     "min": ORDERED,
     "max": ORDERED,
     "first": ORDERED,
     "last": ORDERED,
+    "arg_min": ORDERED,
+    "arg_max": ORDERED,
 }
+OF_TWO = ("arg_min", "arg_max")
 
 
 class Call(NamedTuple):
-    """A function, and of what: None is of the partners themselves, which only "count" may be."""
+    """A function, and of what: None is of the partners themselves, which only "count" may be. by: of the functions
+    OF_TWO, what is to be least or greatest."""
 
     name: str
     node: Node | None = None
+    by: Node | None = None
 
     @property
-    def kind(self) -> str:
-        """What it gives."""
+    def nodes(self) -> list[Node]:
+        """What it is of."""
+        return [node for node in (self.node, self.by) if node]
+
+    @property
+    def answer(self) -> Node:
+        """An expression of the kind that it gives."""
         if self.name == "count" or self.node is None:
-            return INTEGER
-        return REAL if self.name == "mean" else self.node.kind
+            return Node(INTEGER, "constant", value=0)
+        return Node(REAL, "constant", value=0.0) if self.name == "mean" else self.node
 
 
 def parse_call(text: str, streams: Sequence[str], kind_of: Kinds) -> Call:
@@ -56,12 +69,12 @@ def parse_call(text: str, streams: Sequence[str], kind_of: Kinds) -> Call:
         raise ConditionError(0, f"got {parsed.func.id}, wanted one of {known}")
     if not parsed.args and name == "count":
         return Call(name)
-    if len(parsed.args) != 1:
-        raise ConditionError(0, f"{name}: got {len(parsed.args)} arguments, wanted one")
-    node = expression(parsed.args[0], streams, kind_of)
-    if node.kind not in TAKES[name]:
-        wanted = " or ".join(TAKES[name])
-        raise ConditionError(
-            parsed.args[0].col_offset, f"{name}: {ast.unparse(parsed.args[0])} is {node.kind}, wanted {wanted}"
-        )
-    return Call(name, node)
+    count = 2 if name in OF_TWO else 1
+    if len(parsed.args) != count:
+        raise ConditionError(0, f"{name}: got {len(parsed.args)} arguments, wanted {('one', 'two')[count - 1]}")
+    nodes = [expression(one, streams, kind_of) for one in parsed.args]
+    for node, one in zip(nodes, parsed.args):
+        if node.kind not in TAKES[name]:
+            wanted = " or ".join(TAKES[name])
+            raise ConditionError(one.col_offset, f"{name}: {ast.unparse(one)} is {node.kind}, wanted {wanted}")
+    return Call(name, *nodes)

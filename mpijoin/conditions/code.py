@@ -7,55 +7,78 @@ not foresee them.
 from __future__ import annotations
 
 import math
+import operator
 from typing import Callable, NamedTuple, Sequence
 
-from mpijoin.conditions.tree import INTEGER, REAL, Node
+from mpijoin.conditions.lower import lowered
+from mpijoin.conditions.tree import INT64, INTEGER, REAL, TEXT, UNSIGNED, Node
 
 INT64_MIN = "np.int64(-9223372036854775808)"
+ADDRESS_AT = 3  # the word of a tuple that says where its blob begins
+COMPARED = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+MIRRORED = {"==": "==", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class Place(NamedTuple):
     """Where a tuple has a column. word: of the tuple, counted from its slot id · shift, width: of the bits within the
-    word · form: "signed", "unsigned", "real" or "boolean" · null: (word, bit) of what says that it is null; None: it
-    never is."""
+    word · form: "signed", "unsigned", "real", "boolean" or "octets", of which these bits are the length · null: (word,
+    bit) of what says that it is null; None: it never is · per: what the bits count more finely, and have to be divided
+    by · before: the lengths of what comes before the octets in the blob, negative ones for nulls."""
 
     word: int
     shift: int = 0
     width: int = 64
     form: str = "signed"
     null: tuple[int, int] | None = None
+    per: int = 1
+    before: tuple[Place, ...] = ()
 
 
-def source_of(node: Node, name: str, place_of: Callable[[int, str], Place], ticks: Callable[[int], int]) -> str:
-    """Returns the source of a function `name(words, left, right)`, which says whether the condition is true for two
-    tuples by their slot ids. It needs np and `unsigned`.
+class Code(NamedTuple):
+    """Code that works out values of two tuples, called `left` and `right` by their slot ids in `words`, which belong to
+    the store `s`. It needs np, `unsigned` and the parts of store/texts.py.
 
-    place_of: where a column lies, by the stream's index and the column's name · ticks: of a duration in ns.
+    texts: lines of the module · lines: of the function · values: for each value, the names of the variables that have
+    it, and whether it is null.
     """
-    maker = _Maker(place_of, ticks)
-    value, _ = maker.part(node)
-    lines = [f"def {name}(words, left, right):", *maker.lines, f"return {value}"]
-    return "\n    ".join(lines) + "\n"
+
+    texts: list[str]
+    lines: list[str]
+    values: list[tuple[str, str]]
 
 
-def values_of(
-    nodes: Sequence[Node], place_of: Callable[[int, str], Place], ticks: Callable[[int], int]
-) -> tuple[list[str], list[tuple[str, str]]]:
-    """Returns lines of code that work out values of two tuples, called `left` and `right` by their slot ids in `words`,
-    and for each value the names of the variables that have it, and whether it is null. place_of, ticks: as for
-    `source_of`."""
-    maker = _Maker(place_of, ticks)
-    names = [maker.part(node) for node in nodes]
-    return maker.lines, names
+def code_of(nodes: Sequence[Node], place_of: Callable[[int, str], Place], tick_ns: int) -> Code:
+    """place_of: where a column lies, by the stream's index and the column's name · tick_ns: the unit of the join."""
+    maker = _Maker(place_of)
+    values = [maker.part(lowered(node, tick_ns)) for node in nodes]
+    return Code(maker.texts, maker.lines, values)
+
+
+def source_of(node: Node, name: str, place_of: Callable[[int, str], Place], tick_ns: int) -> str:
+    """Returns the source of a function `name(s, left, right)`, which says whether the condition is true for two tuples
+    by their slot ids. s: has the arrays of `Stored` · place_of, tick_ns: as for `code_of`."""
+    code = code_of([node], place_of, tick_ns)
+    lines = [f"def {name}(s, left, right):", "words = s.words", *code.lines, f"return {code.values[0][0]}"]
+    return "\n".join([*code.texts, "\n    ".join(lines)]) + "\n"
 
 
 class _Maker:
     """Collects lines. A truth value is false where it is null, so that it need not be asked twice."""
 
-    def __init__(self, place_of: Callable[[int, str], Place], ticks: Callable[[int], int]):
-        self._place_of, self._ticks = place_of, ticks
+    def __init__(self, place_of: Callable[[int, str], Place]):
+        self._place_of = place_of
+        self._texts: dict[bytes, str] = {}
         self.lines: list[str] = []
         self._known: dict[Node, tuple[str, str]] = {}
+
+    @property
+    def texts(self) -> list[str]:
+        return [
+            f"{name} = np.array(({''.join(f'{octet}, ' for octet in text)}), np.uint8)"
+            for text, name in self._texts.items()
+        ]
 
     def part(self, node: Node) -> tuple[str, str]:
         """The names of the two variables of a part."""
@@ -69,32 +92,69 @@ class _Maker:
     def _of(self, node: Node, parts: Sequence[tuple[str, str]]) -> tuple[str, str]:
         match node.op:
             case "constant":
-                value = self._ticks(node.value) if node.kind == "duration" else node.value
-                return _constant(value), "False"
+                return _constant(node.value), "False"
             case "column":
-                return _column(self._place_of(node.side, node.name), "right" if node.side == 1 else "left")
+                return _column(self._place_of(node.side, node.name), _slot(node))
             case "and" | "or" | "not" | "null":
                 return _logic(node.op, parts)
             case "abs" | "sqrt" | "floor" | "ceil":
                 return _function(node.op, node.parts[0].kind, *parts[0])
-        real = REAL in {part.kind for part in node.parts} or node.op == "/"
-        values = [_as_real(value, part.kind) if real else value for (value, _), part in zip(parts, node.parts)]
-        a, b = values
+        return self._of_two(node, parts)
+
+    def _of_two(self, node: Node, parts: Sequence[tuple[str, str]]) -> tuple[str, str]:
+        kinds = [part.kind for part in node.parts]
         null = f"{parts[0][1]} | {parts[1][1]}"
+        if TEXT in kinds:
+            return f"({self._text_comparison(node)}) & (not ({null}))", null
+        real = REAL in kinds or node.op == "/"
+        a, b = (_as_real(value, kind) if real else value for (value, _), kind in zip(parts, kinds))
         if node.op in ("least", "greatest"):
-            return _extreme(node.op, real, a, b, parts[0][1], parts[1][1])
+            return _extreme(node.op, kinds, a, b, parts[0][1], parts[1][1])
         if node.op in ("+", "-", "*", "/"):
-            return _arithmetic(node.op, real, a, b, null)
-        return f"({_comparison(node.op, real, a, b)}) & (not ({null}))", null
+            return _arithmetic(node.op, kinds, a, b, null)
+        compared = _scaled(node.op, a, b, *node.value) if node.value else _comparison(node.op, kinds, a, b)
+        return f"({compared}) & (not ({null}))", null
+
+    def _text_comparison(self, node: Node) -> str:
+        """Strings are compared byte by byte, as numbers without sign. If all are equal, the shorter one is less."""
+        one, other = node.parts
+        if one.op == other.op == "constant":
+            return repr(COMPARED[node.op](one.value, other.value))
+        op = node.op if one.op == "column" else MIRRORED[node.op]
+        stored, given = (one, other) if one.op == "column" else (other, one)
+        arguments = ", ".join([*self._octets(stored), *self._octets(given)])
+        kind = "stored" if given.op == "column" else "given"
+        if op in ("==", "!="):
+            return f"{'not ' if op == '!=' else ''}same_{kind}(s, {arguments})"
+        return f"order_of_{kind}(s, {arguments}) {op} 0"
+
+    def _octets(self, node: Node) -> list[str]:
+        """What tells the bytes of a string: an array, or the address of its blob, the bytes before it there, and its
+        length."""
+        if node.op == "constant":
+            return [self._texts.setdefault(node.value, f"T{len(self._texts)}")]
+        slot, place = _slot(node), self._place_of(node.side, node.name)
+        before = [f"max({_column(one, slot)[0]}, 0)" for one in place.before]
+        return [f"words[unsigned({slot} + {ADDRESS_AT})]", " + ".join(["np.int64(0)", *before]), self.part(node)[0]]
 
 
-def _constant(value: bool | int | float) -> str:
+def _slot(node: Node) -> str:
+    return "right" if node.side == 1 else "left"
+
+
+def _constant(value: bool | int | float | bytes) -> str:
     if isinstance(value, float) and math.isinf(value):
         return "np.inf" if value > 0 else "(-np.inf)"
-    return f"np.int64({value})" if type(value) is int else repr(value)
+    if isinstance(value, bytes):
+        return repr(len(value))
+    if type(value) is int:
+        return f"np.int64({value if value in INT64 else value - (1 << 64)})"
+    return repr(value)
 
 
 def _as_real(value: str, kind: str) -> str:
+    if kind == UNSIGNED:
+        return f"np.float64(np.int64({value}).view(np.uint64))"
     return f"np.float64({value})" if kind == INTEGER else value
 
 
@@ -108,12 +168,12 @@ def _column(place: Place, slot: str) -> tuple[str, str]:
     if place.width == 64 and place.form == "boolean":
         return f"({shifted} != 0) & (not ({null}))", null
     if place.width == 64:
-        return shifted, null
+        return (shifted if place.per == 1 else f"{shifted} // np.int64({place.per})"), null
     mask = f"({shifted} & {(1 << place.width) - 1})"
     if place.form == "boolean":
         return f"({mask} != 0) & (not ({null}))", null
     sign = 1 << place.width - 1
-    return (f"({mask} ^ {sign}) - {sign}" if place.form == "signed" else mask), null
+    return (f"({mask} ^ {sign}) - {sign}" if place.form in ("signed", "octets") else mask), null
 
 
 def _logic(op: str, parts: Sequence[tuple[str, str]]) -> tuple[str, str]:
@@ -133,34 +193,78 @@ def _function(op: str, kind: str, value: str, null: str) -> tuple[str, str]:
     if op == "sqrt":
         real = _as_real(value, kind)
         return f"np.sqrt({real} if not {real} < 0.0 else 0.0)", f"{null} | ({real} < 0.0)"
+    if kind == UNSIGNED:
+        return value, null
     if op == "abs":
         return f"abs({value})", null if kind == REAL else f"{null} | ({value} == {INT64_MIN})"
     return (f"np.{op}({value})" if kind == REAL else value), null
 
 
-def _extreme(op: str, real: bool, a: str, b: str, a_null: str, b_null: str) -> tuple[str, str]:
-    first = _comparison("<=" if op == "least" else ">=", real, a, b)
+def _extreme(op: str, kinds: Sequence[str], a: str, b: str, a_null: str, b_null: str) -> tuple[str, str]:
+    first = _comparison("<=" if op == "least" else ">=", kinds, a, b)
     takes_first = f"{b_null} | (({first}) & (not {a_null}))"
     return f"{a} if {takes_first} else {b}", f"{a_null} & {b_null}"
 
 
-def _arithmetic(op: str, real: bool, a: str, b: str, null: str) -> tuple[str, str]:
+def _arithmetic(op: str, kinds: Sequence[str], a: str, b: str, null: str) -> tuple[str, str]:
     if op == "/":
         return f"{a} / ({b} if {b} != 0.0 else 1.0)", f"{null} | ({b} == 0.0)"
     value = f"{a} {op} {b}"
-    if real:
+    if REAL in kinds:
         return value, null
+    return value, f"{null} | {_overflow(op, kinds, a, b, value)}"
+
+
+def _overflow(op: str, kinds: Sequence[str], a: str, b: str, value: str) -> str:
+    """Whether the result of integers is none of 64 bits with a sign. value: its lower 64 bits."""
     if op == "*":
         divisor = f"({a} if ({a} > 1) | ({a} < -1) else np.int64(1))"
         over = f"(({divisor} != 1) & (({value}) // {divisor} != {b})) | (({a} == -1) & ({b} == {INT64_MIN}))"
-        return value, f"{null} | {over}"
-    signs = f"(({a} ^ ({value})) & ({b} ^ ({value})))" if op == "+" else f"(({a} ^ {b}) & ({a} ^ ({value})))"
-    return value, f"{null} | ({signs} < 0)"
+        for large, other in ((a, b), (b, a)) if UNSIGNED in kinds else ():
+            if kinds[(a, b).index(large)] == UNSIGNED:  # What is beyond 2**63 - 1 looks negative.
+                is_signed = kinds[(a, b).index(other)] != UNSIGNED
+                fits = f"({other} == 0)" + f" | (({other} == -1) & ({large} == {INT64_MIN}))" * is_signed
+                over = f"((not ({fits})) if {large} < 0 else ({over}))"
+        return over
+    if UNSIGNED not in kinds:
+        signs = f"(({a} ^ ({value})) & ({b} ^ ({value})))" if op == "+" else f"(({a} ^ {b}) & ({a} ^ ({value})))"
+        return f"({signs} < 0)"
+    # The upper 64 bits of the exact result, by the carry out of the lower ones.
+    upper = [f"({one} >> 63)" if kind != UNSIGNED else "0" for one, kind in zip((a, b), kinds)]
+    carry = _unsigned_less(value, a) if op == "+" else _unsigned_less(a, b)
+    return f"({upper[0]} {op} {upper[1]} {op} np.int64({carry}) != ({value}) >> 63)"
 
 
-def _comparison(op: str, real: bool, a: str, b: str) -> str:
-    if not real:
+def _unsigned_less(a: str, b: str) -> str:
+    return f"(({a}) ^ {INT64_MIN}) < (({b}) ^ {INT64_MIN})"
+
+
+def _comparison(op: str, kinds: Sequence[str], a: str, b: str) -> str:
+    if REAL in kinds:
+        equal = f"(({a} == {b}) | (({a} != {a}) & ({b} != {b})))"
+        less, more = (f"(({x} < {y}) | (({y} != {y}) & ({x} == {x})))" for x, y in ((a, b), (b, a)))
+        return {"==": equal, "!=": f"not {equal}", "<": less, ">": more, "<=": f"not {more}", ">=": f"not {less}"}[op]
+    if UNSIGNED not in kinds:
         return f"{a} {op} {b}"
-    equal = f"(({a} == {b}) | (({a} != {a}) & ({b} != {b})))"
-    less, more = (f"(({x} < {y}) | (({y} != {y}) & ({x} == {x})))" for x, y in ((a, b), (b, a)))
-    return {"==": equal, "!=": f"not {equal}", "<": less, ">": more, "<=": f"not {more}", ">=": f"not {less}"}[op]
+    if INTEGER not in kinds:
+        return f"({a} ^ {INT64_MIN}) {op} ({b} ^ {INT64_MIN})"
+    if kinds[0] == INTEGER:
+        a, b, op = b, a, MIRRORED[op]
+    # A uint64 that looks negative is larger than each int64.
+    return f"({a} < 0) | ({a} {op} {b})" if op in (">", ">=", "!=") else f"({a} >= 0) & ({a} {op} {b})"
+
+
+def _scaled(op: str, a: str, b: str, a_factor: int, b_factor: int) -> str:
+    """Compares two integers, of which one counts a unit that is so many times as long. The finer one is divided, so
+    that nothing leaves 64 bits."""
+    if a_factor == 1:
+        a, b, op, a_factor = b, a, MIRRORED[op], b_factor
+    whole = f"({b} // np.int64({a_factor}))"
+    exact = f"({whole} * np.int64({a_factor}) == {b})"
+    if op in ("<=", ">"):
+        return f"{a} {op} {whole}"
+    if op in ("==", "!="):
+        return f"{'not ' if op == '!=' else ''}(({a} == {whole}) & {exact})"
+    return f"({a} < {whole}) | (({a} == {whole}) & (not {exact}))" if op == "<" else (
+        f"({a} > {whole}) | (({a} == {whole}) & {exact})"
+    )

@@ -5,18 +5,33 @@ from __future__ import annotations
 import ast
 from typing import Any, Callable, NamedTuple, Sequence
 
+from mpijoin.conditions.literals import NAIVE, clock_of, moment_of
 from mpijoin.config.units import duration_ns, show
 
-BOOLEAN, INTEGER, REAL, TIME, DURATION = "boolean", "integer", "real", "time", "duration"
-NUMBERS = (INTEGER, REAL)
+BOOLEAN, INTEGER, UNSIGNED, REAL = "boolean", "integer", "uint64", "real"
+TIME, DURATION, CLOCK, TEXT = "time", "duration", "time of day", "string"
+QUOTED = "text"  # What stands in quotes is of this kind until something beside it tells what it is.
+NUMBERS = (INTEGER, UNSIGNED, REAL)
+SPANS = (TIME, DURATION, CLOCK)  # These are counted in some unit.
 ARITHMETIC = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 FUNCTIONS = {"abs": 1, "sqrt": 1, "floor": 1, "ceil": 1, "least": 2, "greatest": 2}  # and the fewest arguments
 WORDS = {"true": True, "false": False}
-INT64 = range(-(1 << 63), 1 << 63)
+INT64, UINT64 = range(-(1 << 63), 1 << 63), range(1 << 64)
 KEY, KEY_SIDE = "key", -1  # the key is the same on both sides, so it is of neither
 
-Kinds = Callable[[int, str], str]
+
+class Kind(NamedTuple):
+    """What a column is. unit_ns: of a time, a duration or a time of day, OF_JOIN: the unit of the join · zone: of a
+    time: its zone, NAIVE if it has none, None if it is but a number, which goes with both."""
+
+    name: str
+    unit_ns: int = 0
+    zone: str | None = None
+
+
+Kinds = Callable[[int, str], Kind]
+OF_JOIN = 0
 
 
 class ConditionError(Exception):
@@ -28,7 +43,8 @@ class ConditionError(Exception):
 
 class Node(NamedTuple):
     """A part of a condition. op: an operator or a function, "column", "constant", "and", "or", "not", "null" (whether
-    its part is null) · value: of a constant; a duration has its nanoseconds · side, name: of a column."""
+    its part is null) · value: of a constant; spans of time have nanoseconds, strings bytes · side, name: of a column ·
+    unit_ns, zone: as of `Kind`; only columns have a unit."""
 
     kind: str
     op: str
@@ -36,6 +52,8 @@ class Node(NamedTuple):
     value: Any = None
     side: int = 0
     name: str = ""
+    unit_ns: int = OF_JOIN
+    zone: str | None = None
 
 
 def parse(text: str, streams: Sequence[str], kind_of: Kinds) -> Node:
@@ -50,19 +68,34 @@ def parse(text: str, streams: Sequence[str], kind_of: Kinds) -> Node:
 
 
 def parsed_text(text: str, called: str) -> ast.expr:
-    """Returns what Python reads in a text. ConditionError: it is no `called`."""
+    """Returns what Python reads in a text. The places of its parts count characters. ConditionError: it is no `called`.
+    """
     try:
-        return ast.parse(text.strip(), mode="eval").body
+        parsed = ast.parse(text.strip(), mode="eval").body
+        _count_characters(parsed, text.strip())
+        return parsed
     except (SyntaxError, ValueError, RecursionError) as error:
         place = (getattr(error, "offset", None) or 1) - 1
         advice = ", equality is ==" if "=" in text and "==" not in text else ""
         raise ConditionError(place, f"this is no {called}{advice}") from error
 
 
+def _count_characters(parsed: ast.expr, text: str) -> None:
+    """Python counts the bytes of each line."""
+    starts = [0]
+    for line in text.encode().split(b"\n"):
+        starts.append(starts[-1] + len(line) + 1)
+    for node in ast.walk(parsed):
+        if isinstance(node, ast.expr):
+            octets = starts[node.lineno - 1] + node.col_offset
+            node.col_offset = len(text.encode()[:octets].decode())
+
+
 def expression(parsed: ast.expr, streams: Sequence[str], kind_of: Kinds) -> Node:
     """Returns the tree of an expression of any kind. streams, kind_of: as for `parse`, and so are the errors."""
     try:
-        return _Parser(streams, kind_of).node(parsed)
+        parser = _Parser(streams, kind_of)
+        return parser.settled(parser.node(parsed), parsed)
     except RecursionError as error:
         raise ConditionError(parsed.col_offset, "this has too many parts within parts") from error
 
@@ -109,24 +142,21 @@ class _Parser:
         raise ConditionError(parsed.col_offset, f"got {show(ast.unparse(parsed))}, which conditions do not know")
 
     def _of(self, parsed: ast.expr, kinds: Sequence[str]) -> Node:
-        return _wanted(self.node(parsed), parsed, kinds)
+        return _wanted(self.settled(self.node(parsed), parsed), parsed, kinds)
 
     def _word(self, parsed: ast.Name | ast.Constant) -> Node:
         value = parsed.value if isinstance(parsed, ast.Constant) else WORDS.get(parsed.id.lower(), parsed.id)
         if isinstance(value, bool):
             return Node(BOOLEAN, "constant", value=value)
-        if isinstance(value, int) and value in INT64:
-            return Node(INTEGER, "constant", value=value)
+        if isinstance(value, int) and (value in INT64 or value in UINT64):
+            return _whole(value)
         if isinstance(value, float):
             return Node(REAL, "constant", value=value)
         if isinstance(parsed, ast.Name) and value == KEY:
             return self._column_node(parsed, KEY_SIDE, KEY)
         if isinstance(parsed, ast.Constant) and isinstance(value, str):
-            try:
-                return Node(DURATION, "constant", value=duration_ns(value))
-            except ValueError as error:
-                raise ConditionError(parsed.col_offset, str(error)) from error
-        wanted = f"wanted {' or '.join(f'{name}.COLUMN' for name in self._streams)}, key, a number or a duration"
+            return Node(QUOTED, "constant", value=value)
+        wanted = f"wanted {' or '.join(f'{name}.COLUMN' for name in self._streams)}, key, a number or a text in quotes"
         raise ConditionError(parsed.col_offset, f"got {ast.unparse(parsed)}, {wanted}")
 
     def _column(self, parsed: ast.Attribute, stream: str, column: str) -> Node:
@@ -137,19 +167,23 @@ class _Parser:
 
     def _column_node(self, parsed: ast.expr, side: int, name: str) -> Node:
         try:
-            return Node(self._kind_of(side, name), "column", side=side, name=name)
+            kind = self._kind_of(side, name)
+            return Node(kind.name, "column", side=side, name=name, unit_ns=kind.unit_ns, zone=kind.zone)
         except ValueError as error:
             raise ConditionError(parsed.col_offset, str(error)) from error
 
     def _negated(self, parsed: ast.UnaryOp) -> Node:
         part = self._of(parsed.operand, (*NUMBERS, DURATION))
-        if part.op == "constant" and part.kind in NUMBERS:
+        if part.op == "constant" and part.kind == REAL:
             return part._replace(value=-part.value)
-        zero = Node(part.kind, "constant", value=0.0 if part.kind == REAL else 0)
-        return Node(part.kind, "-", (zero, part))
+        if part.op == "constant" and part.kind in NUMBERS and -part.value in INT64:
+            return _whole(-part.value)
+        kind = INTEGER if part.kind == UNSIGNED else part.kind
+        return Node(kind, "-", (Node(kind, "constant", value=0.0 if kind == REAL else 0), part))
 
     def _arithmetic(self, parsed: ast.BinOp, op: str) -> Node:
-        left, right = self.node(parsed.left), self.node(parsed.right)
+        left = self.settled(self.node(parsed.left), parsed.left)
+        right = self.settled(self.node(parsed.right), parsed.right)
         kinds = left.kind, right.kind
         if kinds[0] in NUMBERS and kinds[1] in NUMBERS:
             kind = REAL if op == "/" or REAL in kinds else INTEGER
@@ -161,10 +195,12 @@ class _Parser:
             ("+", DURATION, TIME): TIME,
             ("+", DURATION, DURATION): DURATION,
             ("-", DURATION, DURATION): DURATION,
+            ("-", CLOCK, CLOCK): DURATION,
         }
         if (op, *kinds) not in known:
             raise ConditionError(parsed.col_offset, f"got {kinds[0]} {op} {kinds[1]}, which means nothing")
-        return Node(known[op, *kinds], op, (left, right))
+        zone = _zone_of((left, right), parsed.col_offset)
+        return Node(known[op, *kinds], op, (left, right), zone=zone if known[op, *kinds] == TIME else None)
 
     def _comparisons(self, parsed: ast.Compare) -> Node:
         steps = zip([parsed.left, *parsed.comparators], parsed.ops, parsed.comparators)
@@ -176,22 +212,43 @@ class _Parser:
             is_null = isinstance(other, ast.Name) and other.id.lower() == "null"
             if not is_null and not (isinstance(other, ast.Constant) and other.value is None):
                 raise ConditionError(other.col_offset, "wanted null after is")
-            null = Node(BOOLEAN, "null", (self.node(one),))
+            null = Node(BOOLEAN, "null", (self.settled(self.node(one), one),))
             return null if isinstance(op, ast.Is) else Node(BOOLEAN, "not", (null,))
         if isinstance(op, (ast.In, ast.NotIn)):
             values = other.elts if isinstance(other, (ast.Tuple, ast.List)) else [other]
-            equal = tuple(self._compared(one, "==", value) for value in values)
+            left, *others = self._alike([one, *values])
+            equal = tuple(_compared(one, left, "==", value) for value in others)
             if not equal:
                 raise ConditionError(other.col_offset, "got an empty list, wanted at least one value")
             either = equal[0] if len(equal) == 1 else Node(BOOLEAN, "or", equal)
             return either if isinstance(op, ast.In) else Node(BOOLEAN, "not", (either,))
-        return self._compared(one, COMPARISONS[type(op)], other)
+        left, right = self._alike((one, other))
+        return _compared(one, left, COMPARISONS[type(op)], right)
 
-    def _compared(self, one: ast.expr, op: str, other: ast.expr) -> Node:
-        left, right = self.node(one), self.node(other)
-        if left.kind != right.kind and not (left.kind in NUMBERS and right.kind in NUMBERS):
-            raise ConditionError(one.col_offset, f"got {left.kind} {op} {right.kind}, wanted two of one type")
-        return Node(BOOLEAN, op, (left, right))
+    def _alike(self, parsed: Sequence[ast.expr]) -> list[Node]:
+        """The parts, of which those in quotes are what the first one of the others is."""
+        found = [self.node(one) for one in parsed]
+        kind = next((one.kind for one in found if one.kind != QUOTED), None)
+        return [self.settled(part, one, kind) for part, one in zip(found, parsed)]
+
+    def settled(self, part: Node, parsed: ast.expr, kind: str | None = None) -> Node:
+        """The part; if it stands in quotes, as what it is. kind: of what it is compared with; None: nothing tells, so
+        that it is a time if it reads like one, else a duration."""
+        if part.kind != QUOTED or kind not in (None, TEXT, *SPANS):
+            return part
+        try:
+            if kind == TEXT:
+                return Node(TEXT, "constant", value=part.value.encode())
+            if kind == CLOCK:
+                return Node(CLOCK, "constant", value=clock_of(part.value))
+            if kind == TIME or (kind is None and _is_moment(part.value)):
+                ns, zone = moment_of(part.value)
+                return Node(TIME, "constant", value=ns, zone=zone)
+            return Node(DURATION, "constant", value=duration_ns(part.value))
+        except UnicodeEncodeError as error:
+            raise ConditionError(parsed.col_offset, "got half of a character, wanted whole ones") from error
+        except ValueError as error:
+            raise ConditionError(parsed.col_offset, str(error)) from error
 
     def _function(self, parsed: ast.Call, name: str) -> Node:
         least = FUNCTIONS[name]
@@ -201,14 +258,49 @@ class _Parser:
         if least == 1:
             part = self._of(parsed.args[0], (*NUMBERS, DURATION) if name == "abs" else NUMBERS)
             return Node(REAL if name == "sqrt" else part.kind, name, (part,))
-        parts = [self._of(one, (*NUMBERS, TIME, DURATION)) for one in parsed.args]
+        parts = [_wanted(*each, (*NUMBERS, *SPANS)) for each in zip(self._alike(parsed.args), parsed.args)]
+        if UNSIGNED in {part.kind for part in parts}:
+            parts = [_unsigned(part) for part in parts]
         kinds = {part.kind for part in parts}
-        if len(kinds) > 1 and not kinds <= set(NUMBERS):
+        if len(kinds) > 1 and not (kinds <= set(NUMBERS) and REAL in kinds):
             raise ConditionError(parsed.col_offset, f"{name}: got {' and '.join(sorted(kinds))}, wanted one type")
-        found = parts[0]
+        zone, found = _zone_of(parts, parsed.col_offset), parts[0]
         for part in parts[1:]:
-            found = Node(REAL if REAL in kinds else found.kind, name, (found, part))
+            found = Node(REAL if REAL in kinds else found.kind, name, (found, part), zone=zone)
         return found
+
+
+def _compared(parsed: ast.expr, left: Node, op: str, right: Node) -> Node:
+    if left.kind != right.kind and not (left.kind in NUMBERS and right.kind in NUMBERS):
+        raise ConditionError(parsed.col_offset, f"got {left.kind} {op} {right.kind}, wanted two of one type")
+    _zone_of((left, right), parsed.col_offset)
+    return Node(BOOLEAN, op, (left, right))
+
+
+def _whole(value: int) -> Node:
+    return Node(INTEGER if value in INT64 else UNSIGNED, "constant", value=value)
+
+
+def _unsigned(part: Node) -> Node:
+    """The part, as a uint64 if it is an integer of the text that is not negative."""
+    is_small = part.kind == INTEGER and part.op == "constant" and part.value >= 0
+    return part._replace(kind=UNSIGNED) if is_small else part
+
+
+def _is_moment(text: str) -> bool:
+    try:
+        moment_of(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _zone_of(parts: Sequence[Node], place: int) -> str | None:
+    """The zone of what is made of these parts. ConditionError: only some of the times have one."""
+    zones = [part.zone for part in parts if part.zone is not None]
+    if len({zone == NAIVE for zone in zones}) > 1:
+        raise ConditionError(place, "got a time with a zone and one without, wanted both alike; cast one of them")
+    return zones[0] if zones else None
 
 
 def _wanted(found: Node, parsed: ast.expr, kinds: Sequence[str]) -> Node:

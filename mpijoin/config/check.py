@@ -13,7 +13,7 @@ from typing import Callable, Collection, Iterator, Sequence
 import pyarrow as pa
 
 from mpijoin.conditions.calls import parse_call
-from mpijoin.conditions.kinds import kinds_of, kinds_of_schema
+from mpijoin.conditions.kinds import Columns, kinds_of, kinds_of_schema, types_of
 from mpijoin.conditions.tree import ConditionError, Kinds, durations_of, parse
 from mpijoin.config.columns import StreamColumns, column_faults, find_columns
 from mpijoin.config.faults import Fault
@@ -99,9 +99,15 @@ def _where_faults(job: Job, streams: Sequence[StreamColumns]) -> Iterator[str]:
         return
     if any(not _are_there(one, (*(one.payload or ()), *(one.keys or ()))) for one in streams):
         return  # Columns that are missing are told of elsewhere.
-    payloads = [{column.name: column.type for column in one.columns(one.payload)} for one in streams]
-    keys = [{column.name: column.type for column in one.columns(one.keys)} for one in streams]
-    names, kinds = [one.name for one in job.streams], kinds_of(payloads, keys)
+    columns = [
+        Columns(
+            types_of(one.columns(one.payload)),
+            types_of(one.columns(one.keys)),
+            one.time_column.type if one.time_column else pa.int64(),
+        )
+        for one in streams
+    ]
+    names, kinds = [one.name for one in job.streams], kinds_of(columns)
     for section, one in zip([section_of_query(name) for name in job.names] or ["join"], job.each):
         yield from _expression_faults(section, one.join, names, kinds)
 
@@ -221,7 +227,7 @@ def _durations(job: Job, streams: Sequence[StreamSchema]) -> list[int]:
     joins = [one.join for one in job.each]
     nodes = [parse(join.where, names, kinds) for join in joins if join.where]
     calls = [parse_call(one.text, names, kinds) for join in joins for one in join.reduce]
-    nodes += [call.node for call in calls if call.node]
+    nodes += [node for call in calls for node in call.nodes]
     return [ns for node in nodes for ns in durations_of(node)]
 
 

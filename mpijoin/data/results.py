@@ -7,11 +7,9 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from mpijoin.conditions.calls import parse_call
-from mpijoin.conditions.kinds import kinds_of_schema
-from mpijoin.conditions.tree import DURATION, REAL
-from mpijoin.conditions.tree import TIME as TIME_KIND
+from mpijoin.conditions.kinds import kinds_of_schema, type_of
 from mpijoin.config.job import Function, Job
-from mpijoin.data.schema import Column, JoinSchema, StreamSchema
+from mpijoin.data.schema import UNIT_NS, Column, JoinSchema, StreamSchema
 from mpijoin.data.types import decoded
 
 KEY, TIME, ROW, PAYLOAD, ANSWER = "key", "time", "row", "payload", "answer"
@@ -93,13 +91,9 @@ def _type(column: ResultColumn, job: Job, schema: JoinSchema) -> pa.DataType:
 
 
 def call_type(text: str, schema: JoinSchema) -> pa.DataType:
-    """The type of a function over the partners of a row, which has been checked. Times and durations are in the unit of
-    the schema; times are integers where the first stream's are."""
-    kind = parse_call(text, [stream.name for stream in schema.streams], kinds_of_schema(schema)).kind
-    time = schema.streams[0].time.type
-    if kind == TIME_KIND:
-        return pa.timestamp(schema.unit, time.tz) if pa.types.is_timestamp(time) else pa.int64()
-    return {REAL: pa.float64(), DURATION: pa.duration(schema.unit)}.get(kind, pa.int64())
+    """The type of a function over the partners of a row, which has been checked."""
+    call = parse_call(text, [stream.name for stream in schema.streams], kinds_of_schema(schema))
+    return type_of(call.answer, UNIT_NS[schema.unit])
 
 
 def answer_type(function: Function, stream: StreamSchema) -> pa.DataType:

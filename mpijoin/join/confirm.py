@@ -21,7 +21,7 @@ from mpijoin.join.state import (
     SLOT_IDS,
 )
 from mpijoin.partitioning.hashing import pair_hash
-from mpijoin.store.simd import call_entry, lowest_bit, prefetch, unsigned
+from mpijoin.store.simd import CALL_ARGUMENTS, call_entry, lowest_bit, prefetch, unsigned
 from mpijoin.store.state import (
     DONE,
     FOREVER,
@@ -148,7 +148,7 @@ def keep_matches(words, mine, theirs, count, before, after):
 def keep_holding(s, stream, count):
     """Does what `keep_matches` does, for pairs that meet the condition. Any condition is asked by this one kernel."""
     at = 1 + stream * CALL_WORDS
-    s.asked[at + 3] = count
+    s.asked[at + CALL_ARGUMENTS - 1] = count
     return call_entry(s.asked, at)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from mpijoin.compiled import Kernel
 from mpijoin.operators.base import Keep
-from mpijoin.store.simd import PLAIN_ENTRIES
-from mpijoin.store.state import StoreState
+from mpijoin.store.simd import CALL_ARGUMENTS, PLAIN_ENTRIES
+from mpijoin.store.state import Stored, StoreState, stored_in
 
 # The cursor of a two-way probe says where it goes on. PHASE: the stream whose fresh tuples are joined · BUCKET: NONE
 # between two phases · COLLECTED: how many words of `candidates` are filled · CONFIRMED: how many of these are done
@@ -32,8 +32,8 @@ SHORT_LIST = (CANDIDATES + 1) * CANDIDATE_WORDS
 LISTED = 256
 # So many pairs are taken out of the masks, and their cache lines asked for, before the first of them is looked at.
 PAIRED = 320
-# Words of a call from kernel to kernel: four arguments, and what is returned. `asked` has an address and two calls.
-CALL_WORDS = 5
+# Words of a call from kernel to kernel: arguments, and what is returned. `asked` has an address and two calls.
+CALL_WORDS = CALL_ARGUMENTS + 1
 ASKED_WORDS = 1 + 2 * CALL_WORDS
 # The filter has so many entries, of a byte each. They mark the tags of some fresh tuples, without their upper bits.
 FILTER = 1 << 13
@@ -83,16 +83,17 @@ def new_state(table: StoreState, certificate: np.ndarray, where: Any = None) -> 
     )
     if where is not None:
         sides = (state.mine, state.theirs), (state.theirs, state.mine)
-        state.asked[0] = _address_of(where, state.words, sides)
-        for phase, (left, right) in enumerate(sides):
+        stored = stored_in(state)
+        state.asked[0] = _address_of(where, stored, sides)
+        for phase, arrays in enumerate(sides):
             at = 1 + phase * CALL_WORDS
-            state.asked[at : at + 3] = id(state.words), id(left), id(right)
+            state.asked[at : at + CALL_ARGUMENTS - 1] = [id(array) for array in (*stored, *arrays)]
     return state
 
 
-def _address_of(where: Any, words: np.ndarray, sides: Sequence[tuple[np.ndarray, np.ndarray]]) -> int:
+def _address_of(where: Any, stored: Stored, sides: Sequence[tuple[np.ndarray, np.ndarray]]) -> int:
     """What `call_entry` finds the kernel by. Without the compiler that is its number among PLAIN_ENTRIES."""
     if isinstance(where, Kernel):
-        return where.address(words, *sides[0], 0)
-    PLAIN_ENTRIES.append(lambda at, count: where(words, *sides[at // CALL_WORDS], count))
+        return where.address(stored, *sides[0], 0)
+    PLAIN_ENTRIES.append(lambda at, count: where(stored, *sides[at // CALL_WORDS], count))
     return len(PLAIN_ENTRIES)

@@ -14,22 +14,25 @@ from mpijoin.conditions.kinds import kinds_of_schema, place_in
 from mpijoin.conditions.tree import parse
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.store.simd import unsigned
+from mpijoin.store.texts import order_of_given, order_of_stored, same_given, same_stored
 
+# What the source of a condition needs to compare strings.
+TEXT_PARTS = {one.__name__: one for one in (same_stored, same_given, order_of_stored, order_of_given)}
 KEEP = '''
-def {name}(words, left, right, count):
+def {name}(s, left, right, count):
     kept = 0
     for i in range(count):
         one, other = left[unsigned(i)], right[unsigned(i)]
         left[unsigned(kept)] = one
         right[unsigned(kept)] = other
-        kept += holds(words, one, other)
+        kept += holds(s, one, other)
     return kept
 '''
 
 
 def kernel_of(text: str, schema: JoinSchema) -> Any:
-    """Returns a kernel that takes the words of a pool, the slot ids of pairs, int64[at least count] of each stream, and
-    their number. It moves the pairs that hold to the front, and returns how many they are.
+    """Returns a kernel that takes what is stored (`Stored`), the slot ids of pairs, int64[at least count] of each
+    stream, and their number. It moves the pairs that hold to the front, and returns how many they are.
 
     Its name is a hash of all that it is made of, so that its machine code is kept for later runs.
     """
@@ -37,17 +40,16 @@ def kernel_of(text: str, schema: JoinSchema) -> Any:
 
 
 def holds_of(text: str, schema: JoinSchema) -> tuple[str, KernelPart]:
-    """Returns a hash of all that a condition is made of, and a part of kernels that takes the words of a pool and the
-    slot ids of a pair, and returns whether the condition is true for it."""
-    tick_ns = UNIT_NS[schema.unit]
+    """Returns a hash of all that a condition is made of, and a part of kernels that takes what is stored (`Stored`) and
+    the slot ids of a pair, and returns whether the condition is true for it."""
     tree = parse(text, [stream.name for stream in schema.streams], kinds_of_schema(schema))
-    return part_of(source_of(tree, "holds", lambda *column: place_in(schema, *column), lambda ns: ns // tick_ns))
+    return part_of(source_of(tree, "holds", lambda *column: place_in(schema, *column), UNIT_NS[schema.unit]))
 
 
 @cache
 def part_of(source: str) -> tuple[str, KernelPart]:
     """Returns the same for a condition as `source_of` writes it, as a function `holds`."""
-    space: dict[str, Any] = {"np": np, "unsigned": unsigned, "__name__": __name__}
+    space: dict[str, Any] = {"np": np, "unsigned": unsigned, "__name__": __name__, **TEXT_PARTS}
     # The source is made of a checked tree: of names of variables, operators and numbers.
     exec(source, space)
     return hashlib.sha256(source.encode()).hexdigest()[:16], part(space["holds"])

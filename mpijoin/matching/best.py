@@ -34,7 +34,7 @@ MANY_PAGES = 64  # Among so many blocks and more, the tuples that are due go by 
 def match_due(s, bucket, due, table, count, take, holds):
     """Writes the results of the first `due` tuples that are due to the table, from column `count` on.
 
-    bucket: of the tuples · take: `take_best` with the condition · holds: the condition: it takes the words of a pool
+    bucket: of the tuples · take: `take_best` with the condition · holds: the condition: it takes what is stored
     and two slot ids. Returns the new count.
     """
     found = s.found
@@ -69,7 +69,7 @@ def take_best(s, filled, holds):
     """Keeps of each tuple the best partner among `filled` pairs and before."""
     for i in range(filled):
         at, other = s.pairs[0, unsigned(i)], s.pairs[1, unsigned(i)]
-        if is_partner(s, at, other) and holds(s.words, s.due[unsigned(at)], other):
+        if is_partner(s, at, other) and holds(s, s.due[unsigned(at)], other):
             keep_better(s, at, other)
 
 
@@ -154,7 +154,7 @@ def take_page(s, page, at, holds):
         while mask != 0:
             other = first + (base + lowest_bit(mask)) * width
             mask &= mask - 1
-            if is_partner(s, at, other) and holds(s.words, s.due[at], other):
+            if is_partner(s, at, other) and holds(s, s.due[at], other):
                 keep_better(s, at, other)
     s.counters[COMPARED] += s.heads[page, COUNT]
     s.counters[SPENT] += s.heads[page, COUNT]

@@ -6,14 +6,17 @@ from typing import NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.aggregate.state import REAL, SIGNED
+from mpijoin.aggregate.state import REAL, SIGNED, UNSIGNED
 from mpijoin.conditions import tree
 from mpijoin.conditions.calls import Call, parse_call
-from mpijoin.conditions.code import values_of
+from mpijoin.conditions.code import INT64_MIN, code_of
 from mpijoin.conditions.kinds import kinds_of_schema, place_in
+from mpijoin.conditions.tree import Node
 from mpijoin.config.job import Reduced
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.matching.state import (
+    ARG_MAX,
+    ARG_MIN,
     COUNT,
     FIRST_VALUE,
     FUNCTION_WORDS,
@@ -29,8 +32,12 @@ from mpijoin.matching.state import (
 
 CODES = {
     "count": COUNT, "sum": SUM, "mean": MEAN, "min": MIN, "max": MAX, "first": FIRST_VALUE, "last": LAST_VALUE,
+    "arg_min": ARG_MIN, "arg_max": ARG_MAX,
 }  # fmt: skip
-ADD = """
+# Rows of `found` that each keeps.
+ROWS = {"count": 1, "sum": 3, "mean": 3, "min": 2, "max": 2, "first": 4, "last": 4, "arg_min": 5, "arg_max": 5}
+FORMS = {tree.REAL: REAL, tree.UNSIGNED: UNSIGNED}
+ADD = """{texts}
 def add(s, at, one, other):
     words, left, right = s.words, one, other
     {lines}
@@ -55,7 +62,7 @@ def functions_of(calls: Sequence[Call]) -> Functions:
     """Returns what the kernels must know of the functions."""
     places = _places(calls)
     table = [
-        (CODES[call.name], REAL if _is_real(call) else SIGNED, place.row, place.sum_at)
+        (CODES[call.name], FORMS.get(call.answer.kind, SIGNED), place.row, place.sum_at)
         for call, place in zip(calls, places)
     ]
     rows = max(place.row + place.rows for place in places)
@@ -66,18 +73,28 @@ def functions_of(calls: Sequence[Call]) -> Functions:
 def source_of_add(calls: Sequence[Call], schema: JoinSchema) -> str:
     """Returns the source of a part `add(s, at, one, other)`, which adds a partner to all functions. It is made of a
     checked tree, and needs np, `unsigned` and the parts of `reduce`."""
-    tick_ns = UNIT_NS[schema.unit]
-    nodes = [call.node for call in calls if call.node]
-    lines, values = values_of(nodes, lambda *column: place_in(schema, *column), lambda ns: ns // tick_ns)
+    nodes = [node for call in calls for node in call.nodes]
+    texts, lines, values = code_of(nodes, lambda *column: place_in(schema, *column), UNIT_NS[schema.unit])
     own = iter(values)
     for call, place in zip(calls, _places(calls)):
         if call.node:
-            lines.append(_line(call, place, *next(own)))
-    return ADD.format(lines="\n    ".join([*lines, "return"]))
+            lines.append(_line(call, place, *next(own), *(next(own) if call.by else ())))
+    return ADD.format(texts="\n".join(texts), lines="\n    ".join([*lines, "return"]))
 
 
 def _is_real(call: Call) -> bool:
     return call.node is not None and call.node.kind == tree.REAL
+
+
+def _word(node: Node, value: str) -> str:
+    return f"bits_of({value})" if node.kind == tree.REAL else f"np.int64({value})"
+
+
+def _ordered(node: Node, value: str) -> str:
+    """An int64 in the order of the values."""
+    if node.kind == tree.REAL:
+        return f"word_of_real({value})"
+    return f"np.int64({value}) ^ {INT64_MIN}" if node.kind == tree.UNSIGNED else f"np.int64({value})"
 
 
 def _places(calls: Sequence[Call]) -> list[Place]:
@@ -91,14 +108,14 @@ def _places(calls: Sequence[Call]) -> list[Place]:
             places.append(Place(row, 1, sums))
             sums += 1
         else:
-            places.append(Place(row, 3 if is_sum else {"count": 1, "min": 2, "max": 2}.get(call.name, 4)))
+            places.append(Place(row, ROWS[call.name]))
         row += places[-1].rows
     return places
 
 
-def _line(call: Call, place: Place, value: str, null: str) -> str:
-    at = f"s, at, {place.row}"
-    word = f"bits_of({value})" if _is_real(call) else f"np.int64({value})"
+def _line(call: Call, place: Place, value: str, null: str, by: str = "", by_null: str = "") -> str:
+    assert call.node
+    at, word = f"s, at, {place.row}", _word(call.node, value)
     match call.name:
         case "count":
             return f"add_count({at}, {null})"
@@ -107,6 +124,10 @@ def _line(call: Call, place: Place, value: str, null: str) -> str:
         case "sum" | "mean":
             return f"add_integer({at}, {word}, {null})"
         case "min" | "max":
-            ordered = f"word_of_real({value})" if _is_real(call) else word
-            return f"add_extreme({at}, {ordered}, {null}, {call.name == 'min'})"
+            return f"add_extreme({at}, {_ordered(call.node, value)}, {null}, {call.name == 'min'})"
+        case "arg_min" | "arg_max":
+            assert call.by
+            # Of the two zeros none is less.
+            ordered = _ordered(call.by, f"{by} + 0.0" if call.by.kind == tree.REAL else by)
+            return f"add_best({at}, {word}, {ordered}, {null} | {by_null}, other, {call.name == 'arg_min'})"
     return f"add_placed({at}, {word}, {null}, other, {call.name == 'first'})"

@@ -11,7 +11,7 @@ import numpy as np
 from mpijoin.compiled import KernelPart, kernel, part
 from mpijoin.conditions.calls import Call
 from mpijoin.data.schema import JoinSchema
-from mpijoin.join.where import holds_of
+from mpijoin.join.where import TEXT_PARTS, holds_of
 from mpijoin.matching import reduce
 from mpijoin.matching.best import match_due, take_best
 from mpijoin.matching.due import find_due
@@ -34,7 +34,7 @@ FIND = '''
 def {name}(s, groups, watermarks, table, count):
     return find_due(s, groups, watermarks, table, count, answer)
 '''
-ADDS = ("add_count", "add_integer", "add_float", "add_extreme", "add_placed", "bits_of", "word_of_real")
+ADDS = ("add_count", "add_integer", "add_float", "add_extreme", "add_placed", "add_best", "bits_of", "word_of_real")
 
 
 def kernel_of(where: str, calls: Sequence[Call], schema: JoinSchema) -> Any:
@@ -50,6 +50,7 @@ def kernel_of(where: str, calls: Sequence[Call], schema: JoinSchema) -> Any:
 @cache
 def _made_of(digest: str, holds: KernelPart, add: str) -> Any:
     space: dict[str, Any] = {"np": np, "unsigned": unsigned, "holds": holds, "find_due": find_due, "__name__": __name__}
+    space |= TEXT_PARTS
     space |= {one.__name__: one for one in (take_best, match_due, reduce.take_all, reduce.reduce_due)}
     space |= {name: getattr(reduce, name) for name in ADDS}
     name = f"match_{digest}"
@@ -66,6 +67,6 @@ def _made_of(digest: str, holds: KernelPart, add: str) -> Any:
 
 
 @part
-def always(words, left, right):
+def always(s, left, right):
     """A condition that all pairs fulfil."""
     return True

@@ -69,7 +69,7 @@ def take_all(s, filled, holds, add):
     for i in range(filled):
         at, other = s.pairs[0, unsigned(i)], s.pairs[1, unsigned(i)]
         one = s.due[unsigned(at)]
-        if is_partner(s, at, other) and holds(s.words, one, other):
+        if is_partner(s, at, other) and holds(s, one, other):
             s.found[PARTNERS, unsigned(at)] += 1
             add(s, at, one, other)
 
@@ -114,6 +114,21 @@ def add_placed(s, at, row, word, null, other, is_first):
     if not null and (s.found[row, unsigned(at)] == 0 or is_further or (time == its_time and number < its_row)):
         s.found[row + 1, unsigned(at)] = word
         s.found[row + 2, unsigned(at)], s.found[row + 3, unsigned(at)] = time, number
+    s.found[row, unsigned(at)] += not null
+
+
+@part
+def add_best(s, at, row, word, order, null, other, is_min):
+    """Keeps the value of the partner that has the least or the greatest `order`; of several, that of the first one by
+    time, then by row."""
+    time, number = s.words[unsigned(other + TIME)], s.words[unsigned(other + ROW)]
+    its_order = s.found[row + 2, unsigned(at)]
+    its_time, its_row = s.found[row + 3, unsigned(at)], s.found[row + 4, unsigned(at)]
+    is_further = order < its_order if is_min else order > its_order
+    is_earlier = order == its_order and (time < its_time or (time == its_time and number < its_row))
+    if not null and (s.found[row, unsigned(at)] == 0 or is_further or is_earlier):
+        s.found[row + 1, unsigned(at)], s.found[row + 2, unsigned(at)] = word, order
+        s.found[row + 3, unsigned(at)], s.found[row + 4, unsigned(at)] = time, number
     s.found[row, unsigned(at)] += not null
 
 

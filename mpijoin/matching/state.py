@@ -34,7 +34,7 @@ PARTNERS = 0
 # Columns of `functions`. FORM: how values are ordered, as for an aggregate · FIRST_AT: its first row of `found`, which
 # counts values that are not null · SUM_AT: which of `sums` is its, or NO_SUM.
 FUNCTION, FORM, FIRST_AT, SUM_AT, FUNCTION_WORDS = range(5)
-COUNT, SUM, MEAN, MIN, MAX, FIRST_VALUE, LAST_VALUE = range(7)
+COUNT, SUM, MEAN, MIN, MAX, FIRST_VALUE, LAST_VALUE, ARG_MIN, ARG_MAX = range(9)
 NO_SUM = -1
 # Comparisons after which a kernel returns, so that its slave can do something else between two tuples.
 BUDGET_MAX = 1 << 26

@@ -11,6 +11,7 @@ from mpijoin.join.results import certificate_of
 from mpijoin.operators.base import Consumer, Out, Rows
 from mpijoin.queries.operator import SharedJoin
 from mpijoin.queries.pairs import certify_pairs, finish_pairs, take_pairs
+from mpijoin.store.state import stored_in
 
 
 class QueryResults:
@@ -28,7 +29,7 @@ class QueryResults:
         left, right = self.out.slots
         self._take, self._take_all = take_pairs.bound(view), certify_pairs.bound(view)
         self._is_plain = not (query.where or query.marks)
-        self._where = query.where.bound(view.words, left, right) if query.where else None
+        self._where = query.where.bound(stored_in(view), left, right) if query.where else None
         pairs = query.marks.pairs if query.marks else UNMARKED
         self._finish = finish_pairs.bound(view, pairs, left, right)
 

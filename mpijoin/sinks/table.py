@@ -226,5 +226,7 @@ def answer_array(kind: pa.DataType, words: np.ndarray, nulls: np.ndarray) -> pa.
     """What an operator has worked out, int64[n] or the bits of float64s, as a column of this type. nulls: bool[n]."""
     values = np.ascontiguousarray(words)
     if pa.types.is_floating(kind):
-        values = values.view(np.float64)
-    return fixed_array(kind, values.astype(kind.to_pandas_dtype(), copy=False), nulls if nulls.any() else None)
+        values = values.view(np.float64).astype(kind.to_pandas_dtype(), copy=False)
+    else:
+        values = values.astype(f"i{kind.bit_width // 8}", copy=False)
+    return fixed_array(kind, values, nulls if nulls.any() else None)

@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mpijoin.store.simd import LANES
+from mpijoin.store.simd import CALL_ARGUMENTS, LANES
 
 
 @intrinsic
@@ -47,7 +47,7 @@ def _call_entry(typing_context, words, at):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         word = ir.IntType(64)
         first = builder.gep(data, [arguments[1]])
-        out = builder.gep(first, [word(4)])
+        out = builder.gep(first, [word(CALL_ARGUMENTS)])
         entry = ir.FunctionType(ir.VoidType(), [word.as_pointer()] * 2).as_pointer()
         builder.call(builder.inttoptr(builder.load(data), entry), [first, out])
         return builder.load(out)

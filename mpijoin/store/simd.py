@@ -14,6 +14,8 @@ LINE_TAGS = 32
 # This many tags are compared at once: the answers fill a mask of 64 bits.
 LANES = 2 * LINE_TAGS
 
+# The kernel that is called from another one takes so many words.
+CALL_ARGUMENTS = 7
 PLAIN_ENTRIES: list[Callable[[int, int], int]] = []
 
 machine_instruction = instruction("mpijoin.store.instructions")
@@ -46,12 +48,12 @@ def unsigned(index):
 
 @machine_instruction
 def call_entry(words, at):
-    """Calls the kernel whose address is words[0], with words[at:at + 4] as its arguments, and returns what it returns.
+    """Calls the kernel whose address is words[0], with the CALL_ARGUMENTS words from words[at] on as its arguments, and
+    returns what it returns, which is also written behind them.
 
-    words: int64[], which is written to at words[at + 4]. Without the compiler, words[0] is the number of an entry of
-    PLAIN_ENTRIES, which is called with words[at + 3].
+    Without the compiler, words[0] is the number of an entry of PLAIN_ENTRIES, which is called with the last argument.
     """
-    return PLAIN_ENTRIES[int(words[0]) - 1](at, int(words[at + 3]))
+    return PLAIN_ENTRIES[int(words[0]) - 1](at, int(words[at + CALL_ARGUMENTS - 1]))
 
 
 @machine_instruction

@@ -21,7 +21,7 @@ order.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -163,3 +163,18 @@ class StoreState(NamedTuple):
     directory: np.ndarray
     layout: np.ndarray
     counters: np.ndarray
+
+
+class Stored(NamedTuple):
+    """What it takes to read stored tuples and their blobs. A `StoreState`, which has these arrays, may be given in its
+    place."""
+
+    words: np.ndarray
+    octets: np.ndarray
+    heads: np.ndarray
+    pool: np.ndarray
+
+
+def stored_in(state: Any) -> Stored:
+    """The arrays of a state that begins as a `StoreState`."""
+    return Stored(state.words, state.octets, state.heads, state.pool)

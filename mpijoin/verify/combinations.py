@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from mpijoin.conditions.kinds import kinds_of
+from mpijoin.conditions.kinds import Columns, kinds_of
 from mpijoin.conditions.sql import sql_of
-from mpijoin.conditions.tree import KEY_SIDE, Node, parse
+from mpijoin.conditions.tree import KEY_SIDE, Kinds, Node, parse
 from mpijoin.config.job import ALL, ANTI, FIRST, INNER, LAST, NEAREST, SEMI, Job, Join
 from mpijoin.verify.inputs import INT64_MIN, JOINS, KEYLESS, Clock, Stream
+from mpijoin.verify.values import decoded, finer_by
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -85,22 +86,36 @@ def condition_of(job: Job, streams: tuple[Stream, ...]) -> Node | None:
     """The job's condition; None: there is none."""
     if not job.join.where:
         return None
-    payloads = [{name: stream.fields[name] for name in stream.payload} for stream in streams]
-    keys = [{name: stream.fields[name] for name in stream.job.key} for stream in streams]
-    return parse(job.join.where, [stream.name for stream in streams], kinds_of(payloads, keys))
+    return parse(job.join.where, [stream.name for stream in streams], kinds_of_streams(streams))
+
+
+def kinds_of_streams(streams: tuple[Stream, ...]) -> Kinds:
+    """What the columns are that expressions may name."""
+    return kinds_of([
+        Columns(
+            {name: stream.fields[name] for name in stream.payload},
+            {name: stream.fields[name] for name in stream.job.key},
+            stream.fields[stream.job.time],
+        )
+        for stream in streams
+    ])  # fmt: skip
 
 
 def holds_sql(condition: Node, streams: tuple[Stream, ...], clock: Clock) -> str:
     """The condition over the tables of the two streams, which are called s0 and s1."""
 
-    return sql_of(condition, lambda *column: column_of(streams, *column), lambda ns: ns // clock.tick_ns)
+    return sql_of(condition, lambda *column: column_of(streams, *column), clock.tick_ns)
 
 
 def column_of(streams: tuple[Stream, ...], side: int, name: str) -> str:
-    """A column of an expression, over the same tables."""
-    if side == KEY_SIDE:
-        return f"s0.{streams[0].column(streams[0].job.key[0])}"
-    return f"s{side}.time" if name == "time" else f"s{side}.{streams[side].number(name)}"
+    """A column of an expression, over the same tables, in the unit of its type."""
+    if side != KEY_SIDE and name == "time":
+        return f"s{side}.time"
+    stream = streams[max(side, 0)]
+    name = stream.job.key[0] if side == KEY_SIDE else name
+    finer = finer_by(decoded(stream.fields[name]))
+    column = f"s{stream.index}.{stream.number(name)}"
+    return column if finer == 1 else f"({column} // {finer})"
 
 
 def pairs_sql(condition: Node | None, streams: tuple[Stream, ...], clock: Clock) -> str:

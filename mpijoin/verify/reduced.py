@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from mpijoin.conditions.calls import Call, parse_call
-from mpijoin.conditions.kinds import kinds_of
+from mpijoin.conditions.kinds import type_of
 from mpijoin.conditions.sql import sql_of
-from mpijoin.conditions.tree import DURATION, REAL, TIME, Node, durations_of
+from mpijoin.conditions.tree import REAL, Node, durations_of
 from mpijoin.config.job import Job
-from mpijoin.data.schema import UNIT_NS
 from mpijoin.verify.aggregates import TOLERANCE
-from mpijoin.verify.combinations import column_of, pairs_sql, row_name
+from mpijoin.verify.combinations import column_of, kinds_of_streams, pairs_sql, row_name
 from mpijoin.verify.inputs import JOINS, KEYLESS, Clock, Stream
 from mpijoin.verify.results import Wanted
-from mpijoin.verify.values import stored_type
+from mpijoin.verify.values import finer_by, stored_type
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -26,15 +25,13 @@ def calls_of(job: Job, streams: tuple[Stream, ...]) -> list[Call]:
     """The functions of the job, as trees."""
     if not job.join.reduce:
         return []
-    payloads = [{name: stream.fields[name] for name in stream.payload} for stream in streams]
-    keys = [{name: stream.fields[name] for name in stream.job.key} for stream in streams]
-    names, kinds = [stream.name for stream in streams], kinds_of(payloads, keys)
+    names, kinds = [stream.name for stream in streams], kinds_of_streams(streams)
     return [parse_call(one.text, names, kinds) for one in job.join.reduce]
 
 
 def durations_in(calls: list[Call]) -> list[int]:
     """The durations that functions name, in ns."""
-    return [ns for call in calls if call.node for ns in durations_of(call.node)]
+    return [ns for call in calls for node in call.nodes for ns in durations_of(node)]
 
 
 def add_reduced(
@@ -72,36 +69,33 @@ def reduced_sql(job: Job, streams: tuple[Stream, ...]) -> str:
 def reduced_columns(job: Job, calls: list[Call], streams: tuple[Stream, ...], clock: Clock) -> list[Wanted]:
     """The result columns of the functions."""
     return [
-        _column(one.result, index, call, streams, clock)
+        _column(one.result, index, call, clock)
         for index, (one, call) in enumerate(zip(job.join.reduce, calls))
     ]
 
 
-def _column(result: str, index: int, call: Call, streams: tuple[Stream, ...], clock: Clock) -> Wanted:
-    unit = next(unit for unit, ns in UNIT_NS.items() if ns == clock.tick_ns)
-    time = streams[0].fields[streams[0].job.time]
-    if call.kind == REAL:
+def _column(result: str, index: int, call: Call, clock: Clock) -> Wanted:
+    if call.answer.kind == REAL:
         return Wanted(result, pa.float64(), f"s0.a{index}", f"s0.t{index}")
-    kind = pa.int64()
-    if call.kind == DURATION:
-        kind = stored_type(pa.duration(unit))
-    elif call.kind == TIME and pa.types.is_timestamp(time):
-        kind = stored_type(pa.timestamp(unit, time.tz))
-    finer = clock.tick_ns // UNIT_NS[kind.unit] if pa.types.is_temporal(kind) else 1
-    return Wanted(result, kind, f"(s0.a{index} * {finer})")
+    kind = type_of(call.answer, clock.tick_ns)
+    return Wanted(result, stored_type(kind), f"(s0.a{index} * {finer_by(kind)})")
 
 
 def _sql_of(index: int, call: Call, streams: tuple[Stream, ...], clock: Clock) -> str:
     if call.node is None:
         return f"count(*) AS a{index}, 0.0 AS t{index}"
-    value = sql_of(call.node, lambda *column: column_of(streams, *column), lambda ns: ns // clock.tick_ns)
+    value, *by = (sql_of(one, lambda *column: column_of(streams, *column), clock.tick_ns) for one in call.nodes)
     off = "0.0"
-    if call.name in ("sum", "mean") and REAL in (call.kind, call.node.kind):
+    if call.name in ("sum", "mean") and REAL in (call.answer.kind, call.node.kind):
         off = f"{TOLERANCE} * {'avg' if call.name == 'mean' else 'sum'}(abs({value}::DOUBLE))"
     match call.name:
         case "first" | "last":
             order = "s1.time" if call.name == "first" else "s1.time DESC"
             found = f"first({value} ORDER BY {order}, s1.row) FILTER (WHERE {value} IS NOT NULL)"
+        case "arg_min" | "arg_max":
+            order = by[0] if call.name == "arg_min" else f"{by[0]} DESC"
+            known = f"{value} IS NOT NULL AND {by[0]} IS NOT NULL"
+            found = f"first({value} ORDER BY {order}, s1.time, s1.row) FILTER (WHERE {known})"
         case "mean":
             found = f"avg({value}::DOUBLE)"
         case "sum" if call.node.kind != REAL:

@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import types
 
+from mpijoin.data.record import DAY_MS
+from mpijoin.data.schema import UNIT_NS
+
 _FLOAT_BITS = {16: (pa.int16(), "<h", "<e"), 32: (pa.int32(), "<i", "<f"), 64: (pa.int64(), "<q", "<d")}
 
 
@@ -46,6 +49,16 @@ def canonical(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if types.is_integer(array.type):
         return array.cast(pa.int64())
     return array.cast(pa.string()).cast(pa.binary()) if types.is_decimal(kind) else array.cast(pa.binary())
+
+
+def finer_by(kind: pa.DataType) -> int:
+    """How many times as finely canonical values of a column of this type count: dates and what Parquet stores of
+    seconds are milliseconds."""
+    if types.is_date32(kind):
+        return DAY_MS
+    if not types.is_temporal(kind) or types.is_date(kind):
+        return 1
+    return UNIT_NS[kind.unit] // UNIT_NS[stored_type(kind).unit]
 
 
 def number(array: pa.Array) -> pa.Array:

@@ -13,20 +13,39 @@ from mpijoin.conditions.tree import KEY_SIDE, ConditionError, durations_of, name
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.join.where import kernel_of
+from mpijoin.store.state import HEAD_WORDS, NEXT, NONE, PAGE_WORDS, POOL_COUNTERS, Stored
 
 INTEGERS = (0, 1, -1, 2, 7, -100, 2**63 - 1, -(2**63), 3_037_000_500)
+LARGE = (0, 1, 7, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 100, 2**64 - 1)
 REALS = (0.0, -0.0, 1.5, -2.25, 1e300, float("inf"), float("-inf"), float("nan"))
+LONG = "a long text that goes on and on, from one page of the store to the next one, and then to a third one; "
+TEXTS = ("", "a", "b", "aa", "z", "ä", "é€😀", "a\0", "a\0b", LONG, LONG + "a", LONG + "b", LONG[:-2], LONG * 3, "text")
+SECONDS = (0, -1, 1, -86_400, 1_704_164_645, -(2**63), 2**63 - 1, 2**40)  # 2024-01-02T03:04:05
+NANOSECONDS = (0, -1, 1, 10**9, -(10**9), 1_704_164_645 * 10**9, 1_704_164_645 * 10**9 + 1, -(2**63), 2**63 - 1)
 COLUMNS = {
     "i": (pa.int64(), INTEGERS),
     "b": (pa.int8(), (0, 1, -1, 127, -128)),
     "u": (pa.uint16(), (0, 1, 65535)),
+    "w": (pa.uint64(), LARGE),
     "f": (pa.float64(), REALS),
     "g": (pa.float32(), (0.0, 1.5, -2.25, float("nan"))),
     "t": (pa.bool_(), (True, False)),
-    "s": (pa.string(), ("", "text")),
+    "s": (pa.string(), TEXTS),
+    "z": (pa.dictionary(pa.int8(), pa.large_string()), TEXTS),
+    "seconds": (pa.timestamp("s"), SECONDS),
+    "exact": (pa.timestamp("ns"), NANOSECONDS),
+    "day": (pa.date32(), (0, -1, 1, 19_724, -(2**31), 2**31 - 1)),
+    "midnight": (pa.date64(), (0, -86_400_000, 19_724 * 86_400_000)),
+    "utc": (pa.timestamp("us", "UTC"), (0, -1, 1_704_164_645 * 10**6, 2**63 - 1)),
+    "berlin": (pa.timestamp("ms", "Europe/Berlin"), (0, -1, 1_704_164_645 * 10**3, -(2**63))),
+    "clock": (pa.time32("s"), (0, 1, 11_045, 86_399)),
+    "fine": (pa.time64("ns"), (0, 10**9, 11_045 * 10**9, 86_399_999_999_999)),
+    "took": (pa.duration("ms"), (0, -1, 1500, 86_400_000, 2**63 - 1)),
+    "d": (pa.decimal128(9, 2), ()),
 }
-ROWS = 60
-KINDS = {"integer": ("i", "b", "u"), "real": ("f", "g"), "boolean": ("t",)}
+ROWS, SMALL_PAGE = 60, 8
+KINDS = {"integer": ("i", "b", "u", "w"), "real": ("f", "g"), "boolean": ("t",)}
+NAIVE, ZONED = ("seconds", "exact", "day", "midnight"), ("utc", "berlin")
 
 
 def stream(name):
@@ -37,6 +56,13 @@ def stream(name):
 SCHEMA = JoinSchema((stream("left"), stream("right")), "ms")
 
 
+def column_of(kind, values):
+    """Values of times and dates are given as the numbers that are stored."""
+    if pa.types.is_temporal(kind):
+        return pa.array(values, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
+    return pa.array(values, kind)
+
+
 def tables(seed):
     chance = random.Random(seed)
     for _ in range(2):
@@ -44,34 +70,79 @@ def tables(seed):
             "time": pa.array([chance.randrange(-5000, 5000) for _ in range(ROWS)], pa.int64()),
             "key": pa.array(range(ROWS), pa.int64()),
             **{
-                name: pa.array([None if chance.random() < 0.2 else chance.choice(values) for _ in range(ROWS)], kind)
+                name: column_of(kind, [
+                    None if not values or chance.random() < 0.2 else chance.choice(values) for _ in range(ROWS)
+                ])
                 for name, (kind, values) in COLUMNS.items()
             },
         })  # fmt: skip
 
 
+def in_pages(blob, first):
+    """Returns the bytes in small pages, of which the first one is to be page `first`, the address of each, and the page
+    that follows each page. No page lies beside the one that follows it."""
+    page_bytes, pages = SMALL_PAGE * 8, -(-len(blob) // (SMALL_PAGE * 8))
+    order = first + np.argsort(np.arange(pages) * 7 % max(pages, 1), kind="stable")
+    octets, addresses = np.zeros(pages * page_bytes, np.uint8), np.zeros(len(blob) + 1, np.int64)
+    for i, page in enumerate(order.tolist()):
+        part = blob[i * page_bytes : (i + 1) * page_bytes]
+        addresses[i * page_bytes : i * page_bytes + len(part)] = page * page_bytes + np.arange(len(part))
+        octets[(page - first) * page_bytes :][: len(part)] = part
+    following = np.full(pages, NONE)
+    following[order[:-1] - first] = order[1:]
+    return octets.view(np.int64), addresses, following
+
+
+def stored(sides):
+    """Returns the rows of two tables as the store has them, and the slot ids of either side."""
+    words, slots, following = [], [], []
+    layout = RecordLayout(SCHEMA.streams[0])
+    for table in sides:
+        record, size, blob = layout.pack([table[name] for name in COLUMNS])
+        first = sum(map(len, words)) // SMALL_PAGE
+        paged, addresses, pages = in_pages(blob, first)
+        starts = np.cumsum(size) - size
+        # Nothing may be read at the address of a blob without bytes.
+        address = np.where(size > 0, addresses[np.minimum(starts, len(blob))], 2**62)
+        head = np.stack([table["key"], table["time"], np.arange(ROWS), address, size], axis=1)
+        tuples = np.concatenate([head, record], axis=1)
+        slots.append(sum(map(len, words)) + len(paged) + tuples.shape[1] * np.arange(ROWS))
+        padding = -tuples.size % SMALL_PAGE
+        words += [paged, tuples.ravel(), np.zeros(padding, np.int64)]
+        following += [pages, np.full((tuples.size + padding) // SMALL_PAGE, NONE)]
+    memory, pool = np.concatenate(words), np.zeros(POOL_COUNTERS, np.int64)
+    heads = np.full((len(memory) // SMALL_PAGE, HEAD_WORDS), NONE)
+    heads[:, NEXT], pool[PAGE_WORDS] = np.concatenate(following), SMALL_PAGE
+    return Stored(memory, memory.view(np.uint8), heads, pool), *slots
+
+
 def kept(text, sides, compiled=True):
     """The pairs of rows of equal number that the kernel keeps, of tuples as the store has them."""
-    words, slots = [np.zeros(0, np.int64)], []
-    for table in sides:
-        layout = RecordLayout(SCHEMA.streams[0])
-        record, size, _ = layout.pack([table[name] for name in COLUMNS])
-        head = np.stack([table["key"], table["time"], np.arange(ROWS), np.zeros(ROWS, np.int64), size], axis=1)
-        tuples = np.concatenate([head, record], axis=1)
-        slots.append(sum(map(len, words)) + tuples.shape[1] * np.arange(ROWS))
-        words.append(tuples.ravel())
-    left, right = slots
+    s, left, right = stored(sides)
+    first, apart, width = left[0], right[0] - left[0], left[1] - left[0]
     keep = kernel_of(text, SCHEMA)
     with np.errstate(all="ignore"):
-        found = (keep if compiled else keep.py_func)(np.concatenate(words), left, right, ROWS)
-    assert ((right - left)[:found] == len(words[1])).all()
-    return (left[:found] // tuples.shape[1]).tolist()
+        found = (keep if compiled else keep.py_func)(s, left, right, ROWS)
+    assert ((right - left)[:found] == apart).all()
+    return ((left[:found] - first) // width).tolist()
+
+
+def plain(array):
+    """A column as `verify` has it: strings as bytes, times as numbers."""
+    array = array.combine_chunks()
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_temporal(array.type):
+        return array.view(pa.int32() if array.type.bit_width == 32 else pa.int64()).cast(pa.int64())
+    return array.cast(pa.large_binary()) if pa.types.is_large_string(array.type) else (
+        array.cast(pa.binary()) if pa.types.is_string(array.type) else array
+    )
 
 
 def in_duckdb(text, sides):
     tree = parse(text, ["left", "right"], kinds_of_schema(SCHEMA))
-    asked = sql_of(tree, lambda side, name: f'{"r" if side == 1 else "l"}."{name}"', lambda ns: ns // 10**6)
-    left, right = sides
+    asked = sql_of(tree, lambda side, name: f'{"r" if side == 1 else "l"}."{name}"', 10**6)
+    left, right = (pa.table({name: plain(table[name]) for name in table.column_names}) for table in sides)
     query = f"SELECT l.key FROM left_ l JOIN right_ r ON l.key = r.key WHERE {asked} ORDER BY 1"
     with duckdb.connect() as database:
         database.register("left_", left)
@@ -79,12 +150,17 @@ def in_duckdb(text, sides):
         return [row[0] for row in database.execute(query).fetchall()]
 
 
+def of_either(chance, names):
+    return f"{chance.choice(('left', 'right'))}.{chance.choice(names)}"
+
+
 def number(chance, depth):
     """A text that is a number."""
     kind = chance.random()
     if depth == 0 or kind < 0.3:
         name = chance.choice(KINDS["integer"] + KINDS["real"])
-        some = [f"{chance.choice(('left', 'right'))}.{name}", str(chance.choice(INTEGERS[:6])), "0.5", "1e999", "key"]
+        some = [f"{chance.choice(('left', 'right'))}.{name}", str(chance.choice(INTEGERS[:6])), "0.5", "1e999", "key",
+                str(chance.choice(LARGE))]
         return chance.choice(some[:1] * 4 + some[1:])
     parts = [number(chance, depth - 1) for _ in range(2)]
     if kind < 0.7:
@@ -96,21 +172,68 @@ def number(chance, depth):
     return f"{chance.choice(('abs', 'sqrt', 'floor', 'ceil'))}({parts[0]})"
 
 
+def moment(chance, names):
+    """A text that is a time, with a zone or without one as the columns of these names."""
+    kind = chance.random()
+    if kind < 0.5:
+        return of_either(chance, names)
+    if kind < 0.6:
+        return chance.choice(("left.time", "right.time"))
+    if kind < 0.8:
+        zones = ("", "Z", "+01:00") if names == ZONED else ("",)
+        day = chance.choice(("2024-01-02", "1969-12-31", "1970-01-01", "9999-12-31", "0001-01-01"))
+        clock = chance.choice((" 00:00", "T03:04:05", "T23:59:59.999", "T00:00:00.000001"))
+        return f"'{day}{clock}{chance.choice(zones)}'"
+    if kind < 0.9:
+        return f"({moment(chance, names[:1])} {chance.choice('+-')} {span(chance)})"
+    return f"{chance.choice(('least', 'greatest'))}({of_either(chance, names)}, {moment(chance, names)})"
+
+
 def span(chance):
+    """A text that is a duration."""
     times = ["left.time", "right.time"]
     chance.shuffle(times)
-    return chance.choice([f"({times[0]} - {times[1]})", f"abs({times[0]} - {times[1]})", "'2 s'", "'0.5 s'"])
+    names = chance.choice((NAIVE, ZONED))
+    return chance.choice([
+        f"({times[0]} - {times[1]})", f"abs({times[0]} - {times[1]})", "'2 s'", "'0.5 s'", of_either(chance, ["took"]),
+        f"({of_either(chance, names)} - {of_either(chance, names)})", "'1 d'",
+        f"({of_either(chance, ['clock'])} - {of_either(chance, ['fine', 'clock'])})",
+    ])  # fmt: skip
+
+
+def words(chance):
+    """A text that is a string."""
+    literal = repr(chance.choice([*TEXTS, "A", "zz", "a" * 70]))
+    return chance.choice([of_either(chance, ["s", "z"])] * 3 + [literal])
+
+
+def compared(chance, compares):
+    """A text that compares strings, times, times of day or durations."""
+    kind = chance.random()
+    if kind < 0.1:
+        return f"{words(chance)} {chance.choice(('in', 'not in'))} ({words(chance)}, {words(chance)}, '')"
+    if kind < 0.4:
+        return f"{of_either(chance, ['s', 'z'])} {compares} {words(chance)}"
+    if kind < 0.5:
+        return f"{of_either(chance, ['clock', 'fine'])} {compares} " + chance.choice(
+            ["'03:04:05'", "'23:59:59.999999999'", "left.clock", "right.fine"]
+        )
+    if kind < 0.65:
+        return f"{span(chance)} {compares} {span(chance)}"
+    names = chance.choice((NAIVE, ZONED))
+    return f"{of_either(chance, names)} {compares} {moment(chance, names)}"
 
 
 def truth(chance, depth):
     """A text that is a truth value."""
     kind, compares = chance.random(), chance.choice(("<", "<=", ">", ">=", "==", "!="))
     if depth == 0 or kind < 0.15:
-        return chance.choice(["left.t", "right.t", "left.t", "true", "left.f is null", "right.i is not null"])
-    if kind < 0.45:
+        of_null = f"{of_either(chance, ['f', 's', 'w', 'day', 'exact'])} is {chance.choice(('', 'not '))}null"
+        return chance.choice(["left.t", "right.t", "left.t", "true", of_null, compared(chance, compares)])
+    if kind < 0.35:
         return f"{number(chance, depth - 1)} {compares} {number(chance, depth - 1)}"
     if kind < 0.55:
-        return f"{span(chance)} {compares} {span(chance)}"
+        return compared(chance, compares)
     if kind < 0.65:
         return f"{number(chance, 0)} {chance.choice(('in', 'not in'))} (1, 2, -1, {number(chance, 0)})"
     if kind < 0.75:
@@ -120,20 +243,83 @@ def truth(chance, depth):
     return f"({truth(chance, depth - 1)} {chance.choice(('and', 'or'))} {truth(chance, depth - 1)})"
 
 
+def drawn(seed):
+    """A random condition. Two numbers of which the least is to be found must be of one type."""
+    chance = random.Random(seed)
+    while True:
+        text = truth(chance, 4)
+        try:
+            parse(text, ["left", "right"], kinds_of_schema(SCHEMA))
+        except ConditionError as error:
+            assert "integer and uint64, wanted one type" in str(error), (text, error)
+        else:
+            return text
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_random_conditions_are_true_where_duckdb_says_so(seed):
-    text, sides = truth(random.Random(seed), 4), list(tables(seed))
+    text, sides = drawn(seed), list(tables(seed))
     assert kept(text, sides) == in_duckdb(text, sides), text
 
 
 def test_the_function_that_is_compiled_is_right_for_many_more():
     found = 0
     for seed in range(100, 300):
-        text, sides = truth(random.Random(seed), 4), list(tables(seed))
+        text, sides = drawn(seed), list(tables(seed))
         own = kept(text, sides, compiled=False)
         assert own == in_duckdb(text, sides), text
         found += 0 < len(own) < ROWS
     assert found > 80, "most are true for some pairs only"
+
+
+# DuckDB itself cannot read times that are further away.
+NEAR = {"seconds": 2**32, "exact": 2**61, "day": 2**17, "utc": 2**52, "berlin": 2**42, "took": 2**40}
+
+
+def near(table):
+    """The table, with nulls for times that DuckDB does not know."""
+    for name, limit in NEAR.items():
+        known = [None if number is None or abs(number) > limit else number for number in plain(table[name]).to_pylist()]
+        kind = table.schema.field(name).type
+        table = table.set_column(table.column_names.index(name), name, column_of(kind, known))
+    return table
+
+
+@pytest.mark.parametrize("text, own", [
+    ("left.s < right.z", "l.s < r.z"),
+    ("left.z >= right.s", "l.z >= r.s"),
+    ("left.s == right.s", "l.s = r.s"),
+    ("left.s > 'aa'", "l.s > 'aa'"),
+    ("'é' >= left.z", "'é' >= l.z"),
+    ("left.s in ('', 'ä', right.z)", "l.s in ('', 'ä', r.z)"),
+    ("left.s not in ('a', right.s)", "l.s not in ('a', r.s)"),
+    ("left.w < right.i", "l.w < r.i"),
+    ("left.i != right.w", "l.i <> r.w"),
+    ("left.w >= right.f", "l.w >= r.f"),
+    ("left.w > 9223372036854775807", "l.w > 9223372036854775807"),
+    ("left.exact < right.seconds", "l.exact < r.seconds"),
+    ("left.exact == right.seconds", "l.exact = r.seconds"),
+    ("left.day <= right.exact", "l.day <= r.exact"),
+    ("left.day > right.midnight", "l.day > r.midnight"),
+    ("left.utc < right.berlin", "l.utc < r.berlin"),
+    ("left.exact > '2024-01-02T03:04:05'", "l.exact > TIMESTAMP_NS '2024-01-02 03:04:05'"),
+    ("left.utc == '2024-01-02T04:04:05+01:00'", "l.utc = TIMESTAMPTZ '2024-01-02 04:04:05+01:00'"),
+    ("left.day >= '1969-12-31'", "l.day >= DATE '1969-12-31'"),
+    ("left.clock < right.fine", "l.clock::TIME_NS < r.fine"),
+    ("left.clock == '03:04:05'", "l.clock = TIME '03:04:05'"),
+    ("left.seconds - right.seconds > '1 d'", "l.seconds - r.seconds > INTERVAL 1 DAY"),
+    ("left.day + '1 d' == right.day", "l.day + INTERVAL 1 DAY = r.day"),
+    ("left.took > '1.5 s'", "l.took > INTERVAL 1500 MILLISECONDS"),
+])  # fmt: skip
+def test_strings_times_and_uint64_are_compared_as_duckdb_compares_its_own_types(text, own):
+    left, right = sides = [near(table) for table in tables(len(text))]
+    with duckdb.connect() as database:
+        database.register("left_", left)
+        database.register("right_", right)
+        query = f"SELECT l.key FROM left_ l JOIN right_ r ON l.key = r.key WHERE {own} ORDER BY 1"
+        wanted = [row[0] for row in database.execute(query).fetchall()]
+    assert kept(text, sides, compiled=False) == wanted
+    assert 0 < len(wanted) < ROWS
 
 
 def kinds(side, name):
@@ -149,7 +335,25 @@ def kinds(side, name):
         ("left.i > right.t", "at character 1: got integer > boolean, wanted two of one type"),
         ("right.b > 1 and middle.i > 1", 'at character 17: got "middle", wanted a stream: "left" or "right"'),
         ("left.missing > 1", 'at character 1: no column "missing", wanted time or one that the stream carries: i, b'),
-        ("1 < left.s", 'at character 5: column "s" is string, wanted integers up to 64 bits, float'),
+        ("1 < left.d", 'at character 5: column "d" is decimal128(9, 2), wanted integers, float, double, boolean'),
+        ("left.d > 1", "times, durations, string or binary; cast it to double, or scale it and cast it to an integer"),
+        ("left.s > 1", "at character 1: got string > integer, wanted two of one type"),
+        ("left.i == 'x'", "at character 1: got integer == text, wanted two of one type"),
+        ("left.s + 'x' == 'x'", 'at character 10: got "x", wanted a duration'),
+        ("left.z == 'é' and left.z > left.i", "at character 19: got string > integer, wanted two of one type"),
+        ("'\\ud800' == left.s", "at character 1: got half of a character"),
+        ("least(left.s, right.s) == ''", "at character 7: left.s is string, wanted integer or uint64 or real or time"),
+        ("least(left.w, right.i) > 1", "least: got integer and uint64, wanted one type"),
+        ("left.exact > 'tomorrow'", "at character 14: got \"tomorrow\", wanted a time such as '2024-01-02T03:04:05'"),
+        ("left.day == '2023-02-29'", "wanted a time such as"),
+        ("left.exact > '2500-01-01T00:00:00.000000001'", "wanted no nanoseconds before 1678 and after 2261"),
+        ("left.clock > '24:00'", "at character 14: got \"24:00\", wanted a time of day such as '03:04:05'"),
+        ("left.exact > '03:04:05'", "wanted a time such as"),
+        ("left.exact > left.clock", "at character 1: got time > time of day, wanted two of one type"),
+        ("left.exact < right.utc", "at character 1: got a time with a zone and one without, wanted both alike"),
+        ("left.exact < '2024-01-02T03:04:05Z'", "got a time with a zone and one without"),
+        ("least(left.day, right.berlin) < left.time", "got a time with a zone and one without"),
+        ("left.clock + '5 s' > right.clock", "at character 1: got time of day + duration, which means nothing"),
         ("left.time + right.time > left.time", "at character 1: got time + time, which means nothing"),
         ("left.time > 5", "at character 1: got time > integer, wanted two of one type"),
         ("left.time - right.time > '5 parsecs'", 'got "5 parsecs", wanted a duration'),
@@ -184,10 +388,12 @@ def test_the_key_may_be_named_in_each_way_and_a_column_called_key_is_not_the_key
         tree = parse(text, ["left", "right"], kinds_of_schema(schema))
         seen.append((tree.parts[0].side, place_in(schema, tree.parts[0].side, tree.parts[0].name).word))
     assert seen == [(KEY_SIDE, 0), (0, 0), (1, 0), (0, 3), (0, 1)]
-    several = left.__class__("left", left.time, 1, (Column("a", pa.int64()), Column("b", pa.int64())), True, ())
-    for text in ("key == 1", "left.a == 1"):
-        with pytest.raises(ConditionError, match="the key has 2 columns, wanted one"):
-            parse(text, ["left", "right"], kinds_of_schema(JoinSchema((several, several), "ms")))
+    keys = Column("a", pa.int64()), Column("b", pa.string())
+    several = JoinSchema((StreamSchema("left", left.time, 1, keys, True, ()),) * 2, "ms")
+    with pytest.raises(ConditionError, match="the key has 2 columns, wanted one; name the columns instead"):
+        parse("key == 1", ["left", "right"], kinds_of_schema(several))
+    assert parse("left.b > 'x'", ["left", "right"], kinds_of_schema(several)).parts[0].kind == "string"
+    assert place_in(several, 0, "a").word == 5 and place_in(several, 0, "b").word == 6
 
 
 def test_what_a_condition_reads():

@@ -229,7 +229,9 @@ def test_what_is_wrong_with_a_condition_is_told_with_its_place():
     sides = table(n=pa.int32()), table(n=pa.float64(), text=pa.string())
     assert found("a.n > b.n and b.time - a.time < '2 ms'", *sides) == []
     (fault,) = found("a.n > b.text", *sides)
-    assert fault.startswith('[join] where: "a.n > b.text": at character 7: column "text" is string, wanted integers')
+    assert fault.endswith('"a.n > b.text": at character 1: got integer > string, wanted two of one type')
+    (fault,) = found("b.price > a.n", sides[0], table(price=pa.decimal128(9, 2)))
+    assert 'at character 1: column "price" is decimal128(9, 2), wanted integers' in fault and "scale it" in fault
     assert found("a.n > c.n", *sides) == [
         '[join] where: "a.n > c.n": at character 7: got "c", wanted a stream: "a" or "b"'
     ]

@@ -5,8 +5,8 @@ from fractions import Fraction
 
 
 def answers(partners, own):
-    """Returns what CALLS give for a left row. partners: its right rows · own: the row itself; all are dictionaries with
-    time, row, v and f."""
+    """Returns what CALLS and OTHER_CALLS give for a left row. partners: its right rows · own: the row itself; all are
+    dictionaries with time, row, v, f, u, day, at and s."""
     values, reals = known(row["v"] for row in partners), known(row["f"] for row in partners)
     doubled, own_reals = [real * 2.0 for real in reals], known(own["f"] for _ in partners)
     differences = known(None if None in (row["v"], own["v"]) else row["v"] - own["v"] for row in partners)
@@ -26,7 +26,25 @@ def answers(partners, own):
         "z": next(iter(known(row["v"] for row in backward)), None),
         "gap": min((row["time"] - own["time"] for row in partners), default=None),
         "t": max((row["time"] for row in partners), default=None),
+        "ulo": min(known(row["u"] for row in partners), default=None),
+        "uhi": max(known(row["u"] for row in partners), default=None),
+        "texts": len(known(row["s"] for row in partners)),
+        "day": min(known(row["day"] for row in partners), default=None),
+        "at": next(iter(known(row["at"] for row in backward)), None),
+        "low": best(forward, "v", "f", min),
+        "high": best(forward, "at", "f", max),
+        "large": best(forward, "u", "day", max),
+        "small": best(forward, "day", "u", min),
     }
+
+
+def best(forward, name, by, choose):
+    """What the partner has whose `by` is least or greatest, the first one of several. Both must be known."""
+    both = [row for row in forward if None not in (row[name], row[by])]
+    if not both:
+        return None
+    # NaN is the largest number, and of the two zeros none is less.
+    return choose(both, key=lambda row: (math.isnan(row[by]), 0.0 if math.isnan(row[by]) else row[by]))[name]
 
 
 CALLS = {
@@ -43,6 +61,18 @@ CALLS = {
     "z": "last(right.v)",
     "gap": "min(right.time - left.time)",
     "t": "max(right.time)",
+}
+OTHER_CALLS = {
+    "n": "count()",
+    "ulo": "min(right.u)",
+    "uhi": "max(right.u)",
+    "texts": "count(right.s)",
+    "day": "min(right.day)",
+    "at": "last(right.at)",
+    "low": "arg_min(right.v, right.f)",
+    "high": "arg_max(right.at, right.f)",
+    "large": "arg_max(right.u, right.day)",
+    "small": "arg_min(right.day, right.u)",
 }
 
 

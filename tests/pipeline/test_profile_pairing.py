@@ -1,6 +1,8 @@
 """Pairs, rows without partner, and what a condition says of a sample of both: against the definition, and the bounds
 against what they promise."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -9,6 +11,7 @@ import pytest
 from mpijoin.config.job import Join, Reduced
 from mpijoin.config.load import load_job
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
+from mpijoin.errors import JobError
 from mpijoin.pipeline.profile import pairing
 from mpijoin.pipeline.profile.condition import condition_of
 from mpijoin.pipeline.profile.estimates import Asked, Counted, estimate, results_of
@@ -81,6 +84,15 @@ def test_pairs_and_tuples_without_partner_are_those_of_the_definition(seed, wind
         assert by_slot(found, MET + side, YES) == np.bincount(held, minlength=20).tolist()
         assert sum(by_slot(found, MET + side, OPEN)) == 0
     assert pairs[0].sum() > pairs[1].sum() > 0 or windows == (0, 0)
+
+
+@pytest.mark.parametrize("kind, where", [(pa.string(), "left.s = 'a'"), (pa.date32(), "left.s is null")])
+def test_a_condition_about_what_is_no_number_is_refused_by_name(kind, where):
+    stream = StreamSchema("left", Column("ts", pa.int64()), 1, (Column("key", pa.int64()),), False, (Column("s", kind),))
+    sides = {name: {"kind": "synthetic", "tuples": 1} for name in ("left", "right")}
+    job = load_job({**sides, "join": {"where": where}})
+    with pytest.raises(JobError, match="profile can ask about numbers, .*, and left.s is of another kind"):
+        condition_of(job, JoinSchema((stream, replace(stream, name="right")), "s"))
 
 
 def test_without_a_condition_nothing_is_drawn_and_a_group_may_be_empty():

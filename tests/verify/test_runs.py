@@ -86,8 +86,11 @@ def test_csv_files_with_types_of_the_job_and_values_over_several_lines(tmp_path)
     )
 
 
+NAMES = (None, "", "a", "ab", "b", "é", "a long name, " * 50, "a long name, " * 50 + "a")
+
+
 def nulls_and_disorder(seed, rows, key):
-    """A stream with null keys and times, late rows, and texts that may be null."""
+    """A stream with null keys and times, late rows, and other columns that may be null."""
     random = np.random.default_rng(seed)
     times = np.cumsum(random.integers(0, 5, rows)) - 60 * (random.random(rows) < 0.05)
     keys = [None if random.random() < 0.05 else int(number) for number in random.integers(0, rows // 8, rows)]
@@ -97,6 +100,13 @@ def nulls_and_disorder(seed, rows, key):
         "number": pa.array([None if random.random() < 0.2 else 0.5 * row for row in range(rows)]),
         "flag": pa.array((random.random(rows) < 0.5).tolist()),
         "text": pa.array([None if random.random() < 0.2 else "x" * int(random.integers(0, 40)) for _ in range(rows)]),
+        "name": pa.array([NAMES[int(at)] for at in random.integers(0, len(NAMES), rows)], pa.string()),
+        "id": pa.array([None if at % 7 == 0 else 2**63 + int(at) for at in random.integers(-9, 9, rows)], pa.uint64()),
+        "day": pa.array(random.integers(-5, 5, rows), pa.int32()).view(pa.date32()),
+        "seen": pa.array(random.integers(-600, 600, rows) * 10**3 ** (seed + 1)).view(
+            pa.timestamp(("ms", "us")[seed], "UTC")
+        ),
+        "clock": pa.array(random.integers(0, 86400, rows), pa.int32()).view(pa.time32("s")),
     })  # fmt: skip
 
 
@@ -147,6 +157,8 @@ CONDITIONS = (
     "left.number > right.number",
     "right.time - left.time >= '5 s' or left.flag",
     "abs(left.number - right.number) < 100.5 and right.time > left.time and not right.flag",
+    "left.name > right.name and left.seen - right.seen < '4 min' or key == 7",
+    "left.seen >= '1969-12-31T23:59:00Z' and left.day <= right.day and (left.id > right.id or key in ('7', '8'))",
 )
 
 
@@ -155,6 +167,7 @@ CONDITIONS = (
     [
         ("inner", "int64", "parquet", 0), ("inner", "string", "count", 1), ("left", "int64", "parquet", 2),
         ("full", "string", "parquet", 0), ("semi", "int64", "count", 1), ("anti", "string", "collect", 2),
+        ("full", "int64", "count", 3), ("inner", "string", "parquet", 4),
     ],
 )  # fmt: skip
 def test_only_pairs_for_which_the_condition_is_true_are_partners(streams_of, tmp_path, kind, key, results, where):
@@ -196,15 +209,22 @@ FUNCTIONS = {
     "newest": "max(right.time)", "a": "first(right.number)", "z": "last(right.number)",
     "spread": "sum(right.time - left.time)",
 }  # fmt: skip
+OTHERS = {
+    "n": "count()", "names": "count(right.name)", "seen": "min(right.seen)", "later": "first(right.seen + '1 s')",
+    "day": "max(right.day)", "days": "last(right.day - left.day)", "id": "max(right.id)", "clock": "first(right.clock)",
+    "when": "arg_max(right.seen, right.number)", "which": "arg_min(right.id, right.day)",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "kind, key, results, where",
-    [("inner", "int64", "parquet", None), ("left", "string", "collect", None), ("left", "int64", "parquet", 0),
-     ("inner", "string", "count", 2)],
+    "kind, key, results, where, functions",
+    [("inner", "int64", "parquet", None, FUNCTIONS), ("left", "string", "collect", None, OTHERS),
+     ("left", "int64", "parquet", 3, OTHERS), ("inner", "string", "count", 2, FUNCTIONS)],
 )  # fmt: skip
-def test_what_is_worked_out_of_partners_is_what_sql_groups(streams_of, tmp_path, kind, key, results, where):
-    join = {"type": kind, "reduce": FUNCTIONS, **({"where": CONDITIONS[where]} if where is not None else {})}
+def test_what_is_worked_out_of_partners_is_what_sql_groups(
+    streams_of, tmp_path, kind, key, results, where, functions
+):
+    join = {"type": kind, "reduce": functions, **({"where": CONDITIONS[where]} if where is not None else {})}
     tuning = {"result_buffer": 16, "block": "512 B", "theta": "2 KB"}
     sides = [{**side, "window": "400 s"} for side in streams_of[key]]
     summary, report = joined(tmp_path, *sides, join=join, output={"results": results}, tuning=tuning)
@@ -213,11 +233,13 @@ def test_what_is_worked_out_of_partners_is_what_sql_groups(streams_of, tmp_path,
         return
     part = next((tmp_path / "run" / "results").glob("*.parquet"))
     table = pq.read_table(part)
-    for name in ("n", "total", "gap", "newest"):
-        column = table[name].cast(pa.float64() if name == "total" else pa.int64()).to_pylist()
+    for name in functions.keys() & {"n", "total", "gap", "newest", "seen", "day", "id", "when", "which"}:
+        kind = {"total": pa.float64(), "day": pa.int32()}.get(name, pa.int64())
+        plain = pa.uint64() if name in ("id", "which") else kind
+        column = table[name].cast(plain).to_pylist()
         at = next(index for index, value in enumerate(column) if value is not None)
         column[at] += 1
-        wrong = pa.array(column, pa.float64() if name == "total" else pa.int64()).cast(table[name].type)
+        wrong = pa.array(column, plain).cast(table[name].type)
         pq.write_table(table.set_column(table.column_names.index(name), name, wrong), part)
         report = verify(tmp_path / "run")
         assert not report.ok and f"column {name} differs in 1 rows" in report.text(), report.text()

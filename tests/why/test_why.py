@@ -152,12 +152,18 @@ def test_what_a_row_is_in_depends_on_the_type_of_the_join(capsys, tmp_path, kind
             assert wanted in shown or wanted.replace("has no partner", "has 0 partners") in shown, shown
 
 
-@pytest.mark.parametrize("where", ["left.x > right.x", "right.time - left.time <= '4 s' and left.x is not null"])
+@pytest.mark.parametrize("where", [
+    "left.x > right.x",
+    "right.time - left.time <= '4 s' and left.x is not null and left.name >= right.name and left.at < right.at + '1 d'",
+])  # fmt: skip
 def test_rows_that_fail_the_condition_are_told_apart_from_partners(capsys, tmp_path, where):
     rng, streams = random.Random(7), {}
     for name in ("left", "right"):
         values = [None if rng.random() < 0.1 else rng.random() for _ in range(80)]
+        names = [rng.choice((None, "", "ä", "b", "long " * 9)) for _ in range(80)]
+        days = pa.array([rng.randrange(-3, 3) for _ in range(80)], pa.int32()).view(pa.date32())
         table = pa.table({"ts": [2 * i for i in range(80)], "key": [i % 2 for i in range(80)], "x": values})
+        table = table.append_column("name", [names]).append_column("at", days)
         pq.write_table(table, tmp_path / f"{name}.parquet")
         how = {"time": "ts", "time_unit": "s", "key": "key", "window": "9 s"}
         streams[name] = {"path": str(tmp_path / f"{name}.parquet"), **how}

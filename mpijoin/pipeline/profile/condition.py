@@ -10,9 +10,10 @@ import numpy as np
 
 from mpijoin.conditions.code import Place, source_of
 from mpijoin.conditions.kinds import kinds_of_schema
-from mpijoin.conditions.tree import BOOLEAN, KEY_SIDE, REAL, TIME, Node, parse
+from mpijoin.conditions.tree import BOOLEAN, INTEGER, KEY_SIDE, REAL, Node, parse
 from mpijoin.config.job import Job
 from mpijoin.data.schema import UNIT_NS, JoinSchema
+from mpijoin.errors import JobError
 
 WHOLE = "whole"
 
@@ -70,12 +71,21 @@ def slot_type(slot: str) -> str:
 
 
 def condition_of(job: Job, schema: JoinSchema) -> Condition | None:
-    """The job's condition, which has been checked; None: it has none."""
+    """The job's condition, which has been checked; None: it has none.
+
+    Raises JobError if it reads what Spark's workers cannot hand over as a number.
+    """
     if not job.join.where:
         return None
     tree = parse(job.join.where, [stream.name for stream in schema.streams], kinds_of_schema(schema))
     key = schema.streams[0].keys[0].name
-    kinds = {_own(node, key): node.kind for node in _columns(tree) if node.kind != TIME}
+    columns = [node for node in _columns(tree) if node.name != "time" or node.side == KEY_SIDE]
+    if odd := next((node for node in columns if node.kind not in (REAL, INTEGER, BOOLEAN)), None):
+        called = "key" if odd.side == KEY_SIDE else f"{schema.streams[odd.side].name}.{odd.name}"
+        known = "profile can ask about numbers, booleans and the times of the streams"
+        advice = "run the job, or profile a copy of it without the condition"
+        raise JobError([f"[join] where: {known}, and {called} is of another kind: {advice}"])
+    kinds = {_own(node, key): node.kind for node in columns}
     reals, wholes = (
         tuple(
             tuple(sorted(name for (own, name), kind in kinds.items() if own == side and (kind == REAL) == is_real))
@@ -95,8 +105,7 @@ def condition_of(job: Job, schema: JoinSchema) -> Condition | None:
         form = "real" if kind == REAL else "boolean" if kind == BOOLEAN else "signed"
         return Place(word, form=form, null=(word + 1, 0))
 
-    tick_ns = UNIT_NS[schema.unit]
-    return Condition(source_of(tree, "holds", place_of, lambda ns: ns // tick_ns), made.reals, made.wholes)
+    return Condition(source_of(tree, "holds", place_of, UNIT_NS[schema.unit]), made.reals, made.wholes)
 
 
 def _columns(node: Node) -> Iterator[Node]:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from mpijoin.compiled import kernel
 from mpijoin.join.where import part_of
 from mpijoin.store.simd import unsigned
 
 NO, YES, OPEN = 0, 1, 2  # whether a tuple has a partner; OPEN: not all that it may have were asked
+
+
+class Tuples(NamedTuple):
+    """What a condition reads: as much of `Stored` as it needs for numbers."""
+
+    words: np.ndarray
+
 
 SEEK = '''
 def {name}(words, size, turned, own, others, low, high, most, found):
@@ -21,7 +30,7 @@ def {name}(words, size, turned, own, others, low, high, most, found):
         for j in range(asked):
             other = others[unsigned(first + j * count // asked)] * size
             left, right = (other, one) if turned else (one, other)
-            if holds(words, left, right):
+            if holds(Tuples(words), left, right):
                 found[unsigned(i)] = YES
                 break
 '''
@@ -39,6 +48,6 @@ def seeking_kernel(source: str) -> Any:
     digest, holds = part_of(source)
     name = f"seek_where_{digest}"
     space: dict[str, Any] = {"unsigned": unsigned, "holds": holds, "NO": NO, "YES": YES, "OPEN": OPEN}
-    space["__name__"] = __name__
+    space |= {"Tuples": Tuples, "__name__": __name__}
     exec(SEEK.format(name=name), space)
     return kernel(space[name])
