@@ -167,10 +167,11 @@ JOIN_FIELDS = (
         "types than inner need two streams.")),
     Field("where", "where", TEXT, meaning=(
         "A further condition on pairs, such as 'right.price > left.price and right.qty is not null' or "
-        "'right.time - left.time >= \"5 s\"': columns that are numbers or booleans, NAME.time, key, durations, + - * "
-        "/, comparisons, in, is null, and, or, not, abs, sqrt, floor, ceil, least, greatest, with nulls as in SQL. A "
-        "row whose partners all fail it has no partner. The columns need not be among those of the results. Not set: "
-        "there is no condition.")),
+        "'right.time - left.time >= \"5 s\"': columns that are numbers, booleans, strings, dates, timestamps, times of "
+        "day or durations, NAME.time, key, texts in quotes that are one of these ('2024-01-02T03:04:05'), + - * /, "
+        "comparisons, in, is null, and, or, not, abs, sqrt, floor, ceil, least, greatest, with nulls as in SQL. A row "
+        "whose partners all fail it has no partner. The columns need not be among those of the results. Not set: there "
+        "is no condition.")),
     Field("match", "match", TEXT, choices=(ALL, FIRST, LAST, NEAREST), meaning=(
         'Which partners of a row of the first stream count. "first", "last", "nearest": of all that it has, the one '
         "with the smallest time, the largest, or the smallest distance in time; of two alike the earlier one, then the "
@@ -179,8 +180,9 @@ JOIN_FIELDS = (
     Field("reduce", "reduce", REDUCED, meaning=(
         "What is worked out of all partners of a row of the first stream, which then is one result instead of pairs: "
         'a table [join.reduce] such as n = "count()", best = "max(right.price)", gap = "min(right.time - left.time)". '
-        "There are count, sum, mean, min, max, first and last (by time), of what where can compute, without nulls. "
-        "For types inner (rows that have a partner) and left (all rows).")),
+        "There are count, sum, mean, min, max, first and last (by time), of what where can compute, without nulls, and "
+        "arg_min(x, y) and arg_max(x, y): x of the partner with the least or the greatest y, the first of several. For "
+        "types inner (rows that have a partner) and left (all rows).")),
 )  # fmt: skip
 AGGREGATE_FIELDS = (
     Field("history", "history", HISTORY, meaning=(

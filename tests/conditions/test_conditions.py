@@ -32,6 +32,7 @@ COLUMNS = {
     "t": (pa.bool_(), (True, False)),
     "s": (pa.string(), TEXTS),
     "z": (pa.dictionary(pa.int8(), pa.large_string()), TEXTS),
+    "o": (pa.binary(), (b"", b"a", b"\0", b"\xff", LONG.encode())),
     "seconds": (pa.timestamp("s"), SECONDS),
     "exact": (pa.timestamp("ns"), NANOSECONDS),
     "day": (pa.date32(), (0, -1, 1, 19_724, -(2**31), 2**31 - 1)),
@@ -204,7 +205,7 @@ def span(chance):
 def words(chance):
     """A text that is a string."""
     literal = repr(chance.choice([*TEXTS, "A", "zz", "a" * 70]))
-    return chance.choice([of_either(chance, ["s", "z"])] * 3 + [literal])
+    return chance.choice([of_either(chance, ["s", "z", "o"])] * 3 + [literal])
 
 
 def compared(chance, compares):
@@ -213,7 +214,7 @@ def compared(chance, compares):
     if kind < 0.1:
         return f"{words(chance)} {chance.choice(('in', 'not in'))} ({words(chance)}, {words(chance)}, '')"
     if kind < 0.4:
-        return f"{of_either(chance, ['s', 'z'])} {compares} {words(chance)}"
+        return f"{of_either(chance, ['s', 'z', 'o'])} {compares} {words(chance)}"
     if kind < 0.5:
         return f"{of_either(chance, ['clock', 'fine'])} {compares} " + chance.choice(
             ["'03:04:05'", "'23:59:59.999999999'", "left.clock", "right.fine"]

@@ -182,6 +182,22 @@ def test_only_pairs_for_which_the_condition_is_true_are_partners(streams_of, tmp
     assert without["certificate"] != summary["certificate"]
 
 
+@pytest.mark.parametrize("key, where", [
+    (["day"], "key >= '1970-01-01' and left.day < '1970-01-03'"),
+    (["id"], "key > 9223372036854775809 or right.id == 9223372036854775807"),
+    (["name", "day", "id"], "left.name >= 'ab' and right.day < '1970-01-02' or left.id < 9223372036854775808"),
+])  # fmt: skip
+def test_a_condition_may_name_keys_of_every_type(streams_of, tmp_path, key, where):
+    sides = [{**side, "key": key, "window": "400 s"} for side in streams_of["int64"]]
+    found = []
+    for number, text in enumerate((where, "true")):
+        output = {"path": str(tmp_path / str(number)), "results": "count"}
+        found.append(mpijoin.run({"left": sides[0], "right": sides[1], "join": {"where": text}, "output": output}))
+        report = verify(tmp_path / str(number))
+        assert report.ok, report.text()
+    assert 0 < found[0].results < found[1].results
+
+
 @pytest.mark.parametrize("match", ["first", "last", "nearest"])
 @pytest.mark.parametrize(
     "kind, key, results, where",
