@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Iterator
 
 from mpijoin.config.faults import Fault, fault
-from mpijoin.config.job import ALL, ANTI, FULL, INNER, LEFT, OFF, RIGHT, SEMI, Job
+from mpijoin.config.job import ALL, ANTI, FULL, GENERATIONS, INNER, LEFT, RIGHT, ROTATE, SEMI, Job
 from mpijoin.config.units import show
 
 HISTORY_ROWS_MAX = 2**40  # no file has more rows
 FUNCTIONS_MAX = 32  # of an aggregate; a word has a bit for each
 MARKED = (LEFT, RIGHT, FULL, SEMI, ANTI)  # types of join that mark rows which have partners
+INSTEAD = f"set spill = {show(ROTATE)}, or give each slave more memory"  # of generations
 
 
 def operator_faults(job: Job) -> Iterator[Fault]:
@@ -30,9 +31,9 @@ def _join_faults(job: Job) -> Iterator[Fault]:
     if len(job.streams) != 2:
         text = f"{got} and {len(job.streams)} streams, wanted two for this type"
         yield Fault(("join.type", "streams"), f"[join] type: {text}")
-    if job.memory.spills and not job.join.answers_rows:
-        text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: only an inner join can spill"
-        yield Fault(("join.type", "memory.spill"), f"[join] type, [memory] spill: {text}; give each slave more memory")
+    if job.memory.spill == GENERATIONS and not job.join.answers_rows:
+        text = f"{got} and {show(GENERATIONS)}: only an inner join can spill generations"
+        yield Fault(("join.type", "memory.spill"), f"[join] type, [memory] spill: {text}; {INSTEAD}")
 
 
 def _match_faults(job: Job) -> Iterator[Fault]:
@@ -52,8 +53,8 @@ def _match_faults(job: Job) -> Iterator[Fault]:
         other = "none" if job.join.reduce else f"match = {show(ALL)}"
         text = f"{got} and {show(job.join.type)}, wanted type {show(INNER)} or {show(LEFT)}, or {other}"
         yield Fault((f"join.{field}", "join.type"), f"[join] {field}, type: {text}")
-    if job.memory.spills:
-        text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: it cannot spill; give each slave more memory"
+    if job.memory.spill == GENERATIONS:
+        text = f"{got} and {show(GENERATIONS)}: a clean-up finds pairs, and no answers of rows; {INSTEAD}"
         yield Fault((f"join.{field}", "memory.spill"), f"[join] {field}, [memory] spill: {text}")
 
 
@@ -76,7 +77,6 @@ def _aggregate_faults(job: Job) -> Iterator[Fault]:
         if stream.window_ns != 0:
             text = "an aggregate has no window, but the history of [aggregate]; leave it out"
             yield fault(stream.section, "window", text)
-    if job.memory.spills:
-        got = f"got {show(job.memory.spill)}, wanted {show(OFF)}"
-        text = f"{got}: an aggregate cannot spill; give each slave more memory"
+    if job.memory.spill == GENERATIONS:
+        text = f"got {show(GENERATIONS)}: an aggregate cannot spill generations; {INSTEAD}"
         yield Fault(("memory.spill", "aggregate.history"), f"[memory] spill: {text}")

@@ -99,6 +99,10 @@ class WindowJoin(TableOperator):
     def marker(self) -> Filter | None:
         return MarkPairs(self._table, self._setup.marks) if self._setup.marks else None
 
+    @property
+    def answers_late(self) -> bool:
+        return bool(self._leave.any())
+
     def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
         groups, marks = self._start(groups), np.atleast_2d(np.asarray(watermarks, np.int64))
         if self._leave.any() and (self._let_leave(groups, read_only(marks), out) == OUT_FULL or out.count):

@@ -23,7 +23,7 @@ from engine_harness import Stream, check_counts, expect, expected_rows, section,
 from join_harness import fallen_counts
 from mpijoin.api import TableWriter
 from mpijoin.config.check import resolve
-from mpijoin.config.job import Delay, Inject, Slowdown
+from mpijoin.config.job import GENERATIONS, Delay, Inject, Slowdown
 from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.marks import MARKS
@@ -136,10 +136,12 @@ def scenario(seed):
     if chance.random() < SPILLING_SHARE:
         made = spilling(made, chance, (key[1], payload[1]))
     made = with_producers(made, chance.choice([1, 1, 2, 2, 3]))
-    if made.spills:  # A condition is about two streams, and only an inner join spills.
-        return of_type(made, "inner", chance.random() < CONDITION_SHARE) if len(made.sides) == 2 else made
+    if len(made.sides) != 2:  # Types and conditions are about two streams.
+        return made
     kind = chance.choice(["inner"] * 3 + ["left"] + list(MARKS))
     match = chance.choice(["all", "count", *RANKS]) if kind in ("inner", "left") else "all"
+    if made.spills and made.sections["memory"]["spill"] == GENERATIONS:
+        kind, match = "inner", "all"
     return of_type(made, kind, chance.random() < CONDITION_SHARE, match)
 
 
