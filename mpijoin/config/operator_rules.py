@@ -31,9 +31,6 @@ def _join_faults(job: Job) -> Iterator[Fault]:
     if len(job.streams) != 2:
         text = f"{got} and {len(job.streams)} streams, wanted two for this type"
         yield Fault(("join.type", "streams"), f"[join] type: {text}")
-    if job.memory.spill == GENERATIONS and not job.join.answers_rows:
-        text = f"{got} and {show(GENERATIONS)}: only an inner join can spill generations"
-        yield Fault(("join.type", "memory.spill"), f"[join] type, [memory] spill: {text}; {INSTEAD}")
 
 
 def _match_faults(job: Job) -> Iterator[Fault]:

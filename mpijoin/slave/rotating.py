@@ -45,7 +45,7 @@ class RotatingCore(SlaveCore):
         self._interrupted: tuple[deque[tuple[int, int]], bool] | None = None
         self._activating: int | None = None  # the move for which a group is activated
         self._active_moves: set[int] = set()  # Their groups are in memory, and stay there.
-        self._blocked: set[int | None] = set()  # moves for which there was no room; None: for the group whose turn it was
+        self._blocked: set[int | None] = set()  # moves without room for their group; None: its turn was
 
     @property
     def between_slices(self) -> bool:

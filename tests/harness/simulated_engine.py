@@ -141,7 +141,7 @@ def scenario(seed):
     kind = chance.choice(["inner"] * 3 + ["left"] + list(MARKS))
     match = chance.choice(["all", "count", *RANKS]) if kind in ("inner", "left") else "all"
     if made.spills and made.sections["memory"]["spill"] == GENERATIONS:
-        kind, match = "inner", "all"
+        match = "all"
     return of_type(made, kind, chance.random() < CONDITION_SHARE, match)
 
 

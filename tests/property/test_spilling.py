@@ -46,7 +46,7 @@ def memory(chance, form):
     return {
         "limit": "64 KiB" if form == "generations" else "256 KiB",
         "spill": form,
-        "threshold": chance.choice([0.02, 0.05, 0.2]),
+        "threshold": chance.choice([0.02, 0.05, 0.2] if form == "generations" else [0.002, 0.01, 0.05]),
         "share": chance.choice([0.1, 0.3, 1.0]),
         "rank": chance.choice(RANKS),
         "cleanup": chance.choice(["idle", "end"]),
