@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Iterator
 
 from mpijoin.config.faults import Fault, fault
-from mpijoin.config.job import ALL, ANTI, FULL, INNER, LEFT, OFF, RIGHT, SEMI, Job
-from mpijoin.config.queries import query_faults, section_of_query
+from mpijoin.config.job import ALL, ANTI, FULL, GENERATIONS, INNER, LEFT, RIGHT, SEMI, Job
+from mpijoin.config.queries import INSTEAD, query_faults, section_of_query
 from mpijoin.config.units import show
 
 HISTORY_ROWS_MAX = 2**40  # no file has more rows
@@ -35,10 +35,6 @@ def _join_faults(job: Job, section: str) -> Iterator[Fault]:
     if len(job.streams) != 2:
         text = f"{got} and {len(job.streams)} streams, wanted two for this type"
         yield Fault((f"{section}.type", "streams"), f"[{section}] type: {text}")
-    if job.memory.spills and not job.join.answers_rows:
-        text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: only an inner join can spill"
-        text = f"[{section}] type, [memory] spill: {text}; give each slave more memory"
-        yield Fault((f"{section}.type", "memory.spill"), text)
 
 
 def _match_faults(job: Job, section: str) -> Iterator[Fault]:
@@ -58,8 +54,8 @@ def _match_faults(job: Job, section: str) -> Iterator[Fault]:
         other = "none" if job.join.reduce else f"match = {show(ALL)}"
         text = f"{got} and {show(job.join.type)}, wanted type {show(INNER)} or {show(LEFT)}, or {other}"
         yield Fault((f"{section}.{field}", f"{section}.type"), f"[{section}] {field}, type: {text}")
-    if job.memory.spills:
-        text = f"{got} and {show(job.memory.spill)}, wanted {show(OFF)}: it cannot spill; give each slave more memory"
+    if job.memory.spill == GENERATIONS:
+        text = f"{got} and {show(GENERATIONS)}: a clean-up finds pairs, and no answers of rows; {INSTEAD}"
         yield Fault((f"{section}.{field}", "memory.spill"), f"[{section}] {field}, [memory] spill: {text}")
 
 
@@ -82,7 +78,6 @@ def _aggregate_faults(job: Job) -> Iterator[Fault]:
         if stream.window_ns != 0:
             text = "an aggregate has no window, but the history of [aggregate]; leave it out"
             yield fault(stream.section, "window", text)
-    if job.memory.spills:
-        got = f"got {show(job.memory.spill)}, wanted {show(OFF)}"
-        text = f"{got}: an aggregate cannot spill; give each slave more memory"
+    if job.memory.spill == GENERATIONS:
+        text = f"got {show(GENERATIONS)}: an aggregate cannot spill generations; {INSTEAD}"
         yield Fault(("memory.spill", "aggregate.history"), f"[memory] spill: {text}")

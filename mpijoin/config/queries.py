@@ -7,13 +7,14 @@ from typing import Any, Iterator, Mapping
 
 from mpijoin.config.faults import Fault, fault
 from mpijoin.config.fields import JOIN_FIELDS, OUTPUT_FIELDS, Field
-from mpijoin.config.job import AS_OUTPUT, COUNT, OFF, Job, Join, Query
+from mpijoin.config.job import AS_OUTPUT, COUNT, GENERATIONS, ROTATE, Job, Join, Query
 from mpijoin.config.kinds import TEXT, WINDOW, BadEntries, Kind, in_utf8, quote, read_entries
 from mpijoin.config.units import format_duration, show
 from mpijoin.errors import JobError
 
 QUERY = "query"  # the name of the tables
 QUERIES_MAX = 6  # a flag of a tuple has a bit for each
+INSTEAD = f"set spill = {show(ROTATE)}, or give each slave more memory"  # of generations
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
 NAME_WANTED = "wanted letters, digits, _ and -, 64 of them at most, and no - at the beginning"
 WINDOWS_WANTED = 'wanted a table of stream = window, such as {left = "5 s"}'
@@ -114,9 +115,8 @@ def query_faults(job: Job) -> Iterator[Fault]:
         yield Fault(("aggregate.history",), f"[aggregate]: got this table and [[{QUERY}]], wanted one")
     if job.output.columns is not None:
         yield fault("output", "columns", f"got a list, wanted none: each [[{QUERY}]] has columns of its own")
-    if job.memory.spills:
-        text = f"got {show(job.memory.spill)}, wanted {show(OFF)}: several queries cannot spill"
-        yield fault("memory", "spill", f"{text}; give each slave more memory")
+    if job.memory.spill == GENERATIONS:
+        yield fault("memory", "spill", f"got {show(GENERATIONS)}: several queries cannot spill generations; {INSTEAD}")
     for query in job.queries:
         yield from _window_faults(job, query)
 

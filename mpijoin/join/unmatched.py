@@ -2,7 +2,8 @@
 
 They leave row by row, and not block by block, in the round in which the watermark passes the end of their windows. A
 tuple that has left is marked like one that has a partner, so that no later round finds it again, here or where its
-group goes.
+group goes. A tuple that may still meet some on a disk stays. If its block expires, it is kept (store/kept.py), and the
+clean-up knows whether it has a partner.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from mpijoin.store.state import (
     FIRST,
     FLAGS_AT,
     GROUP_STREAM_WORDS,
+    KEEP_UNTIL,
     MARK,
     NEXT,
     NONE,
@@ -35,6 +37,7 @@ from mpijoin.store.state import (
     TIME,
     TIME_MAX_VALUE,
     TIME_MIN,
+    TIME_MIN_VALUE,
     TUPLE_WORDS,
     WATERMARK,
     StoreState,
@@ -86,6 +89,7 @@ def find_unmatched(s, leave, groups, watermarks, at, out, count):
 def find_in_group(s, group, stream, out, count):
     """Adds the group's tuples of a stream. Returns the new count, which is the capacity if some may be left."""
     region, bound = s.groups[group, DIRECTORY], expiry_bound(s, group, stream)
+    until = s.groups[group, KEEP_UNTIL + stream * GROUP_STREAM_WORDS]
     if s.groups[group, WATERMARK + (1 - stream) * GROUP_STREAM_WORDS] == TIME_MAX_VALUE:
         bound = TIME_MAX_VALUE  # The other stream has ended, so no window is too long.
     for entry in range(1 << s.groups[group, DEPTH]):
@@ -94,13 +98,13 @@ def find_in_group(s, group, stream, out, count):
             page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
             while page != NONE and count < out.shape[1]:
                 if s.heads[page, TIME_MIN] < bound or bound == TIME_MAX_VALUE:
-                    count = find_in_block(s, stream, page, bound, out, count)
+                    count = find_in_block(s, stream, page, bound, until, out, count)
                 page = s.heads[page, NEXT]
     return count
 
 
 @part
-def find_in_block(s, stream, page, bound, out, count):
+def find_in_block(s, stream, page, bound, until, out, count):
     flags, octets, tuples = flags_of(s, stream, page), s.octets, slot_id(s, stream, page, 0)
     mark = s.counters[MARK]
     eight = page * s.pool[PAGE_WORDS] + s.layout[stream, FLAGS_AT]
@@ -108,7 +112,8 @@ def find_in_block(s, stream, page, bound, out, count):
         if s.words[unsigned(eight)] & mark * EIGHT != mark * EIGHT:
             for slot in range(first, min(s.heads[page, COUNT], first + FLAGS_PER_WORD)):
                 place = tuples + slot * s.layout[stream, TUPLE_WORDS]
-                is_over = s.words[unsigned(place + TIME)] < bound or bound == TIME_MAX_VALUE
+                time = s.words[unsigned(place + TIME)]
+                is_over = (time < bound or bound == TIME_MAX_VALUE) and (time > until or until == TIME_MIN_VALUE)
                 if octets[unsigned(flags + slot)] & mark == 0 and is_over and count < out.shape[1]:
                     octets[unsigned(flags + slot)] |= mark
                     out[stream, unsigned(count)] = place

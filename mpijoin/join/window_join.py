@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Sequence
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
-from mpijoin.join.marks import UNMARKED, MarkPairs, Marks
+from mpijoin.join.marks import ALL, UNMARKED, MarkPairs, Marks
 from mpijoin.join.probes import new_probe
 from mpijoin.join.results import certificate_of
 from mpijoin.join.unmatched import Unmatched
@@ -17,6 +17,7 @@ from mpijoin.store.expire import expire_groups
 from mpijoin.store.insert import Fresh
 from mpijoin.store.pool import Pool, StreamSpec, new_pool
 from mpijoin.store.prepare import clear_stream, split_for
+from mpijoin.store.rows import RowsFrame
 from mpijoin.store.state import APART, FOUND, HASHED, INSERTED, KEEPS, OUT_COUNT, PAIRS
 
 # A group is not split further than this ahead of its tuples, because many of them may have the same key.
@@ -98,6 +99,10 @@ class WindowJoin(TableOperator):
     def marker(self) -> Filter | None:
         return MarkPairs(self._table, self._setup.marks) if self._setup.marks else None
 
+    @property
+    def answers_late(self) -> bool:
+        return self._unmatched is not None
+
     def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
         groups, marks = self._start(groups), np.atleast_2d(np.asarray(watermarks, np.int64))
         if self._unmatched and (progress := self._unmatched.find(groups, read_only(marks), out)) is not Progress.DONE:
@@ -133,6 +138,17 @@ class WindowJoin(TableOperator):
                 self._from_disk[stream] += count
                 self.settle(groups)
         return True
+
+    def joined_rows(self, group: int, generation: int, stream: int | None = None) -> Iterator[RowsFrame]:
+        """Yields the rows of a group, but no fresh ones, as frames of this generation. stream: the only one that is
+        wanted. The group must not change before all of them were taken."""
+        self._refuse_probed(group)
+        return self._reader.of_group(group, generation, stream)
+
+    @property
+    def finds_pairs(self) -> bool:
+        """Whether all rows that the keys and windows allow are results together, and each of them once."""
+        return self._setup.where is None and (self._setup.marks is None or self._setup.marks.pairs == ALL)
 
     def expect(self, group: int, octets: int) -> None:
         """Prepares a group that holds no tuple for so many bytes of all streams, because they come in many batches

@@ -203,6 +203,11 @@ class TableOperator(ABC):
         return None
 
     @property
+    def answers_late(self) -> bool:
+        """Whether `expire` may find results, so that watermarks alone are input."""
+        return True
+
+    @property
     def streams(self) -> tuple[StreamSpec, ...]:
         return self._streams
 

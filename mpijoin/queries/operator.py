@@ -58,6 +58,10 @@ class SharedJoin(WindowJoin):
         self._finders = [(index, finder) for index, finder in found if finder]
         self._at = 0  # the finder of an unfinished `expire`
 
+    @property
+    def answers_late(self) -> bool:
+        return bool(self._finders)
+
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
         if self._has_pairs:
             return super().probe(groups, budget, out)

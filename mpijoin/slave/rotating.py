@@ -45,7 +45,7 @@ class RotatingCore(SlaveCore):
         self._interrupted: tuple[deque[tuple[int, int]], bool] | None = None
         self._activating: int | None = None  # the move for which a group is activated
         self._active_moves: set[int] = set()  # Their groups are in memory, and stay there.
-        self._was_blocked = False
+        self._blocked: set[int | None] = set()  # moves without room for their group; None: its turn was
 
     @property
     def between_slices(self) -> bool:
@@ -105,14 +105,16 @@ class RotatingCore(SlaveCore):
 
     def _activated(self, is_blocked: bool) -> list[Action]:
         """Nothing more is to be activated now."""
-        self._was_blocked = is_blocked
-        if self._activating is not None and not is_blocked:
+        if is_blocked:
+            self._blocked.add(self._activating)
+        elif self._activating is not None:
             self._active_moves.add(self._activating)
         self._activating = None
         if self._begins_message:
             self._begins_message = False
             return self._divert()
-        return [*self._change(), *self._go_on()]
+        actions = self._change()
+        return actions + (self._divert() if self._slices else self._go_on())  # Others may have left for the group.
 
     def _divert(self) -> list[Action]:
         return [self._work(Divert(self._first_to_come()), Diverted)]
@@ -162,7 +164,7 @@ class RotatingCore(SlaveCore):
     def _expired(self, event: Expired) -> list[Action]:
         """A group whose pending input is being joined stays in memory until all of that is done."""
         if self._interrupted is None or event.progress is not Progress.DONE:
-            self._was_blocked = False
+            self._blocked.clear()
             return super()._expired(event)
         self._slices.popleft()
         return self._next_slice()
@@ -174,7 +176,7 @@ class RotatingCore(SlaveCore):
         return self._divert()
 
     def _go_on(self) -> list[Action]:
-        if (order := self._to_activate()) is not None and not self._was_blocked:
+        if (order := self._to_activate()) is not None:
             self._activating = order.move
             return self._rotate(order.group)
         return super()._go_on()
@@ -190,8 +192,8 @@ class RotatingCore(SlaveCore):
         return actions
 
     def _to_activate(self) -> Ordered | None:
-        """The next order to ship a group that may be on disk."""
-        return next(self._ships(), None)
+        """The next order to ship a group that may be on disk. Room for one may have to come from another that moves."""
+        return next((one for one in self._ships() if one.move not in self._blocked), None)
 
     def _ships(self) -> Iterator[Ordered]:
         orders = (one for one in self._changes if isinstance(one, Ordered) and one.step == steps.SHIP)
@@ -200,8 +202,8 @@ class RotatingCore(SlaveCore):
     def _ticked(self, now_s: float) -> list[Action]:
         if self.busy or self._messages:
             return super()._ticked(now_s)
-        if self._was_blocked:  # It looks again when a group has changed hands, or after a while.
-            self._was_blocked = False
+        if self._blocked:  # It looks again when a group has changed hands, or after a while.
+            self._blocked.clear()
             return super()._ticked(now_s)
         if self._to_activate() is not None:
             return self._go_on()

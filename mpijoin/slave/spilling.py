@@ -148,12 +148,11 @@ class Spilling:
         return outcome._replace(groups=turn.input.groups, rows=turn.input.rows)
 
     def divert(self, message: Batches, low: int, inputs: Inputs) -> Diverted:
-        """Spools what the message has of groups on disk, from the group at place `low` on."""
+        """Spools what the message has of groups on disk, from the group at place `low` on. Some have no rows in it."""
         start_s, slot, groups = self._clock.wall_s, message.slot, message.groups.tolist()
         places = [at for at in range(low, len(groups)) if self.rotator.is_inactive(groups[at])]
         for at in places:
-            if pieces := tuple(message.rows_of(at)):
-                self.rotator.spool(inputs.diverted(slot, groups[at], pieces))
+            self.rotator.spool(inputs.diverted(slot, groups[at], tuple(message.rows_of(at))))
         if places:
             message.forget(places)
         self._spill_s += self._clock.wall_s - start_s

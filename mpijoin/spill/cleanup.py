@@ -8,7 +8,7 @@ expire. So a group with short windows needs memory for these windows, however mu
 
 Where memory is too small even for that, the group is worked off in parts by the hashes of keys. Where it is too small
 for all rows of one hash, every combination of chunks is joined, one chunk per stream, if its rows are not all of one
-class.
+class. What joins need besides whose rows are marked is in `marked`.
 """
 
 from __future__ import annotations
@@ -34,29 +34,28 @@ REGROWN = 2
 
 
 class Part(NamedTuple):
-    """The rows whose keys have hashes from `low` to `high` - 1. The classes before `first` owe each other nothing."""
+    """The rows of some classes whose keys have hashes from `low` to `high` - 1. The classes before `first` owe each
+    other nothing."""
 
     low: int
     high: int
     first: int
+    classes: Sequence[Class]
 
 
 class CleanUp:
     """Finds what some classes of a group owe each other. Call `step` until it is DONE, and consume after each call.
 
-    It leaves nothing in the table, and the runs as they are.
+    It leaves nothing in the table, and the runs as they are. left: what takes their place, if anything does.
     """
+
+    left: Generation | None = None
 
     def __init__(self, table: WindowJoin, group: int, classes: Sequence[Class], windows: Sequence[int]):
         """table: it is empty, and its fresh rows do not meet each other · windows: of each stream, in time units."""
         self._table, self._group, self._classes = table, group, classes
         self._groups = np.array([group])
         self._windows, self._streams = windows, range(len(windows))
-        self._rows = [_rows_of(own, self._streams) for own in classes]
-        # Of each stream the earliest time that the classes from each one on have, and none beyond the last.
-        self._to_come = [[rows.earliest for rows in _rows_of([], self._streams)]]
-        for own_rows in reversed(self._rows):
-            self._to_come.insert(0, [min(rows.earliest, time) for rows, time in zip(own_rows, self._to_come[0])])
         self._room_bytes = self._room_now()
         self._peak_bytes = self._most_at_once()
         # Rows wait in the table for rows of all other streams, which then must fit in beside them.
@@ -71,17 +70,17 @@ class CleanUp:
         return next(self._work, Progress.DONE)
 
     def _join_all(self) -> Generator[Progress, None, None]:
-        whole = Part(0, PLACES, 0)
+        whole = Part(0, PLACES, 0, self._classes)
         waiting = deque([whole] if self._peak_bytes <= self._room_bytes else (yield from self._cut(whole)))
         while waiting:
             if self._room_now() > REGROWN * self._room_bytes:
                 waiting = deque((yield from self._cut_anew(waiting)))
             part = waiting.popleft()
             reached = yield from self._join(part)
+            rest = yield from (self._done(part) if reached is None else self._rest(part, reached))
             self._table.drop(self._group)
-            if reached is None:
+            if rest is None:
                 continue
-            rest = part._replace(first=reached)
             if rest.high - rest.low > 1:
                 waiting.extendleft(reversed((yield from self._cut(rest))))
             else:
@@ -94,7 +93,7 @@ class CleanUp:
         self._room_bytes = self._room_now()
         parts = list[Part]()
         for part in waiting:
-            if parts and parts[-1].high == part.low and parts[-1].first == part.first:
+            if parts and (parts[-1].high, *parts[-1][2:]) == (part.low, *part[2:]):
                 parts[-1] = parts[-1]._replace(high=part.high)
             else:
                 parts.append(part)
@@ -110,17 +109,35 @@ class CleanUp:
 
     def _join(self, part: Part) -> Generator[Progress, None, int | None]:
         """Joins the classes of a part. Returns None, or the first class that is not done for lack of memory."""
-        share = (part.high - part.low) / PLACES
+        share, to_come = (part.high - part.low) / PLACES, self._times_to_come(part.classes)
         self._table.expect(self._group, int(self._peak_bytes * share))
-        for index, own in enumerate(self._classes):
+        for index, own in enumerate(part.classes):
             if not (yield from self._insert(own, part)):
-                return max(index, part.first)
+                return index
             if index < max(1, part.first):
                 self._table.settle(self._groups)
             else:
                 yield from self._probe()
-            self._table.expire(self._groups, self._to_come[max(index + 1, part.first)], self._taking)
+            yield from self._expire(to_come[max(index + 1, part.first)])
         return None
+
+    def _rest(self, part: Part, reached: int) -> Generator[Progress, None, Part]:
+        """What is left of a part if memory was lacking for the class of this number. The table is dropped next."""
+        yield from ()
+        return part._replace(first=max(reached, part.first))
+
+    def _done(self, part: Part) -> Generator[Progress, None, None]:
+        """Nothing of a part is owed any more. The table is dropped next."""
+        yield from ()
+
+    def _times_to_come(self, classes: Sequence[Class]) -> list[list[int]]:
+        """Returns for each class the earliest time that it and those after it have of each stream, and at last what
+        stands for none."""
+        times = [[rows.earliest for rows in rows_of_class([], self._streams)]]
+        for own in reversed(classes):
+            earliest = [rows.earliest for rows in rows_of_class(own, self._streams)]
+            times.insert(0, list(map(min, earliest, times[0])))
+        return times
 
     def _insert(self, own: Class, part: Part) -> Generator[Progress, None, bool]:
         """Inserts the rows of a class. Returns whether there was room for all of them."""
@@ -150,6 +167,14 @@ class CleanUp:
         if self._taking.count:  # The next change to the table would make its slot ids void.
             yield Progress.OUT_FULL
 
+    def _expire(self, to_come: Sequence[int]) -> Generator[Progress, None, None]:
+        while self._table.expire(self._groups, self._bound(to_come), self._taking) is not Progress.DONE:
+            yield Progress.OUT_FULL
+
+    def _bound(self, to_come: Sequence[int]) -> Sequence[int]:
+        """Returns the earliest time of each stream that counts, if these are those of the classes to come."""
+        return to_come
+
     @property
     def _taking(self) -> Out:
         assert self._out is not None  # `step` has set it
@@ -159,11 +184,11 @@ class CleanUp:
         """Returns about how many bytes the table will hold at most, if it takes all hashes at once."""
         held = peak = 0
         live: list[tuple[int, list[Rows]]] = []
-        for own, rows, watermarks in zip(self._classes, self._rows, self._to_come[1:]):
-            live.append((sum(generation.octets for generation in own), rows))
+        for own, to_come in zip(self._classes, self._times_to_come(self._classes)[1:]):
+            live.append((sum(generation.octets for generation in own), rows_of_class(own, self._streams)))
             held += live[-1][0]
             peak = max(peak, held)
-            live = [one for one in live if not is_over(one[1], self._windows, watermarks)]
+            live = [one for one in live if not is_over(one[1], self._windows, self._bound(to_come))]
             held = sum(octets for octets, _ in live)
         return peak
 
@@ -172,7 +197,7 @@ class CleanUp:
         # Memory that is taken away for a while may be back before the last part, so this is not halved too often.
         self._room_bytes = max(self._room_now(), self._room_bytes // 2)
         counts = np.zeros(PLACES, np.int64)
-        for own in self._classes:
+        for own in part.classes:
             for generation in own:
                 for rows in self._read(generation):
                     for fresh in rows.fresh:
@@ -199,7 +224,7 @@ class CleanUp:
         """above: the classes of the chunks that the table holds of the streams so far."""
         stream = len(above)
         is_last = stream == self._streams[-1]
-        for index, own in enumerate(self._classes):
+        for index, own in enumerate(part.classes):
             chosen = (*above, index)
             if is_last and (len(set(chosen)) == 1 or max(chosen) < part.first):
                 continue
@@ -224,7 +249,7 @@ class CleanUp:
                 sizes = _sizes(tuples, self._table.streams[stream].has_blob)
                 low = 0
                 while low < len(tuples):
-                    if stream == 0 and not held_bytes:  # The table is empty, and memory may have come or gone.
+                    if not self.holds_chunk and not held_bytes:  # The table is empty, and memory may have come or gone.
                         self._chunk_bytes = self._room_now() // (2 * len(self._streams))
                     high = low + _fitting(sizes[low:], self._chunk_bytes // 2)
                     if self._insert_rows(stream, Fresh(tuples[low:high], blob)):
@@ -259,6 +284,6 @@ def _fitting(sizes: np.ndarray, most_bytes: int) -> int:
     return max(1, int(np.searchsorted(np.cumsum(sizes), most_bytes, side="right")))
 
 
-def _rows_of(own: Class, streams: range) -> list[Rows]:
+def rows_of_class(own: Class, streams: range) -> list[Rows]:
     """Returns the rows of a class, of each stream."""
     return [together(generation.rows[stream] for generation in own) for stream in streams]

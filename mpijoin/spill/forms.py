@@ -21,11 +21,11 @@ AnySpiller = Spiller | Rotator
 
 
 def new_spiller(job: Job, operator: TableOperator, runs: Runs) -> AnySpiller:
-    """A spiller for the operator, which must be a join. runs: where it writes."""
-    assert isinstance(operator, WindowJoin)  # Of other jobs, `check` refuses [memory] spill.
+    """A spiller for the operator. runs: where it writes."""
     if job.memory.spill == ROTATE:
         gap_ns = job.memory.gap_ns
         return Rotator(operator, runs, None if gap_ns is None else gap_ns / 1e9)
+    assert isinstance(operator, WindowJoin)  # Of other jobs, `check` refuses generations.
     return Spiller(operator, operator.beside(1), runs, job.run.seed, job.memory.threshold)
 
 

@@ -49,6 +49,15 @@ class Generation:
     def octets(self) -> int:
         return self.run.octets
 
+    def append(self, frame: RowsFrame) -> None:
+        """Writes rows that belong to it."""
+        self.run.append(frame.data)
+        self.rows = [own.with_more(Rows(*span)) for own, span in zip(self.rows, frame.spans.tolist())]
+
+
+def new_generation(number: int, streams: int, packs: Packs) -> Generation:
+    return Generation(number, Packed(packs), [Rows()] * streams)
+
 
 Class = list[Generation]
 
@@ -81,15 +90,13 @@ class Debt:
     def add(self, frame: RowsFrame, packs: Packs) -> None:
         """Writes rows of the newest generation or of a new one."""
         if not self.generations or self.generations[-1].number != frame.generation:
-            self.generations.append(Generation(frame.generation, Packed(packs), [Rows()] * len(self._windows)))
-        newest = self.generations[-1]
-        newest.run.append(frame.data)
+            self.generations.append(new_generation(frame.generation, len(self._windows), packs))
+        self.generations[-1].append(frame)
         self.octets += len(frame.data)
-        for stream, span in enumerate(frame.spans.tolist()):
-            if (rows := Rows(*span)).tuples:
-                newest.rows[stream] = newest.rows[stream].with_more(rows)
+        for stream, (count, _, last) in enumerate(frame.spans.tolist()):
+            if count:
                 latest = self._latest[stream]
-                self._latest[stream] = rows.latest if latest is None else max(latest, rows.latest)
+                self._latest[stream] = last if latest is None else max(latest, last)
         self.is_paid = False
 
     def frames(self, skip: int = 0) -> Iterator[np.ndarray]:
@@ -127,6 +134,13 @@ class Debt:
         self.merged = max([self.merged, *(one.number for one in self.generations)])
         self.is_paid = True
 
+    def replace(self, left: Generation) -> list[Generation]:
+        """Gives up all generations for the one that has what is left of them, and returns them."""
+        gone, self.generations = self.generations, [left] if any(rows.tuples for rows in left.rows) else []
+        self.octets, self.fits = left.octets, True
+        self._latest = [rows.latest if rows.tuples else None for rows in left.rows]
+        return gone
+
     def let_go(self, watermarks: Sequence[int]) -> list[Generation]:
         """Forgets the generations that no row to come can meet, and returns them. Nothing may be owed among them."""
         gone = [one for one in self.generations if is_over(one.rows, self._windows, watermarks)]
@@ -153,6 +167,15 @@ def is_over(rows: Sequence[Rows], windows: Sequence[int], watermarks: Sequence[i
     """Whether nothing to come can meet any of these rows. Each argument has a value per stream."""
     return all(
         waits_until(own.latest, windows[stream]) < least_but(watermarks, stream)
+        for stream, own in enumerate(rows)
+        if own.tuples
+    )
+
+
+def begins_to_be_over(rows: Sequence[Rows], windows: Sequence[int], watermarks: Sequence[int]) -> bool:
+    """Whether nothing to come can meet the earliest of these rows. Each argument has a value per stream."""
+    return any(
+        waits_until(own.earliest, windows[stream]) < least_but(watermarks, stream)
         for stream, own in enumerate(rows)
         if own.tuples
     )

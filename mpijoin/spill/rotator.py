@@ -2,7 +2,9 @@
 
 It does what the slave's core and `Rotation` have decided, in bounded pieces. A group on disk has two runs: its state,
 and the input that is pending for it, oldest first. The input is joined after the group was installed and before any
-newer input of it.
+newer input of it. Watermarks are a part of the input. Nothing expires for them before the rows that came with them and
+earlier ones are joined. Where rows are answered when their windows are over, watermarks are pending input even without
+rows.
 """
 
 from __future__ import annotations
@@ -15,9 +17,9 @@ import numpy as np
 from mpijoin.config.job import ROTATE
 from mpijoin.data.codec import aligned_empty, decode, encode
 from mpijoin.data.room import Room
-from mpijoin.join.window_join import WindowJoin
 from mpijoin.messages import KINDS, Columns, Piece, Slot, message_of
 from mpijoin.operators.base import Out
+from mpijoin.operators.stored import TableOperator
 from mpijoin.records import SpillFigures
 from mpijoin.spill.generations import Part
 from mpijoin.spill.rotation import Rotation
@@ -37,13 +39,15 @@ INPUT_SHARE = 1 / 16
 @dataclass
 class Inactive:
     """A group on disk. rows: int64[streams], those of its state · octets: the memory that its state takes · number:
-    no other group that was ever on this disk has it, nor the number after it."""
+    no other group that was ever on this disk has it, nor the number after it · reached: the newest input, if it has no
+    rows, so that only its watermarks count. No checkpoint needs it, because watermarks come again."""
 
     state: Run
     pending: Run
     rows: np.ndarray
     octets: int
     number: int
+    reached: Slot | None = None
 
 
 @dataclass
@@ -69,7 +73,7 @@ class Rotator:
     form = ROTATE
     is_between = may_lose_memory = True
 
-    def __init__(self, operator: WindowJoin, runs: Runs, gap_s: float | None):
+    def __init__(self, operator: TableOperator, runs: Runs, gap_s: float | None):
         """gap_s: as of `Rotation`."""
         self._operator, self._runs = operator, runs
         self._rotation, self._room = Rotation(gap_s), Room()
@@ -163,9 +167,16 @@ class Rotator:
         return Inactive(state, self._runs.new_run(), rows, octets, self._numbers)
 
     def spool(self, slot: Slot) -> None:
-        """Takes input of a single group that is on disk."""
+        """Takes input of a single group that is on disk, with rows or without."""
         group = int(slot.groups[0])
-        self._disk[group].pending.append(slot.frame(True))
+        own = self._disk[group]
+        if slot.pieces:
+            own.pending.append(slot.frame(True))
+            own.reached = None
+        elif self._operator.answers_late:
+            own.reached = slot
+        else:
+            return
         self._rotation.has_pending(group)
         self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
 
@@ -184,6 +195,8 @@ class Rotator:
             return Turn()
         if work.reading is not None:
             pending = self._next_input(work.reading)
+            if pending is None:
+                pending, work.own.reached = work.own.reached, None
             if pending is None:
                 self._activation = None
             return Turn(pending is not None, pending)

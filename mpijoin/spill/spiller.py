@@ -18,7 +18,8 @@ from mpijoin.operators.base import Out, Progress
 from mpijoin.records import SpillFigures
 from mpijoin.spill.cleanup import CleanUp
 from mpijoin.spill.comeback import SPREAD, Comeback
-from mpijoin.spill.generations import Debt, Part, row_counts
+from mpijoin.spill.generations import Debt, Generation, Part, begins_to_be_over, is_over, new_generation, row_counts
+from mpijoin.spill.marked import MarkedCleanUp
 from mpijoin.spill.owed import Owed
 from mpijoin.spill.packs import Packs
 from mpijoin.spill.ranking import ranked
@@ -43,6 +44,7 @@ class Spiller:
         ranking "random" · threshold: the share of the memory above which groups are spilled."""
         self._operator, self._table, self._runs, self._packs = operator, table, runs, Packs(runs)
         self._windows, self._seed = [stream.window for stream in operator.streams], seed
+        self._marks = any(stream.flagged for stream in operator.streams)  # rows that have partners
         self._held_share_max = BACK_SHARE * threshold
         self._debts: dict[int, Debt] = {}
         self._aside: dict[int, Debt] = {}  # of groups that are not here yet
@@ -86,7 +88,9 @@ class Spiller:
 
     def count_owed(self) -> bool:
         """Counts anew how many results are owed at least, for `figures`. It takes some ms. Returns whether there was
-        anything to count."""
+        anything to count, and that is not known where not all pairs are results."""
+        if not self._operator.finds_pairs:
+            return False
         owing = {group: debt.merged for group, debt in self._debts.items() if not debt.is_paid}
         self._owed.count(owing)
         return bool(owing)
@@ -171,7 +175,8 @@ class Spiller:
         """
         self._has_ended = True
         own = np.array(sorted(groups), np.int64)
-        self._operator.expire(own, [TIME_MAX_VALUE] * len(self._windows), out)
+        progress = self._operator.expire(own, [TIME_MAX_VALUE] * len(self._windows), out)
+        assert progress is Progress.DONE  # What has no partner in memory nor on disk left with the last message.
         for group, tuples in zip(own.tolist(), self._operator.info(own).tuples):
             if group not in self._debts and tuples.any():  # With unbounded windows nothing ever expires.
                 self._operator.empty(group)
@@ -194,16 +199,31 @@ class Spiller:
                 return False
             group = self._owing.popleft()
             self._spill(group)
-            classes = self._debts[group].classes
-            self._cleaning = group, CleanUp(self._table, group, classes if len(classes) > 1 else [], self._windows)
+            self._cleaning = group, self._new_clean_up(group)
         group, work = self._cleaning
         if work.step(out) is Progress.DONE:
             self._cleaning = None
             if isinstance(work, CleanUp):
-                self._settle(group)
+                self._settle(group, work)
             else:
                 self._end_comeback(group, work)
         return True
+
+    def _new_clean_up(self, group: int) -> CleanUp:
+        """The clean-up of a group of which everything is on disk."""
+        debt, info = self._debts[group], self._operator.info(np.array([group]))
+        watermarks, given = info.watermarks[0].tolist(), (self._table, group, debt.classes, self._windows)
+        is_over = any(begins_to_be_over(one.rows, self._windows, watermarks) for one in debt.generations)
+        if len(debt.classes) == 1 and not (self._marks and (is_over or self._has_ended)):
+            return CleanUp(self._table, group, [], self._windows)
+        if not self._marks:
+            return CleanUp(*given)
+        left = None if self._has_ended else self._new_generation(int(info.generations[0]))
+        self._operator.empty(group)  # What comes now is of a later generation than what is left.
+        return MarkedCleanUp(*given, watermarks, left, self._new_generation, self._owed.add)
+
+    def _new_generation(self, number: int = 0) -> Generation:
+        return new_generation(number, len(self._windows), self._packs)
 
     def _most_urgent(self, fixed: Collection[int]) -> list[int]:
         """The group that owes results for the most bytes, if there is one and memory for it. Else the smallest that
@@ -212,8 +232,15 @@ class Spiller:
         if memory.free < IDLE_ROOM * memory.budget:
             return []
         able = sorted((debt.octets, group) for group, debt in self._debts.items() if group not in fixed)
-        owing = [group for _, group in able if not self._debts[group].is_paid]
+        owing = [group for _, group in able if not self._debts[group].is_paid or self._answers(group)]
         return owing[-1:] or [group for _, group in able if self._may_come_back(group)][:1]
+
+    def _answers(self, group: int) -> bool:
+        """Whether rows of the group leave alone now, although nothing is owed among those on disk."""
+        if not self._marks:
+            return False
+        watermarks = self._operator.info(np.array([group])).watermarks[0].tolist()
+        return any(is_over(one.rows, self._windows, watermarks) for one in self._debts[group].generations)
 
     def _may_come_back(self, group: int) -> bool:
         memory, octets = self._operator.memory(), SPREAD * self._debts[group].octets
@@ -227,12 +254,16 @@ class Spiller:
         self.forget(group)
         self._operator.keep_until(group, [TIME_MIN_VALUE] * len(self._windows))
 
-    def _settle(self, group: int) -> None:
+    def _settle(self, group: int, work: CleanUp) -> None:
         """Nothing is owed among what a group has on disk: what no row to come can meet is forgotten."""
         debt = self._debts[group]
-        debt.merge()
         watermarks = self._operator.info(np.array([group])).watermarks[0].tolist()
-        gone = list(debt.generations) if self._has_ended else debt.let_go(watermarks)
+        if work.left is not None:
+            gone = debt.replace(work.left)
+            self.let_go -= row_counts([work.left], len(self._windows))
+        else:
+            gone = list(debt.generations) if self._has_ended else debt.let_go(watermarks)
+        debt.merge()
         for generation in gone:
             generation.run.remove()
         self.let_go += row_counts(gone, len(self._windows))

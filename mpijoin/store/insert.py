@@ -33,9 +33,12 @@ from mpijoin.store.state import (
     KEY,
     LACKING,
     LAST,
+    MATCHED,
+    MATCHED_ROW,
     NEXT_FRESH,
     NONE,
     PAGE_WORDS,
+    ROW,
     SHAPE,
     SIZE,
     SLOTS,
@@ -329,6 +332,16 @@ def fill_block(s, stream, group, bucket, page, place, count, low, fresh, scratch
             octets += size
         target += width
     if s.layout[stream, FLAGS_AT]:
-        flags = flags_of(s, stream, page) + slot
-        s.octets[flags : flags + count] = 0
+        set_flags(s, stream, page, slot, count)
     note_tuples(s, bucket, stream, page, count, earliest, latest, octets)
+
+
+@part
+def set_flags(s, stream, page, slot, count):
+    """Sets the flags of tuples that have just come, which were matched only if they come from a disk."""
+    flags, place = flags_of(s, stream, page) + slot, slot_id(s, stream, page, slot) + ROW
+    for i in range(count):
+        row = s.words[unsigned(place)]
+        s.octets[unsigned(flags + i)] = MATCHED * (row & MATCHED_ROW != 0)
+        s.words[unsigned(place)] = row & ~MATCHED_ROW
+        place += s.layout[stream, TUPLE_WORDS]

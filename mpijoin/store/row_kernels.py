@@ -11,6 +11,8 @@ from mpijoin.store.state import (
     DEPTH,
     DIRECTORY,
     FIRST,
+    FRESH_PAGE,
+    FRESH_SLOT,
     KEY,
     NEXT,
     NONE,
@@ -32,17 +34,25 @@ LOTS = 1 << 16
 
 @kernel
 def list_rows(s, group, listed):
-    """Lists the blocks of a group as `list_blocks` does, but one stream after the other. Returns how many these are."""
+    """Lists the blocks of a group as `list_blocks` does, but one stream after the other, and without fresh tuples.
+    Returns how many these are."""
     found, region = 0, s.groups[group, DIRECTORY]
     for stream in range(len(s.layout)):
         for entry in range(1 << s.groups[group, DEPTH]):
             bucket = s.directory[region + entry]
             if prefix_of(s, bucket) == entry:
                 page = s.buckets[bucket, stream * STREAM_WORDS + FIRST]
-                while page != NONE:
+                fresh, old = s.buckets[bucket, stream * STREAM_WORDS + FRESH_PAGE], 0
+                while page != NONE and page != fresh:
                     list_block(s, stream, page, listed[found])
                     found += 1
                     page = s.heads[page, NEXT]
+                if page != NONE:
+                    old = s.buckets[bucket, stream * STREAM_WORDS + FRESH_SLOT]
+                if old > 0:
+                    list_block(s, stream, page, listed[found])
+                    listed[found, TUPLES] = old
+                    found += 1
     return found
 
 

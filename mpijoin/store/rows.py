@@ -1,7 +1,8 @@
 """The rows of a group as frames of about 1 MiB: what is spilled, and what a clean-up reads back.
 
 A frame has rows of one group and one generation, of all streams. In contrast to the frames of a move (transfer.py), it
-knows of no blocks, directory or flags, so that the rows can be inserted anywhere, and in any portions.
+knows of no blocks and no directory, so that the rows can be inserted anywhere, and in any portions. Of flags, it has
+whether a row was matched: a bit in its word ROW (MATCHED_ROW), which an insert turns into the flag.
 """
 
 from __future__ import annotations
@@ -23,9 +24,13 @@ from mpijoin.store.shipment import check_buffers, expect, meta_of
 from mpijoin.store.state import (
     ADDRESS,
     BLOCKS,
+    FLAGS_AT,
     GENERATION,
     KEY,
+    MATCHED,
+    MATCHED_ROW,
     OWNER,
+    ROW,
     SIZE,
     TIME,
     TIME_MAX_VALUE,
@@ -34,7 +39,7 @@ from mpijoin.store.state import (
     StoreState,
 )
 from mpijoin.store.transfer import FRAME_BYTES, INT64, OCTET, cut
-from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, PAGE, STREAM, copy_blocks
+from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, PAGE, STREAM, TUPLES, copy_blocks, copy_flags
 
 ROWS_KIND = 18  # This is the kind of frames after those of moving groups.
 ROWS_DTYPES = ["int64", "uint8"]
@@ -61,12 +66,19 @@ class RowReader:
         self._s, self._streams = s, len(s.layout)
         self._widths = s.layout[:, TUPLE_WORDS].tolist()
         self._list, self._list_kept = list_rows.bound(s), list_kept.bound(s)
-        self._count, self._copy = count_rows.bound(s), copy_blocks.bound(s)
+        self._count, self._copy, self._copy_flags = count_rows.bound(s), copy_blocks.bound(s), copy_flags.bound(s)
 
-    def of_group(self, group: int) -> Iterator[RowsFrame]:
-        """Yields the rows of a started group that holds no fresh tuple. The group must not change meanwhile."""
+    def of_group(self, group: int, generation: int | None = None, stream: int | None = None) -> Iterator[RowsFrame]:
+        """Yields the rows of a started group, without its fresh tuples. The group must not change meanwhile.
+
+        generation: what the frames say, None: the group's own · stream: the only one that is wanted.
+        """
         listed = self._room(group)
-        yield from self._frames(group, int(self._s.groups[group, GENERATION]), listed[: self._list(group, listed)])
+        listed = listed[: self._list(group, listed)]
+        if stream is not None:
+            listed = listed[listed[:, STREAM] == stream]
+        number = int(self._s.groups[group, GENERATION]) if generation is None else generation
+        yield from self._frames(group, number, listed)
 
     def of_kept(self, group: int) -> Iterator[RowsFrame]:
         """Yields the rows of a started group's kept blocks, one generation after the other."""
@@ -107,8 +119,16 @@ class RowReader:
         for stream, (blocks, _, rows) in enumerate(each):
             if rows:
                 self._copy(stream, listed[start : start + blocks], *fresh[stream])
+                if self._s.layout[stream, FLAGS_AT]:
+                    self._mark(fresh[stream].tuples, listed[start : start + blocks])
             start += blocks
         return RowsFrame(seal(frame), group, generation, spans, fresh)
+
+    def _mark(self, tuples: np.ndarray, listed: np.ndarray) -> None:
+        """Marks copies of the tuples of listed blocks that were matched."""
+        flags = np.empty(listed[:, TUPLES].sum(), np.uint8)
+        self._copy_flags(listed, flags)
+        tuples[:, ROW] |= np.where(flags & MATCHED, MATCHED_ROW, 0)
 
 
 def rows_of(data: np.ndarray, streams: Sequence[StreamSpec], own: bool = False) -> RowsFrame:

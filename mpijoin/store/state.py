@@ -73,6 +73,8 @@ SLOTS, TUPLES_AT, TUPLE_WORDS, TUPLE_BYTES, HAS_BLOB, WINDOW, FLAGS_AT, LAYOUT_W
 # Bits of a flag. MARK_BITS are those of the queries over one table: a tuple was matched in the first one, and so on.
 MATCHED, NEW = 1, 2
 MARK_BITS = (MATCHED, 4, 8, 16, 32, 64)
+# A row on its way from or to a disk has this bit in its word ROW if it was matched. KEYLESS is the next higher bit.
+MATCHED_ROW = 1 << 61
 
 # Entries of `pool`, which all tables over it share. PAGES: how many may be held, which can be fewer than there are, and
 # fewer than are held · UNUSED_PAGE: the first of those that were never used · RELEASED_PAGE: the first of the free ones

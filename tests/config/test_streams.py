@@ -207,13 +207,14 @@ def test_streams_of_any_name_are_joined_in_python():
 TYPED = {"join": {"type": "full"}}
 
 
-def test_a_type_needs_two_streams_that_do_not_spill():
+def test_a_type_needs_two_streams_that_spill_no_generations():
     spill = {"memory": {"spill": "generations"}}
     assert faults({"streams": dict.fromkeys("abc", PATH), **TYPED, "output": {"path": "out"}})[0].startswith(
         '[join] type: got "full" and 3 streams, wanted two for this type'
     )
     found = faults({"left": PATH, "right": PATH, **TYPED, **spill, "output": {"path": "out"}})
-    assert any('[join] type, [memory] spill: got "full" and "generations", wanted "off"' in one for one in found)
+    wanted = '[join] type, [memory] spill: got "full" and "generations": only an inner join can spill generations; set'
+    assert any(f'{wanted} spill = "rotate"' in one for one in found)
     wrong = faults({"left": PATH, "right": PATH, "join": {"type": "outer"}, "output": {"path": "out"}})
     assert any(one.startswith('[join] type: got "outer", wanted "inner" or "left" or "right"') for one in wrong)
 

@@ -66,7 +66,7 @@ CHECKPOINTS = (
 NAMES = ("probe", "S_2", "left", "p4")
 # The possible numbers of rows of a file, by the number of streams.
 ROWS = {1: (0, 100, 200), 2: (0, 50, 100, 200), 3: (0, 25, 50), 4: (0, 10, 20)}
-TYPED_SHARE = 0.4  # Of the joins of two streams so many are no inner joins. They cannot spill.
+TYPED_SHARE = 0.4  # Of the joins of two streams so many are no inner joins.
 QUERIES_SHARE = 0.2  # Of the joins of two streams so many ask several queries.
 # These checkpoints leave time for moves.
 RARE_CHECKPOINTS = ({"epochs": 6}, {"epochs": 20, "keep": 1}, {"every": "50 ms"})
@@ -125,9 +125,9 @@ def work(chance):
     if count == 2 and chance.random() < QUERIES_SHARE:
         queries = random_queries(chance, sides)
         tables = [one.table(sides) for one in queries]
-        return Work(sides, {**kept, "memory": {"spill": "off"}, "query": tables}, queries)
+        return Work(sides, {**kept, "memory": {"spill": chance.choice(["off", "rotate"])}, "query": tables}, queries)
     if count == 2 and chance.random() < TYPED_SHARE:
-        kept |= {"join": {"type": chance.choice(list(MARKS))}, "memory": {"spill": "off"}}
+        kept |= {"join": {"type": chance.choice(list(MARKS))}, "memory": {"spill": chance.choice(["off", "rotate"])}}
         kept["join"] |= {"where": CONDITION} if chance.random() < 0.5 else {}
         if kept["join"]["type"] == "left":
             match = {"match": chance.choice(["all", *RANKS])}

@@ -25,6 +25,7 @@ from join_harness import fallen_counts
 from mpijoin.api import TableWriter
 from mpijoin.config.check import resolve
 from mpijoin.config.inject import Delay, Inject, Slowdown
+from mpijoin.config.job import GENERATIONS
 from mpijoin.config.load import load_job
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.marks import MARKS
@@ -46,7 +47,7 @@ LIMIT_S = 100_000.0  # A run that takes more virtual time hangs.
 ENOUGH_BYTES = 16 << 20  # With less memory, a run may end for want of it.
 SPILLING_SHARE = 0.4  # In this share of the seeds, slaves have little memory and a disk.
 CONDITION_SHARE = 0.3  # of the seeds with two streams
-QUERIES_SHARE = 0.25  # of the seeds that do not spill
+QUERIES_SHARE = 0.25  # of the seeds with two streams that do not spill by generations
 RANDOM_SHARE = 0.85  # In this share of the seeds with a policy, it moves groups for no reason.
 UNIT_ROWS = 40  # of an input that producers share
 FRAME_EXTRA_BYTES = 4096  # The frames of a portion have at most so much beside tuples and blobs.
@@ -139,14 +140,17 @@ def scenario(seed):
     if chance.random() < SPILLING_SHARE:
         made = spilling(made, chance, (key[1], payload[1]))
     made = with_producers(made, chance.choice([1, 1, 2, 2, 3]))
-    if made.spills:  # A condition is about two streams, and only an inner join spills.
-        return of_type(made, "inner", chance.random() < CONDITION_SHARE) if len(made.sides) == 2 else made
-    if chance.random() < QUERIES_SHARE:
+    if len(made.sides) != 2:  # Types and conditions are about two streams.
+        return made
+    is_by_generations = made.spills and made.sections["memory"]["spill"] == GENERATIONS
+    if chance.random() < QUERIES_SHARE and not is_by_generations:
         queries = random_queries(chance, made.sides)
         tables = [one.table(made.sides) for one in queries]
         return replace(made, queries=queries, sections={**made.sections, "query": tables})
     kind = chance.choice(["inner"] * 3 + ["left"] + list(MARKS))
     match = chance.choice(["all", "count", *RANKS]) if kind in ("inner", "left") else "all"
+    if is_by_generations:
+        match = "all"
     return of_type(made, kind, chance.random() < CONDITION_SHARE, match)
 
 

@@ -34,7 +34,8 @@ def spilling(made, chance, values):
     policies = [one for one in POLICIES if form == GENERATIONS or one not in GENERATION_POLICIES]
     balance = {"policy": chance.choice(policies), "relocation_pause": chance.choice(["0 s", "0 s", "200 ms"])}
     tuning = {**made.sections["tuning"], "block": chance.choice(["64 B", "200 B", "200 B"])}
-    pages = chance.choice([20, 60, 100, 300])
+    # A group that rotates must fit into memory.
+    pages = chance.choice([20, 60, 100, 300] if form == GENERATIONS else [60, 100, 300, 600])
     costs = made.manner.costs
     fast = replace(costs, bandwidth_bytes_per_s=max(costs.bandwidth_bytes_per_s, BANDWIDTH_MIN))
     return replace(

@@ -1,5 +1,5 @@
-"""Joins with far less memory than their windows need give the oracle's answer, in both forms, and leave nothing on the
-disk."""
+"""Joins of any type with far less memory than their windows need give the oracle's answer, in both forms, and leave
+nothing on the disk."""
 
 import random
 import tempfile
@@ -12,9 +12,12 @@ import pytest
 import mpijoin
 from checkpoint_harness import Manner, Work, check, lay_out, simulate
 from engine_harness import Stream, check_answer, compiled_once, expect, section
+from mpijoin.join.marks import MARKS
 from mpijoin.spill.rotator import Rotator
+from oracle import RANKS as MATCHES
+from simulated_engine import CONDITION, holds
 
-SEEDS = {"generations": 16, "rotate": 8}
+SEEDS = {"generations": 16, "rotate": 16}
 STOPPED_SEEDS = 4  # of either form
 STOPS = 8  # at most, of a run
 RANKS = ("least productive", "most productive", "largest", "random")
@@ -38,15 +41,28 @@ def stream(chance, name, count):
 
 
 def memory(chance, form):
-    """Of 64 KiB, the least that a slave may have, a slave uses a tenth before it spills."""
+    """Of 64 KiB, the least that a slave may have, a slave uses a tenth before it spills. A group that rotates must fit
+    into it."""
     return {
-        "limit": "64 KiB",
+        "limit": "64 KiB" if form == "generations" else "256 KiB",
         "spill": form,
-        "threshold": chance.choice([0.02, 0.05, 0.2]),
+        "threshold": chance.choice([0.02, 0.05, 0.2] if form == "generations" else [0.002, 0.01, 0.05]),
         "share": chance.choice([0.1, 0.3, 1.0]),
         "rank": chance.choice(RANKS),
         "cleanup": chance.choice(["idle", "end"]),
     }
+
+
+def operator(chance, form, count):
+    """What is to be found: a section of the job, and what the oracle has to know of it."""
+    if count != 2 or form == "generations" or chance.random() < 0.2:
+        return {}, {}
+    kind = chance.choice(list(MARKS))
+    match = chance.choice(["all", "count", *MATCHES]) if kind == "left" else "all"
+    join = {"type": kind, **({"reduce": {"n": "count()"}} if match == "count" else {"match": match})}
+    if has_condition := chance.random() < 0.3:
+        join["where"] = CONDITION.replace("right", "two").replace("left", "one")
+    return {"join": join}, {"kind": kind, "match": match, "holds": holds if has_condition else None}
 
 
 @pytest.mark.parametrize("form", ["generations", "rotate"])
@@ -60,7 +76,9 @@ def test_the_answer_is_the_oracles_whatever_goes_to_disk(form):
         streams = [first, *(stream_like(chance, first, name, count) for name in ("two", "three", "four")[: count - 1])]
         with tempfile.TemporaryDirectory() as folder:
             scratch = Path(folder) / "scratch"
+            section_of_join, told = operator(chance, form, count)
             job = {
+                **section_of_join,
                 "streams": {one.name: section(one, folder) for one in streams},
                 "memory": {**memory(chance, form), "path": str(scratch)},
                 "cluster": {"partitions": chance.randint(2, 8), "distribution_epoch": chance.choice(["20 ms", "1 s"])},
@@ -69,7 +87,7 @@ def test_the_answer_is_the_oracles_whatever_goes_to_disk(form):
             }
             summary = mpijoin.run(job, slaves=chance.choice([1, 2, 3])).summary
             try:
-                check_answer(summary, expect(*streams))
+                check_answer(summary, expect(*streams, **told))
             except AssertionError as error:
                 error.add_note(f"seed {seed}")
                 raise

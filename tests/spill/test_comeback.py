@@ -1,5 +1,5 @@
 """Groups that are spilled at any time, cleaned up while there is nothing else to do, and brought back into memory where
-there is room: the answer is the oracle's, and every row is accounted for."""
+there is room: the answer is the oracle's for every type of join, and every row is accounted for."""
 
 from collections import Counter
 from itertools import cycle
@@ -8,11 +8,14 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from join_harness import NEVER, Harness, Stream, check_accounts, groups_of, numbered
+import oracle
+from join_harness import EVER, NEVER, Harness, Stream, check_accounts, groups_of, numbered
+from mpijoin.join.marks import MARKS
 from mpijoin.spill.runs import Runs
 from mpijoin.spill.scratch import open_scratch
 from mpijoin.spill.spiller import Spiller
-from random_joins import CUTS, SETUPS, expected, joins, rounds
+from mpijoin.store import state as st
+from random_joins import CUTS, SETUPS, joins, rounds
 
 MEMORY = 1 << 22
 STREAMS = some.sampled_from([2, 2, 3, 4])
@@ -20,14 +23,23 @@ STREAMS = some.sampled_from([2, 2, 3, 4])
 DEEDS = some.lists(some.sampled_from(["spill", "spill all", "idle", "nothing"]), min_size=1, max_size=9)
 
 
-def cleaned(harness, spiller):
-    """Does what there is to do while nothing else is. Returns whether that was anything."""
-    some_work = False
+def cleaned(harness, spiller, rooms=()):
+    """Does what there is to do while nothing else is. Returns whether that was anything. rooms: how much memory there
+    is for it, in turn, as far as it may change."""
+    some_work, rooms = False, cycle(rooms)
     while spiller.clean_up(harness.out):
         harness.consume()
         some_work = True
+        if spiller.may_lose_memory and (octets := next(rooms, None)):
+            harness.operator.limit(octets)
     harness.consume()
     return some_work
+
+
+def wanted(kind, streams, rows):
+    windows = [None if stream.window == st.FOREVER else stream.window for stream in streams]
+    told = [[(row.time, row.key, row.row) for row in own] for own in rows]
+    return Counter(oracle.typed(kind, told, windows) if len(rows) == 2 else oracle.join(told, windows))
 
 
 def new_spiller(harness, folder, threshold=1.0):
@@ -35,11 +47,24 @@ def new_spiller(harness, folder, threshold=1.0):
     return scratch, Spiller(harness.operator, harness.operator.beside(1), Runs(scratch), 0, threshold)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True)
-@given(SETUPS, joins(STREAMS), CUTS, DEEDS, some.sampled_from([0.001, 1.0]), some.booleans())
-def test_what_goes_and_comes_back_is_found_once(tmp_path_factory, setup, join, cuts, deeds, threshold, expires):
+KINDS = some.sampled_from(["inner", *MARKS])
+# For one piece of the last clean-up after the other, how many times the least memory there is.
+ROOMS = some.lists(some.sampled_from([1, 1, 3, 1000]), min_size=1, max_size=4)
+BLOB_BYTES_MAX = 300
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    SETUPS, joins(STREAMS), CUTS, DEEDS, some.sampled_from([0.001, 1.0]), some.booleans(), KINDS, some.booleans(),
+    ROOMS,
+)  # fmt: skip
+def test_what_goes_and_comes_back_is_found_once(
+    tmp_path_factory, setup, join, cuts, deeds, threshold, expires, kind, certifies, rooms
+):
     streams, rows = join
-    harness = Harness(streams, setup.partitions, MEMORY, setup.block, setup.theta, setup.result_buffer)
+    marks = MARKS.get(kind) if len(streams) == 2 else None
+    own = setup.partitions, MEMORY, setup.block, setup.theta, setup.result_buffer
+    harness = Harness(streams, *own, marks=marks, certifies=certifies or marks is None)
     scratch, spiller = new_spiller(harness, tmp_path_factory.mktemp("scratch"), threshold)
     deeds, every = cycle(deeds), range(setup.partitions)
     with scratch:
@@ -56,9 +81,12 @@ def test_what_goes_and_comes_back_is_found_once(tmp_path_factory, setup, join, c
                 cleaned(harness, spiller)
                 assert threshold < 1 or not spiller.open_groups, "there is room for all, so all came back"
                 check_accounts(harness, harness.started())
+        harness.expire(groups_of(*every), [EVER] * len(streams))
         spiller.begin_end(every, harness.out)
-        cleaned(harness, spiller)
-    assert Counter(tuple(one.row for one in found) for found in harness.pairs) == expected(streams, rows)
+        page_bytes = harness.operator.page_bytes
+        least = 2 * len(streams) * (3 + BLOB_BYTES_MAX // page_bytes) * page_bytes
+        cleaned(harness, spiller, [room * least for room in rooms])
+    assert harness.row_pairs() == wanted(kind, streams, rows)
     totals = harness.operator.totals
     assert totals.joined == tuple(map(len, rows))
     assert (np.array(totals.taken_back) + spiller.let_go).tolist() == list(totals.spilled)

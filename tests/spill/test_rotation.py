@@ -322,3 +322,62 @@ def test_pending_input_that_is_being_joined_is_joined_before_the_run_stops():
     assert core.step(Inserted(Taken(1))) == [Probe(0, 1, PROBE_BUDGET)]
     core.step(Probed(DONE))
     assert core.step(Expired(DONE)) == [EndInput(), Save(1, False, unjoined=(0,))]
+
+
+STREAM = {"time": "ts", "time_unit": "ms", "key": ["key"], "lateness": "60 ms"}
+REDUCE = {"n": "count()", "most": "max(s1.v)", "mean": "mean(s1.v - s0.v)", "before": "last(s1.v)"}
+COLUMNS = {"n": "count()", "mean": "mean(v)", "least": "min(v)"}
+
+
+@pytest.mark.parametrize("operator", [
+    {"join": {"type": "left", "reduce": REDUCE, "where": "s1.v > s0.v"}},
+    {"join": {"type": "left", "match": "nearest"}},
+    {"aggregate": {"history": "5 rows", "columns": COLUMNS}},
+    {"aggregate": {"history": "700 ms", "columns": COLUMNS, "emit": "200 ms"}},
+])  # fmt: skip
+def test_whole_rows_are_those_that_are_found_in_memory(operator):
+    """Rows are answered when their windows are over, also while their group is on disk and nothing comes for it."""
+    rng, is_aggregate = np.random.default_rng(5), "aggregate" in operator
+    window = {} if is_aggregate else {"window": "2 s"}
+    tables = [table(rng, 2500, 400, 30) for _ in range(1 if is_aggregate else 2)]
+    tables = [one.append_column("v", pa.array(rng.random(one.num_rows))) for one in tables]
+    job = {
+        "streams": {f"s{at}": {"table": one, **STREAM, **window} for at, one in enumerate(tables)},
+        "cluster": {"partitions": 24, "distribution_epoch": "1 s"},
+        "tuning": {"block": "256 B"},
+        **operator,
+    }
+    whole, got = (
+        mpijoin.run({**job, "memory": memory}, slaves=1)
+        for memory in ({"limit": "1 GiB"}, {"limit": "64 KiB", "spill": "rotate", "threshold": 0.2, "gap": "0 s"})
+    )
+    order = [(name, "ascending") for name in whole.table().column_names if name.endswith("_row")]
+    assert got.table().sort_by(order).equals(whole.table().sort_by(order)) and whole.results
+    assert got.summary["certificate"] == whole.summary["certificate"] and got.summary["memory"]["spills"]
+
+
+def test_what_others_have_to_leave_for_is_not_inserted():
+    """A group of the message that has begun may have to leave for one that is to move."""
+    core = core_at_rest()
+    core.step(Arrived(0, 24, np.array([4, 7]), np.array([1 << 15, 3]), False))
+    core.step(Rotated(False))
+    assert core.step(Diverted()) == [Insert(0, 1)]
+    core.step(Ordered(1, "ship", 9))
+    core.step(Inserted(Taken(1)))
+    core.step(Probed(DONE))
+    assert core.step(Expired(DONE)) == [Rotate(9)]
+    carry, divert = core.step(Rotated(False))
+    assert (carry.step, carry.group) == ("ship", 9) and divert == Divert(1)
+    assert isinstance(core.step(Diverted((1,), 1))[0], EndMessage)
+
+
+def test_a_group_that_must_wait_for_room_keeps_no_other_from_moving():
+    """The other holds the memory, and would wait for ever."""
+    core = core_at_rest()
+    assert core.step(Ordered(1, "ship", 9)) == [Rotate(9)]
+    core.step(Ordered(2, "ship", 5))
+    assert core.step(Rotated(False, is_blocked=True)) == [Rotate(5)]
+    (carry,) = core.step(Rotated(False))
+    assert (carry.step, carry.group) == ("ship", 5)
+    assert core.step(Ticked(1.0)) == [Rest(math.inf)]
+    assert core.step(Ticked(1.5)) == [Rotate(9)]
