@@ -140,7 +140,7 @@ def scenario(seed):
         return made
     kind = chance.choice(["inner"] * 3 + ["left"] + list(MARKS))
     match = chance.choice(["all", "count", *RANKS]) if kind in ("inner", "left") else "all"
-    if made.spills and made.sections["memory"]["spill"] == GENERATIONS:
+    if made.spills and made.sections["memory"]["spill"] == GENERATIONS:  # These find pairs, and no answers of rows.
         match = "all"
     return of_type(made, kind, chance.random() < CONDITION_SHARE, match)
 
