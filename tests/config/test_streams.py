@@ -212,7 +212,7 @@ def test_a_type_needs_two_streams_and_what_is_answered_late_spills_no_generation
         '[join] type: got "full" and 3 streams, wanted two for this type'
     )
     for operator, told in (
-        ({"join": {"match": "first"}}, '[join] match, [memory] spill: got match = "first" and "generations"'),
+        ({"join": {"match": "first"}}, '[join] match, [memory] spill: got "first" and "generations"'),
         ({"join": {"reduce": {"n": "count()"}}}, '[join] reduce, [memory] spill: got functions and "generations"'),
         ({"join": {"type": "full"}}, None),
     ):
