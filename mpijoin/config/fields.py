@@ -241,8 +241,9 @@ MEMORY_FIELDS = (
     Field("spill", "spill", TEXT, choices=(OFF, GENERATIONS, ROTATE), meaning=(
         'What a slave does whose windows need more. "off": the run ends with exit code 3. "generations": it writes '
         "some partitions to the disk and goes on with the rows that come; the results between rows on the disk and "
-        'others are found later, by a clean-up. "rotate": partitions that are on the disk gather their rows there, '
-        "too, and come into memory in turn. The results are the same, some of them later.")),
+        'others are found later, by a clean-up; not for match, [reduce] and [aggregate]. "rotate": partitions that are '
+        "on the disk gather their rows there, too, and come into memory in turn. The results are the same, some of "
+        "them later.")),
     Field("path", "path", or_word(PATH, {AUTO: None}), meaning=(
         'The folder for the rows on disk, best on a disk of each node\'s own. "auto": the folder that SLURM_TMPDIR '
         "names, else the one that TMPDIR names, else that of the system for temporary files; /var/tmp where that one "

@@ -6,8 +6,8 @@ Read in this order:
    (frames one after the other in files of that folder, read from front to back), and `packs` (frames of many owners in
    few runs).
 2. What "generations" does: `ranking` says which groups go first, `generations` what a group has on disk and owes,
-   `owed` counts at least how many results that are, `cleanup` finds them, `comeback` brings groups back into memory,
-   and `spiller` puts these together for a slave.
+   `owed` counts at least how many results that are, `cleanup` finds them, `marked` does so where rows have marks,
+   `comeback` brings groups back into memory, and `spiller` puts these together for a slave.
 3. What "rotate" does: `rotation` decides which groups are in memory and when they change places, and `rotator` carries
    it out.
 4. `forms`: what both have in common.

@@ -52,7 +52,8 @@ class MarkedCleanUp(CleanUp):
     def _rest(self, part: Part, reached: int) -> Generator[Progress, None, Part]:
         if reached < max(1, part.first):
             return part  # Nothing was joined.
-        joined = yield from self._put_aside()
+        joined = self._new_aside()
+        yield from self._add(joined)
         return part._replace(first=1, classes=[[joined], *part.classes[reached:]])
 
     def _done(self, part: Part) -> Generator[Progress, None, None]:
@@ -66,13 +67,13 @@ class MarkedCleanUp(CleanUp):
                 self._note(frame)
                 yield Progress.BUDGET
 
-    def _put_aside(self, stream: int | None = None) -> Generator[Progress, None, Generation]:
-        """Writes what the table holds to a generation of its own. stream: the only one that is wanted."""
+    def _new_aside(self) -> Generation:
+        """A generation that is of no use after this clean-up."""
         self._set_aside.append(self._new())
-        yield from self._add(self._set_aside[-1], stream)
         return self._set_aside[-1]
 
-    def _add(self, generation: Generation, stream: int | None) -> Generator[Progress, None, None]:
+    def _add(self, generation: Generation, stream: int | None = None) -> Generator[Progress, None, None]:
+        """Writes what the table holds to a generation. stream: the only one that is wanted."""
         for frame in self._table.joined_rows(self._group, generation.number, stream):
             generation.append(frame)
             yield Progress.BUDGET
@@ -97,8 +98,7 @@ class MarkedCleanUp(CleanUp):
 
     def _join_with(self, part: Part, its: Class) -> Generator[Progress, None, Class]:
         """Joins the chunk of stream 0 with all rows of a class. Returns the class as it is then."""
-        marked = self._new()
-        self._set_aside.append(marked)
+        marked = self._new_aside()
         for _ in self._chunks(part, 1, its):
             yield from self._probe()
             if self._marks[1]:

@@ -207,14 +207,19 @@ def test_streams_of_any_name_are_joined_in_python():
 TYPED = {"join": {"type": "full"}}
 
 
-def test_a_type_needs_two_streams_that_spill_no_generations():
-    spill = {"memory": {"spill": "generations"}}
+def test_a_type_needs_two_streams_and_what_is_answered_late_spills_no_generations():
     assert faults({"streams": dict.fromkeys("abc", PATH), **TYPED, "output": {"path": "out"}})[0].startswith(
         '[join] type: got "full" and 3 streams, wanted two for this type'
     )
-    found = faults({"left": PATH, "right": PATH, **TYPED, **spill, "output": {"path": "out"}})
-    wanted = '[join] type, [memory] spill: got "full" and "generations": only an inner join can spill generations; set'
-    assert any(f'{wanted} spill = "rotate"' in one for one in found)
+    for operator, told in (
+        ({"join": {"match": "first"}}, '[join] match, [memory] spill: got "first" and "generations"'),
+        ({"join": {"reduce": {"n": "count()"}}}, '[join] reduce, [memory] spill: got functions and "generations"'),
+        ({"join": {"type": "full"}}, None),
+    ):
+        job = {"left": PATH, "right": PATH, **operator, "output": {"path": "out"}}
+        found = [one for one in faults({**job, "memory": {"spill": "generations"}}) if "spill" in one]
+        assert [told in one and 'set spill = "rotate"' in one for one in found] == ([True] if told else [])
+        assert not any("spill" in one for one in faults({**job, "memory": {"spill": "rotate"}}))
     wrong = faults({"left": PATH, "right": PATH, "join": {"type": "outer"}, "output": {"path": "out"}})
     assert any(one.startswith('[join] type: got "outer", wanted "inner" or "left" or "right"') for one in wrong)
 

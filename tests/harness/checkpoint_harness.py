@@ -66,6 +66,7 @@ CHECKPOINTS = (
 NAMES = ("probe", "S_2", "left", "p4")
 # The possible numbers of rows of a file, by the number of streams.
 ROWS = {1: (0, 100, 200), 2: (0, 50, 100, 200), 3: (0, 25, 50), 4: (0, 10, 20)}
+SPILLS = ("generations", "rotate")
 TYPED_SHARE = 0.4  # Of the joins of two streams so many are no inner joins.
 QUERIES_SHARE = 0.2  # Of the joins of two streams so many ask several queries.
 # These checkpoints leave time for moves.
@@ -120,18 +121,19 @@ def work(chance):
         "tuning": {"block": chance.choice(["64 B", "200 B", "4 KiB"])},
         "output": {"results": chance.choice(["collect", "parquet", "parquet", "count"])},
         "inject": {"hash_bits": chance.choice([2, 64])},
-        "memory": {"spill": chance.choice(["generations", "rotate"])},
+        "memory": {"spill": chance.choice(SPILLS)},
     }
     if count == 2 and chance.random() < QUERIES_SHARE:
         queries = random_queries(chance, sides)
         tables = [one.table(sides) for one in queries]
         return Work(sides, {**kept, "memory": {"spill": chance.choice(["off", "rotate"])}, "query": tables}, queries)
     if count == 2 and chance.random() < TYPED_SHARE:
-        kept |= {"join": {"type": chance.choice(list(MARKS))}, "memory": {"spill": chance.choice(["off", "rotate"])}}
+        kept |= {"join": {"type": chance.choice(list(MARKS))}, "memory": {"spill": chance.choice(["off", *SPILLS])}}
         kept["join"] |= {"where": CONDITION} if chance.random() < 0.5 else {}
         if kept["join"]["type"] == "left":
             match = {"match": chance.choice(["all", *RANKS])}
             kept["join"] |= chance.choice([{"reduce": {"n": "count()"}}, match, match, match])
+            kept["memory"]["spill"] = chance.choice(["off", "rotate"])
             kept["join"]["type"] = chance.choice(["inner", "left"])
     return Work(sides, kept)
 

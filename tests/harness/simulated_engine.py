@@ -149,7 +149,7 @@ def scenario(seed):
         return replace(made, queries=queries, sections={**made.sections, "query": tables})
     kind = chance.choice(["inner"] * 3 + ["left"] + list(MARKS))
     match = chance.choice(["all", "count", *RANKS]) if kind in ("inner", "left") else "all"
-    if is_by_generations:
+    if is_by_generations:  # These find pairs, and no answers of rows.
         match = "all"
     return of_type(made, kind, chance.random() < CONDITION_SHARE, match)
 

@@ -46,13 +46,16 @@ pytestmark = [
 ]
 
 
+def certificate_in_memory(folder, *settings):
+    (folder / "job.toml").write_text(JOB)
+    own = [f'output.path="{folder}/out"', 'memory.spill="off"', 'memory.limit="64 MiB"', *settings]
+    return mpijoin.run(folder / "job.toml", own, slaves=1).summary["certificate"]
+
+
 @pytest.fixture(scope="module")
 def wanted(tmp_path_factory):
     """The certificate of a run in memory."""
-    folder = tmp_path_factory.mktemp("in-memory")
-    (folder / "job.toml").write_text(JOB)
-    settings = [f'output.path="{folder}/out"', 'memory.spill="off"', 'memory.limit="64 MiB"']
-    return mpijoin.run(folder / "job.toml", settings, slaves=1).summary["certificate"]
+    return certificate_in_memory(tmp_path_factory.mktemp("in-memory"))
 
 
 def start(folder, *options, slaves=SLAVES):
@@ -138,19 +141,26 @@ def has_checkpoint(folder):
     return any(folder.glob("out/checkpoint/[0-9]*.json"))
 
 
-def check_resumed(folder, wanted, slaves):
+def check_resumed(folder, wanted, slaves, *options):
     """Going on from a checkpoint, on so many slaves, gives the right answer and leaves nothing on the disk."""
-    summary = summary_of(run(folder, *CHECKPOINTS, "--resume", slaves=slaves))
+    summary = summary_of(run(folder, *CHECKPOINTS, *options, "--resume", slaves=slaves))
     assert summary["certificate"] == wanted and summary["checkpoints"]["resumed_from"]
     assert left_in(folder) == {}
     return summary
 
 
-def test_a_whole_job_that_is_killed_while_it_spills_goes_on_with_another_number_of_slaves(tmp_path, wanted):
-    with start(tmp_path, *CHECKPOINTS) as job:
-        assert killed_while(job, tmp_path, lambda held: held > 1 << 20 and has_checkpoint(tmp_path))
-    assert len(left_in(tmp_path)) == SLAVES and spilled(tmp_path) > 1 << 20
-    summary = check_resumed(tmp_path, wanted, slaves=3)
+@pytest.mark.parametrize("settings", [
+    ['join.type="full"', 'join.where="right.time - left.time < \'30 s\'"', 'memory.cleanup="idle"'],
+    ['join.match="nearest"', 'memory.spill="rotate"', "cluster.partitions=40"],
+])  # fmt: skip
+def test_a_whole_job_that_is_killed_while_it_spills_goes_on_with_another_number_of_slaves(tmp_path, settings):
+    own, least = [word for one in settings for word in ("--set", one)], 1 << 19
+    (tmp_path / "in-memory").mkdir()
+    wanted = certificate_in_memory(tmp_path / "in-memory", *settings, 'memory.spill="off"')
+    with start(tmp_path, *CHECKPOINTS, *own) as job:
+        assert killed_while(job, tmp_path, lambda held: held > least and has_checkpoint(tmp_path))
+    assert len(left_in(tmp_path)) == SLAVES and spilled(tmp_path) > least
+    summary = check_resumed(tmp_path, wanted, 3, *own)
     assert figure(summary, "spilled_bytes")
 
 

@@ -55,10 +55,10 @@ def memory(chance, form):
 
 def operator(chance, form, count):
     """What is to be found: a section of the job, and what the oracle has to know of it."""
-    if count != 2 or form == "generations" or chance.random() < 0.2:
+    if count != 2 or chance.random() < 0.2:
         return {}, {}
     kind = chance.choice(list(MARKS))
-    match = chance.choice(["all", "count", *MATCHES]) if kind == "left" else "all"
+    match = chance.choice(["all", "count", *MATCHES]) if kind == "left" and form == "rotate" else "all"
     join = {"type": kind, **({"reduce": {"n": "count()"}} if match == "count" else {"match": match})}
     if has_condition := chance.random() < 0.3:
         join["where"] = CONDITION.replace("right", "two").replace("left", "one")
