@@ -321,7 +321,8 @@ def _spill(use: Use) -> None:
         for stream, own in enumerate(rows_of(frame.data, operator.streams).fresh):
             half = Fresh(between(own.tuples, 0, PLACES // 2), own.blob)
             clean.insert(groups, stream, half, np.array([[0, len(half.tuples)]]))
-    operator.expire(groups, ever, out)
+    while operator.expire(groups, ever, out) is not Progress.DONE:
+        out.clear()
     assert len(list(operator.kept_rows(0))) == 1
     operator.limit(0)
     operator.drop_kept(0)

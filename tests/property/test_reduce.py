@@ -45,7 +45,7 @@ def made(seed):
             }
             for row, time in enumerate(times)
         ])  # fmt: skip
-    return streams, chance.random() < 0.3, [chance.choice([0, 3, 40, None]) for _ in range(2)]
+    return streams, seed % 3 == 0, [chance.choice([0, 3, 40, None]) for _ in range(2)]
 
 
 def table_of(rows, has_texts):

@@ -182,6 +182,20 @@ def test_only_pairs_for_which_the_condition_is_true_are_partners(streams_of, tmp
     assert without["certificate"] != summary["certificate"]
 
 
+@pytest.mark.parametrize("spill", ["generations", "rotate"])
+def test_a_condition_on_strings_holds_for_rows_that_were_on_the_disk(streams_of, tmp_path, spill):
+    sections = {
+        "join": {"where": CONDITIONS[3]},
+        "memory": {"limit": "300 KB", "spill": spill, "path": str(tmp_path)},
+        "cluster": {"partitions": 4, "distribution_epoch": "20 s"},
+        "tuning": {"block": "512 B"},
+    }
+    sides = [{**side, "window": "1000 s"} for side in streams_of["int64"]]
+    summary, report = joined(tmp_path, *sides, **sections)
+    assert report.ok and summary["results"] > 500, report.text()
+    assert summary["memory"]["spills"] > 0
+
+
 @pytest.mark.parametrize("key, where", [
     (["day"], "key >= '1970-01-01' and left.day < '1970-01-03'"),
     (["id"], "key > 9223372036854775809 or right.id == 9223372036854775807"),
