@@ -29,55 +29,53 @@ def same_given(s, a, a_skip, a_count, octets):
 def order_of_stored(s, a, a_skip, a_count, b, b_skip, b_count):
     """Returns a negative number if the first string is less than the second one, 0 if they are equal, or else a
     positive one."""
-    shared, page_bytes = min(a_count, b_count), s.pool[PAGE_WORDS] * 8
-    if shared > 0:
-        a, b = address_behind(s, a, a_skip), address_behind(s, b, b_skip)
-        a_end, b_end = end_of_page(a, page_bytes), end_of_page(b, page_bytes)
-        for _ in range(shared):
-            if a == a_end:
-                a = s.heads[a_end // page_bytes - 1, NEXT] * page_bytes
-                a_end = a + page_bytes
-            if b == b_end:
-                b = s.heads[b_end // page_bytes - 1, NEXT] * page_bytes
-                b_end = b + page_bytes
-            difference = np.int64(s.octets[unsigned(a)]) - np.int64(s.octets[unsigned(b)])
-            if difference != 0:
-                return difference
-            a += 1
-            b += 1
+    left = min(a_count, b_count)
+    if left > 0:
+        a, a_end = place_behind(s, a, a_skip)
+        b, b_end = place_behind(s, b, b_skip)
+        while True:
+            run = min(left, a_end - a, b_end - b)
+            for i in range(run):
+                difference = np.int64(s.octets[unsigned(a + i)]) - np.int64(s.octets[unsigned(b + i)])
+                if difference != 0:
+                    return difference
+            left -= run
+            if left == 0:
+                break
+            a, a_end = place_behind(s, a, run)
+            b, b_end = place_behind(s, b, run)
     return np.int64(a_count) - np.int64(b_count)
 
 
 @part
 def order_of_given(s, a, a_skip, a_count, octets):
     """Does what `order_of_stored` does, for a stored string and bytes, uint8[]."""
-    shared, page_bytes = min(a_count, len(octets)), s.pool[PAGE_WORDS] * 8
+    shared, done = min(a_count, len(octets)), 0
     if shared > 0:
-        a = address_behind(s, a, a_skip)
-        end = end_of_page(a, page_bytes)
-        for i in range(shared):
-            if a == end:
-                a = s.heads[end // page_bytes - 1, NEXT] * page_bytes
-                end = a + page_bytes
-            difference = np.int64(s.octets[unsigned(a)]) - np.int64(octets[i])
-            if difference != 0:
-                return difference
-            a += 1
+        a, end = place_behind(s, a, a_skip)
+        while True:
+            run = min(shared - done, end - a)
+            for i in range(run):
+                difference = np.int64(s.octets[unsigned(a + i)]) - np.int64(octets[unsigned(done + i)])
+                if difference != 0:
+                    return difference
+            done += run
+            if done == shared:
+                break
+            a, end = place_behind(s, a, run)
     return np.int64(a_count) - len(octets)
 
 
 @part
-def end_of_page(address, page_bytes):
-    return (address // page_bytes + 1) * page_bytes
-
-
-@part
-def address_behind(s, address, skip):
-    """Returns where the byte lies that comes `skip` bytes later in a blob; there must be one."""
+def place_behind(s, address, skip):
+    """Returns where the byte lies that comes `skip` bytes later in a blob, which must have it, and where its page ends.
+    """
     page_bytes = s.pool[PAGE_WORDS] * 8
-    end = end_of_page(address, page_bytes)
+    page = address // page_bytes
+    end = (page + 1) * page_bytes
     while skip >= end - address:
         skip -= end - address
-        address = s.heads[end // page_bytes - 1, NEXT] * page_bytes
+        page = s.heads[page, NEXT]
+        address = page * page_bytes
         end = address + page_bytes
-    return address + skip
+    return address + skip, end
