@@ -145,6 +145,24 @@ def test_each_type_has_its_answer_from_memory_and_from_the_disk(tmp_path, kind):
     assert min(seen.values()) > SEEDS / 4, seen
 
 
+@pytest.mark.parametrize("kind", MARKS)
+def test_marks_of_one_key_last_from_chunk_to_chunk(tmp_path, kind):
+    """Each row has one partner at most, in one chunk of the other stream and in another generation."""
+    streams = [Stream(0), Stream(0)]
+    rows = [numbered([(time, 1) for time in range(300) if time % (5 - 2 * side)]) for side in range(2)]
+    harness = Harness(streams, 1, MEMORY, 256, 1000, marks=MARKS[kind])
+    scratch, spiller = new_spiller(harness, tmp_path)
+    with scratch:
+        for side in range(2):
+            harness.round_of(groups_of(0), [rows[side] if side == own else [] for own in range(2)], [NEVER] * 2)
+            spiller.begin_spill(MEMORY, "largest", [0])
+            spiller.spill_next()
+        harness.expire(groups_of(0), [EVER] * 2)
+        spiller.begin_end([0], harness.out)
+        cleaned(harness, spiller, (1,))
+    assert harness.row_pairs() == wanted(kind, streams, rows)
+
+
 def spilled(tmp_path, rows):
     harness = Harness([Stream(1000), Stream(1000)], 1, MEMORY, 256)
     scratch, spiller = new_spiller(harness, tmp_path)
