@@ -135,9 +135,9 @@ class Join(NamedTuple):
         return self.match != ALL or bool(self.reduce)
 
     @property
-    def can_spill(self) -> bool:
-        """Whether results may also be found later, in what was spilled."""
-        return self.type == INNER and not self.answers_rows
+    def spills_generations(self) -> bool:
+        """Whether results may be found later, among generations that were spilled."""
+        return not self.answers_rows
 
     @property
     def shown(self) -> int:

@@ -9,7 +9,7 @@ from math import ceil, floor
 import numpy as np
 
 from mpijoin.config.dump import dump_job
-from mpijoin.config.job import AUTO, GENERATIONS, INNER, OFF, SEMI, Cluster, Job, Join, Memory, section_of
+from mpijoin.config.job import AUTO, GENERATIONS, INNER, OFF, ROTATE, SEMI, Cluster, Job, Join, Memory, section_of
 from mpijoin.config.units import format_duration, format_size, plural, show
 from mpijoin.pipeline.profile.debt import PAGES_SHARE, expected_debt
 from mpijoin.pipeline.profile.findings import Profile
@@ -105,12 +105,11 @@ def advised_slaves(profile: Profile, memory: Memory) -> tuple[int, str]:
     by_pace = max(1, ceil(load / BUSY_MAX))
     needed, join = profile.state_bytes * PAGES_SHARE, profile.join
     limit = memory.limit_bytes or SLAVE_BYTES
-    by_memory = 1 if join.can_spill and memory.limit_bytes is not None else max(1, ceil(needed / limit))
+    by_memory = 1 if join.spills_generations and memory.limit_bytes is not None else max(1, ceil(needed / limit))
     slaves = min(SLAVES_MAX, max(by_pace, by_memory))
     if by_memory > by_pace:
-        fewer = f"fewer are enough with memory.spill = {show(GENERATIONS)}, and find some results later"
-        if not join.can_spill:
-            fewer = f"{'joins with match or reduce' if join.answers_rows else f'{show(join.type)} joins'} cannot spill"
+        form, found = (GENERATIONS, "some") if join.spills_generations else (ROTATE, "all")
+        fewer = f"fewer are enough with memory.spill = {show(form)}, and find {found} results later"
         return slaves, f"the windows need about {bytes_amount(needed)}, at {format_size(limit)} a slave; {fewer}"
     found = "results" if join == Join() else "pairs of equal keys"
     return (
@@ -127,7 +126,7 @@ def advised_spill(profile: Profile, slaves: int, memory: Memory) -> tuple[str, l
     """Whether slaves should spill, and why: only if the windows do not fit into their memory. A job that spills keeps
     its own way."""
     limit_bytes = memory.limit_bytes or SLAVE_BYTES
-    debt = expected_debt(profile, slaves * limit_bytes, memory) if profile.join.can_spill else None
+    debt = expected_debt(profile, slaves * limit_bytes, memory) if profile.join.spills_generations else None
     if debt is None or memory.spill not in (OFF, GENERATIONS):
         return memory.spill, []
     have = f"{plural(slaves, 'slave')} may hold, at {format_size(limit_bytes)} each"
