@@ -105,8 +105,8 @@ def test_a_report_gives_its_figures_of_spilling_back_as_a_record():
 
 
 def test_rows_arrive_as_they_were_sent():
-    found = parse(encode_message(ResultRows(3, 9, np.arange(5, dtype=np.uint8))))
-    assert (found.slave, found.epoch, found.batch.tolist()) == (3, 9, [0, 1, 2, 3, 4])
+    found = parse(encode_message(ResultRows(3, 9, 1, np.arange(5, dtype=np.uint8))))
+    assert (*found[:3], found.batch.tolist()) == (3, 9, 1, [0, 1, 2, 3, 4])
 
 
 def test_a_slot_of_a_paced_run_says_when_event_time_began_to_pass():

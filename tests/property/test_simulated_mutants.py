@@ -18,7 +18,8 @@ from mpijoin.slave.moving import Mover
 from mpijoin.store.state import GROUP_STREAM_WORDS, WATERMARK
 from simulated_engine import run_scenario, scenario
 
-SEEDS = (152, *range(60))  # Each fault is caught by one of them. Only the first sees watermarks that are forgotten.
+# Each fault is caught by one of them. Only the first sees watermarks that are forgotten.
+SEEDS = (158, 55, *range(60))
 EARLY_MS = 3
 
 
@@ -126,5 +127,5 @@ MUTANTS = {
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_a_fault_is_caught_within_some_seeds(monkeypatch, mutant):
     mutant(monkeypatch)
-    faults = filter(None, map(fault_of, SEEDS))
-    assert MUTANTS[mutant] in next(faults, "no seed noticed")
+    # A wrong answer may be noticed first, but what is wrong must be, too.
+    assert any(MUTANTS[mutant] in fault for fault in map(fault_of, SEEDS))
