@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import threading
 from typing import Any, Callable, NamedTuple, Sequence
 
 from mpijoin.conditions.literals import NAIVE, clock_of, moment_of
@@ -31,6 +32,7 @@ class Kind(NamedTuple):
 
 
 Kinds = Callable[[int, str], Kind]
+_reading = threading.Lock()
 OF_JOIN = 0
 
 
@@ -67,11 +69,18 @@ def parse(text: str, streams: Sequence[str], kind_of: Kinds) -> Node:
     return _wanted(expression(parsed, streams, kind_of), parsed, (BOOLEAN,))
 
 
+def _read(text: str) -> ast.Expression:
+    """Parses a text, one thread at a time: Python 3.11 counts the depth of what it makes for all threads together, and
+    fails where two of them take turns."""
+    with _reading:
+        return ast.parse(text.strip(), mode="eval")
+
+
 def parsed_text(text: str, called: str) -> ast.expr:
     """Returns what Python reads in a text. The places of its parts count characters. ConditionError: it is no `called`.
     """
     try:
-        parsed = ast.parse(text.strip(), mode="eval").body
+        parsed = _read(text).body
         _count_characters(parsed, text.strip())
         return parsed
     except (SyntaxError, ValueError, RecursionError) as error:
@@ -103,7 +112,7 @@ def expression(parsed: ast.expr, streams: Sequence[str], kind_of: Kinds) -> Node
 def names_in(text: str) -> set[tuple[str, str]]:
     """The (stream, column) that a text names, as far as it can be read."""
     try:
-        parsed = ast.parse(text.strip(), mode="eval")
+        parsed = _read(text)
     except (SyntaxError, ValueError, RecursionError):
         return set()
     found = (node for node in ast.walk(parsed) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name))

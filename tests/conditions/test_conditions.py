@@ -1,6 +1,8 @@
 """Conditions give what DuckDB gives, for random expressions over random values, nulls among them."""
 
 import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
 import numpy as np
@@ -403,3 +405,16 @@ def test_what_a_condition_reads():
     assert durations_of(tree) == [2 * 10**9]
     assert names_in(text) == {("left", "i"), ("right", "b"), ("left", "time"), ("right", "time"), ("right", "f")}
     assert names_in("left.i >") == set()
+
+
+def test_threads_may_parse_at_the_same_time():
+    """The ranks of a local run do. Python 3.11 has failed here within a second."""
+    text = " and ".join(f"left.v > {number} + {number} * 2" for number in range(40))
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as pool:
+            found = list(pool.map(names_in, [text] * 400))
+    finally:
+        sys.setswitchinterval(before_s)
+    assert found == [{("left", "v")}] * 400
