@@ -24,10 +24,9 @@ from mpijoin.launch.embedded import local_slaves, run_local
 from mpijoin.launch.setup import RunSetup, launch_faults, merged_schemas, prepare
 from mpijoin.launch.sizes import size_for
 from mpijoin.launch.summary import RunOutcome
-from mpijoin.records import PartInfo
 from mpijoin.rundir import read_summary
 from mpijoin.signals import SignalFlag
-from mpijoin.sinks.collector import Writers
+from mpijoin.sinks.collector import WithoutParts, Writers
 from mpijoin.sources.late import late_schema
 
 
@@ -89,7 +88,7 @@ def _listed(names: Sequence[str]) -> str:
     return " or ".join(map(show, names))
 
 
-class TableWriter:
+class TableWriter(WithoutParts):
     """A writer that keeps tables of one schema in memory."""
 
     # All of it stays in memory, as the caller wants it.
@@ -101,15 +100,6 @@ class TableWriter:
 
     def write(self, table: pa.Table) -> None:
         self._tables.append(table)
-
-    def cut(self) -> list[PartInfo]:
-        return []
-
-    def sync(self) -> None:
-        pass
-
-    def close(self) -> list[PartInfo]:
-        return []
 
     def abandon(self) -> None:
         self._tables.clear()

@@ -51,6 +51,17 @@ def read_entries(entries: Iterable[Any], read: Callable[[Any], Any]) -> tuple[li
     return sound, problems
 
 
+def read_table(value: Any, wanted: str, read: Callable[[Any], tuple[str, Any]]) -> dict[str, Any]:
+    """What `read` makes of the entries of a table, by name. wanted: what a table of this kind is. ValueError: it
+    is no table. BadEntries: some of its entries cannot be read."""
+    if not isinstance(value, dict):
+        raise ValueError(f"got {show(value)}, {wanted}")
+    entries, problems = read_entries(value.items(), read)
+    if problems:
+        raise BadEntries(problems)
+    return dict(entries)
+
+
 def quote(text: str) -> str:
     """A TOML basic string. JSON's escapes are a part of TOML's; DEL alone is legal in the one and not in the other."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
@@ -138,12 +149,7 @@ def _parse_key(value: Any) -> tuple[str, ...]:
 
 
 def _parse_types(value: Any) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise ValueError(f"got {show(value)}, {TYPES_WANTED}")
-    types, problems = read_entries(value.items(), _parse_type)
-    if problems:
-        raise BadEntries(problems)
-    return dict(types)
+    return read_table(value, TYPES_WANTED, _parse_type)
 
 
 def _parse_type(entry: tuple[Any, Any]) -> tuple[str, str]:

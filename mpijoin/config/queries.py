@@ -8,7 +8,7 @@ from typing import Any, Iterator, Mapping
 from mpijoin.config.faults import Fault, fault
 from mpijoin.config.fields import JOIN_FIELDS, OUTPUT_FIELDS, Field
 from mpijoin.config.job import AS_OUTPUT, COUNT, GENERATIONS, ROTATE, Job, Join, Query
-from mpijoin.config.kinds import TEXT, WINDOW, BadEntries, Kind, in_utf8, quote, read_entries
+from mpijoin.config.kinds import TEXT, WINDOW, Kind, in_utf8, quote, read_table
 from mpijoin.config.units import format_duration, show
 from mpijoin.errors import JobError
 
@@ -21,12 +21,7 @@ WINDOWS_WANTED = 'wanted a table of stream = window, such as {left = "5 s"}'
 
 
 def _parse_windows(value: Any) -> dict[str, int | None]:
-    if not isinstance(value, dict):
-        raise ValueError(f"got {show(value)}, {WINDOWS_WANTED}")
-    windows, problems = read_entries(value.items(), _parse_window)
-    if problems:
-        raise BadEntries(problems)
-    return dict(windows)
+    return read_table(value, WINDOWS_WANTED, _parse_window)
 
 
 def _parse_window(entry: tuple[Any, Any]) -> tuple[str, int | None]:

@@ -26,11 +26,7 @@ def take_pairs(s, left, right, count, own_left, own_right):
     """
     words, before, after, kept = s.words, longest_wait(s, 1), longest_wait(s, 0), 0
     for i in range(count):
-        one, other, ahead = left[unsigned(i)], right[unsigned(i)], min(i + AHEAD, count - 1)
-        prefetch(words, left[unsigned(ahead)])
-        prefetch(words, right[unsigned(ahead)])
-        own_left[unsigned(kept)] = one
-        own_right[unsigned(kept)] = other
+        one, other = copy_pair(words, left, right, i, count, own_left, own_right, kept)
         kept += is_pair(words, one, other, before, after)
     return kept
 
@@ -40,16 +36,23 @@ def certify_pairs(s, left, right, count, own_left, own_right, certificate):
     """Does what `take_pairs` does and adds the certificate of what it takes to `certificate`, uint64[1]."""
     words, before, after, kept, total = s.words, longest_wait(s, 1), longest_wait(s, 0), 0, np.uint64(0)
     for i in range(count):
-        one, other, ahead = left[unsigned(i)], right[unsigned(i)], min(i + AHEAD, count - 1)
-        prefetch(words, left[unsigned(ahead)])
-        prefetch(words, right[unsigned(ahead)])
-        own_left[unsigned(kept)] = one
-        own_right[unsigned(kept)] = other
+        one, other = copy_pair(words, left, right, i, count, own_left, own_right, kept)
         is_result = is_pair(words, one, other, before, after)
         kept += is_result
         total += pair_hash(words[unsigned(one + ROW)], words[unsigned(other + ROW)]) * np.uint64(is_result)
     certificate[0] += total
     return kept
+
+
+@part
+def copy_pair(words, left, right, i, count, own_left, own_right, kept):
+    """Copies pair i of `count` to place `kept`, asks for the tuples of one further on, and returns its slot ids."""
+    one, other, ahead = left[unsigned(i)], right[unsigned(i)], unsigned(min(i + AHEAD, count - 1))
+    prefetch(words, left[ahead])
+    prefetch(words, right[ahead])
+    own_left[unsigned(kept)] = one
+    own_right[unsigned(kept)] = other
+    return one, other
 
 
 @part

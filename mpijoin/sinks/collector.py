@@ -87,6 +87,19 @@ class Writer(Protocol):
         """Lets go of everything, in whatever state it is."""
 
 
+class WithoutParts:
+    """The end of a `Writer` that makes no part files."""
+
+    def cut(self) -> list[PartInfo]:
+        return []
+
+    def sync(self) -> None:
+        pass
+
+    def close(self) -> list[PartInfo]:
+        return []
+
+
 class Writers:
     """The writers of all queries."""
 

@@ -7,14 +7,14 @@ from queue import SimpleQueue
 
 import pyarrow as pa
 
-from mpijoin.records import PartInfo
+from mpijoin.sinks.collector import WithoutParts
 
 # So many bytes of results may wait for their reader. More come only from what was on its way to the collector by then:
 # what each slave may have sent ahead (slave/runtime.py), and what the collector holds of later epochs.
 QUEUE_BYTES_MAX = 32 << 20
 
 
-class ResultQueue:
+class ResultQueue(WithoutParts):
     """A writer that puts record batches into a queue. `write` and `is_full` are for the thread of the collector, and
     the other methods for any thread; only one at a time takes.
 
@@ -58,15 +58,6 @@ class ResultQueue:
     def keep_all(self) -> None:
         """From now on it is never full."""
         self._octets_max = inf
-
-    def cut(self) -> list[PartInfo]:
-        return []
-
-    def sync(self) -> None:
-        pass
-
-    def close(self) -> list[PartInfo]:
-        return []
 
     def abandon(self) -> None:
         """Keeps what waits. It was found before the run failed, and the reader gets the error behind it."""
