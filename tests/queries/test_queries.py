@@ -14,7 +14,9 @@ from mpijoin.report import write_report
 from mpijoin.verify import verify
 
 ROWS = 1500
-# All kinds of queries, with windows of their own, on hashed keys with nulls. "pairs" has what a job without [join] has.
+# Many epochs, so that rows leave while others still look back at them.
+SETTINGS = {"memory": {"limit": "64 MiB"}, "cluster": {"distribution_epoch": "2 s"}}
+# All kinds of queries, with windows of their own, on keys with nulls. "pairs" has what a job without [join] has.
 QUERIES = {
     "pairs": {},
     "near": {
@@ -29,25 +31,27 @@ QUERIES = {
 }
 
 
-def rows_of(seed):
+def rows_of(seed, is_text):
+    """The word that stands for a null key is that of key 0."""
     chance = np.random.default_rng(seed)
-    keys = [None if chance.random() < 0.05 else f"key {chance.integers(60)}" for _ in range(ROWS)]
+    numbers = [None if chance.random() < 0.05 else int(chance.integers(60)) for _ in range(ROWS)]
+    keys = [None if number is None else f"key {number}" for number in numbers] if is_text else numbers
     values = pa.array(chance.integers(0, 50, ROWS), mask=chance.random(ROWS) < 0.1)
     return pa.table({"ts": np.arange(ROWS) // 4 - chance.integers(0, 3, ROWS), "key": keys, "v": values})
 
 
-@pytest.fixture(scope="module")
-def streams(tmp_path_factory):
+@pytest.fixture(scope="module", params=[False, True], ids=["integers", "text"])
+def streams(request, tmp_path_factory):
     folder, how = tmp_path_factory.mktemp("inputs"), {"time_unit": "s", "lateness": "1 s"}
     streams = {}
     for seed, (name, window) in enumerate({"left": "20 s", "right": "10 s"}.items()):
-        pq.write_table(rows_of(seed), folder / f"{name}.parquet")
+        pq.write_table(rows_of(seed, request.param), folder / f"{name}.parquet")
         streams[name] = {"path": str(folder / f"{name}.parquet"), "window": window, **how}
     return streams
 
 
 def asks(*names):
-    return {"query": [{"name": name, **QUERIES[name]} for name in names or QUERIES], "memory": {"limit": "64 MiB"}}
+    return {"query": [{"name": name, **QUERIES[name]} for name in names or QUERIES], **SETTINGS}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +70,7 @@ def test_each_query_has_what_a_run_of_its_own_finds(run, streams):
                for side, stream in streams.items()}  # fmt: skip
         join = {field: query[field] for field in ("type", "where", "match", "reduce") if field in query}
         output = {field: query[field] for field in ("results", "columns") if field in query}
-        alone = mpijoin.run({**own, "join": join, "output": output}, slaves=1)
+        alone = mpijoin.run({**own, **SETTINGS, "join": join, "output": output}, slaves=1)
         told = {"results": alone.results, "certificate": alone.summary["certificate"]}
         assert run.summary["queries"][name] == told, name
         if name != "some":
