@@ -174,6 +174,13 @@ def instruction(module: str) -> Callable[[Callable], KernelPart]:
     return lambda function: KernelPart(function, module)
 
 
+def argument_words(values: Sequence[Any]) -> list[int]:
+    """Returns the words that a kernel takes for such arguments, as of `Kernel.address`."""
+    words: list[int] = []
+    _take_apart(values, [], words)
+    return words
+
+
 def _take_apart(values: Sequence[Any], kinds: list[Any], words: list[Any]) -> None:
     """Appends to `kinds` what tells the kinds of these values from others, and to `words` the words that an entry takes
     for them."""

@@ -312,6 +312,15 @@ def press_ctrl_c():
     os.kill(os.getpid(), signal.SIGINT)
 
 
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as in a terminal. A process in the background of a script inherits that it is ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("use", ["read", "wait", "between"])
 def test_ctrl_c_ends_the_run_and_is_raised_then(use):
     run = mpijoin.start(endless(**({"output": {"results": "count"}} if use == "wait" else {})), slaves=2)

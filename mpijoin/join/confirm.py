@@ -7,7 +7,6 @@ import numpy as np
 from mpijoin.compiled import part
 from mpijoin.join.marks import FIRST, UNMARKED, mark_pairs
 from mpijoin.join.state import (
-    CALL_WORDS,
     CANDIDATE_WORDS,
     COLLECTED,
     CONFIRMED,
@@ -21,7 +20,7 @@ from mpijoin.join.state import (
     SLOT_IDS,
 )
 from mpijoin.partitioning.hashing import pair_hash
-from mpijoin.store.simd import CALL_ARGUMENTS, call_entry, lowest_bit, prefetch, unsigned
+from mpijoin.store.simd import CALL_SIZE, CALL_WORDS, call_entry, lowest_bit, prefetch, unsigned
 from mpijoin.store.state import (
     DONE,
     FOREVER,
@@ -45,8 +44,8 @@ from mpijoin.store.state import (
 def confirm(s, groups, cursor, out):
     """Counts the candidates that are results, and writes what is kept of them to `out`. Returns DONE or OUT_FULL.
 
-    A candidate is a result if the keys are equal, the times lie in the windows, and the condition is true, if there is
-    one. Results are marked and certified at once, while their rows are in the innermost cache. If keys are hashed,
+    A candidate is a result if the keys are equal, the times lie in the windows, and all who are asked keep it.
+    Results are marked and certified at once, while their rows are in the innermost cache. If keys are hashed,
     others do both, who compare the keys.
     """
     stream, at, end = cursor[PHASE], cursor[CONFIRMED], cursor[COLLECTED]
@@ -59,8 +58,7 @@ def confirm(s, groups, cursor, out):
     while at < end and count < capacity:
         at, filled = fetch_candidates(s, stream, at, end, min(PAIRED, capacity - count))
         kept = keep_matches(words, s.mine, s.theirs, filled, before, after)
-        if s.asked[0] != 0:
-            kept = keep_holding(s, stream, kept)
+        kept = ask(s, stream, kept)
         if certifies and pairs != UNMARKED:
             kept = mark_pairs(s, pairs, left, right, kept)
         found += kept
@@ -145,11 +143,15 @@ def keep_matches(words, mine, theirs, count, before, after):
 
 
 @part
-def keep_holding(s, stream, count):
-    """Does what `keep_matches` does, for pairs that meet the condition. Any condition is asked by this one kernel."""
-    at = 1 + stream * CALL_WORDS
-    s.asked[at + CALL_ARGUMENTS - 1] = count
-    return call_entry(s.asked, at)
+def ask(s, chain, count):
+    """Makes a chain of the calls of `asked`, of which each takes the pairs that the one before has kept. Returns how
+    many are left. Kernels are called by address, so that there is one probe for any condition."""
+    at = s.asked[chain]
+    while s.asked[at] != 0:
+        s.asked[at + CALL_SIZE + s.asked[at + CALL_SIZE]] = count
+        count = call_entry(s.asked, at)
+        at += s.asked[at + CALL_SIZE] + CALL_WORDS
+    return count
 
 
 @part

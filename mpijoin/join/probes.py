@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from mpijoin.join.mway import probe_groups_mway
 from mpijoin.join.mway_pause import pause_probe_mway
 from mpijoin.join.mway_state import MWAY_CURSOR_WORDS, new_scratch, start_probe_mway
 from mpijoin.join.probe import pause_probe, probe_groups, start_probe
-from mpijoin.join.state import CURSOR_WORDS, new_state
+from mpijoin.join.state import CURSOR_WORDS, Ask, new_state
 from mpijoin.store.state import StoreState
 
 
@@ -35,10 +35,10 @@ class Probe(Protocol):
 
 
 class TwoWayProbe:
-    """Probes two streams. where: asks a condition; None: there is none."""
+    """Probes two streams. asks: as of `new_state`."""
 
-    def __init__(self, table: StoreState, certificate: np.ndarray, where: Any = None):
-        self._state = new_state(table, certificate, where)
+    def __init__(self, table: StoreState, certificate: np.ndarray, asks: Sequence[Ask] = ()):
+        self._asks, self._state = asks, new_state(table, certificate, asks)
         self._cursor = np.zeros(CURSOR_WORDS, np.int64)
         self._probe = probe_groups.bound(self._state, self._cursor)
         self._pause = pause_probe.bound(self._state, self._cursor)
@@ -72,13 +72,13 @@ class MwayProbe:
         return self._pause(groups, budget, slots)
 
 
-def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None, where: Any = None) -> Probe:
+def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None, asks: Sequence[Ask] = ()) -> Probe:
     """Returns a probe of the table. symmetric: whether it is the `MwayProbe`; None: it is, unless there are two
     streams.
 
-    certificate: uint64[1], to which that of the results is added · where: the kernel that asks a condition, which only
-    the `TwoWayProbe` does.
+    certificate: uint64[1], to which that of the results is added · asks: are asked about pairs, which only the
+    `TwoWayProbe` does.
     """
     if symmetric is None:
         symmetric = len(table.layout) != 2
-    return MwayProbe(table, certificate) if symmetric else TwoWayProbe(table, certificate, where)
+    return MwayProbe(table, certificate) if symmetric else TwoWayProbe(table, certificate, asks)

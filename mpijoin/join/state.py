@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Sequence
+from typing import Any, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
-from mpijoin.compiled import Kernel
+from mpijoin.compiled import KernelPart
 from mpijoin.operators.base import Keep
-from mpijoin.store.simd import CALL_ARGUMENTS, PLAIN_ENTRIES
-from mpijoin.store.state import Stored, StoreState, stored_in
+from mpijoin.store.simd import calls_of
+from mpijoin.store.state import StoreState
 
 # The cursor of a two-way probe says where it goes on. PHASE: the stream whose fresh tuples are joined · BUCKET: NONE
 # between two phases · COLLECTED: how many words of `candidates` are filled · CONFIRMED: how many of these are done
@@ -32,18 +32,18 @@ SHORT_LIST = (CANDIDATES + 1) * CANDIDATE_WORDS
 LISTED = 256
 # So many pairs are taken out of the masks, and their cache lines asked for, before the first of them is looked at.
 PAIRED = 320
-# Words of a call from kernel to kernel: arguments, and what is returned. `asked` has an address and two calls.
-CALL_WORDS = CALL_ARGUMENTS + 1
-ASKED_WORDS = 1 + 2 * CALL_WORDS
 # The filter has so many entries, of a byte each. They mark the tags of some fresh tuples, without their upper bits.
 FILTER = 1 << 13
+
+
+# A kernel, and its first arguments.
+Call = tuple[KernelPart, Sequence[Any]]
 
 
 class JoinState(NamedTuple):
     """The arrays of a `StoreState`, then those of the join.
 
-    asked int64[ASKED_WORDS]: the address of the kernel that asks a condition, 0 if there is none; then for each phase
-    the words of its arguments, and room for what it returns.
+    asked int64[]: the kernels that are asked about pairs, as a chain of calls for each phase (`calls_of`).
 
     candidates int64[], and mine, theirs int64[PAIRED]: a probe's scratch memory · filter uint8[FILTER]: all 0 between
     two blocks of fresh tuples · certificate uint64[1]: of the results so far.
@@ -69,9 +69,18 @@ class JoinState(NamedTuple):
     asked: np.ndarray
 
 
-def new_state(table: StoreState, certificate: np.ndarray, where: Any = None) -> JoinState:
+class Ask(Protocol):
+    """Somebody who is asked about all pairs of a probe, a few at a time, while their tuples are in the innermost cache.
+    """
+
+    def __call__(self, state: JoinState, left: np.ndarray, right: np.ndarray) -> Call:
+        """Returns a kernel and its first arguments. The last one is the number of pairs, whose slot ids lie in `left`
+        and `right`, int64[PAIRED]. It moves those that are still pairs to the front, and returns how many they are."""
+
+
+def new_state(table: StoreState, certificate: np.ndarray, asks: Sequence[Ask] = ()) -> JoinState:
     """Returns a table with what a join over it needs. certificate: uint64[1], to which that of results is added ·
-    where: asks the condition of a join of two streams, as of `where.kernel_of`."""
+    asks: are asked about the pairs of two streams, one after the other. They keep the arrays of their arguments."""
     state = JoinState(
         *table,
         candidates=np.zeros(SHORT_LIST + LISTED, np.int64),
@@ -79,21 +88,7 @@ def new_state(table: StoreState, certificate: np.ndarray, where: Any = None) -> 
         theirs=np.zeros(PAIRED, np.int64),
         filter=np.zeros(FILTER, np.uint8),
         certificate=certificate,
-        asked=np.zeros(ASKED_WORDS, np.int64),
+        asked=calls_of((), ()),
     )
-    if where is not None:
-        sides = (state.mine, state.theirs), (state.theirs, state.mine)
-        stored = stored_in(state)
-        state.asked[0] = _address_of(where, stored, sides)
-        for phase, arrays in enumerate(sides):
-            at = 1 + phase * CALL_WORDS
-            state.asked[at : at + CALL_ARGUMENTS - 1] = [id(array) for array in (*stored, *arrays)]
-    return state
-
-
-def _address_of(where: Any, stored: Stored, sides: Sequence[tuple[np.ndarray, np.ndarray]]) -> int:
-    """What `call_entry` finds the kernel by. Without the compiler that is its number among PLAIN_ENTRIES."""
-    if isinstance(where, Kernel):
-        return where.address(stored, *sides[0], 0)
-    PLAIN_ENTRIES.append(lambda at, count: where(stored, *sides[at // CALL_WORDS], count))
-    return len(PLAIN_ENTRIES)
+    sides = (state.mine, state.theirs), (state.theirs, state.mine)
+    return state._replace(asked=calls_of(*([ask(state, *arrays) for ask in asks] for arrays in sides)))

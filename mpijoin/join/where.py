@@ -13,7 +13,9 @@ from mpijoin.conditions.code import source_of
 from mpijoin.conditions.kinds import kinds_of_schema, place_in
 from mpijoin.conditions.tree import parse
 from mpijoin.data.schema import UNIT_NS, JoinSchema
+from mpijoin.join.state import Call, JoinState
 from mpijoin.store.simd import unsigned
+from mpijoin.store.state import stored_in
 from mpijoin.store.texts import order_of_given, order_of_stored, same_given, same_stored
 
 # What the source of a condition needs to compare strings.
@@ -37,6 +39,16 @@ def kernel_of(text: str, schema: JoinSchema) -> Any:
     Its name is a hash of all that it is made of, so that its machine code is kept for later runs.
     """
     return _kernel_of(*holds_of(text, schema))
+
+
+class Where:
+    """Asks a condition of pairs, by a kernel as of `kernel_of`."""
+
+    def __init__(self, holding: KernelPart):
+        self._kernel = holding
+
+    def __call__(self, state: JoinState, left: np.ndarray, right: np.ndarray) -> Call:
+        return self._kernel, (stored_in(state), left, right)
 
 
 def holds_of(text: str, schema: JoinSchema) -> tuple[str, KernelPart]:

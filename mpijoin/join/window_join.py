@@ -10,7 +10,9 @@ from mpijoin.data.batch import read_only
 from mpijoin.join.marks import ALL, UNMARKED, MarkPairs, Marks
 from mpijoin.join.probes import new_probe
 from mpijoin.join.results import certificate_of
+from mpijoin.join.state import Ask
 from mpijoin.join.unmatched import Unmatched
+from mpijoin.join.where import Where
 from mpijoin.operators.base import Filter, Out, Progress
 from mpijoin.operators.stored import Finder, TableOperator
 from mpijoin.store.expire import expire_groups
@@ -23,6 +25,9 @@ from mpijoin.store.state import APART, FOUND, HASHED, INSERTED, KEEPS, OUT_COUNT
 # A group is not split further than this ahead of its tuples, because many of them may have the same key.
 EXPECTED_DEPTH_MAX = 16
 
+# A call of a `Probe` that finds results.
+Find = Callable[[np.ndarray, int, np.ndarray], int]
+
 
 class Setup(NamedTuple):
     """What a join is made for.
@@ -31,7 +36,7 @@ class Setup(NamedTuple):
     number among those that share its pool · symmetric: as of `new_probe` · fresh_meets_fresh: whether a result may
     consist of fresh tuples alone. If not, a probe finds only those with at least one tuple that was old before. A
     clean-up needs this, and what is inserted was taken back from a disk, and not joined for the first time · marks:
-    what a type other than the inner join needs · where: the kernel that asks a condition, as of `where.kernel_of`.
+    what a type other than the inner join needs · asks: as of `new_state`.
     """
 
     partitions: int
@@ -41,7 +46,7 @@ class Setup(NamedTuple):
     symmetric: bool | None = None
     fresh_meets_fresh: bool = True
     marks: Marks | None = None
-    where: Any = None
+    asks: tuple[Ask, ...] = ()
 
 
 class WindowJoin(TableOperator):
@@ -58,7 +63,7 @@ class WindowJoin(TableOperator):
         self._table.counters[APART] = not setup.fresh_meets_fresh
         self._table.counters[PAIRS] = setup.marks.pairs if setup.marks else UNMARKED
         self._certificate = np.zeros(1, np.uint64)
-        self._probe = new_probe(self._table, self._certificate, setup.symmetric, setup.where)
+        self._probe = new_probe(self._table, self._certificate, setup.symmetric, setup.asks)
         # The groups of an unfinished probe.
         self._probed: np.ndarray | None = None
         self._expire = expire_groups.bound(self._table)
@@ -78,9 +83,7 @@ class WindowJoin(TableOperator):
         find = self._probe.go_on if self._table.counters[APART] else self._probe.pause
         return self._find(find, self._probed, budget, out)
 
-    def _find(
-        self, find: Callable[[np.ndarray, int, np.ndarray], int], groups: np.ndarray, budget: int, out: Out
-    ) -> Progress:
+    def _find(self, find: Find, groups: np.ndarray, budget: int, out: Out) -> Progress:
         """Goes on with the probe of the groups, or pauses it, as `find` does, and counts what it finds."""
         counters = self._table.counters
         counters[KEEPS], counters[HASHED], counters[OUT_COUNT] = out.keep, not out.certifies, out.count
@@ -148,7 +151,7 @@ class WindowJoin(TableOperator):
     @property
     def finds_pairs(self) -> bool:
         """Whether all rows that the keys and windows allow are results together, and each of them once."""
-        return self._setup.where is None and (self._setup.marks is None or self._setup.marks.pairs == ALL)
+        return not self._setup.asks and (self._setup.marks is None or self._setup.marks.pairs == ALL)
 
     def expect(self, group: int, octets: int) -> None:
         """Prepares a group that holds no tuple for so many bytes of all streams, because they come in many batches
@@ -170,10 +173,11 @@ def window_join(
     """Returns a join with a pool of its own.
 
     streams: (record_words, has_blob, window in time units) of each · theta, memory and block: in bytes · symmetric: as
-    of `new_probe` · marks, where: as of `Setup`.
+    of `new_probe` · marks: as of `Setup` · where: as of `where.kernel_of`.
     """
     specs = tuple(StreamSpec(*stream) for stream in streams)
     if marks:
         specs = tuple(spec._replace(flagged=flagged) for spec, flagged in zip(specs, marks.flagged))
+    asks = () if where is None else (Where(where),)
     pool = new_pool(memory_bytes, block_bytes, max(spec.tuple_words for spec in specs))
-    return WindowJoin(Setup(partitions, theta, specs, symmetric=symmetric, marks=marks, where=where), pool)
+    return WindowJoin(Setup(partitions, theta, specs, symmetric=symmetric, marks=marks, asks=asks), pool)

@@ -176,7 +176,7 @@ def warm_up_condition(job: Job, schema: JoinSchema) -> float:
         operator.expire(groups, (0, 0), out)
         if isinstance(operator, SharedJoin):
             for number in range(len(operator.queries)):
-                QueryResults(operator, number, 1).consume(out, operator, 0)
+                QueryResults(operator, number).consume(out, operator, 0)
 
     return compiled_once(f"where_{digest}", make)
 

@@ -6,7 +6,7 @@ from typing import Sequence
 
 from mpijoin.aggregate.functions import rules_of
 from mpijoin.aggregate.operator import Setup, WindowAggregate
-from mpijoin.config.job import INNER, MAX, Job
+from mpijoin.config.job import COUNT, INNER, MAX, Job
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.join.marks import MARKS
@@ -81,7 +81,8 @@ def _shared(
     specs = tuple(StreamSpec(*stream) for stream in streams)
     queries = [_query_of(one, schema) for one in job.each]
     pool = new_pool(memory_bytes, job.tuning.block_bytes, max(spec.tuple_words for spec in specs))
-    return SharedJoin(JoinSetup(job.cluster.partitions, theta, specs), queries, pool)
+    key = _key_of(schema) if schema.streams[0].hashed else None
+    return SharedJoin(JoinSetup(job.cluster.partitions, theta, specs), queries, pool, job.tuning.result_buffer, key)
 
 
 def _query_of(job: Job, schema: JoinSchema) -> Query:
@@ -90,7 +91,12 @@ def _query_of(job: Job, schema: JoinSchema) -> Query:
     if job.join.answers_rows:
         return Query((left, right), question=_question_of(job, schema))
     where = condition_kernel(job.join.where, schema) if job.join.where else None
-    return Query((left, right), MARKS.get(job.join.type), where)
+    return Query((left, right), MARKS.get(job.join.type), where, is_kept=_is_kept(job))
+
+
+def _is_kept(job: Job) -> bool:
+    """Whether anybody looks at the results, and does not only count them."""
+    return job.output.results != COUNT or job.run.speed != MAX
 
 
 def _key_of(schema: JoinSchema) -> KeyWords:
@@ -104,12 +110,13 @@ def new_out(job: Job, schema: JoinSchema) -> Out:
         return Out(1, job.tuning.result_buffer, answers=len(job.aggregate.columns) + 1)
     if job.queries or job.join.answers_rows:
         functions = max(len(one.join.reduce) for one in job.each)
-        certifies, answers = not job.queries, functions + 1 if functions else 0
-        return Out(len(schema.streams), job.tuning.result_buffer, certifies=certifies, answers=answers)
+        is_kept = any(map(_is_kept, job.each)) or job.join.answers_rows
+        keep, answers = Keep.SLOT_IDS if is_kept else Keep.NOTHING, functions + 1 if functions else 0
+        return Out(len(schema.streams), job.tuning.result_buffer, keep, not job.queries, answers)
     hashed = schema.streams[0].hashed
     keep = Keep.SLOT_IDS
     certifies = not hashed
-    if job.output.results == "count" and certifies:
+    if job.output.results == COUNT and certifies:
         times = Keep.LATEST_TIMES if job.join.type == INNER else Keep.SLOT_IDS  # Some are due after their time.
         keep = Keep.NOTHING if job.run.speed == MAX else times
     return Out(len(schema.streams), job.tuning.result_buffer, keep, certifies)
@@ -122,9 +129,9 @@ def wall_s_per_unit(job: Job, schema: JoinSchema) -> float:
 
 def filters_of(job: Job, schema: JoinSchema, operator: Operator) -> list[Filter]:
     """What drops pairs that are no results: their keys have but equal hashes, or the type of join does not want them.
-    Where there is none, the operator itself certifies the results, unless it has several queries. An aggregate, and a
-    join that answers each row once, compare the keys themselves."""
-    if job.aggregate.is_on or job.join.answers_rows:
+    Where there is none, the operator itself certifies the results. An aggregate, a join that answers each row once, and
+    several queries compare the keys themselves."""
+    if job.aggregate.is_on or job.queries or job.join.answers_rows:
         return []
     filters: list[Filter] = [EqualKeys(_key_of(schema))] if schema.streams[0].hashed else []
     return [*filters, operator.marker] if filters and operator.marker else filters

@@ -67,7 +67,7 @@ class Outlets:
             self.sinks += sinks
             self._meters += meters
             if job.queries:
-                results = QueryResults(cast(SharedJoin, operator), number, self.out.table.shape[1], [*sinks, *meters])
+                results = QueryResults(cast(SharedJoin, operator), number, [*sinks, *meters])
                 self._consumers.append(results)
                 self._outs.append(results.out)
             else:

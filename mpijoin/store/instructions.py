@@ -7,7 +7,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mpijoin.store.simd import CALL_ARGUMENTS, LANES
+from mpijoin.store.simd import CALL_FIRST, CALL_SIZE, CALLED, LANES
 
 
 @intrinsic
@@ -46,10 +46,11 @@ def _call_entry(typing_context, words, at):
     def build(context, builder, signature, arguments):
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
         word = ir.IntType(64)
-        first = builder.gep(data, [arguments[1]])
-        out = builder.gep(first, [word(CALL_ARGUMENTS)])
+        call = builder.gep(data, [arguments[1]])
+        first = builder.gep(call, [word(CALL_FIRST)])
+        out = builder.gep(first, [builder.load(builder.gep(call, [word(CALL_SIZE)]))])
         entry = ir.FunctionType(ir.VoidType(), [word.as_pointer()] * 2).as_pointer()
-        builder.call(builder.inttoptr(builder.load(data), entry), [first, out])
+        builder.call(builder.inttoptr(builder.load(builder.gep(call, [word(CALLED)])), entry), [first, out])
         return builder.load(out)
 
     return types.int64(words, types.int64), build

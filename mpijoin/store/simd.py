@@ -5,18 +5,22 @@ The functions below are their plain twins, for runs without the compiler. instru
 
 from __future__ import annotations
 
-from typing import Callable
+from functools import partial
+from typing import Any, Callable, Sequence
 
-from mpijoin.compiled import instruction
+import numpy as np
+
+from mpijoin.compiled import Kernel, KernelPart, argument_words, instruction
 
 # A cache line holds this many tags of 16 bits.
 LINE_TAGS = 32
 # This many tags are compared at once: the answers fill a mask of 64 bits.
 LANES = 2 * LINE_TAGS
 
-# The kernel that is called from another one takes so many words.
-CALL_ARGUMENTS = 7
-PLAIN_ENTRIES: list[Callable[[int, int], int]] = []
+# A call from one kernel to another: where the other one is, how many words its arguments have, these words, the last of
+# which is a count, and room for the count that it returns. CALL_WORDS are those besides the arguments.
+CALLED, CALL_SIZE, CALL_FIRST, CALL_WORDS = 0, 1, 2, 3
+PLAIN_ENTRIES: list[Callable[[int], int]] = []
 
 machine_instruction = instruction("mpijoin.store.instructions")
 
@@ -48,14 +52,36 @@ def unsigned(index):
 
 @machine_instruction
 def call_entry(words, at):
-    """Calls the kernel whose address is words[0], with the CALL_ARGUMENTS words from words[at] on as its arguments, and
-    returns what it returns, which is also written behind them.
-
-    Without the compiler, words[0] is the number of an entry of PLAIN_ENTRIES, which is called with the last argument.
-    """
-    return PLAIN_ENTRIES[int(words[0]) - 1](at, int(words[at + CALL_ARGUMENTS - 1]))
+    """Makes the call that begins at words[at], as of `call_words`, and returns what the kernel returns, which is also
+    written behind the arguments."""
+    return PLAIN_ENTRIES[int(words[at + CALLED]) - 1](int(words[at + CALL_SIZE + words[at + CALL_SIZE]]))
 
 
 @machine_instruction
 def prefetch(array, index):
     """Asks for the cache line of array[index] before it is needed. It never changes a result, whatever the index is."""
+
+
+def call_words(called: KernelPart, first: Sequence[Any]) -> list[int]:
+    """Returns the words of a call of a kernel that takes `first` and then a count, and returns a count.
+
+    The words of arrays are their addresses, so somebody else has to keep these alive. Without the compiler, CALLED is
+    the number of an entry of PLAIN_ENTRIES, which is called with the count.
+    """
+    if isinstance(called, Kernel):
+        entry, words = called.address(*first, 0), argument_words(first)
+    else:
+        PLAIN_ENTRIES.append(partial(called, *first))
+        entry, words = len(PLAIN_ENTRIES), []
+    return [entry, len(words) + 1, *words, 0, 0]
+
+
+def calls_of(*chains: Sequence[tuple[KernelPart, Sequence[Any]]]) -> np.ndarray:
+    """Returns the words of chains of calls, int64[]: first where each chain begins, then the chains, each with a 0
+    behind it. A call is a kernel and its arguments, as of `call_words`."""
+    starts: list[int] = []
+    words: list[int] = []
+    for chain in chains:
+        starts.append(len(chains) + len(words))
+        words += [word for call in chain for word in call_words(*call)] + [0]
+    return np.array([*starts, *words], np.int64)
