@@ -10,12 +10,15 @@ import pytest
 import mpijoin
 from mpijoin.cli import main
 from mpijoin.errors import JobError, OutputError
+from mpijoin.partitioning.hashing import hash64
 from mpijoin.report import write_report
 from mpijoin.verify import verify
 
-ROWS = 1500
-# Many epochs, so that rows leave while others still look back at them.
-SETTINGS = {"memory": {"limit": "64 MiB"}, "cluster": {"distribution_epoch": "2 s"}}
+ROWS, NULL_EVERY = 1500, 25
+# Many epochs, so that rows leave while others still look back at them, and different keys of the same hash.
+SETTINGS = {
+    "memory": {"limit": "64 MiB"}, "cluster": {"distribution_epoch": "2 s"}, "inject": {"hash_bits": 3},
+}  # fmt: skip
 # All kinds of queries, with windows of their own, on keys with nulls. "pairs" has what a job without [join] has.
 QUERIES = {
     "pairs": {},
@@ -32,10 +35,12 @@ QUERIES = {
 
 
 def rows_of(seed, is_text):
-    """The word that stands for a null key is that of key 0."""
+    """The word that stands for the null key of a row is a hash of the row's number, and here also one of the keys."""
     chance = np.random.default_rng(seed)
-    numbers = [None if chance.random() < 0.05 else int(chance.integers(60)) for _ in range(ROWS)]
-    keys = [None if number is None else f"key {number}" for number in numbers] if is_text else numbers
+    words = np.array([hash64(row) for row in range(0, ROWS, NULL_EVERY)], np.uint64).view(np.int64).tolist()
+    chosen = chance.integers(0, len(words), ROWS)
+    keys = [None if row % NULL_EVERY == 0 else f"key {number}" if is_text else words[number]
+            for row, number in enumerate(chosen.tolist())]  # fmt: skip
     values = pa.array(chance.integers(0, 50, ROWS), mask=chance.random(ROWS) < 0.1)
     return pa.table({"ts": np.arange(ROWS) // 4 - chance.integers(0, 3, ROWS), "key": keys, "v": values})
 
