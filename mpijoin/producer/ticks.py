@@ -214,7 +214,7 @@ class TickReader:
 
 
 def _watermark(stream: Buffered, lateness: int, border: int) -> int:
-    """Of a stream, after the tick that ends at `border`."""
+    """Of a stream, after the tick that ends at `border`. TIME_MAX says that the stream has ended."""
     if stream.ended and not stream.rows:
         return TIME_MAX
-    return max(TIME_MIN, border - lateness)
+    return max(TIME_MIN, min(border, TIME_MAX - 1) - lateness)

@@ -140,6 +140,19 @@ def test_chunks_without_rows_do_not_end_anything():
     assert [(left, right) for left, right, _ in parts] == [([0, 1, 2], [0]), ([3], [1])]
 
 
+@pytest.mark.parametrize("block", [1, 3])
+@pytest.mark.parametrize("pace", [fixed(1), fixed(TIME_MAX), Pace(1, TIME_MAX, 2, 1), pace_of(None, (0, 0), 1)])
+def test_a_stream_has_not_ended_while_rows_of_the_last_moment_are_to_come(pace, block):
+    """A slave takes this watermark for the end, at which all rows without partner leave."""
+    times = [TIME_MAX - 1, *[TIME_MAX] * 7]
+    parts = read_all(reader_of(times, times[:3], pace, part_rows=2, block=block))
+    for stream in range(2):
+        has_ended = False
+        for *rows, watermarks in parts:
+            assert not (has_ended and rows[stream])
+            has_ended |= watermarks is not None and watermarks[stream] == TIME_MAX
+
+
 @pytest.mark.parametrize("times", [[TIME_MAX], [TIME_MIN, TIME_MAX], [TIME_MAX - 1, TIME_MAX, TIME_MAX]])
 @pytest.mark.parametrize("pace", [fixed(1), fixed(TIME_MAX), pace_of(None, (5, 5), 1)])
 def test_the_ends_of_time_are_ordinary_times(times, pace):
