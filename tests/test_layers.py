@@ -48,6 +48,7 @@ LEVELS = (
         "aggregate",
         "matching",
         "queries",
+        "plans",
         "moving",
         "generators",
     ),

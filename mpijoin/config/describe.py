@@ -11,6 +11,7 @@ from mpijoin.config.job import (
     INNER,
     LEFT,
     MAX,
+    MWAY,
     NO_POLICY,
     RIGHT,
     SEMI,
@@ -86,7 +87,9 @@ def _declustering(job: Job) -> str:
 
 def _type(job: Job) -> Iterator[str]:
     """What the results are, unless they are the pairs."""
-    if job.join == Join(where=job.join.where):
+    if job.join.plan != MWAY:
+        yield f"plan    {job.join.plan}: a tree of binary joins"
+    if job.join._replace(plan=MWAY) == Join(where=job.join.where):
         return
     first, second = (stream.name for stream in job.streams)
     if job.join.reduce:

@@ -183,6 +183,10 @@ JOIN_FIELDS = (
         "There are count, sum, mean, min, max, first and last (by time), of what where can compute, without nulls, and "
         "arg_min(x, y) and arg_max(x, y): x of the partner with the least or the greatest y, the first of several. For "
         "types inner (rows that have a partner) and left (all rows).")),
+    Field("plan", "plan", TEXT, meaning=(
+        'How three or more streams are joined. "mway": each row looks for partners in all other streams at once. A '
+        'tree of binary joins, such as "((a b) c)": a and b are joined first, what they make is kept, and joined with '
+        "c. It is faster where the first joins make little, and takes more memory. Results are the same.")),
 )  # fmt: skip
 AGGREGATE_FIELDS = (
     Field("history", "history", HISTORY, meaning=(

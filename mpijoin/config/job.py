@@ -28,6 +28,7 @@ POISSON, B_MODEL, ZIPF = "poisson", "b-model", "zipf"
 INNER, LEFT, RIGHT, FULL, SEMI, ANTI = "inner", "left", "right", "full", "semi", "anti"  # types of [join]
 COUNT, AS_OUTPUT = "count", "as output"  # what `results` of a query may be; [output] may have the first of them
 ALL, FIRST, LAST, NEAREST = "all", "first", "last", "nearest"  # what [join] match may be
+MWAY = "mway"  # what [join] plan may be, besides a tree
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -123,6 +124,7 @@ class Join(NamedTuple):
     where: str = ""  # a condition (mpijoin/conditions); "": there is none
     match: str = ALL  # or FIRST, LAST, NEAREST: which partners of a row of the first stream make pairs
     reduce: tuple[Reduced, ...] = ()  # what is worked out of all partners of such a row, instead of pairs
+    plan: str = MWAY  # or a tree of binary joins (config/plan.py), by which several streams are joined
 
     @property
     def alone(self) -> tuple[int, ...]:

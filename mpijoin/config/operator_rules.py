@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Iterator
 
 from mpijoin.config.faults import Fault, fault
-from mpijoin.config.job import ALL, ANTI, FULL, GENERATIONS, INNER, LEFT, RIGHT, SEMI, Job
+from mpijoin.config.job import ALL, ANTI, FULL, GENERATIONS, INNER, LEFT, MWAY, RIGHT, SEMI, Job
+from mpijoin.config.plan import PlanError, parse_plan
 from mpijoin.config.queries import INSTEAD, query_faults, section_of_query
 from mpijoin.config.units import show
 
@@ -29,12 +30,23 @@ def _join_faults(job: Job, section: str) -> Iterator[Fault]:
         text = f"a condition is about pairs, and there are {len(job.streams)} streams: wanted two"
         yield Fault((f"{section}.where", "streams"), f"[{section}] where: {text}")
     yield from _match_faults(job, section)
+    yield from _plan_faults(job, section)
     if job.join.type not in MARKED:
         return
     got = f"got {show(job.join.type)}"
     if len(job.streams) != 2:
         text = f"{got} and {len(job.streams)} streams, wanted two for this type"
         yield Fault((f"{section}.type", "streams"), f"[{section}] type: {text}")
+
+
+def _plan_faults(job: Job, section: str) -> Iterator[Fault]:
+    if job.join.plan == MWAY:
+        return
+    try:
+        parse_plan(job.join.plan, [stream.name for stream in job.streams])
+    except PlanError as error:
+        text = f'[{section}] plan: {show(job.join.plan)}: {error}, or plan = {show(MWAY)}'
+        yield Fault((f"{section}.plan", "streams"), text)
 
 
 def _match_faults(job: Job, section: str) -> Iterator[Fault]:

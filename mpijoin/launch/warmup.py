@@ -25,6 +25,7 @@ from mpijoin.config.job import (
     FULL,
     GENERATIONS,
     MAX,
+    MWAY,
     ROTATE,
     Aggregate,
     FileSource,
@@ -49,6 +50,7 @@ from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import schema_of
 from mpijoin.operators.base import Out, Progress
 from mpijoin.operators.stored import TableOperator
+from mpijoin.plans.operator import TreeJoin
 from mpijoin.queries.operator import SharedJoin
 from mpijoin.queries.results import QueryResults
 from mpijoin.slave.joining import new_operator, new_out
@@ -62,6 +64,8 @@ from mpijoin.store.state import FOREVER, SIZE, TIME_MAX_VALUE
 # One process never compiles longer than this, even on a busy machine.
 LOCK_S = 120.0
 LOCK_STEP_S = 0.05
+# An operator that is made for its kernels has so many pages.
+PAGES = 128
 
 
 class Use(NamedTuple):
@@ -93,7 +97,7 @@ def use_of(job: Job, schema: JoinSchema, moves: bool, stops: bool) -> Use:
     text = schema.streams[0].hashed or any(RecordLayout(stream).has_blob for stream in schema.streams)
     rows, paced, symmetric = not job.counts_only, job.run.speed != MAX, len(job.streams) != 2
     form = job.memory.spill
-    several = (form == GENERATIONS, paced, symmetric, job.join != Join(), job.aggregate.is_on)
+    several = (form == GENERATIONS, paced, symmetric, job.join._replace(plan=MWAY) != Join(), job.aggregate.is_on)
     return Use(text, rows, moves or form == ROTATE, stops, *several)
 
 
@@ -164,21 +168,36 @@ def _make_two(sources: Sequence[SyntheticSource]) -> None:
 def warm_up_condition(job: Job, schema: JoinSchema) -> float:
     """Prepares the kernels that only jobs with this condition, or with results of this kind, need. Returns the seconds
     that this took."""
-    if not (job.queries or job.join.where or job.join.answers_rows):
+    if not (job.queries or job.join.where or job.join.answers_rows or job.join.plan != MWAY):
         return 0.0
     digest = hashlib.sha256(repr((job.join, job.queries, schema)).encode()).hexdigest()[:16]
 
     def make() -> None:
         # No groups at all will do, because only the types decide what is compiled.
-        operator, groups = new_operator(job, schema, 16 * job.tuning.block_bytes), np.zeros(0, np.int64)
+        operator, groups = new_operator(job, schema, PAGES * job.tuning.block_bytes), np.zeros(0, np.int64)
         out = new_out(job, schema)
         operator.probe(groups, 1, out)
         operator.expire(groups, (0, 0), out)
         if isinstance(operator, SharedJoin):
             for number in range(len(operator.queries)):
                 QueryResults(operator, number).consume(out, operator, 0)
+        if isinstance(operator, TreeJoin):
+            _run_tree(operator, out)
 
     return compiled_once(f"where_{digest}", make)
+
+
+def _run_tree(operator: TreeJoin, out: Out) -> None:
+    """Joins one tuple of each stream, and then another one, for which the states have to be made again."""
+    groups, bounds = np.zeros(1, np.int64), np.array([[0, 1]])
+    for _ in range(2):
+        for stream, spec in enumerate(operator.streams):
+            fresh = Fresh(read_only(np.zeros((1, spec.tuple_words), np.int64)), read_only(np.empty(0, np.uint8)))
+            operator.insert(groups, stream, fresh, bounds)
+        while operator.probe(groups, 1 << 20, out) is not Progress.DONE:
+            out.clear()
+        operator.expire(groups, (0,) * len(operator.streams), out)
+        operator.forget_states()
 
 
 def measure_theta(job: Job, schema: JoinSchema) -> float:

@@ -1,0 +1,168 @@
+"""A tree of binary joins finds what the oracle finds, for any tree over three to five streams, whatever the batches,
+partitions, theta, block size, budget and buffers, wherever groups go, and whenever their states are dropped.
+
+"Each input tuple is processed through the whole query tree" and "the state of an intermediate operator" is what can be
+recomputed (DCAPE, sections 2 and 4): here from the streams' own tuples.
+"""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+import oracle
+from join_harness import EVER, Harness, Stream, check_accounts, groups_of, numbered
+from mpijoin.config.plan import Binary
+from mpijoin.errors import MemoryBudgetError
+from mpijoin.join.window_join import Setup as JoinSetup
+from mpijoin.operators.base import Keep, Progress
+from mpijoin.plans.kernels import MEMBERS
+from mpijoin.plans.operator import TreeJoin
+from mpijoin.store import state as st
+from mpijoin.store.pool import StreamSpec, new_pool
+from random_joins import CUTS, SETUPS, expected, joins, rounds
+
+
+@some.composite
+def trees(draw, streams):
+    """Any tree: two neighbours in any order of the streams are joined, then again."""
+    plans = list(draw(some.permutations(range(streams))))
+    while len(plans) > 1:
+        at = draw(some.integers(0, len(plans) - 2))
+        plans[at : at + 2] = [Binary(*plans[at : at + 2])]
+    return plans[0]
+
+
+def tree_of(streams, plan, partitions=1, memory=1 << 22, block=256, theta=200, capacity=50):
+    specs = tuple(StreamSpec(stream.record_words, stream.has_blob, stream.window) for stream in streams)
+    pool = new_pool(memory, block, max(MEMBERS + len(specs), *(spec.tuple_words for spec in specs)))
+    return TreeJoin(JoinSetup(partitions, theta, specs), plan, pool, capacity)
+
+
+def run(setup, streams, rows, cuts, plans, capacity, dropped, keep=Keep.SLOT_IDS):
+    """The holders, each with its own plan, after every round of which each group has gone to the next one. dropped:
+    how often states are dropped, in rounds; 0: never."""
+    holders = [
+        Harness(
+            streams, setup.partitions, result_buffer=setup.result_buffer, keep=keep,
+            operator=tree_of(streams, plan, setup.partitions, 1 << 22, setup.block, setup.theta, capacity),
+        )
+        for plan in plans[: setup.holders]
+    ]  # fmt: skip
+    for number, (parts, marks) in enumerate(rounds(rows, cuts)):
+        for group in range(setup.partitions):
+            holder, following = (holders[(group + step) % setup.holders] for step in (number, number + 1))
+            holder.round_of(groups_of(group), parts, marks, setup.budget, setup.pieces)
+            if dropped and number % dropped == 0:
+                holder.operator.forget_states()
+            if holder is not following:
+                assert following.operator.install(holder.operator.get(group, 0)) == group
+                holder.operator.drop(group)
+    return holders
+
+
+def results_of(holders):
+    return Counter(tuple(one.row for one in found) for holder in holders for found in holder.pairs)
+
+
+@settings(max_examples=120, deadline=None, derandomize=True)
+@given(SETUPS, joins(some.integers(3, 5)), CUTS, some.data(), some.integers(1, 60), some.integers(0, 3))
+def test_the_result_is_the_oracles_for_any_tree(setup, join, cuts, data, capacity, dropped):
+    streams, rows = join
+    plans = [data.draw(trees(len(streams))) for _ in range(setup.holders)]
+    holders = run(setup, streams, rows, cuts, plans, capacity, dropped)
+    wanted = expected(streams, rows)
+    assert results_of(holders) == wanted
+    assert all(one == rows[i][one.row] for holder in holders for found in holder.pairs for i, one in enumerate(found))
+    certificate = sum(holder.out.certificate for holder in holders) & oracle.MASK
+    assert f"{certificate:016x}" == oracle.certificate(wanted.elements())
+    for holder in holders:
+        operator = holder.operator
+        own = operator.info(groups_of(*range(setup.partitions)))
+        assert operator.totals.results == holder.out.found
+        if setup.holders == 1:  # The counts of a group go with it.
+            assert own.results.sum() == operator.totals.results
+            assert own.comparisons.sum() == operator.totals.comparisons
+        operator.forget_states()  # What is left must be the streams' own tuples.
+        check_accounts(holder, holder.started())
+        assert operator.memory().held == holder.state.pool[st.PAGES_HELD] * operator.page_bytes
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(SETUPS, joins(some.integers(3, 4)), CUTS, some.data(), some.sampled_from([Keep.NOTHING, Keep.LATEST_TIMES]))
+def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup, join, cuts, data, keep):
+    streams, rows = join
+    plans = [data.draw(trees(len(streams)))] * setup.holders
+    holders, wanted = run(setup, streams, rows, cuts, plans, 7, 0, keep), expected(streams, rows)
+    assert sum(holder.out.found for holder in holders) == wanted.total()
+    times = Counter(max(rows[stream][row].time for stream, row in enumerate(one)) for one in wanted.elements())
+    found = sum((holder.later_times for holder in holders), Counter())
+    assert found == (times if keep is Keep.LATEST_TIMES else Counter())
+
+
+ROWS, STREAMS = 400, [Stream(40), Stream(25), Stream(60)]
+CHAIN = Binary(Binary(0, 1), 2)
+
+
+def steady(keys=20, partitions=4):
+    return [numbered([(at + 3 * stream, (at * 7 + stream) % keys) for at in range(ROWS)]) for stream in range(3)]
+
+
+def pieces(rows, size=20):
+    for low in range(0, ROWS, size):
+        yield [own[low : low + size] for own in rows], [min(EVER, own[min(low + size, ROWS - 1)].time) for own in rows]
+
+
+def test_states_die_with_the_first_of_their_members():
+    """"An intermediate result's life ends with that of its first member": so a steady stream has steady states."""
+    rows, harness = steady(), Harness(STREAMS, operator=tree_of(STREAMS, CHAIN))
+    held = []
+    for parts, marks in pieces(rows):
+        harness.round_of(groups_of(0), parts, marks)
+        held.append([node.totals.held for node in harness.operator._nodes])
+    inner, root = zip(*held[5:])
+    assert max(map(sum, root)) < 2 * min(map(sum, root)) and min(one for _, one in inner) > 0
+    pairs = Counter((left.row, right.row) for left in rows[0] for right in rows[1]
+                    if left.key == right.key and -25 <= left.time - right.time + 0 <= 25)  # fmt: skip
+    assert max(own for own, _ in root) < pairs.total() / 4
+    harness.expire(groups_of(0), [EVER] * 3)
+    assert harness.operator.memory().held == 0
+
+
+@pytest.mark.parametrize("block, share", [(64, 0.9), (256, 0.6)])
+def test_where_memory_is_short_states_of_other_groups_go_first(block, share):
+    """It is enough for the tuples, and for the states of some groups. Results are the same."""
+    rows, partitions = steady(), 4
+    wanted = expected(STREAMS, rows)
+    roomy = Harness(STREAMS, partitions, operator=tree_of(STREAMS, CHAIN, partitions, block=block))
+    most = 0
+    for parts, marks in pieces(rows):
+        for group in range(partitions):
+            roomy.round_of(groups_of(group), parts, marks)
+            most = max(most, roomy.operator.memory().held)
+    tight = Harness(STREAMS, partitions, operator=tree_of(STREAMS, CHAIN, partitions, int(share * most), block))
+    dropped = 0
+    for parts, marks in pieces(rows):
+        for group in range(partitions):
+            tight.round_of(groups_of(group), parts, marks)
+            dropped += int(not tight.operator._has_states.all())
+    assert results_of([tight]) == results_of([roomy]) == wanted and dropped > 10
+
+
+def test_states_that_do_not_fit_at_all_end_with_advice():
+    rows = [numbered([(at, 1) for at in range(60)]) for _ in range(3)]
+    harness = Harness(STREAMS, operator=tree_of(STREAMS, CHAIN, memory=12_000))
+    with pytest.raises(MemoryBudgetError, match=r'raise \[memory\] limit, or set \[join\] plan = "mway"'):
+        harness.round_of(groups_of(0), rows, [0] * 3)
+
+
+def test_a_probe_that_is_paused_is_done_to_its_end():
+    rows, harness = steady(keys=5), Harness(STREAMS, operator=tree_of(STREAMS, CHAIN))
+    for stream, own in enumerate(rows):
+        harness.insert(groups_of(0), stream, own)
+    assert harness.operator.probe(groups_of(0), 100, harness.out) is Progress.BUDGET
+    while harness.operator.pause(100, harness.out) is not Progress.DONE:
+        harness.consume()
+    harness.consume()
+    assert not harness.operator.holds_fresh(0) and results_of([harness]) == expected(STREAMS, rows)
