@@ -43,7 +43,7 @@ QUERY_FIELDS = (
     Field("windows", "windows", WINDOWS, meaning=(
         'Its own windows, where they are shorter than those of the streams, such as {left = "5 s"}. Streams that are '
         "not named have the windows of their tables.")),
-    *JOIN_FIELDS,
+    *(field for field in JOIN_FIELDS if field.name != "plan"),
     Field("results", "results", TEXT, choices=(AS_OUTPUT, COUNT), meaning=(
         '"as output": as results of [output] says. "count": nothing of this query is written, results are counted.')),
     Field("columns", "columns", _COLUMNS.kind, meaning="Its result columns, as columns of [output]."),

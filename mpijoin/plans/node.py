@@ -68,6 +68,10 @@ class Node(WindowJoin):
         progress = super().probe(groups, budget, self.found)
         return progress, budget - int(self._table.counters[SPENT])
 
+    def give_up(self) -> None:
+        """Forgets how far the probe came. What the groups hold then means nothing."""
+        self._probed, self.found.count = None, 0
+
     def make(self) -> Made:
         """Returns the tuples that the pairs make, and forgets these."""
         count, self.found.count = self.found.count, 0

@@ -24,9 +24,14 @@ from mpijoin.store.insert import Fresh
 from mpijoin.store.pool import Pool
 from mpijoin.store.state import COMPARED, COMPARISONS, RESULTS, THETA, THETA_OFF
 
-ADVICE = 'the states of a tree take more memory than its tuples: raise [memory] limit, or set [join] plan = "mway"'
 # States take at most this share of the memory once a probe is done with.
 STATES_SHARE = 0.5
+# After states did not fit, two probes do without. It is twice as many after each further time, up to so many.
+PATIENCE_MAX = 64
+
+
+class _NoRoom(Exception):
+    """There is no room for a state, even without those of all other groups."""
 
 
 class TreeJoin(WindowJoin):
@@ -41,6 +46,7 @@ class TreeJoin(WindowJoin):
         self._has_states = np.zeros(setup.partitions, bool)
         self._work: Iterator[Progress] | None = None
         self._left, self._out = 0, Out(len(setup.streams), 0)
+        self._waits, self._patience = 0, 1
         self._rows = np.empty((0, MEMBERS + 1), np.int64)
         # Of some results: the slot ids of their tuples, and the times of their latest ones.
         self._slots, self._times = np.zeros((len(setup.streams), capacity), np.int64), np.zeros(capacity, np.int64)
@@ -60,7 +66,8 @@ class TreeJoin(WindowJoin):
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
         if self._work is None:
             self._probed = self._start(groups)
-            self._work = self._join(self._probed)
+            self._work = self._join_by_tree(self._probed) if self._waits == 0 else self._join_mway(self._probed)
+            self._waits = max(0, self._waits - 1)
         return self._go_on(budget, out)
 
     def pause(self, budget: int, out: Out) -> Progress:
@@ -84,15 +91,39 @@ class TreeJoin(WindowJoin):
             node.let_go(own, own_marks)
         return super().expire(groups, watermarks, out)
 
-    def _join(self, groups: np.ndarray) -> Iterator[Progress]:
-        """Joins the fresh tuples of groups. It yields BUDGET and OUT_FULL."""
-        new = groups[~self._has_states[groups]]
-        if len(new):
-            yield from self._restore(new)
-        self._feed(groups, fresh=True)
-        for node in self._nodes:
-            yield from self._run(node, groups)
+    def _join_by_tree(self, groups: np.ndarray) -> Iterator[Progress]:
+        """Joins the fresh tuples of groups. It yields BUDGET and OUT_FULL.
+
+        The root comes last. So if states do not fit, no result has been found yet, and the groups are joined without
+        states.
+        """
+        *others, root = self._nodes
+        try:
+            new = groups[~self._has_states[groups]]
+            if len(new):
+                yield from self._restore(new)
+            self._feed(groups, fresh=True)
+            for node in others:
+                yield from self._run(node, groups)
+        except _NoRoom:
+            for node in self._nodes:
+                node.give_up()
+            for group in groups.tolist():
+                self._forget(group)
+            self._waits = self._patience = min(2 * self._patience, PATIENCE_MAX)
+            yield from self._join_mway(groups)
+            return
+        self._patience = 1
+        yield from self._run(root, groups)
         settle_groups(self._table, groups)
+
+    def _join_mway(self, groups: np.ndarray) -> Iterator[Progress]:
+        """Does what `_join_by_tree` does, without states. Those that the groups had are not up to date any more."""
+        for group in groups.tolist():
+            self._forget(group)
+        self._probe.start()
+        while (progress := self._find(self._probe.go_on, groups, self._left, self._out)) is not Progress.DONE:
+            yield progress
 
     def _restore(self, groups: np.ndarray) -> Iterator[Progress]:
         """Makes the states of groups out of their old tuples, bottom-up. All results of these have been found."""
@@ -133,7 +164,7 @@ class TreeJoin(WindowJoin):
         while len(made.groups):
             taken, lacking = node.take(side, made)
             if taken < len(made.groups) and not self._make_room(lacking):
-                raise self.out_of_memory(ADVICE)
+                raise _NoRoom
             made = Made(made.groups[taken:], made.bounds[taken:], made.tuples)
 
     def _emit(self, root: Node) -> Iterator[Progress]:

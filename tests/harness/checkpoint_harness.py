@@ -51,6 +51,7 @@ from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.runtime import Slave
 from oracle import RANKS
+from random_plans import random_plan
 from random_policy import random_policy
 from simulated_engine import LIMIT_S, costs, disturbance
 
@@ -123,6 +124,8 @@ def work(chance):
         "inject": {"hash_bits": chance.choice([2, 64])},
         "memory": {"spill": chance.choice(SPILLS)},
     }
+    if count > 2:  # Each restart may have another plan.
+        kept["join"] = {"plan": chance.choice(["mway", random_plan(chance, names), random_plan(chance, names)])}
     if count == 2 and chance.random() < QUERIES_SHARE:
         queries = random_queries(chance, sides)
         tables = [one.table(sides) for one in queries]

@@ -39,6 +39,7 @@ from mpijoin.sinks.collector import Writers
 from mpijoin.slave.core import SlaveCore
 from mpijoin.transport.simulated import Disturbance
 from oracle import RANKS
+from random_plans import random_plan
 from random_policy import random_policy
 from simulated_expiry import Expiry
 from simulated_spills import SPILLS, SpillWatch, spilling
@@ -47,6 +48,7 @@ LIMIT_S = 100_000.0  # A run that takes more virtual time hangs.
 ENOUGH_BYTES = 16 << 20  # With less memory, a run may end for want of it.
 SPILLING_SHARE = 0.4  # In this share of the seeds, slaves have little memory and a disk.
 CONDITION_SHARE = 0.3  # of the seeds with two streams
+PLANS_SHARE = 0.6  # of the seeds with three streams or more
 QUERIES_SHARE = 0.25  # of the seeds with two streams that do not spill by generations
 RANDOM_SHARE = 0.85  # In this share of the seeds with a policy, it moves groups for no reason.
 UNIT_ROWS = 40  # of an input that producers share
@@ -140,6 +142,9 @@ def scenario(seed):
     if chance.random() < SPILLING_SHARE:
         made = spilling(made, chance, (key[1], payload[1]))
     made = with_producers(made, chance.choice([1, 1, 2, 2, 3]))
+    if len(made.sides) > 2 and chance.random() < PLANS_SHARE:
+        plan = random_plan(chance, [side.name for side in made.sides])
+        return replace(made, sections={**made.sections, "join": {"plan": plan}})
     if len(made.sides) != 2:  # Types and conditions are about two streams.
         return made
     is_by_generations = made.spills and made.sections["memory"]["spill"] == GENERATIONS

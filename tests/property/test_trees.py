@@ -14,7 +14,6 @@ from hypothesis import strategies as some
 import oracle
 from join_harness import EVER, Harness, Stream, check_accounts, groups_of, numbered
 from mpijoin.config.plan import Binary
-from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import Setup as JoinSetup
 from mpijoin.operators.base import Keep, Progress
 from mpijoin.plans.kernels import MEMBERS
@@ -150,11 +149,21 @@ def test_where_memory_is_short_states_of_other_groups_go_first(block, share):
     assert results_of([tight]) == results_of([roomy]) == wanted and dropped > 10
 
 
-def test_states_that_do_not_fit_at_all_end_with_advice():
-    rows = [numbered([(at, 1) for at in range(60)]) for _ in range(3)]
-    harness = Harness(STREAMS, operator=tree_of(STREAMS, CHAIN, memory=12_000))
-    with pytest.raises(MemoryBudgetError, match=r'raise \[memory\] limit, or set \[join\] plan = "mway"'):
-        harness.round_of(groups_of(0), rows, [0] * 3)
+@pytest.mark.parametrize("keys", [1, 20])
+def test_states_that_do_not_fit_at_all_are_done_without(keys):
+    """The tuples fit, the states of their pairs do not. Later there is room again for a while."""
+    rows = [numbered([(at, at % keys) for at in range(ROWS)]) for _ in range(3)]
+    harness, had_states, dropped = Harness(STREAMS, operator=tree_of(STREAMS, CHAIN, memory=15_000)), 0, 0
+    for number, (parts, marks) in enumerate(pieces(rows)):
+        harness.round_of(groups_of(0), parts if number % 8 else [own[:2] for own in parts], marks, 1000)
+        dropped += not harness.operator._has_states[0]
+        had_states += harness.operator._has_states[0]
+    lows = range(0, ROWS, 20)
+    kept = [[row for low in lows for row in own[low : low + (20 if low // 20 % 8 else 2)]] for own in rows]
+    windows = [stream.window for stream in STREAMS]
+    wanted = Counter(oracle.join([[(row.time, row.key, row.row) for row in own] for own in kept], windows))
+    assert results_of([harness]) == wanted
+    assert dropped and (had_states or keys == 1)
 
 
 def test_a_probe_that_is_paused_is_done_to_its_end():
