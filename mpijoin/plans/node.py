@@ -63,6 +63,11 @@ class Node(WindowJoin):
         self._groups, self._ends = np.zeros((2, capacity), np.int64)
         self._made = np.zeros((capacity, MEMBERS + len(self.state.members)), np.int64)
 
+    @property
+    def _is_probing(self) -> bool:
+        """Groups that are not among those of the probe may go meanwhile. The tree sees to it that the others stay."""
+        return False
+
     def find(self, groups: np.ndarray, budget: int) -> tuple[Progress, int]:
         """Fills the empty `found`. Returns how that ended, and how much of the budget is left."""
         progress = super().probe(groups, budget, self.found)

@@ -77,12 +77,13 @@ class Mover:
     @property
     def is_moving(self) -> bool:
         """Whether a group is on its way from here, or to here."""
-        return bool(self._supplies or self._stagings)
+        return bool(self.supplied or self._stagings)
 
     @property
     def supplied(self) -> set[int]:
-        """The groups on their way from here."""
-        return {supply.group for supply in self._supplies.values()}
+        """The groups on their way from here. A group that is only ordered to go does so after the slice that is being
+        joined, which must not wait for it."""
+        return {supply.group for supply in self._supplies.values() if supply.state != supplier.UNKNOWN}
 
     def slot_came(self) -> None:
         self._allowance_bytes = SLOT_BYTES

@@ -44,6 +44,11 @@ def test_the_seeds_cover_what_they_are_for(courses):
     assert seen["moved"] > 75 and min(seen[name] for name in THINGS) > 0, seen
 
 
+def test_a_slice_does_not_wait_for_a_group_that_is_to_go_after_it():
+    """It waited for ever, for a group that was ordered to go, and that alone takes all memory."""
+    assert run(scenario(647)).summary is None
+
+
 def test_one_seed_is_one_course_of_events(courses):
     for seed in range(0, SEEDS, 10):
         assert run(scenario(seed)).trace == courses[seed].trace
