@@ -50,6 +50,7 @@ from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import schema_of
 from mpijoin.operators.base import Out, Progress
 from mpijoin.operators.stored import TableOperator
+from mpijoin.plans.once import run_once
 from mpijoin.plans.operator import TreeJoin
 from mpijoin.queries.operator import SharedJoin
 from mpijoin.queries.results import QueryResults
@@ -182,22 +183,9 @@ def warm_up_condition(job: Job, schema: JoinSchema) -> float:
             for number in range(len(operator.queries)):
                 QueryResults(operator, number).consume(out, operator, 0)
         if isinstance(operator, TreeJoin):
-            _run_tree(operator, out)
+            run_once(operator, out)
 
     return compiled_once(f"where_{digest}", make)
-
-
-def _run_tree(operator: TreeJoin, out: Out) -> None:
-    """Joins one tuple of each stream, and then another one, for which the states have to be made again."""
-    groups, bounds = np.zeros(1, np.int64), np.array([[0, 1]])
-    for _ in range(2):
-        for stream, spec in enumerate(operator.streams):
-            fresh = Fresh(read_only(np.zeros((1, spec.tuple_words), np.int64)), read_only(np.empty(0, np.uint8)))
-            operator.insert(groups, stream, fresh, bounds)
-        while operator.probe(groups, 1 << 20, out) is not Progress.DONE:
-            out.clear()
-        operator.expire(groups, (0,) * len(operator.streams), out)
-        operator.forget_states()
 
 
 def measure_theta(job: Job, schema: JoinSchema) -> float:
