@@ -127,6 +127,32 @@ def test_states_die_with_the_first_of_their_members():
     assert harness.operator.memory().held == 0
 
 
+def test_states_do_not_outlive_the_stay_of_their_group():
+    """It goes to and fro between two holders. Whenever it comes back, it has tuples that its former states lack."""
+    rows, both = steady(keys=5), [Harness(STREAMS, operator=tree_of(STREAMS, CHAIN)) for _ in range(2)]
+    for number, (parts, marks) in enumerate(pieces(rows)):
+        here, there = both[number % 2], both[1 - number % 2]
+        here.round_of(groups_of(0), parts, marks)
+        there.operator.install(here.operator.get(0, 0))
+        here.operator.drop(0)
+    assert results_of(both) == expected(STREAMS, rows)
+
+
+def test_tuples_that_are_old_without_being_joined_are_in_the_states_that_come_next():
+    rows, harness, settled = steady(keys=5), Harness(STREAMS, operator=tree_of(STREAMS, CHAIN)), 6
+    for number, (parts, marks) in enumerate(pieces(rows)):
+        if number != settled:
+            harness.round_of(groups_of(0), parts, marks)
+            continue
+        for stream, own in enumerate(parts):
+            harness.insert(groups_of(0), stream, own)
+        harness.operator.settle(groups_of(0))
+        harness.expire(groups_of(0), marks)
+    wanted = expected(STREAMS, rows)
+    joined = Counter({found: times for found, times in wanted.items() if max(found) // 20 != settled})
+    assert results_of([harness]) == joined != wanted
+
+
 @pytest.mark.parametrize("block, share", [(64, 0.9), (256, 0.6)])
 def test_where_memory_is_short_states_of_other_groups_go_first(block, share):
     """It is enough for the tuples, and for the states of some groups. Results are the same."""
