@@ -48,6 +48,7 @@ from mpijoin.records import (
     Fed,
     Feeding,
     Figures,
+    Followed,
     GroupSpans,
     InputState,
     PartInfo,
@@ -217,13 +218,15 @@ class Report(NamedTuple):
 
 class Finished(NamedTuple):
     """`counts` and `figures` are those of a slave, and None from others. `rows` are those that a collector has written.
-    `files` are the rank's part files. `feeding` is what a producer has done."""
+    `files` are the rank's part files. `feeding` is what a producer has done. `plans` are those that a slave has
+    followed, if there are several ways to join."""
 
     rank: int
     counts: Counts | None = None
     figures: Figures | None = None
     rows: int = 0
     files: tuple[str, ...] = ()
+    plans: tuple[Followed, ...] = ()
     feeding: Feeding | None = None
 
 
@@ -347,6 +350,7 @@ _RECORDS: dict[str, Callable[[Any], Any]] = {
     "fed": Fed.of,
     "feeding": Feeding.of,
     "input": InputState.of,
+    "plans": _each(lambda plain: Followed(*plain)),
     "position": lambda plain: Span(*plain),
 }
 _FIGURES: dict[type, Callable[[Any], Any]] = {Finished: Figures.of, Step: Transfer.of}

@@ -142,6 +142,13 @@ class Figures(NamedTuple):
         return cls._make([*own, SpillFigures.of(spilling)])
 
 
+class Followed(NamedTuple):
+    """A slave has joined by a plan since so many tuples had come to it."""
+
+    tuples: int
+    plan: str
+
+
 class PartInfo(NamedTuple):
     """One closed part file. It has a file name in its folder, rows, bytes on disk, and the checksum of these bytes
     (`disk.HashedFile`)."""

@@ -7,6 +7,7 @@ from typing import Iterable, Iterator
 from mpijoin.config.job import (
     ALL,
     ANTI,
+    AUTO,
     FULL,
     INNER,
     LEFT,
@@ -88,7 +89,8 @@ def _declustering(job: Job) -> str:
 def _type(job: Job) -> Iterator[str]:
     """What the results are, unless they are the pairs."""
     if job.join.plan != MWAY:
-        yield f"plan    {job.join.plan}: a tree of binary joins"
+        own = "each slave follows the plan that is cheapest for its rows"
+        yield f"plan    {job.join.plan}: {own if job.join.plan == AUTO else 'a tree of binary joins'}"
     if job.join._replace(plan=MWAY) == Join(where=job.join.where):
         return
     first, second = (stream.name for stream in job.streams)

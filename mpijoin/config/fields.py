@@ -186,7 +186,8 @@ JOIN_FIELDS = (
     Field("plan", "plan", TEXT, meaning=(
         'How three or more streams are joined. "mway": each row looks for partners in all other streams at once. A '
         'tree of binary joins, such as "((a b) c)": a and b are joined first, what they make is kept, and joined with '
-        "c. It is faster where the first joins make little, and takes more memory. Results are the same.")),
+        'c. It is faster where the first joins make little, and takes more memory. "auto": each slave begins m-way, '
+        "and changes to whatever is cheapest for the rows that it gets, from time to time. Results are the same.")),
 )  # fmt: skip
 AGGREGATE_FIELDS = (
     Field("history", "history", HISTORY, meaning=(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Iterator
 
 from mpijoin.config.faults import Fault, fault
-from mpijoin.config.job import ALL, ANTI, FULL, GENERATIONS, INNER, LEFT, MWAY, RIGHT, SEMI, Job
+from mpijoin.config.job import ALL, ANTI, AUTO, FULL, GENERATIONS, INNER, LEFT, MWAY, RIGHT, SEMI, Job
 from mpijoin.config.plan import PlanError, parse_plan
 from mpijoin.config.queries import INSTEAD, query_faults, section_of_query
 from mpijoin.config.units import show
@@ -42,10 +42,13 @@ def _join_faults(job: Job, section: str) -> Iterator[Fault]:
 def _plan_faults(job: Job, section: str) -> Iterator[Fault]:
     if job.join.plan == MWAY:
         return
+    if job.join.plan == AUTO and len(job.streams) > 2:
+        return
     try:
         parse_plan(job.join.plan, [stream.name for stream in job.streams])
     except PlanError as error:
-        text = f'[{section}] plan: {show(job.join.plan)}: {error}, or plan = {show(MWAY)}'
+        others = f"plan = {show(MWAY)}" + (f" or {show(AUTO)}" if len(job.streams) > 2 else "")
+        text = f"[{section}] plan: {show(job.join.plan)}: {error}, or {others}"
         yield Fault((f"{section}.plan", "streams"), text)
 
 

@@ -27,6 +27,8 @@ def parse_plan(text: str, names: Sequence[str]) -> Binary:
     >>> parse_plan("((a b) c)", ["c", "a", "b"])
     Binary(left=Binary(left=1, right=2), right=0)
     """
+    if len(names) < 3:
+        raise PlanError("got fewer than three streams: two have only one plan")
     parser = _Parser(text, names)
     plan = parser.plan()
     if parser.rest:
@@ -36,8 +38,7 @@ def parse_plan(text: str, names: Sequence[str]) -> Binary:
         if found.count(number) != 1:
             times = "missing" if number not in found else "there more than once"
             raise PlanError(f"stream {name} is {times}: wanted each stream once")
-    if not isinstance(plan, Binary) or len(names) < 3:
-        raise PlanError("got fewer than three streams: two have only one plan")
+    assert isinstance(plan, Binary)  # over three streams or more
     return plan
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import pyarrow.parquet as pq
 
@@ -18,7 +18,7 @@ from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.ledger import StreamCounts, Written, check_ledger
 from mpijoin.progress import seconds, size
 from mpijoin.rank import MASTER
-from mpijoin.records import Counts, Feeding, Figures, QueryCounts, SpillFigures
+from mpijoin.records import Counts, Feeding, Figures, Followed, QueryCounts, SpillFigures
 from mpijoin.refusals import writing
 from mpijoin.sinks.parts import part_name, part_prefix
 from mpijoin.sources.late import merge_late
@@ -197,7 +197,15 @@ def _summary(
         "producers": len(feedings),
         "per_producer": {str(rank): _producer_figures(one) for rank, one in enumerate(feedings)},
         "per_slave": {str(rank): _slave_figures(one.counts, figures[rank]) for rank, one in slaves.items()},
+        **_plans({str(rank): one.plans for rank, one in slaves.items()}),
     }
+
+
+def _plans(slaves: Mapping[str, Sequence[Followed]]) -> dict[str, Any]:
+    """Returns the plans that each slave has followed, if there was a choice."""
+    if not any(slaves.values()):
+        return {}
+    return {"plans": {slave: [one._asdict() for one in plans] for slave, plans in slaves.items()}}
 
 
 def _with_peak(figures: Figures, block_bytes: int) -> Figures:
@@ -262,6 +270,9 @@ def summary_text(outcome: RunOutcome) -> str:
         lines += _spill_texts(summary["memory"], summary["last_runtime_result_s"])
     if summary["moves"]:
         lines.append(f"{summary['moves']:,} moves of groups, {summary['moved_bytes'] / 1e6:.3g} MB")
+    for slave, plans in summary.get("plans", {}).items():
+        others = [f"{one['plan']} from its tuple {one['tuples']:,} on" for one in plans[1:]]
+        lines.append(f"slave {slave} joined by {', then '.join([plans[0]['plan'], *others])}")
     if summary["overload"] and summary["overload"]["overloaded"]:
         lines.append(
             _overload_text(summary["overload"], _waits_for_collector(summary, summary["overload"]["slowest_slave"]))

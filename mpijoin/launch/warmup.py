@@ -51,7 +51,7 @@ from mpijoin.metrics.write import schema_of
 from mpijoin.operators.base import Out, Progress
 from mpijoin.operators.stored import TableOperator
 from mpijoin.plans.once import run_once
-from mpijoin.plans.operator import TreeJoin
+from mpijoin.plans.operator import PlannedJoin
 from mpijoin.queries.operator import SharedJoin
 from mpijoin.queries.results import QueryResults
 from mpijoin.slave.joining import new_operator, new_out
@@ -182,7 +182,7 @@ def warm_up_condition(job: Job, schema: JoinSchema) -> float:
         if isinstance(operator, SharedJoin):
             for number in range(len(operator.queries)):
                 QueryResults(operator, number).consume(out, operator, 0)
-        if isinstance(operator, TreeJoin):
+        if isinstance(operator, PlannedJoin):
             run_once(operator, out)
 
     return compiled_once(f"where_{digest}", make)

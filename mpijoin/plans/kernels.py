@@ -13,11 +13,14 @@ later than `latest`, so that a two-way probe, which compares times and windows, 
 
 from __future__ import annotations
 
+import numpy as np
+
 from mpijoin.compiled import kernel, part
 from mpijoin.store.blocks import slot_id, time_after
 from mpijoin.store.directory import prefix_of
 from mpijoin.store.simd import prefetch, unsigned
 from mpijoin.store.state import (
+    BUCKETS,
     COUNT,
     COUNTED,
     DEPTH,
@@ -28,6 +31,7 @@ from mpijoin.store.state import (
     FRESH_PAGE,
     FRESH_SLOT,
     GROUPS_MAX,
+    GROWS,
     KEY,
     NEXT,
     NEXT_FRESH,
@@ -37,10 +41,14 @@ from mpijoin.store.state import (
     ROW,
     STREAM_WORDS,
     STREAMS_MAX,
+    THETA,
+    THETA_OFF,
     TIME,
+    TUNED,
     TUPLE_WORDS,
     WINDOW,
 )
+from mpijoin.store.tune import tune_group
 
 LATEST, MEMBERS = ROW, ROW + 1
 # The tuples of this many pairs further on are asked for ahead.
@@ -124,6 +132,41 @@ def list_chain(s, stream, page, slot, last, end, out, at):
             at += 1
         page, slot = NONE if page == last else s.heads[page, NEXT], 0
     return at
+
+
+@kernel
+def copy_tuples(s, groups, stream, out):
+    """Copies the tuples of a state, none of which is fresh, in the order of the groups. out: int64[at least as many,
+    words of a tuple]."""
+    at = 0
+    for i in range(len(groups)):
+        region = s.groups[groups[i], DIRECTORY]
+        for entry in range(1 << s.groups[groups[i], DEPTH]):
+            bucket = s.directory[region + entry]
+            page = s.buckets[bucket, stream * STREAM_WORDS + FIRST] if prefix_of(s, bucket) == entry else NONE
+            while page != NONE:
+                place = slot_id(s, stream, page, 0)
+                for _ in range(s.heads[page, COUNT]):
+                    for word in range(s.layout[stream, TUPLE_WORDS]):
+                        out[unsigned(at), word] = s.words[unsigned(place + word)]
+                    place += s.layout[stream, TUPLE_WORDS]
+                    at += 1
+                page = s.heads[page, NEXT]
+
+
+@kernel
+def flatten_groups(s, groups):
+    """Merges all mini-partitions of each group, as far as there are pages for that. groups: int64[m]; they hold no
+    fresh tuple."""
+    theta, s.counters[THETA] = s.counters[THETA], THETA_OFF
+    for i in range(len(groups)):
+        group, before = groups[i], np.int64(0)
+        s.groups[group, GROWS] = 0
+        while s.groups[group, BUCKETS] > 1 and s.groups[group, BUCKETS] != before:
+            before = s.groups[group, BUCKETS]
+            s.groups[group, TUNED] = 0
+            tune_group(s, group)
+    s.counters[THETA] = theta
 
 
 @kernel

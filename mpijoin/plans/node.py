@@ -11,13 +11,12 @@ from mpijoin.data.batch import read_only
 from mpijoin.join.state import Call, JoinState
 from mpijoin.join.window_join import Setup, WindowJoin
 from mpijoin.operators.base import Out, Progress
-from mpijoin.plans.kernels import MEMBERS, combine, expand, keep_valid
+from mpijoin.plans.kernels import MEMBERS, combine, copy_tuples, count_tuples, expand, keep_valid
 from mpijoin.store.insert import Fresh
 from mpijoin.store.pool import Pool, StreamSpec
 from mpijoin.store.state import BLOCKS, COMPARED, COMPARISONS, RESULTS, SPENT, WINDOW
 
 NO_BLOB = read_only(np.empty(0, np.uint8))
-FIRST_NUMBER = 16  # of the operators that are nodes; those of joins and of their clean-ups are smaller
 
 
 class State(NamedTuple):
@@ -51,16 +50,18 @@ class Node(WindowJoin):
     """
 
     def __init__(self, setup: Setup, number: int, states: tuple[State, State], pool: Pool, capacity: int):
-        """setup: of the tree · number: among its nodes · capacity: how many pairs are found at a time."""
+        """setup: of the tree · number: among the operators that share the pool · capacity: how many pairs are found at
+        a time."""
         specs = tuple(StreamSpec(len(state.members), False, state.window) for state in states)
         self.states = states
         self.parent: tuple[Node, int] | None = None
-        super().__init__(Setup(setup.partitions, setup.theta, specs, FIRST_NUMBER + number, asks=(Valid(),)), pool)
+        super().__init__(Setup(setup.partitions, setup.theta, specs, number, asks=(Valid(),)), pool)
         self.found = Out(2, capacity, certifies=False)
         self.state = state_of([*states[0].members, *states[1].members], [state.window for state in states])
         self._sizes = np.array([len(state.members) for state in states])
         self._stream_of = np.array(self.state.members)
         self._groups, self._ends = np.zeros((2, capacity), np.int64)
+        self._count, self._copy = count_tuples.bound(self._table), copy_tuples.bound(self._table)
         self._made = np.zeros((capacity, MEMBERS + len(self.state.members)), np.int64)
 
     @property
@@ -103,6 +104,14 @@ class Node(WindowJoin):
         others = [stream for stream in range(watermarks.shape[1]) if stream not in state.members]
         return np.asarray(watermarks[:, others].min(axis=1))
 
+    def count(self, groups: np.ndarray, side: int, ends: np.ndarray) -> None:
+        """Counts the tuples of a state, as of `kernels.count_tuples`."""
+        self._count(groups, side, False, ends)
+
+    def copy(self, groups: np.ndarray, side: int, out: np.ndarray) -> None:
+        """Copies the tuples of a state, as of `kernels.copy_tuples`."""
+        self._copy(groups, side, out)
+
     def told(self, groups: np.ndarray) -> tuple[np.ndarray, np.ndarray, int]:
         """Returns the comparisons and the pairs of each group, int64[m], and all comparisons, since this was last
         asked."""
@@ -126,9 +135,11 @@ def state_of(members: Sequence[int], windows: Sequence[int]) -> State:
     return State(tuple(members), min(windows))
 
 
-def nodes_of(plan: Binary, setup: Setup, pool: Pool, capacity: int) -> tuple[list[Node], dict[int, tuple[Node, int]]]:
+def nodes_of(
+    plan: Binary, setup: Setup, pool: Pool, capacity: int, number: int
+) -> tuple[list[Node], dict[int, tuple[Node, int]]]:
     """Returns the nodes of a tree, each behind those below it, and for each stream the node and the side to which its
-    tuples go. setup: of the tree · capacity: as of `Node`."""
+    tuples go. setup: of the tree · capacity: as of `Node` · number: of the first node."""
     nodes: list[Node] = []
     leaves: dict[int, tuple[Node, int]] = {}
 
@@ -141,7 +152,7 @@ def nodes_of(plan: Binary, setup: Setup, pool: Pool, capacity: int) -> tuple[lis
 
     def node_for(join: Binary) -> Node:
         states = state_below(join.left), state_below(join.right)
-        node = Node(setup, len(nodes), states, pool, capacity)
+        node = Node(setup, number + len(nodes), states, pool, capacity)
         for side, below in enumerate(join):
             if isinstance(below, int):
                 leaves[below] = node, side

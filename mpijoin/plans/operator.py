@@ -1,9 +1,13 @@
-"""The operator: a window join of three or more streams as a tree of binary joins (DCAPE, section 2).
+"""The operator: a window join of three or more streams, m-way or as a tree of binary joins (DCAPE, section 2).
 
-The streams' tuples lie in a table of their own, which is never tuned, so that their slot ids hold until they leave. The
-nodes of the tree hold states, which refer to these tuples. The states of a group can go at any time: when the group
-moves or is spilled, or if memory is short. The next probe of the group makes them again, bottom-up, before it joins
-what is fresh. So moves, checkpoints, disks and clean-ups know of the streams' tuples alone.
+The streams' tuples lie in a table of their own. The nodes of a tree hold states, which refer to these tuples. While a
+group has states, it is pinned: its tuples stay where they are, in one mini-partition. The states of a group can go at
+any time: when the group moves or is spilled, or if memory is short. They are made again, bottom-up, before what is
+fresh is joined. So moves, checkpoints, disks and clean-ups know of the streams' tuples alone.
+
+A group that has no states is joined m-way. To make them takes as long as to join all tuples that the group holds, so
+it is done group by group, and never for many more tuples at a time than are joined anyway. If the plan changes, a group
+is joined by the tree of before until it is its turn, and what states both trees have are taken over.
 """
 
 from __future__ import annotations
@@ -14,202 +18,231 @@ import numpy as np
 
 from mpijoin.config.plan import Binary
 from mpijoin.data.batch import read_only
-from mpijoin.join.results import certificate_of
 from mpijoin.join.window_join import Setup, WindowJoin
-from mpijoin.operators.base import Keep, Memory, Out, Progress, Taken
-from mpijoin.plans.kernels import MEMBERS, count_tuples, list_tuples
-from mpijoin.plans.node import Made, Node, bounds_of, nodes_of
+from mpijoin.operators.base import Memory, Out, Progress, Taken
+from mpijoin.plans.choice import Choice
+from mpijoin.plans.kernels import flatten_groups
+from mpijoin.plans.statistics import Statistics
+from mpijoin.plans.tree import Base, NoRoom, Tree, Work
 from mpijoin.store.fresh import settle_groups
 from mpijoin.store.insert import Fresh
 from mpijoin.store.pool import Pool
-from mpijoin.store.state import COMPARED, COMPARISONS, RESULTS, THETA, THETA_OFF
+from mpijoin.store.state import BUCKETS, GROUP_TUPLES, PINNED, STREAMS_MAX, TUNED, words_of
 
 # States take at most this share of the memory once a probe is done with.
 STATES_SHARE = 0.5
 # After states did not fit, two probes do without. It is twice as many after each further time, up to so many.
 PATIENCE_MAX = 64
+# The states of so many tuples may be made again in a probe, or of as many as are fresh if these are more.
+RESTORED_MIN = 1 << 16
+# The operators that are nodes have numbers from here on. Those of joins and of their clean-ups are smaller.
+FIRST_NUMBER = 16
 
 
-class _NoRoom(Exception):
-    """There is no room for a state, even without those of all other groups."""
+def period_of(streams: int) -> int:
+    """Returns how many tuples there are at least between two decisions about the plan, so that these are cheap.
+
+    >>> period_of(3), period_of(8)
+    (65536, 1048576)
+    """
+    return min(1 << 20, 1 << 10 + 2 * streams)
 
 
-class TreeJoin(WindowJoin):
-    """Implements `Operator`: the inner join of three or more streams."""
+class PlannedJoin(WindowJoin):
+    """Implements `Operator`: the inner join of three or more streams.
 
-    def __init__(self, setup: Setup, plan: Binary, pool: Pool, capacity: int):
-        """setup: without marks and asks; its theta is that of the nodes · capacity: how many pairs of a node are found
-        at a time."""
+    plans: those that it has followed, each with the number of tuples that had come when it began. None: m-way.
+    """
+
+    def __init__(self, setup: Setup, plan: Binary | None, pool: Pool, capacity: int, period: int = 0):
+        """setup: without marks and asks · plan: a tree; None: whatever is cheapest, from time to time · capacity: how
+        many pairs of a node are found at a time · period: as of `Statistics`; 0: as of `period_of`."""
         super().__init__(setup, pool)
-        self._table.counters[THETA] = THETA_OFF
-        self._nodes, self._leaves = nodes_of(plan, setup, pool, capacity)
-        self._has_states = np.zeros(setup.partitions, bool)
-        self._work: Iterator[Progress] | None = None
-        self._left, self._out = 0, Out(len(setup.streams), 0)
+        streams = len(setup.streams)
+        self._base = Base(setup, self._table, pool, capacity, self._make_room)
+        self._chooser = Choice(streams) if plan is None else None
+        self.statistics = Statistics(self._table, period or period_of(streams))
+        self._tuples_at = np.array(words_of(GROUP_TUPLES, streams))
+        self.merge_mini_partitions = flatten_groups.bound(self._table)
+        self._tree: Tree | None = None
+        self._former: Tree | None = None  # It holds groups whose turn to change has not come yet.
+        self.plans: list[tuple[int, Binary | None]] = []
+        self._came = 0
+        self._allowance = 0
+        self._under_way: tuple[Iterator[Progress], Work] | None = None
         self._waits, self._patience = 0, 1
-        self._rows = np.empty((0, MEMBERS + 1), np.int64)
-        # Of some results: the slot ids of their tuples, and the times of their latest ones.
-        self._slots, self._times = np.zeros((len(setup.streams), capacity), np.int64), np.zeros(capacity, np.int64)
-        self._count, self._list = count_tuples.bound(self._table), list_tuples.bound(self._table)
+        self.follow(self._chooser.plan if self._chooser else plan)
 
     @property
-    def theta_bytes(self) -> int:
-        return self._setup.theta
+    def plan(self) -> Binary | None:
+        return self.plans[-1][1]
+
+    def follow(self, plan: Binary | None) -> None:
+        """Joins by another plan from now on, each group when it is its turn. None: m-way. No probe may be under way."""
+        self._refuse_probed(-1)
+        self.plans.append((self._came, plan))
+        self._allowance = 0
+        if self._former and self._former.plan == plan:
+            self._tree, self._former = self._former, self._tree
+            return
+        if self._former:
+            self._forget(np.flatnonzero(self._former.holds))
+        self._former = self._tree
+        is_taken = self._former is not None and self._former.number == FIRST_NUMBER
+        number = FIRST_NUMBER + STREAMS_MAX * is_taken
+        self._tree = None if plan is None else Tree(plan, self._base, number)
 
     def insert(self, groups: np.ndarray, stream: int, batch: Fresh, bounds: np.ndarray) -> Taken:
         taken = super().insert(groups, stream, batch, bounds)
+        came = int((bounds[: taken.groups, 1] - bounds[: taken.groups, 0]).sum())
+        self._came += came
+        self._allowance += came
+        self.statistics.came(stream, came)
         if taken.groups == len(groups) or not self._make_room(taken.lacking_pages):
             return taken
         rest = self.insert(groups[taken.groups :], stream, batch, bounds[taken.groups :])
         return rest._replace(groups=taken.groups + rest.groups)
 
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
-        if self._work is None:
+        if self._under_way is None:
+            work = Work(out)
+            if self._chooser and self.statistics.look(groups) and self._chooser.decide(self.statistics.decide()):
+                self.follow(self._chooser.plan)
             self._probed = self._start(groups)
-            self._work = self._join_by_tree(self._probed) if self._waits == 0 else self._join_mway(self._probed)
-            self._waits = max(0, self._waits - 1)
+            self._under_way = self._join(self._probed, work), work
         return self._go_on(budget, out)
 
     def pause(self, budget: int, out: Out) -> Progress:
         """Does the rest of the probe: what of it is joined, no marks of tuples would tell."""
-        return Progress.DONE if self._work is None else self._go_on(budget, out)
+        return Progress.DONE if self._under_way is None else self._go_on(budget, out)
 
     def _go_on(self, budget: int, out: Out) -> Progress:
-        assert self._work is not None
-        self._left, self._out = budget, out
-        progress = next(self._work, Progress.DONE)
+        assert self._under_way
+        steps, work = self._under_way
+        work.left, work.out, work.results = budget, out, 0
+        progress = next(steps, Progress.DONE)
+        self._results += work.results
         if progress is Progress.DONE:
-            self._work = self._probed = None
+            self._under_way = self._probed = None
             self._shrink()
         return progress
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
         marks = np.atleast_2d(np.asarray(watermarks, np.int64))
-        has_states = self._has_states[groups]
-        own, own_marks = read_only(groups[has_states]), marks if len(marks) == 1 else marks[has_states]
-        for node in self._nodes if len(own) else ():
-            node.let_go(own, own_marks)
-        return super().expire(groups, watermarks, out)
+        for tree in self._trees:
+            tree.expire(groups, marks)
+        progress = super().expire(groups, watermarks, out)
+        if self._tree and not self._waits:
+            self._flatten(groups, self._tree)
+        return progress
 
-    def _join_by_tree(self, groups: np.ndarray) -> Iterator[Progress]:
-        """Joins the fresh tuples of groups. It yields BUDGET and OUT_FULL.
+    def _flatten(self, groups: np.ndarray, tree: Tree) -> None:
+        """Merges the mini-partitions of groups whose turn it is, so that the next probe can make their states."""
+        table = self._table
+        wants = (table.groups[groups, BUCKETS] > 1) & (table.groups[groups, PINNED] == 0) & ~tree.holds[groups]
+        own = self._within_allowance(groups[wants])
+        if len(own):
+            self.merge_mini_partitions(own)
+            table.groups[own, PINNED] = table.groups[own, BUCKETS] == 1
+            if not table.groups[own, PINNED].all():
+                self._wait()
 
-        The root comes last. So if states do not fit, no result has been found yet, and the groups are joined without
-        states.
-        """
-        *others, root = self._nodes
+    @property
+    def _trees(self) -> list[Tree]:
+        return [tree for tree in (self._tree, self._former) if tree]
+
+    def _join(self, groups: np.ndarray, work: Work) -> Iterator[Progress]:
+        """Joins the fresh tuples of groups, each by the tree that holds it, or m-way. It yields BUDGET and OUT_FULL."""
+        turn, rest = self._whose_turn(groups), np.ones(len(groups), bool)
+        if self._tree:
+            own = turn | self._tree.holds[groups]
+            rest &= ~own
+            yield from self._join_by(self._tree, groups[own], work)
+        if self._former:
+            own = rest & self._former.holds[groups]
+            rest &= ~own
+            yield from self._join_by(self._former, groups[own], work)
+            if not self._tree:  # They are tuned when what has expired goes.
+                self._forget(groups[own & turn])
+            if not self._former.holds.any():
+                self._former = None
+        yield from self._join_mway(groups[rest], work)
+
+    def _join_by(self, tree: Tree, groups: np.ndarray, work: Work) -> Iterator[Progress]:
+        """Joins groups by a tree, or m-way if there is no room for their states."""
+        if not len(groups):
+            return
         try:
-            new = groups[~self._has_states[groups]]
-            if len(new):
-                yield from self._restore(new)
-            self._feed(groups, fresh=True)
-            for node in others:
-                yield from self._run(node, groups)
-        except _NoRoom:
-            for node in self._nodes:
-                node.give_up()
-            for group in groups.tolist():
-                self._forget(group)
-            self._waits = self._patience = min(2 * self._patience, PATIENCE_MAX)
-            yield from self._join_mway(groups)
+            yield from self._restore(tree, groups[~tree.holds[groups]], work)
+            yield from tree.join(groups, work)
+        except NoRoom:
+            tree.give_up()
+            self._forget(groups)
+            self._wait()
+            yield from self._join_mway(groups, work)
             return
         self._patience = 1
-        yield from self._run(root, groups)
         settle_groups(self._table, groups)
 
-    def _join_mway(self, groups: np.ndarray) -> Iterator[Progress]:
-        """Does what `_join_by_tree` does, without states. Those that the groups had are not up to date any more."""
-        for group in groups.tolist():
-            self._forget(group)
+    def _restore(self, tree: Tree, groups: np.ndarray, work: Work) -> Iterator[Progress]:
+        """Makes the states of groups that the tree does not hold yet."""
+        former = self._former.holds[groups] if self._former else np.zeros(len(groups), bool)
+        self._table.groups[groups, PINNED] = 1
+        for own, source in ((groups[former], self._former), (groups[~former], None)):
+            if len(own):
+                yield from tree.restore(own, source, work)
+        if self._former:
+            self._former.drop(groups)
+
+    def _join_mway(self, groups: np.ndarray, work: Work) -> Iterator[Progress]:
+        if not len(groups):
+            return
+        probed, groups = self._probed, read_only(groups)
         self._probe.start()
-        while (progress := self._find(self._probe.go_on, groups, self._left, self._out)) is not Progress.DONE:
+        while (progress := self._find(self._probe.go_on, groups, work.left, work.out)) is not Progress.DONE:
             yield progress
+        self._probed = probed  # It may be a part of a probe.
 
-    def _restore(self, groups: np.ndarray) -> Iterator[Progress]:
-        """Makes the states of groups out of their old tuples, bottom-up. All results of these have been found."""
-        self._has_states[groups] = True
-        self._feed(groups, fresh=False)
-        *others, root = self._nodes
-        for node in others:
-            yield from self._run(node, groups)
-        root.settle(groups)
+    def _whose_turn(self, groups: np.ndarray) -> np.ndarray:
+        """bool[m]: which of the groups shall have states of the present tree from now on, or none if there is none. A
+        group of several mini-partitions has to wait until these are merged."""
+        turn = np.zeros(len(groups), bool)
+        if self._waits:
+            self._waits -= 1
+        elif self._tree:
+            flat, pinned = (self._table.groups[groups, one] == 1 for one in (BUCKETS, PINNED))
+            turn = ~self._tree.holds[groups] & flat
+            turn &= pinned | np.isin(groups, self._within_allowance(groups[turn & ~pinned]))
+        elif self._former:
+            turn = np.isin(groups, self._within_allowance(groups[self._former.holds[groups]]))
+        return turn
 
-    def _feed(self, groups: np.ndarray, fresh: bool) -> None:
-        """Hands the streams' tuples to the nodes. fresh: the fresh ones, or the others."""
-        ends = np.zeros(len(groups), np.int64)
-        for stream, (node, side) in self._leaves.items():
-            self._count(groups, stream, fresh, ends)
-            if (total := int(ends[-1]) if len(ends) else 0) > len(self._rows):
-                self._rows = np.empty((2 * total, MEMBERS + 1), np.int64)
-            self._list(groups, stream, fresh, self._rows)
-            self._pass_on(node, side, Made(groups, bounds_of(ends), self._rows))
+    def _within_allowance(self, groups: np.ndarray) -> np.ndarray:
+        """Returns the first of the groups, for as many tuples as may be worked on beside those that are joined."""
+        held = self._table.groups[np.ix_(groups, self._tuples_at)].sum(axis=1)
+        count = int(np.searchsorted(np.cumsum(held), max(RESTORED_MIN, self._allowance), "right"))
+        self._allowance = max(0, self._allowance - int(held[:count].sum()))
+        return read_only(groups[:count])
 
-    def _run(self, node: Node, groups: np.ndarray) -> Iterator[Progress]:
-        progress = Progress.BUDGET
-        while progress is not Progress.DONE:
-            progress, self._left = node.find(groups, self._left)
-            if node.parent:
-                self._pass_on(*node.parent, node.make())
-            else:
-                yield from self._emit(node)
-            if progress is Progress.BUDGET or (progress is not Progress.DONE and self._left <= 0):
-                yield Progress.BUDGET
-        comparisons, found, compared = node.told(groups)
-        self._table.counters[COMPARED] += compared
-        self._table.groups[groups, COMPARISONS] += comparisons
-        if not node.parent:
-            self._table.groups[groups, RESULTS] += found
-
-    def _pass_on(self, node: Node, side: int, made: Made) -> None:
-        while len(made.groups):
-            taken, lacking = node.take(side, made)
-            if taken < len(made.groups) and not self._make_room(lacking):
-                raise _NoRoom
-            made = Made(made.groups[taken:], made.bounds[taken:], made.tuples)
-
-    def _emit(self, root: Node) -> Iterator[Progress]:
-        """Counts the results that the root has found, and hands them to `out` as far as they are wanted."""
-        at, count, root.found.count = 0, root.found.count, 0
-        while at < count:
-            keep = self._out.keep
-            room = count if keep is Keep.NOTHING else self._out.slots.shape[1] - self._out.count
-            if room == 0:
-                yield Progress.OUT_FULL
-                continue
-            end = min(count, at + room)
-            root.expand(at, end, self._slots, self._times)
-            self._tell(end - at)
-            at = end
-        if self._out.keep is not Keep.NOTHING and self._out.count == self._out.slots.shape[1]:
-            yield Progress.OUT_FULL
-
-    def _tell(self, count: int) -> None:
-        out = self._out
-        self._results += count
-        if out.certifies:
-            out.counted(count, int(certificate_of(self._table.words, self._slots, count)))
-        if out.keep is Keep.SLOT_IDS:
-            out.slots[:, out.count : out.count + count] = self._slots[:, :count]
-        elif out.keep is Keep.LATEST_TIMES:
-            out.slots[0, out.count : out.count + count] = self._times[:count]
-        out.count += count if out.keep is not Keep.NOTHING else 0
+    def _wait(self) -> None:
+        """Does without new states for a while, because there was no room for them."""
+        self._waits = self._patience = min(2 * self._patience, PATIENCE_MAX)
 
     def drop(self, group: int, to_disk: bool = False) -> None:
         self._refuse_probed(group)
-        self._forget(group)
+        self._forget(np.array([group]))
         super().drop(group, to_disk)
 
     def empty(self, group: int) -> None:
-        self._forget(group)
+        self._forget(np.array([group]))
         super().empty(group)
 
     def clear(self, group: int, stream: int) -> None:
-        self._forget(group)
+        self._forget(np.array([group]))
         super().clear(group, stream)
 
     def settle(self, groups: np.ndarray) -> None:
-        for group in groups.tolist():
-            self._forget(group)
+        self._forget(groups)
         super().settle(groups)
 
     def limit(self, octets: int) -> None:
@@ -219,40 +252,39 @@ class TreeJoin(WindowJoin):
 
     def memory(self) -> Memory:
         own = super().memory()
-        return own._replace(held=own.held + sum(node.memory().held for node in self._nodes))
+        return own._replace(held=own.held + sum(tree.held_bytes for tree in self._trees))
 
     def forget_states(self) -> None:
         """Drops the states of all groups that are not being probed."""
-        for group in np.flatnonzero(self._spare()).tolist():
-            self._forget(group)
+        self._forget(self._spare())
 
-    def _forget(self, group: int) -> None:
-        if self._has_states[group]:
-            self._has_states[group] = False
-            for node in self._nodes:
-                node.drop(group)
+    def _forget(self, groups: np.ndarray) -> None:
+        """Drops the states of groups, whose mini-partitions may be tuned again."""
+        for tree in self._trees:
+            tree.drop(groups)
+        pinned = groups[self._table.groups[groups, PINNED] == 1]
+        self._table.groups[pinned, PINNED] = self._table.groups[pinned, TUNED] = 0
 
     def _spare(self) -> np.ndarray:
-        """bool[partitions]: which groups have states that nobody needs just now."""
-        spare = self._has_states.copy()
+        """Returns the groups that have states which nobody needs just now."""
+        spare = self._table.groups[:, PINNED] == 1
         if self._probed is not None:
             spare[self._probed] = False
-        return spare
+        return np.flatnonzero(spare)
 
     def _make_room(self, lacking_pages: int) -> bool:
         """Drops states, the largest first, until so many more pages are free. Returns whether they are."""
         wanted = max(0, self._pool.free_bytes + lacking_pages * self.page_bytes)
-        spare = np.flatnonzero(self._spare())
-        sizes = sum((node.pages_of(spare) for node in self._nodes), np.zeros(len(spare), np.int64))
-        for group in spare[np.argsort(-sizes, kind="stable")].tolist():
+        spare = self._spare()
+        sizes = sum((tree.pages_of(spare) for tree in self._trees), np.zeros(len(spare), np.int64))
+        for at in np.argsort(-sizes, kind="stable"):
             if self._pool.free_bytes >= wanted:
                 break
-            self._forget(group)
+            self._forget(spare[at : at + 1])
         return self._pool.free_bytes >= wanted
 
     def _shrink(self) -> None:
         """Drops states if they take more than their share of the memory."""
-        held = sum(node.memory().held for node in self._nodes)
-        excess = held - int(STATES_SHARE * self._pool.budget_bytes)
+        excess = sum(tree.held_bytes for tree in self._trees) - int(STATES_SHARE * self._pool.budget_bytes)
         if excess > 0:
             self._make_room(excess // self.page_bytes)

@@ -6,7 +6,7 @@ from typing import Sequence
 
 from mpijoin.aggregate.functions import rules_of
 from mpijoin.aggregate.operator import Setup, WindowAggregate
-from mpijoin.config.job import COUNT, INNER, MAX, MWAY, Job
+from mpijoin.config.job import AUTO, COUNT, INNER, MAX, MWAY, Job
 from mpijoin.config.plan import parse_plan
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
@@ -25,7 +25,7 @@ from mpijoin.matching.state import NO_FUNCTIONS
 from mpijoin.operators.base import Filter, Keep, Operator, Out
 from mpijoin.operators.stored import TableOperator
 from mpijoin.plans.kernels import MEMBERS
-from mpijoin.plans.operator import TreeJoin
+from mpijoin.plans.operator import PlannedJoin
 from mpijoin.queries.operator import Query, SharedJoin
 from mpijoin.store.pool import StreamSpec, new_pool
 from mpijoin.store.read import KeyWords
@@ -51,7 +51,7 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
     if job.join.answers_rows:
         return _matching(job, schema, streams, memory_bytes, theta)
     if job.join.plan != MWAY:
-        return _tree(job, streams, memory_bytes, theta)
+        return _planned(job, streams, memory_bytes, theta)
     where = condition_kernel(job.join.where, schema) if job.join.where else None
     marks = MARKS.get(job.join.type)
     return window_join(job.cluster.partitions, memory_bytes, block, theta, streams, marks=marks, where=where)
@@ -83,12 +83,12 @@ def _question_of(job: Job, schema: JoinSchema) -> Question:
     )  # fmt: skip
 
 
-def _tree(job: Job, streams: Sequence[tuple[int, bool, int]], memory_bytes: int, theta: int) -> TreeJoin:
+def _planned(job: Job, streams: Sequence[tuple[int, bool, int]], memory_bytes: int, theta: int) -> PlannedJoin:
     specs = tuple(StreamSpec(*stream) for stream in streams)
-    plan = parse_plan(job.join.plan, [stream.name for stream in job.streams])
+    plan = None if job.join.plan == AUTO else parse_plan(job.join.plan, [stream.name for stream in job.streams])
     words = max(MEMBERS + len(specs) - 1, *(spec.tuple_words for spec in specs))
     pool = new_pool(memory_bytes, job.tuning.block_bytes, words)
-    return TreeJoin(JoinSetup(job.cluster.partitions, theta, specs), plan, pool, TREE_PAIRS)
+    return PlannedJoin(JoinSetup(job.cluster.partitions, theta, specs), plan, pool, TREE_PAIRS)
 
 
 def _shared(

@@ -30,7 +30,7 @@ from mpijoin.slave.report import EpochMeter, LoadMeter
 from mpijoin.slave.rotating import new_core
 from mpijoin.slave.saving import Savings
 from mpijoin.slave.spilling import Spilling, spill_rule
-from mpijoin.slave.totals import counts_of, figures_of
+from mpijoin.slave.totals import counts_of, figures_of, plans_of
 from mpijoin.spill.forms import AnySpiller
 from mpijoin.time_events import Rest, Ticked
 from mpijoin.transport.base import Channel, Data
@@ -61,7 +61,7 @@ class Slave:
         self._operator = operator
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
         self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
-        names = [stream.name for stream in schema.streams]
+        names = self._names = [stream.name for stream in schema.streams]
         self._epochs = EpochMeter(rank, self._operator, directory, names, job.run.warmup_ns / 1e9, paced, resumed)
         send = None if self._collector is None else partial(self._send_results, self._collector)
         way = Way(rank.number, send, directory)
@@ -361,7 +361,8 @@ class Slave:
         counts, files = self._counts(parts, self._received), tuple(part.name for part in parts)
         spent = (self._busy_s, self._blocked_s)
         figures = figures_of(self._epochs, self._operator, *spent, self._spilling.figures)
-        self._rank.send(MASTER, Finished(self._rank.number, counts, figures, files=files))
+        plans = plans_of(self._operator, self._names)
+        self._rank.send(MASTER, Finished(self._rank.number, counts, figures, files=files, plans=plans))
         self._rank.log.info("slave finished: %d results, %d part files", self._outlets.found, len(parts))
 
     def _counts(self, parts: list[PartInfo], received: np.ndarray) -> Counts:

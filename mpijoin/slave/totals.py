@@ -6,8 +6,11 @@ from typing import Sequence
 
 import numpy as np
 
+from mpijoin.config.job import MWAY
+from mpijoin.config.plan import text_of
 from mpijoin.operators.base import CERTIFICATE_MASK, Operator, Totals
-from mpijoin.records import Counts, Figures, PartInfo, SpillFigures
+from mpijoin.plans.operator import PlannedJoin
+from mpijoin.records import Counts, Figures, Followed, PartInfo, SpillFigures
 from mpijoin.slave.outlets import Outlets
 from mpijoin.slave.report import EpochMeter
 
@@ -52,3 +55,9 @@ def figures_of(
         last_runtime_result_s=epochs.last_runtime_result_s,
         spilling=spilling,
     )
+
+
+def plans_of(operator: Operator, names: Sequence[str]) -> tuple[Followed, ...]:
+    """Returns the plans that the operator has followed, if there are several ways to join. names: of the streams."""
+    plans = operator.plans if isinstance(operator, PlannedJoin) else ()
+    return tuple(Followed(came, text_of(plan, names) if plan else MWAY) for came, plan in plans)

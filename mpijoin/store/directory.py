@@ -45,6 +45,7 @@ from mpijoin.store.state import (
     NEXT_FRESH,
     NONE,
     PAGE_WORDS,
+    PINNED,
     SHAPE,
     SLOTS,
     SPLIT,
@@ -160,7 +161,7 @@ def start_group(s, group):
     groups = s.groups
     take_directory(s, group)
     groups[group, FRESH] = groups[group, KEPT] = NONE
-    groups[group, GROWS] = 0
+    groups[group, GROWS] = groups[group, PINNED] = 0
     for stream in range(len(s.layout)):
         groups[group, WATERMARK + stream * GROUP_STREAM_WORDS] = TIME_MIN_VALUE
         groups[group, EXPIRES_FROM + stream * GROUP_STREAM_WORDS] = TIME_MAX_VALUE

@@ -38,6 +38,7 @@ from mpijoin.store.state import (
     NEXT_FRESH,
     NONE,
     PAGE_WORDS,
+    PINNED,
     ROW,
     SHAPE,
     SIZE,
@@ -153,7 +154,8 @@ def split_ahead(s, stream, group, touched, low, high, fresh, scratch):
     `tune_group`, which knows whether a split would separate anything.
     """
     changed = False
-    if s.groups[group, FRESH] != NONE:  # A group is split only while it holds no fresh tuple.
+    # A group is split only while it holds no fresh tuple.
+    if s.groups[group, FRESH] != NONE or s.groups[group, PINNED]:
         return changed
     deepest, growth = depth_of_rows(high - low), 1
     if is_empty(s, group):

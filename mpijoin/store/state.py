@@ -56,11 +56,13 @@ RESULTS_BEFORE = 14  # How many of RESULTS were found before this generation beg
 # The first of the blocks that have expired, but are kept, because tuples on a disk may still meet them. They are linked
 # by NEXT and are in no chain any more.
 KEPT = 15
+# It is 1 while other tables refer to the group's tuples. They then stay where they are: nothing is split or merged.
+PINNED = 16
 # Each stream has these words; those of stream i lie GROUP_STREAM_WORDS * i further on. WATERMARK: how far the stream
 # has been joined completely · GROUP_TUPLES, GROUP_BYTES: tuples held in chains, and their live bytes · EXPIRES_FROM: a
 # time such that no first block of the stream has a smaller maximum time · KEEP_UNTIL: a block that expires is kept if
 # it begins no later; TIME_MIN_VALUE: none is kept.
-WATERMARK, GROUP_TUPLES, GROUP_BYTES, EXPIRES_FROM, KEEP_UNTIL, GROUP_STREAM_WORDS = 16, 17, 18, 19, 20, 5
+WATERMARK, GROUP_TUPLES, GROUP_BYTES, EXPIRES_FROM, KEEP_UNTIL, GROUP_STREAM_WORDS = 17, 18, 19, 20, 21, 5
 
 # Words of a tuple. ADDRESS and SIZE are its blob's; in a stream without blobs the record begins at ADDRESS.
 KEY, TIME, ROW, ADDRESS, SIZE = range(5)
@@ -129,7 +131,7 @@ def words_of(first: int, streams: int) -> list[int]:
     """Returns where each of so many streams has its word in a row of `groups`. first: where stream 0 has it.
 
     >>> words_of(GROUP_TUPLES, 3)
-    [17, 22, 27]
+    [18, 23, 28]
     """
     return [first + GROUP_STREAM_WORDS * stream for stream in range(streams)]
 
@@ -148,7 +150,7 @@ class StoreState(NamedTuple):
 
     The first arrays are the pool's, and every table over it has the same ones: words int64[], halves uint16[] and
     octets uint8[] are three views of one memory, the pages · heads int64[pages, 8] · pool int64[9]. The others are the
-    table's: buckets int64[b, 8 * max(2, n)] · groups int64[partitions, 16 + 5 n] · directory int64[], the regions of
+    table's: buckets int64[b, 8 * max(2, n)] · groups int64[partitions, 17 + 5 n] · directory int64[], the regions of
     all groups · layout int64[n, 7] · counters int64[].
 
     Free pages are linked by NEXT, free buckets by NEXT_FRESH. No array ever grows: each is address space that is

@@ -14,7 +14,7 @@ from mpijoin.store.directory import (
     split_bucket,
     within_limits,
 )
-from mpijoin.store.state import DEPTH, DIRECTORY, GROWS, NONE, SHAPE, THETA, TUNED
+from mpijoin.store.state import DEPTH, DIRECTORY, GROWS, NONE, PINNED, SHAPE, THETA, TUNED
 
 
 @part
@@ -66,7 +66,7 @@ def tune_group(s, group):
     A group that was found at rest is not looked at again before an insert or an expiry gives a reason to. With short
     epochs, looking took longer than expiring.
     """
-    if s.groups[group, TUNED]:
+    if s.groups[group, TUNED] or s.groups[group, PINNED]:
         return
     entry, rest = 0, True
     while entry < 1 << s.groups[group, DEPTH]:

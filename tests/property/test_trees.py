@@ -1,10 +1,12 @@
 """A tree of binary joins finds what the oracle finds, for any tree over three to five streams, whatever the batches,
-partitions, theta, block size, budget and buffers, wherever groups go, and whenever their states are dropped.
+partitions, theta, block size, budget and buffers, wherever groups go, and whenever their states are dropped or the plan
+changes.
 
 States are made again as DCAPE does it (section 4): "This can be done by recursively recomputing the unmatched states
 from bottom to top."
 """
 
+import random
 from collections import Counter
 
 import pytest
@@ -17,15 +19,17 @@ from mpijoin.config.plan import Binary
 from mpijoin.join.window_join import Setup as JoinSetup
 from mpijoin.operators.base import Keep, Progress
 from mpijoin.plans.kernels import MEMBERS
-from mpijoin.plans.operator import TreeJoin
+from mpijoin.plans.operator import PlannedJoin
 from mpijoin.store import state as st
 from mpijoin.store.pool import StreamSpec, new_pool
 from random_joins import CUTS, SETUPS, expected, joins, rounds
 
 
 @some.composite
-def trees(draw, streams):
-    """Any tree: two neighbours in any order of the streams are joined, then again."""
+def trees(draw, streams, some_of=False):
+    """Any tree: two neighbours in any order of the streams are joined, then again. None, now and then: m-way."""
+    if some_of and not draw(some.integers(0, 4)):
+        return None
     plans = list(draw(some.permutations(range(streams))))
     while len(plans) > 1:
         at = draw(some.integers(0, len(plans) - 2))
@@ -33,15 +37,16 @@ def trees(draw, streams):
     return plans[0]
 
 
-def tree_of(streams, plan, partitions=1, memory=1 << 22, block=256, theta=200, capacity=50):
+def tree_of(streams, plan, partitions=1, memory=1 << 22, block=256, theta=200, capacity=50, period=0):
     specs = tuple(StreamSpec(stream.record_words, stream.has_blob, stream.window) for stream in streams)
     pool = new_pool(memory, block, max(MEMBERS + len(specs), *(spec.tuple_words for spec in specs)))
-    return TreeJoin(JoinSetup(partitions, theta, specs), plan, pool, capacity)
+    return PlannedJoin(JoinSetup(partitions, theta, specs), plan, pool, capacity, period)
 
 
-def run(setup, streams, rows, cuts, plans, capacity, dropped, keep=Keep.SLOT_IDS):
+def run(setup, streams, rows, cuts, plans, capacity, dropped, keep=Keep.SLOT_IDS, changes=None):
     """The holders, each with its own plan, after every round of which each group has gone to the next one. dropped:
-    how often states are dropped, in rounds; 0: never."""
+    how often states are dropped, in rounds; 0: never · changes: what the first holder follows after the first round,
+    the next holder after the second, and so on."""
     holders = [
         Harness(
             streams, setup.partitions, result_buffer=setup.result_buffer, keep=keep,
@@ -49,7 +54,11 @@ def run(setup, streams, rows, cuts, plans, capacity, dropped, keep=Keep.SLOT_IDS
         )
         for plan in plans[: setup.holders]
     ]  # fmt: skip
+    changes = iter(changes or ())
     for number, (parts, marks) in enumerate(rounds(rows, cuts)):
+        changing = holders[number % setup.holders].operator
+        if number and (change := next(changes, changing.plan)) != changing.plan:
+            changing.follow(change)
         for group in range(setup.partitions):
             holder, following = (holders[(group + step) % setup.holders] for step in (number, number + 1))
             holder.round_of(groups_of(group), parts, marks, setup.budget, setup.pieces)
@@ -100,6 +109,23 @@ def test_results_that_are_not_kept_are_counted_and_certified_all_the_same(setup,
     assert found == (times if keep is Keep.LATEST_TIMES else Counter())
 
 
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(SETUPS, joins(some.integers(3, 5)), CUTS, some.data(), some.sampled_from([1, 10, 1 << 16]), some.integers(0, 3))
+def test_the_result_is_the_oracles_whatever_plans_follow_each_other(setup, join, cuts, data, restored, dropped):
+    """restored: of how many tuples states are made at a time, so that some groups wait for their turn."""
+    streams, rows = join
+    plans = [data.draw(trees(len(streams))) for _ in range(setup.holders)]
+    changes = [data.draw(trees(len(streams), some_of=True)) for _ in range(len(cuts) + 1)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("mpijoin.plans.operator.RESTORED_MIN", restored)
+        holders = run(setup, streams, rows, cuts, plans, 20, dropped, changes=changes)
+    assert results_of(holders) == expected(streams, rows)
+    for holder in holders:
+        holder.operator.forget_states()
+        check_accounts(holder, holder.started())
+        assert holder.operator.memory().held == holder.state.pool[st.PAGES_HELD] * holder.operator.page_bytes
+
+
 ROWS, STREAMS = 400, [Stream(40), Stream(25), Stream(60)]
 CHAIN = Binary(Binary(0, 1), 2)
 
@@ -119,7 +145,7 @@ def test_states_die_with_the_first_of_their_members():
     held = []
     for parts, marks in pieces(rows):
         harness.round_of(groups_of(0), parts, marks)
-        held.append([node.totals.held for node in harness.operator._nodes])
+        held.append([node.totals.held for node in harness.operator._tree.nodes])
     inner, root = zip(*held[5:])
     assert max(map(sum, root)) < 2 * min(map(sum, root)) and min(one for _, one in inner) > 0
     assert max(own for own, _ in root) < expected(STREAMS[:2], rows[:2]).total() / 4
@@ -158,18 +184,19 @@ def test_where_memory_is_short_states_of_other_groups_go_first(block, share):
     """It is enough for the tuples, and for the states of some groups. Results are the same."""
     rows, partitions = steady(), 4
     wanted = expected(STREAMS, rows)
-    roomy = Harness(STREAMS, partitions, operator=tree_of(STREAMS, CHAIN, partitions, block=block))
+    roomy = Harness(STREAMS, partitions, operator=tree_of(STREAMS, CHAIN, partitions, block=block, theta=1 << 20))
     most = 0
     for parts, marks in pieces(rows):
         for group in range(partitions):
             roomy.round_of(groups_of(group), parts, marks)
             most = max(most, roomy.operator.memory().held)
-    tight = Harness(STREAMS, partitions, operator=tree_of(STREAMS, CHAIN, partitions, int(share * most), block))
+    operator = tree_of(STREAMS, CHAIN, partitions, int(share * most), block, theta=1 << 20)
+    tight = Harness(STREAMS, partitions, operator=operator)
     dropped = 0
     for parts, marks in pieces(rows):
         for group in range(partitions):
             tight.round_of(groups_of(group), parts, marks)
-            dropped += int(not tight.operator._has_states.all())
+            dropped += int(not tight.operator._tree.holds.all())
     assert results_of([tight]) == results_of([roomy]) == wanted and dropped > 10
 
 
@@ -177,11 +204,12 @@ def test_where_memory_is_short_states_of_other_groups_go_first(block, share):
 def test_states_that_do_not_fit_at_all_are_done_without(keys):
     """The tuples fit, the states of their pairs do not. Later there is room again for a while."""
     rows = [numbered([(at, at % keys) for at in range(ROWS)]) for _ in range(3)]
-    harness, had_states, dropped = Harness(STREAMS, operator=tree_of(STREAMS, CHAIN, memory=15_000)), 0, 0
+    harness = Harness(STREAMS, operator=tree_of(STREAMS, CHAIN, memory=15_000, theta=1 << 20))
+    had_states = dropped = 0
     for number, (parts, marks) in enumerate(pieces(rows)):
         harness.round_of(groups_of(0), parts if number % 8 else [own[:2] for own in parts], marks, 1000)
-        dropped += not harness.operator._has_states[0]
-        had_states += harness.operator._has_states[0]
+        dropped += not harness.operator._tree.holds[0]
+        had_states += harness.operator._tree.holds[0]
     lows = range(0, ROWS, 20)
     kept = [[row for low in lows for row in own[low : low + (20 if low // 20 % 8 else 2)]] for own in rows]
     windows = [stream.window for stream in STREAMS]
@@ -199,3 +227,35 @@ def test_a_probe_that_is_paused_is_done_to_its_end():
         harness.consume()
     harness.consume()
     assert not harness.operator.holds_fresh(0) and results_of([harness]) == expected(STREAMS, rows)
+
+
+def selective(rng, pair, rows, keys=10):
+    """Three streams. The keys of two of them are hardly ever equal, and each has many partners in the third."""
+    lows, many = {pair[1]: keys}, dict.fromkeys(pair, keys)
+
+    def key(stream):
+        meets = stream == pair[1] and rng.random() < 0.001
+        return rng.randrange(many.get(stream, 2 * keys)) + (0 if meets else lows.get(stream, 0))
+
+    return [[(at, key(stream)) for at in range(rows)] for stream in range(3)]
+
+
+def test_a_slave_changes_to_the_plan_that_its_rows_make_cheapest_and_back():
+    """At first the keys of a and b are hardly ever equal, then those of b and c, and then all are equal as often."""
+    rng, window, length = random.Random(3), 800, 3000
+    alike = [[(at, rng.randrange(200)) for at in range(length)] for _ in range(3)]
+    phases = [selective(rng, (0, 1), length), selective(rng, (1, 2), length), alike]
+    keys_of = [[key for phase in phases for _, key in phase[i]] for i in range(3)]
+    rows = [numbered(list(enumerate(keys))) for keys in keys_of]
+    streams = [Stream(window)] * 3
+    operator, steady_one = (tree_of(streams, None, 4, theta=2000, period=period) for period in (600, EVER))
+    harnesses = [Harness(streams, 4, operator=one, keep=Keep.NOTHING) for one in (operator, steady_one)]
+    for low in range(0, 3 * length, 100):
+        marks = [min(EVER, own[min(low + 100, 3 * length - 1)].time) for own in rows]
+        for harness in harnesses:
+            harness.round_of(groups_of(*range(4)), [own[low : low + 100] for own in rows], marks)
+    (found, certificate), wanted = ((one.out.found, one.out.certificate) for one in harnesses)
+    assert (found, certificate) == wanted and found > 0 and len(steady_one.plans) == 1
+    first = [(came // (3 * length), plan and {*plan} & {Binary(0, 1), Binary(1, 2)}) for came, plan in operator.plans]
+    assert [one for one in first if one[1] is not None] == [(0, {Binary(0, 1)}), (1, {Binary(1, 2)})]
+    assert operator.plans[0][1] is None and operator.plan is None

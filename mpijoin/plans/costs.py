@@ -1,0 +1,128 @@
+"""What plans cost, from what is known of the streams, and the cheapest of them.
+
+Of a fresh tuple, the combinations of some streams that end with it are the products of the numbers of its partners in
+each of them: all of these have come before it and still wait for it, which is all that a result asks. So a sample of
+fresh tuples, each with its partners in each other stream, tells how many tuples any state of any plan would get, also
+where partners in one stream go with partners in another.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Sequence
+
+import numpy as np
+
+from mpijoin.config.plan import Binary, Plan
+
+# What a step takes, in nanoseconds, as it was measured on two cores of 2026. Only their ratios count.
+# The m-way operator: to look a tuple up in one more stream · for each partner found there · for each result.
+LOOK_UP, PARTNER, MWAY_RESULT = 15.0, 4.0, 12.0
+# A tree: to list a tuple of a stream and take it into a state · to look a tuple of a state up in another state · to
+# make a tuple of a state of a pair, and take it in · for each result.
+LEAF, PROBE, MADE, TREE_RESULT = 27.0, 15.0, 62.0, 50.0
+
+
+class Sample(NamedTuple):
+    """What is known of the streams.
+
+    rates: float64[n], how many tuples each of them brings · held: float64[n], how many are held of each · partners: for
+    each stream float64[k, n], how many partners k of its tuples have in each other stream; 1 in its own.
+    """
+
+    rates: np.ndarray
+    held: np.ndarray
+    partners: Sequence[np.ndarray]
+
+
+def equal_guesses(streams: int) -> Sample:
+    """What to think of streams of which nothing is known yet: all are alike, and each tuple has one partner in each."""
+    return Sample(np.ones(streams), np.ones(streams), [np.ones((1, streams))] * streams)
+
+
+class Costs:
+    """What any plan over some streams costs, for as many tuples as the sample's rates say."""
+
+    def __init__(self, sample: Sample):
+        self._sample = sample
+        self._streams = len(sample.rates)
+        self._made = self._all_made()
+        self._best: dict[int, tuple[float, Plan]] = {}
+
+    def of(self, plan: Binary | None) -> float:
+        """The cost of a tree, or of joining m-way."""
+        if plan is None:
+            return self.mway()
+        return self._of_tree(plan, is_root=True)[0]
+
+    def mway(self) -> float:
+        rates, held, partners = self._sample
+        cost = MWAY_RESULT * self._made[-1]
+        for stream in range(self._streams):
+            order = [other for other in np.argsort(held, kind="stable") if other != stream]
+            left = np.ones(len(partners[stream]))
+            for other in order:
+                own = partners[stream][:, other]
+                cost += rates[stream] * float(np.mean(left * (LOOK_UP + PARTNER * own)))
+                left *= own > 0
+        return cost
+
+    def best_tree(self) -> Binary:
+        """The cheapest tree. Of trees that cost the same, it is always the same one."""
+        tree = self._tree((1 << self._streams) - 1)[1]
+        assert isinstance(tree, Binary)
+        return tree
+
+    def best(self) -> Binary | None:
+        """The cheapest plan; None: to join m-way."""
+        tree = self.best_tree()
+        return tree if self.of(tree) < self.mway() else None
+
+    def _of_tree(self, plan: Plan, is_root: bool = False) -> tuple[float, int]:
+        """Returns the cost and the set of the plan's streams, as a mask."""
+        if isinstance(plan, int):
+            return self._leaf(plan), 1 << plan
+        (left, one), (right, other) = (self._of_tree(below) for below in plan)
+        return left + right + self._join(one, other, is_root), one | other
+
+    def _leaf(self, stream: int) -> float:
+        return LEAF * float(self._sample.rates[stream])
+
+    def _join(self, one: int, other: int, is_root: bool) -> float:
+        result = TREE_RESULT if is_root else MADE
+        return float(PROBE * (self._made[one] + self._made[other]) + result * self._made[one | other])
+
+    def _tree(self, streams: int) -> tuple[float, Plan]:
+        """Returns the cheapest tree over a set of streams, and its cost."""
+        if streams in self._best:
+            return self._best[streams]
+        if streams & (streams - 1) == 0:
+            stream = streams.bit_length() - 1
+            return self._leaf(stream), stream
+        found = self._best[streams] = min(self._trees(streams), key=lambda one: one[0])
+        return found
+
+    def _trees(self, streams: int) -> list[tuple[float, Plan]]:
+        """Returns the cheapest tree for each way to divide a set of streams in two."""
+        is_root, lowest = streams == (1 << self._streams) - 1, streams & -streams
+        found: list[tuple[float, Plan]] = []
+        part = (streams - 1) & streams
+        while part:
+            if part & lowest:  # Else it is the other side of one that is looked at.
+                left, right = self._tree(part), self._tree(streams & ~part)
+                cost = left[0] + right[0] + self._join(part, streams & ~part, is_root)
+                found.append((cost, Binary(left[1], right[1])))
+            part = (part - 1) & streams
+        return found
+
+    def _all_made(self) -> np.ndarray:
+        """Returns float64[2^n]: how many combinations there are of each set of streams."""
+        made = np.zeros(1 << self._streams)
+        for stream, partners in enumerate(self._sample.partners):
+            products = np.ones((1 << self._streams, len(partners)))
+            for other in range(self._streams):
+                # The sets whose highest stream this is are those below it, each with this stream added.
+                low = 1 << other
+                products[low : 2 * low] = products[:low] * partners[:, other]
+            is_in = np.arange(len(made)) >> stream & 1
+            made += is_in * products.mean(axis=1) * self._sample.rates[stream]
+        return made

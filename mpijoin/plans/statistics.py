@@ -1,0 +1,67 @@
+"""What a slave knows of its streams: their rates, and the partners of some of their tuples."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpijoin.plans.costs import Sample
+from mpijoin.plans.sample import sample_fresh
+from mpijoin.store.state import GROUP_TUPLES, StoreState, words_of
+
+# So many tuples of each stream are looked at between two decisions. As many of those before count as well.
+SAMPLED = 128
+KEPT = 2 * SAMPLED
+# What came before a decision counts so much at the next one.
+MEMORY = 0.5
+# Decisions are at least this share of the held tuples apart: to look for partners takes the longer the more are held.
+PERIOD_SHARE = 0.25
+
+
+class Statistics:
+    """Looks at some of the fresh tuples of each probe."""
+
+    def __init__(self, table: StoreState, period: int):
+        """period: how many tuples there are between two decisions, at least."""
+        self._table, self._period_min = table, period
+        streams = len(table.layout)
+        self._words = words_of(GROUP_TUPLES, streams)
+        self._sample = sample_fresh.bound(table)
+        self._partners, self._counts = np.ones((streams, KEPT, streams), np.int64), np.zeros(streams, np.int64)
+        self._found = np.zeros((SAMPLED, streams), np.int64)
+        self._fresh, self._rates = np.zeros((2, streams))
+        self._seen, self._owed, self._period = 0.0, 0.0, float(period)
+
+    def came(self, stream: int, tuples: int) -> None:
+        """So many fresh tuples of a stream were inserted."""
+        self._fresh[stream] += tuples
+
+    def look(self, groups: np.ndarray) -> bool:
+        """Looks at some of the fresh tuples of the groups, before these are probed. Returns whether it is time to
+        decide."""
+        came = float(self._fresh.sum())
+        self._owed += came * SAMPLED / self._period
+        if wanted := min(int(self._owed), SAMPLED):
+            self._owed -= wanted
+            for stream, fresh in enumerate(self._fresh.astype(np.int64).tolist()):
+                self.take(groups, stream, fresh, wanted)
+        self._rates += self._fresh
+        self._fresh[:] = 0
+        self._seen += came
+        return self._seen >= self._period
+
+    def decide(self) -> Sample:
+        """Returns what is known now, and begins a new period."""
+        held = self._table.groups[:, self._words].sum(axis=0).astype(float)
+        partners = [own[: max(1, min(count, KEPT))] for own, count in zip(self._partners, self._counts.tolist())]
+        sample = Sample(self._rates.copy(), held, [own.astype(float) for own in partners])
+        self._rates *= MEMORY
+        self._seen, self._period = 0.0, max(self._period_min, PERIOD_SHARE * float(held.sum()))
+        return sample
+
+    def take(self, groups: np.ndarray, stream: int, fresh: int, wanted: int) -> None:
+        """Looks at up to `wanted` of the so many fresh tuples of a stream."""
+        step = max(1, fresh // wanted)
+        taken = self._sample(groups, stream, step, step // 2, wanted, self._found)
+        places = (self._counts[stream] + np.arange(taken)) % KEPT
+        self._partners[stream, places] = self._found[:taken]
+        self._counts[stream] += taken
