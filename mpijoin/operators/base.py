@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Protocol, Sequence
 
 import numpy as np
 
+from mpijoin.config.plan import Binary
 from mpijoin.errors import MORE_MEMORY, MemoryBudgetError
 
 if TYPE_CHECKING:
@@ -127,6 +128,13 @@ class Memory(NamedTuple):
     budget: int
     held: int
     free: int
+
+
+class Followed(NamedTuple):
+    """It has joined by a plan since so many tuples had come. plan: None is m-way."""
+
+    tuples: int
+    plan: Binary | None
 
 
 class Totals(NamedTuple):
@@ -307,6 +315,11 @@ class Operator(GroupState, Rows, Protocol):
 
     @property
     def totals(self) -> Totals: ...
+
+    @property
+    def plans(self) -> Sequence[Followed]:
+        """The plans that it has followed, if there are several ways to join."""
+        ...
 
     @property
     def theta_bytes(self) -> int:

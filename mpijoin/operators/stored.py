@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijoin.data.batch import read_only
 from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
-from mpijoin.operators.base import Filter, GroupInfo, Memory, Out, Progress, Taken, Totals
+from mpijoin.operators.base import Filter, Followed, GroupInfo, Memory, Out, Progress, Taken, Totals
 from mpijoin.store import transfer
 from mpijoin.store.directory import start_group
 from mpijoin.store.fresh import settle_groups
@@ -263,6 +263,10 @@ class TableOperator(ABC):
             spilled=tuple((self._counts(SPILLED) + self._to_disk).tolist()),
             taken_back=inserted if counters[APART] else tuple(self._from_disk.tolist()),
         )
+
+    @property
+    def plans(self) -> Sequence[Followed]:
+        return ()
 
     @property
     def theta_bytes(self) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from mpijoin.config.plan import Binary
 from mpijoin.data.batch import read_only
 from mpijoin.join.window_join import Setup, WindowJoin
-from mpijoin.operators.base import Memory, Out, Progress, Taken
+from mpijoin.operators.base import Followed, Memory, Out, Progress, Taken
 from mpijoin.plans.choice import Choice
 from mpijoin.plans.kernels import flatten_groups
 from mpijoin.plans.statistics import Statistics
@@ -49,10 +49,7 @@ def period_of(streams: int) -> int:
 
 
 class PlannedJoin(WindowJoin):
-    """Implements `Operator`: the inner join of three or more streams.
-
-    plans: those that it has followed, each with the number of tuples that had come when it began. None: m-way.
-    """
+    """Implements `Operator`: the inner join of three or more streams."""
 
     def __init__(self, setup: Setup, plan: Binary | None, pool: Pool, capacity: int, period: int = 0):
         """setup: without marks and asks · plan: a tree; None: whatever is cheapest, from time to time · capacity: how
@@ -66,7 +63,7 @@ class PlannedJoin(WindowJoin):
         self.merge_mini_partitions = flatten_groups.bound(self._table)
         self._tree: Tree | None = None
         self._former: Tree | None = None  # It holds groups whose turn to change has not come yet.
-        self.plans: list[tuple[int, Binary | None]] = []
+        self._followed: list[Followed] = []
         self._came = 0
         self._allowance = 0
         self._under_way: tuple[Iterator[Progress], Work] | None = None
@@ -74,13 +71,17 @@ class PlannedJoin(WindowJoin):
         self.follow(self._chooser.plan if self._chooser else plan)
 
     @property
+    def plans(self) -> Sequence[Followed]:
+        return self._followed
+
+    @property
     def plan(self) -> Binary | None:
-        return self.plans[-1][1]
+        return self._followed[-1].plan
 
     def follow(self, plan: Binary | None) -> None:
         """Joins by another plan from now on, each group when it is its turn. None: m-way. No probe may be under way."""
         self._refuse_probed(-1)
-        self.plans.append((self._came, plan))
+        self._followed.append(Followed(self._came, plan))
         self._allowance = 0
         if self._former and self._former.plan == plan:
             self._tree, self._former = self._former, self._tree

@@ -9,7 +9,6 @@ import numpy as np
 from mpijoin.config.job import MWAY
 from mpijoin.config.plan import text_of
 from mpijoin.operators.base import CERTIFICATE_MASK, Operator, Totals
-from mpijoin.plans.operator import PlannedJoin
 from mpijoin.records import Counts, Figures, Followed, PartInfo, SpillFigures
 from mpijoin.slave.outlets import Outlets
 from mpijoin.slave.report import EpochMeter
@@ -59,5 +58,4 @@ def figures_of(
 
 def plans_of(operator: Operator, names: Sequence[str]) -> tuple[Followed, ...]:
     """Returns the plans that the operator has followed, if there are several ways to join. names: of the streams."""
-    plans = operator.plans if isinstance(operator, PlannedJoin) else ()
-    return tuple(Followed(came, text_of(plan, names) if plan else MWAY) for came, plan in plans)
+    return tuple(Followed(came, text_of(plan, names) if plan else MWAY) for came, plan in operator.plans)

@@ -51,7 +51,7 @@ from mpijoin.slave.core import SlaveCore
 from mpijoin.slave.moving import Mover
 from mpijoin.slave.runtime import Slave
 from oracle import RANKS
-from random_plans import random_plan
+from random_plans import plans_change, random_plan
 from random_policy import random_policy
 from simulated_engine import LIMIT_S, costs, disturbance
 
@@ -125,7 +125,7 @@ def work(chance):
         "memory": {"spill": chance.choice(SPILLS)},
     }
     if count > 2:  # Each restart may have another plan.
-        kept["join"] = {"plan": chance.choice(["mway", random_plan(chance, names), random_plan(chance, names)])}
+        kept["join"] = {"plan": chance.choice(["mway", "auto", random_plan(chance, names)])}
     if count == 2 and chance.random() < QUERIES_SHARE:
         queries = random_queries(chance, sides)
         tables = [one.table(sides) for one in queries]
@@ -249,6 +249,7 @@ def inner_sizes(made):
     with ExitStack() as stack:
         for target, name, value in patches:
             stack.enter_context(mock.patch.object(target, name, value))
+        stack.enter_context(plans_change())
         yield
 
 

@@ -39,7 +39,7 @@ from mpijoin.sinks.collector import Writers
 from mpijoin.slave.core import SlaveCore
 from mpijoin.transport.simulated import Disturbance
 from oracle import RANKS
-from random_plans import random_plan
+from random_plans import plans_change, random_plan
 from random_policy import random_policy
 from simulated_expiry import Expiry
 from simulated_spills import SPILLS, SpillWatch, spilling
@@ -144,6 +144,7 @@ def scenario(seed):
     made = with_producers(made, chance.choice([1, 1, 2, 2, 3]))
     if len(made.sides) > 2 and chance.random() < PLANS_SHARE:
         plan = random_plan(chance, [side.name for side in made.sides])
+        plan = plan if made.seed % 2 else "auto"
         return replace(made, sections={**made.sections, "join": {"plan": plan}})
     if len(made.sides) != 2:  # Types and conditions are about two streams.
         return made
@@ -250,6 +251,7 @@ def inner_sizes(made):
         def patch(target, name, value):
             stack.enter_context(mock.patch.object(target, name, value))
 
+        stack.enter_context(plans_change())
         patch(mpijoin.coordinator.start, "make_policy", policies)
         patch(TableOperator, "memory", some_memory)
         patch(TableOperator, "install", install_or_not)
@@ -325,7 +327,7 @@ THINGS = (
     "moved", "refused", "cancelled", "shrinks", "grows", "idle slaves", "rank stalls", "link stalls", "overtakings",
     "slow slaves", "paced", "delays", "paused", "late", "null keys", "empty streams", "results", "collected", "splits",
     "random moves", "several queries", "several producers", "moves with several producers", "sub-groups",
-    "out of memory", *SPILLS,
+    "out of memory", "changes of plan", *SPILLS,
 )  # fmt: skip
 
 
@@ -351,6 +353,7 @@ def seen_in(made, summary):
         "sub-groups": made.sections["cluster"]["subgroups"] > 1,
         "spills": summary["memory"]["spills"],
         "several streams on disk": len(sides) > 2 and summary["memory"]["spills"],
+        "changes of plan": sum(len(plans) - 1 for plans in summary.get("plans", {}).values()),
         "clean-ups that find something": summary["memory"]["cleanup_results"] > 0,
     })  # fmt: skip
 
