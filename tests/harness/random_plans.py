@@ -35,6 +35,6 @@ def plans_change():
     """A context in which jobs of plan "auto" change their plans at random, after a few tuples, and few groups at a
     time."""
     stack = ExitStack()
-    for name, value in (("Choice", RandomChoice), ("period_of", lambda streams: 30), ("RESTORED_MIN", 20)):
+    for name, value in (("Choice", RandomChoice), ("period_of", lambda streams: 4), ("RESTORED_MIN", 20)):
         stack.enter_context(mock.patch.object(mpijoin.plans.operator, name, value))
     return stack

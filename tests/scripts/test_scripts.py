@@ -189,6 +189,17 @@ def test_bench_engine_counts_whole_runs_and_refuses_wrong_answers(tmp_path):
         check(wrong, bench.data(), "nobody")
 
 
+def test_bench_plans_compares_every_plan_and_refuses_other_answers(tmp_path, monkeypatch):
+    import bench_plans
+
+    found = {each.name: bench_plans.measure(tmp_path, each, 20_000, 1) for each in bench_plans.inputs(20_000)}
+    assert found["alike"]["results"] > 10_000 and "slave 2: mway from 0" in bench_plans.text_of(found)
+    honest = bench_plans.run
+    monkeypatch.setattr(bench_plans, "run", lambda streams, plan: honest(streams, plan) | {"results": len(plan)})
+    with pytest.raises(SystemExit, match="plans differ"):
+        bench_plans.measure(tmp_path, bench_plans.inputs(20_000)[0], 20_000, 1)
+
+
 def test_bench_queries_compares_every_type_with_duckdb(tmp_path, capsys, monkeypatch):
     import bench_queries
     from benching.data import make_data
