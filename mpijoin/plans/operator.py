@@ -134,13 +134,13 @@ class PlannedJoin(WindowJoin):
             tree.expire(groups, marks)
         progress = super().expire(groups, watermarks, out)
         if self._tree and not self._waits:
-            self._flatten(groups, self._tree)
+            self._flatten(groups)
         return progress
 
-    def _flatten(self, groups: np.ndarray, tree: Tree) -> None:
+    def _flatten(self, groups: np.ndarray) -> None:
         """Merges the mini-partitions of groups whose turn it is, so that the next probe can make their states."""
         table = self._table
-        wants = (table.groups[groups, BUCKETS] > 1) & (table.groups[groups, PINNED] == 0) & ~tree.holds[groups]
+        wants = (table.groups[groups, BUCKETS] > 1) & (table.groups[groups, PINNED] == 0)
         own = self._within_allowance(groups[wants])
         if len(own):
             self.merge_mini_partitions(own)
@@ -211,9 +211,12 @@ class PlannedJoin(WindowJoin):
         if self._waits:
             self._waits -= 1
         elif self._tree:
-            flat, pinned = (self._table.groups[groups, one] == 1 for one in (BUCKETS, PINNED))
+            flat, merged = (self._table.groups[groups, one] == 1 for one in (BUCKETS, PINNED))
+            if self._former:
+                merged &= ~self._former.holds[groups]
             turn = ~self._tree.holds[groups] & flat
-            turn &= pinned | np.isin(groups, self._within_allowance(groups[turn & ~pinned]))
+            # What was merged for this was allowed when it was merged.
+            turn &= merged | np.isin(groups, self._within_allowance(groups[turn & ~merged]))
         elif self._former:
             turn = np.isin(groups, self._within_allowance(groups[self._former.holds[groups]]))
         return turn

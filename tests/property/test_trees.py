@@ -20,6 +20,7 @@ from mpijoin.join.window_join import Setup as JoinSetup
 from mpijoin.operators.base import Keep, Progress
 from mpijoin.plans.kernels import MEMBERS
 from mpijoin.plans.operator import PlannedJoin
+from mpijoin.plans.tree import Tree
 from mpijoin.store import state as st
 from mpijoin.store.pool import StreamSpec, new_pool
 from random_joins import CUTS, SETUPS, expected, joins, rounds
@@ -259,3 +260,43 @@ def test_a_slave_changes_to_the_plan_that_its_rows_make_cheapest_and_back():
     first = [(came // (3 * length), plan and {*plan} & {Binary(0, 1), Binary(1, 2)}) for came, plan in operator.plans]
     assert [one for one in first if one[1] is not None] == [(0, {Binary(0, 1)}), (1, {Binary(1, 2)})]
     assert operator.plans[0][1] is None and operator.plan is None
+
+
+def test_a_change_goes_group_by_group_and_makes_states_of_no_more_tuples_than_come(monkeypatch):
+    monkeypatch.setattr("mpijoin.plans.operator.RESTORED_MIN", 1)
+    partitions, streams = 16, [Stream(60)] * 3
+    rows, groups = steady(keys=100), groups_of(*range(partitions))
+    operator = tree_of(streams, None, partitions, period=EVER)
+    harness, held, came = Harness(streams, partitions, operator=operator), [], 0
+    for number, (parts, marks) in enumerate(pieces(rows)):
+        if number == 5:
+            operator.follow(CHAIN)
+        harness.round_of(groups, parts, marks)
+        if number >= 5:
+            came += sum(map(len, parts))
+            held.append(int(operator._tree.holds.sum()))
+            assert operator.info(groups).tuples[operator._tree.holds].sum() < came + 60
+    assert held == sorted(held) and 0 < held[0] < partitions / 2 and held[-1] == partitions
+    assert results_of([harness]) == expected(streams, rows)
+
+
+def test_states_that_both_trees_have_are_taken_over_and_the_others_are_made_again(monkeypatch):
+    """DCAPE, section 4.1: "Two states can move tuples in between them if and only if they contain tuples with the same
+    schema."
+    """
+    taken, take_over = [], Tree._take_over
+
+    def watched(tree, groups, node, side, parent, at):
+        taken.append((node.states[side].members, parent.states[at].members))
+        take_over(tree, groups, node, side, parent, at)
+
+    monkeypatch.setattr(Tree, "_take_over", watched)
+    streams = [Stream(40), Stream(25), Stream(60), Stream(30)]
+    rows = [*steady(), steady()[0]]
+    operator = tree_of(streams, Binary(Binary(Binary(0, 1), 2), 3))
+    harness = Harness(streams, operator=operator)
+    for number, (parts, marks) in enumerate(pieces(rows)):
+        if number == 10:
+            operator.follow(Binary(Binary(3, Binary(1, 0)), 2))
+        harness.round_of(groups_of(0), parts, marks)
+    assert taken == [((0, 1), (1, 0))] and results_of([harness]) == expected(streams, rows)
