@@ -25,7 +25,18 @@ from mpijoin.messages import (
     parse,
 )
 from mpijoin.orders import AskLoads, ComputePartitions, Loads, Order, Partitions, SpillOrder, Step
-from mpijoin.records import PER_STREAM, Counts, Delays, Figures, GroupSpans, PartInfo, Span, SpillFigures, Transfer
+from mpijoin.records import (
+    PER_STREAM,
+    Counts,
+    Delays,
+    Figures,
+    Followed,
+    GroupSpans,
+    PartInfo,
+    Span,
+    SpillFigures,
+    Transfer,
+)
 
 
 def columns(rows, words, blob=b""):
@@ -76,6 +87,7 @@ PART = PartInfo("rank-1-00000.parquet", 12, 700, "0123456789abcdef")
         Report(2, 100, 5, 7, 0.25, 4096, 0.5, 8, 8192, SPILLING),
         Report(1),
         Finished(4, COUNTS, FIGURES, files=("rank-4-00000.parquet",)),
+        Finished(4, COUNTS, FIGURES, plans=(Followed(0, "mway"), Followed(70_000, "((a b) c)"))),
         Finished(4, rows=7),
         Saved(
             1, 2, COUNTS, 0, (PART,), (GroupSpans(3, 9, (Span("rank-1-00002.state", 64, 128),) * 2),),

@@ -130,8 +130,8 @@ class Memory(NamedTuple):
     free: int
 
 
-class Followed(NamedTuple):
-    """It has joined by a plan since so many tuples had come. plan: None is m-way."""
+class PlanChange(NamedTuple):
+    """An operator joins by a plan from when so many tuples had come to it. plan: None is m-way."""
 
     tuples: int
     plan: Binary | None
@@ -317,7 +317,7 @@ class Operator(GroupState, Rows, Protocol):
     def totals(self) -> Totals: ...
 
     @property
-    def plans(self) -> Sequence[Followed]:
+    def plans(self) -> Sequence[PlanChange]:
         """The plans that it has followed, if there are several ways to join."""
         ...
 

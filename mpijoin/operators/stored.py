@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijoin.data.batch import read_only
 from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
-from mpijoin.operators.base import Filter, Followed, GroupInfo, Memory, Out, Progress, Taken, Totals
+from mpijoin.operators.base import Filter, GroupInfo, Memory, Out, PlanChange, Progress, Taken, Totals
 from mpijoin.store import transfer
 from mpijoin.store.directory import start_group
 from mpijoin.store.fresh import settle_groups
@@ -265,7 +265,7 @@ class TableOperator(ABC):
         )
 
     @property
-    def plans(self) -> Sequence[Followed]:
+    def plans(self) -> Sequence[PlanChange]:
         return ()
 
     @property

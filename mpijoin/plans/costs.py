@@ -14,12 +14,15 @@ import numpy as np
 
 from mpijoin.config.plan import Binary, Plan
 
-# What a step takes, in nanoseconds, as it was measured on two cores of 2026. Only their ratios count.
-# The m-way operator: to look a tuple up in one more stream · for each partner found there · for each result.
-LOOK_UP, PARTNER, MWAY_RESULT = 15.0, 4.0, 12.0
-# A tree: to list a tuple of a stream and take it into a state · to look a tuple of a state up in another state · to
-# make a tuple of a state of a pair, and take it in · for each result.
-LEAF, PROBE, MADE, TREE_RESULT = 27.0, 15.0, 62.0, 50.0
+# What a step takes, in nanoseconds, as scripts/measure_plan_costs.py finds it: whatever any plan does for each tuple
+# that comes.
+TUPLE = 44.0
+# The m-way operator: for each partner that a tuple finds in one more stream · for each result.
+PARTNER, MWAY_RESULT = 8.0, 18.0
+# A tree: to look a tuple of a state up in another state · to make a tuple of a state of a pair, and take it in · for
+# each result.
+LOOK_UP, MADE, TREE_RESULT = 26.0, 97.0, 58.0
+STEPS = np.array([TUPLE, PARTNER, MWAY_RESULT, LOOK_UP, MADE, TREE_RESULT])
 
 
 class Sample(NamedTuple):
@@ -50,21 +53,36 @@ class Costs:
 
     def of(self, plan: Binary | None) -> float:
         """The cost of a tree, or of joining m-way."""
-        if plan is None:
-            return self.mway()
-        return self._of_tree(plan, is_root=True)[0]
+        return float(self.steps(plan) @ STEPS)
 
-    def mway(self) -> float:
+    def steps(self, plan: Binary | None) -> np.ndarray:
+        """Returns float64[6]: how often each of STEPS is done."""
+        tuples, results = self._sample.rates.sum(), self._made[-1]
+        if plan is None:
+            return np.array([tuples, self._partners_mway(), results, 0, 0, 0])
+        looked_up, made, _ = self._steps_of(plan)
+        return np.array([tuples, 0, 0, looked_up, made - results, results])
+
+    def _partners_mway(self) -> float:
+        """How many partners are found. A tuple looks stream by stream, where the fewest are first, until it finds
+        none."""
         rates, held, partners = self._sample
-        cost = MWAY_RESULT * self._made[-1]
-        for stream in range(self._streams):
-            order = [other for other in np.argsort(held, kind="stable") if other != stream]
-            left = np.ones(len(partners[stream]))
-            for other in order:
-                own = partners[stream][:, other]
-                cost += rates[stream] * float(np.mean(left * (LOOK_UP + PARTNER * own)))
-                left *= own > 0
-        return cost
+        found = 0.0
+        for stream, own in enumerate(partners):
+            left = np.ones(len(own))
+            for other in np.argsort(held, kind="stable"):
+                if other != stream:
+                    found += float(rates[stream] * (left * own[:, other]).mean())
+                    left *= own[:, other] > 0
+        return found
+
+    def _steps_of(self, plan: Plan) -> tuple[float, float, int]:
+        """Returns how many tuples of states are looked up and made in a tree, and its streams, as a mask."""
+        if isinstance(plan, int):
+            return 0.0, 0.0, 1 << plan
+        (one_up, one_made, one), (other_up, other_made, other) = map(self._steps_of, plan)
+        looked_up = one_up + other_up + float(self._made[one] + self._made[other])
+        return looked_up, one_made + other_made + float(self._made[one | other]), one | other
 
     def best_tree(self) -> Binary:
         """The cheapest tree. Of trees that cost the same, it is always the same one."""
@@ -75,21 +93,11 @@ class Costs:
     def best(self) -> Binary | None:
         """The cheapest plan; None: to join m-way."""
         tree = self.best_tree()
-        return tree if self.of(tree) < self.mway() else None
-
-    def _of_tree(self, plan: Plan, is_root: bool = False) -> tuple[float, int]:
-        """Returns the cost and the set of the plan's streams, as a mask."""
-        if isinstance(plan, int):
-            return self._leaf(plan), 1 << plan
-        (left, one), (right, other) = (self._of_tree(below) for below in plan)
-        return left + right + self._join(one, other, is_root), one | other
-
-    def _leaf(self, stream: int) -> float:
-        return LEAF * float(self._sample.rates[stream])
+        return tree if self.of(tree) < self.of(None) else None
 
     def _join(self, one: int, other: int, is_root: bool) -> float:
         result = TREE_RESULT if is_root else MADE
-        return float(PROBE * (self._made[one] + self._made[other]) + result * self._made[one | other])
+        return float(LOOK_UP * (self._made[one] + self._made[other]) + result * self._made[one | other])
 
     def _tree(self, streams: int) -> tuple[float, Plan]:
         """Returns the cheapest tree over a set of streams, and its cost."""
@@ -97,7 +105,7 @@ class Costs:
             return self._best[streams]
         if streams & (streams - 1) == 0:
             stream = streams.bit_length() - 1
-            return self._leaf(stream), stream
+            return 0.0, stream
         found = self._best[streams] = min(self._trees(streams), key=lambda one: one[0])
         return found
 

@@ -155,7 +155,7 @@ def copy_tuples(s, groups, stream, out):
 
 
 @kernel
-def flatten_groups(s, groups):
+def merge_mini_partitions(s, groups):
     """Merges all mini-partitions of each group, as far as there are pages for that. groups: int64[m]; they hold no
     fresh tuple."""
     theta, s.counters[THETA] = s.counters[THETA], THETA_OFF

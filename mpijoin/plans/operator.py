@@ -19,9 +19,9 @@ import numpy as np
 from mpijoin.config.plan import Binary
 from mpijoin.data.batch import read_only
 from mpijoin.join.window_join import Setup, WindowJoin
-from mpijoin.operators.base import Followed, Memory, Out, Progress, Taken
+from mpijoin.operators.base import Memory, Out, PlanChange, Progress, Taken
 from mpijoin.plans.choice import Choice
-from mpijoin.plans.kernels import flatten_groups
+from mpijoin.plans.kernels import merge_mini_partitions
 from mpijoin.plans.statistics import Statistics
 from mpijoin.plans.tree import Base, NoRoom, Tree, Work
 from mpijoin.store.fresh import settle_groups
@@ -60,10 +60,10 @@ class PlannedJoin(WindowJoin):
         self._chooser = Choice(streams) if plan is None else None
         self.statistics = Statistics(self._table, period or period_of(streams))
         self._tuples_at = np.array(words_of(GROUP_TUPLES, streams))
-        self.merge_mini_partitions = flatten_groups.bound(self._table)
+        self.merge_mini_partitions = merge_mini_partitions.bound(self._table)
         self._tree: Tree | None = None
         self._former: Tree | None = None  # It holds groups whose turn to change has not come yet.
-        self._followed: list[Followed] = []
+        self._followed: list[PlanChange] = []
         self._came = 0
         self._allowance = 0
         self._under_way: tuple[Iterator[Progress], Work] | None = None
@@ -71,7 +71,7 @@ class PlannedJoin(WindowJoin):
         self.follow(self._chooser.plan if self._chooser else plan)
 
     @property
-    def plans(self) -> Sequence[Followed]:
+    def plans(self) -> Sequence[PlanChange]:
         return self._followed
 
     @property
@@ -81,7 +81,7 @@ class PlannedJoin(WindowJoin):
     def follow(self, plan: Binary | None) -> None:
         """Joins by another plan from now on, each group when it is its turn. None: m-way. No probe may be under way."""
         self._refuse_probed(-1)
-        self._followed.append(Followed(self._came, plan))
+        self._followed.append(PlanChange(self._came, plan))
         self._allowance = 0
         if self._former and self._former.plan == plan:
             self._tree, self._former = self._former, self._tree
@@ -134,10 +134,10 @@ class PlannedJoin(WindowJoin):
             tree.expire(groups, marks)
         progress = super().expire(groups, watermarks, out)
         if self._tree and not self._waits:
-            self._flatten(groups)
+            self._merge(groups)
         return progress
 
-    def _flatten(self, groups: np.ndarray) -> None:
+    def _merge(self, groups: np.ndarray) -> None:
         """Merges the mini-partitions of groups whose turn it is, so that the next probe can make their states."""
         table = self._table
         wants = (table.groups[groups, BUCKETS] > 1) & (table.groups[groups, PINNED] == 0)
@@ -154,7 +154,7 @@ class PlannedJoin(WindowJoin):
 
     def _join(self, groups: np.ndarray, work: Work) -> Iterator[Progress]:
         """Joins the fresh tuples of groups, each by the tree that holds it, or m-way. It yields BUDGET and OUT_FULL."""
-        turn, rest = self._whose_turn(groups), np.ones(len(groups), bool)
+        turn, rest = self._take_turns(groups), np.ones(len(groups), bool)
         if self._tree:
             own = turn | self._tree.holds[groups]
             rest &= ~own
@@ -204,9 +204,9 @@ class PlannedJoin(WindowJoin):
             yield progress
         self._probed = probed  # It may be a part of a probe.
 
-    def _whose_turn(self, groups: np.ndarray) -> np.ndarray:
-        """bool[m]: which of the groups shall have states of the present tree from now on, or none if there is none. A
-        group of several mini-partitions has to wait until these are merged."""
+    def _take_turns(self, groups: np.ndarray) -> np.ndarray:
+        """Returns bool[m]: which of the groups have states of the present tree from now on, or, if there is no tree, no
+        states any more. A group of several mini-partitions has to wait until these are merged."""
         turn = np.zeros(len(groups), bool)
         if self._waits:
             self._waits -= 1

@@ -41,7 +41,7 @@ class Statistics:
         came = float(self._fresh.sum())
         self._owed += came * SAMPLED / self._period
         if wanted := min(int(self._owed), SAMPLED):
-            self._owed -= wanted
+            self._owed -= int(self._owed)
             for stream, fresh in enumerate(self._fresh.astype(np.int64).tolist()):
                 self.take(groups, stream, fresh, wanted)
         self._rates += self._fresh

@@ -10,7 +10,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
-from mpijoin.operators.base import Followed, GroupInfo, Keep, Memory, Out, Progress, Taken, Totals
+from mpijoin.operators.base import GroupInfo, Keep, Memory, Out, PlanChange, Progress, Taken, Totals
 from mpijoin.simulate.costs import Done
 from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import content_of, ticks_of
@@ -307,7 +307,7 @@ class ModelledJoin:
         """Its results are only counted."""
 
     @property
-    def plans(self) -> Sequence[Followed]:
+    def plans(self) -> Sequence[PlanChange]:
         return ()
 
     @property

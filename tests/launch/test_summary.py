@@ -160,3 +160,16 @@ def test_a_slow_collector_is_not_taken_for_a_slow_slave(tmp_path, monkeypatch):
     behind = {"slowest_slave": 1, "behind_s_max": 2.0, "behind_s_end": 1.0, "lag_s_max": 0.0, "overloaded": True}
     told = summary_text(RunOutcome(0, {**summary, "overload": behind}))
     assert "the collector writes slower" in told and "use more slaves" not in told
+
+
+def test_the_summary_tells_what_plans_each_slave_has_followed(tmp_path):
+    summary = run(([1, 2], ["a", "b"]), ([1], ["a"]), tmp_path / "run").summary
+    assert "plans" not in summary and "joined by" not in summary_text(RunOutcome(0, summary))
+    stream = {"kind": "synthetic", "tuples": 1000, "rate": 100, "domain": 50, "window": "1 s"}
+    streams = {name: {**stream, "seed": seed} for seed, name in enumerate("abc")}
+    job = {"streams": streams, "join": {"plan": "((a c) b)"}, "output": {"results": "count"}}
+    planned = mpijoin.run(job, slaves=2).summary
+    assert planned["plans"] == {slave: [{"tuples": 0, "plan": "((a c) b)"}] for slave in "12"}
+    assert "\nslave 2 joined by ((a c) b)" in summary_text(RunOutcome(0, planned))
+    planned["plans"]["1"].append({"tuples": 70_000, "plan": "mway"})
+    assert "slave 1 joined by ((a c) b), then mway from its tuple 70,000 on" in summary_text(RunOutcome(0, planned))
