@@ -43,9 +43,9 @@ def period_of(streams: int) -> int:
     """Returns how many tuples there are at least between two decisions about the plan, so that these are cheap.
 
     >>> period_of(3), period_of(8)
-    (65536, 1048576)
+    (131072, 2097152)
     """
-    return min(1 << 20, 1 << 10 + 2 * streams)
+    return min(1 << 21, 1 << 11 + 2 * streams)
 
 
 class PlannedJoin(WindowJoin):
