@@ -8,6 +8,7 @@ from bottom to top."
 
 import random
 from collections import Counter
+from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -26,11 +27,13 @@ from mpijoin.store.pool import StreamSpec, new_pool
 from random_joins import CUTS, SETUPS, expected, joins, rounds
 
 
+class Change(NamedTuple):
+    plan: Binary | None
+
+
 @some.composite
-def trees(draw, streams, some_of=False):
-    """Any tree: two neighbours in any order of the streams are joined, then again. None, now and then: m-way."""
-    if some_of and not draw(some.integers(0, 4)):
-        return None
+def trees(draw, streams):
+    """Any tree: two neighbours in any order of the streams are joined, then again."""
     plans = list(draw(some.permutations(range(streams))))
     while len(plans) > 1:
         at = draw(some.integers(0, len(plans) - 2))
@@ -46,8 +49,7 @@ def tree_of(streams, plan, partitions=1, memory=1 << 22, block=256, theta=200, c
 
 def run(setup, streams, rows, cuts, plans, capacity, dropped, keep=Keep.SLOT_IDS, changes=None):
     """The holders, each with its own plan, after every round of which each group has gone to the next one. dropped:
-    how often states are dropped, in rounds; 0: never · changes: what the first holder follows after the first round,
-    the next holder after the second, and so on."""
+    how often states are dropped, in rounds; 0: never · changes: which plan all holders follow after each round."""
     holders = [
         Harness(
             streams, setup.partitions, result_buffer=setup.result_buffer, keep=keep,
@@ -57,9 +59,10 @@ def run(setup, streams, rows, cuts, plans, capacity, dropped, keep=Keep.SLOT_IDS
     ]  # fmt: skip
     changes = iter(changes or ())
     for number, (parts, marks) in enumerate(rounds(rows, cuts)):
-        changing = holders[number % setup.holders].operator
-        if number and (change := next(changes, changing.plan)) != changing.plan:
-            changing.follow(change)
+        if number and (change := next(changes, None)):
+            for holder in holders:
+                if change.plan != holder.operator.plan:
+                    holder.operator.follow(change.plan)
         for group in range(setup.partitions):
             holder, following = (holders[(group + step) % setup.holders] for step in (number, number + 1))
             holder.round_of(groups_of(group), parts, marks, setup.budget, setup.pieces)
@@ -116,7 +119,8 @@ def test_the_result_is_the_oracles_whatever_plans_follow_each_other(setup, join,
     """restored: of how many tuples states are made at a time, so that some groups wait for their turn."""
     streams, rows = join
     plans = [data.draw(trees(len(streams))) for _ in range(setup.holders)]
-    changes = [data.draw(trees(len(streams), some_of=True)) for _ in range(len(cuts) + 1)]
+    known = [*plans[:2], data.draw(trees(len(streams))), None]
+    changes = [Change(data.draw(some.sampled_from(known))) for _ in range(len(cuts) + 1)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mpijoin.plans.operator.RESTORED_MIN", restored)
         holders = run(setup, streams, rows, cuts, plans, 20, dropped, changes=changes)
