@@ -304,3 +304,20 @@ def test_states_that_both_trees_have_are_taken_over_and_the_others_are_made_agai
             operator.follow(Binary(Binary(3, Binary(1, 0)), 2))
         harness.round_of(groups_of(0), parts, marks)
     assert taken == [((0, 1), (1, 0))] and results_of([harness]) == expected(streams, rows)
+
+
+@pytest.mark.parametrize("restored, every", [(1, 1), (1, 3), (1 << 16, 2)])
+def test_plans_that_come_back_find_nothing_that_they_left(monkeypatch, restored, every):
+    """If few groups change at a time, others are still held by the tree of before when the next plan comes."""
+    monkeypatch.setattr("mpijoin.plans.operator.RESTORED_MIN", restored)
+    other, third = Binary(Binary(2, 1), 0), Binary(Binary(0, 2), 1)
+    plans = [other, CHAIN, None, CHAIN, third, other, third, CHAIN]
+    rows, groups = steady(), groups_of(*range(4))
+    operator = tree_of(STREAMS, CHAIN, 4)
+    harness = Harness(STREAMS, 4, operator=operator)
+    for number, (parts, marks) in enumerate(pieces(rows)):
+        if number > 5 and number % every == 0:
+            operator.follow(plans[number // every % len(plans)])
+        harness.round_of(groups, parts, marks)
+        assert operator.memory().held == harness.state.pool[st.PAGES_HELD] * operator.page_bytes
+    assert results_of([harness]) == expected(STREAMS, rows)
