@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from mpijoin.checkpoint.manifest import remove
 from mpijoin.checkpoint.totals import total
-from mpijoin.config.job import COUNT, Job
+from mpijoin.config.job import COUNT, MWAY, Job
 from mpijoin.config.units import plural, rounded_duration
 from mpijoin.disk import sync_path
 from mpijoin.errors import EXIT_DONE
@@ -271,8 +271,9 @@ def summary_text(outcome: RunOutcome) -> str:
     if summary["moves"]:
         lines.append(f"{summary['moves']:,} moves of groups, {summary['moved_bytes'] / 1e6:.3g} MB")
     for slave, plans in summary.get("plans", {}).items():
-        others = [f"{one['plan']} from its tuple {one['tuples']:,} on" for one in plans[1:]]
-        lines.append(f"slave {slave} joined by {', then '.join([plans[0]['plan'], *others])}")
+        ways = ["m-way" if one["plan"] == MWAY else f"by {one['plan']}" for one in plans]
+        later = [f"{way} from its tuple {one['tuples']:,} on" for way, one in zip(ways[1:], plans[1:])]
+        lines.append(f"slave {slave} joined {', then '.join([ways[0], *later])}")
     if summary["overload"] and summary["overload"]["overloaded"]:
         lines.append(
             _overload_text(summary["overload"], _waits_for_collector(summary, summary["overload"]["slowest_slave"]))

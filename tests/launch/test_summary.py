@@ -164,7 +164,7 @@ def test_a_slow_collector_is_not_taken_for_a_slow_slave(tmp_path, monkeypatch):
 
 def test_the_summary_tells_what_plans_each_slave_has_followed(tmp_path):
     summary = run(([1, 2], ["a", "b"]), ([1], ["a"]), tmp_path / "run").summary
-    assert "plans" not in summary and "joined by" not in summary_text(RunOutcome(0, summary))
+    assert "plans" not in summary and "joined" not in summary_text(RunOutcome(0, summary))
     stream = {"kind": "synthetic", "tuples": 1000, "rate": 100, "domain": 50, "window": "1 s"}
     streams = {name: {**stream, "seed": seed} for seed, name in enumerate("abc")}
     job = {"streams": streams, "join": {"plan": "((a c) b)"}, "output": {"results": "count"}}
@@ -172,4 +172,4 @@ def test_the_summary_tells_what_plans_each_slave_has_followed(tmp_path):
     assert planned["plans"] == {slave: [{"tuples": 0, "plan": "((a c) b)"}] for slave in "12"}
     assert "\nslave 2 joined by ((a c) b)" in summary_text(RunOutcome(0, planned))
     planned["plans"]["1"].append({"tuples": 70_000, "plan": "mway"})
-    assert "slave 1 joined by ((a c) b), then mway from its tuple 70,000 on" in summary_text(RunOutcome(0, planned))
+    assert "slave 1 joined by ((a c) b), then m-way from its tuple 70,000 on" in summary_text(RunOutcome(0, planned))
