@@ -89,7 +89,7 @@ def measure(case: Case) -> tuple[float, Sample]:
     for number in range(ROUNDS):
         batches = [batch(case.keys(stream, rows, random), number * rows, random) for stream in range(case.streams)]
         if number == ROUNDS - MEASURED:
-            operator.statistics.decide()
+            operator.statistics.decided(held=0.0, is_content=False)
             spent_s = 0.0
         start_s = time.perf_counter()
         for stream, (fresh, bounds) in enumerate(batches):
@@ -101,7 +101,7 @@ def measure(case: Case) -> tuple[float, Sample]:
             pass
         operator.expire(groups, (number * rows + rows,) * case.streams, out)
         spent_s += time.perf_counter() - start_s
-    return spent_s / MEASURED / rows / case.streams * 1e9, operator.statistics.decide()
+    return spent_s / MEASURED / rows / case.streams * 1e9, operator.statistics.known()
 
 
 def batch(keys: np.ndarray, time_min: int, random: np.random.Generator) -> tuple[Fresh, np.ndarray]:

@@ -107,11 +107,17 @@ class PlannedJoin(WindowJoin):
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
         if self._under_way is None:
             work = Work(out)
-            if self._chooser and self.statistics.look(groups) and self._chooser.decide(self.statistics.decide()):
-                self.follow(self._chooser.plan)
+            if self._chooser and self.statistics.look(groups):
+                self._decide(self._chooser)
             self._probed = self._start(groups)
             self._under_way = self._join(self._probed, work), work
         return self._go_on(budget, out)
+
+    def _decide(self, chooser: Choice) -> None:
+        known = self.statistics.known()
+        if chooser.decide(known):
+            self.follow(chooser.plan)
+        self.statistics.decided(float(known.held.sum()), chooser.is_content)
 
     def pause(self, budget: int, out: Out) -> Progress:
         """Does the rest of the probe: what of it is joined, no marks of tuples would tell."""

@@ -15,6 +15,10 @@ KEPT = 2 * SAMPLED
 MEMORY = 0.5
 # Decisions are at least this share of the held tuples apart: to look for partners takes the longer the more are held.
 PERIOD_SHARE = 0.25
+# While the plan is as good as any, the time to the next decision doubles up to so many times as much.
+CALM_MAX = 4
+# The windows still fill if so many times as many tuples are held as at the last decision.
+FILLING = 1.1
 
 
 class Statistics:
@@ -29,7 +33,8 @@ class Statistics:
         self._partners, self._counts = np.ones((streams, KEPT, streams), np.int64), np.zeros(streams, np.int64)
         self._found = np.zeros((SAMPLED, streams), np.int64)
         self._fresh, self._rates = np.zeros((2, streams))
-        self._seen, self._owed, self._period = 0.0, 0.0, float(period)
+        self._seen, self._owed, self._period, self._calm = 0.0, 0.0, float(period), 1
+        self._held = 0.0
 
     def came(self, stream: int, tuples: int) -> None:
         """So many fresh tuples of a stream were inserted."""
@@ -49,14 +54,19 @@ class Statistics:
         self._seen += came
         return self._seen >= self._period
 
-    def decide(self) -> Sample:
-        """Returns what is known now, and begins a new period."""
+    def known(self) -> Sample:
+        """Returns what is known now."""
         held = self._table.groups[:, self._words].sum(axis=0).astype(float)
         partners = [own[: max(1, min(count, KEPT))] for own, count in zip(self._partners, self._counts.tolist())]
-        sample = Sample(self._rates.copy(), held, [own.astype(float) for own in partners])
+        return Sample(self._rates.copy(), held, [own.astype(float) for own in partners])
+
+    def decided(self, held: float, is_content: bool) -> None:
+        """Begins a new period. held: how many tuples are held · is_content: whether the plan is as good as any. Then
+        the period is longer than the one before, unless the windows still fill."""
         self._rates *= MEMORY
-        self._seen, self._period = 0.0, max(self._period_min, PERIOD_SHARE * float(held.sum()))
-        return sample
+        is_calm = is_content and held < FILLING * self._held
+        self._held, self._calm = held, min(2 * self._calm, CALM_MAX) if is_calm else 1
+        self._seen, self._period = 0.0, self._calm * max(self._period_min, PERIOD_SHARE * held)
 
     def take(self, groups: np.ndarray, stream: int, fresh: int, wanted: int) -> None:
         """Looks at up to `wanted` of the so many fresh tuples of a stream."""

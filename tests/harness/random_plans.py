@@ -20,6 +20,8 @@ def random_plan(chance, names):
 class RandomChoice:
     """A slave that begins m-way, and changes to any plan at each decision."""
 
+    is_content = False
+
     def __init__(self, streams):
         self.plan, self._names, self._chance = None, list(map(str, range(streams))), random.Random(streams)
 
