@@ -148,6 +148,7 @@ OF_THE_PRODUCER = ("backlog", "core", "events", "lead", "pacing", "queues", "set
 OF_THE_COORDINATOR = ("core", "events", "master", "moves", "producers", "reorganization", "saves", "setup")
 PURE = (
     *("errors", "time_events", "operators.base", "partitioning.table", "policy", "moving", "checkpoint.schedule"),
+    "config.moves",
     "slave.events",
     "slave.rule",
     "slave.slices",

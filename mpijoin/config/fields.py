@@ -69,6 +69,7 @@ from mpijoin.config.kinds import (
     Kind,
     or_word,
 )
+from mpijoin.config.moves import MOVES
 from mpijoin.config.tables import TABLE
 from mpijoin.config.units import COLUMN_TYPES, INT64_MAX
 
@@ -308,6 +309,10 @@ BALANCE_FIELDS = (
         '"flux-load", "flux-memory", "flux-hybrid": loads are measured for reorganization_epoch at first, then for as '
         "long as the last moves took, and for half as long as before where nothing has moved; but at least for this "
         "long, and for one distribution epoch.")),
+    Field("move", "move", TEXT, choices=MOVES, meaning=(
+        'How a partition moves. "precopy": most of it goes while its slave still joins it, so that it pauses for a few '
+        'milliseconds. "mslb": it pauses at once and moves as a whole, with the states of its plan, so that a slave '
+        "with too much to do is rid of it at once.")),
 )  # fmt: skip
 RUN_FIELDS = (
     Field("speed", "speed", SPEED, unit="seconds of event time per second of the wall clock", meaning=(

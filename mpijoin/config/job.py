@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any, Mapping, NamedTuple
 
 from mpijoin.config.inject import Inject
+from mpijoin.config.moves import PRECOPY
 
 AUTO = "auto"
 OFF = "off"
@@ -275,6 +276,7 @@ class Balance(NamedTuple):
     imbalance_threshold: float = 1.2  # th_imb
     utilization_threshold: float = 0.9  # th_util
     collection_min_ns: int = 250_000_000  # delta_min
+    move: str = PRECOPY  # or MSLB (DCAPE, section 4)
 
 
 class Run(NamedTuple):

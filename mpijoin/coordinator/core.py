@@ -58,6 +58,7 @@ class CoordinatorCore:
         self.table = setup.table.copy()
         self.reorganization = setup.reorganization
         self.moves = Moves()
+        self._move_kind = setup.move_kind
         self._producers = Producers(setup.producers)
         self._subgroups = setup.subgroups
         self._now_s = setup.now_s
@@ -220,7 +221,11 @@ class CoordinatorCore:
         known = (self.table, self._subgroups, self._pacing is not None, self._now_s)
         view, wanted = self.reorganization.decide(self._slaves, *known)
         asked = map(self.moves.compute, wanted.relocations)
-        return [Decided(view, wanted), *map(self.moves.begin, wanted.moves), *asked, *wanted.spills]
+        begun = self._begin(map(self.moves.begin, wanted.moves))
+        return [Decided(view, wanted), *begun, *asked, *wanted.spills]
+
+    def _begin(self, moves: Iterable[OpenMove]) -> list[Action]:
+        return [action for move in moves for action in self._advance(move, self._move_kind)]
 
     def _relocate(self, one: OpenRelocation, event: str, groups: tuple[int, ...] = ()) -> list[Action]:
         """groups: those that its supplier has chosen."""
@@ -232,7 +237,7 @@ class CoordinatorCore:
             return []
         if self.reorganization:
             self.reorganization.begun(groups)
-        return [*self.moves.begin_all(one, groups)] if groups else self._relocate(one, relocation.ENDED)
+        return self._begin(self.moves.begin_all(one, groups)) if groups else self._relocate(one, relocation.ENDED)
 
     def _advance(self, move: OpenMove, event: str) -> list[Action]:
         move.state, acts = coordinator.advance(move.number, move.state, event)

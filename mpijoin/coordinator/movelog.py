@@ -7,6 +7,7 @@ from typing import Any
 from mpijoin.clock import RunClock
 from mpijoin.coordinator.events import Moved
 from mpijoin.metrics.moves import MovesFile
+from mpijoin.moving import steps
 from mpijoin.orders import Step
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
@@ -37,17 +38,18 @@ class MoveLog:
     def note(self, action: Action) -> None:
         """Looks at what is about to be done."""
         match action:
-            case Command():
-                self._ordered(action)
+            case Command(move, steps.SHIP):
+                self._begin(move)
             case Hold(move):
+                if move not in self._open:  # Nothing of it was copied ahead.
+                    self._begin(move)
                 self._open[move]["frozen_us"] = self._now_us()
             case Deliver(int() as move):
                 self._delivered(move)
 
-    def _ordered(self, action: Command) -> None:
-        if action.step == "ship":
-            figures = dict.fromkeys(("bytes", "blocks", "frozen_us", "delivered_us", "transfer_us"), 0)
-            self._open[action.move] = {"begun_us": self._now_us(), "period": self._period, **figures}
+    def _begin(self, move: int) -> None:
+        figures = dict.fromkeys(("bytes", "blocks", "frozen_us", "delivered_us", "transfer_us"), 0)
+        self._open[move] = {"begun_us": self._now_us(), "period": self._period, **figures}
 
     def _delivered(self, move: int) -> None:
         row = self._open[move]

@@ -9,7 +9,6 @@ from mpijoin.errors import ProtocolError
 from mpijoin.moving import coordinator, relocation, steps
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.policy import plan
-from mpijoin.producer.events import Command
 
 
 @dataclass
@@ -21,7 +20,7 @@ class OpenMove:
     supplier: int
     consumer: int
     gain: float
-    state: str = coordinator.SHIPPING
+    state: str = coordinator.BEGUN
 
 
 @dataclass
@@ -48,11 +47,11 @@ class Moves:
         """How many moves and relocations are under way."""
         return len(self._open) + len(self._relocations)
 
-    def begin(self, wanted: plan.Move) -> Command:
+    def begin(self, wanted: plan.Move) -> OpenMove:
         move = OpenMove(self.begun, wanted.group, wanted.supplier, wanted.consumer, wanted.gain)
         self._open[move.number] = move
         self.begun += 1
-        return Command(move.number, steps.SHIP, move.supplier, move.group, move.consumer)
+        return move
 
     def compute(self, wanted: plan.Relocate) -> Compute:
         """A relocation begins."""
@@ -80,11 +79,11 @@ class Moves:
             )
         return one
 
-    def begin_all(self, one: OpenRelocation, groups: tuple[int, ...]) -> list[Command]:
+    def begin_all(self, one: OpenRelocation, groups: tuple[int, ...]) -> list[OpenMove]:
         """The hand-overs of a relocation's groups begin."""
-        orders = [self.begin(plan.Move(group, one.wanted.supplier, one.wanted.consumer)) for group in groups]
-        one.moves = {order.move for order in orders}
-        return orders
+        moves = [self.begin(plan.Move(group, one.wanted.supplier, one.wanted.consumer)) for group in groups]
+        one.moves = {move.number for move in moves}
+        return moves
 
     def relocation_of(self, move: OpenMove) -> OpenRelocation | None:
         """The relocation of which a move was the last one under way; None: there is none."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from mpijoin.checkpoint.schedule import Schedule
 from mpijoin.coordinator.reorganization import Reorganization
+from mpijoin.moving import steps
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.producer.events import Watermarks
 from mpijoin.producer.pacing import Pacing
@@ -32,6 +33,8 @@ class MasterSetup(NamedTuple):
     """Of a paced run; None: it is as fast as possible."""
     reorganization: Reorganization | None = None
     """None: nothing ever moves."""
+    move_kind: str = steps.USUAL
+    """How groups move (moving/coordinator.py)."""
     schedule: Schedule | None = None
     """When a checkpoint is due; None: only when a stop asks for one."""
     now_s: float = 0.0

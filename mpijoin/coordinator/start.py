@@ -41,6 +41,7 @@ def new_core(run: RunSetup, clock: RunClock, pacing: Pacing, resumption: Resumpt
             finishing=(*run.roles.producers[1:], *((run.roles.collector,) if run.roles.collector else ())),
             pacing=pacing if pacing.paced else None,
             reorganization=_reorganization(job, slaves, pacing.slots, state.elapsed_s if state else 0.0),
+            move_kind=job.balance.move,
             schedule=_schedule(job, clock, pacing.slots) if run.checkpoints else None,
             now_s=state.elapsed_s if state else 0.0,
             slots=state.slots if state else 0,

@@ -1,5 +1,6 @@
 """A hand-over as the master drives it: which reports are legal when, and what follows, as a transition table.
 
+    BEGUN      the move was decided
     SHIPPING   the supplier joins the group and ships what no longer changes; the consumer stages it
     FROZEN     neither joins it; its input is held back; the consumer gets the rest and installs it
     DROPPING   the consumer joins it; the supplier still has its copy
@@ -7,25 +8,30 @@
     REFUSING   the consumer refused before anything was frozen: the supplier shall stop shipping
     CANCELLING the source has ended before anything was frozen: the supplier shall stop shipping
 
-Exactly one side joins the group at any time (WSJ, section IV-C). These are steps 3 to 8 of LAD-TR; `relocation` says
-which is which. The two slaves are heard in any order: a report may
-cross an order on its way, or arrive after a later report of the other slave. The table takes such reports where that is
-possible, and refuses all others by name.
+There are two kinds of moves. One that copies ahead (PRECOPY) holds the input back only while the last portion of the
+state travels. MSLB is the plan-aware strategy of DCAPE, section 4: it deactivates the group at once, so that the
+supplier is rid of its work, and its states travel with it. After the first step both go the same way.
+
+At most one side joins the group at any time (WSJ, section IV-C). These are steps 3 to 8 of LAD-TR, and of DCAPE,
+section 4.2, which has the same names for them; `relocation` says which is which. The two slaves are heard in any order:
+a report may cross an order on its way, or arrive after a later report of the other slave. The table takes such reports
+where that is possible, and refuses all others by name.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from mpijoin.moving.steps import DROP, DROPPED, INSTALLED, REFUSED, RESTORE, RESTORED, SHIPPED, follow
+from mpijoin.config.moves import MSLB, PRECOPY
+from mpijoin.moving.steps import DROP, DROPPED, INSTALLED, REFUSED, RESTORE, RESTORED, SHIP, SHIPPED, follow
 
-SHIPPING, FROZEN, DROPPING = "shipping", "frozen", "dropping"
+BEGUN, SHIPPING, FROZEN, DROPPING = "begun", "shipping", "frozen", "dropping"
 RESTORING, REFUSING, CANCELLING = "restoring", "refusing", "cancelling"
 # "refused" is what the consumer reports, and then the state of the move.
 MOVED, CANCELLED = "moved", "cancelled"
 CLOSED = (MOVED, REFUSED, CANCELLED)
 
-CANCEL = "cancel"  # the master's own event
+CANCEL = "cancel"  # the master's own event; a move begins with its kind as the event
 
 # What the producers are told, beside the orders to the supplier: to hold the group's input back, upon which each of
 # them says FREEZE to the supplier, or to send it to a slave from now on.
@@ -40,6 +46,8 @@ class Transition(NamedTuple):
 
 
 TRANSITIONS = {
+    (BEGUN, PRECOPY): Transition(SHIPPING, (SHIP,)),
+    (BEGUN, MSLB): Transition(FROZEN, (PAUSE,)),
     (SHIPPING, SHIPPED): Transition(FROZEN, (PAUSE,)),
     (SHIPPING, REFUSED): Transition(REFUSING, (RESTORE,)),
     (SHIPPING, CANCEL): Transition(CANCELLING, (RESTORE,)),

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Mapping, TypeVar
 
+from mpijoin.config.moves import MSLB, PRECOPY
 from mpijoin.errors import ProtocolError
 
 After = TypeVar("After")
 
-# What the coordinator orders the supplier to do.
+# What the coordinator orders the supplier to do. A move begins with the order that `FIRST` has for its kind.
 SHIP, FREEZE, DROP, RESTORE = "ship", "freeze", "drop", "restore"
+FIRST = {PRECOPY: SHIP, MSLB: FREEZE}
+USUAL = PRECOPY
 
 # What the slaves report to the coordinator, and which of them may say it.
 SHIPPED, INSTALLED, DROPPED, RESTORED, REFUSED = "shipped", "installed", "dropped", "restored", "refused"

@@ -3,6 +3,7 @@
     UNKNOWN   nothing was ordered yet
     SHIPPING  it joins the group, and ships what no longer changes, portion by portion
     SHIPPED   what is left fits one portion, and the master knows; it still joins the group
+    SENDING   nobody joins the group any more, and it sends all of it, portion by portion
     FROZEN    it has sent the rest with the input that is not joined, and keeps its copy without joining it
     GONE      it has dropped its copy
     KEPT      it joins the group again, or still
@@ -12,16 +13,20 @@ from __future__ import annotations
 
 from mpijoin.moving.steps import DROP, FREEZE, RESTORE, SHIP, follow
 
-UNKNOWN, SHIPPING, SHIPPED, FROZEN, GONE, KEPT = "unknown", "shipping", "shipped", "frozen", "gone", "kept"
+UNKNOWN, SHIPPING, SHIPPED, SENDING = "unknown", "shipping", "shipped", "sending"
+FROZEN, GONE, KEPT = "frozen", "gone", "kept"
 READY = "ready"  # the supplier's own event: what is left fits one portion
 
 TRANSITIONS = {
     (UNKNOWN, SHIP): SHIPPING,
+    (UNKNOWN, FREEZE): SENDING,
     (SHIPPING, READY): SHIPPED,
     (SHIPPED, FREEZE): FROZEN,
+    (SENDING, READY): FROZEN,
     (FROZEN, DROP): GONE,
     (SHIPPING, RESTORE): KEPT,
     (SHIPPED, RESTORE): KEPT,
+    (SENDING, RESTORE): KEPT,
     (FROZEN, RESTORE): KEPT,
 }
 

@@ -199,10 +199,18 @@ class GroupState(Protocol):
     def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
         """Returns the `since` with which to go on after the frames of a `get`, and whether these left nothing out."""
 
+    def states_of(self, group: int) -> list[np.ndarray]:
+        """Returns, as frames, what the operator has made of the group's tuples, and can make of them again.
+
+        The group must not change until `get` has given its tail.
+        """
+
     def install(
         self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
     ) -> int:
         """Takes over a whole group from the frames of `get`, and returns the group.
+
+        Frames of `states_of` may stand anywhere among them but at the end. What they hold is used where it is of use.
 
         generation: the generation of the blocks that the group takes from now on. None: the one that it came with ·
         from_disk: its tuples count as taken back, and not as moved in.

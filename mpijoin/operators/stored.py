@@ -147,6 +147,9 @@ class TableOperator(ABC):
     def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
         return transfer.newest(frames[-1]), transfer.is_tail(frames[-1])
 
+    def states_of(self, group: int) -> list[np.ndarray]:
+        return []
+
     def install(
         self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
     ) -> int:

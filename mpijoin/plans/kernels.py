@@ -218,6 +218,21 @@ def combine(s, pairs, count, members, window, out, groups, ends):
 
 
 @kernel
+def tell_members(words, rows, windows, window):
+    """Fills in all of a state's tuples but their members, which they have. words: of the members · rows: int64[m, words
+    of a tuple] · windows: int64[members], theirs · window: of the state."""
+    for i in range(len(rows)):
+        deadline, latest = np.int64(FOREVER), words[rows[i, MEMBERS] + TIME]
+        for member in range(len(windows)):
+            time = words[rows[i, MEMBERS + member] + TIME]
+            deadline = min(deadline, time_after(time, windows[member]))
+            latest = max(latest, time)
+        rows[i, KEY] = words[rows[i, MEMBERS] + KEY]
+        rows[i, TIME] = latest if window == FOREVER else deadline - window
+        rows[i, LATEST] = latest
+
+
+@kernel
 def expand(s, pairs, first, end, members, streams, slots, times):
     """Makes results of the pairs first..end.
 

@@ -3,7 +3,8 @@
 The streams' tuples lie in a table of their own. The nodes of a tree hold states, which refer to these tuples. While a
 group has states, it is pinned: its tuples stay where they are, in one mini-partition. The states of a group can go at
 any time: when the group moves or is spilled, or if memory is short. They are made again, bottom-up, before what is
-fresh is joined. So moves, checkpoints, disks and clean-ups know of the streams' tuples alone.
+fresh is joined. So checkpoints, disks and clean-ups know of the streams' tuples alone. Only a move by MSLB takes states
+along (`travel`).
 
 A group that has no states is joined m-way. To make them takes as long as to join all tuples that the group holds, so
 it is done group by group, and never for many more tuples at a time than are joined anyway. If the plan changes, a group
@@ -20,6 +21,7 @@ from mpijoin.config.plan import Binary
 from mpijoin.data.batch import read_only
 from mpijoin.join.window_join import Setup, WindowJoin
 from mpijoin.operators.base import Memory, Out, PlanChange, Progress, Taken
+from mpijoin.plans import travel
 from mpijoin.plans.choice import Choice
 from mpijoin.plans.kernels import merge_mini_partitions
 from mpijoin.plans.statistics import Statistics
@@ -35,6 +37,8 @@ STATES_SHARE = 0.5
 PATIENCE_MAX = 64
 # The states of so many tuples may be made again in a probe, or of as many as are fresh if these are more.
 RESTORED_MIN = 1 << 16
+# So many comparisons are made at a time while the states of a group that has come are made.
+ADOPTED_BUDGET = 1 << 26
 # The operators that are nodes have numbers from here on. Those of joins and of their clean-ups are smaller.
 FIRST_NUMBER = 16
 
@@ -237,6 +241,36 @@ class PlannedJoin(WindowJoin):
     def _wait(self) -> None:
         """Does without new states for a while, because there was no room for them."""
         self._waits = self._patience = min(2 * self._patience, PATIENCE_MAX)
+
+    def states_of(self, group: int) -> list[np.ndarray]:
+        self._refuse_probed(group)
+        holder = next((tree for tree in self._trees if tree.holds[group]), None)
+        if holder is None or self.holds_fresh(group):
+            return []
+        return [frame for found in holder.states_of(group) for frame in travel.encode(self._table, group, found)]
+
+    def install(
+        self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
+    ) -> int:
+        came, own = travel.split(parts)
+        group = super().install(own, generation, from_disk)
+        groups = np.array([group])
+        is_whole = self._table.groups[group, BUCKETS] == 1 and not self.holds_fresh(group)
+        if came and is_whole and self._tree and not self._waits:
+            self._adopt(self._tree, groups, travel.Arrived(self._table, groups, came))
+        return group
+
+    def _adopt(self, tree: Tree, groups: np.ndarray, source: travel.Arrived) -> None:
+        """Makes the states of a group that has come, of which some have come along."""
+        work = Work(Out(1, 1))
+        self._table.groups[groups, PINNED] = 1
+        try:
+            for _ in tree.restore(groups, source, work):
+                work.left = ADOPTED_BUDGET
+        except NoRoom:
+            tree.give_up()
+            self._forget(groups)
+            self._wait()
 
     def drop(self, group: int, to_disk: bool = False) -> None:
         self._refuse_probed(group)

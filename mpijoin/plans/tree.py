@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, NamedTuple
+from typing import Callable, Iterator, NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from mpijoin.join.results import certificate_of
 from mpijoin.join.window_join import Setup
 from mpijoin.operators.base import Keep, Out, Progress
 from mpijoin.plans.kernels import MEMBERS, count_tuples, list_tuples
-from mpijoin.plans.node import Made, Node, bounds_of, nodes_of
+from mpijoin.plans.node import Made, Node, State, bounds_of, nodes_of
 from mpijoin.store.pool import Pool
 from mpijoin.store.state import COMPARED, COMPARISONS, RESULTS, StoreState
 
@@ -39,6 +39,21 @@ class Base(NamedTuple):
     make_room: Callable[[int], bool]
 
 
+class Found(NamedTuple):
+    """A state, and the tuples that it has of some groups."""
+
+    state: State
+    made: Made
+
+
+class Source(Protocol):
+    """Has states of groups. "We define a state's ID as the same to its tuple's schema" (DCAPE, section 4.1): here it is
+    the set of its members."""
+
+    def find(self, groups: np.ndarray, members: frozenset[int]) -> Found | None:
+        """Returns the state of these members; None: it has none. The tuples may be changed."""
+
+
 class Tree:
     """Joins groups by a plan. holds: bool[partitions], of which groups it has states."""
 
@@ -64,27 +79,39 @@ class Tree:
             yield from self._run(node, groups, work)
         yield from self._run(root, groups, work)
 
-    def restore(self, groups: np.ndarray, source: Tree | None, work: Work) -> Iterator[Progress]:
+    def restore(self, groups: np.ndarray, source: Source | None, work: Work) -> Iterator[Progress]:
         """Makes the states of groups, bottom-up, of which all results have been found. Raises NoRoom.
 
-        source: a tree that holds the groups. The states that it has as well are taken over.
+        source: what has states of these groups. Those that this tree has as well are taken over.
         """
         self.holds[groups] = True
         self._feed(groups, fresh=False)
         *others, root = self.nodes
         for node in others:
             assert node.parent
-            if source and (found := source.state(node)):
-                self._take_over(groups, *found, *node.parent)
+            if source and (found := source.find(groups, frozenset(node.state.members))):
+                self._take_over(found, *node.parent)
                 node.settle(groups)
             else:
                 yield from self._run(node, groups, work)
         root.settle(groups)
 
-    def state(self, node: Node) -> tuple[Node, int] | None:
-        """Returns where this tree has the state that a node makes, matched by the set of its members; None: it has
-        none."""
-        return self._states.get(frozenset(node.state.members))
+    def find(self, groups: np.ndarray, members: frozenset[int]) -> Found | None:
+        """Implements `Source`. It uses the room of this tree."""
+        if members not in self._states:
+            return None
+        node, side = self._states[members]
+        ends = np.zeros(len(groups), np.int64)
+        node.count(groups, side, ends)
+        rows = self._rows_of(ends, len(members))
+        node.copy(groups, side, rows)
+        return Found(node.states[side], Made(groups, bounds_of(ends), rows))
+
+    def states_of(self, group: int) -> Iterator[Found]:
+        """Yields its states of more than one member of a group. Each is valid until the next one is asked for."""
+        for members in self._states:
+            if (found := self.find(np.array([group]), members)) and len(found.made.tuples):
+                yield found
 
     def give_up(self) -> None:
         """Forgets how far the nodes came. What the groups hold then means nothing."""
@@ -121,16 +148,12 @@ class Tree:
             self._list(groups, stream, fresh, rows)
             self._pass_on(node, side, Made(groups, bounds_of(ends), rows))
 
-    def _take_over(self, groups: np.ndarray, node: Node, side: int, parent: Node, at: int) -> None:
-        """Copies the state of a side of a node of another tree to one of this tree."""
-        ends = np.zeros(len(groups), np.int64)
-        node.count(groups, side, ends)
-        rows = self._rows_of(ends, len(node.states[side].members))
-        node.copy(groups, side, rows)
-        theirs, own = node.states[side].members, parent.states[at].members
+    def _take_over(self, found: Found, parent: Node, at: int) -> None:
+        """Copies a state to one of this tree."""
+        theirs, own, rows = found.state.members, parent.states[at].members, found.made.tuples
         if theirs != own:
             rows[:, MEMBERS:] = rows[:, [MEMBERS + theirs.index(member) for member in own]]
-        self._pass_on(parent, at, Made(groups, bounds_of(ends), rows))
+        self._pass_on(parent, at, found.made)
 
     def _rows_of(self, ends: np.ndarray, members: int) -> np.ndarray:
         """Returns room for tuples of a state, in memory that is used again. ends: as of `count_tuples`."""

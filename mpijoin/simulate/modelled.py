@@ -228,6 +228,9 @@ class ModelledJoin:
         block_tuples, tuple_bytes = int(self._shape.block_tuples.sum()), float(self._tuple_bytes.mean())
         return read_out(self._groups, group, since, octets_max, block_tuples, tuple_bytes)
 
+    def states_of(self, group: int) -> list[np.ndarray]:
+        return []
+
     def reached(self, frames: Sequence[np.ndarray]) -> tuple[int, bool]:
         newest, snapshot = content_of(frames[-1])
         return newest, snapshot is not None

@@ -1,7 +1,8 @@
 """Groups on their way: what this slave supplies, what it consumes, and how much of that goes out at once.
 
 A supplier goes on joining a group while it ships the blocks that no longer change, portion by portion. Only the rest,
-which fits one portion, goes out while nobody joins the group. A consumer keeps aside what has come until it is whole.
+which fits one portion, goes out while nobody joins the group. By MSLB all of it does, with the states of its plan, if
+it has one. A consumer keeps aside what has come until it is whole.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Iterable
 
 import numpy as np
 
+from mpijoin.config.moves import MSLB, PRECOPY
 from mpijoin.errors import MemoryBudgetError, ProtocolError
 from mpijoin.messages import Piece, Slot, State
 from mpijoin.moving import consumer, steps, supplier
@@ -35,7 +37,7 @@ UNLIMITED = 1 << 62
 class Supply:
     """A group that goes away. since: the newest block that was shipped · rows_sent: so many of its frames on
     disk were shipped · input: what was taken out of the messages, in
-    case the group comes back."""
+    case the group comes back · marks: as of `Inputs.goes`."""
 
     group: int
     consumer: int
@@ -46,6 +48,7 @@ class Supply:
     sent_s: float | None = None  # when what is under way was handed to the transport
     transfer_s: float = 0.0
     input: Slot | None = None
+    marks: tuple[tuple[int, ...], ...] = ()
 
 
 @dataclass
@@ -63,8 +66,11 @@ class Staging:
 class Mover:
     """All moves that this slave takes part in. Times are those of the rank's clock."""
 
-    def __init__(self, rank: Rank, operator: Operator, inputs: Inputs, spiller: Spiller | None = None):
-        """spiller: what keeps the operator's rows on disk, if anything does."""
+    def __init__(
+        self, rank: Rank, operator: Operator, inputs: Inputs, spiller: Spiller | None = None, kind: str = PRECOPY
+    ):
+        """spiller: what keeps the operator's rows on disk, if anything does · kind: PRECOPY or MSLB."""
+        self._kind = kind
         self._rank, self._operator, self._inputs, self._spiller = rank, operator, inputs, spiller
         self._supplies: dict[int, Supply] = {}
         self._stagings: dict[int, Staging] = {}
@@ -99,7 +105,7 @@ class Mover:
 
     def expects(self, order: Order) -> None:
         """Notes an order that is to be carried out between two slices. ProtocolError: no such move is known."""
-        if order.step == steps.SHIP and order.move not in self._supplies:
+        if order.step == steps.FIRST[self._kind] and order.move not in self._supplies:
             self._supplies[order.move] = Supply(order.group, order.peer)
         supply = self._supplies.get(order.move)
         if supply is None or (supply.group, supply.consumer) != (order.group, order.peer):
@@ -112,7 +118,7 @@ class Mover:
         """Ships a portion of one group, if a group is to go and may send now. Returns whether it did."""
         self._watch()
         for move, supply in self._supplies.items():
-            if supply.state != supplier.SHIPPING:
+            if supply.state not in (supplier.SHIPPING, supplier.SENDING):
                 continue
             if supply.sent_s is None and (nothing_to_join or self._allowance_bytes > 0):
                 self._ship(move, supply)
@@ -129,14 +135,16 @@ class Mover:
         before, supply.state = supply.state, supplier.advance(move, supply.state, step)
         match step:
             case steps.FREEZE:
-                self._freeze(move, supply, taken)
+                self._freeze(supply, taken)
+                if supply.state == supplier.FROZEN:
+                    self._send_rest(move, supply)
             case steps.DROP:
                 self._drop(move, supply)
             case steps.RESTORE:
                 del self._supplies[move]
                 self._rank.send(supply.consumer, State(move, self._rank.number, group, (), cancelled=True))
                 self._say(move, steps.RESTORED)
-                return supply.input if before == supplier.FROZEN else None
+                return supply.input if before in (supplier.SENDING, supplier.FROZEN) else None
         return None
 
     def take(self, state: State) -> bool:
@@ -193,27 +201,33 @@ class Mover:
         newest, whole = self._operator.reached(frames)
         if whole:
             supply.state = supplier.advance(move, supply.state, supplier.READY)
-            self._say(move, steps.SHIPPED)
+            if supply.state == supplier.FROZEN:
+                self._send_rest(move, supply)
+            else:
+                self._say(move, steps.SHIPPED)
             return
         supply.since = newest
         self._send(move, supply, frames, None)
 
-    def _freeze(self, move: int, supply: Supply, taken: list[tuple[Batches, list[Piece]]]) -> None:
-        """Sends the rest of the group with its input that is not joined, up to where the newest message of it
-        reached."""
-        on_disk = self._on_disk(supply, UNLIMITED)
-        notes = self._spiller.marks(supply.group) if self._spiller else []
-        frames = [*notes, *on_disk, *self._operator.get(supply.group, supply.since)]
+    def _freeze(self, supply: Supply, taken: list[tuple[Batches, list[Piece]]]) -> None:
+        """Keeps the input that is not joined, up to where the newest message of the group reached."""
         info = self._operator.info(np.array([supply.group]))
         watermarks = taken[-1][0].slot.watermarks if taken else tuple(info.watermarks[0].tolist())
-        marks = self._inputs.goes(supply.group, [batches.slot for batches, _ in taken])
-        if marks:
-            watermarks = tuple(map(min, zip(*marks)))
+        supply.marks = self._inputs.goes(supply.group, [batches.slot for batches, _ in taken])
+        if supply.marks:
+            watermarks = tuple(map(min, zip(*supply.marks)))
         newest_slot = taken[-1][0].slot if taken else None
         epoch, origin = (newest_slot.epoch, newest_slot.origin) if newest_slot else (0, None)
         pieces = tuple(piece for _, own in taken for piece in own)
         supply.input = Slot(self._rank.number, epoch, watermarks, np.array([supply.group]), pieces, origin=origin)
-        self._send(move, supply, frames, supply.input, marks)
+
+    def _send_rest(self, move: int, supply: Supply) -> None:
+        """Sends the rest of the group with the input that was kept. A tail goes last."""
+        on_disk = self._on_disk(supply, UNLIMITED)
+        notes = self._spiller.marks(supply.group) if self._spiller else []
+        states = self._operator.states_of(supply.group) if self._kind == MSLB else []
+        frames = [*notes, *on_disk, *states, *self._operator.get(supply.group, supply.since)]
+        self._send(move, supply, frames, supply.input, supply.marks)
 
     def _drop(self, move: int, supply: Supply) -> None:
         self._watch()

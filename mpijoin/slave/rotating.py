@@ -13,7 +13,6 @@ from typing import Iterator
 
 import numpy as np
 
-from mpijoin.moving import steps
 from mpijoin.operators.base import Progress
 from mpijoin.slave.core import TRIES_MAX, SlaveCore
 from mpijoin.slave.events import (
@@ -45,6 +44,7 @@ class RotatingCore(SlaveCore):
         self._interrupted: tuple[deque[tuple[int, int]], bool] | None = None
         self._activating: int | None = None  # the move for which a group is activated
         self._active_moves: set[int] = set()  # Their groups are in memory, and stay there.
+        self._begun: set[int] = set()  # moves of which an order was carried out
         self._blocked: set[int | None] = set()  # moves without room for their group; None: its turn was
 
     @property
@@ -186,6 +186,7 @@ class RotatingCore(SlaveCore):
         moves = {one.move for one in self._ships()}
         waiting = [one for one in self._changes if isinstance(one, Ordered) and one.move in moves]
         self._changes = deque(one for one in self._changes if one not in waiting)
+        self._begun.update(one.move for one in self._changes if isinstance(one, Ordered))
         actions = super()._change()
         self._changes.extend(waiting)
         self._active_moves.clear()
@@ -196,8 +197,9 @@ class RotatingCore(SlaveCore):
         return next((one for one in self._ships() if one.move not in self._blocked), None)
 
     def _ships(self) -> Iterator[Ordered]:
-        orders = (one for one in self._changes if isinstance(one, Ordered) and one.step == steps.SHIP)
-        return (one for one in orders if one.move not in self._active_moves)
+        """The orders that begin a move. One that copies nothing ahead begins with the order to freeze."""
+        known = self._active_moves | self._begun
+        return (one for one in self._changes if isinstance(one, Ordered) and one.move not in known)
 
     def _ticked(self, now_s: float) -> list[Action]:
         if self.busy or self._messages:

@@ -73,7 +73,8 @@ class Slave:
         self._pressure = MemoryPressure(pressures, operator.memory().budget, operator.limit, allowed)
         self._inserter = Inserter(operator)
         self._inputs = Inputs(setup.roles.producers, job.cluster.partitions, len(names))
-        self._mover = Mover(rank, self._operator, self._inputs, self._spilling.by_generations)
+        own = (self._inputs, self._spilling.by_generations, job.balance.move)
+        self._mover = Mover(rank, self._operator, *own)
         saver = Saver(operator, rank.number, setup.checkpoints, spiller) if setup.checkpoints else None
         self._savings = Savings(rank, saver, self._outlets.sinks, self._epochs, self._counts)
         self._groups = set(groups)  # These are the groups that it joins.

@@ -37,6 +37,7 @@ from mpijoin.checkpoint.manifest import numbers_in
 from mpijoin.checkpoint.saver import Saver
 from mpijoin.config.check import resolve
 from mpijoin.config.load import load_job
+from mpijoin.config.moves import MOVES
 from mpijoin.coordinator.runtime import Master
 from mpijoin.errors import EXIT_CHECKPOINTED, AlreadyDone, Checkpointed, Interrupted
 from mpijoin.join.marks import MARKS
@@ -161,7 +162,7 @@ def manner(chance, work):
     epoch = chance.choice([5, 20, 50])
     policy = chance.choice(["none", "balance", "threshold"])
     sections = {
-        "balance": {"policy": policy},
+        "balance": {"policy": policy, "move": MOVES[epoch == 20]},
         "cluster": {
             "distribution_epoch": f"{epoch} ms",
             "reorganization_epoch": f"{epoch} ms",

@@ -6,6 +6,7 @@ import numpy as np
 
 import oracle
 from join_harness import NEVER, Harness, Stream, encode, groups_of, numbered, walk
+from mpijoin.config.moves import PRECOPY
 from mpijoin.data.codec import decode
 from mpijoin.messages import Columns, Piece, Slot, State, encode_message, parse
 from mpijoin.moving import steps
@@ -46,10 +47,12 @@ class Desk:
 class Side:
     """A slave that has only an operator and a mover."""
 
-    def __init__(self, number, streams=(STREAM, STREAM), partitions=2, memory=1 << 22, theta=600, block=BLOCK):
+    def __init__(
+        self, number, streams=(STREAM, STREAM), partitions=2, memory=1 << 22, theta=600, block=BLOCK, kind=PRECOPY
+    ):
         self.harness = Harness(list(streams), partitions, memory, block, theta)
         self.desk = Desk(number)
-        self.mover = Mover(self.desk, self.harness.operator, Inputs((0,), partitions, 2))
+        self.mover = Mover(self.desk, self.harness.operator, Inputs((0,), partitions, 2), kind=kind)
 
     def order(self, step, move=7, group=1, peer=CONSUMER, taken=()):
         self.mover.expects(Order(move, step, group, peer))

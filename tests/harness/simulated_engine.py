@@ -27,11 +27,13 @@ from mpijoin.config.check import resolve
 from mpijoin.config.inject import Delay, Inject, Slowdown
 from mpijoin.config.job import GENERATIONS
 from mpijoin.config.load import load_job
+from mpijoin.config.moves import MOVES, MSLB
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.marks import MARKS
 from mpijoin.launch.setup import Roles, RunSetup, merged_schemas
 from mpijoin.moving import consumer
 from mpijoin.operators.stored import TableOperator
+from mpijoin.plans.operator import PlannedJoin
 from mpijoin.policy import make_policy
 from mpijoin.simulate.cluster import Manner, Quiet, SimulatedCluster
 from mpijoin.simulate.costs import Costs
@@ -104,7 +106,7 @@ def scenario(seed):
     paced = chance.random() < 0.4
     epoch = chance.choice([2, 5, 5, 20, 100])
     sections = {
-        "balance": {"policy": chance.choice(["none", *["threshold", "balance"] * 3])},
+        "balance": {"policy": chance.choice(["none", *["threshold", "balance"] * 3]), "move": MOVES[seed // 2 % 2]},
         "cluster": {
             "partitions": chance.randint(1, 8),
             "distribution_epoch": f"{epoch} ms",
@@ -145,7 +147,9 @@ def scenario(seed):
     if len(made.sides) > 2 and chance.random() < PLANS_SHARE:
         plan = random_plan(chance, [side.name for side in made.sides])
         plan = plan if made.seed % 2 else "auto"
-        return replace(made, sections={**made.sections, "join": {"plan": plan}})
+        # Most of them move with their states.
+        balance = {**made.sections["balance"], "move": MOVES[made.seed % 4 > 0]}
+        return replace(made, sections={**made.sections, "balance": balance, "join": {"plan": plan}})
     if len(made.sides) != 2:  # Types and conditions are about two streams.
         return made
     is_by_generations = made.spills and made.sections["memory"]["spill"] == GENERATIONS
@@ -327,7 +331,7 @@ THINGS = (
     "moved", "refused", "cancelled", "shrinks", "grows", "idle slaves", "rank stalls", "link stalls", "overtakings",
     "slow slaves", "paced", "delays", "paused", "late", "null keys", "empty streams", "results", "collected", "splits",
     "random moves", "several queries", "several producers", "moves with several producers", "sub-groups",
-    "out of memory", "changes of plan", *SPILLS,
+    "out of memory", "changes of plan", "moves at once", *SPILLS,
 )  # fmt: skip
 
 
@@ -349,6 +353,7 @@ def seen_in(made, summary):
         "random moves": made.moves_randomly and summary["moves"] > 0,
         "several queries": len(made.queries) > 1,
         "several producers": made.producers > 1,
+        "moves at once": summary["moves"] * (made.sections["balance"].get("move") == MSLB),
         "moves with several producers": summary["moves"] * (made.producers > 1),
         "sub-groups": made.sections["cluster"]["subgroups"] > 1,
         "spills": summary["memory"]["spills"],
@@ -375,6 +380,9 @@ class Watch:
             self._replace(simulated.engine.processes[rank], "turn", partial(self._turn, slave))
             self._replace(slave._mover, "_send", self._shipped)
             self._replace(slave._mover, "take", partial(self._staged, slave))
+            join = slave._operator._operator  # without what charges its time
+            if isinstance(join, PlannedJoin):
+                self._replace(join, "_adopt", self._adopted)
             if made.spills:  # What a slave must hold may be on its disk.
                 SpillWatch(self.seen, slave)
             else:
@@ -414,6 +422,10 @@ class Watch:
         octets -= frames[-1].nbytes if self._made.spills else 0
         assert final or octets <= bound_bytes, f"a portion of {octets} bytes, wanted at most {bound_bytes}"
         send(move, supply, frames, final, *marks)
+
+    def _adopted(self, adopt, *arrived):
+        self.seen["states that travel"] += 1
+        adopt(*arrived)
 
     def _staged(self, slave, take, state):
         """Watches a part of a group arrive. At times the slave has no room for it, and must then refuse the group."""

@@ -33,6 +33,7 @@ def spilling(made, chance, values):
     }
     policies = [one for one in POLICIES if form == GENERATIONS or one not in GENERATION_POLICIES]
     balance = {"policy": chance.choice(policies), "relocation_pause": chance.choice(["0 s", "0 s", "200 ms"])}
+    balance["move"] = made.sections["balance"]["move"]
     tuning = {**made.sections["tuning"], "block": chance.choice(["64 B", "200 B", "200 B"])}
     # A group that rotates must fit into memory.
     pages = chance.choice([20, 60, 100, 300] if form == GENERATIONS else [60, 100, 300, 600])

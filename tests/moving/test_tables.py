@@ -10,13 +10,18 @@ from typing import NamedTuple
 
 import pytest
 
+from mpijoin.config.moves import MOVES
 from mpijoin.errors import ProtocolError
 from mpijoin.moving import consumer, coordinator, steps, supplier
 
-STATES = ["shipping", "frozen", "dropping", "restoring", "refusing", "cancelling", "moved", "refused", "cancelled"]
-EVENTS = ["shipped", "installed", "refused", "dropped", "restored", "cancel"]
+STATES = [
+    "begun", "shipping", "frozen", "dropping", "restoring", "refusing", "cancelling", "moved", "refused", "cancelled",
+]  # fmt: skip
+EVENTS = ["precopy", "mslb", "shipped", "installed", "refused", "dropped", "restored", "cancel"]
 
 LEGAL = {
+    ("begun", "precopy"): ("shipping", ("ship",)),
+    ("begun", "mslb"): ("frozen", ("pause",)),
     ("shipping", "shipped"): ("frozen", ("pause",)),
     ("shipping", "refused"): ("refusing", ("restore",)),
     ("shipping", "cancel"): ("cancelling", ("restore",)),
@@ -33,10 +38,13 @@ LEGAL = {
 }
 SUPPLIER = {
     ("unknown", "ship"): "shipping",
+    ("unknown", "freeze"): "sending",
     ("shipping", "ready"): "shipped",
     ("shipping", "restore"): "kept",
     ("shipped", "freeze"): "frozen",
     ("shipped", "restore"): "kept",
+    ("sending", "ready"): "frozen",
+    ("sending", "restore"): "kept",
     ("frozen", "drop"): "gone",
     ("frozen", "restore"): "kept",
 }
@@ -88,7 +96,8 @@ def test_the_tables_have_no_other_states_or_events(at):
 
 def test_the_coordinator_knows_who_says_what():
     assert {state for pair, outcome in LEGAL.items() for state in (pair[0], outcome[0])} == set(STATES)
-    assert {*steps.BY_SUPPLIER, *steps.BY_CONSUMER, coordinator.CANCEL} == set(EVENTS)
+    assert {*MOVES, *steps.BY_SUPPLIER, *steps.BY_CONSUMER, coordinator.CANCEL} == set(EVENTS)
+    assert steps.FIRST.keys() == set(MOVES)
     said = {steps.SHIP, steps.FREEZE, *(act for _, acts in LEGAL.values() for act in acts)}
     assert said >= {order for _, order in SUPPLIER} - {supplier.READY}
 
@@ -103,8 +112,8 @@ def paths(state, seen=()):
 
 
 def test_every_way_ends_and_delivers_what_it_held():
-    ways = list(paths("shipping"))
-    assert len(ways) == 4 and all(way[-1] in coordinator.CLOSED for way in ways)
+    ways = list(paths("begun"))
+    assert len(ways) == 6 and all(way[-1] in coordinator.CLOSED for way in ways)
     for way in ways:
         acts = [act for at in range(0, len(way) - 1, 2) for act in LEGAL[way[at], way[at + 1]][1]]
         assert acts.count("pause") == sum(act.startswith("deliver") for act in acts)
@@ -132,8 +141,8 @@ class Move(NamedTuple):
     """A move as all three parties see it, and what is under way between them. Each pair of ranks keeps the order."""
 
     # These are the states of the coordinator, the supplier and the consumer.
-    states: tuple[str, str, str] = ("shipping", "unknown", "unknown")
-    orders: tuple[str, ...] = ("ship",)
+    states: tuple[str, str, str] = ("begun", "unknown", "unknown")
+    orders: tuple[str, ...] = ()
     reports: tuple[str, ...] = ()  # The supplier sends these.
     answers: tuple[str, ...] = ()  # The consumer sends these.
     parts: tuple[str, ...] = ()  # These go from the supplier to the consumer.
@@ -152,9 +161,10 @@ def coordinated(move, event, **changes):
 
 
 def supplied(move, event, **changes):
-    state = supplier.advance(7, move.states[1], event)
-    parts = {"freeze": ("rest",), "restore": ("cancel",)}.get(event, ())
-    reports = {"ready": ("shipped",), "drop": ("dropped",), "restore": ("restored",)}.get(event, ())
+    before, state = move.states[1], supplier.advance(7, move.states[1], event)
+    parts = ("rest",) if state == "frozen" else {"restore": ("cancel",)}.get(event, ())
+    shipped = ("shipped",) * (before == "shipping")
+    reports = {"ready": shipped, "drop": ("dropped",), "restore": ("restored",)}.get(event, ())
     return move.enters(1, state, **{**changes, "parts": move.parts + parts, "reports": move.reports + reports})
 
 
@@ -177,11 +187,13 @@ def what_may_follow(move):
     if move.parts:
         yield consumed(move, move.parts[0], parts=move.parts[1:])
     own, shipping, staging = move.states
+    if own == "begun":
+        yield from (coordinated(move, kind) for kind in MOVES)
     if own == "shipping":
         yield coordinated(move, "cancel")
-    if shipping == "shipping" and move.portions:
+    if shipping in ("shipping", "sending") and move.portions:
         yield move._replace(parts=(*move.parts, "portion"), portions=move.portions - 1)
-    if shipping == "shipping":
+    if shipping in ("shipping", "sending"):
         yield supplied(move, "ready")
     if staging in ("staging", "whole"):
         yield consumed(move, "no room")

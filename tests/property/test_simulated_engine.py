@@ -44,6 +44,12 @@ def test_the_seeds_cover_what_they_are_for(courses):
     assert seen["moved"] > 75 and min(seen[name] for name in THINGS) > 0, seen
 
 
+@pytest.mark.parametrize("seed", [821, 1973])
+def test_groups_that_move_as_a_whole_take_the_states_of_their_trees_along(seed):
+    course = run(scenario(seed))
+    assert course.summary and course.seen["moves at once"] >= course.seen["states that travel"] > 1
+
+
 def test_a_slice_does_not_wait_for_a_group_that_is_to_go_after_it():
     """It waited for ever, for a group that was ordered to go, and that alone takes all memory."""
     assert not run(scenario(647)).summary

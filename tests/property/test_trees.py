@@ -17,10 +17,14 @@ from hypothesis import strategies as some
 import oracle
 from join_harness import EVER, Harness, Stream, check_accounts, groups_of, numbered
 from mpijoin.config.plan import Binary
+from mpijoin.data.codec import decode, encode
+from mpijoin.errors import ProtocolError
 from mpijoin.join.window_join import Setup as JoinSetup
 from mpijoin.operators.base import Keep, Progress
 from mpijoin.plans.kernels import MEMBERS
+from mpijoin.plans.node import Node
 from mpijoin.plans.operator import PlannedJoin
+from mpijoin.plans.travel import STATES_KIND
 from mpijoin.plans.tree import Tree
 from mpijoin.store import state as st
 from mpijoin.store.pool import StreamSpec, new_pool
@@ -47,9 +51,10 @@ def tree_of(streams, plan, partitions=1, memory=1 << 22, block=256, theta=200, c
     return PlannedJoin(JoinSetup(partitions, theta, specs), plan, pool, capacity, period)
 
 
-def run(setup, streams, rows, cuts, plans, capacity, dropped, keep=Keep.SLOT_IDS, changes=None):
+def run(setup, streams, rows, cuts, plans, capacity, dropped, keep=Keep.SLOT_IDS, changes=None, takes=0):
     """The holders, each with its own plan, after every round of which each group has gone to the next one. dropped:
-    how often states are dropped, in rounds; 0: never · changes: which plan all holders follow after each round."""
+    how often states are dropped, in rounds; 0: never · changes: which plan all holders follow after each round · takes:
+    how often groups go with their states, in rounds; 0: never."""
     holders = [
         Harness(
             streams, setup.partitions, result_buffer=setup.result_buffer, keep=keep,
@@ -69,7 +74,8 @@ def run(setup, streams, rows, cuts, plans, capacity, dropped, keep=Keep.SLOT_IDS
             if dropped and number % dropped == 0:
                 holder.operator.forget_states()
             if holder is not following:
-                assert following.operator.install(holder.operator.get(group, 0)) == group
+                states = holder.operator.states_of(group) if takes and number % takes == 0 else []
+                assert following.operator.install([*states, *holder.operator.get(group, 0)]) == group
                 holder.operator.drop(group)
     return holders
 
@@ -81,9 +87,10 @@ def results_of(holders):
 @settings(max_examples=120, deadline=None, derandomize=True)
 @given(SETUPS, joins(some.integers(3, 5)), CUTS, some.data(), some.integers(1, 60), some.integers(0, 3))
 def test_the_result_is_the_oracles_for_any_tree(setup, join, cuts, data, capacity, dropped):
+    takes = data.draw(some.integers(0, 2))
     streams, rows = join
     plans = [data.draw(trees(len(streams))) for _ in range(setup.holders)]
-    holders = run(setup, streams, rows, cuts, plans, capacity, dropped)
+    holders = run(setup, streams, rows, cuts, plans, capacity, dropped, takes=takes)
     wanted = expected(streams, rows)
     assert results_of(holders) == wanted
     assert all(one == rows[i][one.row] for holder in holders for found in holder.pairs for i, one in enumerate(found))
@@ -123,7 +130,8 @@ def test_the_result_is_the_oracles_whatever_plans_follow_each_other(setup, join,
     changes = [Change(data.draw(some.sampled_from(known))) for _ in range(len(cuts) + 1)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("mpijoin.plans.operator.RESTORED_MIN", restored)
-        holders = run(setup, streams, rows, cuts, plans, 20, dropped, changes=changes)
+        takes = data.draw(some.integers(0, 2))
+        holders = run(setup, streams, rows, cuts, plans, 20, dropped, changes=changes, takes=takes)
     assert results_of(holders) == expected(streams, rows)
     for holder in holders:
         holder.operator.forget_states()
@@ -289,9 +297,9 @@ def test_states_that_both_trees_have_are_taken_over_and_the_others_are_made_agai
     """
     taken, take_over = [], Tree._take_over
 
-    def watched(tree, groups, node, side, parent, at):
-        taken.append((node.states[side].members, parent.states[at].members))
-        take_over(tree, groups, node, side, parent, at)
+    def watched(tree, found, parent, at):
+        taken.append((found.state.members, parent.states[at].members))
+        take_over(tree, found, parent, at)
 
     monkeypatch.setattr(Tree, "_take_over", watched)
     streams = [Stream(40), Stream(25), Stream(60), Stream(30)]
@@ -320,3 +328,53 @@ def test_plans_that_come_back_find_nothing_that_they_left(monkeypatch, restored,
         harness.round_of(groups, parts, marks)
         assert operator.memory().held == harness.state.pool[st.PAGES_HELD] * operator.page_bytes
     assert results_of([harness]) == expected(STREAMS, rows)
+
+
+@pytest.mark.parametrize("receiver, taken", [
+    (Binary(Binary(Binary(0, 1), 2), 3), [(0, 1), (0, 1, 2)]),
+    (Binary(Binary(3, Binary(1, 0)), 2), [(0, 1)]),
+    (Binary(Binary(0, 3), Binary(1, 2)), []),
+    (None, []),
+])  # fmt: skip
+def test_states_that_the_receiver_has_as_well_come_along_and_the_others_are_made_there(monkeypatch, receiver, taken):
+    """DCAPE, section 4.2: "If a match is found, the single partition is then inserted to the state that has the same
+    schema." "If a single partition cannot be matched with any state, this single partition is then discarded by the
+    receiver." Between equal plans, "all partitions transferred between two machines will be matching partitions on the
+    receiver machine. Therefore no partition recomputation is necessary."
+    """
+    streams = [Stream(40), Stream(25), Stream(60), Stream(30)]
+    rows, given, found = [*steady(), steady()[0]], [], []
+    plans = Binary(Binary(Binary(0, 1), 2), 3), receiver
+    holders = [Harness(streams, operator=tree_of(streams, plan)) for plan in plans]
+    take_over, find = Tree._take_over, Node.find
+
+    def watched(tree, one, parent, at):
+        given.append(one.state.members)
+        take_over(tree, one, parent, at)
+
+    for number, (parts, marks) in enumerate(pieces(rows)):
+        holders[number >= 10].round_of(groups_of(0), parts, marks)
+        if number == 9:
+            sender = holders[0].operator
+            frames = [*sender.states_of(0), *sender.get(0, 0)]
+            with monkeypatch.context() as patch:
+                patch.setattr(Tree, "_take_over", watched)
+                patch.setattr(Node, "find", lambda *asked: found.append(asked[0].state.members) or find(*asked))
+                holders[1].operator.install(frames)
+            sender.drop(0)
+    assert given == taken and results_of(holders) == expected(streams, rows)
+    is_made = receiver is not None and receiver != plans[0]
+    assert bool(found) == is_made
+
+
+def test_states_that_come_with_another_group_or_of_more_tuples_are_refused_by_name():
+    operator, other = tree_of(STREAMS, CHAIN, 2), tree_of(STREAMS, CHAIN, 2)
+    harness = Harness(STREAMS, 2, operator=operator)
+    for parts, marks in pieces(steady(partitions=2)):
+        harness.round_of(groups_of(0, 1), parts, marks)
+    with pytest.raises(ProtocolError, match="states of partition 1 came with partition 0"):
+        other.install([*operator.states_of(1), *operator.get(0, 0)])
+    (frame,) = operator.states_of(1)
+    places = decode(frame).buffers[0] + 10_000
+    with pytest.raises(ProtocolError, match="partition 1: states came of more than .* tuples"):
+        other.install([encode(STATES_KIND, {"group": 1, "members": [0, 1]}, [places]), *operator.get(1, 0)])
