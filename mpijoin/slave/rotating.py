@@ -13,6 +13,7 @@ from typing import Iterator
 
 import numpy as np
 
+from mpijoin.moving import steps
 from mpijoin.operators.base import Progress
 from mpijoin.slave.core import TRIES_MAX, SlaveCore
 from mpijoin.slave.events import (
@@ -199,7 +200,8 @@ class RotatingCore(SlaveCore):
     def _ships(self) -> Iterator[Ordered]:
         """The orders that begin a move. One that copies nothing ahead begins with the order to freeze."""
         known = self._active_moves | self._begun
-        return (one for one in self._changes if isinstance(one, Ordered) and one.move not in known)
+        orders = (one for one in self._changes if isinstance(one, Ordered) and one.step in steps.FIRST.values())
+        return (one for one in orders if one.move not in known)
 
     def _ticked(self, now_s: float) -> list[Action]:
         if self.busy or self._messages:
