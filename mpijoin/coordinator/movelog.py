@@ -8,6 +8,7 @@ from mpijoin.clock import RunClock
 from mpijoin.coordinator.events import Moved
 from mpijoin.metrics.moves import MovesFile
 from mpijoin.moving import steps
+from mpijoin.moving.coordinator import MOVED
 from mpijoin.orders import Step
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
@@ -18,14 +19,16 @@ from mpijoin.records import MoveTotals
 class MoveLog:
     """Follows each move from the order to ship until its end, and until the next decision, which shows its gain."""
 
-    def __init__(self, file: MovesFile | None, clock: RunClock):
-        self._file, self._clock = file, clock
+    def __init__(self, file: MovesFile | None, clock: RunClock, kind: str):
+        """kind: of the run's moves, one of `config.moves.MOVES`."""
+        self._file, self._clock, self.kind = file, clock, kind
         self._open: dict[int, dict[str, Any]] = {}
         self._ended: list[dict[str, Any]] = []  # whose gain is not known yet
         self._period = 0
         self._loads: dict[int, float] = {}  # slave -> load at the last decision
         self.totals = MoveTotals()
         self.pause_us_max = 0
+        self.took_us: list[int] = []  # by each that moved its group, from begin to end
 
     def decided(self, view: ClusterView) -> None:
         """The policy has looked at the cluster, so it is known what the moves since its last look have brought."""
@@ -49,7 +52,7 @@ class MoveLog:
 
     def _begin(self, move: int) -> None:
         figures = dict.fromkeys(("bytes", "blocks", "frozen_us", "delivered_us", "transfer_us"), 0)
-        self._open[move] = {"begun_us": self._now_us(), "period": self._period, **figures}
+        self._open[move] = {"kind": self.kind, "begun_us": self._now_us(), "period": self._period, **figures}
 
     def _delivered(self, move: int) -> None:
         row = self._open[move]
@@ -68,6 +71,8 @@ class MoveLog:
         who = {"move": action.move, "group": action.group, "supplier": action.supplier, "consumer": action.consumer}
         row.update(who, outcome=action.outcome, closed_us=self._now_us(), gain_predicted=action.gain)
         row["load"] = self._loads.get(action.supplier, 0.0)
+        if action.outcome == MOVED:
+            self.took_us.append(row["closed_us"] - row["begun_us"])
         self.totals = self.totals.with_one(action.outcome, row["bytes"])
         self._ended.append(row)
 

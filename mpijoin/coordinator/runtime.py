@@ -58,7 +58,7 @@ class Master:
         self.core = new_core(setup, rank.clock, pacing, resumption)
         self._metrics_folder = directory.metrics if directory else None
         state, part = (manifest.run, manifest.number) if manifest else (None, 0)
-        self.moves = MoveLog(self._moves_file(part), rank.clock)
+        self.moves = MoveLog(self._moves_file(part), rank.clock, job.balance.move)
         start = FeedStart(position, state.sent if state else (), state.ticks if state else 0, part)
         self.feed = Feed(setup, rank, self.core.producer, pacing, self._do, start, intake)
         self.checkpointing: Checkpointing | None = None

@@ -182,10 +182,7 @@ def _summary(
         "delay_s": DelayHistogram.of([whole.delays]).figures_s(),
         "overload": _overload(master, feedings),
         "memory": _memory(list(figures.values())),
-        "moves": master.moves.totals.moved,
-        "moved_bytes": master.moves.totals.moved_bytes,
-        "moves_refused": master.moves.totals.refused,
-        "move_pause_s_max": master.moves.pause_us_max / 1e6,
+        **_moves(master.moves),
         "splits": whole.splits,
         "merges": whole.merges,
         "declustering": master.feed.recorder.declustering.figures(count),
@@ -198,6 +195,21 @@ def _summary(
         "per_producer": {str(rank): _producer_figures(one) for rank, one in enumerate(feedings)},
         "per_slave": {str(rank): _slave_figures(one.counts, figures[rank]) for rank, one in slaves.items()},
         **_plans({str(rank): one.plans for rank, one in slaves.items()}),
+    }
+
+
+def _moves(log: Any) -> dict[str, Any]:
+    """Returns how many groups changed hands and in which way, and what it took. A run that went on from a checkpoint
+    knows the times of its own moves only."""
+    took_us = log.took_us or [0]
+    return {
+        "moves": log.totals.moved,
+        "move_kind": log.kind,
+        "moved_bytes": log.totals.moved_bytes,
+        "moves_refused": log.totals.refused,
+        "move_s_mean": round(sum(took_us) / len(took_us) / 1e6, 6),
+        "move_s_max": max(took_us) / 1e6,
+        "move_pause_s_max": log.pause_us_max / 1e6,
     }
 
 
@@ -269,7 +281,7 @@ def summary_text(outcome: RunOutcome) -> str:
     if summary["memory"]["spills"]:
         lines += _spill_texts(summary["memory"], summary["last_runtime_result_s"])
     if summary["moves"]:
-        lines.append(f"{summary['moves']:,} moves of groups, {summary['moved_bytes'] / 1e6:.3g} MB")
+        lines.append(_moves_text(summary))
     for slave, plans in summary.get("plans", {}).items():
         ways = ["m-way" if one["plan"] == MWAY else f"by {one['plan']}" for one in plans]
         later = [f"{way} from its tuple {one['tuples']:,} on" for way, one in zip(ways[1:], plans[1:])]
@@ -291,6 +303,13 @@ def summary_text(outcome: RunOutcome) -> str:
     if not any(stream["read"] for stream in summary["streams"].values()):
         lines.insert(0, "the input holds no rows")
     return "\n".join(lines)
+
+
+def _moves_text(summary: dict[str, Any]) -> str:
+    moves = plural(summary["moves"], "move")
+    took = f"which took {summary['move_s_mean']:.3f} s in the mean and {summary['move_s_max']:.3f} s at most"
+    held = f"the input of a group was held for {summary['move_pause_s_max']:.3f} s at most"
+    return f"{moves} of groups by {summary['move_kind']}, {summary['moved_bytes'] / 1e6:.3g} MB, {took}; {held}"
 
 
 def _spill_texts(memory: dict[str, Any], last_runtime_result_s: float) -> list[str]:

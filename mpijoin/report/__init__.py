@@ -6,7 +6,8 @@ bins.py      turns epochs of any length into bins of one length
 series.py    makes the data of each figure, as tables (CSV)
 style.py     has the colours, sizes and lines that all figures share
 spilling.py  makes the data of the figures about state that went to the disk
-draw.py      turns tables into figures, and draw_spilling.py those about such state
+plans.py     makes the data of the figure of the slaves' plans
+draw.py      turns tables into figures, draw_spilling.py those about such state, and draw_plans.py that of plans
 figures.py   decides which figures a run gets, and writes their captions
 findings.py  finds the numbers and verdicts at the top
 compare.py   compares several runs: how their jobs differ, and their outcomes as one table

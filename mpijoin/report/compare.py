@@ -133,6 +133,9 @@ def comparison_in_words(runs: Sequence[RunData], fields: Sequence[DifferingField
 # These figures are nan for a run whose rows must stay in memory.
 SPILLING = ("memory_bytes_max", "spilled_bytes", "spill_s", "last_runtime_result_s", "cleanup_s", "cleanup_results")
 
+# These figures are nan for a run in which nothing moved.
+MOVING = ("moved_bytes", "move_s_mean", "move_pause_s_max")
+
 
 def _share(value: float) -> str:
     return f"{100 * value:.3g} %"
@@ -164,6 +167,9 @@ FIGURES: dict[str, tuple[str, Callable[[float], str]]] = {
     "cleanup_results": ("results of clean-up", amount),
     "active_slaves_mean": ("active slaves, mean", amount),
     "moves": ("moves", amount),
+    "moved_bytes": ("moved", bytes_amount),
+    "move_s_mean": ("a move, mean", seconds),
+    "move_pause_s_max": ("longest pause of a group", seconds),
     "late_rows": ("late rows", amount),
 }
 
@@ -188,6 +194,7 @@ def figures_of(run: RunData) -> dict[str, float]:
         **_spilling(run),
         "active_slaves_mean": declustering.get("mean", MISSING),
         "moves": summary.get("moves", MISSING),
+        **{name: summary[name] if summary.get("moves") else MISSING for name in MOVING},
         "late_rows": sum(one["late"] for one in summary["streams"].values()) if summary else MISSING,
     }
 

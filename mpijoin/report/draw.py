@@ -38,6 +38,7 @@ MAP = "cividis"  # It runs from dark to light in grey print too, and looks the s
 SHARE_LOOKS = {"cpu": (BLUE, ""), "communication": (ORANGE, "///"), "idle": (QUIET, ""), "other": (PURPLE, "xxx")}
 SHARE_NAMES = {"cpu": "CPU", "communication": "communication", "idle": "idle", "other": "other"}
 OUTCOME_LOOKS = {"moved": (BLUE, "o"), "refused": (VERMILLION, "X"), "cancelled": (ORANGE, "D")}
+MOVE_TIMES = {"took_s": "took, ms", "pause_s": "input held, ms"}
 MOVES_APART_MAX = 90  # So many arrows have room side by side.
 OTHER_SEEN = 0.005
 BARS_NAMED_MAX = 32  # More bars than these have no room for names.
@@ -188,11 +189,11 @@ def declustering(table: Table) -> Figure:
 
 
 def moves(table: Table, end_s: float) -> Figure:
-    """Draws an arrow from supplier to consumer for each move, side by side, and its pause below.
+    """Draws an arrow from supplier to consumer for each move, side by side, and below how long it took and its pause.
 
-    The size of the mark at the pause shows the bytes of the move. end_s: the end of the run.
+    The sizes of the marks there show the bytes of the move. end_s: the end of the run.
     """
-    figure, (above, below) = new_figure(2, sharex=True, height_ratios=(1.5, 1))
+    figure, (above, *lower) = new_figure(3, sharex=True, height_ratios=(1.5, 1, 1))
     place_s, width_s = side_by_side(table["begun_s"], end_s)
     supplier, consumer = table["supplier"], table["consumer"]
     area = 8 + 90 * table["bytes"] / max(1, table["bytes"].max())
@@ -209,16 +210,18 @@ def moves(table: Table, end_s: float) -> Figure:
         above.scatter(
             place_s[own], supplier[own], 12 if own.sum() <= MOVES_APART_MAX else 3, label=outcome, zorder=3, **dots
         )
-        below.vlines(place_s[own], 0, 1e3 * table["pause_s"][own], color=colour, linewidth=0.8)
-        below.scatter(place_s[own], 1e3 * table["pause_s"][own], area[own], alpha=0.8, **dots)
+        for axes, name in zip(lower, MOVE_TIMES):
+            axes.vlines(place_s[own], 0, 1e3 * table[name][own], color=colour, linewidth=0.8)
+            axes.scatter(place_s[own], 1e3 * table[name][own], area[own], alpha=0.8, **dots)
     ranks = sorted({*supplier.tolist(), *consumer.tolist()})
     above.set_yticks(ranks if len(ranks) <= 12 else np.linspace(ranks[0], ranks[-1], 8).round())
     above.set_ylim(ranks[0] - 0.5, ranks[-1] + 0.5)
     above.set_ylabel("slave (rank)")
-    below.set_ylabel("input held, ms")
-    below.set_ylim(0, 1.2e3 * table["pause_s"].max() or 1)
-    time_axis(below, 0.0, end_s)
-    legend(figure, above)
+    for axes, (name, label) in zip(lower, MOVE_TIMES.items()):
+        axes.set_ylabel(label)
+        axes.set_ylim(0, 1.2e3 * table[name].max() or 1)
+    time_axis(lower[-1], 0.0, end_s)
+    legend(figure, above, title="by " + " and ".join(np.unique(table["kind"]).tolist()))
     return figure
 
 

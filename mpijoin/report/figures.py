@@ -7,7 +7,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from mpijoin.report import draw, draw_spilling, series, spilling
+from mpijoin.report import draw, draw_plans, draw_spilling, plans, series, spilling
 from mpijoin.report.runs import RunData
 from mpijoin.report.series import Table
 from mpijoin.report.style import LINES_MAX, styled
@@ -46,6 +46,7 @@ def charts_of(run: RunData) -> Iterator[Chart]:
         _on_disk,
         _declustering,
         _moves,
+        _plans,
         _master,
     ):
         with styled():
@@ -241,14 +242,30 @@ def _moves(run: RunData) -> Chart | None:
         return None
     table = series.moves(run)
     moved = table["outcome"] == "moved"
+    kinds = " and ".join(np.unique(table["kind"]).tolist())
     caption = (
         "Groups of partitions that changed hands: above, an arrow for each, from the slave that gave the group away to"
-        " the one that took it; below, for how many milliseconds the group's input was held, marks as large as its"
-        f" bytes. Moves that were ordered at one moment stand side by side. {moved.sum():,} of {len(moved):,} moves"
-        f" were carried out, with {bytes_amount(table['bytes'][moved].sum())}; the longest pause was"
-        f" {seconds(table['pause_s'].max())}."
+        " the one that took it; below, how many milliseconds the move took from begin to end, and for how many the"
+        " group's input was held, marks as large as its bytes. Moves that were ordered at one moment stand side by"
+        f" side. {moved.sum():,} of {len(moved):,} moves by {kinds} were carried out, with"
+        f" {bytes_amount(table['bytes'][moved].sum())}; the longest took {seconds(table['took_s'].max())}, and the"
+        f" longest pause was {seconds(table['pause_s'].max())}."
     )
     return Chart("moves", "Moves of groups", caption, table, draw.moves(table, series.edges_us(run)[-1] / 1e6))
+
+
+def _plans(run: RunData) -> Chart | None:
+    if not plans.has_plans(run):
+        return None
+    table = plans.plans(run)
+    changes = len(table["slave"]) - len(np.unique(table["slave"]))
+    changed = f"changed {changes:,} time{'s' * (changes != 1)} in all" if changes else "stayed the same"
+    caption = (
+        "By which plan each slave joined: above, each plan as a tree, whose dots are joins and whose leaves are"
+        f" streams; below, a band for each slave in the colours of its plans, which {changed}. After a change, groups"
+        " of partitions follow the new plan one by one."
+    )
+    return Chart("plans", "Plans of the slaves", caption, table, draw_plans.plans(table, run.streams))
 
 
 def _master(run: RunData) -> Chart | None:

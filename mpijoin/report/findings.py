@@ -60,7 +60,8 @@ def headlines(run: RunData) -> list[Headline]:
         found.append(Headline(bytes_amount(memory["spilled_bytes"]), f"spilled, {memory['spills']:,} times"))
         found.append(Headline(seconds(memory["cleanup_s"]), "clean-up"))
     if summary["moves"]:
-        found.append(Headline(amount(summary["moves"]), f"groups moved, {bytes_amount(summary['moved_bytes'])}"))
+        moved = f"groups moved by {summary['move_kind']}, {bytes_amount(summary['moved_bytes'])}"
+        found.append(Headline(amount(summary["moves"]), moved))
     return found
 
 

@@ -15,6 +15,7 @@ from mpijoin.config.job import MAX, Job
 from mpijoin.config.load import read_job
 from mpijoin.data.files import decoding
 from mpijoin.errors import EXIT_CHECKPOINTED, InputError
+from mpijoin.metrics.moves import SCHEMA as MOVES
 from mpijoin.metrics.record import columns_of
 from mpijoin.rundir import read_failure, read_summary
 
@@ -100,6 +101,8 @@ def load_run(folder: Path, name: str) -> RunData:
     if end["state"] == DONE and len(epochs["rank"]) == 0:
         raise InputError(f"{metrics}: found no rows in rank-*.parquet, wanted those of a run: there is nothing to draw")
     tables: dict[str, Any] = {name: _table(metrics, f"{pattern}*") for name, pattern in TABLES.items()}
+    if tables["moves"]:
+        _check(tables["moves"], MOVES.names, metrics)
     return RunData(name=name, path=folder, job=job, job_text=text, epochs=epochs, **end, **tables)
 
 
@@ -146,12 +149,16 @@ def _epochs(metrics: Path, streams: Sequence[str]) -> Columns:
     columns = _table(metrics, "rank-*")
     if not columns:
         return {name: np.zeros(0, str if name == "role" else np.int64) for name in wanted}
-    missing = [name for name in wanted if name not in columns]
-    if missing:
-        raise InputError(f"{metrics}: found no column {', '.join(missing)}: another version of mpijoin made this run")
+    _check(columns, wanted, metrics)
     columns["role"] = columns["role"].astype(str)
     order = np.lexsort((columns["end_us"], columns["rank"]))
     return {name: columns[name][order] for name in wanted}
+
+
+def _check(columns: Columns, wanted: Sequence[str], metrics: Path) -> None:
+    missing = [name for name in wanted if name not in columns]
+    if missing:
+        raise InputError(f"{metrics}: found no column {', '.join(missing)}: another version of mpijoin made this run")
 
 
 def _read(file: Path) -> pa.Table:

@@ -111,7 +111,8 @@ def declustering(run: RunData) -> Table:
 
 
 def moves(run: RunData) -> Table:
-    """A row for each move of a group. Its pause is how long the group's input was held."""
+    """A row for each move of a group. Its pause is how long the group's input was held, and it took the time from its
+    begin to its end."""
     own = run.moves
     seconds = {f"{name}_s": own[f"{name}_us"] / 1e6 for name in ("begun", "frozen", "delivered", "closed", "transfer")}
     pause_us = np.where(own["frozen_us"] > 0, np.maximum(0, own["delivered_us"] - own["frozen_us"]), 0)
@@ -121,13 +122,15 @@ def moves(run: RunData) -> Table:
         "group",
         "supplier",
         "consumer",
+        "kind",
         "outcome",
         "bytes",
         "blocks",
         "gain_predicted",
         "gain_realised",
     )
-    return {**{name: own[name] for name in plain}, **seconds, "pause_s": pause_us / 1e6}
+    took_s = seconds["closed_s"] - seconds["begun_s"]
+    return {**{name: own[name] for name in plain}, **seconds, "pause_s": pause_us / 1e6, "took_s": took_s}
 
 
 class Event(NamedTuple):

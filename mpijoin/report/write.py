@@ -44,7 +44,8 @@ def page_of_run(run: RunData, folder: Path) -> Page:
     table = slaves_table(run)
     origin = {"Where it comes from": origin_table(run)} if run.origin else {}
     asked = {"What was found": queries_table(run)} if run.summary else {}
-    tables = {**asked, **({"Each slave": table} if table else {}), **origin}
+    moved = {"Moves of groups": moves_table(run)} if run.moves else {}
+    tables = {**asked, **({"Each slave": table} if table else {}), **moved, **origin}
     if table:
         write_csv(table, folder / "slaves.csv")
     return Page(
@@ -167,6 +168,21 @@ def slaves_table(run: RunData) -> Table:
         "merges": total("merges"),
         **(_spilled_columns(total, largest) if has_spilled(run) else {}),
     }
+
+
+def moves_table(run: RunData) -> Table:
+    """Returns a row for each kind of moves: how many there were and how they ended, and what those that moved took."""
+    table = series.moves(run)
+    rows = []
+    for kind in np.unique(table["kind"]).tolist():
+        own = {name: column[table["kind"] == kind] for name, column in table.items()}
+        moved = own["outcome"] == "moved"
+        ended = {outcome: int((own["outcome"] == outcome).sum()) for outcome in ("moved", "refused", "cancelled")}
+        took_s, pause_s = (own[name][moved] for name in ("took_s", "pause_s"))
+        times = {"mean_s": took_s.mean() if moved.any() else np.nan, "longest_s": took_s.max(initial=0.0)}
+        octets = own["bytes"][moved].sum() / 1e6
+        rows.append({"kind": kind, **ended, "MB": octets, **times, "longest_pause_s": pause_s.max(initial=0.0)})
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]}
 
 
 def _spilled_columns(total: Callable[[str], np.ndarray], largest: Callable[[str], np.ndarray]) -> Table:

@@ -6,6 +6,7 @@ It has one row for each move that ended, with moments in order, and with the gai
 import pyarrow.parquet as pq
 import pytest
 
+from mpijoin.config.moves import MSLB, PRECOPY
 from mpijoin.coordinator.events import Moved
 from mpijoin.coordinator.movelog import MoveLog
 from mpijoin.metrics.moves import SCHEMA, MovesFile
@@ -19,10 +20,10 @@ from mpijoin.simulate.engine import SimulatedClock
 class Story:
     """A log whose clock advances by a second with every event. Groups move from slave 1 to slave 2."""
 
-    def __init__(self, folder=None):
+    def __init__(self, folder=None, kind=PRECOPY):
         self.clock = SimulatedClock()
         self.folder = folder
-        self.log = MoveLog(MovesFile(folder) if folder else None, self.clock)
+        self.log = MoveLog(MovesFile(folder) if folder else None, self.clock, kind)
 
     def decided(self, period, *loads):
         slaves = tuple(SlaveView(slave, True, 0.0, load, 0.0, ()) for slave, load in enumerate(loads, 1))
@@ -90,7 +91,8 @@ def test_a_move_that_went_well_has_all_its_moments_and_costs(story):
     assert row == {
         "move": 0, "period": 3, "group": 10, "supplier": 1, "consumer": 2, "bytes": 1000, "blocks": 5,
         "begun_us": 1_000_000, "frozen_us": 3_000_000, "delivered_us": 6_000_000, "closed_us": 9_000_000,
-        "transfer_us": 125_000, "outcome": "moved", "gain_predicted": 0.25, "gain_realised": pytest.approx(0.3),
+        "transfer_us": 125_000, "kind": "precopy", "outcome": "moved", "gain_predicted": 0.25,
+        "gain_realised": pytest.approx(0.3),
     }  # fmt: skip
     assert story.log.totals == MoveTotals(moved=1, moved_bytes=1000)
     assert story.log.pause_us_max == 3_000_000
@@ -161,6 +163,18 @@ def test_the_longest_pause_is_kept(story):
     assert story.log.pause_us_max == 21_000_000
     rows = story.rows()
     assert max(row["delivered_us"] - row["frozen_us"] for row in rows.values()) == 21_000_000
+
+
+def test_rows_say_of_which_kind_the_moves_were_and_those_that_moved_how_long_they_took(tmp_path):
+    story = Story(tmp_path, MSLB)
+    story.decided(0, 0.9, 0.1)
+    story.then(story.log.note, Hold(0, 10, 1))
+    story.clock.charge(1.0)
+    story.then(story.log.note, Deliver(0, 10, 2))
+    story.close(0, "moved")
+    story.refused(1, frozen=True)
+    assert [row["kind"] for row in story.rows().values()] == ["mslb", "mslb"]
+    assert story.log.took_us == [3_000_000]
 
 
 def test_moves_side_by_side_do_not_mix(story):

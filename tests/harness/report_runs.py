@@ -16,10 +16,9 @@ EPOCHS = 6  # Each takes a second. The last one brings no rows but ends the inpu
 # The delays of each slave's results, which are the same in every epoch.
 DELAYS_US = {1: [100_000, 300_000], 2: [200_000, 2_000_000]}
 MOVE = {
-    "move": 0, "period": 1, "group": 7, "supplier": 2, "consumer": 1, "outcome": "moved", "bytes": 5_000_000,
-    "blocks": 9, "begun_us": 2_000_000, "frozen_us": 2_500_000, "delivered_us": 2_750_000, "closed_us": 3_000_000,
-    "transfer_us": 100_000,
-    "gain_predicted": 0.2, "gain_realised": 0.1,
+    "move": 0, "period": 1, "group": 7, "supplier": 2, "consumer": 1, "kind": "mslb", "outcome": "moved",
+    "bytes": 5_000_000, "blocks": 9, "begun_us": 2_000_000, "frozen_us": 2_500_000, "delivered_us": 2_750_000,
+    "closed_us": 3_000_000, "transfer_us": 100_000, "gain_predicted": 0.2, "gain_realised": 0.1,
 }  # fmt: skip
 STREAMS = ("left", "right")
 MEMORY = {
@@ -54,6 +53,7 @@ def summary_of(slaves, paced=True, **more):
         "results": 1234, "certificate": "00000000000000ff",
         "streams": {name: dict(counts) for name in STREAMS}, "time_unit": "us",
         "slaves": slaves, "wall_s": 6.0, "tuples_per_s": 1666.7, "moves": 1, "moved_bytes": 5_000_000,
+        "move_kind": "mslb", "move_s_mean": 1.0, "move_s_max": 1.0, "move_pause_s_max": 0.25,
         "held_back_by": {}, "memory": MEMORY, "last_runtime_result_s": 5.0,
         "delay_s": {"mean": 0.65, "p50": 0.25, "p95": 2.0, "p99": 2.0, "max": 2.0} if paced else None,
         "overload": overload if paced else None, "declustering": {"min": 1, "mean": 1.5, "max": 2}, **more,

@@ -7,10 +7,13 @@ import pyarrow as pa
 import pytest
 
 import mpijoin
+from mpijoin.config.moves import MSLB
 from mpijoin.config.units import DURATION_NS, INT64_MAX, duration_ns, rounded_duration
+from mpijoin.coordinator.movelog import MoveLog
 from mpijoin.errors import InputError
-from mpijoin.launch.summary import RunOutcome, _memory, _spill_texts, summary_text
-from mpijoin.records import Figures, SpillFigures
+from mpijoin.launch.summary import RunOutcome, _memory, _moves, _spill_texts, summary_text
+from mpijoin.records import Figures, MoveTotals, SpillFigures
+from mpijoin.simulate.engine import SimulatedClock
 from mpijoin.sinks.collector import Collector
 
 FIELDS = {
@@ -173,3 +176,24 @@ def test_the_summary_tells_what_plans_each_slave_has_followed(tmp_path):
     assert "\nslave 2 joined by ((a c) b)" in summary_text(RunOutcome(0, planned))
     planned["plans"]["1"].append({"tuples": 70_000, "plan": "mway"})
     assert "slave 1 joined by ((a c) b), then m-way from its tuple 70,000 on" in summary_text(RunOutcome(0, planned))
+
+
+def test_the_summary_tells_of_which_kind_moves_were_and_how_long_they_took(tmp_path):
+    summary = run(([1, 2], ["a", "b"]), ([1], ["a"]), tmp_path / "run").summary
+    assert (summary["moves"], summary["move_kind"], summary["move_s_mean"], summary["move_s_max"]) == (
+        0,
+        "precopy",
+        0.0,
+        0.0,
+    )
+    assert "of groups" not in summary_text(RunOutcome(0, summary))
+    log = MoveLog(None, SimulatedClock(), MSLB)
+    log.totals, log.took_us, log.pause_us_max = MoveTotals(2, 1, 0, 3_400_000), [250_000, 750_000], 40_000
+    assert _moves(log) == {
+        "moves": 2, "move_kind": "mslb", "moved_bytes": 3_400_000, "moves_refused": 1, "move_s_mean": 0.5,
+        "move_s_max": 0.75, "move_pause_s_max": 0.04,
+    }  # fmt: skip
+    assert (
+        "\n2 moves of groups by mslb, 3.4 MB, which took 0.500 s in the mean and 0.750 s at most; the input of a group"
+        " was held for 0.040 s at most"
+    ) in summary_text(RunOutcome(0, {**summary, **_moves(log)}))

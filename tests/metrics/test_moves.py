@@ -5,14 +5,16 @@ import random
 import pyarrow.parquet as pq
 import pytest
 
+from mpijoin.config.moves import MOVES
 from mpijoin.errors import OutputError
 from mpijoin.metrics.moves import NUMBERS, ROWS_HELD, SCHEMA, MovesFile
 
 
 def row_of(chance, move):
     numbers = {name: chance.randrange(1 << 50) for name in NUMBERS}
+    words = {"kind": chance.choice(MOVES), "outcome": chance.choice(["moved", "refused", "cancelled"])}
     gains = {"gain_predicted": chance.random(), "gain_realised": chance.choice([None, chance.random() - 0.5])}
-    return {**numbers, "move": move, "outcome": chance.choice(["moved", "refused", "cancelled"]), **gains}
+    return {**numbers, "move": move, **words, **gains}
 
 
 @pytest.mark.parametrize("count", [1, 5, ROWS_HELD, ROWS_HELD + 1, 3 * ROWS_HELD + 7])
@@ -46,7 +48,7 @@ def test_without_rows_there_is_no_file(tmp_path):
 
 def test_only_the_realised_gain_may_be_unknown():
     assert [field.name for field in SCHEMA if field.nullable] == ["gain_predicted", "gain_realised"]
-    assert SCHEMA.names == [*NUMBERS, "outcome", "gain_predicted", "gain_realised"]
+    assert SCHEMA.names == [*NUMBERS, "kind", "outcome", "gain_predicted", "gain_realised"]
 
 
 def test_a_folder_that_is_not_there_is_an_output_error(tmp_path):

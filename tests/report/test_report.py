@@ -174,7 +174,8 @@ def test_master_moves_and_declustering(report):
     assert column(rows_of(report / "declustering.csv"), "active_slaves") == [1, 1, 2, 2, 2, 2]
     (move,) = rows_of(report / "moves.csv")
     assert (move["supplier"], move["consumer"], move["outcome"], move["bytes"]) == ("2", "1", "moved", "5000000")
-    assert float(move["pause_s"]) == 0.25 and float(move["begun_s"]) == 2.0 and float(move["gain_realised"]) == 0.1
+    assert float(move["pause_s"]) == 0.25 and float(move["took_s"]) == 1.0 and move["kind"] == "mslb"
+    assert float(move["begun_s"]) == 2.0 and float(move["gain_realised"]) == 0.1
 
 
 def test_a_run_at_full_speed_has_no_delays_and_says_so(tmp_path):
@@ -266,7 +267,8 @@ def test_each_move_has_an_arrow_of_its_own(tmp_path):
     moves = [{**MOVE, "move": number, "supplier": 2 - number % 2, "consumer": 1 + number % 2} for number in range(40)]
     (run,) = load_runs([make_run(tmp_path / "run", summary={}, moves=moves)])
     (chart,) = [chart for chart in charts_of(run) if chart.name == "moves"]
-    above, _below = chart.figure.axes
+    above, took, held = chart.figure.axes
+    assert (took.get_ylabel(), held.get_ylabel()) == ("took, ms", "input held, ms")
     (arrows,) = [one for one in above.collections if isinstance(one, Quiver)]
     places, heads = arrows.X, arrows.Y + arrows.V
     assert arrows.Y.tolist() == [2, 1] * 20 and heads.tolist() == [1, 2] * 20
