@@ -19,7 +19,8 @@ Start each package with its own docstring, and go on with its `core` or `base`. 
 beside it decides. `compiled` says what a kernel is, and how kernels are compiled and kept.
 
 The words are those of the papers. WSJ is "Parallelizing Windowed Stream Joins in a Shared-Nothing Cluster". LAD and
-Flux are the papers on state that spills to disk and on partitioning that adapts.
+Flux are the papers on state that spills to disk and on partitioning that adapts, and DCAPE is the one on plans that
+change while they run, and on how groups move between slaves with different plans (PTLB, MSLB).
 
 - *Tuple*: a row of a stream inside the engine. Its *row* is its number: the file's number times 2^40 plus the position.
 - *Window* of a stream: how long its tuples wait for partners. *Result*: one tuple of each stream, all with equal keys,
@@ -50,6 +51,8 @@ Flux are the papers on state that spills to disk and on partitioning that adapts
 - *Occupancy* (f_i): how full a slave's buffer was, as the mean over a *reorganization epoch*. After each such epoch the
   policy is asked. *Supplier* and *consumer*: the slave that gives a group away and the slave that gets it. *Hand-over*:
   the protocol by which they do it.
+- A move by *PTLB* has two *tracks*: the group's input is *doubled* and goes to both slaves. A tuple is *new* at the
+  supplier if the consumer gets it, too, else it is *old*. The supplier finds the results with an old tuple.
 - *Production delay* of a result: the time from when its latest tuple was due to when the result was there. *Backlog*:
   how far the input that a slave has not joined yet is behind the clock.
 - *Ledger*: the counts of all ranks, which must agree at the end. *Certificate*: 16 hex digits that are equal for equal

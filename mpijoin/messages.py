@@ -57,6 +57,9 @@ from mpijoin.records import (
     Transfer,
 )
 
+# This is the `move` of a slot that has nothing to do with one.
+NO_MOVE = -1
+
 
 class Columns(NamedTuple):
     """Tuples of one stream, which lie together by partition. `tuples` are int64[n, tuple_words], `blob` is uint8[]."""
@@ -80,7 +83,8 @@ class Piece(NamedTuple):
 class Slot(NamedTuple):
     """`groups`, int64[m], are the partitions of the pieces. `watermarks` are those of each stream after these pieces.
     In a paced run, `origin` is the (event time, second of the run) at which event time began to pass. It is None at
-    speed "max". The message waited `turn_s` for its turn (producer/exchange.py)."""
+    speed "max". The message waited `turn_s` for its turn (producer/exchange.py). If its one group is shared with
+    another slave, `step` says what its rows are here, or what is to be done, in the move of number `move`."""
 
     producer: int
     epoch: int
@@ -90,13 +94,15 @@ class Slot(NamedTuple):
     last: bool = False
     origin: tuple[int, float] | None = None
     turn_s: float = 0.0
+    move: int = NO_MOVE
+    step: str = ""
 
     def frame(self, checksum: bool = False) -> np.ndarray:
         """Returns the frame as one array, for a disk or for another message."""
         return encode(KINDS[Slot], *self.content(), checksum)
 
     def content(self) -> Content:
-        names = ("producer", "epoch", "watermarks", "last", "origin", "turn_s")
+        names = ("producer", "epoch", "watermarks", "last", "origin", "turn_s", "move", "step")
         meta = {name: getattr(self, name) for name in names}
         columns = [array for piece in self.pieces for one in piece.columns for array in one]
         return meta, [self.groups, *(piece.counts for piece in self.pieces), *columns]
@@ -111,7 +117,7 @@ class Slot(NamedTuple):
         columns = list(map(Columns, *[iter(buffers[1 + count :])] * 2))
         pieces = [Piece(one, tuple(columns[streams * at : streams * (at + 1)])) for at, one in enumerate(counts)]
         origin = meta["origin"] and tuple(meta["origin"])
-        own = (watermarks, groups, tuple(pieces), meta["last"], origin, meta["turn_s"])
+        own = (watermarks, groups, tuple(pieces), meta["last"], origin, meta["turn_s"], meta["move"], meta["step"])
         return cls(meta["producer"], meta["epoch"], *own)
 
     @property

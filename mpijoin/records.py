@@ -35,8 +35,10 @@ class QueryCounts(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """A slave's side of the ledger, or the sum of several. `received` are rows from the master. `held`, `moved_in` and
-    `moved_out` are the tuples in memory of the groups that it has, got and gave away. `spilled` are the tuples that
+    """A slave's side of the ledger, or the sum of several. `received` are rows from producers, without those that are
+    sent to another slave as well; these are `copied` here. `held`, `moved_in` and `moved_out` are the tuples in memory
+    of the groups that it has, got and gave away. `discarded` are those of groups that another slave has as well.
+    `spilled` are the tuples that
     left memory for the disk, and `taken_back` those whose copy on the disk is done with, because they are joined with
     everything or because nothing can meet them any more. `written` are rows in result files. `certificate` is that of
     the results, modulo 2**64. A job with several queries also has the counts of each in `queries`, and the others are
@@ -50,6 +52,8 @@ class Counts(NamedTuple):
     moved_out: tuple[int, ...]
     spilled: tuple[int, ...]
     taken_back: tuple[int, ...]
+    copied: tuple[int, ...]
+    discarded: tuple[int, ...]
     results: int = 0
     written: int = 0
     certificate: int = 0
@@ -73,7 +77,7 @@ class Counts(NamedTuple):
 
 
 # The first fields of `Counts` are per stream. This is their number.
-PER_STREAM = 8
+PER_STREAM = 10
 
 
 class SpillFigures(NamedTuple):
@@ -217,7 +221,8 @@ class Feeding(NamedTuple):
     """What a producer has done by the end of the run. `late` are its part files of late rows. `ticks` brought rows.
     `buffer_bytes_max` waited for slaves at most. `held_back_by` are pairs of a slave and how often it made the source
     pause. The seconds are those since the warm-up; `lag_s_max` and `behind_s_max` (pairs of a slave and seconds) those
-    of a paced run, which tell whether it was `overloaded`."""
+    of a paced run, which tell whether it was `overloaded`. `copied` are rows per stream that it has sent to a second
+    slave, too."""
 
     fed: Fed
     late: tuple[PartInfo, ...] = ()
@@ -230,10 +235,12 @@ class Feeding(NamedTuple):
     lag_s_max: float = 0.0
     behind_s_max: tuple[tuple[int, float], ...] = ()
     overloaded: bool = False
+    copied: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Feeding:
         fields = dict(zip(cls._fields, plain, strict=True))
+        fields["copied"] = tuple(fields["copied"])
         fields["fed"] = Fed.of(fields["fed"])
         fields["late"] = tuple(PartInfo(*part) for part in fields["late"])
         for pairs in ("held_back_by", "behind_s_max"):

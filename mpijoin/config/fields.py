@@ -312,7 +312,8 @@ BALANCE_FIELDS = (
     Field("move", "move", TEXT, choices=MOVES, meaning=(
         'How a partition moves. "precopy": most of it goes while its slave still joins it, so that it pauses for a few '
         'milliseconds. "mslb": it pauses at once and moves as a whole, with the states of its plan, so that a slave '
-        "with too much to do is rid of it at once.")),
+        'with too much to do is rid of it at once. "ptlb": nothing is sent; while windows last, its rows go to '
+        "both slaves, and each finds a part of the results. A checkpoint ends such a move before its time.")),
 )  # fmt: skip
 RUN_FIELDS = (
     Field("speed", "speed", SPEED, unit="seconds of event time per second of the wall clock", meaning=(

@@ -276,7 +276,7 @@ class Balance(NamedTuple):
     imbalance_threshold: float = 1.2  # th_imb
     utilization_threshold: float = 0.9  # th_util
     collection_min_ns: int = 250_000_000  # delta_min
-    move: str = PRECOPY  # or MSLB (DCAPE, section 4)
+    move: str = PRECOPY  # or MSLB, PTLB (DCAPE, sections 4 and 3)
 
 
 class Run(NamedTuple):

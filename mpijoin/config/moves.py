@@ -1,4 +1,4 @@
 """The kinds of moves of partition groups (moving/coordinator.py)."""
 
-PRECOPY, MSLB = "precopy", "mslb"
-MOVES = (PRECOPY, MSLB)
+PRECOPY, MSLB, PTLB = "precopy", "mslb", "ptlb"
+MOVES = (PRECOPY, MSLB, PTLB)

@@ -12,17 +12,22 @@ from mpijoin.config.fields import LIMIT_BYTES_MIN, SECTIONS, STREAM_FIELDS, SYNT
 from mpijoin.config.inject import Injection
 from mpijoin.config.job import (
     ACTIVE_DISK,
+    ALL,
     GENERATIONS,
+    INNER,
     LAZY_DISK,
     MAX,
     NO_POLICY,
+    OFF,
     POISSON,
     STREAMS_MAX,
+    UNBOUNDED,
     FileSource,
     Job,
     StreamJob,
     SyntheticSource,
 )
+from mpijoin.config.moves import MSLB, PRECOPY, PTLB
 from mpijoin.config.operator_rules import operator_faults
 from mpijoin.config.queries import QUERY_FIELDS, section_of_query
 from mpijoin.config.units import COLUMN_TYPES, INT64_MAX, format_duration, format_size, is_integer, listed, show
@@ -255,7 +260,30 @@ def _balance_faults(job: Job) -> Iterator[Fault]:
     if not 0 < balance.utilization_threshold <= 1:
         share = balance.utilization_threshold
         yield fault("balance", "utilization_threshold", f"got {share}, wanted more than 0 and at most 1")
+    yield from _track_faults(job)
     yield from _epoch_faults(job)
+
+
+def _track_faults(job: Job) -> Iterator[Fault]:
+    """What moves by PTLB is joined by two slaves until all that the first one had is over."""
+    if job.balance.move != PTLB or job.balance.policy == NO_POLICY:
+        return
+    join = job.join
+    others = {
+        "join.type": (join.type != INNER, f"type {show(join.type)}", f"type {show(INNER)}"),
+        "join.match": (join.match != ALL, f"match {show(join.match)}", f"match = {show(ALL)}"),
+        "join.reduce": (bool(join.reduce), "functions", "none"),
+        "query": (bool(job.queries), "several queries", "one"),
+        "aggregate.history": (job.aggregate.is_on, "an aggregate", "a join"),
+        "memory.spill": (job.memory.spills, f"spill {show(job.memory.spill)}", f"spill = {show(OFF)}"),
+    }
+    for stream in job.streams:
+        is_endless, wanted = stream.window_ns is None, "one that is over some time"
+        others[f"{stream.section}.window"] = (is_endless, f"window {show(UNBOUNDED)} of {show(stream.name)}", wanted)
+    for field, (is_other, got, wanted) in others.items():
+        if is_other:
+            text = f"got {show(PTLB)} and {got}, wanted {wanted}, or move = {show(PRECOPY)} or {show(MSLB)}"
+            yield Fault(("balance.move", field), f"[balance] move: {text}")
 
 
 def _epoch_faults(job: Job) -> Iterator[Fault]:

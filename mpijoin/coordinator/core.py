@@ -31,11 +31,14 @@ from mpijoin.coordinator.saves import Saves
 from mpijoin.coordinator.setup import MasterSetup
 from mpijoin.errors import ProtocolError
 from mpijoin.moving import coordinator, relocation
+from mpijoin.partitioning.table import Copy
 from mpijoin.producer.events import (
     BeginsAt,
     Close,
     Command,
     Directive,
+    Duplicate,
+    EndTrack,
     Flowed,
     InputEnded,
     Pause,
@@ -71,7 +74,7 @@ class CoordinatorCore:
     @property
     def active(self) -> tuple[int, ...]:
         """Slaves that have groups."""
-        return self.table.owners
+        return self.table.active
 
     @property
     def ended(self) -> bool:
@@ -162,7 +165,10 @@ class CoordinatorCore:
         """Those of which nothing is frozen yet. Of a relocation whose groups are not chosen yet, nothing will move."""
         for one in self.moves.computing():
             self._relocate(one, relocation.CANCEL)
-        return [action for move in self.moves.shipping() for action in self._advance(move, coordinator.CANCEL)]
+        return self._cancel(self.moves.in_state(coordinator.SHIPPING, coordinator.DOUBLED))
+
+    def _cancel(self, moves: Iterable[OpenMove]) -> list[Action]:
+        return [action for move in moves for action in self._advance(move, coordinator.CANCEL)]
 
     def _close_input(self) -> list[Action]:
         """The end goes out once no group is on its way."""
@@ -183,10 +189,12 @@ class CoordinatorCore:
 
     def _cut(self) -> list[Action]:
         """A checkpoint, if one is due and can be cut now. Once the end is on its way to the slaves, only one that stops
-        the run is of use."""
+        the run is of use. Moves that take a window end for it before their time, and nothing is lost by that."""
         saves = self._saves
-        if not saves.wanted or saves.open or self.moves or (self._closed and not saves.stops):
+        if not saves.wanted or saves.open or (self._closed and not saves.stops):
             return []
+        if self.moves:
+            return self._cancel(self.moves.in_state(coordinator.DOUBLED))
         return [Tell(saves.cut(self._now_s))]
 
     def _advise(self, event: Spent) -> list[Action]:
@@ -252,6 +260,13 @@ class CoordinatorCore:
                 return self._restart(move, move.consumer)
             case coordinator.TO_SUPPLIER:
                 return self._restart(move, move.supplier)
+            case coordinator.TO_BOTH:
+                self.table.share(move.group, *(Copy(one, move.number, act) for one in (move.supplier, move.consumer)))
+                return [Tell(Duplicate(move.number, move.group, move.supplier, move.consumer))]
+            case coordinator.CONSUMER_KEEPS:
+                return self._end_track(move, move.consumer, move.supplier)
+            case coordinator.SUPPLIER_KEEPS:
+                return self._end_track(move, move.supplier, move.consumer)
             case coordinator.CLOSE:
                 return self._close(move)
             case _:
@@ -271,6 +286,11 @@ class CoordinatorCore:
             return []
         period = self.reorganization.begin_anew(self.active, self._now_s)
         return [Ask(slave, period) for slave in self.active]
+
+    def _end_track(self, move: OpenMove, keep: int, leave: int) -> list[Action]:
+        """One of the two slaves that join the group keeps it."""
+        self.table.route(move.group, keep)
+        return [Tell(EndTrack(move.number, move.group, keep, leave))]
 
     def _restart(self, move: OpenMove, slave: int) -> list[Action]:
         """The group is this slave's from now on."""

@@ -12,7 +12,7 @@ from mpijoin.moving.coordinator import MOVED
 from mpijoin.orders import Step
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
-from mpijoin.producer.events import Action, Command, Deliver, Hold
+from mpijoin.producer.events import Action, Command, Deliver, Hold, TellCopy
 from mpijoin.records import MoveTotals
 
 
@@ -47,6 +47,9 @@ class MoveLog:
                 if move not in self._open:  # Nothing of it was copied ahead.
                     self._begin(move)
                 self._open[move]["frozen_us"] = self._now_us()
+            case TellCopy(_, _, move, steps.DUPLICATE):  # Its input is never held back.
+                self._begin(move)
+                self._open[move]["frozen_us"] = self._open[move]["delivered_us"] = self._open[move]["begun_us"]
             case Deliver(int() as move):
                 self._delivered(move)
 

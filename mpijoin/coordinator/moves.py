@@ -96,9 +96,9 @@ class Moves:
     def forget(self, one: OpenRelocation) -> None:
         del self._relocations[one.number]
 
-    def shipping(self) -> list[OpenMove]:
-        """Those of which nothing is frozen yet."""
-        return [move for move in self._open.values() if move.state == coordinator.SHIPPING]
+    def in_state(self, *states: str) -> list[OpenMove]:
+        """Those that are in one of these states."""
+        return [move for move in self._open.values() if move.state in states]
 
     def of(self, said: Stepped) -> OpenMove:
         """The move of which a slave speaks. ProtocolError where it is none of its business."""

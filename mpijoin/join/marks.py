@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from mpijoin.compiled import kernel, part
+from mpijoin.compiled import kernel
 from mpijoin.data.batch import KEYLESS
 from mpijoin.operators.base import Out, Rows
-from mpijoin.store.blocks import flags_of
-from mpijoin.store.simd import lowest_bit, unsigned
-from mpijoin.store.state import FLAGS_AT, MARK, NONE, PAGE_WORDS, ROW, TUPLE_WORDS, TUPLES_AT, StoreState
+from mpijoin.store.simd import unsigned
+from mpijoin.store.state import FLAGS_AT, MARK, NONE, ROW, StoreState
+from mpijoin.store.tracks import flag_at
 
 # Which pairs are results: all of them, and nothing is marked; all of them; of each left tuple the first, without its
 # partner; or none.
@@ -75,16 +73,3 @@ def mark_pairs(s, pairs, left, right, count):
         right[unsigned(kept)] = other
         kept += is_pair & (pairs == ALL or (pairs == FIRST and not was_marked))
     return kept
-
-
-@part
-def flag_at(s, stream, slot):
-    """Returns the index in `octets` of the flag of a stored tuple."""
-    page_words = s.pool[PAGE_WORDS]
-    # A division takes as long as all the rest, and most pages have a power of two.
-    if page_words & (page_words - 1) == 0:
-        page = slot >> lowest_bit(page_words)
-    else:
-        page = np.int64(np.uint64(slot) // np.uint64(page_words))
-    within = np.uint32(slot - page * page_words - s.layout[stream, TUPLES_AT])
-    return unsigned(flags_of(s, stream, page)) + within // np.uint32(s.layout[stream, TUPLE_WORDS])

@@ -10,6 +10,9 @@ Only in the turn of the last stream could such a combination appear. Each list o
 front. As long as no tuple of a combination is old, and no later list has an old one, only the old ones are followed up.
 So none is enumerated in vain. (This is equation 1 of LAD-TR, for any number of streams.)
 
+If another holder joins the group as well (TRACKS), no combination may consist of tuples alone that are new here. The
+lists of a new tuple are put into the same order for that.
+
 The partners of a fresh tuple in each other stream are listed first. Then the combinations of these lists are enumerated
 depth first, together with the latest time and the first deadline of the tuples so far. No combination is ever stored,
 and any number of them can be given in bounded pieces.
@@ -84,9 +87,11 @@ from mpijoin.store.state import (
     TIME,
     TIME_MAX_VALUE,
     TIME_MIN_VALUE,
+    TRACKS,
     UNLISTED,
     WINDOW,
 )
+from mpijoin.store.tracks import is_new
 
 
 @kernel
@@ -232,17 +237,20 @@ def begin_member(s, m, cursor, last):
     m.levels[0, AT] = m.levels[0, BEGIN]
     m.levels[0, LATEST], m.levels[0, DEADLINE] = TIME_MIN_VALUE, TIME_MAX_VALUE
     m.levels[0, NEEDS_OLD] = s.counters[APART] and own == last
+    if s.counters[TRACKS]:
+        m.levels[0, NEEDS_OLD] = is_new(s, own, m.slot[member])
     if m.levels[0, NEEDS_OLD]:
-        find_old(m, member, last)
+        find_old(m, member, own, last)
     cursor[LEVEL] = 0
 
 
 @part
-def find_old(m, member, last):
-    """Finds out at which levels a combination of the member, which is the last of its tuples, can get an old one."""
+def find_old(m, member, own, last):
+    """Finds out at which levels a combination of the member, which is not old itself, can get an old tuple. own: the
+    member's level."""
     levels, has_later = m.levels, False
-    for level in range(last - 1, -1, -1):
-        olds = m.olds[level, member]
+    for level in range(last, -1, -1):
+        olds = 0 if level == own else m.olds[level, member]
         levels[level, OLD_END], levels[level, ALL_END] = levels[level, BEGIN] + olds, levels[level, END]
         levels[level, LAST_CHANCE] = not has_later
         has_later |= olds > 0
@@ -267,7 +275,7 @@ def enumerate_member(s, m, group, cursor, budget, out):
     words, levels, last, level = s.words, m.levels, len(s.layout) - 1, cursor[LEVEL]
     while level >= 0:
         at = levels[level, AT]
-        if level == last - 1 and s.counters[KEEPS] == NOTHING and pairs_of(levels, level) <= budget - s.counters[SPENT]:
+        if level == last - 1 and s.counters[KEEPS] == NOTHING and may_count(s, levels, level, budget):
             count_last_two(s, m, group, level)
             level -= 1
         elif level == last:
@@ -292,7 +300,7 @@ def enumerate_member(s, m, group, cursor, budget, out):
                 level += 1
                 levels[level, AT] = levels[level, BEGIN]
                 levels[level, LATEST], levels[level, DEADLINE] = latest, deadline
-                if levels[0, NEEDS_OLD] and level < last:
+                if levels[0, NEEDS_OLD]:
                     ask_for_old(levels, level, at)
     cursor[LEVEL] = NONE
     return DONE
@@ -308,6 +316,17 @@ def hashed_on(hashed, row, level):
 def pairs_of(levels, level):
     """Returns how many pairs the rest of a level's list makes with the list of the next level."""
     return (levels[level, END] - levels[level, AT]) * (levels[level + 1, END] - levels[level + 1, BEGIN])
+
+
+@part
+def may_count(s, levels, level, budget):
+    """Returns whether all pairs of the rest of a level's list with the next level's, which is the last, go into
+    combinations, and the budget allows for them."""
+    if levels[0, NEEDS_OLD]:
+        levels[level + 1, END] = levels[level + 1, ALL_END]
+        if levels[level, NEEDS_OLD] and not levels[level, LAST_CHANCE]:
+            return False
+    return pairs_of(levels, level) <= budget - s.counters[SPENT]
 
 
 @part

@@ -48,9 +48,11 @@ from mpijoin.store.state import (
     TIME_MAX_VALUE,
     TIME_MIN,
     TIME_MIN_VALUE,
+    TRACKS,
     TUPLE_WORDS,
     WINDOW,
 )
+from mpijoin.store.tracks import is_new
 
 # So many pairs are collected, and their cache lines asked for, before the first of them is looked at.
 LOOKED_AT = 512
@@ -224,6 +226,8 @@ def end_stage(s, m, cursor):
         cursor[MEMBERS] = count[member] > 0
     else:
         cursor[MEMBERS] = list_partners(m, cursor, first, count, members)
+    if s.counters[TRACKS]:
+        put_old_first(s, m, cursor, other)
     cursor[STAGE] += 1
 
 
@@ -237,6 +241,23 @@ def count_old(m, cursor, olds, count):
         return
     for i in range(count):
         olds[unsigned(m.pair_member[unsigned(i)])] += 1
+
+
+@part
+def put_old_first(s, m, cursor, other):
+    """Moves the old ones among the partners of each member that is new to the front, and counts them."""
+    partners = m.partners
+    for i in range(cursor[MEMBERS]):
+        member = unsigned(m.member[unsigned(i)])
+        if is_new(s, cursor[STREAM], m.slot[member]):
+            front = m.first[other, member]
+            for at in range(front, front + m.counts[other, member]):
+                partner = partners[unsigned(at)]
+                if not is_new(s, other, partner):
+                    partners[unsigned(at)] = partners[unsigned(front)]
+                    partners[unsigned(front)] = partner
+                    front += 1
+            m.olds[other, member] = front - m.first[other, member]
 
 
 @part

@@ -11,6 +11,7 @@ from mpijoin.join.marks import ALL, UNMARKED, MarkPairs, Marks
 from mpijoin.join.probes import new_probe
 from mpijoin.join.results import certificate_of
 from mpijoin.join.state import Ask
+from mpijoin.join.tracks import WithOld
 from mpijoin.join.unmatched import Unmatched
 from mpijoin.join.where import Where
 from mpijoin.operators.base import Filter, Out, Progress
@@ -20,7 +21,7 @@ from mpijoin.store.insert import Fresh
 from mpijoin.store.pool import Pool, StreamSpec, new_pool
 from mpijoin.store.prepare import clear_stream, split_for
 from mpijoin.store.rows import RowsFrame
-from mpijoin.store.state import APART, FOUND, HASHED, INSERTED, KEEPS, OUT_COUNT, PAIRS
+from mpijoin.store.state import APART, FOUND, HASHED, INSERTED, KEEPS, OUT_COUNT, PAIRS, TRACKS
 
 # A group is not split further than this ahead of its tuples, because many of them may have the same key.
 EXPECTED_DEPTH_MAX = 16
@@ -36,7 +37,8 @@ class Setup(NamedTuple):
     number among those that share its pool · symmetric: as of `new_probe` · fresh_meets_fresh: whether a result may
     consist of fresh tuples alone. If not, a probe finds only those with at least one tuple that was old before. A
     clean-up needs this, and what is inserted was taken back from a disk, and not joined for the first time · marks:
-    what a type other than the inner join needs · asks: as of `new_state`.
+    what a type other than the inner join needs · asks: as of `new_state` · tracks: whether tuples may be new to one of
+    two holders, so that no result may consist of new ones alone. All streams are flagged then.
     """
 
     partitions: int
@@ -47,6 +49,7 @@ class Setup(NamedTuple):
     fresh_meets_fresh: bool = True
     marks: Marks | None = None
     asks: tuple[Ask, ...] = ()
+    tracks: bool = False
 
 
 class WindowJoin(TableOperator):
@@ -61,9 +64,11 @@ class WindowJoin(TableOperator):
         super().__init__(pool, setup.partitions, setup.theta, setup.streams, setup.number)
         self._setup = setup
         self._table.counters[APART] = not setup.fresh_meets_fresh
+        self._table.counters[TRACKS] = setup.tracks
         self._table.counters[PAIRS] = setup.marks.pairs if setup.marks else UNMARKED
         self._certificate = np.zeros(1, np.uint64)
-        self._probe = new_probe(self._table, self._certificate, setup.symmetric, setup.asks)
+        asks = (*setup.asks, WithOld()) if setup.tracks else setup.asks
+        self._probe = new_probe(self._table, self._certificate, setup.symmetric, asks)
         # The groups of an unfinished probe.
         self._probed: np.ndarray | None = None
         self._expire = expire_groups.bound(self._table)
@@ -168,16 +173,18 @@ class WindowJoin(TableOperator):
 
 def window_join(
     partitions: int, memory_bytes: int, block_bytes: int, theta: int, streams: Sequence[tuple[int, bool, int]],
-    symmetric: bool | None = None, marks: Marks | None = None, where: Any = None,
+    symmetric: bool | None = None, marks: Marks | None = None, where: Any = None, tracks: bool = False,
 ) -> WindowJoin:
     """Returns a join with a pool of its own.
 
     streams: (record_words, has_blob, window in time units) of each · theta, memory and block: in bytes · symmetric: as
-    of `new_probe` · marks: as of `Setup` · where: as of `where.kernel_of`.
+    of `new_probe` · marks, tracks: as of `Setup` · where: as of `where.kernel_of`.
     """
     specs = tuple(StreamSpec(*stream) for stream in streams)
+    if tracks:
+        specs = tuple(spec._replace(flagged=True) for spec in specs)
     if marks:
         specs = tuple(spec._replace(flagged=flagged) for spec, flagged in zip(specs, marks.flagged))
     asks = () if where is None else (Where(where),)
     pool = new_pool(memory_bytes, block_bytes, max(spec.tuple_words for spec in specs))
-    return WindowJoin(Setup(partitions, theta, specs, symmetric=symmetric, marks=marks, asks=asks), pool)
+    return WindowJoin(Setup(partitions, theta, specs, symmetric=symmetric, marks=marks, asks=asks, tracks=tracks), pool)

@@ -47,7 +47,7 @@ def summarize(
     `further` holds entries of the summary beside those that all runs have. Raises LedgerError and OutputError."""
     counts = [master.finished[slave].counts for slave in setup.roles.slaves]
     feedings = master.feedings
-    streams = _streams(setup, feedings)
+    streams = _streams(setup, feedings, master.before)
     check_ledger(streams, [*counts, master.before], _written(setup, master, total([master.before, *counts])))
     if setup.directory:
         files = [*master.earlier_results, *own_files] + [
@@ -109,13 +109,18 @@ def _written(setup: Any, master: Any, whole: Counts) -> list[Written]:
     return [Written("", sum(one.found for one in each), whole.written + rows)]
 
 
-def _streams(setup: Any, feedings: Sequence[Feeding]) -> list[StreamCounts]:
-    """Returns what producers counted for each stream."""
+def _streams(setup: Any, feedings: Sequence[Feeding], before: Counts) -> list[StreamCounts]:
+    """Returns what producers counted for each stream. before: what slaves had counted at the checkpoint from which the
+    run goes on. All that had been sent twice by then was received."""
+    copied = [sum(counts) for counts in zip(before.copied, *(one.copied for one in feedings))]
     fed = [one.fed for one in feedings]
     sent = [sum(counts) for counts in zip(*(one.sent for one in fed))]
     rows = [[sum(counts) for counts in zip(*own)] for own in zip(*(one.rows for one in fed))]
-    counted = zip(setup.schema.streams, rows, sent)
-    return [StreamCounts(stream.name, read, late, null, own) for stream, (read, late, null, _), own in counted]
+    counted = zip(setup.schema.streams, rows, sent, copied)
+    return [
+        StreamCounts(stream.name, read, late, null, own, twice)
+        for stream, (read, late, null, _), own, twice in counted
+    ]
 
 
 def _stream_figures(streams: Sequence[StreamCounts], feedings: Sequence[Feeding]) -> dict[str, dict[str, int]]:

@@ -18,13 +18,15 @@ class Written(NamedTuple):
 
 
 class StreamCounts(NamedTuple):
-    """What the master counted of a stream: the rows read, and how many of them were late, had no key or were sent."""
+    """What producers counted of a stream: the rows read, and how many of them were late, had no key or were sent, and
+    how many were sent to a second slave, too."""
 
     name: str
     read: int
     late: int
     null_key: int
     sent: int
+    copied: int = 0
 
 
 def check_ledger(streams: Sequence[StreamCounts], slaves: Sequence[Counts], written: Sequence[Written]) -> None:
@@ -49,13 +51,15 @@ def _of_stream(index: int, stream: StreamCounts, slaves: Sequence[Counts]) -> li
         f"{name}: read = sent + late + null_key", stream.read, stream.sent + stream.late + stream.null_key
     )
     faults += _unequal(f"{name}: sent = received", stream.sent, total("received"))
-    faults += _unequal(f"{name}: received = joined", total("received"), total("joined"))
+    faults += _unequal(f"{name}: copies sent = copied", stream.copied, total("copied"))
+    faults += _unequal(f"{name}: received + copied = joined", total("received") + total("copied"), total("joined"))
     faults += _unequal(f"{name}: moved in = moved out", total("moved_in"), total("moved_out"))
     faults += _unequal(f"{name}: spilled = taken back", total("spilled"), total("taken_back"))
     for number, slave in enumerate(slaves, 1):
         rule = f"{name}, slave {number}: joined = expired + held + moved out - moved in + spilled - taken back"
+        rule += " + discarded"
         balance = slave.expired[index] + slave.held[index] + slave.moved_out[index] - slave.moved_in[index]
-        balance += slave.spilled[index] - slave.taken_back[index]
+        balance += slave.spilled[index] - slave.taken_back[index] + slave.discarded[index]
         faults += _unequal(rule, slave.joined[index], balance)
     return faults
 

@@ -6,14 +6,20 @@
     INSTALLED  it joins the group, first the input that came with it; the master knows
     REFUSED    it has no room, and the master knows; what still comes is ignored
     CANCELLED  the supplier keeps the group, and will send nothing more
+
+By PTLB, producers tell it in the group's slots (steps COPY, KEEP and LEAVE). There REFUSED means that it goes on
+joining until all of them have told it to LEAVE, since nobody else finds the results among what it has got:
+
+    DOUBLED    it joins what comes, which goes to the supplier, too
 """
 
 from __future__ import annotations
 
-from mpijoin.moving.steps import follow
+from mpijoin.moving.steps import COPY, KEEP, LEAVE, follow
 
 UNKNOWN, STAGING, WHOLE = "unknown", "staging", "whole"
 INSTALLED, REFUSED, CANCELLED = "installed", "refused", "cancelled"
+DOUBLED = "doubled"
 
 # What the supplier sends: some of the state; the rest of it, with the input; that nothing more will come.
 PORTION, REST, CANCEL = "portion", "rest", "cancel"
@@ -33,6 +39,12 @@ TRANSITIONS = {
     (REFUSED, PORTION): REFUSED,  # it was sent before the supplier heard of the refusal
     (REFUSED, REST): REFUSED,  # likewise
     (REFUSED, CANCEL): CANCELLED,
+    (UNKNOWN, COPY): DOUBLED,
+    (DOUBLED, NO_ROOM): REFUSED,
+    (DOUBLED, KEEP): INSTALLED,
+    (DOUBLED, LEAVE): CANCELLED,
+    (REFUSED, KEEP): INSTALLED,  # the supplier had nothing that is old before the master heard of the refusal
+    (REFUSED, LEAVE): CANCELLED,
 }
 
 

@@ -9,14 +9,21 @@ from mpijoin.errors import ProtocolError
 
 After = TypeVar("After")
 
-# What the coordinator orders the supplier to do. A move begins with the order that `FIRST` has for its kind.
+# What the coordinator orders the supplier to do. A move begins with the order that `FIRST` has for its kind, but one by
+# PTLB with a slot.
 SHIP, FREEZE, DROP, RESTORE = "ship", "freeze", "drop", "restore"
 FIRST = {PRECOPY: SHIP, MSLB: FREEZE}
 USUAL = PRECOPY
 
+# What a producer says of a slot whose one group goes to two slaves, by PTLB. To the supplier: its rows also go to the
+# consumer. To the consumer: they also go to the supplier. To either, with no rows: they end here; the group is yours
+# alone, or none of yours.
+DUPLICATE, COPY, KEEP, LEAVE = "duplicate", "copy", "keep", "leave"
+
 # What the slaves report to the coordinator, and which of them may say it.
 SHIPPED, INSTALLED, DROPPED, RESTORED, REFUSED = "shipped", "installed", "dropped", "restored", "refused"
-BY_SUPPLIER, BY_CONSUMER = (SHIPPED, DROPPED, RESTORED), (INSTALLED, REFUSED)
+ALL_OLD_PURGED, DISCARDED = "all old purged", "discarded"
+BY_SUPPLIER, BY_CONSUMER = (SHIPPED, DROPPED, RESTORED, ALL_OLD_PURGED), (INSTALLED, REFUSED, DISCARDED)
 
 
 def follow(

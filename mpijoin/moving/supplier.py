@@ -7,15 +7,22 @@
     FROZEN    it has sent the rest with the input that is not joined, and keeps its copy without joining it
     GONE      it has dropped its copy
     KEPT      it joins the group again, or still
+
+By PTLB, producers tell it in the group's slots (steps DUPLICATE, KEEP and LEAVE):
+
+    DOUBLED   what comes is new, and goes to the consumer, too; it finds all results with an old tuple
+    PURGED    it holds no old tuple that anything could meet, and the master knows
 """
 
 from __future__ import annotations
 
-from mpijoin.moving.steps import DROP, FREEZE, RESTORE, SHIP, follow
+from mpijoin.moving.steps import DROP, DUPLICATE, FREEZE, KEEP, LEAVE, RESTORE, SHIP, follow
 
 UNKNOWN, SHIPPING, SHIPPED, SENDING = "unknown", "shipping", "shipped", "sending"
 FROZEN, GONE, KEPT = "frozen", "gone", "kept"
-READY = "ready"  # the supplier's own event: what is left fits one portion
+DOUBLED, PURGED = "doubled", "purged"
+# The supplier's own events: what is left fits one portion; no old tuple is left.
+READY, PURGE = "ready", "purge"
 
 TRANSITIONS = {
     (UNKNOWN, SHIP): SHIPPING,
@@ -28,6 +35,11 @@ TRANSITIONS = {
     (SHIPPED, RESTORE): KEPT,
     (SENDING, RESTORE): KEPT,
     (FROZEN, RESTORE): KEPT,
+    (UNKNOWN, DUPLICATE): DOUBLED,
+    (DOUBLED, PURGE): PURGED,
+    (DOUBLED, KEEP): KEPT,
+    (PURGED, KEEP): KEPT,
+    (PURGED, LEAVE): GONE,
 }
 
 

@@ -111,6 +111,14 @@ class Out:
         return self.table[:, : self.count]
 
 
+class Left(IntEnum):
+    """As what the tuples of a dropped group count: it has moved, or went to a disk, or another holder has all of it."""
+
+    MOVED = 0
+    SPILLED = 1
+    DISCARDED = 2
+
+
 class Taken(NamedTuple):
     """How many leading groups of a batch an operator took and, if not all, how many pages the next group lacks."""
 
@@ -141,9 +149,9 @@ class Totals(NamedTuple):
     """What an operator has done with all of its groups, and what it holds.
 
     The tuples per stream, in the job's order: joined, expired and held, and those that came and left with moved groups
-    (moved_in, moved_out) · results: found, before any filter · live_bytes: of the tuples held · blocks, blocks_max: how
-    many are held now, and the most that were ever held · spilled, taken_back: the tuples per stream that went to a
-    disk, and those that came back from one.
+    (moved_in, moved_out) · discarded: those of groups that another holder has as well · results: found, before any
+    filter · live_bytes: of the tuples held · blocks, blocks_max: how many are held now, and the most that were ever
+    held · spilled, taken_back: the tuples per stream that went to a disk, and those that came back from one.
     """
 
     joined: tuple[int, ...]
@@ -151,6 +159,7 @@ class Totals(NamedTuple):
     held: tuple[int, ...]
     moved_in: tuple[int, ...]
     moved_out: tuple[int, ...]
+    discarded: tuple[int, ...]
     comparisons: int
     results: int
     splits: int
@@ -217,8 +226,15 @@ class GroupState(Protocol):
         CodecError, ProtocolError and MemoryBudgetError leave everything as it was.
         """
 
-    def drop(self, group: int, to_disk: bool = False) -> None:
-        """Forgets a group and frees its memory. to_disk: its tuples count as spilled, and not as moved out."""
+    def drop(self, group: int, left: Left = Left.MOVED) -> None:
+        """Forgets a group and frees its memory. left: as what its tuples count."""
+
+    def old_until(self, group: int) -> np.ndarray:
+        """Returns int64[n]: the last time at which old tuples of each stream wait, or the smallest int64 if the group
+        has none. Tuples that were inserted as new ones are not old."""
+
+    def make_all_old(self, group: int) -> None:
+        """Makes the tuples old that were inserted as new ones. From then on they meet all that comes."""
 
     def rows(self, group: int) -> Iterator[RowsFrame]:
         """Yields the rows of a group that holds no fresh tuple, as frames of about 1 MiB at most.
@@ -284,8 +300,11 @@ class Rows(Protocol):
 
 
 class Operator(GroupState, Rows, Protocol):
-    def insert(self, groups: np.ndarray, stream: int, batch: Any, bounds: np.ndarray) -> Taken:
+    def insert(self, groups: np.ndarray, stream: int, batch: Any, bounds: np.ndarray, new: bool = False) -> Taken:
         """Appends rows bounds[i, 0]:bounds[i, 1] of `batch` to groups[i] as fresh tuples.
+
+        new: another holder gets them, too, and finds the results of which all tuples are new (DCAPE, section 3). Only
+        inner joins that were made for that take them.
 
         A group is inserted whole or not at all. If memory for the next group is lacking, the caller makes room (or
         fails) and calls again with the rest.

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpijoin.data.batch import read_only
 from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
-from mpijoin.operators.base import Filter, GroupInfo, Memory, Out, PlanChange, Progress, Taken, Totals
+from mpijoin.operators.base import Filter, GroupInfo, Left, Memory, Out, PlanChange, Progress, Taken, Totals
 from mpijoin.store import transfer
 from mpijoin.store.directory import start_group
 from mpijoin.store.fresh import settle_groups
@@ -22,6 +22,7 @@ from mpijoin.store.state import (
     APART,
     BLOCKS,
     BUCKETS,
+    COMES,
     COMPARED,
     COMPARISONS,
     DEPTH,
@@ -37,6 +38,7 @@ from mpijoin.store.state import (
     LACKING,
     MERGED,
     MERGES,
+    NEW,
     NONE,
     OWN_PAGES,
     OWN_PAGES_MAX,
@@ -49,6 +51,7 @@ from mpijoin.store.state import (
     WATERMARK,
     words_of,
 )
+from mpijoin.store.tracks import make_all_old, old_until
 from mpijoin.store.transfer_kernels import drop_group, empty_group
 
 
@@ -85,6 +88,7 @@ class TableOperator(ABC):
         self._moved_in, self._moved_out = np.zeros((2, len(streams)), np.int64)
         # The same of groups that went to a disk and came back as a whole.
         self._from_disk, self._to_disk = np.zeros((2, len(streams)), np.int64)
+        self._discarded = np.zeros(len(streams), np.int64)
 
     @abstractmethod
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
@@ -113,8 +117,9 @@ class TableOperator(ABC):
         for array in (self._table.buckets, self._table.directory, *per_bucket):
             array.flat[0] = 0
 
-    def insert(self, groups: np.ndarray, stream: int, batch: Fresh, bounds: np.ndarray) -> Taken:
+    def insert(self, groups: np.ndarray, stream: int, batch: Fresh, bounds: np.ndarray, new: bool = False) -> Taken:
         groups = self._start(groups)
+        self._table.counters[COMES] = NEW * new
         rows = int((bounds[:, 1] - bounds[:, 0]).max(initial=0))
         if rows > len(self._scratch.bucket):
             self._use(self._scratch._replace(**_scratch_of_rows(2 * rows)))
@@ -159,16 +164,26 @@ class TableOperator(ABC):
         came += transfer.held(self._table, group)
         return group
 
-    def drop(self, group: int, to_disk: bool = False) -> None:
+    def drop(self, group: int, left: Left = Left.MOVED) -> None:
         if not self._started[group]:
             return
         self._refuse_probed(group)
         self._refuse_kept(group)
-        left = self._to_disk if to_disk else self._moved_out
-        left += transfer.held(self._table, group)
+        counts = {Left.MOVED: self._moved_out, Left.SPILLED: self._to_disk, Left.DISCARDED: self._discarded}[left]
+        counts += transfer.held(self._table, group)
         drop_group(self._table, group)
         self._pool.trim()
         self._started[group] = False
+
+    def old_until(self, group: int) -> np.ndarray:
+        self._start_one(group)
+        until = np.empty(len(self._streams), np.int64)
+        old_until(self._table, group, until)
+        return until
+
+    def make_all_old(self, group: int) -> None:
+        self._start_one(group)
+        make_all_old(self._table, group)
 
     def rows(self, group: int) -> Iterator[RowsFrame]:
         self._refuse_fresh(group)
@@ -256,6 +271,7 @@ class TableOperator(ABC):
             held=tuple((self._per_stream(groups, GROUP_TUPLES).sum(axis=0) + self._counts(KEPT_TUPLES)).tolist()),
             moved_in=tuple(self._moved_in.tolist()),
             moved_out=tuple(self._moved_out.tolist()),
+            discarded=tuple(self._discarded.tolist()),
             comparisons=int(counters[COMPARED]),
             results=self._results,
             splits=int(counters[SPLIT]),

@@ -10,24 +10,28 @@ import numpy as np
 
 from mpijoin.messages import Columns, Piece
 from mpijoin.partitioning.scatter import FIXED_WORDS, Scattered
-from mpijoin.partitioning.table import HELD, PartitionTable
+from mpijoin.partitioning.table import HELD, SHARED, Copy, PartitionTable
 
 ADDRESS, SIZE = FIXED_WORDS, FIXED_WORDS + 1
 
 
 class Added(NamedTuple):
-    """The bytes that one part of a tick brought. `octets` has them for each slave that has partitions, and `held` for
-    each partition that is held back."""
+    """The bytes that one part of a tick brought. `octets` has them for each slave that has partitions for itself, and
+    `held` for each partition that is held back. `shared` has a slave and the bytes of each item with rows that also go
+    to another slave, in the order of these items. They stand before the slave's item of its own partitions."""
 
     octets: dict[int, int]
     held: dict[int, int]
+    shared: tuple[tuple[int, int], ...] = ()
 
 
 class Queued(NamedTuple):
-    """An item that waits for a slave. `groups`, int64[m], are the partitions of every piece in it."""
+    """An item that waits for a slave. `groups`, int64[m], are the partitions of every piece in it. `copy` is given for
+    an item of one partition that is shared."""
 
     groups: np.ndarray
     pieces: list[Piece]
+    copy: Copy | None = None
 
 
 class MiniBuffers:
@@ -43,7 +47,7 @@ class MiniBuffers:
 
     def add(self, scattered: Sequence[Scattered]) -> Added:
         """Takes one scattered part of all streams. Each slave that has partitions gets a piece of it."""
-        added = Added({}, {})
+        added = Added({}, {}, tuple(self._share(scattered)))
         for slave in self.table.owners:
             piece = _piece_of(scattered, self.table.places_of(slave))
             self._waiting[slave].append(Queued(self.table.groups_of(slave), [piece]))
@@ -54,15 +58,29 @@ class MiniBuffers:
             self._held.setdefault(group, []).append(piece)
             added.held[group] = piece.octets
         self.held_bytes += sum(added.octets.values()) + sum(added.held.values())
+        self.held_bytes += sum(octets for _, octets in added.shared)
         self.held_bytes_max = max(self.held_bytes_max, self.held_bytes)
         return added
 
-    def take(self, slave: int, items: int) -> tuple[np.ndarray, list[Piece]]:
-        """Takes the slave's oldest items, which must all have the same groups. Returns these groups and the pieces."""
+    def _share(self, scattered: Sequence[Scattered]) -> Iterator[tuple[int, int]]:
+        """Puts the rows of each shared group into an item for each of its slaves. Yields the slave and the bytes."""
+        first = self.table.places_of(SHARED).start
+        for at, group in enumerate(self.table.groups_of(SHARED).tolist(), first):
+            piece = _copied(_piece_of(scattered, slice(at, at + 1)))
+            for copy in self.table.copies_of(group):
+                self._waiting[copy.slave].append(Queued(np.array([group]), [piece], copy))
+                yield copy.slave, piece.octets
+
+    def take(self, slave: int, items: int) -> Queued:
+        """Takes the slave's oldest items, which must all have the same groups. Returns all of them as one."""
         taken = [self._waiting[slave].popleft() for _ in range(items)]
         pieces = [piece for item in taken for piece in item.pieces]
         self.held_bytes -= _octets(pieces)
-        return taken[0].groups, pieces
+        return taken[0]._replace(pieces=pieces)
+
+    def tell(self, group: int, copy: Copy) -> None:
+        """Appends an item without rows that tells a slave something about a group that it shares."""
+        self._waiting[copy.slave].append(Queued(np.array([group]), [], copy))
 
     def settle(self) -> None:
         """Copies those pieces of the last part that were not taken at once. Otherwise, one of them would keep the
@@ -82,7 +100,7 @@ class MiniBuffers:
                 octets.append(0)
                 continue
             split = [_without(piece, int(at[0])) for piece in item.pieces]
-            waiting[index] = Queued(np.delete(item.groups, at[0]), [rest for rest, _ in split])
+            waiting[index] = Queued(np.delete(item.groups, at[0]), [rest for rest, _ in split], item.copy)
             held += [own for _, own in split]
             octets.append(_octets(own for _, own in split))
         return tuple(octets)
@@ -100,7 +118,7 @@ class MiniBuffers:
         """Holds back, group by group, all rows that waited when a checkpoint cut the run. Returns the bytes of each
         group."""
         added: dict[int, int] = {}
-        for groups, pieces in items:
+        for groups, pieces, _ in items:
             for piece in pieces:
                 for at in np.flatnonzero(piece.counts.sum(axis=0)).tolist():
                     group, own = int(groups[at]), _only(piece, at)
@@ -110,10 +128,10 @@ class MiniBuffers:
         self.held_bytes_max = max(self.held_bytes_max, self.held_bytes)
         return added
 
-    def rest(self) -> None:
-        """Appends an item without rows for every slave that has partitions."""
-        for slave in self.table.owners:
-            self._waiting[slave].append(Queued(self.table.groups_of(slave), []))
+    def rest(self, groups: Iterable[tuple[int, np.ndarray]]) -> None:
+        """Appends an item without rows for each of these slaves, with its groups."""
+        for slave, own in groups:
+            self._waiting[slave].append(Queued(own, []))
 
     def close(self) -> None:
         """Appends an item without rows for every slave, also for those without partitions. This item carries the end

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Iterable, NamedTuple
 
 import numpy as np
 
-# This number stands for the owner of partitions that are held back.
-HELD = -1
+# These numbers stand for the owners of partitions that are held back, and of those that go to several slaves.
+HELD, SHARED = -1, -2
+
+
+class Copy(NamedTuple):
+    """A slave gets all rows of a partition that go to another one, too. `move` is the number of the move for which they
+    do, and `step` says what they are to this slave (moving/steps.py)."""
+
+    slave: int
+    move: int
+    step: str
 
 
 class PartitionTable:
@@ -27,6 +36,7 @@ class PartitionTable:
         """`owners` are the slaves of the partitions in order. HELD stands for a partition that the master holds back.
         """
         self._owners = np.fromiter(owners, np.int64)
+        self._copies: dict[int, tuple[Copy, ...]] = {}
         self._lay_out()
 
     @classmethod
@@ -36,11 +46,13 @@ class PartitionTable:
 
     def copy(self) -> PartitionTable:
         """Returns a table of its own that says the same."""
-        return PartitionTable(self._owners)
+        table = PartitionTable(self._owners)
+        table._copies = dict(self._copies)
+        return table
 
     @property
     def slaves(self) -> tuple[int, ...]:
-        """The slave of each partition in order, or HELD."""
+        """The slave of each partition in order, or HELD or SHARED."""
         return tuple(self._owners.tolist())
 
     @property
@@ -49,8 +61,19 @@ class PartitionTable:
 
     def route(self, group: int, slave: int | None) -> None:
         """From now on this slave joins the group. None holds it back instead. `place` becomes another array."""
+        self._copies.pop(group, None)
         self._owners[group] = HELD if slave is None else slave
         self._lay_out()
+
+    def share(self, group: int, *copies: Copy) -> None:
+        """From now on each of these slaves gets all rows of the group."""
+        self._copies[group] = copies
+        self._owners[group] = SHARED
+        self._lay_out()
+
+    def copies_of(self, group: int) -> tuple[Copy, ...]:
+        """Returns who gets the rows of a group that is shared. Nobody does, if it is not."""
+        return self._copies.get(group, ())
 
     def _lay_out(self) -> None:
         owners = self._owners
@@ -63,18 +86,26 @@ class PartitionTable:
         # For each place, this is the first place of its owner. The blob addresses in a piece count from there.
         self.firsts = np.repeat(starts, np.diff([*starts, len(owners)]))
         self._places = {slave: slice(*ends) for slave, *ends in zip(slaves.tolist(), starts.tolist(), ends)}
-        held = self._places.get(HELD, slice(0, 0))
-        # Each group that is held back is a piece of its own.
-        self.firsts[held] = np.arange(held.start, held.stop)
+        for one in (HELD, SHARED):
+            # Each group that is held back or shared is a piece of its own.
+            own = self.places_of(one)
+            self.firsts[own] = np.arange(own.start, own.stop)
         self._groups = {slave: order[places] for slave, places in self._places.items()}
-        # These slaves have partitions. They are in ascending order.
-        self.owners = tuple(slave for slave in self._places if slave != HELD)
+        # These slaves have partitions for themselves. They are in ascending order.
+        self.owners = tuple(slave for slave in self._places if slave not in (HELD, SHARED))
 
     def owner_of(self, group: int) -> int:
         return int(self._owners[group])
 
+    @property
+    def active(self) -> tuple[int, ...]:
+        """The slaves that get rows, in ascending order."""
+        if not self._copies:
+            return self.owners
+        return tuple(sorted({*self.owners, *(one.slave for copies in self._copies.values() for one in copies)}))
+
     def groups_of(self, slave: int) -> np.ndarray:
-        """Returns the partitions of one slave, or those that are HELD, as int64[m] in ascending order."""
+        """Returns the partitions of one slave, or those that are HELD or SHARED, as int64[m] in ascending order."""
         return self._groups.get(slave, NO_GROUPS)
 
     def places_of(self, slave: int) -> slice:

@@ -48,6 +48,7 @@ from mpijoin.store.state import (
     TUPLE_WORDS,
     WINDOW,
 )
+from mpijoin.store.tracks import is_new
 from mpijoin.store.tune import tune_group
 
 LATEST, MEMBERS = ROW, ROW + 1
@@ -182,6 +183,30 @@ def keep_valid(words, left, right, left_window, right_window, count):
         deadline = time_after(words[unsigned(one + TIME)], left_window)
         kept += (latest <= deadline) & (latest <= time_after(words[unsigned(other + TIME)], right_window))
     return kept
+
+
+@kernel
+def keep_with_old_member(s, left, right, members, others, count):
+    """Moves those of the pairs 0..count that have an old member to the front, and returns how many they are.
+
+    s: the table of the streams' tuples · members, others: int64[], the streams of the members on either side.
+    """
+    kept = 0
+    for i in range(count):
+        one, other = left[unsigned(i)], right[unsigned(i)]
+        left[unsigned(kept)] = one
+        right[unsigned(kept)] = other
+        kept += not (are_new(s, one, members) and are_new(s, other, others))
+    return kept
+
+
+@part
+def are_new(s, place, members):
+    """Returns whether all members of a tuple of a state are new."""
+    for member in range(len(members)):
+        if not is_new(s, members[member], s.words[unsigned(place + MEMBERS + member)]):
+            return False
+    return True
 
 
 @kernel

@@ -8,13 +8,21 @@ import numpy as np
 
 from mpijoin.config.plan import Binary, Plan
 from mpijoin.data.batch import read_only
-from mpijoin.join.state import Call, JoinState
+from mpijoin.join.state import Ask, Call, JoinState
 from mpijoin.join.window_join import Setup, WindowJoin
 from mpijoin.operators.base import Out, Progress
-from mpijoin.plans.kernels import MEMBERS, combine, copy_tuples, count_tuples, expand, keep_valid
+from mpijoin.plans.kernels import (
+    MEMBERS,
+    combine,
+    copy_tuples,
+    count_tuples,
+    expand,
+    keep_valid,
+    keep_with_old_member,
+)
 from mpijoin.store.insert import Fresh
 from mpijoin.store.pool import Pool, StreamSpec
-from mpijoin.store.state import BLOCKS, COMPARED, COMPARISONS, RESULTS, SPENT, WINDOW
+from mpijoin.store.state import BLOCKS, COMPARED, COMPARISONS, RESULTS, SPENT, WINDOW, StoreState
 
 NO_BLOB = read_only(np.empty(0, np.uint8))
 
@@ -42,6 +50,20 @@ class Valid:
         return keep_valid, (state.words, left, right, *state.layout[:, WINDOW].tolist())
 
 
+class WithOldMember:
+    """Implements `Ask`: drops the pairs all of whose members are new, at the root of a tree. "When a joined tuple is
+    outputted from a join operator, the joined tuple is set to be new only when all its sub-tuples are new as well"
+    (DCAPE, section 3.2). Flags are those of the streams' tuples, so that states need none."""
+
+    def __init__(self, table: StoreState, states: tuple[State, State]):
+        """table: holds the streams' tuples."""
+        self._table = table
+        self._members = tuple(read_only(np.array(state.members)) for state in states)
+
+    def __call__(self, state: JoinState, left: np.ndarray, right: np.ndarray) -> Call:
+        return keep_with_old_member, (self._table, left, right, *self._members)
+
+
 class Node(WindowJoin):
     """A binary join of a tree over the pool of the tree.
 
@@ -49,13 +71,17 @@ class Node(WindowJoin):
     found: the pairs that nobody has taken yet.
     """
 
-    def __init__(self, setup: Setup, number: int, states: tuple[State, State], pool: Pool, capacity: int):
+    def __init__(
+        self, setup: Setup, number: int, states: tuple[State, State], pool: Pool, capacity: int,
+        table: StoreState | None = None,
+    ):
         """setup: of the tree · number: among the operators that share the pool · capacity: how many pairs are found at
-        a time."""
+        a time · table: holds the streams' tuples, if this is the root of a tree whose tuples may be new."""
         specs = tuple(StreamSpec(len(state.members), False, state.window) for state in states)
         self.states = states
         self.parent: tuple[Node, int] | None = None
-        super().__init__(Setup(setup.partitions, setup.theta, specs, number, asks=(Valid(),)), pool)
+        asks: tuple[Ask, ...] = (Valid(),) if table is None else (Valid(), WithOldMember(table, states))
+        super().__init__(Setup(setup.partitions, setup.theta, specs, number, asks=asks), pool)
         self.found = Out(2, capacity, certifies=False)
         self.state = state_of([*states[0].members, *states[1].members], [state.window for state in states])
         self._sizes = np.array([len(state.members) for state in states])
@@ -136,10 +162,11 @@ def state_of(members: Sequence[int], windows: Sequence[int]) -> State:
 
 
 def nodes_of(
-    plan: Binary, setup: Setup, pool: Pool, capacity: int, number: int
+    plan: Binary, setup: Setup, pool: Pool, capacity: int, number: int, table: StoreState
 ) -> tuple[list[Node], dict[int, tuple[Node, int]]]:
     """Returns the nodes of a tree, each behind those below it, and for each stream the node and the side to which its
-    tuples go. setup: of the tree · capacity: as of `Node` · number: of the first node."""
+    tuples go. setup: of the tree · capacity: as of `Node` · number: of the first node · table: holds the streams'
+    tuples."""
     nodes: list[Node] = []
     leaves: dict[int, tuple[Node, int]] = {}
 
@@ -152,7 +179,8 @@ def nodes_of(
 
     def node_for(join: Binary) -> Node:
         states = state_below(join.left), state_below(join.right)
-        node = Node(setup, number + len(nodes), states, pool, capacity)
+        marked = table if setup.tracks and join is plan else None
+        node = Node(setup, number + len(nodes), states, pool, capacity, marked)
         for side, below in enumerate(join):
             if isinstance(below, int):
                 leaves[below] = node, side

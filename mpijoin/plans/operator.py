@@ -20,7 +20,7 @@ import numpy as np
 from mpijoin.config.plan import Binary
 from mpijoin.data.batch import read_only
 from mpijoin.join.window_join import Setup, WindowJoin
-from mpijoin.operators.base import Memory, Out, PlanChange, Progress, Taken
+from mpijoin.operators.base import Left, Memory, Out, PlanChange, Progress, Taken
 from mpijoin.plans import travel
 from mpijoin.plans.choice import Choice
 from mpijoin.plans.kernels import merge_mini_partitions
@@ -97,15 +97,15 @@ class PlannedJoin(WindowJoin):
         number = FIRST_NUMBER + STREAMS_MAX * is_taken
         self._tree = None if plan is None else Tree(plan, self._base, number)
 
-    def insert(self, groups: np.ndarray, stream: int, batch: Fresh, bounds: np.ndarray) -> Taken:
-        taken = super().insert(groups, stream, batch, bounds)
+    def insert(self, groups: np.ndarray, stream: int, batch: Fresh, bounds: np.ndarray, new: bool = False) -> Taken:
+        taken = super().insert(groups, stream, batch, bounds, new)
         came = int((bounds[: taken.groups, 1] - bounds[: taken.groups, 0]).sum())
         self._came += came
         self._allowance += came
         self.statistics.came(stream, came)
         if taken.groups == len(groups) or not self._make_room(taken.lacking_pages):
             return taken
-        rest = self.insert(groups[taken.groups :], stream, batch, bounds[taken.groups :])
+        rest = self.insert(groups[taken.groups :], stream, batch, bounds[taken.groups :], new)
         return rest._replace(groups=taken.groups + rest.groups)
 
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
@@ -272,10 +272,10 @@ class PlannedJoin(WindowJoin):
             self._forget(groups)
             self._wait()
 
-    def drop(self, group: int, to_disk: bool = False) -> None:
+    def drop(self, group: int, left: Left = Left.MOVED) -> None:
         self._refuse_probed(group)
         self._forget(np.array([group]))
-        super().drop(group, to_disk)
+        super().drop(group, left)
 
     def empty(self, group: int) -> None:
         self._forget(np.array([group]))

@@ -60,7 +60,7 @@ class Tree:
     def __init__(self, plan: Binary, base: Base, number: int):
         """number: of its first node, among the operators that share the pool."""
         self.plan, self.number, self._base = plan, number, base
-        self.nodes, self._leaves = nodes_of(plan, base.setup, base.pool, base.capacity, number)
+        self.nodes, self._leaves = nodes_of(plan, base.setup, base.pool, base.capacity, number, base.table)
         self.holds = np.zeros(base.setup.partitions, bool)
         # Where the states of more than one member are: by the set of their members, the node and its side.
         self._states = {frozenset(node.state.members): node.parent for node in self.nodes if node.parent}

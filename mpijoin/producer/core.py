@@ -10,6 +10,7 @@ import math
 
 from mpijoin.errors import ProtocolError
 from mpijoin.moving import steps
+from mpijoin.partitioning.table import SHARED, Copy
 from mpijoin.producer.backlog import Backlog
 from mpijoin.producer.events import (
     Action,
@@ -22,6 +23,8 @@ from mpijoin.producer.events import (
     Cut,
     CutAsked,
     Deliver,
+    Duplicate,
+    EndTrack,
     Event,
     Floor,
     Flowed,
@@ -41,6 +44,7 @@ from mpijoin.producer.events import (
     SlotEnded,
     SourceEnded,
     SourceWaits,
+    TellCopy,
     Watermarks,
 )
 from mpijoin.producer.lead import Lead
@@ -124,7 +128,7 @@ class ProducerCore:
     @property
     def active(self) -> tuple[int, ...]:
         """Slaves that have groups."""
-        return self.table.owners
+        return self.table.active
 
     @property
     def slaves(self) -> dict[int, SlaveState]:
@@ -165,6 +169,8 @@ class ProducerCore:
                 return self._pause(event)
             case Restart(move, group, slave):
                 return self._deliver(move, group, slave)
+            case Duplicate() | EndTrack():
+                return self._track(event)
             case CutAsked():
                 self._asked = event
                 return self._cut()
@@ -215,7 +221,7 @@ class ProducerCore:
         self._queues.add(event)
         self._complete = event.watermarks or self._complete
         self._is_within_tick = event.watermarks is None
-        actions: list[Action] = [Flowed(event.octets, {})]
+        actions: list[Action] = [Flowed(event.came, {})]
         served = self._serve_all() if self._queues.is_full else []
         if self._queues.is_full:
             largest = max(self.slaves, key=lambda slave: self.slaves[slave].waiting_bytes)
@@ -223,7 +229,7 @@ class ProducerCore:
         if event.watermarks is None:
             return actions + served
         if not served:
-            due = (slave for slave in event.octets if self.slaves[slave].subgroup == self._slots % self._subgroups)
+            due = (slave for slave in event.slaves if self.slaves[slave].subgroup == self._slots % self._subgroups)
             served = [action for slave in due for action in self._queues.serve(slave, self._epoch)]
         self._slots += 1
         self._lead.tick_ended(event.border, event.position)
@@ -250,8 +256,12 @@ class ProducerCore:
             return [ended]
         self._complete = watermarks
         self._lead.tick_ended(TIME_MAX, TIME_MAX)
-        self._queues.add(Ingested(dict.fromkeys(self.active, 0), {}, watermarks))
-        return [Rested(), *self._serve_all(), *self._cut(), ended]
+        table = self.table
+        copies = tuple((one, copy) for one in table.groups_of(SHARED).tolist() for copy in table.copies_of(one))
+        shared = tuple((copy.slave, 0) for _, copy in copies)
+        self._queues.add(Ingested(dict.fromkeys(table.owners, 0), {}, watermarks, shared=shared))
+        rested = Rested(copies, tuple((slave, table.groups_of(slave)) for slave in table.owners))
+        return [rested, *self._serve_all(), *self._cut(), ended]
 
     def _close(self) -> list[Action]:
         if self._ending is None:
@@ -304,6 +314,21 @@ class ProducerCore:
         self.table.route(group, slave)
         octets = self._queues.deliver(group, slave, self._complete)
         return [Flowed({slave: octets}, {}), Deliver(move, group, slave), *self._queues.send_due(slave, self._epoch)]
+
+    def _track(self, event: Duplicate | EndTrack) -> list[Action]:
+        """The group's input goes to two slaves from now on, or to one of the two again. What waits for them stays where
+        it is: each hears of the change behind it."""
+        if isinstance(event, Duplicate):
+            steps_of = {event.supplier: steps.DUPLICATE, event.consumer: steps.COPY}
+            self.table.share(event.group, *(Copy(slave, event.move, step) for slave, step in steps_of.items()))
+        else:
+            steps_of = {event.keep: steps.KEEP, event.leave: steps.LEAVE}
+            self.table.route(event.group, event.keep)
+        actions: list[Action] = []
+        for slave, step in steps_of.items():
+            self._queues.tell(slave, self._complete)
+            actions.append(TellCopy(event.group, slave, event.move, step))
+        return actions + [action for slave in steps_of for action in self._queues.serve(slave, self._epoch)]
 
     def _serve_all(self) -> list[Action]:
         return [action for slave in self.slaves for action in self._queues.serve(slave, self._epoch)]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
+from mpijoin.partitioning.table import Copy
 from mpijoin.producer.pacing import TIME_MIN, Pace
 from mpijoin.time_events import Rest, Ticked
 
@@ -11,15 +14,30 @@ Watermarks = tuple[int, ...]  # of each stream
 
 
 class Ingested(NamedTuple):
-    """A part of a tick is in the mini-buffers. octets: bytes per slave that has groups · held: per group that is held
-    back · watermarks: of all streams, if it ends the tick · border, position: where it ends then, and below which
-    running maximum no row is to come."""
+    """A part of a tick is in the mini-buffers. octets: bytes per slave that has groups for itself · held: per group
+    that is held back · watermarks: of all streams, if it ends the tick · border, position: where it ends then, and
+    below which running maximum no row is to come · shared: a slave and bytes of each item of a shared group, in their
+    order."""
 
     octets: dict[int, int]
     held: dict[int, int]
     watermarks: Watermarks | None
     border: int = TIME_MIN
     position: int = TIME_MIN
+    shared: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def slaves(self) -> set[int]:
+        """Those for which there are new items."""
+        return {*self.octets, *(slave for slave, _ in self.shared)}
+
+    @property
+    def came(self) -> dict[int, int]:
+        """Bytes per slave in all."""
+        came = dict(self.octets)
+        for slave, octets in self.shared:
+            came[slave] = came.get(slave, 0) + octets
+        return came
 
 
 class SourceEnded(NamedTuple):
@@ -90,6 +108,27 @@ class Restart(NamedTuple):
     slave: int
 
 
+class Duplicate(NamedTuple):
+    """The coordinator has the group's input go to two slaves from now on: "an active split operator will add entries to
+    the existing partition mapping table, which map each of the to-be-moved partitions to the receiver machine" (DCAPE,
+    section 3.2)."""
+
+    move: int
+    group: int
+    supplier: int
+    consumer: int
+
+
+class EndTrack(NamedTuple):
+    """The coordinator has the group's input, which went to two slaves, go to one of them from now on: it is to `keep`
+    the group. The other one is told to `leave` it. (DCAPE calls this *DeletePartitions*.)"""
+
+    move: int
+    group: int
+    keep: int
+    leave: int
+
+
 class CutAsked(NamedTuple):
     """The coordinator wants a checkpoint cut after the tick under way. stops: why the run ends with it, "" if it does
     not · metrics: whether the metrics are cut here, too."""
@@ -122,7 +161,7 @@ class Floor(NamedTuple):
     time: int
 
 
-Directive = Pause | Restart | CutAsked | Close | Repace | Begin | Floor
+Directive = Pause | Restart | Duplicate | EndTrack | CutAsked | Close | Repace | Begin | Floor
 Event = (
     Ticked
     | Ingested
@@ -173,6 +212,16 @@ class Deliver(NamedTuple):
     slave: int
 
 
+class TellCopy(NamedTuple):
+    """Put an item without rows behind all that waits for a slave, which tells it what it is to do about a group. The
+    fields are those of `partitioning.table.Copy`, and the group."""
+
+    group: int
+    slave: int
+    move: int
+    step: str
+
+
 class Cut(NamedTuple):
     """The last tick is whole: cut a checkpoint here, between what was sent and what waits. slots: how many have ended ·
     complete: watermarks of the last tick · stops, metrics: as in `CutAsked`."""
@@ -188,8 +237,11 @@ class CloseInput(NamedTuple):
 
 
 class Rested(NamedTuple):
-    """The input has ended and the others' has not: put an item without rows into what waits for each slave that has
-    groups, so that its watermarks go out."""
+    """The input has ended and the others' has not: put items without rows into what waits for the slaves, so that their
+    watermarks go out: for each group and copy of `shared`, then for the groups, int64[m], of each slave."""
+
+    shared: tuple[tuple[int, Copy], ...]
+    groups: tuple[tuple[int, np.ndarray], ...]
 
 
 class Flowed(NamedTuple):
@@ -225,7 +277,7 @@ class InputEnded(NamedTuple):
 
 
 Note = Flowed | SlotEnded | BeginsAt | InputEnded
-Action = Serve | Hold | Command | Deliver | Cut | CloseInput | Rested | Repace | Note
+Action = Serve | Hold | Command | Deliver | TellCopy | Cut | CloseInput | Rested | Repace | Note
 
 
 class Read(NamedTuple):

@@ -10,9 +10,11 @@ import numpy as np
 from mpijoin.errors import ProtocolError
 from mpijoin.launch.setup import RunSetup
 from mpijoin.messages import Slot
+from mpijoin.moving import steps
 from mpijoin.orders import Order
 from mpijoin.partitioning.buffers import MiniBuffers, Queued
 from mpijoin.partitioning.scatter import Scattered
+from mpijoin.partitioning.table import Copy
 from mpijoin.producer import events
 from mpijoin.producer.core import ProducerCore
 from mpijoin.producer.exchange import new_exchange
@@ -61,6 +63,7 @@ class Feed:
         share = (rank.number, len(setup.roles.producers))
         self.intake = intake or Intake(job, schema, setup.directory, pacing.pace, start.position, setup.late, *share)
         self.sent = np.array(start.sent or [0] * len(job.streams), np.int64)  # rows per stream
+        self.copied = np.zeros(len(job.streams), np.int64)  # rows per stream that were sent a second time
         self.ticks = start.ticks
         self._subgroups = job.cluster.subgroups
         self._prepared: deque[Prepared] = deque()
@@ -115,11 +118,15 @@ class Feed:
                 self._do(events.Held(group, self.buffers.hold(group, slave)))
             case events.Deliver(_, group, slave):
                 self.buffers.deliver(group, slave)
+            case events.TellCopy(group, slave, move, step):
+                self.buffers.tell(group, Copy(slave, move, step))
             case events.Repace(pace, epoch_ns):
                 self._rank.log.info("distribution epochs are %.3f s from now on", epoch_ns / 1e9)
                 self.intake.set_pace(pace)
-            case events.Rested():
-                self.buffers.rest()
+            case events.Rested(shared, groups):
+                for group, copy in shared:
+                    self.buffers.tell(group, copy)
+                self.buffers.rest(groups)
             case events.CloseInput():
                 self.buffers.close()
             case _:
@@ -137,11 +144,14 @@ class Feed:
         return [self.intake.save(), *waiting], state
 
     def _serve(self, action: events.Serve) -> None:
-        groups, pieces = self.buffers.take(action.slave, action.items)
+        groups, pieces, copy = self.buffers.take(action.slave, action.items)
         slot = Slot(
             *(self._rank.number, action.epoch, action.watermarks, groups),
             *(tuple(pieces), action.last, self.pacing.origin),
         )
+        if copy:
+            slot = slot._replace(move=copy.move, step=copy.step)
+            self.copied += slot.rows_per_stream * (copy.step == steps.DUPLICATE)
         self.exchange.give(action.slave, slot)
 
     def _read(self) -> None:
@@ -180,7 +190,8 @@ class Feed:
         epoch = self.ticks // self._subgroups
         self.ticks += tick.watermarks is not None
         added = self.buffers.add(scattered)
-        self._do(events.Ingested(added.octets, added.held, tick.watermarks, tick.border, tick.position))
+        at = (tick.watermarks, tick.border, tick.position)
+        self._do(events.Ingested(added.octets, added.held, *at, added.shared))
         self.buffers.settle()
         active, held_bytes = len(self._core.active), self.buffers.held_bytes
         self.recorder.slot_ended(epoch, scattered, self.counts(), active, held_bytes, self._core.backlog)

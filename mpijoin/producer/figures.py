@@ -27,4 +27,5 @@ def feeding_of(feed: Feed, core: ProducerCore) -> Feeding:
         lag_s_max=core.backlog.lag_s_max,
         behind_s_max=tuple(core.backlog.behind_s_max.items()),
         overloaded=feed.pacing.paced and core.backlog.is_overloaded(feed.pacing.epoch_ns),
+        copied=tuple(feed.copied.tolist()),
     )

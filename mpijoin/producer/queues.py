@@ -46,11 +46,24 @@ class Queues:
         return self.slaves[slave].is_hungry(self._buffer_bytes)
 
     def add(self, part: Ingested) -> None:
+        for slave, octets in part.shared:
+            self._queue_apart(slave, octets, part.watermarks)
         for slave, octets in part.octets.items():
             self.slaves[slave].queue(WaitingItem(octets, part.watermarks, self.slaves[slave].layout))
         for group, octets in part.held.items():
             self.held[group] += octets
-        self.held_bytes += sum(part.octets.values()) + sum(part.held.values())
+        self.held_bytes += sum(part.came.values()) + sum(part.held.values())
+
+    def _queue_apart(self, slave: int, octets: int, watermarks: Watermarks | None) -> None:
+        """An item that goes in a message of its own."""
+        view = self.slaves[slave]
+        view.apart += 1
+        view.queue(WaitingItem(octets, watermarks, -view.apart))
+
+    def tell(self, slave: int, complete: Watermarks) -> None:
+        """An item without rows waits for the slave. Its group has all rows up to the last whole tick, which is
+        `complete`. What follows may have other groups than what waits before it."""
+        self._queue_apart(slave, 0, complete)
 
     def hold(self, group: int, slave: int, octets: Sequence[int]) -> None:
         """The group's bytes were taken out of each item that waits for the slave, the next one first."""
@@ -71,9 +84,9 @@ class Queues:
         it, or were sent before."""
         view = self.slaves[slave]
         view.layout += 1
-        view.delivered += 1
+        view.apart += 1
         octets = self.held.pop(group)
-        view.waiting.appendleft(WaitingItem(octets, complete, -view.delivered))
+        view.waiting.appendleft(WaitingItem(octets, complete, -view.apart))
         view.waiting_bytes += octets
         view.due += 1
         return octets

@@ -22,7 +22,10 @@ from mpijoin.producer.start import pacing_of, waiting_bytes_max
 from mpijoin.rank import MASTER, Rank
 from mpijoin.time_events import Ticked
 
-PLAIN = (events.Pause, events.Restart, events.CutAsked, events.Close, events.Begin, events.Floor)
+PLAIN = (
+    *(events.Pause, events.Restart, events.Duplicate, events.EndTrack),
+    *(events.CutAsked, events.Close, events.Begin, events.Floor),
+)
 DIRECTIVES = {one.__name__: one for one in PLAIN}
 
 

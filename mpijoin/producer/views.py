@@ -43,9 +43,9 @@ class SlaveState:
     due: int = 0  # So many of the waiting items only lack credit: their slot has come.
     unconsumed_slots: int = 0  # messages sent and not yet reported as joined
     unconsumed_bytes: int = 0  # theirs; at most the slave's buffer, or one piece
-    watermarks: Watermarks | None = None  # of its last message, but for delivered groups
+    watermarks: Watermarks | None = None  # of its last message, but for those of a single group
     layout: int = 0  # of the items to come
-    delivered: int = 0  # So many items had a layout of their own.
+    apart: int = 0  # So many items had a layout of their own.
 
     def queue(self, item: WaitingItem) -> None:
         self.waiting.append(item)

@@ -24,8 +24,8 @@ class Costed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._operator, name)
 
-    def insert(self, groups: np.ndarray, stream: int, batch: Any, bounds: np.ndarray) -> Taken:
-        return self._charged(self._operator.insert(groups, stream, batch, bounds))
+    def insert(self, groups: np.ndarray, stream: int, batch: Any, bounds: np.ndarray, new: bool = False) -> Taken:
+        return self._charged(self._operator.insert(groups, stream, batch, bounds, new))
 
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
         return self._charged(self._operator.probe(groups, min(budget, self._budget), out))

@@ -11,8 +11,9 @@ from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.windows import Windows
 from mpijoin.store.state import TIME_MIN_VALUE
 
-PER_STREAM = ("fresh", "gone", "inserted", "marks")
+PER_STREAM = ("fresh", "gone", "inserted", "marks", "new", "old_end")
 SINGLES = ("compared", "results", "buckets", "carry", "cross", "chance", "split_above", "merge_below")
+TIMES = ("marks", "old_end")
 REALS = ("carry", "cross", "chance", "split_above", "merge_below")
 
 
@@ -20,16 +21,19 @@ class Groups:
     """The groups that are here. n is the number of streams.
 
     Columns int64[n, rows] count for each stream: fresh, tuples not joined yet · gone, expired tuples · inserted, tuples
-    that ever came · and marks has the watermarks. Columns [rows] have for each group: compared, results, the counts ·
-    buckets, their number · carry, the fraction of a result that is carried over · cross, the chance that tuples of two
-    streams share a bucket · chance, that they match · split_above, merge_below, the bytes at which to tune the
-    directory.
+    that ever came · new, tuples that another holder has, too · and marks has the watermarks, old_end the last instant
+    of the tick in which the last tuple came that is not new. Columns [rows] have for each group: compared, results, the
+    counts · buckets, their number · carry, the fraction of a result that is carried over · cross, the chance that
+    tuples of two streams share a bucket · chance, that they match · split_above, merge_below, the bytes at which to
+    tune the directory.
     """
 
     fresh: np.ndarray
     gone: np.ndarray
     inserted: np.ndarray
     marks: np.ndarray
+    new: np.ndarray
+    old_end: np.ndarray
     compared: np.ndarray
     results: np.ndarray
     buckets: np.ndarray
@@ -52,7 +56,7 @@ class Groups:
     def _blank(self, name: str) -> np.ndarray:
         rows = self.windows.rows
         shape = (len(self._matches.models), rows) if name in PER_STREAM else (rows,)
-        return np.full(shape, TIME_MIN_VALUE if name == "marks" else 0, float if name in REALS else np.int64)
+        return np.full(shape, TIME_MIN_VALUE if name in TIMES else 0, float if name in REALS else np.int64)
 
     def row(self, group: int) -> int:
         """Returns the row of a group, or -1 if the group is not here."""
@@ -94,7 +98,7 @@ class Groups:
         del self.directories[row]
         self.bucket_count -= int(self.buckets[row])
         for name in PER_STREAM + SINGLES:
-            getattr(self, name)[..., row] = TIME_MIN_VALUE if name == "marks" else 0
+            getattr(self, name)[..., row] = TIME_MIN_VALUE if name in TIMES else 0
         self._free.append(row)
 
     def _grow(self) -> None:

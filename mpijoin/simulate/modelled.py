@@ -10,7 +10,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
-from mpijoin.operators.base import GroupInfo, Keep, Memory, Out, PlanChange, Progress, Taken, Totals
+from mpijoin.operators.base import GroupInfo, Keep, Left, Memory, Out, PlanChange, Progress, Taken, Totals
 from mpijoin.simulate.costs import Done
 from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import content_of, ticks_of
@@ -78,7 +78,7 @@ class ModelledJoin:
         self._shape = shape
         self.tally = JoinTally()
         self._moved_in, self._moved_out, self._expired, self._joined = np.zeros((4, len(shape.windows)), np.int64)
-        self._spilled, self._taken_back = np.zeros((2, len(shape.windows)), np.int64)
+        self._spilled, self._taken_back, self._discarded = np.zeros((3, len(shape.windows)), np.int64)
         self._groups = Groups(shape.partitions, shape.theta, matches)
         self._tuple_bytes = np.array(shape.tuple_bytes)
         self._window = np.array(shape.windows)[:, None]
@@ -92,7 +92,7 @@ class ModelledJoin:
         self._splits = self._merges = 0
         self._tuples_bytes = self._held_bytes_max = 0
 
-    def insert(self, groups: np.ndarray, stream: int, batch: Any, bounds: np.ndarray) -> Taken:
+    def insert(self, groups: np.ndarray, stream: int, batch: Any, bounds: np.ndarray, new: bool = False) -> Taken:
         rows = self._groups.rows(groups)
         lacking_bytes = self._lacking_bytes(len(batch.tuples), stream)
         if lacking_bytes > 0:
@@ -101,6 +101,10 @@ class ModelledJoin:
             self._groups.windows.add(stream, rows, last, counts)
             self._groups.fresh[stream, rows] += counts
             self._groups.inserted[stream, rows] += counts
+            if new:
+                self._groups.new[stream, rows] += counts
+            else:
+                self._groups.old_end[stream, rows] = last
             total = int(counts.sum())
             self._joined[stream] += total
             self._tuples_bytes += total * self._shape.tuple_bytes[stream]
@@ -148,12 +152,15 @@ class ModelledJoin:
         expires = self._groups.gone[:, rows] > 0
         dead = self._dead[:, None] * expires
         within = old - self._groups.windows.oldest(rows) / 2 * expires
+        new, has_new = self._groups.new[:, rows], self._groups.new[:, rows].any(axis=0)
         compared, found = np.zeros((2, len(rows)))
         for stream in range(len(fresh)):
             before, behind = slice(None, stream), slice(stream + 1, None)
             met = (old[before] + fresh[before]).sum(axis=0) + old[behind].sum(axis=0)
             compared += fresh[stream] * (met * cross + dead[before].sum(axis=0) + dead[behind].sum(axis=0))
             found += fresh[stream] * (within[before] + fresh[before]).prod(axis=0) * within[behind].prod(axis=0)
+            # The other holder finds the results of which all tuples are new. While there are any, no fresh one is old.
+            found -= fresh[stream] * new[before].prod(axis=0) * (new - fresh).clip(0)[behind].prod(axis=0) * has_new
         expected = np.maximum(0, found) * chance + self._groups.carry[rows]
         results = np.floor(expected).astype(np.int64)
         self._groups.carry[rows] = expected - results
@@ -182,6 +189,7 @@ class ModelledJoin:
         gone = self._groups.windows.expire(rows, bounds)
         if gone.any():
             self._groups.gone[:, rows] += gone
+            self._groups.new[:, rows] = np.minimum(self._groups.new[:, rows], self._groups.windows.live[:, rows])
             expired = gone.sum(axis=1)
             self._expired += expired
             self._tuples_bytes -= int(self._tuple_bytes @ expired)
@@ -254,14 +262,25 @@ class ModelledJoin:
         self._tuples_bytes += octets
         return group
 
-    def drop(self, group: int, to_disk: bool = False) -> None:
+    def drop(self, group: int, left: Left = Left.MOVED) -> None:
         row = self._groups.row(group)
         if row >= 0:
             self._refuse_fresh(group)
-            left = self._spilled if to_disk else self._moved_out
-            left += self._groups.windows.live[:, row]
+            counts = {Left.MOVED: self._moved_out, Left.SPILLED: self._spilled, Left.DISCARDED: self._discarded}[left]
+            counts += self._groups.windows.live[:, row]
             self._tuples_bytes -= int(self._tuple_bytes @ self._groups.windows.live[:, row])
             self._groups.forget(group)
+
+    def old_until(self, group: int) -> np.ndarray:
+        row = self._groups.row(group)
+        ends = self._groups.old_end[:, row]
+        window = self._window[:, 0]
+        return np.where(ends == TIME_MIN_VALUE, ends, np.minimum(ends, TIME_MAX_VALUE - window) + window)
+
+    def make_all_old(self, group: int) -> None:
+        row = self._groups.row(group)
+        self._groups.old_end[:, row] = self._groups.marks[:, row]
+        self._groups.new[:, row] = 0
 
     def rows(self, group: int) -> Iterator[RowsFrame]:
         raise ProtocolError(f"partition {group} is to be spilled: a modelled join has counts, but no rows")
@@ -328,6 +347,7 @@ class ModelledJoin:
             held=tuple(self._groups.windows.live.sum(axis=1).tolist()),
             moved_in=tuple(self._moved_in.tolist()),
             moved_out=tuple(self._moved_out.tolist()),
+            discarded=tuple(self._discarded.tolist()),
             comparisons=self.tally.comparisons,
             results=self.tally.results,
             splits=self._splits,

@@ -13,7 +13,7 @@ from mpijoin.simulate.windows import KeptTicks
 
 FRAME_BYTES = 1 << 20
 BUCKET_BYTES, HEAD_BYTES = 24, 64  # The tail of a group has so many bytes for each bucket, and a head.
-TRAVELS = ("marks", "inserted", "gone", "compared", "results", "carry")
+TRAVELS = ("marks", "old_end", "inserted", "gone", "compared", "results", "carry")
 
 
 class Snapshot(NamedTuple):

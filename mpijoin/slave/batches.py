@@ -8,6 +8,7 @@ import numpy as np
 
 from mpijoin.data.batch import read_only
 from mpijoin.messages import Columns, Piece, Slot
+from mpijoin.moving import steps
 from mpijoin.store.insert import Fresh
 from mpijoin.store.state import ADDRESS, SIZE, TIME_MIN_VALUE
 
@@ -35,6 +36,11 @@ class Batches:
     def without_rows(cls, groups: Sequence[int], streams: int, producer: int) -> Batches:
         """Of these groups, and so old that nothing expires for it."""
         return cls(Slot(producer, 0, (TIME_MIN_VALUE,) * streams, np.array(groups), ()))
+
+    @property
+    def is_new(self) -> bool:
+        """Whether another slave gets the rows, too, and finds the results among them."""
+        return self.slot.step == steps.DUPLICATE
 
     def rows(self) -> np.ndarray:
         """int64[streams]: how many rows it has of each stream."""

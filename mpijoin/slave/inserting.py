@@ -25,12 +25,12 @@ class Inserter:
         for piece in message.pieces:
             for stream, part in enumerate(piece):
                 bounds = part.bounds[low:high]
-                taken = self._operator.insert(groups, stream, part.fresh, bounds)
+                taken = self._operator.insert(groups, stream, part.fresh, bounds, message.is_new)
                 if taken.groups < len(groups):
                     at = taken.groups
                     rows = 0
                     if in_parts:
-                        rows, taken = self._insert_rows(groups[at], stream, part, bounds[at], taken)
+                        rows, taken = self._insert_rows(groups[at], stream, part, bounds[at], taken, message.is_new)
                     progressed = _take_off(before) + _take_off([bounds[:at]]) + rows > 0
                     bounds[at, 0] += rows
                     return Inserted(Taken(0, taken.lacking_pages), progressed, self._operator.memory())
@@ -38,13 +38,14 @@ class Inserter:
         return Inserted(Taken(len(groups)))
 
     def _insert_rows(
-        self, group: int, stream: int, part: StreamPart, bounds: np.ndarray, taken: Taken
+        self, group: int, stream: int, part: StreamPart, bounds: np.ndarray, taken: Taken, new: bool
     ) -> tuple[int, Taken]:
         """Inserts as many leading rows of a group as fit, as far as halving their number tells. Returns how many, and
-        the answer to the last try. taken: the answer to a try with all rows."""
+        the answer to the last try. taken: the answer to a try with all rows · new: as of `Operator.insert`."""
         first, rows = int(bounds[0]), int(bounds[1] - bounds[0]) // 2
         while rows:
-            taken = self._operator.insert(np.array([group]), stream, part.fresh, np.array([[first, first + rows]]))
+            some = np.array([[first, first + rows]])
+            taken = self._operator.insert(np.array([group]), stream, part.fresh, some, new)
             if taken.groups:
                 return rows, taken
             rows //= 2

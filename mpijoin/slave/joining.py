@@ -6,7 +6,8 @@ from typing import Sequence
 
 from mpijoin.aggregate.functions import rules_of
 from mpijoin.aggregate.operator import Setup, WindowAggregate
-from mpijoin.config.job import AUTO, COUNT, INNER, MAX, MWAY, Job
+from mpijoin.config.job import AUTO, COUNT, INNER, MAX, MWAY, NO_POLICY, Job
+from mpijoin.config.moves import PTLB
 from mpijoin.config.plan import parse_plan
 from mpijoin.data.record import RecordLayout
 from mpijoin.data.schema import UNIT_NS, JoinSchema
@@ -53,8 +54,8 @@ def new_operator(job: Job, schema: JoinSchema, memory_bytes: int, group_tuples: 
     if job.join.plan != MWAY:
         return _planned(job, streams, memory_bytes, theta)
     where = condition_kernel(job.join.where, schema) if job.join.where else None
-    marks = MARKS.get(job.join.type)
-    return window_join(job.cluster.partitions, memory_bytes, block, theta, streams, marks=marks, where=where)
+    sizes = (job.cluster.partitions, memory_bytes, block, theta)
+    return window_join(*sizes, streams, marks=MARKS.get(job.join.type), where=where, tracks=_has_tracks(job))
 
 
 def _aggregate(job: Job, schema: JoinSchema, layout: RecordLayout, memory_bytes: int, theta: int) -> WindowAggregate:
@@ -84,11 +85,17 @@ def _question_of(job: Job, schema: JoinSchema) -> Question:
 
 
 def _planned(job: Job, streams: Sequence[tuple[int, bool, int]], memory_bytes: int, theta: int) -> PlannedJoin:
-    specs = tuple(StreamSpec(*stream) for stream in streams)
+    specs = tuple(StreamSpec(*stream, flagged=_has_tracks(job)) for stream in streams)
     plan = None if job.join.plan == AUTO else parse_plan(job.join.plan, [stream.name for stream in job.streams])
     words = max(MEMBERS + len(specs) - 1, *(spec.tuple_words for spec in specs))
     pool = new_pool(memory_bytes, job.tuning.block_bytes, words)
-    return PlannedJoin(JoinSetup(job.cluster.partitions, theta, specs), plan, pool, TREE_PAIRS)
+    setup = JoinSetup(job.cluster.partitions, theta, specs, tracks=_has_tracks(job))
+    return PlannedJoin(setup, plan, pool, TREE_PAIRS)
+
+
+def _has_tracks(job: Job) -> bool:
+    """Whether two slaves may join a group side by side."""
+    return job.balance.policy != NO_POLICY and job.balance.move == PTLB
 
 
 def _shared(

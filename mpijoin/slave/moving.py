@@ -105,7 +105,7 @@ class Mover:
 
     def expects(self, order: Order) -> None:
         """Notes an order that is to be carried out between two slices. ProtocolError: no such move is known."""
-        if order.step == steps.FIRST[self._kind] and order.move not in self._supplies:
+        if order.step == steps.FIRST.get(self._kind) and order.move not in self._supplies:
             self._supplies[order.move] = Supply(order.group, order.peer)
         supply = self._supplies.get(order.move)
         if supply is None or (supply.group, supply.consumer) != (order.group, order.peer):

@@ -31,6 +31,7 @@ from mpijoin.slave.rotating import new_core
 from mpijoin.slave.saving import Savings
 from mpijoin.slave.spilling import Spilling, spill_rule
 from mpijoin.slave.totals import counts_of, figures_of, plans_of
+from mpijoin.slave.tracks import Tracks
 from mpijoin.spill.forms import AnySpiller
 from mpijoin.time_events import Rest, Ticked
 from mpijoin.transport.base import Channel, Data
@@ -75,6 +76,7 @@ class Slave:
         self._inputs = Inputs(setup.roles.producers, job.cluster.partitions, len(names))
         own = (self._inputs, self._spilling.by_generations, job.balance.move)
         self._mover = Mover(rank, self._operator, *own)
+        self._tracks = Tracks(rank, self._operator, setup.roles.producers)
         saver = Saver(operator, rank.number, setup.checkpoints, spiller) if setup.checkpoints else None
         self._savings = Savings(rank, saver, self._outlets.sinks, self._epochs, self._counts)
         self._groups = set(groups)  # These are the groups that it joins.
@@ -82,7 +84,8 @@ class Slave:
             self._load.installed(group)
         self._messages, self._actions = deque[Batches](), deque[events.Action]()
         self._origin: tuple[int, float] | None = None  # of what was joined last, as of `DelayMeter`
-        self._received = np.zeros(len(names), np.int64)  # These rows of each stream came from the master.
+        # These rows of each stream came from producers: those that only this slave got, and those that were copied.
+        self._received = np.zeros((2, len(names)), np.int64)
         self._received_before = self._received  # They came before the mark of the newest checkpoint.
         rank.progress = lambda: self._report(0, -1)
         self._debt_s = 0.0  # A slave made slow on purpose still has to sleep so long.
@@ -178,7 +181,8 @@ class Slave:
         self._mover.slot_came()
         self._groups.update(now.groups.tolist())
         self._arrived(now, own=False)
-        self._received = self._received + self._messages[-1].rows()
+        is_copied = np.array([[now.step != steps.DUPLICATE], [now.step == steps.DUPLICATE]])
+        self._received = self._received + is_copied * self._messages[-1].rows()
 
     def _mark(self, producer: int, marker: Marker) -> None:
         """The checkpoint cuts the input between what all producers had sent before their marks and what came after."""
@@ -312,9 +316,18 @@ class Slave:
         left_bytes, occupancy_bytes = self._core.backlog_bytes, self._load.occupancy_bytes
         figures = self._spilling.figures
         self._epochs.epoch_ended(epoch, self._outlets.found, left_bytes, occupancy_bytes, self._busy_s, figures)
+        if slot.step:
+            self._tell_track(slot)
         if not own:
             self._rank.send(slot.producer, self._report(octets, epoch))
         self._rest_without_groups(slot.last)
+
+    def _tell_track(self, slot: Slot) -> None:
+        """The rows of a group that is shared with another slave are joined."""
+        if not self._tracks.knows(slot.move) and slot.step == steps.COPY:
+            self._load.installed(int(slot.groups[0]))
+        if (left := self._tracks.joined(slot)) is not None:
+            self._groups.discard(left)
 
     def _report(self, octets: int, epoch: int) -> Report:
         """Returns the report that so many bytes are consumed, and how far this slave has come."""

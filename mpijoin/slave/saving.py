@@ -46,7 +46,7 @@ class Savings:
     def save(self, action: Save, messages: deque[Batches], groups: Collection[int], received: np.ndarray) -> bool:
         """Saves one group, and returns whether more is to be saved: the slave looks at the network in between.
 
-        received: rows of each stream that came from the master before the mark.
+        received: as of `counts_of`, before the mark. Nothing that waits is a copy, because no group is on its way.
         """
         assert self._saver is not None  # Without a folder for checkpoints no marks come.
         saving = self._saving
@@ -68,7 +68,9 @@ class Savings:
         if action.cuts_metrics:
             self._epochs.cut(number)
         saver.settle()
-        counts = self._counts(parts, received - sum(slot.rows_per_stream for slot in waiting))
+        joined = received.copy()
+        joined[0] -= sum((slot.rows_per_stream for slot in waiting), np.zeros_like(joined[0]))
+        counts = self._counts(parts, joined)
         saver.begin(number, sorted(groups), action.anew, [slot.frame(True) for slot in waiting])
         return Saving(Saved(self._rank.number, number, counts, parts=tuple(parts)), since_s)
 

@@ -17,10 +17,11 @@ from mpijoin.slave.report import EpochMeter
 def counts_of(
     totals: Totals, outlets: Outlets, parts: Sequence[PartInfo], received: np.ndarray, epochs: EpochMeter
 ) -> Counts:
-    """parts: of results, all closed · received: the rows of each stream that came from producers, up to the same point
-    as the other counts."""
+    """parts: of results, all closed · received: int64[2, streams], the rows of each stream that came from producers,
+    and those that came as copies, up to the same point as the other counts."""
+    own, copied = map(tuple, received.tolist())
     return Counts(
-        received=tuple(received.tolist()),
+        received=own,
         joined=totals.joined,
         expired=totals.expired,
         held=totals.held,
@@ -28,6 +29,8 @@ def counts_of(
         moved_out=totals.moved_out,
         spilled=totals.spilled,
         taken_back=totals.taken_back,
+        copied=copied,
+        discarded=totals.discarded,
         results=outlets.found,
         written=sum(part.rows for part in parts),
         certificate=outlets.certificate & CERTIFICATE_MASK,

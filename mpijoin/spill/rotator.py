@@ -18,7 +18,7 @@ from mpijoin.config.job import ROTATE
 from mpijoin.data.codec import aligned_empty, decode, encode
 from mpijoin.data.room import Room
 from mpijoin.messages import KINDS, Columns, Piece, Slot, message_of
-from mpijoin.operators.base import Out
+from mpijoin.operators.base import Left, Out
 from mpijoin.operators.stored import TableOperator
 from mpijoin.records import SpillFigures
 from mpijoin.spill.generations import Part
@@ -157,7 +157,7 @@ class Rotator:
             for frame in frames:
                 state.append(frame)
             since, whole = self._operator.reached(frames)
-        self._operator.drop(group, to_disk=True)
+        self._operator.drop(group, Left.SPILLED)
         self._disk[group] = self._inactive(state, info.tuples[0].copy(), int(info.blocks[0]) * self.page_bytes)
         self._rotation.wrote(group)
         self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)

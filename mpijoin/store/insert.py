@@ -13,6 +13,7 @@ from mpijoin.store.directory import UNSPLITTABLE, bucket_bytes, local_depth, not
 from mpijoin.store.simd import prefetch, unsigned
 from mpijoin.store.state import (
     ADDRESS,
+    COMES,
     COUNT,
     DEPTH,
     DIRECTORY,
@@ -341,9 +342,10 @@ def fill_block(s, stream, group, bucket, page, place, count, low, fresh, scratch
 @part
 def set_flags(s, stream, page, slot, count):
     """Sets the flags of tuples that have just come, which were matched only if they come from a disk."""
+    comes = s.counters[COMES]
     flags, place = flags_of(s, stream, page) + slot, slot_id(s, stream, page, slot) + ROW
     for i in range(count):
         row = s.words[unsigned(place)]
-        s.octets[unsigned(flags + i)] = MATCHED * (row & MATCHED_ROW != 0)
+        s.octets[unsigned(flags + i)] = MATCHED * (row & MATCHED_ROW != 0) | comes
         s.words[unsigned(place)] = row & ~MATCHED_ROW
         place += s.layout[stream, TUPLE_WORDS]

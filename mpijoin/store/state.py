@@ -89,19 +89,20 @@ MATCHED_ROW = 1 << 61
 # Entries of `counters`.
 (
     OPERATOR, FREE_BUCKET, UNUSED_BUCKET, UNUSED_ENTRY, THETA, OUT_COUNT, OWN_PAGES, OWN_PAGES_MAX, COMPARED, SPENT,
-    FOUND, KEEPS, HASHED, SPLIT, MERGED, LACKING, APART, PAIRS, LOOKS_BACK, MARK,
-) = range(20)  # fmt: skip
+    FOUND, KEEPS, HASHED, SPLIT, MERGED, LACKING, APART, PAIRS, LOOKS_BACK, MARK, COMES, TRACKS,
+) = range(22)  # fmt: skip
 # OPERATOR: the operator's number among those that share the pool · OWN_PAGES: how many of the pool's pages it holds.
 # COMPARED, SPLIT, MERGED: what was done here; they only ever grow, whereas a group's own counters leave with the group.
 # FOUND: results so far, kept or not · HASHED: 1 if keys are hashes; then results are counted and certified by whoever
 # compares the keys themselves, and not by the kernels · APART: 1 if no result may consist of fresh tuples alone ·
 # PAIRS: which pairs are results, as the join type wants it (join/marks.py) · LOOKS_BACK: if tuples of stream 0 look
 # for partners only when their own windows are over, the longest such window plus 1, or FOREVER; else 0 · MARK: the bit
-# of a flag that says that a tuple has a partner, or is done with.
+# of a flag that says that a tuple has a partner, or is done with · COMES: the flag of tuples that are inserted now ·
+# TRACKS: 1 if no result may consist of NEW tuples alone.
 # INSERTED, INSERTED_BYTES, EXPIRED, SPILLED, KEPT_TUPLES: these are the entries of stream 0; those of stream i lie i
 # further on. KEPT_TUPLES: how many tuples are in kept blocks now.
 INSERTED, INSERTED_BYTES, EXPIRED, SPILLED, KEPT_TUPLES = (
-    MARK + 1 + STREAMS_MAX * kind for kind in range(5)
+    TRACKS + 1 + STREAMS_MAX * kind for kind in range(5)
 )
 # The heads of the free lists of directory regions start here, one for each size class.
 FREE_REGIONS = KEPT_TUPLES + STREAMS_MAX

@@ -113,7 +113,7 @@ class Counting:
 
         return looked_at
 
-    def insert(self, join: WindowJoin, groups: np.ndarray, stream: int, fresh: Any, bounds: np.ndarray) -> None:
+    def insert(self, join: WindowJoin, groups: np.ndarray, stream: int, fresh: Any, *rest: Any) -> None:
         first = fresh.tuples[:, ROW].min(initial=np.iinfo(np.int64).max)
         self._fresh_from[stream] = min(self._fresh_from[stream], first)
 

@@ -365,6 +365,26 @@ def test_a_memory_that_holds_no_row_of_each_stream_is_refused_where_a_run_spills
     assert faults(job) == [f"[memory] limit, [tuning] block: {text}"]
 
 
+DOUBLED = {"balance__policy": "balance", "balance__move": "ptlb"}
+OTHERWISE = 'or move = "precopy" or "mslb"'
+
+
+@pytest.mark.parametrize(
+    ("changes", "got"),
+    [
+        ({"join__type": "left"}, 'type "left", wanted type "inner"'),
+        ({"join__match": "last"}, 'match "last", wanted match = "all"'),
+        ({"join__reduce": {"n": "count()"}}, "functions, wanted none"),
+        ({"memory__spill": "rotate"}, 'spill "rotate", wanted spill = "off"'),
+        ({"left__window": "unbounded"}, 'window "unbounded" of "left", wanted one that is over some time'),
+    ],
+)
+def test_what_moves_by_two_tracks_is_an_inner_join_whose_windows_end(changes, got):
+    assert faults(small(**DOUBLED, **changes)) == [f'[balance] move: got "ptlb" and {got}, {OTHERWISE}']
+    assert load_job(small(**{**DOUBLED, "balance__policy": "none"}, **changes)).balance.move == "ptlb"
+    assert load_job(small(**{**DOUBLED, "balance__move": "mslb"}, **changes)).balance.move == "mslb"
+
+
 @pytest.mark.parametrize("policy", ["lazy-disk", "active-disk", "flux-memory", "flux-hybrid", "balance"])
 @pytest.mark.parametrize("spill", ["off", "generations", "rotate"])
 def test_policies_that_spill_generations_need_them(policy, spill):

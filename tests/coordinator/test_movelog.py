@@ -12,7 +12,7 @@ from mpijoin.coordinator.movelog import MoveLog
 from mpijoin.metrics.moves import SCHEMA, MovesFile
 from mpijoin.orders import Step
 from mpijoin.policy.view import ClusterView, SlaveView
-from mpijoin.producer.events import Command, Deliver, Hold
+from mpijoin.producer.events import Command, Deliver, Hold, TellCopy
 from mpijoin.records import MoveTotals, Transfer
 from mpijoin.simulate.engine import SimulatedClock
 
@@ -96,6 +96,18 @@ def test_a_move_that_went_well_has_all_its_moments_and_costs(story):
     }  # fmt: skip
     assert story.log.totals == MoveTotals(moved=1, moved_bytes=1000)
     assert story.log.pause_us_max == 3_000_000
+
+
+def test_a_move_by_two_tracks_begins_with_the_first_word_to_its_supplier_and_never_pauses(story):
+    for slave, step in ((1, "duplicate"), (2, "copy"), (2, "keep"), (1, "leave")):
+        story.then(story.log.note, TellCopy(10, slave, 0, step))
+    story.step(0, 1, "dropped", octets=500.0, transfer_s=0.0)
+    story.close(0, "moved")
+    (row,) = story.rows().values()
+    assert [row[name] for name in ("begun_us", "frozen_us", "delivered_us", "closed_us")] == [
+        1_000_000, 1_000_000, 1_000_000, 6_000_000,
+    ]  # fmt: skip
+    assert row["bytes"] == 500 and story.log.pause_us_max == 0
 
 
 def test_moments_follow_each_other_and_those_that_never_came_are_zero(story):

@@ -17,7 +17,10 @@ from mpijoin.store.insert import Fresh
 NEVER, EVER = st.TIME_MIN_VALUE, st.TIME_MAX_VALUE
 SIGN = 1 << 63
 # These totals of an operator count what it has done. They never fall, whatever groups come and go.
-RUNNING = ("comparisons", "results", "splits", "merges", "blocks_max", "joined", "expired", "moved_in", "moved_out")
+RUNNING = (
+    *("comparisons", "results", "splits", "merges", "blocks_max"),
+    *("joined", "expired", "moved_in", "moved_out", "discarded"),
+)
 
 
 def fallen_counts(before, now):
@@ -121,9 +124,9 @@ class Harness:
     def state(self):
         return self.operator._table
 
-    def insert(self, groups, stream, rows):
+    def insert(self, groups, stream, rows, new=False):
         fresh, bounds = encode(groups, rows, self.streams[stream], self.partitions)
-        return self.operator.insert(groups, stream, fresh, bounds).groups
+        return self.operator.insert(groups, stream, fresh, bounds, new).groups
 
     def probe(self, groups, budget=1 << 40):
         """Probes until it is done. Returns how many calls it took."""
@@ -150,12 +153,12 @@ class Harness:
     def round(self, groups, left, right, watermarks, budget=1 << 40, pieces=1):
         self.round_of(groups, (left, right), watermarks, budget, pieces)
 
-    def round_of(self, groups, parts, watermarks, budget=1 << 40, pieces=1):
-        """Inserts each stream's rows in so many pieces, then probes and expires."""
+    def round_of(self, groups, parts, watermarks, budget=1 << 40, pieces=1, new=False):
+        """Inserts each stream's rows in so many pieces, then probes and expires. new: as of `Operator.insert`."""
         for piece in range(pieces):
             for stream, rows in enumerate(parts):
                 part = rows[len(rows) * piece // pieces : len(rows) * (piece + 1) // pieces]
-                assert self.insert(groups, stream, part) == len(groups)
+                assert self.insert(groups, stream, part, new) == len(groups)
         self.probe(groups, budget)
         self.expire(groups, watermarks)
 

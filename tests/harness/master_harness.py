@@ -263,7 +263,7 @@ class Cluster:
         self.check_bytes()
 
     def serve(self, action):
-        groups, pieces = self.buffers.take(action.slave, action.items)
+        groups, pieces, _ = self.buffers.take(action.slave, action.items)
         rows = {group: [] for group in groups.tolist()}
         for piece in pieces:
             assert piece.counts.shape == (2, len(groups)), "pieces of other groups in one message"

@@ -8,6 +8,7 @@ from hypothesis import strategies as some
 
 import oracle
 from join_harness import EVER, NEVER, Stream, clamp, numbered
+from mpijoin.config.plan import Binary
 from mpijoin.store import state as st
 
 # The most rows of a stream, by the number of streams. With one key, all of them may be combined.
@@ -76,6 +77,16 @@ def joins(draw, counts=some.integers(1, 5)):
         pairs = [(clamp(start + time), key) for time, (_, key) in zip(times, history_of)]
         rows.append(numbered(pairs, stream, [0, 5, 300]))
     return streams, rows
+
+
+@some.composite
+def trees(draw, streams):
+    """Any tree: two neighbours in any order of the streams are joined, then again."""
+    plans = list(draw(some.permutations(range(streams))))
+    while len(plans) > 1:
+        at = draw(some.integers(0, len(plans) - 2))
+        plans[at : at + 2] = [Binary(*plans[at : at + 2])]
+    return plans[0]
 
 
 def expected(streams, rows):

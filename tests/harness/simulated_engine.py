@@ -27,11 +27,11 @@ from mpijoin.config.check import resolve
 from mpijoin.config.inject import Delay, Inject, Slowdown
 from mpijoin.config.job import GENERATIONS
 from mpijoin.config.load import load_job
-from mpijoin.config.moves import MOVES, MSLB
+from mpijoin.config.moves import MOVES, MSLB, PTLB
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.marks import MARKS
 from mpijoin.launch.setup import Roles, RunSetup, merged_schemas
-from mpijoin.moving import consumer
+from mpijoin.moving import consumer, steps
 from mpijoin.operators.stored import TableOperator
 from mpijoin.plans.operator import PlannedJoin
 from mpijoin.policy import make_policy
@@ -51,6 +51,7 @@ ENOUGH_BYTES = 16 << 20  # With less memory, a run may end for want of it.
 SPILLING_SHARE = 0.4  # In this share of the seeds, slaves have little memory and a disk.
 CONDITION_SHARE = 0.3  # of the seeds with two streams
 PLANS_SHARE = 0.6  # of the seeds with three streams or more
+TRACKS_SHARE = 0.25  # of the seeds with a policy
 QUERIES_SHARE = 0.25  # of the seeds with two streams that do not spill by generations
 RANDOM_SHARE = 0.85  # In this share of the seeds with a policy, it moves groups for no reason.
 UNIT_ROWS = 40  # of an input that producers share
@@ -85,6 +86,11 @@ class Scenario:
     has_condition: bool = False
     queries: tuple = ()
 
+    @property
+    def has_tracks(self):
+        """Whether groups move by PTLB."""
+        return self.sections["balance"].get("move") == PTLB
+
 
 @dataclass(frozen=True)
 class Course:
@@ -99,6 +105,21 @@ class Course:
 
 
 def scenario(seed):
+    """What the seed stands for. Some seeds become inner joins that spill nothing, whose groups move by PTLB."""
+    made = drawn(seed)
+    if made.sections["balance"]["policy"] == "none" or random.Random(f"tracks {seed}").random() >= TRACKS_SHARE:
+        return made
+    # Windows that are long would keep most moves open until the input has ended.
+    short = tuple(replace(side, window_ns=min(side.window_ns or 0, 50 * 10**6)) for side in made.sides)
+    sections = {name: own for name, own in made.sections.items() if name not in ("query", "memory", "join")}
+    own = {} if made.spills else sections["balance"]
+    sections["balance"] = {"policy": "balance", **own, "move": PTLB}
+    sections["join"] = {key: own for key, own in made.sections.get("join", {}).items() if key in ("plan", "where")}
+    plain = {"kind": "inner", "match": "all", "queries": (), "spills": False, "memory_bytes": ENOUGH_BYTES}
+    return replace(made, sides=short, sections=sections, **plain)
+
+
+def drawn(seed):
     chance = random.Random(seed)
     key, payload = chance.choice(KEYS), chance.choice(PAYLOADS)
     sides = tuple(stream(chance, name, key, payload) for name in ("left", "right"))
@@ -331,7 +352,8 @@ THINGS = (
     "moved", "refused", "cancelled", "shrinks", "grows", "idle slaves", "rank stalls", "link stalls", "overtakings",
     "slow slaves", "paced", "delays", "paused", "late", "null keys", "empty streams", "results", "collected", "splits",
     "random moves", "several queries", "several producers", "moves with several producers", "sub-groups",
-    "out of memory", "changes of plan", "moves at once", *SPILLS,
+    "out of memory", "changes of plan", "moves at once", "two tracks", "two tracks end",
+    "moved by two tracks", *SPILLS,
 )  # fmt: skip
 
 
@@ -354,6 +376,7 @@ def seen_in(made, summary):
         "several queries": len(made.queries) > 1,
         "several producers": made.producers > 1,
         "moves at once": summary["moves"] * (made.sections["balance"].get("move") == MSLB),
+        "moved by two tracks": summary["moves"] * made.has_tracks,
         "moves with several producers": summary["moves"] * (made.producers > 1),
         "sub-groups": made.sections["cluster"]["subgroups"] > 1,
         "spills": summary["memory"]["spills"],
@@ -385,6 +408,8 @@ class Watch:
                 self._replace(join, "_adopt", self._adopted)
             if made.spills:  # What a slave must hold may be on its disk.
                 SpillWatch(self.seen, slave)
+            elif made.has_tracks:  # Two slaves hold a group.
+                self._replace(slave._tracks, "joined", partial(self._doubled, slave))
             else:
                 self._replace(slave._operator, "insert", self._expiry.inserted)
                 self._replace(slave._operator, "expire", partial(self._expiry.expired, slave._operator))
@@ -438,16 +463,27 @@ class Watch:
         join.is_short = False
         return whole
 
+    def _doubled(self, slave, joined, slot):
+        """Watches the slot of a group that two slaves join. At times the consumer has no room for more of it."""
+        join = slave._operator._operator
+        join.is_short = self._moods.random() < self._made.refusals / 4
+        left = joined(slot)
+        join.is_short = False
+        self.seen["two tracks"] += 1
+        self.seen["two tracks end"] += slot.step == steps.LEAVE and left is not None
+        return left
+
     def _added(self, add, scattered):
         added = add(scattered)
-        self._piece_bytes_max = max(self._piece_bytes_max, sum(added.octets.values()) + sum(added.held.values()))
+        octets = [*added.octets.values(), *added.held.values(), *(octets for _, octets in added.shared)]
+        self._piece_bytes_max = max(self._piece_bytes_max, sum(octets))
         return added
 
     def _taken(self, take, slave, items):
-        groups, pieces = take(slave, items)
+        taken = take(slave, items)
         if items == 1:
-            self._piece_bytes_max = max(self._piece_bytes_max, sum(piece.octets for piece in pieces))
-        return groups, pieces
+            self._piece_bytes_max = max(self._piece_bytes_max, sum(piece.octets for piece in taken.pieces))
+        return taken
 
     def _closed(self, closed, action):
         closed(action)
@@ -473,6 +509,7 @@ class Watch:
         master = self._cluster.master
         assert master.core.open_moves == 0 and master.core.coordinator.moves.begun == sum(master.moves.totals[:3])
         assert not any(slave._mover._supplies for slave in self._slaves), "no slave still supplies a group"
+        assert not any(slave._tracks._tracks for slave in self._slaves), "no two slaves still join a group"
         assert not any(feed.buffers.held_bytes for feed in self._feeds), "nothing is left at a producer"
         assert self._active == len(master.core.active)
         self.check_bounds()

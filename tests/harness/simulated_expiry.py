@@ -51,8 +51,8 @@ class Expiry:
         self._delivered.add(group)
         deliver(group, slave)
 
-    def inserted(self, insert, groups, stream, fresh, bounds):
-        taken = insert(groups, stream, fresh, bounds)
+    def inserted(self, insert, groups, stream, fresh, bounds, new=False):
+        taken = insert(groups, stream, fresh, bounds, new)
         for group, (low, high) in zip(groups[: taken.groups].tolist(), bounds.tolist()):
             rows = (fresh.tuples[low:high, ROW] & ~KEYLESS).tolist()
             self._wanted.setdefault((group, stream), []).extend(fresh.tuples[low:high, TIME].tolist())

@@ -10,14 +10,18 @@ from typing import NamedTuple
 
 import pytest
 
-from mpijoin.config.moves import MOVES
+from mpijoin.config.moves import MOVES, PTLB
 from mpijoin.errors import ProtocolError
 from mpijoin.moving import consumer, coordinator, steps, supplier
 
 STATES = [
     "begun", "shipping", "frozen", "dropping", "restoring", "refusing", "cancelling", "moved", "refused", "cancelled",
+    "doubled", "deleting", "keeping", "undoing", "discarding",
 ]  # fmt: skip
-EVENTS = ["precopy", "mslb", "shipped", "installed", "refused", "dropped", "restored", "cancel"]
+EVENTS = [
+    "precopy", "mslb", "ptlb", "shipped", "installed", "refused", "dropped", "restored", "all old purged", "discarded",
+    "cancel",
+]  # fmt: skip
 
 LEGAL = {
     ("begun", "precopy"): ("shipping", ("ship",)),
@@ -35,6 +39,22 @@ LEGAL = {
     ("cancelling", "refused"): ("cancelling", ()),
     ("cancelling", "restored"): ("cancelled", ("close",)),
     ("cancelled", "refused"): ("cancelled", ()),
+    ("begun", "ptlb"): ("doubled", ("duplicate",)),
+    ("doubled", "all old purged"): ("deleting", ("consumer keeps",)),
+    ("doubled", "refused"): ("undoing", ("supplier keeps",)),
+    ("doubled", "cancel"): ("undoing", ("supplier keeps",)),
+    ("deleting", "refused"): ("deleting", ()),
+    ("deleting", "installed"): ("dropping", ()),
+    ("deleting", "dropped"): ("keeping", ()),
+    ("keeping", "refused"): ("keeping", ()),
+    ("keeping", "installed"): ("moved", ("close",)),
+    ("undoing", "all old purged"): ("undoing", ()),
+    ("undoing", "refused"): ("undoing", ()),
+    ("undoing", "discarded"): ("cancelling", ()),
+    ("undoing", "restored"): ("discarding", ()),
+    ("cancelling", "all old purged"): ("cancelling", ()),
+    ("discarding", "refused"): ("discarding", ()),
+    ("discarding", "discarded"): ("cancelled", ("close",)),
 }
 SUPPLIER = {
     ("unknown", "ship"): "shipping",
@@ -47,6 +67,11 @@ SUPPLIER = {
     ("sending", "restore"): "kept",
     ("frozen", "drop"): "gone",
     ("frozen", "restore"): "kept",
+    ("unknown", "duplicate"): "doubled",
+    ("doubled", "purge"): "purged",
+    ("doubled", "keep"): "kept",
+    ("purged", "keep"): "kept",
+    ("purged", "leave"): "gone",
 }
 CONSUMER = {
     ("unknown", "portion"): "staging",
@@ -61,7 +86,17 @@ CONSUMER = {
     ("refused", "portion"): "refused",
     ("refused", "rest"): "refused",
     ("refused", "cancel"): "cancelled",
+    ("unknown", "copy"): "doubled",
+    ("doubled", "no room"): "refused",
+    ("doubled", "keep"): "installed",
+    ("doubled", "leave"): "cancelled",
+    ("refused", "keep"): "installed",
+    ("refused", "leave"): "cancelled",
 }
+# What each producer says to the supplier and to the consumer, behind all rows for which it did not hold yet.
+SAID = {
+    "duplicate": ("duplicate", "copy"), "consumer keeps": ("leave", "keep"), "supplier keeps": ("keep", "leave"),
+}  # fmt: skip
 PARTIES = {"": (coordinator, LEGAL), " at its supplier": (supplier, SUPPLIER), " at its consumer": (consumer, CONSUMER)}
 
 
@@ -97,9 +132,10 @@ def test_the_tables_have_no_other_states_or_events(at):
 def test_the_coordinator_knows_who_says_what():
     assert {state for pair, outcome in LEGAL.items() for state in (pair[0], outcome[0])} == set(STATES)
     assert {*MOVES, *steps.BY_SUPPLIER, *steps.BY_CONSUMER, coordinator.CANCEL} == set(EVENTS)
-    assert steps.FIRST.keys() == set(MOVES)
+    assert steps.FIRST.keys() == set(MOVES) - {PTLB}, "by PTLB, nobody orders anything beside the slots"
     said = {steps.SHIP, steps.FREEZE, *(act for _, acts in LEGAL.values() for act in acts)}
-    assert said >= {order for _, order in SUPPLIER} - {supplier.READY}
+    said |= {step for act in said & SAID.keys() for step in SAID[act]}
+    assert said >= {order for _, order in SUPPLIER} - {supplier.READY, supplier.PURGE}
 
 
 def paths(state, seen=()):
@@ -113,17 +149,22 @@ def paths(state, seen=()):
 
 def test_every_way_ends_and_delivers_what_it_held():
     ways = list(paths("begun"))
-    assert len(ways) == 6 and all(way[-1] in coordinator.CLOSED for way in ways)
+    assert len(ways) == 12 and all(way[-1] in coordinator.CLOSED for way in ways)
     for way in ways:
         acts = [act for at in range(0, len(way) - 1, 2) for act in LEGAL[way[at], way[at + 1]][1]]
         assert acts.count("pause") == sum(act.startswith("deliver") for act in acts)
         assert acts.count("close") == 1 and acts[-1] == "close"
+        if "doubled" in way:  # One of the two keeps it.
+            keeps = {"moved": "consumer keeps", "cancelled": "supplier keeps"}
+            assert acts == ["duplicate", keeps[way[-1]], "close"]
+            continue
         ends = {"moved": ["drop"], "refused": ["restore"], "cancelled": ["restore"]}
         assert [act for act in acts if act in ("drop", "restore")][-1] == ends[way[-1]][-1]
 
 
 def test_the_group_is_joined_by_one_side_at_most():
-    """The state tells who joins it. Between the freeze and the delivery that follows, nobody does."""
+    """The state tells who joins it. Between the freeze and the delivery that follows, nobody does. By PTLB both do."""
+    doubled = {"doubled", "deleting", "keeping", "undoing", "discarding"}
     joins = dict.fromkeys(STATES, "supplier") | {
         "frozen": None,
         "restoring": None,
@@ -131,7 +172,7 @@ def test_the_group_is_joined_by_one_side_at_most():
         "moved": "consumer",
     }
     for (state, _), (then, acts) in LEGAL.items():
-        if joins[state] != joins[then]:
+        if not doubled & {state, then} and joins[state] != joins[then]:
             assert None in (joins[state], joins[then]), f"from {state} to {then} at once"
             assert ("pause" in acts) == (joins[then] is None)
             assert (f"deliver to {joins[then]}" in acts) == (joins[then] is not None)
@@ -146,6 +187,7 @@ class Move(NamedTuple):
     reports: tuple[str, ...] = ()  # The supplier sends these.
     answers: tuple[str, ...] = ()  # The consumer sends these.
     parts: tuple[str, ...] = ()  # These go from the supplier to the consumer.
+    told: tuple[str, ...] = ()  # A producer says these to the consumer.
     portions: int = 2  # There may still be so many.
 
     def enters(self, party, state, **changes):
@@ -156,8 +198,10 @@ class Move(NamedTuple):
 def coordinated(move, event, **changes):
     state, acts = coordinator.advance(7, move.states[0], event)
     acts = ["freeze" if act == "pause" else act for act in acts]  # Each producer says it then.
-    orders = tuple(act for act in acts if any(order == act for _, order in SUPPLIER))
-    return move.enters(0, state, **{"orders": move.orders + orders, **changes})
+    orders = tuple(act for act in acts if act not in SAID and any(order == act for _, order in SUPPLIER))
+    said = [SAID[act] for act in acts if act in SAID]
+    orders, told = move.orders + orders + tuple(one for one, _ in said), move.told + tuple(one for _, one in said)
+    return move.enters(0, state, **{"orders": orders, "told": told, **changes})
 
 
 def supplied(move, event, **changes):
@@ -165,11 +209,13 @@ def supplied(move, event, **changes):
     parts = ("rest",) if state == "frozen" else {"restore": ("cancel",)}.get(event, ())
     shipped = ("shipped",) * (before == "shipping")
     reports = {"ready": shipped, "drop": ("dropped",), "restore": ("restored",)}.get(event, ())
+    reports += {"purge": ("all old purged",), "keep": ("restored",), "leave": ("dropped",)}.get(event, ())
     return move.enters(1, state, **{**changes, "parts": move.parts + parts, "reports": move.reports + reports})
 
 
 def consumed(move, event, **changes):
     answers = {"install": ("installed",), "no room": ("refused",)}.get(event, ())
+    answers += {"keep": ("installed",), "leave": ("discarded",)}.get(event, ())
     return move.enters(2, consumer.advance(7, move.states[2], event), **{**changes, "answers": move.answers + answers})
 
 
@@ -186,16 +232,20 @@ def what_may_follow(move):
         yield coordinated(move, move.answers[0], answers=move.answers[1:])
     if move.parts:
         yield consumed(move, move.parts[0], parts=move.parts[1:])
+    if move.told:
+        yield consumed(move, move.told[0], told=move.told[1:])
     own, shipping, staging = move.states
     if own == "begun":
         yield from (coordinated(move, kind) for kind in MOVES)
-    if own == "shipping":
+    if own in ("shipping", "doubled"):
         yield coordinated(move, "cancel")
     if shipping in ("shipping", "sending") and move.portions:
         yield move._replace(parts=(*move.parts, "portion"), portions=move.portions - 1)
     if shipping in ("shipping", "sending"):
         yield supplied(move, "ready")
-    if staging in ("staging", "whole"):
+    if shipping == "doubled":
+        yield supplied(move, "purge")
+    if staging in ("staging", "whole", "doubled"):
         yield consumed(move, "no room")
     if staging == "whole":
         yield consumed(move, "install")
@@ -221,10 +271,11 @@ def test_in_whatever_order_messages_arrive_no_party_is_told_what_it_does_not_exp
 
 
 def test_in_whatever_order_messages_arrive_at_most_one_slave_joins_the_group():
-    """The supplier joins it until it has frozen it, and again if it keeps it. The consumer joins it once installed."""
+    """The supplier joins it until it has frozen it, and again if it keeps it. The consumer joins it once installed. By
+    PTLB the supplier is "purged" when the consumer may be the only one."""
     for move in every_move():
         _, shipping, staging = move.states
-        assert not (shipping in ("shipping", "shipped", "kept") and staging == "installed"), move
+        assert not (shipping in ("shipping", "shipped", "kept", "doubled") and staging == "installed"), move
 
 
 @pytest.mark.parametrize("party, pair", [(party, pair) for party, _ in PARTIES.values() for pair in party.TRANSITIONS])

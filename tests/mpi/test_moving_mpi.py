@@ -106,6 +106,13 @@ def test_random_moves_change_nothing(job, wanted, tmp_path, seed, results, produ
     assert pq.read_table(tmp_path / "run" / "results").num_rows == wanted["results"]
 
 
+@pytest.mark.parametrize("move, producers, paced", [("mslb", 1, False), ("ptlb", 1, False), ("ptlb", 2, True)])
+def test_random_moves_of_each_kind_change_nothing(job, wanted, tmp_path, move, producers, paced):
+    settings = [f'balance.move="{move}"', f"cluster.producers={producers}", *["run.speed=4"] * paced]
+    summary = mpi_run(job, tmp_path / "run", 1, 3 + producers, *settings, 'output.results="collect"')
+    check(summary, wanted, tmp_path / "run")
+
+
 @pytest.mark.parametrize("kind, producers", [("full", 1), ("anti", 2)])
 def test_marks_of_tuples_move_with_their_groups(job, tmp_path, kind, producers):
     """A tuple that had its partner at one slave does not leave alone at another."""

@@ -49,8 +49,8 @@ def test_each_slave_gets_its_rows_once_and_in_order():
 def test_bytes_held_and_their_peak_are_those_of_tuples_and_blobs():
     table = PartitionTable.even(4, (1, 2))
     buffers = MiniBuffers(table, (1, 2))
-    octets, held = buffers.add((scattered(table, range(10), 0, [b"abc"] * 10), scattered(table, range(5))))
-    assert held == {} and sum(octets.values()) == buffers.held_bytes == 10 * (5 * 8 + 3) + 5 * 3 * 8
+    octets, held, shared = buffers.add((scattered(table, range(10), 0, [b"abc"] * 10), scattered(table, range(5))))
+    assert held == {} and shared == () and sum(octets.values()) == buffers.held_bytes == 10 * (5 * 8 + 3) + 5 * 3 * 8
     buffers.take(1, 1)
     assert buffers.held_bytes == octets[2]
     buffers.take(2, 1)
@@ -143,7 +143,7 @@ def test_what_is_held_is_taken_out_of_all_that_waits_and_bytes_stay_counted(held
     assert set(after.octets) == {1, 2} and set(after.held) == {2} and after.held[2] > 0
     total = sum(sum(added.octets.values()) for added in (*before, after)) + after.held[2]
     assert buffers.held_bytes == buffers.held_bytes_max == total
-    groups, pieces = buffers.take(1, 3)
+    groups, pieces, _ = buffers.take(1, 3)
     assert groups.tolist() == [0, 4] and len(pieces) == 3
     assert sum(piece.octets for piece in pieces) == sum(added.octets[1] for added in (*before, after)) - sum(octets)
     place = PartitionTable.even(6, (1, 2)).place
@@ -156,7 +156,7 @@ def test_what_was_held_is_delivered_as_one_item_before_all_that_waits(held):
     buffers, _, octets, after = held
     buffers.table.route(2, 2)
     buffers.deliver(2, 2)
-    groups, pieces = buffers.take(2, 1)
+    groups, pieces, _ = buffers.take(2, 1)
     assert groups.tolist() == [2] and sum(piece.octets for piece in pieces) == sum(octets) + after.held[2]
     place = PartitionTable.even(6, (1, 2)).place
     wanted = [row for row in (*range(40), *range(100, 140)) if partition(row) == place[2]]
@@ -184,14 +184,14 @@ def test_a_group_goes_round_while_nothing_of_it_is_sent(held):
         assert sum(buffers.hold(2, slave)) == wanted
     buffers.table.route(2, 1)
     buffers.deliver(2, 1)
-    groups, pieces = buffers.take(1, 1)
+    groups, pieces, _ = buffers.take(1, 1)
     assert groups.tolist() == [2] and sum(piece.octets for piece in pieces) == wanted
 
 
 def test_a_slave_without_groups_gets_nothing_but_the_end(held):
     buffers = held[0]
     buffers.close()
-    groups, pieces = buffers.take(3, 1)
+    groups, pieces, _ = buffers.take(3, 1)
     assert groups.tolist() == [] and pieces == []
     assert buffers.take(1, 4)[0].tolist() == [0, 4]
 
@@ -226,7 +226,7 @@ def test_peak_of_the_master_s_buffer_is_half_an_epoch_and_a_share_of_the_other_h
         added = buffers.add(parts)
         for action in core.step(Ingested(added.octets, added.held, tick.watermarks)):
             assert isinstance(action, Serve)
-            _, taken = buffers.take(action.slave, action.items)
+            _, taken, _ = buffers.take(action.slave, action.items)
             core.step(Consumed(action.slave, sum(piece.octets for piece in taken)))
     epoch_bytes = 2 * epoch * 24
     assert buffers.held_bytes_max == pytest.approx(epoch_bytes / 2 * (1 + 1 / subgroups), rel=0.1)

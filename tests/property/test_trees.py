@@ -28,21 +28,11 @@ from mpijoin.plans.travel import STATES_KIND
 from mpijoin.plans.tree import Tree
 from mpijoin.store import state as st
 from mpijoin.store.pool import StreamSpec, new_pool
-from random_joins import CUTS, SETUPS, expected, joins, rounds
+from random_joins import CUTS, SETUPS, expected, joins, rounds, trees
 
 
 class Change(NamedTuple):
     plan: Binary | None
-
-
-@some.composite
-def trees(draw, streams):
-    """Any tree: two neighbours in any order of the streams are joined, then again."""
-    plans = list(draw(some.permutations(range(streams))))
-    while len(plans) > 1:
-        at = draw(some.integers(0, len(plans) - 2))
-        plans[at : at + 2] = [Binary(*plans[at : at + 2])]
-    return plans[0]
 
 
 def tree_of(streams, plan, partitions=1, memory=1 << 22, block=256, theta=200, capacity=50, period=0):

@@ -208,7 +208,7 @@ def test_it_takes_rows_out_of_what_the_master_really_sends(seed):
             scatter([batch_of(own, 1000 * part + 500 * side)], table.place, 0, True) for side, own in enumerate(keys)
         ]
         buffers.add(tuple(both))
-    groups, pieces = buffers.take(1 + seed % 2, 3)
+    groups, pieces, _ = buffers.take(1 + seed % 2, 3)
     slot = parse(encode_message(Slot(0, 0, (0, 0), groups, tuple(pieces))))
     message, layout = Batches(slot), (Stream(0, 0, True),) * 2
     whole = rows_of_message(message, layout)
