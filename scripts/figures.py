@@ -33,9 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     folder = Path(options.output)
     costs_text = (resources.files("mpijoin.simulate") / f"costs/{COSTS}.toml").read_text(encoding="utf-8")
     store = Store(folder / "points", scales, costs_text)
-    points = [
-        point for figure in figures for side in options.sides for line in figure.lines[side] for point in line.points
-    ]
+    points = [point for figure in figures for side in options.sides for point in figure.points(side)]
     try:
         sweep(points, store, scales, options.processes)
     except KeyboardInterrupt:

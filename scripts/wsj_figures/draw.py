@@ -71,7 +71,9 @@ def draw(figure: Figure, figures: Figures, sides: Sequence[str], path: Path) -> 
 
 
 def _draw_line(axes: Axes, figure: Figure, line: Line, figures: Figures, index: int) -> None:
-    style = line_style(index, 0) | {"markevery": 1}
+    style = line_style(index if line.kind is None else line.kind, 0) | {"markevery": 1}
+    if line.part is not None:
+        style["linestyle"] = line_style(line.part, 0)["linestyle"]
     xs = [x_of(figure, point) for point in line.points]
     axes.plot(xs, [figures(point)[line.metric] for point in line.points], label=line.label, **style)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from benching.launch import launch
 from mpijoin.config.check import resolve
@@ -38,22 +38,32 @@ def figures_of(summary: Mapping[str, Any], scale: Scale) -> dict[str, float]:
 
     delay_s, delay_p99_s: of all results, nan without any · cpu, comm, comm_min, comm_max: a slave's time joining and
     communicating, as shares of the time in which the input came (cpu is above 1 where it took longer to join) ·
-    comm_sum: of all slaves · idle: as share of the time that the run took · active: mean number of slaves with groups.
+    comm_sum: of all slaves · wait, wait_min ...: likewise, with the time in which messages waited for the turn of their
+    slave · late, late_min ...: likewise, if each slave came as late for a message as it had been served the last time ·
+    idle: as share of the time that the run took · active: mean number of slaves with groups.
     """
     slaves, delays = summary["per_slave"].values(), summary["delay_s"] or {}
     input_s, run_s = scale.measured_s, max(scale.measured_s, summary["wall_s"] - scale.warmup_s)
     comm = [slave["comm_s"] / input_s for slave in slaves]
+    wait, late = (
+        [own + slave[name] / input_s for own, slave in zip(comm, slaves)] for name in ("turn_s", "turn_offset_s")
+    )
     return {
+        **_spread("wait", wait),
+        **_spread("late", late),
         "delay_s": delays.get("mean", float("nan")),
         "delay_p99_s": delays.get("p99", float("nan")),
         "cpu": sum(slave["busy_s"] for slave in slaves) / len(slaves) / input_s,
         "idle": sum(slave["idle_s"] for slave in slaves) / len(slaves) / run_s,
-        "comm": sum(comm) / len(comm),
-        "comm_min": min(comm),
-        "comm_max": max(comm),
-        "comm_sum": sum(comm),
+        **_spread("comm", comm),
         "active": summary["declustering"]["mean"],
         "behind_s": summary["overload"]["behind_s_end"],
         "moves": summary["moves"],
         "window_bytes_max": max(slave["window_bytes_max"] for slave in slaves),
     }
+
+
+def _spread(name: str, shares: Sequence[float]) -> dict[str, float]:
+    """The mean, least, most and sum of the slaves' shares."""
+    mean, least, most = sum(shares) / len(shares), min(shares), max(shares)
+    return {name: mean, f"{name}_min": least, f"{name}_max": most, f"{name}_sum": sum(shares)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Iterable, Mapping
 
 from wsj_figures.points import REAL, SIDES, SIMULATED, Point
@@ -26,18 +26,29 @@ REAL_UNTUNED_RATES = (1000, 1750, 2500, 3000, 4000)
 EPOCHS_S = {SIMULATED: (0.25, 0.5, 1, 2, 4), REAL: (0.25, 0.5, 1, 2, 4)}
 SLAVES_MAX = {SIMULATED: 5, REAL: 4}
 WITHOUT, WITH = "without tuning", "with tuning"
-FIXED, ADAPTIVE, ONE_SLAVE = "all slaves, fixed", "all slaves, adaptive", "a slave, fixed"
+# How slaves are served, and what counts as communication: (label, ordered, metric). WSJ, section VI-B, has the last as
+# a remedy: "the slave node can delay its connection initiation according to its position in the sequence".
+EXCHANGES = (
+    ("overlapped", False, "comm"),
+    ("ordered", True, "wait"),
+    ("ordered, slaves come later", True, "late"),
+)
+ADAPTIVE = "ordered, adaptive"
+SUBGROUPS = (1, 2, 4)
 IDLE, COMM = "idle", "communication"
-LEAST, MEAN, MOST = "least of a slave", "mean", "most of a slave"
+SPREAD = (("most", "_max"), ("mean", ""), ("least", "_min"))
 
 
 @dataclass(frozen=True)
 class Line:
-    """metric: of the figures of a point, what is drawn over x."""
+    """metric: of the figures of a point, what is drawn over x · kind, part: lines of one kind have one colour, and
+    those of one part the same dashes; None: each has its own."""
 
     label: str
     metric: str
     points: tuple[Point, ...]
+    kind: int | None = None
+    part: int | None = None
 
 
 @dataclass(frozen=True)
@@ -48,6 +59,12 @@ class Figure:
     y: str  # a metric whose axis it is
     lines: Mapping[str, tuple[Line, ...]]  # by side
     log: bool = False
+    beside: tuple[Point, ...] = ()  # what its sentences speak of, beside what is drawn
+
+    def points(self, side: str) -> list[Point]:
+        """All that it needs of a side."""
+        drawn = [point for line in self.lines[side] for point in line.points]
+        return drawn + [point for point in self.beside if point.side == side]
 
 
 def by_slaves(
@@ -84,7 +101,7 @@ def figures(quick: bool = False) -> list[Figure]:
         Figure(6, "Delay, three slaves and more", RATE, "delay_s", by_slaves((3, 4, 5), tuned), log=True),
         *tuning_figures(fast, plain),
         declustering_figure(slaves_max),
-        Figure(12, "Communication of four slaves", RATE, "comm", _spread(fast)),
+        exchange_figure(fast, quick),
         *epoch_figures(epochs_s),
     ]
 
@@ -115,14 +132,30 @@ def declustering_figure(slaves_max: Mapping[str, int]) -> Figure:
     lines = {}
     for side in SIDES:
         counts = range(1, slaves_max[side] + 1)
-        fixed = tuple(Point(side, count) for count in counts)
-        adaptive = tuple(Point(side, count, adaptive=count > 1) for count in counts)
-        lines[side] = (
-            Line(FIXED, "comm_sum", fixed),
-            Line(ADAPTIVE, "comm_sum", adaptive),
-            Line(ONE_SLAVE, "comm", fixed),
+        own = [
+            Line(label, f"{metric}_sum", tuple(Point(side, count, ordered=ordered) for count in counts))
+            for label, ordered, metric in EXCHANGES
+        ]
+        adaptive = tuple(Point(side, count, adaptive=count > 1, ordered=True) for count in counts)
+        lines[side] = (*own, Line(ADAPTIVE, "wait_sum", adaptive))
+    return Figure(11, "Communication of all slaves", SLAVES, "comm_sum", lines)
+
+
+def exchange_figure(fast: Mapping[str, tuple[Point, ...]], quick: bool) -> Figure:
+    """12: what the slaves that communicate most and least spend. The points with sub-groups are for a sentence."""
+    lines = {
+        side: tuple(
+            Line(
+                f"{label}, {word}", metric + suffix,
+                tuple(replace(point, ordered=ordered) for point in fast[side]), kind, part,
+            )
+            for kind, (label, ordered, metric) in enumerate(EXCHANGES)
+            for part, (word, suffix) in enumerate(SPREAD)
         )
-    return Figure(11, "Communication over the number of slaves", SLAVES, "comm_sum", lines)
+        for side in SIDES
+    }  # fmt: skip
+    groups = () if quick else tuple(Point(side, ordered=True, subgroups=one) for side in SIDES for one in SUBGROUPS)
+    return Figure(12, "Communication of four slaves", RATE, "comm", lines, beside=groups)
 
 
 def epoch_figures(epochs_s: Mapping[str, tuple[float, ...]]) -> list[Figure]:
@@ -134,8 +167,3 @@ def epoch_figures(epochs_s: Mapping[str, tuple[float, ...]]) -> list[Figure]:
         Figure(13, "Delay over the distribution epoch", EPOCH, "delay_s", delays),
         Figure(14, "Communication over the distribution epoch", EPOCH, "comm", comms),
     ]
-
-
-def _spread(points: Mapping[str, tuple[Point, ...]]) -> dict[str, tuple[Line, ...]]:
-    metrics = ((MOST, "comm_max"), (MEAN, "comm"), (LEAST, "comm_min"))
-    return {side: tuple(Line(label, metric, points[side]) for label, metric in metrics) for side in SIDES}

@@ -47,7 +47,8 @@ QUICK_SCALES = {
 @dataclass(frozen=True)
 class Point:
     """rate: tuples per second and stream, epoch_s: t_d; both as in the paper · adaptive: the degree of declustering
-    follows the load, from one slave to all of them."""
+    follows the load, from one slave to all of them · ordered: slaves are served one after the other, as in the paper ·
+    subgroups: n_g."""
 
     side: str
     slaves: int = 4
@@ -55,12 +56,15 @@ class Point:
     tuned: bool = True
     epoch_s: float = EPOCH_S
     adaptive: bool = False
+    ordered: bool = False
+    subgroups: int = 1
 
     @property
     def words(self) -> str:
         tuned = "" if self.tuned else ", without tuning"
-        adaptive = ", adaptive" if self.adaptive else ""
-        return f"{self.side}: {self.slaves} slaves, {self.rate:g}/s, t_d {self.epoch_s:g} s{tuned}{adaptive}"
+        others = ", adaptive" * self.adaptive + ", ordered" * self.ordered
+        others += f", {self.subgroups} sub-groups" * (self.subgroups > 1)
+        return f"{self.side}: {self.slaves} slaves, {self.rate:g}/s, t_d {self.epoch_s:g} s{tuned}{others}"
 
 
 def job_values(point: Point, scale: Scale) -> dict[str, Any]:
@@ -93,6 +97,8 @@ def job_values(point: Point, scale: Scale) -> dict[str, Any]:
     }
     if point.adaptive:
         job["cluster"]["slaves_min"] = 1
+    if point.ordered:
+        job["cluster"] |= {"exchange": "ordered", "subgroups": point.subgroups}
     if point.side == SIMULATED:
         for name in ("left", "right"):
             job[name]["payload_bytes"] = TUPLE_BYTES - BARE_BYTES

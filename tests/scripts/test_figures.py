@@ -28,13 +28,13 @@ def test_a_sweep_goes_on_where_it_was(tmp_path, figures_script, capsys):
     command = ["--quick", "--simulated-only", "--figures", "8,11", "-o", str(tmp_path)]
     assert figures_script.main(command) == 0
     first = capsys.readouterr().err
-    # 4 slaves: two rates, with and without; 1 and 2, and 2 adaptive
-    assert first.startswith("7 of 7 points to measure")
+    # 4 slaves: two rates, with and without; 1 and 2, overlapped and ordered, and 2 adaptive
+    assert first.startswith("9 of 9 points to measure")
     points = sorted((tmp_path / "points").iterdir())
     points[0].unlink()
     kept = {path.name: path.stat().st_mtime_ns for path in points[1:]}
     assert figures_script.main(command) == 0
-    assert capsys.readouterr().err.startswith("1 of 7 points to measure")
+    assert capsys.readouterr().err.startswith("1 of 9 points to measure")
     assert {path.name: path.stat().st_mtime_ns for path in points[1:]} == kept
     for number in (8, 11):
         assert (tmp_path / f"figure-{number}.png").read_bytes().startswith(b"\x89PNG")
@@ -63,9 +63,11 @@ def test_a_point_is_another_when_anything_that_makes_it_is(figures_script):
         replace(point, tuned=False),
         replace(point, slaves=3),
         replace(point, adaptive=True),
+        replace(point, ordered=True),
+        replace(point, ordered=True, subgroups=2),
     ]
     keys = {key_of(one, scale, "costs") for one in (point, *others)}
-    assert len(keys) == 5
+    assert len(keys) == 7
     assert key_of(point, scale, "other costs") not in keys
     assert key_of(Point(REAL), SCALES[REAL], "costs") == key_of(Point(REAL), SCALES[REAL], "other costs")
 
@@ -78,14 +80,16 @@ def paper(point):
         behind_s = 46.0
     communication = (0.01 + 0.002 * point.slaves) * (point.rate / 1500) / point.epoch_s**0.5
     active = 1.0 if point.adaptive else point.slaves
+    each = communication / point.slaves
+    wait = each * (1 + 0.5 / point.subgroups)
+    of_all = (0.01 + 0.002 * active) * (point.rate / 1500) / point.epoch_s**0.5
     return {
         "delay_s": point.epoch_s / 2 * (1 + 0.9 * min(1.0, share)) + 100 * max(0.0, share - 1) + behind_s,
         "cpu": share**2,
         "idle": max(0.0, 1 - share),
-        "comm": communication / point.slaves,
-        "comm_min": 0.8 * communication / point.slaves,
-        "comm_max": 1.3 * communication / point.slaves,
-        "comm_sum": (0.01 + 0.002 * active) * (point.rate / 1500) / point.epoch_s**0.5,
+        "comm": each, "comm_min": each, "comm_max": each, "comm_sum": of_all,
+        "wait": wait, "wait_min": 0.8 * wait, "wait_max": 1.3 * wait, "wait_sum": of_all,
+        "late": wait, "late_min": 0.9 * wait, "late_max": wait,
         "active": active,
     }
 
@@ -115,9 +119,12 @@ def test_points_as_in_the_paper_make_every_sentence_hold():
         (lambda point, own: {"idle": 0.3}, {"idle at 4000", "idle at 6000"}),
         (lambda point, own: {"idle": 0.0}, {"idle at 4000", "idle at 6000"}),
         (lambda point, own: {"comm": own["comm"] * (1.3 if point.tuned else 1.0)}, {"tuning is local"}),
-        (lambda point, own: {"comm": 0.01}, {"less per slave", "communication and epoch"}),
-        (lambda point, own: {"comm_sum": 0.01}, {"aggregate", "adaptive"}),
-        (lambda point, own: {"comm_min": own["comm_max"]}, {"not uniform", "divergence"}),
+        (lambda point, own: {"comm": 0.01}, {"communication and epoch"}),
+        (lambda point, own: {"wait": 0.01 + own["comm"]}, {"sub-groups"}),
+        (lambda point, own: {"wait": 0.01}, {"less per slave"}),
+        (lambda point, own: {"wait_sum": 0.01}, {"aggregate", "adaptive"}),
+        (lambda point, own: {"wait_min": own["wait_max"]}, {"not uniform", "divergence", "coming later"}),
+        (lambda point, own: {"late_min": 0.5 * own["late_max"]}, {"coming later"}),
         (lambda point, own: {"delay_s": own["delay_s"] if point.epoch_s == 2 else 3.0}, {"delay and epoch"}),
     ],
 )
@@ -133,7 +140,7 @@ def test_the_table_says_why_a_sentence_does_not_hold(tmp_path, monkeypatch):
 
     monkeypatch.setitem(table.EXPLANATIONS, ("aggregate", SIMULATED), "because")
     monkeypatch.setitem(table.EXPLANATIONS, ("less per slave", SIMULATED), "never shown")
-    results = Results(SIMULATED, lambda point: {**paper(point), "comm_sum": 0.01}, 1.0)
+    results = Results(SIMULATED, lambda point: {**paper(point), "wait_sum": 0.01}, 1.0)
     table.write(tmp_path, table.rows_of([results], [11]))
     rows = list(csv.DictReader((tmp_path / "table.csv").open()))
     assert [row["holds"] for row in rows] == ["yes", "no", "no"]
