@@ -15,6 +15,7 @@ from wsj_figures.plan import EPOCH, RATE, SLAVES, Figure, Line
 from wsj_figures.points import REAL, SIMULATED, Point
 
 HEIGHT_IN = 3.3
+BAND_ALPHA = 0.2
 X_LABELS = {RATE: "tuples/s/stream, of the paper", SLAVES: "slaves", EPOCH: "distribution epoch of the paper, s"}
 Y_LABELS = {
     "delay_s": "mean production delay, s",
@@ -41,11 +42,12 @@ def x_of(figure: Figure, point: Point) -> float:
 
 
 def rows_of(figure: Figure, figures: Figures, sides: Sequence[str]) -> list[tuple]:
-    """One row per point of a line, as in COLUMNS."""
+    """One row per point and metric of a line, as in COLUMNS."""
     return [
-        (figure.number, side, line.label, x_of(figure, point), line.metric, figures(point)[line.metric])
+        (figure.number, side, line.label, x_of(figure, point), metric, figures(point)[metric])
         for side in sides
         for line in figure.lines[side]
+        for metric in line.metrics
         for point in line.points
     ]
 
@@ -71,11 +73,12 @@ def draw(figure: Figure, figures: Figures, sides: Sequence[str], path: Path) -> 
 
 
 def _draw_line(axes: Axes, figure: Figure, line: Line, figures: Figures, index: int) -> None:
-    style = line_style(index if line.kind is None else line.kind, 0) | {"markevery": 1}
-    if line.part is not None:
-        style["linestyle"] = line_style(line.part, 0)["linestyle"]
+    style = line_style(index, 0) | {"markevery": 1}
     xs = [x_of(figure, point) for point in line.points]
-    axes.plot(xs, [figures(point)[line.metric] for point in line.points], label=line.label, **style)
+    mean, *ends = ([figures(point)[metric] for point in line.points] for metric in line.metrics)
+    axes.plot(xs, mean, label=line.label, **style)
+    if ends:
+        axes.fill_between(xs, *ends, color=style["color"], alpha=BAND_ALPHA, linewidth=0)
 
 
 def _label(axes: Axes, figure: Figure, side: str) -> None:

@@ -36,19 +36,26 @@ EXCHANGES = (
 ADAPTIVE = "ordered, adaptive"
 SUBGROUPS = (1, 2, 4)
 IDLE, COMM = "idle", "communication"
-SPREAD = (("most", "_max"), ("mean", ""), ("least", "_min"))
+
+
+# The least and the most of the slaves, behind the name of a mean.
+ENDS = ("_min", "_max")
 
 
 @dataclass(frozen=True)
 class Line:
-    """metric: of the figures of a point, what is drawn over x · kind, part: lines of one kind have one colour, and
-    those of one part the same dashes; None: each has its own."""
+    """metric: of the figures of a point, what is drawn over x · has_band: it is a mean over slaves, and a band from the
+    least to the most of them is drawn, too."""
 
     label: str
     metric: str
     points: tuple[Point, ...]
-    kind: int | None = None
-    part: int | None = None
+    has_band: bool = False
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """All that is drawn."""
+        return (self.metric, *(self.metric + end for end in ENDS if self.has_band))
 
 
 @dataclass(frozen=True)
@@ -145,17 +152,13 @@ def exchange_figure(fast: Mapping[str, tuple[Point, ...]], quick: bool) -> Figur
     """12: what the slaves that communicate most and least spend. The points with sub-groups are for a sentence."""
     lines = {
         side: tuple(
-            Line(
-                f"{label}, {word}", metric + suffix,
-                tuple(replace(point, ordered=ordered) for point in fast[side]), kind, part,
-            )
-            for kind, (label, ordered, metric) in enumerate(EXCHANGES)
-            for part, (word, suffix) in enumerate(SPREAD)
+            Line(label, metric, tuple(replace(point, ordered=ordered) for point in fast[side]), has_band=True)
+            for label, ordered, metric in EXCHANGES
         )
         for side in SIDES
-    }  # fmt: skip
+    }
     groups = () if quick else tuple(Point(side, ordered=True, subgroups=one) for side in SIDES for one in SUBGROUPS)
-    return Figure(12, "Communication of four slaves", RATE, "comm", lines, beside=groups)
+    return Figure(12, "Communication of four slaves: mean, least and most", RATE, "comm", lines, beside=groups)
 
 
 def epoch_figures(epochs_s: Mapping[str, tuple[float, ...]]) -> list[Figure]:
