@@ -16,11 +16,10 @@ from pyspark.sql import types as T
 from mpijoin.pipeline.prepare.files import Source
 from mpijoin.pipeline.prepare.options import JSONL, NS, PARQUET, TYPES, Wanted, kept_names
 from mpijoin.pipeline.prepare.options import US as IN_US
-from mpijoin.pipeline.prepare.read import BLOCK, BROKEN, FILE, FOREIGN, ROW, SKIP, Raw, col, quoted
+from mpijoin.pipeline.prepare.read import BLOCK, BROKEN, FILE, FILE_ID, FOREIGN, ROW, SKIP, Raw, col, quoted
 from mpijoin.pipeline.prepare.times import beyond_ns, in_zone, parsed
 
 US, SUB = "__us", "__sub"  # microseconds since 1970 UTC; 0 to 999 ns beyond them
-FILE_ID = "__file_id"  # bigint, of the URI
 STATE = "__state"  # GOOD and so on, or what SKIP says
 GOOD, TWICE, BAD = 0, 1, 2  # TWICE: good, and the clock showed this time twice that day
 KINDS = "__kinds"  # array of what is wrong, one of `Rules.kinds` each; null: nothing
@@ -106,7 +105,7 @@ def rules(raw: Raw, source: Source, wanted: Wanted) -> Rules:
 def cleaned(rules: Rules, raw: Raw) -> Clean:
     state = F.coalesce(col(SKIP), F.when(_is_bad(rules), BAD).when(col(TWICE_HERE), TWICE).otherwise(GOOD))
     values = [value.alias(name) for name, value in rules.values.items()]
-    place = [F.xxhash64(FILE).alias(FILE_ID), col(BLOCK), col(ROW)]
+    place = [col(FILE_ID), col(BLOCK), col(ROW)]
     frame = rules.frame.select(*values, col(US), col(SUB), state.cast("tinyint").alias(STATE), *place)
     return Clean(frame, rules.names, tuple(name for name in raw.untyped if name in rules.values), rules.is_ns)
 
@@ -125,7 +124,7 @@ def accused(rules: Rules) -> DataFrame:
     }
     rows = rules.frame.where(col(SKIP).isNull() & (bad | F.coalesce(beyond_ns(col(US), col(SUB)), F.lit(False))))
     values = [value.alias(name) for name, value in rules.values.items()]
-    place = [col(FILE), F.xxhash64(FILE).alias(FILE_ID), col(BLOCK), col(ROW), col(US)]
+    place = [col(FILE), col(FILE_ID), col(BLOCK), col(ROW), col(US)]
     return rows.select(
         *values, *place, rules.shown.alias(RAW), *[column.alias(name) for name, column in verdict.items()]
     )

@@ -10,8 +10,7 @@ import pandas as pd
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from mpijoin.pipeline.prepare.clean import FILE_ID
-from mpijoin.pipeline.prepare.read import BLOCK, ROW, col
+from mpijoin.pipeline.prepare.read import BLOCK, FILE_ID, ROW, col
 
 KEY = "__key"  # bigint, of a piece
 ROW_BITS = 33  # of a row's number in what one task reads; Spark puts the task's number above them
@@ -78,14 +77,12 @@ def place(number: Column) -> Column:
 
 def ids_of(spark: Any, frame: DataFrame) -> dict[int, str]:
     """FILE_ID -> path, for all files that a frame reads. The frame must not be a cached one."""
-    # FILE of a row has one slash where this list has three.
-    found = [uri.replace("file:///", "file:/", 1) for uri in frame.inputFiles()]
-    uris = spark.createDataFrame(pd.DataFrame({"uri": found}), "uri string")
+    uris = spark.createDataFrame(pd.DataFrame({"uri": frame.inputFiles()}), "uri string")
     return {row["id"]: path_of(row["uri"]) for row in uris.select("uri", F.xxhash64("uri").alias("id")).collect()}
 
 
 def path_of(uri: str) -> str:
-    return unquote(uri).removeprefix("file:")
+    return unquote(uri).removeprefix("file://")
 
 
 def pieces_of(ids: Mapping[int, str], found: Sequence[Mapping[str, Any]]) -> Pieces:

@@ -21,6 +21,7 @@ from mpijoin.pipeline.prepare.schema import CORRUPT, Columns, is_one_object, jso
 
 # Columns that live only inside this command; no column of the input begins with these two letters.
 FILE = "__file"  # its URI
+FILE_ID = "__file_id"  # bigint, of the URI
 BLOCK = "__block"  # byte at which the piece of the file begins that was read in one go
 # int64 that rises with the row's place in that piece. Lines of text that are no rows count, too. `clean.rules` adds it.
 ROW = "__row"
@@ -67,37 +68,48 @@ def read_raw(spark: Any, source: Source, wanted: Wanted, columns: Columns, paths
     return reading(spark, [spark_path(path) for path in paths], source, wanted, columns)
 
 
-def _placed(frame: DataFrame) -> DataFrame:
-    place = {FILE: F.col("_metadata.file_path"), BLOCK: F.col("_metadata.file_block_start")}
-    return frame.select("*", *[column.alias(name) for name, column in place.items()])
+def _place() -> list[Column]:
+    """Where a row is, to be asked of files while they are read."""
+    # Spark's _metadata has the same, but copies it into every row, and the row with it.
+    file = F.input_file_name()
+    return [file.alias(FILE), F.xxhash64(file).alias(FILE_ID), F.input_file_block_start().alias(BLOCK)]
 
 
-def _lines(spark: Any, paths: list[str], headers: Sequence[str]) -> DataFrame:
-    lines = _placed(spark.read.text(paths)).withColumnRenamed("value", LINE)
+def _lines(spark: Any, paths: list[str]) -> DataFrame:
+    return spark.read.text(paths).withColumnRenamed("value", LINE)
+
+
+def _skip(headers: Sequence[str]) -> Column:
     line = col(LINE)
     # Most lines begin with a letter above the blank, so that one look is enough.
     blank = F.when(line > " ~", F.lit(False)).otherwise(F.length(F.btrim(line, F.lit(BLANKS))) == 0)
     header = line.isin(*headers) if headers else F.lit(False)
-    return lines.withColumn(SKIP, F.when(header, HEADER).when(blank, BLANK))
+    return F.when(header, HEADER).when(blank, BLANK)
 
 
 def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
-    """In most lines quotes, if there are any, only surround fields. Without those quotes the fields are what is between
-    the delimiters, which `split` finds several times as fast as a parser of CSV. The parser gets the other lines."""
+    """In most lines quotes, if there are any, only surround fields. The fields are then what is between the delimiters,
+    which `split` finds several times as fast as a parser of CSV. The parser gets the other lines.
+
+    Spark compiles all that is done with a row into one loop, but not with the parser in it. So the parser comes first,
+    when a row is no more than its line.
+    """
     line, row, fields = col(LINE), F.col("__object"), F.col("__fields")
     delimiter = re.escape(source.delimiter)
-    parsed = F.from_csv(line, _csv_schema(source).simpleString(), {k: str(v) for k, v in _csv_options(source).items()})
-    split = F.split(_unquoted(line, delimiter), delimiter, -1)
-    frame = _lines(spark, paths, source.headers).withColumn("__fields", split)
-    frame = frame.withColumn("__object", F.when(fields.isNull(), parsed))
+    options = {name: str(value) for name, value in _csv_options(source).items()}
+    parsed = F.from_csv(line, _csv_schema(source).simpleString(), options)
+    parsed = F.when(~_is_simple(line, delimiter), parsed)
+    frame = _lines(spark, paths).select(line, *_place(), parsed.alias("__object"))
+    frame = frame.withColumn("__fields", F.when(row.isNull(), F.split(line, delimiter, -1)))
     values = {
-        name: F.coalesce(row.getField(_anonymous(i)), F.nullif(F.get(fields, F.lit(i)), F.lit("")))
+        name: F.coalesce(row.getField(_anonymous(i)), _unquoted(F.get(fields, F.lit(i))))
         for i, name in enumerate(source.names)
     }
     broken = row.getField(CORRUPT).isNotNull() | (F.array_size(fields) != len(source.names))
     frame = frame.select(
         *[value.alias(name) for name, value in values.items()],
-        *map(col, (FILE, BLOCK, SKIP, LINE)),
+        *map(col, (FILE, FILE_ID, BLOCK, LINE)),
+        _skip(source.headers).alias(SKIP),
         F.when(broken, F.lit(_wanted_fields(source, wanted))).alias(BROKEN),
     )
     return Raw(
@@ -105,17 +117,22 @@ def _csv(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: 
     )
 
 
-def _unquoted(line: Column, delimiter: str) -> Column:
-    """A line of CSV without its quotes, where each of its fields either has none, or is between two and has no other
-    quote and no delimiter inside. Null for any other line, and for one that begins with a letter below the quote: a NUL
-    there means more than itself.
+def _is_simple(line: Column, delimiter: str) -> Column:
+    """True for a line of CSV where each field either has no quotes, or is between two and has no other quote and no
+    delimiter inside. False for any other line, and for one that begins with a letter below the quote: a NUL there means
+    more than itself.
 
-    delimiter: as a regular expression. Possessive repetitions (`*+`) keep Java from recursion on long lines.
+    delimiter: as a regular expression. The possessive repetition (`*+`) keeps Java from recursion on long lines.
     """
-    field = f'(?:"[^"{delimiter}]*+"|[^"{delimiter}]*+)'
-    is_simple = line.rlike(f"^{field}(?:{delimiter}{field})*+$")
-    without = F.when(~F.contains(line, F.lit(QUOTE)), line).when(is_simple, F.replace(line, F.lit(QUOTE)))
-    return F.when(line > QUOTE, without)
+    quoted_field = f'(?<![^{delimiter}])"[^"{delimiter}]*"(?![^{delimiter}])'
+    is_simple = ~F.contains(line, F.lit(QUOTE)) | line.rlike(f'^[^"]*(?:{quoted_field}[^"]*)*+$')
+    return (line > QUOTE) & is_simple
+
+
+def _unquoted(field: Column) -> Column:
+    """A field of a simple line without its quotes; null if nothing is in it."""
+    bare = F.when(field.startswith(QUOTE), F.replace(field, F.lit(QUOTE))).otherwise(field)
+    return F.when(~field.isin("", QUOTE + QUOTE), bare)
 
 
 def _anonymous(number: int) -> str:
@@ -173,7 +190,7 @@ def _multiline(spark: Any, paths: list[str], source: Source, wanted: Wanted, col
     """Lines end with LF, before which a CR may stand: what a reader guesses from the first line is wrong where they are
     mixed."""
     options = {**_csv_options(source), "header": True, "multiLine": True, "lineSep": "\n", "encoding": "UTF-8"}
-    frame = _placed(spark.read.schema(_csv_schema(source)).options(**options).csv(paths))
+    frame = spark.read.schema(_csv_schema(source)).options(**options).csv(paths).select("*", *_place())
     values = {name: col(_anonymous(i)) for i, name in enumerate(source.names)}
     last = source.names[-1]
     values[last] = F.nullif(F.regexp_replace(values[last], "\r$", ""), F.lit(""))
@@ -190,7 +207,7 @@ def _multiline(spark: Any, paths: list[str], source: Source, wanted: Wanted, col
     )
     frame = frame.select(
         *[value.alias(name) for name, value in values.items()],
-        *map(col, (FILE, BLOCK)),
+        *map(col, (FILE, FILE_ID, BLOCK)),
         F.lit(None).cast("int").alias(SKIP),
         F.coalesce(col(CORRUPT), record).alias(LINE),
         broken.alias(BROKEN),
@@ -205,9 +222,11 @@ def _csv_writing(source: Source) -> dict[str, str]:
 
 def _json(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
     line = col(LINE)
-    frame = _lines(spark, paths, ()).select(
+    frame = _lines(spark, paths).select(
+        line,
+        *_place(),
         F.from_json(line, json_schema(columns), {"columnNameOfCorruptRecord": CORRUPT}).alias("__object"),
-        *map(col, (FILE, BLOCK, SKIP, LINE)),
+        _skip(()).alias(SKIP),
         F.when(~is_one_object(line), F.lit("line: wanted one JSON object"))
         .when(~without_twins(line), F.lit("line: got a name twice in one object, wanted each once"))
         .alias(BROKEN),
@@ -215,12 +234,12 @@ def _json(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns:
     )
     row = F.col("__object")
     misfit = F.when(row.getField(CORRUPT).isNotNull(), F.lit("line: its values do not fit the columns of the others"))
-    own = [*map(col, (FILE, BLOCK, SKIP, LINE, FOREIGN)), F.coalesce(col(BROKEN), misfit).alias(BROKEN)]
+    own = [*map(col, (FILE, FILE_ID, BLOCK, SKIP, LINE, FOREIGN)), F.coalesce(col(BROKEN), misfit).alias(BROKEN)]
     frame = frame.select(*json_values(row, columns), *own)
     return Raw(frame, columns.types, _shown_line())
 
 
 def _parquet(spark: Any, paths: list[str], source: Source, wanted: Wanted, columns: Columns) -> Raw:
     nothing = {BROKEN: F.lit(None).cast("string"), FOREIGN: F.lit(False), SKIP: F.lit(None).cast("int")}
-    frame = _placed(spark.read.parquet(*paths)).withColumns(nothing)
+    frame = spark.read.parquet(*paths).select("*", *_place()).withColumns(nothing)
     return Raw(frame, columns.types, F.to_json(F.struct(*map(col, source.names))))

@@ -95,7 +95,7 @@ def _rejected(spark: Any, rules_here: Rules, wanted: Wanted, found: Scan, left: 
 
 def source_path() -> Column:
     """The path of a row's file. Spark writes it as a URI, in which a "+" must stay what it is."""
-    return F.regexp_replace(F.url_decode(F.regexp_replace(FILE, r"\+", "%2B")), "^file:(//)?", "")
+    return F.regexp_replace(F.url_decode(F.regexp_replace(FILE, r"\+", "%2B")), "^file://", "")
 
 
 def _example(path: Path) -> str:

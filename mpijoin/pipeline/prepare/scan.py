@@ -9,11 +9,11 @@ from typing import Any, Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from mpijoin.pipeline.prepare.clean import BAD, FILE_ID, STATE, SUB, TWICE, US, Clean, is_good, is_infinite
+from mpijoin.pipeline.prepare.clean import BAD, STATE, SUB, TWICE, US, Clean, is_good, is_infinite
 from mpijoin.pipeline.prepare.kept import KEPT, marked
 from mpijoin.pipeline.prepare.options import Wanted
 from mpijoin.pipeline.prepare.pieces import Pieces, pieces_of
-from mpijoin.pipeline.prepare.read import BLOCK, HEADER, ROW, col
+from mpijoin.pipeline.prepare.read import BLOCK, FILE_ID, HEADER, ROW, col
 from mpijoin.pipeline.prepare.times import beyond_ns
 
 FLOAT = r"^-?(0|[1-9]\d{0,14})(\.\d+)?([eE][+-]?\d{1,3})?$"
