@@ -45,7 +45,8 @@ class Check:
 class Rules:
     """What makes a row good, and what is taken of it. frame: the raw rows with their time · values: the other columns
     that are wanted, with their types as far as they are known · names: of all columns, in order · beyond: the sentence
-    for a time that nanoseconds do not reach · is_ns: the output counts nanoseconds whatever the rows hold."""
+    for a time that nanoseconds do not reach · is_whole: all times are whole microseconds · is_ns: the output counts
+    nanoseconds whatever the rows hold."""
 
     frame: DataFrame
     shown: Column
@@ -53,6 +54,7 @@ class Rules:
     values: dict[str, Column]
     checks: tuple[Check, ...]
     beyond: Column
+    is_whole: bool
     is_ns: bool
 
     @property
@@ -62,8 +64,9 @@ class Rules:
 
 @dataclass(frozen=True)
 class Clean:
-    """The cleaned rows. frame: every row read, with the columns `names` but for the time, and US, SUB, STATE, FILE_ID,
-    BLOCK, ROW · untyped: columns of text whose type is to be found out."""
+    """The cleaned rows. frame: every row read, with the columns `names` but for the time, and US, STATE, FILE_ID,
+    BLOCK, ROW; SUB, too, unless all times are whole microseconds · untyped: columns of text whose type is to be found
+    out."""
 
     frame: DataFrame
     names: tuple[str, ...]
@@ -83,11 +86,11 @@ def rules(raw: Raw, source: Source, wanted: Wanted) -> Rules:
     is_ns = source.format == PARQUET and wanted.time in source.ns_columns
     is_local = source.format == PARQUET and wanted.time in source.local_columns
     time = parsed(col(wanted.time), raw.types[wanted.time], wanted, is_ns, is_local)
-    sub = F.lit(0) if wanted.precision == IN_US else time.sub
+    sub = None if wanted.precision == IN_US else time.sub
     frame = raw.frame
     for step in time.steps:
         frame = frame.withColumns(step)
-    frame = frame.withColumns({CLOCK: time.us, LOCAL: time.local, SUB: sub})
+    frame = frame.withColumns({CLOCK: time.us, LOCAL: time.local, SUB: F.lit(0) if sub is None else sub})
     zoned = in_zone(col(CLOCK), col(LOCAL), wanted.zone)
     # A number that Spark counts up comes last, since no filter is pushed through it. A filter that went through all of
     # these steps would take in each step's expression as often as the next one names it, and planning would need
@@ -99,14 +102,15 @@ def rules(raw: Raw, source: Source, wanted: Wanted) -> Rules:
     checks = _time_checks(wanted, time.wanted, beyond) + _value_checks(list(values), raw, source, wanted)
     checks.append(Check(ENCODING, col(FOREIGN), F.lit("encoding: bytes that are not UTF-8 (shown as Latin-1)")))
     in_ns = wanted.precision == NS or (time.is_ns and wanted.precision != IN_US)
-    return Rules(frame, raw.shown, tuple(names), values, tuple(checks), beyond, in_ns)
+    return Rules(frame, raw.shown, tuple(names), values, tuple(checks), beyond, sub is None, in_ns)
 
 
 def cleaned(rules: Rules, raw: Raw) -> Clean:
     state = F.coalesce(col(SKIP), F.when(_is_bad(rules), BAD).when(col(TWICE_HERE), TWICE).otherwise(GOOD))
     values = [value.alias(name) for name, value in rules.values.items()]
     place = [col(FILE_ID), col(BLOCK), col(ROW)]
-    frame = rules.frame.select(*values, col(US), col(SUB), state.cast("tinyint").alias(STATE), *place)
+    time = [col(US)] if rules.is_whole else [col(US), col(SUB)]
+    frame = rules.frame.select(*values, *time, state.cast("tinyint").alias(STATE), *place)
     return Clean(frame, rules.names, tuple(name for name in raw.untyped if name in rules.values), rules.is_ns)
 
 

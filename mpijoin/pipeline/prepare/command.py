@@ -143,7 +143,7 @@ def prepare(spark: Any, source: Source, wanted: Wanted, folder: Path, teller: Te
         aside = rejected.put_aside(spark, source, wanted, columns, found, left, folder / write.REJECTED)
         teller.say(f"{found.rows:,} rows, {aside.rows:,} of them rejected; measuring disorder")
         rows = write.placed(spark, marked.where(KEPT), found, left, wanted)
-        lags = order.disorder(rows, wanted.share, found.pieces, left.tops)
+        lags = order.disorder(rows, wanted.time, left.unit_ns, wanted.share, found.pieces, left.tops)
         if wanted.dedup or wanted.dedup_on:
             rows = write.without_duplicates(rows, wanted)
         teller.say(f"sorting {left.rows:,} rows")

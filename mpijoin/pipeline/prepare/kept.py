@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from mpijoin.errors import JobError
-from mpijoin.pipeline.prepare.clean import US, Clean, is_good
+from mpijoin.pipeline.prepare.clean import SUB, US, Clean, is_good
 from mpijoin.pipeline.prepare.options import OWN_PREFIX, TYPES, Wanted
 from mpijoin.pipeline.prepare.read import col
 
@@ -30,12 +30,14 @@ def passing(wanted: Wanted) -> Column:
 
 
 def marked(clean: Clean, types: Mapping[str, str], wanted: Wanted) -> DataFrame:
-    """All rows with their types, and KEPT. All passes must start from the same frame: a filter may draw random numbers,
-    which are the same again only in one plan. Raises JobError if Spark does not understand the filter.
+    """All rows with their types, SUB and KEPT. All passes must start from the same frame: a filter may draw random
+    numbers, which are the same again only in one plan. Raises JobError if Spark does not understand the filter.
 
     types: those found out, by column.
     """
     rows = typed(clean.frame, clean.names, types, wanted)
+    if SUB not in rows.columns:
+        rows = rows.withColumn(SUB, F.lit(0))
     try:
         rows.where(passing(wanted))  # refuses what a column may be and a condition may not
         return rows.withColumn(KEPT, F.when(is_good(), passing(wanted)))

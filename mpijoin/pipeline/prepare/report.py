@@ -35,11 +35,6 @@ class Report:
     parts: tuple[Part, ...]
 
     @property
-    def unit_ns(self) -> int:
-        """How many nanoseconds the unit of the output's time has."""
-        return 1 if self.left.in_ns else 1000
-
-    @property
     def written(self) -> int:
         return sum(part.rows for part in self.parts)
 
@@ -58,7 +53,7 @@ class Report:
 
     def moment(self, time: int | None) -> str | None:
         """A time of the output in ISO 8601, to the microsecond."""
-        return None if time is None else (EPOCH + timedelta(microseconds=time * self.unit_ns // 1000)).isoformat()
+        return None if time is None else (EPOCH + timedelta(microseconds=time * self.left.unit_ns // 1000)).isoformat()
 
 
 def as_json(report: Report) -> str:
@@ -76,7 +71,7 @@ def as_json(report: Report) -> str:
         "columns": {name: _column(report, name, kind) for name, kind in report.types.items()},
         "time": {
             "column": wanted.time,
-            "unit": "ns" if report.unit_ns == 1 else "timestamp in us",
+            "unit": "ns" if report.left.unit_ns == 1 else "timestamp in us",
             "zone": wanted.zone or "UTC",
             "first": report.moment(report.parts[0].first),
             "last": report.moment(report.parts[-1].last),
@@ -194,7 +189,7 @@ def section(report: Report) -> str:
         "[left]                          # or [right], or [streams.NAME] of a job with more streams",
         f"path = {_toml(str(wanted.folder / DATA))}",
         f"time = {_toml(wanted.time)}",
-        *(['time_unit = "ns"'] if report.unit_ns == 1 else []),
+        *(['time_unit = "ns"'] if report.left.unit_ns == 1 else []),
         f"key = {_key(wanted.keys)}",
         'window = "20 s"                 # yours to say: how long a row of this stream waits for partners',
         'lateness = "0 s"                # the files are in order of time',

@@ -43,16 +43,22 @@ class Scan:
 
 @dataclass(frozen=True)
 class Standing:
-    """The good rows that the filter leaves. in_ns: the output counts nanoseconds · tops: newest (US, SUB) of each piece
-    by its key · finer: rows whose time is no whole microsecond · first_finer: (piece's key, ROW) of one · beyond: rows
-    put aside, by piece, since nanoseconds, which finer ones need, do not reach them; they count nowhere else."""
+    """The good rows that the filter leaves. in_ns: the output counts nanoseconds, else microseconds · tops: the newest
+    time of each piece by its key, in that unit · finer: rows whose time is no whole microsecond · first_finer: (piece's
+    key, ROW) of one · beyond: rows put aside, by piece, since nanoseconds, which finer ones need, do not reach them;
+    they count nowhere else."""
 
     rows: int
-    tops: dict[int, tuple[int, int]]
+    tops: dict[int, int]
     in_ns: bool
     finer: int
     first_finer: tuple[int, int] | None
     beyond: dict[int, int]
+
+    @property
+    def unit_ns(self) -> int:
+        """How many nanoseconds the unit of the output's time has."""
+        return 1 if self.in_ns else 1000
 
 
 def shapes(text: Column) -> dict[str, Column]:
@@ -151,9 +157,8 @@ def _standing(by_piece: list[dict[str, Any]], is_ns: bool) -> Standing:
     """is_ns: the output counts nanoseconds whatever the rows hold."""
     pieces = [piece for piece in by_piece if piece["left"]]
     in_ns = is_ns or any(piece["finer"] for piece in pieces)
-    tops = {piece["key"]: (piece["top"], 0) for piece in pieces}
-    if in_ns:
-        tops = {piece["key"]: divmod(piece["top_ns"], 1000) for piece in pieces if piece["top_ns"] is not None}
+    top = "top_ns" if in_ns else "top"
+    tops = {piece["key"]: piece[top] for piece in pieces if piece[top] is not None}
     beyond = {piece["key"]: piece["beyond"] for piece in pieces if in_ns and piece["beyond"]}
     first_finer = min(((piece["key"], piece["first_finer"]) for piece in pieces if piece["finer"]), default=None)
     rows_left = sum(piece["left"] for piece in pieces) - sum(beyond.values())

@@ -32,13 +32,13 @@ US_MIN, US_MAX = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 
 
 @dataclass(frozen=True)
 class Parsed:
-    """A parsed time. us: bigint, null where there is no moment · sub: 0 to 999 ns more · local: true where us is the
-    time on a clock of the zone, not yet in UTC · wanted: what a value should look like · is_ns: the source counts
-    nanoseconds · steps: columns that the others are made of. Each step uses those before it, so that what is needed
-    twice is computed once."""
+    """A parsed time. us: bigint, null where there is no moment · sub: 0 to 999 ns more; None: never any · local: true
+    where us is the time on a clock of the zone, not yet in UTC · wanted: what a value should look like · is_ns: the
+    source counts nanoseconds · steps: columns that the others are made of. Each step uses those before it, so that what
+    is needed twice is computed once."""
 
     us: Column
-    sub: Column
+    sub: Column | None
     local: Column
     wanted: str
     is_ns: bool = False
@@ -89,7 +89,7 @@ def _ready(column: Column, is_ns: bool, is_local: bool) -> Parsed:
     if is_ns:
         us, sub = _of_ns(column)
         return Parsed(us, sub, F.lit(is_local), "a timestamp", True)
-    return Parsed(_in_years(F.unix_micros(column.cast("timestamp"))), F.lit(0), F.lit(is_local), "a timestamp")
+    return Parsed(_in_years(F.unix_micros(column.cast("timestamp"))), None, F.lit(is_local), "a timestamp")
 
 
 def _of_ns(count: Column) -> tuple[Column, Column]:
@@ -158,7 +158,7 @@ def _digits(text: Column, count: int) -> Column:
 def _pattern(text: Column, pattern: str) -> Parsed:
     letters = re.sub("'[^']*'", "", pattern)
     us = F.unix_micros(F.to_timestamp(text, pattern))
-    return Parsed(_in_years(us), F.lit(0), F.lit(not re.search("[VzOXxZ]", letters)), f"a time written as {pattern}")
+    return Parsed(_in_years(us), None, F.lit(not re.search("[VzOXxZ]", letters)), f"a time written as {pattern}")
 
 
 def check_pattern(spark: Any, pattern: str) -> None:

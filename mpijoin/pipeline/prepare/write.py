@@ -41,15 +41,14 @@ class Part:
 
 
 def placed(spark: Any, rows: DataFrame, found: Scan, left: Standing, wanted: Wanted) -> DataFrame:
-    """The kept rows but those put aside: their columns, with the time as a bigint in the output's unit, and PLACE, US
-    and SUB."""
+    """The kept rows but those put aside: their columns, with the time as a bigint in the output's unit, and PLACE."""
     if left.in_ns:
         rows = rows.where(~beyond_ns(col(US), col(SUB)))
     numbers = table(spark, found.pieces, **{NUMBER: range(len(found.pieces.all))})
     stamp = col(US) * 1000 + col(SUB) if left.in_ns else col(US)
     values = [(stamp if name == wanted.time else col(name)).alias(name) for name in kept_names(wanted, rows.columns)]
     rows = rows.withColumn(KEY, key()).join(numbers, KEY)
-    return rows.select(*values, place(col(NUMBER)).alias(PLACE), col(US), col(SUB))
+    return rows.select(*values, place(col(NUMBER)).alias(PLACE))
 
 
 def without_duplicates(rows: DataFrame, wanted: Wanted) -> DataFrame:
