@@ -108,22 +108,20 @@ class Tracks:
             self._say(move, steps.ALL_OLD_PURGED)
 
     def _end(self, move: int, track: Track, step: str) -> int | None:
-        figures = Transfer(track.octets, 0.0)
-        match track.side, step:
-            case "supplier", steps.KEEP:
-                self._operator.make_all_old(track.group)
-                self._say(move, steps.RESTORED)
-                return None
-            case "consumer", steps.KEEP:
-                blocks = int(self._operator.info(np.array([track.group])).blocks[0])
-                self._say(move, steps.INSTALLED, figures=Transfer(blocks=blocks))
-                return None
-        self._operator.drop(track.group, Left.DISCARDED)
-        if track.side == SUPPLIER:
-            self._say(move, steps.DROPPED, figures=figures)
+        """Ends the move, as all producers have said it shall end. Returns the group if it is left."""
+        is_supplier = track.side == SUPPLIER
+        if step == steps.LEAVE:
+            self._operator.drop(track.group, Left.DISCARDED)
+            figures = Transfer(track.octets, 0.0) if is_supplier else Transfer()
+            self._say(move, steps.DROPPED if is_supplier else steps.DISCARDED, figures=figures)
+            return track.group
+        if is_supplier:
+            self._operator.make_all_old(track.group)
+            self._say(move, steps.RESTORED)
         else:
-            self._say(move, steps.DISCARDED)
-        return track.group
+            blocks = int(self._operator.info(np.array([track.group])).blocks[0])
+            self._say(move, steps.INSTALLED, figures=Transfer(blocks=blocks))
+        return None
 
     def _advance(self, move: int, track: Track, event: str) -> None:
         track.state = TABLES[track.side].advance(move, track.state, event)
