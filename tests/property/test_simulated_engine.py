@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mpijoin.transport.simulated import Disturbance
-from simulated_engine import THINGS, run_scenario, scenario
+from simulated_engine import THINGS, drawn, run_scenario, scenario
 
 SEEDS = 80
 SOAK = Path(__file__).parents[2] / "scripts" / "soak_simulated.py"
@@ -52,7 +52,7 @@ def test_groups_that_move_as_a_whole_take_the_states_of_their_trees_along(seed):
 
 def test_a_slice_does_not_wait_for_a_group_that_is_to_go_after_it():
     """It waited for ever, for a group that was ordered to go, and that alone takes all memory."""
-    assert not run(scenario(647)).summary
+    assert not run(drawn(647)).summary
 
 
 def test_one_seed_is_one_course_of_events(courses):
