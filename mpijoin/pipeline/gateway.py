@@ -24,7 +24,7 @@ def java_process(conf: Any) -> Iterator[Any]:
     from pyspark.java_gateway import launch_gateway
 
     before = _children()
-    with _no_log_of_interrupts():
+    with _no_log_of_what_is_raised():
         try:
             # In a session of their own, Java and its Python workers do not see Ctrl-C. We end them ourselves, in order.
             yield launch_gateway(conf, {"start_new_session": True})
@@ -66,15 +66,16 @@ def _ends_within(process: int, patience_s: float) -> bool:
 
 
 @contextmanager
-def _no_log_of_interrupts() -> Iterator[None]:
-    """Keeps quiet what py4j logs when a command is stopped. It may then be waiting for Java, or Java may be gone
-    already; py4j raises both errors and also logs them with their tracebacks. The command says itself that it was
-    stopped."""
+def _no_log_of_what_is_raised() -> Iterator[None]:
+    """Keeps quiet what py4j logs when a command ends or is stopped. It may then be waiting for Java, or Java may be
+    gone already; py4j raises both errors and also logs them with their tracebacks. The command says itself that it was
+    stopped, and what Java no longer answers at the end is only about objects that Python drops."""
+    from py4j.protocol import Py4JError
 
     def is_news(record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt))
+        return not (record.exc_info and isinstance(record.exc_info[1], KeyboardInterrupt | Py4JError))
 
-    root, py4j = logging.getLogger(), logging.getLogger("py4j")  # it logs interrupts with the root's own functions
+    root, py4j = logging.getLogger(), logging.getLogger("py4j")  # it logs some errors with the root's own functions
     before = py4j.level
     root.addFilter(is_news)
     py4j.setLevel(logging.CRITICAL)

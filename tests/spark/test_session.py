@@ -158,6 +158,32 @@ stopped()
     assert said.count("KeyboardInterrupt while sending") == said.count("while shutting down connection") == 1, said
 
 
+def test_an_object_that_is_dropped_while_java_ends_is_no_news():
+    """Python may collect its garbage at any moment. py4j then tells Java, which may end without reading it."""
+    code = """
+import gc, os, signal, threading, time
+from mpijoin.pipeline import gateway
+from mpijoin.pipeline.session import spark_session
+PY4J_LOOKS_S = 1.0  # how often it looks for objects that were dropped
+end = gateway._end
+def ended(process):
+    os.killpg(process, signal.SIGSTOP)
+    threading.Timer(2 * PY4J_LOOKS_S, os.killpg, (process, signal.SIGKILL)).start()
+    held.clear()
+    gc.collect()
+    end(process)
+    print("dropped")
+gateway._end = ended
+with spark_session("test", "local[1]", is_quiet=True) as spark:
+    held = [spark.sparkContext._jvm.java.lang.Object() for _ in range(2)]
+    del held[0]
+    gc.collect()
+    time.sleep(2 * PY4J_LOOKS_S)  # until py4j has the connection by which it tells of them
+"""
+    done = start(code)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "dropped\n", "")
+
+
 def with_word(word):
     """The processes of this machine whose command line contains a word."""
     found = []
