@@ -43,6 +43,7 @@ from mpijoin.data.codec import Frame, decode, encode, encode_parts
 from mpijoin.directives import Directive, Notes, Share
 from mpijoin.errors import ProtocolError
 from mpijoin.orders import AskLoads, ComputePartitions, Content, Loads, Order, Partitions, SpillOrder, Step
+from mpijoin.partitioning.table import NO_MOVE, NO_PEER, NO_STREAM
 from mpijoin.records import (
     Counts,
     Fed,
@@ -56,9 +57,6 @@ from mpijoin.records import (
     SpillFigures,
     Transfer,
 )
-
-# This is the `move` of a slot that has nothing to do with one.
-NO_MOVE = -1
 
 
 class Columns(NamedTuple):
@@ -84,7 +82,8 @@ class Slot(NamedTuple):
     """`groups`, int64[m], are the partitions of the pieces. `watermarks` are those of each stream after these pieces.
     In a paced run, `origin` is the (event time, second of the run) at which event time began to pass. It is None at
     speed "max". The message waited `turn_s` for its turn (producer/exchange.py). If its one group is shared with
-    another slave, `step` says what its rows are here, or what is to be done, in the move of number `move`."""
+    another slave, `step` says what its rows are here, or what is to be done, in the move of number `move` with the
+    slave `peer`. The rows of stream `dealt` are dealt among the slaves that share it."""
 
     producer: int
     epoch: int
@@ -96,13 +95,15 @@ class Slot(NamedTuple):
     turn_s: float = 0.0
     move: int = NO_MOVE
     step: str = ""
+    peer: int = NO_PEER
+    dealt: int = NO_STREAM
 
     def frame(self, checksum: bool = False) -> np.ndarray:
         """Returns the frame as one array, for a disk or for another message."""
         return encode(KINDS[Slot], *self.content(), checksum)
 
     def content(self) -> Content:
-        names = ("producer", "epoch", "watermarks", "last", "origin", "turn_s", "move", "step")
+        names = ("producer", "epoch", "watermarks", "last", "origin", "turn_s", "move", "step", "peer", "dealt")
         meta = {name: getattr(self, name) for name in names}
         columns = [array for piece in self.pieces for one in piece.columns for array in one]
         return meta, [self.groups, *(piece.counts for piece in self.pieces), *columns]
@@ -117,7 +118,8 @@ class Slot(NamedTuple):
         columns = list(map(Columns, *[iter(buffers[1 + count :])] * 2))
         pieces = [Piece(one, tuple(columns[streams * at : streams * (at + 1)])) for at, one in enumerate(counts)]
         origin = meta["origin"] and tuple(meta["origin"])
-        own = (watermarks, groups, tuple(pieces), meta["last"], origin, meta["turn_s"], meta["move"], meta["step"])
+        rest = (meta[name] for name in ("turn_s", "move", "step", "peer", "dealt"))
+        own = (watermarks, groups, tuple(pieces), meta["last"], origin, *rest)
         return cls(meta["producer"], meta["epoch"], *own)
 
     @property
@@ -178,7 +180,9 @@ class Ready(NamedTuple):
 class State(NamedTuple):
     """`frames`, uint8[] each, come from `Operator.get`. Only the last message of a move has `input`: the group's rows
     that the supplier had received and not joined, as a Slot of this one group. `marks` are the group's watermarks of
-    each producer, if there are several. If `cancelled`, the consumer forgets the move, because no more will come."""
+    each producer, if there are several. If `cancelled`, the consumer forgets the move, because no more will come. If
+    the supplier keeps the group, too, stream `dealt` is dealt between both. If `rows`, it leaves such a group, and the
+    frames have its rows of that stream."""
 
     move: int
     supplier: int
@@ -187,10 +191,13 @@ class State(NamedTuple):
     input: Slot | None = None
     cancelled: bool = False
     marks: tuple[tuple[int, ...], ...] = ()
+    dealt: int = NO_STREAM
+    rows: bool = False
 
     def content(self) -> Content:
         final = [] if self.input is None else [self.input.frame()]
-        meta = {name: getattr(self, name) for name in ("move", "supplier", "group", "cancelled", "marks")}
+        names = ("move", "supplier", "group", "cancelled", "marks", "dealt", "rows")
+        meta = {name: getattr(self, name) for name in names}
         return {**meta, "final": bool(final)}, [*self.frames, *final]
 
     @classmethod
@@ -199,8 +206,8 @@ class State(NamedTuple):
         if meta["final"]:
             inner = decode(frames.pop())
             final = Slot.of(inner.meta, inner.buffers)
-        marks = tuple(map(tuple, meta["marks"]))
-        return cls(meta["move"], meta["supplier"], meta["group"], tuple(frames), final, meta["cancelled"], marks)
+        rest = (meta["cancelled"], tuple(map(tuple, meta["marks"])), meta["dealt"], meta["rows"])
+        return cls(meta["move"], meta["supplier"], meta["group"], tuple(frames), final, *rest)
 
 
 class Report(NamedTuple):

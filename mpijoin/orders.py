@@ -71,7 +71,7 @@ class SpillOrder(NamedTuple):
 
 
 class Order(NamedTuple):
-    """`step` is "ship", "freeze", "drop" or "restore". All go to the supplier, and `peer` is the consumer."""
+    """`step` is "ship", "freeze", "drop", "restore" or "deal". All go to the supplier, and `peer` is the consumer."""
 
     move: int
     step: str
@@ -81,10 +81,11 @@ class Order(NamedTuple):
 
 class Step(NamedTuple):
     """The supplier sends the `step` "shipped" (the rest fits one slot), "dropped" or "restored". The consumer sends
-    "installed" or "refused". `figures` are those of the transfer."""
+    "installed" or "refused". `figures` are those of the transfer. Stream `dealt` is dealt of a group that is spread."""
 
     move: int
     slave: int
     step: str
     reason: str = ""
     figures: Transfer = Transfer()
+    dealt: int = -1

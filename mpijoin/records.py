@@ -37,7 +37,8 @@ class QueryCounts(NamedTuple):
 class Counts(NamedTuple):
     """A slave's side of the ledger, or the sum of several. `received` are rows from producers, without those that are
     sent to another slave as well; these are `copied` here. `held`, `moved_in` and `moved_out` are the tuples in memory
-    of the groups that it has, got and gave away. `discarded` are those of groups that another slave has as well.
+    of the groups that it has, got and gave away. `discarded` are those that another slave has as well, `replicas_in`
+    those that came from a slave that kept them, too, and `replicas_out` those that went to another one and stayed.
     `spilled` are the tuples that
     left memory for the disk, and `taken_back` those whose copy on the disk is done with, because they are joined with
     everything or because nothing can meet them any more. `written` are rows in result files. `certificate` is that of
@@ -54,6 +55,8 @@ class Counts(NamedTuple):
     taken_back: tuple[int, ...]
     copied: tuple[int, ...]
     discarded: tuple[int, ...]
+    replicas_in: tuple[int, ...]
+    replicas_out: tuple[int, ...]
     results: int = 0
     written: int = 0
     certificate: int = 0
@@ -77,7 +80,7 @@ class Counts(NamedTuple):
 
 
 # The first fields of `Counts` are per stream. This is their number.
-PER_STREAM = 10
+PER_STREAM = 12
 
 
 class SpillFigures(NamedTuple):
@@ -249,18 +252,24 @@ class Feeding(NamedTuple):
 
 
 class MoveTotals(NamedTuple):
-    """The moves of groups that have ended, counted by how they ended, and the bytes of the groups that moved."""
+    """The moves of groups that have ended, counted by how they ended, and the bytes of the groups that moved. Of those
+    that moved, by so many a slave got a part of a group that is `spread`, or gave it back."""
 
     moved: int = 0
     refused: int = 0
     cancelled: int = 0
     moved_bytes: int = 0
+    spread: int = 0
+    gathered: int = 0
 
-    def with_one(self, outcome: str, octets: int) -> MoveTotals:
+    def with_one(self, outcome: str, octets: int, kind: str = "") -> MoveTotals:
         """Returns the totals with one move more. `outcome` is the field that counts it, and `octets` are the bytes of
         the group."""
         more = self._replace(**{outcome: getattr(self, outcome) + 1})
-        return more._replace(moved_bytes=self.moved_bytes + octets) if outcome == "moved" else more
+        if outcome != "moved":
+            return more
+        spread, gathered = self.spread + (kind == "spread"), self.gathered + (kind == "gather")
+        return more._replace(moved_bytes=self.moved_bytes + octets, spread=spread, gathered=gathered)
 
 
 class Transfer(NamedTuple):

@@ -359,6 +359,13 @@ class Job(NamedTuple):
         return self._replace(streams=streams, join=query.join, output=output, queries=())
 
     @property
+    def may_spread(self) -> bool:
+        """Whether several slaves may have parts of a group: each result is found once where one stream is dealt, but a
+        tuple without partner would be found by each."""
+        is_plain = not (self.queries or self.aggregate.is_on or self.memory.spills)
+        return is_plain and self.join.type == INNER and not self.join.answers_rows and len(self.streams) > 1
+
+    @property
     def alone(self) -> tuple[int, ...]:
         """As of `Join.alone`, for any query."""
         return tuple(sorted({stream for one in self.each for stream in one.join.alone}))

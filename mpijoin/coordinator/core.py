@@ -6,7 +6,7 @@ random source.
 
 from __future__ import annotations
 
-from typing import Iterable
+from typing import Iterable, Sequence
 
 from mpijoin.coordinator.events import (
     Action,
@@ -29,9 +29,11 @@ from mpijoin.coordinator.producers import Producers
 from mpijoin.coordinator.reorganization import Loaded
 from mpijoin.coordinator.saves import Saves
 from mpijoin.coordinator.setup import MasterSetup
+from mpijoin.coordinator.spreads import Spreads
 from mpijoin.errors import ProtocolError
-from mpijoin.moving import coordinator, relocation
-from mpijoin.partitioning.table import Copy
+from mpijoin.moving import coordinator, relocation, spreading
+from mpijoin.partitioning.table import NO_STREAM, Copy
+from mpijoin.policy.plan import Gather, Move
 from mpijoin.producer.events import (
     BeginsAt,
     Close,
@@ -60,8 +62,8 @@ class CoordinatorCore:
     def __init__(self, setup: MasterSetup):
         self.table = setup.table.copy()
         self.reorganization = setup.reorganization
-        self.moves = Moves()
-        self._move_kind = setup.move_kind
+        self.moves = Moves(setup.move_kind)
+        self._spreads = Spreads(self.table)
         self._producers = Producers(setup.producers)
         self._subgroups = setup.subgroups
         self._now_s = setup.now_s
@@ -99,9 +101,9 @@ class CoordinatorCore:
             case Spent():
                 return self._advise(event)
             case Stepped():
-                return self._advance(self.moves.of(event), event.step)
-            case Chosen(_, _, groups):
-                return self._relocate(self.moves.chosen(event, self.table), relocation.PARTITIONS, groups)
+                return self._stepped(event)
+            case Chosen():
+                return self._chosen(event)
             case RankFinished():
                 return self._rank_finished(event)
             case StopAsked(reason):
@@ -177,24 +179,30 @@ class CoordinatorCore:
         cut = self._cut()
         if self._saves.stopped:
             return cut
+        if self.moves:
+            return cut
         self._closed = True
         return [*cut, Tell(Close())]
 
     def _stop(self, reason: str) -> list[Action]:
-        """The run ends with the next checkpoint. That cannot be once all have finished."""
-        if self._saves.stops or (self._closed and not self._unfinished):
+        """The run ends with the next checkpoint. That cannot be once all have finished, nor if the end has gone out
+        while groups are spread: nothing can follow it, and what is left is little."""
+        if self._saves.stops or (self._closed and (self._spreads or not self._unfinished)):
             return []
         self._saves.stops, self._saves.wanted = reason, True
         return [Stopping(reason), *self._cancel_moves(), *self._cut()]
 
     def _cut(self) -> list[Action]:
         """A checkpoint, if one is due and can be cut now. Once the end is on its way to the slaves, only one that stops
-        the run is of use. Moves that take a window end for it before their time, and nothing is lost by that."""
+        the run is of use. Moves that take a window end for it before their time, and nothing is lost by that. Groups
+        that are spread are gathered first, because in a checkpoint each group has one slave."""
         saves = self._saves
         if not saves.wanted or saves.open or (self._closed and not saves.stops):
             return []
         if self.moves:
             return self._cancel(self.moves.in_state(coordinator.DOUBLED))
+        if self._spreads:
+            return self._gather(list(self._spreads.leaving()))
         return [Tell(saves.cut(self._now_s))]
 
     def _advise(self, event: Spent) -> list[Action]:
@@ -230,10 +238,23 @@ class CoordinatorCore:
         view, wanted = self.reorganization.decide(self._slaves, *known)
         asked = map(self.moves.compute, wanted.relocations)
         begun = self._begin(map(self.moves.begin, wanted.moves))
-        return [Decided(view, wanted), *begun, *asked, *wanted.spills]
+        begun += self._begin(self.moves.begin(Move(*one[:3]), spreading.SPREAD) for one in wanted.spreads)
+        return [Decided(view, wanted), *begun, *self._gather(wanted.gathers), *asked, *wanted.spills]
+
+    def _gather(self, wanted: Sequence[Gather]) -> list[Action]:
+        """Members give their parts of groups back."""
+        if self.reorganization:
+            self.reorganization.begun([one.group for one in wanted])
+        return self._begin(self.moves.begin(self._spreads.gather(one), spreading.GATHER) for one in wanted)
 
     def _begin(self, moves: Iterable[OpenMove]) -> list[Action]:
-        return [action for move in moves for action in self._advance(move, self._move_kind)]
+        return [action for move in moves for action in self._advance(move, move.kind)]
+
+    def _chosen(self, said: Chosen) -> list[Action]:
+        """A slave does not know that it has only a part of a group, which stays then."""
+        groups = tuple(group for group in said.groups if group not in self._spreads)
+        one = self.moves.chosen(said._replace(groups=groups), self.table)
+        return self._relocate(one, relocation.PARTITIONS, groups)
 
     def _relocate(self, one: OpenRelocation, event: str, groups: tuple[int, ...] = ()) -> list[Action]:
         """groups: those that its supplier has chosen."""
@@ -247,8 +268,15 @@ class CoordinatorCore:
             self.reorganization.begun(groups)
         return self._begin(self.moves.begin_all(one, groups)) if groups else self._relocate(one, relocation.ENDED)
 
+    def _stepped(self, said: Stepped) -> list[Action]:
+        move = self.moves.of(said)
+        if said.dealt != NO_STREAM:
+            move.dealt = said.dealt
+        return self._advance(move, said.step)
+
     def _advance(self, move: OpenMove, event: str) -> list[Action]:
-        move.state, acts = coordinator.advance(move.number, move.state, event)
+        table = spreading if move.kind in (spreading.SPREAD, spreading.GATHER) else coordinator
+        move.state, acts = table.advance(move.number, move.state, event)
         return [action for act in acts for action in self._act(move, act)]
 
     def _act(self, move: OpenMove, act: str) -> list[Action]:
@@ -267,6 +295,10 @@ class CoordinatorCore:
                 return self._end_track(move, move.consumer, move.supplier)
             case coordinator.SUPPLIER_KEEPS:
                 return self._end_track(move, move.supplier, move.consumer)
+            case spreading.ALIGN | spreading.ALIGN_BOTH:
+                return [Tell(self._spreads.align(move, act))]
+            case spreading.TO_MEMBERS:
+                return [Tell(self._spreads.to_members(move))]
             case coordinator.CLOSE:
                 return self._close(move)
             case _:

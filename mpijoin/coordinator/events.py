@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from mpijoin.coordinator.reorganization import Loaded
+from mpijoin.partitioning.table import NO_STREAM
 from mpijoin.policy.plan import Plan, Spill
 from mpijoin.policy.view import ClusterView
 from mpijoin.producer.events import Command, Directive, Note
@@ -25,6 +26,7 @@ class Stepped(NamedTuple):
     move: int
     slave: int
     step: str
+    dealt: int = NO_STREAM  # of a group that is spread
 
 
 class Chosen(NamedTuple):

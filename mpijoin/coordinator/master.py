@@ -20,6 +20,7 @@ from mpijoin.producer.events import (
     Input,
     Note,
     PartReady,
+    Redealt,
     Resumed,
     SourceEnded,
     SourceWaits,
@@ -38,13 +39,17 @@ class MasterCore:
         self._has_others = setup.producers > 1
 
     def step(self, event: Event | ProducerEvent) -> list[Action | ProducerAction]:
-        if isinstance(event, Ticked):
-            return [*self._resolved(self.producer.step(event)), *self._resolved(self.coordinator.step(event))]
+        return list(self.actions(event))
+
+    def actions(self, event: Event | ProducerEvent) -> Iterator[Action | ProducerAction]:
+        """Yields what `step` returns. The own producer hears of a directive only when all actions before it have been
+        carried out, as the others do: an action may be a question whose answer it has to know."""
         if isinstance(event, RankFinished):
             self._check_finished(event.rank)
-        if isinstance(event, OWN):
-            return list(self._resolved(self.producer.step(event)))
-        return list(self._resolved(self.coordinator.step(cast(Event, event))))
+        if isinstance(event, (Ticked, *OWN)):
+            yield from self._resolved(self.producer.step(event))
+        if not isinstance(event, OWN):
+            yield from self._resolved(self.coordinator.step(cast(Event, event)))
 
     def _resolved(self, actions: Iterable[Action | ProducerAction]) -> Iterator[Action | ProducerAction]:
         for action in actions:
@@ -113,5 +118,6 @@ OWN = (
     HandedOver,
     Consumed,
     Held,
+    Redealt,
     Resumed,
 )

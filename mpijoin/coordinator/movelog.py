@@ -7,12 +7,12 @@ from typing import Any
 from mpijoin.clock import RunClock
 from mpijoin.coordinator.events import Moved
 from mpijoin.metrics.moves import MovesFile
-from mpijoin.moving import steps
+from mpijoin.moving import spreading, steps
 from mpijoin.moving.coordinator import MOVED
 from mpijoin.orders import Step
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
-from mpijoin.producer.events import Action, Command, Deliver, Hold, TellCopy
+from mpijoin.producer.events import Action, Command, Deliver, Hold, Redeal, TellCopy
 from mpijoin.records import MoveTotals
 
 
@@ -50,12 +50,16 @@ class MoveLog:
             case TellCopy(_, _, move, steps.DUPLICATE):  # Its input is never held back.
                 self._begin(move)
                 self._open[move]["frozen_us"] = self._open[move]["delivered_us"] = self._open[move]["begun_us"]
-            case Deliver(int() as move):
+            case TellCopy(_, _, move, steps.SPREAD | steps.GIVE as step):
+                self._begin(move, spreading.SPREAD if step == steps.SPREAD else spreading.GATHER)
+                self._open[move]["frozen_us"] = self._open[move]["begun_us"]
+            case Deliver(int() as move) | Redeal(move):
                 self._delivered(move)
 
-    def _begin(self, move: int) -> None:
+    def _begin(self, move: int, kind: str = "") -> None:
+        """kind: "" for that of the run's moves."""
         figures = dict.fromkeys(("bytes", "blocks", "frozen_us", "delivered_us", "transfer_us"), 0)
-        self._open[move] = {"kind": self.kind, "begun_us": self._now_us(), "period": self._period, **figures}
+        self._open[move] = {"kind": kind or self.kind, "begun_us": self._now_us(), "period": self._period, **figures}
 
     def _delivered(self, move: int) -> None:
         row = self._open[move]
@@ -76,7 +80,7 @@ class MoveLog:
         row["load"] = self._loads.get(action.supplier, 0.0)
         if action.outcome == MOVED:
             self.took_us.append(row["closed_us"] - row["begun_us"])
-        self.totals = self.totals.with_one(action.outcome, row["bytes"])
+        self.totals = self.totals.with_one(action.outcome, row["bytes"], row["kind"])
         self._ended.append(row)
 
     def cut(self, file: MovesFile | None) -> None:
@@ -104,6 +108,8 @@ def decision_text(view: ClusterView, plan: Plan) -> str:
     """What a policy saw and wants, for the log."""
     loads = " ".join(f"{one.slave}:{one.load:.2f}/{one.occupancy:.2f}" for one in view.active)
     asked = " ".join(f"{one.group}:{one.supplier}>{one.consumer}" for one in plan.moves)
+    asked += "".join(f" {one.group}:{one.supplier}+{one.consumer} ({one.why})" for one in plan.spreads)
+    asked += "".join(f" {one.group}:-{one.member} ({one.why})" for one in plan.gathers)
     asked += "".join(f" {one.octets} B:{one.supplier}>{one.consumer}" for one in plan.relocations)
     spills = "".join(f", {one.slave} spills {one.octets} B" for one in plan.spills)
     active = "" if plan.active is None else f", active {' '.join(map(str, plan.active))}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mpijoin.coordinator.events import Chosen, Compute, Moved, Stepped
 from mpijoin.errors import ProtocolError
 from mpijoin.moving import coordinator, relocation, steps
-from mpijoin.partitioning.table import PartitionTable
+from mpijoin.partitioning.table import NO_STREAM, PartitionTable
 from mpijoin.policy import plan
 
 
@@ -20,7 +20,9 @@ class OpenMove:
     supplier: int
     consumer: int
     gain: float
+    kind: str
     state: str = coordinator.BEGUN
+    dealt: int = NO_STREAM  # of a group that is spread
 
 
 @dataclass
@@ -37,7 +39,9 @@ class Moves:
     """Moves and relocations are numbered from 0 on, each for themselves. A move that was cancelled is remembered: its
     consumer may have refused it and not have been heard yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, kind: str) -> None:
+        """kind: how groups move that are not spread."""
+        self._kind = kind
         self.begun = self._relocations_begun = 0
         self._relocations: dict[int, OpenRelocation] = {}
         self._open: dict[int, OpenMove] = {}
@@ -47,8 +51,9 @@ class Moves:
         """How many moves and relocations are under way."""
         return len(self._open) + len(self._relocations)
 
-    def begin(self, wanted: plan.Move) -> OpenMove:
-        move = OpenMove(self.begun, wanted.group, wanted.supplier, wanted.consumer, wanted.gain)
+    def begin(self, wanted: plan.Move, kind: str = "") -> OpenMove:
+        """kind: "" for the usual one."""
+        move = OpenMove(self.begun, *wanted, kind or self._kind)
         self._open[move.number] = move
         self.begun += 1
         return move

@@ -11,8 +11,8 @@ from __future__ import annotations
 from typing import Any, Collection, Iterable, Mapping, NamedTuple
 
 from mpijoin.errors import ProtocolError
-from mpijoin.partitioning.table import PartitionTable
-from mpijoin.policy.plan import RANKINGS, Change, Collect, Move, Plan, Policy, Relocate, Resize, Spill
+from mpijoin.partitioning.table import SHARED, PartitionTable
+from mpijoin.policy.plan import RANKINGS, Change, Collect, Gather, Move, Plan, Policy, Relocate, Resize, Spill, Spread
 from mpijoin.policy.view import ClusterView, GroupView, Moving, SlaveView
 
 BUFFER_EPOCHS = 2  # A buffer of no stated size holds the bytes of two distribution epochs.
@@ -91,14 +91,17 @@ class Reorganization:
         load_buffer_bytes: int | None = None,
         memory_bytes: int | None = None,
         now_s: float = 0.0,
+        may_spread: bool = False,
     ):
         """load_buffer_bytes: the buffer of which f_i is a share; None: it holds two epochs · memory_bytes: the budget
-        of a slave's state; None: it is not known · now_s: the second of the run in which it begins."""
+        of a slave's state; None: it is not known · now_s: the second of the run in which it begins ·
+        may_spread: whether several slaves may have parts of a group."""
         self.slots = slots
         self.period = 0
         self._policy = policy
         self._slaves_min, self._seed = slaves_min, seed
         self._load_buffer_bytes, self._memory_bytes = load_buffer_bytes, memory_bytes
+        self._may_spread = may_spread
         self._moved: dict[int, int] = {}
         self._resized = -1
         self._traffic = Traffic()
@@ -184,14 +187,18 @@ class Reorganization:
         buffer_bytes = self._load_buffer_bytes or max(1, self._epoch_bytes(subgroups) * BUFFER_EPOCHS)
         views = tuple(self._slave_view(slave, table, buffer_bytes, paced) for slave in sorted(slaves))
         collected_s = now_s - self._length.began_s
-        known = (dict(self._moved), self._resized, self._moving, now_s, collected_s, self._memory)
-        view = ClusterView(self.period, views, self._slaves_min, self._seed, *known)
+        known = (dict(self._moved), self._resized, self._moving, now_s, collected_s)
+        spread = (members_of(table), self._may_spread)
+        view = ClusterView(self.period, views, self._slaves_min, self._seed, *known, *spread, self._memory)
         plan = self._policy(view)
+        if plan.spreads and not self._may_spread:
+            raise ProtocolError(f"the policy wants {plan.spreads[0]}: wanted none, for the job does not allow it")
         check_plan(plan, table, {one.slave for one in views})
         self._memory, self._moving = plan.memory, None
         self._state_bytes = {group.group: group.state_bytes for one in views for group in one.groups}
         self._under_way = Moving(0, 0, self._slots_in_all)
         self.begun([move.group for move in plan.moves])
+        self.begun([one.group for one in plan.spreads] + [one.group for one in plan.gathers])
         if plan.active is not None and set(plan.active) != {one.slave for one in view.active}:
             self._resized = self.period
         self._length.decided(plan.collect, subgroups, now_s)
@@ -218,14 +225,23 @@ class Reorganization:
         if answer is None:
             return SlaveView(slave, False, 0.0, 0.0, 0.0, (), memory_bytes=self._memory_bytes)
         own, known = table.groups_of(slave).tolist(), {group.group: group for group in answer.groups}
-        groups = tuple(known.get(group) or GroupView(group, 0.0, 0) for group in own)
+        shared = [group for group, members in members_of(table).items() if slave in members]
+        groups, parts = (
+            tuple(known.get(group) or GroupView(group, 0.0, 0) for group in some) for some in (own, shared)
+        )
         traffic = self._traffic
         waiting_bytes = answer.backlog_bytes + traffic.overdue.get(slave, 0) / max(1, traffic.slots)
         occupancy = waiting_bytes / buffer_bytes if paced else answer.busy
         inflow = traffic.inflow(slave) if paced else 1.0
         memory_bytes = self._memory_bytes if answer.memory_bytes is None else answer.memory_bytes
         spent = (occupancy, answer.busy, answer.communication)
-        return SlaveView(slave, bool(own), *spent, groups, inflow, answer.held_bytes, memory_bytes)
+        return SlaveView(slave, bool(own or shared), *spent, groups, inflow, answer.held_bytes, memory_bytes, parts)
+
+
+def members_of(table: PartitionTable) -> dict[int, tuple[int, ...]]:
+    """Returns the slaves of each group that is shared."""
+    shared = table.groups_of(SHARED).tolist()
+    return {group: tuple(copy.slave for copy in table.copies_of(group)) for group in shared}
 
 
 def check_plan(plan: Plan, table: PartitionTable, slaves: Collection[int]) -> None:
@@ -236,13 +252,16 @@ def check_plan(plan: Plan, table: PartitionTable, slaves: Collection[int]) -> No
             case Move():
                 _check_move(change, table, slaves, seen)
                 seen.add(change.group)
+            case Spread() | Gather():
+                _check_members(change, table, slaves, seen)
+                seen.add(change.group)
             case Relocate():
                 _check_octets(change, slaves, (change.supplier, change.consumer))
             case Spill():
                 _check_octets(change, slaves, (change.slave,))
             case Resize():
                 _check_resize(change, plan, table, slaves)
-    _check_parts(plan)
+    _check_parts(plan, table)
 
 
 def _check_move(move: Move, table: PartitionTable, slaves: Collection[int], seen: Collection[int]) -> None:
@@ -252,6 +271,24 @@ def _check_move(move: Move, table: PartitionTable, slaves: Collection[int], seen
         raise ProtocolError(
             f"the policy wants group {move.group} moved from {move.supplier} to {move.consumer}: wanted a group of"
             f" the supplier's (it is {owner}'s), moved once, and another slave"
+        )
+
+
+def _check_members(
+    change: Spread | Gather, table: PartitionTable, slaves: Collection[int], seen: Collection[int]
+) -> None:
+    """One slave comes to the group, or leaves it and was not the first, and the plan has no other change of it."""
+    known = 0 <= change.group < table.partitions and change.group not in seen
+    members = members_of(table).get(change.group, (table.owner_of(change.group),)) if known else ()
+    match change:
+        case Spread(_, supplier, consumer):
+            is_legal = members[:1] == (supplier,) and consumer in {*slaves} - {*members}
+        case Gather(_, member):
+            is_legal = member in members[1:]
+    if not is_legal:
+        raise ProtocolError(
+            f"the policy wants {change}: wanted a change of a group with members {members}, the only one of it, by"
+            f" which another of slaves {tuple(sorted(slaves))} comes or one but the first leaves"
         )
 
 
@@ -265,11 +302,13 @@ def _check_octets(change: Relocate | Spill, slaves: Collection[int], parties: tu
         )
 
 
-def _check_parts(plan: Plan) -> None:
+def _check_parts(plan: Plan, table: PartitionTable) -> None:
     """No slave spills and takes part in a move, for "these two adaptations are not concurrent" (LAD-TR, section 6). Nor
     does it relocate and take part in another move, because only it knows which of its groups go."""
     alone: dict[int, Change] = {}
     others = {slave for move in plan.moves for slave in (move.supplier, move.consumer)}
+    others |= {slave for one in plan.spreads for slave in (one.supplier, one.consumer)}
+    others |= {slave for one in plan.gathers for slave in (one.member, members_of(table)[one.group][0])}
     for change in plan.changes:
         match change:
             case Relocate(supplier, consumer):
@@ -288,7 +327,9 @@ def _check_resize(resize: Resize, plan: Plan, table: PartitionTable, slaves: Col
     """It is the plan's only one, it names slaves that there are, and the moves leave no group with another one."""
     moved = {move.group for move in plan.moves}
     kept = (owner for owner in table.owners if not moved.issuperset(table.groups_of(owner).tolist()))
-    owners = {*kept, *(move.consumer for move in plan.moves), *(move.consumer for move in plan.relocations)}
+    parts = {slave for members in members_of(table).values() for slave in members}
+    takers = {move.consumer for move in plan.moves} | {move.consumer for move in plan.relocations}
+    owners = {*kept, *parts, *takers, *(one.consumer for one in plan.spreads)}
     resizes = sum(isinstance(change, Resize) for change in plan.changes)
     if resizes > 1 or not owners.issubset(resize.active) or not set(resize.active).issubset(slaves):
         raise ProtocolError(

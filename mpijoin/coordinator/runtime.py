@@ -148,7 +148,7 @@ class Master:
                 self._do(loaded(message))
             case Step():
                 self.moves.stepped(message)
-                self._do(events.Stepped(message.move, message.slave, message.step))
+                self._do(events.Stepped(message.move, message.slave, message.step, message.dealt))
                 if message.reason:
                     self._rank.log.warning(
                         "move %d: slave %d %s: %s", message.move, source, message.step, message.reason
@@ -236,7 +236,7 @@ class Master:
             raise self._saving.ending(ended)
 
     def _do(self, event: events.Event | producing.Event) -> None:
-        for action in self.core.step(event):
+        for action in self.core.actions(event):
             match action:
                 case events.Tell(directive):
                     self._tell(directive)

@@ -56,7 +56,8 @@ def _reorganization(job: Job, slaves: tuple[int, ...], slots: int, now_s: float)
     if policy is None:
         return None
     slaves_min, load_buffer_bytes = cluster.slaves_min or len(slaves), job.balance.load_buffer_bytes
-    return Reorganization(policy, slots, slaves_min, job.run.seed, load_buffer_bytes, job.memory.limit_bytes, now_s)
+    own = (job.run.seed, load_buffer_bytes, job.memory.limit_bytes, now_s, job.may_spread)
+    return Reorganization(policy, slots, slaves_min, *own)
 
 
 def _schedule(job: Job, clock: RunClock, slots: int) -> Schedule:

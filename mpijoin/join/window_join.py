@@ -19,7 +19,7 @@ from mpijoin.operators.stored import Finder, TableOperator
 from mpijoin.store.expire import expire_groups
 from mpijoin.store.insert import Fresh
 from mpijoin.store.pool import Pool, StreamSpec, new_pool
-from mpijoin.store.prepare import clear_stream, split_for
+from mpijoin.store.prepare import split_for
 from mpijoin.store.rows import RowsFrame
 from mpijoin.store.state import APART, FOUND, HASHED, INSERTED, KEEPS, OUT_COUNT, PAIRS, TRACKS
 
@@ -164,11 +164,6 @@ class WindowJoin(TableOperator):
         self._start(np.array([group]))
         depth = max(0, octets // self.theta_bytes).bit_length()
         split_for(self._table, group, min(depth, EXPECTED_DEPTH_MAX))
-
-    def clear(self, group: int, stream: int) -> None:
-        """Forgets the tuples of one stream of a group that holds no fresh tuple, and counts them nowhere."""
-        self._refuse_fresh(group)
-        clear_stream(self._table, group, stream)
 
 
 def window_join(

@@ -212,6 +212,8 @@ def _moves(log: Any) -> dict[str, Any]:
         "move_kind": log.kind,
         "moved_bytes": log.totals.moved_bytes,
         "moves_refused": log.totals.refused,
+        "spread": log.totals.spread,
+        "gathered": log.totals.gathered,
         "move_s_mean": round(sum(took_us) / len(took_us) / 1e6, 6),
         "move_s_max": max(took_us) / 1e6,
         "move_pause_s_max": log.pause_us_max / 1e6,

@@ -54,12 +54,14 @@ def _of_stream(index: int, stream: StreamCounts, slaves: Sequence[Counts]) -> li
     faults += _unequal(f"{name}: copies sent = copied", stream.copied, total("copied"))
     faults += _unequal(f"{name}: received + copied = joined", total("received") + total("copied"), total("joined"))
     faults += _unequal(f"{name}: moved in = moved out", total("moved_in"), total("moved_out"))
+    faults += _unequal(f"{name}: replicas in = replicas out", total("replicas_in"), total("replicas_out"))
     faults += _unequal(f"{name}: spilled = taken back", total("spilled"), total("taken_back"))
     for number, slave in enumerate(slaves, 1):
         rule = f"{name}, slave {number}: joined = expired + held + moved out - moved in + spilled - taken back"
-        rule += " + discarded"
+        rule += " + discarded - replicas in"
         balance = slave.expired[index] + slave.held[index] + slave.moved_out[index] - slave.moved_in[index]
         balance += slave.spilled[index] - slave.taken_back[index] + slave.discarded[index]
+        balance -= slave.replicas_in[index]
         faults += _unequal(rule, slave.joined[index], balance)
     return faults
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Mapping, TypeVar
 
+import numpy as np
+
 from mpijoin.config.moves import MSLB, PRECOPY
 from mpijoin.errors import ProtocolError
 
@@ -20,10 +22,26 @@ USUAL = PRECOPY
 # alone, or none of yours.
 DUPLICATE, COPY, KEEP, LEAVE = "duplicate", "copy", "keep", "leave"
 
+# What a producer says of a group that is spread (spreading.py): these rows are a replica, but for those of the dealt
+# stream; and behind all that was not held back: send the group to one more member, give your part back, take one back.
+REPLICA, SPREAD, GIVE, TAKE = "replica", "spread", "give", "take"
+# What the coordinator orders the first member to do then.
+DEAL = "deal"
+
 # What the slaves report to the coordinator, and which of them may say it.
 SHIPPED, INSTALLED, DROPPED, RESTORED, REFUSED = "shipped", "installed", "dropped", "restored", "refused"
-ALL_OLD_PURGED, DISCARDED = "all old purged", "discarded"
-BY_SUPPLIER, BY_CONSUMER = (SHIPPED, DROPPED, RESTORED, ALL_OLD_PURGED), (INSTALLED, REFUSED, DISCARDED)
+ALL_OLD_PURGED, DISCARDED, DEALT = "all old purged", "discarded", "dealt"
+BY_SUPPLIER, BY_CONSUMER = (SHIPPED, DROPPED, RESTORED, ALL_OLD_PURGED, DEALT), (INSTALLED, REFUSED, DISCARDED)
+
+
+def is_copied(step: str, dealt: int, streams: int) -> np.ndarray:
+    """Returns bool[streams]: whether the rows of a slot also go to another slave, which counts them.
+
+    >>> is_copied(REPLICA, 1, 3), is_copied("", 1, 3)
+    (array([ True, False,  True]), array([False, False, False]))
+    """
+    others: np.ndarray = np.arange(streams) != dealt
+    return others & (step in (DUPLICATE, REPLICA))
 
 
 def follow(

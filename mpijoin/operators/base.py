@@ -149,8 +149,9 @@ class Totals(NamedTuple):
     """What an operator has done with all of its groups, and what it holds.
 
     The tuples per stream, in the job's order: joined, expired and held, and those that came and left with moved groups
-    (moved_in, moved_out) · discarded: those of groups that another holder has as well · results: found, before any
-    filter · live_bytes: of the tuples held · blocks, blocks_max: how many are held now, and the most that were ever
+    (moved_in, moved_out) · discarded: those that another holder has as well · replicas_in, replicas_out: those that
+    came from a holder that kept them, too, and those that this one kept and another one got · results: found, before
+    any filter · live_bytes: of the tuples held · blocks, blocks_max: how many are held now, and the most that were ever
     held · spilled, taken_back: the tuples per stream that went to a disk, and those that came back from one.
     """
 
@@ -160,6 +161,8 @@ class Totals(NamedTuple):
     moved_in: tuple[int, ...]
     moved_out: tuple[int, ...]
     discarded: tuple[int, ...]
+    replicas_in: tuple[int, ...]
+    replicas_out: tuple[int, ...]
     comparisons: int
     results: int
     splits: int
@@ -215,14 +218,18 @@ class GroupState(Protocol):
         """
 
     def install(
-        self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
+        self,
+        parts: Sequence[np.ndarray],
+        generation: int | None = None,
+        from_disk: bool = False,
+        replica: bool = False,
     ) -> int:
         """Takes over a whole group from the frames of `get`, and returns the group.
 
         Frames of `states_of` may stand anywhere among them but at the end. What they hold is used where it is of use.
 
         generation: the generation of the blocks that the group takes from now on. None: the one that it came with ·
-        from_disk: its tuples count as taken back, and not as moved in.
+        from_disk: its tuples count as taken back, and not as moved in · replica: whoever gave it keeps it, too.
         CodecError, ProtocolError and MemoryBudgetError leave everything as it was.
         """
 
@@ -235,6 +242,19 @@ class GroupState(Protocol):
 
     def make_all_old(self, group: int) -> None:
         """Makes the tuples old that were inserted as new ones. From then on they meet all that comes."""
+
+    def deal(self, group: int, stream: int, deal: int, part: int) -> None:
+        """Keeps the tuples of one stream that deal number `deal` gives to this part, 0 or 1, of a group that two
+        holders have. The others are discarded. Part 0 has given the group, as replicas. The group holds no fresh
+        tuple."""
+
+    def give_dealt(self, group: int, stream: int) -> list[np.ndarray]:
+        """Returns the rows of one stream as frames, and forgets the group. Its tuples of the other streams count as
+        discarded. The group holds no fresh tuple."""
+
+    def take_dealt(self, group: int, stream: int, frames: Sequence[np.ndarray]) -> None:
+        """Takes the rows of `give_dealt` as tuples that have met all that is here. MemoryBudgetError: they do not
+        fit."""
 
     def rows(self, group: int) -> Iterator[RowsFrame]:
         """Yields the rows of a group that holds no fresh tuple, as frames of about 1 MiB at most.

@@ -16,8 +16,9 @@ from mpijoin.store.fresh import settle_groups
 from mpijoin.store.insert import Fresh, Scratch, insert_groups
 from mpijoin.store.kept import drop_kept
 from mpijoin.store.pool import Pool, StreamSpec, new_table, reserve_words
+from mpijoin.store.prepare import clear_stream
 from mpijoin.store.read import KeyWords, gather_blobs, keep_equal_keys
-from mpijoin.store.rows import RowReader, RowsFrame
+from mpijoin.store.rows import RowReader, RowsFrame, part_of_deal, rows_of
 from mpijoin.store.state import (
     APART,
     BLOCKS,
@@ -88,7 +89,7 @@ class TableOperator(ABC):
         self._moved_in, self._moved_out = np.zeros((2, len(streams)), np.int64)
         # The same of groups that went to a disk and came back as a whole.
         self._from_disk, self._to_disk = np.zeros((2, len(streams)), np.int64)
-        self._discarded = np.zeros(len(streams), np.int64)
+        self._discarded, self._replicas_in, self._replicas_out = np.zeros((3, len(streams)), np.int64)
 
     @abstractmethod
     def probe(self, groups: np.ndarray, budget: int, out: Out) -> Progress:
@@ -156,11 +157,15 @@ class TableOperator(ABC):
         return []
 
     def install(
-        self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
+        self,
+        parts: Sequence[np.ndarray],
+        generation: int | None = None,
+        from_disk: bool = False,
+        replica: bool = False,
     ) -> int:
         group = transfer.install(self._table, parts, self._started, generation)
         self._started[group] = True
-        came = self._from_disk if from_disk else self._moved_in
+        came = self._from_disk if from_disk else self._replicas_in if replica else self._moved_in
         came += transfer.held(self._table, group)
         return group
 
@@ -184,6 +189,45 @@ class TableOperator(ABC):
     def make_all_old(self, group: int) -> None:
         self._start_one(group)
         make_all_old(self._table, group)
+
+    def clear(self, group: int, stream: int) -> None:
+        """Forgets the tuples of one stream of a group that holds no fresh tuple, and counts them nowhere."""
+        self._refuse_fresh(group)
+        clear_stream(self._table, group, stream)
+
+    def deal(self, group: int, stream: int, deal: int, part: int) -> None:
+        self._refuse_fresh(group)
+        held = transfer.held(self._table, group).copy()
+        if part == 0:
+            self._replicas_out += held
+        dealt = [rows.fresh[stream] for rows in self._reader.of_group(group, stream=stream)]
+        self.clear(group, stream)
+        kept = [rows._replace(tuples=rows.tuples[part_of_deal(rows.tuples, deal) == part]) for rows in dealt]
+        self._put_back(group, stream, kept)
+        self._discarded[stream] += held[stream] - sum(len(rows.tuples) for rows in kept)
+
+    def give_dealt(self, group: int, stream: int) -> list[np.ndarray]:
+        self._refuse_fresh(group)
+        frames = [rows.data for rows in self._reader.of_group(group, stream=stream)]
+        self._moved_out[stream] += transfer.held(self._table, group)[stream]
+        self.clear(group, stream)
+        self.drop(group, Left.DISCARDED)
+        return frames
+
+    def take_dealt(self, group: int, stream: int, frames: Sequence[np.ndarray]) -> None:
+        self._refuse_fresh(group)
+        several = [rows_of(frame, self._streams).fresh[stream] for frame in frames]
+        self._put_back(group, stream, several)
+        self._moved_in[stream] += sum(len(rows.tuples) for rows in several)
+
+    def _put_back(self, group: int, stream: int, several: Sequence[Fresh]) -> None:
+        """Stores tuples that were joined before."""
+        own = np.array([group])
+        for rows in several:
+            if not self.insert(own, stream, Fresh(*map(read_only, rows)), np.array([[0, len(rows.tuples)]])).groups:
+                raise self.out_of_memory()
+            self._counts(INSERTED)[stream] -= len(rows.tuples)
+        self.settle(own)
 
     def rows(self, group: int) -> Iterator[RowsFrame]:
         self._refuse_fresh(group)
@@ -272,6 +316,8 @@ class TableOperator(ABC):
             moved_in=tuple(self._moved_in.tolist()),
             moved_out=tuple(self._moved_out.tolist()),
             discarded=tuple(self._discarded.tolist()),
+            replicas_in=tuple(self._replicas_in.tolist()),
+            replicas_out=tuple(self._replicas_out.tolist()),
             comparisons=int(counters[COMPARED]),
             results=self._results,
             splits=int(counters[SPLIT]),

@@ -3,16 +3,20 @@ them."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
+from itertools import pairwise
 from typing import Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from mpijoin.messages import Columns, Piece
 from mpijoin.partitioning.scatter import FIXED_WORDS, Scattered
-from mpijoin.partitioning.table import HELD, SHARED, Copy, PartitionTable
+from mpijoin.partitioning.table import HELD, NO_STREAM, SHARED, Batch, Copy, PartitionTable
 
 ADDRESS, SIZE = FIXED_WORDS, FIXED_WORDS + 1
+# Rows that were held back for several slaves go out in items of about this size. One that spans much more than a window
+# would be compared with much that is too old for it, and no other group would be joined meanwhile.
+BATCH_BYTES = 1 << 16
 
 
 class Added(NamedTuple):
@@ -44,6 +48,7 @@ class MiniBuffers:
         self.held_bytes_max = 0
         self._waiting: dict[int, deque[Queued]] = {slave: deque() for slave in slaves}
         self._held: dict[int, list[Piece]] = {}
+        self._turns = Counter[int]()  # For each partition whose rows are dealt, how many pieces there were.
 
     def add(self, scattered: Sequence[Scattered]) -> Added:
         """Takes one scattered part of all streams. Each slave that has partitions gets a piece of it."""
@@ -67,9 +72,20 @@ class MiniBuffers:
         first = self.table.places_of(SHARED).start
         for at, group in enumerate(self.table.groups_of(SHARED).tolist(), first):
             piece = _copied(_piece_of(scattered, slice(at, at + 1)))
-            for copy in self.table.copies_of(group):
-                self._waiting[copy.slave].append(Queued(np.array([group]), [piece], copy))
-                yield copy.slave, piece.octets
+            copies = self.table.copies_of(group)
+            for copy, own in zip(copies, self._dealt(group, piece, copies)):
+                self._waiting[copy.slave].append(Queued(np.array([group]), [own], copy))
+                yield copy.slave, own.octets
+
+    def _dealt(self, group: int, piece: Piece, copies: Sequence[Copy]) -> list[Piece]:
+        """Returns what each slave gets of a piece of one shared group."""
+        stream = copies[0].dealt
+        if stream == NO_STREAM:
+            return [piece] * len(copies)
+        self._turns[group] += 1
+        turn = self._turns[group] % len(copies)
+        parts = _parts_of(piece, stream, len(copies))
+        return parts[turn:] + parts[:turn]
 
     def take(self, slave: int, items: int) -> Queued:
         """Takes the slave's oldest items, which must all have the same groups. Returns all of them as one."""
@@ -109,6 +125,22 @@ class MiniBuffers:
         """Makes the rows of the group that were held back the slave's next item. The item has only this group."""
         self._waiting[slave].appendleft(Queued(np.array([group]), self._held.pop(group, [])))
 
+    def redeal(self, group: int) -> tuple[Batch, ...]:
+        """Puts the rows of the group that were held back behind all that waits for its slaves, about as many in an item
+        as may go at once, and at the end an item without rows. Returns what is in them."""
+        held = self._held.pop(group, [])
+        copies = self.table.copies_of(group) or (Copy(self.table.owner_of(group)),)
+        batches = []
+        for some in (*_batches(held), []):
+            each = list(zip(*(self._dealt(group, piece, copies) for piece in some))) or [()] * len(copies)
+            for copy, own in zip(copies, each):
+                self._waiting[copy.slave].append(Queued(np.array([group]), list(own), copy))
+            octets = tuple((copy.slave, _octets(own)) for copy, own in zip(copies, each))
+            self.held_bytes += sum(own for _, own in octets) - _octets(some)
+            batches.append(Batch(len(some), octets))
+        self.held_bytes_max = max(self.held_bytes_max, self.held_bytes)
+        return tuple(batches)
+
     def waiting(self) -> Iterator[tuple[int, Queued]]:
         """Yields each item with rows that waits, together with its slave. The items of a slave come in their order."""
         for slave, items in self._waiting.items():
@@ -140,6 +172,18 @@ class MiniBuffers:
             waiting.append(Queued(self.table.groups_of(slave), []))
 
 
+def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
+    """Cuts the pieces into runs of about BATCH_BYTES."""
+    run: list[Piece] = []
+    for piece in pieces:
+        run.append(piece)
+        if _octets(run) >= BATCH_BYTES:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
 def _octets(pieces: Iterable[Piece]) -> int:
     return sum(piece.octets for piece in pieces)
 
@@ -167,6 +211,18 @@ def _base(scattered: Scattered, place: int) -> int:
 
 def _copied(piece: Piece) -> Piece:
     return Piece(piece.counts, tuple(Columns(one.tuples.copy(), one.blob.copy()) for one in piece.columns))
+
+
+def _parts_of(piece: Piece, stream: int, parts: int) -> list[Piece]:
+    """Returns so many pieces of one group. Each has a run of the rows of one stream, and all rows of the others."""
+    bounds = (np.arange(parts + 1) * int(piece.counts[stream, 0]) // parts).tolist()
+    several = []
+    for low, high in pairwise(bounds):
+        counts, columns = piece.counts.copy(), list(piece.columns)
+        counts[stream] = high - low
+        columns[stream] = _own_of(columns[stream], np.diff([0, low, high]), 1)
+        several.append(Piece(counts, tuple(columns)))
+    return several
 
 
 def _without(piece: Piece, at: int) -> tuple[Piece, Piece]:

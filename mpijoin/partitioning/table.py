@@ -8,15 +8,27 @@ import numpy as np
 
 # These numbers stand for the owners of partitions that are held back, and of those that go to several slaves.
 HELD, SHARED = -1, -2
+# These are the `move`, the `peer` and the `dealt` of a `Copy` that has nothing to do with one.
+NO_MOVE = NO_PEER = NO_STREAM = -1
 
 
 class Copy(NamedTuple):
-    """A slave gets all rows of a partition that go to another one, too. `move` is the number of the move for which they
-    do, and `step` says what they are to this slave (moving/steps.py)."""
+    """A slave gets rows of a partition that go to another one, too. `move` is the number of the move for which they do,
+    and `step` says what they are to this slave (moving/steps.py). If a stream is `dealt`, the slaves share its rows,
+    and each gets all rows of the others. What it is told without rows may be about another slave, the `peer`."""
 
     slave: int
-    move: int
-    step: str
+    move: int = NO_MOVE
+    step: str = ""
+    peer: int = NO_PEER
+    dealt: int = NO_STREAM
+
+
+class Batch(NamedTuple):
+    """So many pieces that were held back are now in an item for each of these slaves, of so many bytes."""
+
+    pieces: int
+    octets: tuple[tuple[int, int], ...]
 
 
 class PartitionTable:
@@ -66,7 +78,7 @@ class PartitionTable:
         self._lay_out()
 
     def share(self, group: int, *copies: Copy) -> None:
-        """From now on each of these slaves gets all rows of the group."""
+        """From now on each of these slaves gets all rows of the group, or those that are dealt to it."""
         self._copies[group] = copies
         self._owners[group] = SHARED
         self._lay_out()

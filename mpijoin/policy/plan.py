@@ -40,6 +40,24 @@ class Spill(NamedTuple):
     ranking: str
 
 
+class Spread(NamedTuple):
+    """One more slave, the consumer, gets a part of a group: producers deal the rows of one stream among all slaves that
+    have parts. The supplier has the group, or was the first to have it. why: in words, for the log."""
+
+    group: int
+    supplier: int
+    consumer: int
+    why: str = ""
+
+
+class Gather(NamedTuple):
+    """A member of a group that is spread gives its part back to the first one. why: in words, for the log."""
+
+    group: int
+    member: int
+    why: str = ""
+
+
 class Resize(NamedTuple):
     """These slaves shall be active from now on. Moves of the same plan must leave no group with another slave. A slave
     counts as active while it has groups, whatever a plan says."""
@@ -47,7 +65,7 @@ class Resize(NamedTuple):
     active: tuple[int, ...]
 
 
-Change = Move | Relocate | Spill | Resize
+Change = Move | Relocate | Spill | Spread | Gather | Resize
 
 
 class Collect(NamedTuple):
@@ -72,6 +90,14 @@ class Plan:
     @property
     def moves(self) -> tuple[Move, ...]:
         return tuple(change for change in self.changes if isinstance(change, Move))
+
+    @property
+    def spreads(self) -> tuple[Spread, ...]:
+        return tuple(change for change in self.changes if isinstance(change, Spread))
+
+    @property
+    def gathers(self) -> tuple[Gather, ...]:
+        return tuple(change for change in self.changes if isinstance(change, Gather))
 
     @property
     def relocations(self) -> tuple[Relocate, ...]:

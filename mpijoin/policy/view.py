@@ -47,10 +47,12 @@ class SlaveView(NamedTuple):
     """What it takes of its memory now: the pages of its groups, full or not."""
     memory_bytes: int | None = None
     """What it may take at most, as of now; None: it is not known."""
+    parts: tuple[GroupView, ...] = ()
+    """What it has of groups that are spread, which do not move."""
 
     @property
     def state_bytes(self) -> int:
-        return sum(group.state_bytes for group in self.groups)
+        return sum(group.state_bytes for group in (*self.groups, *self.parts))
 
     @property
     def disk_bytes(self) -> int:
@@ -92,6 +94,10 @@ class ClusterView:
     """The second of the run."""
     collected_s: float = 0.0
     """For so many seconds the loads were measured."""
+    spread: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """Of each group of which several slaves have parts, these slaves, the first owner first."""
+    may_spread: bool = False
+    """Whether a policy may spread groups."""
     memory: Any = None
     """What the policy wanted to be told again; None: this is its first look."""
 

@@ -14,6 +14,7 @@ from mpijoin.partitioning.table import SHARED, Copy
 from mpijoin.producer.backlog import Backlog
 from mpijoin.producer.events import (
     Action,
+    Align,
     Begin,
     BeginsAt,
     Close,
@@ -37,6 +38,8 @@ from mpijoin.producer.events import (
     PartReady,
     Pause,
     Read,
+    Redeal,
+    Redealt,
     Repace,
     Restart,
     Rested,
@@ -45,6 +48,7 @@ from mpijoin.producer.events import (
     SourceEnded,
     SourceWaits,
     TellCopy,
+    ToMembers,
     Watermarks,
 )
 from mpijoin.producer.lead import Lead
@@ -171,6 +175,12 @@ class ProducerCore:
                 return self._deliver(move, group, slave)
             case Duplicate() | EndTrack():
                 return self._track(event)
+            case Align():
+                return self._align(event)
+            case ToMembers():
+                return self._to_members(event)
+            case Redealt():
+                return self._redealt(event)
             case CutAsked():
                 self._asked = event
                 return self._cut()
@@ -218,8 +228,8 @@ class ProducerCore:
     def _ingested(self, event: Ingested) -> list[Action]:
         if self.ended:
             raise ProtocolError("producer got input after the source had ended")
-        self._queues.add(event)
         self._complete = event.watermarks or self._complete
+        self._queues.add(event, self._complete)
         self._is_within_tick = event.watermarks is None
         actions: list[Action] = [Flowed(event.came, {})]
         served = self._serve_all() if self._queues.is_full else []
@@ -259,7 +269,7 @@ class ProducerCore:
         table = self.table
         copies = tuple((one, copy) for one in table.groups_of(SHARED).tolist() for copy in table.copies_of(one))
         shared = tuple((copy.slave, 0) for _, copy in copies)
-        self._queues.add(Ingested(dict.fromkeys(table.owners, 0), {}, watermarks, shared=shared))
+        self._queues.add(Ingested(dict.fromkeys(table.owners, 0), {}, watermarks, shared=shared), watermarks)
         rested = Rested(copies, tuple((slave, table.groups_of(slave)) for slave in table.owners))
         return [rested, *self._serve_all(), *self._cut(), ended]
 
@@ -329,6 +339,33 @@ class ProducerCore:
             self._queues.tell(slave, self._complete)
             actions.append(TellCopy(event.group, slave, event.move, step))
         return actions + [action for slave in steps_of for action in self._queues.serve(slave, self._epoch)]
+
+    def _align(self, event: Align) -> list[Action]:
+        """The group's input is held back from now on, and not what waits: some slaves shall hear of it behind that."""
+        self.table.route(event.group, None)
+        self._queues.stall(event.group)
+        peer_of = {event.supplier: event.consumer, event.consumer: event.supplier}
+        actions: list[Action] = []
+        for slave, step in event.told:
+            self._queues.tell(slave, self._complete)
+            actions.append(TellCopy(event.group, slave, event.move, step, peer_of[slave], event.dealt))
+        return actions + [action for slave, _ in event.told for action in self._queues.serve(slave, self._epoch)]
+
+    def _to_members(self, event: ToMembers) -> list[Action]:
+        first, *others = event.members
+        if others:
+            copies = (Copy(slave, step=steps.REPLICA, dealt=event.dealt) for slave in others)
+            self.table.share(event.group, Copy(first, dealt=event.dealt), *copies)
+        else:
+            self.table.route(event.group, first)
+        return [Redeal(event.move, event.group)]
+
+    def _redealt(self, event: Redealt) -> list[Action]:
+        self._queues.redeal(event.group, event.batches, self._complete)
+        came: dict[int, int] = {}
+        for slave, octets in (one for batch in event.batches for one in batch.octets):
+            came[slave] = came.get(slave, 0) + octets
+        return [Flowed(came, {}), *(action for slave in came for action in self._queues.serve(slave, self._epoch))]
 
     def _serve_all(self) -> list[Action]:
         return [action for slave in self.slaves for action in self._queues.serve(slave, self._epoch)]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mpijoin.partitioning.table import Copy
+from mpijoin.partitioning.table import NO_PEER, NO_STREAM, Batch, Copy
 from mpijoin.producer.pacing import TIME_MIN, Pace
 from mpijoin.time_events import Rest, Ticked
 
@@ -83,6 +83,13 @@ class Held(NamedTuple):
     octets: tuple[int, ...]
 
 
+class Redealt(NamedTuple):
+    """The answer to Redeal: what is in the items that wait now, for each of the group's slaves in turn."""
+
+    group: int
+    batches: tuple[Batch, ...]
+
+
 class Resumed(NamedTuple):
     """The run goes on from a checkpoint, in which rows of these groups waited: bytes per group."""
 
@@ -129,6 +136,29 @@ class EndTrack(NamedTuple):
     leave: int
 
 
+class Align(NamedTuple):
+    """The coordinator has the group's input held back, and each slave of `told` told so behind all that waits for it:
+    pairs of a slave and what it is to do (moving/spreading.py). The first one is the supplier, and each is told of the
+    other one of the two. dealt: the stream that is dealt, if it is known."""
+
+    move: int
+    group: int
+    supplier: int
+    consumer: int
+    told: tuple[tuple[int, str], ...]
+    dealt: int
+
+
+class ToMembers(NamedTuple):
+    """The coordinator has the group's input go to these slaves from now on, first what was held back. The rows of
+    stream `dealt` are dealt among them, if there are several."""
+
+    move: int
+    group: int
+    members: tuple[int, ...]
+    dealt: int
+
+
 class CutAsked(NamedTuple):
     """The coordinator wants a checkpoint cut after the tick under way. stops: why the run ends with it, "" if it does
     not · metrics: whether the metrics are cut here, too."""
@@ -161,7 +191,7 @@ class Floor(NamedTuple):
     time: int
 
 
-Directive = Pause | Restart | Duplicate | EndTrack | CutAsked | Close | Repace | Begin | Floor
+Directive = Pause | Restart | Duplicate | EndTrack | Align | ToMembers | CutAsked | Close | Repace | Begin | Floor
 Event = (
     Ticked
     | Ingested
@@ -171,6 +201,7 @@ Event = (
     | HandedOver
     | Consumed
     | Held
+    | Redealt
     | Resumed
     | Directive
 )
@@ -220,6 +251,15 @@ class TellCopy(NamedTuple):
     slave: int
     move: int
     step: str
+    peer: int = NO_PEER
+    dealt: int = NO_STREAM
+
+
+class Redeal(NamedTuple):
+    """Put what was held back of the group behind all that waits for its slaves; answer with Redealt at once."""
+
+    move: int
+    group: int
 
 
 class Cut(NamedTuple):
@@ -277,7 +317,7 @@ class InputEnded(NamedTuple):
 
 
 Note = Flowed | SlotEnded | BeginsAt | InputEnded
-Action = Serve | Hold | Command | Deliver | TellCopy | Cut | CloseInput | Rested | Repace | Note
+Action = Serve | Hold | Command | Deliver | TellCopy | Redeal | Cut | CloseInput | Rested | Repace | Note
 
 
 class Read(NamedTuple):

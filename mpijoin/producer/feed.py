@@ -118,8 +118,10 @@ class Feed:
                 self._do(events.Held(group, self.buffers.hold(group, slave)))
             case events.Deliver(_, group, slave):
                 self.buffers.deliver(group, slave)
-            case events.TellCopy(group, slave, move, step):
-                self.buffers.tell(group, Copy(slave, move, step))
+            case events.TellCopy():
+                self.buffers.tell(action.group, Copy(*action[1:]))
+            case events.Redeal(_, group):
+                self._do(events.Redealt(group, self.buffers.redeal(group)))
             case events.Repace(pace, epoch_ns):
                 self._rank.log.info("distribution epochs are %.3f s from now on", epoch_ns / 1e9)
                 self.intake.set_pace(pace)
@@ -150,8 +152,8 @@ class Feed:
             *(tuple(pieces), action.last, self.pacing.origin),
         )
         if copy:
-            slot = slot._replace(move=copy.move, step=copy.step)
-            self.copied += slot.rows_per_stream * (copy.step == steps.DUPLICATE)
+            slot = slot._replace(**{name: getattr(copy, name) for name in ("move", "step", "peer", "dealt")})
+            self.copied += slot.rows_per_stream * steps.is_copied(copy.step, copy.dealt, len(self.sent))
         self.exchange.give(action.slave, slot)
 
     def _read(self) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Sequence
 
 from mpijoin.errors import ProtocolError
+from mpijoin.partitioning.table import Batch
 from mpijoin.producer.backlog import Backlog
 from mpijoin.producer.events import Consumed, Ingested, Serve, Watermarks
 from mpijoin.producer.setup import ProducerSetup
@@ -23,6 +24,8 @@ class Queues:
         """timetable: of a paced run, in which every message is followed from the moment at which it was due."""
         self.slaves = {slave: SlaveState(index % setup.subgroups) for index, slave in enumerate(setup.slaves)}
         self.held: dict[int, int] = {}  # group -> bytes
+        # Of each group that is stalled, the watermarks of the last whole tick when each piece came.
+        self._marks: dict[int, list[Watermarks]] = {}
         self.held_bytes = 0  # of all that waits and of held groups
         self.closed = False  # Every queue has its end.
         self.stopped = False  # Nothing is sent any more.
@@ -45,13 +48,16 @@ class Queues:
         """Whether the slave may run out of work."""
         return self.slaves[slave].is_hungry(self._buffer_bytes)
 
-    def add(self, part: Ingested) -> None:
+    def add(self, part: Ingested, complete: Watermarks) -> None:
+        """complete: of the last whole tick, which may be this one."""
         for slave, octets in part.shared:
             self._queue_apart(slave, octets, part.watermarks)
         for slave, octets in part.octets.items():
             self.slaves[slave].queue(WaitingItem(octets, part.watermarks, self.slaves[slave].layout))
         for group, octets in part.held.items():
             self.held[group] += octets
+            if group in self._marks:
+                self._marks[group].append(complete)
         self.held_bytes += sum(part.came.values()) + sum(part.held.values())
 
     def _queue_apart(self, slave: int, octets: int, watermarks: Watermarks | None) -> None:
@@ -90,6 +96,22 @@ class Queues:
         view.waiting_bytes += octets
         view.due += 1
         return octets
+
+    def stall(self, group: int) -> None:
+        """What is to come of the group is held back, and what waits is not."""
+        self.held[group] = 0
+        self._marks[group] = []
+
+    def redeal(self, group: int, batches: Sequence[Batch], complete: Watermarks) -> None:
+        """What was held back of the group waits in items for its slaves, behind all else. Each has the watermarks that
+        held when its last piece came, and the last one has `complete`, of the last whole tick."""
+        self.held_bytes -= self.held.pop(group)
+        marks, upto = self._marks.pop(group), 0
+        for pieces, octets in batches:
+            upto += pieces
+            for slave, own in octets:
+                self._queue_apart(slave, own, marks[upto - 1] if pieces else complete)
+                self.held_bytes += own
 
     def close(self, watermarks: Watermarks) -> None:
         """The end is what every slave gets last."""

@@ -24,6 +24,7 @@ from mpijoin.time_events import Ticked
 
 PLAIN = (
     *(events.Pause, events.Restart, events.Duplicate, events.EndTrack),
+    *(events.Align, events.ToMembers),
     *(events.CutAsked, events.Close, events.Begin, events.Floor),
 )
 DIRECTIVES = {one.__name__: one for one in PLAIN}

@@ -41,9 +41,13 @@ class Costed:
         return self._charged(frames, sum(frame.nbytes for frame in frames))
 
     def install(
-        self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
+        self,
+        parts: Sequence[np.ndarray],
+        generation: int | None = None,
+        from_disk: bool = False,
+        replica: bool = False,
     ) -> int:
-        group = self._operator.install(parts, generation, from_disk)
+        group = self._operator.install(parts, generation, from_disk, replica)
         return self._charged(group, sum(part.nbytes for part in parts))
 
     def _charged(self, outcome: Any, state_bytes: int = 0) -> Any:

@@ -93,3 +93,17 @@ def _faults(values: dict) -> list[str]:
 
 def _folder():
     return resources.files("mpijoin.simulate") / FOLDER
+
+
+class JoinTally:
+    """Running totals of the work done. Whoever charges for it takes differences.
+
+    rewritten: how many tuples splits and merges have moved.
+    """
+
+    def __init__(self) -> None:
+        self.inserted = self.comparisons = self.results = 0
+        self.rewritten = 0.0
+
+    def look(self) -> Done:
+        return Done(self.inserted, self.comparisons, self.results, self.rewritten)

@@ -11,11 +11,12 @@ import numpy as np
 
 from mpijoin.errors import MORE_MEMORY, MemoryBudgetError, ProtocolError
 from mpijoin.operators.base import GroupInfo, Keep, Left, Memory, Out, PlanChange, Progress, Taken, Totals
-from mpijoin.simulate.costs import Done
+from mpijoin.simulate.costs import JoinTally
 from mpijoin.simulate.groups import Groups
 from mpijoin.simulate.hollow import content_of, ticks_of
 from mpijoin.simulate.keys import Matches
-from mpijoin.simulate.travel import Snapshot, read_out, take_in
+from mpijoin.simulate.travel import Snapshot, deal_out, give_out, read_out, take_in
+from mpijoin.simulate.windows import least_of_others
 from mpijoin.store.rows import RowsFrame
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
 
@@ -52,20 +53,6 @@ class ModelledProbe(NamedTuple):
     found: int
 
 
-class JoinTally:
-    """Running totals of the work done. Whoever charges for it takes differences.
-
-    rewritten: how many tuples splits and merges have moved.
-    """
-
-    def __init__(self) -> None:
-        self.inserted = self.comparisons = self.results = 0
-        self.rewritten = 0.0
-
-    def look(self) -> Done:
-        return Done(self.inserted, self.comparisons, self.results, self.rewritten)
-
-
 class ModelledJoin:
     """Implements `Operator` for hollow tuples.
 
@@ -79,6 +66,7 @@ class ModelledJoin:
         self.tally = JoinTally()
         self._moved_in, self._moved_out, self._expired, self._joined = np.zeros((4, len(shape.windows)), np.int64)
         self._spilled, self._taken_back, self._discarded = np.zeros((3, len(shape.windows)), np.int64)
+        self._replicas_in, self._replicas_out = np.zeros((2, len(shape.windows)), np.int64)
         self._groups = Groups(shape.partitions, shape.theta, matches)
         self._tuple_bytes = np.array(shape.tuple_bytes)
         self._window = np.array(shape.windows)[:, None]
@@ -185,7 +173,7 @@ class ModelledJoin:
         rows = self._groups.rows(groups)
         marks = np.maximum(self._groups.marks[:, rows], np.atleast_2d(watermarks).T)
         self._groups.marks[:, rows] = marks
-        bounds = np.maximum(_least_of_others(marks), TIME_MIN_VALUE + self._window) - self._window
+        bounds = np.maximum(least_of_others(marks), TIME_MIN_VALUE + self._window) - self._window
         gone = self._groups.windows.expire(rows, bounds)
         if gone.any():
             self._groups.gone[:, rows] += gone
@@ -244,7 +232,11 @@ class ModelledJoin:
         return newest, snapshot is not None
 
     def install(
-        self, parts: Sequence[np.ndarray], generation: int | None = None, from_disk: bool = False
+        self,
+        parts: Sequence[np.ndarray],
+        generation: int | None = None,
+        from_disk: bool = False,
+        replica: bool = False,
     ) -> int:
         snapshot: Snapshot = content_of(parts[-1])[1]
         group, octets = snapshot.group, int(snapshot.kept.counts.sum(axis=1) @ self._tuple_bytes)
@@ -257,7 +249,7 @@ class ModelledJoin:
             )
         # This may make room, and the arrays of the groups are others then.
         row = take_in(self._groups, snapshot)
-        came = self._taken_back if from_disk else self._moved_in
+        came = self._taken_back if from_disk else self._replicas_in if replica else self._moved_in
         came += self._groups.windows.live[:, row]
         self._tuples_bytes += octets
         return group
@@ -270,6 +262,37 @@ class ModelledJoin:
             counts += self._groups.windows.live[:, row]
             self._tuples_bytes -= int(self._tuple_bytes @ self._groups.windows.live[:, row])
             self._groups.forget(group)
+
+    def deal(self, group: int, stream: int, deal: int, part: int) -> None:
+        self._refuse_fresh(group)
+        row = self._groups.row(group)
+        if part == 0:
+            self._replicas_out += self._groups.windows.live[:, row]
+        dropped = deal_out(self._groups, row, stream, part)
+        self._discarded[stream] += dropped
+        self._tuples_bytes -= self._shape.tuple_bytes[stream] * dropped
+
+    def give_dealt(self, group: int, stream: int) -> list[np.ndarray]:
+        self._refuse_fresh(group)
+        row = self._groups.row(group)
+        frames = give_out(self._groups, row, stream, self._shape.tuple_bytes[stream])
+        given = self._groups.windows.live[stream, row]
+        self.drop(group, Left.DISCARDED)
+        self._discarded[stream] -= given
+        self._moved_out[stream] += given
+        return frames
+
+    def take_dealt(self, group: int, stream: int, frames: Sequence[np.ndarray]) -> None:
+        row, kept = self._groups.rows(np.array([group])), [content_of(frame) for frame in frames]
+        came = sum(int(one.counts.sum()) for one in kept)
+        if self._lacking_bytes(came, stream) > 0:
+            raise self.out_of_memory()
+        for one in kept:
+            for end, count in zip(one.ends.tolist(), one.counts):
+                self._groups.windows.add(stream, row, end, count)
+        self._moved_in[stream] += came
+        self._groups.inserted[stream, row] += came
+        self._tuples_bytes += self._shape.tuple_bytes[stream] * came
 
     def old_until(self, group: int) -> np.ndarray:
         row = self._groups.row(group)
@@ -348,6 +371,8 @@ class ModelledJoin:
             moved_in=tuple(self._moved_in.tolist()),
             moved_out=tuple(self._moved_out.tolist()),
             discarded=tuple(self._discarded.tolist()),
+            replicas_in=tuple(self._replicas_in.tolist()),
+            replicas_out=tuple(self._replicas_out.tolist()),
             comparisons=self.tally.comparisons,
             results=self.tally.results,
             splits=self._splits,
@@ -364,17 +389,3 @@ class ModelledJoin:
             f"the window state needs more than [memory] limit allows: budget {self._shape.memory_bytes / 1e6:.3g} MB,"
             f" held {self._held_bytes / 1e6:.3g} MB; {advice}"
         )
-
-
-def _least_of_others(marks: np.ndarray) -> np.ndarray:
-    """Returns for each stream the smallest watermark of the other streams, or the end of time for a single stream.
-
-    The watermarks and the result are int64[n, m].
-
-    >>> _least_of_others(np.array([[5], [7], [6]])).ravel()
-    array([6, 5, 5])
-    """
-    least = np.full_like(marks, TIME_MAX_VALUE)
-    for shift in range(1, len(marks)):
-        least = np.minimum(least, np.roll(marks, shift, axis=0))
-    return least

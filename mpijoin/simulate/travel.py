@@ -59,6 +59,22 @@ def take_in(groups: Groups, snapshot: Snapshot) -> int:
     return row
 
 
+def deal_out(groups: Groups, row: int, stream: int, part: int) -> int:
+    """Keeps one of two halves of each tick of a stream. part: 0 for the larger one. Returns how many tuples go."""
+    kept, before = groups.windows.take(row), int(groups.windows.live[stream, row])
+    kept.counts[stream] = (kept.counts[stream] + 1 - part) // 2
+    groups.windows.clear(row)
+    groups.windows.put(row, kept)
+    return before - int(groups.windows.live[stream, row])
+
+
+def give_out(groups: Groups, row: int, stream: int, tuple_bytes: int) -> list[np.ndarray]:
+    """Reads out one stream, as `Operator.give_dealt` does."""
+    ends, counts = groups.windows.take(row)
+    own = KeptTicks(ends, counts[stream : stream + 1].T)
+    return [hollow_frame(int(own.counts.sum()) * tuple_bytes, own)] if own.counts.any() else []
+
+
 def _frames(octets: int, upto: int) -> list[np.ndarray]:
     """Returns frames of blocks. Each frame tells the id up to which all of them together reach."""
     sizes = [FRAME_BYTES] * (octets // FRAME_BYTES) + [octets % FRAME_BYTES] * (octets % FRAME_BYTES > 0)

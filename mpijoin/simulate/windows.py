@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mpijoin.store.state import TIME_MAX_VALUE
+
 ROWS, COLUMNS = 8, 64  # The table has this size at first.
 
 
@@ -124,3 +126,17 @@ class Windows:
         counts[:, :, : self._columns] = self._counts[:, :, unused : unused + self._columns]
         self._ends, self._counts = ends, counts
         self._first = np.maximum(0, self._first - unused)
+
+
+def least_of_others(marks: np.ndarray) -> np.ndarray:
+    """Returns for each stream the smallest watermark of the other streams, or the end of time for a single stream.
+
+    The watermarks and the result are int64[n, m].
+
+    >>> least_of_others(np.array([[5], [7], [6]])).ravel()
+    array([6, 5, 5])
+    """
+    least = np.full_like(marks, TIME_MAX_VALUE)
+    for shift in range(1, len(marks)):
+        least = np.minimum(least, np.roll(marks, shift, axis=0))
+    return least

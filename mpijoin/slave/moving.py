@@ -18,6 +18,7 @@ from mpijoin.messages import Piece, Slot, State
 from mpijoin.moving import consumer, steps, supplier
 from mpijoin.operators.base import Operator
 from mpijoin.orders import ComputePartitions, Order, Partitions, Step
+from mpijoin.partitioning.table import NO_STREAM
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import Transfer
 from mpijoin.slave.batches import Batches
@@ -61,6 +62,7 @@ class Staging:
     octets: int = 0
     input: Slot | None = None
     marks: tuple[tuple[int, ...], ...] = ()
+    dealt: int = NO_STREAM
 
 
 class Mover:
@@ -169,7 +171,7 @@ class Mover:
             if self._spiller is None or not self._spiller.take_aside(staging.group, frame):
                 staging.frames.append(frame)
                 staging.octets += frame.nbytes
-        staging.input, staging.marks = state.input, state.marks
+        staging.input, staging.marks, staging.dealt = state.input, state.marks, state.dealt
         if self.staged_bytes > self._operator.memory().free:
             self._refuse(state.move, f"it has no room for group {state.group}: {staging.octets} bytes have come so far")
         return staging.state == consumer.WHOLE
@@ -179,7 +181,7 @@ class Mover:
         staging = self._stagings[move]
         installed = consumer.advance(move, staging.state, consumer.INSTALL)
         try:
-            self._operator.install(staging.frames)
+            self._operator.install(staging.frames, replica=staging.dealt != NO_STREAM)
         except MemoryBudgetError as error:
             self._refuse(move, str(error))
             return None
@@ -187,6 +189,8 @@ class Mover:
         del self._stagings[move]
         if self._spiller:
             self._spiller.adopt(staging.group)
+        if staging.dealt != NO_STREAM:
+            self._operator.deal(staging.group, staging.dealt, move, part=1)
         self._inputs.comes(staging.group, staging.marks)
         blocks = int(self._operator.info(np.array([staging.group])).blocks[0])
         self._say(move, steps.INSTALLED, figures=Transfer(blocks=blocks))

@@ -14,7 +14,7 @@ from mpijoin.config.inject import holds_at
 from mpijoin.errors import ProtocolError
 from mpijoin.launch.setup import RunSetup
 from mpijoin.messages import AnyMessage, Finished, Marker, Report, Slot, State
-from mpijoin.moving import steps
+from mpijoin.moving import spreading, steps
 from mpijoin.operators.base import Operator
 from mpijoin.orders import AskLoads, ComputePartitions, Order, SpillOrder
 from mpijoin.rank import MASTER, WAIT_S, Rank
@@ -30,6 +30,7 @@ from mpijoin.slave.report import EpochMeter, LoadMeter
 from mpijoin.slave.rotating import new_core
 from mpijoin.slave.saving import Savings
 from mpijoin.slave.spilling import Spilling, spill_rule
+from mpijoin.slave.spreads import Spreads
 from mpijoin.slave.totals import counts_of, figures_of, plans_of
 from mpijoin.slave.tracks import Tracks
 from mpijoin.spill.forms import AnySpiller
@@ -77,6 +78,7 @@ class Slave:
         own = (self._inputs, self._spilling.by_generations, job.balance.move)
         self._mover = Mover(rank, self._operator, *own)
         self._tracks = Tracks(rank, self._operator, setup.roles.producers)
+        self._spreads = Spreads(rank, self._operator, self._inputs, setup.roles.producers)
         saver = Saver(operator, rank.number, setup.checkpoints, spiller) if setup.checkpoints else None
         self._savings = Savings(rank, saver, self._outlets.sinks, self._epochs, self._counts)
         self._groups = set(groups)  # These are the groups that it joins.
@@ -159,8 +161,12 @@ class Slave:
                 self._do(events.SpillOrdered(*message, self._mover.is_moving))
             case Order():
                 for order in self._inputs.order(source, message):
-                    self._mover.expects(order)
+                    if not self._spreads.knows(order.move):
+                        self._mover.expects(order)
                     self._do(events.Ordered(order.move, order.step, order.group))
+            case State(rows=True):
+                self._spreads.take(message)
+                self._stage_rows(message.move)
             case State():
                 self._handed()
                 if self._mover.take(message):
@@ -181,8 +187,8 @@ class Slave:
         self._mover.slot_came()
         self._groups.update(now.groups.tolist())
         self._arrived(now, own=False)
-        is_copied = np.array([[now.step != steps.DUPLICATE], [now.step == steps.DUPLICATE]])
-        self._received = self._received + is_copied * self._messages[-1].rows()
+        is_copied = steps.is_copied(now.step, now.dealt, len(self._names))
+        self._received = self._received + np.array([~is_copied, is_copied]) * self._messages[-1].rows()
 
     def _mark(self, producer: int, marker: Marker) -> None:
         """The checkpoint cuts the input between what all producers had sent before their marks and what came after."""
@@ -267,8 +273,12 @@ class Slave:
                 self._messages.popleft()
             case events.EndMessage():
                 self._end_message(*action)
+            case events.Carry(move, step) if self._spreads.knows(move):
+                self._spreads.carry_out(move, step)
             case events.Carry():
                 self._carry_out(action)
+            case events.Install(move) if self._spreads.knows(move):
+                self._spreads.install(move)
             case events.Install(move):
                 self._install(move)
             case events.Save():
@@ -316,18 +326,24 @@ class Slave:
         left_bytes, occupancy_bytes = self._core.backlog_bytes, self._load.occupancy_bytes
         figures = self._spilling.figures
         self._epochs.epoch_ended(epoch, self._outlets.found, left_bytes, occupancy_bytes, self._busy_s, figures)
-        if slot.step:
-            self._tell_track(slot)
+        if slot.step not in ("", steps.REPLICA):
+            self._tell_parts(slot)
         if not own:
             self._rank.send(slot.producer, self._report(octets, epoch))
         self._rest_without_groups(slot.last)
 
-    def _tell_track(self, slot: Slot) -> None:
+    def _tell_parts(self, slot: Slot) -> None:
         """The rows of a group that is shared with another slave are joined."""
         if not self._tracks.knows(slot.move) and slot.step == steps.COPY:
             self._load.installed(int(slot.groups[0]))
-        if (left := self._tracks.joined(slot)) is not None:
+        parts = self._spreads if slot.step in spreading.SLAVE else self._tracks
+        if (left := parts.joined(slot)) is not None:
             self._groups.discard(left)
+        self._stage_rows(slot.move)
+
+    def _stage_rows(self, move: int) -> None:
+        if self._spreads.may_take(move):
+            self._do(events.Staged(move))
 
     def _report(self, octets: int, epoch: int) -> Report:
         """Returns the report that so many bytes are consumed, and how far this slave has come."""

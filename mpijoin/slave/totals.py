@@ -31,6 +31,8 @@ def counts_of(
         taken_back=totals.taken_back,
         copied=copied,
         discarded=totals.discarded,
+        replicas_in=totals.replicas_in,
+        replicas_out=totals.replicas_out,
         results=outlets.found,
         written=sum(part.rows for part in parts),
         certificate=outlets.certificate & CERTIFICATE_MASK,

@@ -13,6 +13,7 @@ from unittest import mock
 import pyarrow as pa
 
 import mpijoin.coordinator.start
+import mpijoin.partitioning.buffers
 import mpijoin.producer.intake
 import mpijoin.producer.pacing
 import mpijoin.producer.ticks
@@ -51,7 +52,7 @@ ENOUGH_BYTES = 16 << 20  # With less memory, a run may end for want of it.
 SPILLING_SHARE = 0.4  # In this share of the seeds, slaves have little memory and a disk.
 CONDITION_SHARE = 0.3  # of the seeds with two streams
 PLANS_SHARE = 0.6  # of the seeds with three streams or more
-TRACKS_SHARE = 0.25  # of the seeds with a policy
+TRACKS_SHARE = 0.25  # of the seeds with a policy; as many have groups that are spread
 QUERIES_SHARE = 0.25  # of the seeds with two streams that do not spill by generations
 RANDOM_SHARE = 0.85  # In this share of the seeds with a policy, it moves groups for no reason.
 UNIT_ROWS = 40  # of an input that producers share
@@ -85,6 +86,7 @@ class Scenario:
     match: str = "all"
     has_condition: bool = False
     queries: tuple = ()
+    spreads: bool = False  # Several slaves may get parts of a group, and do so at random.
 
     @property
     def has_tracks(self):
@@ -105,18 +107,32 @@ class Course:
 
 
 def scenario(seed):
-    """What the seed stands for. Some seeds become inner joins that spill nothing, whose groups move by PTLB."""
+    """What the seed stands for. Some seeds become inner joins that spill nothing, whose groups move by PTLB or are
+    spread, or both."""
     made = drawn(seed)
-    if made.sections["balance"]["policy"] == "none" or random.Random(f"tracks {seed}").random() >= TRACKS_SHARE:
+    has_tracks, spreads = (random.Random(f"{one} {seed}").random() < TRACKS_SHARE for one in ("tracks", "spreads"))
+    if made.sections["balance"]["policy"] == "none" or not (has_tracks or spreads):
         return made
+    made = plain(made)
+    if spreads:
+        made = replace(made, spreads=True, moves_randomly=True)
+    return with_tracks(made) if has_tracks else made
+
+
+def plain(made):
+    """The same scenario as an inner join that spills nothing."""
+    sections = {name: own for name, own in made.sections.items() if name not in ("query", "memory", "join")}
+    sections["balance"] = {"policy": "balance", **({} if made.spills else sections["balance"])}
+    sections["join"] = {key: own for key, own in made.sections.get("join", {}).items() if key in ("plan", "where")}
+    inner = {"kind": "inner", "match": "all", "queries": (), "spills": False, "memory_bytes": ENOUGH_BYTES}
+    return replace(made, sections=sections, **inner)
+
+
+def with_tracks(made):
     # Windows that are long would keep most moves open until the input has ended.
     short = tuple(replace(side, window_ns=min(side.window_ns or 0, 50 * 10**6)) for side in made.sides)
-    sections = {name: own for name, own in made.sections.items() if name not in ("query", "memory", "join")}
-    own = {} if made.spills else sections["balance"]
-    sections["balance"] = {"policy": "balance", **own, "move": PTLB}
-    sections["join"] = {key: own for key, own in made.sections.get("join", {}).items() if key in ("plan", "where")}
-    plain = {"kind": "inner", "match": "all", "queries": (), "spills": False, "memory_bytes": ENOUGH_BYTES}
-    return replace(made, sides=short, sections=sections, **plain)
+    balance = {**made.sections["balance"], "move": PTLB}
+    return replace(made, sides=short, sections={**made.sections, "balance": balance})
 
 
 def drawn(seed):
@@ -260,16 +276,17 @@ def inner_sizes(made):
 
     def policies(balance, memory):
         asked = make_policy(balance, memory)
-        return random_policy(made.seed, spills=made.spills) if asked and made.moves_randomly else asked
+        random_one = random_policy(made.seed, spills=made.spills, spreads=made.spreads)
+        return random_one if asked and made.moves_randomly else asked
 
     def some_memory(join):
         # Watch decides when memory is short.
         return memory(join)._replace(free=-1) if getattr(join, "is_short", False) else memory(join)
 
-    def install_or_not(join, parts, generation=None, from_disk=False):
+    def install_or_not(join, parts, generation=None, from_disk=False, replica=False):
         if not from_disk and moods.random() < made.refusals:
             raise MemoryBudgetError("no room for this group")
-        return install(join, parts, generation, from_disk)
+        return install(join, parts, generation, from_disk, replica)
 
     with ExitStack() as stack:
 
@@ -282,6 +299,7 @@ def inner_sizes(made):
         patch(TableOperator, "install", install_or_not)
         patch(mpijoin.slave.moving, "PORTION_BYTES", made.portion_bytes)
         patch(mpijoin.slave.moving, "SLOT_BYTES", 3 * made.portion_bytes)
+        patch(mpijoin.partitioning.buffers, "BATCH_BYTES", made.portion_bytes)
         if made.rows:
             patch(mpijoin.producer.intake, "PART_BYTES", 64 * made.rows)
             patch(mpijoin.producer.ticks, "READ_ROWS", made.rows)
@@ -353,7 +371,7 @@ THINGS = (
     "slow slaves", "paced", "delays", "paused", "late", "null keys", "empty streams", "results", "collected", "splits",
     "random moves", "several queries", "several producers", "moves with several producers", "sub-groups",
     "out of memory", "changes of plan", "moves at once", "two tracks", "two tracks end",
-    "moved by two tracks", *SPILLS,
+    "moved by two tracks", "parts come", "parts leave", "parts with several producers", *SPILLS,
 )  # fmt: skip
 
 
@@ -377,6 +395,9 @@ def seen_in(made, summary):
         "several producers": made.producers > 1,
         "moves at once": summary["moves"] * (made.sections["balance"].get("move") == MSLB),
         "moved by two tracks": summary["moves"] * made.has_tracks,
+        "parts come": summary["spread"],
+        "parts leave": summary["gathered"],
+        "parts with several producers": summary["gathered"] * (made.producers > 1),
         "moves with several producers": summary["moves"] * (made.producers > 1),
         "sub-groups": made.sections["cluster"]["subgroups"] > 1,
         "spills": summary["memory"]["spills"],
@@ -408,7 +429,7 @@ class Watch:
                 self._replace(join, "_adopt", self._adopted)
             if made.spills:  # What a slave must hold may be on its disk.
                 SpillWatch(self.seen, slave)
-            elif made.has_tracks:  # Two slaves hold a group.
+            elif made.has_tracks or made.spreads:  # Several slaves hold a group.
                 self._replace(slave._tracks, "joined", partial(self._doubled, slave))
             else:
                 self._replace(slave._operator, "insert", self._expiry.inserted)
@@ -509,6 +530,7 @@ class Watch:
         master = self._cluster.master
         assert master.core.open_moves == 0 and master.core.coordinator.moves.begun == sum(master.moves.totals[:3])
         assert not any(slave._mover._supplies for slave in self._slaves), "no slave still supplies a group"
+        assert not any(slave._spreads._parts for slave in self._slaves), "no part is on its way"
         assert not any(slave._tracks._tracks for slave in self._slaves), "no two slaves still join a group"
         assert not any(feed.buffers.held_bytes for feed in self._feeds), "nothing is left at a producer"
         assert self._active == len(master.core.active)

@@ -16,8 +16,8 @@ NAMES = ("left", "right", "third")
 TIMES = (1, 2, 3)  # of each stream there is so much more, so that none can stand for another
 MASTER = [StreamCounts(name, 12 * times, 2 * times, times, 9 * times, 4 * times) for name, times in zip(NAMES, TIMES)]
 FIELDS = Counts._fields[:PER_STREAM]
-ONE = dict(zip(FIELDS, (9, 11, 3, 1, 0, 2, 5, 3, 3, 3)))
-OTHER = dict(zip(FIELDS, (0, 2, 2, 3, 2, 0, 1, 3, 1, 1)))
+ONE = dict(zip(FIELDS, (9, 11, 3, 2, 0, 2, 5, 3, 3, 3, 1, 2)))
+OTHER = dict(zip(FIELDS, (0, 2, 2, 5, 2, 0, 1, 3, 1, 1, 2, 1)))
 
 
 def one_more(counts, field, stream=None):
@@ -28,14 +28,14 @@ def one_more(counts, field, stream=None):
 
 def slaves():
     """A group has moved from the first to the second, and with it a tuple that was not joined yet. Two of the tuples
-    that the first had spilled went along on the disk. Both have got copies, and discarded some."""
+    that the first had spilled went along on the disk. Both have got copies and replicas, and discarded some."""
     one, other = (
         {name: tuple(count * times for times in TIMES) for name, count in counts.items()} for counts in (ONE, OTHER)
     )
     return [Counts(**one, results=5), Counts(**other)]
 
 
-RULE = "slave 1: joined = expired + held + moved out - moved in + spilled - taken back + discarded"
+RULE = "slave 1: joined = expired + held + moved out - moved in + spilled - taken back + discarded - replicas in"
 
 
 @pytest.mark.parametrize("written", [[], [Written("", 5, 5)], [Written("near", 3, 3), Written("far", 2, 2)]])
@@ -56,6 +56,8 @@ def test_what_balances_passes(written):
         (("master", 2, "copied"), "third: copies sent = copied: 13 != 12"),
         (("slave", 0, "copied"), "left: copies sent = copied: 4 != 5; left: received + copied = joined: 14 != 13"),
         (("slave", 1, "discarded"), f"right, {RULE}: 22 != 23"),
+        (("slave", 0, "replicas_in"), f"left: replicas in = replicas out: 4 != 3; left, {RULE}: 11 != 10"),
+        (("slave", 0, "replicas_out"), "left: replicas in = replicas out: 3 != 4"),
         (("slave", None, "results"), "results produced = results written: 6 != 5"),
     ],
 )

@@ -11,10 +11,14 @@ import sysconfig
 from pathlib import Path
 
 import duckdb
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 import mpijoin
 from mpijoin.cli import main
+from mpijoin.config.dump import dump_job
+from mpijoin.config.load import load_job
 
 ROOT = Path(__file__).parents[2]
 MPIRUN = Path(sysconfig.get_path("scripts")) / "mpirun"
@@ -80,9 +84,6 @@ def test_settings_that_must_not_matter_do_not(name, tmp_path):
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside this Python")
 def test_the_quickstart_join_on_four_ranks_is_verified(results, tmp_path, capsys):
     """P picks wait 20 s for S picks. S picks do not wait."""
-    from mpijoin.config.dump import dump_job
-    from mpijoin.config.load import load_job
-
     out = tmp_path / "run"
     job = load_job(document("italy_picks", ("20 s", "0 s"), path=str(out), results=results))
     (tmp_path / "job.toml").write_text(dump_job(job))
@@ -136,9 +137,6 @@ def test_blocks_wanted_by_three_servers_are_as_many_as_the_data_s_page_says(wind
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside this Python")
 @pytest.mark.parametrize("ranks", [2, 5])
 def test_three_real_streams_on_any_number_of_ranks_are_verified_row_by_row(ranks, tmp_path, capsys):
-    from mpijoin.config.dump import dump_job
-    from mpijoin.config.load import load_job
-
     out = tmp_path / "run"
     columns = ["key", "one_time", "two_request", "three_block", "one_row", "two_row", "three_row"]
     (tmp_path / "job.toml").write_text(dump_job(load_job(of_three(("10 s",) * 3, path=str(out), columns=columns))))
@@ -148,3 +146,29 @@ def test_three_real_streams_on_any_number_of_ranks_are_verified_row_by_row(ranks
     assert done.returncode == 0, done.stdout + done.stderr
     assert main(["verify", str(out)]) == 0
     assert f"{THREE['10 s', '10 s', '10 s']:,} results" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside this Python")
+@pytest.mark.parametrize("names, window, producers", [(("one", "two"), "10 s", 1), (("one", "two", "three"), "0 s", 2)])
+def test_a_key_with_half_of_all_rows_is_spread_and_gathered_and_verified(names, window, producers, tmp_path, capsys):
+    """Half of the keys are made one. Random spreads and gathers must change nothing."""
+    document = of_three((window,) * len(names), path=str(tmp_path / "run"), results="count")
+    for name in names:
+        table = pq.read_table(document["streams"][name]["path"])
+        hot = pc.equal(pc.bit_wise_and(table["key"], 1), 0)
+        assert 0.45 < pc.mean(hot.cast("float64")).as_py() < 0.55
+        keys = pc.if_else(hot, 0, table["key"])
+        pq.write_table(table.set_column(1, "key", keys), tmp_path / f"{name}.parquet")
+        document["streams"][name]["path"] = str(tmp_path / f"{name}.parquet")
+    epochs = {"distribution_epoch": "5 s", "reorganization_epoch": "5 s", "buffer": "64 KiB", "master_buffer": "64 KiB"}
+    cluster = {"producers": producers, "partitions": 7, **epochs}
+    document = {**document, "cluster": cluster, "balance": {"policy": "balance"}, "memory": {"limit": "512 MiB"}}
+    document["streams"] = {name: document["streams"][name] for name in names}
+    (tmp_path / "job.toml").write_text(dump_job(load_job(document)))
+    program = [sys.executable, str(ROOT / "tests/harness/run_with_random_moves.py"), "3"]
+    command = [str(MPIRUN), "-n", str(4 + producers), *program, "run", str(tmp_path / "job.toml")]
+    done = subprocess.run(command, env=dict(os.environ), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["spread"] > 3 and summary["gathered"] > 1
+    assert main(["verify", str(tmp_path / "run")]) == 0

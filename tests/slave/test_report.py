@@ -51,7 +51,7 @@ class Counted:
     def __init__(self, partitions=4):
         self.comparisons, self.live_bytes = np.zeros(partitions, np.int64), np.zeros((partitions, 2), np.int64)
         self.results = np.zeros(partitions, np.int64)
-        self.totals = Totals(*[(0, 0)] * 6, *[0] * 7, *[(0, 0)] * 2)
+        self.totals = Totals(*[(0, 0)] * 8, *[0] * 7, *[(0, 0)] * 2)
         self.held_bytes = 0
 
     def memory(self):

@@ -1,0 +1,65 @@
+"""Which slaves have parts of the groups that are spread, as the coordinator knows it (moving/spreading.py)."""
+
+from __future__ import annotations
+
+from typing import Iterator, NamedTuple
+
+from mpijoin.coordinator.moves import OpenMove
+from mpijoin.moving import coordinator, spreading
+from mpijoin.partitioning.table import NO_STREAM, Copy, PartitionTable
+from mpijoin.policy.plan import Gather, Move
+from mpijoin.producer.events import Align, ToMembers
+
+
+class Members(NamedTuple):
+    """The slaves that have parts of a group, the first owner first, and the stream that is dealt among them."""
+
+    slaves: tuple[int, ...]
+    dealt: int
+
+
+class Spreads:
+    """Members come and go one at a time. `table` follows."""
+
+    def __init__(self, table: PartitionTable):
+        self._table = table
+        self._members: dict[int, Members] = {}
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, group: int) -> bool:
+        return group in self._members
+
+    def gather(self, wanted: Gather) -> Move:
+        """What changes hands if a member gives its part back."""
+        return Move(wanted.group, wanted.member, self._members[wanted.group].slaves[0])
+
+    def leaving(self) -> Iterator[Gather]:
+        """Yields for each group its last member, which may leave next."""
+        for group, members in self._members.items():
+            yield Gather(group, members.slaves[-1])
+
+    def align(self, move: OpenMove, act: str) -> Align:
+        """The group's input is held back, and its slaves hear of it."""
+        if move.group in self._members:
+            move.dealt = self._members[move.group].dealt
+        self._table.route(move.group, None)
+        said = zip((move.supplier, move.consumer), spreading.SAID[act])
+        told = tuple((slave, step) for slave, step in said if step)
+        return Align(move.number, move.group, move.supplier, move.consumer, told, move.dealt)
+
+    def to_members(self, move: OpenMove) -> ToMembers:
+        """A member has come or left, or nothing has changed."""
+        before = self._members.pop(move.group, Members((move.supplier,), NO_STREAM))
+        slaves = before.slaves
+        if move.state == coordinator.MOVED and move.kind == spreading.SPREAD:
+            slaves = (*slaves, move.consumer)
+        elif move.state == coordinator.MOVED:
+            slaves = tuple(slave for slave in slaves if slave != move.supplier)
+        if len(slaves) > 1:
+            self._members[move.group] = Members(slaves, move.dealt)
+            self._table.share(move.group, *(Copy(slave, dealt=move.dealt) for slave in slaves))
+        else:
+            self._table.route(move.group, slaves[0])
+        return ToMembers(move.number, move.group, slaves, move.dealt)
