@@ -282,7 +282,8 @@ TUNING_FIELDS = (
 BALANCE_FIELDS = (
     Field("policy", "policy", TEXT, choices=POLICIES, meaning=(
         "\"none\": partitions stay where they start. \"threshold\": the paper's rule, one partition per overloaded "
-        'slave and reorganization epoch. "balance": as many as the measured loads ask for. "lazy-disk": partitions go '
+        'slave and reorganization epoch. "balance": as many as the measured loads ask for; a partition that is too '
+        'much for one slave is shared by several, where the job allows it. "lazy-disk": partitions go '
         'from the slave with the most memory in use to the one with the least. "active-disk": also, where memory is '
         'even, the slave with the fewest results per partition spills. "flux-load", "flux-memory", "flux-hybrid": one '
         "partition per pair of slaves, by their time, by their memory, or by time as long as none has spilled.")),

@@ -12,6 +12,9 @@ that, and must make up for the time that they take. Of all that would even the l
 in half a period. A group that moved, or was refused, stays for two periods. A slave either gives or takes in one
 period, and never does both.
 
+A group that alone is too much for a slave is spread over several, if the job allows it (`parts.py`), and moves go on
+beside it. No slave leaves while a group is spread.
+
 A slave's only group moves only to a slave that has none, and only if that one is so much faster that it is worth it.
 Then the one becomes idle and the other active.
 
@@ -31,6 +34,7 @@ from typing import Collection, NamedTuple, Sequence
 from mpijoin.policy.estimate import Node, falls_behind, ideal_level, is_overloaded, node_of
 from mpijoin.policy.evening import Bar, Shift, caution, even_out, move_of, within
 from mpijoin.policy.memory import COMMON_SHARE, DOUBTS, Learned, learn
+from mpijoin.policy.parts import changes_of_parts
 from mpijoin.policy.plan import Move, Plan, Resize
 from mpijoin.policy.view import ClusterView, SlaveView
 
@@ -58,9 +62,10 @@ def balance(view: ClusterView) -> Plan:
     crowded = level > GROW_ABOVE + (0.0 if behind else level * max(0.0, margin))
     known = replace(known, grows=known.grows + 1 if crowded else 0, calm=_calm(view, known, behind))
     plan = _plan(view, known, behind, level)
-    calm = not plan.moves and (known.settled or (known.periods(view) >= PERIODS_MIN and not known.is_suspect(view)))
+    has_moved = bool(plan.moves or plan.spreads or plan.gathers)
+    calm = not has_moved and (known.settled or (known.periods(view) >= PERIODS_MIN and not known.is_suspect(view)))
     settled = known.settled + 1 if calm else 0
-    return Plan(plan.changes, replace(known, has_moved=bool(plan.moves), settled=settled))
+    return Plan(plan.changes, replace(known, has_moved=has_moved, settled=settled))
 
 
 def _plan(view: ClusterView, known: Learned, behind: Collection[int], level: float) -> Plan:
@@ -74,6 +79,8 @@ def _plan(view: ClusterView, known: Learned, behind: Collection[int], level: flo
     fixed = {group for group, period in view.moved.items() if view.period - period <= REST_PERIODS}
     overloaded = {slave.slave for slave in view.active if is_overloaded(slave)}
     bar = Bar(known.noise / max(1, known.periods(view)) ** 0.5, overloaded, known.settled)
+    if parts := changes_of_parts(view, pool, fixed, bar.noise):
+        return Plan(parts)
     moves = even_out([*pool, *grown], fixed, bar, known.pace)
     takers = {move.consumer for move in moves}
     active = {slave.slave for slave in view.active} | {node.slave for node in grown if node.slave in takers}
@@ -116,7 +123,7 @@ def _calm(view: ClusterView, known: Learned, behind: Collection[int]) -> int:
     recent = view.resized >= 0 and view.period - view.resized < SHRINK_AFTER
     suspect = known.is_suspect(view)
     waits = any(slave.occupancy > max(SHRINK_OCCUPANCY, slave.load) for slave in view.active)
-    if recent or suspect or waits or behind or len(view.active) <= max(1, view.slaves_min):
+    if recent or suspect or waits or behind or view.spread or len(view.active) <= max(1, view.slaves_min):
         return 0
     return known.calm + 1 if _leave(view, known) else 0
 
@@ -170,8 +177,10 @@ def _replace_slow(view: ClusterView, known: Learned, fixed: Collection[int]) -> 
     """Moves of the only groups of slow slaves, each to an idle slave that is so much faster that it is worth it."""
     moves, idle = [], _idle(view, known)
     for node in sorted(known.nodes(view), key=lambda node: (-node.level, node.slave)):
+        if not node.items:
+            continue
         (item, *others) = node.items.values()
-        if others or item.group in fixed or not idle:
+        if others or item.group in fixed or not idle or node.parts:
             continue
         level = item.work / known.speed(idle[0].slave)
         if node.level + _communication(view) >= SHRINK_BELOW and node.level - level >= max(

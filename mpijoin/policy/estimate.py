@@ -29,18 +29,21 @@ class Item(NamedTuple):
 
 @dataclass
 class Node:
-    """A slave as it is predicted. speed: 1 means as fast as others, 0.5 half as fast."""
+    """A slave as it is predicted. speed: 1 means as fast as others, 0.5 half as fast · parts, parts_bytes: the work and
+    the state of its parts of groups that are spread, which do not move."""
 
     slave: int
     speed: float
     items: dict[int, Item]
     memory_bytes: float = float("inf")
+    parts: float = 0.0
+    parts_bytes: int = 0
     work: float = field(init=False)
     state_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.work = sum(item.work for item in self.items.values())
-        self.state_bytes = sum(item.state_bytes for item in self.items.values())
+        self.work = self.parts + sum(item.work for item in self.items.values())
+        self.state_bytes = self.parts_bytes + sum(item.state_bytes for item in self.items.values())
 
     @property
     def level(self) -> float:
@@ -48,7 +51,7 @@ class Node:
         return self.work / self.speed
 
     def copy(self) -> Node:
-        return Node(self.slave, self.speed, dict(self.items), self.memory_bytes)
+        return Node(self.slave, self.speed, dict(self.items), self.memory_bytes, self.parts, self.parts_bytes)
 
     def has_room(self, item: Item) -> bool:
         return self.state_bytes + item.state_bytes <= MEMORY_SHARE * self.memory_bytes
@@ -112,7 +115,9 @@ def demand(slave: SlaveView) -> float:
 def node_of(slave: SlaveView, speed: float, works: Mapping[int, float]) -> Node:
     """The node of a slave, with what is known of its groups."""
     items = {group.group: Item(group.group, works[group.group], group.state_bytes) for group in slave.groups}
-    return Node(slave.slave, speed, items, float("inf") if slave.memory_bytes is None else slave.memory_bytes)
+    memory_bytes = float("inf") if slave.memory_bytes is None else slave.memory_bytes
+    parts = demand(slave) * speed * sum(part.load for part in slave.parts)
+    return Node(slave.slave, speed, items, memory_bytes, parts, sum(part.state_bytes for part in slave.parts))
 
 
 def ideal_level(pool: Iterable[Node]) -> float:
