@@ -7,9 +7,10 @@ import pytest
 from mpijoin.coordinator.master import MasterCore
 from mpijoin.coordinator.setup import MasterSetup
 from mpijoin.data.batch import Batch
+from mpijoin.partitioning import buffers as buffers_file
 from mpijoin.partitioning.buffers import MiniBuffers, _columns_of
 from mpijoin.partitioning.scatter import scatter
-from mpijoin.partitioning.table import HELD, PartitionTable
+from mpijoin.partitioning.table import HELD, Copy, PartitionTable
 from mpijoin.producer.events import Consumed, Ingested, Serve
 from mpijoin.producer.pacing import pace_of
 from mpijoin.producer.ticks import TickReader
@@ -133,8 +134,8 @@ def held():
     return buffers, before, octets, add_rows(buffers, 100, 40)
 
 
-def partition(row):
-    return int(np.flatnonzero(np.diff(scattered(PartitionTable.even(6, (1, 2)), [row]).starts))[0])
+def partition(row, slaves=(1, 2)):
+    return int(np.flatnonzero(np.diff(scattered(PartitionTable.even(6, slaves), [row]).starts))[0])
 
 
 def test_what_is_held_is_taken_out_of_all_that_waits_and_bytes_stay_counted(held):
@@ -194,6 +195,58 @@ def test_a_slave_without_groups_gets_nothing_but_the_end(held):
     groups, pieces, _ = buffers.take(3, 1)
     assert groups.tolist() == [] and pieces == []
     assert buffers.take(1, 4)[0].tolist() == [0, 4]
+
+
+def rows_of(piece, stream):
+    tuples, blob = piece.columns[stream]
+    assert piece.counts[stream].tolist() == [len(tuples)]
+    for _, _, row, address, size in tuples.tolist() if stream == 0 else ():
+        assert blob[address : address + size].tobytes() == b"%d" % row * (row % 3)
+    return tuples[:, 2].tolist()
+
+
+@pytest.mark.parametrize("members", [1, 2, 3])
+@pytest.mark.parametrize("batch_bytes", [1, 3000, 1 << 16])
+def test_what_was_held_is_dealt_among_members_behind_all_that_waits(monkeypatch, members, batch_bytes):
+    """Each row of the dealt stream goes to one of them, all others to each, in order, and in items of about a size."""
+    monkeypatch.setattr(buffers_file, "BATCH_BYTES", batch_bytes)
+    table = PartitionTable.even(6, (1, 2, 3))
+    buffers = MiniBuffers(table, (1, 2, 3))
+    add_rows(buffers, 0, 30)
+    table.route(2, None)
+    held = 0
+    for first in range(100, 600, 50):
+        blobs = [b"%d" % row * (row % 3) for row in range(first, first + 50)]
+        left, right = (range(first, first + 50), blobs), (range(first, first + 20), ())
+        held += buffers.add(tuple(scattered(table, rows, first, some) for rows, some in (left, right))).held[2]
+        buffers.settle()
+    before = buffers.held_bytes
+    if members == 1:
+        table.route(2, 3)
+    else:
+        table.share(2, *(Copy(slave, dealt=0) for slave in (3, 1, 2)[:members]))
+    batches = buffers.redeal(2)
+    assert batches[-1].pieces == 0 and sum(batch.pieces for batch in batches) == 10
+    place = PartitionTable.even(6, (1, 2, 3)).place
+    wanted = [[row for row in range(100, 600) if partition(row, (1, 2, 3)) == place[2]]]
+    wanted.append([row for row in wanted[0] if row % 50 < 20])
+    found, sent = [[], []], 0
+    for slave in (3, 1, 2)[:members]:
+        assert len(buffers.take(slave, 1).groups) == 2  # of before, group 2 among them where it was
+        buffers.take(slave, 10)
+        for batch in batches:
+            groups, pieces, copy = buffers.take(slave, 1)
+            assert groups.tolist() == [2] and len(pieces) == batch.pieces
+            assert copy == (Copy(slave, dealt=0) if members > 1 else Copy(slave))
+            assert sum(piece.octets for piece in pieces) == dict(batch.octets)[slave]
+            assert batch_bytes > 1 or len(pieces) <= 1
+            sent += sum(piece.octets for piece in pieces)
+            own = [[row for piece in pieces for row in rows_of(piece, stream)] for stream in (0, 1)]
+            assert own == [sorted(rows) for rows in own]
+            found[0] += own[0]
+            found[1] += own[1]
+    assert sorted(found[0]) == wanted[0] and sorted(found[1]) == sorted(wanted[1] * members)
+    assert max(map(len, found)) > 0 and buffers.held_bytes_max == before - held + sent
 
 
 class Uniform:

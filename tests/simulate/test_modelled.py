@@ -222,6 +222,41 @@ def test_an_empty_group_travels_and_rows_are_reused():
     assert here.totals.held[0] == 600 and there.totals.held[0] == 0
 
 
+def balance_of(model):
+    """What the ledger wants of each stream: 0."""
+    one = {name: np.array(value) for name, value in model.totals._asdict().items()}
+    here = one["expired"] + one["held"] + one["moved_out"] - one["moved_in"] + one["discarded"] - one["replicas_in"]
+    return (here - one["joined"]).tolist()
+
+
+def test_a_group_is_dealt_to_two_and_given_back_and_both_together_find_what_one_finds():
+    whole, first, further = new_model(), new_model(), new_model()
+    own = np.array([1])
+    for tick in range(20):
+        assert feed_model(whole, tick, groups=own) == feed_model(first, tick, groups=own)
+    before = np.array(first.totals.held)
+    further.install(first.get(1, 0), replica=True)
+    for part, model in enumerate((first, further)):
+        model.deal(1, 0, 7, part)
+    assert first.totals.held == (before[0] // 2, before[1]) == further.totals.held
+    assert first.totals.replicas_out == further.totals.replicas_in == tuple(before)
+    assert first.totals.discarded == further.totals.discarded == (before[0] // 2, 0)
+    found = np.zeros(2, np.int64)
+    for tick in range(20, 40):
+        dealt = feed_model(first, tick, (25, 50), own) + feed_model(further, tick, (25, 50), own)
+        found += (feed_model(whole, tick, groups=own), dealt)
+    assert found[1] == pytest.approx(found[0], rel=0.02)
+    given = further.give_dealt(1, 0)
+    first.take_dealt(1, 0, given)
+    assert first.totals.held == whole.totals.held and further.totals.held == (0, 0)
+    assert further.totals.moved_out == first.totals.moved_in == (whole.totals.held[0] // 2, 0)
+    assert further.totals.live_bytes == 0 and first.totals.live_bytes == whole.totals.live_bytes
+    assert [balance_of(model) for model in (whole, first, further)] == [[0, 0]] * 3
+    tight = new_model(memory_bytes=1000)
+    with pytest.raises(MemoryBudgetError):
+        tight.take_dealt(1, 0, given)
+
+
 @pytest.mark.parametrize(
     "windows", [(WINDOW,), (WINDOW, WINDOW // 2), (WINDOW, WINDOW // 2, 2 * WINDOW), (WINDOW,) * 4]
 )
