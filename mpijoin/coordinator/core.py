@@ -15,6 +15,7 @@ from mpijoin.coordinator.events import (
     Complete,
     Decided,
     Event,
+    GoesOn,
     RankFinished,
     SaveEnded,
     Spent,
@@ -33,7 +34,7 @@ from mpijoin.coordinator.spreads import Spreads
 from mpijoin.errors import ProtocolError
 from mpijoin.moving import coordinator, relocation, spreading
 from mpijoin.partitioning.table import NO_STREAM, Copy
-from mpijoin.policy.plan import Gather, Move
+from mpijoin.policy.plan import Move
 from mpijoin.producer.events import (
     BeginsAt,
     Close,
@@ -110,7 +111,7 @@ class CoordinatorCore:
                 return self._stop(reason)
             case SaveEnded():
                 self._saves.open = False
-                return []
+                return self._spread_again()
             case _:
                 raise ProtocolError(f"coordinator got {type(event).__name__}, which is no event of its own")
 
@@ -177,18 +178,18 @@ class CoordinatorCore:
         if not self._ended or self.moves or self._closed:
             return []
         cut = self._cut()
-        if self._saves.stopped:
-            return cut
-        if self.moves:
+        if self._saves.stopped or self.moves:
             return cut
         self._closed = True
         return [*cut, Tell(Close())]
 
     def _stop(self, reason: str) -> list[Action]:
         """The run ends with the next checkpoint. That cannot be once all have finished, nor if the end has gone out
-        while groups are spread: nothing can follow it, and what is left is little."""
-        if self._saves.stops or (self._closed and (self._spreads or not self._unfinished)):
+        while groups are spread, for nothing can follow it by which they would come together."""
+        if self._saves.stops or (self._closed and not self._unfinished):
             return []
+        if self._closed and self._spreads:
+            return [GoesOn(reason)]
         self._saves.stops, self._saves.wanted = reason, True
         return [Stopping(reason), *self._cancel_moves(), *self._cut()]
 
@@ -202,7 +203,7 @@ class CoordinatorCore:
         if self.moves:
             return self._cancel(self.moves.in_state(coordinator.DOUBLED))
         if self._spreads:
-            return self._gather(list(self._spreads.leaving()))
+            return self._gather(self._spreads.leave_for_checkpoint())
         return [Tell(saves.cut(self._now_s))]
 
     def _advise(self, event: Spent) -> list[Action]:
@@ -230,22 +231,34 @@ class CoordinatorCore:
         if self.reorganization is None:
             raise ProtocolError(f"slave {event.slave} told its load, but nobody asked")
         if not self.reorganization.answered(event):
-            return []
-        if self._ended or self._saves.wanted or self._saves.open:
+            return self._measure_anew()
+        if self._ended or self.moves or self._saves.wanted or self._saves.open:
             self.reorganization.skip(self._now_s)
             return []
         known = (self.table, self._subgroups, self._pacing is not None, self._now_s)
         view, wanted = self.reorganization.decide(self._slaves, *known)
         asked = map(self.moves.compute, wanted.relocations)
         begun = self._begin(map(self.moves.begin, wanted.moves))
-        begun += self._begin(self.moves.begin(Move(*one[:3]), spreading.SPREAD) for one in wanted.spreads)
-        return [Decided(view, wanted), *begun, *self._gather(wanted.gathers), *asked, *wanted.spills]
+        comes = [Move(one.group, one.supplier, one.consumer) for one in wanted.spreads]
+        leaves = map(self._spreads.gather, wanted.gathers)
+        begun += self._begin(self.moves.begin(one, spreading.SPREAD) for one in comes)
+        begun += self._begin(self.moves.begin(one, spreading.GATHER) for one in leaves)
+        return [Decided(view, wanted), *begun, *asked, *wanted.spills]
 
-    def _gather(self, wanted: Sequence[Gather]) -> list[Action]:
-        """Members give their parts of groups back."""
+    def _gather(self, leaves: Sequence[Move]) -> list[Action]:
+        """Members give their parts of groups back, which no policy asked for."""
+        return self._begin_also(leaves, spreading.GATHER)
+
+    def _spread_again(self) -> list[Action]:
+        """Members come back that have left for a checkpoint."""
+        if self.moves or self._ended or self._saves.wanted or self._saves.open:
+            return []
+        return self._begin_also(self._spreads.come_back(), spreading.SPREAD)
+
+    def _begin_also(self, wanted: Sequence[Move], kind: str) -> list[Action]:
         if self.reorganization:
             self.reorganization.begun([one.group for one in wanted])
-        return self._begin(self.moves.begin(self._spreads.gather(one), spreading.GATHER) for one in wanted)
+        return self._begin(self.moves.begin(one, kind) for one in wanted)
 
     def _begin(self, moves: Iterable[OpenMove]) -> list[Action]:
         return [action for move in moves for action in self._advance(move, move.kind)]
@@ -310,13 +323,18 @@ class CoordinatorCore:
             self.reorganization.closed(move.group)
         if last_of := self.moves.relocation_of(move):
             return [ended, *self._relocate(last_of, relocation.ENDED)]
-        return [ended, *self._measure_anew(), *self._close_input()]
+        return [ended, *self._cut(), *self._spread_again(), *self._measure_anew(), *self._close_input()]
 
     def _measure_anew(self) -> list[Action]:
-        """The last move has ended: a reorganization epoch begins, over which groups stay where they are."""
-        if self.moves or self._ended or self.reorganization is None or not self.reorganization.has_moved:
+        """The last move has ended: a reorganization epoch begins, over which groups stay where they are. If slaves were
+        asked before and have not all answered, their answers say nothing, and are waited for first."""
+        own = self.reorganization
+        if self.moves or self._ended or own is None or not own.has_moved:
             return []
-        period = self.reorganization.begin_anew(self.active, self._now_s)
+        if own.asking:
+            own.make_void()
+            return []
+        period = own.begin_anew(self.active, self._now_s)
         return [Ask(slave, period) for slave in self.active]
 
     def _end_track(self, move: OpenMove, keep: int, leave: int) -> list[Action]:

@@ -97,6 +97,12 @@ class Decided(NamedTuple):
     plan: Plan
 
 
+class GoesOn(NamedTuple):
+    """The run was asked to stop, and ends before it could: its input has ended, and groups are spread."""
+
+    reason: str
+
+
 class Stopping(NamedTuple):
     """The run will end with a checkpoint, as soon as one can be cut. reason: why, in words."""
 
@@ -111,4 +117,4 @@ class Complete(NamedTuple):
     """Every rank has finished."""
 
 
-Action = Tell | Ask | Compute | Spill | Command | Moved | Decided | Stopping | Weigh | Complete
+Action = Tell | Ask | Compute | Spill | Command | Moved | Decided | GoesOn | Stopping | Weigh | Complete

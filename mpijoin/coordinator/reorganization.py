@@ -153,6 +153,10 @@ class Reorganization:
         self._asked, self._answers, self._void = set(slaves), {}, False
         return self.period
 
+    def make_void(self) -> None:
+        """What is answered is thrown away, because groups have changed hands since it was asked for."""
+        self._void = True
+
     def begin_anew(self, slaves: Iterable[int], now_s: float = 0.0) -> int:
         """Groups have changed hands, and no move is open any more. A new epoch begins, and these slaves shall measure
         from now on. What was measured meanwhile says nothing about where groups are now: a slave that got its groups at
@@ -163,7 +167,7 @@ class Reorganization:
         self._length.moved(now_s)
         self.skip(now_s)
         self.ask(slaves)
-        self._void = True
+        self.make_void()
         return self.period
 
     def answered(self, answer: Loaded) -> bool:
@@ -195,10 +199,10 @@ class Reorganization:
             raise ProtocolError(f"the policy wants {plan.spreads[0]}: wanted none, for the job does not allow it")
         check_plan(plan, table, {one.slave for one in views})
         self._memory, self._moving = plan.memory, None
-        self._state_bytes = {group.group: group.state_bytes for one in views for group in one.groups}
+        self._state_bytes = {group.group: group.state_bytes for one in views for group in (*one.parts, *one.groups)}
         self._under_way = Moving(0, 0, self._slots_in_all)
-        self.begun([move.group for move in plan.moves])
-        self.begun([one.group for one in plan.spreads] + [one.group for one in plan.gathers])
+        changes: tuple[Move | Spread | Gather, ...] = (*plan.moves, *plan.spreads, *plan.gathers)
+        self.begun([one.group for one in changes])
         if plan.active is not None and set(plan.active) != {one.slave for one in view.active}:
             self._resized = self.period
         self._length.decided(plan.collect, subgroups, now_s)

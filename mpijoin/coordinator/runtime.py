@@ -246,6 +246,12 @@ class Master:
                     self._rank.send(slave, ComputePartitions(relocation, octets, ranking))
                 case Spill(slave, octets, ranking):
                     self._rank.send(slave, SpillOrder(octets, ranking))
+                case events.GoesOn(reason):
+                    self._rank.log.warning(
+                        "does not stop, though it was asked to (%s): all input is on its way, and slaves share groups,"
+                        " of which no checkpoint can be made any more; what is left will be joined",
+                        reason,
+                    )
                 case events.Stopping(reason):
                     self._rank.log.info("stops at a checkpoint: %s", reason)
                 case producing.Cut():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from mpijoin.coordinator.moves import OpenMove
 from mpijoin.moving import coordinator, spreading
@@ -24,6 +24,7 @@ class Spreads:
     def __init__(self, table: PartitionTable):
         self._table = table
         self._members: dict[int, Members] = {}
+        self._left: dict[int, list[int]] = {}  # the members that have left each group for a checkpoint, the last first
 
     def __len__(self) -> int:
         return len(self._members)
@@ -35,10 +36,24 @@ class Spreads:
         """What changes hands if a member gives its part back."""
         return Move(wanted.group, wanted.member, self._members[wanted.group].slaves[0])
 
-    def leaving(self) -> Iterator[Gather]:
-        """Yields for each group its last member, which may leave next."""
-        for group, members in self._members.items():
-            yield Gather(group, members.slaves[-1])
+    def leave_for_checkpoint(self) -> list[Move]:
+        """Of each group, the last member leaves next. It shall come back."""
+        leaves = [self.gather(Gather(group, members.slaves[-1])) for group, members in self._members.items()]
+        for one in leaves:
+            self._left.setdefault(one.group, []).append(one.supplier)
+        return leaves
+
+    def come_back(self) -> list[Move]:
+        """Of each group from which members have left for a checkpoint, the last that left comes back next."""
+        known, self._left = self._left, {}
+        comes = []
+        for group, slaves in known.items():
+            first = self._members[group].slaves[0] if group in self else self._table.owner_of(group)
+            *rest, further = slaves
+            comes.append(Move(group, first, further))
+            if rest:
+                self._left[group] = rest
+        return comes
 
     def align(self, move: OpenMove, act: str) -> Align:
         """The group's input is held back, and its slaves hear of it."""
@@ -53,9 +68,11 @@ class Spreads:
         """A member has come or left, or nothing has changed."""
         before = self._members.pop(move.group, Members((move.supplier,), NO_STREAM))
         slaves = before.slaves
-        if move.state == coordinator.MOVED and move.kind == spreading.SPREAD:
+        if move.state != coordinator.MOVED:
+            self._left.pop(move.group, None)
+        elif move.kind == spreading.SPREAD:
             slaves = (*slaves, move.consumer)
-        elif move.state == coordinator.MOVED:
+        else:
             slaves = tuple(slave for slave in slaves if slave != move.supplier)
         if len(slaves) > 1:
             self._members[move.group] = Members(slaves, move.dealt)

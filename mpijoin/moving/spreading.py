@@ -64,16 +64,18 @@ TRANSITIONS = {
 # The slots that say what a producer's ALIGN and ALIGN_BOTH are to the supplier and to the consumer.
 SAID = {ALIGN: (SPREAD_STEP, ""), ALIGN_BOTH: (GIVE, TAKE)}
 
-# A slave's states: it has joined what was not held back, and sent what it is to send or waits for it; all that it waits
-# for has come; its part of this is done.
-UNKNOWN, SENT, READY, CAME, WHOLE, DONE = "unknown", "sent", "ready", "came", "whole", "done"
-# Its own events: the slots of all producers are joined; all rows have come; it has taken them.
-ALIGNED, ARRIVED, TAKEN = "aligned", "arrived", "taken"
+# A slave's states. Once it has joined what was not held back, it is SENDING the group in portions or has SENT it, or is
+# READY for rows, which may have come before (CAME). It has WHOLE what it waits for, and its part is DONE.
+UNKNOWN, SENDING, SENT, READY, CAME, WHOLE, DONE = "unknown", "sending", "sent", "ready", "came", "whole", "done"
+# Its own events: the slots of all producers are joined; the last portion is sent; all rows have come, and are taken.
+ALIGNED, WHOLE_SENT, ARRIVED, TAKEN = "aligned", "whole sent", "arrived", "taken"
 
 # By the slot with which it is told.
 SLAVE = {
     SPREAD_STEP: {
-        (UNKNOWN, ALIGNED): SENT,
+        (UNKNOWN, ALIGNED): SENDING,
+        (SENDING, WHOLE_SENT): SENT,
+        (SENDING, RESTORE): DONE,
         (SENT, DEAL): DONE,
         (SENT, RESTORE): DONE,
     },

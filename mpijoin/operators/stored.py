@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from typing import Iterator, Protocol, Sequence
 
 import numpy as np
@@ -200,11 +201,14 @@ class TableOperator(ABC):
         held = transfer.held(self._table, group).copy()
         if part == 0:
             self._replicas_out += held
-        dealt = [rows.fresh[stream] for rows in self._reader.of_group(group, stream=stream)]
+        dealt = deque(rows.fresh[stream] for rows in self._reader.of_group(group, stream=stream))
         self.clear(group, stream)
-        kept = [rows._replace(tuples=rows.tuples[part_of_deal(rows.tuples, deal) == part]) for rows in dealt]
-        self._put_back(group, stream, kept)
-        self._discarded[stream] += held[stream] - sum(len(rows.tuples) for rows in kept)
+        kept = 0
+        while dealt:  # What is put back is not held twice.
+            rows = dealt.popleft()
+            own = rows.tuples[part_of_deal(rows.tuples, deal) == part]
+            kept += self._put_back(group, stream, rows._replace(tuples=own))
+        self._discarded[stream] += held[stream] - kept
 
     def give_dealt(self, group: int, stream: int) -> list[np.ndarray]:
         self._refuse_fresh(group)
@@ -216,18 +220,18 @@ class TableOperator(ABC):
 
     def take_dealt(self, group: int, stream: int, frames: Sequence[np.ndarray]) -> None:
         self._refuse_fresh(group)
-        several = [rows_of(frame, self._streams).fresh[stream] for frame in frames]
-        self._put_back(group, stream, several)
-        self._moved_in[stream] += sum(len(rows.tuples) for rows in several)
+        for frame in frames:
+            self._moved_in[stream] += self._put_back(group, stream, rows_of(frame, self._streams).fresh[stream])
 
-    def _put_back(self, group: int, stream: int, several: Sequence[Fresh]) -> None:
-        """Stores tuples that were joined before."""
-        own = np.array([group])
-        for rows in several:
-            if not self.insert(own, stream, Fresh(*map(read_only, rows)), np.array([[0, len(rows.tuples)]])).groups:
-                raise self.out_of_memory()
-            self._counts(INSERTED)[stream] -= len(rows.tuples)
+    def _put_back(self, group: int, stream: int, rows: Fresh) -> int:
+        """Stores tuples that were joined before, and returns how many."""
+        own, count = np.array([group]), len(rows.tuples)
+        # They are no arrivals for those who choose a plan by these.
+        if not TableOperator.insert(self, own, stream, Fresh(*map(read_only, rows)), np.array([[0, count]])).groups:
+            raise self.out_of_memory()
+        self._counts(INSERTED)[stream] -= count
         self.settle(own)
+        return count
 
     def rows(self, group: int) -> Iterator[RowsFrame]:
         self._refuse_fresh(group)

@@ -175,11 +175,13 @@ class MiniBuffers:
 def _batches(pieces: Sequence[Piece]) -> Iterator[list[Piece]]:
     """Cuts the pieces into runs of about BATCH_BYTES."""
     run: list[Piece] = []
+    octets = 0
     for piece in pieces:
         run.append(piece)
-        if _octets(run) >= BATCH_BYTES:
+        octets += piece.octets
+        if octets >= BATCH_BYTES:
             yield run
-            run = []
+            run, octets = [], 0
     if run:
         yield run
 

@@ -50,6 +50,19 @@ class Costed:
         group = self._operator.install(parts, generation, from_disk, replica)
         return self._charged(group, sum(part.nbytes for part in parts))
 
+    def deal(self, group: int, stream: int, deal: int, part: int) -> None:
+        octets = int(self._operator.info(np.array([group])).live_bytes[0, stream])
+        self._operator.deal(group, stream, deal, part)
+        self._charged(None, octets)
+
+    def give_dealt(self, group: int, stream: int) -> list[np.ndarray]:
+        frames = self._operator.give_dealt(group, stream)
+        return self._charged(frames, sum(frame.nbytes for frame in frames))
+
+    def take_dealt(self, group: int, stream: int, frames: Sequence[np.ndarray]) -> None:
+        self._operator.take_dealt(group, stream, frames)
+        self._charged(None, sum(frame.nbytes for frame in frames))
+
     def _charged(self, outcome: Any, state_bytes: int = 0) -> Any:
         costs, done = self._costs, self._meter.look()
         spent_ns = (

@@ -14,25 +14,23 @@ from mpijoin.config.inject import holds_at
 from mpijoin.errors import ProtocolError
 from mpijoin.launch.setup import RunSetup
 from mpijoin.messages import AnyMessage, Finished, Marker, Report, Slot, State
-from mpijoin.moving import spreading, steps
+from mpijoin.moving import steps
 from mpijoin.operators.base import Operator
 from mpijoin.orders import AskLoads, ComputePartitions, Order, SpillOrder
 from mpijoin.rank import MASTER, WAIT_S, Rank
 from mpijoin.records import Counts, PartInfo
 from mpijoin.slave import events
 from mpijoin.slave.batches import Batches
+from mpijoin.slave.handover import HandOver
 from mpijoin.slave.inputs import Inputs
 from mpijoin.slave.inserting import Inserter
-from mpijoin.slave.moving import Mover
 from mpijoin.slave.outlets import Outlets, Way
 from mpijoin.slave.pressure import MemoryPressure
 from mpijoin.slave.report import EpochMeter, LoadMeter
 from mpijoin.slave.rotating import new_core
 from mpijoin.slave.saving import Savings
 from mpijoin.slave.spilling import Spilling, spill_rule
-from mpijoin.slave.spreads import Spreads
 from mpijoin.slave.totals import counts_of, figures_of, plans_of
-from mpijoin.slave.tracks import Tracks
 from mpijoin.spill.forms import AnySpiller
 from mpijoin.time_events import Rest, Ticked
 from mpijoin.transport.base import Channel, Data
@@ -75,10 +73,8 @@ class Slave:
         self._pressure = MemoryPressure(pressures, operator.memory().budget, operator.limit, allowed)
         self._inserter = Inserter(operator)
         self._inputs = Inputs(setup.roles.producers, job.cluster.partitions, len(names))
-        own = (self._inputs, self._spilling.by_generations, job.balance.move)
-        self._mover = Mover(rank, self._operator, *own)
-        self._tracks = Tracks(rank, self._operator, setup.roles.producers)
-        self._spreads = Spreads(rank, self._operator, self._inputs, setup.roles.producers)
+        own = (self._inputs, setup.roles.producers, self._spilling.by_generations, job.balance.move)
+        self._handover = HandOver(rank, self._operator, *own)
         saver = Saver(operator, rank.number, setup.checkpoints, spiller) if setup.checkpoints else None
         self._savings = Savings(rank, saver, self._outlets.sinks, self._epochs, self._counts)
         self._groups = set(groups)  # These are the groups that it joins.
@@ -116,7 +112,7 @@ class Slave:
             self._pay_debt()
             return 0.0
         self._savings.report()
-        shipped = self._core.between_slices and self._mover.ship(nothing_to_join=not self._actions)
+        shipped = self._core.between_slices and self._handover.ship(nothing_to_join=not self._actions)
         if shipped:
             self._handed()
         blocked = bool(self._actions) and self._blocked()
@@ -156,20 +152,16 @@ class Slave:
             case AskLoads(period):
                 self._answer(period)
             case ComputePartitions():
-                self._mover.compute(message, self._spilling.in_memory(self._groups))
+                self._handover.compute(message, self._spilling.in_memory(self._groups))
             case SpillOrder():
-                self._do(events.SpillOrdered(*message, self._mover.is_moving))
+                self._do(events.SpillOrdered(*message, self._handover.is_moving))
             case Order():
                 for order in self._inputs.order(source, message):
-                    if not self._spreads.knows(order.move):
-                        self._mover.expects(order)
+                    self._handover.expects(order)
                     self._do(events.Ordered(order.move, order.step, order.group))
-            case State(rows=True):
-                self._spreads.take(message)
-                self._stage_rows(message.move)
             case State():
                 self._handed()
-                if self._mover.take(message):
+                if self._handover.take(message):
                     self._do(events.Staged(message.move))
             case Marker():
                 self._mark(source, message)
@@ -184,7 +176,7 @@ class Slave:
             return
         self._load.epoch_ended(self._core.backlog_bytes)
         self._epochs.turn_came(slot.turn_s)
-        self._mover.slot_came()
+        self._handover.slot_came()
         self._groups.update(now.groups.tolist())
         self._arrived(now, own=False)
         is_copied = steps.is_copied(now.step, now.dealt, len(self._names))
@@ -237,7 +229,7 @@ class Slave:
         match action:
             case events.Insert(low, high, in_parts):
                 inserted = self._inserter.insert(self._messages[0], low, high, in_parts)
-                self._do(inserted._replace(is_moving=self._mover.is_moving))
+                self._do(inserted._replace(is_moving=self._handover.is_moving))
             case events.RunOut(lacking_pages):
                 raise self._operator.out_of_memory(self._spilling.advice(lacking_pages))
             case events.Probe(low, high, budget):
@@ -252,20 +244,20 @@ class Slave:
                 groups = message.groups[low:high]
                 watermarks = self._inputs.joined(message.slot, groups)
                 progress = self._operator.expire(groups, watermarks, self._out)
-                self._do(events.Expired(progress, self._operator.memory(), self._mover.is_moving))
+                self._do(events.Expired(progress, self._operator.memory(), self._handover.is_moving))
             case events.Spill(begins=begins):
                 if begins:
                     self._meanwhile(True)
-                self._do(spilled := self._spilling.spill(action, self._groups, self._mover.supplied))
+                self._do(spilled := self._spilling.spill(action, self._groups, self._handover.supplied))
                 if not spilled.more:
                     self._meanwhile(True)
             case events.CleanUp(ends):
                 if ends:
                     self._rank.log.info("clean-up of %s", self._spilling.owed)
                 self._meanwhile(ends)
-                self._do(self._spilling.clean_up(ends, self._groups, self._mover.supplied))
+                self._do(self._spilling.clean_up(ends, self._groups, self._handover.supplied))
             case events.Rotate():
-                newest_epoch, supplied = self._core.newest_epoch, self._mover.supplied
+                newest_epoch, supplied = self._core.newest_epoch, self._handover.supplied
                 self._do(self._spilling.rotate(action, self._messages, self._groups, supplied, newest_epoch))
             case events.Divert(low):
                 self._do(self._spilling.divert(self._messages[0], low, self._inputs))
@@ -273,12 +265,8 @@ class Slave:
                 self._messages.popleft()
             case events.EndMessage():
                 self._end_message(*action)
-            case events.Carry(move, step) if self._spreads.knows(move):
-                self._spreads.carry_out(move, step)
             case events.Carry():
                 self._carry_out(action)
-            case events.Install(move) if self._spreads.knows(move):
-                self._spreads.install(move)
             case events.Install(move):
                 self._install(move)
             case events.Save():
@@ -334,16 +322,13 @@ class Slave:
 
     def _tell_parts(self, slot: Slot) -> None:
         """The rows of a group that is shared with another slave are joined."""
-        if not self._tracks.knows(slot.move) and slot.step == steps.COPY:
+        if self._handover.comes(slot):
             self._load.installed(int(slot.groups[0]))
-        parts = self._spreads if slot.step in spreading.SLAVE else self._tracks
-        if (left := parts.joined(slot)) is not None:
+        left, is_staged = self._handover.joined(slot)
+        if left is not None:
             self._groups.discard(left)
-        self._stage_rows(slot.move)
-
-    def _stage_rows(self, move: int) -> None:
-        if self._spreads.may_take(move):
-            self._do(events.Staged(move))
+        if is_staged:
+            self._do(events.Staged(slot.move))
 
     def _report(self, octets: int, epoch: int) -> Report:
         """Returns the report that so many bytes are consumed, and how far this slave has come."""
@@ -353,7 +338,7 @@ class Slave:
 
     def _carry_out(self, action: events.Carry) -> None:
         taken = [(self._messages[index], self._messages[index].take_out(at)) for index, at in action.places]
-        kept = self._mover.carry_out(action.move, action.step, action.group, taken)
+        kept = self._handover.carry_out(action.move, action.step, action.group, taken)
         if action.step == steps.FREEZE:
             self._handed()
             self._groups.discard(action.group)
@@ -364,7 +349,7 @@ class Slave:
             self._arrived(kept, own=True)
 
     def _install(self, move: int) -> None:
-        given = self._mover.install(move)
+        given = self._handover.install(move)
         if given is None:
             return
         group = int(given.groups[0])

@@ -10,7 +10,7 @@ from typing import Sequence
 
 import numpy as np
 
-from mpijoin.errors import ProtocolError
+from mpijoin.errors import MemoryBudgetError, ProtocolError
 from mpijoin.messages import Slot, State
 from mpijoin.moving import spreading, steps
 from mpijoin.operators.base import Operator
@@ -19,12 +19,14 @@ from mpijoin.partitioning.table import NO_STREAM
 from mpijoin.rank import MASTER, Rank
 from mpijoin.records import Transfer
 from mpijoin.slave.inputs import Inputs
+from mpijoin.slave.moving import PORTION_BYTES
 
 
 @dataclass
 class Part:
     """A member that comes or leaves, as this slave takes part in it. aligned: the producers whose slots are joined ·
-    frames, octets: what has come, or how much went out."""
+    frames, octets: what has come, or how much went out · since: what of the group is sent is older than this, as of
+    `Operator.get`."""
 
     group: int
     step: str
@@ -34,6 +36,7 @@ class Part:
     aligned: set[int] = field(default_factory=set)
     frames: list[np.ndarray] = field(default_factory=list)
     octets: int = 0
+    since: int = 0
 
 
 class Spreads:
@@ -64,12 +67,22 @@ class Spreads:
         if part.aligned != self._producers:
             return None
         self._advance(slot.move, part, spreading.ALIGNED)
-        if slot.step == steps.SPREAD:
-            self._send_replica(slot.move, part)
+        if slot.step == steps.SPREAD and part.dealt == NO_STREAM:
+            # Of a group that has one member, the stream is dealt that takes most memory here: this is what no other
+            # slave needs to hold twice.
+            part.dealt = int(np.argmax(self._operator.info(np.array([part.group])).live_bytes[0]))
         if slot.step == steps.GIVE:
             self._give(slot.move, part)
             return part.group
         return None
+
+    def send(self) -> bool:
+        """Sends a portion of a group to a member that comes, if the one before is gone. Returns whether it did."""
+        for move, part in self._parts.items():
+            if part.state == spreading.SENDING and self._rank.transport.unsent_bytes(part.peer) == 0:
+                self._send_portion(move, part)
+                return True
+        return False
 
     def take(self, state: State) -> None:
         """Takes some of the rows that another member gives."""
@@ -82,7 +95,13 @@ class Spreads:
         """Takes over the rows that have come. Raises MemoryBudgetError if there is no room for them."""
         part = self._parts.pop(move)
         self._advance(move, part, spreading.TAKEN)
-        self._operator.take_dealt(part.group, part.dealt, part.frames)
+        try:
+            self._operator.take_dealt(part.group, part.dealt, part.frames)
+        except MemoryBudgetError as error:
+            raise MemoryBudgetError(
+                f"slaves shared group {part.group}, which was to come together here, as it has to for a checkpoint or"
+                f" when it takes less time: {error}"
+            ) from error
         blocks = int(self._operator.info(np.array([part.group])).blocks[0])
         self._say(move, steps.INSTALLED, Transfer(blocks=blocks))
 
@@ -107,13 +126,14 @@ class Spreads:
             )
         return part
 
-    def _send_replica(self, move: int, part: Part) -> None:
-        """Sends the whole group. Of a group that has one member, the stream is dealt that takes most memory here: this
-        is what no other slave needs to hold twice."""
-        own = np.array([part.group])
-        if part.dealt == NO_STREAM:
-            part.dealt = int(np.argmax(self._operator.info(own).live_bytes[0]))
-        self._send(move, part, self._operator.get(part.group, 0), self._inputs.goes(part.group, []))
+    def _send_portion(self, move: int, part: Part) -> None:
+        frames = self._operator.get(part.group, part.since, PORTION_BYTES)
+        part.since, whole = self._operator.reached(frames)
+        if whole:
+            self._advance(move, part, spreading.WHOLE_SENT)
+            self._send(move, part, frames, self._inputs.goes(part.group, []))
+            return
+        self._send_frames(move, part, frames)
 
     def _give(self, move: int, part: Part) -> None:
         del self._parts[move]
@@ -128,14 +148,18 @@ class Spreads:
         marks: tuple[tuple[int, ...], ...] = (),
         rows: bool = False,
     ) -> None:
-        """Sends a message per frame, and one that ends them. rows: they are of the dealt stream alone."""
+        """Sends what is left, and that it is the end. rows: the frames are of the dealt stream alone."""
         watermarks = self._operator.info(np.array([part.group])).watermarks[0].tolist()
         final = Slot(self._rank.number, 0, tuple(watermarks), np.array([part.group]), ())
-        of = (move, self._rank.number, part.group)
+        self._send_frames(move, part, frames, rows)
+        own = State(move, self._rank.number, part.group, (), final, marks=marks, dealt=part.dealt, rows=rows)
+        self._rank.send(part.peer, own)
+
+    def _send_frames(self, move: int, part: Part, frames: Sequence[np.ndarray], rows: bool = False) -> None:
         for frame in frames:
-            self._rank.send(part.peer, State(*of, (frame,), dealt=part.dealt, rows=rows))
-        self._rank.send(part.peer, State(*of, (), final, marks=marks, dealt=part.dealt, rows=rows))
-        part.octets = sum(frame.nbytes for frame in frames)
+            own = State(move, self._rank.number, part.group, (frame,), dealt=part.dealt, rows=rows)
+            self._rank.send(part.peer, own)
+            part.octets += frame.nbytes
 
     def _advance(self, move: int, part: Part, event: str) -> None:
         part.state = spreading.advance_slave(part.step, move, part.state, event)

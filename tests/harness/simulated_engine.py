@@ -422,15 +422,15 @@ class Watch:
         self._expiry = Expiry(made)
         for rank, slave in zip(setup.roles.slaves, self._slaves):
             self._replace(simulated.engine.processes[rank], "turn", partial(self._turn, slave))
-            self._replace(slave._mover, "_send", self._shipped)
-            self._replace(slave._mover, "take", partial(self._staged, slave))
+            self._replace(slave._handover._mover, "_send", self._shipped)
+            self._replace(slave._handover._mover, "take", partial(self._staged, slave))
             join = slave._operator._operator  # without what charges its time
             if isinstance(join, PlannedJoin):
                 self._replace(join, "_adopt", self._adopted)
             if made.spills:  # What a slave must hold may be on its disk.
                 SpillWatch(self.seen, slave)
             elif made.has_tracks or made.spreads:  # Several slaves hold a group.
-                self._replace(slave._tracks, "joined", partial(self._doubled, slave))
+                self._replace(slave._handover._tracks, "joined", partial(self._doubled, slave))
             else:
                 self._replace(slave._operator, "insert", self._expiry.inserted)
                 self._replace(slave._operator, "expire", partial(self._expiry.expired, slave._operator))
@@ -457,7 +457,7 @@ class Watch:
         assert not fallen, f"what a slave counts only grows: {fallen}"
         from_master = sum(message.backlog_bytes for message in slave._core._messages if not message.own)
         self._backlog_bytes_max = max(self._backlog_bytes_max, from_master)
-        self._staged_bytes_max = max(self._staged_bytes_max, slave._mover.staged_bytes)
+        self._staged_bytes_max = max(self._staged_bytes_max, slave._handover._mover.staged_bytes)
         return pause_s
 
     def _shipped(self, send, move, supply, frames, final, *marks):
@@ -478,9 +478,10 @@ class Watch:
         join = slave._operator._operator  # This is the join itself, without what charges its time.
         join.is_short = self._moods.random() < self._made.refusals
         whole = take(state)
-        staging = slave._mover._stagings.get(state.move)
+        mover = slave._handover._mover
+        staging = mover._stagings.get(state.move)
         refused = staging is None or staging.state == consumer.REFUSED
-        assert refused or slave._mover.staged_bytes <= join.memory().free, "who has no room for a group refuses it"
+        assert refused or mover.staged_bytes <= join.memory().free, "who has no room for a group refuses it"
         join.is_short = False
         return whole
 
@@ -529,9 +530,9 @@ class Watch:
         """Checks that no move is open, that nothing is left at the master, and that memory kept to its bounds."""
         master = self._cluster.master
         assert master.core.open_moves == 0 and master.core.coordinator.moves.begun == sum(master.moves.totals[:3])
-        assert not any(slave._mover._supplies for slave in self._slaves), "no slave still supplies a group"
-        assert not any(slave._spreads._parts for slave in self._slaves), "no part is on its way"
-        assert not any(slave._tracks._tracks for slave in self._slaves), "no two slaves still join a group"
+        assert not any(slave._handover._mover._supplies for slave in self._slaves), "no slave still supplies a group"
+        assert not any(slave._handover._spreads._parts for slave in self._slaves), "no part is on its way"
+        assert not any(slave._handover._tracks._tracks for slave in self._slaves), "no two slaves still join a group"
         assert not any(feed.buffers.held_bytes for feed in self._feeds), "nothing is left at a producer"
         assert self._active == len(master.core.active)
         self.check_bounds()

@@ -23,7 +23,9 @@ LEGAL = {
 }
 SLAVE = {
     "spread": {
-        ("unknown", "aligned"): "sent",
+        ("unknown", "aligned"): "sending",
+        ("sending", "whole sent"): "sent",
+        ("sending", "restore"): "done",
         ("sent", "deal"): "done",
         ("sent", "restore"): "done",
     },
@@ -126,8 +128,17 @@ def aligned(change, side):
         return change._replace(consumer=state)
     step = {"spread": "spread", "gather": "give"}[change.kind]
     state = spreading.advance_slave(step, 7, change.supplier, "aligned")
-    reports = ("dropped",) if change.kind == "gather" else ()
-    return change._replace(supplier=state, parts=("portion", "rest"), reports=change.reports + reports)
+    if change.kind == "spread":
+        return change._replace(supplier=state)
+    return change._replace(supplier=state, parts=("portion", "rest"), reports=(*change.reports, "dropped"))
+
+
+def sent(change):
+    """Yields what follows when the supplier sends one more portion of the group, and when this is the last one."""
+    if "portion" not in change.parts:
+        yield change._replace(parts=(*change.parts, "portion"))
+    state = spreading.advance_slave("spread", 7, change.supplier, "whole sent")
+    yield change._replace(supplier=state, parts=(*change.parts, "rest"))
 
 
 def ordered(change):
@@ -153,6 +164,8 @@ def what_may_follow(change):
         return
     yield from joined(change, "supplier")
     yield from joined(change, "consumer")
+    if change.supplier == "sending":
+        yield from sent(change)
     if change.orders:
         yield ordered(change)
     if change.reports:
