@@ -251,7 +251,7 @@ class CoordinatorCore:
 
     def _spread_again(self) -> list[Action]:
         """Members come back that have left for a checkpoint."""
-        if self.moves or self._ended or self._saves.wanted or self._saves.open:
+        if self.moves or self._ended or self._saves.wanted or self._saves.open or self._saves.stopped:
             return []
         return self._begin_also(self._spreads.come_back(), spreading.SPREAD)
 

@@ -39,6 +39,8 @@ from mpijoin.policy.plan import Move, Plan, Resize
 from mpijoin.policy.view import ClusterView, SlaveView
 
 REST_PERIODS = 2  # A group that moved does not move again in so many periods.
+# One that a slave came to share, or left, stays as it is for fewer: what its slaves need is known after one period.
+PARTS_REST_PERIODS = 1
 PERIODS_MIN = 2  # Nothing moves for a difference that was not there for so many periods.
 # Slaves may leave if those who stay would be loaded by less than this share of their time, communication included,
 SHRINK_BELOW = 0.7
@@ -76,10 +78,10 @@ def _plan(view: ClusterView, known: Learned, behind: Collection[int], level: flo
     pool, grown = known.nodes(view), []
     if known.grows >= GROW_AFTER or (known.grows and (behind or known.lean > _doubt(known))):
         grown = _grow(view, known, level)
-    fixed = {group for group, period in view.moved.items() if view.period - period <= REST_PERIODS}
+    fixed, parts_fixed = (_moved_within(view, periods) for periods in (REST_PERIODS, PARTS_REST_PERIODS))
     overloaded = {slave.slave for slave in view.active if is_overloaded(slave)}
     bar = Bar(known.noise / max(1, known.periods(view)) ** 0.5, overloaded, known.settled)
-    if parts := changes_of_parts(view, pool, fixed, bar.noise):
+    if parts := changes_of_parts(view, pool, parts_fixed, bar.noise):
         return Plan(parts)
     moves = even_out([*pool, *grown], fixed, bar, known.pace)
     takers = {move.consumer for move in moves}
@@ -88,6 +90,11 @@ def _plan(view: ClusterView, known: Learned, behind: Collection[int], level: flo
         active = active - {move.supplier for move in moves} | {move.consumer for move in moves}
     resized = active != {slave.slave for slave in view.active}
     return Plan((*moves, Resize(tuple(sorted(active)))) if resized else moves)
+
+
+def _moved_within(view: ClusterView, periods: int) -> set[int]:
+    """The groups that have moved within so many periods before this one."""
+    return {group for group, period in view.moved.items() if view.period - period <= periods}
 
 
 def _communication(view: ClusterView) -> float:
