@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from mpijoin.partitioning.table import NO_STREAM
 from mpijoin.records import Transfer
 
 Content = tuple[dict[str, Any], list[np.ndarray]]  # The meta and the buffers of a frame.
@@ -88,4 +89,4 @@ class Step(NamedTuple):
     step: str
     reason: str = ""
     figures: Transfer = Transfer()
-    dealt: int = -1
+    dealt: int = NO_STREAM

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Iterable, NamedTuple, Sequence
 
+from mpijoin.config.moves import GATHER, SPREAD
+
 
 class Delays(NamedTuple):
     """A histogram of delays (metrics/delay.py). It has the filled buckets with their counts. The number of delays,
@@ -252,8 +254,8 @@ class Feeding(NamedTuple):
 
 
 class MoveTotals(NamedTuple):
-    """The moves of groups that have ended, counted by how they ended, and the bytes of the groups that moved. Of those
-    that moved, by so many a slave got a part of a group that is `spread`, or gave it back."""
+    """The moves of whole groups that have ended, counted by how they ended, and the bytes of those that moved. So many
+    times a slave came to share a group (`spread`), or gave its part back (`gathered`)."""
 
     moved: int = 0
     refused: int = 0
@@ -263,13 +265,12 @@ class MoveTotals(NamedTuple):
     gathered: int = 0
 
     def with_one(self, outcome: str, octets: int, kind: str = "") -> MoveTotals:
-        """Returns the totals with one move more. `outcome` is the field that counts it, and `octets` are the bytes of
-        the group."""
+        """Returns the totals with one move more. `outcome` is the field that counts it, `octets` are the bytes of the
+        group, and `kind` is one of `config.moves.MOVES`, or SPREAD or GATHER."""
+        if outcome == "moved" and (counted := {SPREAD: "spread", GATHER: "gathered"}.get(kind)):
+            return self._replace(**{counted: getattr(self, counted) + 1})
         more = self._replace(**{outcome: getattr(self, outcome) + 1})
-        if outcome != "moved":
-            return more
-        spread, gathered = self.spread + (kind == "spread"), self.gathered + (kind == "gather")
-        return more._replace(moved_bytes=self.moved_bytes + octets, spread=spread, gathered=gathered)
+        return more._replace(moved_bytes=self.moved_bytes + octets * (outcome == "moved"))
 
 
 class Transfer(NamedTuple):

@@ -43,6 +43,7 @@ def describe(job: Job, schema: JoinSchema, memory: Iterable[str] = ()) -> str:
         f"key     {' = '.join(_columns(stream.keys) for stream in schema.streams)}",
         f"time    {times}, joined in {schema.unit}",
         f"cluster {job.cluster.partitions} partitions, policy {job.balance.policy}{_declustering(job)}",
+        *_sharing(job),
         *([] if job.queries else _asked(job)),
         *memory,
         *_pace(job),
@@ -84,6 +85,13 @@ def _declustering(job: Job) -> str:
         if least is not None and job.balance.policy != NO_POLICY
         else ""
     )
+
+
+def _sharing(job: Job) -> Iterator[str]:
+    """Whether a partition with a frequent key can be too much for one slave."""
+    if job.balance.policy == "balance":
+        own = "a partition that alone is too much for a slave is shared by several"
+        yield f"sharing {f'none: {job.kept_whole}' if job.kept_whole else own}"
 
 
 def _type(job: Job) -> Iterator[str]:

@@ -282,8 +282,7 @@ TUNING_FIELDS = (
 BALANCE_FIELDS = (
     Field("policy", "policy", TEXT, choices=POLICIES, meaning=(
         "\"none\": partitions stay where they start. \"threshold\": the paper's rule, one partition per overloaded "
-        'slave and reorganization epoch. "balance": as many as the measured loads ask for; a partition that is too '
-        'much for one slave is shared by several, where the job allows it. "lazy-disk": partitions go '
+        'slave and reorganization epoch. "balance": as many as the measured loads ask for. "lazy-disk": partitions go '
         'from the slave with the most memory in use to the one with the least. "active-disk": also, where memory is '
         'even, the slave with the fewest results per partition spills. "flux-load", "flux-memory", "flux-hybrid": one '
         "partition per pair of slaves, by their time, by their memory, or by time as long as none has spilled.")),
@@ -315,6 +314,10 @@ BALANCE_FIELDS = (
         'milliseconds. "mslb": it pauses at once and moves as a whole, with the states of its plan, so that a slave '
         'with too much to do is rid of it at once. "ptlb": nothing is sent; while windows last, its rows go to '
         "both slaves, and each finds a part of the results. A checkpoint ends such a move before its time.")),
+    Field("spread", "spread", TEXT, choices=(AUTO, OFF), meaning=(
+        '"auto": with policy "balance", a partition that alone is too much for a slave is shared by several. This is '
+        "for inner joins of pairs that spill nothing and have one query; `mpijoin check` tells whether the job allows "
+        'it. "off": each partition has one slave.')),
 )  # fmt: skip
 RUN_FIELDS = (
     Field("speed", "speed", SPEED, unit="seconds of event time per second of the wall clock", meaning=(

@@ -277,6 +277,7 @@ class Balance(NamedTuple):
     utilization_threshold: float = 0.9  # th_util
     collection_min_ns: int = 250_000_000  # delta_min
     move: str = PRECOPY  # or MSLB, PTLB (DCAPE, sections 4 and 3)
+    spread: str = AUTO  # or OFF: whether policy BALANCE may let several slaves share a partition
 
 
 class Run(NamedTuple):
@@ -359,11 +360,26 @@ class Job(NamedTuple):
         return self._replace(streams=streams, join=query.join, output=output, queries=())
 
     @property
+    def kept_whole(self) -> str:
+        """What in the job keeps slaves from sharing a partition (policy/parts.py), or "" if they may. Each pair of an
+        inner join is found once where the rows of one stream are dealt. A row without partner would be found by each,
+        and no slave knows all partners of a row. State on disk, and what several queries share, is not dealt."""
+        reasons = {
+            f'[balance] spread = "{OFF}"': self.balance.spread == OFF,
+            "the job has several queries": bool(self.queries),
+            "the job has an aggregate": self.aggregate.is_on,
+            "the job has one stream": len(self.streams) == 1,
+            f'[join] type = "{self.join.type}"': self.join.type != INNER,
+            f'[join] match = "{self.join.match}"': self.join.match != ALL,
+            "[join] reduce": bool(self.join.reduce),
+            f'[memory] spill = "{self.memory.spill}"': self.memory.spills,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
+
+    @property
     def may_spread(self) -> bool:
-        """Whether several slaves may have parts of a group: each result is found once where one stream is dealt, but a
-        tuple without partner would be found by each."""
-        is_plain = not (self.queries or self.aggregate.is_on or self.memory.spills)
-        return is_plain and self.join.type == INNER and not self.join.answers_rows and len(self.streams) > 1
+        """Whether several slaves may have parts of a partition."""
+        return not self.kept_whole
 
     @property
     def alone(self) -> tuple[int, ...]:

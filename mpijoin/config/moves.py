@@ -2,3 +2,6 @@
 
 PRECOPY, MSLB, PTLB = "precopy", "mslb", "ptlb"
 MOVES = (PRECOPY, MSLB, PTLB)
+
+# How a further slave gets a part of a partition, and gives it back (moving/spreading.py).
+PARTS = SPREAD, GATHER = "spread", "gather"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Iterable, Sequence
 
+from mpijoin.config.moves import GATHER, PARTS, SPREAD
 from mpijoin.coordinator.events import (
     Action,
     Ask,
@@ -241,19 +242,19 @@ class CoordinatorCore:
         begun = self._begin(map(self.moves.begin, wanted.moves))
         comes = [Move(one.group, one.supplier, one.consumer) for one in wanted.spreads]
         leaves = map(self._spreads.gather, wanted.gathers)
-        begun += self._begin(self.moves.begin(one, spreading.SPREAD) for one in comes)
-        begun += self._begin(self.moves.begin(one, spreading.GATHER) for one in leaves)
+        begun += self._begin(self.moves.begin(one, SPREAD) for one in comes)
+        begun += self._begin(self.moves.begin(one, GATHER) for one in leaves)
         return [Decided(view, wanted), *begun, *asked, *wanted.spills]
 
     def _gather(self, leaves: Sequence[Move]) -> list[Action]:
         """Members give their parts of groups back, which no policy asked for."""
-        return self._begin_also(leaves, spreading.GATHER)
+        return self._begin_also(leaves, GATHER)
 
     def _spread_again(self) -> list[Action]:
         """Members come back that have left for a checkpoint."""
         if self.moves or self._ended or self._saves.wanted or self._saves.open or self._saves.stopped:
             return []
-        return self._begin_also(self._spreads.come_back(), spreading.SPREAD)
+        return self._begin_also(self._spreads.come_back(), SPREAD)
 
     def _begin_also(self, wanted: Sequence[Move], kind: str) -> list[Action]:
         if self.reorganization:
@@ -288,7 +289,7 @@ class CoordinatorCore:
         return self._advance(move, said.step)
 
     def _advance(self, move: OpenMove, event: str) -> list[Action]:
-        table = spreading if move.kind in (spreading.SPREAD, spreading.GATHER) else coordinator
+        table = spreading if move.kind in PARTS else coordinator
         move.state, acts = table.advance(move.number, move.state, event)
         return [action for act in acts for action in self._act(move, act)]
 

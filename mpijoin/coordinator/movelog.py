@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from mpijoin.clock import RunClock
+from mpijoin.config.moves import GATHER, PARTS, SPREAD
 from mpijoin.coordinator.events import Moved
 from mpijoin.metrics.moves import MovesFile
-from mpijoin.moving import spreading, steps
+from mpijoin.moving import steps
 from mpijoin.moving.coordinator import MOVED
 from mpijoin.orders import Step
 from mpijoin.policy.plan import Plan
 from mpijoin.policy.view import ClusterView
 from mpijoin.producer.events import Action, Command, Deliver, Hold, Redeal, TellCopy
 from mpijoin.records import MoveTotals
+
+
+class Shared(NamedTuple):
+    """A group that so many slaves have shared at most. why: in the policy's words."""
+
+    group: int
+    slaves: int
+    why: str
 
 
 class MoveLog:
@@ -28,15 +37,24 @@ class MoveLog:
         self._loads: dict[int, float] = {}  # slave -> load at the last decision
         self.totals = MoveTotals()
         self.pause_us_max = 0
-        self.took_us: list[int] = []  # by each that moved its group, from begin to end
+        self.took_us: list[int] = []  # by each that moved its whole group, from begin to end
+        self._members: dict[int, set[int]] = {}  # of groups that are spread, or were
+        self._shared: dict[int, Shared] = {}
 
-    def decided(self, view: ClusterView) -> None:
+    @property
+    def shared(self) -> list[Shared]:
+        """The groups that several slaves have shared, in their order."""
+        return [self._shared[group] for group in sorted(self._members)]
+
+    def decided(self, view: ClusterView, plan: Plan) -> None:
         """The policy has looked at the cluster, so it is known what the moves since its last look have brought."""
         loads = {slave.slave: slave.load for slave in view.slaves}
         for row in self._ended:
             row["gain_realised"] = row.pop("load") - loads[row["supplier"]]
             self._write(row)
         self._ended, self._loads, self._period = [], loads, view.period
+        for one in plan.spreads:
+            self._shared.setdefault(one.group, Shared(one.group, 1, one.why))
 
     def note(self, action: Action) -> None:
         """Looks at what is about to be done."""
@@ -51,7 +69,7 @@ class MoveLog:
                 self._begin(move)
                 self._open[move]["frozen_us"] = self._open[move]["delivered_us"] = self._open[move]["begun_us"]
             case TellCopy(_, _, move, steps.SPREAD | steps.GIVE as step):
-                self._begin(move, spreading.SPREAD if step == steps.SPREAD else spreading.GATHER)
+                self._begin(move, SPREAD if step == steps.SPREAD else GATHER)
                 self._open[move]["frozen_us"] = self._open[move]["begun_us"]
             case Deliver(int() as move) | Redeal(move):
                 self._delivered(move)
@@ -78,10 +96,21 @@ class MoveLog:
         who = {"move": action.move, "group": action.group, "supplier": action.supplier, "consumer": action.consumer}
         row.update(who, outcome=action.outcome, closed_us=self._now_us(), gain_predicted=action.gain)
         row["load"] = self._loads.get(action.supplier, 0.0)
-        if action.outcome == MOVED:
+        if action.outcome == MOVED and row["kind"] in PARTS:
+            self._came_or_left(row["kind"], action)
+        elif action.outcome == MOVED:
             self.took_us.append(row["closed_us"] - row["begun_us"])
         self.totals = self.totals.with_one(action.outcome, row["bytes"], row["kind"])
         self._ended.append(row)
+
+    def _came_or_left(self, kind: str, action: Moved) -> None:
+        if kind == GATHER:
+            self._members[action.group].discard(action.supplier)
+            return
+        members = self._members.setdefault(action.group, {action.supplier})
+        members.add(action.consumer)
+        known = self._shared[action.group]
+        self._shared[action.group] = known._replace(slaves=max(known.slaves, len(members)))
 
     def cut(self, file: MovesFile | None) -> None:
         """At a checkpoint: what is known so far gets whole on disk, and what follows goes to `file`."""

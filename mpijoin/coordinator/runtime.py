@@ -270,7 +270,7 @@ class Master:
                     self.feed.act(action)
 
     def _decided(self, view: ClusterView, plan: Plan) -> None:
-        self.moves.decided(view)
+        self.moves.decided(view, plan)
         self._rank.log.info("%s", decision_text(view, plan))
 
     def view(self) -> ProgressView:

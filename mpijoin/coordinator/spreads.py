@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from mpijoin.config.moves import SPREAD
 from mpijoin.coordinator.moves import OpenMove
 from mpijoin.moving import coordinator, spreading
 from mpijoin.partitioning.table import NO_STREAM, Copy, PartitionTable
@@ -70,7 +71,7 @@ class Spreads:
         slaves = before.slaves
         if move.state != coordinator.MOVED:
             self._left.pop(move.group, None)
-        elif move.kind == spreading.SPREAD:
+        elif move.kind == SPREAD:
             slaves = (*slaves, move.consumer)
         else:
             slaves = tuple(slave for slave in slaves if slave != move.supplier)

@@ -214,6 +214,7 @@ def _moves(log: Any) -> dict[str, Any]:
         "moves_refused": log.totals.refused,
         "spread": log.totals.spread,
         "gathered": log.totals.gathered,
+        "shared": [one._asdict() for one in log.shared],
         "move_s_mean": round(sum(took_us) / len(took_us) / 1e6, 6),
         "move_s_max": max(took_us) / 1e6,
         "move_pause_s_max": log.pause_us_max / 1e6,
@@ -289,6 +290,10 @@ def summary_text(outcome: RunOutcome) -> str:
         lines += _spill_texts(summary["memory"], summary["last_runtime_result_s"])
     if summary["moves"]:
         lines.append(_moves_text(summary))
+    for shared in summary["shared"]:
+        lines.append(
+            f"partition {shared['group']} was shared by up to {plural(shared['slaves'], 'slave')}: {shared['why']}"
+        )
     for slave, plans in summary.get("plans", {}).items():
         ways = ["m-way" if one["plan"] == MWAY else f"by {one['plan']}" for one in plans]
         later = [f"{way} from its tuple {one['tuples']:,} on" for way, one in zip(ways[1:], plans[1:])]

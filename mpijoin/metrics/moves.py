@@ -29,9 +29,9 @@ ROWS_HELD = 1024
 class MovesFile:
     """Writes metrics/moves.parquet: call `add` for each row and `close` once. A run without moves leaves no file.
 
-    A row has the fields of SCHEMA. `kind` is one of `config.moves.MOVES`. Moments are in us since the clock of the run
-    started. The group's input was held from `frozen_us` to `delivered_us`. Gains are shares of the supplier's time, and
-    `gain_realised` is null if no later epoch shows it. OutputError is raised as in `TableFile`.
+    A row has the fields of SCHEMA. `kind` is one of `config.moves.MOVES` or PARTS. Moments are in us since the clock of
+    the run started. The group's input was held from `frozen_us` to `delivered_us`. Gains are shares of the supplier's
+    time, and `gain_realised` is null if no later epoch shows it. OutputError is raised as in `TableFile`.
     """
 
     def __init__(self, folder: str | os.PathLike, part: int = 0):

@@ -26,6 +26,7 @@ A gather is never refused: rows for which there is no room end the run, as they 
 
 from __future__ import annotations
 
+from mpijoin.config.moves import GATHER, SPREAD  # the kinds, and the events with which they begin
 from mpijoin.moving.coordinator import BEGUN, CLOSE, DROPPING, MOVED, RESTORING, Transition
 from mpijoin.moving.steps import (
     DEAL,
@@ -41,7 +42,6 @@ from mpijoin.moving.steps import (
 )
 from mpijoin.moving.steps import SPREAD as SPREAD_STEP
 
-SPREAD, GATHER = "spread", "gather"  # the kinds, and the events with which they begin
 ALIGNING, DEALING, GATHERING, TAKING = "aligning", "dealing", "gathering", "taking"
 
 # What the producers are told, beside the orders to the supplier: to hold the group's input back and to align the

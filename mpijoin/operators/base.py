@@ -245,16 +245,17 @@ class GroupState(Protocol):
 
     def deal(self, group: int, stream: int, deal: int, part: int) -> None:
         """Keeps the tuples of one stream that deal number `deal` gives to this part, 0 or 1, of a group that two
-        holders have. The others are discarded. Part 0 has given the group, as replicas. The group holds no fresh
-        tuple."""
+        holders have. The others are discarded. Part 0 has given the whole group, whose tuples it counts as
+        `replicas_out` here. The group holds no fresh tuple. MemoryBudgetError leaves a part of the stream out, and the
+        group must not be used any more."""
 
     def give_dealt(self, group: int, stream: int) -> list[np.ndarray]:
         """Returns the rows of one stream as frames, and forgets the group. Its tuples of the other streams count as
         discarded. The group holds no fresh tuple."""
 
     def take_dealt(self, group: int, stream: int, frames: Sequence[np.ndarray]) -> None:
-        """Takes the rows of `give_dealt` as tuples that have met all that is here. MemoryBudgetError: they do not
-        fit."""
+        """Takes the rows of `give_dealt` as tuples that have met all that is here. MemoryBudgetError: they do not fit,
+        some of them are here, and the group must not be used any more."""
 
     def rows(self, group: int) -> Iterator[RowsFrame]:
         """Yields the rows of a group that holds no fresh tuple, as frames of about 1 MiB at most.

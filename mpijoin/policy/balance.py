@@ -12,8 +12,8 @@ that, and must make up for the time that they take. Of all that would even the l
 in half a period. A group that moved, or was refused, stays for two periods. A slave either gives or takes in one
 period, and never does both.
 
-A group that alone is too much for a slave is spread over several, if the job allows it (`parts.py`), and moves go on
-beside it. No slave leaves while a group is spread.
+A group that alone is too much for a slave is spread over several, if the job allows it (`parts.py`). Nothing else moves
+in such a period, and no slave leaves while a group is spread.
 
 A slave's only group moves only to a slave that has none, and only if that one is so much faster that it is worth it.
 Then the one becomes idle and the other active.
@@ -154,7 +154,7 @@ def _leave(view: ClusterView, known: Learned) -> Leave | None:
         staying = [node.copy() for node in pool[count:]]
         if sum(node.work for node in pool) >= limit * sum(node.speed for node in staying):
             continue
-        moves = spread(pool[:count], staying)
+        moves = rehouse(pool[:count], staying)
         if moves is not None and max(node.level for node in staying) < limit:
             return Leave(pool, moves, tuple(sorted(node.slave for node in staying)))
     return None
@@ -166,7 +166,7 @@ def _shrink(known: Learned, leave: Leave) -> Plan:
     return Plan((*begun, Resize(leave.staying)) if len(begun) == len(leave.moves) else tuple(begun))
 
 
-def spread(leaving: Sequence[Node], staying: list[Node]) -> list[Move] | None:
+def rehouse(leaving: Sequence[Node], staying: list[Node]) -> list[Move] | None:
     """Moves of all groups of some nodes, the heaviest first, each to the node whose level will be lowest. It changes
     the nodes that stay. It is None where they lack memory."""
     moves, items = [], [(item, node) for node in leaving for item in node.items.values()]

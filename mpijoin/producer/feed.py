@@ -119,7 +119,8 @@ class Feed:
             case events.Deliver(_, group, slave):
                 self.buffers.deliver(group, slave)
             case events.TellCopy():
-                self.buffers.tell(action.group, Copy(*action[1:]))
+                told = Copy(action.slave, action.move, action.step, action.peer, action.dealt)
+                self.buffers.tell(action.group, told)
             case events.Redeal(_, group):
                 self._do(events.Redealt(group, self.buffers.redeal(group)))
             case events.Repace(pace, epoch_ns):

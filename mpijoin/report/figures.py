@@ -7,6 +7,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
+from mpijoin.config.moves import PARTS
 from mpijoin.report import draw, draw_plans, draw_spilling, plans, series, spilling
 from mpijoin.report.runs import RunData
 from mpijoin.report.series import Table
@@ -242,15 +243,22 @@ def _moves(run: RunData) -> Chart | None:
         return None
     table = series.moves(run)
     moved = table["outcome"] == "moved"
-    kinds = " and ".join(np.unique(table["kind"]).tolist())
+    came, left = ((moved & (table["kind"] == kind)).sum() for kind in PARTS)
+    whole = ~np.isin(table["kind"], PARTS)
+    kinds = " and ".join(np.unique(table["kind"][whole]).tolist()) or "no kind"
     caption = (
         "Groups of partitions that changed hands: above, an arrow for each, from the slave that gave the group away to"
         " the one that took it; below, how many milliseconds the move took from begin to end, and for how many the"
         " group's input was held, marks as large as its bytes. Moves that were ordered at one moment stand side by"
-        f" side. {moved.sum():,} of {len(moved):,} moves by {kinds} were carried out, with"
-        f" {bytes_amount(table['bytes'][moved].sum())}; the longest took {seconds(table['took_s'].max())}, and the"
-        f" longest pause was {seconds(table['pause_s'].max())}."
+        f" side. {(moved & whole).sum():,} of {whole.sum():,} moves by {kinds} were carried out, with"
+        f" {bytes_amount(table['bytes'][moved & whole].sum())}; the longest took {seconds(table['took_s'].max())}, and"
+        f" the longest pause was {seconds(table['pause_s'].max())}."
     )
+    if came or left:
+        caption += (
+            f" A slave came to share a group that was too much for others {came:,} times (spread), and gave its part"
+            f" back {left:,} times (gather)."
+        )
     return Chart("moves", "Moves of groups", caption, table, draw.moves(table, series.edges_us(run)[-1] / 1e6))
 
 

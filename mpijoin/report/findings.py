@@ -62,6 +62,9 @@ def headlines(run: RunData) -> list[Headline]:
     if summary["moves"]:
         moved = f"groups moved by {summary['move_kind']}, {bytes_amount(summary['moved_bytes'])}"
         found.append(Headline(amount(summary["moves"]), moved))
+    if shared := summary.get("shared"):
+        most = max(one["slaves"] for one in shared)
+        found.append(Headline(str(len(shared)), f"partitions shared, by up to {most} slaves"))
     return found
 
 

@@ -326,6 +326,27 @@ def test_tables_and_synthetic_streams_are_described_too():
     assert lines[-2] == "output  count"
 
 
+@pytest.mark.parametrize(
+    "sections, reason",
+    [
+        ({"balance": {"spread": "off"}}, '[balance] spread = "off"'),
+        ({"join": {"type": "left"}}, '[join] type = "left"'),
+        ({"join": {"match": "last"}}, '[join] match = "last"'),
+        ({"join": {"reduce": {"n": "count()"}}}, "[join] reduce"),
+        ({"memory": {"spill": "rotate"}}, '[memory] spill = "rotate"'),
+        ({"query": [{"name": "one"}, {"name": "two"}]}, "the job has several queries"),
+        ({}, ""),
+        ({"join": {"where": "left.time < right.time"}, "balance": {"move": "ptlb"}}, ""),
+    ],
+)
+def test_what_keeps_slaves_from_sharing_a_partition_is_said_and_holds(sections, reason):
+    sections = {**sections, "balance": {"policy": "balance", **sections.get("balance", {})}}
+    the_job = load_job({"left": {"table": table()}, "right": {"table": table()}, **sections})
+    line = next(line for line in describe(the_job, resolve(the_job)).splitlines() if line.startswith("sharing "))
+    assert (line.removeprefix("sharing none: ") if reason else the_job.kept_whole) == reason
+    assert the_job.may_spread == (not reason)
+
+
 def test_pace_declustering_and_injections_are_described_where_there_are_any():
     sections = {
         "cluster": {"slaves_min": 2, "distribution_epoch": "500 ms"},
@@ -334,8 +355,9 @@ def test_pace_declustering_and_injections_are_described_where_there_are_any():
         "inject": {"slow": {"3": 0.5, "2": 1}, "kill": {"1": 5}, "hash_bits": 8},
     }
     the_job = job(table(), **sections)
-    assert describe(the_job, resolve(the_job)).splitlines()[4:7] == [
+    assert describe(the_job, resolve(the_job)).splitlines()[4:8] == [
         "cluster 60 partitions, policy balance, 2 slaves or more as the load asks for",
+        "sharing a partition that alone is too much for a slave is shared by several",
         "pace    2 s of event time per second, distribution epochs 500 ms",
         "inject  on purpose: slow 2, 3; kill 1; hash_bits 8",
     ]

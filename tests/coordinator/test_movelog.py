@@ -8,11 +8,12 @@ import pytest
 
 from mpijoin.config.moves import MSLB, PRECOPY
 from mpijoin.coordinator.events import Moved
-from mpijoin.coordinator.movelog import MoveLog
+from mpijoin.coordinator.movelog import MoveLog, Shared, decision_text
 from mpijoin.metrics.moves import SCHEMA, MovesFile
 from mpijoin.orders import Step
+from mpijoin.policy.plan import Gather, Plan, Spread
 from mpijoin.policy.view import ClusterView, SlaveView
-from mpijoin.producer.events import Command, Deliver, Hold, TellCopy
+from mpijoin.producer.events import Command, Deliver, Hold, Redeal, TellCopy
 from mpijoin.records import MoveTotals, Transfer
 from mpijoin.simulate.engine import SimulatedClock
 
@@ -25,9 +26,9 @@ class Story:
         self.folder = folder
         self.log = MoveLog(MovesFile(folder) if folder else None, self.clock, kind)
 
-    def decided(self, period, *loads):
+    def decided(self, period, *loads, plan=()):
         slaves = tuple(SlaveView(slave, True, 0.0, load, 0.0, ()) for slave, load in enumerate(loads, 1))
-        self.log.decided(ClusterView(period, slaves, 1))
+        self.log.decided(ClusterView(period, slaves, 1), Plan(plan))
 
     def then(self, act, *words):
         self.clock.charge(1.0)
@@ -249,3 +250,32 @@ def test_the_file_has_the_schema_that_is_documented(story, tmp_path):
     story.moved(0)
     story.log.close()
     assert pq.read_schema(tmp_path / "moves.parquet").equals(SCHEMA)
+
+
+def test_who_came_to_share_a_group_and_who_left_is_no_move_of_a_whole_group(tmp_path):
+    story, why = Story(tmp_path), "it asks for 0.95 of slave 1's time"
+
+    def part(move, step, *parties, outcome="moved", octets=500.0):
+        story.then(story.log.note, TellCopy(4, parties[0], move, step, parties[1], 0))
+        story.step(move, parties[0], "dealt", octets=octets, transfer_s=0.0)
+        story.then(story.log.note, Redeal(move, 4))
+        story.then(story.log.closed, Moved(move, 4, *parties, outcome, 0.0))
+
+    wanted = (Spread(4, 1, 2, why), Gather(5, 3, "cool"))
+    story.decided(0, 0.9, 0.1, 0.1, 0.1, plan=wanted)
+    assert "4:1+2 (it asks for 0.95 of slave 1's time) 5:-3 (cool)" in decision_text(
+        ClusterView(0, (), 1), Plan(wanted)
+    )
+    part(0, "spread", 1, 2)
+    part(1, "spread", 1, 3)
+    part(2, "give", 3, 1)
+    part(3, "spread", 1, 4)
+    part(4, "spread", 1, 5, outcome="refused")
+    story.moved(5)
+    story.decided(1, 0.5, 0.5, 0.3, 0.3)
+    assert story.log.totals == MoveTotals(1, 1, 0, 1000, spread=3, gathered=1)
+    assert story.log.shared == [Shared(4, 3, why)] and len(story.log.took_us) == 1
+    story.log.close()
+    rows = pq.read_table(tmp_path / "moves.parquet").to_pylist()
+    assert [row["kind"] for row in rows] == ["spread", "spread", "gather", "spread", "spread", "precopy"]
+    assert all(row["begun_us"] == row["frozen_us"] == row["delivered_us"] - 2_000_000 for row in rows[:5])

@@ -191,7 +191,7 @@ def test_the_summary_tells_of_which_kind_moves_were_and_how_long_they_took(tmp_p
     log.totals, log.took_us, log.pause_us_max = MoveTotals(2, 1, 0, 3_400_000), [250_000, 750_000], 40_000
     assert _moves(log) == {
         "moves": 2, "move_kind": "mslb", "moved_bytes": 3_400_000, "moves_refused": 1, "move_s_mean": 0.5,
-        "spread": 0, "gathered": 0, "move_s_max": 0.75, "move_pause_s_max": 0.04,
+        "spread": 0, "gathered": 0, "shared": [], "move_s_max": 0.75, "move_pause_s_max": 0.04,
     }  # fmt: skip
     assert (
         "\n2 moves of groups by mslb, 3.4 MB, which took 0.500 s in the mean and 0.750 s at most; the input of a group"
