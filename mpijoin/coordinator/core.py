@@ -112,7 +112,7 @@ class CoordinatorCore:
                 return self._stop(reason)
             case SaveEnded():
                 self._saves.open = False
-                return self._spread_again()
+                return self._spread_on()
             case _:
                 raise ProtocolError(f"coordinator got {type(event).__name__}, which is no event of its own")
 
@@ -240,7 +240,7 @@ class CoordinatorCore:
         view, wanted = self.reorganization.decide(self._slaves, *known)
         asked = map(self.moves.compute, wanted.relocations)
         begun = self._begin(map(self.moves.begin, wanted.moves))
-        comes = [Move(one.group, one.supplier, one.consumer) for one in wanted.spreads]
+        comes = [self._spreads.spread(one) for one in wanted.spreads]
         leaves = map(self._spreads.gather, wanted.gathers)
         begun += self._begin(self.moves.begin(one, SPREAD) for one in comes)
         begun += self._begin(self.moves.begin(one, GATHER) for one in leaves)
@@ -250,11 +250,11 @@ class CoordinatorCore:
         """Members give their parts of groups back, which no policy asked for."""
         return self._begin_also(leaves, GATHER)
 
-    def _spread_again(self) -> list[Action]:
-        """Members come back that have left for a checkpoint."""
+    def _spread_on(self) -> list[Action]:
+        """Members come that shall follow others, and those come back that have left for a checkpoint."""
         if self.moves or self._ended or self._saves.wanted or self._saves.open or self._saves.stopped:
             return []
-        return self._begin_also(self._spreads.come_back(), SPREAD)
+        return self._begin_also(self._spreads.come_next(), SPREAD)
 
     def _begin_also(self, wanted: Sequence[Move], kind: str) -> list[Action]:
         if self.reorganization:
@@ -324,7 +324,7 @@ class CoordinatorCore:
             self.reorganization.closed(move.group)
         if last_of := self.moves.relocation_of(move):
             return [ended, *self._relocate(last_of, relocation.ENDED)]
-        return [ended, *self._cut(), *self._spread_again(), *self._measure_anew(), *self._close_input()]
+        return [ended, *self._cut(), *self._spread_on(), *self._measure_anew(), *self._close_input()]
 
     def _measure_anew(self) -> list[Action]:
         """The last move has ended: a reorganization epoch begins, over which groups stay where they are. If slaves were

@@ -137,7 +137,8 @@ def decision_text(view: ClusterView, plan: Plan) -> str:
     """What a policy saw and wants, for the log."""
     loads = " ".join(f"{one.slave}:{one.load:.2f}/{one.occupancy:.2f}" for one in view.active)
     asked = " ".join(f"{one.group}:{one.supplier}>{one.consumer}" for one in plan.moves)
-    asked += "".join(f" {one.group}:{one.supplier}+{one.consumer} ({one.why})" for one in plan.spreads)
+    for one in plan.spreads:
+        asked += f" {one.group}:{one.supplier}+{','.join(map(str, one.consumers))} ({one.why})"
     asked += "".join(f" {one.group}:-{one.member} ({one.why})" for one in plan.gathers)
     asked += "".join(f" {one.octets} B:{one.supplier}>{one.consumer}" for one in plan.relocations)
     spills = "".join(f", {one.slave} spills {one.octets} B" for one in plan.spills)

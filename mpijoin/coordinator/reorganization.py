@@ -281,18 +281,19 @@ def _check_move(move: Move, table: PartitionTable, slaves: Collection[int], seen
 def _check_members(
     change: Spread | Gather, table: PartitionTable, slaves: Collection[int], seen: Collection[int]
 ) -> None:
-    """One slave comes to the group, or leaves it and was not the first, and the plan has no other change of it."""
+    """Some slaves come to the group, or one leaves it and was not the first, and the plan has no other change of it."""
     known = 0 <= change.group < table.partitions and change.group not in seen
     members = members_of(table).get(change.group, (table.owner_of(change.group),)) if known else ()
     match change:
-        case Spread(_, supplier, consumer):
-            is_legal = members[:1] == (supplier,) and consumer in {*slaves} - {*members}
+        case Spread(_, supplier, consumers):
+            further = {*slaves} - {*members}
+            is_legal = members[:1] == (supplier,) and 0 < len(consumers) == len(further.intersection(consumers))
         case Gather(_, member):
             is_legal = member in members[1:]
     if not is_legal:
         raise ProtocolError(
             f"the policy wants {change}: wanted a change of a group with members {members}, the only one of it, by"
-            f" which another of slaves {tuple(sorted(slaves))} comes or one but the first leaves"
+            f" which others of slaves {tuple(sorted(slaves))} come or one but the first leaves"
         )
 
 
@@ -311,7 +312,7 @@ def _check_parts(plan: Plan, table: PartitionTable) -> None:
     does it relocate and take part in another move, because only it knows which of its groups go."""
     alone: dict[int, Change] = {}
     others = {slave for move in plan.moves for slave in (move.supplier, move.consumer)}
-    others |= {slave for one in plan.spreads for slave in (one.supplier, one.consumer)}
+    others |= {slave for one in plan.spreads for slave in (one.supplier, *one.consumers)}
     others |= {slave for one in plan.gathers for slave in (one.member, members_of(table)[one.group][0])}
     for change in plan.changes:
         match change:
@@ -333,7 +334,7 @@ def _check_resize(resize: Resize, plan: Plan, table: PartitionTable, slaves: Col
     kept = (owner for owner in table.owners if not moved.issuperset(table.groups_of(owner).tolist()))
     parts = {slave for members in members_of(table).values() for slave in members}
     takers = {move.consumer for move in plan.moves} | {move.consumer for move in plan.relocations}
-    owners = {*kept, *parts, *takers, *(one.consumer for one in plan.spreads)}
+    owners = {*kept, *parts, *takers, *(slave for one in plan.spreads for slave in one.consumers)}
     resizes = sum(isinstance(change, Resize) for change in plan.changes)
     if resizes > 1 or not owners.issubset(resize.active) or not set(resize.active).issubset(slaves):
         raise ProtocolError(

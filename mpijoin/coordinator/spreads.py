@@ -8,7 +8,7 @@ from mpijoin.config.moves import SPREAD
 from mpijoin.coordinator.moves import OpenMove
 from mpijoin.moving import coordinator, spreading
 from mpijoin.partitioning.table import NO_STREAM, Copy, PartitionTable
-from mpijoin.policy.plan import Gather, Move
+from mpijoin.policy.plan import Gather, Move, Spread
 from mpijoin.producer.events import Align, ToMembers
 
 
@@ -25,7 +25,7 @@ class Spreads:
     def __init__(self, table: PartitionTable):
         self._table = table
         self._members: dict[int, Members] = {}
-        self._left: dict[int, list[int]] = {}  # the members that have left each group for a checkpoint, the last first
+        self._to_come: dict[int, list[int]] = {}  # further members of each group, the next one last
 
     def __len__(self) -> int:
         return len(self._members)
@@ -33,27 +33,34 @@ class Spreads:
     def __contains__(self, group: int) -> bool:
         return group in self._members
 
+    def spread(self, wanted: Spread) -> Move:
+        """What changes hands if the next of these slaves comes. The others shall follow."""
+        further, *others = wanted.consumers
+        if others:
+            self._to_come[wanted.group] = others[::-1]
+        return Move(wanted.group, wanted.supplier, further)
+
     def gather(self, wanted: Gather) -> Move:
         """What changes hands if a member gives its part back."""
         return Move(wanted.group, wanted.member, self._members[wanted.group].slaves[0])
 
     def leave_for_checkpoint(self) -> list[Move]:
-        """Of each group, the last member leaves next. It shall come back."""
+        """Of each group, the last member leaves next. It shall come again."""
         leaves = [self.gather(Gather(group, members.slaves[-1])) for group, members in self._members.items()]
         for one in leaves:
-            self._left.setdefault(one.group, []).append(one.supplier)
+            self._to_come.setdefault(one.group, []).append(one.supplier)
         return leaves
 
-    def come_back(self) -> list[Move]:
-        """Of each group from which members have left for a checkpoint, the last that left comes back next."""
-        known, self._left = self._left, {}
+    def come_next(self) -> list[Move]:
+        """What changes hands if of each group the next of those comes that shall."""
+        known, self._to_come = self._to_come, {}
         comes = []
         for group, slaves in known.items():
             first = self._members[group].slaves[0] if group in self else self._table.owner_of(group)
             *rest, further = slaves
             comes.append(Move(group, first, further))
             if rest:
-                self._left[group] = rest
+                self._to_come[group] = rest
         return comes
 
     def align(self, move: OpenMove, act: str) -> Align:
@@ -70,7 +77,7 @@ class Spreads:
         before = self._members.pop(move.group, Members((move.supplier,), NO_STREAM))
         slaves = before.slaves
         if move.state != coordinator.MOVED:
-            self._left.pop(move.group, None)
+            self._to_come.pop(move.group, None)
         elif move.kind == SPREAD:
             slaves = (*slaves, move.consumer)
         else:

@@ -1,8 +1,8 @@
 """Whether a further slave shall get a part of a group, or give it back: what no move of whole groups can even out.
 
 A group is spread that alone asks for more of a slave than every slave would have if work could be divided at will, by
-as much as moves ask for. It comes together when all of it would fit one slave with time to spare. One member comes or
-leaves at a time. Between the two bounds, nothing changes.
+as much as moves ask for, and over no more than twice as many slaves as before. It comes together, one member at a time,
+when all of it would fit one slave with time to spare. Between the two bounds, nothing changes.
 
 All this is reckoned in shares of the slaves' time. How fast a slave is would not help: tuples with the same key are
 results when they are compared, which takes longer, so that a slave with a hot key looks slow.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Collection, NamedTuple, Sequence
 
-from mpijoin.policy.estimate import Item, Node, demand
+from mpijoin.policy.estimate import SATURATED, Item, Node, demand
 from mpijoin.policy.evening import BAND, GAP_MIN, NOISES
 from mpijoin.policy.plan import Gather, Spread
 from mpijoin.policy.view import ClusterView
@@ -69,19 +69,25 @@ def _spread(view: ClusterView, pool: Sequence[Node]) -> list[Hot]:
 
 
 def _spread_further(hot: Hot, pool: Sequence[Node], noise: float) -> Spread | None:
-    """One more member, the idlest slave that has room, where it brings the level down that is too high."""
+    """Further members, the idlest slaves that have room, where they bring the level down that is too high. They are as
+    many as it takes, but no more than there are: how much a group asks for of a slave without any time left, nobody
+    knows."""
     first, level, share = hot.members[0], max(hot.levels), sum(node.level for node in pool) / len(pool)
     if level < SPREAD_ABOVE or level - share < max(GAP_MIN, max(BAND, NOISES * noise) * share):
         return None
     item = Item(hot.group, hot.whole, hot.state_bytes)
     others = [node for node in pool if node not in hot.members and node.has_room(item)]
-    if not others:
+    consumers: list[int] = []
+    for node in sorted(others, key=lambda node: (node.level, node.slave))[: len(hot.levels)]:
+        count = len(hot.levels) + len(consumers)
+        is_enough = bool(consumers) and level < SATURATED and hot.whole / count < SPREAD_ABOVE
+        if is_enough or node.level + hot.whole / (count + 1) > level - GAP_MIN / 2:
+            break
+        consumers.append(node.slave)
+    if not consumers:
         return None
-    consumer = min(others, key=lambda node: (node.level, node.slave))
-    if consumer.level + hot.whole / (len(hot.levels) + 1) > level - GAP_MIN / 2:
-        return None
-    why = f"it asks for {level:.2f} of slave {first.slave}'s time, and {share:.2f} is a fair share"
-    return Spread(hot.group, first.slave, consumer.slave, why)
+    why = f"it asks for {level:.2f} of a slave's time, and {share:.2f} is a fair share"
+    return Spread(hot.group, first.slave, tuple(consumers), why)
 
 
 def _comes_together(hot: Hot) -> bool:

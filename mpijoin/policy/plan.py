@@ -41,12 +41,12 @@ class Spill(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """One more slave, the consumer, gets a part of a group: producers deal the rows of one stream among all slaves that
-    have parts. The supplier has the group, or was the first to have it. why: in words, for the log."""
+    """More slaves, the consumers, get parts of a group, one after the other: producers deal the rows of one stream
+    among all slaves that have parts. The supplier has the group, or was the first to have it. why: in words."""
 
     group: int
     supplier: int
-    consumer: int
+    consumers: tuple[int, ...]
     why: str = ""
 
 

@@ -261,9 +261,9 @@ def test_who_came_to_share_a_group_and_who_left_is_no_move_of_a_whole_group(tmp_
         story.then(story.log.note, Redeal(move, 4))
         story.then(story.log.closed, Moved(move, 4, *parties, outcome, 0.0))
 
-    wanted = (Spread(4, 1, 2, why), Gather(5, 3, "cool"))
+    wanted = (Spread(4, 1, (2, 3), why), Gather(5, 3, "cool"))
     story.decided(0, 0.9, 0.1, 0.1, 0.1, plan=wanted)
-    assert "4:1+2 (it asks for 0.95 of slave 1's time) 5:-3 (cool)" in decision_text(
+    assert "4:1+2,3 (it asks for 0.95 of slave 1's time) 5:-3 (cool)" in decision_text(
         ClusterView(0, (), 1), Plan(wanted)
     )
     part(0, "spread", 1, 2)

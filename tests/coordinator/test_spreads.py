@@ -70,7 +70,7 @@ def asks(actions):
 
 def shared(*members):
     """A master with group 0 shared by slave 1 and these."""
-    master = Master([Plan((Spread(0, 1, one),)) for one in members])
+    master = Master([Plan((Spread(0, 1, (one,)),)) for one in members])
     for one in members:
         master.spread(one)
     assert master.members() == [1, *members]
@@ -78,7 +78,7 @@ def shared(*members):
 
 
 def test_rows_are_dealt_among_those_who_have_joined_all_before():
-    master = Master([Plan((Spread(0, 1, 2),)), Plan((Gather(0, 2),))])
+    master = Master([Plan((Spread(0, 1, (2,)),)), Plan((Gather(0, 2),))])
     actions = master.spread(2)
     assert told(actions, ToMembers) == [ToMembers(0, 0, (1, 2), 0)]
     assert master.core.table.copies_of(0) == (Copy(1, dealt=0), Copy(2, dealt=0))
@@ -90,7 +90,7 @@ def test_rows_are_dealt_among_those_who_have_joined_all_before():
 
 
 def test_a_member_that_has_no_room_does_not_come_and_the_first_one_keeps_all():
-    master = Master([Plan((Spread(0, 1, 2),))])
+    master = Master([Plan((Spread(0, 1, (2,)),))])
     master.answer(SLAVES, asks(master.slot())[0].period)
     master.core.step(Stepped(0, 2, "refused"))
     actions = master.core.step(Stepped(0, 1, "restored"))
@@ -156,6 +156,21 @@ def test_members_that_left_for_a_checkpoint_come_back_behind_it_in_their_order()
     assert master.members() == [1, 2, 3] and master.core.step(SaveEnded()) == []
 
 
+def test_several_come_one_after_the_other_and_one_who_has_not_come_does_so_behind_a_checkpoint():
+    master = Master([Plan((Spread(0, 1, (4, 2, 3)),))])
+    master.answer(SLAVES, asks(master.slot())[0].period)
+    actions = master.comes(4)
+    assert told(actions, Align) == [Align(1, 0, 1, 2, ((1, "spread"),), 0)] and not asks(actions)
+    master.core._saves.wanted = True
+    assert not told(master.comes(2), CutAsked)
+    master.leaves(2)
+    assert told(master.leaves(4), CutAsked)
+    master.core.step(SaveEnded())
+    for member in (4, 2, 3):
+        master.comes(member)
+    assert master.members() == [1, 4, 2, 3] and not master.core.moves
+
+
 def test_after_one_that_has_no_room_no_other_comes_back():
     master = shared(2, 3)
     master.core._saves.wanted = True
@@ -174,7 +189,7 @@ def test_a_stop_that_comes_when_the_end_has_gone_out_to_all_is_told_that_it_is_t
 
 
 def test_a_policy_may_spread_only_where_the_job_may():
-    master = Master([Plan((Spread(0, 1, 2),))])
+    master = Master([Plan((Spread(0, 1, (2,)),))])
     master.reorganization._may_spread = False
     with pytest.raises(ProtocolError, match="wanted none, for the job does not allow it"):
         master.answer(SLAVES, asks(master.slot())[0].period)

@@ -44,7 +44,8 @@ def parts(chance, view, owned, slaves):
         if leaving and chance.random() < 0.5:
             changes.append(Gather(group, chance.choice(leaving), "no reason"))
         elif own[0] in slaves and others and chance.random() < 0.4:
-            changes.append(Spread(group, own[0], chance.choice(others), "no reason"))
+            further = tuple(chance.sample(others, chance.randint(1, len(others))))
+            changes.append(Spread(group, own[0], further, "no reason"))
     return changes
 
 

@@ -40,7 +40,7 @@ OTHERS = (slave(2, {1: 0.2}), slave(3, {2: 0.1}), slave(4, {3: 0.3}))
 
 def test_a_group_that_alone_is_too_much_gets_the_idlest_slave_and_the_plan_says_why():
     (change,) = wanted(view_of(slave(1, {HOT: 0.95}), *OTHERS))
-    assert change == Spread(HOT, 1, 3, "it asks for 0.95 of slave 1's time, and 0.39 is a fair share")
+    assert change == Spread(HOT, 1, (3,), "it asks for 0.95 of a slave's time, and 0.39 is a fair share")
 
 
 @pytest.mark.parametrize("view, fixed", [
@@ -55,15 +55,23 @@ def test_otherwise_it_stays_whole(view, fixed):
     assert wanted(view, fixed) == ()
 
 
-def members(*loads, others=0.05):
+def members(*loads, others=0.05, slaves=4):
     own = [slave(at, {at: others}, {HOT: load}) for at, load in enumerate(loads, 1)]
-    rest = [slave(at, {at: others}) for at in range(len(loads) + 1, 5)]
+    rest = [slave(at, {at: others}) for at in range(len(loads) + 1, slaves + 1)]
     return view_of(*own, *rest, spread={HOT: tuple(range(1, len(loads) + 1))})
 
 
 def test_it_is_spread_further_while_its_parts_are_too_much():
-    assert [one[:3] for one in wanted(members(0.9, 0.9))] == [(HOT, 1, 3)]
+    assert [one[:3] for one in wanted(members(0.85, 0.85))] == [(HOT, 1, (3,))]
     assert wanted(members(0.9, 0.9, 0.9, 0.9)) == ()
+
+
+def test_no_more_come_than_it_takes_and_no_more_than_there_are():
+    """How much a slave lacks that has no time left, nobody knows."""
+    assert [one.consumers for one in wanted(members(0.85, 0.85, 0.85, slaves=8))] == [(4,)]
+    assert [one.consumers for one in wanted(members(*[0.85] * 5, slaves=16))] == [(6, 7)]
+    assert [one.consumers for one in wanted(members(1.0, 1.0, 1.0, slaves=8))] == [(4, 5, 6)]
+    assert [one.consumers for one in wanted(members(1.0, 1.0, 1.0, slaves=5))] == [(4, 5)]
 
 
 def test_it_comes_together_one_by_one_when_all_of_it_fits_one_slave():
@@ -95,16 +103,17 @@ TABLE.share(0, Copy(1, dealt=0), Copy(2, dealt=0))
 
 
 @pytest.mark.parametrize("change", [
-    Spread(0, 1, 3), Spread(1, 1, 2), Spread(2, 2, 3), Gather(0, 2), Move(1, 1, 3),
+    Spread(0, 1, (3,)), Spread(1, 1, (2,)), Spread(1, 1, (3, 2)), Spread(2, 2, (3,)), Gather(0, 2), Move(1, 1, 3),
 ])  # fmt: skip
 def test_plans_that_can_be_carried_out_pass(change):
     check_plan(Plan((change,)), TABLE, (1, 2, 3))
 
 
 @pytest.mark.parametrize("changes", [
-    (Spread(0, 2, 3),), (Spread(0, 1, 2),), (Spread(1, 2, 3),), (Spread(1, 1, 1),), (Spread(1, 1, 4),),
-    (Spread(7, 1, 2),), (Gather(0, 1),), (Gather(0, 3),), (Gather(1, 1),), (Gather(0, 2), Spread(0, 1, 3)),
-    (Move(0, 1, 3),), (Move(1, 1, 3), Spread(1, 1, 2)), (Resize((1,)),),
+    (Spread(0, 2, (3,)),), (Spread(0, 1, (2,)),), (Spread(1, 2, (3,)),), (Spread(1, 1, (1,)),), (Spread(1, 1, (4,)),),
+    (Spread(1, 1, ()),), (Spread(1, 1, (2, 2)),), (Spread(1, 1, (2, 4)),), (Spread(7, 1, (2,)),),
+    (Gather(0, 1),), (Gather(0, 3),), (Gather(1, 1),), (Gather(0, 2), Spread(0, 1, (3,))),
+    (Move(0, 1, 3),), (Move(1, 1, 3), Spread(1, 1, (2,))), (Resize((1,)),),
 ])  # fmt: skip
 def test_plans_that_cannot_are_refused_by_name(changes):
     with pytest.raises(ProtocolError, match="the policy wants"):
