@@ -529,7 +529,8 @@ class Watch:
     def check_end(self, summary):
         """Checks that no move is open, that nothing is left at the master, and that memory kept to its bounds."""
         master = self._cluster.master
-        assert master.core.open_moves == 0 and master.core.coordinator.moves.begun == sum(master.moves.totals[:3])
+        ended = sum(master.moves.totals._replace(moved_bytes=0))
+        assert master.core.open_moves == 0 and master.core.coordinator.moves.begun == ended
         assert not any(slave._handover._mover._supplies for slave in self._slaves), "no slave still supplies a group"
         assert not any(slave._handover._spreads._parts for slave in self._slaves), "no part is on its way"
         assert not any(slave._handover._tracks._tracks for slave in self._slaves), "no two slaves still join a group"

@@ -84,7 +84,8 @@ def mpi_run(job: Path, out: Path, seed: int, ranks: int, *settings: str) -> dict
 def check(summary: dict, wanted: dict, out: Path) -> None:
     assert (summary["results"], summary["certificate"]) == (wanted["results"], wanted["certificate"])
     moves = pq.read_table(out / "metrics" / "moves.parquet").to_pylist()
-    assert sum(move["outcome"] == "moved" for move in moves) == summary["moves"] > 3
+    changes = summary["moves"] + summary["spread"] + summary["gathered"]
+    assert sum(move["outcome"] == "moved" for move in moves) == changes > 3
     records = pa.concat_tables([pq.read_table(file) for file in (out / "metrics").glob("rank-*.parquet")])
     for name in set(records.column_names) - {"role"}:
         assert pc.min(records[name]).as_py() >= 0, (
