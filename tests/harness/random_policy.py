@@ -4,6 +4,7 @@ import random
 
 from mpijoin.policy.plan import RANKINGS, Gather, Move, Plan, Relocate, Spill, Spread
 
+SHARED_MAX = 3  # Each tick has a message of its own for each group that slaves share.
 OCTETS_MAX = 1 << 16  # So much goes at most where a slave chooses the groups. It is more than what most of them hold.
 
 
@@ -37,14 +38,15 @@ def random_policy(seed, moves_max=3, spills=False, spreads=True):
 def parts(chance, view, owned, slaves):
     """Lets slaves get parts of some groups, or give them back."""
     members = {group: (slave,) for group, slave in owned if slave in slaves} | dict(view.spread)
-    changes = []
+    changes, shared = [], len(view.spread)
     for group, own in members.items():
         others = [slave for slave in slaves if slave not in own]
         leaving = [slave for slave in own[1:] if {own[0], slave} <= {*slaves}]
         if leaving and chance.random() < 0.5:
             changes.append(Gather(group, chance.choice(leaving), "no reason"))
-        elif own[0] in slaves and others and chance.random() < 0.4:
-            further = tuple(chance.sample(others, chance.randint(1, len(others))))
+        elif own[0] in slaves and others and shared < SHARED_MAX and chance.random() < 0.4:
+            shared += len(own) == 1
+            further = tuple(chance.sample(others, min(len(others), chance.choice((1, 1, 1, 2)))))
             changes.append(Spread(group, own[0], further, "no reason"))
     return changes
 

@@ -105,7 +105,7 @@ def test_random_moves_change_nothing(job, wanted, tmp_path, seed, results, produ
     settings = [f'output.results="{results}"', "cluster.subgroups=2", f"cluster.producers={producers}"]
     summary = mpi_run(job, tmp_path / "run", seed, 4 + producers, *settings)
     check(summary, wanted, tmp_path / "run")
-    assert summary["spread"] > 0 and summary["gathered"] > 0
+    assert summary["spread"] > 0  # Whether one leaves again depends on how often the policy is asked.
     assert pq.read_table(tmp_path / "run" / "results").num_rows == wanted["results"]
 
 
