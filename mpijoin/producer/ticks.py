@@ -76,10 +76,14 @@ class Buffered:
             self.octets += chunk.batch.octets
         return True
 
-    def fill(self, rows: int, octets: int) -> None:
-        """Reads on until more rows or bytes than these are buffered, or nothing more comes for now."""
-        while self.rows <= rows and self.octets <= octets and not self.ended and self.read():
+    def fill(self, rows: int, octets: int, border: int = TIME_MAX) -> None:
+        """Reads on until more rows or bytes than these are buffered, or all that lies before the border, or nothing
+        more comes for now."""
+        while self.rows <= rows and self.octets <= octets and not self._has_all_before(border) and self.read():
             pass
+
+    def _has_all_before(self, border: int) -> bool:
+        return self.ended or self.horizon >= border != TIME_MAX
 
     def first(self) -> int:
         """The running maximum of the next row; TIME_MAX if there is none yet."""
@@ -200,9 +204,12 @@ class TickReader:
             return min(TIME_MAX, (start // self.pace.length + 1) * self.pace.length)
         streams = len(self._streams)
         most, least = max(1, self.pace.rows // streams), max(1, self.pace.rows_min // streams)
+        longest = min(TIME_MAX, start + self.pace.length_max)
         for stream in self._streams:
-            stream.fill(most, self._part_bytes)
-        border = max(min(TIME_MAX, start + self.pace.length_max), self._border_of(least))
+            stream.fill(least, self._part_bytes)
+            # What lies beyond the longest tick is not read yet, so that slaves can begin with the first one soon.
+            stream.fill(most, self._part_bytes, longest)
+        border = max(longest, self._border_of(least))
         # What a source that waits has not told yet is of a later tick: slaves need not wait for it.
         known = min((stream.horizon for stream in self._streams if stream.waits), default=TIME_MAX)
         return max(min(TIME_MAX, start + 1), min(border, known, self._border_of(most)))
