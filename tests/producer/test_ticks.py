@@ -199,11 +199,30 @@ def test_automatic_ticks_bring_every_row_once_and_no_row_after_its_watermark(lef
 
 def test_automatic_ticks_have_about_the_rows_wanted_and_are_no_longer_than_a_share_of_the_window():
     pace = pace_of(None, (6000, 60), 1)
-    assert pace == Pace(None, AUTO_ROWS, LEAST_ROWS, 1500)
+    assert pace == Pace(None, AUTO_ROWS, LEAST_ROWS, 2000)
     many = read_all(reader_of(range(1000), range(1000), pace._replace(rows=100, rows_min=10)))
     assert all(len(left) == len(right) == 50 for left, right, _ in many)
     few = read_all(reader_of(range(0, 10**6, 100), [], pace._replace(rows=100, rows_min=10)))
-    assert all(len(left) == 15 for left, *_ in few[:-1])
+    assert all(len(left) == 20 for left, *_ in few[:-1])
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(TIMES, TIMES, some.integers(0, 50), some.integers(1, 8), some.integers(1, 4))
+def test_automatic_ticks_do_not_depend_on_how_much_was_read_when_they_were_cut(left, right, window, part_rows, block):
+    pace = pace_of(None, (window, window), 1)._replace(rows=8, rows_min=2)
+    readers = (reader_of(left, right, pace, part_rows=part_rows, block=one) for one in (block, 100))
+    piecewise, at_once = ({tick.border: None for tick in iter(reader.next, End())} for reader in readers)
+    assert [*piecewise] == [*at_once]
+
+
+def test_what_lies_beyond_the_longest_tick_is_not_read_before_it_is_cut():
+    sources = ListSource(range(100), block=5), ListSource(range(0, 100, 4), block=5)
+    reader = TickReader(sources, (0, 0), Pace(None, 60, 2, 12), 10**6)
+    assert reader.next().border == 12
+    assert [source._at for source in sources] == [15, 5]
+    few = ListSource(range(0, 100, 9), block=1), ListSource([], block=1)
+    assert TickReader(few, (0, 0), Pace(None, 60, 6, 12), 10**6).next().border == 27  # three rows, half of the least
+    assert few[0]._at == 4
 
 
 def test_without_windows_only_rows_bound_a_tick():
