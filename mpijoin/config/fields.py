@@ -209,7 +209,7 @@ CLUSTER_FIELDS = (
         "least.")),
     Field("distribution_epoch", "distribution_epoch_ns", or_word(DURATION, {AUTO: None}), 1, INT64_MAX, meaning=(
         'The master sends rows in epochs of this length: of event time with speed = "max", else of the wall clock. '
-        '"auto" takes about 393,000 rows, at most a quarter of the window unless those are few; in a paced run it '
+        '"auto" takes about 393,000 rows, at most a third of the window unless those are few; in a paced run it '
         "takes as short an epoch as communication in [tuning] allows.")),
     Field("reorganization_epoch", "reorganization_epoch_ns", DURATION, 1, INT64_MAX, meaning=(
         'How often the policy looks at the load and may move partitions. It has no effect with policy = "none", and '
