@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from itertools import islice
 from typing import Iterator
 
 import numpy as np
@@ -48,16 +49,12 @@ from mpijoin.slave.events import (
     Staged,
 )
 from mpijoin.slave.rule import SpillRule
-from mpijoin.slave.slices import Unjoined, cut_slices, without
+from mpijoin.slave.slices import Unjoined, cut_slices, joint_count, paced_slice_rows, take_out, without
 from mpijoin.time_events import Rest, Ticked
 
 # A slice of groups is inserted, probed and expired before the next: its state (a few MB) stays in the processor's
 # cache. With half as many rows, a slave of three streams takes up to a twentieth longer, and one of two as long.
 SLICE_ROWS = 1 << 16
-# In a paced run results leave slice by slice. A message is cut into about so many slices, but a slice of fewer rows
-# than the least is not worth its overhead.
-PACED_SLICES = 8
-PACED_SLICE_ROWS_MIN = 512
 # So many comparisons are made between two looks at the network. 32 of them take a nanosecond or two, so that is a few
 # milliseconds.
 PROBE_BUDGET = 1 << 26
@@ -88,9 +85,10 @@ class SlaveCore:
         paced: bool = False,
         rule: SpillRule | None = None,
         open_groups: int = 0,
+        joint_max: int = 1,
     ):
         """rule: when to spill, or None if the run fails where memory is short · open_groups: how many groups have
-        something on disk already."""
+        something on disk already · joint_max: so many messages at most are joined together."""
         self._slice_rows = slice_rows
         self._budget = budget
         self._paced = paced
@@ -100,7 +98,9 @@ class SlaveCore:
         self._waits_for_room, self._tries_at_s = False, math.inf  # because a group changes hands
         self._orders: deque[Spill] = deque()  # from the master
         self._open_groups = open_groups
-        self._is_within_message = False  # the oldest message has begun
+        self._is_within_message = False  # the oldest message has begun,
+        self._joint = 1  # ... and so many of the oldest are joined together, slice by slice
+        self._joint_max = joint_max
         self._cleans_at_s = math.inf  # if nothing comes until then
         self._messages: deque[Unjoined | Marked] = deque()
         self._slices: deque[tuple[int, int]] = deque()
@@ -187,11 +187,10 @@ class SlaveCore:
 
     def _expired(self, event: Expired) -> list[Action]:
         if event.progress is not Progress.DONE:
-            return [Consume(), self._work(Expire(*self._slices[0]), Expired)]
+            return [Consume(), self._expire()]
         low, high = self._slices.popleft()
-        message = self._messages[0]
-        assert isinstance(message, Unjoined)  # nothing else has slices
-        message.rows_joined += int(message.rows[low:high].sum())
+        for message in self._under_way():
+            message.rows_joined += int(message.rows[low:high].sum())
         actions = self._change()
         if self._rule and not event.is_moving and event.memory.held > self._rule.threshold * event.memory.budget:
             self._orders.append(self._pushes(self._rule, event.memory))
@@ -204,7 +203,8 @@ class SlaveCore:
         self._cleans_at_s = math.inf
         self.newest_epoch = max(self.newest_epoch, event.epoch)
         rows_all = int(event.rows.sum())
-        self._messages.append(Unjoined(event.epoch, event.octets, event.groups, event.rows, event.own, rows_all))
+        own = (event.epoch, event.octets, event.groups, event.rows, event.own, rows_all)
+        self._messages.append(Unjoined(*own, joint=event.joint))
         return [] if self.busy else self._next_message()
 
     def _resumed(self, event: Resumed) -> list[Action]:
@@ -219,15 +219,16 @@ class SlaveCore:
         if isinstance(self._messages[0], Marked):
             mark = self._messages[0]
             return [self._work(Save(mark.number, mark.cuts_metrics, mark.anew), SaveDone)]
-        rows = self._messages[0].rows
-        self._slices = deque(cut_slices(rows, self._rows_of_slice(int(rows.sum()))))
+        self._joint = joint_count(self._messages, self._joint_max)
+        rows = np.sum([message.rows for message in self._under_way()], axis=0)
+        slice_rows = paced_slice_rows(int(rows.sum())) if self._paced else self._slice_rows
+        self._slices = deque(cut_slices(rows, min(self._slice_rows, slice_rows)))
         self._is_within_message = True
         return self._slice_or_end()
 
-    def _rows_of_slice(self, rows: int) -> int:
-        if not self._paced:
-            return self._slice_rows
-        return min(self._slice_rows, max(PACED_SLICE_ROWS_MIN, rows // PACED_SLICES))
+    def _under_way(self) -> list[Unjoined]:
+        """The messages that are being joined."""
+        return list(islice(self._unjoined(), self._joint))
 
     def _next_slice(self) -> list[Action]:
         actions = self._slice_or_end()
@@ -237,18 +238,21 @@ class SlaveCore:
         if self._slices and self._stops:
             return [self._save_as_it_is(self._stops, self._slices[0][0])]
         if self._slices:
-            return [self._work(Insert(*self._slices[0]), Inserted)]
-        if self._rule and self._ended and sum(1 for _ in self._unjoined()) == 1:
+            return [self._insert()]
+        if self._rule and self._ended and sum(1 for _ in self._unjoined()) == self._joint:
             return [self._work(CleanUp(ends=True), Cleaned)]
         return self._end_message()
 
+    def _insert(self, in_parts: bool = False) -> Action:
+        return self._work(Insert(*self._slices[0], in_parts, self._joint), Inserted)
+
     def _end_message(self) -> list[Action]:
-        self._is_within_message = False
         self._awaits = None
-        message = self._messages.popleft()
-        assert isinstance(message, Unjoined)
-        end = EndInput() if message.pending else EndMessage(message.epoch, message.octets, message.own)
-        return [end, *self._change()]
+        ends = [EndInput() if one.pending else EndMessage(one.epoch, one.octets, one.own) for one in self._under_way()]
+        for _ in ends:
+            self._messages.popleft()
+        self._is_within_message, self._joint = False, 1
+        return [*ends, *self._change()]
 
     def _next_message(self) -> list[Action]:
         """Takes up the next message with something to join. Hundreds in a row may have none: their groups have left."""
@@ -296,7 +300,7 @@ class SlaveCore:
             return [self._work(Spill(0, "", begins=False), Spilled)]
         if self._lacking:
             self._lacking = None
-            return [self._work(Insert(*self._slices[0], in_parts=self._tries == TRIES_MAX), Inserted)]
+            return [self._insert(in_parts=self._tries == TRIES_MAX)]
         return self._go_on()
 
     def _ticked(self, now_s: float) -> list[Action]:
@@ -337,12 +341,15 @@ class SlaveCore:
         if event.progress is Progress.DONE and self._lacking:
             return [Consume(), self._work(self._lacking, Spilled)]
         if event.progress is Progress.DONE:
-            return [Consume(), self._work(Expire(*self._slices[0]), Expired)]
+            return [Consume(), self._expire()]
         if self._stops and not self._lacking:
             return [Consume(), self._work(Pause(self._budget), Paused)]
         again = self._work(Probe(*self._slices[0], self._budget), Probed)
         results_wait = event.progress is Progress.BUDGET and not self._paced
         return [again] if results_wait else [Consume(), again]
+
+    def _expire(self) -> Action:
+        return self._work(Expire(*self._slices[0], self._joint), Expired)
 
     def _paused(self, event: Paused) -> list[Action]:
         if self._stop and event.progress is Progress.DONE:
@@ -350,16 +357,16 @@ class SlaveCore:
         return [Consume(), self._work(Pause(self._budget), Paused)]
 
     def _save_as_it_is(self, stop: Marked, low: int) -> Action:
-        """The run stops here. low: the first of the oldest message's groups of which nothing is inserted."""
-        others = sum(1 for _ in self._unjoined()) - 1
-        unjoined = (low, *[0] * others) if others >= 0 else ()
+        """The run stops here. low: the first group of the messages under way of which nothing is inserted."""
+        count = sum(1 for _ in self._unjoined())
+        unjoined = tuple(low if index < self._joint else 0 for index in range(count))
         return self._work(Save(stop.number, stop.cuts_metrics, stop.anew, unjoined), SaveDone)
 
     def _saved(self) -> list[Action]:
         if self._stop:  # nothing is joined any more
             self._messages.clear()
             self._slices.clear()
-            self._is_within_message = False
+            self._is_within_message, self._joint = False, 1
             self._open_groups = 0
             self._awaits = None
             return []
@@ -380,20 +387,11 @@ class SlaveCore:
 
     def _take_out(self, group: int) -> tuple[tuple[int, int], ...]:
         """Forgets the group in all that is not joined yet; returns where it was."""
-        places = []
-        for index, message in enumerate(self._unjoined()):
-            at = np.flatnonzero(message.groups == group)
-            if len(at) == 0 or (index == 0 and self._is_within_message and not self._is_to_come(int(at[0]))):
-                continue
-            places.append((index, int(at[0])))
-            message.groups, message.rows = np.delete(message.groups, at), np.delete(message.rows, at)
+        begun = self._joint if self._is_within_message else 0
+        places = take_out(group, self._unjoined(), begun, self._slices)
         if places and places[0][0] == 0:
             self._slices = deque(without(self._slices, places[0][1]))
-        return tuple(places)
-
-    def _is_to_come(self, at: int) -> bool:
-        """Whether a group of the oldest message is in a slice that is still to be joined."""
-        return bool(self._slices) and at >= self._slices[0][0]
+        return places
 
     def _work(self, action: Action, outcome: type) -> Action:
         self._awaits = outcome

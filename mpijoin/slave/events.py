@@ -12,7 +12,8 @@ from mpijoin.time_events import Rest, Ticked
 
 class Arrived(NamedTuple):
     """A message with input has come. groups: int64[m] · rows: int64[m], how many of all streams each group has · own:
-    it is not from the master, which therefore waits for no report of it."""
+    it is not from the master, which therefore waits for no report of it · joint: it may be joined together with others
+    of the same groups."""
 
     epoch: int
     octets: int
@@ -20,6 +21,7 @@ class Arrived(NamedTuple):
     rows: np.ndarray
     last: bool
     own: bool = False
+    joint: bool = False
 
 
 class Resumed(NamedTuple):
@@ -147,11 +149,13 @@ Event = (
 
 class Insert(NamedTuple):
     """Insert the rows that the oldest message has of its groups low:high, of all streams. Go on where the last one
-    stopped, if it was not done. in_parts: if a group does not fit, insert as many of its rows as do."""
+    stopped, if it was not done. in_parts: if a group does not fit, insert as many of its rows as do · messages: so many
+    of the oldest are joined together."""
 
     low: int
     high: int
     in_parts: bool = False
+    messages: int = 1
 
 
 class Spill(NamedTuple):
@@ -213,10 +217,12 @@ class RunOut(NamedTuple):
 
 
 class Expire(NamedTuple):
-    """Advance the watermarks of groups low:high to those of the message, and let go of what has expired."""
+    """Advance the watermarks of groups low:high to those of the oldest messages, of which so many are joined together,
+    and let go of what has expired."""
 
     low: int
     high: int
+    messages: int = 1
 
 
 class EndMessage(NamedTuple):

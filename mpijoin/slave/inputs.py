@@ -79,22 +79,24 @@ class Inputs:
             del self._paused[order.move]
         return [order]
 
-    def joined(self, slot: Slot, groups: np.ndarray) -> np.ndarray | tuple[int, ...]:
-        """These groups' rows of a slot are joined. Returns their watermarks, int64[m, streams], of all producers
+    def joined(self, slots: Sequence[Slot], groups: np.ndarray) -> np.ndarray | tuple[int, ...]:
+        """These groups' rows of some slots are joined. Returns their watermarks, int64[m, streams], of all producers
         together. groups: int64[m].
 
-        Input that came with a group, or from the disk, is of all producers, and has the watermarks of all.
+        Input that came with a group, or from the disk, is of all producers, and has the watermarks of all. It is joined
+        alone.
         """
-        if len(self._producers) == 1 or slot.producer not in self._producers:
-            return slot.watermarks
-        own = self._marks[slot.producer]
-        own[groups] = np.maximum(own[groups], slot.watermarks)
+        if len(self._producers) == 1 or slots[-1].producer not in self._producers:
+            return slots[-1].watermarks
+        for slot in slots:
+            own = self._marks[slot.producer]
+            own[groups] = np.maximum(own[groups], slot.watermarks)
         return np.ascontiguousarray(self._marks[:, groups].min(axis=0))
 
     def diverted(self, slot: Slot, group: int, pieces: tuple[Piece, ...]) -> Slot:
         """Returns a group's rows of a slot as input of all producers."""
         own = np.array([group])
-        watermarks = tuple(np.atleast_2d(self.joined(slot, own))[0].tolist())
+        watermarks = tuple(np.atleast_2d(self.joined([slot], own))[0].tolist())
         producer = slot.producer if len(self._producers) == 1 else NOBODY
         return slot._replace(producer=producer, watermarks=watermarks, groups=own, pieces=pieces, last=False)
 
@@ -104,7 +106,7 @@ class Inputs:
         if len(self._producers) == 1:
             return ()
         for slot in slots:
-            self.joined(slot, np.array([group]))
+            self.joined([slot], np.array([group]))
         return tuple(map(tuple, self._marks[:, group].tolist()))
 
     def comes(self, group: int, marks: tuple[tuple[int, ...], ...]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Sequence
+
 import numpy as np
 
 from mpijoin.operators.base import Operator, Taken
@@ -15,26 +17,26 @@ class Inserter:
     def __init__(self, operator: Operator):
         self._operator = operator
 
-    def insert(self, message: Batches, low: int, high: int, in_parts: bool = False) -> Inserted:
-        """Inserts groups low:high of a message, of all streams, up to the first for which memory is lacking.
+    def insert(self, messages: Sequence[Batches], low: int, high: int, in_parts: bool = False) -> Inserted:
+        """Inserts groups low:high of messages with the same groups, of all streams, up to the first for which memory is
+        lacking.
 
         in_parts: of that group as many rows as fit are inserted, if any do. Rows that are in are taken off the bounds
-        of the message if memory is lacking.
+        of the messages if memory is lacking.
         """
-        groups, before = message.groups[low:high], list[np.ndarray]()
-        for piece in message.pieces:
-            for stream, part in enumerate(piece):
-                bounds = part.bounds[low:high]
-                taken = self._operator.insert(groups, stream, part.fresh, bounds, message.is_new)
-                if taken.groups < len(groups):
-                    at = taken.groups
-                    rows = 0
-                    if in_parts:
-                        rows, taken = self._insert_rows(groups[at], stream, part, bounds[at], taken, message.is_new)
-                    progressed = _take_off(before) + _take_off([bounds[:at]]) + rows > 0
-                    bounds[at, 0] += rows
-                    return Inserted(Taken(0, taken.lacking_pages), progressed, self._operator.memory())
-                before.append(bounds)
+        groups, new, before = messages[0].groups[low:high], messages[0].is_new, list[np.ndarray]()
+        for stream, part in (one for message in messages for piece in message.pieces for one in enumerate(piece)):
+            bounds = part.bounds[low:high]
+            taken = self._operator.insert(groups, stream, part.fresh, bounds, new)
+            if taken.groups < len(groups):
+                at = taken.groups
+                rows = 0
+                if in_parts:
+                    rows, taken = self._insert_rows(groups[at], stream, part, bounds[at], taken, new)
+                progressed = _take_off(before) + _take_off([bounds[:at]]) + rows > 0
+                bounds[at, 0] += rows
+                return Inserted(Taken(0, taken.lacking_pages), progressed, self._operator.memory())
+            before.append(bounds)
         return Inserted(Taken(len(groups)))
 
     def _insert_rows(

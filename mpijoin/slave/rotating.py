@@ -214,8 +214,12 @@ class RotatingCore(SlaveCore):
         return self._rotate(at_once=True) if self._open_groups else super()._ticked(now_s)
 
 
-def new_core(paced: bool, rule: SpillRule | None, open_groups: int) -> SlaveCore:
-    """The core of a slave that spills by this rule, or not at all. open_groups: as for `SlaveCore`."""
+def new_core(paced: bool, rule: SpillRule | None, open_groups: int, producers: int) -> SlaveCore:
+    """The core of a slave that spills by this rule, or not at all. open_groups: as for `SlaveCore`.
+
+    As many messages as there are producers are joined together. Not where groups rotate, whose rows are diverted
+    message by message, nor in a paced run, where the results of the first would wait for the others.
+    """
     if rule is not None and rule.rotates:
         return RotatingCore(paced, rule, open_groups)
-    return SlaveCore(paced=paced, rule=rule, open_groups=open_groups)
+    return SlaveCore(paced=paced, rule=rule, open_groups=open_groups, joint_max=1 if paced else producers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from functools import partial
+from itertools import islice
 from typing import Callable, Sequence
 
 import numpy as np
@@ -68,7 +69,7 @@ class Slave:
         self._outlets = Outlets(job, schema, operator, way, rank.clock, self._epochs.delayed)
         self._out = self._outlets.out
         self._spilling = Spilling(spiller, self._out, rank.clock)
-        self._core = new_core(paced, spill_rule(job, spiller), spiller.open_groups if spiller else 0)
+        self._core = new_core(paced, spill_rule(job, spiller), self._spilling.open_groups, len(setup.roles.producers))
         pressures = [one for one in job.inject.memory if one.rank == rank.number]
         self._pressure = MemoryPressure(pressures, operator.memory().budget, operator.limit, allowed)
         self._inserter = Inserter(operator)
@@ -204,7 +205,7 @@ class Slave:
         self._messages.append(Batches(slot))
         rows = slot.rows
         self._load.arrived(slot.groups, rows)
-        self._do(events.Arrived(slot.epoch, slot.octets, slot.groups, rows, slot.last, own))
+        self._do(events.Arrived(slot.epoch, slot.octets, slot.groups, rows, slot.last, own, not own and not slot.step))
 
     def _answer(self, period: int) -> None:
         groups = np.array(sorted(self._groups), np.int64)
@@ -227,8 +228,8 @@ class Slave:
     def _act(self, action: events.Action) -> None:
         start_s = self._rank.clock.wall_s
         match action:
-            case events.Insert(low, high, in_parts):
-                inserted = self._inserter.insert(self._messages[0], low, high, in_parts)
+            case events.Insert(low, high, in_parts, messages):
+                inserted = self._inserter.insert([*islice(self._messages, messages)], low, high, in_parts)
                 self._do(inserted._replace(is_moving=self._handover.is_moving))
             case events.RunOut(lacking_pages):
                 raise self._operator.out_of_memory(self._spilling.advice(lacking_pages))
@@ -239,10 +240,9 @@ class Slave:
                 self._do(events.Paused(self._operator.pause(budget, self._out)))
             case events.Consume():
                 self._consume()
-            case events.Expire(low, high):
-                message = self._messages[0]
-                groups = message.groups[low:high]
-                watermarks = self._inputs.joined(message.slot, groups)
+            case events.Expire(low, high, messages):
+                groups = self._messages[0].groups[low:high]
+                watermarks = self._inputs.joined([one.slot for one in islice(self._messages, messages)], groups)
                 progress = self._operator.expire(groups, watermarks, self._out)
                 self._do(events.Expired(progress, self._operator.memory(), self._handover.is_moving))
             case events.Spill(begins=begins):

@@ -72,6 +72,11 @@ class Spilling:
         )
 
     @property
+    def open_groups(self) -> int:
+        """How many groups have something on disk."""
+        return self._spiller.open_groups if self._spiller else 0
+
+    @property
     def owed(self) -> str:
         """What results are owed for, in words."""
         self._count_owed()

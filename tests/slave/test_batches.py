@@ -224,22 +224,25 @@ def test_it_takes_rows_out_of_what_the_master_really_sends(seed):
 class Joining:
     """SlaveCore and the messages it decides about, without an operator. It notes the rows joined and the rows taken."""
 
-    def __init__(self, layout, slice_rows):
-        self.core, self.layout = SlaveCore(slice_rows=slice_rows), layout
+    def __init__(self, layout, slice_rows, joint_max):
+        self.core, self.layout = SlaveCore(slice_rows=slice_rows, joint_max=joint_max), layout
+        self.joint_max = 0  # so many messages were joined together at most
         self.messages, self.actions = [], []
         self.joined, self.taken = {}, {}
 
     def arrive(self, slot):
         self.messages.append(Batches(slot))
-        self.do(events.Arrived(slot.epoch, slot.octets, slot.groups, slot.rows, slot.last))
+        self.do(events.Arrived(slot.epoch, slot.octets, slot.groups, slot.rows, slot.last, joint=True))
 
     def do(self, event):
         self.actions += self.core.step(event)
 
     def act(self):
         match self.actions.pop(0):
-            case events.Insert(low, high):
-                self.insert(low, high)
+            case events.Insert(low, high, _, messages):
+                self.joint_max = max(self.joint_max, messages)
+                for message in self.messages[:messages]:
+                    self.insert(message, low, high)
                 self.do(events.Inserted(Taken(high - low)))
             case events.Probe():
                 self.do(events.Probed(Progress.DONE))
@@ -250,8 +253,7 @@ class Joining:
             case events.Carry(_, _, group, places):
                 self.carry_out(group, places)
 
-    def insert(self, low, high):
-        message = self.messages[0]
+    def insert(self, message, low, high):
         for stream, (fresh, bounds) in parts_of(message):
             for group, (first, end) in zip(message.groups[low:high].tolist(), bounds[low:high].tolist()):
                 assert group not in self.taken, "a frozen group was joined"
@@ -270,7 +272,7 @@ class Joining:
 def test_at_any_point_of_progress_rows_joined_and_rows_taken_are_the_rows_received(seed):
     chance = random.Random(seed)
     layout = chance.choice(LAYOUTS)
-    joining = Joining(layout, chance.choice([1, 5, 20, 1000]))
+    joining = Joining(layout, chance.choice([1, 5, 20, 1000]), joint_max=1 + seed % 3)
     received, epoch = {}, 0
     to_freeze, here = chance.sample(range(PARTITIONS), chance.randint(1, 3)), list(range(PARTITIONS))
     while epoch < 6 or joining.actions or to_freeze:
@@ -287,6 +289,7 @@ def test_at_any_point_of_progress_rows_joined_and_rows_taken_are_the_rows_receiv
             joining.do(events.Ordered(group, "freeze", group))
         elif joining.actions:
             joining.act()
+    assert joining.joint_max <= 1 + seed % 3
     assert joining.messages == [] and not joining.core.busy and joining.core.backlog_bytes == 0
     for (group, stream), rows in received.items():
         taken = joining.taken.get(group, [[] for _ in layout])[stream]

@@ -7,7 +7,7 @@ import pytest
 
 from mpijoin.errors import ProtocolError
 from mpijoin.operators.base import Memory, Progress, Taken
-from mpijoin.slave.core import ALERT_S, PACED_SLICE_ROWS_MIN, PACED_SLICES, PROBE_BUDGET, TRIES_MAX, SlaveCore
+from mpijoin.slave.core import ALERT_S, PROBE_BUDGET, TRIES_MAX, SlaveCore
 from mpijoin.slave.events import (
     Arrived,
     Carry,
@@ -35,7 +35,7 @@ from mpijoin.slave.events import (
     Staged,
 )
 from mpijoin.slave.rule import SpillRule
-from mpijoin.slave.slices import cut_slices
+from mpijoin.slave.slices import PACED_SLICE_ROWS_MIN, PACED_SLICES, cut_slices
 from mpijoin.time_events import Rest, Ticked
 
 ALL_IN = Inserted(Taken(1 << 30))

@@ -23,37 +23,37 @@ def inputs(producers=3):
 
 def test_a_row_expires_by_the_least_watermark_of_all_producers():
     own = inputs(2)
-    assert own.joined(slot(0, (50, 60)), GROUPS).tolist() == [[NEVER, NEVER]] * 2, "the other has not been heard"
-    assert own.joined(slot(1, (10, 90)), GROUPS).tolist() == [[10, 60]] * 2
-    assert own.joined(slot(1, (30, 20)), GROUPS).tolist() == [[30, 60]] * 2, "a watermark never goes back"
+    assert own.joined([slot(0, (50, 60))], GROUPS).tolist() == [[NEVER, NEVER]] * 2, "the other has not been heard"
+    assert own.joined([slot(1, (10, 90))], GROUPS).tolist() == [[10, 60]] * 2
+    assert own.joined([slot(1, (30, 20))], GROUPS).tolist() == [[30, 60]] * 2, "a watermark never goes back"
 
 
 def test_a_group_that_moves_takes_its_watermarks_of_each_producer_along():
     """Rows of a slot count for the group once they are joined, so those that go with it count at its consumer."""
     supplier, consumer = inputs(2), inputs(2)
-    supplier.joined(slot(0, (50, 60)), GROUPS)
-    supplier.joined(slot(1, (10, 90)), GROUPS)
+    supplier.joined([slot(0, (50, 60))], GROUPS)
+    supplier.joined([slot(1, (10, 90))], GROUPS)
     marks = supplier.goes(2, [slot(1, (70, 95))])
     assert marks == ((50, 60), (70, 95))
     consumer.comes(2, marks)
-    consumer.joined(slot(0, (5, 5)), np.array([0]))
-    told = consumer.joined(slot(0, (80, 80)), GROUPS).tolist()
+    consumer.joined([slot(0, (5, 5))], np.array([0]))
+    told = consumer.joined([slot(0, (80, 80))], GROUPS).tolist()
     assert told == [[NEVER, NEVER], [70, 80]], "the other group has heard of one producer only"
 
 
 def test_input_of_all_producers_has_the_watermarks_of_all():
     own = inputs(2)
-    own.joined(slot(0, (50, 60)), GROUPS)
-    own.joined(slot(1, (10, 90)), GROUPS)
+    own.joined([slot(0, (50, 60))], GROUPS)
+    own.joined([slot(1, (10, 90))], GROUPS)
     spooled = own.diverted(slot(0, (55, 61)), 2, ())
     assert (spooled.producer, spooled.watermarks) == (NOBODY, (10, 61))
-    own.joined(slot(1, (99, 99)), GROUPS)
-    assert own.joined(spooled, np.array([2])) == (10, 61), "what was spooled before is joined before"
+    own.joined([slot(1, (99, 99))], GROUPS)
+    assert own.joined([spooled], np.array([2])) == (10, 61), "what was spooled before is joined before"
 
 
 def test_with_one_producer_the_slot_says_it_all():
     own = inputs(1)
-    assert own.joined(slot(0, (5, 6)), GROUPS) == (5, 6) and own.goes(0, []) == ()
+    assert own.joined([slot(0, (5, 6))], GROUPS) == (5, 6) and own.goes(0, []) == ()
     assert own.diverted(slot(0, (5, 6)), 2, ()).producer == 0
 
 
