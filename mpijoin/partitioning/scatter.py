@@ -53,6 +53,29 @@ def scatter(
     return Scattered(tuples, blob, starts, blob_starts, firsts)
 
 
+def rearranged(scattered: Scattered, before: np.ndarray, place: np.ndarray, firsts: np.ndarray) -> Scattered:
+    """Lays out rows anew that were scattered by another table. Returns what `scatter` would have made of them.
+
+    before, place, firsts: int64[P], as of `scatter`, of the table then and of the table now.
+    """
+    runs = before[np.argsort(place)]  # For each place, where the rows of its partition lay.
+    order, counts, starts = _runs(scattered.starts, runs)
+    blob_order, _, blob_starts = _runs(scattered.blob_starts, runs)
+    tuples, blob = scattered.tuples[order], scattered.blob[blob_order]
+    if len(blob):
+        base_before, base = scattered.blob_starts[scattered.firsts[runs]], blob_starts[firsts]
+        tuples[:, FIXED_WORDS] += np.repeat(base_before - scattered.blob_starts[runs] + blob_starts[:-1] - base, counts)
+    return Scattered(tuples, blob, starts, blob_starts, firsts)
+
+
+def _runs(starts: np.ndarray, runs: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the entries of these runs in their order, how many each has, and where each starts then. starts: as of
+    `Scattered`."""
+    counts = np.diff(starts)[runs]
+    after = np.concatenate([[0], np.cumsum(counts)])
+    return np.arange(after[-1]) + np.repeat(starts[runs] - after[:-1], counts), counts, after
+
+
 @kernel
 def _count(key, size, place, places, counts, octets):
     """Fills `places`, uint16[n], and counts the rows and the blob bytes of each place. The counts of place p are added

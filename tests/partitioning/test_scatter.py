@@ -6,7 +6,8 @@ from hypothesis import strategies as some
 
 import oracle
 from mpijoin.data.batch import Batch
-from mpijoin.partitioning.scatter import FIXED_WORDS, scatter
+from mpijoin.partitioning.scatter import FIXED_WORDS, rearranged, scatter
+from mpijoin.partitioning.table import PartitionTable
 
 
 def batch(rows, record_words, has_blob):
@@ -57,3 +58,21 @@ def test_rows_lie_by_place_in_their_order(parts, order, partitions, record_words
         assert np.diff(found.blob_starts).tolist() == octets
     else:
         assert len(found.blob) == 0 and found.tuples.shape[1] == FIXED_WORDS + record_words
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    ROWS,
+    some.lists(some.integers(1, 3), min_size=6, max_size=6),
+    some.lists(some.tuples(some.integers(0, 5), some.sampled_from([None, 1, 2, 3])), max_size=4),
+    some.booleans(),
+)
+def test_rows_that_lie_as_one_table_wants_are_laid_out_anew_as_another_one_does(keys, owners, moves, has_blob):
+    table = PartitionTable(owners)
+    rows = [batch([(key, time, i) for i, (key, time) in enumerate(keys)], 1, has_blob)]
+    found, before = scatter(rows, table.place, 1, has_blob, table.firsts), table.place
+    for group, slave in moves:
+        table.route(group, slave)
+    wanted = scatter(rows, table.place, 1, has_blob, table.firsts)
+    for one, other in zip(rearranged(found, before, table.place, table.firsts), wanted):
+        assert one.dtype == other.dtype and np.array_equal(one, other)
