@@ -144,7 +144,7 @@ def test_imports_make_no_circle():
 
 
 # Where decisions are made: the cores, and what they decide with.
-OF_THE_PRODUCER = ("backlog", "core", "events", "lead", "pacing", "queues", "setup", "timetable", "views")
+OF_THE_PRODUCER = ("backlog", "core", "events", "lead", "pacing", "queues", "setup", "stock", "timetable", "views")
 OF_THE_COORDINATOR = ("core", "events", "master", "moves", "producers", "reorganization", "saves", "setup", "spreads")
 PURE = (
     *("errors", "time_events", "operators.base", "partitioning.table", "policy", "moving", "checkpoint.schedule"),

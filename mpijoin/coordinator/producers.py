@@ -67,6 +67,7 @@ class Producers:
     def begins(self, event: BeginsAt, now_s: float) -> Sequence[Begin]:
         """Returns what producers are to be told: when event time begins to pass, once all know where they begin."""
         self._begins[event.producer] = event
+        self._positions[event.producer] = max(self._positions[event.producer], event.event)
         return self._begin(now_s)
 
     def _begin(self, now_s: float) -> Sequence[Begin]:
@@ -74,4 +75,5 @@ class Producers:
         if self._has_begun or not self._begins or len(known) < self._count:
             return []
         self._has_begun = True
-        return [Begin(min(one.event for one in self._begins.values()), now_s)]
+        self._floor = min(one.event for one in self._begins.values())
+        return [Begin(self._floor, now_s)]

@@ -37,7 +37,6 @@ from mpijoin.producer.events import (
     InputEnded,
     PartReady,
     Pause,
-    Read,
     Redeal,
     Redealt,
     Repace,
@@ -55,7 +54,8 @@ from mpijoin.producer.lead import Lead
 from mpijoin.producer.pacing import TIME_MAX
 from mpijoin.producer.queues import Queues
 from mpijoin.producer.setup import ProducerSetup
-from mpijoin.producer.timetable import Now, Timetable
+from mpijoin.producer.stock import Now, Stock
+from mpijoin.producer.timetable import Timetable
 from mpijoin.producer.views import SlaveState
 from mpijoin.time_events import Rest, Ticked
 
@@ -84,8 +84,9 @@ class ProducerCore:
         self._now_s = setup.now_s
         self._pacing = setup.pacing
         self._timetable = Timetable(setup.pacing, self.backlog, setup.now_s) if setup.pacing else None
+        self._stock = self._timetable or Stock()
         self._queues = Queues(setup, self.backlog, self._timetable)
-        self._lead = Lead()
+        self._lead = Lead(setup.producers)
         self._wait_until_s = 0.0  # The sources have nothing before this second of the run.
         self._complete = setup.complete  # watermarks of the last whole tick
         self._slots = setup.slots  # that have ended
@@ -106,23 +107,33 @@ class ProducerCore:
             return True  # the tick under way ends, so that the run can: nobody has to have room for it
         if self._queues.is_full:
             return False
-        if self._timetable:
+        if self._timetable or (self._asked and (self._is_within_tick or not self._stock.is_empty)):
             return True
-        if not self._alone and self._lead.is_bounded:
+        if not self._alone and self._lead.is_bounded(self._has_room):
             return False
         return not self.active or any(map(self._queues.is_hungry, self.active))
 
     def next_input(self) -> Input:
         """What shall be done about the input at the time that was told last."""
         wait_s = self._wait_until_s - self._now_s
-        if self._timetable is None:
-            if not self.wants_input:
-                return Rest(math.inf)
-            return Rest(wait_s) if wait_s > 0 else Read()
-        if self.ended or (self._read_all and self._timetable.is_empty):
+        if self.ended or (self._read_all and self._stock.is_empty):
             return Rest(math.inf)
-        has_room = self._timetable.octets + self._queues.held_bytes < self._waiting_bytes
-        return self._timetable.next(Now(self._now_s, self.wants_input, has_room, wait_s))
+        has_room = self._has_room if self._timetable else self._reads_ahead
+        return self._stock.next(Now(self._now_s, self.wants_input, has_room, wait_s))
+
+    @property
+    def _has_room(self) -> bool:
+        """Whether more may be prepared."""
+        return self._stock.octets + self._queues.held_bytes < self._waiting_bytes
+
+    @property
+    def _reads_ahead(self) -> bool:
+        """Whether a producer that is too far ahead of the others prepares what it may send later."""
+        if self._alone or self._asked or self._stopped or self._read_all:
+            return False
+        if not self._has_begun:
+            return True
+        return self._has_room and self._lead.is_bounded(has_room=True) and self._lead.may_prepare(self._stock.border)
 
     @property
     def ended(self) -> bool:
@@ -153,7 +164,7 @@ class ProducerCore:
         match event:
             case Ticked(now_s):
                 self._now_s = now_s
-                return self._end_timetable()
+                return self._end_stock()
             case Ingested():
                 return self._ingested(event)
             case SourceEnded():
@@ -195,8 +206,10 @@ class ProducerCore:
             case Repace(_, epoch_ns) if self._pacing:
                 self._pacing.epoch_ns = epoch_ns
                 return [event]
-            case Begin(time, second) if self._pacing:
-                self._pacing.origin = (time, second)
+            case Begin(time, second):
+                self._lead.others(time)
+                if self._pacing:
+                    self._pacing.origin = (time, second)
                 return []
             case Floor(time):
                 self._lead.others(time)
@@ -204,26 +217,30 @@ class ProducerCore:
             case _:
                 raise ProtocolError(f"producer got {type(event).__name__}, which is no event of its own")
 
-    def _end_timetable(self) -> list[Action]:
+    def _end_stock(self) -> list[Action]:
         """The source has ended once all that was prepared is handed out."""
-        if self._read_all and not self.ended and self._timetable and self._timetable.is_empty:
+        if self._read_all and not self.ended and self._stock.is_empty:
             return self._end(self._read_all)
         return []
 
     def _note_part(self, event: PartReady | HandedOver) -> list[Action]:
-        if self._timetable is None or self._pacing is None:
+        if self._pacing is None and self._alone:
             raise ProtocolError(f"producer got {type(event).__name__} in a run that is not paced")
         if isinstance(event, HandedOver):
-            self._timetable.handed_over(self._now_s)
+            self._stock.handed_over(self._now_s)
             return []
         begins = not self._has_begun
         self._has_begun = True
-        if begins and self._alone:
+        if begins and self._alone and self._pacing:
             self._pacing.begin(event.border, event.read_s)
-        self._timetable.prepared(event)
+        self._stock.prepared(event)
         if not begins or self._alone:
             return []
-        return [BeginsAt(self._number, event.border - (self._pacing.pace.length or 0), event.read_s)]
+        if self._pacing:
+            return [BeginsAt(self._number, event.border - (self._pacing.pace.length or 0), event.read_s)]
+        start = min(event.begins)
+        self._lead.begin(start, event.border)
+        return [BeginsAt(self._number, start, event.read_s), *self._rest(event.begins)]
 
     def _ingested(self, event: Ingested) -> list[Action]:
         if self.ended:
@@ -252,7 +269,7 @@ class ProducerCore:
     def _source_ended(self, event: SourceEnded) -> list[Action]:
         if self.ended or self._read_all:
             raise ProtocolError("producer got the end of the source twice")
-        if self._timetable and not self._timetable.is_empty:
+        if not self._stock.is_empty:
             self._read_all = event.watermarks
             return []
         return self._end(event.watermarks)
@@ -264,14 +281,18 @@ class ProducerCore:
         ended = InputEnded(self._number)
         if self._alone:
             return [ended]
-        self._complete = watermarks
         self._lead.tick_ended(TIME_MAX, TIME_MAX)
+        return [*self._rest(watermarks), *self._cut(), ended]
+
+    def _rest(self, watermarks: Watermarks) -> list[Action]:
+        """Tells the slaves that this producer has no rows to come below these watermarks."""
+        self._complete = watermarks
         table = self.table
         copies = tuple((one, copy) for one in table.groups_of(SHARED).tolist() for copy in table.copies_of(one))
         shared = tuple((copy.slave, 0) for _, copy in copies)
         self._queues.add(Ingested(dict.fromkeys(table.owners, 0), {}, watermarks, shared=shared), watermarks)
         rested = Rested(copies, tuple((slave, table.groups_of(slave)) for slave in table.owners))
-        return [rested, *self._serve_all(), *self._cut(), ended]
+        return [rested, *self._serve_all()]
 
     def _close(self) -> list[Action]:
         if self._ending is None:
@@ -289,7 +310,7 @@ class ProducerCore:
     def _cut(self) -> list[Action]:
         """The checkpoint that was asked for, if the tick under way is over."""
         asked = self._asked
-        if asked is None or self._is_within_tick or (self._timetable and not self._timetable.is_empty):
+        if asked is None or self._is_within_tick or not self._stock.is_empty:
             return []
         self._asked = None
         self._stopped = self._queues.stopped = bool(asked.stops)

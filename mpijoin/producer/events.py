@@ -53,7 +53,7 @@ class SourceWaits(NamedTuple):
 
 
 class PartReady(NamedTuple):
-    """A part of a tick of a paced run has been read and scattered before it is due. border: where its tick ends ·
+    """A part of a tick has been read and scattered before it is due. border: where its tick ends ·
     completes: whether it ends its tick · octets: the memory that it takes, about · read_s: the second of the run at
     which it had been read · took_s: seconds to read and scatter it."""
 
@@ -62,6 +62,7 @@ class PartReady(NamedTuple):
     octets: int
     read_s: float
     took_s: float
+    begins: Watermarks = ()
 
 
 class HandedOver(NamedTuple):
@@ -179,7 +180,8 @@ class Repace(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """In a paced run, event time passes from this time and second of the run on, at every producer."""
+    """The input of all producers begins at this time. In a paced run, event time passes from then on, and from this
+    second of the run on."""
 
     event: int
     second: float
@@ -302,8 +304,7 @@ class SlotEnded(NamedTuple):
 
 
 class BeginsAt(NamedTuple):
-    """For the coordinator: the input of a paced run begins with a tick from this time on, and was read at this second
-    of the run."""
+    """For the coordinator: the input begins with a tick from this time on, and was read at this second of the run."""
 
     producer: int
     event: int
@@ -321,12 +322,14 @@ Action = Serve | Hold | Command | Deliver | TellCopy | Redeal | Cut | CloseInput
 
 
 class Read(NamedTuple):
-    """Read the next part of a tick. As fast as possible it goes to the mini-buffers at once, in a paced run it is
-    prepared."""
+    """Read the next part of a tick. It goes to the mini-buffers at once. ahead: it is prepared instead, because it may
+    not go yet."""
+
+    ahead: bool = False
 
 
 class HandOver(NamedTuple):
-    """The oldest part that was prepared is due, and was so at this second of the run."""
+    """The oldest part that was prepared is due, in a paced run since this second of the run."""
 
     due_s: float
 

@@ -21,7 +21,7 @@ from mpijoin.producer.exchange import new_exchange
 from mpijoin.producer.intake import Intake, Prepared
 from mpijoin.producer.pacing import Pacing
 from mpijoin.producer.recording import SlotRecorder
-from mpijoin.producer.ticks import Tick
+from mpijoin.producer.ticks import Ends, Tick
 from mpijoin.rank import WAIT_S, Rank
 from mpijoin.records import InputState
 from mpijoin.sources.base import TIME_MAX, End, SourceCounts, Wait
@@ -103,8 +103,8 @@ class Feed:
                 return min(WAIT_S, seconds)
             case events.HandOver():
                 self._hand_over()
-            case events.Read():
-                self._read()
+            case events.Read(ahead):
+                self._read(ahead)
         return 0.0
 
     def act(self, action: events.Action) -> None:
@@ -157,7 +157,7 @@ class Feed:
             self.copied += slot.rows_per_stream * steps.is_copied(copy.step, copy.dealt, len(self.sent))
         self.exchange.give(action.slave, slot)
 
-    def _read(self) -> None:
+    def _read(self, ahead: bool) -> None:
         clock = self._rank.clock
         start_s = clock.wall_s
         tick = self.intake.next()
@@ -165,36 +165,34 @@ class Feed:
             self._do(events.SourceWaits(tick.until_s - clock.started_s))
         elif isinstance(tick, End):
             self._do(events.SourceEnded((TIME_MAX,) * len(self.sent)))
-        elif self.pacing.paced:
+        elif ahead:
             self._prepare(tick, start_s)
         else:
-            self._ingest(tick, self.intake.scatter(tick, self._core.table))
+            self._ingest(tick.ends, self.intake.scatter(tick, self._core.table))
 
     def _prepare(self, tick: Tick, start_s: float) -> None:
         """A part of a tick that is not yet due; its reading began at start_s."""
         clock, table = self._rank.clock, self._core.table
         read_s = clock.wall_s
-        part = Prepared(tick, self.intake.scatter(tick, table), table.place)
+        part = Prepared(tick.ends, self.intake.scatter(tick, table), table.place)
         self._prepared.append(part)
         completes = tick.watermarks is not None
-        self._do(events.PartReady(tick.border, completes, part.octets, read_s, clock.wall_s - start_s))
+        took_s = clock.wall_s - start_s
+        self._do(events.PartReady(tick.border, completes, part.octets, read_s, took_s, tick.begins))
 
     def _hand_over(self) -> None:
-        """The oldest prepared part goes to the buffers. If groups have moved since, it is scattered once more."""
-        tick, scattered, place = self._prepared.popleft()
+        """The oldest prepared part goes to the buffers."""
+        part = self._prepared.popleft()
         self._do(events.HandedOver())
-        if place is not self._core.table.place:
-            scattered = self.intake.scatter(tick, self._core.table)
-        self._ingest(tick, scattered)
+        self._ingest(part.ends, part.by(self._core.table))
 
-    def _ingest(self, tick: Tick, scattered: tuple[Scattered, ...]) -> None:
+    def _ingest(self, ends: Ends, scattered: tuple[Scattered, ...]) -> None:
         for stream, one in enumerate(scattered):
             self.sent[stream] += one.starts[-1]
         epoch = self.ticks // self._subgroups
-        self.ticks += tick.watermarks is not None
+        self.ticks += ends.watermarks is not None
         added = self.buffers.add(scattered)
-        at = (tick.watermarks, tick.border, tick.position)
-        self._do(events.Ingested(added.octets, added.held, *at, added.shared))
+        self._do(events.Ingested(added.octets, added.held, *ends, added.shared))
         self.buffers.settle()
         active, held_bytes = len(self._core.active), self.buffers.held_bytes
         self.recorder.slot_ended(epoch, scattered, self.counts(), active, held_bytes, self._core.backlog)

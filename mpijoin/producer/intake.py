@@ -13,10 +13,10 @@ from mpijoin.data.record import RecordLayout
 from mpijoin.data.rows import empty_batch
 from mpijoin.data.schema import JoinSchema
 from mpijoin.errors import InputError
-from mpijoin.partitioning.scatter import Scattered, scatter
+from mpijoin.partitioning.scatter import Scattered, rearranged, scatter
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.producer.pacing import Pace
-from mpijoin.producer.ticks import Tick, TickReader
+from mpijoin.producer.ticks import Ends, Tick, TickReader
 from mpijoin.records import PartInfo
 from mpijoin.rundir import RunDirectory
 from mpijoin.sources import open_source
@@ -31,16 +31,21 @@ PART_SHARE = 16  # A part has at most this part of the master's buffer.
 
 
 class Prepared(NamedTuple):
-    """A part of a tick of a paced run, ready before it is due. place: the layout for which it was scattered."""
+    """A part of a tick, ready before it is due. ends: as of the tick · place: the layout for which it was scattered."""
 
-    tick: Tick
+    ends: Ends
     scattered: tuple[Scattered, ...]
     place: np.ndarray
 
     @property
     def octets(self) -> int:
-        """About what it takes: rows as they were read, and as they were scattered."""
-        return 2 * sum(one.tuples.nbytes + one.blob.nbytes for one in self.scattered)
+        return sum(one.tuples.nbytes + one.blob.nbytes for one in self.scattered)
+
+    def by(self, table: PartitionTable) -> tuple[Scattered, ...]:
+        """Its rows as this table lays them out. Groups may have moved since it was scattered."""
+        if self.place is table.place:
+            return self.scattered
+        return tuple(rearranged(one, self.place, table.place, table.firsts) for one in self.scattered)
 
 
 class Intake:

@@ -19,7 +19,7 @@ class ProducerSetup(NamedTuple):
     buffer_bytes: int
     """What a slave may have received of this producer and not joined."""
     waiting_bytes: int
-    """What may wait for slaves, and of a paced run what is prepared."""
+    """What may wait for slaves, and what is prepared."""
     subgroups: int
     """n_g of WSJ, section V-B."""
     pacing: Pacing | None

@@ -24,6 +24,14 @@ from mpijoin.sources.position import UNREAD, StreamPosition
 READ_ROWS = 1 << 16
 
 
+class Ends(NamedTuple):
+    """What a part of a tick says beside its rows; the fields are those of `Tick`."""
+
+    watermarks: tuple[int, ...] | None
+    border: int
+    position: int
+
+
 class Tick(NamedTuple):
     """A part of a tick."""
 
@@ -35,6 +43,12 @@ class Tick(NamedTuple):
     """Where the tick ends."""
     position: int = TIME_MIN
     """No row to come has a running maximum below this, if this part completes the tick."""
+    begins: tuple[int, ...] = ()
+    """The watermarks of all streams before it, of a share."""
+
+    @property
+    def ends(self) -> Ends:
+        return Ends(self.watermarks, self.border, self.position)
 
 
 class Buffered:
@@ -162,6 +176,7 @@ class TickReader:
         self.pace = pace  # of the ticks to come; it may be changed at any time
         self._part_bytes = part_bytes
         self._border: int | None = None  # of the tick under way
+        self._begins: tuple[int, ...] = ()  # of the same
         self._has_given = False  # some of it
         self._shared = shared
 
@@ -172,6 +187,8 @@ class TickReader:
             if start == TIME_MAX and not any(stream.rows for stream in self._streams):
                 return End() if all(stream.ended for stream in self._streams) else self._wait()
             self._border, self._has_given = self._border_after(start), False
+            if self._shared:
+                self._begins = self._watermarks([stream.known for stream in self._streams])
         border = self._border
         batches, complete = [], True
         for stream in self._streams:
@@ -180,11 +197,13 @@ class TickReader:
             complete &= done
         if not complete:
             self._has_given |= any(batches)
-            return Tick(tuple(batches), None, border) if any(batches) else self._wait()
+            return Tick(tuple(batches), None, border, begins=self._begins) if any(batches) else self._wait()
         known = [max(border, stream.known) if self._shared else border for stream in self._streams]
-        watermarks = tuple(map(_watermark, self._streams, self._latenesses, known))
         self._border = None
-        return Tick(tuple(batches), watermarks, border, min(known))
+        return Tick(tuple(batches), self._watermarks(known), border, min(known), self._begins)
+
+    def _watermarks(self, known: Sequence[int]) -> tuple[int, ...]:
+        return tuple(map(_watermark, self._streams, self._latenesses, known))
 
     def _wait(self) -> Wait:
         """How long to wait until one of the sources may have something that have nothing now."""

@@ -15,7 +15,7 @@ from mpijoin.partitioning.scatter import BLOB_WORDS, FIXED_WORDS, Scattered
 from mpijoin.partitioning.table import PartitionTable
 from mpijoin.producer.intake import Intake
 from mpijoin.producer.pacing import Pace
-from mpijoin.producer.ticks import Tick
+from mpijoin.producer.ticks import Ends, Tick
 from mpijoin.records import PartInfo
 from mpijoin.simulate.costs import Costs
 from mpijoin.simulate.engine import SimulatedClock
@@ -34,11 +34,12 @@ class ModelledTick(NamedTuple):
     watermarks: tuple[int, ...]
     border: int
     start: int
+    begins: tuple[int, ...]
 
     @property
-    def position(self) -> int:
-        """No tuple to come lies below this."""
-        return self.border
+    def ends(self) -> Ends:
+        """No tuple to come lies below the border."""
+        return Ends(self.watermarks, self.border, self.border)
 
 
 class ModelledStream:
@@ -131,13 +132,13 @@ class ModelledIntake:
     def next(self) -> ModelledTick | End:
         """Returns the next tick that brings tuples, or the end."""
         while not all(one.ended(self._time) for one in self.sources):
-            start, border = self._time, self._border()
+            start, border, begins = self._time, self._border(), self._watermarks()
             counts = tuple(one.arrivals(self._ticks, start, border) for one in self.sources)
             self._time, self._ticks = border, self._ticks + 1
             tuples = int(sum(one.sum() for one in counts))
             if tuples:
                 self._clock.charge(tuples * self._costs.generated_ns / 1e9)
-                return ModelledTick(counts, tuple(map(self._watermark, range(len(counts)))), border, start)
+                return ModelledTick(counts, self._watermarks(), border, start, begins)
         return End()
 
     def _border(self) -> int:
@@ -148,9 +149,11 @@ class ModelledIntake:
             length = max(1, min(pace.length_max, round(pace.rows / len(self.sources) / fastest)))
         return (self._time // length + 1) * length
 
-    def _watermark(self, stream: int) -> int:
-        ended = self.sources[stream].ended(self._time)
-        return TIME_MAX if ended else self._time - self._latenesses[stream]
+    def _watermarks(self) -> tuple[int, ...]:
+        return tuple(
+            TIME_MAX if one.ended(self._time) else self._time - lateness
+            for one, lateness in zip(self.sources, self._latenesses)
+        )
 
     def set_pace(self, pace: Pace) -> None:
         self._pace = pace

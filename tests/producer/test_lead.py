@@ -11,33 +11,57 @@ from mpijoin.producer.pacing import TIME_MAX, TIME_MIN
 TICK, SHARE = 10, 100
 
 
-def test_whoever_has_ended_a_share_may_begin_the_next_while_nobody_stands_before_the_one_that_it_had():
-    """Two producers take turns at shares of 100: the first has 0 to 100 and 200 to 300."""
+def begun(start=0):
+    """Returns the lead of a producer whose first tick is ready, while the slowest stands at 0."""
     lead = Lead()
+    lead.begin(start, start + TICK)
+    lead.others(0)
+    return lead
+
+
+def test_nobody_sends_before_all_know_where_they_begin():
+    lead = Lead()
+    assert lead.is_bounded(True) and lead.is_bounded(False)
+    lead.begin(0, TICK)
+    assert lead.is_bounded(True), "another one may begin much earlier"
+    lead.others(0)
+    assert not lead.is_bounded(True)
+    assert begun(SHARE).is_bounded(True), "its first share is not the first one"
+
+
+def test_a_few_ticks_are_always_allowed():
+    lead = begun()
     for border in range(TICK, SHARE, TICK):
         lead.tick_ended(border, border)
-        lead.others(0)
-        assert not lead.is_bounded or border > AHEAD_TICKS * TICK
-    lead.others(SHARE - AHEAD_TICKS * TICK)
+        assert lead.is_bounded(True) == lead.is_bounded(False) == (border > AHEAD_TICKS * TICK)
+
+
+def test_who_has_ended_a_share_waits_until_the_others_come_to_the_next_or_until_it_has_no_room_to_prepare_it():
+    """Two producers take turns at shares of 100: the first has 0 to 100 and 200 to 300."""
+    lead = begun()
+    for border in range(TICK, SHARE, TICK):
+        lead.tick_ended(border, border)
     lead.tick_ended(SHARE, 2 * SHARE)
-    assert not lead.is_bounded, "the other has come as far, in a share of its own"
-    lead.tick_ended(2 * SHARE + TICK, 2 * SHARE + TICK)
-    assert lead.is_bounded
-    lead.others(SHARE + TICK)
-    assert not lead.is_bounded
+    lead.others(SHARE)
+    assert lead.is_bounded(has_room=True)
+    assert not lead.is_bounded(has_room=False), "the other has come as far, in a share of its own"
+    for border in (2 * SHARE + TICK, 2 * SHARE + 2 * TICK):
+        lead.tick_ended(border, border)
+    assert lead.is_bounded(has_room=False)
+    lead.others(SHARE + 2 * TICK)
+    assert lead.is_bounded(has_room=True) and not lead.is_bounded(has_room=False)
+    lead.others(2 * SHARE + TICK)
+    assert not lead.is_bounded(has_room=True)
 
 
 def test_what_it_hears_never_goes_back_and_at_its_end_it_waits_for_nobody():
-    lead = Lead()
-    assert not lead.is_bounded, "it has not begun"
-    lead.tick_ended(TICK, TICK)
-    lead.tick_ended(2 * TICK, 9 * TICK)
-    lead.tick_ended(10 * TICK, 40 * TICK)
+    lead = begun()
+    lead.tick_ended(TICK, 40 * TICK)
     lead.others(39 * TICK)
     lead.others(TIME_MIN)
-    assert not lead.is_bounded
+    assert not lead.is_bounded(True)
     lead.tick_ended(TIME_MAX, TIME_MAX)
-    assert not lead.is_bounded
+    assert not lead.is_bounded(True)
 
 
 def ended(producer, slots, position, due=None):
@@ -70,6 +94,17 @@ def test_event_time_begins_to_pass_once_all_know_where_they_begin_or_have_nothin
     assert own.input_ended(0, 4.0) == [Floor(TIME_MAX)] and own.all_ended
     with pytest.raises(ProtocolError, match="producer 0 has come to its end twice"):
         own.input_ended(0, 5.0)
+
+
+def test_where_a_producer_begins_counts_as_where_it_stands():
+    """One that begins late waits for the others, and has no slot before they have come there."""
+    own = Producers(2)
+    own.begins(BeginsAt(0, 10, 0.5), 1.0)
+    assert own.begins(BeginsAt(1, 700, 0.5), 1.0) == [Begin(10, 1.0)]
+    own.slot_ended(ended(0, 1, 300))
+    assert own.floor(2.0) == [Floor(300)]
+    own.slot_ended(ended(0, 2, 900))
+    assert own.floor(3.0) == [Floor(700)]
 
 
 def test_one_producer_is_told_nothing():

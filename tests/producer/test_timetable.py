@@ -59,7 +59,7 @@ def hand_over(core, watermark=None, octets=10):
 
 def test_the_first_tick_is_due_an_epoch_after_it_was_read_and_the_next_ones_as_event_time_passes():
     core = new_core()
-    assert at(core, 0.0) == Read()
+    assert at(core, 0.0) == Read(ahead=True)
     prepare(core, 101, read_s=2.0)
     assert at(core, 2.5) == Rest(pytest.approx(0.5))
     assert at(core, 3.0) == HandOver(3.0)
@@ -72,11 +72,11 @@ def test_the_first_tick_is_due_an_epoch_after_it_was_read_and_the_next_ones_as_e
 def test_one_tick_is_prepared_at_a_time_and_its_parts_while_there_is_room():
     core = new_core(master_buffer=100)
     prepare(core, 1, completes=False, octets=60)
-    assert at(core, 0.1) == Read()
+    assert at(core, 0.1) == Read(ahead=True)
     prepare(core, 1, completes=False, octets=40)
     assert at(core, 0.2) == Rest(pytest.approx(0.8)), "no room"
     hand_over(core, octets=0)
-    assert at(core, 0.3) == Read()
+    assert at(core, 0.3) == Read(ahead=True)
     prepare(core, 1)
     assert at(core, 0.4) == Rest(pytest.approx(0.6)), "the tick is whole"
 
@@ -100,7 +100,7 @@ def test_while_slaves_join_the_next_tick_is_prepared_just_before_it_is_due():
     hand_over(core, 1, octets=0)
     hand_over(core, 1)
     assert at(core, 1.2) == Rest(pytest.approx(2.0 - PREPARE_AHEAD * 0.1 - 1.2)), "a slave may need this core"
-    assert at(core, 1.71) == Read()
+    assert at(core, 1.71) == Read(ahead=True)
     core.step(Consumed(1, 0))
     assert at(core, 1.2) == Rest(pytest.approx(0.5)), "it has joined the empty part only"
 
@@ -112,14 +112,14 @@ def test_once_all_is_joined_the_next_tick_is_prepared_at_once():
     hand_over(core, 1)
     assert isinstance(at(core, 1.2), Rest)
     core.step(Consumed(1, 10))
-    assert at(core, 1.2) == Read()
+    assert at(core, 1.2) == Read(ahead=True)
 
 
 @pytest.mark.parametrize("pacing", [new_pacing(), None])
 def test_sources_that_have_nothing_are_not_asked_before_their_time(pacing):
     core = MasterCore(MasterSetup(PartitionTable.even(1, (1,)), (1,), 1000, 1000, pacing=pacing))
     core.step(SourceWaits(4.0))
-    assert at(core, 1.5) == Rest(pytest.approx(2.5)) and at(core, 4.0) == Read()
+    assert at(core, 1.5) == Rest(pytest.approx(2.5)) and at(core, 4.0) == Read(ahead=pacing is not None)
 
 
 def test_a_part_that_is_due_does_not_wait_for_a_source():
