@@ -81,12 +81,13 @@ def _plan(view: ClusterView, known: Learned, behind: Collection[int], level: flo
     fixed, parts_fixed = (_moved_within(view, periods) for periods in (REST_PERIODS, PARTS_REST_PERIODS))
     overloaded = {slave.slave for slave in view.active if is_overloaded(slave)}
     bar = Bar(known.noise / max(1, known.periods(view)) ** 0.5, overloaded, known.settled)
-    if parts := changes_of_parts(view, pool, parts_fixed, bar.noise):
+    replaced = _replace_slow(view, known, fixed)  # A slow slave is no reason to spread what a faster one can join.
+    if not replaced and (parts := changes_of_parts(view, pool, parts_fixed, bar.noise)):
         return Plan(parts)
     moves = even_out([*pool, *grown], fixed, bar, known.pace)
     takers = {move.consumer for move in moves}
     active = {slave.slave for slave in view.active} | {node.slave for node in grown if node.slave in takers}
-    if not moves and (moves := _replace_slow(view, known, fixed)):
+    if not moves and (moves := replaced):
         active = active - {move.supplier for move in moves} | {move.consumer for move in moves}
     resized = active != {slave.slave for slave in view.active}
     return Plan((*moves, Resize(tuple(sorted(active)))) if resized else moves)

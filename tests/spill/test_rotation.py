@@ -192,7 +192,7 @@ def rotating(tmp_path):
 
 def join(operator, given):
     message, out = Batches(given), Out(2, 1000)
-    assert Inserter(operator).insert(message, 0, len(message.groups)).taken.groups == len(message.groups)
+    assert Inserter(operator).insert([message], 0, len(message.groups)).taken.groups == len(message.groups)
     while operator.probe(message.groups, 1 << 20, out) is not DONE:
         pass
     operator.expire(message.groups, given.watermarks, out)
@@ -359,7 +359,7 @@ def test_whole_rows_are_those_that_are_found_in_memory(operator):
 def test_what_others_have_to_leave_for_is_not_inserted():
     """A group of the message that has begun may have to leave for one that is to move."""
     core = core_at_rest()
-    core.step(Arrived(0, 24, np.array([4, 7]), np.array([1 << 15, 3]), False))
+    core.step(Arrived(0, 24, np.array([4, 7]), np.array([1 << 16, 3]), False))
     core.step(Rotated(False))
     assert core.step(Diverted()) == [Insert(0, 1)]
     core.step(Ordered(1, "ship", 9))
