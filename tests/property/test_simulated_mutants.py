@@ -87,7 +87,7 @@ def a_consumer_that_never_refuses(monkeypatch):
 
 
 def the_watermark_of_one_producer(monkeypatch):
-    monkeypatch.setattr(Inputs, "joined", lambda inputs, slot, groups: slot.watermarks)
+    monkeypatch.setattr(Inputs, "joined", lambda inputs, slots, groups: slots[-1].watermarks)
 
 
 def a_pause_that_one_producer_acknowledges(monkeypatch):
