@@ -50,6 +50,7 @@ COMPILER = "llvmlite"
 # 2.4 ms per MB, which was half of an insert's time until the blocks had been used once, and 12 ms of a message.
 BLOCKS_TOUCHED_BYTES = 64 << 20
 HEAP_TOUCHED_BYTES = 32 << 20
+SPACE_S = 2.0  # For so long a failed run waits for space on the disk to say so.
 
 
 class LogFile(logging.FileHandler):
@@ -305,7 +306,11 @@ def _fail(
         failure = {"reason": reason, "exit_code": exit_code, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z")}
         saved = setup.checkpoints is not None and bool(numbers_in(setup.checkpoints))
         again = _resume_command(setup) if saved else ""
-        setup.directory.write_failed({**failure, "go_on": again, "provenance": _provenance(setup, rank, started_s)})
+        failure |= {"go_on": again, "provenance": _provenance(setup, rank, started_s)}
+        # Where the disk is full, other ranks give space back once they have heard of the end.
+        deadline_s = time.monotonic() + SPACE_S
+        while not setup.directory.write_failed(failure) and time.monotonic() < deadline_s:
+            time.sleep(SPACE_S / 100)
         if saved:
             how = f"to go on: {again}" if again else "to go on, run the job again with resume=True"
             rank.log.info("%s", how)
