@@ -205,6 +205,22 @@ def rows_of(piece, stream):
     return tuples[:, 2].tolist()
 
 
+def test_single_rows_are_dealt_to_each_member_in_turn():
+    table = PartitionTable.even(6, (1, 2, 3))
+    buffers = MiniBuffers(table, (1, 2, 3))
+    place = table.place[2]
+    table.share(2, Copy(1, dealt=0), Copy(3, dealt=0))
+    rows = [row for row in range(400) if partition(row, (1, 2, 3)) == place][:6]
+    assert len(rows) == 6
+    for row in rows:
+        buffers.add((scattered(table, [row], row), scattered(table, [])))
+    got = {slave: [] for slave in (1, 3)}
+    for slave, item in buffers.waiting():
+        if item.copy:
+            got[slave] += [key for piece in item.pieces for key in piece.columns[0].tuples[:, 0].tolist()]
+    assert sorted([got[1], got[3]]) == sorted([rows[::2], rows[1::2]])
+
+
 @pytest.mark.parametrize("members", [1, 2, 3])
 @pytest.mark.parametrize("batch_bytes", [1, 3000, 1 << 16])
 def test_what_was_held_is_dealt_among_members_behind_all_that_waits(monkeypatch, members, batch_bytes):
@@ -227,6 +243,7 @@ def test_what_was_held_is_dealt_among_members_behind_all_that_waits(monkeypatch,
         table.share(2, *(Copy(slave, dealt=0) for slave in (3, 1, 2)[:members]))
     batches = buffers.redeal(2)
     assert batches[-1].pieces == 0 and sum(batch.pieces for batch in batches) == 10
+    assert len(batches) == {1: 11, 3000: 3, 1 << 16: 2}[batch_bytes]
     place = PartitionTable.even(6, (1, 2, 3)).place
     wanted = [[row for row in range(100, 600) if partition(row, (1, 2, 3)) == place[2]]]
     wanted.append([row for row in wanted[0] if row % 50 < 20])

@@ -157,3 +157,12 @@ def test_of_the_dealt_stream_both_hold_about_half(plan):
     small = holder_of(setup, streams, plan, Keep.NOTHING, memory=2_000)
     with pytest.raises(MemoryBudgetError):
         small.operator.take_dealt(0, 1, frames)
+
+
+def test_tuples_that_are_dealt_are_no_arrivals_for_the_choice_of_a_plan():
+    holder = holder_of(Setup(holders=2, theta=st.THETA_OFF), [Stream(200)] * 3, Binary(Binary(0, 1), 2), Keep.NOTHING)
+    holder.round_of(groups_of(0), STEADY, [0, 0, 0])
+    came = holder.operator._came
+    holder.operator.deal(0, 1, 7, 0)
+    holder.operator.take_dealt(0, 1, holder.operator.give_dealt(0, 1))
+    assert came > 0 and holder.operator._came == came
