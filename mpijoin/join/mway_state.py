@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mpijoin.join.state import JoinState
-from mpijoin.store.pool import reserve_words
+from mpijoin.store.pool import SMALL_BYTES, reserve_words
 from mpijoin.store.simd import LANES
 from mpijoin.store.state import NONE, SLOTS
 
@@ -109,7 +109,7 @@ def new_scratch(state: JoinState) -> MwayScratch:
         listed=np.zeros(LISTED + 1, np.int64),
         pair_member=np.zeros(PAIRS + ROOM, np.int64),
         pair_slot=np.zeros(PAIRS + ROOM, np.int64),
-        partners=reserve_words(1 + streams * (PAIRS + ROOM) + held_max),
+        partners=reserve_words(1 + streams * (PAIRS + ROOM) + held_max, SMALL_BYTES),
         order=np.zeros(streams, np.int64),
         levels=np.zeros((streams + 1, LEVEL_WORDS), np.int64),
         prefix=np.zeros(streams + 1, np.uint64),

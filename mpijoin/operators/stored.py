@@ -16,7 +16,7 @@ from mpijoin.store.directory import start_group
 from mpijoin.store.fresh import settle_groups
 from mpijoin.store.insert import Fresh, Scratch, insert_groups
 from mpijoin.store.kept import drop_kept
-from mpijoin.store.pool import Pool, StreamSpec, new_table, reserve_words
+from mpijoin.store.pool import SMALL_BYTES, Pool, StreamSpec, new_table, reserve_words
 from mpijoin.store.prepare import clear_stream
 from mpijoin.store.read import KeyWords, gather_blobs, keep_equal_keys
 from mpijoin.store.rows import RowReader, RowsFrame, part_of_deal, rows_of
@@ -81,7 +81,8 @@ class TableOperator(ABC):
         self._pool, self._streams = pool, streams
         self._table = new_table(pool, partitions, theta, streams, number)
         self._results = 0
-        per_bucket = (reserve_words(-(-len(self._table.buckets) // 2)).view(np.int32) for _ in range(3))
+        words = -(-len(self._table.buckets) // 2)
+        per_bucket = (reserve_words(words, SMALL_BYTES).view(np.int32) for _ in range(3))
         self._use(Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket))))
         self._empty = empty_group.bound(self._table)
         self._reader = RowReader(self._table)

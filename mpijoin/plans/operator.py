@@ -35,8 +35,9 @@ from mpijoin.store.state import BUCKETS, GROUP_TUPLES, PINNED, STREAMS_MAX, TUNE
 STATES_SHARE = 0.5
 # After states did not fit, two probes do without. It is twice as many after each further time, up to so many.
 PATIENCE_MAX = 64
-# The states of so many tuples may be made again in a probe, or of as many as are fresh if these are more.
-RESTORED_MIN = 1 << 16
+# The states of so many held tuples may be made for each fresh one: then no probe takes more than about twice as long as
+# without. A few thousand may always be.
+RESTORED_PER_FRESH, RESTORED_MIN = 2, 1 << 12
 # So many comparisons are made at a time while the states of a group that has come are made.
 ADOPTED_BUDGET = 1 << 26
 # The operators that are nodes have numbers from here on. Those of joins and of their clean-ups are smaller.
@@ -101,7 +102,7 @@ class PlannedJoin(WindowJoin):
         taken = super().insert(groups, stream, batch, bounds, new)
         came = int((bounds[: taken.groups, 1] - bounds[: taken.groups, 0]).sum())
         self._came += came
-        self._allowance += came
+        self._allowance += RESTORED_PER_FRESH * came
         self.statistics.came(stream, came)
         if taken.groups == len(groups) or not self._make_room(taken.lacking_pages):
             return taken
@@ -151,6 +152,8 @@ class PlannedJoin(WindowJoin):
         """Merges the mini-partitions of groups whose turn it is, so that the next probe can make their states."""
         table = self._table
         wants = (table.groups[groups, BUCKETS] > 1) & (table.groups[groups, PINNED] == 0)
+        if not wants.any():
+            return
         own = self._within_allowance(groups[wants])
         if len(own):
             self.merge_mini_partitions(own)
@@ -220,14 +223,14 @@ class PlannedJoin(WindowJoin):
         turn = np.zeros(len(groups), bool)
         if self._waits:
             self._waits -= 1
-        elif self._tree:
+        elif self._tree and not self._tree.holds[groups].all():
             flat, merged = (self._table.groups[groups, one] == 1 for one in (BUCKETS, PINNED))
             if self._former:
                 merged &= ~self._former.holds[groups]
             turn = ~self._tree.holds[groups] & flat
             # What was merged for this was allowed when it was merged.
             turn &= merged | np.isin(groups, self._within_allowance(groups[turn & ~merged]))
-        elif self._former:
+        elif self._former and not self._tree:
             turn = np.isin(groups, self._within_allowance(groups[self._former.holds[groups]]))
         return turn
 

@@ -8,9 +8,12 @@ from mpijoin.plans.costs import Sample
 from mpijoin.plans.sample import sample_fresh
 from mpijoin.store.state import GROUP_TUPLES, StoreState, words_of
 
-# So many tuples of each stream are looked at between two decisions. As many of those before count as well.
-SAMPLED = 128
+# So many tuples of each stream are looked at between two decisions, and fewer while the plan is as good as any. Those
+# of the period before count as well.
+SAMPLED, SAMPLED_CALM = 128, 32
 KEPT = 2 * SAMPLED
+# Looking once at many is cheaper than looking often at few.
+AT_ONCE = 32
 # What came before a decision counts so much at the next one.
 MEMORY = 0.5
 # Decisions are at least this share of the held tuples apart: to look for partners takes the longer the more are held.
@@ -34,7 +37,9 @@ class Statistics:
         self._found = np.zeros((SAMPLED, streams), np.int64)
         self._fresh, self._rates = np.zeros((2, streams))
         self._seen, self._owed, self._period, self._calm = 0.0, 0.0, float(period), 1
-        self._held = 0.0
+        self._held, self._wanted = 0.0, SAMPLED
+        # How many had been looked at when the last two periods began.
+        self._began = np.zeros((2, streams), np.int64)
 
     def came(self, stream: int, tuples: int) -> None:
         """So many fresh tuples of a stream were inserted."""
@@ -44,8 +49,9 @@ class Statistics:
         """Looks at some of the fresh tuples of the groups, before these are probed. Returns whether it is time to
         decide."""
         came = float(self._fresh.sum())
-        self._owed += came * SAMPLED / self._period
-        if wanted := min(int(self._owed), SAMPLED):
+        self._owed += came * self._wanted / self._period
+        if self._owed >= AT_ONCE:
+            wanted = min(int(self._owed), self._wanted)
             self._owed -= int(self._owed)
             for stream, fresh in enumerate(self._fresh.astype(np.int64).tolist()):
                 self.take(groups, stream, fresh, wanted)
@@ -57,8 +63,9 @@ class Statistics:
     def known(self) -> Sample:
         """Returns what is known now."""
         held = self._table.groups[:, self._words].sum(axis=0).astype(float)
-        partners = [own[: max(1, min(count, KEPT))] for own, count in zip(self._partners, self._counts.tolist())]
-        return Sample(self._rates.copy(), held, [own.astype(float) for own in partners])
+        begun = np.clip(self._began[0], self._counts - KEPT, self._counts - 1)
+        places = (np.arange(first, end) % KEPT for first, end in zip(begun.tolist(), self._counts.tolist()))
+        return Sample(self._rates.copy(), held, [own[at].astype(float) for own, at in zip(self._partners, places)])
 
     def decided(self, held: float, is_content: bool) -> None:
         """Begins a new period. held: how many tuples are held · is_content: whether the plan is as good as any. Then
@@ -67,6 +74,8 @@ class Statistics:
         is_calm = is_content and held < FILLING * self._held
         self._held, self._calm = held, min(2 * self._calm, CALM_MAX) if is_calm else 1
         self._seen, self._period = 0.0, self._calm * max(self._period_min, PERIOD_SHARE * held)
+        self._wanted = SAMPLED if self._calm == 1 else SAMPLED_CALM
+        self._began = np.stack([self._began[1], self._counts])
 
     def take(self, groups: np.ndarray, stream: int, fresh: int, wanted: int) -> None:
         """Looks at up to `wanted` of the so many fresh tuples of a stream."""

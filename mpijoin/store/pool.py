@@ -51,6 +51,8 @@ LINE_WORDS = 8  # A cache line has this many words.
 PAGES_MAX = 1 << 31
 # Until it is written to, the budget is address space and takes no memory.
 MAP_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)
+# What a table needs beside its pages begins on small pages. Only with many mini-partitions does it go on to huge ones.
+SMALL_BYTES = 2 << 20
 
 
 def tuple_words(record_words: int, has_blob: bool) -> int:
@@ -80,17 +82,18 @@ def slots_in(page_words: int, words: int, flagged: bool = False) -> int:
     return slots
 
 
-def reserve_words(count: int) -> np.ndarray:
+def reserve_words(count: int, small_bytes: int = 0) -> np.ndarray:
     """Returns int64[count] of untouched address space, on huge pages where the system has them.
 
-    Huge pages help because the misses of a probe are TLB misses.
+    Huge pages help because the misses of a probe are TLB misses. But the system finds memory for all of a huge page at
+    once, which may take milliseconds. So the first `small_bytes` of an array of which most runs use little are on
+    small pages.
     """
-    memory = mmap.mmap(-1, max(8 * count, mmap.PAGESIZE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
-    if hasattr(mmap, "MADV_HUGEPAGE"):
-        try:
-            memory.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
-            pass  # A kernel without huge pages is slower, but not wrong.
+    octets = max(8 * count, mmap.PAGESIZE)
+    memory = mmap.mmap(-1, octets, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
+    if hasattr(mmap, "MADV_HUGEPAGE") and small_bytes < octets:
+        with suppress(OSError):  # A kernel without huge pages is slower, but not wrong.
+            memory.madvise(mmap.MADV_HUGEPAGE, small_bytes)
     return np.frombuffer(memory, np.int64)[:count]
 
 
@@ -237,9 +240,9 @@ def new_table(pool: Pool, partitions: int, theta: int, streams: Sequence[StreamS
     width = bucket_words(len(streams))
     return StoreState(
         *pool,
-        buckets=reserve_words(buckets * width).reshape(buckets, width),
+        buckets=reserve_words(buckets * width, SMALL_BYTES).reshape(buckets, width),
         groups=np.zeros((partitions, group_words(len(streams))), np.int64),
-        directory=reserve_words(2 * ENTRIES_PER_BUCKET_MAX * buckets),
+        directory=reserve_words(2 * ENTRIES_PER_BUCKET_MAX * buckets, SMALL_BYTES),
         layout=np.stack([stream.layout(page_words) for stream in streams]),
         counters=counters,
     )
