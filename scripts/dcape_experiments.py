@@ -12,6 +12,8 @@ plans (figures 7, 8)    LM, moves, both or neither, while "the input rates of B 
 windows (figures 9-12)  Moves with the fixed plan at three rates and four windows: results as a part of those without
                         moves, and how long it takes to move a group.
 falling (figure 13)     As the first one, but the policy is asked for the first time just after the rates fall.
+dear (section 5.3)      As this one, but "the cost for state moving and recomputation is high": a byte of state takes as
+                        long as two comparisons, at either slave. Only simulated.
 meeting (section 1.2)   "Significant fluctuations in selectivities": at first A and B hardly ever have equal keys. C
                         loses those of B at the 30th second, and A gets them a window later: another tree is best then.
                         Only under mpirun, as slaves decide about plans after many more tuples than the paper has.
@@ -104,7 +106,8 @@ class Experiment(NamedTuple):
     the policy is asked for the first time, and how long it is until the next times · moments_s: when results are
     counted, the last of which is the end · comparison_us: what a simulated slave takes to compare two tuples · share:
     of its speed, at which a real slave joins · keys: how many there are · meets: whether all streams have all of them;
-    otherwise B seldom meets A, and later C."""
+    otherwise B seldom meets A, and later C · state_byte_us: what a simulated slave takes to read out or install a byte
+    of state; None: what this machine takes."""
 
     rates: tuple[float, ...]
     windows_s: tuple[float, ...]
@@ -115,6 +118,7 @@ class Experiment(NamedTuple):
     share: float
     keys: int = 600  # With 100 tuples/s and a window of 30 s, a tuple has five partners in each other stream.
     meets: bool = True
+    state_byte_us: float | None = None
 
     @property
     def loads(self) -> list[tuple[float, float]]:
@@ -130,6 +134,9 @@ EXPERIMENTS = {
     "plans": Experiment((100.0,), (30.0,), FALLS_S, REORGANIZATION_S, MOMENTS_S, 300.0, 0.08),
     "windows": Experiment((30.0, 40.0, 50.0), (15.0, 30.0, 45.0, 60.0), NEVER, REORGANIZATION_S, (120.0,), 200.0, 0.08),
     "falling": Experiment((100.0,), (30.0,), FALLS_S, FALLS_S + EPOCH_S, MOMENTS_S, 300.0, 0.08),
+    "dear": Experiment(
+        (100.0,), (30.0,), FALLS_S, FALLS_S + EPOCH_S, MOMENTS_S, 200.0, 0.0, state_byte_us=400.0
+    ),
     "meeting": Experiment(
         (100.0,), (30.0,), NEVER, REORGANIZATION_S, (30.0, 60.0, 75.0, 90.0, 105.0, 120.0), 0.0, 0.2, 94, meets=False
     ),
@@ -246,6 +253,8 @@ def run(inputs: Inputs, setting: Setting, folder: Path, cores: Sequence[int]) ->
     if inputs.scale.how == SIMULATED.how:
         job = load_job(inputs.job, [*setting.values, f"output.path={json.dumps(str(folder))}"])
         costs = replace(load_costs("this_machine"), comparison_ns=1e3 * inputs.experiment.comparison_us)
+        if inputs.experiment.state_byte_us is not None:
+            costs = replace(costs, state_byte_ns=1e3 * inputs.experiment.state_byte_us)
         return simulate(job, resolve(job), SLAVES, Manner(costs, modelled=False), overwrite=True).summary
     return launch(inputs.job, folder, SLAVES + 1, cores, [*setting.values, slowed(inputs)]).summary
 
@@ -364,7 +373,7 @@ def main() -> None:
     every = []
     for name in arguments.only:
         experiment, found = EXPERIMENTS[name], []
-        if scale is SIMULATED and not experiment.comparison_us:
+        if not (experiment.comparison_us if scale is SIMULATED else experiment.share):
             continue
         for load in (experiment.loads[0], experiment.loads[-1]) if arguments.quick else experiment.loads:
             found += compare(name, scale, *load, arguments.rounds, arguments.cores)
