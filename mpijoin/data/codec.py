@@ -14,7 +14,7 @@ import json
 import math
 import struct
 from bisect import bisect
-from typing import Any, Iterable, Mapping, NamedTuple, Sequence
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence
 
 import numpy as np
 import xxhash
@@ -125,14 +125,18 @@ def part_starts(sizes: Iterable[int]) -> list[int]:
 
 
 def reserve(
-    kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]
+    kind: int,
+    meta: Mapping[str, Any],
+    buffers: Sequence[tuple[np.dtype, tuple[int, ...]]],
+    memory: Callable[[int], np.ndarray] = aligned_empty,
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """(frame, its buffers): one as `encode` makes it, but for the buffers' content, which is the caller's to write.
 
-    buffers: dtype and shape of each, as for `encode`. Saves the copy where the content is gathered from many places.
+    buffers: dtype and shape of each, as for `encode` · memory: returns aligned uint8[n]. Saves the copy where the
+    content is gathered from many places.
     """
     header, places = _header(kind, meta, buffers)
-    return _begun(header, places)
+    return _begun(header, places, memory)
 
 
 def _header(
@@ -152,9 +156,11 @@ def _header(
     return b"".join((prefix, bytes(_CHECKSUM.size), *table, meta_bytes)), places
 
 
-def _begun(header: bytes, places: Sequence[_Place]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Allocates a frame that ends with the last of these buffers; the caller writes them."""
-    frame = aligned_empty(places[-1].octets.stop if places else len(header))
+def _begun(
+    header: bytes, places: Sequence[_Place], memory: Callable[[int], np.ndarray] = aligned_empty
+) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Begins a frame that ends with the last of these buffers; the caller writes them."""
+    frame = memory(places[-1].octets.stop if places else len(header))
     memoryview(frame)[: len(header)] = header
     position = len(header)
     for octets, _, _ in places:

@@ -1,4 +1,4 @@
-"""Memory into which the frames of one file after another are read."""
+"""Memory for one frame after another, which are read from a file or made to be written to one."""
 
 from __future__ import annotations
 
@@ -24,3 +24,7 @@ class Room:
         if starts[-1] > len(self._memory):
             self._memory = aligned_empty(starts[-1])
         return [self._memory[start : start + size] for start, size in zip(starts, sizes)]
+
+    def take_one(self, size: int) -> np.ndarray:
+        """Returns uint8[size], as `take`."""
+        return self.take([size])[0]

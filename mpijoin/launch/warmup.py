@@ -328,6 +328,7 @@ def _spill(use: Use) -> None:
         for stream, own in enumerate(rows_of(frame.data, operator.streams).fresh):
             half = Fresh(between(own.tuples, 0, PLACES // 2), own.blob)
             clean.insert(groups, stream, half, np.array([[0, len(half.tuples)]]))
+    owed.count({0: -1})
     while operator.expire(groups, ever, out) is not Progress.DONE:
         out.clear()
     assert len(list(operator.kept_rows(0))) == 1

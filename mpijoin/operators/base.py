@@ -260,7 +260,7 @@ class GroupState(Protocol):
     def rows(self, group: int) -> Iterator[RowsFrame]:
         """Yields the rows of a group that holds no fresh tuple, as frames of about 1 MiB at most.
 
-        The group must not change before all of them were taken.
+        Each is valid until the next one of any group. The group must not change before all of them were taken.
         """
 
     def empty(self, group: int) -> None:

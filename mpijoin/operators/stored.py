@@ -236,7 +236,7 @@ class TableOperator(ABC):
 
     def rows(self, group: int) -> Iterator[RowsFrame]:
         self._refuse_fresh(group)
-        return self._reader.of_group(group)
+        return self._reader.of_group(group, passing=True)
 
     def empty(self, group: int) -> None:
         self._refuse_fresh(group)

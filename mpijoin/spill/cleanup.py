@@ -18,6 +18,7 @@ from typing import Generator, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
+from mpijoin.data.room import Room
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Out, Progress
@@ -51,8 +52,12 @@ class CleanUp:
 
     left: Generation | None = None
 
-    def __init__(self, table: WindowJoin, group: int, classes: Sequence[Class], windows: Sequence[int]):
-        """table: it is empty, and its fresh rows do not meet each other · windows: of each stream, in time units."""
+    def __init__(
+        self, table: WindowJoin, group: int, classes: Sequence[Class], windows: Sequence[int], room: Room | None = None
+    ):
+        """table: it is empty, and its fresh rows do not meet each other · windows: of each stream, in time units ·
+        room: into which frames are read, if there is one for all clean-ups."""
+        self._room = room or Room()
         self._table, self._group, self._classes = table, group, classes
         self._groups = np.array([group])
         self._windows, self._streams = windows, range(len(windows))
@@ -142,7 +147,7 @@ class CleanUp:
     def _insert(self, own: Class, part: Part) -> Generator[Progress, None, bool]:
         """Inserts the rows of a class. Returns whether there was room for all of them."""
         for generation in own:
-            for rows in self._read(generation):
+            for rows in self._read(generation, self._room):
                 for stream, fresh in enumerate(rows.fresh):
                     tuples = between(fresh.tuples, part.low, part.high)
                     if len(tuples) and not self._insert_rows(stream, Fresh(tuples, fresh.blob)):
@@ -150,8 +155,9 @@ class CleanUp:
                 yield Progress.BUDGET
         return True
 
-    def _read(self, generation: Generation) -> Iterator[RowsFrame]:
-        frames = generation.run.frames()
+    def _read(self, generation: Generation, room: Room | None = None) -> Iterator[RowsFrame]:
+        """room: None, if frames of several generations are needed at a time."""
+        frames = generation.run.frames(room)
         for frame in frames:
             with frames.decoding():
                 rows = rows_of(frame, self._table.streams, own=True)
@@ -199,7 +205,7 @@ class CleanUp:
         counts = np.zeros(PLACES, np.int64)
         for own in part.classes:
             for generation in own:
-                for rows in self._read(generation):
+                for rows in self._read(generation, self._room):
                     for fresh in rows.fresh:
                         counts += np.bincount(key_places(fresh.tuples), minlength=PLACES)
                     yield Progress.BUDGET

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Callable, Generator, Sequence
 
+from mpijoin.data.room import Room
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
 from mpijoin.spill.cleanup import CleanUp, Part
@@ -28,6 +29,7 @@ class MarkedCleanUp(CleanUp):
         group: int,
         classes: Sequence[Class],
         windows: Sequence[int],
+        room: Room,
         watermarks: Sequence[int],
         left: Generation | None,
         new: Callable[[], Generation],
@@ -38,7 +40,7 @@ class MarkedCleanUp(CleanUp):
         self._watermarks, self._new, self._note = watermarks, new, note
         self._set_aside: list[Generation] = []
         self._marks = [stream.flagged for stream in table.streams]
-        super().__init__(table, group, classes, windows)
+        super().__init__(table, group, classes, windows, room)
         self.left = left
 
     def _join_all(self) -> Generator[Progress, None, None]:

@@ -22,8 +22,9 @@ from mpijoin.store.row_kernels import (
     sample_rows,
 )
 from mpijoin.store.rows import RowsFrame
-from mpijoin.store.state import FOREVER, TIME_MIN_VALUE
+from mpijoin.store.sample_kernels import count_results
 
+OTHER = -2  # in place of the generation up to which nothing is owed, of a group that is not counted
 SAMPLE_ROWS = 1 << 15  # of all groups of a slave
 
 
@@ -32,7 +33,8 @@ class Owed:
 
     def __init__(self, windows: Sequence[int], rows_max: int = SAMPLE_ROWS):
         """windows: of each stream, in time units, or FOREVER · rows_max: of the sample."""
-        self._windows = windows
+        self._windows = np.array(windows, np.int64)
+        self._scratch = np.zeros((2, len(windows)), np.int64)
         self._below = LOTS  # Keys whose lots are below this are in the sample.
         self._sample = np.empty((rows_max, SAMPLE_COLUMNS), np.int64)
         self._rows = 0
@@ -81,59 +83,23 @@ class Owed:
             self._keep(~np.isin(own[:, GROUP] << 32 | own[:, SAMPLED_GENERATION], gone[:, 0] << 32 | gone[:, 1]))
             self._gone.clear()
             own = self._sample[: self._rows]
-        own = own[np.argsort(own[:, GROUP], kind="stable")]
-        for group in self._changed & merged.keys():
-            low, high = np.searchsorted(own[:, GROUP], [group, group + 1])
-            self._known[group] = self._count(own[low:high], merged[group])
+        groups = sorted(self._changed & merged.keys())
+        if groups:
+            found = self._results_of(own, {group: merged[group] for group in groups})
+            self._known.update(zip(groups, found[groups].astype(np.int64).tolist()))
         self._changed.clear()
 
-    def _count(self, rows: np.ndarray, merged: int) -> int:
-        """Counts the results of all classes together, but for those within one class."""
-        _, keys = np.unique(rows[:, SAMPLED_KEY], return_inverse=True)
-        numbers, classes = np.unique(np.maximum(rows[:, SAMPLED_GENERATION], merged), return_inverse=True)
-        of_class, times = keys * len(numbers) + classes, rows[:, SAMPLED_TIME]
-        chosen = [rows[:, SAMPLED_STREAM] == stream for stream in range(len(self._windows))]
-        whole, within = (
-            _results([one[own] for own in chosen], [times[own] for own in chosen], self._windows)
-            for one in (keys, of_class)
-        )
-        return int(whole - within)
-
-
-def _results(keys: Sequence[np.ndarray], times: Sequence[np.ndarray], windows: Sequence[int]) -> float:
-    """How many results there are among rows. keys, times: int64[n] of each stream; keys are small and not negative.
-
-    A result is counted at its latest tuple, or at that of the last stream if several are as late.
-    """
-    tables = [_Table(*one) for one in zip(keys, times)]
-    total = 0.0
-    for stream, (own, at) in enumerate(zip(keys, times)):
-        waiting = np.ones(len(own))
-        for other, (table, window) in enumerate(zip(tables, windows)):
-            if other != stream:
-                since = np.full(len(at), TIME_MIN_VALUE) if window == FOREVER else _before(at, window)
-                waiting *= table.between(own, since, at, closed=other < stream)
-        total += float(waiting.sum())
-    return total
-
-
-def _before(times: np.ndarray, window: int) -> np.ndarray:
-    """Returns times - window, or the smallest int64 where that is less."""
-    return np.where(times < TIME_MIN_VALUE + window, TIME_MIN_VALUE, times - window)
-
-
-class _Table:
-    """The rows of one stream, to be counted by key and time."""
-
-    def __init__(self, keys: np.ndarray, times: np.ndarray):
-        self._times = np.unique(times)
-        self._stride = len(self._times) + 1
-        self._places = np.sort(keys * self._stride + np.searchsorted(self._times, times))
-
-    def between(self, keys: np.ndarray, since: np.ndarray, until: np.ndarray, closed: bool) -> np.ndarray:
-        """Counts for each key the rows from `since` to `until`. closed: those at `until` count, too."""
-        first = np.searchsorted(self._times, since)
-        end = np.searchsorted(self._times, until, side="right" if closed else "left")
-        low, high = (np.searchsorted(self._places, keys * self._stride + one) for one in (first, end))
-        counts: np.ndarray = np.maximum(high - low, 0)
-        return counts
+    def _results_of(self, rows: np.ndarray, merged: Mapping[int, int]) -> np.ndarray:
+        """Counts the results of all classes together, but for those within one class: float64[groups]."""
+        merged_of = np.full(max(merged) + 1, OTHER)
+        merged_of[list(merged)] = list(merged.values())
+        rows = rows[rows[:, GROUP] < len(merged_of)]
+        rows = rows[merged_of[rows[:, GROUP]] != OTHER]
+        rows = rows[np.lexsort((rows[:, SAMPLED_STREAM], rows[:, SAMPLED_TIME], rows[:, SAMPLED_KEY]))]
+        classes = np.maximum(rows[:, SAMPLED_GENERATION], merged_of[rows[:, GROUP]])
+        found = np.zeros(len(merged_of))
+        # Rows of a class stay in order.
+        apart = np.lexsort((classes, rows[:, SAMPLED_KEY]))
+        for own, of_class, sign in ((rows, np.zeros_like(classes), 1.0), (rows[apart], classes[apart], -1.0)):
+            count_results(own, of_class, self._windows, sign, *self._scratch, found)
+        return found

@@ -13,6 +13,7 @@ import numpy as np
 
 from mpijoin.config.job import GENERATIONS, LARGEST
 from mpijoin.data.codec import decode, encode
+from mpijoin.data.room import Room
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Out, Progress
 from mpijoin.records import SpillFigures
@@ -48,7 +49,7 @@ class Spiller:
         self._held_share_max = BACK_SHARE * threshold
         self._debts: dict[int, Debt] = {}
         self._aside: dict[int, Debt] = {}  # of groups that are not here yet
-        self._owed = Owed(self._windows)
+        self._owed, self._room = Owed(self._windows), Room()
         self._keeping: deque[int] = deque()
         self._victims: deque[int] = deque()
         self._left_bytes = 0
@@ -212,7 +213,7 @@ class Spiller:
     def _new_clean_up(self, group: int) -> CleanUp:
         """The clean-up of a group of which everything is on disk."""
         debt, info = self._debts[group], self._operator.info(np.array([group]))
-        watermarks, given = info.watermarks[0].tolist(), (self._table, group, debt.classes, self._windows)
+        watermarks, given = info.watermarks[0].tolist(), (self._table, group, debt.classes, self._windows, self._room)
         is_over = any(begins_to_be_over(one.rows, self._windows, watermarks) for one in debt.generations)
         if len(debt.classes) == 1 and not (self._marks and (is_over or self._has_ended)):
             return CleanUp(self._table, group, [], self._windows)

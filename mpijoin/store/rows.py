@@ -7,12 +7,13 @@ whether a row was matched: a bit in its word ROW (MATCHED_ROW), which an insert 
 
 from __future__ import annotations
 
-from typing import Iterator, NamedTuple, Sequence
+from typing import Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
-from mpijoin.data.codec import decode, reserve, seal
+from mpijoin.data.codec import aligned_empty, decode, reserve, seal
+from mpijoin.data.room import Room
 from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.partitioning.hashing import hash_keys
 from mpijoin.store.blocks import generation_of
@@ -45,6 +46,7 @@ ROWS_KIND = 18  # This is the kind of frames after those of moving groups.
 ROWS_DTYPES = ["int64", "uint8"]
 HASH_BITS = 16
 PLACES = 1 << HASH_BITS
+Memory = Callable[[int], np.ndarray]  # returns aligned uint8[n]
 
 
 class RowsFrame(NamedTuple):
@@ -65,55 +67,62 @@ class RowReader:
     def __init__(self, s: StoreState):
         self._s, self._streams = s, len(s.layout)
         self._widths = s.layout[:, TUPLE_WORDS].tolist()
+        self._memory = Room().take_one
         self._list, self._list_kept = list_rows.bound(s), list_kept.bound(s)
         self._count, self._copy, self._copy_flags = count_rows.bound(s), copy_blocks.bound(s), copy_flags.bound(s)
 
-    def of_group(self, group: int, generation: int | None = None, stream: int | None = None) -> Iterator[RowsFrame]:
+    def of_group(
+        self, group: int, generation: int | None = None, stream: int | None = None, passing: bool = False
+    ) -> Iterator[RowsFrame]:
         """Yields the rows of a started group, without its fresh tuples. The group must not change meanwhile.
 
-        generation: what the frames say, None: the group's own · stream: the only one that is wanted.
+        generation: what the frames say, None: the group's own · stream: the only one that is wanted · passing: whether
+        each frame is valid until the next of any group only, which takes its memory.
         """
         listed = self._room(group)
         listed = listed[: self._list(group, listed)]
         if stream is not None:
             listed = listed[listed[:, STREAM] == stream]
         number = int(self._s.groups[group, GENERATION]) if generation is None else generation
-        yield from self._frames(group, number, listed)
+        yield from self._frames(group, number, listed, self._memory if passing else aligned_empty)
 
     def of_kept(self, group: int) -> Iterator[RowsFrame]:
-        """Yields the rows of a started group's kept blocks, one generation after the other."""
+        """Yields the rows of a started group's kept blocks, one generation after the other. Each frame is valid until
+        the next."""
         listed = self._room(group)
         listed = listed[: self._list_kept(group, listed)][::-1]  # The last of the list was kept first.
         generations = generation_of(self._s.heads[listed[:, PAGE], OWNER])
         for generation in np.unique(generations).tolist():
             own = listed[generations == generation]
-            yield from self._frames(group, generation, own[np.argsort(own[:, STREAM], kind="stable")])
+            yield from self._frames(group, generation, own[np.argsort(own[:, STREAM], kind="stable")], self._memory)
 
     def _room(self, group: int) -> np.ndarray:
         return np.empty((self._s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
 
-    def _frames(self, group: int, generation: int, listed: np.ndarray) -> Iterator[RowsFrame]:
+    def _frames(self, group: int, generation: int, listed: np.ndarray, memory: Memory) -> Iterator[RowsFrame]:
         """Yields the rows of listed blocks, all of one generation and one stream after the other."""
         if not len(listed):
             return
         counts = self._counts(listed)
         if counts[:, BLOB_OCTETS].sum() + counts[:, ROWS] @ self._s.layout[:, TUPLE_WORDS] * 8 <= FRAME_BYTES:
-            yield self._frame(group, generation, listed, counts)
+            yield self._frame(group, generation, listed, counts, memory)
             return
         for blocks in cut(self._s, listed):
-            yield self._frame(group, generation, blocks, self._counts(blocks))
+            yield self._frame(group, generation, blocks, self._counts(blocks), memory)
 
     def _counts(self, listed: np.ndarray) -> np.ndarray:
         counts = np.empty((self._streams, COUNT_COLUMNS), np.int64)
         self._count(listed, counts)
         return counts
 
-    def _frame(self, group: int, generation: int, listed: np.ndarray, counts: np.ndarray) -> RowsFrame:
+    def _frame(
+        self, group: int, generation: int, listed: np.ndarray, counts: np.ndarray, memory: Memory
+    ) -> RowsFrame:
         wanted: list[tuple[np.dtype, tuple[int, ...]]] = [(INT64, (self._streams, 3))]
         each = counts[:, :3].tolist()
         for width, (_, octets, rows) in zip(self._widths, each):
             wanted += [(INT64, (rows, width)), (OCTET, (octets,))]
-        frame, (spans, *buffers) = reserve(ROWS_KIND, {"group": int(group), "generation": generation}, wanted)
+        frame, (spans, *buffers) = reserve(ROWS_KIND, {"group": int(group), "generation": generation}, wanted, memory)
         spans[:] = counts[:, ROWS:]
         fresh, start = tuple(map(Fresh, buffers[::2], buffers[1::2])), 0
         for stream, (blocks, _, rows) in enumerate(each):
