@@ -310,6 +310,11 @@ class TableOperator(ABC):
         self._pool.limit(octets)
 
     @property
+    def compared(self) -> int:
+        """How many comparisons were made so far."""
+        return int(self._table.counters[COMPARED])
+
+    @property
     def totals(self) -> Totals:
         groups, counters = self._table.groups, self._table.counters
         inserted, expired = (tuple(self._counts(first).tolist()) for first in (INSERTED, EXPIRED))
@@ -323,7 +328,7 @@ class TableOperator(ABC):
             discarded=tuple(self._discarded.tolist()),
             replicas_in=tuple(self._replicas_in.tolist()),
             replicas_out=tuple(self._replicas_out.tolist()),
-            comparisons=int(counters[COMPARED]),
+            comparisons=self.compared,
             results=self._results,
             splits=int(counters[SPLIT]),
             merges=int(counters[MERGED]),

@@ -28,8 +28,8 @@ from mpijoin.store.insert import Fresh
 from mpijoin.store.rows import PLACES, RowsFrame, between, key_places, rows_of
 from mpijoin.store.state import SIZE
 
-# So many comparisons are made between two looks at the network, as in a slave's probes.
-PROBE_BUDGET = 1 << 26
+# So many comparisons are made between two looks at the network, as in a slave's probes, and so many bytes are read.
+PROBE_BUDGET, PIECE_BYTES = 1 << 26, 1 << 20
 # Parts are cut anew if memory comes back, and there is so many times what they were cut for.
 REGROWN = 2
 
@@ -66,12 +66,14 @@ class CleanUp:
         # Rows wait in the table for rows of all other streams, which then must fit in beside them.
         self.holds_chunk = False
         self._chunk_bytes = 0
+        # What is left of the budget of a step, and what it has read.
+        self._left, self._read_bytes = PROBE_BUDGET, 0
         self._work: Iterator[Progress] = self._join_all()
         self._out: Out | None = None
 
     def step(self, out: Out) -> Progress:
         """Does a bounded piece of work. Whatever it has put into `out` must be consumed before the next call."""
-        self._out = out
+        self._out, self._left, self._read_bytes = out, PROBE_BUDGET, 0
         return next(self._work, Progress.DONE)
 
     def _join_all(self) -> Generator[Progress, None, None]:
@@ -148,11 +150,13 @@ class CleanUp:
         """Inserts the rows of a class. Returns whether there was room for all of them."""
         for generation in own:
             for rows in self._read(generation, self._room):
+                self._read_bytes += len(rows.data)
                 for stream, fresh in enumerate(rows.fresh):
                     tuples = between(fresh.tuples, part.low, part.high)
                     if len(tuples) and not self._insert_rows(stream, Fresh(tuples, fresh.blob)):
                         return False
-                yield Progress.BUDGET
+                if self._read_bytes >= PIECE_BYTES:
+                    yield Progress.BUDGET
         return True
 
     def _read(self, generation: Generation, room: Room | None = None) -> Iterator[RowsFrame]:
@@ -168,10 +172,14 @@ class CleanUp:
         return self._table.insert(self._groups, stream, fresh, bounds).groups == 1
 
     def _probe(self) -> Generator[Progress, None, None]:
-        while self._table.probe(self._groups, PROBE_BUDGET, self._taking) is not Progress.DONE:
-            yield Progress.OUT_FULL
-        if self._taking.count:  # The next change to the table would make its slot ids void.
-            yield Progress.OUT_FULL
+        progress = Progress.BUDGET
+        while progress is not Progress.DONE:
+            before = self._table.compared
+            progress = self._table.probe(self._groups, self._left, self._taking)
+            self._left -= self._table.compared - before
+            # The next change to the table would make the slot ids of results void.
+            if progress is not Progress.DONE or self._taking.count or self._left <= 0:
+                yield Progress.OUT_FULL if self._taking.count else Progress.BUDGET
 
     def _expire(self, to_come: Sequence[int]) -> Generator[Progress, None, None]:
         while self._table.expire(self._groups, self._bound(to_come), self._taking) is not Progress.DONE:

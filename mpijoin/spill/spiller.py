@@ -33,6 +33,8 @@ DEBT_KIND = 19  # This is the kind of frames after those of rows.
 # A clean-up before the end of the input waits until this share of the memory is free. With less, it would have to read
 # the same rows again and again, for one small part of them after the other.
 IDLE_ROOM = 0.1
+# So many bytes are spilled between two looks at the network.
+PIECE_BYTES = 1 << 20
 # A group comes back if then no more is held than this share of what is held when groups are spilled.
 BACK_SHARE = 0.6
 
@@ -122,16 +124,16 @@ class Spiller:
         self._left_bytes = octets
 
     def spill_next(self) -> bool:
-        """Spills the next group. What expired and is only kept goes first. Returns whether there are more to go."""
-        free = self._operator.memory().free
-        while self._keeping or self._victims:
+        """Spills the next groups, until `PIECE_BYTES` are free. What expired and is only kept goes first. Returns
+        whether there are more to go."""
+        before, freed = self._operator.memory().free, 0
+        while (self._keeping or self._victims) and freed < min(self._left_bytes, PIECE_BYTES):
             if self._keeping:
                 self.write_kept(self._keeping.popleft())
             else:
                 self._spill(self._victims.popleft())
-            if freed := self._operator.memory().free - free:
-                self._left_bytes -= freed
-                break
+            freed = self._operator.memory().free - before
+        self._left_bytes -= freed
         return self._left_bytes > 0 and bool(self._keeping or self._victims)
 
     def _spill(self, group: int) -> None:

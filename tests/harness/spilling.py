@@ -43,7 +43,7 @@ class Spilling:
 
     def write(self, group, frames):
         for frame in frames:
-            rows = rows_of(frame.data, self.specs)
+            rows = rows_of(frame.data.copy(), self.specs)
             assert (rows.group, rows.generation) == (group, frame.generation)
             assert rows.spans.tolist() == frame.spans.tolist()
             self.disk[group].setdefault(rows.generation, []).append(rows)

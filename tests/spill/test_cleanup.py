@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+import mpijoin.spill.cleanup
+import mpijoin.spill.spiller
 from join_harness import Harness, Stream, groups_of, numbered
 from mpijoin.config.job import LARGEST
 from mpijoin.operators.base import Keep, Out
@@ -17,8 +19,10 @@ SMALL, LARGE = 64 << 10, 4 << 20
 
 
 @pytest.fixture(params=[1, ROWS], ids=["one key", "many keys"])
-def spiller(request, tmp_path):
+def spiller(request, tmp_path, monkeypatch):
     """One group owes results for six generations, in each of which every key comes equally often in each stream."""
+    for module in (mpijoin.spill.cleanup, mpijoin.spill.spiller):
+        monkeypatch.setattr(module, "PIECE_BYTES", 1)
     keys = request.param
     harness = Harness([Stream(FOREVER), Stream(FOREVER)], memory=LARGE, block=512, theta=4096, keep=Keep.NOTHING)
     with open_scratch(str(tmp_path), "rank-1", {}) as scratch:
