@@ -275,7 +275,7 @@ class CoordinatorCore:
         one.state, acts = relocation.advance(one.number, one.state, event)
         if relocation.CLOSE in acts:
             self.moves.forget(one)
-            return [*self._measure_anew(), *self._close_input()]
+            return self._go_on()
         if relocation.BEGIN not in acts:
             return []
         if self.reorganization:
@@ -324,7 +324,11 @@ class CoordinatorCore:
             self.reorganization.closed(move.group)
         if last_of := self.moves.relocation_of(move):
             return [ended, *self._relocate(last_of, relocation.ENDED)]
-        return [ended, *self._cut(), *self._spread_on(), *self._measure_anew(), *self._close_input()]
+        return [ended, *self._go_on()]
+
+    def _go_on(self) -> list[Action]:
+        """A move or a relocation has ended, for which others may have waited."""
+        return [*self._cut(), *self._spread_on(), *self._measure_anew(), *self._close_input()]
 
     def _measure_anew(self) -> list[Action]:
         """The last move has ended: a reorganization epoch begins, over which groups stay where they are. If slaves were

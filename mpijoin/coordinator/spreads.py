@@ -34,19 +34,25 @@ class Spreads:
         return group in self._members
 
     def spread(self, wanted: Spread) -> Move:
-        """What changes hands if the next of these slaves comes. The others shall follow."""
+        """What changes hands if the next of these slaves comes. The others shall follow, instead of any that were to
+        come before."""
         further, *others = wanted.consumers
+        self._to_come.pop(wanted.group, None)
         if others:
             self._to_come[wanted.group] = others[::-1]
         return Move(wanted.group, wanted.supplier, further)
 
     def gather(self, wanted: Gather) -> Move:
-        """What changes hands if a member gives its part back."""
-        return Move(wanted.group, wanted.member, self._members[wanted.group].slaves[0])
+        """What changes hands if a member gives its part back. No others shall come any more."""
+        self._to_come.pop(wanted.group, None)
+        return self._leave(wanted.group, wanted.member)
+
+    def _leave(self, group: int, member: int) -> Move:
+        return Move(group, member, self._members[group].slaves[0])
 
     def leave_for_checkpoint(self) -> list[Move]:
         """Of each group, the last member leaves next. It shall come again."""
-        leaves = [self.gather(Gather(group, members.slaves[-1])) for group, members in self._members.items()]
+        leaves = [self._leave(group, members.slaves[-1]) for group, members in self._members.items()]
         for one in leaves:
             self._to_come.setdefault(one.group, []).append(one.supplier)
         return leaves

@@ -4,14 +4,15 @@ and after a checkpoint, and at the end."""
 import pytest
 
 from mpijoin.checkpoint.schedule import Schedule
-from mpijoin.config.job import Checkpoint
+from mpijoin.config.job import LARGEST, Checkpoint
 from mpijoin.coordinator.core import CoordinatorCore
-from mpijoin.coordinator.events import Ask, GoesOn, SaveEnded, Stepped, StopAsked, Stopping, Tell
+from mpijoin.coordinator.events import Ask, Chosen, GoesOn, SaveEnded, Stepped, StopAsked, Stopping, Tell
 from mpijoin.coordinator.reorganization import Loaded, Reorganization
 from mpijoin.coordinator.setup import MasterSetup
+from mpijoin.coordinator.spreads import Spreads
 from mpijoin.errors import ProtocolError
 from mpijoin.partitioning.table import Copy, PartitionTable
-from mpijoin.policy.plan import Gather, Plan, Spread
+from mpijoin.policy.plan import Gather, Plan, Relocate, Spread
 from mpijoin.policy.view import GroupView
 from mpijoin.producer.events import Align, Close, CutAsked, InputEnded, SlotEnded, ToMembers
 
@@ -193,3 +194,17 @@ def test_a_policy_may_spread_only_where_the_job_may():
     master.reorganization._may_spread = False
     with pytest.raises(ProtocolError, match="wanted none, for the job does not allow it"):
         master.answer(SLAVES, asks(master.slot())[0].period)
+
+
+def test_the_last_wish_says_who_is_to_come():
+    spreads = Spreads(PartitionTable.even(8, SLAVES))
+    for consumers in ((2, 3), (3,)):
+        assert spreads.spread(Spread(0, 1, consumers, "")).consumer == consumers[0]
+    assert spreads.come_next() == []
+
+
+def test_what_waits_for_moves_goes_on_when_the_last_one_was_a_relocation():
+    master = Master([Plan((Relocate(1, 2, OCTETS, LARGEST),))])
+    master.answer(SLAVES, asks(master.slot())[0].period)
+    master.core._saves.wanted = True
+    assert told(master.core.step(Chosen(0, 1, ())), CutAsked)
