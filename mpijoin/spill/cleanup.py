@@ -23,7 +23,7 @@ from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Out, Progress
 from mpijoin.spill.comeback import SPREAD
-from mpijoin.spill.generations import Class, Generation, Rows, is_over, together
+from mpijoin.spill.generations import Class, Generation, Rows, least_but, together, waits_until
 from mpijoin.store.insert import Fresh
 from mpijoin.store.rows import PLACES, RowsFrame, between, key_places, rows_of
 from mpijoin.store.state import SIZE
@@ -196,15 +196,21 @@ class CleanUp:
 
     def _most_at_once(self) -> int:
         """Returns about how many bytes the table will hold at most, if it takes all hashes at once."""
-        held = peak = 0
-        live: list[tuple[int, list[Rows]]] = []
-        for own, to_come in zip(self._classes, self._times_to_come(self._classes)[1:]):
-            live.append((sum(generation.octets for generation in own), rows_of_class(own, self._streams)))
-            held += live[-1][0]
-            peak = max(peak, held)
-            live = [one for one in live if not is_over(one[1], self._windows, self._bound(to_come))]
-            held = sum(octets for octets, _ in live)
-        return peak
+        if not self._classes:
+            return 0
+        numbers = np.arange(len(self._classes))
+        octets = np.array([sum(generation.octets for generation in own) for own in self._classes])
+        rows = [rows_of_class(own, self._streams) for own in self._classes]
+        bounds = [self._bound(times) for times in self._times_to_come(self._classes)[1:]]
+        # The class with which each one may go. The bounds never fall, so it then stays over.
+        last = numbers
+        for stream, window in enumerate(self._windows):
+            bound = [least_but(times, stream) for times in bounds]
+            until = [waits_until(own[stream].latest, window) for own in rows]
+            waits = np.where([own[stream].tuples > 0 for own in rows], np.searchsorted(bound, until, side="right"), 0)
+            last = np.maximum(last, waits)
+        gone = np.bincount(last + 1, octets, len(octets) + 1)
+        return int((np.cumsum(octets) - np.cumsum(gone)[numbers]).max())
 
     def _cut(self, part: Part) -> Generator[Progress, None, list[Part]]:
         """Returns parts of a part, of which each should fit. They are at least two, if it has two hashes or more."""
