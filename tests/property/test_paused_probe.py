@@ -12,7 +12,7 @@ from join_harness import NEVER, Harness, Stream, check_accounts, groups_of, numb
 from mpijoin.data.codec import decode, encode
 from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.operators.base import Keep, Progress
-from random_joins import SETUPS, expected, joins
+from random_joins import SETUPS, Setup, expected, joins
 
 
 def next_holder(holder, setup):
@@ -62,6 +62,24 @@ def test_what_is_left_of_a_paused_probe_is_joined_elsewhere(data, join, setup, p
     check_accounts(holders[-1], holders[-1].started())
     found = Counter(tuple(row.row for row in pair) for holder in holders for pair in holder.pairs)
     assert found == expected(streams, rows)
+
+
+def test_an_m_way_probe_that_is_paused_at_a_tuple_does_not_join_it_again():
+    """Wherever it stops: each of six tuples has 36 combinations."""
+    streams, setup, halves = [Stream(10**6)] * 3, Setup(), 0
+    rows = [numbered([(time, 7) for time in range(6)]) for _ in streams]
+    for budget in range(1, 400, 7):
+        holders = [new_holder(streams, setup)]
+        for stream, own in enumerate(rows):
+            holders[0].insert(groups_of(0), stream, own)
+        holders[0].operator.probe(groups_of(0), budget, holders[0].out)
+        holders[0].consume()
+        holders.append(next_holder(holders[0], setup))
+        holders[1].probe(groups_of(0))
+        found = Counter(tuple(row.row for row in pair) for holder in holders for pair in holder.pairs)
+        assert found == expected(streams, rows)
+        halves += 0 < len(holders[0].pairs) < 6**3
+    assert halves > 10
 
 
 def half_probed():

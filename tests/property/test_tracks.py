@@ -166,6 +166,30 @@ def test_the_old_ones_are_purged_after_one_window(streams, plan):
     assert both[0].operator.memory().held == 0
 
 
+@pytest.mark.parametrize("keep", list(Keep))
+@pytest.mark.parametrize("windows", [(5, 25), (5, 12, 25), (25, 12, 5), (8, 20, 5, 12)], ids=str)
+def test_old_and_new_rows_come_mixed(windows, keep):
+    """Producers begin to send to both holders at different moments, so that an old row may come after new ones of its
+    stream and key."""
+    specs, chance = [Stream(window) for window in windows], random.Random(0)
+    rows = [numbered([(at, chance.randrange(3)) for at in range(80)]) for _ in specs]
+    both = supplier, consumer = [holder_of(Setup(), specs, None, keep) for _ in range(2)]
+    for at in range(0, 80, 4):
+        for stream, own in enumerate(rows):
+            for row in own[at : at + 4]:
+                new = chance.random() < at / 80
+                supplier.insert(groups_of(0), stream, [row], new)
+                if new:
+                    consumer.insert(groups_of(0), stream, [row])
+        for holder in both:
+            holder.round_of(groups_of(0), [[]] * len(specs), [at + 4] * len(specs))
+    wanted = expected(specs, rows)
+    certificate = sum(holder.out.certificate for holder in both) & oracle.MASK
+    assert sum(holder.out.found for holder in both) == wanted.total()
+    assert f"{certificate:016x}" == oracle.certificate(wanted.elements())
+    assert keep is not Keep.SLOT_IDS or results_of(both) == wanted
+
+
 def test_a_group_without_old_tuples_waits_for_nothing():
     """Of a stream that has no old tuple, nothing is waited for."""
     holder = holder_of(Setup(), [Stream(WINDOW)] * 2, None, Keep.SLOT_IDS)
