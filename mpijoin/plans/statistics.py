@@ -49,12 +49,11 @@ class Statistics:
         """Looks at some of the fresh tuples of the groups, before these are probed. Returns whether it is time to
         decide."""
         came = float(self._fresh.sum())
-        self._owed += came * self._wanted / self._period
+        self._owed = min(self._owed + came * self._wanted / self._period, self._wanted)
         if self._owed >= AT_ONCE:
-            wanted = min(int(self._owed), self._wanted)
-            self._owed -= int(self._owed)
-            for stream, fresh in enumerate(self._fresh.astype(np.int64).tolist()):
-                self.take(groups, stream, fresh, wanted)
+            wanted, fresh = int(self._owed), self._fresh.astype(np.int64).tolist()
+            # A probe may have fewer fresh tuples than that.
+            self._owed -= max(self.take(groups, stream, own, wanted) for stream, own in enumerate(fresh))
         self._rates += self._fresh
         self._fresh[:] = 0
         self._seen += came
@@ -77,10 +76,11 @@ class Statistics:
         self._wanted = SAMPLED if self._calm == 1 else SAMPLED_CALM
         self._began = np.stack([self._began[1], self._counts])
 
-    def take(self, groups: np.ndarray, stream: int, fresh: int, wanted: int) -> None:
-        """Looks at up to `wanted` of the so many fresh tuples of a stream."""
+    def take(self, groups: np.ndarray, stream: int, fresh: int, wanted: int) -> int:
+        """Looks at up to `wanted` of the so many fresh tuples of a stream. Returns how many these are."""
         step = max(1, fresh // wanted)
-        taken = self._sample(groups, stream, step, step // 2, wanted, self._found)
+        taken = int(self._sample(groups, stream, step, step // 2, wanted, self._found))
         places = (self._counts[stream] + np.arange(taken)) % KEPT
         self._partners[stream, places] = self._found[:taken]
         self._counts[stream] += taken
+        return taken

@@ -52,7 +52,8 @@ Memory = Callable[[int], np.ndarray]  # returns aligned uint8[n]
 class RowsFrame(NamedTuple):
     """A frame of rows. data: the frame, uint8[n], with a checksum · spans: int64[streams, 3], how many rows there are
     of each stream, and the smallest and the largest of their times (of no rows: the largest and the smallest int64) ·
-    fresh: the rows of each stream, which are valid for as long as anyone holds them."""
+    fresh: the rows of each stream. All of it is valid for as long as anyone holds it, unless whoever gives the frame
+    says until when."""
 
     data: np.ndarray
     group: int
