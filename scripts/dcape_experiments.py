@@ -135,7 +135,7 @@ EXPERIMENTS = {
     "windows": Experiment((30.0, 40.0, 50.0), (15.0, 30.0, 45.0, 60.0), NEVER, REORGANIZATION_S, (120.0,), 200.0, 0.08),
     "falling": Experiment((100.0,), (30.0,), FALLS_S, FALLS_S + EPOCH_S, MOMENTS_S, 300.0, 0.08),
     "dear": Experiment(
-        (100.0,), (30.0,), FALLS_S, FALLS_S + EPOCH_S, MOMENTS_S, 200.0, 0.0, state_byte_us=400.0
+        (100.0,), (30.0,), FALLS_S, FALLS_S + EPOCH_S, MOMENTS_S, 200.0, 0.08, state_byte_us=400.0
     ),
     "meeting": Experiment(
         (100.0,), (30.0,), NEVER, REORGANIZATION_S, (30.0, 60.0, 75.0, 90.0, 105.0, 120.0), 0.0, 0.2, 94, meets=False
@@ -373,7 +373,7 @@ def main() -> None:
     every = []
     for name in arguments.only:
         experiment, found = EXPERIMENTS[name], []
-        if not (experiment.comparison_us if scale is SIMULATED else experiment.share):
+        if not (experiment.comparison_us if scale is SIMULATED else experiment.state_byte_us is None):
             continue
         for load in (experiment.loads[0], experiment.loads[-1]) if arguments.quick else experiment.loads:
             found += compare(name, scale, *load, arguments.rounds, arguments.cores)

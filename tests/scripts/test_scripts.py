@@ -195,9 +195,23 @@ def test_bench_plans_compares_every_plan_and_refuses_other_answers(tmp_path, mon
     found = {each.name: bench_plans.measure(tmp_path, each, 20_000, 1) for each in bench_plans.inputs(20_000)}
     assert found["alike"]["results"] > 10_000 and "slave 2: mway from 0" in bench_plans.text_of(found)
     honest = bench_plans.run
-    monkeypatch.setattr(bench_plans, "run", lambda streams, plan: honest(streams, plan) | {"results": len(plan)})
+
+    def other(streams, plan, out):
+        summary, courses = honest(streams, plan, out)
+        return summary | {"results": len(plan)}, courses
+
+    monkeypatch.setattr(bench_plans, "run", other)
     with pytest.raises(SystemExit, match="plans differ"):
         bench_plans.measure(tmp_path, bench_plans.inputs(20_000)[0], 20_000, 1)
+
+
+def test_the_rest_of_a_run_begins_where_the_last_slave_has_changed_its_plan():
+    from bench_plans import Course, rest_s
+
+    first = Course(np.array([0, 10, 20]), np.array([0.0, 1.0, 4.0]))
+    courses = {"1": first, "2": Course(np.array([0, 40]), np.array([0.0, 5.0]))}
+    assert courses["1"].at(15) == 2.5
+    assert rest_s(courses, {"1": 15, "2": 4}) == 2.5 and rest_s(courses, {"2": 32}) == 1.0
 
 
 def test_bench_queries_compares_every_type_with_duckdb(tmp_path, capsys, monkeypatch):
