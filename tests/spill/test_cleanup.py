@@ -6,6 +6,9 @@ import pytest
 
 import mpijoin.spill.cleanup
 import mpijoin.spill.spiller
+import mpijoin.store.rows
+import mpijoin.store.transfer
+import oracle
 from join_harness import Harness, Stream, groups_of, numbered
 from mpijoin.config.job import LARGEST
 from mpijoin.operators.base import Keep, Out
@@ -40,8 +43,13 @@ def spiller(request, tmp_path, monkeypatch):
 
 
 def clean_up(spiller, limits, after=20):
-    """Gives the memory of `limits`, one after each so many steps if it may, and the last one to the end. Returns what
-    is found."""
+    """As `cleaned`. Returns how many results are found."""
+    return cleaned(spiller, limits, after).found
+
+
+def cleaned(spiller, limits, after=20):
+    """Gives the memory of `limits`, one after each so many steps if it may, and the last one to the end. Returns where
+    the results went."""
     out, limits = Out(2, 1 << 12, Keep.NOTHING), list(limits)
     spiller.operator.limit(limits.pop(0))
     spiller.begin_end([0], out)
@@ -52,7 +60,7 @@ def clean_up(spiller, limits, after=20):
         if limits and steps >= after and spiller.may_lose_memory:
             spiller.operator.limit(limits.pop(0))
             steps = 0
-    return out.found
+    return out
 
 
 @pytest.mark.parametrize("spiller", [ROWS], indirect=True)
@@ -77,3 +85,22 @@ def test_a_clean_up_goes_on_in_smaller_parts_when_memory_is_taken_away(spiller, 
 
 def test_memory_may_come_and_go_amid_a_clean_up(spiller):
     assert clean_up(spiller, [LARGE // 8, SMALL, LARGE, SMALL, LARGE]) == spiller.owed
+
+
+def test_chunks_of_one_stream_meet_all_chunks_of_the_others_whatever_is_read_meanwhile(tmp_path, monkeypatch):
+    """All rows have one key, and few of them fit into memory: frames of several generations are read at once."""
+    for module in (mpijoin.store.rows, mpijoin.store.transfer):
+        monkeypatch.setattr(module, "FRAME_BYTES", 4096)
+    harness, rows = Harness([Stream(FOREVER)] * 2, memory=LARGE, block=256, theta=4096, keep=Keep.NOTHING), 200
+    with open_scratch(str(tmp_path), "rank-1", {}) as scratch:
+        spiller = Spiller(harness.operator, harness.operator.beside(1), Runs(scratch))
+        for generation in range(3):
+            for stream in range(2):
+                harness.insert(groups_of(0), stream, numbered([(generation, 7)] * rows, first_row=generation * rows))
+            harness.probe(groups_of(0))
+            spiller.begin_spill(1, LARGEST, [0])
+            spiller.spill_next()
+        spiller.operator = harness.operator
+        found = cleaned(spiller, [5 << 10])
+    wanted = [(one, other) for one in range(3 * rows) for other in range(3 * rows) if one // rows != other // rows]
+    assert (found.found, f"{found.certificate:016x}") == (len(wanted), oracle.certificate(wanted))
