@@ -152,10 +152,12 @@ class Figures(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """A slave has joined by a plan since so many tuples had come to it."""
+    """A slave has joined by a plan since so many tuples had come to it. took_ns, takes_ns: as of `PlanChange`."""
 
     tuples: int
     plan: str
+    took_ns: float = 0.0
+    takes_ns: float = 0.0
 
 
 class PartInfo(NamedTuple):

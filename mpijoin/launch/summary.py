@@ -228,6 +228,16 @@ def _plans(slaves: Mapping[str, Sequence[Followed]]) -> dict[str, Any]:
     return {"plans": {slave: [one._asdict() for one in plans] for slave, plans in slaves.items()}}
 
 
+def _plan_text(one: dict[str, Any]) -> str:
+    return "m-way" if one["plan"] == MWAY else f"by {one['plan']}"
+
+
+def _reason_text(one: dict[str, Any]) -> str:
+    """Returns why a slave changed to this plan, if it knew what a tuple took."""
+    took_ns, takes_ns = one["took_ns"], one["takes_ns"]
+    return f" (a tuple took {took_ns:,.0f} ns, and {takes_ns:,.0f} were expected)" if took_ns else ""
+
+
 def _with_peak(figures: Figures, block_bytes: int) -> Figures:
     """Returns the figures with the most memory that was in use, also between two records of the metrics."""
     return figures._replace(memory_bytes_max=max(figures.memory_bytes_max, figures.blocks_max * block_bytes))
@@ -295,9 +305,9 @@ def summary_text(outcome: RunOutcome) -> str:
             f"partition {shared['group']} was shared by up to {plural(shared['slaves'], 'slave')}: {shared['why']}"
         )
     for slave, plans in summary.get("plans", {}).items():
-        ways = ["m-way" if one["plan"] == MWAY else f"by {one['plan']}" for one in plans]
-        later = [f"{way} from its tuple {one['tuples']:,} on" for way, one in zip(ways[1:], plans[1:])]
-        lines.append(f"slave {slave} joined {', then '.join([ways[0], *later])}")
+        first, *later = map(_plan_text, plans)
+        then = [f"{way} from its tuple {one['tuples']:,} on{_reason_text(one)}" for way, one in zip(later, plans[1:])]
+        lines.append(f"slave {slave} joined {', then '.join([first, *then])}")
     if summary["overload"] and summary["overload"]["overloaded"]:
         lines.append(
             _overload_text(summary["overload"], _waits_for_collector(summary, summary["overload"]["slowest_slave"]))

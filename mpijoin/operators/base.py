@@ -139,10 +139,15 @@ class Memory(NamedTuple):
 
 
 class PlanChange(NamedTuple):
-    """An operator joins by a plan from when so many tuples had come to it. plan: None is m-way."""
+    """An operator joins by a plan from when so many tuples had come to it.
+
+    plan: None is m-way · took_ns: what a tuple took by the plan before · takes_ns: what it is expected to take by this
+    one. Both are 0 if the plan was not chosen by them."""
 
     tuples: int
     plan: Binary | None
+    took_ns: float = 0.0
+    takes_ns: float = 0.0
 
 
 class Totals(NamedTuple):
@@ -357,9 +362,7 @@ class Operator(GroupState, Rows, Protocol):
     @property
     def marker(self) -> Filter | None:
         """The last filter that results of a probe have to pass where the Out does not certify them, if there is one.
-
-        What `expire` finds needs none.
-        """
+        What `expire` finds needs none."""
 
     @property
     def totals(self) -> Totals: ...
@@ -368,6 +371,9 @@ class Operator(GroupState, Rows, Protocol):
     def plans(self) -> Sequence[PlanChange]:
         """The plans that it has followed, if there are several ways to join."""
         ...
+
+    def spent(self, seconds: float) -> None:
+        """Says how long the processor was in `insert`, `probe`, `pause` or `expire`, to find the fastest plan."""
 
     @property
     def theta_bytes(self) -> int:

@@ -343,6 +343,9 @@ class TableOperator(ABC):
     def plans(self) -> Sequence[PlanChange]:
         return ()
 
+    def spent(self, seconds: float) -> None:  # noqa: B027 (most operators have no use for it)
+        """There is only one way to join."""
+
     @property
     def theta_bytes(self) -> int:
         return int(self._table.counters[THETA])

@@ -6,6 +6,6 @@ it, over *states*: tuples that refer to tuples of the streams. States can be dro
 again from the tuples. `kernels` makes them.
 
 With plan = "auto", each slave chooses for itself. `sample` counts the partners of some fresh tuples, `statistics` keeps
-these counts and the streams' rates, `costs` says what any plan costs by them, and `choice` when to change. The operator
-then changes group by group.
+these counts and the streams' rates, `step_times` measures what the steps of plans take, `costs` says what any plan
+costs by all of them, and `choice` when to change. The operator then changes group by group.
 """

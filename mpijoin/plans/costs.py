@@ -14,8 +14,8 @@ import numpy as np
 
 from mpijoin.config.plan import Binary, Plan
 
-# What a step takes, in nanoseconds, as scripts/measure_plan_costs.py finds it: whatever any plan does for each tuple
-# that comes.
+# What a step takes, in nanoseconds, as scripts/measure_plan_costs.py found it on one machine. A slave begins with this,
+# and measures what it takes there (`StepTimes`). Whatever any plan does for each tuple that comes:
 TUPLE = 44.0
 # The m-way operator: for each partner that a tuple finds in one more stream · for each result.
 PARTNER, MWAY_RESULT = 8.0, 18.0
@@ -43,17 +43,21 @@ def equal_guesses(streams: int) -> Sample:
 
 
 class Costs:
-    """What any plan over some streams costs, for as many tuples as the sample's rates say."""
+    """What any plan over some streams costs, in nanoseconds, for as many tuples as the sample's rates say.
+
+    step_ns: float64[6], what a step takes. It is set before costs are asked for, or not at all.
+    """
 
     def __init__(self, sample: Sample):
         self._sample = sample
         self._streams = len(sample.rates)
+        self.step_ns = STEPS
         self._made = self._all_made()
         self._best: dict[int, tuple[float, Plan]] = {}
 
     def of(self, plan: Binary | None) -> float:
         """The cost of a tree, or of joining m-way."""
-        return float(self.steps(plan) @ STEPS)
+        return float(self.steps(plan) @ self.step_ns)
 
     def steps(self, plan: Binary | None) -> np.ndarray:
         """Returns float64[6]: how often each of STEPS is done."""
@@ -96,8 +100,9 @@ class Costs:
         return tree if self.of(tree) < self.of(None) else None
 
     def _join(self, one: int, other: int, is_root: bool) -> float:
-        result = TREE_RESULT if is_root else MADE
-        return float(LOOK_UP * (self._made[one] + self._made[other]) + result * self._made[one | other])
+        *_, look_up, made, tree_result = self.step_ns
+        result = tree_result if is_root else made
+        return float(look_up * (self._made[one] + self._made[other]) + result * self._made[one | other])
 
     def _tree(self, streams: int) -> tuple[float, Plan]:
         """Returns the cheapest tree over a set of streams, and its cost."""

@@ -83,10 +83,13 @@ class PlannedJoin(WindowJoin):
     def plan(self) -> Binary | None:
         return self._followed[-1].plan
 
-    def follow(self, plan: Binary | None) -> None:
-        """Joins by another plan from now on, each group when it is its turn. None: m-way. No probe may be under way."""
+    def follow(self, plan: Binary | None, took_ns: float = 0.0, takes_ns: float = 0.0) -> None:
+        """Joins by another plan from now on, each group when it is its turn. None: m-way. No probe may be under way.
+
+        took_ns, takes_ns: why, as of `PlanChange`.
+        """
         self._refuse_probed(-1)
-        self._followed.append(PlanChange(self._came, plan))
+        self._followed.append(PlanChange(self._came, plan, took_ns, takes_ns))
         self._allowance = 0
         if self._former and self._former.plan == plan:
             self._tree, self._former = self._former, self._tree
@@ -120,9 +123,12 @@ class PlannedJoin(WindowJoin):
 
     def _decide(self, chooser: Choice) -> None:
         known = self.statistics.known()
-        if chooser.decide(known):
-            self.follow(chooser.plan)
+        if chooser.decide(known, self.statistics.tuple_ns):
+            self.follow(chooser.plan, chooser.took_ns, chooser.takes_ns)
         self.statistics.decided(float(known.held.sum()), chooser.is_content)
+
+    def spent(self, seconds: float) -> None:
+        self.statistics.spent(seconds)
 
     def pause(self, budget: int, out: Out) -> Progress:
         """Does the rest of the probe: what of it is joined, no marks of tuples would tell."""
@@ -168,6 +174,8 @@ class PlannedJoin(WindowJoin):
     def _join(self, groups: np.ndarray, work: Work) -> Iterator[Progress]:
         """Joins the fresh tuples of groups, each by the tree that holds it, or m-way. It yields BUDGET and OUT_FULL."""
         turn, rest = self._take_turns(groups), np.ones(len(groups), bool)
+        if self._former or (self._tree and not self._tree.holds[groups].all()):
+            self.statistics.mixed()
         if self._tree:
             own = turn | self._tree.holds[groups]
             rest &= ~own

@@ -38,12 +38,26 @@ class Statistics:
         self._fresh, self._rates = np.zeros((2, streams))
         self._seen, self._owed, self._period, self._calm = 0.0, 0.0, float(period), 1
         self._held, self._wanted = 0.0, SAMPLED
+        self._spent_s, self._is_pure = 0.0, True
         # How many had been looked at when the last two periods began.
         self._began = np.zeros((2, streams), np.int64)
 
     def came(self, stream: int, tuples: int) -> None:
         """So many fresh tuples of a stream were inserted."""
         self._fresh[stream] += tuples
+
+    def spent(self, seconds: float) -> None:
+        """So long was worked on the tuples that came."""
+        self._spent_s += seconds
+
+    def mixed(self) -> None:
+        """Says that what is done in this period does not all belong to the plan of now."""
+        self._is_pure = False
+
+    @property
+    def tuple_ns(self) -> float:
+        """What a tuple has taken in this period by the plan of now, in nanoseconds; 0: that is not known."""
+        return self._spent_s / self._seen * 1e9 if self._is_pure and self._seen else 0.0
 
     def look(self, groups: np.ndarray) -> bool:
         """Looks at some of the fresh tuples of the groups, before these are probed. Returns whether it is time to
@@ -74,6 +88,7 @@ class Statistics:
         self._held, self._calm = held, min(2 * self._calm, CALM_MAX) if is_calm else 1
         self._seen, self._period = 0.0, self._calm * max(self._period_min, PERIOD_SHARE * held)
         self._wanted = SAMPLED if self._calm == 1 else SAMPLED_CALM
+        self._spent_s, self._is_pure = 0.0, True
         self._began = np.stack([self._began[1], self._counts])
 
     def take(self, groups: np.ndarray, stream: int, fresh: int, wanted: int) -> int:

@@ -355,6 +355,9 @@ class ModelledJoin:
     def plans(self) -> Sequence[PlanChange]:
         return ()
 
+    def spent(self, seconds: float) -> None:
+        """There is only one way to join."""
+
     @property
     def theta_bytes(self) -> int:
         return self._shape.theta

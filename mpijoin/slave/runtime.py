@@ -39,6 +39,8 @@ from mpijoin.transport.base import Channel, Data
 # While more bytes of results than this are on their way to the collector, joining waits.
 UNSENT_BYTES_MAX = 16 << 20
 WORK_S = 0.002
+# The operator is told what these take.
+JOINING = (events.Insert, events.Probe, events.Pause, events.Expire)
 SLEEP_S = 0.005  # A slave made slow on purpose sleeps so long between two looks at the network.
 
 
@@ -60,6 +62,7 @@ class Slave:
         self._rank, self._collector = rank, setup.roles.collector
         paced = not isinstance(job.run.speed, str)
         self._operator = operator
+        self._may_change = bool(operator.plans)  # The operator can join in several ways.
         self._slow = [one for one in job.inject.slow if one.rank == rank.number]
         self._load = LoadMeter(rank, self._operator, job.cluster.partitions)
         names = self._names = [stream.name for stream in schema.streams]
@@ -227,6 +230,8 @@ class Slave:
 
     def _act(self, action: events.Action) -> None:
         start_s = self._rank.clock.wall_s
+        is_told = self._may_change and isinstance(action, JOINING)
+        start_cpu_s = self._rank.clock.cpu_s if is_told else 0.0
         match action:
             case events.Insert(low, high, in_parts, messages):
                 inserted = self._inserter.insert([*islice(self._messages, messages)], low, high, in_parts)
@@ -273,6 +278,8 @@ class Slave:
                 self._save(action)
             case events.Finish():
                 self._finish()
+        if is_told:
+            self._operator.spent(self._rank.clock.cpu_s - start_cpu_s)
         spent_s = self._rank.clock.wall_s - start_s
         share = self._share()
         self._busy_s += spent_s / share

@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijoin.config.job import MWAY
 from mpijoin.config.plan import text_of
-from mpijoin.operators.base import CERTIFICATE_MASK, Operator, Totals
+from mpijoin.operators.base import CERTIFICATE_MASK, Operator, PlanChange, Totals
 from mpijoin.records import Counts, Figures, Followed, PartInfo, SpillFigures
 from mpijoin.slave.outlets import Outlets
 from mpijoin.slave.report import EpochMeter
@@ -63,4 +63,9 @@ def figures_of(
 
 def plans_of(operator: Operator, names: Sequence[str]) -> tuple[Followed, ...]:
     """Returns the plans that the operator has followed, if there are several ways to join. names: of the streams."""
-    return tuple(Followed(came, text_of(plan, names) if plan else MWAY) for came, plan in operator.plans)
+    return tuple(_followed(change, names) for change in operator.plans)
+
+
+def _followed(change: PlanChange, names: Sequence[str]) -> Followed:
+    plan = text_of(change.plan, names) if change.plan else MWAY
+    return Followed(change.tuples, plan, round(change.took_ns, 1), round(change.takes_ns, 1))

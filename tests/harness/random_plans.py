@@ -21,13 +21,14 @@ class RandomChoice:
     """A slave that begins m-way, and changes to any plan at each decision."""
 
     is_content = False
+    took_ns = takes_ns = 0.0
 
     def __init__(self, streams):
         self.plan, self._names, self._chance = None, list(map(str, range(streams))), random.Random(streams)
 
-    def decide(self, sample):
-        """sample: what is known of the streams, which must be possible."""
-        assert (sample.rates >= 0).all() and all((own >= 0).all() for own in sample.partners)
+    def decide(self, sample, tuple_ns):
+        """sample, tuple_ns: what is known of the streams and of the plan of now, which must be possible."""
+        assert tuple_ns >= 0 and (sample.rates >= 0).all() and all((own >= 0).all() for own in sample.partners)
         before, some = self.plan, self._chance.random() < 0.3
         self.plan = None if some else parse_plan(random_plan(self._chance, self._names), self._names)
         return self.plan != before

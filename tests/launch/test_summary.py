@@ -3,6 +3,7 @@
 import json
 import time
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -172,10 +173,37 @@ def test_the_summary_tells_what_plans_each_slave_has_followed(tmp_path):
     streams = {name: {**stream, "seed": seed} for seed, name in enumerate("abc")}
     job = {"streams": streams, "join": {"plan": "((a c) b)"}, "output": {"results": "count"}}
     planned = mpijoin.run(job, slaves=2).summary
-    assert planned["plans"] == {slave: [{"tuples": 0, "plan": "((a c) b)"}] for slave in "12"}
+    given = {"tuples": 0, "plan": "((a c) b)", "took_ns": 0.0, "takes_ns": 0.0}
+    assert planned["plans"] == {slave: [given] for slave in "12"}
     assert "\nslave 2 joined by ((a c) b)" in summary_text(RunOutcome(0, planned))
-    planned["plans"]["1"].append({"tuples": 70_000, "plan": "mway"})
-    assert "slave 1 joined by ((a c) b), then m-way from its tuple 70,000 on" in summary_text(RunOutcome(0, planned))
+    planned["plans"]["1"] += [
+        {"tuples": 70_000, "plan": "mway", "took_ns": 0.0, "takes_ns": 0.0},
+        {"tuples": 90_000, "plan": "((b c) a)", "took_ns": 1310.4, "takes_ns": 262.5},
+    ]
+    assert (
+        "slave 1 joined by ((a c) b), then m-way from its tuple 70,000 on, then by ((b c) a) from its tuple 90,000 on"
+        " (a tuple took 1,310 ns, and 262 were expected)"
+    ) in summary_text(RunOutcome(0, planned))
+
+
+def test_a_slave_that_changes_its_plan_tells_what_a_tuple_took(tmp_path):
+    """The keys of a and b are never equal, and each of their rows has many partners in c."""
+    random, rows = np.random.default_rng(1), 400_000
+    tables = {
+        name: pa.table({"ts": pa.array(np.arange(rows)), "key": random.integers(low, high, rows)})
+        for name, low, high in (("a", 0, 300), ("b", 300, 600), ("c", 0, 600))
+    }
+    own = {"time_unit": "ms", "window": "20 s"}
+    job = {
+        "streams": {name: {"table": one, **own} for name, one in tables.items()},
+        "output": {"path": str(tmp_path / "run"), "results": "count"},
+        "join": {"plan": "auto"},
+    }
+    done = mpijoin.run(job, slaves=1)
+    first, *later = done.summary["plans"]["1"]
+    assert (first["plan"], first["took_ns"], first["takes_ns"]) == ("mway", 0, 0)
+    assert later and all(0 < one["takes_ns"] < one["took_ns"] for one in later)
+    assert f"(a tuple took {later[0]['took_ns']:,.0f} ns, and " in summary_text(RunOutcome(0, done.summary))
 
 
 def test_the_summary_tells_of_which_kind_moves_were_and_how_long_they_took(tmp_path):

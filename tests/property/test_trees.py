@@ -258,9 +258,32 @@ def test_a_slave_changes_to_the_plan_that_its_rows_make_cheapest_and_back():
             harness.round_of(groups_of(*range(4)), [own[low : low + 100] for own in rows], marks)
     (found, certificate), wanted = ((one.out.found, one.out.certificate) for one in harnesses)
     assert (found, certificate) == wanted and found > 0 and len(steady_one.plans) == 1
-    first = [(came // (3 * length), plan and {*plan} & {Binary(0, 1), Binary(1, 2)}) for came, plan in operator.plans]
+    pairs = {Binary(0, 1), Binary(1, 2)}
+    first = [(one.tuples // (3 * length), one.plan and {*one.plan} & pairs) for one in operator.plans]
     assert [one for one in first if one[1] is not None] == [(0, {Binary(0, 1)}), (1, {Binary(1, 2)})]
     assert operator.plans[0][1] is None and operator.plan is None
+
+
+def test_a_slave_goes_back_from_a_plan_that_takes_longer_than_it_costs_by_the_guesses():
+    """The rows make a tree cheapest, by what its steps took on another machine. Here a tuple takes ten times as long by
+    it as m-way."""
+    rng, length, streams = random.Random(3), 9000, [Stream(800)] * 3
+    few = [(length, 5)] * 20  # These meet.
+    rows = [numbered(own + few) for own in selective(rng, (0, 1), length - len(few))]
+    told, untold = (tree_of(streams, None, 4, theta=2000, period=600) for _ in range(2))
+    for operator in (told, untold):
+        harness = Harness(streams, 4, operator=operator, keep=Keep.NOTHING)
+        for low in range(0, length, 100):
+            marks = [min(EVER, own[min(low + 100, length - 1)].time) for own in rows]
+            harness.round_of(groups_of(*range(4)), [own[low : low + 100] for own in rows], marks)
+            if operator is told:
+                operator.spent(300 * (1e-6 if operator.plan is None else 1e-5))
+    assert untold.plan is not None and len(untold.plans) == 2
+    away, back = told.plans[1:]
+    assert away.plan == untold.plan and back.plan is None
+    assert away.took_ns == pytest.approx(1000, rel=0.1) and back.took_ns == pytest.approx(10_000, rel=0.1)
+    assert back.takes_ns < back.took_ns
+    assert told.totals.results == untold.totals.results > 0
 
 
 def test_a_change_goes_group_by_group_and_makes_states_of_two_tuples_at_most_for_each_that_comes(monkeypatch):
