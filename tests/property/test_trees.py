@@ -296,6 +296,9 @@ def test_a_change_goes_group_by_group_and_makes_states_of_two_tuples_at_most_for
         if number == 5:
             operator.follow(CHAIN)
         harness.round_of(groups, parts, marks)
+        operator.spent(0.001)
+        # What a change takes says nothing of any plan.
+        assert (operator.statistics.tuple_ns > 0) == (number < 5)
         if number >= 5:
             came += sum(map(len, parts))
             held.append(int(operator._tree.holds.sum()))
