@@ -44,9 +44,10 @@ class Segments(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where in a frame a buffer lies, and what it is."""
+    """Where in a frame a buffer lies, from byte `offset` to before `end`, and what it is."""
 
-    octets: slice
+    offset: int
+    end: int
     dtype: np.dtype
     shape: tuple[int, ...]
 
@@ -149,7 +150,7 @@ def _header(
     for dtype, shape in buffers:
         offset, size_bytes = _align(position), dtype.itemsize * math.prod(shape)
         position = offset + size_bytes
-        places.append(_Place(slice(offset, position), dtype, shape))
+        places.append(_Place(offset, position, dtype, shape))
         columns = shape[1] if len(shape) == 2 else 1
         table.append(_ENTRY.pack(_CODES[dtype], len(shape), 0, columns, shape[0], offset, size_bytes))
     prefix = _PREFIX.pack(MAGIC, VERSION, 0, kind, len(buffers), len(meta_bytes), position)
@@ -160,13 +161,14 @@ def _begun(
     header: bytes, places: Sequence[_Place], memory: Callable[[int], np.ndarray] = aligned_empty
 ) -> tuple[np.ndarray, list[np.ndarray]]:
     """Begins a frame that ends with the last of these buffers; the caller writes them."""
-    frame = memory(places[-1].octets.stop if places else len(header))
-    memoryview(frame)[: len(header)] = header
+    frame = memory(places[-1].end if places else len(header))
+    octets = memoryview(frame)
+    octets[: len(header)] = header
     position = len(header)
-    for octets, _, _ in places:
-        frame[position : octets.start] = 0
-        position = octets.stop
-    return frame, [frame[octets].view(dtype).reshape(shape) for octets, dtype, shape in places]
+    for place in places:
+        octets[position : place.offset] = bytes(place.offset - position)
+        position = place.end
+    return frame, [np.ndarray(place.shape, place.dtype, frame, place.offset) for place in places]
 
 
 def seal(frame: np.ndarray) -> np.ndarray:

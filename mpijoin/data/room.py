@@ -27,4 +27,6 @@ class Room:
 
     def take_one(self, size: int) -> np.ndarray:
         """Returns uint8[size], as `take`."""
-        return self.take([size])[0]
+        if size > len(self._memory):
+            self._memory = aligned_empty(-(-size // ALIGNMENT) * ALIGNMENT)
+        return self._memory[:size]

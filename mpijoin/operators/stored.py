@@ -32,6 +32,7 @@ from mpijoin.store.state import (
     FRESH,
     GENERATION,
     GROUP_BYTES,
+    GROUP_STREAM_WORDS,
     GROUP_TUPLES,
     INSERTED,
     KEEP_UNTIL,
@@ -245,7 +246,9 @@ class TableOperator(ABC):
 
     def keep_until(self, group: int, times: Sequence[int]) -> None:
         self._start_one(group)
-        self._table.groups[group, words_of(KEEP_UNTIL, len(times))] = times
+        # These are the places of `words_of`. A slice is the fastest way to write to them.
+        end = KEEP_UNTIL + GROUP_STREAM_WORDS * len(times)
+        self._table.groups[group, KEEP_UNTIL:end:GROUP_STREAM_WORDS] = times
 
     def kept(self) -> np.ndarray:
         if not self._counts(KEPT_TUPLES).any():

@@ -49,13 +49,12 @@ class Owed:
 
     def add(self, frame: RowsFrame) -> None:
         """Takes note of rows that were spilled."""
-        for stream, (tuples, _) in enumerate(frame.fresh):
-            first, of = 0, (frame.group, frame.generation, stream)
-            while first < len(tuples):
-                first, self._rows = sample_rows(tuples, *of, self._below, first, self._sample, self._rows)
-                if first < len(tuples):
-                    self._below //= 2
-                    self._keep(self._sample[: self._rows, LOT] < self._below)
+        rows, given = frame.head[:, 0].sum(), (frame.words, frame.head, frame.widths, frame.group, frame.generation)
+        first, self._rows = sample_rows(*given, self._below, 0, self._sample, self._rows)
+        while first < rows:
+            self._below //= 2
+            self._keep(self._sample[: self._rows, LOT] < self._below)
+            first, self._rows = sample_rows(*given, self._below, first, self._sample, self._rows)
         self._changed.add(frame.group)
 
     def _keep(self, chosen: np.ndarray) -> None:

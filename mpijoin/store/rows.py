@@ -20,7 +20,7 @@ from mpijoin.store.blocks import generation_of
 from mpijoin.store.insert import Fresh
 from mpijoin.store.kept import list_kept
 from mpijoin.store.pool import StreamSpec
-from mpijoin.store.row_kernels import BLOB_OCTETS, COUNT_COLUMNS, ROWS, count_rows, list_rows
+from mpijoin.store.row_kernels import BLOB_OCTETS, COUNT_COLUMNS, ROWS, copy_rows, count_rows, list_rows
 from mpijoin.store.shipment import check_buffers, expect, meta_of
 from mpijoin.store.state import (
     ADDRESS,
@@ -40,26 +40,46 @@ from mpijoin.store.state import (
     StoreState,
 )
 from mpijoin.store.transfer import FRAME_BYTES, INT64, OCTET, cut
-from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, PAGE, STREAM, TUPLES, copy_blocks, copy_flags
+from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, PAGE, STREAM, TUPLES, copy_flags
 
 ROWS_KIND = 18  # This is the kind of frames after those of moving groups.
-ROWS_DTYPES = ["int64", "uint8"]
+HEAD_COLUMNS = COUNT_COLUMNS - ROWS
 HASH_BITS = 16
 PLACES = 1 << HASH_BITS
 Memory = Callable[[int], np.ndarray]  # returns aligned uint8[n]
 
 
 class RowsFrame(NamedTuple):
-    """A frame of rows. data: the frame, uint8[n], with a checksum · spans: int64[streams, 3], how many rows there are
-    of each stream, and the smallest and the largest of their times (of no rows: the largest and the smallest int64) ·
-    fresh: the rows of each stream. All of it is valid for as long as anyone holds it, unless whoever gives the frame
-    says until when."""
+    """A frame of rows. It is valid for as long as anyone holds it, unless whoever gives it says until when.
+
+    data: the frame, uint8[n], with a checksum · head: int64[streams, 4], how many rows there are of each stream, the
+    smallest and the largest of their times (of no rows: the largest and the smallest int64), and the bytes of their
+    blobs · words: int64[], the tuples of all streams, one after the other, and blob: uint8[], all blobs likewise ·
+    widths: int64[streams], the words of a tuple of each.
+    """
 
     data: np.ndarray
     group: int
     generation: int
-    spans: np.ndarray
-    fresh: tuple[Fresh, ...]
+    head: np.ndarray
+    words: np.ndarray
+    blob: np.ndarray
+    widths: np.ndarray
+
+    @property
+    def spans(self) -> np.ndarray:
+        """int64[streams, 3]: how many rows there are of each stream, and the smallest and largest of their times."""
+        return self.head[:, :3]
+
+    @property
+    def fresh(self) -> list[Fresh]:
+        """The rows of each stream. They lie in the frame."""
+        found, word, octet = [], 0, 0
+        for (rows, _, _, octets), width in zip(self.head.tolist(), self.widths.tolist()):
+            tuples, blob = self.words[word : word + rows * width], self.blob[octet : octet + octets]
+            found.append(Fresh(tuples.reshape(rows, width), blob))
+            word, octet = word + rows * width, octet + octets
+        return found
 
 
 class RowReader:
@@ -67,10 +87,11 @@ class RowReader:
 
     def __init__(self, s: StoreState):
         self._s, self._streams = s, len(s.layout)
-        self._widths = s.layout[:, TUPLE_WORDS].tolist()
+        self._widths = read_only(s.layout[:, TUPLE_WORDS].copy())
+        self._marked = np.flatnonzero(s.layout[:, FLAGS_AT]).tolist()  # streams whose tuples have flags
         self._memory = Room().take_one
         self._list, self._list_kept = list_rows.bound(s), list_kept.bound(s)
-        self._count, self._copy, self._copy_flags = count_rows.bound(s), copy_blocks.bound(s), copy_flags.bound(s)
+        self._count, self._copy, self._copy_flags = count_rows.bound(s), copy_rows.bound(s), copy_flags.bound(s)
 
     def of_group(
         self, group: int, generation: int | None = None, stream: int | None = None, passing: bool = False
@@ -80,12 +101,13 @@ class RowReader:
         generation: what the frames say, None: the group's own · stream: the only one that is wanted · passing: whether
         each frame is valid until the next of any group only, which takes its memory.
         """
-        listed = self._room(group)
-        listed = listed[: self._list(group, listed)]
+        listed, counts = self._room(group), self._no_counts()
+        listed = listed[: self._list(group, listed, counts)]
         if stream is not None:
             listed = listed[listed[:, STREAM] == stream]
+            counts = self._counts(listed)
         number = int(self._s.groups[group, GENERATION]) if generation is None else generation
-        yield from self._frames(group, number, listed, self._memory if passing else aligned_empty)
+        yield from self._frames(group, number, listed, counts, self._memory if passing else aligned_empty)
 
     def of_kept(self, group: int) -> Iterator[RowsFrame]:
         """Yields the rows of a started group's kept blocks, one generation after the other. Each frame is valid until
@@ -95,44 +117,47 @@ class RowReader:
         generations = generation_of(self._s.heads[listed[:, PAGE], OWNER])
         for generation in np.unique(generations).tolist():
             own = listed[generations == generation]
-            yield from self._frames(group, generation, own[np.argsort(own[:, STREAM], kind="stable")], self._memory)
+            own = own[np.argsort(own[:, STREAM], kind="stable")]
+            yield from self._frames(group, generation, own, self._counts(own), self._memory)
 
     def _room(self, group: int) -> np.ndarray:
         return np.empty((self._s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
 
-    def _frames(self, group: int, generation: int, listed: np.ndarray, memory: Memory) -> Iterator[RowsFrame]:
+    def _no_counts(self) -> np.ndarray:
+        return np.empty((self._streams, COUNT_COLUMNS), np.int64)
+
+    def _counts(self, listed: np.ndarray) -> np.ndarray:
+        counts = self._no_counts()
+        self._count(listed, counts)
+        return counts
+
+    def _frames(
+        self, group: int, generation: int, listed: np.ndarray, counts: np.ndarray, memory: Memory
+    ) -> Iterator[RowsFrame]:
         """Yields the rows of listed blocks, all of one generation and one stream after the other."""
         if not len(listed):
             return
-        counts = self._counts(listed)
-        if counts[:, BLOB_OCTETS].sum() + counts[:, ROWS] @ self._s.layout[:, TUPLE_WORDS] * 8 <= FRAME_BYTES:
+        if counts[:, BLOB_OCTETS].sum() + counts[:, ROWS] @ self._widths * 8 <= FRAME_BYTES:
             yield self._frame(group, generation, listed, counts, memory)
             return
         for blocks in cut(self._s, listed):
             yield self._frame(group, generation, blocks, self._counts(blocks), memory)
 
-    def _counts(self, listed: np.ndarray) -> np.ndarray:
-        counts = np.empty((self._streams, COUNT_COLUMNS), np.int64)
-        self._count(listed, counts)
-        return counts
-
     def _frame(
         self, group: int, generation: int, listed: np.ndarray, counts: np.ndarray, memory: Memory
     ) -> RowsFrame:
-        wanted: list[tuple[np.dtype, tuple[int, ...]]] = [(INT64, (self._streams, 3))]
-        each = counts[:, :3].tolist()
-        for width, (_, octets, rows) in zip(self._widths, each):
-            wanted += [(INT64, (rows, width)), (OCTET, (octets,))]
-        frame, (spans, *buffers) = reserve(ROWS_KIND, {"group": int(group), "generation": generation}, wanted, memory)
-        spans[:] = counts[:, ROWS:]
-        fresh, start = tuple(map(Fresh, buffers[::2], buffers[1::2])), 0
-        for stream, (blocks, _, rows) in enumerate(each):
-            if rows:
-                self._copy(stream, listed[start : start + blocks], *fresh[stream])
-                if self._s.layout[stream, FLAGS_AT]:
-                    self._mark(fresh[stream].tuples, listed[start : start + blocks])
-            start += blocks
-        return RowsFrame(seal(frame), group, generation, spans, fresh)
+        words, octets = int(counts[:, ROWS] @ self._widths), int(counts[:, BLOB_OCTETS].sum())
+        wanted: list[tuple[np.dtype, tuple[int, ...]]]
+        wanted = [(INT64, (self._streams, HEAD_COLUMNS)), (INT64, (words,)), (OCTET, (octets,))]
+        data, buffers = reserve(ROWS_KIND, {"group": int(group), "generation": generation}, wanted, memory)
+        head, content, blob = buffers
+        frame = RowsFrame(data, group, generation, head, content, blob, self._widths)
+        head[:] = counts[:, ROWS:]
+        self._copy(listed, content, blob)
+        for stream in self._marked:
+            self._mark(frame.fresh[stream].tuples, listed[listed[:, STREAM] == stream])
+        seal(data)
+        return frame
 
     def _mark(self, tuples: np.ndarray, listed: np.ndarray) -> None:
         """Marks copies of the tuples of listed blocks that were matched."""
@@ -149,23 +174,36 @@ def rows_of(data: np.ndarray, streams: Sequence[StreamSpec], own: bool = False) 
     """
     frame = expect(decode(data), ROWS_KIND)
     if not own:
-        check_buffers(frame, ["int64", *ROWS_DTYPES * len(streams)])
-    spans, *buffers = frame.buffers
-    fresh = tuple(map(Fresh, buffers[::2], buffers[1::2]))
+        check_buffers(frame, ["int64", "int64", "uint8"])
+    widths = read_only(np.array([stream.tuple_words for stream in streams]))
+    head, words, blob = frame.buffers
+    rows = RowsFrame(data, meta_of(frame, "group"), meta_of(frame, "generation"), head, words, blob, widths)
     if not own:
-        if spans.shape != (len(streams), 3):
-            raise ProtocolError(f"rows of {len(spans)} streams, wanted {len(streams)}")
-        for stream, rows, span in zip(streams, fresh, spans.tolist()):
-            _check_rows(rows, stream, *span)
-    return RowsFrame(data, meta_of(frame, "group"), meta_of(frame, "generation"), spans, fresh)
+        _check_head(rows, streams)
+        for stream, fresh, span in zip(streams, rows.fresh, rows.spans.tolist()):
+            _check_rows(fresh, stream, *span)
+    return rows
+
+
+def _check_head(rows: RowsFrame, streams: Sequence[StreamSpec]) -> None:
+    if rows.head.shape != (len(streams), HEAD_COLUMNS):
+        raise ProtocolError(f"rows of {len(rows.head)} streams, wanted {len(streams)} with {HEAD_COLUMNS} words each")
+    if (rows.words.ndim, rows.blob.ndim) != (1, 1):
+        raise CodecError(f"frame of rows has parts of 2, {rows.words.ndim} and {rows.blob.ndim} dimensions")
+    each = rows.head.tolist()
+    if any(count < 0 or octets < 0 for count, _, _, octets in each):
+        raise CodecError(f"frame of rows says that it has {each}")
+    words = sum(count * stream.tuple_words for (count, *_), stream in zip(each, streams))
+    octets = sum(octets for *_, octets in each)
+    if (words, octets) != (len(rows.words), len(rows.blob)):
+        raise CodecError(
+            f"frame of rows has {len(rows.words)} words and {len(rows.blob)} bytes of blobs, but its streams {words}"
+            f" and {octets}"
+        )
 
 
 def _check_rows(fresh: Fresh, stream: StreamSpec, count: int, earliest: int, latest: int) -> None:
-    tuples, words = fresh.tuples, stream.tuple_words
-    if tuples.ndim != 2 or tuples.shape[1] != words:
-        raise ProtocolError(f"rows {list(tuples.shape)} came, wanted {words} words each")
-    if len(tuples) != count:
-        raise CodecError(f"frame of rows has {len(tuples)} of the {count} that it says")
+    tuples = fresh.tuples
     found = tuples[:, TIME].min(initial=TIME_MAX_VALUE), tuples[:, TIME].max(initial=TIME_MIN_VALUE)
     if found != (earliest, latest):
         raise CodecError(f"frame of rows has times from {found[0]} to {found[1]}, but says {earliest} to {latest}")

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+from mpijoin.data.batch import read_only
 from mpijoin.spill.owed import Owed
-from mpijoin.store.insert import Fresh
 from mpijoin.store.rows import RowsFrame
 from mpijoin.store.state import FOREVER
 
@@ -17,8 +17,9 @@ EARLIEST = np.iinfo(np.int64).min
 
 def frame(group, generation, rows):
     """rows: (key, time) of each stream."""
-    fresh = [Fresh(np.array([(*one, 0) for one in own], np.int64).reshape(-1, 3), NOBODY) for own in rows]
-    return RowsFrame(NOBODY, group, generation, np.zeros((len(rows), 3), np.int64), tuple(fresh))
+    words = np.array([word for own in rows for one in own for word in (*one, 0)], np.int64)
+    head = np.array([(len(own), 0, 0, 0) for own in rows])
+    return RowsFrame(NOBODY, group, generation, head, words, NOBODY, read_only(np.full(len(rows), 3)))
 
 
 def owed_of(generations, windows, merged):

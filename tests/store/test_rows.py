@@ -194,18 +194,23 @@ def test_every_key_has_its_place_whatever_its_partition():
     assert between(tuples, 0, PLACES) is tuples
 
 
-def edited(frame, tuples=lambda tuples: None, **meta):
-    """The frame with other facts, or with its tuples changed."""
-    kind, facts, (spans, old, *others) = decode(frame.data)
-    new = old.copy()
-    changed = tuples(new)
-    spans = meta.pop("spans", spans)
-    return encode(meta.pop("kind", kind), {**facts, **meta}, [spans, new if changed is None else changed, *others])
+def same(array):
+    return array
+
+
+def edited(frame, head=same, words=same, blob=same, **meta):
+    """The frame with other facts, or with its parts changed."""
+    kind, facts, parts = decode(frame.data)
+    changed = [change(part.copy()) for change, part in zip((head, words, blob), parts)]
+    return encode(meta.pop("kind", kind), {**facts, **meta}, changed)
 
 
 def poke(word, value):
-    def change(tuples):
-        tuples[1, word] = value
+    """Changes a word of the second tuple of stream 1, which is behind 400 tuples of stream 0."""
+
+    def change(words):
+        words.reshape(-1, SPECS[0].tuple_words)[401, word] = value
+        return words
 
     return change
 
@@ -214,14 +219,17 @@ def poke(word, value):
     "change, error, says",
     [
         (dict(kind=16), ProtocolError, f"kind 16, wanted {ROWS_KIND}"),
-        (dict(spans=np.zeros((1, 3), np.int64)), ProtocolError, "rows of 1 streams, wanted 2"),
+        (dict(head=lambda head: head[:1]), ProtocolError, "rows of 1 streams, wanted 2"),
+        (dict(head=lambda head: head[:, :3].copy()), ProtocolError, "rows of 2 streams, wanted 2 with 4 words each"),
         (dict(group=None), CodecError, "group is None, wanted an integer"),
-        (dict(tuples=lambda tuples: tuples[:, 1:].copy()), ProtocolError, "wanted 6 words each"),
-        (dict(tuples=lambda tuples: tuples[1:].copy()), CodecError, "has 399 of the 400"),
-        (dict(spans=np.array([[400, -1, 399]] * 2)), CodecError, "times from 0 to 399, but says -1 to 399"),
-        (dict(tuples=poke(st.SIZE, -1)), CodecError, "blobs beyond"),
-        (dict(tuples=poke(st.SIZE, 1 << 62)), CodecError, "blobs beyond"),
-        (dict(tuples=poke(st.ADDRESS, (1 << 63) - 1)), CodecError, "blobs beyond"),
+        (dict(words=lambda words: words[:-1]), CodecError, "3599 words and .* its streams 3600"),
+        (dict(words=lambda words: words.reshape(-1, 6)), CodecError, "parts of 2, 2 and 1 dimensions"),
+        (dict(blob=lambda blob: blob[1:]), CodecError, "bytes of blobs, but its streams"),
+        (dict(head=lambda head: -head), CodecError, "says that it has .*-400"),
+        (dict(head=lambda head: head - [0, 1, 0, 0]), CodecError, "times from 0 to 399, but says -1 to 399"),
+        (dict(words=poke(st.SIZE, -1)), CodecError, "blobs beyond"),
+        (dict(words=poke(st.SIZE, 1 << 62)), CodecError, "blobs beyond"),
+        (dict(words=poke(st.ADDRESS, (1 << 63) - 1)), CodecError, "blobs beyond"),
     ],
 )
 def test_what_is_no_frame_of_rows_of_this_join_is_refused(change, error, says):
