@@ -346,8 +346,9 @@ class TableOperator(ABC):
     def plans(self) -> Sequence[PlanChange]:
         return ()
 
-    def spent(self, seconds: float) -> None:  # noqa: B027 (most operators have no use for it)
-        """There is only one way to join."""
+    def spent(self, seconds: float) -> None:
+        """There is only one way to join, so it makes no difference."""
+        return
 
     @property
     def theta_bytes(self) -> int:
