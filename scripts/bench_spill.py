@@ -327,10 +327,11 @@ def main() -> None:
     if options.data:
         options.data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=options.data) as temporary:
-        home = Path(temporary)
+        home = Path(temporary).resolve()
         disk = disk_bytes_per_s(home)
         for name in options.workloads:
-            workload = make(name, (options.data or home).resolve(), Path(), QUICK if options.quick else 1)
+            folder = options.data.resolve() if options.data else home
+            workload = make(name, folder, Path(), QUICK if options.quick else 1)
             cases: list[Case] = []
             for cases in compare(Bench(workload, options, home)):
                 options.json.write_text(json.dumps([asdict(case) for case in [*done, *cases]], indent=2) + "\n")
