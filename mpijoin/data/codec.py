@@ -144,7 +144,7 @@ def _header(
     kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]
 ) -> tuple[bytes, list[_Place]]:
     """Makes what comes before a frame's buffers, and says where these lie."""
-    meta_bytes = _META_ENCODER.encode(meta).encode()
+    meta_bytes = _META_ENCODER.encode(meta).encode() if meta else b"{}"
     position = _PREFIX_BYTES + _ENTRY.size * len(buffers) + len(meta_bytes)
     table, places = [], []
     for dtype, shape in buffers:

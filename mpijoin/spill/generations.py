@@ -49,10 +49,12 @@ class Generation:
     def octets(self) -> int:
         return self.run.octets
 
-    def append(self, frame: RowsFrame) -> None:
-        """Writes rows that belong to it."""
+    def append(self, frame: RowsFrame) -> list[Rows]:
+        """Writes rows that belong to it. Returns what they are, by stream."""
         self.run.append(frame.data)
-        self.rows = [own.with_more(Rows(*span)) for own, span in zip(self.rows, frame.spans.tolist())]
+        came = [Rows(*span) for span in frame.spans.tolist()]
+        self.rows = [own.with_more(more) if more.tuples else own for own, more in zip(self.rows, came)]
+        return came
 
 
 def new_generation(number: int, streams: int, packs: Packs) -> Generation:
@@ -91,12 +93,11 @@ class Debt:
         """Writes rows of the newest generation or of a new one."""
         if not self.generations or self.generations[-1].number != frame.generation:
             self.generations.append(new_generation(frame.generation, len(self._windows), packs))
-        self.generations[-1].append(frame)
         self.octets += len(frame.data)
-        for stream, (count, _, last) in enumerate(frame.spans.tolist()):
-            if count:
+        for stream, came in enumerate(self.generations[-1].append(frame)):
+            if came.tuples:
                 latest = self._latest[stream]
-                self._latest[stream] = last if latest is None else max(latest, last)
+                self._latest[stream] = came.latest if latest is None else max(latest, came.latest)
         self.is_paid = False
 
     def frames(self, skip: int = 0) -> Iterator[np.ndarray]:

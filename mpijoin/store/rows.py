@@ -1,8 +1,10 @@
 """The rows of a group as frames of about 1 MiB: what is spilled, and what a clean-up reads back.
 
-A frame has rows of one group and one generation, of all streams. In contrast to the frames of a move (transfer.py), it
-knows of no blocks and no directory, so that the rows can be inserted anywhere, and in any portions. Of flags, it has
-whether a row was matched: a bit in its word ROW (MATCHED_ROW), which an insert turns into the flag.
+A frame has rows of one group and one generation, of all streams, in three parts: which they are and how many of each
+stream, all tuples, and all blobs. The more parts a frame has, the longer a small group takes. In contrast to the frames
+of a move (transfer.py), it knows of no blocks and no directory, so that the rows can be inserted anywhere, and in any
+portions. Of flags, it has whether a row was matched: a bit in its word ROW (MATCHED_ROW), which an insert turns into
+the flag.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from mpijoin.store.insert import Fresh
 from mpijoin.store.kept import list_kept
 from mpijoin.store.pool import StreamSpec
 from mpijoin.store.row_kernels import BLOB_OCTETS, COUNT_COLUMNS, ROWS, copy_rows, count_rows, list_rows
-from mpijoin.store.shipment import check_buffers, expect, meta_of
+from mpijoin.store.shipment import check_buffers, expect
 from mpijoin.store.state import (
     ADDRESS,
     BLOCKS,
@@ -148,11 +150,11 @@ class RowReader:
     ) -> RowsFrame:
         words, octets = int(counts[:, ROWS] @ self._widths), int(counts[:, BLOB_OCTETS].sum())
         wanted: list[tuple[np.dtype, tuple[int, ...]]]
-        wanted = [(INT64, (self._streams, HEAD_COLUMNS)), (INT64, (words,)), (OCTET, (octets,))]
-        data, buffers = reserve(ROWS_KIND, {"group": int(group), "generation": generation}, wanted, memory)
-        head, content, blob = buffers
-        frame = RowsFrame(data, group, generation, head, content, blob, self._widths)
-        head[:] = counts[:, ROWS:]
+        wanted = [(INT64, (1 + self._streams, HEAD_COLUMNS)), (INT64, (words,)), (OCTET, (octets,))]
+        data, (first, content, blob) = reserve(ROWS_KIND, {}, wanted, memory)
+        first[0] = group, generation, 0, 0
+        first[1:] = counts[:, ROWS:]
+        frame = RowsFrame(data, group, generation, first[1:], content, blob, self._widths)
         self._copy(listed, content, blob)
         for stream in self._marked:
             self._mark(frame.fresh[stream].tuples, listed[listed[:, STREAM] == stream])
@@ -176,24 +178,30 @@ def rows_of(data: np.ndarray, streams: Sequence[StreamSpec], own: bool = False) 
     if not own:
         check_buffers(frame, ["int64", "int64", "uint8"])
     widths = read_only(np.array([stream.tuple_words for stream in streams]))
-    head, words, blob = frame.buffers
-    rows = RowsFrame(data, meta_of(frame, "group"), meta_of(frame, "generation"), head, words, blob, widths)
+    first, words, blob = frame.buffers
     if not own:
-        _check_head(rows, streams)
+        _check_shapes(first, words, blob, len(streams))
+    group, generation, *_ = first[0].tolist()
+    rows = RowsFrame(data, group, generation, first[1:], words, blob, widths)
+    if not own:
+        _check_sizes(rows)
         for stream, fresh, span in zip(streams, rows.fresh, rows.spans.tolist()):
             _check_rows(fresh, stream, *span)
     return rows
 
 
-def _check_head(rows: RowsFrame, streams: Sequence[StreamSpec]) -> None:
-    if rows.head.shape != (len(streams), HEAD_COLUMNS):
-        raise ProtocolError(f"rows of {len(rows.head)} streams, wanted {len(streams)} with {HEAD_COLUMNS} words each")
-    if (rows.words.ndim, rows.blob.ndim) != (1, 1):
-        raise CodecError(f"frame of rows has parts of 2, {rows.words.ndim} and {rows.blob.ndim} dimensions")
+def _check_shapes(first: np.ndarray, words: np.ndarray, blob: np.ndarray, streams: int) -> None:
+    if first.ndim != 2 or first.shape != (1 + streams, HEAD_COLUMNS):
+        raise ProtocolError(f"rows of {len(first) - 1} streams, wanted {streams} with {HEAD_COLUMNS} words each")
+    if (words.ndim, blob.ndim) != (1, 1):
+        raise CodecError(f"frame of rows has parts of 2, {words.ndim} and {blob.ndim} dimensions")
+
+
+def _check_sizes(rows: RowsFrame) -> None:
     each = rows.head.tolist()
     if any(count < 0 or octets < 0 for count, _, _, octets in each):
         raise CodecError(f"frame of rows says that it has {each}")
-    words = sum(count * stream.tuple_words for (count, *_), stream in zip(each, streams))
+    words = sum(count * width for (count, *_), width in zip(each, rows.widths.tolist()))
     octets = sum(octets for *_, octets in each)
     if (words, octets) != (len(rows.words), len(rows.blob)):
         raise CodecError(

@@ -198,11 +198,10 @@ def same(array):
     return array
 
 
-def edited(frame, head=same, words=same, blob=same, **meta):
-    """The frame with other facts, or with its parts changed."""
-    kind, facts, parts = decode(frame.data)
-    changed = [change(part.copy()) for change, part in zip((head, words, blob), parts)]
-    return encode(meta.pop("kind", kind), {**facts, **meta}, changed)
+def edited(frame, head=same, words=same, blob=same, kind=ROWS_KIND):
+    """The frame with its parts changed, or of another kind."""
+    changes = zip((head, words, blob), decode(frame.data).buffers)
+    return encode(kind, {}, [change(part.copy()) for change, part in changes])
 
 
 def poke(word, value):
@@ -219,9 +218,9 @@ def poke(word, value):
     "change, error, says",
     [
         (dict(kind=16), ProtocolError, f"kind 16, wanted {ROWS_KIND}"),
-        (dict(head=lambda head: head[:1]), ProtocolError, "rows of 1 streams, wanted 2"),
+        (dict(head=lambda head: head[:2]), ProtocolError, "rows of 1 streams, wanted 2"),
         (dict(head=lambda head: head[:, :3].copy()), ProtocolError, "rows of 2 streams, wanted 2 with 4 words each"),
-        (dict(group=None), CodecError, "group is None, wanted an integer"),
+        (dict(head=lambda head: head.reshape(-1)), ProtocolError, "streams, wanted 2 with 4 words each"),
         (dict(words=lambda words: words[:-1]), CodecError, "3599 words and .* its streams 3600"),
         (dict(words=lambda words: words.reshape(-1, 6)), CodecError, "parts of 2, 2 and 1 dimensions"),
         (dict(blob=lambda blob: blob[1:]), CodecError, "bytes of blobs, but its streams"),
