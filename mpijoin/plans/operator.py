@@ -237,9 +237,11 @@ class PlannedJoin(WindowJoin):
                 merged &= ~self._former.holds[groups]
             turn = ~self._tree.holds[groups] & flat
             # What was merged for this was allowed when it was merged.
-            turn &= merged | np.isin(groups, self._within_allowance(groups[turn & ~merged]))
+            wait = np.flatnonzero(turn & ~merged)
+            turn[wait[len(self._within_allowance(groups[wait])) :]] = False
         elif self._former and not self._tree:
-            turn = np.isin(groups, self._within_allowance(groups[self._former.holds[groups]]))
+            wait = np.flatnonzero(self._former.holds[groups])
+            turn[wait[: len(self._within_allowance(groups[wait]))]] = True
         return turn
 
     def _within_allowance(self, groups: np.ndarray) -> np.ndarray:

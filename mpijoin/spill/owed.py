@@ -78,8 +78,9 @@ class Owed:
         to which nothing is owed among its generations."""
         own = self._sample[: self._rows]
         if self._gone:
-            gone = np.array(sorted(self._gone))
-            self._keep(~np.isin(own[:, GROUP] << 32 | own[:, SAMPLED_GENERATION], gone[:, 0] << 32 | gone[:, 1]))
+            gone = np.array(sorted(group << 32 | generation for group, generation in self._gone))
+            names = own[:, GROUP] << 32 | own[:, SAMPLED_GENERATION]
+            self._keep(gone[np.minimum(np.searchsorted(gone, names), len(gone) - 1)] != names)
             self._gone.clear()
             own = self._sample[: self._rows]
         groups = sorted(self._changed & merged.keys())

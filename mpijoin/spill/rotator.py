@@ -15,7 +15,7 @@ from typing import Collection, NamedTuple, Sequence
 import numpy as np
 
 from mpijoin.config.job import ROTATE
-from mpijoin.data.codec import aligned_empty, decode, encode
+from mpijoin.data.codec import ALIGNMENT, decode, encode
 from mpijoin.data.room import Room
 from mpijoin.messages import KINDS, Columns, Piece, Slot, message_of
 from mpijoin.operators.base import Left, Out
@@ -76,7 +76,8 @@ class Rotator:
     def __init__(self, operator: TableOperator, runs: Runs, gap_s: float | None):
         """gap_s: as of `Rotation`."""
         self._operator, self._runs = operator, runs
-        self._rotation, self._room = Rotation(gap_s), Room()
+        self._rotation = Rotation(gap_s)
+        self._room, self._whole = Room(), Room()  # for what is read, and for all frames of a state
         self._disk: dict[int, Inactive] = {}
         self._aside: dict[int, Inactive] = {}  # They are not here yet.
         self._numbers = 0
@@ -213,13 +214,16 @@ class Rotator:
         return Turn(more=True)
 
     def _install(self, work: Activation) -> None:
-        parts, reading = [], work.own.state.frames(self._room)
+        state, parts, end = work.own.state, [], 0
+        reading = state.frames(self._room)
+        memory = self._whole.take_one(state.octets + ALIGNMENT * len(state))
         for frame in reading:
-            parts.append(aligned_empty(len(frame)))
+            parts.append(memory[end : end + len(frame)])
             parts[-1][:] = frame
+            end += -(-len(frame) // ALIGNMENT) * ALIGNMENT
         with reading.decoding():
             self._operator.install(parts, from_disk=True)
-        work.own.state.remove()
+        state.remove()
         del self._disk[work.group]
 
     def _next_input(self, reading: Reading) -> Slot | None:

@@ -117,7 +117,7 @@ class RowReader:
         listed = self._room(group)
         listed = listed[: self._list_kept(group, listed)][::-1]  # The last of the list was kept first.
         generations = generation_of(self._s.heads[listed[:, PAGE], OWNER])
-        for generation in np.unique(generations).tolist():
+        for generation in sorted(set(generations.tolist())):
             own = listed[generations == generation]
             own = own[np.argsort(own[:, STREAM], kind="stable")]
             yield from self._frames(group, generation, own, self._counts(own), self._memory)
