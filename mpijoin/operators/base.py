@@ -142,7 +142,7 @@ class PlanChange(NamedTuple):
     """An operator joins by a plan from when so many tuples had come to it.
 
     plan: None is m-way · took_ns: what a tuple took by the plan before · takes_ns: what it is expected to take by this
-    one. Both are 0 if the plan was not chosen by them."""
+    one. Each is 0 if it is not known."""
 
     tuples: int
     plan: Binary | None

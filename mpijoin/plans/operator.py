@@ -201,6 +201,7 @@ class PlannedJoin(WindowJoin):
             tree.give_up()
             self._forget(groups)
             self._wait()
+            self.statistics.mixed()
             yield from self._join_mway(groups, work)
             return
         self._patience = 1

@@ -232,6 +232,15 @@ class Slave:
         start_s = self._rank.clock.wall_s
         is_told = self._may_change and isinstance(action, JOINING)
         start_cpu_s = self._rank.clock.cpu_s if is_told else 0.0
+        self._perform(action)
+        if is_told:
+            self._operator.spent(self._rank.clock.cpu_s - start_cpu_s)
+        spent_s = self._rank.clock.wall_s - start_s
+        share = self._share()
+        self._busy_s += spent_s / share
+        self._debt_s += spent_s * (1 / share - 1)
+
+    def _perform(self, action: events.Action) -> None:
         match action:
             case events.Insert(low, high, in_parts, messages):
                 inserted = self._inserter.insert([*islice(self._messages, messages)], low, high, in_parts)
@@ -278,12 +287,6 @@ class Slave:
                 self._save(action)
             case events.Finish():
                 self._finish()
-        if is_told:
-            self._operator.spent(self._rank.clock.cpu_s - start_cpu_s)
-        spent_s = self._rank.clock.wall_s - start_s
-        share = self._share()
-        self._busy_s += spent_s / share
-        self._debt_s += spent_s * (1 / share - 1)
 
     def _share(self) -> float:
         """Returns the share of its speed that the job lets this slave have now."""

@@ -185,8 +185,8 @@ def rows_of(data: np.ndarray, streams: Sequence[StreamSpec], own: bool = False) 
     rows = RowsFrame(data, group, generation, first[1:], words, blob, widths)
     if not own:
         _check_sizes(rows)
-        for stream, fresh, span in zip(streams, rows.fresh, rows.spans.tolist()):
-            _check_rows(fresh, stream, *span)
+        for stream, fresh, (_, *times) in zip(streams, rows.fresh, rows.spans.tolist()):
+            _check_rows(fresh, stream, *times)
     return rows
 
 
@@ -210,7 +210,7 @@ def _check_sizes(rows: RowsFrame) -> None:
         )
 
 
-def _check_rows(fresh: Fresh, stream: StreamSpec, count: int, earliest: int, latest: int) -> None:
+def _check_rows(fresh: Fresh, stream: StreamSpec, earliest: int, latest: int) -> None:
     tuples = fresh.tuples
     found = tuples[:, TIME].min(initial=TIME_MAX_VALUE), tuples[:, TIME].max(initial=TIME_MIN_VALUE)
     if found != (earliest, latest):
