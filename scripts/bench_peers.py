@@ -25,7 +25,7 @@ import platform
 import sys
 import tempfile
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -225,6 +225,7 @@ def run(bench: Bench, options: argparse.Namespace, report: dict[str, Any]) -> No
     for name in options.workloads:
         try:
             workload = make(name, bench.home, options.real, QUICK if options.quick else 1)
+            workload = replace(workload, form=options.files)
         except Missing as missing:
             report["missing"][name] = str(missing)
             print(f"  {name}: absent, {missing}", file=sys.stderr, flush=True)
@@ -248,6 +249,12 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--cores", nargs="+", type=int, default=[2, 1], help="numbers of cores, one after another (default 2 1)"
+    )
+    parser.add_argument(
+        "--files",
+        choices=["parquet", "arrow"],
+        default="parquet",
+        help="what mpijoin, DuckDB and Polars read (default %(default)s)",
     )
     parser.add_argument("--rounds", type=int, help="how often each peer runs (default 3)")
     parser.add_argument(

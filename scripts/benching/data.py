@@ -87,7 +87,7 @@ def find_answer(files: list[Path], window_us: int = WINDOW_US) -> Answer:
     if len(files) == 2:
         query = join("bucketed", "duckdb", *names, window_us, "l.id, r.id")
     else:
-        query = join_three("plain", list(map(str, files)), window_us, "l.id, r.id, m.id")
+        query = join_three("plain", (f"'{file}'" for file in files), window_us, "l.id, r.id, m.id")
     results = total = certificate = 0
     for batch in duckdb.connect().sql(query).to_arrow_reader(1 << 20):
         added, *others = (column.to_numpy().astype(np.uint64) for column in batch.columns)

@@ -1,8 +1,8 @@
 """Who is compared, and how each is started.
 
 The last line that a peer's program prints is that of `measured.py`. Each peer runs in an environment of its own
-(`environments.py`), with as many threads as it has cores. It reads the format that it reads fastest, and keeps no
-checkpoints.
+(`environments.py`), with as many threads as it has cores. mpijoin, DuckDB and Polars read the same files; each of the
+others reads the format that it reads fastest. None keeps checkpoints.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Start:
     environments: Path
     scratch: Path
 
-    def inputs(self, form: str) -> list[str]:
+    def inputs(self, form: str = "") -> list[str]:
         return [*map(str, self.workload.files(form)), str(self.workload.window_us)]
 
     @property
@@ -89,7 +89,7 @@ def of_three(engine: str, title: str, form: str, threads: bool = False) -> Peer:
     def line(start: Start) -> list[str]:
         program = str(HERE / f"{engine}_three.py")
         further = (str(start.cores),) if threads else ()
-        return [str(environment("sql", start.environments)), program, form, *start.inputs("parquet"), *further]
+        return [str(environment("sql", start.environments)), program, form, *start.inputs(), *further]
 
     return Peer(f"{engine}-three-{form}", f"{title}, {form}", title, line, streams=(3,))
 
@@ -109,7 +109,7 @@ def mpijoin_line(start: Start, ranks: int) -> list[str]:
     return command(ranks, "run", str(job), *slaves, *options, python=environment("mpijoin", start.environments))
 
 
-def sql(start: Start, engine: str, form: str, *further: str, inputs: str = "parquet") -> list[str]:
+def sql(start: Start, engine: str, form: str, *further: str, inputs: str = "") -> list[str]:
     program = str(HERE / f"{engine}_join.py")
     return [str(environment("sql", start.environments)), program, form, *start.inputs(inputs), *further]
 

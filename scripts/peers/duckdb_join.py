@@ -1,4 +1,4 @@
-"""DuckDB: the join of two Parquet files, counted, or written to Parquet with all columns of both sides.
+"""DuckDB: the join of two Parquet or Arrow files, counted, or written to Parquet with all columns of both sides.
 
     python duckdb_join.py bucketed|plain LEFT RIGHT WINDOW_US THREADS [--output FOLDER [--no-dictionary]]
         [--memory BYTES] [--scratch FOLDER]
@@ -12,6 +12,7 @@ import duckdb
 
 from limited import add_limits, duckdb_settings
 from measured import measure
+from opened import table_of
 from sql import COUNT, FORMS, join
 
 # As mpijoin writes integers: no codec. A file per thread and any order of rows: the fastest that DuckDB has.
@@ -32,22 +33,25 @@ def main() -> None:
     options = parser.parse_args()
     settings = {"threads": options.threads, "preserve_insertion_order": False, **duckdb_settings(options)}
     connection = duckdb.connect(config=settings)
-    tables = (f"'{options.left}'", f"'{options.right}'", options.window_us)
+
+    def query(tables: list[str], select: str) -> str:
+        return join(options.form, "duckdb", *tables, options.window_us, select)
+
+    def opened() -> list[str]:
+        return [table_of(connection, file) for file in (options.left, options.right)]
 
     def count() -> tuple[int, int]:
-        return connection.execute(join(options.form, "duckdb", *tables, COUNT)).fetchone()
+        return connection.execute(query(opened(), COUNT)).fetchone()
 
     def write() -> tuple[int, int]:
-        names = [
-            name
-            for name, *_ in connection.execute(f"describe select * from '{options.left}'").fetchall()
-            if name != "key"
-        ]
+        tables = opened()
+        described = connection.execute(f"describe select * from {tables[0]}").fetchall()
+        names = [name for name, *_ in described if name != "key"]
         columns = [
             "l.key as key",
             *(f"{side[0]}.{name} as {side}_{name}" for side in ("left", "right") for name in names),
         ]
-        pairs = join(options.form, "duckdb", *tables, ", ".join(columns))
+        pairs = query(tables, ", ".join(columns))
         how = PARQUET + (NO_DICTIONARY if options.no_dictionary else "")
         return connection.execute(f"copy ({pairs}) to '{options.output}' ({how})").fetchone()[0], 0
 

@@ -1,4 +1,4 @@
-"""DuckDB: the join of three Parquet files, counted.
+"""DuckDB: the join of three Parquet or Arrow files, counted.
 
     python duckdb_three.py bucketed|wide|plain ONE TWO THREE WINDOW_US THREADS [--memory BYTES] [--scratch FOLDER]
 """
@@ -11,6 +11,7 @@ import duckdb
 
 from limited import add_limits, duckdb_settings
 from measured import measure
+from opened import table_of
 from sql import THREE_FORMS, join_three
 
 
@@ -24,8 +25,12 @@ def main() -> None:
     options = parser.parse_args()
     settings = {"threads": options.threads, "preserve_insertion_order": False, **duckdb_settings(options)}
     connection = duckdb.connect(config=settings)
-    query = join_three(options.form, options.files, options.window_us)
-    measure(lambda: connection.execute(query).fetchone(), duckdb.__version__)
+
+    def count() -> tuple[int, int]:
+        tables = [table_of(connection, file) for file in options.files]
+        return connection.execute(join_three(options.form, tables, options.window_us)).fetchone()
+
+    measure(count, duckdb.__version__)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Polars, streaming engine: the join of two Parquet files, counted.
+"""Polars, streaming engine: the join of two Parquet or Arrow files, counted.
 
     python polars_join.py bucketed|plain LEFT RIGHT WINDOW_US     (POLARS_MAX_THREADS says how many)
 """
@@ -10,6 +10,7 @@ import argparse
 import polars as pl
 
 from measured import measure
+from opened import scan
 from sql import FORMS
 
 
@@ -33,7 +34,7 @@ def main() -> None:
     options = parser.parse_args()
 
     def count() -> tuple[int, int]:
-        streams = (pl.scan_parquet(file) for file in (options.left, options.right))
+        streams = map(scan, (options.left, options.right))
         figures = (pl.len().alias("results"), (pl.col("id") * 31 + pl.col("id_right")).sum().alias("sum"))
         return pairs(options.form, *streams, options.window_us).select(*figures).collect(engine="streaming").row(0)
 

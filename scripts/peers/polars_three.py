@@ -1,4 +1,4 @@
-"""Polars, streaming engine: the join of three Parquet files, counted.
+"""Polars, streaming engine: the join of three Parquet or Arrow files, counted.
 
     python polars_three.py bucketed|wide|plain ONE TWO THREE WINDOW_US     (POLARS_MAX_THREADS says how many)
 """
@@ -10,6 +10,7 @@ import argparse
 import polars as pl
 
 from measured import measure
+from opened import scan
 from sql import THREE_FORMS
 
 
@@ -48,7 +49,7 @@ def main() -> None:
     options = parser.parse_args()
 
     def count() -> tuple[int, int]:
-        streams = (pl.scan_parquet(file) for file in options.files)
+        streams = map(scan, options.files)
         figures = (pl.len().alias("results"), (pl.col("id") * 31 + pl.col("id_last")).sum().alias("sum"))
         return results(options.form, *streams, options.window_us).select(*figures).collect(engine="streaming").row(0)
 

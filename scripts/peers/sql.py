@@ -7,6 +7,8 @@ wide      (three streams) as bucketed, with buckets of four windows: fewer copie
 
 from __future__ import annotations
 
+from typing import Iterable
+
 COUNT = "count(*), sum(l.id * 31 + r.id)"
 # A time's bucket, a row for each of three buckets, and which side comes first: the other order takes DuckDB a fifth
 # more time and twice the memory, and DataFusion, which builds its hash table of the first, 1.7 times as long.
@@ -33,12 +35,12 @@ def join(form: str, dialect: str, left: str, right: str, window_us: int, select:
         select {select} from {sides} on l.bucket = r.bucket and {near}"""
 
 
-def join_three(form: str, files: list[str], window_us: int, select: str = COUNT_THREE) -> str:
-    """The query over three Parquet files of ts (us), key and id, for DuckDB: all three times within a window.
+def join_three(form: str, tables: Iterable[str], window_us: int, select: str = COUNT_THREE) -> str:
+    """The query over three tables of ts (us), key and id, for DuckDB: all three times within a window.
 
     Where time is cut, the pairs of the first two are copied again for the third, by how early and late it may be then.
     """
-    one, two, three = (f"'{file}'" for file in files)
+    one, two, three = tables
     near = f"l.key = r.key and r.ts between l.ts - {window_us} and l.ts + {window_us}"
     if form == "plain":
         low, high = f"greatest(l.ts, r.ts) - {window_us}", f"least(l.ts, r.ts) + {window_us}"

@@ -24,6 +24,7 @@ REAL_TUPLES = 10_000_000  # of both streams; as many copies of the real ones as 
 PAYLOAD = ("a", "b", "c", "d", "e")  # int64 columns: with time, key and id tuples of 64 bytes
 PAYLOAD_SEED = {"left": 11, "right": 12}
 SPLIT_ROWS = 500_000  # of a file of the "split" format, which Spark takes as one micro-batch
+ARROW_ROWS = 1 << 16  # of a record batch of the "arrow" format, which has no codec, so that it can be mapped
 SIDES = ("left", "right")
 THREE = ("one", "two", "three")
 
@@ -31,7 +32,8 @@ THREE = ("one", "two", "three")
 @dataclass(frozen=True)
 class Workload:
     """tuples: of all streams · window_us: to either side · columns: of a stream beyond ts, key and id · streams: their
-    names · writes: the results are written to Parquet, not counted."""
+    names · form: the format of the files that mpijoin, DuckDB and Polars read · writes: the results are written to
+    Parquet, not counted."""
 
     name: str
     title: str
@@ -41,28 +43,35 @@ class Workload:
     answer: Answer
     columns: tuple[str, ...] = ()
     streams: tuple[str, ...] = SIDES
+    form: str = "parquet"
 
     @property
     def writes(self) -> bool:
         return bool(self.columns)
 
-    def files(self, form: str = "parquet") -> list[Path]:
-        """All streams in a format: parquet, csv (with a header), binary (records of 24 bytes) or split (a folder of
-        Parquet files, the oldest first). Made if not there."""
-        return [self._file(side, form) for side in self.streams]
+    def files(self, form: str = "") -> list[Path]:
+        """All streams in a format: parquet, arrow, csv (with a header), binary (records of 24 bytes) or split (a folder
+        of Parquet files, the oldest first); without one, in the workload's own. Made if not there."""
+        return [self._file(side, form or self.form) for side in self.streams]
 
     def _file(self, side: str, form: str) -> Path:
         path = self.home / f"{side}.{form}"
         if not path.exists():
             unfinished = path.with_name(f"{path.name}.unfinished")
             shutil.rmtree(unfinished, ignore_errors=True)
-            WRITERS[form](pq.read_table(self.home / f"{side}.parquet", columns=["ts", "key", "id"]), unfinished)
+            columns = ["ts", "key", "id", *self.columns]
+            WRITERS[form](pq.read_table(self.home / f"{side}.parquet", columns=columns), unfinished)
             unfinished.rename(path)
         return path
 
 
 class Missing(Exception):
     """A workload cannot be made here; the message says why."""
+
+
+def write_arrow(table: pa.Table, path: Path) -> None:
+    with pa.ipc.new_file(path, table.schema) as file:
+        file.write_table(table, ARROW_ROWS)
 
 
 def write_csv(table: pa.Table, path: Path) -> None:
@@ -79,7 +88,12 @@ def write_split(table: pa.Table, path: Path) -> None:
         pq.write_table(table.slice(start, SPLIT_ROWS), path / f"{start:012d}.parquet")
 
 
-WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {"csv": write_csv, "binary": write_binary, "split": write_split}
+WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+    "arrow": write_arrow,
+    "csv": write_csv,
+    "binary": write_binary,
+    "split": write_split,
+}
 
 
 @dataclass(frozen=True)
@@ -199,7 +213,7 @@ def real_files(name: str, folder: Path) -> list[Path]:
 def read_back(folder: Path, workload: Workload) -> tuple[int, int]:
     """Results and sum of id * 31 + id of the Parquet files in a folder, in any order of rows. ValueError: a row's
     columns are not those of the tuples that its ids name."""
-    sources = [pq.read_table(file).combine_chunks() for file in workload.files()]
+    sources = [pq.read_table(file).combine_chunks() for file in workload.files("parquet")]
     results = total = 0
     for file in sorted(folder.rglob("*.parquet")):
         for batch in pq.ParquetFile(file).iter_batches(1 << 20):

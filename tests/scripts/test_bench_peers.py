@@ -9,9 +9,11 @@ import os
 import subprocess
 import sys
 import time
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -190,7 +192,9 @@ def test_markdown_is_a_table():
 def test_every_format_holds_the_same_tuples(workload):
     a = workload("A")
     for side in range(2):
-        parquet, csv, binary, split = (a.files(form)[side] for form in ("parquet", "csv", "binary", "split"))
+        forms = ("parquet", "arrow", "csv", "binary", "split")
+        parquet, arrow, csv, binary, split = (a.files(form)[side] for form in forms)
+        assert pa.ipc.open_file(arrow).read_all().equals(pq.read_table(parquet))
         wanted = np.column_stack([column.to_numpy() for column in pq.read_table(parquet).columns])
         assert csv.read_text().splitlines()[:2] == ['"ts","key","row"', ",".join(map(str, wanted[0]))]
         assert np.array_equal(np.fromfile(binary, "<i8").reshape(-1, 3), wanted)
@@ -216,6 +220,27 @@ def test_skew_of_keys(workload):
 
 
 # Runs
+
+
+@pytest.mark.parametrize(
+    "name, names",
+    [
+        ("A", ["mpijoin-local", "duckdb-bucketed", "polars-bucketed"]),
+        ("G", ["mpijoin-local", "duckdb-plain"]),
+        ("I5", ["mpijoin-local", "duckdb-three-wide", "polars-three-plain"]),
+    ],
+)
+def test_arrow_files_are_read_by_all_and_give_the_right_answer(bench, workload, tmp_path, name, names):
+    from peers.catalogue import Start
+
+    arrow = dataclasses.replace(workload(name, 100), form="arrow")
+    peers = [peer(one) for one in names if "polars" not in one or find_spec("polars")]
+    for one in peers:
+        line = " ".join(one.line(Start(arrow, 1, tmp_path, tmp_path)))
+        read = (tmp_path / "job.toml").read_text() if one.ranks is not None else line
+        assert read.count(".arrow") == len(arrow.streams) and ".parquet" not in read
+    for one in compare(bench, arrow, peers, 1):
+        assert one.measured, one.reason
 
 
 def test_duckdb_takes_turns_and_is_checked(bench, workload):
