@@ -13,7 +13,7 @@ from typing import Any, Callable, Collection, Iterator
 
 from mpijoin.clock import RunClock
 from mpijoin.config.inject import Inject, holds_at
-from mpijoin.errors import EXIT_FAILED, EXIT_SIGINT, MpijoinError, PeerError
+from mpijoin.errors import EXIT_FAILED, EXIT_SIGINT, EXIT_SIGTERM, MpijoinError, PeerError
 from mpijoin.machine import host_name
 from mpijoin.messages import (
     AnyMessage,
@@ -42,6 +42,7 @@ HEARTBEAT_S = 1.0  # a rank that makes progress tells so often how far it has co
 # it would be taken for lost.
 REST_S, SILENCE_PARTS = 5.0, 12
 SILENCE_S = 60.0  # a peer silent for longer is lost: longer than any write to a slow disk should take
+SIGNALLED_S = 0.5  # so much later a signal may reach the master than another rank
 START_S = 600.0  # the same before ranks have met, since the first of a node may have to compile everything
 LEAVE_S = 5.0  # how long a failing run waits for its peers before it takes them down
 LEAVE_EARLY_S = 2.0  # the same before they have met, since a rank that compiles hears nobody
@@ -121,6 +122,7 @@ class Rank:
             if isinstance(message, Stop):
                 raise Stopped(message)
             if isinstance(message, Failed):
+                self._let_signal_come(message.exit_code)
                 raise PeerError(f"rank {message.rank}: {message.reason}", message.exit_code, message.trace)
             self._suffer(getattr(message, "epoch", -1))
             if self._inject.delay:
@@ -147,6 +149,17 @@ class Rank:
         if self.asked and self.number != MASTER and not self._told_signal:
             self._told_signal = True
             self.send(MASTER, Signalled(self.number, self.asked))
+
+    def _let_signal_come(self, exit_code: int) -> None:
+        """Raises Interrupted if the signal that has ended a peer reaches this rank, too. exit_code: the peer's own.
+
+        A launcher passes a signal on to one process after the other, so a peer's report may be here before it. Then the
+        run was stopped, and no single rank is to be named.
+        """
+        deadline_s = time.monotonic() + SIGNALLED_S
+        while exit_code in (EXIT_SIGINT, EXIT_SIGTERM) and time.monotonic() < deadline_s:
+            self.signals.check()
+            time.sleep(SIGNALLED_S / 100)
 
     def _suffer(self, epoch: int) -> None:
         """Fails or dies on purpose, if the job wants that of this rank at this epoch."""

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+import time
 
 import pytest
 
@@ -60,6 +61,16 @@ def test_a_signal_to_the_launcher_stops_all(tmp_path, number, code, name):
         run.finish(ENDED_S)
     assert (run.code, run.messages, run.failed["exit_code"]) == (code, [f"mpijoin: stopped by {name}"], code)
     assert "Traceback" not in run.err + run.output
+
+
+def test_a_signal_that_reaches_another_rank_first_is_the_launchers_all_the_same(tmp_path):
+    with Run(tmp_path, LONG_JOB, 3) as run:
+        run.wait_until_joining()
+        os.kill(run.pid_of(1), signal.SIGINT)
+        time.sleep(0.2)  # the slave has told the master by now
+        run.process.send_signal(signal.SIGINT)
+        run.finish(ENDED_S)
+    assert (run.code, run.messages) == (130, ["mpijoin: stopped by Ctrl-C"])
 
 
 def test_a_signal_to_one_rank_stops_all(tmp_path):
