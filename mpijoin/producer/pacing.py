@@ -13,13 +13,17 @@ import numpy as np
 from mpijoin.policy.epoch import next_epoch_ns
 
 TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
-AUTO_ROWS = 3 << 17  # of all streams in an epoch of automatic length; with a third less, slaves took a tenth longer
+# Of all streams in an epoch of automatic length. With a quarter less, workload A took a twentieth longer; with a
+# quarter more, two ranks waited longer for the first epoch and after the last one. The first ones are no smaller:
+# memory that was used for a smaller one is of no use to a larger one, and short runs took longer.
+AUTO_ROWS = 1 << 19
 # An epoch is at most this part of a window, so that it adds little to the state. With a quarter, three streams took a
 # fifteenth longer; with half, no less time.
 WINDOW_SHARE = 3
-# Epochs are never shorter than this many rows. Cutting them smaller saves almost no memory and makes sparse streams
-# slow.
-LEAST_ROWS = 1 << 14
+# Epochs are never shorter than this many rows, however many windows that is. Cutting them smaller saves a few MB of
+# state, but an epoch has a cost of its own. With an eighth, workload F1 with windows of 10 s took twice as long, and on
+# threads three times. With twice as many, a row of F1 met so many more that the run took a tenth longer.
+LEAST_ROWS = 1 << 17
 FIRST_EPOCH_NS = 500_000_000  # of a paced run whose epochs are automatic
 ADVICE_EPOCHS = 10  # So many epochs are looked at before the next ones are made longer or shorter,
 ADVICE_NS = 1_000_000_000  # ... and at least so long.
