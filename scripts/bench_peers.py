@@ -2,6 +2,7 @@
 
     python scripts/bench_peers.py --data DIR --environments DIR             all of it: hours, most for the slow peers
     python scripts/bench_peers.py --workloads A G --peers mpijoin duckdb    some workloads; peers by how they begin
+    python scripts/bench_peers.py --files arrow --peers mpijoin duckdb      without decoding: Arrow files, uncompressed
     python scripts/bench_peers.py --quick                                   small, one round: is the benchmark sound?
     python scripts/bench_peers.py --workloads --earlier A.json C.json       only tables and targets of earlier calls
 
@@ -170,7 +171,7 @@ def text_of(report: dict[str, Any], style: Any) -> str:
     parts = [f"{report['time'][:10]}, {report['cpu']}, `{report['command']}`"]
     for workload, cores in dict.fromkeys((case.workload, case.cores) for case in cases):
         among = select(cases, workload, cores)
-        size = f"{among[0].tuples / 1e6:.3g} M tuples, {cores_text(cores)}"
+        size = f"{among[0].tuples / 1e6:.3g} M tuples in {report['files'].title()} files, {cores_text(cores)}"
         parts.append(f"{workload}: {report['titles'][workload]}; {size}\n\n{style(rows(among))}")
     parts += [f"{name}: absent, {reason}" for name, reason in report["missing"].items()]
     for cores in sorted({case.cores for case in cases}, reverse=True):
@@ -199,12 +200,15 @@ def new_report(options: argparse.Namespace) -> dict[str, Any]:
         "memory_bytes": machine_memory_bytes(),
         "load_1min": os.getloadavg()[0],
         "quick": options.quick,
+        "files": options.files,
         "titles": {},
         "missing": {},
         "cases": [],
     }
     for file in options.earlier:
         earlier = json.loads(file.read_text())
+        if (form := earlier.get("files", "parquet")) != options.files:
+            raise SystemExit(f"{file}: its figures are of {form} files, not of {options.files}: give --files {form}")
         report["cases"] += earlier["cases"]
         report["titles"] |= earlier["titles"]
         report["missing"] |= earlier["missing"]

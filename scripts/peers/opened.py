@@ -1,4 +1,4 @@
-"""How DuckDB and Polars open a Parquet file, or an Arrow file, which both map into memory."""
+"""How DuckDB and Polars open the files of a workload. Both map an Arrow file into memory."""
 
 from __future__ import annotations
 

@@ -382,3 +382,5 @@ def test_the_command_itself(tmp_path, data):
     assert "- MISSED   A: time of DuckDB : mpijoin: 1.4 x (wanted >= 1.5 x)" in table.read_text()
     assert "F1: absent" in table.read_text()
     assert {one["state"] for one in json.loads(second.read_text())["targets"]} >= {"MISSED", "unknown"}
+    done = subprocess.run([*line, *further, "--files", "arrow"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "of parquet files, not of arrow" in done.stderr
