@@ -1,6 +1,5 @@
 """The command line: what it prints, where, and with which exit code."""
 
-import os
 import subprocess
 import sys
 import types
@@ -144,17 +143,16 @@ def test_the_version_is_told(capsys):
 LOADED = "import sys; from mpijoin.cli import main; main(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
 
 
-def test_check_loads_no_engine_and_takes_half_a_second_at_most(job_file):
+def test_check_loads_no_engine(job_file):
+    """To check a job is quick because of what it does not load. How long it takes depends on the machine, too."""
     command = [sys.executable, "-c", LOADED, "check", job_file]
-    # Processor time, and the best of some tries: what wall time is on an idle machine, told on a busy one.
-    cpu_s = []
-    for _ in range(3):
-        before = os.times()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
-        after = os.times()
-        cpu_s.append(after.children_user + after.children_system - before.children_user - before.children_system)
-    assert min(cpu_s) < 0.5
-    assert not {"numba", "duckdb", "rich", "mpi4py", "pyarrow.dataset"} & set(done.stderr.split())
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    loaded = set(done.stderr.split())
+    assert {"mpijoin.config.check", "mpijoin.launch.sizes"} <= loaded
+    heavy = {"numba", "duckdb", "rich", "mpi4py", "pandas", "matplotlib", "pyarrow.dataset", "pyarrow.compute"}
+    engine = {f"mpijoin.{part}" for part in ("store", "join", "slave", "producer", "sources", "collector")}
+    assert not (heavy | engine) & loaded
+    assert len(loaded) < 500
 
 
 def test_importing_the_package_loads_nothing_heavy():
