@@ -85,6 +85,11 @@ class CoordinatorCore:
         """Whether the sources of all producers have ended."""
         return self._ended
 
+    @property
+    def due_s(self) -> float:
+        """Until this second of the run it has nothing to do by itself."""
+        return self._producers.floor_due_s
+
     def step(self, event: Event) -> list[Action]:
         match event:
             case Ticked(now_s):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Sequence
 
 from mpijoin.errors import ProtocolError
@@ -56,13 +57,18 @@ class Producers:
 
     def floor(self, now_s: float) -> Sequence[Floor]:
         """Returns what producers are to be told: where the slowest of them stands, if it has gone on."""
-        if self._count == 1 or now_s - self._told_s < FLOOR_S * self._count:
+        if now_s < self.floor_due_s:
             return []
-        floor = min(self._positions)
-        if floor == self._floor:
-            return []
-        self._floor, self._told_s = floor, now_s
-        return [Floor(floor)]
+        self._floor, self._told_s = min(self._positions), now_s
+        return [Floor(self._floor)]
+
+    @property
+    def floor_due_s(self) -> float:
+        """From which second of the run on `floor` has something to tell. It is to be asked then: all producers may wait
+        for it, and nothing else happens meanwhile."""
+        if self._count == 1 or min(self._positions) == self._floor:
+            return math.inf
+        return self._told_s + FLOOR_S * self._count
 
     def begins(self, event: BeginsAt, now_s: float) -> Sequence[Begin]:
         """Returns what producers are to be told: when event time begins to pass, once all know where they begin."""

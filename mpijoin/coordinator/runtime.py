@@ -102,7 +102,7 @@ class Master:
         self._tell_time()
         pause_s = self.feed.see_to_input()
         self._progress.update(self.view)
-        return 0.0 if received else pause_s
+        return 0.0 if received else min(pause_s, self.core.coordinator.due_s - self._rank.clock.wall_s)
 
     def _tell_time(self) -> None:
         self._do(Ticked(self._rank.clock.wall_s))

@@ -47,6 +47,8 @@ class MasterSetup(NamedTuple):
     """Rank 0 is the first of them."""
     divided: bool = False
     """Whether each slave has a part of the buffer of its own."""
+    lead: int = 0
+    """The event time by which one of several producers may always be ahead of the slowest."""
 
     @property
     def producer(self) -> ProducerSetup:
@@ -63,4 +65,5 @@ class MasterSetup(NamedTuple):
             self.complete,
             producers=self.producers,
             divided=self.divided,
+            lead=self.lead,
         )

@@ -47,6 +47,7 @@ def new_core(run: RunSetup, clock: RunClock, pacing: Pacing, resumption: Resumpt
             slots=state.slots if state else 0,
             complete=state.complete if state else never(len(job.streams)),
             producers=producers,
+            lead=pacing.lead,
         )
     )
 

@@ -86,7 +86,7 @@ class ProducerCore:
         self._timetable = Timetable(setup.pacing, self.backlog, setup.now_s) if setup.pacing else None
         self._stock = self._timetable or Stock()
         self._queues = Queues(setup, self.backlog, self._timetable)
-        self._lead = Lead(setup.producers)
+        self._lead = Lead(setup.producers, setup.lead)
         self._wait_until_s = 0.0  # The sources have nothing before this second of the run.
         self._complete = setup.complete  # watermarks of the last whole tick
         self._slots = setup.slots  # that have ended

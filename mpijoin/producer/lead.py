@@ -4,24 +4,26 @@ Shares of the input lie in turn along event time. So a producer that has come to
 others have not been yet. What it sends from there is state at the slaves until the slowest has come there, too. So it
 only prepares it (`stock`), as long as there is room: they all work side by side, and slaves get about the same time of
 all of them. Where a share does not fit, it may begin to send it while nobody stands before the one that it had before.
-Some ticks more are allowed, so that producers need not wait for word of each other.
+A tick and a part of a window more are allowed, so that producers need not wait for word of each other, which they hear
+less often the more of them there are.
 """
 
 from __future__ import annotations
 
 from mpijoin.producer.pacing import TIME_MAX, TIME_MIN
 
-AHEAD_TICKS = 1  # So many ticks are always allowed, beside what lies between two shares.
+AHEAD_TICKS = 1  # So many ticks are always allowed, beside what lies between two shares and the part of a window.
 
 
 class Lead:
     """Times are running maxima, in the join's unit. position: no row of this producer to come lies below it."""
 
-    def __init__(self, producers: int = 2) -> None:
-        """producers: how many there are."""
+    def __init__(self, producers: int = 2, always: int = 0) -> None:
+        """producers: how many there are · always: a time by which each may be ahead, beside its ticks."""
         # Between two shares of one producer lie those of all others. This is a share more on both sides.
         self._reach = (producers + 1) / max(1, producers - 1)
         self.position = TIME_MIN
+        self._always = always
         self._floor = TIME_MIN  # of all producers, TIME_MIN before all know where they begin
         self._tick = self._jump = 0  # the longest of its ticks, and of what lay between two of them
 
@@ -43,7 +45,7 @@ class Lead:
 
     def may_prepare(self, border: int) -> bool:
         """Whether to go on from here with what is to be sent later. More than the next share would only take room."""
-        return border - self._floor <= AHEAD_TICKS * self._tick + self._reach * self._jump
+        return border - self._floor <= self._ahead + self._reach * self._jump
 
     def is_bounded(self, has_room: bool) -> bool:
         """Whether this producer has to wait for the slowest one. has_room: to prepare what it may not send."""
@@ -51,5 +53,8 @@ class Lead:
             return False
         if self._floor == TIME_MIN:
             return True
-        ahead = AHEAD_TICKS * self._tick + (0 if has_room else self._jump)
-        return self.position - self._floor > ahead
+        return self.position - self._floor > self._ahead + (0 if has_room else self._jump)
+
+    @property
+    def _ahead(self) -> int:
+        return AHEAD_TICKS * self._tick + self._always

@@ -93,6 +93,12 @@ class Pacing:
         return pace_of(epoch, tempo.windows, tempo.subgroups)
 
     @property
+    def lead(self) -> int:
+        """The event time by which one of several producers may be ahead of the slowest: as for an epoch, it is such a
+        part of a window that it adds little to the state."""
+        return max(self._tempo.windows) // WINDOW_SHARE
+
+    @property
     def slots(self) -> int:
         """How many slots a reorganization epoch has: those of whole distribution epochs."""
         tempo = self._tempo

@@ -51,6 +51,7 @@ class Producer:
                 rank.number,
                 producers,
                 job.cluster.skew_buffer == FIXED,
+                pacing.lead,
             )
         )
         start = FeedStart(share.position, part=share.part)

@@ -109,6 +109,10 @@ class Buffered:
         """No row to come has a running maximum below this, as far as has been read."""
         return int(self._chunks[0].running_max[0]) if self._chunks else self.horizon
 
+    def last(self, start: int) -> int:
+        """The running maximum of the last row that is buffered; `start` if there is none."""
+        return int(self._chunks[-1].running_max[-1]) if self._chunks else start
+
     def border_of(self, rows: int, octets: int) -> int:
         """The running maximum before which there are so many rows, or about so many bytes; TIME_MAX if fewer are
         buffered."""
@@ -119,6 +123,18 @@ class Buffered:
                 return int(chunk.running_max[fitting])
             rows, octets = rows - chunk.batch.rows, octets - own
         return TIME_MAX
+
+    def longest_gap(self, start: int, border: int) -> tuple[int, int]:
+        """The longest time between two rows of those that are buffered from `start` on and before the border, or
+        between one of them and one of these: after which row, and until when."""
+        last, found = start, (start, start)
+        for chunk in self._chunks:
+            times = np.append(last, chunk.running_max[: _rows_below(chunk, border)])
+            if len(times) > 1:
+                at = int(np.diff(times).argmax())
+                found = max(found, (int(times[at]), int(times[at + 1])), key=_length)
+                last = int(times[-1])
+        return max(found, (last, border), key=_length)
 
     def take(self, border: int, octets: int) -> tuple[list[Batch], bool]:
         """Rows with a running maximum below `border`, at most about `octets` bytes, and whether those are all that
@@ -147,6 +163,10 @@ class Buffered:
         self.octets -= head.octets
         self._chunks.appendleft(Chunk(tail, chunk.running_max[cut:], chunk.horizon))
         return head
+
+
+def _length(gap: tuple[int, int]) -> int:
+    return gap[1] - gap[0]
 
 
 def _rows_below(chunk: Chunk, border: int) -> int:
@@ -228,10 +248,21 @@ class TickReader:
             stream.fill(least, self._part_bytes)
             # What lies beyond the longest tick is not read yet, so that slaves can begin with the first one soon.
             stream.fill(most, self._part_bytes, longest)
-        border = max(longest, self._border_of(least))
+        border = min(max(longest, self._border_of(least)), self._border_of(most))
+        if self._shared and longest < border:
+            border = self._before_gap(start, longest, border)
         # What a source that waits has not told yet is of a later tick: slaves need not wait for it.
         known = min((stream.horizon for stream in self._streams if stream.waits), default=TIME_MAX)
-        return max(min(TIME_MAX, start + 1), min(border, known, self._border_of(most)))
+        return max(min(TIME_MAX, start + 1), min(border, known))
+
+    def _before_gap(self, start: int, longest: int, border: int) -> int:
+        """Where a tick of few rows ends that would go on until the border. Rows of two shares, of which hardly anything
+        lies between, would make it so long that its end is far ahead of the other producers (`lead`)."""
+        end = min(border, max(stream.last(start) for stream in self._streams) + 1)
+        gaps = [stream.longest_gap(start, end) for stream in self._streams]
+        low, high = max(gap[0] for gap in gaps), min(gap[1] for gap in gaps)
+        is_long = high - low > max(longest - start, (end - start) // 2)
+        return max(longest, low + 1) if is_long else border
 
     def _border_of(self, share: int) -> int:
         """The running maximum before which one of the streams has `share` rows to give, or a part; all have been read

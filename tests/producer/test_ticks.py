@@ -73,10 +73,9 @@ def read_all(reader):
 ROW_BYTES = 24  # A row has its key, time and row number.
 
 
-def reader_of(left, right, pace, latenesses=(0, 0), part_rows=1000, **source):
-    return TickReader(
-        (ListSource(left, **source), ListSource(right, **source)), latenesses, pace, ROW_BYTES * part_rows
-    )
+def reader_of(left, right, pace, latenesses=(0, 0), part_rows=1000, shared=False, **source):
+    sources = ListSource(left, **source), ListSource(right, **source)
+    return TickReader(sources, latenesses, pace, ROW_BYTES * part_rows, shared=shared)
 
 
 def test_both_streams_are_cut_at_the_same_borders():
@@ -184,11 +183,13 @@ def test_fixed_ticks_are_the_oracles_epochs(left, right, length, part_rows, bloc
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(TIMES, TIMES, some.integers(0, 50), some.integers(1, 4), some.integers(1, 9))
-def test_automatic_ticks_bring_every_row_once_and_no_row_after_its_watermark(left, right, window, subgroups, block):
+@given(TIMES, TIMES, some.integers(0, 50), some.integers(1, 4), some.integers(1, 9), some.booleans())
+def test_automatic_ticks_bring_every_row_once_and_no_row_after_its_watermark(
+    left, right, window, subgroups, block, shared
+):
     pace = pace_of(None, (window, window), subgroups)._replace(rows=6, rows_min=2)
     seen, marks_before = ([], []), (TIME_MIN, TIME_MIN)
-    for *sides, marks in read_all(reader_of(left, right, pace, block=block)):
+    for *sides, marks in read_all(reader_of(left, right, pace, block=block, shared=shared)):
         for side, (rows, times) in enumerate(zip(sides, (left, right))):
             running = np.maximum.accumulate(np.array(times or [0]))
             assert all(running[row] >= marks_before[side] for row in rows)
@@ -207,10 +208,12 @@ def test_automatic_ticks_have_about_the_rows_wanted_and_are_no_longer_than_a_sha
 
 
 @settings(max_examples=200, deadline=None, derandomize=True)
-@given(TIMES, TIMES, some.integers(0, 50), some.integers(1, 8), some.integers(1, 4))
-def test_automatic_ticks_do_not_depend_on_how_much_was_read_when_they_were_cut(left, right, window, part_rows, block):
+@given(TIMES, TIMES, some.integers(0, 50), some.integers(1, 8), some.integers(1, 4), some.booleans())
+def test_automatic_ticks_do_not_depend_on_how_much_was_read_when_they_were_cut(
+    left, right, window, part_rows, block, shared
+):
     pace = pace_of(None, (window, window), 1)._replace(rows=8, rows_min=2)
-    readers = (reader_of(left, right, pace, part_rows=part_rows, block=one) for one in (block, 100))
+    readers = (reader_of(left, right, pace, part_rows=part_rows, shared=shared, block=one) for one in (block, 100))
     piecewise, at_once = ({tick.border: None for tick in iter(reader.next, End())} for reader in readers)
     assert [*piecewise] == [*at_once]
 
@@ -223,6 +226,26 @@ def test_what_lies_beyond_the_longest_tick_is_not_read_before_it_is_cut():
     few = ListSource(range(0, 100, 9), block=1), ListSource([], block=1)
     assert TickReader(few, (0, 0), Pace(None, 60, 6, 12), 10**6).next().border == 27  # three rows, half of the least
     assert few[0]._at == 4
+
+
+def borders(left, right, shared=True, window=30):
+    pace = pace_of(None, (window, window), 1)._replace(rows=80, rows_min=40)
+    return [tick.border for tick in iter(reader_of(left, right, pace, shared=shared).next, End())]
+
+
+def test_a_tick_of_few_rows_does_not_go_on_into_the_next_share():
+    """Else it would end far ahead of the other producers, and so would all that may be as far ahead as a tick."""
+    left, right = [*range(0, 100, 3), *range(1000, 1100, 3)], [*range(0, 130, 4), *range(900, 1100, 4)]
+    assert borders(left, right) == [60, 129, 980, 1060, TIME_MAX]
+    assert borders([*range(9), *range(900, 909)], []) == [10, TIME_MAX], "nor if that is the last one"
+    assert borders(left, right, shared=False) == [60, 908, 988, 1060, TIME_MAX]
+
+
+def test_a_tick_goes_on_over_what_one_stream_fills_and_over_gaps_no_longer_than_what_it_has_before():
+    share = [*range(0, 100, 5), *range(1000, 1100, 5)]
+    assert borders(share, range(0, 1100, 50)) == borders(share, range(0, 1100, 50), shared=False)
+    sparse = range(0, 2000, 60)
+    assert borders(sparse, sparse) == borders(sparse, sparse, shared=False)
 
 
 def test_without_windows_only_rows_bound_a_tick():
