@@ -48,7 +48,7 @@ class MasterSetup(NamedTuple):
     divided: bool = False
     """Whether each slave has a part of the buffer of its own."""
     lead: int = 0
-    """The event time by which one of several producers may always be ahead of the slowest."""
+    """The event time by which one of many producers may always be ahead of the slowest."""
 
     @property
     def producer(self) -> ProducerSetup:

@@ -4,8 +4,9 @@ Shares of the input lie in turn along event time. So a producer that has come to
 others have not been yet. What it sends from there is state at the slaves until the slowest has come there, too. So it
 only prepares it (`stock`), as long as there is room: they all work side by side, and slaves get about the same time of
 all of them. Where a share does not fit, it may begin to send it while nobody stands before the one that it had before.
-A tick and a part of a window more are allowed, so that producers need not wait for word of each other, which they hear
-less often the more of them there are.
+A tick and a part of a window more are allowed, so that producers need not wait for word of each other. They hear it
+less often the more of them there are, so that part is smaller for few: there it would bring nothing, and make windows
+larger.
 """
 
 from __future__ import annotations
@@ -15,15 +16,18 @@ from mpijoin.producer.pacing import TIME_MAX, TIME_MIN
 AHEAD_TICKS = 1  # So many ticks are always allowed, beside what lies between two shares and the part of a window.
 
 
+MANY = 32  # producers, for which the whole part of a window is allowed
+
+
 class Lead:
     """Times are running maxima, in the join's unit. position: no row of this producer to come lies below it."""
 
     def __init__(self, producers: int = 2, always: int = 0) -> None:
-        """producers: how many there are · always: a time by which each may be ahead, beside its ticks."""
+        """producers: how many there are · always: a time by which each of many may be ahead, beside its ticks."""
         # Between two shares of one producer lie those of all others. This is a share more on both sides.
         self._reach = (producers + 1) / max(1, producers - 1)
         self.position = TIME_MIN
-        self._always = always
+        self._always = always * min(producers, MANY) // MANY
         self._floor = TIME_MIN  # of all producers, TIME_MIN before all know where they begin
         self._tick = self._jump = 0  # the longest of its ticks, and of what lay between two of them
 

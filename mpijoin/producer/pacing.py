@@ -94,7 +94,7 @@ class Pacing:
 
     @property
     def lead(self) -> int:
-        """The event time by which one of several producers may be ahead of the slowest: as for an epoch, it is such a
+        """The event time by which one of many producers may be ahead of the slowest: as for an epoch, it is such a
         part of a window that it adds little to the state."""
         return max(self._tempo.windows) // WINDOW_SHARE
 

@@ -37,4 +37,4 @@ class ProducerSetup(NamedTuple):
     divided: bool = False
     """Whether each slave has an even part of `waiting_bytes`; else they take of it what they need."""
     lead: int = 0
-    """The event time by which it may always be ahead of the slowest of several (`Pacing.lead`)."""
+    """The event time by which it may always be ahead of the slowest of many (`Pacing.lead`)."""
