@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpijoin.compiled import kernel
+from mpijoin.compiled import kernel, part
 from mpijoin.partitioning.hashing import hash64
 from mpijoin.store.blocks import copy_blob, slot_id
 from mpijoin.store.directory import prefix_of
 from mpijoin.store.state import (
     ADDRESS,
+    COUNT,
     DEPTH,
     DIRECTORY,
     FIRST,
@@ -57,9 +58,32 @@ def list_rows(s, group, listed, counts):
                 if old > 0:
                     list_block(s, stream, page, listed[found])
                     listed[found, TUPLES] = old
+                    listed[found, OCTETS] = octets_of_first(s, stream, page, old)
                     found += 1
     count_rows(s, listed[:found], counts)
     return found
+
+
+@part
+def octets_of_first(s, stream, page, count):
+    """Returns the bytes of the blobs of the first tuples of a block."""
+    octets = np.int64(0)
+    if s.layout[stream, HAS_BLOB]:
+        for slot in range(count):
+            octets += s.words[slot_id(s, stream, page, slot) + SIZE]
+    return octets
+
+
+@part
+def times_of_first(s, stream, page, count):
+    """Returns the smallest and the largest of the times of the first tuples of a block."""
+    if count == s.heads[page, COUNT]:
+        return s.heads[page, TIME_MIN], s.heads[page, TIME_MAX]
+    earliest, latest = np.int64(TIME_MAX_VALUE), np.int64(TIME_MIN_VALUE)
+    for slot in range(count):
+        time = s.words[slot_id(s, stream, page, slot) + TIME]
+        earliest, latest = min(earliest, time), max(latest, time)
+    return earliest, latest
 
 
 @kernel
@@ -71,12 +95,13 @@ def count_rows(s, listed, counts):
         counts[stream, EARLIEST] = TIME_MAX_VALUE
         counts[stream, LATEST] = TIME_MIN_VALUE
     for i in range(len(listed)):
-        of, page = counts[listed[i, STREAM]], listed[i, PAGE]
+        of = counts[listed[i, STREAM]]
+        earliest, latest = times_of_first(s, listed[i, STREAM], listed[i, PAGE], listed[i, TUPLES])
         of[BLOCKS_OF] += 1
         of[BLOB_OCTETS] += listed[i, OCTETS]
         of[ROWS] += listed[i, TUPLES]
-        of[EARLIEST] = min(of[EARLIEST], s.heads[page, TIME_MIN])
-        of[LATEST] = max(of[LATEST], s.heads[page, TIME_MAX])
+        of[EARLIEST] = min(of[EARLIEST], earliest)
+        of[LATEST] = max(of[LATEST], latest)
 
 
 @kernel

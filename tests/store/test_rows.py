@@ -32,11 +32,31 @@ def test_frames_hold_all_rows_once_and_say_what_they_hold():
     assert (found.group, found.generation) == (0, 0)
     for (tuples, blob), span, own in zip(found.fresh, found.spans.tolist(), (rows, rows[::2])):
         assert span == [len(own), 0, own[-1].time]
-        read = {
-            row: (time, key, (record,), blob[at : at + size].tobytes())
-            for key, time, row, at, size, record in tuples.tolist()
-        }
-        assert read == {row.row: (row.time, row.key, row.record, row.blob) for row in own}
+        assert read_of(tuples, blob) == {row.row: (row.time, row.key, row.record, row.blob) for row in own}
+
+
+def read_of(tuples, blob):
+    return {
+        row: (time, key, (record,), blob[at : at + size].tobytes())
+        for key, time, row, at, size, record in tuples.tolist()
+    }
+
+
+def test_rows_of_which_fresh_ones_lie_in_the_same_block_have_their_own_blobs_and_times():
+    """A clean-up writes what it has joined, after rows of another class did not all find room."""
+    harness = Harness([STREAM, STREAM], 1, 1 << 24, 4096)
+    old = [numbered([(time, 1) for time in (20, 30, 40)], STREAM, (0, 5, 70), first_row=10 * side) for side in range(2)]
+    fresh = [numbered([(time, 1) for time in (10, 50)], STREAM, (9, 8), first_row=10 * side + 5) for side in range(2)]
+    for side in range(2):
+        harness.insert(groups_of(0), side, old[side])
+    harness.operator.settle(groups_of(0))
+    for side in range(2):
+        harness.insert(groups_of(0), side, fresh[side])
+    (found,) = [rows_of(frame.data, SPECS) for frame in harness.operator.joined_rows(0, 3)]
+    assert found.spans.tolist() == [[3, 20, 40]] * 2
+    assert len(found.blob) == sum(len(row.blob) for rows in old for row in rows)
+    for (tuples, blob), own in zip(found.fresh, old):
+        assert read_of(tuples, blob) == {row.row: (row.time, row.key, row.record, row.blob) for row in own}
 
 
 def test_frames_are_cut_at_about_a_mebibyte_and_come_one_at_a_time():
