@@ -14,9 +14,7 @@ from __future__ import annotations
 from mpijoin.producer.pacing import TIME_MAX, TIME_MIN
 
 AHEAD_TICKS = 1  # So many ticks are always allowed, beside what lies between two shares and the part of a window.
-
-
-MANY = 32  # producers, for which the whole part of a window is allowed
+MANY = 32  # So many producers or more are allowed the whole part of a window, fewer less of it.
 
 
 class Lead:
