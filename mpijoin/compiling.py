@@ -16,6 +16,11 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.codegen import AOTCodeLibrary, JITCPUCodegen
+from numba.core.compiler import CompilerBase, DefaultPassBuilder
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.typed_passes import AnnotateTypes, IRLegalization, NativeLowering, NoPythonBackend
 from numba.extending import intrinsic
 from numba.np.arrayobj import populate_array
 
@@ -32,9 +37,54 @@ FORMATS = {types.float64: "d", types.uint64: "Q", types.boolean: "?7x"}
 OPTIONS = {"nogil": True, "_nrt": False, "forceinline": True, "error_model": "numpy"}
 
 
+class _Codegen(JITCPUCodegen):
+    """Libraries of intermediate code, which are for this processor, but never become machine code."""
+
+    _library_class = AOTCodeLibrary
+
+    def _add_module(self, module: Any) -> None:
+        """Nothing here is executed."""
+
+
+_codegen = _Codegen("mpijoin")
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class _Lowering(NativeLowering):
+    """Makes intermediate code of a function, which others link. Numba would also make machine code of each of them,
+    though only that of the entries is ever used."""
+
+    _name = "lowering_to_link"
+
+    def run_pass(self, state: Any) -> bool:
+        state.library = _codegen.create_library(state.func_id.func_qualname)
+        state.flags.no_compile = True
+        super().run_pass(state)
+        # Callers find the code by this, which has to be a built-in function of its own, and is never called.
+        callee: Any = [].copy
+        state.targetctx.insert_user_function(callee, state.cr.fndesc, [state.library])
+        state.cr = state.cr._replace(cfunc=callee)
+        return True
+
+
+class _Pipeline(CompilerBase):
+    def define_pipelines(self) -> list[PassManager]:
+        passes = PassManager("kernel")
+        for part in (DefaultPassBuilder.define_untyped_pipeline, DefaultPassBuilder.define_typed_pipeline):
+            passes.passes.extend(part(self.state).passes)
+        for one in (IRLegalization, AnnotateTypes, _Lowering, NoPythonBackend):
+            passes.add_pass(one, one.__name__)
+        passes.finalize()
+        return [passes]
+
+
 def dispatcher_of(function: Any) -> Any:
     """Returns the function as other kernels call it."""
-    return numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **OPTIONS)(function)
+    return _dispatcher(function, no_cfunc_wrapper=True)
+
+
+def _dispatcher(function: Any, **options: bool) -> Any:
+    return numba.njit(no_cpython_wrapper=True, pipeline_class=_Pipeline, **OPTIONS, **options)(function)
 
 
 def compile_entry(name: str, dispatcher: Any, kinds: Sequence[Any]) -> tuple[str, bytes]:
@@ -49,10 +99,14 @@ def compile_entry(name: str, dispatcher: Any, kinds: Sequence[Any]) -> tuple[str
     dispatcher.compile(wanted)
     returned = next(one.return_type for one in dispatcher.nopython_signatures if one.args == wanted)
     pointers = types.CPointer(types.int64), types.CPointer(types.int64)
-    entry = numba.cfunc(types.void(*pointers), **OPTIONS)(_entry(dispatcher, types.Tuple(wanted)))
+    entry = _dispatcher(_entry(dispatcher, types.Tuple(wanted)))
+    entry.compile(types.void(*pointers))
+    (compiled,) = entry.overloads.values()
+    with global_compiler_lock:
+        compiled.library.finalize()
     machine = _machine()
-    module = llvm.parse_assembly(entry.inspect_llvm())
-    module.get_function(entry.native_name).name = name
+    module = llvm.parse_assembly(compiled.library.get_llvm_str())
+    module.get_function(compiled.fndesc.llvm_cfunc_wrapper_name).name = name
     _drop_all_but(module, name, machine)
     for function in module.functions:
         if function.is_declaration and not OUTSIDE.match(function.name):
