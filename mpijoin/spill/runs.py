@@ -5,17 +5,17 @@
 
 There may be thousands of runs, but only the file that was written to last is open, besides a few that were read last.
 Small frames wait in memory for others of their file, so that thousands of runs that grow by little at a time cost few
-writes. Sizes are kept in memory: nothing that is read from disk is taken for a length. Nothing is flushed to disk,
+writes. A file that is removed may be written again under the name of another (spares.py), so it may be longer than what
+is in it. Sizes are kept in memory: nothing that is read from disk is taken for a length. Nothing is flushed to disk,
 since what survives this process is of no use to any other.
 """
 
 from __future__ import annotations
 
 import io
-import os
 import time
 from array import array
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Iterator, NamedTuple
 
@@ -27,6 +27,7 @@ from mpijoin.disk import new_file, read_all, write_all
 from mpijoin.errors import CodecError, ScratchError
 from mpijoin.refusals import reading, writing
 from mpijoin.spill.scratch import Scratch
+from mpijoin.spill.spares import SPARE_BYTES, Spares
 
 FILE_BYTES = 256 << 20  # a run that is read for the last time occupies at most so much that has been read already
 SMALL_BYTES = 64 << 10  # a frame of so many is written where it lies; smaller ones are copied and wait for others
@@ -43,12 +44,13 @@ class Piece(NamedTuple):
 
 
 class RunFile:
-    """One file of a run. octets: of its frames and the gaps between them · is_made: it is on disk ·
-    waiting: its end, which is not written yet."""
+    """One file of a run. octets: of its frames and the gaps between them · is_made: it is on disk · written: so many
+    bytes of it are · room_bytes: the file was so long before · waiting: its end, which is not written yet."""
 
     def __init__(self, path: Path):
         self.path, self.octets = path, 0
         self.is_made = False
+        self.written = self.room_bytes = 0
         self.waiting = bytearray()
         self._starts, self._sizes = array("Q"), array("Q")
 
@@ -81,8 +83,9 @@ class Files:
     """Writes and reads the files of all runs, and counts. held_bytes: of all files now, those included that wait in
     memory · written_bytes, read_bytes, seconds: so far."""
 
-    def __init__(self, scratch: Scratch):
+    def __init__(self, scratch: Scratch, spare_bytes: int):
         self.scratch = scratch
+        self.spares = Spares(spare_bytes)
         self.held_bytes = self.written_bytes = self.read_bytes = 0
         self.seconds = 0.0
         self._waiting: dict[RunFile, None] = {}
@@ -124,15 +127,29 @@ class Files:
 
     def _write(self, file: RunFile, data: memoryview) -> None:
         with writing(file.path, self.scratch.refused(len(data))):
-            write_all(self._opened(file), data)
+            try:
+                self._put(file, data)
+            except OSError:
+                if not self.spares.drop():
+                    raise
+                self._put(file, data)  # There is room for it now.
+        file.written += len(data)
         self.written_bytes += len(data)
 
-    def _opened(self, file: RunFile) -> io.FileIO:
-        """The file, to append to. A file that should be there is never made anew: what it held would be lost."""
+    def _put(self, file: RunFile, data: memoryview) -> None:
+        opened = self._opened(file, len(data))
+        opened.seek(file.written)
+        write_all(opened, data)
+
+    def _opened(self, file: RunFile, octets: int) -> io.FileIO:
+        """The file, to append so many bytes to. A file that should be there is never made anew: what it held would be
+        lost."""
         if self._open is None or self._open[0] is not file:
             self._close_written()
-            opened = open(file.path, "r+b", buffering=0) if file.is_made else new_file(file.path)
-            opened.seek(0, os.SEEK_END)
+            if not file.is_made:
+                file.room_bytes = self.spares.take(file.path, octets)
+            is_there = file.is_made or file.room_bytes > 0
+            opened = open(file.path, "r+b", buffering=0) if is_there else new_file(file.path)
             self._open, file.is_made = (file, opened), True
         return self._open[1]
 
@@ -172,8 +189,10 @@ class Files:
             self._close_written()
         if opened := self._read.pop(file, None):
             opened.close()
-        with writing(file.path, self.scratch.refused()):
-            file.path.unlink(missing_ok=True)
+        if file.is_made:
+            with writing(file.path, self.scratch.refused()), suppress(FileNotFoundError):
+                if not self.spares.keep(file.path, max(file.written, file.room_bytes)):
+                    file.path.unlink()
         self.held_bytes -= file.octets
 
     def damage(self, file: RunFile, offset: int, what: str) -> ScratchError:
@@ -194,10 +213,11 @@ class Files:
 class Runs:
     """All runs of a rank, for one thread. Any call may raise ScratchError, which names file, wanted and free bytes."""
 
-    def __init__(self, scratch: Scratch, file_bytes: int = FILE_BYTES):
-        """file_bytes: a file takes no more, unless a single frame does."""
+    def __init__(self, scratch: Scratch, file_bytes: int = FILE_BYTES, spare_bytes: int = SPARE_BYTES):
+        """file_bytes: a file takes no more, unless a single frame does · spare_bytes: so much is kept of removed files,
+        to be written again."""
         self.file_bytes = file_bytes
-        self._files = Files(scratch)
+        self._files = Files(scratch, spare_bytes)
         self._made = 0
 
     @property

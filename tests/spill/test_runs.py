@@ -40,7 +40,11 @@ def runs(scratch):
 
 
 def files_of(scratch):
-    return sorted(scratch.folder.iterdir())
+    return sorted(scratch.folder.glob("*.run"))
+
+
+def spares_of(scratch):
+    return sorted(scratch.folder.glob("*.spare"))
 
 
 def content(run, **how):
@@ -179,7 +183,8 @@ def test_counters_and_seconds_grow_with_what_was_done(runs):
 def test_any_order_of_calls_on_several_runs_gives_what_lists_would(tmp_path, seed):
     rng = random.Random(seed)
     with open_scratch(str(tmp_path), "rank-1") as scratch:
-        runs = Runs(scratch, file_bytes=rng.choice([1, 100_000, 1 << 20]))
+        spare_bytes = rng.choice([0, 300_000, 1 << 20])
+        runs = Runs(scratch, file_bytes=rng.choice([1, 100_000, 1 << 20]), spare_bytes=spare_bytes)
         known = {runs.new_run(): [] for _ in range(5)}
         for turn in range(150):
             run = rng.choice([*known])
@@ -199,7 +204,54 @@ def test_any_order_of_calls_on_several_runs_gives_what_lists_would(tmp_path, see
                 known[run] = []
             assert runs.held_bytes == sum(one.octets for one in known)
             assert all(len(one) == len(frames) for one, frames in known.items())
-        assert sum(path.stat().st_size for path in files_of(scratch)) <= runs.held_bytes
+            assert sum(path.stat().st_size for path in spares_of(scratch)) <= spare_bytes
+        if not spare_bytes:
+            assert sum(path.stat().st_size for path in files_of(scratch)) <= runs.held_bytes
+
+
+def inodes(paths):
+    return {path.stat().st_ino for path in paths}
+
+
+def test_a_removed_file_is_written_again_the_smallest_that_is_large_enough(runs, scratch):
+    sizes = (300_000, 100_000, 200_000)
+    several = [run_of(runs, frame(size, size)) for size in sizes]
+    files = dict(zip(sizes, (path.stat().st_ino for path in files_of(scratch))))
+    for run in several:
+        run.remove()
+    assert files_of(scratch) == [] and inodes(spares_of(scratch)) == {*files.values()}
+    for wanted, taken in ((150_000, 200_000), (250_000, 300_000), (900_000, 100_000)):
+        before = inodes(files_of(scratch))
+        given = frame(wanted, wanted)
+        assert content(run_of(runs, given)) == [given.tobytes()]
+        assert inodes(files_of(scratch)) - before == {files[taken]}
+    assert spares_of(scratch) == []
+
+
+def test_what_a_file_held_before_is_never_given_out(runs, scratch):
+    run_of(runs, *[LARGE] * 4).remove()
+    run = run_of(runs, SMALL)
+    run.close()
+    assert files_of(scratch)[0].stat().st_size >= 4 * len(LARGE) > run.octets
+    assert content(run) == [SMALL.tobytes()]
+    run.remove()
+    assert spares_of(scratch)[0].stat().st_size >= 4 * len(LARGE)  # it can take as much as before
+
+
+def test_no_more_is_kept_of_removed_files_than_may_be(scratch):
+    runs = Runs(scratch, spare_bytes=500_000)
+    several = [run_of(runs, LARGE) for _ in range(5)]
+    for run in several:
+        run.remove()
+    assert len(spares_of(scratch)) == 2 and files_of(scratch) == [] and runs.held_bytes == 0
+
+
+def test_a_spare_file_that_somebody_removed_is_not_missed(runs, scratch):
+    for run in (run_of(runs, LARGE), run_of(runs, SMALL, LARGE)):
+        run.remove()
+    for path in spares_of(scratch):
+        path.unlink()
+    assert content(run_of(runs, LARGE)) == content(run_of(runs, LARGE)) == [LARGE.tobytes()]
 
 
 def damage_of(run):
@@ -284,7 +336,8 @@ def small_disk(tmp_path):
 @pytest.mark.parametrize("given", [SMALL, LARGE], ids=["small", "large"])
 def test_a_full_disk_is_told_with_what_was_wanted_what_is_free_and_what_to_do(small_disk, given):
     with open_scratch(str(small_disk), "rank-1") as scratch:
-        run = Runs(scratch).new_run()
+        runs = Runs(scratch)
+        run = runs.new_run()
         with pytest.raises(ScratchError) as caught:
             for _ in range(2_000_000 // len(given)):
                 run.append(given)
@@ -294,10 +347,20 @@ def test_a_full_disk_is_told_with_what_was_wanted_what_is_free_and_what_to_do(sm
         assert "bytes were to be written, 0 bytes are free in " in told
         assert "choose another folder with [memory] path, or raise [memory] limit" in told
         run.remove()
-        other = Runs(scratch).new_run()
-        other.append(LARGE)
-        assert content(other) == [LARGE.tobytes()]
+        assert content(run_of(runs, LARGE)) == [LARGE.tobytes()]
     assert list(small_disk.iterdir()) == []
+
+
+def test_spare_files_make_room_before_a_disk_counts_as_full(small_disk):
+    with open_scratch(str(small_disk), "rank-1") as scratch:
+        runs = Runs(scratch)
+        several = [run_of(runs, LARGE) for _ in range(4)]
+        for run in several[:3]:
+            run.remove()
+        assert len(spares_of(scratch)) == 3
+        whole = run_of(runs, frame(700_000))
+        assert spares_of(scratch) == [] and content(whole) == [frame(700_000).tobytes()]
+        assert content(several[3]) == [LARGE.tobytes()]
 
 
 def test_a_disk_that_turns_read_only_is_told(small_disk):
