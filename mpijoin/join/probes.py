@@ -1,4 +1,4 @@
-"""The two probes of a window join. Each has its kernels, scratch memory, and a cursor that says where it goes on."""
+"""The probe of a window join: its kernels, scratch memory, and a cursor that says where it goes on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from typing import Protocol, Sequence
 
 import numpy as np
 
-from mpijoin.join.mway import probe_groups_mway
-from mpijoin.join.mway_pause import pause_probe_mway
-from mpijoin.join.mway_state import MWAY_CURSOR_WORDS, new_scratch, start_probe_mway
 from mpijoin.join.probe import pause_probe, probe_groups, start_probe
 from mpijoin.join.state import CURSOR_WORDS, Ask, new_state
 from mpijoin.store.state import StoreState
@@ -53,25 +50,6 @@ class TwoWayProbe:
         return self._pause(groups, budget, slots)
 
 
-class MwayProbe:
-    """Probes any number of streams. For two streams it takes three times as long as `TwoWayProbe`."""
-
-    def __init__(self, table: StoreState, certificate: np.ndarray):
-        state = new_state(table, certificate)
-        self._scratch, self._cursor = new_scratch(state), np.zeros(MWAY_CURSOR_WORDS, np.int64)
-        self._probe = probe_groups_mway.bound(state, self._scratch, self._cursor)
-        self._pause = pause_probe_mway.bound(state, self._scratch, self._cursor)
-
-    def start(self) -> None:
-        start_probe_mway(self._cursor)
-
-    def go_on(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
-        return self._probe(groups, budget, slots)
-
-    def pause(self, groups: np.ndarray, budget: int, slots: np.ndarray) -> int:
-        return self._pause(groups, budget, slots)
-
-
 def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None, asks: Sequence[Ask] = ()) -> Probe:
     """Returns a probe of the table. symmetric: whether it is the `MwayProbe`; None: it is, unless there are two
     streams.
@@ -81,4 +59,8 @@ def new_probe(table: StoreState, certificate: np.ndarray, symmetric: bool | None
     """
     if symmetric is None:
         symmetric = len(table.layout) != 2
-    return MwayProbe(table, certificate) if symmetric else TwoWayProbe(table, certificate, asks)
+    if not symmetric:
+        return TwoWayProbe(table, certificate, asks)
+    from mpijoin.join.mway_probe import MwayProbe  # Few jobs need it, and a short run spares to load it.
+
+    return MwayProbe(table, certificate)

@@ -50,10 +50,6 @@ from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import schema_of
 from mpijoin.operators.base import Out, Progress
 from mpijoin.operators.stored import TableOperator
-from mpijoin.plans.once import run_once
-from mpijoin.plans.operator import PlannedJoin
-from mpijoin.queries.operator import SharedJoin
-from mpijoin.queries.results import QueryResults
 from mpijoin.slave.joining import new_operator, new_out
 from mpijoin.spill.owed import Owed
 from mpijoin.store.insert import Fresh
@@ -174,6 +170,11 @@ def warm_up_condition(job: Job, schema: JoinSchema) -> float:
     digest = hashlib.sha256(repr((job.join, job.queries, schema)).encode()).hexdigest()[:16]
 
     def make() -> None:
+        from mpijoin.plans.once import run_once
+        from mpijoin.plans.operator import PlannedJoin
+        from mpijoin.queries.operator import SharedJoin
+        from mpijoin.queries.results import QueryResults
+
         # No groups at all will do, because only the types decide what is compiled.
         operator, groups = new_operator(job, schema, PAGES * job.tuning.block_bytes), np.zeros(0, np.int64)
         out = new_out(job, schema)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple, Sequence, cast
+from typing import Any, Callable, NamedTuple, Sequence, cast
 
 import numpy as np
 
@@ -11,8 +11,6 @@ from mpijoin.config.job import COUNT, MAX, Job
 from mpijoin.data.schema import JoinSchema
 from mpijoin.join.results import CountRows
 from mpijoin.operators.base import Consumer, Operator, Out
-from mpijoin.queries.operator import SharedJoin
-from mpijoin.queries.results import QueryResults
 from mpijoin.records import PartInfo, QueryCounts
 from mpijoin.rundir import RunDirectory
 from mpijoin.sinks.base import Sink
@@ -67,7 +65,9 @@ class Outlets:
             self.sinks += sinks
             self._meters += meters
             if job.queries:
-                results = QueryResults(cast(SharedJoin, operator), number, [*sinks, *meters])
+                from mpijoin.queries.results import QueryResults
+
+                results = QueryResults(cast(Any, operator), number, [*sinks, *meters])
                 self._consumers.append(results)
                 self._outs.append(results.out)
             else:
