@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from mpijoin.compiled import KernelPart
 from mpijoin.data.batch import KEYLESS
 from mpijoin.errors import AggregateError
+from mpijoin.matching.kernels import match_groups, reduce_groups
 from mpijoin.matching.state import (
     AT,
     BEFORE_PAGES,
@@ -40,13 +42,13 @@ NO_KEY = KeyWords(0, 0, 0)
 class Question(NamedTuple):
     """What is asked about the partners of a tuple.
 
-    keeps_alone: whether a tuple without partner is a result, too · find: the kernel, as of `kernel_of` · match:
-    "first", "last" or "nearest" · functions: what is worked out of all partners instead, and `names`, what they are
-    called in messages · key: where tuples have their keys, if what is stored is a hash.
+    keeps_alone: whether a tuple without partner is a result, too · asks: the kernels that are asked about partners, as
+    of `asks_of` · match: "first", "last" or "nearest" · functions: what is worked out of all partners instead, and
+    `names`, what they are called in messages · key: where tuples have their keys, if what is stored is a hash.
     """
 
     keeps_alone: bool
-    find: Any
+    asks: tuple[KernelPart, ...] = ()
     match: str = "first"
     functions: Functions = NO_FUNCTIONS
     names: tuple[str, ...] = ()
@@ -71,8 +73,8 @@ class Answers:
 
     def __init__(self, table: StoreState, question: Question):
         self._table, self._names, self._rows = table, question.names, len(table.layout) + question.words
-        state = new_state(table, question.rule, question.functions)
-        self._cursor, self._find = state.cursor, question.find.bound(state)
+        state = new_state(table, question.rule, question.functions, question.asks)
+        self._cursor, self._find = state.cursor, (reduce_groups if question.names else match_groups).bound(state)
 
     def find(self, groups: np.ndarray, watermarks: np.ndarray, out: Out) -> Progress:
         """As `Finder.find`. Raises AggregateError if a sum has no int64."""

@@ -7,8 +7,22 @@ import numpy as np
 from mpijoin.compiled import part
 from mpijoin.data.batch import KEYLESS
 from mpijoin.join.compare import low_bits
-from mpijoin.matching.partners import is_partner, note_spans, take_partners
-from mpijoin.matching.state import EARLIEST, FIRST, ITS_ROW, ITS_TIME, KEEPS_ALONE, LAST, LATEST, MATCH, RANK, SLOT
+from mpijoin.matching.partners import keep_partners, note_spans, take_partners
+from mpijoin.matching.state import (
+    EARLIEST,
+    FIRST,
+    ITS_ROW,
+    ITS_TIME,
+    KEEPS_ALONE,
+    LAST,
+    LATEST,
+    MATCH,
+    OF,
+    OTHER,
+    PAIRS_MAX,
+    RANK,
+    SLOT,
+)
 from mpijoin.store.blocks import slot_id, tags_of
 from mpijoin.store.simd import LANES, lowest_bit, match_tags, unsigned
 from mpijoin.store.state import (
@@ -31,12 +45,9 @@ MANY_PAGES = 64  # Among so many blocks and more, the tuples that are due go by 
 
 
 @part
-def match_due(s, bucket, due, table, count, take, holds):
-    """Writes the results of the first `due` tuples that are due to the table, from column `count` on.
-
-    bucket: of the tuples · take: `take_best` with the condition · holds: the condition: it takes what is stored
-    and two slot ids. Returns the new count.
-    """
+def match_due(s, bucket, due, table, count):
+    """Writes the results of the first `due` tuples that are due, all of one bucket, to the table, from column `count`
+    on. Returns the new count."""
     found = s.found
     for i in range(due):
         found[SLOT, i] = NONE
@@ -44,9 +55,9 @@ def match_due(s, bucket, due, table, count, take, holds):
     if has_many_pages(s, chain):
         note_spans(s, due)
         for i in range(due):
-            find_best(s, chain, i, holds)
+            find_best(s, chain, i)
     else:
-        take_partners(s, bucket, due, take)
+        take_partners(s, bucket, due, take_best)
     for i in range(due):
         partner = found[SLOT, i] if s.words[s.due[i] + ROW] & KEYLESS == 0 else np.int64(NONE)
         if partner != NONE or s.rule[KEEPS_ALONE]:
@@ -65,12 +76,10 @@ def has_many_pages(s, page):
 
 
 @part
-def take_best(s, filled, holds):
+def take_best(s, filled):
     """Keeps of each tuple the best partner among `filled` pairs and before."""
-    for i in range(filled):
-        at, other = s.pairs[0, unsigned(i)], s.pairs[1, unsigned(i)]
-        if is_partner(s, at, other) and holds(s, s.due[unsigned(at)], other):
-            keep_better(s, at, other)
+    for i in range(keep_partners(s, filled)):
+        keep_better(s, s.pairs[OF, unsigned(i)], s.pairs[OTHER, unsigned(i)])
 
 
 @part
@@ -101,7 +110,7 @@ def rank_of(kind, time, other):
 
 
 @part
-def find_best(s, chain, at, holds):
+def find_best(s, chain, at):
     """Finds the best partner of the tuple number `at` in a chain of stream 1.
 
     The block that promises most comes first, and after it only those that promise as much as was found. So among a
@@ -112,14 +121,14 @@ def find_best(s, chain, at, holds):
     first = most_promising(s, chain, kind, time, earliest, latest)
     if first == NONE:
         return
-    take_page(s, first, at, holds)
+    take_page(s, first, at)
     page = chain
     while page != NONE:
         reaches = s.heads[page, TIME_MAX] >= earliest and s.heads[page, TIME_MIN] <= latest
         if page != first and reaches:
             has_none = found[SLOT, at] == NONE
             if has_none or promise(s, page, kind, time, earliest, latest) <= found[RANK, at]:
-                take_page(s, page, at, holds)
+                take_page(s, page, at)
         page = s.heads[page, NEXT]
 
 
@@ -146,15 +155,20 @@ def promise(s, page, kind, time, earliest, latest):
 
 
 @part
-def take_page(s, page, at, holds):
+def take_page(s, page, at):
     """Keeps the best partner of the tuple number `at` among a block and before."""
     tags, first, width, tag = tags_of(s, page), slot_id(s, 1, page, 0), s.layout[1, TUPLE_WORDS], s.tags[at]
+    filled = 0
     for base in range(0, s.heads[page, COUNT], LANES):
         mask = match_tags(s.halves, tags + base, tag) & low_bits(min(s.heads[page, COUNT] - base, LANES))
         while mask != 0:
-            other = first + (base + lowest_bit(mask)) * width
+            if filled == PAIRS_MAX:
+                take_best(s, filled)
+                filled = 0
+            s.pairs[OF, unsigned(filled)] = at
+            s.pairs[OTHER, unsigned(filled)] = first + (base + lowest_bit(mask)) * width
+            filled += 1
             mask &= mask - 1
-            if is_partner(s, at, other) and holds(s, s.due[at], other):
-                keep_better(s, at, other)
+    take_best(s, filled)
     s.counters[COMPARED] += s.heads[page, COUNT]
     s.counters[SPENT] += s.heads[page, COUNT]

@@ -41,7 +41,8 @@ def find_due(s, groups, watermarks, table, count, answer):
 
     groups: int64[m]; they hold no fresh tuple · watermarks: int64[m, 2], or int64[1, 2] for all of them · table:
     int64[2 + answers, capacity], of which `count` columns are filled · answer: writes the results of the tuples in
-    `due`. Returns DONE, BUDGET or OUT_FULL, and the new count. The cursor says where it goes on.
+    `due`: `match_due` or `reduce_due`. Returns DONE, BUDGET or OUT_FULL, and the new count. The cursor says where it
+    goes on.
 
     A tuple that is done with is marked, so that no later round finds it again, here or where its group goes.
     """

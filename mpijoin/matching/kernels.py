@@ -1,4 +1,8 @@
-"""Makes the kernel that a matching join needs."""
+"""The kernels of a matching join.
+
+Those that find partners are the same for all jobs. What is of a job, its condition and its functions, is a small kernel
+each, which these call by address, so that a job with a new condition compiles for a second and not for half a minute.
+"""
 
 from __future__ import annotations
 
@@ -13,60 +17,71 @@ from mpijoin.conditions.calls import Call
 from mpijoin.data.schema import JoinSchema
 from mpijoin.join.where import TEXT_PARTS, holds_of
 from mpijoin.matching import reduce
-from mpijoin.matching.best import match_due, take_best
+from mpijoin.matching.best import match_due
 from mpijoin.matching.due import find_due
 from mpijoin.matching.functions import source_of_add
+from mpijoin.matching.reduce import reduce_due
+from mpijoin.matching.state import OF, OTHER, OWN, PARTNERS
 from mpijoin.store.simd import unsigned
 
-MATCH = '''
-def take(s, filled):
-    take_best(s, filled, holds)
-def answer(s, bucket, due, table, count):
-    return match_due(s, bucket, due, table, count, take, holds)
-'''
-REDUCE = '''
-def take(s, filled):
-    take_all(s, filled, holds, add)
-def answer(s, bucket, due, table, count):
-    return reduce_due(s, bucket, due, table, count, take)
-'''
-FIND = '''
-def {name}(s, groups, watermarks, table, count):
-    return find_due(s, groups, watermarks, table, count, answer)
-'''
+KEEP = """
+def {name}(s, count):
+    kept = 0
+    for i in range(count):
+        at, own, other = s.pairs[OF, unsigned(i)], s.pairs[OWN, unsigned(i)], s.pairs[OTHER, unsigned(i)]
+        s.pairs[OF, unsigned(kept)], s.pairs[OWN, unsigned(kept)], s.pairs[OTHER, unsigned(kept)] = at, own, other
+        kept += holds(s, own, other)
+    return kept
+"""
+ADD = """
+def {name}(s, count):
+    for i in range(count):
+        at = s.pairs[OF, unsigned(i)]
+        s.found[PARTNERS, unsigned(at)] += 1
+        add(s, at, s.pairs[OWN, unsigned(i)], s.pairs[OTHER, unsigned(i)])
+    return count
+"""
 ADDS = ("add_count", "add_integer", "add_float", "add_extreme", "add_placed", "add_best", "bits_of", "word_of_real")
+NAMES = {"OF": OF, "OTHER": OTHER, "OWN": OWN, "PARTNERS": PARTNERS, "np": np, "unsigned": unsigned}
 
 
-def kernel_of(where: str, calls: Sequence[Call], schema: JoinSchema) -> Any:
-    """Returns the kernel that finds results: `find_due`, but without its last argument.
+@kernel
+def match_groups(s, groups, watermarks, table, count):
+    """`find_due`, of which each tuple keeps its best partner."""
+    return find_due(s, groups, watermarks, table, count, match_due)
+
+
+@kernel
+def reduce_groups(s, groups, watermarks, table, count):
+    """`find_due`, of which functions are worked out of all partners of each tuple."""
+    return find_due(s, groups, watermarks, table, count, reduce_due)
+
+
+def asks_of(where: str, calls: Sequence[Call], schema: JoinSchema) -> tuple[KernelPart, ...]:
+    """Returns the kernels that are asked about partners, as of `new_state`.
 
     where: a condition; "": there is none · calls: the functions that are worked out of all partners; none: one partner
-    is chosen. All of it has been checked against the schema.
+    is chosen. All of it has been checked against the schema. The names of the kernels are hashes of all that they are
+    made of, so that their machine code is kept for later runs.
     """
-    condition = holds_of(where, schema) if where else ("any", always)
-    return _made_of(*condition, source_of_add(calls, schema) if calls else "")
+    condition = (_keeping(*holds_of(where, schema)),) if where else ()
+    return (*condition, _adding(source_of_add(calls, schema))) if calls else condition
 
 
 @cache
-def _made_of(digest: str, holds: KernelPart, add: str) -> Any:
-    space: dict[str, Any] = {"np": np, "unsigned": unsigned, "holds": holds, "find_due": find_due, "__name__": __name__}
-    space |= TEXT_PARTS
-    space |= {one.__name__: one for one in (take_best, match_due, reduce.take_all, reduce.reduce_due)}
-    space |= {name: getattr(reduce, name) for name in ADDS}
-    name = f"match_{digest}"
-    if add:
-        # The source is made of a checked tree: of names of variables, operators and numbers.
-        exec(add, space)
-        space["add"] = part(space["add"])
-        name = f"reduce_{digest}_{hashlib.sha256(add.encode()).hexdigest()[:16]}"
-    exec(REDUCE if add else MATCH, space)
-    for one in ("take", "answer"):
-        space[one] = part(space[one])
-    exec(FIND.format(name=name), space)
+def _keeping(digest: str, holds: KernelPart) -> Any:
+    return _made(KEEP, f"keep_partners_{digest}", {"holds": holds})
+
+
+@cache
+def _adding(add: str) -> Any:
+    space = {**NAMES, **TEXT_PARTS, **{name: getattr(reduce, name) for name in ADDS}, "__name__": __name__}
+    # The source is made of a checked tree: of names of variables, operators and numbers.
+    exec(add, space)
+    return _made(ADD, f"add_partners_{hashlib.sha256(add.encode()).hexdigest()[:16]}", {"add": part(space["add"])})
+
+
+def _made(template: str, name: str, parts: dict[str, KernelPart]) -> Any:
+    space: dict[str, Any] = {**NAMES, **parts, "__name__": __name__}
+    exec(template.format(name=name), space)
     return kernel(space[name])
-
-
-@part
-def always(s, left, right):
-    """A condition that all pairs fulfil."""
-    return True

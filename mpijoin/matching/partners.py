@@ -12,6 +12,7 @@ import numpy as np
 from mpijoin.compiled import part
 from mpijoin.data.batch import KEYLESS
 from mpijoin.join.compare import FILTERED_MIN, low_bits
+from mpijoin.join.confirm import ask
 from mpijoin.matching.state import (
     EARLIEST,
     FILTER,
@@ -21,6 +22,9 @@ from mpijoin.matching.state import (
     KEY_WORDS,
     LATEST,
     LISTED_MAX,
+    OF,
+    OTHER,
+    OWN,
     PAIRS_MAX,
 )
 from mpijoin.store.blocks import slot_id, tags_of, time_after, time_before
@@ -111,8 +115,8 @@ def pair_by_filter(s, page, due, filled, take):
                     if filled == PAIRS_MAX:
                         take(s, filled)
                         filled = 0
-                    s.pairs[0, unsigned(filled)] = chunk * LANES + lowest_bit(mask)
-                    s.pairs[1, unsigned(filled)] = other
+                    s.pairs[OF, unsigned(filled)] = chunk * LANES + lowest_bit(mask)
+                    s.pairs[OTHER, unsigned(filled)] = other
                     filled += 1
                     mask &= mask - 1
     return filled
@@ -132,11 +136,24 @@ def pair_one_by_one(s, page, due, filled, take):
                     filled = 0
                 other = first + (base + lowest_bit(mask)) * width
                 prefetch(s.words, other)
-                s.pairs[0, unsigned(filled)] = i
-                s.pairs[1, unsigned(filled)] = other
+                s.pairs[OF, unsigned(filled)] = i
+                s.pairs[OTHER, unsigned(filled)] = other
                 filled += 1
                 mask &= mask - 1
     return filled
+
+
+@part
+def keep_partners(s, filled):
+    """Moves those of `filled` pairs to the front that are partners and kept by all that `asked` calls. Returns how many
+    they are."""
+    kept = np.int64(0)
+    for i in range(filled):
+        at, other = s.pairs[OF, unsigned(i)], s.pairs[OTHER, unsigned(i)]
+        s.pairs[OF, unsigned(kept)], s.pairs[OTHER, unsigned(kept)] = at, other
+        s.pairs[OWN, unsigned(kept)] = s.due[unsigned(at)]
+        kept += is_partner(s, at, other)
+    return ask(s, 0, kept) if kept > 0 else kept
 
 
 @part

@@ -12,7 +12,7 @@ from mpijoin.aggregate.sums import DIGIT_BITS, DIGIT_MASK, NAN_BITS, add_real, c
 from mpijoin.aggregate.values import one_nan, ordered
 from mpijoin.compiled import part
 from mpijoin.data.batch import KEYLESS
-from mpijoin.matching.partners import is_partner, take_partners
+from mpijoin.matching.partners import keep_partners, take_partners
 from mpijoin.matching.state import (
     COUNT,
     FAULT,
@@ -36,14 +36,13 @@ HIGH_MAX, TWO_TO_32 = 1 << 31, 4294967296.0
 
 
 @part
-def reduce_due(s, bucket, due, table, count, take):
-    """Writes the results of the first `due` tuples that are due to the table, from column `count` on.
-
-    bucket: of the tuples · take: `take_all` with the condition and the functions. Returns the new count.
-    """
+def reduce_due(s, bucket, due, table, count):
+    """Writes the results of the first `due` tuples that are due, all of one bucket, to the table, from column `count`
+    on. Returns the new count."""
     for i in range(due):
         forget(s, i)
-    take_partners(s, bucket, due, take)
+    # The functions are the last ones that are asked about partners.
+    take_partners(s, bucket, due, keep_partners)
     for i in range(due):
         if s.words[s.due[i] + ROW] & KEYLESS:
             forget(s, i)
@@ -60,18 +59,6 @@ def forget(s, at):
         s.found[row, at] = 0
     for i in range(len(s.sums)):
         clear_sum(s.sums[i, at])
-
-
-@part
-def take_all(s, filled, holds, add):
-    """Adds those of `filled` pairs that are partners. add: takes the state, the number of the tuple, and its slot id
-    and that of its partner."""
-    for i in range(filled):
-        at, other = s.pairs[0, unsigned(i)], s.pairs[1, unsigned(i)]
-        one = s.due[unsigned(at)]
-        if is_partner(s, at, other) and holds(s, one, other):
-            s.found[PARTNERS, unsigned(at)] += 1
-            add(s, at, one, other)
 
 
 @part

@@ -16,7 +16,7 @@ from mpijoin.join.window_join import Setup as JoinSetup
 from mpijoin.matching import operator as matching
 from mpijoin.matching.answers import NO_KEY, Question
 from mpijoin.matching.functions import calls_of, functions_of
-from mpijoin.matching.kernels import kernel_of
+from mpijoin.matching.kernels import asks_of
 from mpijoin.matching.operator import MatchingJoin
 from mpijoin.matching.state import NO_FUNCTIONS
 from mpijoin.operators.stored import TableOperator
@@ -64,7 +64,7 @@ def _matching(
 def _question_of(job: Job, schema: JoinSchema) -> Question:
     calls = calls_of(job.join.reduce, schema)
     return Question(
-        bool(job.join.alone), kernel_of(job.join.where, calls, schema), match=job.join.match,
+        bool(job.join.alone), asks_of(job.join.where, calls, schema), match=job.join.match,
         functions=functions_of(calls) if calls else NO_FUNCTIONS,
         names=tuple(f"{one.result} = {one.text}" for one in job.join.reduce),
         key=key_of(schema) if schema.streams[0].hashed else NO_KEY,

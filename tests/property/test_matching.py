@@ -13,7 +13,7 @@ import oracle
 from join_harness import EVER, NEVER, Harness, Stream, check_accounts, groups_of, is_over, numbered
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.matching.answers import Question
-from mpijoin.matching.kernels import kernel_of
+from mpijoin.matching.kernels import asks_of
 from mpijoin.matching.operator import MatchingJoin
 from mpijoin.matching.operator import Setup as Rules
 from mpijoin.operators.base import Progress
@@ -37,8 +37,8 @@ def wanted(kind, match, streams, rows, has_condition):
 
 def new_holder(kind, match, setup, streams, where=""):
     layout = tuple(StreamSpec(stream.record_words, stream.has_blob, stream.window) for stream in streams)
-    find = kernel_of(where, [], SCHEMA)
-    rules = Rules(setup.partitions, setup.theta, layout, Question(kind == "left", find, match))
+    question = Question(kind == "left", asks_of(where, [], SCHEMA), match)
+    rules = Rules(setup.partitions, setup.theta, layout, question)
     operator = MatchingJoin(rules, new_pool(1 << 22, setup.block, max(one.tuple_words for one in layout)))
     return Harness(streams, setup.partitions, result_buffer=setup.result_buffer, operator=operator)
 
