@@ -57,7 +57,7 @@ LEVELS = (
     ("sources", "sinks", "transport", "verify", "rank", "report"),
     ("checkpoint",),
     ("launch.setup", "launch.memory", "launch.sizes"),
-    ("producer", "slave", "collector", "launch.warmup"),
+    ("producer", "slave", "collector", "launch.sharing", "launch.warmup"),
     ("coordinator",),
     ("launch.summary", "launch.provenance"),
     ("launch.life", "simulate"),

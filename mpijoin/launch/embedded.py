@@ -11,7 +11,8 @@ from typing import Any
 from mpijoin.clock import RunClock
 from mpijoin.config.units import show
 from mpijoin.errors import JobError
-from mpijoin.launch.life import run_master, run_other
+from mpijoin.launch.helping import helpers
+from mpijoin.launch.life import run_master, run_other, use_of
 from mpijoin.launch.setup import RunSetup
 from mpijoin.launch.summary import RunOutcome
 from mpijoin.machine import core_count
@@ -64,14 +65,15 @@ def run_local(
         threading.Thread(target=run_other, args=(_rank(one, SignalFlag()), partial(_same, setup), writers), daemon=True)
         for one in transports[1:]
     ]
-    for thread in others:
-        thread.start()
-    try:
-        return run_master(setup, _rank(transports[MASTER], signals), progress, debug, writers)
-    finally:
-        deadline_s = time.monotonic() + JOIN_S
+    with helpers(use_of(setup)):
         for thread in others:
-            thread.join(max(0.0, deadline_s - time.monotonic()))
+            thread.start()
+        try:
+            return run_master(setup, _rank(transports[MASTER], signals), progress, debug, writers)
+        finally:
+            deadline_s = time.monotonic() + JOIN_S
+            for thread in others:
+                thread.join(max(0.0, deadline_s - time.monotonic()))
 
 
 def _rank(transport: Transport, signals: SignalFlag) -> Rank:

@@ -186,8 +186,7 @@ def _ready(rank: Rank, setup: RunSetup) -> float:
 def _ready_kernels(rank: Rank, setup: RunSetup, role: str) -> float:
     """Compiles or loads the role's kernels. Returns the seconds that this took."""
     with rank.signals.at_once():
-        use = warmup.use_of(setup.job, setup.schema, _groups_travel(setup), _may_stop(setup))
-        compile_s = warmup.warm_up(role, rank.number, use)
+        compile_s = warmup.warm_up(role, rank.number, use_of(setup))
         if rank.number in setup.roles.slaves:
             compile_s += warmup.measure_theta(setup.job, setup.schema)
             compile_s += warmup.warm_up_condition(setup.job, setup.schema)
@@ -204,6 +203,11 @@ def _provenance(setup: RunSetup, rank: Rank, started_s: float) -> dict[str, Any]
 def _resume_command(setup: RunSetup) -> str:
     """Returns the command that continues this run, or "" where there is no such command."""
     return resume_command(own_command(), setup.roles.size, os.environ) if setup.checkpoints else ""
+
+
+def use_of(setup: RunSetup) -> warmup.Use:
+    """Returns what decides which kernels the run needs."""
+    return warmup.use_of(setup.job, setup.schema, _groups_travel(setup), _may_stop(setup))
 
 
 def _groups_travel(setup: RunSetup) -> bool:

@@ -1,24 +1,15 @@
-"""This module compiles every kernel of a role, or loads it from the cache, before the clock starts.
-
-Only one process at a time compiles. The others sleep until a lock file is free, and then load from the cache what this
-process has compiled. Otherwise, all N ranks of a first run would compile the same code at once.
-"""
+"""This module compiles every kernel of a role, or loads it from the cache, before the clock starts."""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
-import time
-from contextlib import ExitStack, suppress
 from functools import partial
-from pathlib import Path
-from typing import IO, Callable, NamedTuple, Sequence
+from typing import Callable, NamedTuple, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mpijoin.compiled import cache_folder
 from mpijoin.config.columns import synthetic_schema
 from mpijoin.config.job import (
     AUTO,
@@ -46,6 +37,7 @@ from mpijoin.join.marks import MARKS
 from mpijoin.join.results import CountRows, EqualKeys, latest_times
 from mpijoin.join.tuning import mean_tuple_bytes, remember, width_of
 from mpijoin.join.window_join import WindowJoin, window_join
+from mpijoin.launch.sharing import KernelSet, prepare
 from mpijoin.metrics.delay import DelayHistogram
 from mpijoin.metrics.write import schema_of
 from mpijoin.operators.base import Out, Progress
@@ -58,9 +50,6 @@ from mpijoin.store.read import KeyWords, gather_columns
 from mpijoin.store.rows import PLACES, between, rows_of
 from mpijoin.store.state import FOREVER, SIZE, TIME_MAX_VALUE
 
-# One process never compiles longer than this, even on a busy machine.
-LOCK_S = 120.0
-LOCK_STEP_S = 0.05
 # An operator that is made for its kernels has so many pages.
 PAGES = 128
 
@@ -104,35 +93,39 @@ def warm_up(role: str, number: int = 0, use: Use = Use()) -> float:
 
     Ranks of odd and even `number` begin with different kernels, so that two of them share the work of a first start.
     """
+    sets = sets_of(role, use)
+    return prepare(sets[::-1] if number % 2 else sets)
+
+
+def sets_of(role: str, use: Use) -> list[KernelSet]:
+    """Returns the kernels of a role in sets, of which each may be compiled by another process."""
     feeding = [_read_and_scatter]
-    joining = [_aggregate] if use.aggregate else [_insert, _probe_and_expire]
+    joining = [_aggregate] if use.aggregate else [_insert, _probe, _expire]
     tasks = {"master": feeding, "producer": feeding, "slave": joining, "collector": []}[role]
     tasks = [*tasks, _write_metrics]
-    if role == "slave" and (use.moves or (use.stops and not _stamp(_set_of(_hand_over, use)).exists())):
+    if role == "slave" and (use.moves or (use.stops and not _set_of(_hand_over, use).is_compiled)):
         tasks.insert(1, _hand_over)
     if role == "slave" and use.spills:
         tasks.append(_spill)
     if use.paced and role == "slave":
         tasks.append(_delay)
-    ordered = tasks[::-1] if number % 2 else tasks
-    return sum(compiled_once(_set_of(task, use), partial(task, use)) for task in ordered)
+    return [_set_of(task, use) for task in tasks]
 
 
-def _set_of(task: Callable[[Use], None], use: Use) -> str:
-    """Returns the name of the set of kernels that a task compiles."""
+def _set_of(task: Callable[[Use], None], use: Use) -> KernelSet:
     kind = "".join(f"_{name}" for name in ("text", "rows", "symmetric", "marks") if getattr(use, name))
-    return task.__name__.strip("_") + kind
+    return KernelSet(task.__name__.strip("_") + kind, partial(task, use))
 
 
 def warm_up_sources(job: Job) -> float:
     """Prepares the kernels that make the job's synthetic streams, and those that read CSV files. Returns the seconds
     that this took."""
-    csv_s = compiled_once("csv", _split_text) if any(map(_reads_csv, job.streams)) else 0.0
+    sets = [KernelSet("csv", _split_text)] if any(map(_reads_csv, job.streams)) else []
     sources = [stream.source for stream in job.streams if isinstance(stream.source, SyntheticSource)]
-    if not sources:
-        return csv_s
-    kinds = sorted({_kernels_of(source) for source in sources})
-    return csv_s + compiled_once("_".join(["synthetic", *kinds]), lambda: _make_two(sources))
+    if sources:
+        kinds = sorted({_kernels_of(source) for source in sources})
+        sets.append(KernelSet("_".join(["synthetic", *kinds]), lambda: _make_two(sources)))
+    return prepare(sets)
 
 
 def _reads_csv(stream: StreamJob) -> bool:
@@ -186,7 +179,7 @@ def warm_up_condition(job: Job, schema: JoinSchema) -> float:
         if isinstance(operator, PlannedJoin):
             run_once(operator, out)
 
-    return compiled_once(f"where_{digest}", make)
+    return prepare([KernelSet(f"where_{digest}", make)])
 
 
 def measure_theta(job: Job, schema: JoinSchema) -> float:
@@ -195,47 +188,7 @@ def measure_theta(job: Job, schema: JoinSchema) -> float:
     if job.tuning.theta != AUTO:
         return 0.0
     width = width_of(mean_tuple_bytes(schema))
-    return compiled_once(f"theta_{width}", lambda: remember(width))
-
-
-def compiled_once(name: str, compile_all: Callable[[], None]) -> float:
-    """Runs `compile_all`. The first time, no other process on this machine does so meanwhile. Returns the seconds that
-    this took.
-
-    `name` tells one set of kernels from another. A stamp in the cache folder records that the set is compiled. Where
-    the folder cannot be written, ranks compile side by side, which is slower but not wrong.
-    """
-    start = time.perf_counter()
-    stamp = _stamp(name)
-    with ExitStack() as held:
-        if not stamp.exists():
-            _lock(stamp.with_suffix(".lock"), held)
-        compile_all()
-    with suppress(OSError):
-        stamp.touch()
-    return time.perf_counter() - start
-
-
-def _stamp(name: str) -> Path:
-    """Returns the file that says that a set of kernels is compiled."""
-    return cache_folder() / f"{name}.done"
-
-
-def _lock(path: Path, held: ExitStack) -> None:
-    """Waits until no other process has the lock, at most for LOCK_S. This process has the lock while `held` is open."""
-    with suppress(OSError):
-        file = held.enter_context(open(path, "w"))
-        deadline_s = time.monotonic() + LOCK_S
-        while not _locked(file) and time.monotonic() < deadline_s:
-            time.sleep(LOCK_STEP_S)
-
-
-def _locked(file: IO[str]) -> bool:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return prepare([KernelSet(f"theta_{width}", lambda: remember(width))])
 
 
 def _tiny_stream(name: str, use: Use) -> StreamSchema:
@@ -369,13 +322,17 @@ def _aggregate(use: Use) -> None:
         _read_rows(layout, size, operator, out, use)
 
 
-def _probe_and_expire(use: Use) -> None:
-    """Probes and expires no groups at all, because only the types decide what is compiled."""
+def _expire(use: Use) -> None:
+    """Expires no groups at all, because only the types decide what is compiled."""
+    operator = _new_operator(_one_tuple(use)[0], use)
+    operator.expire(np.zeros(0, np.int64), (10, 10), Out(2, 16))
+
+
+def _probe(use: Use) -> None:
+    """Probes no groups at all, and reads no results."""
     layout, size, _ = _one_tuple(use)
-    operator, groups = _new_operator(layout, use), np.zeros(0, np.int64)
-    out = Out(2, 16)
-    operator.probe(groups, 1 << 20, out)
-    operator.expire(groups, (10, 10), out)
+    operator, out = _new_operator(layout, use), Out(2, 16)
+    operator.probe(np.zeros(0, np.int64), 1 << 20, out)
     if layout.schema.hashed:
         EqualKeys(KeyWords(layout.key_words, layout.key_fixed_words, layout.key_count_var)).keep(out, operator)
         CountRows().consume(out, operator, 0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mpijoin.compiled import Kernel
-from mpijoin.launch import warmup
+from mpijoin.launch import sharing, warmup
 
 ROOT = Path(__file__).parents[2]
 
@@ -118,7 +118,7 @@ def test_what_a_stop_needs_is_compiled_beforehand_and_loaded_only_then(monkeypat
         return ready(self, *arguments)
 
     monkeypatch.setattr(Kernel, "entry", entry)
-    monkeypatch.setattr(warmup, "cache_folder", lambda: tmp_path)  # Only of the stamps: nothing counts as compiled.
+    monkeypatch.setattr(sharing, "cache_folder", lambda: tmp_path)  # Only of the stamps: nothing counts as compiled.
     use = warmup.Use(text=False, rows=False, stops=True, symmetric=symmetric)
     needed = {"pause_probe_mway" if symmetric else "pause_probe", "list_blocks", "copy_blocks", "count_fresh"}
     warmup.warm_up("slave", 0, use)

@@ -1,0 +1,108 @@
+"""Processes that need the same kernels share the work of compiling them, and a run on threads has helpers."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from mpijoin.compiled import cache_folder
+from mpijoin.launch import sharing
+from mpijoin.launch.sharing import KernelSet, prepare
+
+ROOT = Path(__file__).parents[2]
+FEW_S = 0.2
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(sharing, "cache_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def test_a_set_that_another_process_compiles_is_left_for_later(folder):
+    done = []
+    with open(folder / "held.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        sets = [KernelSet(name, lambda name=name: done.append(name)) for name in ("held", "free", "other")]
+        thread = threading.Thread(target=prepare, args=(sets,))
+        thread.start()
+        deadline_s = time.monotonic() + 30
+        while len(done) < 2 and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        time.sleep(FEW_S)
+        assert done == ["free", "other"], "the set that is held was not waited for"
+        fcntl.flock(held, fcntl.LOCK_UN)
+    thread.join(30)
+    assert done == ["free", "other", "held"] and all(one.is_compiled for one in sets)
+
+
+def test_a_process_that_never_lets_go_is_waited_for_only_so_long(folder, monkeypatch):
+    monkeypatch.setattr(sharing, "LOCK_S", FEW_S)
+    done = []
+    with open(folder / "held.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert prepare([KernelSet("held", lambda: done.append("held"))]) >= FEW_S
+    assert done == ["held"]
+
+
+def test_of_two_threads_one_compiles_and_the_other_takes_no_lock_meanwhile(folder):
+    """Each thread prepares all sets, but only the first one that comes compiles."""
+    at_once, meanwhile = [], []
+
+    def compile_it():
+        at_once.append(1)
+        time.sleep(FEW_S)
+        with open(folder / "second.lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Another process could have taken it.
+        at_once.pop()
+
+    sets = [KernelSet("first", compile_it), KernelSet("second", lambda: meanwhile.append(len(at_once)))]
+    threads = [threading.Thread(target=prepare, args=(order,)) for order in (sets, sets[::-1])]
+    threads[0].start()
+    while not at_once:
+        time.sleep(0.001)
+    threads[1].start()
+    for thread in threads:
+        thread.join(30)
+    assert meanwhile == [0, 0] and all(one.is_compiled for one in sets)
+
+
+def test_what_is_compiled_needs_no_lock(folder):
+    (folder / "there.done").touch()
+    with open(folder / "there.lock", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert prepare([KernelSet("there", lambda: None)]) < sharing.LOCK_S
+
+
+HELPED = """
+import sys, time
+from mpijoin.launch.helping import helpers
+from mpijoin.launch.warmup import Use, sets_of
+
+use = Use(text=False, rows=False)
+sets = sets_of("slave", use)
+with helpers(use) as count:
+    deadline_s = time.monotonic() + 120
+    while not all(one.is_compiled for one in sets) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+with helpers(use) as further:
+    pass
+print(count, len(sets), all(one.is_compiled for one in sets), further, "numba" in sys.modules)
+"""
+
+
+def test_helpers_compile_all_that_a_run_on_threads_needs(tmp_path):
+    """The kernels are there already, so that they are only loaded. Their stamps are not."""
+    copied = tmp_path / cache_folder().name
+    shutil.copytree(cache_folder(), copied, ignore=shutil.ignore_patterns("*.done", "*.lock"))
+    environ = dict(os.environ, PYTHONPATH=str(ROOT), NUMBA_CACHE_DIR=str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", HELPED], env=environ, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    count, sets, *rest = done.stdout.split()
+    assert int(count) == min(len(os.sched_getaffinity(0)), int(sets)) - 1 and rest == ["True", "0", "False"], rest
