@@ -151,7 +151,7 @@ class PlanChange(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What an operator has done with all of its groups, and what it holds.
+    """What an operator has done with all of its groups, and what it holds. `Operator.compared` is its `comparisons`.
 
     The tuples per stream, in the job's order: joined, expired and held, and those that came and left with moved groups
     (moved_in, moved_out) · discarded: those that another holder has as well · replicas_in, replicas_out: those that
@@ -345,10 +345,7 @@ class Operator(GroupState, Rows, Protocol):
 
     def pause(self, budget: int, out: Out) -> Progress:
         """Goes on with an unfinished probe to a point at which its groups can be read out with their fresh tuples.
-
-        The tuples that are still fresh then are those that the next probe of these groups has to join. Unless it
-        returns DONE, it must be called again.
-        """
+        These are what the next probe of the groups has to join. Unless it returns DONE, it must be called again."""
 
     def expire(self, groups: np.ndarray, watermarks: Sequence[int] | np.ndarray, out: Out) -> Progress:
         """Advances each group's watermarks, one per stream, and lets go of what no tuple to come can join.
@@ -365,12 +362,14 @@ class Operator(GroupState, Rows, Protocol):
         What `expire` finds needs none."""
 
     @property
+    def compared(self) -> int: ...
+
+    @property
     def totals(self) -> Totals: ...
 
     @property
     def plans(self) -> Sequence[PlanChange]:
         """The plans that it has followed, if there are several ways to join."""
-        ...
 
     def spent(self, seconds: float) -> None:
         """Says how long the processor was in `insert`, `probe`, `pause` or `expire`, to find the fastest plan."""

@@ -314,7 +314,6 @@ class TableOperator(ABC):
 
     @property
     def compared(self) -> int:
-        """How many comparisons were made so far."""
         return int(self._table.counters[COMPARED])
 
     @property

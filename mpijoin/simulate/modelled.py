@@ -363,6 +363,10 @@ class ModelledJoin:
         return self._shape.theta
 
     @property
+    def compared(self) -> int:
+        return self.tally.comparisons
+
+    @property
     def totals(self) -> Totals:
         every = np.arange(self._groups.windows.rows)
         live_bytes = int((self._live_bytes(every) + self._tuple_bytes @ self._dead_tuples(every)).sum())

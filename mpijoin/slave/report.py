@@ -8,7 +8,7 @@ import numpy as np
 
 from mpijoin.metrics.delay import DelayHistogram, DelaysFile
 from mpijoin.metrics.write import MetricsFile
-from mpijoin.operators.base import Operator
+from mpijoin.operators.base import Operator, Totals
 from mpijoin.orders import Loads
 from mpijoin.rank import Rank
 from mpijoin.records import SpillFigures
@@ -131,7 +131,7 @@ class EpochMeter:
         self._occupancy_bytes = 0
         self._epoch_delays = DelayHistogram()
         self.turns = TurnMeter()
-        self._last, self._joined = self._snapshot(0, SpillFigures()), operator.totals.joined
+        self._last, self._joined = self._snapshot(0, SpillFigures(), operator.totals), operator.totals.joined
         self._start: dict[str, float] | None = None  # These are the times at the end of the warm-up.
 
     @property
@@ -190,15 +190,16 @@ class EpochMeter:
         # The clean-up has an operator of its own over the same pool.
         memory_bytes = memory.budget - memory.free
         self.memory_bytes_max = max(self.memory_bytes_max, memory_bytes)
-        now = self._snapshot(results, spilling)
+        now = self._snapshot(results, spilling, totals)
         change = {name: now[name] - self._last[name] for name in now}
         joined, self._joined = self._joined, totals.joined
         self._last = now
         if not self.is_warm:
             return
         self._start = self._start or self._times(busy_s)
-        delays, self._epoch_delays = self._epoch_delays, DelayHistogram()
-        self.delays.merge(delays)
+        if (delays := self._epoch_delays).count:
+            self.delays.merge(delays)
+            self._epoch_delays = DelayHistogram()
         if self._metrics is None:
             return
         if delays.count and self._delays_file:
@@ -253,9 +254,9 @@ class EpochMeter:
         rank, turns = self._rank, {"turn_s": self.turns.waited_s, "turn_offset_s": self.turns.offset_s}
         return {"cpu_s": rank.clock.cpu_s, "comm_s": rank.comm_s, "idle_s": rank.idle_s, "busy_s": busy_s, **turns}
 
-    def _snapshot(self, results: int, spilling: SpillFigures) -> dict[str, int]:
+    def _snapshot(self, results: int, spilling: SpillFigures, totals: Totals) -> dict[str, int]:
         """Returns running totals. The metrics hold their differences from record to record."""
-        rank, stats, totals = self._rank, self._rank.transport.stats, self._operator.totals
+        rank, stats = self._rank, self._rank.transport.stats
         return {
             "wall_us": int(rank.clock.wall_s * 1e6),
             "cpu_us": int(rank.clock.cpu_s * 1e6),

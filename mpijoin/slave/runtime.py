@@ -342,7 +342,7 @@ class Slave:
 
     def _report(self, octets: int, epoch: int) -> Report:
         """Returns the report that so many bytes are consumed, and how far this slave has come."""
-        rank, memory, compared = self._rank, self._operator.memory(), self._operator.totals.comparisons
+        rank, memory, compared = self._rank, self._operator.memory(), self._operator.compared
         own = (octets, epoch, self._outlets.found, self._busy_s, memory.budget - memory.free, rank.comm_s, compared)
         return Report(rank.number, *own, memory.budget, self._spilling.figures)
 
