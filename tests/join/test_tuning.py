@@ -25,7 +25,7 @@ from mpijoin.join.tuning import (
     theta_bytes,
 )
 from mpijoin.join.window_join import window_join
-from mpijoin.launch import warmup
+from mpijoin.launch import sharing, warmup
 from mpijoin.slave.joining import new_operator
 from mpijoin.store.state import THETA_OFF
 
@@ -35,7 +35,7 @@ QUIET = [[100.0, 98.0, 120.0, 110.0, 150.0]] * 2
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """A machine on which nothing was measured yet."""
-    for module in (tuning, warmup):
+    for module in (tuning, sharing):
         monkeypatch.setattr(module, "cache_folder", lambda: tmp_path)
     return tmp_path
 
