@@ -151,7 +151,8 @@ def main() -> None:
                 case for ranks in options.ranks for case in cases_of(workload, ranks, cores[:ranks], Path(temporary))
             ]
             take_turns(cases[:1], workload, 1)  # This compiles what is not in the cache yet.
-            cases[0].times_s.clear(), cases[0].cpu_s.clear()
+            cases[0].times_s.clear()
+            cases[0].cpu_s.clear()
             take_turns(cases, workload, 1 if options.quick else options.rounds)
             print(f"{name}: {workload.title}, {workload.tuples / 1e6:.3g} M tuples\n")
             print(f"{aligned(table_of(cases, workload.tuples))}\n", flush=True)

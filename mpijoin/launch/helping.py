@@ -33,7 +33,8 @@ def helpers(use: Use) -> Iterator[int]:
     started: list[subprocess.Popen[bytes]] = []
     try:
         for number in range(min(core_count(), missing) - 1):
-            line = [sys.executable, "-m", __name__, str(number), words]
+            # With -P, no file of the folder where the run was started is taken for a module.
+            line = [sys.executable, "-P", "-m", __name__, str(number), words]
             with suppress(OSError):
                 started.append(subprocess.Popen(line, env=environ, stdin=DEVNULL, stdout=DEVNULL, stderr=DEVNULL))
         yield len(started)

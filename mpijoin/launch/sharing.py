@@ -70,8 +70,8 @@ def _prepared(one: KernelSet, must: bool) -> bool:
             if not (one.is_compiled or _locked(one.stamp.with_suffix(".lock"), held) or must):
                 return False
         one.prepare()
-    with suppress(OSError):
-        one.stamp.touch()
+        with suppress(OSError):
+            one.stamp.touch()
     return True
 
 

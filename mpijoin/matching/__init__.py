@@ -13,5 +13,5 @@ need nothing of their own for it.
     best       kernels that choose one of them
     reduce     kernels that work out functions over all of them
     functions  says what these functions keep, and makes the code that adds a partner to them
-    kernels    makes the kernel that a job needs, with its condition
+    kernels    the two kernels that find answers, and the makers of those that a job's condition and functions need
 """
