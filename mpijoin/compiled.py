@@ -263,9 +263,15 @@ def _checksum(octets: bytes) -> bytes:
 
 @cache
 def cache_folder() -> Path:
-    """Returns the folder of this state of the package. It lies in $NUMBA_CACHE_DIR or else in the user's cache, and
-    otherwise in the temporary folder. If none of these is the user's own, this process gets a folder for itself, where
-    everything is compiled again."""
+    """Returns the folder of this state of the package. If there is none that is kept, this process gets a folder for
+    itself, where everything is compiled again."""
+    return kept_folder() or _private_folder()
+
+
+@cache
+def kept_folder() -> Path | None:
+    """Returns the folder that other processes of this user find, too. It lies in $NUMBA_CACHE_DIR or else in the user's
+    cache, and otherwise in the temporary folder. Returns None if none of these is the user's own."""
     usual = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mpijoin"
     named = os.environ.get("NUMBA_CACHE_DIR")
     for base in (Path(named) if named else usual, Path(tempfile.gettempdir()) / f"mpijoin-{os.getuid()}"):
@@ -275,7 +281,7 @@ def cache_folder() -> Path:
                 os.utime(folder)
                 _remove_unused(base, folder)
                 return folder
-    return _private_folder()
+    return None
 
 
 def _is_own(folder: Path) -> bool:

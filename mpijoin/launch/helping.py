@@ -16,6 +16,7 @@ from pathlib import Path
 from subprocess import DEVNULL
 from typing import Iterator
 
+from mpijoin.compiled import kept_folder
 from mpijoin.launch.sharing import prepare
 from mpijoin.launch.warmup import Use, sets_of
 from mpijoin.machine import core_count
@@ -24,9 +25,9 @@ from mpijoin.machine import core_count
 @contextmanager
 def helpers(use: Use) -> Iterator[int]:
     """While the block runs, helpers compile kernels of slaves: as many as there are sets to compile and cores, less the
-    one of each that is this process's. Gives their number. Where a helper cannot be started or fails, this process
-    compiles by itself."""
-    missing = sum(not one.is_compiled for one in sets_of("slave", use))
+    one of each that is this process's. Gives their number. Where a helper cannot be started or fails, or what it
+    compiles could not be kept, this process compiles by itself."""
+    missing = sum(not one.is_compiled for one in sets_of("slave", use)) if kept_folder() else 0
     root = str(Path(__file__).parents[2])
     environ = os.environ | {"PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])}
     words = "".join(str(int(one)) for one in use)

@@ -1,7 +1,7 @@
 """The kernels of a matching join.
 
 Those that find partners are the same for all jobs. What is of a job, its condition and its functions, is a small kernel
-each, which these call by address, so that a job with a new condition compiles for a second and not for half a minute.
+each, which these call by address. So a job with a new condition compiles that alone.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -27,20 +28,16 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_set_that_another_process_compiles_is_left_for_later(folder):
-    done = []
+    done, last_came = [], threading.Event()
     with open(folder / "held.lock", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        sets = [KernelSet(name, lambda name=name: done.append(name)) for name in ("held", "free", "other")]
+        sets = [KernelSet(name, partial(done.append, name)) for name in ("held", "free")]
+        sets.append(KernelSet("last", last_came.set))
         thread = threading.Thread(target=prepare, args=(sets,))
         thread.start()
-        deadline_s = time.monotonic() + 30
-        while len(done) < 2 and time.monotonic() < deadline_s:
-            time.sleep(0.01)
-        time.sleep(FEW_S)
-        assert done == ["free", "other"], "the set that is held was not waited for"
-        fcntl.flock(held, fcntl.LOCK_UN)
+        assert last_came.wait(30) and done == ["free"], "the set that is held was not waited for"
     thread.join(30)
-    assert done == ["free", "other", "held"] and all(one.is_compiled for one in sets)
+    assert done == ["free", "held"] and all(one.is_compiled for one in sets)
 
 
 def test_a_process_that_never_lets_go_is_waited_for_only_so_long(folder, monkeypatch):
@@ -54,13 +51,14 @@ def test_a_process_that_never_lets_go_is_waited_for_only_so_long(folder, monkeyp
 
 def test_of_two_threads_one_compiles_and_the_other_takes_no_lock_meanwhile(folder):
     """Each thread prepares all sets, but only the first one that comes compiles."""
-    at_once, meanwhile = [], []
+    at_once, meanwhile, begun = [], [], threading.Event()
 
     def compile_it():
         if one.is_compiled:
             return
         at_once.append(1)
-        time.sleep(FEW_S)
+        begun.set()
+        time.sleep(FEW_S)  # The other thread has so long to do what it must not.
         with open(folder / "second.lock", "w") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # Another process could have taken it.
         at_once.pop()
@@ -69,8 +67,7 @@ def test_of_two_threads_one_compiles_and_the_other_takes_no_lock_meanwhile(folde
     sets = [one, KernelSet("second", lambda: meanwhile.append(len(at_once)))]
     threads = [threading.Thread(target=prepare, args=(order,)) for order in (sets, sets[::-1])]
     threads[0].start()
-    while not at_once:
-        time.sleep(0.001)
+    assert begun.wait(30)
     threads[1].start()
     for thread in threads:
         thread.join(30)
@@ -91,6 +88,7 @@ from mpijoin.launch.warmup import Use, sets_of
 
 use = Use(text=False, rows=False)
 sets = sets_of("slave", use)
+# Helpers tell nobody when they are done, except by their stamps.
 with helpers(use) as count:
     deadline_s = time.monotonic() + 120
     while not all(one.is_compiled for one in sets) and time.monotonic() < deadline_s:
@@ -111,3 +109,20 @@ def test_helpers_compile_all_that_a_run_on_threads_needs(tmp_path):
     assert done.returncode == 0, done.stderr
     count, sets, *rest = done.stdout.split()
     assert int(count) == min(len(os.sched_getaffinity(0)), int(sets)) - 1 and rest == ["True", "0", "False"], rest
+
+
+def test_there_are_no_helpers_where_nothing_can_be_kept(tmp_path):
+    """What they compile would be gone with them."""
+    (tmp_path / "file").touch()
+    nowhere = str(tmp_path / "file")  # No folder can be made below a file, not even by root.
+    environ = dict(os.environ, PYTHONPATH=str(ROOT), NUMBA_CACHE_DIR=nowhere, TMPDIR=nowhere)
+    program = (
+        "import tempfile\n"
+        f"tempfile.tempdir = {nowhere!r}\n"
+        "from mpijoin.launch.helping import helpers\n"
+        "from mpijoin.launch.warmup import Use\n"
+        "with helpers(Use()) as count:\n"
+        "    print(count)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], env=environ, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "0\n", done.stderr

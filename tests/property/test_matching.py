@@ -11,6 +11,7 @@ from hypothesis import strategies as some
 
 import oracle
 from join_harness import EVER, NEVER, Harness, Stream, check_accounts, groups_of, is_over, numbered
+from mpijoin.compiled import Kernel
 from mpijoin.data.schema import Column, JoinSchema, StreamSchema
 from mpijoin.matching.answers import Question
 from mpijoin.matching.kernels import asks_of
@@ -111,6 +112,23 @@ def test_groups_may_move_in_every_round(match):
         holders.append(moved(holder, following, {group: shipped.get(group, []) for group in holder.started()}))
     assert sum((one.row_pairs() for one in holders), Counter()) == results
     assert held > 500 and shipped_early > 10
+
+
+def test_a_new_condition_compiles_no_more_than_itself(monkeypatch):
+    """The kernels that find partners are the same for all jobs, so only the first job waits until they are compiled."""
+    readied, ready = [], Kernel.ready
+
+    def noted(self, *arguments):
+        readied.append(self.__name__)
+        return ready(self, *arguments)
+
+    monkeypatch.setattr(Kernel, "ready", noted)
+    for where in ("key > 2", "key > 3"):
+        readied.clear()
+        holder = new_holder("inner", "first", Setup(), [Stream(5), Stream(5)], where)
+        holder.round_of(groups_of(0), [numbered([(10, 3), (10, 4)]), numbered([(10, 3), (10, 4)])], (EVER, EVER))
+        assert holder.row_pairs() == Counter({(row, row): 1 for row in range(where == "key > 3", 2)})
+    assert len(readied) == 1 and readied[0].startswith("keep_partners_"), readied
 
 
 def test_of_two_partners_that_are_alike_the_earlier_one_counts_then_the_one_of_the_smaller_row():
