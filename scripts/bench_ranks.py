@@ -7,6 +7,8 @@ many as `producers = "auto"` chooses. A run may use as many cores as it has rank
 of so many times that of the first number of ranks per rank. DuckDB, and Polars if it is installed beside mpijoin, make
 the same join with as many threads as there are ranks. Cases take turns, and every answer is checked before its time
 counts. Times are by each system's own clock, from before the first file is opened to the answer.
+
+What the machine itself loses comes first: how long a loop in pure Python takes in as many processes as there are ranks.
 """
 
 from __future__ import annotations
@@ -18,7 +20,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import asdict, dataclass, field
+from multiprocessing import Pool
 from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Sequence
@@ -30,6 +34,7 @@ from peers.workloads import QUICK, Workload, make
 
 HEAD = ("ranks", "best s", "median s", "M tuples/s", "speed-up", "efficiency", "CPU s / M tuples")
 PARTITIONS_PER_SLAVE = 16
+LOOPS = 10_000_000
 
 
 @dataclass
@@ -58,6 +63,21 @@ def distinct_cores(cores: Sequence[int]) -> list[int]:
         turns.append(met.setdefault(siblings, 0))
         met[siblings] += 1
     return [core for _, core in sorted(zip(turns, cores))]
+
+
+def loop_s(_: int = 0) -> float:
+    """Returns the seconds that a loop takes which needs nothing but a core."""
+    start, total = time.perf_counter(), 0
+    for number in range(LOOPS):
+        total += number
+    return time.perf_counter() - start
+
+
+def slowest_loop_s(processes: int, cores: Sequence[int]) -> float:
+    """Returns the longest time of the loop in so many processes at once, on these cores."""
+    with Pool(processes, os.sched_setaffinity, (0, cores)) as pool:
+        pool.map(int, range(processes), 1)  # By then, all of them are there.
+        return max(pool.map(loop_s, range(processes), 1))
 
 
 def producers_of(ranks: int) -> list[int | str]:
@@ -142,7 +162,9 @@ def main() -> None:
     cores = distinct_cores(sorted(os.sched_getaffinity(0)))
     if max(options.ranks) > len(cores):
         print(f"only {len(cores)} cores: more ranks than that take turns, and say nothing", file=sys.stderr)
-    figures: dict[str, Any] = {}
+    loops_s = {ranks: slowest_loop_s(ranks, cores[:ranks]) for ranks in options.ranks}
+    print("a loop in Python, s: " + ", ".join(f"{seconds:.2f} in {ranks}" for ranks, seconds in loops_s.items()) + "\n")
+    figures: dict[str, Any] = {"loop_s": loops_s}
     with tempfile.TemporaryDirectory() as temporary:
         home = (options.data or Path(temporary)).resolve()
         for name in options.workloads:

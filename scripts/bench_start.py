@@ -3,6 +3,7 @@
     python scripts/bench_start.py --data DIR --environments DIR                workload B: 1 million rows a stream
     python scripts/bench_start.py --workload A --peers datafusion-symmetric    5 million rows, and one more system
     python scripts/bench_start.py --imports                                    also what `mpijoin run` spends on imports
+    python scripts/bench_start.py --first                                      first starts alone, which compile
 
 It measures all that a user waits for: interpreter, imports, kernels from the cache, MPI, reading, joining, and writing
 the summary. Commands take turns, and each answer is checked before its time counts. Nothing samples the processes
@@ -47,15 +48,18 @@ class Command:
     own_s: list[float] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
 
-    def run(self, workload: Workload, cores: Sequence[int], environments: Path, home: Path) -> None:
-        """Runs the peer once. RuntimeError: it failed, or its answer is wrong · Absent: it cannot be had here."""
+    def run(
+        self, workload: Workload, cores: Sequence[int], environments: Path, home: Path, cache: Path | None = None
+    ) -> None:
+        """Runs the peer once. cache: a folder for mpijoin's kernels instead of the usual one · RuntimeError: it failed,
+        or its answer is wrong · Absent: it cannot be had here."""
         with tempfile.TemporaryDirectory(dir=home) as scratch:
             start = Start(workload, len(cores), environments, Path(scratch))
             line = self.peer.line(start)
             before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
             done = subprocess.run(
                 line,
-                env=surroundings(len(cores)),
+                env=surroundings(len(cores)) | ({"NUMBA_CACHE_DIR": str(cache)} if cache else {}),
                 preexec_fn=pin(cores),
                 capture_output=True,
                 text=True,
@@ -109,6 +113,17 @@ def compare(commands: Sequence[Command], rounds: int, run: Mapping[str, Any]) ->
     return here
 
 
+def first_starts(commands: Sequence[Command], rounds: int, run: Mapping[str, Any]) -> list[list[str]]:
+    """Runs mpijoin's commands in turns, each time without any compiled kernel. Returns what they took."""
+    own = [command for command in commands if command.peer.ranks is not None]
+    for _ in range(rounds):
+        for command in own:
+            with tempfile.TemporaryDirectory(dir=run["home"]) as cache:
+                command.run(**run, cache=Path(cache))
+    rows = ([one.peer.title, ", ".join(f"{seconds:.0f}" for seconds in one.whole_s)] for one in own)
+    return [["first starts", "whole, s"], *rows]
+
+
 def table(commands: Sequence[Command], workload: str) -> list[list[str]]:
     head = ["", "whole, best s", "median s", "own, best s", "CPU s", "target s"]
     return [head, *(_row(command, TARGETS_S if workload == "B" else {}) for command in commands)]
@@ -145,6 +160,7 @@ def main() -> None:
     parser.add_argument("--peers", nargs="*", default=[], help="further systems of scripts/peers/catalogue.py")
     parser.add_argument("--rounds", type=int, default=5, help="how often each command runs (default %(default)s)")
     parser.add_argument("--imports", action="store_true", help="show what imports take, by package")
+    parser.add_argument("--first", action="store_true", help="only first starts, for which mpijoin compiles")
     parser.add_argument("--data", type=Path, help="folder for data that later calls reuse (default: a temporary one)")
     parser.add_argument(
         "--environments", type=Path, default=Path("runs/peers"), help="of the peers (default %(default)s)"
@@ -157,6 +173,9 @@ def main() -> None:
         workload = make(options.workload, home, ROOT / "tests/data")
         run = dict(workload=workload, cores=cores, environments=options.environments.resolve(), home=home)
         commands = [Command(peer) for name in (*NAMES, *options.peers) for peer in PEERS if peer.name == name]
+        if options.first:
+            print(aligned(first_starts(commands, options.rounds, run)))
+            return
         print(aligned(table(compare(commands, options.rounds, run), options.workload)))
         if options.imports:
             print(f"\n{aligned(imports(commands[0], **run))}")
