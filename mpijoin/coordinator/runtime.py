@@ -54,7 +54,7 @@ class Master:
         self._rank = self.rank = rank
         self._progress, self.collector = progress, collector
         self._others = setup.roles.producers[1:]
-        pacing = pacing_of(job, setup.schema)
+        pacing = pacing_of(job, setup.schema, len(setup.roles.producers))
         self.core = new_core(setup, rank.clock, pacing, resumption)
         self._metrics_folder = directory.metrics if directory else None
         state, part = (manifest.run, manifest.number) if manifest else (None, 0)

@@ -9,10 +9,10 @@ from typing import Iterator
 from mpijoin.config.job import AUTO, MAX, FileSource, Job, StreamJob, SyntheticSource
 from mpijoin.data.files import CSV, PARQUET, expand_files, file_format
 from mpijoin.errors import InputError, JobError
+from mpijoin.policy.epoch import AUTO_ROWS
 from mpijoin.policy.sizes import Choice, producers_of, ranks_with, subgroups_of
 
 UNIT_ROWS = 1 << 16  # of what is shared out of tables and synthetic streams (sources/shares.py)
-EPOCH_ROWS = 3 << 17  # of all streams in an epoch of automatic length (producer/pacing.py)
 TUPLE_BYTES = 64  # of a tuple on its way, with a few columns
 
 
@@ -47,7 +47,7 @@ def auto_lines(job: Job) -> Iterator[str]:
         chosen = subgroups_of(16, _epoch_bytes(job), job.cluster.master_buffer_bytes // 2)
         yield f"slots   subgroups auto: {chosen.value} with 16 slaves; {chosen.why}"
     if job.cluster.distribution_epoch_ns is None and job.run.speed == MAX:
-        yield f"epochs  auto: about {EPOCH_ROWS:,} rows; with a third less, slaves were measured to take a tenth longer"
+        yield f"epochs  auto: about {AUTO_ROWS:,} rows; with a quarter less, runs took a twentieth longer"
 
 
 def shares_of(job: Job) -> int:
@@ -95,7 +95,7 @@ def _epoch_bytes(job: Job) -> float:
     sources = [stream.source for stream in job.streams]
     made = [source for source in sources if isinstance(source, SyntheticSource)]
     if epoch_ns is None or len(made) < len(sources):
-        return float(EPOCH_ROWS * TUPLE_BYTES)
+        return float(AUTO_ROWS * TUPLE_BYTES)
     pace = 1.0 if isinstance(speed, str) else speed
     return sum(source.rate * (TUPLE_BYTES + source.payload_bytes) for source in made) * pace * epoch_ns / 1e9
 

@@ -10,15 +10,14 @@ from typing import Mapping, NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.policy.epoch import next_epoch_ns
+from mpijoin.policy.epoch import AUTO_ROWS, next_epoch_ns
 
 TIME_MIN, TIME_MAX = -(1 << 63), (1 << 63) - 1
-# Of all streams in an epoch of automatic length. With a quarter less, workload A took a twentieth longer; with a
-# quarter more, two ranks waited longer for the first epoch and after the last one. The first ones are no smaller:
-# memory that was used for a smaller one is of no use to a larger one, and short runs took longer.
-AUTO_ROWS = 1 << 19
-# An epoch is at most this part of a window, so that it adds little to the state. With a quarter, three streams took a
-# fifteenth longer; with half, no less time.
+# An epoch is at most so many windows long, so that a row meets few others that are not in its window. With a third of a
+# window, three streams took a tenth to a quarter longer, since each epoch costs every rank some work.
+WINDOWS_MAX = 2
+# With many producers it is at most this part of a window. Each may be a tick ahead of the others, and longer ticks made
+# slaves a third to a half slower.
 WINDOW_SHARE = 3
 # Epochs are never shorter than this many rows, however many windows that is. Cutting them smaller saves a few MB of
 # state, but an epoch has a cost of its own. With an eighth, workload F1 with windows of 10 s took twice as long, and on
@@ -43,14 +42,18 @@ class Pace(NamedTuple):
     length_max: int
 
 
-def pace_of(epoch: int | None, windows: Sequence[int], subgroups: int) -> Pace:
+def pace_of(epoch: int | None, windows: Sequence[int], subgroups: int, shared: bool = False) -> Pace:
     """The pace of slots for distribution epochs of length `epoch` (None: automatic), all in the join's time unit.
+    shared: whether there are several producers.
 
     >>> pace_of(100, (600, 600), 4)
-    Pace(length=25, rows=65536, rows_min=4096, length_max=25)
+    Pace(length=25, rows=131072, rows_min=32768, length_max=300)
+    >>> pace_of(100, (600, 600), 4, shared=True).length_max
+    50
     """
     length = None if epoch is None else max(1, epoch // subgroups)
-    longest = max(1, max(windows) // WINDOW_SHARE // subgroups) if max(windows) else TIME_MAX
+    longest = max(windows) // WINDOW_SHARE if shared else WINDOWS_MAX * max(windows)
+    longest = max(1, longest // subgroups) if max(windows) else TIME_MAX
     return Pace(length, max(1, AUTO_ROWS // subgroups), max(1, LEAST_ROWS // subgroups), longest)
 
 
@@ -69,6 +72,8 @@ class Tempo(NamedTuple):
     """The same in nanoseconds, of the wall clock where the run is paced; None: automatic."""
     reorganization_ns: int = 20_000_000_000
     """Length of a reorganization epoch."""
+    shared: bool = False
+    """Whether several producers share the input."""
     communication: float = 0.1
     """The share of its time that a slave may spend on communication, where epochs are automatic."""
 
@@ -90,12 +95,12 @@ class Pacing:
         """The pace of slots, in event time."""
         tempo = self._tempo
         epoch = max(1, round(self.epoch_ns / 1e9 / tempo.unit_s)) if self.paced else tempo.epoch
-        return pace_of(epoch, tempo.windows, tempo.subgroups)
+        return pace_of(epoch, tempo.windows, tempo.subgroups, tempo.shared)
 
     @property
     def lead(self) -> int:
-        """The event time by which one of many producers may be ahead of the slowest: as for an epoch, it is such a
-        part of a window that it adds little to the state."""
+        """The event time by which one of many producers may be ahead of the slowest: as an epoch of theirs, it is such
+        a part of a window that it adds little to the state."""
         return max(self._tempo.windows) // WINDOW_SHARE
 
     @property

@@ -35,8 +35,8 @@ class Producer:
         """share: what it reads, and where it begins · intake: what to read instead of the job's sources."""
         job, roles = setup.job, setup.roles
         self._rank, self._setup = rank, setup
-        pacing = pacing_of(job, setup.schema)
         producers = len(roles.producers)
+        pacing = pacing_of(job, setup.schema, producers)
         self._core = ProducerCore(
             ProducerSetup(
                 PartitionTable(share.owners),

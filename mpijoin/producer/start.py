@@ -7,8 +7,8 @@ from mpijoin.data.schema import UNIT_NS, JoinSchema
 from mpijoin.producer.pacing import Pacing, Tempo
 
 
-def pacing_of(job: Job, schema: JoinSchema) -> Pacing:
-    """The lengths of the job's epochs."""
+def pacing_of(job: Job, schema: JoinSchema, producers: int) -> Pacing:
+    """The lengths of the job's epochs, where so many producers share its input."""
     cluster, speed = job.cluster, job.run.speed
     epoch_ns = cluster.distribution_epoch_ns
     tempo = Tempo(
@@ -18,6 +18,7 @@ def pacing_of(job: Job, schema: JoinSchema) -> Pacing:
         epoch=None if epoch_ns is None else max(1, schema.ticks(epoch_ns)),
         epoch_ns=epoch_ns,
         reorganization_ns=cluster.reorganization_epoch_ns,
+        shared=producers > 1,
         communication=job.tuning.communication,
     )
     return Pacing(tempo)

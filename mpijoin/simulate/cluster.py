@@ -256,7 +256,8 @@ class SimulatedCluster:
 
     def _intake(self, rank: SimulatedRank, position: np.ndarray | None) -> Intake:
         setup, job, costs = self._setup, self._setup.job, self._manner.costs
-        pace, share = pacing_of(job, setup.schema).pace, (rank.number, len(setup.roles.producers))
+        producers = len(setup.roles.producers)
+        pace, share = pacing_of(job, setup.schema, producers).pace, (rank.number, producers)
         intake: ModelledIntake | CostedIntake
         if self._matches:
             intake = ModelledIntake(job, setup.schema, self._matches, pace, rank.clock, costs, *share)

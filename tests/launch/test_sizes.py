@@ -90,4 +90,4 @@ def test_check_tells_what_auto_would_be(tmp_path, capsys):
     assert main(["check", str(tmp_path / "job.toml")]) == 0
     told = capsys.readouterr().out
     assert "producers auto: 1 of 3, 2 of 4, 4 of 8, 8 of 16 ranks" in told and "subgroups auto: 1 with 16" in told
-    assert "epochs  auto: about 393,216 rows" in told
+    assert "epochs  auto: about 524,288 rows" in told

@@ -15,7 +15,7 @@ def pacing_of(unit="us", window_s=600, **fields):
     streams = tuple(StreamJob(name, SyntheticSource(tuples=1), window_ns=window_s * S) for name in ("left", "right"))
     sections = {"cluster": Cluster, "run": Run, "tuning": Tuning, "balance": Balance}
     made = {name: sections[name](**values) for name, values in fields.items()}
-    return pacing_of_job(Job(streams, **made), JoinSchema((), unit))
+    return pacing_of_job(Job(streams, **made), JoinSchema((), unit), 1)
 
 
 def test_as_fast_as_possible_a_slot_is_of_event_time_and_nothing_is_due():

@@ -8,7 +8,8 @@ from hypothesis import strategies as some
 import oracle
 from mpijoin.data.batch import Batch
 from mpijoin.errors import ProtocolError
-from mpijoin.producer.pacing import AUTO_ROWS, LEAST_ROWS, Pace, pace_of
+from mpijoin.policy.epoch import AUTO_ROWS
+from mpijoin.producer.pacing import LEAST_ROWS, Pace, pace_of
 from mpijoin.producer.ticks import TickReader
 from mpijoin.sources.base import TIME_MAX, TIME_MIN, Chunk, End, SourceCounts
 
@@ -198,8 +199,9 @@ def test_automatic_ticks_bring_every_row_once_and_no_row_after_its_watermark(
     assert seen == (list(range(len(left))), list(range(len(right))))
 
 
-def test_automatic_ticks_have_about_the_rows_wanted_and_are_no_longer_than_a_share_of_the_window():
-    pace = pace_of(None, (6000, 60), 1)
+def test_automatic_ticks_have_about_the_rows_wanted_and_are_no_longer_than_two_windows_or_a_share_of_one():
+    assert pace_of(None, (60, 6000), 1) == Pace(None, AUTO_ROWS, LEAST_ROWS, 12_000)
+    pace = pace_of(None, (6000, 60), 1, shared=True)
     assert pace == Pace(None, AUTO_ROWS, LEAST_ROWS, 2000)
     many = read_all(reader_of(range(1000), range(1000), pace._replace(rows=100, rows_min=10)))
     assert all(len(left) == len(right) == 50 for left, right, _ in many)
@@ -229,7 +231,7 @@ def test_what_lies_beyond_the_longest_tick_is_not_read_before_it_is_cut():
 
 
 def borders(left, right, shared=True, window=30):
-    pace = pace_of(None, (window, window), 1)._replace(rows=80, rows_min=40)
+    pace = pace_of(None, (window, window), 1, shared=True)._replace(rows=80, rows_min=40)
     return [tick.border for tick in iter(reader_of(left, right, pace, shared=shared).next, End())]
 
 
@@ -254,4 +256,4 @@ def test_without_windows_only_rows_bound_a_tick():
 
 def test_a_slot_is_never_empty_of_time():
     assert pace_of(3, (60, 60), 8).length == 1
-    assert pace_of(None, (2, 2), 8).length_max == 1
+    assert pace_of(None, (2, 2), 8).length_max == pace_of(None, (2, 2), 8, shared=True).length_max == 1
