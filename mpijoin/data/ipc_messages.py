@@ -22,6 +22,8 @@ from mpijoin.data.arrow import bits_of, fixed_bits, has_offsets, offset_dtype
 CONTINUATION = b"\xff\xff\xff\xff"  # begins a message since format 0.15
 RECORD_BATCH = 3  # in a message's header: what it is
 VIEW_INLINE_BYTES = 12  # a longer value of a string or binary view lies in a buffer
+# So many bytes are read at once where a message begins. The library asks for its header in four pieces.
+FRONT_BYTES = 1 << 12
 
 
 class Cut(Exception):
@@ -80,6 +82,8 @@ class Messages:
     def __init__(self, path: str, at: int):
         self._file = open(path, "rb", buffering=0)
         self._at = self._message = at
+        self._front, self._front_at = pa.py_buffer(b""), at  # the first bytes of the message, and where they lie
+        self._pages = pa.py_buffer(b"")  # what all hollow bodies are made of
         self._body = range(0)
         self._header: Header | None = None
         self.hollow: Any = None
@@ -101,7 +105,7 @@ class Messages:
         at, self._at = self._at, self._at + size
         if at == self._body.start and size == len(self._body) and self._is_hollow:
             return self._hollow_body()
-        return self.read_at(at, size)
+        return self._near(at, size)
 
     read_buffer = read
 
@@ -116,6 +120,11 @@ class Messages:
             done += got
         return buffer
 
+    def _near(self, at: int, size: int) -> pa.Buffer:
+        """The same as `read_at`, without a call of the system if these are some of the message's first bytes."""
+        start = at - self._front_at
+        return self._front.slice(start, size) if start + size <= self._front.size else self.read_at(at, size)
+
     def close(self) -> None:
         self._file.close()
 
@@ -125,16 +134,18 @@ class Messages:
 
     def _enter(self) -> None:
         """Looks at the message that begins here."""
+        buffer, self._front_at = pa.allocate_buffer(FRONT_BYTES), self._message
+        self._front = buffer.slice(0, os.preadv(self._file.fileno(), [memoryview(buffer)], self._message))
         start = self._message + 4
-        word = bytes(self.read_at(self._message, 4))
+        word = bytes(self._near(self._message, 4))
         if word == CONTINUATION:
-            word, start = bytes(self.read_at(start, 4)), start + 4
+            word, start = bytes(self._near(start, 4)), start + 4
         (size,) = struct.unpack("<i", word)
         if size == 0:
             self._body, self._header, self._message = range(0), None, -1
             return
         try:
-            header = header_of(bytes(self.read_at(start, size)))
+            header = header_of(bytes(self._near(start, size)))
         except (struct.error, ValueError) as error:
             raise pa.ArrowInvalid(f"the message at byte {self._message} is damaged") from error
         self._header, self._body = header, range(start + size, start + size + header.body_bytes)
@@ -146,8 +157,10 @@ class Messages:
     def _hollow_body(self) -> pa.Buffer:
         if self._body.stop > os.fstat(self._file.fileno()).st_size:
             raise Cut
-        pages = mmap.mmap(-1, len(self._body), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)
-        self.hollow = pa.py_buffer(pages)
+        if self._pages.size < len(self._body):
+            flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+            self._pages = pa.py_buffer(mmap.mmap(-1, len(self._body), flags=flags, prot=mmap.PROT_READ))
+        self.hollow = self._pages.slice(0, len(self._body))
         return self.hollow
 
 
