@@ -17,10 +17,15 @@ fast=(
     tests/test_layers.py tests/contracts tests/scenarios/test_scenarios.py
     tests/config tests/data/test_codec.py tests/data/test_record.py tests/partitioning tests/metrics
     tests/test_messages.py tests/coordinator tests/producer tests/slave tests/policy tests/moving
-    tests/sources/test_files.py tests/sources/test_late.py tests/sources/test_position.py tests/checkpoint tests/simulate
-    tests/store tests/join tests/property/test_window_join.py tests/property/test_mway.py
+    tests/sources/test_files.py tests/sources/test_late.py tests/sources/test_position.py
+    tests/simulate/test_engine.py tests/simulate/test_modelled.py tests/simulate/test_transport.py
+    tests/checkpoint/test_files.py tests/checkpoint/test_results.py tests/checkpoint/test_rules.py
+    tests/checkpoint/test_saver.py tests/checkpoint/test_resume.py::test_kills_on_purpose_do_not_come_again
+    tests/checkpoint/test_resume.py::test_a_paced_run_goes_on_with_what_waited
+    tests/store tests/join tests/property/test_mway.py
+    tests/property/test_window_join.py::test_the_result_is_the_oracles_and_every_tuple_expires
+    tests/property/test_window_join.py::test_no_setting_and_no_cut_changes_the_result
     tests/property/test_engine.py::test_counting_needs_no_payload_and_counts_the_same
-    tests/property/test_engine.py::test_chosen_columns_come_in_the_order_asked_for
     tests/test_api.py tests/test_cli.py
     "tests/mpi/test_engine_mpi.py::test_any_number_of_ranks_gives_the_same[4-collect]"
 )
