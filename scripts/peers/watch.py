@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import signal
 import subprocess
@@ -17,8 +18,10 @@ import numpy as np
 
 from benching.launch import SAMPLE_S, family, pin, pss_bytes
 
-# Sampling takes at most this share of a core, because adding up the pages of many GB takes long.
-SAMPLER_SHARE = 0.1
+# Adding up the pages of many GB takes long, so memory is sampled only as often as takes about this share of a core. The
+# times vary, or else all runs of a short command would be looked at in the same moments, which may all be outside of
+# its span of much memory.
+SAMPLER_SHARE, VARIES = 0.1, (0.5, 1.5)
 ENDING_S = 30.0
 EVERY_PROGRAM = ("",)  # Launchers and helpers count, too.
 
@@ -55,17 +58,17 @@ def watch(line: Sequence[str], cores: Sequence[int], limits: Limits, extra: Mapp
     with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as errors:
         start, used_before = time.monotonic(), _cpu_of_children()
         process = subprocess.Popen(line, stdout=said, stderr=errors, env=os.environ | extra, preexec_fn=pin(cores))
-        cpu, pss, over = [(time.time(), 0.0)], 0, ""
+        cpu, pss, held, due, over = [(time.time(), 0.0)], 0, 0, start, ""
         try:
             while process.poll() is None and not over:
-                before = time.monotonic()
                 processes = family(process.pid)
                 cpu.append((time.time(), sum(map(_cpu_s, processes))))
-                held = sum(pss_bytes(one, EVERY_PROGRAM) for one in processes)
-                pss = max(pss, held)
-                now = time.monotonic()
-                over = "memory" if held > limits.pss_bytes else "time" if now - start > limits.seconds else ""
-                time.sleep(max(SAMPLE_S, (now - before) / SAMPLER_SHARE))
+                if (before := time.monotonic()) >= due:
+                    held = sum(pss_bytes(one, EVERY_PROGRAM) for one in processes)
+                    pss, now = max(pss, held), time.monotonic()
+                    due = now + (now - before) / SAMPLER_SHARE * random.uniform(*VARIES)
+                over = "memory" if held > limits.pss_bytes else "time" if before - start > limits.seconds else ""
+                time.sleep(SAMPLE_S)
         finally:
             _end(process)
         cpu.append((time.time(), _cpu_of_children() - used_before))
