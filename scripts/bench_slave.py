@@ -57,7 +57,7 @@ def bench_job(files: Sequence[str], epoch: str, window: str) -> Job:
 
 def encoded_messages(job: Job, schema: JoinSchema) -> deque[np.ndarray]:
     """Returns what the master of a run with one slave sends it: one message per epoch, and the end."""
-    intake = Intake(job, schema, None, pacing_of(job, schema).pace)
+    intake = Intake(job, schema, None, pacing_of(job, schema, producers=1).pace)
     table = PartitionTable.even(job.cluster.partitions, (SLAVE,))
     buffers, groups = MiniBuffers(table, (SLAVE,)), table.groups_of(SLAVE)
     messages: deque[np.ndarray] = deque()

@@ -58,7 +58,7 @@ def bench_job(rate: float) -> Job:
 
 def epochs_of(job: Job, schema: JoinSchema, words: int) -> Iterator[Epoch]:
     """Yields both streams epoch by epoch, laid out by partition, with their watermarks."""
-    intake = Intake(job, schema, None, pacing_of(job, schema).pace)
+    intake = Intake(job, schema, None, pacing_of(job, schema, producers=1).pace)
     for epoch_s, count in FILLING + TIMED:
         for _ in range(count):
             ticks = 0

@@ -16,7 +16,7 @@ from mpijoin.join.window_join import window_join
 from mpijoin.messages import Columns, Piece, Slot
 from mpijoin.operators.base import Out, Progress, Taken
 from mpijoin.slave.batches import Batches
-from mpijoin.slave.core import PROBE_BUDGET
+from mpijoin.slave.core import PROBE_BUDGET, SLICE_ROWS
 from mpijoin.slave.events import (
     Arrived,
     Consume,
@@ -359,7 +359,7 @@ def test_whole_rows_are_those_that_are_found_in_memory(operator):
 def test_what_others_have_to_leave_for_is_not_inserted():
     """A group of the message that has begun may have to leave for one that is to move."""
     core = core_at_rest()
-    core.step(Arrived(0, 24, np.array([4, 7]), np.array([1 << 16, 3]), False))
+    core.step(Arrived(0, 24, np.array([4, 7]), np.array([SLICE_ROWS, 3]), False))
     core.step(Rotated(False))
     assert core.step(Diverted()) == [Insert(0, 1)]
     core.step(Ordered(1, "ship", 9))
