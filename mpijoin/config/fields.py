@@ -209,8 +209,9 @@ CLUSTER_FIELDS = (
         "least.")),
     Field("distribution_epoch", "distribution_epoch_ns", or_word(DURATION, {AUTO: None}), 1, INT64_MAX, meaning=(
         'The master sends rows in epochs of this length: of event time with speed = "max", else of the wall clock. '
-        '"auto" takes about 524,000 rows, but at most two windows (of several producers a third of one), or 131,000 '
-        "rows where that is more; in a paced run it takes as short an epoch as communication in [tuning] allows.")),
+        '"auto" takes about 524,000 rows, but no more than lie in two windows (with several producers, in a third of '
+        "one), or 131,000 where that is more. In a paced run it takes as short an epoch as communication in [tuning] "
+        "allows.")),
     Field("reorganization_epoch", "reorganization_epoch_ns", DURATION, 1, INT64_MAX, meaning=(
         'How often the policy looks at the load and may move partitions. It has no effect with policy = "none", and '
         "with Flux's policies it is only the first such time: see collection_min.")),

@@ -11,11 +11,11 @@ from mpijoin.producer.start import pacing_of as pacing_of_job
 S = 10**9
 
 
-def pacing_of(unit="us", window_s=600, **fields):
+def pacing_of(unit="us", window_s=600, producers=1, **fields):
     streams = tuple(StreamJob(name, SyntheticSource(tuples=1), window_ns=window_s * S) for name in ("left", "right"))
     sections = {"cluster": Cluster, "run": Run, "tuning": Tuning, "balance": Balance}
     made = {name: sections[name](**values) for name, values in fields.items()}
-    return pacing_of_job(Job(streams, **made), JoinSchema((), unit), 1)
+    return pacing_of_job(Job(streams, **made), JoinSchema((), unit), producers)
 
 
 def test_as_fast_as_possible_a_slot_is_of_event_time_and_nothing_is_due():
@@ -28,6 +28,10 @@ def test_as_fast_as_possible_a_slot_is_of_event_time_and_nothing_is_due():
 def test_automatic_epochs_are_reorganized_after_ten():
     pacing = pacing_of(cluster={"subgroups_asked": 3})
     assert pacing.slots == 3 * EPOCHS_PER_REORGANIZATION
+
+
+def test_only_where_several_ranks_produce_an_automatic_epoch_is_shorter_than_a_window():
+    assert [pacing_of(producers=number).pace.length_max for number in (1, 2, 8)] == [1200 * 10**6, *[200 * 10**6] * 2]
 
 
 @pytest.mark.parametrize("speed", [0.5, 1.0, 10.0])
