@@ -43,13 +43,25 @@ class Segments(NamedTuple):
     arrays: Sequence[np.ndarray]
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """Where in a frame a buffer lies, from byte `offset` to before `end`, and what it is."""
 
     offset: int
     end: int
     dtype: np.dtype
     shape: tuple[int, ...]
+
+
+class Layout(NamedTuple):
+    """A frame that is to be made: what comes before its buffers, and where these lie."""
+
+    header: bytes
+    places: list[Place]
+
+    @property
+    def octets(self) -> int:
+        """Bytes of the whole frame."""
+        return self.places[-1].end if self.places else len(self.header)
 
 
 class Frame(NamedTuple):
@@ -108,9 +120,9 @@ def encode_parts(kind: int, meta: Mapping[str, Any], buffers: Sequence[np.ndarra
     [216, 80000, 16]
     """
     arrays = [_segments(index, buffer)[0] for index, buffer in enumerate(buffers)]
-    header, places = _header(kind, meta, [(array.dtype, array.shape) for array in arrays])
+    header, places = lay_out(kind, meta, [(array.dtype, array.shape) for array in arrays])
     copied = next((index for index, array in enumerate(arrays) if array.nbytes >= PART_BYTES), len(arrays))
-    head, views = _begun(header, places[:copied])
+    head, views = begin(Layout(header, places[:copied]))
     for view, array in zip(views, arrays):
         np.copyto(view, array)
     return head, *(np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in arrays[copied:])
@@ -136,32 +148,31 @@ def reserve(
     buffers: dtype and shape of each, as for `encode` · memory: returns aligned uint8[n]. Saves the copy where the
     content is gathered from many places.
     """
-    header, places = _header(kind, meta, buffers)
-    return _begun(header, places, memory)
+    return begin(lay_out(kind, meta, buffers), memory)
 
 
-def _header(
-    kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]
-) -> tuple[bytes, list[_Place]]:
-    """Makes what comes before a frame's buffers, and says where these lie."""
+def lay_out(kind: int, meta: Mapping[str, Any], buffers: Sequence[tuple[np.dtype, tuple[int, ...]]]) -> Layout:
+    """Makes what comes before a frame's buffers, and says where these lie. Arguments are those of `reserve`."""
     meta_bytes = _META_ENCODER.encode(meta).encode() if meta else b"{}"
     position = _PREFIX_BYTES + _ENTRY.size * len(buffers) + len(meta_bytes)
     table, places = [], []
     for dtype, shape in buffers:
         offset, size_bytes = _align(position), dtype.itemsize * math.prod(shape)
         position = offset + size_bytes
-        places.append(_Place(offset, position, dtype, shape))
+        places.append(Place(offset, position, dtype, shape))
         columns = shape[1] if len(shape) == 2 else 1
         table.append(_ENTRY.pack(_CODES[dtype], len(shape), 0, columns, shape[0], offset, size_bytes))
     prefix = _PREFIX.pack(MAGIC, VERSION, 0, kind, len(buffers), len(meta_bytes), position)
-    return b"".join((prefix, bytes(_CHECKSUM.size), *table, meta_bytes)), places
+    return Layout(b"".join((prefix, bytes(_CHECKSUM.size), *table, meta_bytes)), places)
 
 
-def _begun(
-    header: bytes, places: Sequence[_Place], memory: Callable[[int], np.ndarray] = aligned_empty
+def begin(
+    layout: Layout, memory: Callable[[int], np.ndarray] = aligned_empty
 ) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Begins a frame that ends with the last of these buffers; the caller writes them."""
-    frame = memory(places[-1].end if places else len(header))
+    """(frame, its buffers): one that is laid out so, whose buffers the caller writes. memory: returns aligned
+    uint8[n]."""
+    header, places = layout
+    frame = memory(layout.octets)
     octets = memoryview(frame)
     octets[: len(header)] = header
     position = len(header)
@@ -178,9 +189,9 @@ def seal(frame: np.ndarray) -> np.ndarray:
     return frame
 
 
-def is_sealed(frame: np.ndarray) -> bool:
-    """Whether the frame has a checksum, so that any damage to it will be noticed."""
-    return bool(_FLAGS.unpack_from(frame, _FLAGS_OFFSET)[0] & FLAG_CHECKSUM)
+def is_sealed(data: np.ndarray, start: int = 0) -> bool:
+    """Whether the frame that begins there has a checksum, so that any damage to it will be noticed."""
+    return bool(_FLAGS.unpack_from(data, start + _FLAGS_OFFSET)[0] & FLAG_CHECKSUM)
 
 
 def kind_of(prefix: bytes) -> int | None:

@@ -277,18 +277,18 @@ def _spill(use: Use) -> None:
     operator.settle(groups)
     operator.keep_until(0, ever)
     owed = Owed((FOREVER, FOREVER))
-    for frame in operator.rows(0):
-        owed.add(frame)
-        for stream, own in enumerate(rows_of(frame.data, operator.streams).fresh):
+    for batch in operator.rows(groups):
+        owed.add(batch)
+        for stream, own in enumerate(rows_of(batch.frames[0].data, operator.streams).fresh):
             half = Fresh(between(own.tuples, 0, PLACES // 2), own.blob)
             clean.insert(groups, stream, half, np.array([[0, len(half.tuples)]]))
     owed.count({0: -1})
     while operator.expire(groups, ever, out) is not Progress.DONE:
         out.clear()
-    assert len(list(operator.kept_rows(0))) == 1
+    assert len(list(operator.kept_rows(groups))) == 1
     operator.limit(0)
-    operator.drop_kept(0)
-    operator.empty(0)
+    operator.drop_kept(groups)
+    operator.empty(groups)
     clean.settle(groups)
     clean.clear(0, 0)
     clean.drop(0)

@@ -28,7 +28,7 @@ from mpijoin.config.plan import Binary
 from mpijoin.errors import MORE_MEMORY, MemoryBudgetError
 
 if TYPE_CHECKING:
-    from mpijoin.store.rows import RowsFrame
+    from mpijoin.store.rows import RowsBatch
 
 CERTIFICATE_MASK = (1 << 64) - 1
 # A buffer of latest times has room for this many times as many results as one of slot ids. Slot ids gain nothing from
@@ -262,16 +262,17 @@ class GroupState(Protocol):
         """Takes the rows of `give_dealt` as tuples that have met all that is here. MemoryBudgetError: they do not fit,
         some of them are here, and the group must not be used any more."""
 
-    def rows(self, group: int) -> Iterator[RowsFrame]:
-        """Yields the rows of a group that holds no fresh tuple, as frames of about 1 MiB at most.
+    def rows(self, groups: np.ndarray) -> Iterator[RowsBatch]:
+        """Yields the rows of groups, int64[m], that hold no fresh tuple, as frames of one group each and of about 1 MiB
+        at most, in batches of about as much.
 
-        Each is valid until the next one of any group. The group must not change before all of them were taken.
+        Each batch is valid until the next one of any groups. The groups must not change before all of them were taken.
         """
 
-    def empty(self, group: int) -> None:
-        """Frees what `rows` gave, counts it as spilled, and begins the group's next generation.
+    def empty(self, groups: np.ndarray) -> None:
+        """Frees what `rows` gave, counts it as spilled, and begins the groups' next generations.
 
-        Watermarks and statistics stay. The group must hold no fresh tuple.
+        Watermarks and statistics stay. The groups must hold no fresh tuple.
         """
 
     def keep_until(self, group: int, times: Sequence[int]) -> None:
@@ -284,14 +285,14 @@ class GroupState(Protocol):
     def kept(self) -> np.ndarray:
         """Returns int64[m]: the groups that have kept blocks. Without any, this takes next to no time."""
 
-    def kept_rows(self, group: int) -> Iterator[RowsFrame]:
-        """Yields the rows of the group's kept blocks, as frames of `rows`, each of one generation.
+    def kept_rows(self, groups: np.ndarray) -> Iterator[RowsBatch]:
+        """Yields the rows of the groups' kept blocks, as frames of `rows`, each of one group and generation.
 
         A group with kept blocks is neither read out by `get` nor installed nor dropped (ProtocolError).
         """
 
-    def drop_kept(self, group: int) -> None:
-        """Frees the group's kept blocks, and counts them as spilled."""
+    def drop_kept(self, groups: np.ndarray) -> None:
+        """Frees the groups' kept blocks, and counts them as spilled."""
 
     def holds_fresh(self, group: int) -> bool:
         """Whether the group holds tuples that no probe has joined yet."""

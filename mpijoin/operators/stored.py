@@ -19,7 +19,8 @@ from mpijoin.store.kept import drop_kept
 from mpijoin.store.pool import SMALL_BYTES, Pool, StreamSpec, new_table, reserve_words
 from mpijoin.store.prepare import clear_stream
 from mpijoin.store.read import KeyWords, gather_blobs, keep_equal_keys
-from mpijoin.store.rows import RowReader, RowsFrame, part_of_deal, rows_of
+from mpijoin.store.row_reader import RowReader
+from mpijoin.store.rows import RowsBatch, part_of_deal, rows_of
 from mpijoin.store.state import (
     APART,
     BLOCKS,
@@ -55,7 +56,7 @@ from mpijoin.store.state import (
     words_of,
 )
 from mpijoin.store.tracks import make_all_old, old_until
-from mpijoin.store.transfer_kernels import drop_group, empty_group
+from mpijoin.store.transfer_kernels import drop_group, empty_groups
 
 
 class Finder(Protocol):
@@ -85,7 +86,7 @@ class TableOperator(ABC):
         words = -(-len(self._table.buckets) // 2)
         per_bucket = (reserve_words(words, SMALL_BYTES).view(np.int32) for _ in range(3))
         self._use(Scratch(**_scratch_of_rows(0), **dict(zip(("incoming", "start", "touched"), per_bucket))))
-        self._empty = empty_group.bound(self._table)
+        self._empty, self._drop_kept = empty_groups.bound(self._table), drop_kept.bound(self._table)
         self._reader = RowReader(self._table)
         self._started = np.zeros(partitions, bool)
         # For the ledger: how many tuples of each stream came with groups, and left with them.
@@ -235,13 +236,13 @@ class TableOperator(ABC):
         self.settle(own)
         return count
 
-    def rows(self, group: int) -> Iterator[RowsFrame]:
-        self._refuse_fresh(group)
-        return self._reader.of_group(group, passing=True)
+    def rows(self, groups: np.ndarray) -> Iterator[RowsBatch]:
+        self._refuse_fresh(groups)
+        return self._reader.of_groups(groups)
 
-    def empty(self, group: int) -> None:
-        self._refuse_fresh(group)
-        self._empty(group)
+    def empty(self, groups: np.ndarray) -> None:
+        self._refuse_fresh(groups)
+        self._empty(read_only(groups))
         self._pool.trim()
 
     def keep_until(self, group: int, times: Sequence[int]) -> None:
@@ -255,13 +256,11 @@ class TableOperator(ABC):
             return np.zeros(0, np.int64)
         return np.flatnonzero(self._started & (self._table.groups[:, KEPT] != NONE))
 
-    def kept_rows(self, group: int) -> Iterator[RowsFrame]:
-        self._start(np.array([group]))
-        return self._reader.of_kept(group)
+    def kept_rows(self, groups: np.ndarray) -> Iterator[RowsBatch]:
+        return self._reader.of_kept(self._start(groups))
 
-    def drop_kept(self, group: int) -> None:
-        self._start(np.array([group]))
-        drop_kept(self._table, group)
+    def drop_kept(self, groups: np.ndarray) -> None:
+        self._drop_kept(self._start(groups))
         self._pool.trim()
 
     def _refuse_kept(self, group: int) -> None:
@@ -288,10 +287,11 @@ class TableOperator(ABC):
     def holds_fresh(self, group: int) -> bool:
         return bool(self._started[group]) and int(self._table.groups[group, FRESH]) != NONE
 
-    def _refuse_fresh(self, group: int) -> None:
-        self._refuse_probed(group)
-        self._start_one(group)
-        if self._table.groups[group, FRESH] != NONE:
+    def _refuse_fresh(self, groups: int | np.ndarray) -> None:
+        self._refuse_probed(groups)
+        own = np.atleast_1d(groups)
+        self._start(own)
+        for group in own[self._table.groups[own, FRESH] != NONE]:
             raise ProtocolError(f"partition {group} holds fresh tuples: wanted it probed before it is spilled")
 
     def _refuse_probed(self, groups: int | np.ndarray) -> None:

@@ -295,9 +295,9 @@ class PlannedJoin(WindowJoin):
         self._forget(np.array([group]))
         super().drop(group, left)
 
-    def empty(self, group: int) -> None:
-        self._forget(np.array([group]))
-        super().empty(group)
+    def empty(self, groups: np.ndarray) -> None:
+        self._forget(groups)
+        super().empty(groups)
 
     def clear(self, group: int, stream: int) -> None:
         self._forget(np.array([group]))

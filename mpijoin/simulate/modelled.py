@@ -17,7 +17,7 @@ from mpijoin.simulate.hollow import content_of, ticks_of
 from mpijoin.simulate.keys import Matches
 from mpijoin.simulate.travel import Snapshot, deal_out, give_out, read_out, take_in
 from mpijoin.simulate.windows import least_of_others
-from mpijoin.store.rows import RowsFrame
+from mpijoin.store.rows import RowsBatch
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
 
 # Results are spread over this many moments of the tick in which their later tuples arrived.
@@ -305,18 +305,18 @@ class ModelledJoin:
         self._groups.old_end[:, row] = self._groups.marks[:, row]
         self._groups.new[:, row] = 0
 
-    def rows(self, group: int) -> Iterator[RowsFrame]:
-        raise ProtocolError(f"partition {group} is to be spilled: a modelled join has counts, but no rows")
+    def rows(self, groups: np.ndarray) -> Iterator[RowsBatch]:
+        raise ProtocolError(f"partitions {groups} are to be spilled: a modelled join has counts, but no rows")
 
     kept_rows = rows
 
-    def empty(self, group: int) -> None:
-        self.rows(group)
+    def empty(self, groups: np.ndarray) -> None:
+        self.rows(groups)
 
     drop_kept = empty
 
     def keep_until(self, group: int, times: Sequence[int]) -> None:
-        self.rows(group)
+        self.rows(np.array([group]))
 
     def kept(self) -> np.ndarray:
         return np.zeros(0, np.int64)

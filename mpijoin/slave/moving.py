@@ -280,7 +280,7 @@ class Mover:
         if self._spiller is None:
             return []
         # A group with kept rows cannot be read out.
-        self._spiller.write_kept(supply.group)
+        self._spiller.write_kept([supply.group])
         frames = self._spiller.portion(supply.group, supply.rows_sent, octets_max)
         supply.rows_sent += len(frames)
         return frames

@@ -13,7 +13,7 @@ from typing import Callable, Iterable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mpijoin.spill.packs import Packed, Packs
+from mpijoin.spill.packs import Packed, Packs, Stretch
 from mpijoin.store.rows import RowsFrame
 from mpijoin.store.state import FOREVER, NONE, TIME_MAX_VALUE, TIME_MIN_VALUE
 
@@ -49,9 +49,17 @@ class Generation:
     def octets(self) -> int:
         return self.run.octets
 
-    def append(self, frame: RowsFrame) -> list[Rows]:
-        """Writes rows that belong to it. Returns what they are, by stream."""
+    def append(self, frame: RowsFrame) -> None:
+        """Writes rows that belong to it."""
         self.run.append(frame.data)
+        self._note(frame)
+
+    def take(self, frame: RowsFrame, place: Stretch) -> list[Rows]:
+        """Adds rows that belong to it and were written there. Returns what they are, by stream."""
+        self.run.take(place, len(frame.data))
+        return self._note(frame)
+
+    def _note(self, frame: RowsFrame) -> list[Rows]:
         came = [Rows(*span) for span in frame.spans.tolist()]
         self.rows = [own.with_more(more) if more.tuples else own for own, more in zip(self.rows, came)]
         return came
@@ -89,12 +97,12 @@ class Debt:
         others = [[one] for one in self.generations if one.number > self.merged]
         return [merged, *others] if merged else others
 
-    def add(self, frame: RowsFrame, packs: Packs) -> None:
-        """Writes rows of the newest generation or of a new one."""
+    def add(self, frame: RowsFrame, place: Stretch, packs: Packs) -> None:
+        """Takes rows of the newest generation, or of a new one, that were written there."""
         if not self.generations or self.generations[-1].number != frame.generation:
             self.generations.append(new_generation(frame.generation, len(self._windows), packs))
         self.octets += len(frame.data)
-        for stream, came in enumerate(self.generations[-1].append(frame)):
+        for stream, came in enumerate(self.generations[-1].take(frame, place)):
             if came.tuples:
                 latest = self._latest[stream]
                 self._latest[stream] = came.latest if latest is None else max(latest, came.latest)

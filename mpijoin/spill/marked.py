@@ -17,7 +17,7 @@ from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
 from mpijoin.spill.cleanup import CleanUp, Part
 from mpijoin.spill.generations import Class, Generation
-from mpijoin.store.rows import RowsFrame
+from mpijoin.store.rows import RowsBatch
 
 
 class MarkedCleanUp(CleanUp):
@@ -33,7 +33,7 @@ class MarkedCleanUp(CleanUp):
         watermarks: Sequence[int],
         left: Generation | None,
         new: Callable[[], Generation],
-        note: Callable[[RowsFrame], None],
+        note: Callable[[RowsBatch], None],
     ):
         """watermarks: of the group · left: where rows go that may still meet others; None: nothing is to come · new:
         makes a generation that nobody else knows · note: is told of all frames of `left`."""
@@ -66,7 +66,7 @@ class MarkedCleanUp(CleanUp):
         if self.left is not None:
             for frame in self._table.joined_rows(self._group, self.left.number):
                 self.left.append(frame)
-                self._note(frame)
+                self._note(RowsBatch.of(frame))
                 yield Progress.BUDGET
 
     def _new_aside(self) -> Generation:

@@ -10,10 +10,12 @@ from typing import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from mpijoin.data.batch import read_only
 from mpijoin.store.row_kernels import (
     GROUP,
     LOT,
     LOTS,
+    ROWS,
     SAMPLE_COLUMNS,
     SAMPLED_GENERATION,
     SAMPLED_KEY,
@@ -21,7 +23,7 @@ from mpijoin.store.row_kernels import (
     SAMPLED_TIME,
     sample_rows,
 )
-from mpijoin.store.rows import RowsFrame
+from mpijoin.store.rows import RowsBatch
 from mpijoin.store.sample_kernels import count_results
 
 OTHER = -2  # in place of the generation up to which nothing is owed, of a group that is not counted
@@ -47,15 +49,16 @@ class Owed:
         """How many results are owed at least, as far as `count` has counted."""
         return sum(self._known.values())
 
-    def add(self, frame: RowsFrame) -> None:
+    def add(self, batch: RowsBatch) -> None:
         """Takes note of rows that were spilled."""
-        rows, given = frame.head[:, 0].sum(), (frame.words, frame.head, frame.widths, frame.group, frame.generation)
+        columns = batch.words, batch.words_at, batch.heads, batch.names
+        rows, given = batch.heads[:, :, ROWS].sum(), (*map(read_only, columns), batch.widths)
         first, self._rows = sample_rows(*given, self._below, 0, self._sample, self._rows)
         while first < rows:
             self._below //= 2
             self._keep(self._sample[: self._rows, LOT] < self._below)
             first, self._rows = sample_rows(*given, self._below, first, self._sample, self._rows)
-        self._changed.add(frame.group)
+        self._changed.update(batch.names[:, 0].tolist())
 
     def _keep(self, chosen: np.ndarray) -> None:
         kept = self._sample[: self._rows][chosen]

@@ -2,7 +2,7 @@
 
 A group of a slave with little memory is small when it is spilled. With a run of its own, each of its generations would
 cost the making of a file, which takes longer than to write it. So the frames of all generations go one after the other
-into runs of a few MiB, and such a run is removed when nothing in it is wanted any more.
+into runs of a few MiB, many at once, and such a run is removed when nothing in it is wanted any more.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
-from typing import Iterator
+from typing import Iterator, Sequence
 
 import numpy as np
 
@@ -46,18 +46,19 @@ class Packs:
         self._open: Pack | None = None
         self._waiting_bytes = 0
 
-    def append(self, frame: np.ndarray) -> Stretch:
-        """Writes a frame, and returns where it is. Raises as `Run.append` does."""
+    def append(self, data: np.ndarray, starts: Sequence[int], sizes: Sequence[int]) -> list[Stretch]:
+        """Writes frames, and returns where each of them is. Arguments and errors are those of `Run.append_all`."""
         if self._open and self._open.run.octets >= PACK_BYTES:
             self._open = None
         pack = self._open = self._open or Pack(self._runs.new_run())
-        pack.run.append(frame)
-        pack.wanted += 1
-        self._waiting_bytes += len(frame)
+        first = len(pack.run)
+        pack.run.append_all(data, starts, sizes)
+        pack.wanted += len(starts)
+        self._waiting_bytes += len(data)
         if self._waiting_bytes >= WRITE_BYTES:
             pack.run.write()
             self._waiting_bytes = 0
-        return Stretch(pack, len(pack.run) - 1)
+        return [Stretch(pack, number) for number in range(first, first + len(starts))]
 
     def forget(self, stretch: Stretch) -> None:
         """Nobody wants these frames any more."""
@@ -82,12 +83,17 @@ class Packed:
 
     def append(self, frame: np.ndarray) -> None:
         """Adds a frame, as `Run.append` does."""
-        added, last = self._packs.append(frame), self._stretches[-1] if self._stretches else None
+        (added,) = self._packs.append(frame, [0], [len(frame)])
+        self.take(added, len(frame))
+
+    def take(self, added: Stretch, octets: int) -> None:
+        """Adds a frame of so many bytes that was written there."""
+        last = self._stretches[-1] if self._stretches else None
         if last and last.pack is added.pack and last.first + last.count == added.first:
             last.count += 1
         else:
             self._stretches.append(added)
-        self.octets += len(frame)
+        self.octets += octets
 
     def frames(self, room: Room | None = None) -> PackedReading:
         """Iterates over the frames that it holds now, as `Run.frames` does."""

@@ -17,7 +17,7 @@ import time
 from array import array
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import Iterator, NamedTuple, Sequence
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from mpijoin.spill.scratch import Scratch
 from mpijoin.spill.spares import SPARE_BYTES, Spares
 
 FILE_BYTES = 256 << 20  # a run that is read for the last time occupies at most so much that has been read already
-SMALL_BYTES = 64 << 10  # a frame of so many is written where it lies; smaller ones are copied and wait for others
+SMALL_BYTES = 64 << 10  # what has so many is written where it lies; less is copied and waits for more
 WAITING_BYTES = 4 << 20  # of small frames of all runs together, until they are written
 OPEN_MAX = 16  # so many files that are read stay open
 PIECE_BYTES = 4 << 20  # are read at once, or one frame if that is larger
@@ -58,12 +58,14 @@ class RunFile:
         """How many frames there are in it."""
         return len(self._sizes)
 
-    def add(self, size: int) -> int:
-        """Finds the place of one frame more, and returns the bytes of the gap before it."""
+    def add(self, octets: int, starts: Sequence[int], sizes: Sequence[int]) -> int:
+        """Finds the place of further frames, which lie in so many bytes, and returns the bytes of the gap before them.
+        """
         gap = -self.octets % ALIGNMENT
-        self._starts.append(self.octets + gap)
-        self._sizes.append(size)
-        self.octets += gap + size
+        first = self.octets + gap
+        self._starts.extend(first + start for start in starts)
+        self._sizes.extend(sizes)
+        self.octets = first + octets
         return gap
 
     def pieces(self, first: int, stop: int) -> Iterator[Piece]:
@@ -93,17 +95,17 @@ class Files:
         self._open: tuple[RunFile, io.FileIO] | None = None
         self._read: dict[RunFile, io.FileIO] = {}  # open, that was read last at the end
 
-    def append(self, file: RunFile, frame: np.ndarray) -> None:
-        """Writes the frame, or copies it if it is small."""
+    def append(self, file: RunFile, data: np.ndarray, starts: Sequence[int], sizes: Sequence[int]) -> None:
+        """Writes the frames that lie in `data`, or copies them if they are small."""
         before = file.octets
-        gap = bytes(file.add(len(frame)))
+        gap = bytes(file.add(len(data), starts, sizes))
         self.held_bytes += file.octets - before
-        if len(frame) < SMALL_BYTES:
-            self._wait(file, gap, memoryview(frame))
+        if len(data) < SMALL_BYTES:
+            self._wait(file, gap, memoryview(data))
         else:
             self._wait(file, gap, memoryview(b""))
             self.flush(file)
-            self._write(file, memoryview(frame))
+            self._write(file, memoryview(data))
 
     def _wait(self, file: RunFile, *pieces: bytes | memoryview) -> None:
         for piece in pieces:
@@ -274,16 +276,20 @@ class Run:
 
         Raises CodecError if it has none, and ScratchError if the file system refuses.
         """
-        if not is_sealed(frame):
+        self.append_all(frame, [0], [len(frame)])
+
+    def append_all(self, data: np.ndarray, starts: Sequence[int], sizes: Sequence[int]) -> None:
+        """Adds frames as `append` does. They lie in `data`, each at the next aligned place after the one before."""
+        if not all(is_sealed(data, start) for start in starts):
             raise CodecError("a frame without checksum: damage to it would not be noticed on disk; seal it")
         with self._disk.timed():
-            if self._grows and self._files[-1].octets + len(frame) > self._file_bytes:
+            if self._grows and self._files[-1].octets + len(data) > self._file_bytes:
                 self._disk.flush(self._files[-1])
                 self._grows = False
             if not self._grows:
                 self._files.append(RunFile(self._disk.scratch.folder / f"{self._name}-{self._made:04d}.run"))
                 self._made, self._grows = self._made + 1, True
-            self._disk.append(self._files[-1], frame)
+            self._disk.append(self._files[-1], data, starts, sizes)
 
     def write(self) -> None:
         """Writes what waits in memory."""

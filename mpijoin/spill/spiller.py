@@ -7,7 +7,7 @@ owed are in *debt*.
 from __future__ import annotations
 
 from collections import deque
-from typing import Collection, Iterable
+from typing import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from mpijoin.spill.owed import Owed
 from mpijoin.spill.packs import Packs
 from mpijoin.spill.ranking import ranked
 from mpijoin.spill.runs import Runs
-from mpijoin.store.rows import ROWS_KIND, RowsFrame, rows_of
+from mpijoin.store.rows import ROWS_KIND, RowsBatch, rows_of
 from mpijoin.store.shipment import meta_of
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
 
@@ -52,11 +52,12 @@ class Spiller:
         self._debts: dict[int, Debt] = {}
         self._aside: dict[int, Debt] = {}  # of groups that are not here yet
         self._owed, self._room = Owed(self._windows), Room()
-        self._keeping: deque[int] = deque()
-        self._victims: deque[int] = deque()
+        # What is to go, and about how many bytes each of these groups frees.
+        self._keeping: deque[tuple[int, int]] = deque()
+        self._victims: deque[tuple[int, int]] = deque()
         self._left_bytes = 0
         self._has_ended = False
-        self._ending: deque[int] = deque()
+        self._ending: deque[tuple[int, int]] = deque()
         self._owing: deque[int] = deque()
         self._cleaning: tuple[int, CleanUp | Comeback] | None = None
         self.spills = self._disk_bytes_max = 0
@@ -119,53 +120,61 @@ class Spiller:
         others = sorted(set(groups) - set(fixed))
         able = np.array([group for group in others if not self._operator.holds_fresh(group)], np.int64)
         info = self._operator.info(able)
-        self._keeping = deque(self._operator.kept().tolist())
-        self._victims = deque(able[ranked(info, able, ranking, self._seed + self.spills)].tolist())
+        self._keeping = self._sized(self._operator.kept())
+        self._victims = self._sized(able[ranked(info, able, ranking, self._seed + self.spills)])
         self._left_bytes = octets
+
+    def _sized(self, groups: np.ndarray) -> deque[tuple[int, int]]:
+        """Returns these groups with the bytes of their pages."""
+        return deque(zip(groups.tolist(), (self._operator.info(groups).blocks * self.page_bytes).tolist()))
 
     def spill_next(self) -> bool:
         """Spills the next groups, until `PIECE_BYTES` are free. What expired and is only kept goes first. Returns
         whether there are more to go."""
         before, freed = self._operator.memory().free, 0
-        while (self._keeping or self._victims) and freed < min(self._left_bytes, PIECE_BYTES):
+        while (self._keeping or self._victims) and freed < (wanted := min(self._left_bytes, PIECE_BYTES)):
             if self._keeping:
-                self.write_kept(self._keeping.popleft())
+                self.write_kept(_first(self._keeping, wanted - freed))
             else:
-                self._spill(self._victims.popleft())
+                self._spill(_first(self._victims, wanted - freed))
             freed = self._operator.memory().free - before
         self._left_bytes -= freed
         return self._left_bytes > 0 and bool(self._keeping or self._victims)
 
-    def _spill(self, group: int) -> None:
-        """Writes all rows of a group, kept ones included, to its generation on disk, and begins the next one.
+    def _spill(self, groups: Sequence[int]) -> None:
+        """Writes all rows of groups, kept ones included, to their generations on disk, and begins the next ones.
 
         The next one begins even if nothing was in memory, because the rows to come must not be of a generation that a
         clean-up takes for complete.
         """
-        self.write_kept(group)
-        self._write(group, self._operator.rows(group))
-        self._operator.empty(group)
-        if group in self._debts:
-            self._set_bounds(group)
+        own = np.array(groups)
+        self.write_kept(groups)
+        self._write(self._operator.rows(own))
+        self._operator.empty(own)
+        for group in groups:
+            if group in self._debts:
+                self._set_bounds(group)
 
     def settle(self) -> None:
         """Brings to disk what has expired and is only kept, because groups are to be saved and their rows counted."""
-        for group in self._operator.kept().tolist():
-            self.write_kept(group)
+        self.write_kept(self._operator.kept().tolist())
 
-    def write_kept(self, group: int) -> None:
-        """Brings to disk what has expired and is only kept, because the group is to be read out."""
-        if group in self._operator.kept():
-            self._write(group, self._operator.kept_rows(group))
-            self._operator.drop_kept(group)
+    def write_kept(self, groups: Sequence[int]) -> None:
+        """Brings to disk what has expired and is only kept, because these groups are to be read out."""
+        if chosen := set(self._operator.kept().tolist()).intersection(groups):
+            own = np.array(sorted(chosen))
+            self._write(self._operator.kept_rows(own))
+            self._operator.drop_kept(own)
 
-    def _write(self, group: int, frames: Iterable[RowsFrame]) -> None:
-        """Writes rows that are in memory now to their generation on disk."""
-        for frame in frames:
-            if group not in self._debts:
-                self._debts[group] = Debt(self._windows)
-            self._debts[group].add(frame, self._packs)
-            self._owed.add(frame)
+    def _write(self, batches: Iterable[RowsBatch]) -> None:
+        """Writes rows that are in memory now to their generations on disk."""
+        for batch in batches:
+            sizes = [len(frame.data) for frame in batch.frames]
+            for frame, place in zip(batch.frames, self._packs.append(batch.data, batch.starts.tolist(), sizes)):
+                if frame.group not in self._debts:
+                    self._debts[frame.group] = Debt(self._windows)
+                self._debts[frame.group].add(frame, place, self._packs)
+            self._owed.add(batch)
         self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
 
     def _set_bounds(self, group: int) -> None:
@@ -182,10 +191,10 @@ class Spiller:
         assert progress is Progress.DONE  # What has no partner in memory nor on disk left with the last message.
         for group, tuples in zip(own.tolist(), self._operator.info(own).tuples):
             if group not in self._debts and tuples.any():  # With unbounded windows nothing ever expires.
-                self._operator.empty(group)
+                self._operator.empty(np.array([group]))
                 self.let_go += tuples
         owing = sorted(set(self._debts) & set(groups))  # Another slave cleans up for a group that has just left.
-        self._ending, self._owing = deque(owing), deque(owing)
+        self._ending, self._owing = self._sized(np.array(owing, np.int64)), deque(owing)
 
     def clean_up(self, out: Out, fixed: Collection[int] = ()) -> bool:
         """Does a bounded piece of the clean-up. The results in `out` must be consumed before the next call.
@@ -193,7 +202,7 @@ class Spiller:
         fixed: groups that change hands. Returns whether there is more to do.
         """
         if self._ending:
-            self._spill(self._ending.popleft())
+            self._spill(_first(self._ending, PIECE_BYTES))
             return True
         if self._cleaning is None:
             if not self._has_ended:
@@ -201,7 +210,7 @@ class Spiller:
             if not self._owing:
                 return False
             group = self._owing.popleft()
-            self._spill(group)
+            self._spill([group])
             self._cleaning = group, self._new_clean_up(group)
         group, work = self._cleaning
         if work.step(out) is Progress.DONE:
@@ -222,7 +231,7 @@ class Spiller:
         if not self._marks:
             return CleanUp(*given)
         left = None if self._has_ended else self._new_generation(int(info.generations[0]))
-        self._operator.empty(group)  # What comes now is of a later generation than what is left.
+        self._operator.empty(np.array([group]))  # What comes now is of a later generation than what is left.
         return MarkedCleanUp(*given, watermarks, left, self._new_generation, self._owed.add)
 
     def _new_generation(self, number: int = 0) -> Generation:
@@ -251,7 +260,7 @@ class Spiller:
 
     def _end_comeback(self, group: int, work: Comeback) -> None:
         if not work.is_whole:
-            self._operator.empty(group)
+            self._operator.empty(np.array([group]))
             self._debts[group].fits = False
             return
         self.forget(group)
@@ -318,8 +327,9 @@ class Spiller:
             debt.merged = meta_of(decoded, "merged")
         else:
             rows = rows_of(frame, self._operator.streams)
-            debt.add(rows, self._packs)
-            self._owed.add(rows)
+            (place,) = self._packs.append(frame, [0], [len(frame)])
+            debt.add(rows, place, self._packs)
+            self._owed.add(RowsBatch.of(rows))
             self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
         return True
 
@@ -357,3 +367,13 @@ class Spiller:
         for debt in (*self._debts.values(), *self._aside.values()):
             debt.remove()
         self._debts, self._aside = {}, {}
+
+
+def _first(groups: deque[tuple[int, int]], octets: int) -> list[int]:
+    """Takes the first groups, of so many bytes in all if there are as many, but at least one."""
+    taken = []
+    while groups and octets > 0:
+        group, own = groups.popleft()
+        taken.append(group)
+        octets -= own
+    return taken

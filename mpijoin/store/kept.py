@@ -40,24 +40,28 @@ def keep_block(s, group, stream, page):
 
 
 @kernel
-def list_kept(s, group, listed):
-    """Lists the kept blocks of a group, as `list_blocks` lists others. Returns how many these are."""
-    found, page = 0, s.groups[group, KEPT]
-    while page != NONE:
-        list_block(s, s.heads[page, OWNER] % STREAMS_MAX, page, listed[found])
-        found += 1
-        page = s.heads[page, NEXT]
-    return found
+def list_kept(s, groups, listed, ends):
+    """Lists the kept blocks of groups, as `list_blocks` lists others. ends: int64[m], where in `listed` the blocks of
+    each group end."""
+    found = 0
+    for index in range(len(groups)):
+        page = s.groups[groups[index], KEPT]
+        while page != NONE:
+            list_block(s, s.heads[page, OWNER] % STREAMS_MAX, page, listed[found])
+            found += 1
+            page = s.heads[page, NEXT]
+        ends[index] = found
 
 
 @kernel
-def drop_kept(s, group):
-    """Frees the kept blocks of a group, and counts their tuples as spilled."""
-    page = s.groups[group, KEPT]
-    while page != NONE:
-        following, stream = s.heads[page, NEXT], s.heads[page, OWNER] % STREAMS_MAX
-        s.counters[KEPT_TUPLES + stream] -= s.heads[page, COUNT]
-        s.counters[SPILLED + stream] += s.heads[page, COUNT]
-        return_block(s, page)
-        page = following
-    s.groups[group, KEPT] = NONE
+def drop_kept(s, groups):
+    """Frees the kept blocks of groups, and counts their tuples as spilled."""
+    for index in range(len(groups)):
+        page = s.groups[groups[index], KEPT]
+        while page != NONE:
+            following, stream = s.heads[page, NEXT], s.heads[page, OWNER] % STREAMS_MAX
+            s.counters[KEPT_TUPLES + stream] -= s.heads[page, COUNT]
+            s.counters[SPILLED + stream] += s.heads[page, COUNT]
+            return_block(s, page)
+            page = following
+        s.groups[groups[index], KEPT] = NONE

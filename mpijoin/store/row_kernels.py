@@ -1,4 +1,4 @@
-"""Kernels that list the blocks of a group for its frames of rows, copy what is in them, and take a sample of that."""
+"""Kernels that list the blocks of groups for frames of rows, copy what is in them, and take a sample of that."""
 
 from __future__ import annotations
 
@@ -31,18 +31,28 @@ from mpijoin.store.state import (
 )
 from mpijoin.store.transfer_kernels import OCTETS, PAGE, STREAM, TUPLES, list_block
 
-# The columns of `counts`. A frame has those from ROWS on.
-BLOCKS_OF, ROWS, EARLIEST, LATEST, BLOB_OCTETS, COUNT_COLUMNS = range(6)
+# The columns of what a frame says of each stream.
+ROWS, EARLIEST, LATEST, BLOB_OCTETS, HEAD_COLUMNS = range(5)
 # The columns of a sample of rows.
 GROUP, SAMPLED_GENERATION, SAMPLED_STREAM, SAMPLED_KEY, SAMPLED_TIME, LOT, SAMPLE_COLUMNS = range(7)
 LOTS = 1 << 16
 
 
 @kernel
-def list_rows(s, group, listed, counts):
-    """Lists the blocks of a group as `list_blocks` does, but one stream after the other, and without fresh tuples, and
-    counts them as `count_rows` does. Returns how many these are."""
-    found, region = 0, s.groups[group, DIRECTORY]
+def list_rows(s, groups, listed, ends):
+    """Lists the blocks of groups as `list_blocks` does, but one stream after the other, and without fresh tuples.
+
+    ends: int64[m], where in `listed` the blocks of each group end.
+    """
+    found = 0
+    for index in range(len(groups)):
+        found = ends[index] = list_rows_of_group(s, groups[index], listed, found)
+
+
+@part
+def list_rows_of_group(s, group, listed, found):
+    """Lists the blocks of a group from row `found` on, and returns the row after them."""
+    region = s.groups[group, DIRECTORY]
     for stream in range(len(s.layout)):
         for entry in range(1 << s.groups[group, DEPTH]):
             bucket = s.directory[region + entry]
@@ -60,7 +70,6 @@ def list_rows(s, group, listed, counts):
                     listed[found, TUPLES] = old
                     listed[found, OCTETS] = octets_of_first(s, stream, page, old)
                     found += 1
-    count_rows(s, listed[:found], counts)
     return found
 
 
@@ -87,28 +96,41 @@ def times_of_first(s, stream, page, count):
 
 
 @kernel
-def count_rows(s, listed, counts):
-    """Fills counts int64[streams, 5]: how many of the listed blocks there are of each stream, their rows, the smallest
-    and the largest of their times, and the bytes of their blobs."""
-    counts[:] = 0
-    for stream in range(len(counts)):
-        counts[stream, EARLIEST] = TIME_MAX_VALUE
-        counts[stream, LATEST] = TIME_MIN_VALUE
-    for i in range(len(listed)):
-        of = counts[listed[i, STREAM]]
-        earliest, latest = times_of_first(s, listed[i, STREAM], listed[i, PAGE], listed[i, TUPLES])
-        of[BLOCKS_OF] += 1
-        of[BLOB_OCTETS] += listed[i, OCTETS]
-        of[ROWS] += listed[i, TUPLES]
-        of[EARLIEST] = min(of[EARLIEST], earliest)
-        of[LATEST] = max(of[LATEST], latest)
+def count_rows(s, listed, ends, heads):
+    """Fills heads int64[frames, streams, 4]: how many rows of each stream the listed blocks of each frame have, the
+    smallest and the largest of their times, and the bytes of their blobs. ends: where in `listed` each frame ends."""
+    first = 0
+    for frame in range(len(ends)):
+        for stream in range(len(s.layout)):
+            heads[frame, stream, ROWS] = heads[frame, stream, BLOB_OCTETS] = 0
+            heads[frame, stream, EARLIEST] = TIME_MAX_VALUE
+            heads[frame, stream, LATEST] = TIME_MIN_VALUE
+        for i in range(first, ends[frame]):
+            of = heads[frame, listed[i, STREAM]]
+            earliest, latest = times_of_first(s, listed[i, STREAM], listed[i, PAGE], listed[i, TUPLES])
+            of[BLOB_OCTETS] += listed[i, OCTETS]
+            of[ROWS] += listed[i, TUPLES]
+            of[EARLIEST] = min(of[EARLIEST], earliest)
+            of[LATEST] = max(of[LATEST], latest)
+        first = ends[frame]
 
 
 @kernel
-def copy_rows(s, listed, words, blob):
-    """Copies the tuples of listed blocks, which lie one stream after the other, and their blobs. The copies point to
-    the copied blobs, counted from the first one of their stream."""
-    place, end, first, before = 0, np.int64(0), np.int64(0), np.int64(NONE)
+def copy_rows(s, listed, ends, places, words, blob):
+    """Copies the tuples and blobs of listed blocks into frames. ends: where in `listed` each frame ends · places:
+    int64[frames, 2], where in `words` its tuples begin, and where in `blob` its blobs · words, blob: the same memory.
+    """
+    first = 0
+    for frame in range(len(ends)):
+        copy_rows_of_frame(s, listed[first : ends[frame]], places[frame, 0], places[frame, 1], words, blob)
+        first = ends[frame]
+
+
+@part
+def copy_rows_of_frame(s, listed, place, end, words, blob):
+    """Copies listed blocks, which lie one stream after the other. The copies of tuples point to the copied blobs,
+    counted from the first one of their stream."""
+    first, before = np.int64(0), np.int64(NONE)
     for i in range(len(listed)):
         stream = listed[i, STREAM]
         if stream != before:
@@ -127,28 +149,30 @@ def copy_rows(s, listed, words, blob):
 
 
 @kernel
-def sample_rows(words, head, widths, group, generation, below, first, sample, count):
-    """Adds those rows of a frame, from row `first` of all on, to sample[:count] whose keys have a lot below `below`.
+def sample_rows(words, starts, heads, names, widths, below, first, sample, count):
+    """Adds those rows of frames, from row `first` of all on, to sample[:count] whose keys have a lot below `below`.
     Returns the first row that it has not looked at because the sample is full, and the new count.
 
-    words, head, widths: as of `RowsFrame`. The lot, from 0 to LOTS - 1, is made of bits of the key's hash that choose
-    neither its partition nor, in a directory of a usual depth, its entry.
+    words, starts, heads, names, widths: as of `RowsBatch`. The lot, from 0 to LOTS - 1, is made of bits of the key's
+    hash that choose neither its partition nor, in a directory of a usual depth, its entry.
     """
-    row = place = 0
-    for stream in range(len(widths)):
-        for _ in range(head[stream, 0]):
-            if row >= first:
-                lot = np.int64(hash64(words[place + KEY]) >> np.uint64(16)) & (LOTS - 1)
-                if lot < below:
-                    if count == len(sample):
-                        return row, count
-                    sample[count, GROUP] = group
-                    sample[count, SAMPLED_GENERATION] = generation
-                    sample[count, SAMPLED_STREAM] = stream
-                    sample[count, SAMPLED_KEY] = words[place + KEY]
-                    sample[count, SAMPLED_TIME] = words[place + TIME]
-                    sample[count, LOT] = lot
-                    count += 1
-            row += 1
-            place += widths[stream]
+    row = 0
+    for frame in range(len(starts)):
+        place = starts[frame]
+        for stream in range(len(widths)):
+            for _ in range(heads[frame, stream, ROWS]):
+                if row >= first:
+                    lot = np.int64(hash64(words[place + KEY]) >> np.uint64(16)) & (LOTS - 1)
+                    if lot < below:
+                        if count == len(sample):
+                            return row, count
+                        sample[count, GROUP] = names[frame, 0]
+                        sample[count, SAMPLED_GENERATION] = names[frame, 1]
+                        sample[count, SAMPLED_STREAM] = stream
+                        sample[count, SAMPLED_KEY] = words[place + KEY]
+                        sample[count, SAMPLED_TIME] = words[place + TIME]
+                        sample[count, LOT] = lot
+                        count += 1
+                row += 1
+                place += widths[stream]
     return row, count

@@ -9,46 +9,23 @@ the flag.
 
 from __future__ import annotations
 
-from typing import Callable, Iterator, NamedTuple, Sequence
+from typing import NamedTuple, Sequence
 
 import numpy as np
 
 from mpijoin.data.batch import read_only
-from mpijoin.data.codec import aligned_empty, decode, reserve, seal
-from mpijoin.data.room import Room
+from mpijoin.data.codec import decode
 from mpijoin.errors import CodecError, ProtocolError
 from mpijoin.partitioning.hashing import hash_keys
-from mpijoin.store.blocks import generation_of
 from mpijoin.store.insert import Fresh
-from mpijoin.store.kept import list_kept
 from mpijoin.store.pool import StreamSpec
-from mpijoin.store.row_kernels import BLOB_OCTETS, COUNT_COLUMNS, ROWS, copy_rows, count_rows, list_rows
+from mpijoin.store.row_kernels import HEAD_COLUMNS
 from mpijoin.store.shipment import check_buffers, expect
-from mpijoin.store.state import (
-    ADDRESS,
-    BLOCKS,
-    FLAGS_AT,
-    GENERATION,
-    KEY,
-    MATCHED,
-    MATCHED_ROW,
-    OWNER,
-    ROW,
-    SIZE,
-    TIME,
-    TIME_MAX_VALUE,
-    TIME_MIN_VALUE,
-    TUPLE_WORDS,
-    StoreState,
-)
-from mpijoin.store.transfer import FRAME_BYTES, INT64, OCTET, cut
-from mpijoin.store.transfer_kernels import BLOCK_COLUMNS, PAGE, STREAM, TUPLES, copy_flags
+from mpijoin.store.state import ADDRESS, KEY, ROW, SIZE, TIME, TIME_MAX_VALUE, TIME_MIN_VALUE
 
 ROWS_KIND = 18  # This is the kind of frames after those of moving groups.
-HEAD_COLUMNS = COUNT_COLUMNS - ROWS
 HASH_BITS = 16
 PLACES = 1 << HASH_BITS
-Memory = Callable[[int], np.ndarray]  # returns aligned uint8[n]
 
 
 class RowsFrame(NamedTuple):
@@ -84,88 +61,28 @@ class RowsFrame(NamedTuple):
         return found
 
 
-class RowReader:
-    """Makes frames of the rows of a table."""
+class RowsBatch(NamedTuple):
+    """Frames of rows, one after the other in one piece of memory.
 
-    def __init__(self, s: StoreState):
-        self._s, self._streams = s, len(s.layout)
-        self._widths = read_only(s.layout[:, TUPLE_WORDS].copy())
-        self._marked = np.flatnonzero(s.layout[:, FLAGS_AT]).tolist()  # streams whose tuples have flags
-        self._memory = Room().take_one
-        self._list, self._list_kept = list_rows.bound(s), list_kept.bound(s)
-        self._count, self._copy, self._copy_flags = count_rows.bound(s), copy_rows.bound(s), copy_flags.bound(s)
+    data: uint8[n], that memory · starts: int64[m], where in it each frame begins · words: int64[], the memory of all
+    tuples, and words_at: int64[m], where in it those of each frame begin · heads: int64[m, streams, 4], what each frame
+    says · names: int64[m, 2], the group and the generation of each · widths: as of a frame.
+    """
 
-    def of_group(
-        self, group: int, generation: int | None = None, stream: int | None = None, passing: bool = False
-    ) -> Iterator[RowsFrame]:
-        """Yields the rows of a started group, without its fresh tuples. The group must not change meanwhile.
+    data: np.ndarray
+    starts: np.ndarray
+    frames: list[RowsFrame]
+    words: np.ndarray
+    words_at: np.ndarray
+    heads: np.ndarray
+    names: np.ndarray
+    widths: np.ndarray
 
-        generation: what the frames say, None: the group's own · stream: the only one that is wanted · passing: whether
-        each frame is valid until the next of any group only, which takes its memory.
-        """
-        listed, counts = self._room(group), self._no_counts()
-        listed = listed[: self._list(group, listed, counts)]
-        if stream is not None:
-            listed = listed[listed[:, STREAM] == stream]
-            counts = self._counts(listed)
-        number = int(self._s.groups[group, GENERATION]) if generation is None else generation
-        yield from self._frames(group, number, listed, counts, self._memory if passing else aligned_empty)
-
-    def of_kept(self, group: int) -> Iterator[RowsFrame]:
-        """Yields the rows of a started group's kept blocks, one generation after the other. Each frame is valid until
-        the next."""
-        listed = self._room(group)
-        listed = listed[: self._list_kept(group, listed)][::-1]  # The last of the list was kept first.
-        generations = generation_of(self._s.heads[listed[:, PAGE], OWNER])
-        for generation in sorted(set(generations.tolist())):
-            own = listed[generations == generation]
-            own = own[np.argsort(own[:, STREAM], kind="stable")]
-            yield from self._frames(group, generation, own, self._counts(own), self._memory)
-
-    def _room(self, group: int) -> np.ndarray:
-        return np.empty((self._s.groups[group, BLOCKS], BLOCK_COLUMNS), np.int64)
-
-    def _no_counts(self) -> np.ndarray:
-        return np.empty((self._streams, COUNT_COLUMNS), np.int64)
-
-    def _counts(self, listed: np.ndarray) -> np.ndarray:
-        counts = self._no_counts()
-        self._count(listed, counts)
-        return counts
-
-    def _frames(
-        self, group: int, generation: int, listed: np.ndarray, counts: np.ndarray, memory: Memory
-    ) -> Iterator[RowsFrame]:
-        """Yields the rows of listed blocks, all of one generation and one stream after the other."""
-        if not len(listed):
-            return
-        if counts[:, BLOB_OCTETS].sum() + counts[:, ROWS] @ self._widths * 8 <= FRAME_BYTES:
-            yield self._frame(group, generation, listed, counts, memory)
-            return
-        for blocks in cut(self._s, listed):
-            yield self._frame(group, generation, blocks, self._counts(blocks), memory)
-
-    def _frame(
-        self, group: int, generation: int, listed: np.ndarray, counts: np.ndarray, memory: Memory
-    ) -> RowsFrame:
-        words, octets = int(counts[:, ROWS] @ self._widths), int(counts[:, BLOB_OCTETS].sum())
-        wanted: list[tuple[np.dtype, tuple[int, ...]]]
-        wanted = [(INT64, (1 + self._streams, HEAD_COLUMNS)), (INT64, (words,)), (OCTET, (octets,))]
-        data, (first, content, blob) = reserve(ROWS_KIND, {}, wanted, memory)
-        first[0] = group, generation, 0, 0
-        first[1:] = counts[:, ROWS:]
-        frame = RowsFrame(data, group, generation, first[1:], content, blob, self._widths)
-        self._copy(listed, content, blob)
-        for stream in self._marked:
-            self._mark(frame.fresh[stream].tuples, listed[listed[:, STREAM] == stream])
-        seal(data)
-        return frame
-
-    def _mark(self, tuples: np.ndarray, listed: np.ndarray) -> None:
-        """Marks copies of the tuples of listed blocks that were matched."""
-        flags = np.empty(listed[:, TUPLES].sum(), np.uint8)
-        self._copy_flags(listed, flags)
-        tuples[:, ROW] |= np.where(flags & MATCHED, MATCHED_ROW, 0)
+    @classmethod
+    def of(cls, frame: RowsFrame) -> RowsBatch:
+        """Returns the frame as a batch."""
+        start, names, heads = np.zeros(1, np.int64), np.array([[frame.group, frame.generation]]), frame.head[np.newaxis]
+        return cls(frame.data, start, [frame], frame.words, start, heads, names, frame.widths)
 
 
 def rows_of(data: np.ndarray, streams: Sequence[StreamSpec], own: bool = False) -> RowsFrame:

@@ -169,19 +169,19 @@ def install(
 def _oldest(s: StoreState, listed: np.ndarray, octets_max: int) -> np.ndarray:
     """Returns those of the listed blocks that were sealed first, up to so many bytes in all, but at least one block."""
     oldest = np.argsort(listed[:, ID])
-    within = np.cumsum(_octets_of(s, listed[oldest])) <= octets_max
+    within = np.cumsum(octets_of(s, listed[oldest])) <= octets_max
     within[:1] = True
     return listed[np.sort(oldest[within])]
 
 
-def _octets_of(s: StoreState, listed: np.ndarray) -> np.ndarray:
+def octets_of(s: StoreState, listed: np.ndarray) -> np.ndarray:
     return listed[:, TUPLES] * 8 * s.layout[listed[:, STREAM], TUPLE_WORDS] + listed[:, OCTETS]
 
 
 def cut(s: StoreState, listed: np.ndarray) -> Iterator[np.ndarray]:
     """Yields the listed blocks of one stream in parts of about FRAME_BYTES."""
     if len(listed):
-        octets = np.cumsum(_octets_of(s, listed))
+        octets = np.cumsum(octets_of(s, listed))
         yield from np.split(listed, np.flatnonzero(np.diff(octets // FRAME_BYTES)) + 1)
 
 

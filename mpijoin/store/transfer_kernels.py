@@ -353,13 +353,20 @@ def empty_buckets(s, group):
 
 
 @kernel
-def empty_group(s, group):
-    """Frees the blocks of a group that holds no fresh tuple, counts their tuples as spilled, and begins the next
+def empty_groups(s, groups):
+    """Frees the blocks of groups that hold no fresh tuple, counts their tuples as spilled, and begins their next
     generation.
 
-    The group keeps its watermarks and statistics. It also keeps its directory, because the next generation will need
+    A group keeps its watermarks and statistics. It also keeps its directory, because the next generation will need
     about the same one, unless the directories of emptied groups have most of the buckets.
     """
+    for index in range(len(groups)):
+        empty_group(s, groups[index])
+
+
+@part
+def empty_group(s, group):
+    """Empties one of the groups."""
     groups = s.groups
     empty_buckets(s, group)
     if s.counters[UNUSED_BUCKET] > len(s.buckets) // 2:

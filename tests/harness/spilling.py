@@ -32,17 +32,17 @@ class Spilling:
     def spill(self, group):
         """Writes a group to the disk, and checks on the way that its frames say what they hold."""
         generation = self.main.operator.info(groups_of(group)).generations[0]
-        for rows in self.write(group, self.main.operator.rows(group)):
+        for rows in self.write(group, self.main.operator.rows(groups_of(group))):
             assert rows.generation == generation
             latest = self.latest[group]
             for stream, (count, _, last) in enumerate(rows.spans.tolist()):
                 if count:
                     latest[stream] = max(latest.get(stream, NEVER), last)
-        self.main.operator.empty(group)
+        self.main.operator.empty(groups_of(group))
         self.main.operator.keep_until(group, [self.owed_until(group, stream) for stream in range(len(self.specs))])
 
-    def write(self, group, frames):
-        for frame in frames:
+    def write(self, group, batches):
+        for frame in (frame for batch in batches for frame in batch.frames):
             rows = rows_of(frame.data.copy(), self.specs)
             assert (rows.group, rows.generation) == (group, frame.generation)
             assert rows.spans.tolist() == frame.spans.tolist()
@@ -62,8 +62,9 @@ class Spilling:
         """Writes to the disk what has expired, but is kept. Returns how many rows these were."""
         count = 0
         for group in self.main.operator.kept().tolist():
-            count += sum(sum(rows.spans[:, 0]) for rows in self.write(group, self.main.operator.kept_rows(group)))
-            self.main.operator.drop_kept(group)
+            written = self.write(group, self.main.operator.kept_rows(groups_of(group)))
+            count += sum(sum(rows.spans[:, 0]) for rows in written)
+            self.main.operator.drop_kept(groups_of(group))
         assert not len(self.main.operator.kept())
         return count
 

@@ -6,7 +6,7 @@ import pytest
 
 import mpijoin.spill.cleanup
 import mpijoin.spill.spiller
-import mpijoin.store.rows
+import mpijoin.store.row_reader
 import mpijoin.store.transfer
 import oracle
 from join_harness import Harness, Stream, groups_of, numbered
@@ -89,7 +89,7 @@ def test_memory_may_come_and_go_amid_a_clean_up(spiller):
 
 def test_chunks_of_one_stream_meet_all_chunks_of_the_others_whatever_is_read_meanwhile(tmp_path, monkeypatch):
     """All rows have one key, and few of them fit into memory: frames of several generations are read at once."""
-    for module in (mpijoin.store.rows, mpijoin.store.transfer):
+    for module in (mpijoin.store.row_reader, mpijoin.store.transfer):
         monkeypatch.setattr(module, "FRAME_BYTES", 4096)
     harness, rows = Harness([Stream(FOREVER)] * 2, memory=LARGE, block=256, theta=4096, keep=Keep.NOTHING), 200
     with open_scratch(str(tmp_path), "rank-1", {}) as scratch:

@@ -29,7 +29,9 @@ def add(debt, packs, generation, *spans):
     """Writes a frame of a generation. spans: of each stream, how many rows, the earliest and the latest time."""
     data = encode(ROWS_KIND, {"generation": generation}, [], checksum=True)
     head = np.array([(*span, 0) for span in spans])
-    debt.add(RowsFrame(data, 0, generation, head, np.empty(0, np.int64), np.empty(0, np.uint8), np.ones(3)), packs)
+    (place,) = packs.append(data, [0], [len(data)])
+    frame = RowsFrame(data, 0, generation, head, np.empty(0, np.int64), np.empty(0, np.uint8), np.ones(3))
+    debt.add(frame, place, packs)
 
 
 def test_rows_wait_for_what_may_meet_them_and_not_a_moment_longer(packs):

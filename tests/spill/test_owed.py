@@ -8,7 +8,7 @@ import pytest
 
 from mpijoin.data.batch import read_only
 from mpijoin.spill.owed import Owed
-from mpijoin.store.rows import RowsFrame
+from mpijoin.store.rows import RowsBatch, RowsFrame
 from mpijoin.store.state import FOREVER
 
 NOBODY = np.empty(0, np.uint8)
@@ -19,7 +19,8 @@ def frame(group, generation, rows):
     """rows: (key, time) of each stream."""
     words = np.array([word for own in rows for one in own for word in (*one, 0)], np.int64)
     head = np.array([(len(own), 0, 0, 0) for own in rows])
-    return RowsFrame(NOBODY, group, generation, head, words, NOBODY, read_only(np.full(len(rows), 3)))
+    widths = read_only(np.full(len(rows), 3))
+    return RowsBatch.of(RowsFrame(NOBODY, group, generation, head, words, NOBODY, widths))
 
 
 def owed_of(generations, windows, merged):

@@ -50,11 +50,12 @@ def test_the_system_gets_back_what_the_budget_does_not_allow(block):
     harness.operator.limit(held // 2)
     assert harness.operator.memory().free < 0 and held <= pss_bytes(harness), "all pages hold tuples"
     for group in range(6):
-        harness.operator.empty(group)
+        harness.operator.empty(groups_of(group))
     assert pss_bytes(harness) < 0.55 * held, "no more memory is taken than the budget allows"
     harness.operator.limit(held // 8)
     assert pss_bytes(harness) < 1.05 * harness.operator.memory().held < 0.3 * held, "free pages have given back theirs"
-    keys = np.sort(np.concatenate([frame.fresh[0].tuples[:, st.KEY].copy() for frame in harness.operator.rows(6)]))
+    frames = (frame for batch in harness.operator.rows(groups_of(6)) for frame in batch.frames)
+    keys = np.sort(np.concatenate([frame.fresh[0].tuples[:, st.KEY].copy() for frame in frames]))
     assert (keys == np.arange(8 * MB // 24)).all(), "what is held beside them is whole"
     harness.operator.limit(160 * MB)
     fill(harness, 0, 30 * MB)

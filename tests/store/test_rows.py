@@ -26,9 +26,18 @@ def filled(tuples=400, keys=60):
     return harness, rows
 
 
+def frames_of(batches):
+    """All frames of batches that have no more than one."""
+    return [frame for batch in batches for frame in batch.frames]
+
+
+def first_frame():
+    return frames_of(filled()[0].operator.rows(groups_of(0)))[0]
+
+
 def test_frames_hold_all_rows_once_and_say_what_they_hold():
     harness, rows = filled()
-    (found,) = [rows_of(frame.data, SPECS) for frame in harness.operator.rows(0)]
+    (found,) = [rows_of(frame.data, SPECS) for frame in frames_of(harness.operator.rows(groups_of(0)))]
     assert (found.group, found.generation) == (0, 0)
     for (tuples, blob), span, own in zip(found.fresh, found.spans.tolist(), (rows, rows[::2])):
         assert span == [len(own), 0, own[-1].time]
@@ -63,12 +72,12 @@ def test_frames_are_cut_at_about_a_mebibyte_and_come_one_at_a_time():
     harness = Harness([Stream(9), Stream(9)], memory=1 << 24)
     sides = numbered([(0, key) for key in range(90_000)]), numbered([(0, -1)] * 10_000)
     harness.round(groups_of(0), *sides, (0, 0))
-    frames = harness.operator.rows(0)
-    found = [rows_of(frame.data.copy(), SPECS_WITHOUT_BLOBS) for frame in frames]
+    batches = harness.operator.rows(groups_of(0))
+    found = [rows_of(frame.data.copy(), SPECS_WITHOUT_BLOBS) for batch in batches for frame in batch.frames]
     assert len(found) == 3 and max(len(one.data) for one in found) < FRAME_BYTES + 8192
     assert sum(one.spans[:, 0] for one in found).tolist() == [90_000, 10_000]
     assert [one.spans[1].tolist() for one in found[:2]] == [[0, EVER, NEVER]] * 2
-    assert next(frames, None) is None
+    assert next(batches, None) is None
 
 
 def test_an_emptied_group_keeps_its_shape_and_statistics_and_begins_a_generation():
@@ -76,7 +85,7 @@ def test_an_emptied_group_keeps_its_shape_and_statistics_and_begins_a_generation
     harness.expire(groups_of(0), (50, 60))
     before = harness.operator.info(groups_of(0))
     assert before.outputs == before.results == harness.out.found > 0
-    harness.operator.empty(0)
+    harness.operator.empty(groups_of(0))
     after = harness.operator.info(groups_of(0))
     assert check_accounts(harness, [0])[0].tuples == ([], []) and harness.operator.memory().held == 0
     assert after.buckets == before.buckets > 8 and after.depth == before.depth
@@ -85,7 +94,7 @@ def test_an_emptied_group_keeps_its_shape_and_statistics_and_begins_a_generation
     assert harness.operator.totals.spilled == (len(rows), len(rows) // 2) == harness.operator.totals.joined
     harness.round(groups_of(0), rows, [], (NEVER, NEVER))
     assert harness.operator.info(groups_of(0)).buckets >= before.buckets, "nothing is merged before something expires"
-    assert [frame.generation for frame in harness.operator.rows(0)] == [1]
+    assert [frame.generation for frame in frames_of(harness.operator.rows(groups_of(0)))] == [1]
 
 
 def test_directories_of_emptied_groups_never_take_all_buckets():
@@ -93,7 +102,7 @@ def test_directories_of_emptied_groups_never_take_all_buckets():
     for group in range(40):
         keys = [key for key in range(2000) if oracle.partition(key, 40) == group]
         harness.round(groups_of(group), numbered([(0, key) for key in keys]), [], (NEVER, NEVER))
-        harness.operator.empty(group)
+        harness.operator.empty(groups_of(group))
     buckets = harness.operator.info(groups_of(*range(40))).buckets
     assert buckets[0] > 20 and buckets[-1] == 1
     assert buckets.sum() <= harness.state.counters[st.UNUSED_BUCKET] <= 2 * len(harness.state.buckets) // 3
@@ -102,7 +111,7 @@ def test_directories_of_emptied_groups_never_take_all_buckets():
 
 def test_the_generation_s_outputs_go_along_with_a_group():
     harness, rows = filled()
-    harness.operator.empty(0)
+    harness.operator.empty(groups_of(0))
     harness.round(groups_of(0), rows[:20], rows[:20], (NEVER, NEVER))
     other, _ = filled(0)
     other.operator.install(harness.operator.get(0, 0))
@@ -129,7 +138,7 @@ def test_a_group_with_fresh_tuples_or_under_a_probe_is_not_spilled():
     harness = Harness([Stream(10**6), Stream(10**6)], 1, 1 << 22, 64)
     for stream in range(2):
         harness.insert(groups_of(0), stream, numbered([(time, 7) for time in range(60)]))
-    calls = (lambda: harness.operator.rows(0), lambda: harness.operator.empty(0))
+    calls = (lambda: harness.operator.rows(groups_of(0)), lambda: harness.operator.empty(groups_of(0)))
     for call in calls:
         with pytest.raises(ProtocolError, match="partition 0 holds fresh tuples: wanted it probed"):
             call()
@@ -146,7 +155,7 @@ def test_a_block_that_expires_is_kept_if_it_begins_in_time():
     operator.keep_until(0, [100, NEVER])
     harness.expire(groups_of(0), (1 << 40, 1 << 40))
     assert operator.kept().tolist() == [0]
-    (found,) = [rows_of(frame.data, SPECS) for frame in operator.kept_rows(0)]
+    (found,) = [rows_of(frame.data, SPECS) for frame in frames_of(operator.kept_rows(groups_of(0)))]
     kept = set(found.fresh[0].tuples[:, st.ROW].tolist())
     assert found.spans[1, 0] == 0 and {row.row for row in rows if row.time <= 100} <= kept
     assert operator.totals.held == (len(kept), 0) and operator.totals.expired == (400 - len(kept), 200)
@@ -154,7 +163,7 @@ def test_a_block_that_expires_is_kept_if_it_begins_in_time():
     assert info.tuples.tolist() == [[0, 0]] and 0 < info.blocks[0] < blocks
     assert operator.memory().held == info.blocks[0] * harness.operator._pool.page_bytes
     check_accounts(harness, [0])
-    operator.drop_kept(0)
+    operator.drop_kept(groups_of(0))
     assert operator.totals.spilled == (len(kept), 0) and operator.totals.held == (0, 0)
     assert operator.memory().held == 0 and len(operator.kept()) == 0
     check_accounts(harness, [0])
@@ -173,9 +182,9 @@ def test_kept_blocks_are_of_the_generation_in_which_they_came():
     harness, rows = filled(200)
     harness.operator.keep_until(0, [150, 150])
     harness.expire(groups_of(0), (1100, 1100))
-    harness.operator.empty(0)
+    harness.operator.empty(groups_of(0))
     harness.round(groups_of(0), rows[:50], [], (EVER, EVER))
-    first, second = [rows_of(frame.data, SPECS) for frame in harness.operator.kept_rows(0)]
+    first, second = [rows_of(frame.data, SPECS) for frame in frames_of(harness.operator.kept_rows(groups_of(0)))]
     assert (first.generation, second.generation) == (0, 1)
     assert first.spans[:, 0].all() and second.spans[:, 0].tolist() == [50, 0]
     assert harness.operator.totals.spilled[0] + first.spans[0, 0] == 200
@@ -191,7 +200,7 @@ def test_a_group_with_kept_blocks_neither_moves_nor_goes():
             call()
     with pytest.raises(ProtocolError, match="tuples of it are held here"):
         harness.operator.install(frames)
-    harness.operator.drop_kept(0)
+    harness.operator.drop_kept(groups_of(0))
     other, _ = filled(0)
     other.operator.install(harness.operator.get(0, 0))
     other.insert(groups_of(0), 0, rows[100:103])
@@ -252,13 +261,13 @@ def poke(word, value):
     ],
 )
 def test_what_is_no_frame_of_rows_of_this_join_is_refused(change, error, says):
-    frame = next(filled()[0].operator.rows(0))
+    frame = first_frame()
     with pytest.raises(error, match=says):
         rows_of(edited(frame, **change), SPECS)
 
 
 def test_a_flipped_bit_is_noticed():
-    frame = next(filled()[0].operator.rows(0)).data
+    frame = first_frame().data
     frame[-1] ^= 1
     with pytest.raises(CodecError, match="checksum"):
         rows_of(frame, SPECS)
