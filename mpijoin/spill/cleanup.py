@@ -21,15 +21,13 @@ import numpy as np
 from mpijoin.data.room import Room
 from mpijoin.errors import MemoryBudgetError
 from mpijoin.join.window_join import WindowJoin
-from mpijoin.operators.base import Out, Progress
-from mpijoin.spill.comeback import SPREAD
-from mpijoin.spill.generations import Class, Generation, Rows, least_but, together, waits_until
+from mpijoin.operators.base import Progress
+from mpijoin.spill.generations import Class, Generation
+from mpijoin.spill.work import Steps, Work, most_at_once, times_to_come
 from mpijoin.store.insert import Fresh
-from mpijoin.store.rows import PLACES, RowsFrame, between, key_places, rows_of
+from mpijoin.store.rows import PLACES, between, key_places
 from mpijoin.store.state import SIZE
 
-# So many comparisons are made between two looks at the network, as in a slave's probes, and so many bytes are read.
-PROBE_BUDGET, PIECE_BYTES = 1 << 26, 1 << 20
 # Parts are cut anew if memory comes back, and there is so many times what they were cut for.
 REGROWN = 2
 
@@ -44,10 +42,10 @@ class Part(NamedTuple):
     classes: Sequence[Class]
 
 
-class CleanUp:
-    """Finds what some classes of a group owe each other. Call `step` until it is DONE, and consume after each call.
+class CleanUp(Work):
+    """Finds what some classes of a group owe each other.
 
-    It leaves nothing in the table, and the runs as they are. left: what takes their place, if anything does.
+    It leaves the runs as they are. left: what takes their place, if anything does.
     """
 
     left: Generation | None = None
@@ -55,28 +53,16 @@ class CleanUp:
     def __init__(
         self, table: WindowJoin, group: int, classes: Sequence[Class], windows: Sequence[int], room: Room | None = None
     ):
-        """table: it is empty, and its fresh rows do not meet each other · windows: of each stream, in time units ·
-        room: into which frames are read, if there is one for all clean-ups."""
+        """table, windows: as of `Work` · room: into which frames are read, if there is one for all clean-ups."""
+        super().__init__(table, windows)
         self._room = room or Room()
-        self._table, self._group, self._classes = table, group, classes
-        self._groups = np.array([group])
-        self._windows, self._streams = windows, range(len(windows))
+        self._group, self._classes, self._groups = group, classes, np.array([group])
         self._room_bytes = self._room_now()
-        self._peak_bytes = self._most_at_once()
-        # Rows wait in the table for rows of all other streams, which then must fit in beside them.
-        self.holds_chunk = False
+        bounds = [self._bound(times) for times in times_to_come(classes, self._streams)[1:]]
+        self._peak_bytes = most_at_once(classes, bounds, windows)
         self._chunk_bytes = 0
-        # What is left of the budget of a step, and what it has read.
-        self._left, self._read_bytes = PROBE_BUDGET, 0
-        self._work: Iterator[Progress] = self._join_all()
-        self._out: Out | None = None
 
-    def step(self, out: Out) -> Progress:
-        """Does a bounded piece of work. Whatever it has put into `out` must be consumed before the next call."""
-        self._out, self._left, self._read_bytes = out, PROBE_BUDGET, 0
-        return next(self._work, Progress.DONE)
-
-    def _join_all(self) -> Generator[Progress, None, None]:
+    def _join_all(self) -> Steps:
         whole = Part(0, PLACES, 0, self._classes)
         waiting = deque([whole] if self._peak_bytes <= self._room_bytes else (yield from self._cut(whole)))
         while waiting:
@@ -110,13 +96,9 @@ class CleanUp:
             cut += [part] if is_small else (yield from self._cut(part))
         return cut
 
-    def _room_now(self) -> int:
-        """Returns how many bytes of rows should fit into memory now, beside what it holds."""
-        return int(self._table.memory().free / SPREAD)
-
     def _join(self, part: Part) -> Generator[Progress, None, int | None]:
         """Joins the classes of a part. Returns None, or the first class that is not done for lack of memory."""
-        share, to_come = (part.high - part.low) / PLACES, self._times_to_come(part.classes)
+        share, to_come = (part.high - part.low) / PLACES, times_to_come(part.classes, self._streams)
         self._table.expect(self._group, int(self._peak_bytes * share))
         for index, own in enumerate(part.classes):
             if not (yield from self._insert(own, part)):
@@ -124,8 +106,8 @@ class CleanUp:
             if index < max(1, part.first):
                 self._table.settle(self._groups)
             else:
-                yield from self._probe()
-            yield from self._expire(to_come[max(index + 1, part.first)])
+                yield from self._probe(self._groups)
+            yield from self._expire(self._groups, self._bound(to_come[max(index + 1, part.first)]))
         return None
 
     def _rest(self, part: Part, reached: int) -> Generator[Progress, None, Part]:
@@ -133,84 +115,29 @@ class CleanUp:
         yield from ()
         return part._replace(first=max(reached, part.first))
 
-    def _done(self, part: Part) -> Generator[Progress, None, None]:
+    def _done(self, part: Part) -> Steps:
         """Nothing of a part is owed any more. The table is dropped next."""
         yield from ()
-
-    def _times_to_come(self, classes: Sequence[Class]) -> list[list[int]]:
-        """Returns for each class the earliest time that it and those after it have of each stream, and at last what
-        stands for none."""
-        times = [[rows.earliest for rows in rows_of_class([], self._streams)]]
-        for own in reversed(classes):
-            earliest = [rows.earliest for rows in rows_of_class(own, self._streams)]
-            times.insert(0, list(map(min, earliest, times[0])))
-        return times
 
     def _insert(self, own: Class, part: Part) -> Generator[Progress, None, bool]:
         """Inserts the rows of a class. Returns whether there was room for all of them."""
         for generation in own:
             for rows in self._read(generation, self._room):
-                self._read_bytes += len(rows.data)
                 for stream, fresh in enumerate(rows.fresh):
                     tuples = between(fresh.tuples, part.low, part.high)
                     if len(tuples) and not self._insert_rows(stream, Fresh(tuples, fresh.blob)):
                         return False
-                if self._read_bytes >= PIECE_BYTES:
+                if self._is_full(self._read_bytes):
                     yield Progress.BUDGET
         return True
-
-    def _read(self, generation: Generation, room: Room | None = None) -> Iterator[RowsFrame]:
-        """room: None, if frames of several generations are needed at a time."""
-        frames = generation.run.frames(room)
-        for frame in frames:
-            with frames.decoding():
-                rows = rows_of(frame, self._table.streams, own=True)
-            yield rows
 
     def _insert_rows(self, stream: int, fresh: Fresh) -> bool:
         bounds = np.array([[0, len(fresh.tuples)]])
         return self._table.insert(self._groups, stream, fresh, bounds).groups == 1
 
-    def _probe(self) -> Generator[Progress, None, None]:
-        progress = Progress.BUDGET
-        while progress is not Progress.DONE:
-            before = self._table.compared
-            progress = self._table.probe(self._groups, self._left, self._taking)
-            self._left -= self._table.compared - before
-            # The next change to the table would make the slot ids of results void.
-            if progress is not Progress.DONE or self._taking.count or self._left <= 0:
-                yield Progress.OUT_FULL if self._taking.count else Progress.BUDGET
-
-    def _expire(self, to_come: Sequence[int]) -> Generator[Progress, None, None]:
-        while self._table.expire(self._groups, self._bound(to_come), self._taking) is not Progress.DONE:
-            yield Progress.OUT_FULL
-
     def _bound(self, to_come: Sequence[int]) -> Sequence[int]:
         """Returns the earliest time of each stream that counts, if these are those of the classes to come."""
         return to_come
-
-    @property
-    def _taking(self) -> Out:
-        assert self._out is not None  # `step` has set it
-        return self._out
-
-    def _most_at_once(self) -> int:
-        """Returns about how many bytes the table will hold at most, if it takes all hashes at once."""
-        if not self._classes:
-            return 0
-        numbers = np.arange(len(self._classes))
-        octets = np.array([sum(generation.octets for generation in own) for own in self._classes])
-        rows = [rows_of_class(own, self._streams) for own in self._classes]
-        bounds = [self._bound(times) for times in self._times_to_come(self._classes)[1:]]
-        # The class with which each one may go. The bounds never fall, so it then stays over.
-        last = numbers
-        for stream, window in enumerate(self._windows):
-            bound = [least_but(times, stream) for times in bounds]
-            until = [waits_until(own[stream].latest, window) for own in rows]
-            waits = np.where([own[stream].tuples > 0 for own in rows], np.searchsorted(bound, until, side="right"), 0)
-            last = np.maximum(last, waits)
-        gone = np.bincount(last + 1, octets, len(octets) + 1)
-        return int((np.cumsum(octets) - np.cumsum(gone)[numbers]).max())
 
     def _cut(self, part: Part) -> Generator[Progress, None, list[Part]]:
         """Returns parts of a part, of which each should fit. They are at least two, if it has two hashes or more."""
@@ -236,11 +163,11 @@ class CleanUp:
             parts = [part._replace(high=middle), part._replace(low=middle)]
         return parts
 
-    def _join_chunks(self, part: Part) -> Generator[Progress, None, None]:
+    def _join_chunks(self, part: Part) -> Steps:
         """Joins every combination of chunks, one per stream, whose rows are not all of one class."""
         yield from self._nest(part, ())
 
-    def _nest(self, part: Part, above: tuple[int, ...]) -> Generator[Progress, None, None]:
+    def _nest(self, part: Part, above: tuple[int, ...]) -> Steps:
         """above: the classes of the chunks that the table holds of the streams so far."""
         stream = len(above)
         is_last = stream == self._streams[-1]
@@ -251,7 +178,7 @@ class CleanUp:
             for _ in self._chunks(part, stream, own):
                 self.holds_chunk = True
                 if is_last:
-                    yield from self._probe()
+                    yield from self._probe(self._groups)
                 else:
                     self._table.settle(self._groups)
                     yield from self._nest(part, chosen)
@@ -302,8 +229,3 @@ def _sizes(tuples: np.ndarray, has_blob: bool) -> np.ndarray:
 def _fitting(sizes: np.ndarray, most_bytes: int) -> int:
     """Returns how many of the first rows have no more than so many bytes in all, but at least 1."""
     return max(1, int(np.searchsorted(np.cumsum(sizes), most_bytes, side="right")))
-
-
-def rows_of_class(own: Class, streams: range) -> list[Rows]:
-    """Returns the rows of a class, of each stream."""
-    return [together(generation.rows[stream] for generation in own) for stream in streams]

@@ -17,6 +17,7 @@ from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
 from mpijoin.spill.cleanup import CleanUp, Part
 from mpijoin.spill.generations import Class, Generation
+from mpijoin.spill.work import Steps
 from mpijoin.store.rows import RowsBatch
 
 
@@ -43,7 +44,7 @@ class MarkedCleanUp(CleanUp):
         super().__init__(table, group, classes, windows, room)
         self.left = left
 
-    def _join_all(self) -> Generator[Progress, None, None]:
+    def _join_all(self) -> Steps:
         yield from super()._join_all()
         for one in self._set_aside:
             one.run.remove()
@@ -58,10 +59,10 @@ class MarkedCleanUp(CleanUp):
         yield from self._add(joined)
         return part._replace(first=1, classes=[[joined], *part.classes[reached:]])
 
-    def _done(self, part: Part) -> Generator[Progress, None, None]:
+    def _done(self, part: Part) -> Steps:
         yield from self._keep()
 
-    def _keep(self) -> Generator[Progress, None, None]:
+    def _keep(self) -> Steps:
         """Writes what the table holds to `left`."""
         if self.left is not None:
             for frame in self._table.joined_rows(self._group, self.left.number):
@@ -74,13 +75,13 @@ class MarkedCleanUp(CleanUp):
         self._set_aside.append(self._new())
         return self._set_aside[-1]
 
-    def _add(self, generation: Generation, stream: int | None = None) -> Generator[Progress, None, None]:
+    def _add(self, generation: Generation, stream: int | None = None) -> Steps:
         """Writes what the table holds to a generation. stream: the only one that is wanted."""
         for frame in self._table.joined_rows(self._group, generation.number, stream):
             generation.append(frame)
             yield Progress.BUDGET
 
-    def _join_chunks(self, part: Part) -> Generator[Progress, None, None]:
+    def _join_chunks(self, part: Part) -> Steps:
         """Joins each chunk of stream 0 with all chunks of stream 1 that are not of its class. Then all of its marks are
         set. Those of stream 1 wait on the disk for the next chunk of stream 0."""
         others = list(part.classes)
@@ -102,16 +103,16 @@ class MarkedCleanUp(CleanUp):
         """Joins the chunk of stream 0 with all rows of a class. Returns the class as it is then."""
         marked = self._new_aside()
         for _ in self._chunks(part, 1, its):
-            yield from self._probe()
+            yield from self._probe(self._groups)
             if self._marks[1]:
                 yield from self._add(marked, 1)
             self._table.clear(self._group, 1)
             yield Progress.BUDGET
         return [marked] if self._marks[1] else its
 
-    def _leave(self, stream: int) -> Generator[Progress, None, None]:
+    def _leave(self, stream: int) -> Steps:
         """Lets go of the rows of a stream, the only ones in the table: they have met all that there is."""
-        yield from self._expire(self._watermarks)
+        yield from self._expire(self._groups, self._watermarks)
         yield from self._keep()
         self._table.clear(self._group, stream)
         yield Progress.BUDGET

@@ -71,6 +71,11 @@ class Owed:
         self._changed.discard(group)
         self._gone.update((group, generation) for generation in gone)
 
+    def changed(self, group: int) -> None:
+        """Some of what was owed for the group is found. It is counted anew."""
+        self._known.pop(group, None)
+        self._changed.add(group)
+
     def forget(self, group: int) -> None:
         """The group has nothing on disk any more."""
         self.paid(group)

@@ -17,14 +17,17 @@ from mpijoin.data.room import Room
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Out, Progress
 from mpijoin.records import SpillFigures
+from mpijoin.spill.abreast import Abreast, Course, next_courses
 from mpijoin.spill.cleanup import CleanUp
 from mpijoin.spill.comeback import SPREAD, Comeback
 from mpijoin.spill.generations import Debt, Generation, Part, begins_to_be_over, is_over, new_generation, row_counts
+from mpijoin.spill.leaving import Leaving
 from mpijoin.spill.marked import MarkedCleanUp
 from mpijoin.spill.owed import Owed
 from mpijoin.spill.packs import Packs
 from mpijoin.spill.ranking import ranked
 from mpijoin.spill.runs import Runs
+from mpijoin.spill.work import room_of
 from mpijoin.store.rows import ROWS_KIND, RowsBatch, rows_of
 from mpijoin.store.shipment import meta_of
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
@@ -52,14 +55,11 @@ class Spiller:
         self._debts: dict[int, Debt] = {}
         self._aside: dict[int, Debt] = {}  # of groups that are not here yet
         self._owed, self._room = Owed(self._windows), Room()
-        # What is to go, and about how many bytes each of these groups frees.
-        self._keeping: deque[tuple[int, int]] = deque()
-        self._victims: deque[tuple[int, int]] = deque()
+        self._keeping, self._victims, self._ending = (Leaving(operator) for _ in range(3))
         self._left_bytes = 0
         self._has_ended = False
-        self._ending: deque[tuple[int, int]] = deque()
         self._owing: deque[int] = deque()
-        self._cleaning: tuple[int, CleanUp | Comeback] | None = None
+        self._cleaning: tuple[list[int], CleanUp | Abreast | Comeback] | None = None
         self.spills = self._disk_bytes_max = 0
         # Rows of each stream whose copy on disk is done with. None of them can meet anything any more.
         self.let_go = np.zeros(len(self._windows), np.int64)
@@ -120,13 +120,9 @@ class Spiller:
         others = sorted(set(groups) - set(fixed))
         able = np.array([group for group in others if not self._operator.holds_fresh(group)], np.int64)
         info = self._operator.info(able)
-        self._keeping = self._sized(self._operator.kept())
-        self._victims = self._sized(able[ranked(info, able, ranking, self._seed + self.spills)])
+        self._keeping.fill(self._operator.kept())
+        self._victims.fill(able[ranked(info, able, ranking, self._seed + self.spills)])
         self._left_bytes = octets
-
-    def _sized(self, groups: np.ndarray) -> deque[tuple[int, int]]:
-        """Returns these groups with the bytes of their pages."""
-        return deque(zip(groups.tolist(), (self._operator.info(groups).blocks * self.page_bytes).tolist()))
 
     def spill_next(self) -> bool:
         """Spills the next groups, until `PIECE_BYTES` are free. What expired and is only kept goes first. Returns
@@ -134,9 +130,9 @@ class Spiller:
         before, freed = self._operator.memory().free, 0
         while (self._keeping or self._victims) and freed < (wanted := min(self._left_bytes, PIECE_BYTES)):
             if self._keeping:
-                self.write_kept(_first(self._keeping, wanted - freed))
+                self.write_kept(self._keeping.first(wanted - freed))
             else:
-                self._spill(_first(self._victims, wanted - freed))
+                self._spill(self._victims.first(wanted - freed))
             freed = self._operator.memory().free - before
         self._left_bytes -= freed
         return self._left_bytes > 0 and bool(self._keeping or self._victims)
@@ -194,7 +190,8 @@ class Spiller:
                 self._operator.empty(np.array([group]))
                 self.let_go += tuples
         owing = sorted(set(self._debts) & set(groups))  # Another slave cleans up for a group that has just left.
-        self._ending, self._owing = self._sized(np.array(owing, np.int64)), deque(owing)
+        self._ending.fill(np.array(owing, np.int64))
+        self._owing = deque(owing)
 
     def clean_up(self, out: Out, fixed: Collection[int] = ()) -> bool:
         """Does a bounded piece of the clean-up. The results in `out` must be consumed before the next call.
@@ -202,24 +199,47 @@ class Spiller:
         fixed: groups that change hands. Returns whether there is more to do.
         """
         if self._ending:
-            self._spill(_first(self._ending, PIECE_BYTES))
+            self._spill(self._ending.first(PIECE_BYTES))
             return True
         if self._cleaning is None:
             if not self._has_ended:
                 self._owing = deque(self._most_urgent(fixed))
             if not self._owing:
                 return False
-            group = self._owing.popleft()
-            self._spill([group])
-            self._cleaning = group, self._new_clean_up(group)
-        group, work = self._cleaning
+            self._cleaning = self._next_work()
+        groups, work = self._cleaning
         if work.step(out) is Progress.DONE:
             self._cleaning = None
-            if isinstance(work, CleanUp):
-                self._settle(group, work)
+            if isinstance(work, Abreast):
+                self._settle_all(groups, work)
+            elif isinstance(work, CleanUp):
+                self._settle(groups[0], work.left)
             else:
-                self._end_comeback(group, work)
+                self._end_comeback(groups[0], work)
         return True
+
+    def _next_work(self) -> tuple[list[int], CleanUp | Abreast]:
+        """Spills the next group that owes, for its clean-up. After the input has ended there may be several at once."""
+        courses = list[Course]()
+        if self._has_ended and not self._marks:
+            courses = next_courses(self._owing, self._debts, self._windows, room_of(self._table))
+        groups = [one.group for one in courses] or [self._owing.popleft()]
+        self._spill(groups)
+        if len(groups) == 1:
+            return groups, self._new_clean_up(groups[0])
+        return groups, Abreast(self._table, courses, self._windows, self._room)
+
+    def _settle_all(self, groups: Sequence[int], work: Abreast) -> None:
+        """Each of these groups owes nothing any more, or what is left of it comes next."""
+        for group in groups:
+            if group not in work.joined:
+                self._settle(group)
+                continue
+            debt = self._debts[group]
+            for own in debt.classes[: work.joined[group]]:
+                debt.merged = own[-1].number
+            self._owed.changed(group)
+            self._owing.appendleft(group)
 
     def _new_clean_up(self, group: int) -> CleanUp:
         """The clean-up of a group of which everything is on disk."""
@@ -266,13 +286,14 @@ class Spiller:
         self.forget(group)
         self._operator.keep_until(group, [TIME_MIN_VALUE] * len(self._windows))
 
-    def _settle(self, group: int, work: CleanUp) -> None:
-        """Nothing is owed among what a group has on disk: what no row to come can meet is forgotten."""
+    def _settle(self, group: int, left: Generation | None = None) -> None:
+        """Nothing is owed among what a group has on disk: what no row to come can meet is forgotten. left: takes the
+        place of all that it has, if there is one."""
         debt = self._debts[group]
         watermarks = self._operator.info(np.array([group])).watermarks[0].tolist()
-        if work.left is not None:
-            gone = debt.replace(work.left)
-            self.let_go -= row_counts([work.left], len(self._windows))
+        if left is not None:
+            gone = debt.replace(left)
+            self.let_go -= row_counts([left], len(self._windows))
         else:
             gone = list(debt.generations) if self._has_ended else debt.let_go(watermarks)
         debt.merge()
@@ -286,7 +307,7 @@ class Spiller:
         else:
             self._set_bounds(group)
             if self._may_come_back(group):
-                self._cleaning = group, Comeback(self._operator, group, debt.generations)
+                self._cleaning = [group], Comeback(self._operator, group, debt.generations)
 
     def portion(self, group: int, skip: int, octets_max: int) -> list[np.ndarray]:
         """Returns copies of the group's frames of rows on disk, but for the first `skip`: about `octets_max` bytes."""
@@ -353,7 +374,7 @@ class Spiller:
     def make_way(self, groups: Collection[int]) -> None:
         """Spills one of these groups if memory was taken away amid a clean-up, which needs some itself."""
         if self._cleaning is not None and self._operator.memory().free <= 0:
-            self.make_room([group for group in groups if group != self._cleaning[0]])
+            self.make_room([group for group in groups if group not in self._cleaning[0]])
 
     def make_room(self, groups: Collection[int]) -> bool:
         """Spills the largest of these groups that holds no fresh tuple. Returns whether any memory is free for that."""
@@ -367,13 +388,3 @@ class Spiller:
         for debt in (*self._debts.values(), *self._aside.values()):
             debt.remove()
         self._debts, self._aside = {}, {}
-
-
-def _first(groups: deque[tuple[int, int]], octets: int) -> list[int]:
-    """Takes the first groups, of so many bytes in all if there are as many, but at least one."""
-    taken = []
-    while groups and octets > 0:
-        group, own = groups.popleft()
-        taken.append(group)
-        octets -= own
-    return taken

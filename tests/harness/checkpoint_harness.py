@@ -30,8 +30,8 @@ import mpijoin.simulate.cluster as simulated
 import mpijoin.slave.rotating
 import mpijoin.slave.runtime
 import mpijoin.sources.base
-import mpijoin.spill.cleanup
 import mpijoin.spill.spiller
+import mpijoin.spill.work
 from asked_queries import CONDITION, AskedQuery, check_each, expect_each, holds, random_queries, rows_of_each
 from engine_harness import Stream, check_late, expect, expected_rows, section, table_rows
 from mpijoin.api import Silent
@@ -247,7 +247,7 @@ def inner_sizes(made):
             (mpijoin.producer.intake, "PART_BYTES", 64 * made.rows),
             (mpijoin.producer.ticks, "READ_ROWS", made.rows),
             (mpijoin.slave.rotating, "SlaveCore", core),
-            (mpijoin.spill.cleanup, "PIECE_BYTES", 64 * made.rows),
+            (mpijoin.spill.work, "PIECE_BYTES", 64 * made.rows),
             (mpijoin.spill.spiller, "PIECE_BYTES", 64 * made.rows),
             (mpijoin.sources.base, "BLOCK_ROWS", made.rows),
         ]

@@ -20,8 +20,8 @@ import mpijoin.producer.ticks
 import mpijoin.slave.moving
 import mpijoin.sources.base
 import mpijoin.sources.shares
-import mpijoin.spill.cleanup
 import mpijoin.spill.spiller
+import mpijoin.spill.work
 from asked_queries import CONDITION, check_each, expect_each, holds, random_queries, rows_of_each
 from engine_harness import Stream, check_counts, check_streams, expect, expected_rows, section, table_rows
 from join_harness import fallen_counts
@@ -299,7 +299,7 @@ def inner_sizes(made):
         patch(mpijoin.coordinator.start, "make_policy", policies)
         patch(TableOperator, "memory", some_memory)
         patch(TableOperator, "install", install_or_not)
-        patch(mpijoin.spill.cleanup, "PIECE_BYTES", made.portion_bytes)
+        patch(mpijoin.spill.work, "PIECE_BYTES", made.portion_bytes)
         patch(mpijoin.spill.spiller, "PIECE_BYTES", made.portion_bytes)
         patch(mpijoin.slave.moving, "PORTION_BYTES", made.portion_bytes)
         patch(mpijoin.slave.moving, "SLOT_BYTES", 3 * made.portion_bytes)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import mpijoin.spill.cleanup
 import mpijoin.spill.spiller
+import mpijoin.spill.work
 import mpijoin.store.row_reader
 import mpijoin.store.transfer
 import oracle
@@ -24,7 +24,7 @@ SMALL, LARGE = 64 << 10, 4 << 20
 @pytest.fixture(params=[1, ROWS], ids=["one key", "many keys"])
 def spiller(request, tmp_path, monkeypatch):
     """One group owes results for six generations, in each of which every key comes equally often in each stream."""
-    for module in (mpijoin.spill.cleanup, mpijoin.spill.spiller):
+    for module in (mpijoin.spill.work, mpijoin.spill.spiller):
         monkeypatch.setattr(module, "PIECE_BYTES", 1)
     keys = request.param
     harness = Harness([Stream(FOREVER), Stream(FOREVER)], memory=LARGE, block=512, theta=4096, keep=Keep.NOTHING)
