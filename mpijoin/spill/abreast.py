@@ -8,7 +8,7 @@ that does not fit after all leaves the others. What was joined of it is one clas
 from __future__ import annotations
 
 from collections import deque
-from typing import Mapping, NamedTuple, Sequence
+from typing import Container, Mapping, NamedTuple, Sequence
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from mpijoin.data.room import Room
 from mpijoin.join.window_join import WindowJoin
 from mpijoin.operators.base import Progress
 from mpijoin.spill.generations import Class, Debt
-from mpijoin.spill.work import Steps, Times, Work, most_at_once, octets_of_class, times_to_come
+from mpijoin.spill.work import Steps, Times, Work, most_at_once, octets_of_class, room_of, times_to_come
 from mpijoin.store.insert import Fresh
 from mpijoin.store.state import ADDRESS
 
@@ -46,15 +46,17 @@ def course_of(group: int, classes: Sequence[Class], windows: Sequence[int]) -> C
 
 
 def next_courses(
-    owing: deque[int], debts: Mapping[int, Debt], windows: Sequence[int], room_bytes: int
+    owing: deque[int], alone: Container[int], debts: Mapping[int, Debt], table: WindowJoin
 ) -> list[Course]:
-    """Takes the first of the groups that owe, as long as they are small and fit into so many bytes together."""
-    courses = list[Course]()
-    while owing:
+    """Takes the first of the groups that owe, as long as they are small, and fit into the table's memory together.
+    alone: groups that are to have all memory for themselves."""
+    courses, windows = list[Course](), [stream.window for stream in table.streams]
+    room_bytes, least_bytes = room_of(table), len(windows) * table.page_bytes
+    while owing and owing[0] not in alone:
         course = course_of(owing[0], debts[owing[0]].classes, windows)
-        if not course.is_small or course.peak_bytes > room_bytes:
+        room_bytes -= course.peak_bytes + least_bytes
+        if not course.is_small or room_bytes < 0:
             break
-        room_bytes -= course.peak_bytes
         courses.append(course)
         owing.popleft()
     return courses

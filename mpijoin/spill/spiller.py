@@ -27,7 +27,6 @@ from mpijoin.spill.owed import Owed
 from mpijoin.spill.packs import Packs
 from mpijoin.spill.ranking import ranked
 from mpijoin.spill.runs import Runs
-from mpijoin.spill.work import room_of
 from mpijoin.store.rows import ROWS_KIND, RowsBatch, rows_of
 from mpijoin.store.shipment import meta_of
 from mpijoin.store.state import TIME_MAX_VALUE, TIME_MIN_VALUE
@@ -59,6 +58,7 @@ class Spiller:
         self._left_bytes = 0
         self._has_ended = False
         self._owing: deque[int] = deque()
+        self._alone: set[int] = set()  # those of them that did not fit into memory beside others
         self._cleaning: tuple[list[int], CleanUp | Abreast | Comeback] | None = None
         self.spills = self._disk_bytes_max = 0
         # Rows of each stream whose copy on disk is done with. None of them can meet anything any more.
@@ -222,7 +222,7 @@ class Spiller:
         """Spills the next group that owes, for its clean-up. After the input has ended there may be several at once."""
         courses = list[Course]()
         if self._has_ended and not self._marks:
-            courses = next_courses(self._owing, self._debts, self._windows, room_of(self._table))
+            courses = next_courses(self._owing, self._alone, self._debts, self._table)
         groups = [one.group for one in courses] or [self._owing.popleft()]
         self._spill(groups)
         if len(groups) == 1:
@@ -240,6 +240,7 @@ class Spiller:
                 debt.merged = own[-1].number
             self._owed.changed(group)
             self._owing.appendleft(group)
+            self._alone.add(group)
 
     def _new_clean_up(self, group: int) -> CleanUp:
         """The clean-up of a group of which everything is on disk."""
