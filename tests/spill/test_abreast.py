@@ -14,12 +14,12 @@ import mpijoin.spill.spiller
 import mpijoin.spill.work
 from mpijoin.spill.abreast import Abreast
 
-ROWS, KEYS, PARTITIONS = 4000, 300, 24
+ROWS, KEYS, PARTITIONS = 20_000, 2000, 24
 CASES = {
-    "two streams": (2, "300 ns", False),
-    "three streams": (3, "200 ns", False),
-    "two without windows": (2, "unbounded", False),
-    "two with text": (2, "300 ns", True),
+    "two streams": (2, "300 us", False, "64 KiB"),
+    "three streams": (3, "200 us", False, "64 KiB"),
+    "two without windows": (2, "unbounded", False, "256 KiB"),
+    "two with text": (2, "300 us", True, "64 KiB"),
 }
 
 
@@ -47,16 +47,16 @@ def stream(seed, window, has_text):
     columns = {"ts": pa.array(times), "key": pa.array(chance.integers(0, KEYS, ROWS))}
     if has_text:
         columns["text"] = pa.array(["x" * int(size) for size in chance.integers(0, 40, ROWS)])
-    return {"table": pa.table(columns), "time": "ts", "time_unit": "ns", "key": "key", "window": window}
+    return {"table": pa.table(columns), "time": "ts", "time_unit": "us", "key": "key", "window": window}
 
 
 def answer(case, results, **memory):
-    count, window, has_text = CASES[case]
+    count, window, has_text, _ = CASES[case]
     job = {
         "streams": {f"s{number}": stream(number, window, has_text) for number in range(count)},
         "memory": memory,
         "tuning": {"block": "200 B"},
-        "cluster": {"partitions": PARTITIONS},
+        "cluster": {"partitions": PARTITIONS, "distribution_epoch": "100 us"},
         "output": {"results": results},
     }
     done = mpijoin.run(job, slaves=1)
@@ -67,24 +67,25 @@ def answer(case, results, **memory):
     return (done.summary["results"], done.summary["certificate"], rows), done.summary
 
 
-def check(case, folder, limit):
+def check(case, folder):
     results = "collect" if CASES[case][2] else "count"
     wanted, _ = answer(case, results, limit="1 GiB")
-    got, summary = answer(case, results, limit=limit, spill="generations", cleanup="end", path=str(folder), share=0.2)
+    memory = {"limit": CASES[case][3], "spill": "generations", "cleanup": "end", "share": 0.2}
+    got, summary = answer(case, results, **memory, path=str(folder))
     assert got == wanted and wanted[0] and summary["memory"]["spilled_bytes"]
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_groups_side_by_side_find_what_each_of_them_owes(tmp_path, monkeypatch, seen, case):
     monkeypatch.setattr(mpijoin.spill.work, "PIECE_BYTES", 5000)
-    check(case, tmp_path, "200 KiB")
+    check(case, tmp_path)
     assert seen["groups"] >= 2
 
 
 def test_a_group_that_does_not_fit_beside_the_others_is_next_alone(tmp_path, monkeypatch, seen):
     """Rows in memory take so many times their bytes on disk. With too small a number, too many groups are taken."""
-    monkeypatch.setattr(mpijoin.spill.work, "SPREAD", 0.1)
+    monkeypatch.setattr(mpijoin.spill.work, "SPREAD", 0.2)
     monkeypatch.setattr(mpijoin.spill.work, "PIECE_BYTES", 5000)
     for case in CASES:
-        check(case, tmp_path, "64 KiB")
+        check(case, tmp_path)
     assert seen["without room"] > seen["joined in part"] > 0
