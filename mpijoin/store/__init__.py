@@ -11,5 +11,6 @@ back can serve any other.
 Read in this order: `state` (the arrays), `pool` (who makes them), `blocks`, `directory`, `insert`, `expire` with `tune`
 and `rewrite` (splits and merges), `read`, and `transfer` with `shipment` (how a group moves). What only a group with
 rows on disk needs comes last: `kept` (rows that expired, and can still meet some on disk), `rows` (a group's rows as
-frames), `fresh` (which tuples a clean-up joins), and `prepare` (a table that is used for one group after the other).
+frames) with `row_reader` (who makes them), `fresh` (which tuples a clean-up joins), and `prepare` (a table that is used
+for one group after the other).
 """
