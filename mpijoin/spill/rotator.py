@@ -28,8 +28,6 @@ from mpijoin.store.shipment import meta_of
 from mpijoin.store.state import ADDRESS
 
 INACTIVE_KIND = 28  # This is the kind of frames after those of messages.
-# So much of a group's state is read out at once.
-PORTION_BYTES = 4 << 20
 # Pending input is joined in parts of about so many bytes, but no more than this share of the memory: nothing expires
 # before a part is joined.
 INPUT_BYTES = 1 << 20
@@ -39,14 +37,16 @@ INPUT_SHARE = 1 / 16
 @dataclass
 class Inactive:
     """A group on disk. rows: int64[streams], those of its state · octets: the memory that its state takes · number:
-    no other group that was ever on this disk has it, nor the number after it · reached: the newest input, if it has no
-    rows, so that only its watermarks count. No checkpoint needs it, because watermarks come again."""
+    no other group that was ever on this disk has it, nor the number after it · is_own: this slave has written the
+    state, so that it need not be checked · reached: the newest input, if it has no rows, so that only its watermarks
+    count. No checkpoint needs it, because watermarks come again."""
 
     state: Run
     pending: Run
     rows: np.ndarray
     octets: int
     number: int
+    is_own: bool
     reached: Slot | None = None
 
 
@@ -152,20 +152,17 @@ class Rotator:
 
     def _write(self, group: int) -> None:
         info = self._operator.info(np.array([group]))
-        state, since, whole = self._runs.new_run(), 0, False
-        while not whole:
-            frames = self._operator.get(group, since, PORTION_BYTES, True)
-            for frame in frames:
-                state.append(frame)
-            since, whole = self._operator.reached(frames)
+        state = self._runs.new_run()
+        for frame in self._operator.to_disk(group):
+            state.append(frame)
         self._operator.drop(group, Left.SPILLED)
-        self._disk[group] = self._inactive(state, info.tuples[0].copy(), int(info.blocks[0]) * self.page_bytes)
+        self._disk[group] = self._inactive(state, info.tuples[0].copy(), int(info.blocks[0]) * self.page_bytes, True)
         self._rotation.wrote(group)
         self._disk_bytes_max = max(self._disk_bytes_max, self._runs.held_bytes)
 
-    def _inactive(self, state: Run, rows: np.ndarray, octets: int) -> Inactive:
+    def _inactive(self, state: Run, rows: np.ndarray, octets: int, is_own: bool) -> Inactive:
         self._numbers += 2
-        return Inactive(state, self._runs.new_run(), rows, octets, self._numbers)
+        return Inactive(state, self._runs.new_run(), rows, octets, self._numbers, is_own)
 
     def spool(self, slot: Slot) -> None:
         """Takes input of a single group that is on disk, with rows or without."""
@@ -222,7 +219,7 @@ class Rotator:
             parts[-1][:] = frame
             end += -(-len(frame) // ALIGNMENT) * ALIGNMENT
         with reading.decoding():
-            self._operator.install(parts, from_disk=True)
+            self._operator.from_disk(parts, work.own.is_own)
         state.remove()
         del self._disk[work.group]
 
@@ -286,7 +283,7 @@ class Rotator:
         decoded = decode(frame)
         if decoded.kind == INACTIVE_KIND:
             rows = decoded.buffers[0].copy()
-            self._aside[group] = self._inactive(self._runs.new_run(), rows, meta_of(decoded, "octets"))
+            self._aside[group] = self._inactive(self._runs.new_run(), rows, meta_of(decoded, "octets"), False)
         elif group not in self._aside:
             return False
         elif decoded.kind == KINDS[Slot]:
