@@ -10,22 +10,22 @@ rows.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Collection, NamedTuple, Sequence
+from typing import Collection, NamedTuple
 
 import numpy as np
 
 from mpijoin.config.job import ROTATE
 from mpijoin.data.codec import ALIGNMENT, decode, encode
 from mpijoin.data.room import Room
-from mpijoin.messages import KINDS, Columns, Piece, Slot, message_of
+from mpijoin.messages import KINDS, Slot
 from mpijoin.operators.base import Left, Out
 from mpijoin.operators.stored import TableOperator
 from mpijoin.records import SpillFigures
 from mpijoin.spill.generations import Part
+from mpijoin.spill.pending import PendingInput
 from mpijoin.spill.rotation import Rotation
 from mpijoin.spill.runs import Reading, Run, Runs
 from mpijoin.store.shipment import meta_of
-from mpijoin.store.state import ADDRESS
 
 INACTIVE_KIND = 28  # This is the kind of frames after those of messages.
 # Pending input is joined in parts of about so many bytes, but no more than this share of the memory: nothing expires
@@ -78,6 +78,7 @@ class Rotator:
         self._operator, self._runs = operator, runs
         self._rotation = Rotation(gap_s)
         self._room, self._whole = Room(), Room()  # for what is read, and for all frames of a state
+        self._input = PendingInput([stream.tuple_words for stream in operator.streams])
         self._disk: dict[int, Inactive] = {}
         self._aside: dict[int, Inactive] = {}  # They are not here yet.
         self._numbers = 0
@@ -169,7 +170,7 @@ class Rotator:
         group = int(slot.groups[0])
         own = self._disk[group]
         if slot.pieces:
-            own.pending.append(slot.frame(True))
+            own.pending.append(self._input.frame_of(slot))
             own.reached = None
         elif self._operator.answers_late:
             own.reached = slot
@@ -192,7 +193,8 @@ class Rotator:
         if (work := self._activation) is None:
             return Turn()
         if work.reading is not None:
-            pending = self._next_input(work.reading)
+            octets_max = min(INPUT_BYTES, INPUT_SHARE * self._operator.memory().budget)
+            pending = self._input.next_part(work.reading, octets_max)
             if pending is None:
                 pending, work.own.reached = work.own.reached, None
             if pending is None:
@@ -222,23 +224,6 @@ class Rotator:
             self._operator.from_disk(parts, work.own.is_own)
         state.remove()
         del self._disk[work.group]
-
-    def _next_input(self, reading: Reading) -> Slot | None:
-        """Returns some of the pending input as one slot, with the newest watermarks of it."""
-        slots: list[Slot] = []
-        octets, most = 0, min(INPUT_BYTES, INPUT_SHARE * self._operator.memory().budget)
-        for frame in reading:
-            with reading.decoding():
-                slot = message_of(decode(frame))
-            assert isinstance(slot, Slot)
-            pieces = tuple(Piece(piece.counts.copy(), tuple(map(_copied, piece.columns))) for piece in slot.pieces)
-            slots.append(slot._replace(groups=slot.groups.copy(), pieces=pieces))
-            octets += slot.octets
-            if octets >= most:
-                break
-        if not slots:
-            return None
-        return slots[-1]._replace(pieces=(_together([piece for slot in slots for piece in slot.pieces]),), last=False)
 
     def begin_end(self, groups: Collection[int], out: Out) -> None:
         """All input is joined, so what is on disk can meet nothing."""
@@ -316,22 +301,3 @@ class Rotator:
     def clean_up(self, out: Out, fixed: Collection[int] = ()) -> bool:
         """Nothing is owed that pending input would not find."""
         return False
-
-
-def _copied(columns: Columns) -> Columns:
-    return Columns(columns.tuples.copy(), columns.blob.copy())
-
-
-def _together(pieces: Sequence[Piece]) -> Piece:
-    """Returns the rows of all pieces of one group as one piece, in their order."""
-    columns = tuple(_one(own) for own in zip(*(piece.columns for piece in pieces)))
-    return Piece(np.array([[len(own.tuples)] for own in columns]), columns)
-
-
-def _one(parts: Sequence[Columns]) -> Columns:
-    at = 0
-    for part in parts:
-        if len(part.blob):
-            part.tuples[:, ADDRESS] += at
-            at += len(part.blob)
-    return Columns(np.concatenate([part.tuples for part in parts]), np.concatenate([part.blob for part in parts]))
